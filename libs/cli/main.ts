@@ -1,0 +1,3 @@
+export async function main(_argv: readonly string[]): Promise<void> {
+  await Promise.resolve()
+}

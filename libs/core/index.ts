@@ -1,0 +1,1 @@
+export { AppError, ArgumentRangeError, InvalidArgumentError } from './AppError.js'
