@@ -1,1 +1,27 @@
+/** Strict input, errors and clocks: pure, no I/O, imports nothing of Symphony. */
 export { AppError, ArgumentRangeError, InvalidArgumentError } from './AppError.js'
+export { boundedInteger } from './boundedInteger.js'
+export type { Bounds } from './boundedInteger.js'
+export { systemClock } from './clock.js'
+export type { Clock } from './clock.js'
+export { storableErrorText } from './errorText.js'
+export { createWorkerId, requiredId, requiredIdempotencyKey } from './ids.js'
+export type { JsonObject, JsonValue } from './JsonValue.js'
+export {
+  BATCH_SIZE,
+  ERROR_CODE_LENGTH_MAX,
+  ERROR_MESSAGE_LENGTH_MAX,
+  ID_LENGTH_MAX,
+  JSON_TEXT_BYTES_MAX,
+  LEASE_SECONDS,
+  NUMBER_MAGNITUDE,
+  NUMBER_SCALE_MAX,
+  PAYLOAD_BYTES_MAX,
+  PAYLOAD_DEPTH_MAX,
+  RAIL_REFERENCE_LENGTH_MAX,
+  REASON_LENGTH_MAX,
+} from './limits.js'
+export { encodePayload } from './payload.js'
+export { requiredText } from './requiredText.js'
+export { parseStrictJson } from './strictJson.js'
+export type { StrictJsonOptions } from './strictJson.js'

@@ -1,0 +1,12 @@
+import { ERROR_MESSAGE_LENGTH_MAX } from './limits.js'
+
+/**
+ * Makes any text storable: what a rail or a thrown value says must never be the reason why an outcome could not be
+ * recorded. Shortened and repaired, never refused. It removes nothing secret; that is the rail adapter's duty.
+ */
+export function storableErrorText(text: string, lengthMax: number = ERROR_MESSAGE_LENGTH_MAX): string {
+  const shortened = text.length > lengthMax ? `${text.slice(0, lengthMax - 1)}…` : text
+  return shortened.replaceAll('\0', REPLACEMENT).replaceAll(/\p{Surrogate}/gu, REPLACEMENT)
+}
+
+const REPLACEMENT = '\uFFFD'

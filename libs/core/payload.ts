@@ -1,0 +1,141 @@
+import { types } from 'node:util'
+import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
+import { printJsonNumber } from './jsonNumber.js'
+import { indexPath, keyPath } from './jsonPath.js'
+import { PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX } from './limits.js'
+import { requireStorableText } from './unicode.js'
+
+/**
+ * Turns a JavaScript value into the JSON text of a payload, or says where it is not one.
+ *
+ * The text is written by the same walk that checks, reading each property once, so what was checked is what is sent:
+ * no second look by JSON.stringify, hence no toJSON, no getter, no silently dropped `undefined`. It is spelled as
+ * jsonb prints it (but for the order of keys), so its length is the length that the database will measure.
+ */
+export function encodePayload(payload: unknown, argument = 'payload'): string {
+  if (!isPlainObject(payload)) {
+    throw new InvalidArgumentError(argument, `expected a plain object, got ${describe(payload)}`)
+  }
+  return new PayloadWriter(argument).write(payload)
+}
+
+class PayloadWriter {
+  readonly #argument: string
+  readonly #chunks: string[] = []
+  readonly #ancestors: object[] = []
+  #bytes = 0
+
+  constructor(argument: string) {
+    this.#argument = argument
+  }
+
+  write(payload: unknown): string {
+    this.#value(this.#argument, payload)
+    return this.#chunks.join('')
+  }
+
+  #value(path: string, value: unknown): void {
+    if (value === null || typeof value === 'boolean') this.#append(String(value))
+    else if (typeof value === 'string') this.#string(path, value)
+    else if (typeof value === 'number') this.#append(printJsonNumber(path, value))
+    else if (isPlainArray(value)) this.#nested(path, value, () => this.#array(path, value))
+    else if (isPlainObject(value)) this.#nested(path, value, () => this.#object(path, value))
+    else throw new InvalidArgumentError(path, `expected a JSON value, got ${describe(value)}`)
+  }
+
+  #nested(path: string, container: object, writeMembers: () => void): void {
+    if (this.#ancestors.includes(container)) {
+      throw new InvalidArgumentError(path, 'expected a tree, got an object that contains itself')
+    }
+    if (this.#ancestors.length === PAYLOAD_DEPTH_MAX) {
+      throw new ArgumentRangeError(path, `expected a depth of at most ${PAYLOAD_DEPTH_MAX}`)
+    }
+    this.#ancestors.push(container)
+    writeMembers()
+    this.#ancestors.pop()
+  }
+
+  #object(path: string, object: object): void {
+    this.#append('{')
+    for (const [position, key] of Reflect.ownKeys(object).entries()) {
+      if (typeof key === 'symbol') throw new InvalidArgumentError(path, 'expected text keys, got a symbol key')
+      const place = keyPath(path, key, position)
+      requireHarmlessKey(place, key)
+      if (position > 0) this.#append(', ')
+      this.#string(place, key)
+      this.#append(': ')
+      this.#value(place, ownValue(place, object, key))
+    }
+    this.#append('}')
+  }
+
+  #array(path: string, array: readonly unknown[]): void {
+    // Every element takes a byte at least: a giant or sparse array is refused before its keys are listed.
+    if (array.length > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
+    this.#append('[')
+    for (let index = 0; index < array.length; index += 1) {
+      if (index > 0) this.#append(', ')
+      const place = indexPath(path, index)
+      this.#value(place, ownValue(place, array, String(index)))
+    }
+    this.#append(']')
+    if (Reflect.ownKeys(array).length !== array.length + LENGTH_KEY_COUNT) {
+      throw new InvalidArgumentError(path, 'expected an array of elements only, got one with further properties')
+    }
+  }
+
+  #string(path: string, text: string): void {
+    if (text.length > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
+    requireStorableText(path, text)
+    // JSON.stringify escapes the same characters as jsonb's output function, in the same spelling.
+    this.#append(JSON.stringify(text))
+  }
+
+  /** Counted while writing: shared references can make a small graph expand without end. */
+  #append(chunk: string): void {
+    this.#bytes += Buffer.byteLength(chunk)
+    if (this.#bytes > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
+    this.#chunks.push(chunk)
+  }
+}
+
+/** `length` is an own key of every array. */
+const LENGTH_KEY_COUNT = 1
+
+/** Read through the descriptor, so that no getter runs and a hole is not filled from a polluted prototype. */
+function ownValue(path: string, container: object, key: string): unknown {
+  const property = Object.getOwnPropertyDescriptor(container, key)
+  if (property === undefined) throw new InvalidArgumentError(path, 'expected a value, got a hole in an array')
+  if (!('value' in property)) throw new InvalidArgumentError(path, 'expected a plain value, got a getter or setter')
+  if (!property.enumerable) throw new InvalidArgumentError(path, 'expected an enumerable property')
+  return property.value
+}
+
+/** As a key, `__proto__` is data here and a prototype in whatever merges this payload later. */
+export function requireHarmlessKey(path: string, key: string): void {
+  if (key === '__proto__') throw new InvalidArgumentError(path, 'the key __proto__ is refused')
+}
+
+function isPlainObject(value: unknown): value is object {
+  if (typeof value !== 'object' || value === null || types.isProxy(value)) return false
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return prototype === Object.prototype || prototype === null
+}
+
+function isPlainArray(value: unknown): value is readonly unknown[] {
+  return !types.isProxy(value) && Array.isArray(value) && Object.getPrototypeOf(value) === Array.prototype
+}
+
+/** Says what kind of thing was given. Never what it holds. */
+function describe(value: unknown): string {
+  if (value === null) return 'null'
+  if (typeof value !== 'object') return typeof value
+  // A proxy runs its owner's code at every look, and may show each look something else.
+  if (types.isProxy(value)) return 'a proxy'
+  if (Array.isArray(value)) return 'an array'
+  return 'an instance of a class'
+}
+
+function tooLarge(argument: string): ArgumentRangeError {
+  return new ArgumentRangeError(argument, `expected at most ${PAYLOAD_BYTES_MAX} bytes of JSON text`)
+}

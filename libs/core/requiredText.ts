@@ -1,0 +1,16 @@
+import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
+import { requireStorableText } from './unicode.js'
+
+/**
+ * Text a person wrote: not blank, storable, at most `lengthMax` characters. Counted in UTF-16 units, which are never
+ * fewer than the characters PostgreSQL counts, so what passes here passes there.
+ */
+export function requiredText(argument: string, value: unknown, lengthMax: number): string {
+  if (typeof value !== 'string') {
+    throw new InvalidArgumentError(argument, `expected text, got ${value === null ? 'null' : typeof value}`)
+  }
+  if (value.length > lengthMax) throw new ArgumentRangeError(argument, `expected at most ${lengthMax} characters`)
+  if (value.trim() === '') throw new InvalidArgumentError(argument, 'expected text that is not blank')
+  requireStorableText(argument, value)
+  return value
+}

@@ -1,0 +1,162 @@
+import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
+import type { JsonValue } from './JsonValue.js'
+import { readJsonNumber } from './jsonNumber.js'
+import { indexPath, keyPath } from './jsonPath.js'
+import { JSON_TEXT_BYTES_MAX, PAYLOAD_DEPTH_MAX } from './limits.js'
+import { requireHarmlessKey } from './payload.js'
+import { requireStorableText } from './unicode.js'
+
+export interface StrictJsonOptions {
+  /** What errors call the text. @default 'body' */
+  readonly argument?: string
+  /** An envelope around a payload needs one more. @default PAYLOAD_DEPTH_MAX */
+  readonly depthMax?: number
+  /** @default JSON_TEXT_BYTES_MAX */
+  readonly bytesMax?: number
+}
+
+/**
+ * Reads JSON text as JSON.parse does, but refuses what JSON.parse would change in silence: the first of two equal
+ * keys, digits that a double cannot hold, a `__proto__` key, bytes that are not UTF-8. Errors name the place, never
+ * the content (the engine's own message quotes the text around the mistake).
+ */
+export function parseStrictJson(text: string | Uint8Array, options: StrictJsonOptions = {}): JsonValue {
+  const { argument = 'body', depthMax = PAYLOAD_DEPTH_MAX, bytesMax = JSON_TEXT_BYTES_MAX } = options
+  const bytes = typeof text === 'string' ? Buffer.byteLength(text) : text.byteLength
+  if (bytes > bytesMax) throw new ArgumentRangeError(argument, `expected at most ${bytesMax} bytes of JSON text`)
+  return new StrictJsonReader(argument, typeof text === 'string' ? text : decodeUtf8(argument, text), depthMax).read()
+}
+
+class StrictJsonReader {
+  readonly #argument: string
+  readonly #text: string
+  readonly #depthMax: number
+  #offset = 0
+  #depth = 0
+
+  constructor(argument: string, text: string, depthMax: number) {
+    this.#argument = argument
+    this.#text = text
+    this.#depthMax = depthMax
+  }
+
+  read(): JsonValue {
+    const value = this.#value(this.#argument)
+    this.#skipSpace()
+    if (this.#offset < this.#text.length) throw this.#unexpected('the end of the text')
+    return value
+  }
+
+  #value(path: string): JsonValue {
+    this.#skipSpace()
+    const character = this.#text[this.#offset]
+    if (character === '{') return this.#nested(path, () => this.#object(path))
+    if (character === '[') return this.#nested(path, () => this.#array(path))
+    if (character === '"') return this.#string(path)
+    return this.#literalOrNumber(path)
+  }
+
+  #nested<Container>(path: string, read: () => Container): Container {
+    if (this.#depth === this.#depthMax) {
+      throw new ArgumentRangeError(path, `expected a depth of at most ${this.#depthMax}`)
+    }
+    this.#depth += 1
+    this.#offset += 1
+    const container = read()
+    this.#depth -= 1
+    return container
+  }
+
+  #object(path: string): JsonValue {
+    const object: Record<string, JsonValue> = {}
+    for (let position = 0; !this.#closes('}', position); position += 1) {
+      this.#skipSpace()
+      if (this.#text[this.#offset] !== '"') throw this.#unexpected('a key in double quotes')
+      const key = this.#string(`${path}[key ${position + 1}]`)
+      const place = keyPath(path, key, position)
+      requireHarmlessKey(place, key)
+      if (Object.hasOwn(object, key)) throw new InvalidArgumentError(place, 'expected each key once, got it twice')
+      this.#skipSpace()
+      if (this.#text[this.#offset] !== ':') throw this.#unexpected('":"')
+      this.#offset += 1
+      object[key] = this.#value(place)
+    }
+    return object
+  }
+
+  #array(path: string): JsonValue {
+    const array: JsonValue[] = []
+    while (!this.#closes(']', array.length)) array.push(this.#value(indexPath(path, array.length)))
+    return array
+  }
+
+  /** Consumes the closing bracket or, after the first member, the comma before the next one. */
+  #closes(bracket: '}' | ']', membersRead: number): boolean {
+    this.#skipSpace()
+    const character = this.#text[this.#offset]
+    if (character === bracket) {
+      this.#offset += 1
+      return true
+    }
+    if (membersRead > 0) {
+      if (character !== ',') throw this.#unexpected(`"," or "${bracket}"`)
+      this.#offset += 1
+    }
+    return false
+  }
+
+  #string(path: string): string {
+    const start = this.#offset
+    let end = start + 1
+    while (end < this.#text.length && this.#text[end] !== '"') end += this.#text[end] === '\\' ? 2 : 1
+    if (end >= this.#text.length) throw this.#unexpected('a closing double quote')
+    this.#offset = end + 1
+    const text = unescape(this.#text.slice(start, end + 1))
+    if (text === undefined) throw new InvalidArgumentError(path, 'expected valid escapes and no control characters')
+    requireStorableText(path, text)
+    return text
+  }
+
+  #literalOrNumber(path: string): JsonValue {
+    TOKEN.lastIndex = this.#offset
+    const token = TOKEN.exec(this.#text)?.[0]
+    if (token === undefined) throw this.#unexpected('a JSON value')
+    this.#offset += token.length
+    if (token === 'true') return true
+    if (token === 'false') return false
+    if (token === 'null') return null
+    return readJsonNumber(path, token)
+  }
+
+  #skipSpace(): void {
+    SPACE.lastIndex = this.#offset
+    SPACE.exec(this.#text)
+    this.#offset = SPACE.lastIndex
+  }
+
+  #unexpected(expected: string): InvalidArgumentError {
+    return new InvalidArgumentError(this.#argument, `not JSON: expected ${expected} at offset ${this.#offset}`)
+  }
+}
+
+const SPACE = /[ \t\n\r]*/y
+/** A number must not run into another one: `01` and `1.2.3` are refused whole, not read as far as they go. */
+const TOKEN = /(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)(?![\w.+-])/y
+
+/** The engine judges the escapes of a single string; its message is dropped, because it quotes the text. */
+function unescape(quoted: string): string | undefined {
+  try {
+    return String(JSON.parse(quoted))
+  } catch {
+    return undefined
+  }
+}
+
+function decodeUtf8(argument: string, bytes: Uint8Array): string {
+  try {
+    // A byte order mark is kept, and then refused as a character that is not JSON (RFC 8259, section 8.1).
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    throw new InvalidArgumentError(argument, 'expected UTF-8')
+  }
+}

@@ -1,0 +1,165 @@
+import * as fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import {
+  ArgumentRangeError,
+  BATCH_SIZE,
+  boundedInteger,
+  createWorkerId,
+  ERROR_MESSAGE_LENGTH_MAX,
+  ID_LENGTH_MAX,
+  InvalidArgumentError,
+  LEASE_SECONDS,
+  requiredId,
+  requiredIdempotencyKey,
+  requiredText,
+  storableErrorText,
+  systemClock,
+} from '../../libs/core/index.js'
+
+describe('boundedInteger', () => {
+  test.each([
+    ['leaseSeconds', LEASE_SECONDS, [1, 2, 3_599, 3_600]],
+    ['batchSize', BATCH_SIZE, [1, 1_000]],
+    ['attempt', { min: 0, max: 20 }, [0, 20]],
+  ])('%s accepts both ends of its bounds', (name, bounds, values) => {
+    for (const value of values) expect(boundedInteger(name, value, bounds)).toBe(value)
+  })
+
+  test.each([0, -1, -0, 3_601, 1.5, 1e300, Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY])(
+    'refuses %s as out of range',
+    (value) => {
+      expect(() => boundedInteger('leaseSeconds', value, LEASE_SECONDS)).toThrow(ArgumentRangeError)
+      expect(() => boundedInteger('leaseSeconds', value, LEASE_SECONDS)).toThrow(/^leaseSeconds: .* from 1 to 3600/)
+    },
+  )
+
+  test('refuses negative zero where zero is allowed', () => {
+    expect(() => boundedInteger('attempt', -0, { min: 0, max: 20 })).toThrow(/got -0$/)
+  })
+
+  test.each([undefined, null, '5', '', true, 5n, [5], { valueOf: () => 5 }, Object(5)])(
+    'refuses %o as no number',
+    (value) => {
+      expect(() => boundedInteger('leaseSeconds', value, LEASE_SECONDS)).toThrow(InvalidArgumentError)
+    },
+  )
+})
+
+describe('ids', () => {
+  test.each(['a', '~', '!', 'x'.repeat(ID_LENGTH_MAX), "Robert');DROP-TABLE", '{"a":1}'])('accepts %.30s', (id) => {
+    expect(requiredId('instructionId', id)).toBe(id)
+  })
+
+  test.each<unknown>([
+    '',
+    ' ',
+    'a b',
+    'a\n',
+    '\ta',
+    'a\0',
+    '\u007F',
+    'é',
+    'а',
+    '\u200B',
+    '😀',
+    '\uD83D',
+    undefined,
+    null,
+    1,
+    {},
+    ['a'],
+  ])('refuses %j', (id) => {
+    expect(() => requiredId('instructionId', id)).toThrow(InvalidArgumentError)
+    expect(() => requiredId('instructionId', id)).toThrow(/^instructionId: expected /)
+  })
+
+  test('refuses 129 characters as out of range', () => {
+    expect(() => requiredId('railType', 'x'.repeat(ID_LENGTH_MAX + 1))).toThrow(ArgumentRangeError)
+  })
+
+  test('accepts exactly what ^[!-~]{1,128}$ accepts', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary', maxLength: 130 }), (text) => {
+        expect(accepts(text)).toBe(/^[!-~]{1,128}$/.test(text))
+      }),
+    )
+  })
+
+  test.each(['k~redrive~1', '~redrive~0', 'k~redrive~2~redrive~31'])('%s is reserved for Symphony', (key) => {
+    expect(() => requiredIdempotencyKey('idempotencyKey', key)).toThrow(InvalidArgumentError)
+    expect(requiredId('instructionId', key)).toBe(key)
+  })
+
+  test.each(['k', 'k~redrive~', 'k~redrive~x', 'k~redrive~1x', 'redrive~1'])('%s is an ordinary key', (key) => {
+    expect(requiredIdempotencyKey('idempotencyKey', key)).toBe(key)
+  })
+})
+
+describe('createWorkerId', () => {
+  test('names the process and never repeats', () => {
+    expect(createWorkerId()).toContain(`:${process.pid}:`)
+    expect(createWorkerId()).not.toBe(createWorkerId())
+  })
+
+  test('is a valid id for any host name', () => {
+    fc.assert(
+      fc.property(
+        fc.string({ unit: 'binary', maxLength: 300 }),
+        fc.integer({ min: 1, max: 4_194_304 }),
+        (host, pid) => {
+          expect(requiredId('workerId', createWorkerId(host, pid))).toMatch(/:\d+:[0-9a-f-]{36}$/)
+        },
+      ),
+    )
+  })
+})
+
+describe('text', () => {
+  test.each(['a', ' a ', 'x'.repeat(10), 'é😀'])('requiredText accepts %s', (text) => {
+    expect(requiredText('reason', text, 10)).toBe(text)
+  })
+
+  test.each<[unknown, new (...args: never[]) => Error]>([
+    ['', InvalidArgumentError],
+    [' \n\u00A0', InvalidArgumentError],
+    ['a\0', InvalidArgumentError],
+    ['\uD83D', InvalidArgumentError],
+    [undefined, InvalidArgumentError],
+    [null, InvalidArgumentError],
+    [1, InvalidArgumentError],
+    ['x'.repeat(11), ArgumentRangeError],
+  ])('requiredText refuses %j', (text, kind) => {
+    expect(() => requiredText('reason', text, 10)).toThrow(kind)
+  })
+
+  test('any text becomes storable, short enough, and unchanged if it already was', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary', maxLength: 40 }), fc.string(), (odd, plain) => {
+        const stored = storableErrorText(odd.repeat(100) + '\uD83D\0')
+        expect(stored.length).toBeLessThanOrEqual(ERROR_MESSAGE_LENGTH_MAX)
+        expect(requiredText('stored', stored, ERROR_MESSAGE_LENGTH_MAX)).toBe(stored)
+        expect(storableErrorText(plain.replaceAll('\0', ''))).toBe(plain.replaceAll('\0', ''))
+      }),
+    )
+  })
+
+  test('a pair cut in two by shortening does not leave a half behind', () => {
+    expect(storableErrorText('ab😀', 3)).toBe('ab…')
+    expect(storableErrorText('ab😀c', 4)).toBe('ab\uFFFD…')
+  })
+})
+
+test('the monotonic clock does not go back, and the wall clock is a date', () => {
+  const before = systemClock.monotonicMs()
+  expect(systemClock.monotonicMs()).toBeGreaterThanOrEqual(before)
+  expect(systemClock.now()).toBeInstanceOf(Date)
+})
+
+function accepts(id: string): boolean {
+  try {
+    return requiredId('id', id) === id
+  } catch (error) {
+    if (error instanceof InvalidArgumentError || error instanceof ArgumentRangeError) return false
+    throw error
+  }
+}
