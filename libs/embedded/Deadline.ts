@@ -1,0 +1,43 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { systemClock } from '../core/index.js'
+
+// Short, because a start takes under a second; each look is one small file.
+const POLL_INTERVAL_MS = 25
+
+/** The end of patience of one start or stop, shared by all its steps. */
+export class Deadline {
+  readonly #endsAtMs: number
+  readonly #signal: AbortSignal | undefined
+
+  constructor(timeoutMs: number, signal?: AbortSignal) {
+    this.#endsAtMs = systemClock.monotonicMs() + timeoutMs
+    this.#signal = signal
+  }
+
+  get remainingMs(): number {
+    return Math.max(0, this.#endsAtMs - systemClock.monotonicMs())
+  }
+
+  get hasPassed(): boolean {
+    return this.remainingMs === 0
+  }
+
+  throwIfAborted(): void {
+    this.#signal?.throwIfAborted()
+  }
+
+  async pause(): Promise<void> {
+    this.throwIfAborted()
+    await sleep(Math.min(POLL_INTERVAL_MS, this.remainingMs))
+    this.throwIfAborted()
+  }
+
+  /** Looks again and again until `look` finds something; undefined when time is up first. */
+  async poll<T>(look: () => Promise<T | undefined>): Promise<T | undefined> {
+    for (;;) {
+      const found = await look()
+      if (found !== undefined || this.hasPassed) return found
+      await this.pause()
+    }
+  }
+}

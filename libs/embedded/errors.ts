@@ -1,0 +1,46 @@
+import { AppError } from '../core/index.js'
+
+export type EmbeddedErrorCode =
+  /** No PostgreSQL that this machine can run was found. */
+  | 'EMBEDDED_NO_POSTGRES'
+  /** The folder was made by another major version than the binaries at hand. */
+  | 'EMBEDDED_VERSION_MISMATCH'
+  /** The data folder cannot be used: not writable, not ours, out of the server's reach, or not a cluster. */
+  | 'EMBEDDED_DATA_DIR'
+  /** The port asked for is in use. */
+  | 'EMBEDDED_PORT_TAKEN'
+  /** initdb failed. */
+  | 'EMBEDDED_INIT_FAILED'
+  /** The server ended before it was ready. */
+  | 'EMBEDDED_START_FAILED'
+  /** The server was not ready in time. */
+  | 'EMBEDDED_START_TIMEOUT'
+  /** No server runs in this folder. */
+  | 'EMBEDDED_NOT_RUNNING'
+  /** The server in this folder belongs to a living process, and stopping it was not forced. */
+  | 'EMBEDDED_OWNED'
+  /** The server did not end in time. */
+  | 'EMBEDDED_STOP_TIMEOUT'
+
+export class EmbeddedError extends AppError {
+  declare readonly code: EmbeddedErrorCode
+  /** The last lines the server or initdb wrote for this attempt; empty when nothing was written. */
+  readonly logTail: string
+
+  constructor(
+    code: EmbeddedErrorCode,
+    message: string,
+    {
+      logTail = '',
+      ...options
+    }: { readonly cause?: unknown; readonly remedy?: string; readonly logTail?: string } = {},
+  ) {
+    super(code, logTail === '' ? message : `${message}\n${logTail}`, options)
+    this.logTail = logTail
+  }
+}
+
+/** Whether a thrown value is a Node.js system error with one of these codes. */
+export function hasCode(error: unknown, ...codes: readonly string[]): boolean {
+  return error instanceof Error && 'code' in error && codes.includes(String(error.code))
+}

@@ -1,0 +1,126 @@
+import { chmod, lstat, mkdir, mkdtemp, realpath, rm, symlink } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { type Account, accountForNewCluster, accountOfCluster, canReach } from './account.js'
+import { EmbeddedError, hasCode } from './errors.js'
+
+/** Where a cluster lives, and as whom it runs. All paths are real: the server must never depend on a link of ours. */
+export interface Home {
+  readonly path: string
+  /** Appears by one rename, complete: password and data together. */
+  readonly clusterPath: string
+  readonly dataPath: string
+  readonly passwordPath: string
+  readonly logPath: string
+  readonly account: Account | undefined
+}
+
+/** The home a data folder has already, or undefined when nothing was ever created there. */
+export async function findHome(dataDir: string): Promise<Home | undefined> {
+  const path = (await followOutsideLink(dataDir)) ?? (await realPathIfAny(dataDir))
+  if (path === undefined) return undefined
+  const home = homeAt(path, undefined)
+  return (await exists(home.dataPath)) ? { ...home, account: await accountOfCluster(home.dataPath) } : undefined
+}
+
+/** The home of a data folder, prepared for a cluster that may have to be created. */
+export async function prepareHome(dataDir: string, outsideDir: string): Promise<Home> {
+  const found = await findHome(dataDir)
+  if (found !== undefined) {
+    if (await canReach(found.account, found.dataPath)) return found
+    throw new EmbeddedError(
+      'EMBEDDED_DATA_DIR',
+      `The server's account (uid ${found.account?.uid}) cannot reach ${found.dataPath}.`,
+      {
+        remedy: 'Let that account pass through the folders above it (chmod o+x), or move the folder back.',
+      },
+    )
+  }
+  const account = await accountForNewCluster()
+  const linked = await followOutsideLink(dataDir)
+  if (linked !== undefined) return homeAt(linked, account)
+  const path = await makeFolder(dataDir, account)
+  return homeAt((await canReach(account, path)) ? path : await settleOutside(path, outsideDir), account)
+}
+
+function homeAt(path: string, account: Account | undefined): Home {
+  const clusterPath = join(path, 'postgres')
+  return {
+    path,
+    clusterPath,
+    dataPath: join(clusterPath, 'data'),
+    passwordPath: join(clusterPath, 'password'),
+    logPath: join(clusterPath, 'server.log'),
+    account,
+  }
+}
+
+async function makeFolder(dataDir: string, account: Account | undefined): Promise<string> {
+  try {
+    const created = await mkdir(dataDir, { recursive: true })
+    // Said explicitly, because the umask may be anything; a folder that was there keeps the mode its owner chose.
+    if (created !== undefined) await chmod(dataDir, folderMode(account))
+    return await realpath(dataDir)
+  } catch (error) {
+    throw new EmbeddedError('EMBEDDED_DATA_DIR', `The data folder ${dataDir} cannot be created.`, {
+      cause: error,
+      remedy: 'Choose a --data-dir in a folder you can write to.',
+    })
+  }
+}
+
+/** Closed to others, except that a lent account may pass through (not list) to the files it owns. */
+export function folderMode(account: Account | undefined): number {
+  return account === undefined ? 0o700 : 0o711
+}
+
+/**
+ * The name is new each time: deleting `dataDir` is how people start afresh, and must not bring old data back. Of two
+ * processes that settle at once, the one whose link came first decides.
+ */
+async function settleOutside(dataDir: string, outsideDir: string): Promise<string> {
+  await mkdir(outsideDir, { recursive: true, mode: 0o755 })
+  const outside = await mkdtemp(join(await realpath(outsideDir), `${basename(dataDir).replace(/^\.+/, '')}-`))
+  await chmod(outside, 0o711)
+  try {
+    await symlink(outside, join(dataDir, OUTSIDE))
+    return outside
+  } catch (error) {
+    await rm(outside, { recursive: true })
+    const winner = hasCode(error, 'EEXIST') ? await followOutsideLink(dataDir) : undefined
+    if (winner === undefined) throw error
+    return winner
+  }
+}
+
+/** A link that leads nowhere is an error: creating an empty database where there was one would hide its loss. */
+async function followOutsideLink(dataDir: string): Promise<string | undefined> {
+  const link = join(dataDir, OUTSIDE)
+  if (!(await exists(link))) return undefined
+  try {
+    return await realpath(link)
+  } catch (error) {
+    throw new EmbeddedError('EMBEDDED_DATA_DIR', `${link} leads to a folder that is gone or closed to this user.`, {
+      cause: error,
+      remedy: `Bring the folder back or run as root; to start with an empty database, remove ${dataDir}.`,
+    })
+  }
+}
+
+const OUTSIDE = 'outside'
+
+async function realPathIfAny(path: string): Promise<string | undefined> {
+  return (await exists(path)) ? realpath(path) : undefined
+}
+
+async function exists(path: string): Promise<boolean> {
+  try {
+    await lstat(path)
+    return true
+  } catch (error) {
+    if (hasCode(error, 'ENOENT', 'ENOTDIR')) return false
+    throw new EmbeddedError('EMBEDDED_DATA_DIR', `${path} cannot be looked at.`, {
+      cause: error,
+      remedy: 'Run as the user who created the folder or as root, or choose another --data-dir.',
+    })
+  }
+}

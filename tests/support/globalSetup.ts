@@ -1,0 +1,44 @@
+import type { TestProject } from 'vitest/node'
+import { type PostgresVersion, removeFoldersOfDeadRuns, startPrivateServer } from './server.js'
+
+declare module 'vitest' {
+  export interface ProvidedContext {
+    /** Superuser address of the run's own server. */
+    readonly serverUrl: string
+    /** Its major version: 18. */
+    readonly postgresVersion: number
+  }
+}
+
+const VERSIONS: readonly PostgresVersion[] = [15, 16, 17, 18]
+
+/**
+ * One server for the whole run, in a folder of its own; each test file takes its own database from it. Without a
+ * server the run fails here: a proof that was skipped proves nothing.
+ */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  await removeFoldersOfDeadRuns()
+  const server = await startPrivateServer({
+    version: versionAskedFor(),
+    settings: {
+      // Races open many connections at once, in two files at once.
+      max_connections: '300',
+      // Every function and branch must have run; the counters say which did.
+      track_functions: 'all',
+      // A transaction prepared and left alone is how a test keeps a lock across connections.
+      max_prepared_transactions: '20',
+      // A deadlock is a case under test: found in a tenth of a second instead of one.
+      deadlock_timeout: '100ms',
+    },
+  })
+  project.provide('serverUrl', server.url)
+  project.provide('postgresVersion', server.version)
+  return server.remove
+}
+
+function versionAskedFor(): PostgresVersion {
+  const asked = process.env['SYMPHONY_TEST_POSTGRES'] ?? '18'
+  const version = VERSIONS.find((known) => String(known) === asked)
+  if (version === undefined) throw new Error(`SYMPHONY_TEST_POSTGRES: expected 15, 16, 17 or 18, got "${asked}".`)
+  return version
+}

@@ -1,0 +1,82 @@
+import { chmod, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { type EmbeddedServer, type StartOptions, startEmbedded, stopEmbedded } from '../../libs/embedded/index.js'
+
+export type PostgresVersion = 15 | 16 | 17 | 18
+
+/** The version the shipped package has; the others come from the workspace tests/postgres. */
+const SHIPPED_VERSION = 18
+const FOLDER_PREFIX = 'symphony-test-'
+
+export interface PrivateServer extends EmbeddedServer {
+  /** Stops the server and deletes its folder. */
+  remove(): Promise<void>
+}
+
+interface PrivateServerOptions extends Omit<StartOptions, 'dataDir' | 'binaries'> {
+  /** @default 18 */
+  readonly version?: PostgresVersion
+}
+
+/** A server of its own in a fresh folder, for a test that stops, kills or configures it. */
+export async function startPrivateServer(options: PrivateServerOptions = {}): Promise<PrivateServer> {
+  const { version = SHIPPED_VERSION, ...startOptions } = options
+  const folder = await makeTestFolder()
+  try {
+    const server = await startEmbedded({
+      ...startOptions,
+      dataDir: join(folder, 'symphony'),
+      binaries: testBinaries(version),
+    })
+    return { ...server, remove: () => removeTestFolder(folder) }
+  } catch (error) {
+    await removeTestFolder(folder)
+    throw error
+  }
+}
+
+/** Where the programs of a version are; undefined for the shipped version, which the launcher finds by itself. */
+export function testBinaries(version: PostgresVersion): string | undefined {
+  if (version === SHIPPED_VERSION) return undefined
+  const name = `postgres-${version}-${process.platform}-${process.arch}`
+  try {
+    const workspace = createRequire(new URL('../postgres/package.json', import.meta.url))
+    return join(dirname(workspace.resolve(name)), '..', 'native')
+  } catch (cause) {
+    throw new Error(`PostgreSQL ${version} for the tests is missing: run npm ci, which installs ${name}.`, { cause })
+  }
+}
+
+/** A folder named after this process, so that a later run can tell that nobody needs it any more. */
+export async function makeTestFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), `${FOLDER_PREFIX}${process.pid}-`))
+  // As root, the server runs as another account and must be able to pass.
+  await chmod(folder, 0o711)
+  return folder
+}
+
+export async function removeTestFolder(folder: string): Promise<void> {
+  await stopEmbedded(join(folder, 'symphony'), { force: true })
+  await rm(folder, { recursive: true, force: true })
+}
+
+/** What killed runs left behind. A watchdog has stopped their servers; their folders are still there. */
+export async function removeFoldersOfDeadRuns(): Promise<void> {
+  for (const name of await readdir(tmpdir())) {
+    const pid = name.startsWith(FOLDER_PREFIX) ? Number.parseInt(name.slice(FOLDER_PREFIX.length), 10) : Number.NaN
+    if (Number.isNaN(pid) || isAlive(pid)) continue
+    // Another user's leftovers are theirs to remove.
+    await removeTestFolder(join(tmpdir(), name)).catch(() => {})
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'EPERM'
+  }
+}
