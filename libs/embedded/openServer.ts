@@ -8,7 +8,7 @@ export interface OpenServerOptions extends StartOptions {
 }
 
 export type OpenedServer =
-  | { readonly kind: 'external'; readonly url: string; stop(): Promise<void> }
+  | { readonly kind: 'external'; readonly url: string; readonly stop: () => Promise<void> }
   | ({ readonly kind: 'embedded' } & EmbeddedServer)
 
 /**

@@ -19,8 +19,10 @@ export interface EmbeddedServer {
   readonly version: number
   /** True when the server was running already: it is not ours, and `stop` leaves it alone. */
   readonly adopted: boolean
+  /** The process this server ends with; undefined when it is detached and belongs to its folder. */
+  readonly ownerPid: number | undefined
   /** Stops the server if this call started it. Safe to call twice, and after the server has died. */
-  stop(): Promise<void>
+  readonly stop: () => Promise<void>
 }
 
 /** A server told to give up on a start has no sessions to end. */
@@ -138,6 +140,7 @@ async function describe(
     port,
     version: (await readClusterVersion(home.dataPath)) ?? Number.NaN,
     adopted: server === undefined,
+    ownerPid: (await readLastStart(home.dataPath)).ownerPid,
     stop: async () => {
       if (server !== undefined) await (stopping ??= server.stop(STOP_TIMEOUT_MS))
     },

@@ -1,4 +1,4 @@
-import { chmod, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { chmod, mkdtemp, readdir, readlink, rm } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -12,7 +12,7 @@ const FOLDER_PREFIX = 'symphony-test-'
 
 export interface PrivateServer extends EmbeddedServer {
   /** Stops the server and deletes its folder. */
-  remove(): Promise<void>
+  readonly remove: () => Promise<void>
 }
 
 interface PrivateServerOptions extends Omit<StartOptions, 'dataDir' | 'binaries'> {
@@ -58,8 +58,13 @@ export async function makeTestFolder(): Promise<string> {
 }
 
 export async function removeTestFolder(folder: string): Promise<void> {
-  await stopEmbedded(join(folder, 'symphony'), { force: true })
-  await rm(folder, { recursive: true, force: true })
+  const dataDir = join(folder, 'symphony')
+  await stopEmbedded(dataDir, { force: true })
+  // Present when the server's account could not reach the folder.
+  const outside = await readlink(join(dataDir, 'outside')).catch(() => undefined)
+  for (const path of [outside, folder]) {
+    if (path !== undefined) await rm(path, { recursive: true, force: true })
+  }
 }
 
 /** What killed runs left behind. A watchdog has stopped their servers; their folders are still there. */

@@ -1,0 +1,79 @@
+import type { Command } from 'commander'
+import { embeddedUrl, startEmbedded, stopEmbedded } from '../../embedded/index.js'
+import type { Cli } from '../Cli.js'
+import { dataDirOption, jsonOption, parseWholeNumber } from '../commonOptions.js'
+
+interface DbOptions {
+  readonly dataDir: string
+  readonly json?: boolean
+}
+
+/** `symphony db`: the embedded PostgreSQL alone, without anything that uses it. */
+export function registerDb(program: Command, cli: Cli): void {
+  const db = program
+    .command('db')
+    .description('the embedded PostgreSQL alone')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  symphony db start
+  psql "$(symphony db url)"
+  symphony db stop`,
+    )
+
+  db.command('start')
+    .description('start PostgreSQL and leave it running')
+    .addOption(dataDirOption())
+    .option('--port <number>', 'port that must be used (default: the last one, or any free one)', parseWholeNumber)
+    .addOption(jsonOption())
+    .action((options: DbOptions & { readonly port?: number }) => startDb(options, cli))
+
+  db.command('stop')
+    .description('stop PostgreSQL; nothing to do is fine')
+    .addOption(dataDirOption())
+    .option('--force', 'stop it also when it belongs to a running symphony process')
+    .addOption(jsonOption())
+    .action((options: DbOptions & { readonly force?: boolean }) => stopDb(options, cli))
+
+  db.command('url')
+    .description('print the address of the running PostgreSQL, password included')
+    .addOption(dataDirOption())
+    .addOption(jsonOption())
+    .action((options: DbOptions) => printUrl(options, cli))
+}
+
+async function startDb({ dataDir, port, json }: DbOptions & { readonly port?: number }, cli: Cli): Promise<void> {
+  const server = await startEmbedded({
+    dataDir,
+    port,
+    detached: true,
+    searchPath: cli.env['PATH'],
+    signal: cli.signal,
+  })
+  const { version, adopted, ownerPid } = server
+  // The address holds the password; it is printed only where it was asked for.
+  const shown = { dataDir: server.dataDir, port: server.port, version, adopted, ownerPid: ownerPid ?? null }
+  if (json === true) return cli.terminal.printJson(shown)
+  const verb = adopted ? 'was already running' : 'is running'
+  cli.terminal.print(`PostgreSQL ${version} ${verb} in ${server.dataDir}, on port ${server.port}.`)
+  cli.terminal.note(
+    cli.terminal.noteColors.dim(
+      ownerPid === undefined
+        ? 'Its address: symphony db url. To stop it: symphony db stop'
+        : `It belongs to process ${ownerPid} and stops with it. Its address: symphony db url`,
+    ),
+  )
+}
+
+async function stopDb({ dataDir, force, json }: DbOptions & { readonly force?: boolean }, cli: Cli): Promise<void> {
+  const stopped = await stopEmbedded(dataDir, { force })
+  if (json === true) return cli.terminal.printJson({ stopped })
+  cli.terminal.print(stopped ? 'PostgreSQL has stopped.' : `No PostgreSQL was running in ${dataDir}.`)
+}
+
+async function printUrl({ dataDir, json }: DbOptions, cli: Cli): Promise<void> {
+  const url = await embeddedUrl(dataDir)
+  if (json === true) cli.terminal.printJson({ url })
+  else cli.terminal.print(url)
+}

@@ -1,0 +1,29 @@
+/** What the shell sees. Part of the interface: scripts branch on these, so a number never changes its meaning. */
+export const EXIT = Object.freeze({
+  ok: 0,
+  failed: 1,
+  usage: 2,
+  unavailable: 3,
+  interrupted: 130,
+  terminated: 143,
+})
+
+export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
+
+/** Shown by `symphony --help`. */
+export const EXIT_CODES_HELP = `
+Exit codes:
+  0    done; for a check: everything holds
+  1    the command failed, or a check found something
+  2    the command line is wrong; nothing was done
+  3    no database: it is not running, not reachable, or not to be found
+  130  interrupted (SIGINT)
+  143  terminated (SIGTERM)`
+
+/** Errors that mean "no database", by code: a script may start one and try again. */
+export const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
+  'EMBEDDED_NOT_RUNNING',
+  'EMBEDDED_NO_POSTGRES',
+  'ECONNREFUSED',
+  'ENOTFOUND',
+])

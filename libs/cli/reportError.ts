@@ -1,0 +1,95 @@
+import { CommanderError } from 'commander'
+import { AppError, ArgumentRangeError, InvalidArgumentError } from '../core/index.js'
+import { EXIT, UNAVAILABLE_CODES } from './exitCodes.js'
+import { InterruptedError } from './Interruption.js'
+import type { Terminal } from './Terminal.js'
+
+interface ReportOptions {
+  readonly terminal: Terminal
+  /** Write the error as one JSON object. */
+  readonly json: boolean
+  /** Add stack traces. */
+  readonly debug: boolean
+}
+
+/** Tells a person, or a script, what went wrong and what to do about it; returns the exit code. */
+export function reportError(error: unknown, { terminal, json, debug }: ReportOptions): number {
+  // Help or the version was asked for and has been printed.
+  if (error instanceof CommanderError && error.exitCode === 0) return EXIT.ok
+  // Commander printed the whole help, because a command was missing.
+  if (error instanceof CommanderError && error.code === 'commander.help') return EXIT.usage
+  const described = describe(error)
+  if (json) terminal.note(JSON.stringify({ error: described }))
+  else for (const line of lines(described, terminal)) terminal.note(line)
+  if (debug && error instanceof Error) terminal.note(stackOf(error))
+  return exitCodeOf(error)
+}
+
+interface Described {
+  readonly code: string
+  readonly message: string
+  readonly causes: readonly string[]
+  readonly remedy: string | undefined
+}
+
+function describe(error: unknown): Described {
+  const message = error instanceof Error ? error.message : String(error)
+  const code = codeOf(error)
+  if (error instanceof CommanderError) {
+    return {
+      code: 'USAGE',
+      message: message.replace(/^error: /, ''),
+      causes: [],
+      remedy: 'See symphony --help, or --help after any command.',
+    }
+  }
+  if (error instanceof AppError) return { code: error.code, message, causes: causesOf(error), remedy: error.remedy }
+  if (isUsage(error)) return { code: code ?? 'USAGE', message, causes: [], remedy: undefined }
+  return {
+    code: code ?? 'UNEXPECTED',
+    message,
+    causes: causesOf(error),
+    remedy: 'This was not foreseen. Run it again with --debug to see where it happened.',
+  }
+}
+
+function lines({ code, message, causes, remedy }: Described, { noteColors: colors }: Terminal): readonly string[] {
+  return [
+    `${colors.red('error')} ${colors.dim(code)} ${message}`,
+    ...causes.map((cause) => `  ${colors.dim('because')} ${cause}`),
+    ...(remedy === undefined ? [] : [`  ${colors.cyan('what to do')} ${remedy}`]),
+  ]
+}
+
+function exitCodeOf(error: unknown): number {
+  if (error instanceof InterruptedError) return error.exitCode
+  if (isUsage(error)) return EXIT.usage
+  return UNAVAILABLE_CODES.has(codeOf(error) ?? '') ? EXIT.unavailable : EXIT.failed
+}
+
+function isUsage(error: unknown): boolean {
+  return error instanceof CommanderError || error instanceof InvalidArgumentError || error instanceof ArgumentRangeError
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
+}
+
+/** The first line of each cause: enough to act on; the rest is for --debug. */
+function causesOf(error: unknown): readonly string[] {
+  const causes: string[] = []
+  let cause = error instanceof Error ? error.cause : undefined
+  while (cause instanceof Error && causes.length < CAUSES_MAX) {
+    causes.push(cause.message.split('\n', 1)[0] ?? '')
+    cause = cause.cause
+  }
+  return causes
+}
+
+function stackOf(error: Error): string {
+  const own = error.stack ?? error.message
+  return error.cause instanceof Error ? `${own}\ncaused by ${stackOf(error.cause)}` : own
+}
+
+/** Bounds a chain that loops. */
+const CAUSES_MAX = 5
