@@ -5,11 +5,14 @@
 export interface Clock {
   /** Wall clock, for display and log lines. It jumps: never subtract two of them. */
   now(): Date
-  /** Milliseconds since an arbitrary moment of this process; never goes back. For durations and deadlines. */
+  /**
+   * Whole milliseconds since an arbitrary moment of this process; never goes back. For durations and deadlines: timers
+   * and `latency_ms` refuse fractions.
+   */
   monotonicMs(): number
 }
 
 export const systemClock: Clock = Object.freeze({
   now: () => new Date(Date.now()),
-  monotonicMs: () => performance.now(),
+  monotonicMs: () => Math.floor(performance.now()),
 })
