@@ -1,0 +1,82 @@
+import { Pool, type ClientBase, type PoolClient, type PoolConfig } from 'pg'
+import { DatabaseClosedError } from './errors.js'
+import { Loan } from './Loan.js'
+import { toDatabaseError } from './toDatabaseError.js'
+
+/** An unused connection is closed after this long, so that a quiet process does not hold a server's slots. */
+const IDLE_CONNECTION_MS = 30_000
+
+/** Even a busy connection is replaced once in a while: after a failover or a change in DNS the old way is left. */
+const CONNECTION_LIFETIME_SECONDS = 1_800
+
+export interface ConnectionPoolOptions {
+  readonly client: PoolConfig
+  readonly connectionsMax: number
+  /** Prepares a new connection. If it rejects, the connection is closed and the borrower gets the error. */
+  readonly prepare: (client: ClientBase) => Promise<void>
+  /** The role a connection must still be in when it comes back; undefined if connections keep no role. */
+  readonly role: string | undefined
+}
+
+/** A bounded set of connections, each lent to one borrower at a time. */
+export class ConnectionPool {
+  readonly #pool: Pool
+  readonly #role: string | undefined
+  readonly #open = new Set<PoolClient>()
+  #closed: Promise<void> | undefined
+
+  constructor({ client, connectionsMax, prepare, role }: ConnectionPoolOptions) {
+    this.#role = role
+    this.#pool = new Pool({
+      ...client,
+      max: connectionsMax,
+      idleTimeoutMillis: IDLE_CONNECTION_MS,
+      maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
+      // oxlint-disable-next-line typescript/no-misused-promises -- the driver does wait for it; its types do not say so
+      onConnect: prepare,
+    })
+    this.#pool.on('connect', (opened) => this.#open.add(opened))
+    this.#pool.on('remove', (removed) => this.#open.delete(removed))
+    // An idle connection that dies is replaced when needed, and nobody was waiting for it; without a listener the
+    // event would end the process.
+    this.#pool.on('error', () => {})
+  }
+
+  async lend(): Promise<Loan> {
+    if (this.#closed !== undefined) throw new DatabaseClosedError()
+    try {
+      return new Loan(await this.#pool.connect(), this.#role)
+    } catch (error) {
+      throw this.#closed === undefined ? toDatabaseError(error, 'connecting') : new DatabaseClosedError()
+    }
+  }
+
+  /** Waits for loans to come back, and cuts those that have not after `timeoutMs`. */
+  close(timeoutMs: number): Promise<void> {
+    this.#closed ??= this.#closeAll(timeoutMs)
+    return this.#closed
+  }
+
+  async #closeAll(timeoutMs: number): Promise<void> {
+    // The driver calls a pool ended while its sockets are still closing. Whoever drops a database next would find
+    // them in the way, so this waits for the last one.
+    const { promise: allRemoved, resolve } = deferred()
+    const settle = () => {
+      if (this.#open.size === 0) resolve()
+    }
+    this.#pool.on('remove', settle)
+    const cut = setTimeout(() => this.#open.forEach((client) => client.connection.stream.destroy()), timeoutMs)
+    const ended = this.#pool.end()
+    settle()
+    await Promise.all([ended, allRemoved])
+    clearTimeout(cut)
+  }
+}
+
+function deferred(): { promise: Promise<void>; resolve: () => void } {
+  let resolve!: () => void
+  const promise = new Promise<void>((resolvePromise) => {
+    resolve = resolvePromise
+  })
+  return { promise, resolve }
+}

@@ -1,0 +1,68 @@
+import { directClientConfig } from './clientConfig.js'
+import { ConnectionPool } from './ConnectionPool.js'
+import { StaleStatementError } from './errors.js'
+import type { ResolvedOptions } from './options.js'
+import type { Rows } from './Queryable.js'
+import { enterRole } from './roles.js'
+import type { Sessions } from './Sessions.js'
+import { StatementNames } from './statementNames.js'
+import { toDatabaseError } from './toDatabaseError.js'
+import { prepareStatement, runTransaction, type TransactionCallback } from './transaction.js'
+
+/** Sessions of our own: one pool per role, the role set once per connection, statements kept prepared. */
+export class DirectSessions implements Sessions {
+  readonly #options: ResolvedOptions
+  readonly #pools = new Map<string, ConnectionPool>()
+  readonly #names = new StatementNames()
+
+  constructor(options: ResolvedOptions) {
+    this.#options = options
+  }
+
+  async query<R>(role: string, text: string, values?: readonly unknown[]): Promise<Rows<R>> {
+    try {
+      return await this.#queryOnce<R>(role, text, values)
+    } catch (error) {
+      if (!(error instanceof StaleStatementError)) throw error
+      this.#names.renew()
+      return this.#queryOnce<R>(role, text, values)
+    }
+  }
+
+  async transaction<T>(role: string, callback: TransactionCallback<T>): Promise<T> {
+    const loan = await this.#poolFor(role).lend()
+    const { schema } = this.#options
+    const begin = () => loan.send({ text: 'BEGIN ISOLATION LEVEL READ COMMITTED' })
+    return runTransaction(loan, { schema, begin, names: this.#names }, callback)
+  }
+
+  async close(timeoutMs: number): Promise<void> {
+    await Promise.all([...this.#pools.values()].map((pool) => pool.close(timeoutMs)))
+  }
+
+  async #queryOnce<R>(role: string, text: string, values?: readonly unknown[]): Promise<Rows<R>> {
+    const statement = prepareStatement(text, values, this.#names)
+    const loan = await this.#poolFor(role).lend()
+    const answered = loan.send<R>(statement)
+    const survived = loan.giveBack()
+    try {
+      const { rows } = await answered
+      return { rows }
+    } catch (error) {
+      throw toDatabaseError(error, 'committing', await survived)
+    }
+  }
+
+  #poolFor(role: string): ConnectionPool {
+    const known = this.#pools.get(role)
+    if (known !== undefined) return known
+    const pool = new ConnectionPool({
+      client: directClientConfig(this.#options.target, this.#options),
+      connectionsMax: this.#options.connectionsMax,
+      prepare: (client) => enterRole(client, role),
+      role,
+    })
+    this.#pools.set(role, pool)
+    return pool
+  }
+}

@@ -1,0 +1,125 @@
+import { AppError } from '../core/index.js'
+
+/**
+ * What a caller may conclude from a failure.
+ *
+ * - `retry`: surely nothing happened, and trying again may help.
+ * - `unknown`: the work may have been committed; find out before doing it again.
+ * - `fatal`: surely nothing happened, and trying the same again will not help.
+ */
+export type Disposition = 'retry' | 'unknown' | 'fatal'
+
+/**
+ * Where the work stood when it failed. Before COMMIT is sent nothing can be durable, so a lost connection is harmless;
+ * from then on (and for a statement that commits by itself, from the start) it leaves the outcome open.
+ */
+export type Phase = 'connecting' | 'uncommitted' | 'committing'
+
+export interface DatabaseErrorFields {
+  readonly disposition: Disposition
+  readonly sqlstate?: string | undefined
+  readonly detail?: string | undefined
+  readonly hint?: string | undefined
+  readonly table?: string | undefined
+  readonly column?: string | undefined
+  readonly constraint?: string | undefined
+  readonly remedy?: string | undefined
+  readonly cause?: unknown
+}
+
+/**
+ * A failure that came from the database or from the way to it. It never holds a parameter of the statement: what
+ * PostgreSQL echoes of them is withheld (see `withholdValues.ts`).
+ */
+export class DatabaseError extends AppError {
+  readonly disposition: Disposition
+  /** The five-character code, if the server answered at all. */
+  readonly sqlstate: string | undefined
+  readonly detail: string | undefined
+  readonly hint: string | undefined
+  readonly table: string | undefined
+  readonly column: string | undefined
+  readonly constraint: string | undefined
+
+  constructor(code: string, message: string, fields: DatabaseErrorFields) {
+    super(code, message, {
+      ...(fields.cause === undefined ? {} : { cause: fields.cause }),
+      ...(fields.remedy === undefined ? {} : { remedy: fields.remedy }),
+    })
+    this.disposition = fields.disposition
+    this.sqlstate = fields.sqlstate
+    this.detail = fields.detail
+    this.hint = fields.hint
+    this.table = fields.table
+    this.column = fields.column
+    this.constraint = fields.constraint
+  }
+}
+
+/** The login cannot act as the role that the work needs, or did not end up in it. */
+export class RoleError extends DatabaseError {
+  readonly role: string
+
+  constructor(role: string, message: string, fields: Omit<DatabaseErrorFields, 'disposition'>) {
+    super('ROLE_UNAVAILABLE', message, { ...fields, disposition: 'fatal' })
+    this.role = role
+  }
+}
+
+/** The connection is not as private as it must be: no TLS, or a certificate that proves nothing. */
+export class TlsError extends DatabaseError {
+  constructor(message: string, fields: Omit<DatabaseErrorFields, 'disposition'> = {}) {
+    super('TLS_REFUSED', message, { ...fields, disposition: 'fatal' })
+  }
+}
+
+/** Something between us and the server hands out backends, and this use needs one of its own. */
+export class PoolerInTheWayError extends DatabaseError {
+  constructor(message: string, remedy: string) {
+    super('POOLER_IN_THE_WAY', message, { disposition: 'fatal', remedy })
+  }
+}
+
+/** A transaction was started inside another one of the same database. */
+export class NestedTransactionError extends DatabaseError {
+  constructor() {
+    super('NESTED_TRANSACTION', 'a transaction is already open here: it would commit apart from the one around it', {
+      disposition: 'fatal',
+      remedy: 'pass the handle of the open transaction down and query through it',
+    })
+  }
+}
+
+/** The handle of a transaction was used after its callback had ended. */
+export class TransactionClosedError extends DatabaseError {
+  constructor() {
+    super('TRANSACTION_CLOSED', 'this transaction has ended: its handle cannot be used any more', {
+      disposition: 'fatal',
+      remedy: 'await every query inside the callback, and do not keep the handle',
+    })
+  }
+}
+
+/**
+ * The callback returned as if all were well, yet nothing was committed: a statement had failed and its error was
+ * swallowed. PostgreSQL answers such a COMMIT with ROLLBACK and no error. `cause` is the error that was swallowed.
+ */
+export class TransactionAbortedError extends DatabaseError {
+  constructor(message: string, swallowed: DatabaseError | undefined) {
+    super('TRANSACTION_ABORTED', message, { disposition: swallowed?.disposition ?? 'fatal', cause: swallowed })
+  }
+}
+
+/** A prepared statement outlived what it was prepared for. Nothing was executed; asked again, it is prepared afresh. */
+export class StaleStatementError extends DatabaseError {
+  constructor(message: string, fields: Omit<DatabaseErrorFields, 'disposition'>) {
+    super('STALE_STATEMENT', message, { ...fields, disposition: 'retry' })
+  }
+}
+
+/** The database was closed by `close()`. */
+export class DatabaseClosedError extends DatabaseError {
+  constructor() {
+    super('DATABASE_CLOSED', 'this database was closed', { disposition: 'fatal' })
+  }
+}

@@ -1,0 +1,189 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Client } from 'pg'
+import { boundedInteger } from '../core/index.js'
+import { directClientConfig } from './clientConfig.js'
+import { disconnect } from './disconnect.js'
+import { DatabaseError } from './errors.js'
+import type { ConnectionTarget, ResolvedOptions } from './options.js'
+import { quoteIdentifier } from './Queryable.js'
+import { enterRole } from './roles.js'
+import { toDatabaseError } from './toDatabaseError.js'
+
+/** What a notification carries is whatever anyone with a connection wrote there: a hint to go and look, never data. */
+export type NotificationHandler = (untrustedPayload: string) => void
+
+export interface ListenOptions {
+  /**
+   * Told when the connection is lost and when it is back. Between the two, notifications went unheard: on `listening`,
+   * look at the tables at once.
+   */
+  readonly onStateChange?: (state: ListenState) => void
+  /** Pause between two questions whether the server is still there. @default 15000 */
+  readonly heartbeatIntervalMs?: number
+  /** Longest wait for the answer, after which the connection counts as dead. @default 5000 */
+  readonly heartbeatTimeoutMs?: number
+  /** Longest pause between two attempts to reconnect. @default 10000 */
+  readonly reconnectDelayMaxMs?: number
+}
+
+export type ListenState =
+  | { readonly state: 'listening' }
+  /** `error` says why: the connection broke, or an attempt to reconnect failed. */
+  | { readonly state: 'lost'; readonly error: DatabaseError }
+
+export interface Listener {
+  /** Safe to call twice. */
+  close(): Promise<void>
+}
+
+const BOUNDS = {
+  heartbeatIntervalMs: { min: 10, max: 300_000 },
+  heartbeatTimeoutMs: { min: 10, max: 60_000 },
+  reconnectDelayMaxMs: { min: 10, max: 300_000 },
+}
+
+const RECONNECT_DELAY_FIRST_MS = 100
+
+/** A session that does not hold our channel any more hears nothing, however alive it is. */
+const HEARTBEAT = 'SELECT 1 FROM pg_catalog.pg_listening_channels() AS channel WHERE channel = $1'
+
+/**
+ * Listens on a connection of its own and keeps doing so until closed: NOTIFY only wakes, so this never gives up and
+ * never throws after the first success. Rejects if the first attempt fails.
+ *
+ * The timers for heartbeat and reconnection live here and not in the room of the workers: they are what makes a
+ * connection trustworthy, and no work is done on their ticks.
+ */
+export async function listen(
+  target: ConnectionTarget,
+  options: ResolvedOptions,
+  subscription: Subscription,
+): Promise<Listener> {
+  const keeper = new ListenKeeper(target, options, subscription)
+  await keeper.start()
+  return keeper
+}
+
+export interface Subscription extends ListenOptions {
+  readonly role: string
+  readonly channel: string
+  readonly handler: NotificationHandler
+}
+
+/** A connection that is listening, and the promise of its end. */
+interface Ear {
+  readonly client: Client
+  readonly lost: Promise<DatabaseError>
+}
+
+class ListenKeeper implements Listener {
+  readonly #target: ConnectionTarget
+  readonly #options: ResolvedOptions
+  readonly #subscription: Subscription
+  readonly #heartbeatIntervalMs: number
+  readonly #heartbeatTimeoutMs: number
+  readonly #reconnectDelayMaxMs: number
+  readonly #closing = new AbortController()
+  #kept: Promise<void> = Promise.resolve()
+
+  constructor(target: ConnectionTarget, options: ResolvedOptions, subscription: Subscription) {
+    this.#target = target
+    this.#options = options
+    this.#subscription = subscription
+    const { heartbeatIntervalMs = 15_000, heartbeatTimeoutMs = 5_000, reconnectDelayMaxMs = 10_000 } = subscription
+    this.#heartbeatIntervalMs = boundedInteger('heartbeatIntervalMs', heartbeatIntervalMs, BOUNDS.heartbeatIntervalMs)
+    this.#heartbeatTimeoutMs = boundedInteger('heartbeatTimeoutMs', heartbeatTimeoutMs, BOUNDS.heartbeatTimeoutMs)
+    this.#reconnectDelayMaxMs = boundedInteger('reconnectDelayMaxMs', reconnectDelayMaxMs, BOUNDS.reconnectDelayMaxMs)
+  }
+
+  async start(): Promise<void> {
+    this.#kept = this.#keep(await this.#connect())
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort()
+    await this.#kept
+  }
+
+  async #keep(first: Ear): Promise<void> {
+    let ear: Ear | undefined = first
+    while (ear !== undefined) {
+      const error = await this.#holdUntilLost(ear)
+      await disconnect(ear.client)
+      if (error === undefined) return
+      this.#report({ state: 'lost', error })
+      ear = await this.#reconnect()
+      if (ear !== undefined) this.#report({ state: 'listening' })
+    }
+  }
+
+  /** Returns why the connection is of no more use, or undefined if it was closed on purpose. */
+  async #holdUntilLost({ client, lost }: Ear): Promise<DatabaseError | undefined> {
+    for (;;) {
+      const error = await Promise.race([lost, this.#pause(this.#heartbeatIntervalMs)])
+      if (this.#closing.signal.aborted) return undefined
+      if (error !== undefined) return error
+      try {
+        const { rows } = await client.query(HEARTBEAT, [this.#subscription.channel])
+        if (rows.length === 0) return stoppedListening()
+      } catch (failure) {
+        return toDatabaseError(failure, 'uncommitted')
+      }
+    }
+  }
+
+  async #reconnect(): Promise<Ear | undefined> {
+    for (let delayMs = RECONNECT_DELAY_FIRST_MS; ; delayMs *= 2) {
+      // Spread, so that a fleet does not come back in one step when the server does.
+      await this.#pause(Math.min(delayMs, this.#reconnectDelayMaxMs) * (0.5 + Math.random() / 2))
+      if (this.#closing.signal.aborted) return undefined
+      try {
+        return await this.#connect()
+      } catch (error) {
+        this.#report({ state: 'lost', error: toDatabaseError(error, 'connecting') })
+      }
+    }
+  }
+
+  async #connect(): Promise<Ear> {
+    const { role, channel, handler } = this.#subscription
+    const client = new Client({
+      ...directClientConfig(this.#target, this.#options),
+      query_timeout: this.#heartbeatTimeoutMs,
+    })
+    const lost = new Promise<DatabaseError>((resolve) => {
+      client.on('error', (error) => resolve(toDatabaseError(error, 'uncommitted')))
+      client.on('end', () => resolve(toDatabaseError(new Error('the server closed it'), 'uncommitted')))
+    })
+    client.on('notification', (notification) => {
+      if (notification.channel === channel) outOfTheDriver(() => handler(notification.payload ?? ''))
+    })
+    try {
+      await client.connect()
+      await enterRole(client, role)
+      await client.query(`LISTEN ${quoteIdentifier(channel)}`)
+      return { client, lost }
+    } catch (error) {
+      await disconnect(client)
+      throw toDatabaseError(error, 'connecting')
+    }
+  }
+
+  #report(state: ListenState): void {
+    const { onStateChange } = this.#subscription
+    if (onStateChange !== undefined) outOfTheDriver(() => onStateChange(state))
+  }
+
+  async #pause(ms: number): Promise<undefined> {
+    await sleep(ms, undefined, { signal: this.#closing.signal }).catch(() => {})
+  }
+}
+
+/** A callback that throws is its author's bug: it surfaces, but not inside the driver, which would lose its place. */
+function outOfTheDriver(callback: () => void): void {
+  queueMicrotask(callback)
+}
+
+function stoppedListening(): DatabaseError {
+  return new DatabaseError('LISTEN_LOST', 'the session does not listen any more', { disposition: 'retry' })
+}

@@ -1,0 +1,152 @@
+import { boundedInteger, InvalidArgumentError, requiredText, type Bounds } from '../core/index.js'
+import { parseConnectionUrl, type ConnectionUrl } from './connectionUrl.js'
+import { DEFAULT_SCHEMA } from './Queryable.js'
+import { decideTls, type TlsOptions } from './tls.js'
+
+export interface DatabaseOptions {
+  /** `postgres://login:password@host:port/database`. The login is a member of the roles it will act as. */
+  readonly url: string
+  /**
+   * `transaction` if the URL leads to a pooler (PgBouncer and its kin) that hands each transaction to any backend. Then
+   * nothing is kept in a session: each call is a transaction that sets its role and settings for itself, at the price of
+   * one more round trip, and LISTEN needs `listenUrl`.
+   *
+   * @default `none`
+   */
+  readonly pooler?: 'none' | 'transaction'
+  /** A way to the server past the pooler, for LISTEN. @default `url`, unless there is a pooler */
+  readonly listenUrl?: string
+  /** The schema of the deployment. @default `symphony` */
+  readonly schema?: string
+  /** Encryption towards the server. @default verified for remote hosts, none for this machine */
+  readonly tls?: TlsOptions
+  /** Most connections at once: per role, or in all behind a pooler. @default 10 */
+  readonly connectionsMax?: number
+  /** Longest wait for a connection, new or freed by others. @default 10000 */
+  readonly connectTimeoutMs?: number
+  /** Longest run of one statement. The client gives up `ANSWER_GRACE_MS` later. @default 30000 */
+  readonly statementTimeoutMs?: number
+  /** Longest wait for a lock; at most `statementTimeoutMs`. @default 10000, or less if a statement has less */
+  readonly lockTimeoutMs?: number
+  /** Longest pause inside a transaction, after which the server ends the session and frees its locks. @default 30000 */
+  readonly idleInTransactionTimeoutMs?: number
+  /** Longest wait of `close()` for work in hand; then its connections are cut. @default 10000 */
+  readonly closeTimeoutMs?: number
+  /** Shown in `pg_stat_activity`. @default `symphony` */
+  readonly applicationName?: string
+}
+
+export interface ResolvedOptions {
+  readonly target: ConnectionTarget
+  readonly listenTarget: ConnectionTarget | undefined
+  readonly pooler: 'none' | 'transaction'
+  readonly schema: string
+  readonly connectionsMax: number
+  readonly connectTimeoutMs: number
+  readonly statementTimeoutMs: number
+  readonly lockTimeoutMs: number
+  readonly idleInTransactionTimeoutMs: number
+  readonly closeTimeoutMs: number
+  readonly applicationName: string
+}
+
+export interface ConnectionTarget {
+  readonly url: ConnectionUrl
+  readonly ssl: ReturnType<typeof decideTls>
+}
+
+const HOUR_MS = 3_600_000
+
+const BOUNDS = {
+  connectionsMax: { min: 1, max: 100 },
+  connectTimeoutMs: { min: 10, max: 120_000 },
+  statementTimeoutMs: { min: 10, max: HOUR_MS },
+  lockTimeoutMs: { min: 1, max: HOUR_MS },
+  idleInTransactionTimeoutMs: { min: 10, max: HOUR_MS },
+  closeTimeoutMs: { min: 0, max: 120_000 },
+} as const satisfies Record<string, Bounds>
+
+const DEFAULTS = Object.freeze({
+  pooler: 'none',
+  schema: DEFAULT_SCHEMA,
+  connectionsMax: 10,
+  connectTimeoutMs: 10_000,
+  statementTimeoutMs: 30_000,
+  idleInTransactionTimeoutMs: 30_000,
+  closeTimeoutMs: 10_000,
+  applicationName: 'symphony',
+})
+
+const LOCK_TIMEOUT_DEFAULT_MS = 10_000
+
+/** PostgreSQL cuts longer names short, silently. */
+const IDENTIFIER_BYTES_MAX = 63
+
+export function resolveDatabaseOptions(given: DatabaseOptions): ResolvedOptions {
+  refuseUnknownKeys(given)
+  const options = { ...DEFAULTS, ...given }
+  const { pooler } = options
+  if (pooler !== 'none' && pooler !== 'transaction') {
+    throw new InvalidArgumentError('pooler', `expected none or transaction, got ${String(pooler)}`)
+  }
+  const target = resolveTarget('url', options.url, options.tls)
+  const statementTimeoutMs = bounded(options, 'statementTimeoutMs')
+  return {
+    target,
+    listenTarget: resolveListenTarget(options, target),
+    pooler,
+    schema: requiredIdentifier('schema', options.schema),
+    connectionsMax: bounded(options, 'connectionsMax'),
+    connectTimeoutMs: bounded(options, 'connectTimeoutMs'),
+    statementTimeoutMs,
+    lockTimeoutMs: boundedInteger(
+      'lockTimeoutMs',
+      options.lockTimeoutMs ?? Math.min(LOCK_TIMEOUT_DEFAULT_MS, statementTimeoutMs),
+      // A statement that may wait for a lock longer than it may run would never report the lock.
+      { min: BOUNDS.lockTimeoutMs.min, max: statementTimeoutMs },
+    ),
+    idleInTransactionTimeoutMs: bounded(options, 'idleInTransactionTimeoutMs'),
+    closeTimeoutMs: bounded(options, 'closeTimeoutMs'),
+    applicationName:
+      target.url.parameters.get('application_name') ?? requiredIdentifier('applicationName', options.applicationName),
+  }
+}
+
+/** A name PostgreSQL will keep as it is. */
+export function requiredIdentifier(argument: string, value: unknown): string {
+  const name = requiredText(argument, value, IDENTIFIER_BYTES_MAX)
+  if (Buffer.byteLength(name) > IDENTIFIER_BYTES_MAX) {
+    throw new InvalidArgumentError(argument, `expected at most ${IDENTIFIER_BYTES_MAX} bytes`)
+  }
+  return name
+}
+
+function resolveTarget(argument: string, text: unknown, tls: TlsOptions | undefined): ConnectionTarget {
+  const url = parseConnectionUrl(argument, text)
+  return { url, ssl: decideTls(url, tls) }
+}
+
+function resolveListenTarget(options: DatabaseOptions, target: ConnectionTarget): ConnectionTarget | undefined {
+  if (options.listenUrl !== undefined) return resolveTarget('listenUrl', options.listenUrl, options.tls)
+  return options.pooler === 'transaction' ? undefined : target
+}
+
+function bounded(options: DatabaseOptions, name: Exclude<keyof typeof BOUNDS, 'lockTimeoutMs'>): number {
+  return boundedInteger(name, options[name], BOUNDS[name])
+}
+
+const KNOWN_KEYS: ReadonlySet<string> = new Set([
+  ...Object.keys(DEFAULTS),
+  ...Object.keys(BOUNDS),
+  'url',
+  'listenUrl',
+  'tls',
+])
+
+function refuseUnknownKeys(given: DatabaseOptions): void {
+  for (const key of Object.keys(given)) {
+    if (!KNOWN_KEYS.has(key)) {
+      throw new InvalidArgumentError(key, `expected one of the options ${[...KNOWN_KEYS].join(', ')}`)
+    }
+  }
+}

@@ -1,0 +1,77 @@
+import { DatabaseError, type DatabaseErrorFields } from './errors.js'
+
+/**
+ * What our own SQL functions raise, one class per SQLSTATE. `sqlstates.ts` says which belongs to which. None is worth
+ * a retry: each says that the question was answered, and the answer is no.
+ */
+export type RaisedFields = Omit<DatabaseErrorFields, 'disposition'>
+
+class RaisedError extends DatabaseError {
+  constructor(code: string, message: string, fields: RaisedFields) {
+    super(code, message, { ...fields, disposition: 'fatal' })
+  }
+}
+
+/** UPDATE, DELETE or TRUNCATE of a table that only grows. */
+export class AppendOnlyError extends RaisedError {}
+
+/** An operator's action on an item whose end is already recorded. */
+export class AlreadyTerminalError extends RaisedError {}
+
+/** What this very lease had already recorded when it was found lost. */
+export interface RecordedOutcome {
+  readonly attemptNo: number
+  readonly state: string
+}
+
+/**
+ * Completion, renewal or release without a live lease. If `recorded` is there, this very token had recorded that
+ * outcome before: the answer to a COMMIT was lost, not the lease, and there is nothing left to do.
+ */
+export class LeaseLostError extends RaisedError {
+  readonly recorded: RecordedOutcome | undefined
+
+  constructor(code: string, message: string, fields: RaisedFields) {
+    super(code, message, fields)
+    this.recorded = parseRecorded(fields.detail)
+  }
+}
+
+/** A completion with a state that is no outcome. */
+export class InvalidCompletionStateError extends RaisedError {}
+
+/** The same key came again with other content. */
+export class IdempotencyConflictError extends RaisedError {}
+
+/** An operator's decision that the state of the item forbids. */
+export class HeldError extends RaisedError {}
+
+/** An operator's decision that lacks its second person. */
+export class ApprovalRequiredError extends RaisedError {}
+
+/** A path tried to schedule an attempt beyond the ceiling. */
+export class RetryCeilingError extends RaisedError {}
+
+/** A null, blank, zero, negative or oversized argument of a function. */
+export class InvalidParameterError extends RaisedError {}
+
+interface RecordedDetail {
+  readonly recorded?: unknown
+  readonly attempt_no?: unknown
+  readonly state?: unknown
+}
+
+/** The DETAIL is written by our SQL for machines; anything else in its place counts as "nothing recorded". */
+function parseRecorded(detail: string | undefined): RecordedOutcome | undefined {
+  if (detail === undefined) return undefined
+  let parsed: unknown
+  try {
+    parsed = JSON.parse(detail)
+  } catch {
+    return undefined
+  }
+  if (typeof parsed !== 'object' || parsed === null) return undefined
+  const { recorded, attempt_no: attemptNo, state }: RecordedDetail = parsed
+  if (recorded !== true || typeof attemptNo !== 'number' || typeof state !== 'string') return undefined
+  return { attemptNo, state }
+}

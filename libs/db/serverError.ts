@@ -1,0 +1,32 @@
+/** What the driver hands over when the server itself reported an error: its fields, named as `pg` names them. */
+export interface ServerError extends Error {
+  readonly code: string
+  detail?: string | undefined
+  hint?: string | undefined
+  where?: string | undefined
+  internalQuery?: string | undefined
+  readonly table?: string | undefined
+  readonly column?: string | undefined
+  readonly constraint?: string | undefined
+  readonly routine?: string | undefined
+}
+
+/**
+ * Recognised by shape, not by class: a caller's own client may come from another copy of the driver. `severity` keeps
+ * Node's errors out, whose codes (`EPIPE`) can look like a SQLSTATE.
+ */
+export function isServerError(error: unknown): error is ServerError {
+  return error instanceof Error && 'severity' in error && 'code' in error && isSqlstate(error.code)
+}
+
+/**
+ * A prepared statement that the session no longer has, or that fits the schema no more. Found before anything was
+ * executed. The second shares its SQLSTATE with all that PostgreSQL cannot do, hence the routine.
+ */
+export function isStaleStatement({ code, routine }: ServerError): boolean {
+  return code === '26000' || (code === '0A000' && routine === 'RevalidateCachedQuery')
+}
+
+function isSqlstate(code: unknown): boolean {
+  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code)
+}

@@ -1,0 +1,157 @@
+import type { DatabaseError, Disposition } from './errors.js'
+import {
+  AlreadyTerminalError,
+  AppendOnlyError,
+  ApprovalRequiredError,
+  HeldError,
+  IdempotencyConflictError,
+  InvalidCompletionStateError,
+  InvalidParameterError,
+  LeaseLostError,
+  RetryCeilingError,
+  type RaisedFields,
+} from './raisedErrors.js'
+
+interface RaisedState {
+  readonly name: string
+  readonly errorClass: new (code: string, message: string, fields: RaisedFields) => DatabaseError
+}
+
+/** Every SQLSTATE our SQL raises. A code raised in `schema/`, listed here and documented is one and the same set. */
+export const RAISED_STATES: ReadonlyMap<string, RaisedState> = new Map([
+  ['P0001', { name: 'APPEND_ONLY', errorClass: AppendOnlyError }],
+  ['P7001', { name: 'ALREADY_TERMINAL', errorClass: AlreadyTerminalError }],
+  ['P7002', { name: 'LEASE_LOST', errorClass: LeaseLostError }],
+  ['P7003', { name: 'INVALID_COMPLETION_STATE', errorClass: InvalidCompletionStateError }],
+  ['P7004', { name: 'IDEMPOTENCY_CONFLICT', errorClass: IdempotencyConflictError }],
+  ['P7006', { name: 'HELD', errorClass: HeldError }],
+  ['P7007', { name: 'APPROVAL_REQUIRED', errorClass: ApprovalRequiredError }],
+  ['P7008', { name: 'RETRY_CEILING', errorClass: RetryCeilingError }],
+  ['22023', { name: 'INVALID_PARAMETER', errorClass: InvalidParameterError }],
+])
+
+/**
+ * Any bare RAISE EXCEPTION, of anybody's trigger, gives P0001. Ours is told apart by its fixed message and by the
+ * table it names; it is the one place where a message is read, because the code alone proves nothing.
+ */
+export function isAppendOnlyRefusal(message: string, table: string | undefined): boolean {
+  return table !== undefined && /^append-only: \S+ of table \S.* is refused$/.test(message)
+}
+
+interface PostgresState {
+  readonly condition: string
+  readonly disposition: Disposition
+}
+
+/**
+ * PostgreSQL's own SQLSTATEs and what they let a caller conclude. A two-character key speaks for the rest of its class;
+ * what is not here at all is `fatal`. `unknown` says that the server went away while it had the statement: it is made
+ * milder where nothing can have been committed yet (see `dispositionOf`).
+ */
+export const POSTGRES_STATES: ReadonlyMap<string, PostgresState> = new Map([
+  // 08: the connection. 08P01 is also how PgBouncer reports a server that died under a statement.
+  state('08', 'connection_exception', 'unknown'),
+  state('08000', 'connection_exception', 'unknown'),
+  state('08001', 'sqlclient_unable_to_establish_sqlconnection', 'retry'),
+  state('08003', 'connection_does_not_exist', 'unknown'),
+  state('08004', 'sqlserver_rejected_establishment_of_sqlconnection', 'retry'),
+  state('08006', 'connection_failure', 'unknown'),
+  state('08007', 'transaction_resolution_unknown', 'unknown'),
+  state('08P01', 'protocol_violation', 'unknown'),
+
+  // 22 and 23: what was asked is wrong, and stays wrong.
+  state('22001', 'string_data_right_truncation', 'fatal'),
+  state('22003', 'numeric_value_out_of_range', 'fatal'),
+  state('22007', 'invalid_datetime_format', 'fatal'),
+  state('22008', 'datetime_field_overflow', 'fatal'),
+  state('22012', 'division_by_zero', 'fatal'),
+  state('22021', 'character_not_in_repertoire', 'fatal'),
+  state('22P02', 'invalid_text_representation', 'fatal'),
+  state('22P05', 'untranslatable_character', 'fatal'),
+  state('23502', 'not_null_violation', 'fatal'),
+  state('23503', 'foreign_key_violation', 'fatal'),
+  state('23505', 'unique_violation', 'fatal'),
+  state('23514', 'check_violation', 'fatal'),
+  state('23P01', 'exclusion_violation', 'fatal'),
+
+  // 25: the state of the transaction. A session that idled too long was ended before it read our statement; a
+  // read-only server is a standby, and the next connection may reach the primary.
+  state('25001', 'active_sql_transaction', 'fatal'),
+  state('25006', 'read_only_sql_transaction', 'retry'),
+  state('25P01', 'no_active_sql_transaction', 'fatal'),
+  state('25P02', 'in_failed_sql_transaction', 'fatal'),
+  state('25P03', 'idle_in_transaction_session_timeout', 'retry'),
+  state('25P04', 'transaction_timeout', 'unknown'),
+
+  // 26, 0A: a prepared statement that the server no longer has, or may no longer use.
+  state('26000', 'invalid_sql_statement_name', 'retry'),
+  state('0A000', 'feature_not_supported', 'fatal'),
+
+  // 28, 3D, 3F: who may come in, and where to.
+  state('28000', 'invalid_authorization_specification', 'fatal'),
+  state('28P01', 'invalid_password', 'fatal'),
+  state('3D000', 'invalid_catalog_name', 'fatal'),
+  state('3F000', 'invalid_schema_name', 'fatal'),
+
+  // 40: the server undid the transaction for the sake of another one.
+  state('40', 'transaction_rollback', 'retry'),
+  state('40000', 'transaction_rollback', 'retry'),
+  state('40001', 'serialization_failure', 'retry'),
+  state('40002', 'transaction_integrity_constraint_violation', 'fatal'),
+  state('40003', 'statement_completion_unknown', 'unknown'),
+  state('40P01', 'deadlock_detected', 'retry'),
+
+  // 42: the statement does not fit the schema, or the role has no right to it.
+  state('42501', 'insufficient_privilege', 'fatal'),
+  state('42601', 'syntax_error', 'fatal'),
+  state('42702', 'ambiguous_column', 'fatal'),
+  state('42703', 'undefined_column', 'fatal'),
+  state('42704', 'undefined_object', 'fatal'),
+  state('42804', 'datatype_mismatch', 'fatal'),
+  state('42883', 'undefined_function', 'fatal'),
+  state('42P01', 'undefined_table', 'fatal'),
+  state('42P05', 'duplicate_prepared_statement', 'fatal'),
+  state('42P18', 'indeterminate_datatype', 'fatal'),
+
+  // 53, 54: the server is short of something. Shortages pass; limits built into PostgreSQL do not.
+  state('53', 'insufficient_resources', 'retry'),
+  state('53000', 'insufficient_resources', 'retry'),
+  state('53100', 'disk_full', 'retry'),
+  state('53200', 'out_of_memory', 'retry'),
+  state('53300', 'too_many_connections', 'retry'),
+  state('53400', 'configuration_limit_exceeded', 'retry'),
+  state('54000', 'program_limit_exceeded', 'fatal'),
+  state('54001', 'statement_too_complex', 'fatal'),
+
+  // 55: somebody else has it right now.
+  state('55000', 'object_not_in_prerequisite_state', 'fatal'),
+  state('55006', 'object_in_use', 'retry'),
+  state('55P03', 'lock_not_available', 'retry'),
+
+  // 57: an operator or a timeout stepped in. A cancelled statement was rolled back; a session that was ended may have
+  // committed a moment before.
+  state('57', 'operator_intervention', 'unknown'),
+  state('57000', 'operator_intervention', 'unknown'),
+  state('57014', 'query_canceled', 'retry'),
+  state('57P01', 'admin_shutdown', 'unknown'),
+  state('57P02', 'crash_shutdown', 'unknown'),
+  state('57P03', 'cannot_connect_now', 'retry'),
+  state('57P04', 'database_dropped', 'fatal'),
+  state('57P05', 'idle_session_timeout', 'retry'),
+
+  // 58, XX: the server itself is ill. A person must look.
+  state('58000', 'system_error', 'fatal'),
+  state('58030', 'io_error', 'fatal'),
+  state('58P01', 'undefined_file', 'fatal'),
+  state('XX000', 'internal_error', 'fatal'),
+  state('XX001', 'data_corrupted', 'fatal'),
+  state('XX002', 'index_corrupted', 'fatal'),
+])
+
+export function lookUpState(sqlstate: string): PostgresState | undefined {
+  return POSTGRES_STATES.get(sqlstate) ?? POSTGRES_STATES.get(sqlstate.slice(0, 2))
+}
+
+function state(sqlstate: string, condition: string, disposition: Disposition): [string, PostgresState] {
+  return [sqlstate, { condition, disposition }]
+}

@@ -1,0 +1,114 @@
+import { readFileSync } from 'node:fs'
+import { isIPv4 } from 'node:net'
+import { checkServerIdentity, type ConnectionOptions } from 'node:tls'
+import { InvalidArgumentError } from '../core/index.js'
+import type { ConnectionUrl, UrlParameter } from './connectionUrl.js'
+import { TlsError } from './errors.js'
+
+export interface TlsOptions {
+  /**
+   * `verify`: TLS, and the certificate must be signed by a trusted authority for this host. `unverified`: TLS to
+   * whoever answers. `plaintext`: anyone on the way can read and change everything.
+   *
+   * To a remote host the last two are used only if said here, in code; an `sslmode` in a URL cannot lower the guard.
+   *
+   * @default `verify` for a remote host, `plaintext` for this machine
+   */
+  readonly mode?: TlsMode
+  /** The authorities to trust, as PEM, instead of those built into Node.js. */
+  readonly ca?: string
+  /** The client's certificate and key, as PEM. */
+  readonly cert?: string
+  readonly key?: string
+  /** The name the certificate must carry, where it differs from the host. */
+  readonly serverName?: string
+}
+
+export type TlsMode = 'verify' | 'unverified' | 'plaintext'
+
+/**
+ * What each `sslmode` asks for. libpq's `require` and `verify-ca` check less than `verify-full`; here they check as
+ * much, since a man in the middle can present any certificate. `prefer` and `allow` accept plaintext, so that is what
+ * they are worth.
+ */
+const MODE_OF_SSLMODE: Readonly<Record<string, TlsMode>> = {
+  disable: 'plaintext',
+  allow: 'plaintext',
+  prefer: 'plaintext',
+  'no-verify': 'unverified',
+  require: 'verify',
+  'verify-ca': 'verify',
+  'verify-full': 'verify',
+}
+
+/** The driver's `ssl` setting for a connection, or a refusal that says why. */
+export function decideTls(url: ConnectionUrl, options: TlsOptions = {}): false | ConnectionOptions {
+  const mode = decideMode(url, options)
+  if (mode === 'plaintext') return false
+  const ca = options.ca ?? readPem(url, 'sslrootcert')
+  const cert = options.cert ?? readPem(url, 'sslcert')
+  const key = options.key ?? readPem(url, 'sslkey')
+  const { serverName } = options
+  return {
+    // Said aloud, so that NODE_TLS_REJECT_UNAUTHORIZED=0 in the environment cannot switch it off.
+    rejectUnauthorized: mode === 'verify',
+    ...(ca === undefined ? {} : { ca }),
+    ...(cert === undefined ? {} : { cert }),
+    ...(key === undefined ? {} : { key }),
+    // The driver sets `servername` to the host itself, so the expected name has to be checked here.
+    ...(serverName === undefined
+      ? {}
+      : { checkServerIdentity: (_host, certificate) => checkServerIdentity(serverName, certificate) }),
+  }
+}
+
+function decideMode(url: ConnectionUrl, options: TlsOptions): TlsMode {
+  const byUrl = modeOfUrl(url)
+  const { mode: byCode } = options
+  if (byCode !== undefined && byUrl === 'verify' && byCode !== 'verify') {
+    throw new InvalidArgumentError('tls.mode', `expected verify, as the sslmode of the URL demands, got ${byCode}`)
+  }
+  if (byCode !== undefined) return byCode
+  const local = isLocal(url.host)
+  if (byUrl === undefined) return local && !bringsCertificates(url, options) ? 'plaintext' : 'verify'
+  if (byUrl !== 'verify' && !local) {
+    throw new TlsError(`sslmode=${url.parameters.get('sslmode')} to the remote host ${url.host} is refused`, {
+      remedy: `use sslmode=verify-full, or accept the risk in code: tls: { mode: '${byUrl}' }`,
+    })
+  }
+  return byUrl
+}
+
+function modeOfUrl(url: ConnectionUrl): TlsMode | undefined {
+  const sslmode = url.parameters.get('sslmode')
+  if (sslmode === undefined) return undefined
+  const mode = Object.hasOwn(MODE_OF_SSLMODE, sslmode) ? MODE_OF_SSLMODE[sslmode] : undefined
+  if (mode === undefined) {
+    throw new InvalidArgumentError('sslmode', `expected ${Object.keys(MODE_OF_SSLMODE).join(', ')}, got ${sslmode}`)
+  }
+  return mode
+}
+
+/** A unix socket or the loopback network: nobody stands in between. Names that merely resolve there do not count. */
+function isLocal(host: string): boolean {
+  return host.startsWith('/') || host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
+}
+
+function bringsCertificates(url: ConnectionUrl, options: TlsOptions): boolean {
+  const parameters: readonly UrlParameter[] = ['sslrootcert', 'sslcert', 'sslkey', 'sslnegotiation']
+  return (
+    parameters.some((name) => url.parameters.has(name)) ||
+    [options.ca, options.cert, options.key, options.serverName].some((given) => given !== undefined)
+  )
+}
+
+function readPem(url: ConnectionUrl, parameter: 'sslrootcert' | 'sslcert' | 'sslkey'): string | undefined {
+  const path = url.parameters.get(parameter)
+  // libpq's word for the authorities the machine trusts; Node.js brings its own list.
+  if (path === undefined || (parameter === 'sslrootcert' && path === 'system')) return undefined
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    throw new TlsError(`the file named by ${parameter} cannot be read`, { cause: error })
+  }
+}

@@ -1,0 +1,76 @@
+import { describeDriverError } from './driverErrors.js'
+import { DatabaseError, StaleStatementError, type Disposition, type Phase } from './errors.js'
+import { LeaseLostError } from './raisedErrors.js'
+import { isServerError, isStaleStatement, type ServerError } from './serverError.js'
+import { isAppendOnlyRefusal, lookUpState, RAISED_STATES } from './sqlstates.js'
+import { withholdValues } from './withholdValues.js'
+
+export interface FailureContext {
+  readonly phase: Phase
+  /** False if the connection was gone after the failure: then the error may be the server's last word, not its answer. */
+  readonly sessionSurvived: boolean
+}
+
+/** Sessions that ended for idleness: they had not read the statement that met this error. */
+const ENDED_WHILE_IDLE = new Set(['25P03', '57P05'])
+
+/** Any failure of a query, typed. What already is one of ours passes unchanged. */
+export function toDatabaseError(error: unknown, phase: Phase, sessionSurvived = true): DatabaseError {
+  if (error instanceof DatabaseError) return error
+  if (!isServerError(error)) return describeDriverError(error, phase)
+  withholdValues(error)
+  return raisedByUs(error) ?? reportedByServer(error, { phase, sessionSurvived })
+}
+
+export function dispositionOf(sqlstate: string, { phase, sessionSurvived }: FailureContext): Disposition {
+  const listed = lookUpState(sqlstate)?.disposition ?? 'fatal'
+  if (phase !== 'committing') return listed === 'unknown' ? 'retry' : listed
+  // A PANIC while the commit record is being written looks like any shortage, until the connection is found dead.
+  if (!sessionSurvived && !ENDED_WHILE_IDLE.has(sqlstate)) return 'unknown'
+  return listed
+}
+
+/**
+ * True if the error, or anything it wraps (`cause`, the members of an AggregateError), is a lost lease: ours, or the
+ * raw error of the caller's own client.
+ */
+export function isLeaseLostError(error: unknown): boolean {
+  return leaseLostErrorIn(error) !== undefined
+}
+
+/** The lost lease inside an error, however deep it is wrapped, with what its token had already recorded. */
+export function leaseLostErrorIn(error: unknown): LeaseLostError | undefined {
+  const seen = new Set<unknown>()
+  const open = [error]
+  while (open.length > 0) {
+    const next = open.shift()
+    if (!(next instanceof Error) || seen.has(next)) continue
+    seen.add(next)
+    if (next instanceof LeaseLostError) return next
+    const typed = isServerError(next) ? raisedByUs(next) : undefined
+    if (typed instanceof LeaseLostError) return typed
+    open.push(next.cause)
+    if (next instanceof AggregateError) open.push(...next.errors)
+  }
+  return undefined
+}
+
+function raisedByUs(error: ServerError): DatabaseError | undefined {
+  const raised = RAISED_STATES.get(error.code)
+  if (raised === undefined) return undefined
+  const { name, errorClass } = raised
+  if (name === 'APPEND_ONLY' && !isAppendOnlyRefusal(error.message, error.table)) return undefined
+  return new errorClass(name, error.message, fieldsOf(error))
+}
+
+function reportedByServer(error: ServerError, context: FailureContext): DatabaseError {
+  if (isStaleStatement(error)) return new StaleStatementError(error.message, fieldsOf(error))
+  const condition = lookUpState(error.code)?.condition ?? 'database_error'
+  const disposition = dispositionOf(error.code, context)
+  return new DatabaseError(condition.toUpperCase(), error.message, { ...fieldsOf(error), disposition })
+}
+
+function fieldsOf(error: ServerError) {
+  const { code: sqlstate, detail, hint, table, column, constraint } = error
+  return { sqlstate, detail, hint, table, column, constraint, cause: error }
+}
