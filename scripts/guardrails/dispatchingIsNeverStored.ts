@@ -1,0 +1,21 @@
+import type { Guardrail } from './guardrail.js'
+import { isProof } from './repository.js'
+import { sqlOf } from './sqlFragments.js'
+import { tableWrites } from './tableWrites.js'
+
+/** In flight means leased. A DISPATCHING row would be a second truth about it, and the one that a crash leaves behind. */
+export const dispatchingIsNeverStored: Guardrail = {
+  name: 'nothing writes the state DISPATCHING',
+  check: (repository) =>
+    repository
+      .filter((file) => !isProof(file.path))
+      .flatMap((file) =>
+        sqlOf(file)
+          .fragments.filter(({ node }) => tableWrites(node).some((write) => mentionsDispatching(write.node)))
+          .map(({ line }) => ({ file: file.path, line, message: 'writes DISPATCHING; in flight means leased' })),
+      ),
+}
+
+function mentionsDispatching(node: unknown): boolean {
+  return JSON.stringify(node).includes('"sval":"DISPATCHING"')
+}

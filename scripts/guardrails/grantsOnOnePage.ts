@@ -1,0 +1,27 @@
+import type { Guardrail } from './guardrail.js'
+import { isProof } from './repository.js'
+import { sqlOf } from './sqlFragments.js'
+import { nodesNamed } from './sqlParser.js'
+
+/** A DBA reads who may do what on one page. The installer alone also grants, to make the logins it is asked for. */
+export const grantsOnOnePage: Guardrail = {
+  name: 'GRANT and REVOKE stand in schema/v1/011_privileges.sql',
+  check: (repository) =>
+    repository
+      .filter((file) => !isProof(file.path) && !GRANTING_FILES.has(file.path))
+      .flatMap((file) =>
+        sqlOf(file)
+          .fragments.filter(({ node }) =>
+            ['GrantStmt', 'GrantRoleStmt', 'AlterDefaultPrivilegesStmt'].some(
+              (kind) => nodesNamed(node, kind).length > 0,
+            ),
+          )
+          .map(({ line }) => ({
+            file: file.path,
+            line,
+            message: 'GRANT or REVOKE; it belongs in schema/v1/011_privileges.sql (logins: libs/deployment/db.ts)',
+          })),
+      ),
+}
+
+const GRANTING_FILES = new Set(['schema/v1/011_privileges.sql', 'libs/deployment/db.ts'])

@@ -1,0 +1,34 @@
+import type { Finding, Guardrail } from './guardrail.js'
+import type { SourceFile } from './repository.js'
+
+/** What works only where it was written: a folder of somebody's machine, a registry of somebody's network. */
+export const noMachinePaths: Guardrail = {
+  name: 'no paths of one machine, no registry of one network',
+  check: (repository) => repository.flatMap((file) => [...findingsIn(file)]),
+}
+
+function* findingsIn(file: SourceFile): Generator<Finding> {
+  for (const [index, text] of file.text.split('\n').entries()) {
+    const place = { file: file.path, line: index + 1 }
+    const folder = MACHINE_FOLDER.exec(text)?.[0]
+    if (folder !== undefined) yield { ...place, message: `names the folder ${folder} of one machine` }
+    for (const [, host = ''] of text.matchAll(/https?:\/\/([^/\s"'`]+)/g)) {
+      if (REGISTRY_HOST.test(host) && host !== PUBLIC_REGISTRY)
+        yield { ...place, message: `names the registry ${host}` }
+    }
+    // A lock file that records addresses would send every install to the registry it was written with.
+    if (
+      file.path.endsWith('package-lock.json') &&
+      /"resolved": "https?:/.test(text) &&
+      !text.includes(`//${PUBLIC_REGISTRY}/`)
+    ) {
+      yield { ...place, message: 'is locked to an address outside the public registry' }
+    }
+    if (file.path.endsWith('.npmrc') && /^\s*(?:@[^:]+:)?registry\s*=/.test(text))
+      yield { ...place, message: 'sets a registry' }
+  }
+}
+
+const MACHINE_FOLDER = /(?<![\w.$}*@-])(?:\/(?:root|work|home\/[a-z][\w-]*|Users\/[A-Za-z][\w-]*)\/|[A-Z]:\\+Users\\)/
+const REGISTRY_HOST = /registry|artifactory|nexus|verdaccio|jfrog|npm\./i
+const PUBLIC_REGISTRY = 'registry.npmjs.org'

@@ -1,0 +1,21 @@
+import type { Guardrail } from './guardrail.js'
+import { isProof } from './repository.js'
+import { sqlOf } from './sqlFragments.js'
+import { tableWrites } from './tableWrites.js'
+
+/** An item leaves the queue in the statement that records its end. A DELETE beside the functions loses a payment. */
+export const pendingLeavesByCompletion: Guardrail = {
+  name: 'payment_outbox_pending is deleted from inside the functions alone',
+  check: (repository) =>
+    repository
+      .filter((file) => !isProof(file.path))
+      .flatMap((file) =>
+        sqlOf(file)
+          .fragments.filter(({ inFunction }) => inFunction === undefined || inFunction === 'DO')
+          .filter(({ node }) => tableWrites(node).some(({ verb, table }) => REMOVES.has(verb) && table === QUEUE))
+          .map(({ line }) => ({ file: file.path, line, message: `removes rows of ${QUEUE} outside its functions` })),
+      ),
+}
+
+const QUEUE = 'payment_outbox_pending'
+const REMOVES: ReadonlySet<string> = new Set(['DELETE', 'TRUNCATE', 'MERGE'])

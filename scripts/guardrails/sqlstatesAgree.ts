@@ -1,0 +1,141 @@
+import type { Finding, Guardrail } from './guardrail.js'
+import { isSql, type Repository } from './repository.js'
+import { sqlOf } from './sqlFragments.js'
+import { child, list, nodesNamed, parseSql, statementOf, text, type SqlNode } from './sqlParser.js'
+import { tokensOf, type Token } from './typescriptTokens.js'
+
+/**
+ * What schema/ raises, what libs/db maps to a class, and what the reference explains are one set of codes.
+ * A condition of PostgreSQL's own (`serialization_failure`) may also be raised, if libs/db says how to treat it.
+ */
+export const sqlstatesAgree: Guardrail = {
+  name: 'SQLSTATEs raised = mapped = documented',
+  check: (repository) => {
+    const raised = [...raisedStates(repository)]
+    const mapped = mappedStates(repository)
+    const documented = documentedStates(repository)
+    const raisedCodes = new Set(raised.map(({ state }) => state))
+    return [
+      ...raised.flatMap((raise) => defectsOf(raise, mapped)),
+      ...[...mapped.own]
+        .filter(([code]) => !raisedCodes.has(code))
+        .map(([code, line]) => never(MAPPING, line, code, 'mapped')),
+      ...[...mapped.own.keys()]
+        .filter((code) => !documented.has(code))
+        .map((code) => ({ file: REFERENCE, line: 1, message: `${code} has no heading` })),
+      ...[...documented]
+        .filter(([code]) => !raisedCodes.has(code))
+        .map(([code, line]) => never(REFERENCE, line, code, 'documented')),
+    ]
+  },
+}
+
+const MAPPING = 'libs/db/sqlstates.ts'
+const REFERENCE = 'docs/reference/errors.md'
+/** Only the guard of the ledger may use the code that any bare RAISE gives. */
+const BARE_RAISE_CODE = 'P0001'
+const APPEND_ONLY_GUARD = 'refuse_mutation'
+
+interface Raise {
+  readonly file: string
+  readonly line: number
+  readonly functionName: string
+  /** Five characters, or a condition's name; undefined if the code is computed. */
+  readonly state: string | undefined
+}
+
+function defectsOf(raise: Raise, mapped: MappedStates): Finding[] {
+  const at = (message: string) => [{ file: raise.file, line: raise.line, message }]
+  if (raise.state === undefined) return at('raises a computed SQLSTATE; write it as a constant')
+  if (raise.state === BARE_RAISE_CODE && raise.functionName !== APPEND_ONLY_GUARD) {
+    return at(`raises P0001, which is reserved for ${APPEND_ONLY_GUARD}; name an ERRCODE`)
+  }
+  if (mapped.own.has(raise.state) || mapped.postgres.has(raise.state)) return []
+  return at(`raises ${raise.state}, which ${MAPPING} does not map`)
+}
+
+function never(file: string, line: number, code: string, where: string): Finding {
+  return { file, line, message: `${code} is ${where}, but nothing in schema/ raises it` }
+}
+
+function* raisedStates(repository: Repository): Generator<Raise> {
+  for (const file of repository.filter((one) => isSql(one) && one.path.startsWith('schema/'))) {
+    for (const body of sqlOf(file).bodies) {
+      for (const raise of nodesNamed(body.tree, 'PLpgSQL_stmt_raise')) {
+        // RAISE; alone passes on what was caught; a NOTICE is no error.
+        if (Number(raise['elog_level']) < ERROR_LEVEL || isReRaise(raise)) continue
+        const line = body.firstLine + Number(raise['lineno'] ?? 1) - 1
+        yield { file: file.path, line, functionName: body.functionName, state: stateOf(raise) }
+      }
+    }
+  }
+}
+
+const ERROR_LEVEL = 21
+const ERRCODE_OPTION = 0
+
+function isReRaise(raise: SqlNode): boolean {
+  return raise['message'] === undefined && raise['condname'] === undefined && raise['options'] === undefined
+}
+
+function stateOf(raise: SqlNode): string | undefined {
+  const named = text(raise, 'condname')
+  if (named !== undefined) return named
+  const options = list(raise, 'options').map((option) => child(option, 'PLpgSQL_raise_option'))
+  const errcode = options.find((option) => Number(option['opt_type'] ?? ERRCODE_OPTION) === ERRCODE_OPTION)
+  if (errcode === undefined) return BARE_RAISE_CODE
+  const expression = child(errcode, 'expr', 'PLpgSQL_expr')
+  const [statement] = parseSql(statementOf(text(expression, 'query') ?? '', Number(expression['parseMode'])))
+  const target = list(child(statement?.node ?? {}, 'SelectStmt'), 'targetList')[0] ?? {}
+  return text(child(target, 'ResTarget', 'val', 'A_Const', 'sval'), 'sval')
+}
+
+interface MappedStates {
+  /** Our own codes, with the line of each. */
+  readonly own: ReadonlyMap<string, number>
+  /** Codes and condition names of PostgreSQL's own. */
+  readonly postgres: ReadonlySet<string>
+}
+
+function mappedStates(repository: Repository): MappedStates {
+  const file = repository.find(({ path }) => path === MAPPING)
+  const tokens = file === undefined ? [] : tokensOf(file)
+  const own = initializerOf(tokens, 'RAISED_STATES').filter(({ text: code }) => CODE.test(code))
+  const postgres = initializerOf(tokens, 'POSTGRES_STATES').filter(
+    ({ text: name }) => CODE.test(name) || CONDITION.test(name),
+  )
+  return {
+    own: new Map(own.map(({ text: code, line }) => [code, line])),
+    postgres: new Set(postgres.map(({ text: name }) => name)),
+  }
+}
+
+/** Every SQLSTATE has a digit, and no name of an error class or condition has the same shape. */
+const CODE = /^(?=.*\d)[0-9A-Z]{5}$/
+const CONDITION = /^[a-z]+(?:_[a-z]+)+$/
+
+/** What stands after the `=` of `const <name>`, an object or a call, up to the bracket that closes it. */
+function initializerOf(tokens: readonly Token[], name: string): Token[] {
+  const declared = tokens.findIndex((token, at) => token.text === name && tokens[at - 1]?.text === 'const')
+  const start = tokens.findIndex((token, at) => at > declared && token.text === '=' && tokens[at + 1]?.text !== '>')
+  if (declared === -1 || start === -1) return []
+  let depth = 0
+  const end = tokens.findIndex(({ kind, text: bracket }, at) => {
+    if (at <= start || kind !== 'punctuator') return false
+    if ('({['.includes(bracket)) depth += 1
+    if (')}]'.includes(bracket)) depth -= 1
+    return depth === 0 && ')}]'.includes(bracket)
+  })
+  return tokens.slice(start, end + 1)
+}
+
+/** Headings of the reference that open with a code of ours: `### P7002 LEASE_LOST`, with or without backticks. */
+function documentedStates(repository: Repository): ReadonlyMap<string, number> {
+  const reference = repository.find(({ path }) => path === REFERENCE)?.text ?? ''
+  return new Map(
+    reference.split('\n').flatMap((line, index) => {
+      const code = /^#{2,4}\s+`?([0-9A-Z]{5})\b/.exec(line)?.[1]
+      return code === undefined ? [] : [[code, index + 1] as const]
+    }),
+  )
+}

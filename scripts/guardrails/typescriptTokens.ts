@@ -1,0 +1,124 @@
+import type { SourceFile } from './repository.js'
+
+/**
+ * A small tokenizer for TypeScript: enough to tell code from text. It knows strings, templates with nested code,
+ * comments and regular expressions; it does not know the grammar. TypeScript 7 offers no compiler API to ask instead.
+ */
+export interface Token {
+  readonly kind: 'word' | 'punctuator' | 'string' | 'template' | 'regex'
+  readonly line: number
+  /** A word or punctuator as written; a string's value; a template's text with `HOLE` for each `${…}`. */
+  readonly text: string
+}
+
+/** Stands for a computed part of a template. A character that no source of ours uses. */
+export const HOLE = '\uFFFC'
+
+export function tokensOf(file: SourceFile): readonly Token[] {
+  const known = cache.get(file)
+  if (known !== undefined) return known
+  const tokens = new Tokenizer(file.text).run()
+  cache.set(file, tokens)
+  return tokens
+}
+
+const cache = new WeakMap<SourceFile, readonly Token[]>()
+
+class Tokenizer {
+  readonly #text: string
+  readonly #tokens: Token[] = []
+  #offset = 0
+  #line = 1
+
+  constructor(text: string) {
+    this.#text = text
+  }
+
+  run(): readonly Token[] {
+    this.#code(undefined)
+    return this.#tokens
+  }
+
+  /** Reads code up to the end, or up to the `}` that closes a template's `${`. */
+  #code(closer: '}' | undefined): void {
+    let openBraces = 0
+    while (this.#offset < this.#text.length) {
+      const character = this.#text.charAt(this.#offset)
+      if (character === '}' && closer === '}' && openBraces === 0) return
+      if (character === '{') openBraces += 1
+      if (character === '}') openBraces -= 1
+      this.#next(character)
+    }
+  }
+
+  #next(character: string): void {
+    if (this.#take(/[ \t\r\n]+/y) !== undefined || this.#take(/\/\/[^\n]*|\/\*[^]*?\*\//y) !== undefined) return
+    if (character === '`') return this.#template()
+    const line = this.#line
+    const quoted = this.#take(/'(?:[^'\\\n]|\\[^])*'|"(?:[^"\\\n]|\\[^])*"/y)
+    if (quoted !== undefined) return this.#push('string', line, unescape(quoted.slice(1, -1)))
+    if (character === '/' && this.#regexMayStart()) {
+      const regex = this.#take(/\/(?![*/])(?:[^/\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+\/[a-z]*/y)
+      if (regex !== undefined) return this.#push('regex', line, regex)
+    }
+    const word = this.#take(/[\p{ID_Start}$_#\d][\p{ID_Continue}$\u200C\u200D]*/uy)
+    if (word !== undefined) return this.#push('word', line, word)
+    this.#offset += character.length
+    this.#push('punctuator', line, character)
+  }
+
+  #template(): void {
+    const line = this.#line
+    let text = ''
+    this.#offset += 1
+    // Announced before its nested code, so that tokens stay in the order of their first character.
+    const position = this.#tokens.push({ kind: 'template', line, text }) - 1
+    while (this.#offset < this.#text.length) {
+      text += unescape(this.#take(/(?:[^`\\$]|\\[^]|\$(?!\{))+/y) ?? '')
+      if (this.#text.charAt(this.#offset) === '`') break
+      this.#offset += 2
+      this.#code('}')
+      this.#offset += 1
+      text += HOLE
+    }
+    this.#offset += 1
+    this.#tokens[position] = { kind: 'template', line, text }
+  }
+
+  /** After a value a slash divides; anywhere else it opens a regular expression. */
+  #regexMayStart(): boolean {
+    const previous = this.#tokens.at(-1)
+    if (previous === undefined || previous.text === '<') return previous === undefined
+    if (previous.kind === 'word') return WORDS_BEFORE_REGEX.has(previous.text)
+    return previous.kind === 'punctuator' && previous.text !== ')' && previous.text !== ']'
+  }
+
+  #take(pattern: RegExp): string | undefined {
+    pattern.lastIndex = this.#offset
+    const taken = pattern.exec(this.#text)?.[0]
+    if (taken === undefined) return undefined
+    this.#offset += taken.length
+    this.#line += taken.split('\n').length - 1
+    return taken
+  }
+
+  #push(kind: Token['kind'], line: number, text: string): void {
+    this.#tokens.push({ kind, line, text })
+  }
+}
+
+const WORDS_BEFORE_REGEX = new Set(
+  'await case delete do else in instanceof new of return throw typeof void yield'.split(' '),
+)
+
+function unescape(source: string): string {
+  return source.replaceAll(ESCAPE, (_whole, brace?: string, four?: string, two?: string, character?: string) => {
+    const code = brace ?? four ?? two
+    if (code !== undefined) return String.fromCodePoint(Number.parseInt(code, 16))
+    return character === undefined ? '' : (ESCAPES[character] ?? character)
+  })
+}
+
+const ESCAPE = /\\(?:\r?\n|u\{([\da-fA-F]+)\}|u([\da-fA-F]{4})|x([\da-fA-F]{2})|([^]))/g
+
+const ESCAPES: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r', b: '\b', f: '\f', v: '\v', 0: '\0' }

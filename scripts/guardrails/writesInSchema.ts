@@ -1,0 +1,26 @@
+import type { Guardrail } from './guardrail.js'
+import { isProof } from './repository.js'
+import { COMPUTED } from './sqlGuess.js'
+import { sqlOf } from './sqlFragments.js'
+import { ownTables, tableWrites } from './tableWrites.js'
+
+/** One legal path per change of state: the functions in schema/. A write from anywhere else is a second path. */
+export const writesInSchema: Guardrail = {
+  name: 'our tables are written by schema/ alone',
+  check: (repository) => {
+    const ours = ownTables(repository)
+    return repository
+      .filter((file) => !isProof(file.path) && !file.path.startsWith('schema/'))
+      .flatMap((file) =>
+        sqlOf(file).fragments.flatMap(({ node, line }) =>
+          tableWrites(node)
+            .filter(({ table }) => ours.has(table) || table === COMPUTED)
+            .map(({ verb, table }) => ({
+              file: file.path,
+              line,
+              message: `${verb} of ${table === COMPUTED ? 'a table with a computed name' : table}; call a function of schema/ instead`,
+            })),
+        ),
+      )
+  },
+}
