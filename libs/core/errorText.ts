@@ -1,4 +1,5 @@
 import { ERROR_MESSAGE_LENGTH_MAX } from './limits.js'
+import { CONTROL_CHARACTER } from './unicode.js'
 
 /**
  * Makes any text storable: what a rail or a thrown value says must never be the reason why an outcome could not be
@@ -6,7 +7,10 @@ import { ERROR_MESSAGE_LENGTH_MAX } from './limits.js'
  */
 export function storableErrorText(text: string, lengthMax: number = ERROR_MESSAGE_LENGTH_MAX): string {
   const shortened = text.length > lengthMax ? `${text.slice(0, lengthMax - 1)}…` : text
-  return shortened.replaceAll('\0', REPLACEMENT).replaceAll(/\p{Surrogate}/gu, REPLACEMENT)
+  return shortened
+    .replaceAll('\0', REPLACEMENT)
+    .replaceAll(CONTROL_CHARACTER, REPLACEMENT)
+    .replaceAll(/\p{Surrogate}/gu, REPLACEMENT)
 }
 
 const REPLACEMENT = '\uFFFD'

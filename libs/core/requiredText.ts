@@ -1,8 +1,8 @@
 import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
-import { requireStorableText } from './unicode.js'
+import { CONTROL_CHARACTER, requireStorableText } from './unicode.js'
 
 /**
- * Text a person wrote: not blank, storable, at most `lengthMax` characters. Counted in UTF-16 units, which are never
+ * Text a person or a rail wrote: not blank, storable, free of control characters, at most `lengthMax` characters. Counted in UTF-16 units, which are never
  * fewer than the characters PostgreSQL counts, so what passes here passes there.
  */
 export function requiredText(argument: string, value: unknown, lengthMax: number): string {
@@ -12,5 +12,8 @@ export function requiredText(argument: string, value: unknown, lengthMax: number
   if (value.length > lengthMax) throw new ArgumentRangeError(argument, `expected at most ${lengthMax} characters`)
   if (value.trim() === '') throw new InvalidArgumentError(argument, 'expected text that is not blank')
   requireStorableText(argument, value)
+  if (value.search(CONTROL_CHARACTER) !== -1) {
+    throw new InvalidArgumentError(argument, 'expected text without control characters')
+  }
   return value
 }

@@ -359,8 +359,8 @@ DECLARE
   v_event_id uuid;
 BEGIN
   PERFORM check_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
-  IF NOT is_short_text(p_reason, 500) THEN
-    PERFORM refuse_argument('p_reason', 'text of 1 to 500 characters');
+  IF NOT is_short_text(p_reason, 1000) THEN
+    PERFORM refuse_argument('p_reason', 'text of 1 to 1000 characters');
   END IF;
   PERFORM lock_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
   v_now := clock_timestamp();

@@ -65,8 +65,8 @@ BEGIN
   IF p_decision IS NULL OR p_decision NOT IN ('DISPATCHED', 'FAILED', 'RETRY') THEN
     PERFORM refuse_argument('p_decision', 'DISPATCHED, FAILED or RETRY');
   END IF;
-  IF p_decision = 'DISPATCHED' AND NOT is_short_text(p_rail_reference, 256) THEN
-    PERFORM refuse_argument('p_rail_reference', 'the reference under which the rail paid, of 1 to 256 characters');
+  IF p_decision = 'DISPATCHED' AND NOT is_short_text(p_rail_reference, 255) THEN
+    PERFORM refuse_argument('p_rail_reference', 'the reference under which the rail paid, of 1 to 255 characters');
   END IF;
   IF p_decision <> 'DISPATCHED' AND p_rail_reference IS NOT NULL THEN
     PERFORM refuse_argument('p_rail_reference', 'null unless the decision is DISPATCHED');
@@ -160,8 +160,8 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enab
 AS $$
 #variable_conflict use_column
 BEGIN
-  IF NOT is_short_text(p_reason, 500) THEN
-    PERFORM refuse_argument('p_reason', 'text of 1 to 500 characters');
+  IF NOT is_short_text(p_reason, 1000) THEN
+    PERFORM refuse_argument('p_reason', 'text of 1 to 1000 characters');
   END IF;
   IF p_outbox_id IS NULL OR NOT EXISTS (SELECT 1 FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id) THEN
     PERFORM refuse_argument('p_outbox_id', 'the id of an outbox item');

@@ -199,8 +199,8 @@ BEGIN
   IF NOT is_id(p_name) THEN
     PERFORM refuse_argument('p_name', '1 to 128 printable ASCII characters without spaces');
   END IF;
-  IF NOT is_short_text(p_reason, 500) THEN
-    PERFORM refuse_argument('p_reason', 'text of 1 to 500 characters');
+  IF NOT is_short_text(p_reason, 1000) THEN
+    PERFORM refuse_argument('p_reason', 'text of 1 to 1000 characters');
   END IF;
 END
 $$;

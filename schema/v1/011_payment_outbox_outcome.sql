@@ -249,11 +249,11 @@ BEGIN
     SELECT g.ordinal,
       g.state NOT IN ('DISPATCHED', 'FAILED', 'RETRYABLE') AS bad_state,
       CASE
-        WHEN g.rail_reference IS NOT NULL AND NOT is_short_text(g.rail_reference, 256) THEN 'p_rail_reference'
-        WHEN g.rail_code IS NOT NULL AND NOT is_short_text(g.rail_code, 64) THEN 'p_rail_code'
-        WHEN g.error_code IS NOT NULL AND NOT is_short_text(g.error_code, 64) THEN 'p_error_code'
-        WHEN g.error_message IS NOT NULL AND NOT is_short_text(g.error_message, 1000) THEN 'p_error_message'
-        WHEN g.hold_reason IS NOT NULL AND NOT is_short_text(g.hold_reason, 500) THEN 'p_hold_reason'
+        WHEN g.rail_reference IS NOT NULL AND NOT is_short_text(g.rail_reference, 255) THEN 'p_rail_reference'
+        WHEN g.rail_code IS NOT NULL AND NOT is_short_text(g.rail_code, 128) THEN 'p_rail_code'
+        WHEN g.error_code IS NOT NULL AND NOT is_short_text(g.error_code, 128) THEN 'p_error_code'
+        WHEN g.error_message IS NOT NULL AND NOT is_short_text(g.error_message, 2000) THEN 'p_error_message'
+        WHEN g.hold_reason IS NOT NULL AND NOT is_short_text(g.hold_reason, 1000) THEN 'p_hold_reason'
       END AS bad_text,
       g.latency_ms < 0 AS bad_latency,
       g.retry_delay_seconds NOT BETWEEN 0 AND 2592000 AS bad_delay,

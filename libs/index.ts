@@ -1,0 +1,19 @@
+/** What an application imports: enough to enqueue, claim and complete, and to know what went wrong. */
+export { AppError, ArgumentRangeError, createWorkerId, InvalidArgumentError } from './core/index.js'
+export type { JsonObject, JsonValue } from './core/index.js'
+export {
+  AlreadyTerminalError,
+  ApprovalRequiredError,
+  DatabaseError,
+  HeldError,
+  IdempotencyConflictError,
+  InvalidCompletionStateError,
+  InvalidParameterError,
+  isLeaseLostError,
+  LeaseLostError,
+  openDatabase,
+  withSchema,
+} from './db/index.js'
+export type { Database, DatabaseOptions, Queryable, RoleHandle } from './db/index.js'
+export { enqueuePaymentOutbox, enqueuePaymentOutboxBatch } from './outbox/index.js'
+export type { EnqueuedItem, OutboxInstruction, OutboxState } from './outbox/index.js'

@@ -1,0 +1,153 @@
+import {
+  ArgumentRangeError,
+  BATCH_SIZE,
+  boundedInteger,
+  encodePayload,
+  ERROR_CODE_LENGTH_MAX,
+  InvalidArgumentError,
+  RAIL_REFERENCE_LENGTH_MAX,
+  REASON_LENGTH_MAX,
+  requiredId,
+  requiredIdempotencyKey,
+  requiredText,
+  storableErrorText,
+} from '../core/index.js'
+import type { AttemptOutcome, LeaseClaim, OutboxInstruction } from './types.js'
+
+/** Arguments as the functions take them, checked before any I/O; each error names the argument and where it stands. */
+
+export interface InstructionColumns {
+  readonly instructionIds: string[]
+  readonly participantIds: string[]
+  readonly idempotencyKeys: string[]
+  readonly railTypes: string[]
+  readonly payloads: string[]
+  readonly notBefore: (Date | null)[]
+  readonly ordered: boolean[]
+}
+
+export function instructionColumns(instructions: readonly OutboxInstruction[]): InstructionColumns {
+  requireBatch('instructions', instructions)
+  const columns: InstructionColumns = {
+    instructionIds: [],
+    participantIds: [],
+    idempotencyKeys: [],
+    railTypes: [],
+    payloads: [],
+    notBefore: [],
+    ordered: [],
+  }
+  for (const [index, instruction] of instructions.entries()) {
+    const at = (field: string) => (instructions.length === 1 ? field : `instructions[${index}].${field}`)
+    columns.instructionIds.push(requiredId(at('instructionId'), instruction.instructionId))
+    columns.participantIds.push(requiredId(at('participantId'), instruction.participantId))
+    columns.idempotencyKeys.push(requiredIdempotencyKey(at('idempotencyKey'), instruction.idempotencyKey))
+    columns.railTypes.push(requiredId(at('railType'), instruction.railType))
+    columns.payloads.push(encodePayload(instruction.payload, at('payload')))
+    columns.notBefore.push(optionalDate(at('notBefore'), instruction.notBefore))
+    columns.ordered.push(optionalBoolean(at('ordered'), instruction.ordered) ?? false)
+  }
+  return columns
+}
+
+export function leaseColumns(leases: readonly LeaseClaim[]): { outboxIds: string[]; leaseTokens: string[] } {
+  requireBatch('leases', leases)
+  return {
+    outboxIds: leases.map((lease, index) => requiredUuid(`leases[${index}].outboxId`, lease.outboxId)),
+    leaseTokens: leases.map((lease, index) => requiredUuid(`leases[${index}].leaseToken`, lease.leaseToken)),
+  }
+}
+
+export interface OutcomeColumns {
+  readonly outboxIds: string[]
+  readonly leaseTokens: string[]
+  readonly states: string[]
+  readonly railReferences: (string | null)[]
+  readonly railCodes: (string | null)[]
+  readonly errorCodes: (string | null)[]
+  readonly errorMessages: (string | null)[]
+  readonly latenciesMs: (number | null)[]
+  readonly retryDelaysSeconds: (number | null)[]
+  readonly outcomesUnknown: (boolean | null)[]
+  readonly holdReasons: (string | null)[]
+}
+
+export function outcomeColumns(outcomes: readonly AttemptOutcome[]): OutcomeColumns {
+  const { outboxIds, leaseTokens } = leaseColumns(outcomes)
+  const each = <T>(field: string, read: (argument: string, outcome: AttemptOutcome) => T): T[] =>
+    outcomes.map((outcome, index) => read(`outcomes[${index}].${field}`, outcome))
+  return {
+    outboxIds,
+    leaseTokens,
+    // A state that is none is the database's to refuse (P7003): it is a bug of the caller that the proofs rely on.
+    states: each('state', (argument, { state }) => requiredText(argument, state, ERROR_CODE_LENGTH_MAX)),
+    railReferences: each('railReference', (a, o) => optionalText(a, o.railReference, RAIL_REFERENCE_LENGTH_MAX)),
+    railCodes: each('railCode', (a, o) => optionalText(a, o.railCode, ERROR_CODE_LENGTH_MAX)),
+    errorCodes: each('errorCode', (a, o) => optionalText(a, o.errorCode, ERROR_CODE_LENGTH_MAX)),
+    errorMessages: each('errorMessage', (_, o) => optionalErrorText(o.errorMessage)),
+    latenciesMs: each('latencyMs', (a, o) => optionalInteger(a, o.latencyMs, LATENCY_MS)),
+    retryDelaysSeconds: each('retryDelaySeconds', (a, o) =>
+      optionalInteger(a, o.retryDelaySeconds, RETRY_DELAY_SECONDS),
+    ),
+    outcomesUnknown: each('outcomeUnknown', (a, o) => optionalBoolean(a, o.outcomeUnknown)),
+    holdReasons: each('holdReason', (a, o) => optionalText(a, o.holdReason, REASON_LENGTH_MAX)),
+  }
+}
+
+export function requiredUuid(argument: string, value: unknown): string {
+  if (typeof value !== 'string' || !UUID.test(value)) throw new InvalidArgumentError(argument, 'expected a UUID')
+  return value
+}
+
+/** A list of rails, or null for all of them. */
+export function optionalRails(argument: string, rails: readonly string[] | undefined): string[] | null {
+  if (rails === undefined) return null
+  requireBatch(argument, rails)
+  return rails.map((rail, index) => requiredId(`${argument}[${index}]`, rail))
+}
+
+function requireBatch(argument: string, items: readonly unknown[]): void {
+  if (!Array.isArray(items)) throw new InvalidArgumentError(argument, 'expected an array')
+  if (items.length < BATCH_SIZE.min || items.length > BATCH_SIZE.max) {
+    throw new ArgumentRangeError(argument, `expected ${BATCH_SIZE.min} to ${BATCH_SIZE.max} items, got ${items.length}`)
+  }
+}
+
+function optionalText(argument: string, value: string | null | undefined, lengthMax: number): string | null {
+  return value === undefined || value === null ? null : requiredText(argument, value, lengthMax)
+}
+
+/** What went wrong must never be why an outcome could not be recorded: repaired, not refused. */
+function optionalErrorText(value: string | null | undefined): string | null {
+  if (value === undefined || value === null) return null
+  const text = storableErrorText(value)
+  return text.trim() === '' ? null : text
+}
+
+function optionalInteger(
+  argument: string,
+  value: number | null | undefined,
+  bounds: { readonly min: number; readonly max: number },
+): number | null {
+  return value === undefined || value === null ? null : boundedInteger(argument, value, bounds)
+}
+
+function optionalBoolean(argument: string, value: boolean | null | undefined): boolean | null {
+  if (value === undefined || value === null) return null
+  if (typeof value !== 'boolean') throw new InvalidArgumentError(argument, 'expected true or false')
+  return value
+}
+
+function optionalDate(argument: string, value: Date | undefined): Date | null {
+  if (value === undefined) return null
+  if (!(value instanceof Date) || Number.isNaN(value.getTime())) {
+    throw new InvalidArgumentError(argument, 'expected a valid Date')
+  }
+  return value
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+/** int4 in the ledger. */
+const LATENCY_MS = Object.freeze({ min: 0, max: 2_147_483_647 })
+/** Thirty days: a rail's Retry-After beyond it is a mistake. */
+const RETRY_DELAY_SECONDS = Object.freeze({ min: 0, max: 2_592_000 })

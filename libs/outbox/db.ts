@@ -1,0 +1,369 @@
+import {
+  BATCH_SIZE,
+  boundedInteger,
+  encodePayload,
+  LEASE_SECONDS,
+  REASON_LENGTH_MAX,
+  requiredId,
+  requiredText,
+} from '../core/index.js'
+import type { JsonObject } from '../core/index.js'
+import { callFunction, type Queryable } from '../db/index.js'
+import { instructionColumns, leaseColumns, optionalRails, outcomeColumns, requiredUuid } from './arguments.js'
+import { onlyRow, toClaimedItem, toDate, toEnqueuedItem, toVerdict } from './rows.js'
+import type { ClaimedRow, EnqueuedRow, VerdictRow } from './rows.js'
+import type {
+  ApprovedProposal,
+  AttemptOutcome,
+  AttemptState,
+  ClaimedItem,
+  CompletionVerdict,
+  DecisionResult,
+  EnqueuedItem,
+  HoldDecision,
+  LateOutcome,
+  LateOutcomeEvent,
+  LeaseClaim,
+  LeaseRelease,
+  LeaseRenewal,
+  OrderedFailurePolicy,
+  OutboxInstruction,
+  PauseKind,
+  RecordedAttempt,
+  RepairedLease,
+} from './types.js'
+
+/**
+ * The functions of the payment outbox, one wrapper each, under the same name. Each takes first who asks: a role of a
+ * database (`database.as('symphony_executor')`), a transaction in it, or, to enqueue, the caller's own client. Arguments
+ * are checked before any I/O; what the database refuses is a typed error (`LeaseLostError`, `IdempotencyConflictError` …).
+ */
+
+export async function enqueuePaymentOutbox(role: Queryable, instruction: OutboxInstruction): Promise<EnqueuedItem> {
+  return onlyRow(await enqueuePaymentOutboxBatch(role, [instruction]))
+}
+
+/** Up to 1000 items, all or none; answers come in the order given. */
+export async function enqueuePaymentOutboxBatch(
+  role: Queryable,
+  instructions: readonly OutboxInstruction[],
+): Promise<EnqueuedItem[]> {
+  const columns = instructionColumns(instructions)
+  const rows = await callFunction<EnqueuedRow>(role, 'enqueue_payment_outbox_batch', [
+    columns.instructionIds,
+    columns.participantIds,
+    columns.idempotencyKeys,
+    columns.railTypes,
+    columns.payloads,
+    columns.notBefore,
+    columns.ordered,
+  ])
+  return rows.map(toEnqueuedItem)
+}
+
+export interface ClaimOptions {
+  /** Claim of these rails only. @default all */
+  readonly rails?: readonly string[]
+  /** Rails whose calls this worker announces with `beginOutboxDispatch`. @default none */
+  readonly announcedRails?: readonly string[]
+}
+
+export async function claimOutboxBatch(
+  role: Queryable,
+  batchSize: number,
+  workerId: string,
+  leaseSeconds: number,
+  options: ClaimOptions = {},
+): Promise<ClaimedItem[]> {
+  const rows = await callFunction<ClaimedRow>(role, 'claim_outbox_batch', [
+    boundedInteger('batchSize', batchSize, BATCH_SIZE),
+    requiredId('workerId', workerId),
+    boundedInteger('leaseSeconds', leaseSeconds, LEASE_SECONDS),
+    optionalRails('rails', options.rails),
+    optionalRails('announcedRails', options.announcedRails),
+  ])
+  return rows.map(toClaimedItem)
+}
+
+export async function renewOutboxLease(
+  role: Queryable,
+  lease: LeaseClaim,
+  workerId: string,
+  leaseSeconds: number,
+): Promise<Date> {
+  const rows = await callFunction<{ renew_outbox_lease: Date }>(role, 'renew_outbox_lease', [
+    requiredUuid('outboxId', lease.outboxId),
+    requiredUuid('leaseToken', lease.leaseToken),
+    requiredId('workerId', workerId),
+    boundedInteger('leaseSeconds', leaseSeconds, LEASE_SECONDS),
+  ])
+  return toDate(onlyRow(rows).renew_outbox_lease)
+}
+
+export async function renewOutboxLeases(
+  role: Queryable,
+  leases: readonly LeaseClaim[],
+  workerId: string,
+  leaseSeconds: number,
+): Promise<LeaseRenewal[]> {
+  const { outboxIds, leaseTokens } = leaseColumns(leases)
+  const rows = await callFunction<{ outbox_id: string; renewed: boolean; lease_expires_at: Date | null }>(
+    role,
+    'renew_outbox_leases',
+    [
+      outboxIds,
+      leaseTokens,
+      requiredId('workerId', workerId),
+      boundedInteger('leaseSeconds', leaseSeconds, LEASE_SECONDS),
+    ],
+  )
+  return rows.map((row) => ({
+    outboxId: row.outbox_id,
+    renewed: row.renewed,
+    leaseExpiresAt: row.lease_expires_at && toDate(row.lease_expires_at),
+  }))
+}
+
+export async function releaseOutboxLease(role: Queryable, lease: LeaseClaim, workerId: string): Promise<void> {
+  await callFunction(role, 'release_outbox_lease', [
+    requiredUuid('outboxId', lease.outboxId),
+    requiredUuid('leaseToken', lease.leaseToken),
+    requiredId('workerId', workerId),
+  ])
+}
+
+export async function releaseOutboxLeases(
+  role: Queryable,
+  leases: readonly LeaseClaim[],
+  workerId: string,
+): Promise<LeaseRelease[]> {
+  const { outboxIds, leaseTokens } = leaseColumns(leases)
+  const rows = await callFunction<{ outbox_id: string; released: boolean }>(role, 'release_outbox_leases', [
+    outboxIds,
+    leaseTokens,
+    requiredId('workerId', workerId),
+  ])
+  return rows.map((row) => ({ outboxId: row.outbox_id, released: row.released }))
+}
+
+/** The mark before a call whose unknown outcome only a person can settle. */
+export async function beginOutboxDispatch(role: Queryable, lease: LeaseClaim, workerId: string): Promise<void> {
+  await callFunction(role, 'begin_outbox_dispatch', [
+    requiredUuid('outboxId', lease.outboxId),
+    requiredUuid('leaseToken', lease.leaseToken),
+    requiredId('workerId', workerId),
+  ])
+}
+
+/** Holds a leased item that will not be dispatched. Returns the id of the event. */
+export async function holdLeasedOutboxItem(
+  role: Queryable,
+  lease: LeaseClaim,
+  workerId: string,
+  reason: string,
+): Promise<string> {
+  const rows = await callFunction<{ hold_leased_outbox_item: string }>(role, 'hold_leased_outbox_item', [
+    requiredUuid('outboxId', lease.outboxId),
+    requiredUuid('leaseToken', lease.leaseToken),
+    requiredId('workerId', workerId),
+    requiredText('reason', reason, REASON_LENGTH_MAX),
+  ])
+  return onlyRow(rows).hold_leased_outbox_item
+}
+
+export async function completeOutboxAttempt(
+  role: Queryable,
+  workerId: string,
+  outcome: AttemptOutcome,
+): Promise<RecordedAttempt> {
+  const columns = outcomeColumns([outcome])
+  const rows = await callFunction<{ attempt_no: number; state: AttemptState; held: boolean }>(
+    role,
+    'complete_outbox_attempt',
+    [
+      columns.outboxIds[0],
+      columns.leaseTokens[0],
+      requiredId('workerId', workerId),
+      columns.states[0],
+      columns.railReferences[0],
+      columns.railCodes[0],
+      columns.errorCodes[0],
+      columns.errorMessages[0],
+      columns.latenciesMs[0],
+      columns.retryDelaysSeconds[0],
+      columns.outcomesUnknown[0],
+      columns.holdReasons[0],
+    ],
+  )
+  const { attempt_no: attemptNo, state, held } = onlyRow(rows)
+  return { attemptNo, state, held }
+}
+
+/** Up to 1000 outcomes in one statement, each fenced on its own; a lost lease is a verdict here, not an error. */
+export async function completeOutboxAttempts(
+  role: Queryable,
+  workerId: string,
+  outcomes: readonly AttemptOutcome[],
+): Promise<CompletionVerdict[]> {
+  const columns = outcomeColumns(outcomes)
+  const rows = await callFunction<VerdictRow & { ordinal: number }>(role, 'complete_outbox_attempts', [
+    columns.outboxIds,
+    columns.leaseTokens,
+    requiredId('workerId', workerId),
+    columns.states,
+    columns.railReferences,
+    columns.railCodes,
+    columns.errorCodes,
+    columns.errorMessages,
+    columns.latenciesMs,
+    columns.retryDelaysSeconds,
+    columns.outcomesUnknown,
+    columns.holdReasons,
+  ])
+  return rows.toSorted((a, b) => a.ordinal - b.ordinal).map(toVerdict)
+}
+
+export async function recordLateOutcome(
+  role: Queryable,
+  workerId: string,
+  outcome: LateOutcome,
+): Promise<LateOutcomeEvent> {
+  const columns = outcomeColumns([outcome])
+  const rows = await callFunction<{ event_id: string; event_type: LateOutcomeEvent['eventType'] }>(
+    role,
+    'record_late_outcome',
+    [
+      columns.outboxIds[0],
+      columns.leaseTokens[0],
+      requiredId('workerId', workerId),
+      columns.states[0],
+      columns.railReferences[0],
+      columns.railCodes[0],
+      columns.errorCodes[0],
+      columns.errorMessages[0],
+      columns.latenciesMs[0],
+    ],
+  )
+  const { event_id: eventId, event_type: eventType } = onlyRow(rows)
+  return { eventId, eventType }
+}
+
+export async function repairExpiredLeases(
+  role: Queryable,
+  batchSize: number,
+  workerId: string,
+): Promise<RepairedLease[]> {
+  const rows = await callFunction<{ outbox_id: string; attempt_no: number }>(role, 'repair_expired_leases', [
+    boundedInteger('batchSize', batchSize, BATCH_SIZE),
+    requiredId('workerId', workerId),
+  ])
+  return rows.map((row) => ({ outboxId: row.outbox_id, attemptNo: row.attempt_no }))
+}
+
+/** The nearest due time or lease expiry; null when nothing waits. */
+export async function nextOutboxEvent(role: Queryable, rails?: readonly string[]): Promise<Date | null> {
+  const rows = await callFunction<{ next_outbox_event: Date | null }>(role, 'next_outbox_event', [
+    optionalRails('rails', rails),
+  ])
+  const { next_outbox_event: at } = onlyRow(rows)
+  return at && toDate(at)
+}
+
+/** Reports a worker as alive; returns the database's clock. */
+export async function heartbeatOutboxWorker(role: Queryable, workerId: string, detail: JsonObject = {}): Promise<Date> {
+  const rows = await callFunction<{ heartbeat_outbox_worker: Date }>(role, 'heartbeat_outbox_worker', [
+    requiredId('workerId', workerId),
+    encodePayload(detail, 'detail'),
+  ])
+  return toDate(onlyRow(rows).heartbeat_outbox_worker)
+}
+
+export async function placeOutboxHold(role: Queryable, outboxId: string, reason: string): Promise<string> {
+  const rows = await callFunction<{ place_outbox_hold: string }>(role, 'place_outbox_hold', [
+    requiredUuid('outboxId', outboxId),
+    requiredText('reason', reason, REASON_LENGTH_MAX),
+  ])
+  return onlyRow(rows).place_outbox_hold
+}
+
+/** Lifts a hold where nothing is unknown (RETRY), else proposes the decision to a second person. */
+export async function resolveOutboxHold(
+  role: Queryable,
+  outboxId: string,
+  decision: HoldDecision,
+  reason: string,
+  railReference: string | null = null,
+): Promise<DecisionResult> {
+  return decide(role, 'resolve_outbox_hold', [
+    requiredUuid('outboxId', outboxId),
+    requiredText('decision', decision, 20),
+    requiredText('reason', reason, REASON_LENGTH_MAX),
+    railReference,
+  ])
+}
+
+/** Proposes to send a FAILED item again, as a new item that names it. */
+export async function redriveOutboxItem(role: Queryable, outboxId: string, reason: string): Promise<DecisionResult> {
+  return decide(role, 'redrive_outbox_item', [
+    requiredUuid('outboxId', outboxId),
+    requiredText('reason', reason, REASON_LENGTH_MAX),
+  ])
+}
+
+async function decide(role: Queryable, functionName: string, values: readonly unknown[]): Promise<DecisionResult> {
+  const rows = await callFunction<{ status: 'APPLIED' | 'PROPOSED'; proposal_id: string | null }>(
+    role,
+    functionName,
+    values,
+  )
+  const { proposal_id: proposalId } = onlyRow(rows)
+  return proposalId === null ? { status: 'APPLIED', proposalId } : { status: 'PROPOSED', proposalId }
+}
+
+export async function approveOutboxProposal(role: Queryable, proposalId: string): Promise<ApprovedProposal> {
+  const rows = await callFunction<{
+    outbox_id: string
+    decision: ApprovedProposal['decision']
+    redriven_as: string | null
+  }>(role, 'approve_outbox_proposal', [requiredUuid('proposalId', proposalId)])
+  const row = onlyRow(rows)
+  return { outboxId: row.outbox_id, decision: row.decision, redrivenAs: row.redriven_as }
+}
+
+export async function withdrawOutboxProposal(role: Queryable, proposalId: string, reason: string): Promise<void> {
+  await callFunction(role, 'withdraw_outbox_proposal', [
+    requiredUuid('proposalId', proposalId),
+    requiredText('reason', reason, REASON_LENGTH_MAX),
+  ])
+}
+
+/** False: it was paused already. Leases in hand go on. */
+export async function pauseOutbox(role: Queryable, kind: PauseKind, name: string, reason: string): Promise<boolean> {
+  const rows = await callFunction<{ pause_outbox: boolean }>(role, 'pause_outbox', [
+    requiredText('kind', kind, 20),
+    requiredId('name', name),
+    requiredText('reason', reason, REASON_LENGTH_MAX),
+  ])
+  return onlyRow(rows).pause_outbox
+}
+
+/** False: there was no such pause. */
+export async function resumeOutbox(role: Queryable, kind: PauseKind, name: string, reason: string): Promise<boolean> {
+  const rows = await callFunction<{ resume_outbox: boolean }>(role, 'resume_outbox', [
+    requiredText('kind', kind, 20),
+    requiredId('name', name),
+    requiredText('reason', reason, REASON_LENGTH_MAX),
+  ])
+  return onlyRow(rows).resume_outbox
+}
+
+export async function setParticipantOutboxPolicy(
+  role: Queryable,
+  participantId: string,
+  onOrderedFailure: OrderedFailurePolicy,
+): Promise<void> {
+  await callFunction(role, 'set_participant_outbox_policy', [
+    requiredId('participantId', participantId),
+    requiredText('onOrderedFailure', onOrderedFailure, 20),
+  ])
+}

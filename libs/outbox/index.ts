@@ -1,0 +1,63 @@
+/**
+ * The payment outbox. An item is pending until it ends, once, as DISPATCHED or FAILED.
+ *
+ * | state | who moves it | a crash there leaves |
+ * | --- | --- | --- |
+ * | due, scheduled | `claimOutboxBatch` leases it | the row |
+ * | leased (in flight) | its holder completes, renews or releases it; `repairExpiredLeases` or another claim takes an expired one | a lease that expires, then a ledger row and the mark "outcome unknown" |
+ * | blocked | the end of the ordered item before it; the end of a pause | the row |
+ * | held | people, two of them where money is decided | the row |
+ * | DISPATCHED, FAILED | nobody | a ledger row; the queue row is gone |
+ *
+ * All of it is decided by SQL functions; this room calls them. What a worker learned without a live lease it keeps with
+ * `recordLateOutcome`.
+ */
+export {
+  approveOutboxProposal,
+  beginOutboxDispatch,
+  claimOutboxBatch,
+  completeOutboxAttempt,
+  completeOutboxAttempts,
+  enqueuePaymentOutbox,
+  enqueuePaymentOutboxBatch,
+  heartbeatOutboxWorker,
+  holdLeasedOutboxItem,
+  nextOutboxEvent,
+  pauseOutbox,
+  placeOutboxHold,
+  recordLateOutcome,
+  redriveOutboxItem,
+  releaseOutboxLease,
+  releaseOutboxLeases,
+  renewOutboxLease,
+  renewOutboxLeases,
+  repairExpiredLeases,
+  resolveOutboxHold,
+  resumeOutbox,
+  setParticipantOutboxPolicy,
+  withdrawOutboxProposal,
+} from './db.js'
+export type { ClaimOptions } from './db.js'
+export type {
+  ApprovedProposal,
+  AttemptOutcome,
+  AttemptState,
+  ClaimedItem,
+  CompletionState,
+  CompletionVerdict,
+  DecisionResult,
+  EnqueuedItem,
+  HoldDecision,
+  LateOutcome,
+  LateOutcomeEvent,
+  LeaseClaim,
+  LeaseRelease,
+  LeaseRenewal,
+  OrderedFailurePolicy,
+  OutboxEvidence,
+  OutboxInstruction,
+  OutboxState,
+  PauseKind,
+  RecordedAttempt,
+  RepairedLease,
+} from './types.js'

@@ -1,0 +1,167 @@
+import type { JsonObject } from '../core/index.js'
+
+/** What a caller wants paid: the instruction and key name it for ever. */
+export interface OutboxInstruction {
+  readonly instructionId: string
+  /** Whose stream it belongs to; owns the sequence. */
+  readonly participantId: string
+  readonly idempotencyKey: string
+  /** Which rail carries it. */
+  readonly railType: string
+  readonly payload: JsonObject
+  /** Not to be claimed before this time. @default now */
+  readonly notBefore?: Date
+  /** Dispatched one at a time, in sequence, with the other ordered items of the participant. @default false */
+  readonly ordered?: boolean
+}
+
+export type OutboxState = 'PENDING' | 'DISPATCHED' | 'FAILED'
+
+/** The item that stands for an instruction, whether this call made it or an earlier one did. */
+export interface EnqueuedItem {
+  readonly outboxId: string
+  readonly sequenceId: bigint
+  readonly createdAt: Date
+  readonly state: OutboxState
+  /** False: the same instruction and key were enqueued before, and this is what became of it. */
+  readonly created: boolean
+}
+
+/** A leased item. The token is what every later call about it must show. */
+export interface ClaimedItem {
+  readonly outboxId: string
+  readonly instructionId: string
+  readonly participantId: string
+  readonly sequenceId: bigint
+  readonly idempotencyKey: string
+  readonly railType: string
+  readonly payload: JsonObject
+  /** Attempts recorded so far, at most 20. */
+  readonly attemptCount: number
+  readonly leaseToken: string
+  readonly leaseExpiresAt: Date
+  /** The database's clock at the claim. */
+  readonly claimedAt: Date
+  /** The rail may have acted before, and nobody knows. */
+  readonly outcomeUnknown: boolean
+  /** How many leases in a row expired before this one. */
+  readonly expiryStreak: number
+  readonly ordered: boolean
+  /** What is known of an unknown outcome; null for an item without one. */
+  readonly evidence: OutboxEvidence | null
+}
+
+export interface OutboxEvidence {
+  readonly lastAttempt: {
+    readonly attemptNo: number
+    readonly state: AttemptState
+    readonly railReference: string | null
+    readonly railCode: string | null
+    readonly errorCode: string | null
+    readonly workerId: string | null
+    readonly claimedAt: Date | null
+    readonly completedAt: Date | null
+  } | null
+  /** What a worker reported after it had lost its lease. A success here is completed without calling the rail. */
+  readonly lateOutcome: {
+    readonly state: CompletionState
+    readonly railReference: string | null
+    readonly railCode: string | null
+    readonly errorCode: string | null
+  } | null
+}
+
+export type CompletionState = 'DISPATCHED' | 'FAILED' | 'RETRYABLE'
+export type AttemptState = CompletionState | 'ZOMBIE_REQUEUE'
+
+/** A lease as its holder knows it. */
+export interface LeaseClaim {
+  readonly outboxId: string
+  readonly leaseToken: string
+}
+
+/** What became of a leased item. */
+export interface AttemptOutcome extends LeaseClaim {
+  readonly state: CompletionState
+  readonly railReference?: string | null
+  readonly railCode?: string | null
+  readonly errorCode?: string | null
+  readonly errorMessage?: string | null
+  readonly latencyMs?: number | null
+  /** When to try again. @default the database's backoff */
+  readonly retryDelaySeconds?: number | null
+  /**
+   * True: the rail may have acted. False: it is now certain that it had not before, and only a definitive inquiry or an
+   * idempotent rail can know that. Absent: what was known stays.
+   */
+  readonly outcomeUnknown?: boolean | null
+  /** Hold the item for a person instead of trying again. Not with DISPATCHED. */
+  readonly holdReason?: string | null
+}
+
+export interface RecordedAttempt {
+  readonly attemptNo: number
+  /** What was recorded, which the ceiling or an unknown outcome may have made different from what was asked. */
+  readonly state: AttemptState
+  readonly held: boolean
+}
+
+/** The verdict on one completion of a batch. */
+export type CompletionVerdict =
+  | ({ readonly outboxId: string; readonly verdict: 'RECORDED' } & RecordedAttempt)
+  /** This very token had recorded that outcome before: a lost answer, not a lost lease. */
+  | {
+      readonly outboxId: string
+      readonly verdict: 'ALREADY_RECORDED'
+      readonly attemptNo: number
+      readonly state: AttemptState
+    }
+  | { readonly outboxId: string; readonly verdict: 'LEASE_LOST' }
+
+export interface LeaseRenewal {
+  readonly outboxId: string
+  readonly renewed: boolean
+  readonly leaseExpiresAt: Date | null
+}
+
+export interface LeaseRelease {
+  readonly outboxId: string
+  readonly released: boolean
+}
+
+export interface LateOutcome extends LeaseClaim {
+  readonly state: CompletionState
+  readonly railReference?: string | null
+  readonly railCode?: string | null
+  readonly errorCode?: string | null
+  readonly errorMessage?: string | null
+  readonly latencyMs?: number | null
+}
+
+export interface LateOutcomeEvent {
+  readonly eventId: string
+  /** TERMINAL_BLOCKED: it contradicts the recorded ending, which stands. Somebody must look. */
+  readonly eventType: 'LATE_OUTCOME' | 'TERMINAL_BLOCKED'
+}
+
+export interface RepairedLease {
+  readonly outboxId: string
+  readonly attemptNo: number
+}
+
+export type HoldDecision = 'DISPATCHED' | 'FAILED' | 'RETRY'
+
+/** APPLIED at once, or PROPOSED: a second person must approve it. */
+export type DecisionResult =
+  | { readonly status: 'APPLIED'; readonly proposalId: null }
+  | { readonly status: 'PROPOSED'; readonly proposalId: string }
+
+export interface ApprovedProposal {
+  readonly outboxId: string
+  readonly decision: HoldDecision | 'REDRIVE'
+  /** The new item of an approved redrive. */
+  readonly redrivenAs: string | null
+}
+
+export type PauseKind = 'rail' | 'participant' | 'stream'
+export type OrderedFailurePolicy = 'continue' | 'halt'
