@@ -12,7 +12,7 @@ export function requireStorableText(path: string, text: string): void {
  * Control characters other than tab and line ends: they can move a terminal's cursor or end a log line early, and the
  * ledger keeps what it is given for ever.
  */
-export const CONTROL_CHARACTER = /[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f]/g
+export const CONTROL_CHARACTER = /(?![\t\n\r])\p{Cc}/gu
 
 /** With the `u` flag a complete pair is one code point, so only halves match. */
 const LONE_SURROGATE = /\p{Surrogate}/u

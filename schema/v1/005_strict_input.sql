@@ -20,7 +20,7 @@ COMMENT ON FUNCTION is_id(text) IS 'True for 1 to 128 printable ASCII characters
 CREATE OR REPLACE FUNCTION is_short_text(p_value text, p_length_max integer) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_value IS NOT NULL AND char_length(p_value) <= p_length_max AND p_value ~ '\S'
-  AND p_value COLLATE "C" !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f]';
+  AND p_value COLLATE "C" !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]';
 COMMENT ON FUNCTION is_short_text(text, integer) IS 'True for text that is not blank, bounded, and free of control characters.';
 
 -- What is wrong with a payload, or null. The order matters: numbers are judged in their binary form before anything is
