@@ -7,11 +7,12 @@ const POLL_INTERVAL_MS = 25
 /** The end of patience of one start or stop, shared by all its steps. */
 export class Deadline {
   readonly #endsAtMs: number
-  readonly #signal: AbortSignal | undefined
+  /** Aborted when the caller gives up before the time is over. */
+  readonly signal: AbortSignal
 
-  constructor(timeoutMs: number, signal?: AbortSignal) {
+  constructor(timeoutMs: number, signal: AbortSignal = new AbortController().signal) {
     this.#endsAtMs = systemClock.monotonicMs() + timeoutMs
-    this.#signal = signal
+    this.signal = signal
   }
 
   get remainingMs(): number {
@@ -22,14 +23,10 @@ export class Deadline {
     return this.remainingMs === 0
   }
 
-  throwIfAborted(): void {
-    this.#signal?.throwIfAborted()
-  }
-
   async pause(): Promise<void> {
-    this.throwIfAborted()
+    this.signal.throwIfAborted()
     await sleep(Math.min(POLL_INTERVAL_MS, this.remainingMs))
-    this.throwIfAborted()
+    this.signal.throwIfAborted()
   }
 
   /** Looks again and again until `look` finds something; undefined when time is up first. */

@@ -11,7 +11,7 @@ export async function embeddedUrl(dataDir: string): Promise<string> {
   const folder = resolveDataDir(dataDir)
   const home = await findHome(folder)
   const postmaster = home === undefined ? undefined : await readPostmaster(home.dataPath)
-  if (home === undefined || postmaster?.isLive !== true || postmaster.status !== 'ready') {
+  if (home === undefined || postmaster?.holder !== 'server' || postmaster.status !== 'ready') {
     throw new EmbeddedError('EMBEDDED_NOT_RUNNING', `No PostgreSQL runs in ${folder}.`, {
       remedy: 'Start it: symphony db start',
     })

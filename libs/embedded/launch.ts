@@ -5,13 +5,14 @@ import type { Binaries } from './prepareBinaries.js'
 import type { Home } from './home.js'
 import { LOOPBACK } from './ports.js'
 import { CLEAN_ENVIRONMENT } from './runProgram.js'
-import { LOG_LINE_PREFIX, ServerLog } from './serverLog.js'
+import { LOG_LINE_PREFIX, type ServerLog } from './ServerLog.js'
 import { stopProcess } from './stopProcess.js'
 import { watchOver } from './watchdog.js'
 
 interface LaunchOptions {
   readonly home: Home
   readonly binaries: Binaries
+  readonly log: ServerLog
   readonly port: number
   readonly settings: Readonly<Record<string, string>>
   readonly detached: boolean
@@ -22,7 +23,6 @@ interface LaunchOptions {
 /** A server process of ours that may still be on its way. */
 export interface Launched {
   readonly pid: number
-  readonly log: ServerLog
   hasExited(): boolean
   stop(timeoutMs: number): Promise<void>
   /** From now on the server may outlive this process. */
@@ -31,8 +31,8 @@ export interface Launched {
 
 /** Starts the server process and, in the same breath, its watchdog. */
 export async function launch(options: LaunchOptions): Promise<Launched> {
-  const { home, binaries } = options
-  const log = await ServerLog.open(home.logPath)
+  const { home, binaries, log } = options
+  const file = await log.open()
   try {
     const server = spawn(join(binaries.binPath, 'postgres'), commandLine(options), {
       ...home.account,
@@ -40,7 +40,7 @@ export async function launch(options: LaunchOptions): Promise<Launched> {
       env: environment(options.stalePid),
       // A session of its own: Ctrl-C must reach the application first, which drains, and only then stops the server.
       detached: true,
-      stdio: ['ignore', log.file.fd, log.file.fd],
+      stdio: ['ignore', file.fd, file.fd],
     })
     if (server.pid === undefined) throw await spawnFailure(server)
     const watchdog = watchOver(server.pid, home.account)
@@ -51,13 +51,12 @@ export async function launch(options: LaunchOptions): Promise<Launched> {
     const hasExited = () => server.exitCode !== null || server.signalCode !== null
     return {
       pid,
-      log,
       hasExited,
       stop: (timeoutMs) => stopProcess(pid, async () => hasExited(), timeoutMs),
       release: () => watchdog.dismiss(),
     }
   } finally {
-    await log.file.close()
+    await file.close()
   }
 }
 

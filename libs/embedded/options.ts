@@ -1,6 +1,9 @@
 import { resolve } from 'node:path'
 import { boundedInteger, InvalidArgumentError, requiredText } from '../core/index.js'
 
+/** Bounds of `startTimeoutMs`. */
+export const START_TIMEOUT_MS = { min: 100, max: 3_600_000 }
+
 export interface StartOptions {
   /** The folder that holds the cluster, its password and its log. Created when missing. */
   readonly dataDir: string
@@ -52,12 +55,14 @@ export function resolveStartOptions(given: StartOptions): ResolvedStartOptions {
   return {
     ...given,
     dataDir: resolveDataDir(given.dataDir),
+    // The server's programs run in the root folder, where a relative path would mean something else.
+    binaries: given.binaries === undefined ? undefined : resolve(requiredText('binaries', given.binaries, 4096)),
     searchPath: given.searchPath ?? '',
     port: given.port === undefined ? undefined : boundedInteger('port', given.port, PORT),
     settings: checkedSettings(given.settings ?? {}),
     detached: given.detached ?? false,
     outsideDir: resolve(given.outsideDir ?? OUTSIDE_DIR),
-    startTimeoutMs: boundedInteger('startTimeoutMs', given.startTimeoutMs ?? 120_000, TIMEOUT_MS),
+    startTimeoutMs: boundedInteger('startTimeoutMs', given.startTimeoutMs ?? 120_000, START_TIMEOUT_MS),
     signal: given.signal ?? new AbortController().signal,
   }
 }
@@ -65,7 +70,7 @@ export function resolveStartOptions(given: StartOptions): ResolvedStartOptions {
 export function resolveStopOptions(given: StopOptions): { readonly force: boolean; readonly stopTimeoutMs: number } {
   return {
     force: given.force ?? false,
-    stopTimeoutMs: boundedInteger('stopTimeoutMs', given.stopTimeoutMs ?? 30_000, TIMEOUT_MS),
+    stopTimeoutMs: boundedInteger('stopTimeoutMs', given.stopTimeoutMs ?? 30_000, STOP_TIMEOUT_MS),
   }
 }
 
@@ -85,7 +90,7 @@ function checkedSettings(settings: Readonly<Record<string, string>>): Readonly<R
 
 // Below 1024 only root may listen, and the server never runs as root.
 const PORT = { min: 1024, max: 65_535 }
-const TIMEOUT_MS = { min: 100, max: 3_600_000 }
+const STOP_TIMEOUT_MS = { min: 100, max: 3_600_000 }
 const SETTING_NAME = /^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?$/
 const RESERVED = new Set(['port', 'listen_addresses', 'unix_socket_directories', 'log_line_prefix', 'symphony.owner'])
 const OUTSIDE_DIR = process.platform === 'darwin' ? '/var/db/symphony' : '/var/lib/symphony'

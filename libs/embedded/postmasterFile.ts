@@ -3,14 +3,19 @@ import { join } from 'node:path'
 import { hasCode } from './errors.js'
 import { runProgram } from './runProgram.js'
 
+/**
+ * Who has the pid that the file names. `server`: the server of this folder. `stranger`: certainly somebody else.
+ * `unclear`: a PostgreSQL that does not tell which folder it serves. `nobody`: the process is gone.
+ */
+export type PidHolder = 'server' | 'stranger' | 'unclear' | 'nobody'
+
 /** What PostgreSQL itself writes down about the server of a data folder. */
 export interface Postmaster {
   readonly pid: number
   readonly port: number
   /** `starting`, `ready` or `stopping`; empty while the file is being written. */
   readonly status: string
-  /** Whether this process exists and serves this folder. False for a stale file whose pid now is somebody else's. */
-  readonly isLive: boolean
+  readonly holder: PidHolder
 }
 
 /** Reads `postmaster.pid`; undefined when there is none, which is how a clean stop leaves the folder. */
@@ -20,7 +25,7 @@ export async function readPostmaster(dataPath: string): Promise<Postmaster | und
   // Negative for a standalone backend, which is no server but holds the folder as well.
   const pid = Math.abs(Number(lines[0]))
   if (!Number.isInteger(pid) || pid === 0) return undefined
-  return { pid, port: Number(lines[3]), status: lines[7]?.trim() ?? '', isLive: await serves(pid, dataPath) }
+  return { pid, port: Number(lines[3]), status: lines[7]?.trim() ?? '', holder: await holderOf(pid, dataPath) }
 }
 
 /** How the server of this folder was last started: survives its stop, and is replaced by the next start. */
@@ -40,21 +45,25 @@ export async function readClusterVersion(dataPath: string): Promise<number | und
 /**
  * A pid alone proves nothing: after a restart of a container the old number is somebody else's. The command line does,
  * since we always start with `-D` and the real path. It is readable for everyone, unlike the working directory, for
- * which root in a container often lacks the capability. A zombie has none.
+ * which root in a container often lacks the capability.
  */
-async function serves(pid: number, dataPath: string): Promise<boolean> {
+async function holderOf(pid: number, dataPath: string): Promise<PidHolder> {
   const commandLine = await readCommandLine(pid)
-  return commandLine.includes(` -D ${dataPath} `)
+  if (commandLine === undefined) return 'nobody'
+  if (commandLine.includes(` -D ${dataPath} `)) return 'server'
+  // A backend calls itself `postgres: …` and a zombie nothing at all; neither is a server.
+  const isServer = /(^|\/)(postgres|postmaster) /.test(commandLine)
+  return isServer && !commandLine.includes(' -D /') ? 'unclear' : 'stranger'
 }
 
-async function readCommandLine(pid: number): Promise<string> {
-  if (process.platform === 'linux') {
-    return ((await readIfAny(`/proc/${pid}/cmdline`)) ?? '').replaceAll('\0', ' ')
-  }
+/** Its words, each followed by a space; undefined when there is no such process. */
+async function readCommandLine(pid: number): Promise<string | undefined> {
+  if (process.platform === 'linux') return (await readIfAny(`/proc/${pid}/cmdline`))?.replaceAll('\0', ' ')
   try {
-    return (await runProgram('ps', ['-ww', '-o', 'command=', '-p', String(pid)])).stdout
+    const { stdout } = await runProgram('ps', ['-ww', '-o', 'command=', '-p', String(pid)])
+    return `${stdout.trim()} `
   } catch {
-    return ''
+    return undefined
   }
 }
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { chmod, cp, lstat, mkdtemp, readdir, readFile, rename, rm, symlink } from 'node:fs/promises'
+import { chmod, copyFile, lstat, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, symlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { hasCode } from './errors.js'
 import { folderMode, type Home } from './home.js'
@@ -83,9 +83,8 @@ async function copyPackage(nativePath: string, links: readonly Link[], home: Hom
   if (await isThere(copy)) return join(copy, 'native')
   const staging = await mkdtemp(join(home.path, 'copy-'))
   try {
-    await cp(nativePath, join(staging, 'native'), { recursive: true, verbatimSymlinks: true })
+    await copyReadable(nativePath, join(staging, 'native'))
     await restoreLinks(join(staging, 'native'), links)
-    await letAllRead(join(staging, 'native'))
     await chmod(staging, folderMode(home.account))
     await rename(staging, copy)
   } catch (error) {
@@ -95,13 +94,20 @@ async function copyPackage(nativePath: string, links: readonly Link[], home: Hom
   return join(copy, 'native')
 }
 
-/** A strict umask at install time would have closed the files to the account. */
-async function letAllRead(folder: string): Promise<void> {
-  await chmod(folder, 0o755)
-  for (const entry of await readdir(folder, { withFileTypes: true })) {
-    const path = join(folder, entry.name)
-    if (entry.isDirectory()) await letAllRead(path)
-    else if (entry.isFile()) await chmod(path, (await lstat(path)).mode & 0o100 ? 0o755 : 0o644)
+/**
+ * Folders and files only, with modes of our own: a strict umask at install time closes the originals to the account,
+ * and a read-only folder copied as such could not be filled.
+ */
+async function copyReadable(from: string, to: string): Promise<void> {
+  await mkdir(to)
+  await chmod(to, 0o755)
+  for (const entry of await readdir(from, { withFileTypes: true })) {
+    const source = join(from, entry.name)
+    const target = join(to, entry.name)
+    if (entry.isDirectory()) await copyReadable(source, target)
+    if (!entry.isFile()) continue
+    await copyFile(source, target)
+    await chmod(target, (await stat(source)).mode & 0o100 ? 0o755 : 0o644)
   }
 }
 

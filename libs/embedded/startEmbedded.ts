@@ -1,14 +1,15 @@
-import { findBinaries } from './findBinaries.js'
 import { createCluster } from './createCluster.js'
 import { Deadline } from './Deadline.js'
 import { urlOf } from './embeddedUrl.js'
 import { EmbeddedError } from './errors.js'
+import { findBinaries } from './findBinaries.js'
 import { type Home, prepareHome } from './home.js'
 import { launch, type Launched } from './launch.js'
 import { type ResolvedStartOptions, resolveStartOptions, type StartOptions } from './options.js'
 import { choosePort, isPortFree } from './ports.js'
 import { readClusterVersion, readLastStart, readPostmaster } from './postmasterFile.js'
 import type { Binaries } from './prepareBinaries.js'
+import { ServerLog } from './ServerLog.js'
 
 export interface EmbeddedServer {
   /** Address with the superuser's password: as secret as the password file. */
@@ -29,6 +30,14 @@ export interface EmbeddedServer {
 const GIVE_UP_TIMEOUT_MS = 5_000
 const STOP_TIMEOUT_MS = 30_000
 
+/** What one call of `startEmbedded` works with. */
+interface Attempt {
+  readonly home: Home
+  readonly log: ServerLog
+  readonly options: ResolvedStartOptions
+  readonly deadline: Deadline
+}
+
 /** Starts the server of a folder, creating the folder's cluster when there is none, or adopts the one that runs. */
 export async function startEmbedded(given: StartOptions): Promise<EmbeddedServer> {
   if (process.platform === 'win32') {
@@ -39,47 +48,41 @@ export async function startEmbedded(given: StartOptions): Promise<EmbeddedServer
   const options = resolveStartOptions(given)
   const deadline = new Deadline(options.startTimeoutMs, options.signal)
   const home = await prepareHome(options.dataDir, options.outsideDir)
+  const attempt = { home, log: new ServerLog(home.logPath), options, deadline }
   for (;;) {
-    const adopted = await adopt(home, options, deadline)
-    if (adopted !== undefined) return adopted
-    const started = await tryStart(home, options, deadline)
-    if (started !== undefined) return started
+    const server = (await adoptRunning(attempt)) ?? (await startOwn(attempt))
+    if (server !== undefined) return server
     // Somebody else took the folder or the port between our look and our start: look again.
     await deadline.pause()
   }
 }
 
 /** Waits while a server is on its way up or down: then it can be adopted, or it is gone. */
-async function adopt(
-  home: Home,
-  options: ResolvedStartOptions,
-  deadline: Deadline,
-): Promise<EmbeddedServer | undefined> {
-  const decided = await deadline.poll(async () => {
-    const postmaster = await readPostmaster(home.dataPath)
-    if (postmaster?.isLive !== true) return 'none'
+async function adoptRunning(attempt: Attempt): Promise<EmbeddedServer | undefined> {
+  const settled = await attempt.deadline.poll(async () => {
+    const postmaster = await readPostmaster(attempt.home.dataPath)
+    if (postmaster?.holder !== 'server') return 'no server'
     return postmaster.status === 'ready' ? postmaster : undefined
   })
-  if (decided === undefined) throw startTimeout(home, options)
-  if (decided === 'none') return undefined
-  return describe(home, options, decided.port, undefined)
+  if (settled === undefined) throw await startTimeout(attempt)
+  return settled === 'no server' ? undefined : describe(attempt, settled.port)
 }
 
-async function tryStart(
-  home: Home,
-  options: ResolvedStartOptions,
-  deadline: Deadline,
-): Promise<EmbeddedServer | undefined> {
-  const binaries = await prepareCluster(home, options)
-  const stalePid = (await readPostmaster(home.dataPath))?.pid
+/** Undefined when the start was lost to somebody else and is worth another look. */
+async function startOwn(attempt: Attempt): Promise<EmbeddedServer | undefined> {
+  const { home, log, options, deadline } = attempt
+  const binaries = await prepareCluster(attempt)
   const port = await choosePort(options.port, (await readLastStart(home.dataPath)).port)
-  deadline.throwIfAborted()
-  const server = await launch({ ...options, home, binaries, port, stalePid })
+  deadline.signal.throwIfAborted()
+  const server = await launch({ ...options, home, log, binaries, port, stalePid: await stalePidOf(home) })
   try {
     const outcome = await deadline.poll(() => outcomeOf(server, home))
-    if (outcome === undefined) throw startTimeout(home, options, await server.log.tail())
-    if (outcome === 'exited') return await explainExit(server, port, deadline, home, options)
-    const ready = await describe(home, options, port, server)
+    if (outcome === undefined) throw await startTimeout(attempt)
+    if (outcome === 'exited') {
+      await throwUnlessLost(attempt, server, port)
+      return undefined
+    }
+    const ready = await describe(attempt, port, server)
     if (options.detached) server.release()
     return ready
   } catch (error) {
@@ -88,17 +91,20 @@ async function tryStart(
   }
 }
 
-async function prepareCluster(home: Home, options: ResolvedStartOptions): Promise<Binaries> {
+async function prepareCluster({ home, options, deadline }: Attempt): Promise<Binaries> {
   const clusterVersion = await readClusterVersion(home.dataPath)
   const binaries = await findBinaries({ ...options, home, clusterVersion })
-  if (clusterVersion !== undefined) return binaries
-  await createCluster(home, binaries, options.signal)
-  if ((await readClusterVersion(home.dataPath)) === undefined) {
-    throw new EmbeddedError('EMBEDDED_DATA_DIR', `${home.clusterPath} is in the way: it holds no PostgreSQL cluster.`, {
-      remedy: 'Move it away, or choose another --data-dir.',
-    })
-  }
+  if (clusterVersion === undefined) await createCluster(home, binaries, deadline)
   return binaries
+}
+
+/**
+ * Only a pid that is certainly no server of this folder: PostgreSQL will look past it, and a server that has just
+ * written its lock file but not yet its shared memory would lose the folder to a second one.
+ */
+async function stalePidOf(home: Home): Promise<number | undefined> {
+  const postmaster = await readPostmaster(home.dataPath)
+  return postmaster?.holder === 'stranger' ? postmaster.pid : undefined
 }
 
 /** PostgreSQL says itself when it is ready, in the file only the winner of its interlock may write. */
@@ -108,48 +114,44 @@ async function outcomeOf(server: Launched, home: Home): Promise<'ready' | 'exite
   return postmaster?.pid === server.pid && postmaster.status === 'ready' ? 'ready' : undefined
 }
 
-/** Returns when another try makes sense, throws when it does not. */
-async function explainExit(
-  server: Launched,
-  port: number,
-  deadline: Deadline,
-  home: Home,
-  options: ResolvedStartOptions,
-): Promise<undefined> {
-  const logTail = await server.log.tail()
-  if (deadline.hasPassed) throw startTimeout(home, options, logTail)
+async function throwUnlessLost(attempt: Attempt, server: Launched, port: number): Promise<void> {
+  const { log, deadline } = attempt
+  if (deadline.hasPassed) throw await startTimeout(attempt)
   // lock_file_exists: another starter was first, or backends of a killed server are still on their way out.
-  if (await server.log.reports(server.pid, 'F0001')) return undefined
-  if (!(await isPortFree(port))) return undefined
+  if (await log.reports(server.pid, 'F0001')) return
+  if (!(await isPortFree(port))) return
   throw new EmbeddedError('EMBEDDED_START_FAILED', 'PostgreSQL ended before it was ready.', {
-    logTail,
-    remedy: `The lines above are the end of ${server.log.path}.`,
+    logTail: await log.tail(),
+    remedy: `The lines above are the end of ${log.path}.`,
   })
 }
 
-async function describe(
-  home: Home,
-  { dataDir }: ResolvedStartOptions,
-  port: number,
-  server: Launched | undefined,
-): Promise<EmbeddedServer> {
+async function describe({ home, options }: Attempt, port: number, own?: Launched): Promise<EmbeddedServer> {
+  const [url, version, { ownerPid }] = await Promise.all([
+    urlOf(home, port),
+    readClusterVersion(home.dataPath),
+    readLastStart(home.dataPath),
+  ])
+  if (version === undefined) {
+    throw new EmbeddedError('EMBEDDED_DATA_DIR', `The cluster in ${home.dataPath} was removed while it was in use.`)
+  }
   let stopping: Promise<void> | undefined
   return {
-    url: await urlOf(home, port),
-    dataDir,
+    url,
+    dataDir: options.dataDir,
     port,
-    version: (await readClusterVersion(home.dataPath)) ?? Number.NaN,
-    adopted: server === undefined,
-    ownerPid: (await readLastStart(home.dataPath)).ownerPid,
+    version,
+    adopted: own === undefined,
+    ownerPid,
     stop: async () => {
-      if (server !== undefined) await (stopping ??= server.stop(STOP_TIMEOUT_MS))
+      if (own !== undefined) await (stopping ??= own.stop(STOP_TIMEOUT_MS))
     },
   }
 }
 
-function startTimeout(home: Home, { startTimeoutMs }: ResolvedStartOptions, logTail = ''): EmbeddedError {
-  return new EmbeddedError('EMBEDDED_START_TIMEOUT', `PostgreSQL was not ready after ${startTimeoutMs} ms.`, {
-    logTail,
-    remedy: `Look at ${home.logPath}; a recovery after a crash may need a longer timeout.`,
+async function startTimeout({ log, options }: Attempt): Promise<EmbeddedError> {
+  return new EmbeddedError('EMBEDDED_START_TIMEOUT', `PostgreSQL was not ready after ${options.startTimeoutMs} ms.`, {
+    logTail: await log.tail(),
+    remedy: `Look at ${log.path}; a recovery after a crash may need a longer timeout.`,
   })
 }

@@ -12,7 +12,7 @@ export async function stopEmbedded(dataDir: string, options: StopOptions = {}): 
   const { force, stopTimeoutMs } = resolveStopOptions(options)
   const home = await findHome(resolveDataDir(dataDir))
   const postmaster = home === undefined ? undefined : await readPostmaster(home.dataPath)
-  if (home === undefined || postmaster?.isLive !== true) return false
+  if (home === undefined || postmaster?.holder !== 'server') return false
   const { ownerPid } = await readLastStart(home.dataPath)
   if (ownerPid !== undefined && !force) {
     throw new EmbeddedError('EMBEDDED_OWNED', `The server in ${home.path} belongs to process ${ownerPid}.`, {
@@ -25,5 +25,5 @@ export async function stopEmbedded(dataDir: string, options: StopOptions = {}): 
 
 async function isGone(pid: number, dataPath: string): Promise<boolean> {
   const postmaster = await readPostmaster(dataPath)
-  return postmaster?.pid !== pid || !postmaster.isLive
+  return postmaster?.pid !== pid || postmaster.holder !== 'server'
 }

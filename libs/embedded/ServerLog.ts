@@ -6,31 +6,30 @@ const TAIL_LINES = 20
 /** `%p` and `%e` let us find what one process said and why by number, not by sentence. */
 export const LOG_LINE_PREFIX = '%m [%p] %e '
 
-/** The server's log file, and where in it the present attempt begins. */
+/** The server's log file, and where in it one call of `startEmbedded` begins. */
 export class ServerLog {
   readonly path: string
-  readonly file: FileHandle
-  readonly #startsAt: number
+  #startsAt: number | undefined
 
-  private constructor(path: string, file: FileHandle, startsAt: number) {
+  constructor(path: string) {
     this.path = path
-    this.file = file
-    this.#startsAt = startsAt
   }
 
   /** Opened by us and inherited by the server, so that it needs no right of its own to it. One old file is kept. */
-  static async open(path: string): Promise<ServerLog> {
-    let file = await open(path, 'a', 0o600)
-    let { size } = await file.stat()
-    if (size > LOG_BYTES_MAX) {
-      await file.close()
-      await rename(path, `${path}.1`)
-      file = await open(path, 'a', 0o600)
-      size = 0
+  async open(): Promise<FileHandle> {
+    const file = await open(this.path, 'a', 0o600)
+    const { size } = await file.stat()
+    if (size <= LOG_BYTES_MAX) {
+      this.#startsAt ??= size
+      return file
     }
-    return new ServerLog(path, file, size)
+    await file.close()
+    await rename(this.path, `${this.path}.1`)
+    this.#startsAt = 0
+    return open(this.path, 'a', 0o600)
   }
 
+  /** The end of what was said since this call's first attempt: what was said before is not about it. */
   async tail(): Promise<string> {
     return lastLines(await this.#text())
   }
@@ -41,6 +40,7 @@ export class ServerLog {
   }
 
   async #text(): Promise<string> {
+    if (this.#startsAt === undefined) return ''
     return (await readFile(this.path)).subarray(this.#startsAt).toString('utf8')
   }
 }

@@ -1,0 +1,152 @@
+import { chmod, cp, lstat, mkdir, readdir, readFile, readlink, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Client } from 'pg'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { startEmbedded, stopEmbedded } from '../../libs/embedded/index.js'
+import { makeTestFolder, removeTestFolder } from '../support/server.js'
+import { makeFolderOf, ordinaryAccount, StarterKit } from '../support/starterProcess.js'
+
+const isRoot = process.getuid?.() === 0
+let kit: StarterKit
+
+beforeAll(async () => {
+  kit = await StarterKit.unpack()
+})
+afterAll(() => kit.remove())
+
+async function freshFolder(): Promise<string> {
+  const folder = await makeTestFolder()
+  onTestFinished(() => removeTestFolder(folder))
+  return folder
+}
+
+async function answers(url: string): Promise<boolean> {
+  const client = new Client(url)
+  await client.connect()
+  await client.query('SELECT 1')
+  await client.end()
+  return true
+}
+
+/** A copy of the shipped package as npm unpacks it: without its links, which an install script would make. */
+async function packageWithoutLinks(folder: string): Promise<string> {
+  const native = join(folder, 'native')
+  await cp(kit.binaries, native, { recursive: true, verbatimSymlinks: true })
+  for (const { target } of await linksOf(native)) await rm(join(folder, target))
+  return native
+}
+
+async function linksOf(native: string): Promise<readonly { readonly target: string }[]> {
+  const links: readonly { readonly target: string }[] = JSON.parse(
+    await readFile(join(native, 'pg-symlinks.json'), 'utf8'),
+  )
+  return links
+}
+
+describe('an ordinary user', () => {
+  test('runs the server as himself', async () => {
+    const account = await ordinaryAccount()
+    const home = await makeFolderOf(account, join(await freshFolder(), 'symphony'))
+    await chmod(home, 0o700)
+    const starter = await kit.start({ dataDir: home }, account)
+    expect(starter.report).toMatchObject({ version: 18, adopted: false })
+    expect(starter.report.uid).not.toBe(0)
+    expect((await stat(join(home, 'postgres/data'))).uid).toBe(starter.report.uid)
+    expect((await stat(join(home, 'postgres/password'))).mode & 0o777).toBe(0o600)
+    expect(await answers(starter.report.url)).toBe(true)
+    await starter.end('stop')
+
+    // Root may visit, and serves the cluster as its owner; for anyone else this is just the next start.
+    const visit = await startEmbedded({ dataDir: home, binaries: kit.binaries })
+    expect(await answers(visit.url)).toBe(true)
+    expect((await stat(join(home, 'postgres/data/postmaster.pid'))).uid).toBe(starter.report.uid)
+    await visit.stop()
+  })
+
+  test('cannot use a cluster that is not his, and is told so', async () => {
+    const folder = await freshFolder()
+    const dataDir = join(folder, 'symphony')
+    await (await startEmbedded({ dataDir })).stop()
+    // Without root there is no second user to be; a closed folder is what a stranger's looks like.
+    if (!isRoot) await chmod(join(dataDir, 'postgres'), 0o000)
+    const { report } = await kit.start({ dataDir }, await ordinaryAccount())
+    if (!isRoot) await chmod(join(dataDir, 'postgres'), 0o700)
+    expect(report.error?.code).toBe('EMBEDDED_DATA_DIR')
+  })
+
+  test('gets a copy of a package that is read-only and lacks its links', async () => {
+    const folder = await freshFolder()
+    await chmod(folder, 0o755)
+    const account = await ordinaryAccount()
+    const binaries = await packageWithoutLinks(folder)
+    await chmod(join(binaries, 'lib'), 0o555)
+    onTestFinished(() => chmod(join(binaries, 'lib'), 0o755))
+    const dataDir = await makeFolderOf(account, join(folder, 'symphony'))
+
+    const first = await kit.start({ dataDir, binaries }, account)
+    expect(first.report.error).toBeUndefined()
+    expect(await answers(first.report.url)).toBe(true)
+    await first.end('stop')
+    const copies = (await readdir(dataDir)).filter((name) => name.startsWith('binaries-'))
+    expect(copies).toHaveLength(1)
+    for (const { target } of await linksOf(binaries)) {
+      await expect(lstat(join(folder, target))).rejects.toMatchObject({ code: 'ENOENT' })
+      expect((await lstat(join(dataDir, copies[0] ?? '', target))).isSymbolicLink()).toBe(true)
+    }
+    // The copy is made once.
+    const made = (await stat(join(dataDir, copies[0] ?? ''))).ctimeMs
+    await (await kit.start({ dataDir, binaries }, account)).end('stop')
+    expect((await stat(join(dataDir, copies[0] ?? ''))).ctimeMs).toBe(made)
+  })
+})
+
+test('links that no install script has made are made at the start', async () => {
+  const folder = await freshFolder()
+  await chmod(folder, 0o755)
+  const binaries = await packageWithoutLinks(folder)
+  const dataDir = join(folder, 'symphony')
+  const server = await startEmbedded({ dataDir, binaries })
+  expect(await answers(server.url)).toBe(true)
+  for (const { target } of await linksOf(binaries)) {
+    expect((await lstat(join(folder, target))).isSymbolicLink()).toBe(true)
+  }
+  expect((await readdir(dataDir)).filter((name) => name.startsWith('binaries-'))).toEqual([])
+})
+
+describe('a project folder that is closed to everybody else', () => {
+  test('root moves cluster and programs out, to where the lent account can reach them; others need not', async () => {
+    const folder = await freshFolder()
+    const project = join(folder, 'project')
+    await mkdir(project, { mode: 0o700 })
+    const binaries = await packageWithoutLinks(project)
+    const options = { dataDir: join(project, 'symphony'), binaries, outsideDir: join(folder, 'outside') }
+    onTestFinished(async () => void (await stopEmbedded(options.dataDir, { force: true }).catch(() => {})))
+
+    const first = await startEmbedded(options)
+    expect(await answers(first.url)).toBe(true)
+    await first.stop()
+    expect(await readdir(options.dataDir)).toEqual([isRoot ? 'outside' : 'postgres'])
+    if (!isRoot) return
+
+    const moved = await readlink(join(options.dataDir, 'outside'))
+    expect((await readdir(moved)).map((name) => name.replace(/-.*/, '')).toSorted()).toEqual(['binaries', 'postgres'])
+    expect((await stat(join(moved, 'postgres/password'))).mode & 0o777).toBe(0o600)
+
+    // The folder stays the one handle: start, adopt and stop find the cluster through it.
+    const second = await startEmbedded({ ...options, detached: true })
+    expect(second.url).toBe(first.url)
+    expect(await startEmbedded(options)).toMatchObject({ adopted: true, url: first.url })
+    expect(await stopEmbedded(options.dataDir)).toBe(true)
+
+    // Losing it is an error: an empty database in its place would hide the loss.
+    await rm(moved, { recursive: true })
+    await expect(startEmbedded(options)).rejects.toMatchObject({ code: 'EMBEDDED_DATA_DIR' })
+    expect(await readdir(join(folder, 'outside'))).toEqual([])
+
+    // Removing the data folder is how one starts afresh.
+    await rm(options.dataDir, { recursive: true })
+    const afresh = await startEmbedded(options)
+    expect(afresh.url).not.toBe(first.url)
+    await afresh.stop()
+  })
+})

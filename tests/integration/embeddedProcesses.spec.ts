@@ -1,0 +1,190 @@
+import { readFile, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Client } from 'pg'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { embeddedUrl, startEmbedded, stopEmbedded } from '../../libs/embedded/index.js'
+import { copyDataDir, makeTestFolder, removeTestFolder } from '../support/server.js'
+import { StarterKit } from '../support/starterProcess.js'
+
+let kit: StarterKit
+let stopped: string
+
+beforeAll(async () => {
+  kit = await StarterKit.unpack()
+  stopped = join(kit.folder, 'symphony')
+  await (await startEmbedded({ dataDir: stopped })).stop()
+})
+afterAll(() => kit.remove())
+
+async function freshDataDir(): Promise<string> {
+  const folder = await makeTestFolder()
+  onTestFinished(() => removeTestFolder(folder))
+  return join(folder, 'symphony')
+}
+
+async function usedDataDir(): Promise<string> {
+  const dataDir = await freshDataDir()
+  await copyDataDir(stopped, dataDir)
+  return dataDir
+}
+
+async function connect(url: string): Promise<Client> {
+  const client = new Client(url)
+  // Several tests stop the server under it.
+  client.on('error', () => {})
+  await client.connect()
+  return client
+}
+
+async function countOf(url: string, table: string): Promise<number> {
+  const client = await connect(url)
+  try {
+    const { rows } = await client.query<{ count: number }>(`SELECT count(*)::int AS count FROM ${table}`)
+    return rows[0]?.count ?? -1
+  } finally {
+    await client.end()
+  }
+}
+
+async function insertOne(url: string): Promise<void> {
+  const client = await connect(url)
+  await client.query('CREATE TABLE IF NOT EXISTS payment (id int)')
+  await client.query('INSERT INTO payment VALUES (1)')
+  await client.end()
+}
+
+/** Resolves once no server runs in the folder any more. */
+async function serverIsGone(dataDir: string): Promise<void> {
+  await expect
+    .poll(() => stat(join(dataDir, 'postgres/data/postmaster.pid')).catch(() => 'gone'), {
+      timeout: 10_000,
+      interval: 50,
+    })
+    .toBe('gone')
+}
+
+describe('several starters', () => {
+  test('of four at once in an empty folder one starts the server and three adopt it', async () => {
+    const dataDir = await freshDataDir()
+    const starters = await Promise.all(Array.from({ length: 4 }, () => kit.start({ dataDir })))
+    const reports = starters.map((starter) => starter.report)
+    expect(reports.map((report) => report.error)).toEqual([undefined, undefined, undefined, undefined])
+    expect(new Set(reports.map((report) => report.url)).size).toBe(1)
+    expect(reports.filter((report) => !report.adopted)).toHaveLength(1)
+    await insertOne(reports[0]?.url ?? '')
+
+    // Adopters come and go; the owner decides.
+    const [owner, ...adopters] = starters.toSorted((a, b) => Number(a.report.adopted) - Number(b.report.adopted))
+    for (const adopter of adopters) expect(await adopter.end('stop')).toBe(0)
+    expect(await countOf(owner?.report.url ?? '', 'payment')).toBe(1)
+    expect(await owner?.end('stop')).toBe(0)
+    await serverIsGone(dataDir)
+  })
+
+  test('of four at once after a crash one recovers the server and three adopt it', async () => {
+    const dataDir = await usedDataDir()
+    const first = await startEmbedded({ dataDir })
+    await insertOne(first.url)
+    await killServer(dataDir)
+    const starters = await Promise.all(Array.from({ length: 4 }, () => kit.start({ dataDir })))
+    expect(starters.filter(({ report }) => !report.adopted)).toHaveLength(1)
+    expect(await countOf(starters[0]?.report.url ?? '', 'payment')).toBe(1)
+    await Promise.all(starters.map((starter) => starter.end('SIGKILL')))
+    await serverIsGone(dataDir)
+  })
+})
+
+describe('the server ends with the process that started it', () => {
+  test('when that is killed: a clean stop by the watchdog, and nothing committed is lost', async () => {
+    const dataDir = await usedDataDir()
+    const starter = await kit.start({ dataDir })
+    await insertOne(starter.report.url)
+    // A session in the middle of something must not hold the stop up.
+    const client = await connect(starter.report.url)
+    await client.query('BEGIN')
+    expect(await starter.end('SIGKILL')).toBe('SIGKILL')
+    await serverIsGone(dataDir)
+    expect(await readFile(join(dataDir, 'postgres/server.log'), 'utf8')).toContain('database system is shut down')
+    const next = await startEmbedded({ dataDir })
+    expect(next.adopted).toBe(false)
+    expect(await countOf(next.url, 'payment')).toBe(1)
+    await next.stop()
+  })
+
+  test.each(['exit', 'idle'] as const)('when that forgets to stop it: %s', async (how) => {
+    const dataDir = await usedDataDir()
+    const starter = await kit.start({ dataDir })
+    expect(await starter.end(how)).toBe(0)
+    await serverIsGone(dataDir)
+  })
+
+  test('but not by Ctrl-C, which the application must be able to answer with the server still there', async () => {
+    const dataDir = await usedDataDir()
+    const starter = await kit.start({ dataDir })
+    const client = await connect(starter.report.url)
+    process.kill(-(starter.process.pid ?? Number.NaN), 'SIGINT')
+    expect(await client.query('SELECT pg_sleep(0.2)')).toMatchObject({ rowCount: 1 })
+    await client.end()
+    expect(await starter.end('stop')).toBe(0)
+  })
+
+  test('and quickly, although clients are connected', async () => {
+    const dataDir = await usedDataDir()
+    const server = await startEmbedded({ dataDir })
+    const client = await connect(server.url)
+    const ended = new Promise((resolve) => client.once('end', resolve))
+    await server.stop()
+    await ended
+    await expect(embeddedUrl(dataDir)).rejects.toMatchObject({ code: 'EMBEDDED_NOT_RUNNING' })
+  })
+})
+
+describe('a server that was killed', () => {
+  test('recovers at the next start with all that was committed', async () => {
+    const dataDir = await usedDataDir()
+    const first = await startEmbedded({ dataDir })
+    await insertOne(first.url)
+    await killServer(dataDir)
+    await first.stop()
+    const second = await startEmbedded({ dataDir })
+    expect(await countOf(second.url, 'payment')).toBe(1)
+    expect(await readFile(join(dataDir, 'postgres/server.log'), 'utf8')).toContain('automatic recovery in progress')
+    await second.stop()
+  })
+})
+
+describe('a detached server', () => {
+  test('belongs to its folder: it outlives its starter until it is stopped there', async () => {
+    const dataDir = await usedDataDir()
+    const starter = await kit.start({ dataDir, detached: true })
+    expect(await starter.end('SIGKILL')).toBe('SIGKILL')
+    await insertOne(starter.report.url)
+
+    const adopted = await startEmbedded({ dataDir })
+    expect(adopted).toMatchObject({ adopted: true, url: starter.report.url, ownerPid: undefined })
+    await adopted.stop()
+    expect(await embeddedUrl(dataDir)).toBe(adopted.url)
+
+    expect(await stopEmbedded(dataDir)).toBe(true)
+    await serverIsGone(dataDir)
+    expect(await stopEmbedded(dataDir)).toBe(false)
+  })
+
+  test('an owned server is not stopped from outside, unless that is forced', async () => {
+    const dataDir = await usedDataDir()
+    const starter = await kit.start({ dataDir })
+    await expect(stopEmbedded(dataDir)).rejects.toMatchObject({
+      code: 'EMBEDDED_OWNED',
+      message: expect.stringContaining(`process ${starter.process.pid}`),
+    })
+    expect(await embeddedUrl(dataDir)).toBe(starter.report.url)
+    expect(await stopEmbedded(dataDir, { force: true })).toBe(true)
+    await serverIsGone(dataDir)
+    expect(await starter.end('stop')).toBe(0)
+  })
+})
+
+async function killServer(dataDir: string): Promise<void> {
+  const pidFile = join(dataDir, 'postgres/data/postmaster.pid')
+  process.kill(Number.parseInt(await readFile(pidFile, 'utf8'), 10), 'SIGKILL')
+}

@@ -1,0 +1,132 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { chmod, chown, copyFile, cp, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import type { StartOptions } from '../../libs/embedded/index.js'
+import { ensureBuilt } from '../../scripts/build.mjs'
+import { makeTestFolder, removeTestFolder, testBinaries } from './server.js'
+
+export interface Account {
+  readonly uid: number
+  readonly gid: number
+}
+
+/** What a starter reports once its server is ready, or why it is not. */
+export interface Report {
+  readonly url: string
+  readonly port: number
+  readonly version: number
+  readonly adopted: boolean
+  readonly uid: number
+  readonly error?: { readonly code: string; readonly message: string }
+}
+
+/** Another Node.js process that has called `startEmbedded`: one that can be killed, or be another user. */
+export interface Starter {
+  readonly report: Report
+  readonly process: ChildProcess
+  /** Ends as told; resolves with the exit code, or the signal's name. */
+  end(how: 'stop' | 'exit' | 'idle' | NodeJS.Signals): Promise<number | string>
+}
+
+/**
+ * `idle` takes away everything that keeps the process alive, except what the launcher itself may hold on to.
+ */
+const PROGRAM = `
+const { startEmbedded } = await import(process.argv[1])
+process.on('SIGINT', () => {})
+try {
+  const server = await startEmbedded(JSON.parse(process.argv[2]))
+  process.stdin.on('data', async (order) => {
+    if (String(order) === 'stop') { await server.stop(); process.exit(0) }
+    if (String(order) === 'exit') process.exit(0)
+    if (String(order) === 'idle') process.stdin.destroy()
+  })
+  const { url, port, version, adopted } = server
+  console.log(JSON.stringify({ url, port, version, adopted, uid: process.getuid() }))
+} catch (error) {
+  console.log(JSON.stringify({ error: { code: error.code, message: error.message } }))
+}
+`
+
+/** The built launcher and the shipped binaries in a place that any user can read, wherever the checkout is. */
+export class StarterKit {
+  readonly folder: string
+  readonly binaries: string
+  readonly #door: string
+  readonly #node: string
+
+  private constructor(folder: string, node: string) {
+    this.folder = folder
+    this.binaries = join(folder, 'native')
+    this.#door = join(folder, 'libs', 'embedded', 'index.js')
+    this.#node = node
+  }
+
+  static async unpack(): Promise<StarterKit> {
+    ensureBuilt()
+    const folder = await makeTestFolder()
+    await chmod(folder, 0o755)
+    const dist = fileURLToPath(new URL('../../dist/libs', import.meta.url))
+    for (const room of ['core', 'embedded']) await cp(join(dist, room), join(folder, 'libs', room), { recursive: true })
+    await writeFile(join(folder, 'package.json'), '{"type":"module"}')
+    await cp(testBinaries(18), join(folder, 'native'), { recursive: true, verbatimSymlinks: true })
+    spawnSync('chmod', ['-R', 'a+rX', folder])
+    return new StarterKit(folder, await nodeForAnyone(folder))
+  }
+
+  async start(options: StartOptions, account?: Account): Promise<Starter> {
+    const child = spawn(
+      this.#node,
+      ['--input-type=module', '--eval', PROGRAM, this.#door, JSON.stringify({ binaries: this.binaries, ...options })],
+      // A group of its own, so that a test can send it what a terminal sends on Ctrl-C.
+      { ...account, cwd: '/', detached: true, stdio: ['pipe', 'pipe', 'inherit'] },
+    )
+    const exited = new Promise<number | string>((resolve) => {
+      child.once('exit', (code, signal) => resolve(code ?? signal ?? 'lost'))
+    })
+    for await (const line of createInterface(child.stdout)) {
+      const report: Report = JSON.parse(line)
+      return {
+        report,
+        process: child,
+        end: (how) => {
+          if (how === 'stop' || how === 'exit' || how === 'idle') child.stdin.write(how)
+          else child.kill(how)
+          return exited
+        },
+      }
+    }
+    throw new Error(`The starter said nothing and ended with ${await exited}.`)
+  }
+
+  async remove(): Promise<void> {
+    await removeTestFolder(this.folder)
+  }
+}
+
+/** For the ordinary user that a test needs: somebody else when the suite runs as root, otherwise ourselves. */
+export async function ordinaryAccount(): Promise<Account | undefined> {
+  if (process.getuid?.() !== 0) return undefined
+  const line = (await readFile('/etc/passwd', 'utf8')).split('\n').find((entry) => entry.startsWith('nobody:'))
+  const [, , uid, gid] = line?.split(':') ?? []
+  return { uid: Number(uid), gid: Number(gid) }
+}
+
+export async function makeFolderOf(account: Account | undefined, folder: string): Promise<string> {
+  await mkdir(folder)
+  if (account !== undefined) await chown(folder, account.uid, account.gid)
+  return folder
+}
+
+/** Version managers keep Node.js in a home folder, which another user cannot enter. */
+async function nodeForAnyone(folder: string): Promise<string> {
+  const account = await ordinaryAccount()
+  const reachable = spawnSync(process.execPath, ['--version'], { ...account, cwd: '/' }).status === 0
+  if (reachable) return process.execPath
+  const copy = join(folder, 'node')
+  await copyFile(process.execPath, copy)
+  await chmod(copy, 0o755)
+  return copy
+}
