@@ -1,0 +1,163 @@
+import { loadModule, scanSync, type ScanToken } from 'libpg-query'
+
+await loadModule()
+
+export type BranchKind = 'entry' | 'then' | 'elsif' | 'else' | 'no else' | 'when' | 'case else' | 'loop' | 'handler'
+
+export interface PlpgsqlBranch {
+  readonly kind: BranchKind
+  /** As PostgreSQL counts in error contexts: the line that holds the opening dollars is 1. */
+  readonly line: number
+  /** What stands on that line. */
+  readonly source: string
+}
+
+export interface MarkedBody {
+  readonly body: string
+  readonly branches: readonly PlpgsqlBranch[]
+}
+
+/**
+ * Puts a marker at the start of every branch of a plpgsql body: the entry, each IF, ELSIF and ELSE (an IF without ELSE
+ * gets one), each CASE branch, each loop's body, each exception handler. Conditions inside SQL, and EXIT WHEN, are
+ * expressions to plpgsql, and so to this.
+ *
+ * Markers are put behind their keyword, on its line, so that line numbers in error messages stay what they were.
+ */
+export function markBranches(body: string, marker: (ordinal: number) => string): MarkedBody {
+  return new BranchMarker(body, marker).run()
+}
+
+class BranchMarker {
+  /** The scanner counts bytes. */
+  readonly #bytes: Buffer
+  readonly #tokens: readonly ScanToken[]
+  readonly #marker: (ordinal: number) => string
+  readonly #branches: PlpgsqlBranch[] = []
+  readonly #insertions: { readonly at: number; readonly text: string }[] = []
+  #position = 0
+
+  constructor(body: string, marker: (ordinal: number) => string) {
+    this.#bytes = Buffer.from(body)
+    this.#tokens = scanSync(body).tokens.filter(({ tokenName }) => !tokenName.endsWith('COMMENT'))
+    this.#marker = marker
+  }
+
+  run(): MarkedBody {
+    this.#block('entry')
+    let body = ''
+    let from = 0
+    for (const { at, text } of this.#insertions) {
+      body += this.#bytes.subarray(from, at).toString() + text
+      from = at
+    }
+    return { body: body + this.#bytes.subarray(from).toString(), branches: this.#branches }
+  }
+
+  /** [options] [label] [DECLARE …] BEGIN … [EXCEPTION WHEN … THEN …] END */
+  #block(kind?: 'entry'): void {
+    this.#skipPast('BEGIN')
+    if (kind !== undefined) this.#mark(kind)
+    this.#statements()
+    if (this.#word() === 'EXCEPTION') {
+      this.#position += 1
+      while (this.#word() === 'WHEN') this.#branch('THEN', 'handler')
+    }
+    this.#expect('END')
+    if (this.#position < this.#tokens.length) this.#skipPast(';')
+  }
+
+  #statements(): void {
+    while (!ENDS_OF_A_LIST.has(this.#word())) {
+      if (this.#position >= this.#tokens.length) throw this.#unreadable('END')
+      this.#statement()
+    }
+  }
+
+  #statement(): void {
+    switch (this.#word()) {
+      case '<<':
+        return this.#skipPast('>>')
+      case 'DECLARE':
+      case 'BEGIN':
+        return this.#block()
+      case 'IF':
+        return this.#if()
+      case 'CASE':
+        return this.#case()
+      case 'LOOP':
+      case 'WHILE':
+      case 'FOR':
+      case 'FOREACH':
+        this.#branch('LOOP', 'loop')
+        this.#expect('END')
+        return this.#skipPast(';')
+      default:
+        return this.#skipPast(';')
+    }
+  }
+
+  #if(): void {
+    this.#branch('THEN', 'then')
+    while (this.#word() === 'ELSIF' || this.#word() === 'ELSEIF') this.#branch('THEN', 'elsif')
+    if (this.#word() === 'ELSE') this.#branch('ELSE', 'else')
+    else this.#mark('no else', this.#tokens[this.#position]?.start)
+    this.#expect('END')
+    this.#skipPast(';')
+  }
+
+  /** Without ELSE, a CASE that matches nothing raises 20000. That is PostgreSQL's branch, not one of ours. */
+  #case(): void {
+    this.#skipTo('WHEN')
+    while (this.#word() === 'WHEN') this.#branch('THEN', 'when')
+    if (this.#word() === 'ELSE') this.#branch('ELSE', 'case else')
+    this.#expect('END')
+    this.#skipPast(';')
+  }
+
+  /** The branch that the next such keyword opens, and the statements in it. */
+  #branch(keyword: string, kind: BranchKind): void {
+    this.#skipPast(keyword)
+    this.#mark(kind)
+    this.#statements()
+  }
+
+  #mark(kind: BranchKind, before?: number): void {
+    const at = before ?? this.#tokens[this.#position - 1]?.end ?? 0
+    const line = this.#bytes.subarray(0, at).toString().split('\n').length
+    const source = (this.#bytes.toString().split('\n')[line - 1] ?? '').trim()
+    const text = this.#marker(this.#branches.push({ kind, line, source }) - 1)
+    this.#insertions.push({ at, text: before === undefined ? ` ${text}` : `ELSE ${text} ` })
+  }
+
+  #word(): string {
+    return this.#tokens[this.#position]?.text.toUpperCase() ?? ''
+  }
+
+  #expect(keyword: string): void {
+    if (this.#word() !== keyword) throw this.#unreadable(keyword)
+    this.#position += 1
+  }
+
+  #skipPast(keyword: string): void {
+    this.#skipTo(keyword)
+    this.#position += 1
+  }
+
+  /** As plpgsql itself reads: up to the first such word outside parentheses. */
+  #skipTo(keyword: string): void {
+    for (let open = 0; open > 0 || this.#word() !== keyword; this.#position += 1) {
+      if (this.#position >= this.#tokens.length) throw this.#unreadable(keyword)
+      if ('(['.includes(this.#word())) open += 1
+      if (')]'.includes(this.#word())) open -= 1
+    }
+  }
+
+  #unreadable(expected: string): Error {
+    const at = this.#tokens[this.#position]?.start ?? this.#bytes.length
+    const line = this.#bytes.subarray(0, at).toString().split('\n').length
+    return new Error(`plpgsql body, line ${line}: expected ${expected}, got "${this.#word()}"`)
+  }
+}
+
+const ENDS_OF_A_LIST = new Set(['END', 'ELSE', 'ELSIF', 'ELSEIF', 'WHEN', 'EXCEPTION'])

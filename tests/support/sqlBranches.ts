@@ -1,0 +1,183 @@
+import { appendFile, readFile } from 'node:fs/promises'
+import { quoteIdentifier, type Queryable } from '../../libs/db/index.js'
+import { markBranches, type BranchKind } from './plpgsqlBranches.js'
+import { verifyMarkedBranches } from './verifyMarkedBranches.js'
+
+/**
+ * Which branches of the database functions were executed, measured on copies of them that count.
+ *
+ * `instrumentBranches` re-creates every plpgsql function of a deployed schema with a counter at the start of each
+ * branch. The counters are sequences, because a sequence keeps its value when the transaction rolls back, and most of
+ * the branches worth proving end in an error. Everything lives in `<schema>_branches`, so a clone of the database
+ * carries it along: instrument the template once, harvest each clone, merge the harvests.
+ */
+export interface BranchHits {
+  /** The function with its argument types. */
+  readonly functionName: string
+  readonly ordinal: number
+  /** `call`: a function in SQL, counted as a whole by PostgreSQL's statistics (track_functions = all). */
+  readonly kind: BranchKind | 'call'
+  readonly line: number
+  readonly source: string
+  readonly hits: number
+}
+
+export type SqlBranch = Omit<BranchHits, 'hits'>
+
+/** Asks for a superuser's connection. Returns the branches found. */
+export async function instrumentBranches(queryable: Queryable, schema: string): Promise<readonly SqlBranch[]> {
+  const counters = quoteIdentifier(counterSchema(schema))
+  await queryable.query(`
+    CREATE SCHEMA ${counters};
+    CREATE TABLE ${counters}.branches (
+      function_oid oid, function_name text, ordinal int, kind text, line int, source text, counter regclass)`)
+  const functions = await readFunctions(queryable, schema)
+  const branches: SqlBranch[] = []
+  for (const definition of functions) {
+    branches.push(
+      ...(await (definition.language === 'plpgsql' ? instrument : register)(queryable, counters, definition)),
+    )
+  }
+  // A function that is not SECURITY DEFINER counts with the rights of whoever calls it.
+  await queryable.query(`
+    GRANT USAGE ON SCHEMA ${counters} TO PUBLIC;
+    GRANT USAGE ON ALL SEQUENCES IN SCHEMA ${counters} TO PUBLIC`)
+  return branches
+}
+
+export async function readBranchHits(queryable: Queryable, schema: string): Promise<readonly BranchHits[]> {
+  // Counts of calls reach the statistics when a backend ends or idles; this one's are sent now.
+  await queryable.query('SELECT pg_stat_force_next_flush()')
+  await queryable.query('SELECT pg_stat_clear_snapshot()')
+  const { rows } = await queryable.query<BranchHits>(`
+    SELECT function_name AS "functionName", ordinal, kind, line, source, COALESCE(
+      CASE WHEN counter IS NULL THEN pg_stat_get_function_calls(function_oid) ELSE pg_sequence_last_value(counter) END,
+      0)::int AS hits
+    FROM ${quoteIdentifier(counterSchema(schema))}.branches
+    ORDER BY function_name, ordinal`)
+  return rows
+}
+
+/** One line per branch that nobody executed, as a person looks for it. */
+export function describeMissing(hits: readonly BranchHits[]): string[] {
+  return hits
+    .filter((branch) => branch.hits === 0)
+    .map(({ functionName, kind, line, source }) =>
+      kind === 'call' ? `${functionName}: never called` : `${functionName}, line ${line} (${kind}): ${source}`,
+    )
+}
+
+/** Adds a harvest to a file, in one write, so that parallel test files may share it. */
+export async function appendBranchHits(path: string, hits: readonly BranchHits[]): Promise<void> {
+  await appendFile(path, `${JSON.stringify(hits)}\n`)
+}
+
+/** The harvests of many databases as one. */
+export async function mergeBranchHits(paths: readonly string[]): Promise<readonly BranchHits[]> {
+  const merged = new Map<string, BranchHits>()
+  for (const path of paths) {
+    const harvests = (await readFile(path, 'utf8')).split('\n').filter((line) => line !== '')
+    for (const branch of harvests.flatMap((line): BranchHits[] => JSON.parse(line))) {
+      const key = `${branch.functionName} ${branch.ordinal}`
+      merged.set(key, { ...branch, hits: branch.hits + (merged.get(key)?.hits ?? 0) })
+    }
+  }
+  return [...merged.values()]
+}
+
+function counterSchema(schema: string): string {
+  return `${schema}_branches`
+}
+
+interface FunctionDefinition {
+  readonly oid: number
+  readonly name: string
+  readonly language: 'plpgsql' | 'sql'
+  readonly body: string
+  readonly definition: string
+  readonly parallelUnsafe: boolean
+}
+
+/**
+ * Functions in SQL count only if PostgreSQL cannot inline them into their caller, which hides the call: definer
+ * functions and those with settings of their own.
+ */
+async function readFunctions(queryable: Queryable, schema: string): Promise<readonly FunctionDefinition[]> {
+  // Named without the schema, so that harvests of deployments under different names can be merged.
+  const { rows } = await queryable.query<FunctionDefinition>(
+    `SELECT p.oid::int AS oid, format('%s(%s)', p.proname,
+         replace(pg_get_function_identity_arguments(p.oid), quote_ident($1) || '.', '')) AS name,
+       l.lanname AS language, p.prosrc AS body, pg_get_functiondef(p.oid) AS definition,
+       p.proparallel = 'u' AS "parallelUnsafe"
+     FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+     WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND p.prokind IN ('f', 'p')
+       AND (l.lanname = 'plpgsql' OR (l.lanname = 'sql' AND (p.prosecdef OR p.proconfig IS NOT NULL)))
+     ORDER BY name`,
+    [schema],
+  )
+  if (rows.length === 0) throw new Error(`no functions to measure in schema ${schema}: is it deployed?`)
+  return rows
+}
+
+async function instrument(
+  queryable: Queryable,
+  counters: string,
+  { oid, name, body, definition, parallelUnsafe }: FunctionDefinition,
+): Promise<readonly SqlBranch[]> {
+  if (body.includes(MARKER_SIGN)) throw new Error(`${name} is instrumented already`)
+  const counter = (ordinal: number) => `${counters}.${quoteIdentifier(`branch_${oid}_${ordinal}`)}`
+  const { body: markedBody, branches } = markBranches(body, (ordinal) => marker(counter(ordinal)))
+  const bodyAt = definition.lastIndexOf(body)
+  const marked = definition.slice(0, bodyAt) + markedBody + definition.slice(bodyAt + body.length)
+  try {
+    verifyMarkedBranches(definition, marked, MARKER_SIGN)
+  } catch (error) {
+    throw new Error(`${name} cannot be measured`, { cause: error })
+  }
+  await queryable.query(branches.map((_, ordinal) => `CREATE SEQUENCE ${counter(ordinal)}`).join(';'))
+  // Replacing keeps owner, privileges and settings. A parallel worker may not advance a sequence.
+  await queryable.query(marked)
+  if (!parallelUnsafe) await queryable.query(`ALTER ROUTINE ${await signature(queryable, oid)} PARALLEL UNSAFE`)
+  for (const [ordinal, { kind, line, source }] of branches.entries()) {
+    await queryable.query(`INSERT INTO ${counters}.branches VALUES ($1, $2, $3, $4, $5, $6, $7)`, [
+      oid,
+      name,
+      ordinal,
+      kind,
+      line,
+      source,
+      counter(ordinal),
+    ])
+  }
+  return branches.map(({ kind, line, source }, ordinal) => ({ functionName: name, ordinal, kind, line, source }))
+}
+
+/** A function in SQL has no branches to mark: it is counted as one. */
+async function register(
+  queryable: Queryable,
+  counters: string,
+  { oid, name }: FunctionDefinition,
+): Promise<readonly SqlBranch[]> {
+  await queryable.query(`INSERT INTO ${counters}.branches VALUES ($1, $2, 0, 'call', 1, '', NULL)`, [oid, name])
+  return [{ functionName: name, ordinal: 0, kind: 'call', line: 1, source: '' }]
+}
+
+async function signature(queryable: Queryable, oid: number): Promise<string> {
+  const { rows } = await queryable.query<{ readonly signature: string }>(
+    'SELECT $1::oid::regprocedure::text AS signature',
+    [oid],
+  )
+  return rows[0]?.signature ?? ''
+}
+
+/** Marks a marker: no function of ours reads this setting by itself. */
+const MARKER_SIGN = "current_setting('transaction_read_only') = 'off' AND"
+
+/**
+ * An IF, not a PERFORM: a PERFORM sets FOUND, and with it what the code behind it decides. In a read-only transaction
+ * a sequence cannot be advanced, so nothing is counted there, and nothing fails.
+ */
+function marker(counter: string): string {
+  const literal = `'${counter.replaceAll("'", "''")}'`
+  return `IF pg_catalog.${MARKER_SIGN} pg_catalog.nextval(${literal}::pg_catalog.regclass) IS NULL THEN NULL; END IF;`
+}
