@@ -1,7 +1,6 @@
 import { Pool, type ClientBase, type PoolClient, type PoolConfig } from 'pg'
-import { DatabaseClosedError } from './errors.js'
+import { DatabaseClosedError, type DatabaseError } from './errors.js'
 import { Loan } from './Loan.js'
-import { toDatabaseError } from './toDatabaseError.js'
 
 /** An unused connection is closed after this long, so that a quiet process does not hold a server's slots. */
 const IDLE_CONNECTION_MS = 30_000
@@ -16,17 +15,21 @@ export interface ConnectionPoolOptions {
   readonly prepare: (client: ClientBase) => Promise<void>
   /** The role a connection must still be in when it comes back; undefined if connections keep no role. */
   readonly role: string | undefined
+  /** Types the error of a connection that could not be made. */
+  readonly describeFailure: (error: unknown) => DatabaseError
 }
 
 /** A bounded set of connections, each lent to one borrower at a time. */
 export class ConnectionPool {
   readonly #pool: Pool
   readonly #role: string | undefined
+  readonly #describeFailure: (error: unknown) => DatabaseError
   readonly #open = new Set<PoolClient>()
   #closed: Promise<void> | undefined
 
-  constructor({ client, connectionsMax, prepare, role }: ConnectionPoolOptions) {
+  constructor({ client, connectionsMax, prepare, role, describeFailure }: ConnectionPoolOptions) {
     this.#role = role
+    this.#describeFailure = describeFailure
     this.#pool = new Pool({
       ...client,
       max: connectionsMax,
@@ -47,7 +50,8 @@ export class ConnectionPool {
     try {
       return new Loan(await this.#pool.connect(), this.#role)
     } catch (error) {
-      throw this.#closed === undefined ? toDatabaseError(error, 'connecting') : new DatabaseClosedError()
+      if (this.#closed !== undefined) throw new DatabaseClosedError()
+      throw this.#describeFailure(error)
     }
   }
 

@@ -93,6 +93,10 @@ export class Database {
       handler,
     }
     const listener = await listen(target, this.#options, subscription)
+    if (this.#closed !== undefined) {
+      await listener.close()
+      throw new DatabaseClosedError()
+    }
     const tracked: Listener = {
       close: async () => {
         this.#listeners.delete(tracked)

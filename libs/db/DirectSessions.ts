@@ -1,4 +1,5 @@
 import { directClientConfig } from './clientConfig.js'
+import { directConnectFailure } from './connectFailure.js'
 import { ConnectionPool } from './ConnectionPool.js'
 import { StaleStatementError } from './errors.js'
 import type { ResolvedOptions } from './options.js'
@@ -49,7 +50,7 @@ export class DirectSessions implements Sessions {
       const { rows } = await answered
       return { rows }
     } catch (error) {
-      throw toDatabaseError(error, 'committing', await survived)
+      throw toDatabaseError(error, { phase: 'committing', sessionSurvived: await survived })
     }
   }
 
@@ -59,8 +60,9 @@ export class DirectSessions implements Sessions {
     const pool = new ConnectionPool({
       client: directClientConfig(this.#options.target, this.#options),
       connectionsMax: this.#options.connectionsMax,
-      prepare: (client) => enterRole(client, role),
+      prepare: (client) => enterRole(client, role, this.#options.connectTimeoutMs),
       role,
+      describeFailure: (error) => directConnectFailure(error, this.#options.target),
     })
     this.#pools.set(role, pool)
     return pool

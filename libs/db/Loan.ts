@@ -1,4 +1,6 @@
 import type { PoolClient, QueryConfig, QueryResult } from 'pg'
+import { quoteIdentifier } from './Queryable.js'
+import { isServerError } from './serverError.js'
 
 /** A text, its parameters, and the name under which the session keeps it prepared. */
 export type Statement = QueryConfig<unknown[]>
@@ -16,6 +18,7 @@ export class Loan {
   #latest: Promise<unknown> = Promise.resolve()
   #anyFailed = false
   #broken = false
+  #onStandby = false
   #returned: Promise<boolean> | undefined
 
   constructor(client: PoolClient, role: string | undefined) {
@@ -41,15 +44,15 @@ export class Loan {
     try {
       return lastAnswer(await sent)
     } catch (error) {
-      this.#anyFailed = true
+      this.#noteFailure(error)
       throw error
     }
   }
 
   /**
-   * Ends the loan. The connection goes back only if it is alive, outside a transaction and still in its role; otherwise
-   * it is closed. The question is sent at once, behind the borrower's last statement, so it costs no round trip.
-   * Resolves to whether the connection was alive after all that was sent.
+   * Ends the loan. The connection goes back only if the server still answers, outside a transaction, and the role could
+   * be restored; otherwise it is closed. The question is sent at once, behind the borrower's last statement, so it costs
+   * no round trip. Resolves to whether the server answered it: if not, what it said before may have been its last word.
    */
   giveBack(): Promise<boolean> {
     this.#returned ??= this.#settle()
@@ -57,25 +60,34 @@ export class Loan {
   }
 
   async #settle(): Promise<boolean> {
-    const { alive, unchanged } = await this.#inspect()
+    let answered = true
+    let restored = true
+    try {
+      await this.#restore()
+    } catch (error) {
+      answered = isServerError(error)
+      restored = false
+    }
     this.#client.off('error', this.#noteLoss)
-    this.#client.release(!alive || !unchanged || this.isInTransaction)
-    return alive
+    this.#client.release(this.#broken || this.#onStandby || !restored || this.isInTransaction)
+    return answered
   }
 
-  async #inspect(): Promise<{ alive: boolean; unchanged: boolean }> {
-    try {
-      if (this.#role !== undefined) {
-        const { rows } = await this.#client.query<{ role: string }>(CURRENT_ROLE)
-        return { alive: true, unchanged: rows[0]?.role === this.#role }
-      }
-      await this.#latest.catch(() => {})
-      // The driver reports an error before the server is ready again: only another answer shows that it still is.
-      if (this.#anyFailed) await this.#client.query('')
-      return { alive: !this.#broken, unchanged: true }
-    } catch {
-      return { alive: false, unchanged: false }
+  async #restore(): Promise<void> {
+    if (this.#role !== undefined) {
+      // Said again rather than looked up: cheaper than a row, and a borrower that changed the role is undone by it.
+      await this.#client.query(`SET ROLE ${quoteIdentifier(this.#role)}`)
+      return
     }
+    await this.#latest.catch(() => {})
+    // The driver reports an error before the server is ready again: only another answer shows that it still is.
+    if (this.#anyFailed) await this.#client.query('')
+  }
+
+  #noteFailure(error: unknown): void {
+    this.#anyFailed = true
+    // The primary is elsewhere by now; the next connection may find it.
+    if (isServerError(error) && error.code === READ_ONLY_SERVER) this.#onStandby = true
   }
 
   readonly #noteLoss = () => {
@@ -83,7 +95,7 @@ export class Loan {
   }
 }
 
-const CURRENT_ROLE = { name: 'current_role', text: 'SELECT current_user AS role' }
+const READ_ONLY_SERVER = '25006'
 
 /** A text of several statements has several answers; the last one is the one that was asked for. */
 function lastAnswer(result: QueryResult | QueryResult[]): QueryResult {

@@ -1,9 +1,10 @@
 import { clientConfig } from './clientConfig.js'
+import { connectFailure } from './connectFailure.js'
 import { ConnectionPool } from './ConnectionPool.js'
 import type { Loan } from './Loan.js'
 import type { ResolvedOptions } from './options.js'
 import { quoteIdentifier, type Rows } from './Queryable.js'
-import { describeRoleFailure } from './roles.js'
+import { roleErrorIn } from './roles.js'
 import type { Sessions } from './Sessions.js'
 import { asLocalSettings, sessionSettings } from './sessionSettings.js'
 import { toDatabaseError } from './toDatabaseError.js'
@@ -26,6 +27,7 @@ export class PooledSessions implements Sessions {
       connectionsMax: options.connectionsMax,
       prepare: async () => {},
       role: undefined,
+      describeFailure: (error) => connectFailure(error, options.target),
     })
   }
 
@@ -44,7 +46,7 @@ export class PooledSessions implements Sessions {
         assertCommitted(answer, undefined)
         return { rows }
       } catch (error) {
-        throw toDatabaseError(error, 'committing', await survived)
+        throw toDatabaseError(error, { phase: 'committing', sessionSurvived: await survived })
       }
     } finally {
       void loan.giveBack()
@@ -67,7 +69,8 @@ export class PooledSessions implements Sessions {
     try {
       await loan.send({ text })
     } catch (error) {
-      throw describeRoleFailure(error, role, this.#options.target.url.user ?? 'of this connection')
+      const login = this.#options.target.url.user ?? 'of this connection'
+      throw roleErrorIn(error, role, login) ?? toDatabaseError(error, { phase: 'uncommitted' })
     }
   }
 }

@@ -50,6 +50,6 @@ export async function callFunction<R>(
     )
     return rows
   } catch (error) {
-    throw toDatabaseError(error, 'committing')
+    throw toDatabaseError(error, { phase: 'committing' })
   }
 }

@@ -19,7 +19,7 @@ export function clientConfig(target: ConnectionTarget, options: ResolvedOptions)
     password: url.password,
     database: url.database,
     ssl,
-    sslnegotiation: url.parameters.get('sslnegotiation') === 'direct' ? 'direct' : 'postgres',
+    sslnegotiation: ssl !== false && url.parameters.get('sslnegotiation') === 'direct' ? 'direct' : 'postgres',
     application_name: options.applicationName,
     types: valueParsers,
     keepAlive: true,

@@ -35,7 +35,7 @@ const PORT_DEFAULT = 5432
 export function parseConnectionUrl(argument: string, text: unknown): ConnectionUrl {
   const url = parse(argument, text)
   const parameters = readParameters(argument, url)
-  const host = parameters.get('host') ?? decodeURIComponent(url.hostname).replace(/^\[(.+)\]$/, '$1')
+  const host = parameters.get('host') ?? decode(argument, url.hostname).replace(/^\[(.+)\]$/, '$1')
   if (host.includes(',')) throw new InvalidArgumentError(argument, 'expected one host, got a list of them')
   const port = Number(parameters.get('port') ?? (url.port === '' ? PORT_DEFAULT : url.port))
   if (!Number.isInteger(port) || port < 1 || port > 65_535) {
@@ -44,9 +44,9 @@ export function parseConnectionUrl(argument: string, text: unknown): ConnectionU
   return {
     host: host === '' ? 'localhost' : host,
     port,
-    user: parameters.get('user') ?? nonEmpty(decodeURIComponent(url.username)),
-    password: parameters.get('password') ?? nonEmpty(decodeURIComponent(url.password)),
-    database: nonEmpty(decodeURIComponent(url.pathname.slice(1))),
+    user: parameters.get('user') ?? nonEmpty(decode(argument, url.username)),
+    password: parameters.get('password') ?? nonEmpty(decode(argument, url.password)),
+    database: nonEmpty(decode(argument, url.pathname.slice(1))),
     parameters,
   }
 }
@@ -57,13 +57,23 @@ function parse(argument: string, text: unknown): URL {
   }
   // WHATWG refuses credentials before an empty host; libpq reads that as the local machine.
   const withHost = text.replace(/^([^?#]*@)(?=[/?]|$)/, '$1localhost')
-  if (!URL.canParse(withHost)) {
-    throw new InvalidArgumentError(
-      argument,
-      'expected postgres://user:password@host:port/database; are special characters percent-encoded?',
-    )
-  }
+  if (!URL.canParse(withHost)) throw badlyEncoded(argument)
   return new URL(withHost)
+}
+
+function decode(argument: string, part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    throw badlyEncoded(argument)
+  }
+}
+
+function badlyEncoded(argument: string): InvalidArgumentError {
+  return new InvalidArgumentError(
+    argument,
+    'expected postgres://user:password@host:port/database; are special characters percent-encoded?',
+  )
 }
 
 function readParameters(argument: string, url: URL): Map<UrlParameter, string> {

@@ -1,4 +1,4 @@
-import { DatabaseError, TlsError, type Disposition, type Phase } from './errors.js'
+import { DatabaseError, TlsError, type Disposition, type FailureContext } from './errors.js'
 
 /** Node's codes for a way to the server that is closed for now. */
 const NETWORK_CODES = new Set([
@@ -51,26 +51,29 @@ export const DRIVER_MESSAGES = {
 } as const
 
 /** A failure the server did not report: the network, TLS, a timeout, or the driver itself. */
-export function describeDriverError(error: unknown, phase: Phase): DatabaseError {
+export function describeDriverError(
+  error: unknown,
+  { phase, destination = 'the server' }: FailureContext,
+): DatabaseError {
   const code = codeOf(error)
   const message = error instanceof Error ? error.message : ''
 
   const certificate = code === undefined ? undefined : CERTIFICATE_REASONS[code]
   if (certificate !== undefined) {
-    return new TlsError(`the server was refused: ${certificate} (${code})`, { cause: error, remedy: TLS_REMEDY })
+    return new TlsError(`${destination} was refused: ${certificate} (${code})`, { cause: error, remedy: TLS_REMEDY })
   }
   if (message === DRIVER_MESSAGES.plaintextServer) {
-    return new TlsError('the server was refused: it offers no TLS', { cause: error, remedy: TLS_REMEDY })
+    return new TlsError(`${destination} was refused: it offers no TLS`, { cause: error, remedy: TLS_REMEDY })
   }
   if (message === DRIVER_MESSAGES.noFreeConnection) {
-    return new DatabaseError('POOL_EXHAUSTED', 'no connection became free in time', {
+    return new DatabaseError('POOL_EXHAUSTED', `no connection to ${destination} became free in time`, {
       disposition: 'retry',
       cause: error,
       remedy: 'raise connectionsMax, or do less at once',
     })
   }
   if (phase === 'connecting') {
-    return new DatabaseError('CONNECT_FAILED', `could not connect: ${code ?? message}`, {
+    return new DatabaseError('CONNECT_FAILED', `could not connect to ${destination}: ${code ?? message}`, {
       disposition: isWorthRetrying(code, message) ? 'retry' : 'fatal',
       cause: error,
     })

@@ -15,6 +15,18 @@ export type Disposition = 'retry' | 'unknown' | 'fatal'
  */
 export type Phase = 'connecting' | 'uncommitted' | 'committing'
 
+export interface FailureContext {
+  readonly phase: Phase
+  /**
+   * False if the connection was gone after the failure: then an error may be the server's last word and not its answer.
+   *
+   * @default true
+   */
+  readonly sessionSurvived?: boolean
+  /** Where the connection led, for the message. */
+  readonly destination?: string
+}
+
 export interface DatabaseErrorFields {
   readonly disposition: Disposition
   readonly sqlstate?: string | undefined
@@ -75,8 +87,8 @@ export class TlsError extends DatabaseError {
 
 /** Something between us and the server hands out backends, and this use needs one of its own. */
 export class PoolerInTheWayError extends DatabaseError {
-  constructor(message: string, remedy: string) {
-    super('POOLER_IN_THE_WAY', message, { disposition: 'fatal', remedy })
+  constructor(message: string, remedy: string, cause?: unknown) {
+    super('POOLER_IN_THE_WAY', message, { disposition: 'fatal', remedy, cause })
   }
 }
 

@@ -24,6 +24,8 @@ export {
   TransactionClosedError,
 } from './errors.js'
 export type { Disposition } from './errors.js'
+export { openLoginDatabase } from './LoginDatabase.js'
+export type { LoginDatabase, LoginOptions, TransactionMode } from './LoginDatabase.js'
 export type { Listener, ListenOptions, ListenState, NotificationHandler } from './listen.js'
 export type { DatabaseOptions } from './options.js'
 export type { RoleProbe, RoleReport } from './probeRoles.js'

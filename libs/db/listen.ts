@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from 'pg'
 import { boundedInteger } from '../core/index.js'
 import { directClientConfig } from './clientConfig.js'
+import { directConnectFailure } from './connectFailure.js'
 import { disconnect } from './disconnect.js'
 import { DatabaseError } from './errors.js'
 import type { ConnectionTarget, ResolvedOptions } from './options.js'
@@ -127,7 +128,7 @@ class ListenKeeper implements Listener {
         const { rows } = await client.query(HEARTBEAT, [this.#subscription.channel])
         if (rows.length === 0) return stoppedListening()
       } catch (failure) {
-        return toDatabaseError(failure, 'uncommitted')
+        return toDatabaseError(failure, { phase: 'uncommitted' })
       }
     }
   }
@@ -140,7 +141,7 @@ class ListenKeeper implements Listener {
       try {
         return await this.#connect()
       } catch (error) {
-        this.#report({ state: 'lost', error: toDatabaseError(error, 'connecting') })
+        this.#report({ state: 'lost', error: directConnectFailure(error, this.#target) })
       }
     }
   }
@@ -152,20 +153,20 @@ class ListenKeeper implements Listener {
       query_timeout: this.#heartbeatTimeoutMs,
     })
     const lost = new Promise<DatabaseError>((resolve) => {
-      client.on('error', (error) => resolve(toDatabaseError(error, 'uncommitted')))
-      client.on('end', () => resolve(toDatabaseError(new Error('the server closed it'), 'uncommitted')))
+      client.on('error', (error) => resolve(toDatabaseError(error, { phase: 'uncommitted' })))
+      client.on('end', () => resolve(toDatabaseError(new Error('the server closed it'), { phase: 'uncommitted' })))
     })
     client.on('notification', (notification) => {
       if (notification.channel === channel) outOfTheDriver(() => handler(notification.payload ?? ''))
     })
     try {
       await client.connect()
-      await enterRole(client, role)
+      await enterRole(client, role, this.#options.connectTimeoutMs)
       await client.query(`LISTEN ${quoteIdentifier(channel)}`)
       return { client, lost }
     } catch (error) {
       await disconnect(client)
-      throw toDatabaseError(error, 'connecting')
+      throw directConnectFailure(error, this.#target)
     }
   }
 

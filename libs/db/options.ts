@@ -107,8 +107,10 @@ export function resolveDatabaseOptions(given: DatabaseOptions): ResolvedOptions 
     ),
     idleInTransactionTimeoutMs: bounded(options, 'idleInTransactionTimeoutMs'),
     closeTimeoutMs: bounded(options, 'closeTimeoutMs'),
-    applicationName:
-      target.url.parameters.get('application_name') ?? requiredIdentifier('applicationName', options.applicationName),
+    applicationName: requiredIdentifier(
+      'applicationName',
+      given.applicationName ?? target.url.parameters.get('application_name') ?? DEFAULTS.applicationName,
+    ),
   }
 }
 

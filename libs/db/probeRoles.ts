@@ -1,10 +1,10 @@
 import { Client } from 'pg'
 import { clientConfig } from './clientConfig.js'
+import { connectFailure } from './connectFailure.js'
 import { disconnect } from './disconnect.js'
 import type { ResolvedOptions } from './options.js'
 import { quoteIdentifier } from './Queryable.js'
-import { describeRoleFailure } from './roles.js'
-import { toDatabaseError } from './toDatabaseError.js'
+import { roleErrorIn } from './roles.js'
 
 export interface RoleReport {
   readonly login: string
@@ -24,7 +24,7 @@ export type RoleProbe =
 
 /** Tries each role on a connection of its own and says what is missing. Changes nothing. */
 export async function probeRoles(options: ResolvedOptions, roles: readonly string[]): Promise<RoleReport> {
-  const client = new Client(clientConfig(options.target, options))
+  const client = new Client({ ...clientConfig(options.target, options), query_timeout: options.connectTimeoutMs })
   // What kills the connection also fails the query in hand.
   client.on('error', () => {})
   try {
@@ -35,7 +35,7 @@ export async function probeRoles(options: ResolvedOptions, roles: readonly strin
     for (const role of roles) probes.push(await probeRole(client, login, role))
     return { login, loginIsSuperuser, roles: probes }
   } catch (error) {
-    throw toDatabaseError(error, 'connecting')
+    throw connectFailure(error, options.target)
   } finally {
     await disconnect(client)
   }
@@ -53,7 +53,8 @@ async function probeRole(client: Client, login: string, role: string): Promise<R
     )
     return { role, usable: true, inherited: rows[0]!.inherited }
   } catch (error) {
-    const failure = describeRoleFailure(error, role, login)
+    const failure = roleErrorIn(error, role, login)
+    if (failure === undefined) throw error
     return { role, usable: false, reason: failure.message, remedy: failure.remedy }
   } finally {
     await client.query('ROLLBACK')

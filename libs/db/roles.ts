@@ -1,10 +1,10 @@
 import type { ClientBase } from 'pg'
 import { InvalidArgumentError } from '../core/index.js'
-import { PoolerInTheWayError, RoleError, type DatabaseError } from './errors.js'
+import { poolerInTheWay } from './connectFailure.js'
+import { RoleError } from './errors.js'
 import { requiredIdentifier } from './options.js'
 import { quoteIdentifier } from './Queryable.js'
 import { isServerError } from './serverError.js'
-import { toDatabaseError } from './toDatabaseError.js'
 
 /** A role name that can be switched to. SET ROLE takes `none`, even quoted, as "back to the login". */
 export function requiredRole(role: unknown): string {
@@ -13,35 +13,36 @@ export function requiredRole(role: unknown): string {
   return name
 }
 
+const IDENTITY = 'SELECT current_user AS role, pg_backend_pid() AS pid'
+
 interface Identity {
   readonly role: string
   readonly pid: number
 }
 
 /** Puts a new connection into its role for good, and makes sure that it is a session of our own. */
-export async function enterRole(client: ClientBase, role: string): Promise<void> {
+export async function enterRole(client: ClientBase, role: string, timeoutMs: number): Promise<void> {
+  // The driver takes a limit per query, though its types do not list it.
+  const limit = { query_timeout: timeoutMs }
   let identity: Identity | undefined
   try {
-    await client.query(`SET ROLE ${quoteIdentifier(role)}`)
-    const { rows } = await client.query<Identity>('SELECT current_user AS role, pg_backend_pid() AS pid')
+    await client.query({ text: `SET ROLE ${quoteIdentifier(role)}`, ...limit })
+    const { rows } = await client.query<Identity>({ text: IDENTITY, ...limit })
     identity = rows[0]
   } catch (error) {
-    throw describeRoleFailure(error, role, await loginOf(client))
+    throw roleErrorIn(error, role, loginOf(client)) ?? error
   }
   if (identity?.role !== role) {
     throw new RoleError(role, `the connection is in role ${identity?.role} instead of ${role}`, {})
   }
   // A pooler makes up the process id it announces, and may give the next statement to a backend without our role.
   if (identity.pid !== announcedPid(client)) {
-    throw new PoolerInTheWayError(
-      'a pooler stands between us and the server: the role and settings of a session would not stay with us',
-      "open the database with pooler: 'transaction' (and a direct listenUrl), or connect to the server itself",
-    )
+    throw poolerInTheWay()
   }
 }
 
-/** What to tell whoever runs a login that cannot act as a role. */
-export function describeRoleFailure(error: unknown, role: string, login: string): DatabaseError {
+/** What to tell whoever runs a login that cannot act as a role; undefined if SET ROLE failed for another reason. */
+export function roleErrorIn(error: unknown, role: string, login: string): RoleError | undefined {
   const sqlstate = isServerError(error) ? error.code : undefined
   if (sqlstate === INSUFFICIENT_PRIVILEGE) {
     return new RoleError(role, `the login ${login} may not act as ${role}`, {
@@ -57,20 +58,16 @@ export function describeRoleFailure(error: unknown, role: string, login: string)
       remedy: 'deploy the schema to this server, which creates its roles',
     })
   }
-  return toDatabaseError(error, 'connecting')
+  return undefined
 }
 
 /** SET ROLE reports a role that does not exist as a bad value of the setting `role`. */
 const INVALID_PARAMETER_VALUE = '22023'
 const INSUFFICIENT_PRIVILEGE = '42501'
 
-async function loginOf(client: ClientBase): Promise<string> {
-  try {
-    const { rows } = await client.query<{ login: string }>('SELECT session_user AS login')
-    return rows[0]?.login ?? 'unknown'
-  } catch {
-    return 'unknown'
-  }
+/** The name the driver logged in with. */
+function loginOf(client: ClientBase): string {
+  return 'user' in client && typeof client.user === 'string' ? client.user : 'of this connection'
 }
 
 /** The process id from the server's greeting, which the driver keeps for cancel requests. */

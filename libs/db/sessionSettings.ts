@@ -9,6 +9,8 @@ export function sessionSettings(options: ResolvedOptions): ReadonlyMap<string, s
     ['statement_timeout', String(options.statementTimeoutMs)],
     ['lock_timeout', String(options.lockTimeoutMs)],
     ['idle_in_transaction_session_timeout', String(options.idleInTransactionTimeoutMs)],
+    // A claim or an outcome that the server forgets in a crash would be acted on twice.
+    ['synchronous_commit', 'on'],
     // The functions lock a row and then look at it again; a frozen snapshot would turn a lost race into 40001.
     ['default_transaction_isolation', 'read committed'],
     // Our objects are called by their full names: an unqualified one shall fail in the first test, not find a stranger.

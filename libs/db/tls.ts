@@ -24,7 +24,9 @@ export interface TlsOptions {
   readonly serverName?: string
 }
 
-export type TlsMode = 'verify' | 'unverified' | 'plaintext'
+export type TlsMode = (typeof MODES)[number]
+
+const MODES = ['verify', 'unverified', 'plaintext'] as const
 
 /**
  * What each `sslmode` asks for. libpq's `require` and `verify-ca` check less than `verify-full`; here they check as
@@ -65,6 +67,9 @@ export function decideTls(url: ConnectionUrl, options: TlsOptions = {}): false |
 function decideMode(url: ConnectionUrl, options: TlsOptions): TlsMode {
   const byUrl = modeOfUrl(url)
   const { mode: byCode } = options
+  if (byCode !== undefined && !MODES.includes(byCode)) {
+    throw new InvalidArgumentError('tls.mode', `expected ${MODES.join(', ')}, got ${byCode}`)
+  }
   if (byCode !== undefined && byUrl === 'verify' && byCode !== 'verify') {
     throw new InvalidArgumentError('tls.mode', `expected verify, as the sslmode of the URL demands, got ${byCode}`)
   }
@@ -90,7 +95,8 @@ function modeOfUrl(url: ConnectionUrl): TlsMode | undefined {
 }
 
 /** A unix socket or the loopback network: nobody stands in between. Names that merely resolve there do not count. */
-function isLocal(host: string): boolean {
+function isLocal(given: string): boolean {
+  const host = given.toLowerCase()
   return host.startsWith('/') || host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
 }
 

@@ -1,28 +1,22 @@
 import { describeDriverError } from './driverErrors.js'
-import { DatabaseError, StaleStatementError, type Disposition, type Phase } from './errors.js'
+import { DatabaseError, StaleStatementError, type Disposition, type FailureContext } from './errors.js'
 import { LeaseLostError } from './raisedErrors.js'
 import { isServerError, isStaleStatement, type ServerError } from './serverError.js'
 import { isAppendOnlyRefusal, lookUpState, RAISED_STATES } from './sqlstates.js'
 import { withholdValues } from './withholdValues.js'
 
-export interface FailureContext {
-  readonly phase: Phase
-  /** False if the connection was gone after the failure: then the error may be the server's last word, not its answer. */
-  readonly sessionSurvived: boolean
-}
-
 /** Sessions that ended for idleness: they had not read the statement that met this error. */
 const ENDED_WHILE_IDLE = new Set(['25P03', '57P05'])
 
 /** Any failure of a query, typed. What already is one of ours passes unchanged. */
-export function toDatabaseError(error: unknown, phase: Phase, sessionSurvived = true): DatabaseError {
+export function toDatabaseError(error: unknown, context: FailureContext): DatabaseError {
   if (error instanceof DatabaseError) return error
-  if (!isServerError(error)) return describeDriverError(error, phase)
+  if (!isServerError(error)) return describeDriverError(error, context)
   withholdValues(error)
-  return raisedByUs(error) ?? reportedByServer(error, { phase, sessionSurvived })
+  return raisedByUs(error) ?? reportedByServer(error, context)
 }
 
-export function dispositionOf(sqlstate: string, { phase, sessionSurvived }: FailureContext): Disposition {
+export function dispositionOf(sqlstate: string, { phase, sessionSurvived = true }: FailureContext): Disposition {
   const listed = lookUpState(sqlstate)?.disposition ?? 'fatal'
   if (phase !== 'committing') return listed === 'unknown' ? 'retry' : listed
   // A PANIC while the commit record is being written looks like any shortage, until the connection is found dead.

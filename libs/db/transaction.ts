@@ -65,7 +65,7 @@ class TransactionHandle implements Transaction {
       const { rows } = await this.#loan.send<R>(statement)
       return { rows }
     } catch (error) {
-      const typed = toDatabaseError(error, 'uncommitted')
+      const typed = toDatabaseError(error, { phase: 'uncommitted' })
       if (typed instanceof StaleStatementError) names?.renew()
       this.firstFailure ??= typed
       throw typed
@@ -99,7 +99,7 @@ async function begin(loan: Loan, setup: TransactionSetup): Promise<void> {
   try {
     await setup.begin(loan)
   } catch (error) {
-    throw toDatabaseError(error, 'uncommitted')
+    throw toDatabaseError(error, { phase: 'uncommitted' })
   }
 }
 
@@ -122,7 +122,7 @@ async function commit(loan: Loan, handle: TransactionHandle): Promise<void> {
   try {
     answer = await committed
   } catch (error) {
-    throw toDatabaseError(error, 'committing', await survived)
+    throw toDatabaseError(error, { phase: 'committing', sessionSurvived: await survived })
   }
   assertCommitted(answer, handle.firstFailure)
 }

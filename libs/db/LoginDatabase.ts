@@ -1,0 +1,59 @@
+import { clientConfig } from './clientConfig.js'
+import { connectFailure } from './connectFailure.js'
+import { ConnectionPool } from './ConnectionPool.js'
+import { resolveDatabaseOptions, type DatabaseOptions, type ResolvedOptions } from './options.js'
+import { asLocalSettings, sessionSettings } from './sessionSettings.js'
+import { runTransaction, type TransactionCallback } from './transaction.js'
+
+/** The options that mean something without a pool and without LISTEN. */
+export type LoginOptions = Pick<
+  DatabaseOptions,
+  'url' | 'schema' | 'tls' | 'connectTimeoutMs' | 'statementTimeoutMs' | 'lockTimeoutMs' | 'applicationName'
+>
+
+/** How a transaction begins. `READ ONLY` comes with one snapshot for all its statements. */
+export type TransactionMode = 'READ WRITE' | 'READ ONLY'
+
+const BEGIN: Readonly<Record<TransactionMode, string>> = {
+  'READ WRITE': 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE',
+  'READ ONLY': 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY',
+}
+
+/** Opens nothing yet. Throws on options that cannot be used. */
+export function openLoginDatabase(options: LoginOptions): LoginDatabase {
+  return new LoginDatabase(resolveDatabaseOptions(options))
+}
+
+/**
+ * A database seen in the login's own role: for the installer and the examiner, which work on roles and must not depend
+ * on one. One connection, transactions only, nothing kept in the session, so that any pooler may stand in between.
+ * Whoever moves payments uses `Database`, which knows no statement without a role.
+ */
+export class LoginDatabase {
+  readonly schema: string
+  readonly #options: ResolvedOptions
+  readonly #pool: ConnectionPool
+
+  constructor(options: ResolvedOptions) {
+    this.schema = options.schema
+    this.#options = options
+    this.#pool = new ConnectionPool({
+      client: clientConfig(options.target, options),
+      connectionsMax: 1,
+      prepare: async () => {},
+      role: undefined,
+      describeFailure: (error) => connectFailure(error, options.target),
+    })
+  }
+
+  /** Commits if the callback returns, rolls back if it throws. The handle it receives is dead afterwards. */
+  async transaction<T>(mode: TransactionMode, callback: TransactionCallback<T>): Promise<T> {
+    const loan = await this.#pool.lend()
+    const begin = () => loan.send({ text: `${BEGIN[mode]}; ${asLocalSettings(sessionSettings(this.#options))}` })
+    return runTransaction(loan, { schema: this.schema, begin, names: undefined }, callback)
+  }
+
+  close(): Promise<void> {
+    return this.#pool.close(this.#options.closeTimeoutMs)
+  }
+}
