@@ -1,3 +1,5 @@
+import { spawnSync } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
 import type { TestProject } from 'vitest/node'
 import { type PostgresVersion, removeFoldersOfDeadRuns, startPrivateServer } from './server.js'
 
@@ -7,6 +9,8 @@ declare module 'vitest' {
     readonly serverUrl: string
     /** Its major version: 18. */
     readonly postgresVersion: number
+    /** Whether dist/ is what the sources say; tests that start processes of their own need it. */
+    readonly isBuilt: boolean
   }
 }
 
@@ -18,6 +22,7 @@ const VERSIONS: readonly PostgresVersion[] = [15, 16, 17, 18]
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   await removeFoldersOfDeadRuns()
+  project.provide('isBuilt', isBuilt())
   const server = await startPrivateServer({
     version: versionAskedFor(),
     settings: {
@@ -34,6 +39,12 @@ export default async function setup(project: TestProject): Promise<() => Promise
   project.provide('serverUrl', server.url)
   project.provide('postgresVersion', server.version)
   return server.remove
+}
+
+/** Built here, once: test files that did it side by side would read each other's half-written files. */
+function isBuilt(): boolean {
+  const script = fileURLToPath(new URL('../../scripts/build.mjs', import.meta.url))
+  return spawnSync(process.execPath, [script], { stdio: 'inherit' }).status === 0
 }
 
 function versionAskedFor(): PostgresVersion {

@@ -2,9 +2,8 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { chmod, chown, copyFile, cp, mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { fileURLToPath } from 'node:url'
 import type { StartOptions } from '../../libs/embedded/index.js'
-import { ensureBuilt } from '../../scripts/build.mjs'
+import { builtPath } from './builtPath.js'
 import { makeTestFolder, removeTestFolder, testBinaries } from './server.js'
 
 export interface Account {
@@ -65,11 +64,10 @@ export class StarterKit {
   }
 
   static async unpack(): Promise<StarterKit> {
-    ensureBuilt()
     const folder = await makeTestFolder()
     await chmod(folder, 0o755)
-    const dist = fileURLToPath(new URL('../../dist/libs', import.meta.url))
-    for (const room of ['core', 'embedded']) await cp(join(dist, room), join(folder, 'libs', room), { recursive: true })
+    for (const room of ['libs/core', 'libs/embedded'])
+      await cp(builtPath(room), join(folder, room), { recursive: true })
     await writeFile(join(folder, 'package.json'), '{"type":"module"}')
     await cp(testBinaries(18), join(folder, 'native'), { recursive: true, verbatimSymlinks: true })
     spawnSync('chmod', ['-R', 'a+rX', folder])

@@ -1,0 +1,9 @@
+import { fileURLToPath } from 'node:url'
+import { inject } from 'vitest'
+
+/** A file or folder in dist/, for tests that start processes of their own: they run what users run. */
+export function builtPath(path: string): string {
+  if (!inject('isBuilt'))
+    throw new Error('dist/ could not be built: see the compiler messages above, or npm run build.')
+  return fileURLToPath(new URL(`../../dist/${path}`, import.meta.url))
+}

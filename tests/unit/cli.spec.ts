@@ -1,0 +1,144 @@
+import { Writable } from 'node:stream'
+import { describe, expect, test } from 'vitest'
+import { run } from '../../libs/cli/program.js'
+import { reportError } from '../../libs/cli/reportError.js'
+import { Terminal } from '../../libs/cli/Terminal.js'
+import { AppError } from '../../libs/core/index.js'
+
+/** Streams that remember what was written to them. */
+function recorder({ isTTY = false, env = {} }: { isTTY?: boolean; env?: Record<string, string> } = {}) {
+  const written = { stdout: '', stderr: '' }
+  const stream = (name: 'stdout' | 'stderr') =>
+    Object.assign(
+      new Writable({
+        write(chunk, _encoding, done) {
+          written[name] += String(chunk)
+          done()
+        },
+      }),
+      { isTTY },
+    )
+  const terminal = new Terminal({ stdout: stream('stdout'), stderr: stream('stderr'), env })
+  return { written, terminal, cli: { env, terminal, signal: new AbortController().signal } }
+}
+
+async function symphony(words: string, env: Record<string, string> = {}) {
+  const { written, cli } = recorder({ env })
+  const exitCode = await run(['node', 'symphony', ...words.split(' ').filter(Boolean)], cli)
+  return { exitCode, ...written }
+}
+
+function report(error: unknown) {
+  const { written, terminal } = recorder()
+  const exitCode = reportError(error, { terminal, json: false, debug: false })
+  return { exitCode, stderr: written.stderr }
+}
+
+describe('the command line', () => {
+  test('--help goes to stdout and documents the exit codes', async () => {
+    const { exitCode, stdout, stderr } = await symphony('--help')
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
+    expect(stdout).toContain('Exit codes:')
+    expect(stdout).toContain('130')
+  })
+
+  test('--version prints the version of the package', async () => {
+    const { exitCode, stdout } = await symphony('--version')
+    expect(exitCode).toBe(0)
+    expect(stdout).toMatch(/^\d+\.\d+\.\d+\n$/)
+  })
+
+  test.each([
+    ['', 'Usage: symphony'],
+    ['db', 'Usage: symphony db'],
+    ['frobnicate', "unknown command 'frobnicate'"],
+    ['db strat', 'Did you mean start?'],
+    ['db start --prot 1', 'Did you mean --port?'],
+    ['db start --port many', 'Expected a whole number, got "many"'],
+    ['db start --port 80', 'port: expected a whole number from 1024 to 65535, got 80'],
+  ])('"%s" is a usage error: exit code 2, told on stderr', async (words, message) => {
+    const { exitCode, stdout, stderr } = await symphony(words)
+    expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: '' })
+    expect(stderr).toContain(message)
+    expect(stderr).not.toContain('    at ')
+  })
+
+  test('an error says what is wrong and what to do, for people and for scripts', async () => {
+    const text = await symphony('db url --data-dir /nowhere/at/all')
+    expect(text).toEqual({
+      exitCode: 3,
+      stdout: '',
+      stderr:
+        'error EMBEDDED_NOT_RUNNING No PostgreSQL runs in /nowhere/at/all.\n' +
+        '  what to do Start it: symphony db start\n',
+    })
+    const json = await symphony('db url --json --data-dir /nowhere/at/all')
+    expect(json).toMatchObject({ exitCode: 3, stdout: '' })
+    expect(JSON.parse(json.stderr)).toEqual({
+      error: {
+        code: 'EMBEDDED_NOT_RUNNING',
+        message: 'No PostgreSQL runs in /nowhere/at/all.',
+        causes: [],
+        remedy: 'Start it: symphony db start',
+      },
+    })
+  })
+
+  test.each([
+    ['db url --data-dir /nowhere', {}, false],
+    ['--debug db url --data-dir /nowhere', {}, true],
+    ['db url --debug --data-dir /nowhere', {}, true],
+    ['db url --data-dir /nowhere', { SYMPHONY_DEBUG: '1' }, true],
+    ['db url --data-dir /nowhere', { SYMPHONY_DEBUG: '' }, false],
+  ])('"%s" with %j shows a stack trace: %s', async (words, env, shown) => {
+    const { stderr } = await symphony(words, env)
+    expect(stderr.includes('    at ')).toBe(shown)
+  })
+})
+
+describe('reportError', () => {
+  test('names the causes, first line each', () => {
+    const cause = new Error('disk full\nand more', { cause: new Error('ENOSPC') })
+    expect(report(new AppError('DEPLOY_FAILED', 'The schema was not deployed.', { cause }))).toEqual({
+      exitCode: 1,
+      stderr: 'error DEPLOY_FAILED The schema was not deployed.\n  because disk full\n  because ENOSPC\n',
+    })
+  })
+
+  test('survives a chain of causes that loops', () => {
+    const error = new Error('egg')
+    error.cause = new Error('hen', { cause: error })
+    expect(report(error).exitCode).toBe(1)
+  })
+
+  test.each([
+    [new TypeError('x is not a function'), 1, 'error UNEXPECTED x is not a function'],
+    ['a thrown string', 1, 'error UNEXPECTED a thrown string'],
+    [Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' }), 3, 'error ECONNREFUSED'],
+  ])('%s was not foreseen and says so', (error, exitCode, text) => {
+    const reported = report(error)
+    expect(reported.exitCode).toBe(exitCode)
+    expect(reported.stderr).toContain(text)
+    expect(reported.stderr).toContain('--debug')
+  })
+})
+
+describe('the terminal', () => {
+  test.each([
+    [{ isTTY: true, env: {} }, true],
+    [{ isTTY: false, env: {} }, false],
+    [{ isTTY: true, env: { NO_COLOR: '1' } }, false],
+    [{ isTTY: true, env: { NO_COLOR: '' } }, true],
+    [{ isTTY: true, env: { TERM: 'dumb' } }, false],
+  ])('%j has colours: %s', (options, colored) => {
+    const { terminal } = recorder(options)
+    expect(terminal.colors.red('x') !== 'x').toBe(colored)
+    expect(terminal.noteColors.red('x') !== 'x').toBe(colored)
+  })
+
+  test('writes bigints to JSON as text, with all their digits', () => {
+    const { written, terminal } = recorder()
+    terminal.printJson({ amountMinor: 9_007_199_254_740_993n })
+    expect(written.stdout).toBe('{"amountMinor":"9007199254740993"}\n')
+  })
+})

@@ -1,0 +1,115 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { Client } from 'pg'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { startEmbedded } from '../../libs/embedded/index.js'
+import { builtPath } from '../support/builtPath.js'
+import { makeTestFolder, removeTestFolder } from '../support/server.js'
+
+const BIN = fileURLToPath(new URL('../../bin/symphony', import.meta.url))
+const INTERRUPTION = pathToFileURL(builtPath('libs/cli/Interruption.js')).href
+
+interface Ended {
+  readonly exitCode: number | string
+  readonly stdout: string
+  readonly stderr: string
+}
+
+function spawnNode(args: readonly string[]): { readonly child: ChildProcess; readonly ended: Promise<Ended> } {
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+  let [stdout, stderr] = ['', '']
+  child.stdout.on('data', (chunk) => (stdout += String(chunk)))
+  child.stderr.on('data', (chunk) => (stderr += String(chunk)))
+  const ended = new Promise<Ended>((resolve) => {
+    child.once('close', (code, signal) => resolve({ exitCode: code ?? signal ?? 'lost', stdout, stderr }))
+  })
+  return { child, ended }
+}
+
+async function symphony(...words: readonly string[]): Promise<Ended> {
+  return spawnNode([BIN, ...words]).ended
+}
+
+async function freshDataDir(): Promise<string> {
+  const folder = await makeTestFolder()
+  onTestFinished(() => removeTestFolder(folder))
+  return join(folder, 'symphony')
+}
+
+describe('symphony db', () => {
+  test('start leaves a server running, url opens it, stop ends it; each may be repeated', async () => {
+    const dataDir = await freshDataDir()
+    const folder = ['--data-dir', dataDir]
+    const started = await symphony('db', 'start', ...folder)
+    expect(started).toMatchObject({ exitCode: 0, stdout: expect.stringContaining(`is running in ${dataDir}`) })
+
+    const again = await symphony('db', 'start', '--json', ...folder)
+    expect(JSON.parse(again.stdout)).toMatchObject({ dataDir, version: 18, adopted: true, ownerPid: null })
+    // The password is shown only to who asks for it.
+    expect(started.stdout + started.stderr + again.stdout + again.stderr).not.toContain('postgres://')
+
+    const { stdout: url } = await symphony('db', 'url', ...folder)
+    const client = new Client(url.trim())
+    await client.connect()
+    expect((await client.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+    await client.end()
+
+    expect(await symphony('db', 'stop', '--json', ...folder)).toMatchObject({
+      exitCode: 0,
+      stdout: '{"stopped":true}\n',
+    })
+    expect(await symphony('db', 'stop', '--json', ...folder)).toMatchObject({
+      exitCode: 0,
+      stdout: '{"stopped":false}\n',
+    })
+    expect(await symphony('db', 'url', ...folder)).toMatchObject({ exitCode: 3, stdout: '' })
+  })
+
+  test('stop leaves the server of a living process alone, unless forced', async () => {
+    const dataDir = await freshDataDir()
+    await startEmbedded({ dataDir })
+    const adopted = await symphony('db', 'start', '--data-dir', dataDir)
+    expect(adopted.stderr).toContain(`belongs to process ${process.pid}`)
+    expect(await symphony('db', 'stop', '--data-dir', dataDir)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('--force'),
+    })
+    expect(await symphony('db', 'stop', '--force', '--data-dir', dataDir)).toMatchObject({ exitCode: 0 })
+  })
+
+  test.each([
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ] as const)('%s in the middle of a start: exit code %i, and nothing is left behind', async (signal, exitCode) => {
+    const dataDir = await freshDataDir()
+    const { child, ended } = spawnNode([BIN, 'db', 'start', '--data-dir', dataDir])
+    await expect.poll(() => readdir(dataDir).catch(() => []), { timeout: 10_000 }).toHaveLength(1)
+    child.kill(signal)
+    expect(await ended).toMatchObject({ exitCode, stdout: '', stderr: expect.stringContaining(`Stopped by ${signal}`) })
+    expect(await readdir(dataDir)).toEqual([])
+  })
+})
+
+test('the second signal ends a command that does not end by itself', async () => {
+  const program = `
+    const { Interruption } = await import('${INTERRUPTION}')
+    new Interruption(() => console.log('first'))
+    setInterval(() => {}, 1e6)
+    console.log('ready')`
+  const { child, ended } = spawnNode(['--input-type=module', '--eval', program])
+  const said: string[] = []
+  child.stdout?.on('data', (chunk) => said.push(String(chunk).trim()))
+  await expect.poll(() => said).toEqual(['ready'])
+  child.kill('SIGTERM')
+  await expect.poll(() => said).toEqual(['ready', 'first'])
+  child.kill('SIGINT')
+  expect((await ended).exitCode).toBe(130)
+})
+
+test('a reader that goes away ends the command without a word', async () => {
+  const { child, ended } = spawnNode([BIN, '--help'])
+  child.stdout?.destroy()
+  expect(await ended).toMatchObject({ exitCode: 0, stderr: '' })
+})
