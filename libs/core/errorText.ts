@@ -3,9 +3,10 @@ import { CONTROL_CHARACTER } from './unicode.js'
 
 /**
  * Makes any text storable: what a rail or a thrown value says must never be the reason why an outcome could not be
- * recorded. Shortened and repaired, never refused. It removes nothing secret; that is the rail adapter's duty.
+ * recorded. Shortened and repaired, never refused: what is blank says so. It removes nothing secret; that is the rail adapter's duty.
  */
 export function storableErrorText(text: string, lengthMax: number = ERROR_MESSAGE_LENGTH_MAX): string {
+  if (text.trim() === '') return NO_TEXT
   const shortened = text.length > lengthMax ? `${text.slice(0, lengthMax - 1)}…` : text
   return shortened
     .replaceAll('\0', REPLACEMENT)
@@ -13,4 +14,5 @@ export function storableErrorText(text: string, lengthMax: number = ERROR_MESSAG
     .replaceAll(/\p{Surrogate}/gu, REPLACEMENT)
 }
 
+const NO_TEXT = '(no text)'
 const REPLACEMENT = '\uFFFD'

@@ -2,8 +2,8 @@ import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
 import { CONTROL_CHARACTER, requireStorableText } from './unicode.js'
 
 /**
- * Text a person or a rail wrote: not blank, storable, free of control characters, at most `lengthMax` characters. Counted in UTF-16 units, which are never
- * fewer than the characters PostgreSQL counts, so what passes here passes there.
+ * Text a person or a rail wrote: not blank, storable, free of control characters, at most `lengthMax` characters.
+ * Counted in UTF-16 units, which are never fewer than the characters PostgreSQL counts, so what passes here passes there.
  */
 export function requiredText(argument: string, value: unknown, lengthMax: number): string {
   if (typeof value !== 'string') {

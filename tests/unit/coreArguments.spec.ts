@@ -115,7 +115,7 @@ describe('createWorkerId', () => {
 })
 
 describe('text', () => {
-  test.each(['a', ' a ', 'x'.repeat(10), 'é😀'])('requiredText accepts %s', (text) => {
+  test.each(['a', ' a ', 'x'.repeat(10), 'é😀', 'a\t\r\nb'])('requiredText accepts %s', (text) => {
     expect(requiredText('reason', text, 10)).toBe(text)
   })
 
@@ -123,6 +123,9 @@ describe('text', () => {
     ['', InvalidArgumentError],
     [' \n\u00A0', InvalidArgumentError],
     ['a\0', InvalidArgumentError],
+    ['a\u0007', InvalidArgumentError],
+    ['a\u007F', InvalidArgumentError],
+    ['a\u009B', InvalidArgumentError],
     ['\uD83D', InvalidArgumentError],
     [undefined, InvalidArgumentError],
     [null, InvalidArgumentError],
@@ -132,15 +135,18 @@ describe('text', () => {
     expect(() => requiredText('reason', text, 10)).toThrow(kind)
   })
 
-  test('any text becomes storable, short enough, and unchanged if it already was', () => {
+  test('any text becomes storable and short enough, and stays what it is once it is so', () => {
     fc.assert(
-      fc.property(fc.string({ unit: 'binary', maxLength: 40 }), fc.string(), (odd, plain) => {
-        const stored = storableErrorText(odd.repeat(100) + '\uD83D\0')
-        expect(stored.length).toBeLessThanOrEqual(ERROR_MESSAGE_LENGTH_MAX)
+      fc.property(fc.string({ unit: 'binary', maxLength: 40 }), fc.nat(100), (odd, times) => {
+        const stored = storableErrorText(odd.repeat(times) + '\uD83D\0\u001B'.slice(0, times))
         expect(requiredText('stored', stored, ERROR_MESSAGE_LENGTH_MAX)).toBe(stored)
-        expect(storableErrorText(plain.replaceAll('\0', ''))).toBe(plain.replaceAll('\0', ''))
+        expect(storableErrorText(stored)).toBe(stored)
       }),
     )
+  })
+
+  test.each(['', ' \n'])('%j becomes text that says so', (text) => {
+    expect(storableErrorText(text)).toBe('(no text)')
   })
 
   test('a pair cut in two by shortening does not leave a half behind', () => {
