@@ -1,0 +1,287 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { join } from 'node:path'
+import { Client, type ClientConfig } from 'pg'
+import { inject } from 'vitest'
+import {
+  openDatabase,
+  quoteIdentifier,
+  type Database,
+  type Queryable,
+  type RoleHandle,
+  type Rows,
+} from '../../libs/db/index.js'
+import { valueParsers } from '../../libs/db/values.js'
+import { deploy } from '../../libs/deployment/index.js'
+import { appendBranchHits, instrumentBranches, readBranchHits } from './sqlBranches.js'
+
+export interface TestDatabaseOptions {
+  /** @default the run's own server */
+  readonly serverUrl?: string
+  /** @default SYMPHONY_TEST_SCHEMA, else `symphony` */
+  readonly schema?: string
+  /** `empty` for a test that deploys by itself. @default `deployed` */
+  readonly content?: 'deployed' | 'empty'
+  /**
+   * Whether the functions count which of their branches are executed, when SYMPHONY_TEST_SQL_BRANCHES names the folder
+   * for the counts. Not for a test of the catalog itself: counting functions are other functions.
+   * @default true
+   */
+  readonly countBranches?: boolean
+}
+
+/** A database of one test file: cloned from the deployed template, dropped at the end, shared with nobody. */
+export interface TestDatabase extends AsyncDisposable {
+  /** The superuser's address of this database. */
+  readonly url: string
+  readonly name: string
+  readonly schema: string
+  /** Logged in as a member of every runtime role that inherits none: how Symphony's own processes log in. */
+  readonly database: Database
+  /** The same, in one role. `symphony_owner` goes through the superuser: no login may be its member. */
+  as(role: string): RoleHandle
+  /** A statement as superuser, with the schema first in the search path: what only a proof may do. */
+  queryNoRole<R = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<Rows<R>>
+  /** A connection to step by hand, in a role or as superuser, with the schema first in the search path. */
+  connect(role?: string): Promise<Client>
+  /** A login of its own, such as a person: `${name}_${database}`, gone with the database. */
+  createLogin(name: string, options?: LoginOptions): Promise<TestLogin>
+  /** Moves the item's lease into the past. */
+  expireLease(outboxId: string): Promise<void>
+  /** Moves the item's due time into the past. */
+  makeDue(outboxId: string): Promise<void>
+  drop(): Promise<void>
+}
+
+export interface LoginOptions {
+  readonly roles?: readonly string[]
+  /** @default false */
+  readonly inherit?: boolean
+}
+
+export interface TestLogin {
+  readonly name: string
+  readonly url: string
+  readonly database: Database
+  connect(): Promise<Client>
+}
+
+const RUNTIME_ROLES = [
+  'symphony_control',
+  'symphony_ingest',
+  'symphony_executor',
+  'symphony_readonly',
+  'symphony_auditor',
+  'symphony_auth',
+]
+
+/** Logins are the cluster's, so this one serves every database of the run. */
+const TEST_LOGIN = 'symphony_test_login'
+const PASSWORD = 'test'
+
+export function testSchema(): string {
+  return process.env['SYMPHONY_TEST_SCHEMA'] ?? 'symphony'
+}
+
+export async function createTestDatabase(options: TestDatabaseOptions = {}): Promise<TestDatabase> {
+  const { serverUrl = inject('serverUrl'), schema = testSchema(), content = 'deployed' } = options
+  const countsFolder = options.countBranches === false ? undefined : process.env['SYMPHONY_TEST_SQL_BRANCHES']
+  const recipe = { serverUrl, schema, countsFolder: content === 'empty' ? undefined : countsFolder }
+  const name = `test_${randomBytes(6).toString('hex')}`
+  await onServer(serverUrl, async (server) => {
+    const template = content === 'empty' ? 'template0' : await ensureTemplate(server, recipe)
+    await server.query(`CREATE DATABASE ${name} TEMPLATE ${quoteIdentifier(template)}`)
+  })
+  return new ClonedDatabase(name, recipe)
+}
+
+/** Runs the body with a database of its own, and drops it whatever happens. */
+export async function withTestDatabase<T>(
+  body: (database: TestDatabase) => Promise<T>,
+  options: TestDatabaseOptions = {},
+): Promise<T> {
+  const database = await createTestDatabase(options)
+  try {
+    return await body(database)
+  } finally {
+    await database.drop()
+  }
+}
+
+interface Recipe {
+  readonly serverUrl: string
+  readonly schema: string
+  /** Where to leave the counts of executed branches; undefined if the functions do not count. */
+  readonly countsFolder: string | undefined
+}
+
+class ClonedDatabase implements TestDatabase {
+  readonly url: string
+  readonly name: string
+  readonly schema: string
+  readonly database: Database
+  readonly #recipe: Recipe
+  readonly #asSuperuser: Database
+  readonly #databases: Database[] = []
+  readonly #clients: Client[] = []
+  readonly #logins: string[] = []
+  #free: Client[] = []
+
+  constructor(name: string, recipe: Recipe) {
+    const { serverUrl, schema } = recipe
+    this.#recipe = recipe
+    this.name = name
+    this.schema = schema
+    this.url = urlTo(serverUrl, name)
+    this.database = this.#open(urlTo(serverUrl, name, TEST_LOGIN))
+    this.#asSuperuser = this.#open(this.url)
+  }
+
+  as(role: string): RoleHandle {
+    return (role === 'symphony_owner' ? this.#asSuperuser : this.database).as(role)
+  }
+
+  async queryNoRole<R = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<Rows<R>> {
+    const client = this.#free.pop() ?? (await this.connect())
+    try {
+      return await asQueryable(client).query<R>(text, values)
+    } finally {
+      this.#free.push(client)
+    }
+  }
+
+  async connect(role?: string): Promise<Client> {
+    const asSuperuser = role === undefined || role === 'symphony_owner'
+    const client = await this.#connect(asSuperuser ? this.url : urlTo(this.#recipe.serverUrl, this.name, TEST_LOGIN))
+    if (role !== undefined) await client.query(`SET ROLE ${quoteIdentifier(role)}`)
+    return client
+  }
+
+  async createLogin(name: string, { roles = [], inherit = false }: LoginOptions = {}): Promise<TestLogin> {
+    const login = `${name}_${this.name}`
+    const quoted = quoteIdentifier(login)
+    await this.queryNoRole(`CREATE ROLE ${quoted} LOGIN ${inherit ? 'INHERIT' : 'NOINHERIT'} PASSWORD '${PASSWORD}'`)
+    this.#logins.push(quoted)
+    for (const role of roles) await this.queryNoRole(`GRANT ${quoteIdentifier(role)} TO ${quoted}`)
+    const url = urlTo(this.#recipe.serverUrl, this.name, login)
+    return { name: login, url, database: this.#open(url), connect: () => this.#connect(url) }
+  }
+
+  async expireLease(outboxId: string): Promise<void> {
+    const { rows } = await this.queryNoRole(
+      `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'
+       WHERE outbox_id = $1 AND lease_token IS NOT NULL RETURNING outbox_id`,
+      [outboxId],
+    )
+    if (rows.length === 0) throw new Error(`${outboxId} has no lease to expire`)
+  }
+
+  async makeDue(outboxId: string): Promise<void> {
+    const { rows } = await this.queryNoRole(
+      `UPDATE payment_outbox_pending SET next_attempt_at = clock_timestamp() - interval '1 second'
+       WHERE outbox_id = $1 RETURNING outbox_id`,
+      [outboxId],
+    )
+    if (rows.length === 0) throw new Error(`${outboxId} is not pending`)
+  }
+
+  async drop(): Promise<void> {
+    this.#free = []
+    await Promise.all(this.#databases.map((database) => database.close()))
+    await Promise.all(this.#clients.map((client) => client.end().catch(() => {})))
+    await this.#leaveCounts()
+    await onServer(this.#recipe.serverUrl, async (server) => {
+      await server.query(`DROP DATABASE IF EXISTS ${this.name} WITH (FORCE)`)
+      for (const login of this.#logins) await server.query(`DROP ROLE IF EXISTS ${login}`)
+    })
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.drop()
+  }
+
+  /** After the connections of the test are closed: a backend reports its last calls when it ends. */
+  async #leaveCounts(): Promise<void> {
+    const { countsFolder, schema } = this.#recipe
+    if (countsFolder === undefined) return
+    const hits = await onServer(this.url, (client) => readBranchHits(asQueryable(client), schema))
+    await appendBranchHits(join(countsFolder, `${this.name}.jsonl`), hits)
+  }
+
+  #open(url: string): Database {
+    const database = openDatabase({ url, schema: this.schema, connectionsMax: 100 })
+    this.#databases.push(database)
+    return database
+  }
+
+  async #connect(url: string): Promise<Client> {
+    const client = await connectClient(url, { options: `-c search_path=${startupValue(this.schema)},pg_temp` })
+    this.#clients.push(client)
+    return client
+  }
+}
+
+/**
+ * The template is deployed once per server and schema, whichever file comes first. It gets its final name only when it
+ * is complete, so that a run killed half-way leaves nothing that looks like one.
+ */
+async function ensureTemplate(server: Client, { serverUrl, schema, countsFolder }: Recipe): Promise<string> {
+  const counts = countsFolder !== undefined
+  const template = `template_${createHash('sha256').update(schema).digest('hex').slice(0, 12)}${counts ? '_counts' : ''}`
+  // Held by the session, which ends with this call: files that start together wait here for the first one.
+  await server.query(`SELECT pg_advisory_lock(hashtext('symphony test template'))`)
+  const { rows } = await server.query(`SELECT 1 FROM pg_database WHERE datname = $1`, [template])
+  if (rows.length > 0) return template
+  const draft = `${template}_draft`
+  await server.query(`DROP DATABASE IF EXISTS ${draft} WITH (FORCE)`)
+  await server.query(`CREATE DATABASE ${draft} TEMPLATE template0`)
+  await deploy({ url: urlTo(serverUrl, draft), schema })
+  if (counts) await onServer(urlTo(serverUrl, draft), (client) => instrumentBranches(asQueryable(client), schema))
+  await ensureTestLogin(server)
+  await server.query(`ALTER DATABASE ${draft} RENAME TO ${template}`)
+  await server.query(`ALTER DATABASE ${template} ALLOW_CONNECTIONS false`)
+  return template
+}
+
+async function ensureTestLogin(server: Client): Promise<void> {
+  const { rows } = await server.query(`SELECT 1 FROM pg_roles WHERE rolname = $1`, [TEST_LOGIN])
+  if (rows.length > 0) return
+  await server.query(`CREATE ROLE ${TEST_LOGIN} LOGIN NOINHERIT PASSWORD '${PASSWORD}'`)
+  await server.query(`GRANT ${RUNTIME_ROLES.join(', ')} TO ${TEST_LOGIN}`)
+}
+
+async function onServer<T>(serverUrl: string, body: (server: Client) => Promise<T>): Promise<T> {
+  const server = await connectClient(serverUrl)
+  try {
+    return await body(server)
+  } finally {
+    await server.end()
+  }
+}
+
+async function connectClient(url: string, config: ClientConfig = {}): Promise<Client> {
+  const client = new Client({ connectionString: url, types: valueParsers, ...config })
+  // What ends the connection also fails the query in hand, or comes from a DROP DATABASE … WITH (FORCE).
+  client.on('error', () => {})
+  await client.connect()
+  return client
+}
+
+/** The driver's client returns more than a `Queryable` does, and takes an array it could change. */
+function asQueryable(client: Client): Queryable {
+  return { query: (text, values) => client.query<never>(text, values === undefined ? undefined : [...values]) }
+}
+
+function urlTo(serverUrl: string, database: string, login?: string): string {
+  const url = new URL(serverUrl)
+  url.pathname = `/${database}`
+  if (login !== undefined) {
+    url.username = encodeURIComponent(login)
+    url.password = PASSWORD
+  }
+  return url.href
+}
+
+/** A name inside the start-up packet's list of options, where spaces and backslashes end a word. */
+function startupValue(name: string): string {
+  return quoteIdentifier(name).replaceAll(/[\\ ]/g, '\\$&')
+}

@@ -1,0 +1,31 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+test('a statement runs in the role it names, from a login that is no superuser', async () => {
+  const { rows } = await db.as('symphony_executor').query('SELECT current_user, session_user')
+  expect(rows).toEqual([{ current_user: 'symphony_executor', session_user: 'symphony_test_login' }])
+})
+
+test('an item can be claimed and its lease moved into the past', async () => {
+  const enqueued = await db.queryNoRole<{ outbox_id: string }>(
+    `SELECT outbox_id FROM enqueue_payment_outbox('i1', 'p1', 'k1', 'rail', '{"a":1}')`,
+  )
+  const id = enqueued.rows[0]!.outbox_id
+  const claim = await db.connect('symphony_executor')
+  const { rows } = await claim.query(`SELECT * FROM claim_outbox_batch(10, 'w1', 60)`)
+  expect(rows).toHaveLength(1)
+  await db.expireLease(id)
+  await db.makeDue(id)
+})
+
+test('a login of its own is dropped with the database', async () => {
+  const alice = await db.createLogin('alice', { roles: ['symphony_control'] })
+  const { rows } = await alice.database.as('symphony_control').query('SELECT session_user')
+  expect(rows).toEqual([{ session_user: alice.name }])
+})
