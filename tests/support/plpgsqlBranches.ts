@@ -98,10 +98,11 @@ class BranchMarker {
   }
 
   #if(): void {
+    const opened = this.#tokens[this.#position]
     this.#branch('THEN', 'then')
     while (this.#word() === 'ELSIF' || this.#word() === 'ELSEIF') this.#branch('THEN', 'elsif')
     if (this.#word() === 'ELSE') this.#branch('ELSE', 'else')
-    else this.#mark('no else', this.#tokens[this.#position]?.start)
+    else this.#insertElse(opened?.start ?? 0)
     this.#expect('END')
     this.#skipPast(';')
   }
@@ -122,12 +123,25 @@ class BranchMarker {
     this.#statements()
   }
 
-  #mark(kind: BranchKind, before?: number): void {
-    const at = before ?? this.#tokens[this.#position - 1]?.end ?? 0
-    const line = this.#bytes.subarray(0, at).toString().split('\n').length
+  #mark(kind: BranchKind): void {
+    const at = this.#tokens[this.#position - 1]?.end ?? 0
+    this.#insertions.push({ at, text: ` ${this.#add(kind, at)}` })
+  }
+
+  /** Before the END IF that comes next, but named after the line of its IF, which is what a reader looks for. */
+  #insertElse(ifAt: number): void {
+    const at = this.#tokens[this.#position]?.start ?? 0
+    this.#insertions.push({ at, text: `ELSE ${this.#add('no else', ifAt)} ` })
+  }
+
+  #add(kind: BranchKind, at: number): string {
+    const line = this.#lineAt(at)
     const source = (this.#bytes.toString().split('\n')[line - 1] ?? '').trim()
-    const text = this.#marker(this.#branches.push({ kind, line, source }) - 1)
-    this.#insertions.push({ at, text: before === undefined ? ` ${text}` : `ELSE ${text} ` })
+    return this.#marker(this.#branches.push({ kind, line, source }) - 1)
+  }
+
+  #lineAt(at: number): number {
+    return this.#bytes.subarray(0, at).toString().split('\n').length
   }
 
   #word(): string {
@@ -155,8 +169,7 @@ class BranchMarker {
 
   #unreadable(expected: string): Error {
     const at = this.#tokens[this.#position]?.start ?? this.#bytes.length
-    const line = this.#bytes.subarray(0, at).toString().split('\n').length
-    return new Error(`plpgsql body, line ${line}: expected ${expected}, got "${this.#word()}"`)
+    return new Error(`plpgsql body, line ${this.#lineAt(at)}: expected ${expected}, got "${this.#word()}"`)
   }
 }
 

@@ -12,7 +12,7 @@ import { verifyMarkedBranches } from './verifyMarkedBranches.js'
  * carries it along: instrument the template once, harvest each clone, merge the harvests.
  */
 export interface BranchHits {
-  /** The function with its argument types. */
+  /** With its arguments only if the name is shared. */
   readonly functionName: string
   readonly ordinal: number
   /** `call`: a function in SQL, counted as a whole by PostgreSQL's statistics (track_functions = all). */
@@ -27,22 +27,23 @@ export type SqlBranch = Omit<BranchHits, 'hits'>
 /** Asks for a superuser's connection. Returns the branches found. */
 export async function instrumentBranches(queryable: Queryable, schema: string): Promise<readonly SqlBranch[]> {
   const counters = quoteIdentifier(counterSchema(schema))
+  const functions = await readFunctions(queryable, schema)
+  const measured = functions.map((one) => (one.language === 'plpgsql' ? instrument(one, counters) : countCalls(one)))
+  // One round trip is one transaction: a function that cannot be replaced leaves nothing half done.
   await queryable.query(`
     CREATE SCHEMA ${counters};
     CREATE TABLE ${counters}.branches (
-      function_oid oid, function_name text, ordinal int, kind text, line int, source text, counter regclass)`)
-  const functions = await readFunctions(queryable, schema)
-  const branches: SqlBranch[] = []
-  for (const definition of functions) {
-    branches.push(
-      ...(await (definition.language === 'plpgsql' ? instrument : register)(queryable, counters, definition)),
-    )
-  }
-  // A function that is not SECURITY DEFINER counts with the rights of whoever calls it.
-  await queryable.query(`
+      function_oid oid, "functionName" text, ordinal int, kind text, line int, source text, counter regclass);
+    ${measured.flatMap(({ statements }) => statements).join(';\n')};
+    -- A function that is not SECURITY DEFINER counts with the rights of whoever calls it.
     GRANT USAGE ON SCHEMA ${counters} TO PUBLIC;
     GRANT USAGE ON ALL SEQUENCES IN SCHEMA ${counters} TO PUBLIC`)
-  return branches
+  const rows = measured.flatMap((one) => one.rows)
+  await queryable.query(
+    `INSERT INTO ${counters}.branches SELECT * FROM json_populate_recordset(NULL::${counters}.branches, $1)`,
+    [JSON.stringify(rows)],
+  )
+  return rows.map(({ functionName, ordinal, kind, line, source }) => ({ functionName, ordinal, kind, line, source }))
 }
 
 export async function readBranchHits(queryable: Queryable, schema: string): Promise<readonly BranchHits[]> {
@@ -50,11 +51,11 @@ export async function readBranchHits(queryable: Queryable, schema: string): Prom
   await queryable.query('SELECT pg_stat_force_next_flush()')
   await queryable.query('SELECT pg_stat_clear_snapshot()')
   const { rows } = await queryable.query<BranchHits>(`
-    SELECT function_name AS "functionName", ordinal, kind, line, source, COALESCE(
+    SELECT "functionName", ordinal, kind, line, source, COALESCE(
       CASE WHEN counter IS NULL THEN pg_stat_get_function_calls(function_oid) ELSE pg_sequence_last_value(counter) END,
       0)::int AS hits
     FROM ${quoteIdentifier(counterSchema(schema))}.branches
-    ORDER BY function_name, ordinal`)
+    ORDER BY "functionName", ordinal`)
   return rows
 }
 
@@ -92,10 +93,12 @@ function counterSchema(schema: string): string {
 interface FunctionDefinition {
   readonly oid: number
   readonly name: string
+  /** As DDL must spell it. */
+  readonly signature: string
   readonly language: 'plpgsql' | 'sql'
   readonly body: string
   readonly definition: string
-  readonly parallelUnsafe: boolean
+  readonly mayRunInParallel: boolean
 }
 
 /**
@@ -103,12 +106,13 @@ interface FunctionDefinition {
  * functions and those with settings of their own.
  */
 async function readFunctions(queryable: Queryable, schema: string): Promise<readonly FunctionDefinition[]> {
-  // Named without the schema, so that harvests of deployments under different names can be merged.
   const { rows } = await queryable.query<FunctionDefinition>(
-    `SELECT p.oid::int AS oid, format('%s(%s)', p.proname,
-         replace(pg_get_function_identity_arguments(p.oid), quote_ident($1) || '.', '')) AS name,
-       l.lanname AS language, p.prosrc AS body, pg_get_functiondef(p.oid) AS definition,
-       p.proparallel = 'u' AS "parallelUnsafe"
+    `SELECT p.oid::int AS oid, p.oid::regprocedure::text AS signature, l.lanname AS language, p.prosrc AS body,
+       pg_get_functiondef(p.oid) AS definition, p.proparallel <> 'u' AS "mayRunInParallel",
+       -- Without the schema, so that harvests of deployments under different names can be merged.
+       CASE count(*) OVER (PARTITION BY p.proname) WHEN 1 THEN p.proname
+         ELSE format('%s(%s)', p.proname, replace(pg_get_function_identity_arguments(p.oid), quote_ident($1) || '.', ''))
+       END AS name
      FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
      WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND p.prokind IN ('f', 'p')
        AND (l.lanname = 'plpgsql' OR (l.lanname = 'sql' AND (p.prosecdef OR p.proconfig IS NOT NULL)))
@@ -119,13 +123,15 @@ async function readFunctions(queryable: Queryable, schema: string): Promise<read
   return rows
 }
 
-async function instrument(
-  queryable: Queryable,
-  counters: string,
-  { oid, name, body, definition, parallelUnsafe }: FunctionDefinition,
-): Promise<readonly SqlBranch[]> {
+interface Measured {
+  readonly statements: readonly string[]
+  readonly rows: readonly (SqlBranch & { readonly function_oid: number; readonly counter: string | null })[]
+}
+
+function instrument(original: FunctionDefinition, counters: string): Measured {
+  const { oid, name, body, definition } = original
   if (body.includes(MARKER_SIGN)) throw new Error(`${name} is instrumented already`)
-  const counter = (ordinal: number) => `${counters}.${quoteIdentifier(`branch_${oid}_${ordinal}`)}`
+  const counter = (ordinal: number) => `${counters}.branch_${oid}_${ordinal}`
   const { body: markedBody, branches } = markBranches(body, (ordinal) => marker(counter(ordinal)))
   const bodyAt = definition.lastIndexOf(body)
   const marked = definition.slice(0, bodyAt) + markedBody + definition.slice(bodyAt + body.length)
@@ -134,40 +140,37 @@ async function instrument(
   } catch (error) {
     throw new Error(`${name} cannot be measured`, { cause: error })
   }
-  await queryable.query(branches.map((_, ordinal) => `CREATE SEQUENCE ${counter(ordinal)}`).join(';'))
-  // Replacing keeps owner, privileges and settings. A parallel worker may not advance a sequence.
-  await queryable.query(marked)
-  if (!parallelUnsafe) await queryable.query(`ALTER ROUTINE ${await signature(queryable, oid)} PARALLEL UNSAFE`)
-  for (const [ordinal, { kind, line, source }] of branches.entries()) {
-    await queryable.query(`INSERT INTO ${counters}.branches VALUES ($1, $2, $3, $4, $5, $6, $7)`, [
-      oid,
-      name,
+  return {
+    statements: [
+      ...branches.map((_, ordinal) => `CREATE SEQUENCE ${counter(ordinal)}`),
+      // Replacing keeps owner, privileges and settings. A parallel worker may not advance a sequence.
+      marked,
+      ...(original.mayRunInParallel ? [`ALTER FUNCTION ${original.signature} PARALLEL UNSAFE`] : []),
+    ],
+    rows: branches.map(({ kind, line, source }, ordinal) => ({
+      function_oid: oid,
+      functionName: name,
       ordinal,
       kind,
       line,
       source,
-      counter(ordinal),
-    ])
+      counter: counter(ordinal),
+    })),
   }
-  return branches.map(({ kind, line, source }, ordinal) => ({ functionName: name, ordinal, kind, line, source }))
 }
 
-/** A function in SQL has no branches to mark: it is counted as one. */
-async function register(
-  queryable: Queryable,
-  counters: string,
-  { oid, name }: FunctionDefinition,
-): Promise<readonly SqlBranch[]> {
-  await queryable.query(`INSERT INTO ${counters}.branches VALUES ($1, $2, 0, 'call', 1, '', NULL)`, [oid, name])
-  return [{ functionName: name, ordinal: 0, kind: 'call', line: 1, source: '' }]
-}
-
-async function signature(queryable: Queryable, oid: number): Promise<string> {
-  const { rows } = await queryable.query<{ readonly signature: string }>(
-    'SELECT $1::oid::regprocedure::text AS signature',
-    [oid],
-  )
-  return rows[0]?.signature ?? ''
+/** A function in SQL has no branches to mark: it is counted as one, by the server. */
+function countCalls({ oid, name }: FunctionDefinition): Measured {
+  const row = {
+    function_oid: oid,
+    functionName: name,
+    ordinal: 0,
+    kind: 'call',
+    line: 1,
+    source: '',
+    counter: null,
+  } as const
+  return { statements: [], rows: [row] }
 }
 
 /** Marks a marker: no function of ours reads this setting by itself. */
