@@ -82,7 +82,7 @@ export function describeDriverError(
   if (message === DRIVER_MESSAGES.noAnswer) {
     return new DatabaseError('NO_ANSWER', 'the server did not answer in time', { disposition, cause: error })
   }
-  return new DatabaseError('CONNECTION_LOST', `the connection was lost: ${code ?? message}`, {
+  return new DatabaseError('CONNECTION_LOST', `no answer arrived: ${code ?? message}`, {
     disposition,
     cause: error,
   })

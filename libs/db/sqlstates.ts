@@ -35,7 +35,9 @@ export const RAISED_STATES: ReadonlyMap<string, RaisedState> = new Map([
  * table it names; it is the one place where a message is read, because the code alone proves nothing.
  */
 export function isAppendOnlyRefusal(message: string, table: string | undefined): boolean {
-  return table !== undefined && /^append-only: \S+ of table \S.* is refused$/.test(message)
+  return ['UPDATE', 'DELETE', 'TRUNCATE'].some(
+    (operation) => message === `append-only: ${operation} of table ${table} is refused`,
+  )
 }
 
 interface PostgresState {

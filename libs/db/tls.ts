@@ -46,6 +46,7 @@ const MODE_OF_SSLMODE: Readonly<Record<string, TlsMode>> = {
 /** The driver's `ssl` setting for a connection, or a refusal that says why. */
 export function decideTls(url: ConnectionUrl, options: TlsOptions = {}): false | ConnectionOptions {
   const mode = decideMode(url, options)
+  requireKnownNegotiation(url)
   if (mode === 'plaintext') return false
   const ca = options.ca ?? readPem(url, 'sslrootcert')
   const cert = options.cert ?? readPem(url, 'sslcert')
@@ -92,6 +93,13 @@ function modeOfUrl(url: ConnectionUrl): TlsMode | undefined {
     throw new InvalidArgumentError('sslmode', `expected ${Object.keys(MODE_OF_SSLMODE).join(', ')}, got ${sslmode}`)
   }
   return mode
+}
+
+function requireKnownNegotiation(url: ConnectionUrl): void {
+  const negotiation = url.parameters.get('sslnegotiation')
+  if (negotiation !== undefined && negotiation !== 'postgres' && negotiation !== 'direct') {
+    throw new InvalidArgumentError('sslnegotiation', `expected postgres or direct, got ${negotiation}`)
+  }
 }
 
 /** A unix socket or the loopback network: nobody stands in between. Names that merely resolve there do not count. */

@@ -1,41 +1,64 @@
-import { types as driverTypes, type CustomTypesConfig } from 'pg'
+import type { CustomTypesConfig } from 'pg'
 import { InvalidArgumentError } from '../core/index.js'
+import { parseArray } from './parseArray.js'
 
 /**
- * How values cross the wire, for our connections only: the driver's global parsers belong to the host application.
+ * How values are read, on our connections only and whatever parsers the host application has given the driver.
  *
  * | PostgreSQL | here | why |
  * | --- | --- | --- |
  * | int8 | bigint | a number loses digits past 2^53 |
  * | numeric | string | the same, and the scale is part of the value |
  * | timestamptz | Date | for display. A Date has milliseconds, the server microseconds: compare times in SQL only |
- * | timestamp, date, interval | string | the driver would read them in the time zone of this process |
+ * | timestamp, date, interval | string | they name no instant: a Date would lend them this process's time zone |
  * | json, jsonb | parsed | numbers inside lose digits like any JSON number: money travels as strings, hashes over `::text` |
+ * | all else | string | as the server writes it |
  */
 export const valueParsers: CustomTypesConfig = {
-  getTypeParser: ((oid: number, format?: 'text' | 'binary') =>
-    PARSERS.get(oid) ?? driverTypes.getTypeParser(oid, format)) as typeof driverTypes.getTypeParser,
+  getTypeParser: (oid: number) => PARSERS.get(oid) ?? String,
 }
 
-const asIs = (text: string) => text
+/** By the fixed OIDs of PostgreSQL's built-in types, each with the OID of its array. */
+const PARSERS = new Map<number, (text: string) => unknown>(
+  [
+    typeParser(16, 1000, (text) => text === 't'), // bool
+    typeParser(17, 1001, (text) => Buffer.from(text.slice(2), 'hex')), // bytea, as `\x…`
+    typeParser(20, 1016, BigInt), // int8
+    typeParser(21, 1005, Number), // int2
+    typeParser(23, 1007, Number), // int4
+    typeParser(25, 1009, String), // text
+    typeParser(26, 1028, Number), // oid
+    typeParser(114, 199, JSON.parse), // json
+    typeParser(700, 1021, Number), // float4
+    typeParser(701, 1022, Number), // float8
+    typeParser(1043, 1015, String), // varchar
+    typeParser(1082, 1182, String), // date
+    typeParser(1114, 1115, String), // timestamp
+    typeParser(1184, 1185, parseInstant), // timestamptz
+    typeParser(1186, 1187, String), // interval
+    typeParser(1700, 1231, String), // numeric
+    typeParser(2950, 2951, String), // uuid
+    typeParser(3802, 3807, JSON.parse), // jsonb
+  ].flat(),
+)
 
-const arrayOf =
-  <T>(parse: (text: string) => T) =>
-  (text: string): T[] =>
-    driverTypes.arrayParser(text, parse)
+type ParserEntry = [oid: number, parse: (text: string) => unknown]
 
-/** By the fixed OIDs of PostgreSQL's built-in types. */
-const PARSERS = new Map<number, (text: string) => unknown>([
-  [20, BigInt], // int8
-  [1016, arrayOf(BigInt)], // int8[]
-  [1231, arrayOf(asIs)], // numeric[]: the driver makes these floats
-  [1114, asIs], // timestamp
-  [1115, arrayOf(asIs)], // timestamp[]
-  [1082, asIs], // date
-  [1182, arrayOf(asIs)], // date[]
-  [1186, asIs], // interval
-  [1187, arrayOf(asIs)], // interval[]
-])
+function typeParser(oid: number, arrayOid: number, parse: (text: string) => unknown): ParserEntry[] {
+  return [
+    [oid, (text) => parse(text)],
+    [arrayOid, (text) => parseArray(text, (item) => parse(item))],
+  ]
+}
+
+/** `2026-02-03 04:05:06.789123+02`, the ISO style our sessions ask for. */
+function parseInstant(text: string): Date {
+  if (text.endsWith('infinity')) return new Date(text.startsWith('-') ? -DATE_MAX_MS : DATE_MAX_MS)
+  return new Date(text.replace(' ', 'T').replace(/([+-]\d\d)$/, '$1:00'))
+}
+
+/** The furthest a Date reaches from 1970. */
+const DATE_MAX_MS = 8.64e15
 
 /**
  * Makes parameters ready for the driver, or refuses them before anything is sent. The driver would turn `undefined`

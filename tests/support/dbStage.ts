@@ -1,0 +1,88 @@
+import { randomUUID } from 'node:crypto'
+import { Client } from 'pg'
+import { inject } from 'vitest'
+import { openDatabase, type Database, type DatabaseOptions } from '../../libs/db/index.js'
+
+/**
+ * A database of its own with a login and roles of unique names, for the tests of libs/db: no product schema, only what
+ * each test makes.
+ */
+export class DbStage {
+  readonly name = `db_stage_${randomUUID().replaceAll('-', '')}`
+  /** A member of `roles`, inheriting none of them. */
+  readonly login = `${this.name}_app`
+  readonly worker = `${this.name}_worker`
+  readonly reader = `${this.name}_reader`
+  /** Exists, and is not granted to the login. */
+  readonly stranger = `${this.name}_stranger`
+  /** A superuser in this database. */
+  readonly admin = new Client(urlFor(this.name))
+  readonly #opened: Database[] = []
+
+  static async set(): Promise<DbStage> {
+    const stage = new DbStage()
+    await asServerAdmin(async (server) => {
+      await server.query(`CREATE DATABASE ${stage.name}`)
+      await server.query(`
+        CREATE ROLE ${stage.worker};
+        CREATE ROLE ${stage.reader};
+        CREATE ROLE ${stage.stranger};
+        CREATE ROLE ${stage.login} LOGIN NOINHERIT PASSWORD 'stage';
+        GRANT ${stage.worker}, ${stage.reader} TO ${stage.login}`)
+    })
+    await stage.admin.connect()
+    await stage.admin.query(
+      `CREATE SCHEMA symphony; GRANT USAGE ON SCHEMA symphony TO ${stage.worker}, ${stage.reader}`,
+    )
+    return stage
+  }
+
+  /** The address the login connects to, by way of another port if given. */
+  url(port?: number): string {
+    const url = new URL(urlFor(this.name))
+    url.username = this.login
+    url.password = 'stage'
+    if (port !== undefined) url.port = String(port)
+    return url.href
+  }
+
+  open(options: Partial<DatabaseOptions> = {}): Database {
+    const database = openDatabase({ url: this.url(), ...options })
+    this.#opened.push(database)
+    return database
+  }
+
+  /** How many sessions the login has, once the server has had time to notice those that were closed. */
+  async sessionsOfLogin(): Promise<number> {
+    const { rows } = await this.admin.query<{ count: string }>(
+      'SELECT count(*) FROM pg_stat_activity WHERE usename = $1',
+      [this.login],
+    )
+    return Number(rows[0]?.count)
+  }
+
+  async remove(): Promise<void> {
+    await Promise.all(this.#opened.map((database) => database.close()))
+    await this.admin.end()
+    await asServerAdmin(async (server) => {
+      await server.query(`DROP DATABASE ${this.name} WITH (FORCE)`)
+      await server.query(`DROP ROLE ${this.login}, ${this.worker}, ${this.reader}, ${this.stranger}`)
+    })
+  }
+}
+
+function urlFor(database: string): string {
+  const url = new URL(inject('serverUrl'))
+  url.pathname = `/${database}`
+  return url.href
+}
+
+async function asServerAdmin(work: (server: Client) => Promise<void>): Promise<void> {
+  const server = new Client(inject('serverUrl'))
+  await server.connect()
+  try {
+    await work(server)
+  } finally {
+    await server.end()
+  }
+}

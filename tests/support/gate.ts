@@ -1,0 +1,6 @@
+/** A point at which a test holds others until it opens it. */
+export function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
+  const waiting: (() => void)[] = []
+  const opened = new Promise<void>((resolve) => waiting.push(resolve))
+  return { opened, open: () => waiting.forEach((resolve) => resolve()) }
+}

@@ -1,0 +1,145 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { openDatabase, type DatabaseOptions } from '../../libs/db/index.js'
+import { parseConnectionUrl } from '../../libs/db/connectionUrl.js'
+import { resolveDatabaseOptions } from '../../libs/db/options.js'
+import { DbStage } from '../support/dbStage.js'
+
+const LOCAL = 'postgres://app:secret@localhost/payments'
+
+describe('a connection URL', () => {
+  test.for([
+    ['postgres://u:p@h:6543/d', { host: 'h', port: 6543, user: 'u', password: 'p', database: 'd' }],
+    ['postgresql://h', { host: 'h', port: 5432, user: undefined, password: undefined, database: undefined }],
+    ['postgres://u%40x:p%2F%3A@h/d%20d', { user: 'u@x', password: 'p/:', database: 'd d' }],
+    ['postgres://u:p@/d?host=/run/pg&port=99', { host: '/run/pg', port: 99, user: 'u', database: 'd' }],
+    ['postgres://%2Frun%2Fpg/d?user=u&password=p', { host: '/run/pg', user: 'u', password: 'p' }],
+    ['postgres://[::1]:5433/d', { host: '::1', port: 5433 }],
+  ] as const)('%s is understood', ([text, parts]) => {
+    expect(parseConnectionUrl('url', text)).toMatchObject(parts)
+  })
+
+  test.for([
+    ['mysql://u:hunter2@h/d', /^url: expected postgres:/],
+    ['u:hunter2@h/d', /^url: expected postgres:/],
+    ['', /^url: expected postgres:/],
+    ['postgres://u:hunter2%zz@h/d', /^url: .*percent-encoded/],
+    ['postgres://u:hunter2@h:port/d', /^url: .*percent-encoded/],
+    ['postgres://u:hunter2@h1,h2/d', /^url: expected one host/],
+    ['postgres://u:hunter2@h/d?port=0', /^url: expected a port/],
+    ['postgres://u:hunter2@h/d?statement_timeout=0', /^url: expected the parameters .*, got statement_timeout/],
+    ['postgres://u:hunter2@h/d?options=-c%20role%3Dpostgres', /, got options/],
+  ] as const)('%s is refused without being quoted', ([text, message]) => {
+    expect(() => parseConnectionUrl('url', text)).toThrow(message)
+    expect(() => parseConnectionUrl('url', text)).not.toThrow(/hunter2/)
+  })
+})
+
+describe('options', () => {
+  test.for([
+    [{ connectionsMax: 0 }, /^connectionsMax: expected a whole number from 1 to 100, got 0/],
+    [{ connectionsMax: 2.5 }, /^connectionsMax: .*, got 2.5/],
+    [{ statementTimeoutMs: 0 }, /^statementTimeoutMs: /],
+    [{ statementTimeoutMs: Number.NaN }, /^statementTimeoutMs: .*, got NaN/],
+    [{ lockTimeoutMs: 2_000, statementTimeoutMs: 1_000 }, /^lockTimeoutMs: expected .* to 1000, got 2000/],
+    [{ idleInTransactionTimeoutMs: 1e9 }, /^idleInTransactionTimeoutMs: /],
+    [{ connectTimeoutMs: -1 }, /^connectTimeoutMs: /],
+    [{ closeTimeoutMs: Infinity }, /^closeTimeoutMs: /],
+    [{ schema: '' }, /^schema: /],
+    [{ schema: 'é'.repeat(40) }, /^schema: expected at most 63 bytes/],
+    [{ url: 'nonsense' }, /^url: /],
+    [{ listenUrl: 'nonsense' }, /^listenUrl: /],
+  ] satisfies [Partial<DatabaseOptions>, RegExp][])(
+    '%o is refused: what was expected, what came',
+    ([given, message]) => {
+      expect(() => openDatabase({ url: LOCAL, ...given })).toThrow(message)
+    },
+  )
+
+  test('an unknown option is refused, and the known ones are listed', () => {
+    // @ts-expect-error -- from a configuration file, say
+    expect(() => openDatabase({ url: LOCAL, poolSize: 3 })).toThrow(
+      /^poolSize: expected one of the options .*connectionsMax/,
+    )
+    // @ts-expect-error -- the same
+    expect(() => openDatabase({ url: LOCAL, pooler: 'session' })).toThrow(
+      /^pooler: expected none or transaction, got session/,
+    )
+  })
+
+  test('have defaults that fit together', () => {
+    expect(resolveDatabaseOptions({ url: LOCAL })).toMatchObject({
+      pooler: 'none',
+      schema: 'symphony',
+      connectionsMax: 10,
+      connectTimeoutMs: 10_000,
+      statementTimeoutMs: 30_000,
+      lockTimeoutMs: 10_000,
+      idleInTransactionTimeoutMs: 30_000,
+      closeTimeoutMs: 10_000,
+      applicationName: 'symphony',
+    })
+    expect(resolveDatabaseOptions({ url: LOCAL, statementTimeoutMs: 500 }).lockTimeoutMs).toBe(500)
+  })
+
+  test('application_name: code before URL before default', () => {
+    const named = `${LOCAL}?application_name=by_url`
+    expect(resolveDatabaseOptions({ url: named }).applicationName).toBe('by_url')
+    expect(resolveDatabaseOptions({ url: named, applicationName: 'by_code' }).applicationName).toBe('by_code')
+  })
+})
+
+describe.for(['none', 'transaction'] as const)('pooler %s: the settings of a session', (pooler) => {
+  let stage: DbStage
+  beforeAll(async () => {
+    stage = await DbStage.set()
+    // What the owner of the database and of the login prefer, and SET ROLE would not even apply.
+    await stage.admin.query(`
+      ALTER DATABASE ${stage.name} SET statement_timeout = 0;
+      ALTER ROLE ${stage.login} SET lock_timeout = 0;
+      ALTER ROLE ${stage.worker} SET idle_in_transaction_session_timeout = 0;
+      ALTER ROLE ${stage.login} SET synchronous_commit = off;
+      ALTER ROLE ${stage.login} SET search_path = public`)
+  })
+  afterAll(() => stage.remove())
+
+  test('are ours on every connection, inside and outside transactions', async () => {
+    const database = stage.open({
+      pooler,
+      statementTimeoutMs: 4_321,
+      lockTimeoutMs: 1_234,
+      idleInTransactionTimeoutMs: 2_345,
+      applicationName: 'settings test',
+    })
+    const names = [
+      'statement_timeout',
+      'lock_timeout',
+      'idle_in_transaction_session_timeout',
+      'synchronous_commit',
+      'search_path',
+      'application_name',
+    ]
+    const read = 'SELECT pg_catalog.current_setting(name) AS value FROM pg_catalog.unnest($1::text[]) AS name'
+    const expected = ['4321ms', '1234ms', '2345ms', 'on', 'pg_catalog,pg_temp', 'settings test']
+    const outside = await database.queryAsRole<{ value: string }>(stage.worker, read, [names])
+    expect(outside.rows.map(({ value }) => value)).toEqual(expected)
+    const inside = await database.transactionAsRole(stage.worker, (tx) => tx.query<{ value: string }>(read, [names]))
+    expect(inside.rows.map(({ value }) => value)).toEqual(expected)
+  })
+
+  test('a statement that runs too long is cancelled by the server', async () => {
+    const database = stage.open({ pooler, statementTimeoutMs: 50 })
+    const slow = database.queryAsRole(stage.worker, 'SELECT pg_catalog.pg_sleep($1)', [10])
+    await expect(slow).rejects.toMatchObject({ sqlstate: '57014', disposition: 'retry' })
+    expect((await database.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+  })
+
+  test('a transaction that sleeps in the client is ended by the server', async () => {
+    const database = stage.open({ pooler, idleInTransactionTimeoutMs: 50 })
+    const asleep = database.transactionAsRole(stage.worker, async (tx) => {
+      await tx.query('SELECT 1')
+      await new Promise((resolve) => setTimeout(resolve, 300))
+    })
+    await expect(asleep).rejects.toMatchObject({ disposition: 'retry' })
+    expect((await database.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+  })
+})

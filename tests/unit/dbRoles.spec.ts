@@ -1,0 +1,148 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { RoleError } from '../../libs/db/index.js'
+import { DbStage } from '../support/dbStage.js'
+
+let stage: DbStage
+
+beforeAll(async () => {
+  stage = await DbStage.set()
+  await stage.admin.query(`
+    CREATE TABLE symphony.of_worker (n int);
+    GRANT SELECT, INSERT ON symphony.of_worker TO ${stage.worker}`)
+})
+afterAll(() => stage.remove())
+
+const WHO = 'SELECT current_user AS role, session_user AS login'
+
+test.for(['none', 'transaction'] as const)('pooler %s: a statement runs in the role it names', async (pooler) => {
+  const database = stage.open({ pooler })
+  for (const role of [stage.worker, stage.reader]) {
+    const { rows } = await database.queryAsRole(role, WHO)
+    expect(rows).toEqual([{ role, login: stage.login }])
+  }
+})
+
+test.for(['none', 'transaction'] as const)('pooler %s: the role has its rights and no others', async (pooler) => {
+  const database = stage.open({ pooler })
+  await database.queryAsRole(stage.worker, 'INSERT INTO symphony.of_worker VALUES ($1)', [1])
+  await expect(database.queryAsRole(stage.reader, 'SELECT n FROM symphony.of_worker')).rejects.toMatchObject({
+    code: 'INSUFFICIENT_PRIVILEGE',
+    disposition: 'fatal',
+  })
+})
+
+test.for(['none', 'transaction'] as const)('pooler %s: a missing grant is named', async (pooler) => {
+  const database = stage.open({ pooler })
+  const error = await database.queryAsRole(stage.stranger, WHO).catch((thrown: unknown) => thrown)
+  expect(error).toBeInstanceOf(RoleError)
+  expect(error).toMatchObject({
+    role: stage.stranger,
+    disposition: 'fatal',
+    remedy: `GRANT "${stage.stranger}" TO "${stage.login}"`,
+  })
+  await expect(database.transactionAsRole(stage.stranger, async () => {})).rejects.toBeInstanceOf(RoleError)
+  await expect(database.queryAsRole('db_no_such_role', WHO)).rejects.toMatchObject({
+    code: 'ROLE_UNAVAILABLE',
+    message: 'the role db_no_such_role does not exist',
+  })
+})
+
+test('there is no default role: blank names and "none" are refused before any I/O', async () => {
+  const database = stage.open()
+  for (const role of ['', '  ', 'none', 'x'.repeat(64)]) {
+    expect(() => database.as(role)).toThrow(/^role: /)
+    await expect(database.queryAsRole(role, WHO)).rejects.toThrow(/^role: /)
+    await expect(database.transactionAsRole(role, async () => {})).rejects.toThrow(/^role: /)
+  }
+})
+
+test('a role that a statement changes is restored before anyone else gets the connection', async () => {
+  const database = stage.open({ connectionsMax: 1 })
+  const pid = async () =>
+    (await database.queryAsRole<{ pid: number }>(stage.worker, 'SELECT pg_backend_pid() AS pid')).rows
+  const before = await pid()
+  for (const change of [
+    `SET ROLE ${stage.reader}`,
+    'RESET ROLE',
+    `SELECT pg_catalog.set_config('role', '${stage.reader}', false)`,
+    'DISCARD ALL',
+  ]) {
+    await database.queryAsRole(stage.worker, change)
+    expect((await database.queryAsRole(stage.worker, WHO)).rows).toEqual([{ role: stage.worker, login: stage.login }])
+  }
+  expect(await pid()).toEqual(before)
+})
+
+test('a role that a transaction changes is restored before anyone else gets the connection', async () => {
+  const database = stage.open({ connectionsMax: 1 })
+  await database.transactionAsRole(stage.worker, async (tx) => {
+    await tx.query(`SET ROLE ${stage.reader}`)
+  })
+  expect((await database.queryAsRole(stage.worker, WHO)).rows).toEqual([{ role: stage.worker, login: stage.login }])
+})
+
+test('a connection whose role cannot be restored is closed', async () => {
+  const revocable = `${stage.name}_revocable`
+  await stage.admin.query(`CREATE ROLE ${revocable}; GRANT ${revocable} TO ${stage.login}`)
+  const database = stage.open({ connectionsMax: 1 })
+  const { rows } = await database.queryAsRole<{ pid: number }>(revocable, 'SELECT pg_backend_pid() AS pid')
+  await stage.admin.query(`REVOKE ${revocable} FROM ${stage.login}`)
+  await database.queryAsRole(revocable, 'SELECT 1')
+  await expect(database.queryAsRole(revocable, WHO)).rejects.toBeInstanceOf(RoleError)
+  await expect
+    .poll(async () => (await stage.admin.query('SELECT FROM pg_stat_activity WHERE pid = $1', [rows[0]?.pid])).rowCount)
+    .toBe(0)
+  await stage.admin.query(`DROP ROLE ${revocable}`)
+})
+
+test('a transaction left open by a statement is not handed to the next caller', async () => {
+  const database = stage.open({ connectionsMax: 1 })
+  await database.queryAsRole(stage.worker, 'BEGIN; INSERT INTO symphony.of_worker VALUES (77)')
+  const { rows } = await database.queryAsRole(stage.worker, 'SELECT n FROM symphony.of_worker WHERE n = $1', [77])
+  expect(rows).toEqual([])
+})
+
+test('behind a pooler nothing stays in the session: outside transactions it is in the login role', async () => {
+  const database = stage.open({ pooler: 'transaction', connectionsMax: 1, applicationName: stage.name })
+  await database.queryAsRole(stage.worker, 'SELECT $1::int', [1])
+  await database.transactionAsRole(stage.reader, async (tx) => tx.query('SELECT $1::int', [2]))
+  // The one session of the pool, seen by a statement that ends the transaction it was given and looks around.
+  const { rows } = await database.queryAsRole(
+    stage.worker,
+    `COMMIT; SELECT current_user AS role, pg_catalog.current_setting('statement_timeout') AS statement_timeout,
+       (SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_statements) AS prepared`,
+  )
+  expect(rows).toEqual([{ role: stage.login, statement_timeout: '0', prepared: 0n }])
+})
+
+test('probeRoles says what the login can be, and which grant is missing', async () => {
+  const roles = [stage.worker, stage.stranger, 'db_no_such_role']
+  for (const pooler of ['none', 'transaction'] as const) {
+    expect(await stage.open({ pooler }).probeRoles(roles)).toEqual({
+      login: stage.login,
+      loginIsSuperuser: false,
+      roles: [
+        { role: stage.worker, usable: true, inherited: false },
+        {
+          role: stage.stranger,
+          usable: false,
+          reason: `the login ${stage.login} may not act as ${stage.stranger}`,
+          remedy: `GRANT "${stage.stranger}" TO "${stage.login}"`,
+        },
+        expect.objectContaining({ role: 'db_no_such_role', usable: false }),
+      ],
+    })
+  }
+})
+
+test('probeRoles tells a superuser, and a role whose rights are always there', async () => {
+  const { rows } = await stage.admin.query<{ admin: string }>('SELECT current_user AS admin')
+  const url = new URL(stage.url())
+  const admin = stage.admin
+  url.username = rows[0]?.admin ?? ''
+  url.password = admin.password ?? ''
+  expect(await stage.open({ url: url.href }).probeRoles([stage.worker])).toMatchObject({
+    loginIsSuperuser: true,
+    roles: [{ usable: true, inherited: true }],
+  })
+})

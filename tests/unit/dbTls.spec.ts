@@ -1,0 +1,167 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { openDatabase, TlsError, type DatabaseOptions, type TlsMode } from '../../libs/db/index.js'
+import { parseConnectionUrl } from '../../libs/db/connectionUrl.js'
+import { decideTls } from '../../libs/db/tls.js'
+import { makeCertificate, type Certificate } from '../support/certificate.js'
+import { DbStage } from '../support/dbStage.js'
+import { TlsProxy } from '../support/tlsProxy.js'
+
+const decide = (url: string, mode?: TlsMode) =>
+  decideTls(parseConnectionUrl('url', url), mode === undefined ? {} : { mode })
+
+describe('the decision', () => {
+  test.for([
+    'postgres://db.example.org/x',
+    'postgres://db.example.org/x?sslmode=require',
+    'postgres://db.example.org/x?sslmode=verify-ca',
+    'postgres://db.example.org/x?sslmode=verify-full',
+    'postgres://10.0.0.1/x',
+    'postgres://[fe80::1]/x',
+    'postgres://localhost.example.org/x',
+    'postgres://127.0.0.1.example.org/x',
+    'postgres://localhost/x?sslmode=verify-full',
+    'postgres://localhost/x?sslrootcert=system',
+    'postgres://localhost/x?sslnegotiation=direct',
+  ])('%s is verified', (url) => {
+    expect(decide(url)).toMatchObject({ rejectUnauthorized: true })
+  })
+
+  test.for([
+    'postgres://localhost/x',
+    'postgres://LOCALHOST/x',
+    'postgres:///x',
+    'postgres://app:secret@/x',
+    'postgres://127.0.0.1/x',
+    'postgres://127.8.8.8/x',
+    'postgres://[::1]/x',
+    'postgres://%2Fvar%2Frun%2Fpostgresql/x',
+    'postgres:///x?host=/var/run/postgresql',
+    'postgres://localhost/x?sslmode=disable',
+    'postgres://localhost/x?sslmode=prefer',
+  ])('%s stays on this machine and needs no TLS', (url) => {
+    expect(decide(url)).toBe(false)
+  })
+
+  test.for(['disable', 'allow', 'prefer', 'no-verify'])('sslmode=%s to a remote host is refused', (sslmode) => {
+    expect(() => decide(`postgres://db.example.org/x?sslmode=${sslmode}`)).toThrow(TlsError)
+  })
+
+  test('an explicit option in code may lower the guard', () => {
+    expect(decide('postgres://db.example.org/x', 'plaintext')).toBe(false)
+    expect(decide('postgres://db.example.org/x?sslmode=disable', 'plaintext')).toBe(false)
+    expect(decide('postgres://db.example.org/x?sslmode=no-verify', 'unverified')).toEqual({ rejectUnauthorized: false })
+    expect(decide('postgres://localhost/x', 'verify')).toEqual({ rejectUnauthorized: true })
+  })
+
+  test('but not against a URL that demands verification', () => {
+    expect(() => decide('postgres://db.example.org/x?sslmode=verify-full', 'plaintext')).toThrow(/^tls.mode: /)
+    expect(() => decide('postgres://db.example.org/x?sslmode=require', 'unverified')).toThrow(/^tls.mode: /)
+  })
+
+  test('what is misspelt is refused', () => {
+    expect(() => decide('postgres://db.example.org/x?sslmode=verify')).toThrow(/^sslmode: expected disable, allow/)
+    expect(() => decide('postgres://db.example.org/x?sslmode=constructor')).toThrow(/^sslmode: /)
+    expect(() => decide('postgres://localhost/x?sslnegotiation=fast')).toThrow(/^sslnegotiation: /)
+    // @ts-expect-error -- from a configuration file, say
+    expect(() => decide('postgres://db.example.org/x', 'none')).toThrow(/^tls.mode: /)
+    expect(() => decide('postgres://db.example.org/x?sslrootcert=/no/such/file')).toThrow(/sslrootcert cannot be read/)
+  })
+})
+
+describe('a server', () => {
+  let stage: DbStage
+  let authority: Certificate
+  const proxies: TlsProxy[] = []
+
+  beforeAll(async () => {
+    stage = await DbStage.set()
+    authority = makeCertificate({ name: 'Test Authority' })
+  })
+  afterAll(async () => {
+    await stage.remove()
+    await Promise.all(proxies.map((proxy) => proxy.close()))
+  })
+
+  async function connectTo(certificate: Certificate | undefined, tls: DatabaseOptions['tls'] = {}): Promise<unknown> {
+    const proxy = await TlsProxy.before(stage.url(), certificate)
+    proxies.push(proxy)
+    const url = new URL(stage.url(proxy.port))
+    url.hostname = 'localhost'
+    const database = openDatabase({ url: url.href, tls: { mode: 'verify', ...tls } })
+    try {
+      return (await database.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows
+    } catch (error) {
+      return error
+    } finally {
+      await database.close()
+    }
+  }
+
+  test('with a certificate of a trusted authority for this host is accepted', async () => {
+    const certificate = makeCertificate({ name: 'localhost', issuer: authority })
+    expect(await connectTo(certificate, { ca: authority.cert })).toEqual([{ one: 1 }])
+  })
+
+  test('is accepted under the name it is expected to have', async () => {
+    const certificate = makeCertificate({ name: 'db.example.org', issuer: authority })
+    expect(await connectTo(certificate, { ca: authority.cert, serverName: 'db.example.org' })).toEqual([{ one: 1 }])
+  })
+
+  test('is checked against the authority in the file that sslrootcert names', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'symphony-tls-'))
+    const file = join(folder, 'root.crt')
+    await writeFile(file, authority.cert)
+    const proxy = await TlsProxy.before(stage.url(), makeCertificate({ name: 'localhost', issuer: authority }))
+    proxies.push(proxy)
+    const url = new URL(stage.url(proxy.port))
+    url.hostname = 'localhost'
+    url.searchParams.set('sslrootcert', file)
+    expect((await stage.open({ url: url.href }).queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([
+      { one: 1 },
+    ])
+    await rm(folder, { recursive: true })
+  })
+
+  test.for([
+    ['self-signed', () => makeCertificate({ name: 'localhost' }), {}, /self-signed/],
+    ['of an unknown authority', () => makeCertificate({ name: 'localhost', issuer: authority }), {}, /not trusted/],
+    [
+      'expired',
+      () => makeCertificate({ name: 'localhost', issuer: authority, notAfter: new Date(Date.now() - 1_000) }),
+      { withAuthority: true },
+      /has expired/,
+    ],
+    [
+      'for another name',
+      () => makeCertificate({ name: 'db.example.org', issuer: authority }),
+      { withAuthority: true },
+      /for another name/,
+    ],
+  ] as const)('with a certificate that is %s is refused, and the reason named', async ([, make, trust, reason]) => {
+    const error = await connectTo(make(), 'withAuthority' in trust ? { ca: authority.cert } : {})
+    expect(error).toBeInstanceOf(TlsError)
+    expect(error).toMatchObject({ code: 'TLS_REFUSED', disposition: 'fatal', message: expect.stringMatching(reason) })
+  })
+
+  test('without TLS is refused, and the reason named', async () => {
+    const error = await connectTo(undefined)
+    expect(error).toBeInstanceOf(TlsError)
+    expect(error).toMatchObject({ message: expect.stringMatching(/offers no TLS/) })
+  })
+
+  test('NODE_TLS_REJECT_UNAUTHORIZED=0 does not switch verification off', async () => {
+    process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0'
+    try {
+      expect(await connectTo(makeCertificate({ name: 'localhost' }))).toBeInstanceOf(TlsError)
+    } finally {
+      delete process.env['NODE_TLS_REJECT_UNAUTHORIZED']
+    }
+  })
+
+  test('of any certificate is accepted only if that was asked for in code', async () => {
+    expect(await connectTo(makeCertificate({ name: 'localhost' }), { mode: 'unverified' })).toEqual([{ one: 1 }])
+  })
+})

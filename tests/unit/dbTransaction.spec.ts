@@ -1,0 +1,278 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  callFunction,
+  DatabaseError,
+  NestedTransactionError,
+  qualify,
+  TransactionAbortedError,
+  TransactionClosedError,
+  withSchema,
+  type Database,
+  type Queryable,
+  type Transaction,
+} from '../../libs/db/index.js'
+import { DbStage } from '../support/dbStage.js'
+import { gate } from '../support/gate.js'
+
+let stage: DbStage
+
+beforeAll(async () => {
+  stage = await DbStage.set()
+  await stage.admin.query(`
+    CREATE TABLE symphony.entry (n int PRIMARY KEY, parent int REFERENCES symphony.entry DEFERRABLE INITIALLY DEFERRED);
+    GRANT SELECT, INSERT, DELETE ON symphony.entry TO ${stage.worker}`)
+})
+beforeEach(() => stage.admin.query('DELETE FROM symphony.entry'))
+afterAll(() => stage.remove())
+
+const INSERT = 'INSERT INTO symphony.entry (n) VALUES ($1)'
+
+async function entries(): Promise<number[]> {
+  const { rows } = await stage.admin.query<{ n: number }>('SELECT n FROM symphony.entry ORDER BY n')
+  return rows.map(({ n }) => n)
+}
+
+describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
+  let database: Database
+  beforeAll(() => {
+    database = stage.open({ pooler, connectionsMax: 2 })
+  })
+
+  test('commits when the callback returns, and returns what it returned', async () => {
+    const result = await database.transactionAsRole(stage.worker, async (tx) => {
+      await tx.query(INSERT, [1])
+      await tx.query(INSERT, [2])
+      return 'done'
+    })
+    expect(result).toBe('done')
+    expect(await entries()).toEqual([1, 2])
+  })
+
+  test('rolls back when the callback throws, and passes its error on as it is', async () => {
+    const thrown = new Error('the caller changed its mind')
+    const attempt = database.transactionAsRole(stage.worker, async (tx) => {
+      await tx.query(INSERT, [1])
+      throw thrown
+    })
+    await expect(attempt).rejects.toBe(thrown)
+    expect(await entries()).toEqual([])
+  })
+
+  test('runs in READ COMMITTED, whatever the default of the database', async () => {
+    await stage.admin.query(`ALTER DATABASE ${stage.name} SET default_transaction_isolation = 'serializable'`)
+    const other = stage.open({ pooler })
+    const isolation = `SELECT pg_catalog.current_setting('transaction_isolation') AS level`
+    expect((await other.queryAsRole(stage.worker, isolation)).rows).toEqual([{ level: 'read committed' }])
+    const inside = await other.transactionAsRole(stage.worker, (tx) => tx.query(isolation))
+    expect(inside.rows).toEqual([{ level: 'read committed' }])
+    await stage.admin.query(`ALTER DATABASE ${stage.name} RESET default_transaction_isolation`)
+  })
+
+  test('a COMMIT that the server answers with ROLLBACK is an error that names what was swallowed', async () => {
+    const attempt = database.transactionAsRole(stage.worker, async (tx) => {
+      await tx.query(INSERT, [1])
+      await tx.query(INSERT, [1]).catch(() => {})
+    })
+    const error = await attempt.catch((thrown: unknown) => thrown)
+    expect(error).toBeInstanceOf(TransactionAbortedError)
+    expect(error).toMatchObject({ disposition: 'fatal', cause: { sqlstate: '23505' } })
+    expect(await entries()).toEqual([])
+  })
+
+  test('a swallowed error behind a savepoint does not stop the commit', async () => {
+    await database.transactionAsRole(stage.worker, async (tx) => {
+      await tx.query(INSERT, [1])
+      await tx.query('SAVEPOINT before_second')
+      await tx.query(INSERT, [1]).catch(() => {})
+      await tx.query('ROLLBACK TO SAVEPOINT before_second')
+    })
+    expect(await entries()).toEqual([1])
+  })
+
+  test('an error that COMMIT itself meets is thrown and typed', async () => {
+    const attempt = database.transactionAsRole(stage.worker, (tx) =>
+      tx.query('INSERT INTO symphony.entry (n, parent) VALUES ($1, $2)', [1, 99]),
+    )
+    await expect(attempt).rejects.toMatchObject({ sqlstate: '23503', disposition: 'fatal' })
+    expect(await entries()).toEqual([])
+  })
+
+  test('a statement of its own is committed or thrown, at COMMIT too', async () => {
+    const insert = 'INSERT INTO symphony.entry (n, parent) VALUES ($1, $2)'
+    await expect(database.queryAsRole(stage.worker, insert, [1, 99])).rejects.toMatchObject({ sqlstate: '23503' })
+    await database.queryAsRole(stage.worker, insert, [1, 1])
+    expect(await entries()).toEqual([1])
+  })
+
+  test('a callback that ends the transaction by itself is told so', async () => {
+    const attempt = database.transactionAsRole(stage.worker, async (tx) => {
+      await tx.query(INSERT, [1])
+      await tx.query('COMMIT')
+    })
+    await expect(attempt).rejects.toMatchObject({ code: 'TRANSACTION_ENDED_INSIDE', disposition: 'unknown' })
+  })
+
+  test('the handle is dead after the callback, however it ended', async () => {
+    const kept: Transaction[] = []
+    await database.transactionAsRole(stage.worker, async (tx) => {
+      kept.push(tx)
+    })
+    const failing = database.transactionAsRole(stage.worker, async (tx) => {
+      kept.push(tx)
+      throw new Error('no')
+    })
+    await expect(failing).rejects.toThrow('no')
+    expect(kept).toHaveLength(2)
+    for (const tx of kept) await expect(tx.query(INSERT, [5])).rejects.toBeInstanceOf(TransactionClosedError)
+    expect(await entries()).toEqual([])
+  })
+
+  test('a statement sent and not waited for is still inside, and its failure is not lost', async () => {
+    let ignored: Promise<unknown> | undefined
+    await database.transactionAsRole(stage.worker, async (tx) => {
+      ignored = tx.query(INSERT, [1])
+    })
+    await ignored
+    expect(await entries()).toEqual([1])
+    const attempt = database.transactionAsRole(stage.worker, async (tx) => {
+      ignored = tx.query(INSERT, [1]).catch(() => {})
+    })
+    await expect(attempt).rejects.toBeInstanceOf(TransactionAbortedError)
+  })
+
+  test('statements sent together arrive in their order', async () => {
+    const numbers = Array.from({ length: 50 }, (_, n) => n)
+    await database.transactionAsRole(stage.worker, (tx) => Promise.all(numbers.map((n) => tx.query(INSERT, [n]))))
+    const { rows } = await stage.admin.query('SELECT n FROM symphony.entry ORDER BY ctid')
+    expect(rows.map(({ n }) => n)).toEqual(numbers)
+  })
+
+  test('a nested transaction throws, and leaves the one around it intact', async () => {
+    await database.transactionAsRole(stage.worker, async (tx) => {
+      const nested = database.as(stage.reader).transaction(async () => {})
+      await expect(nested).rejects.toBeInstanceOf(NestedTransactionError)
+      await tx.query(INSERT, [1])
+    })
+    expect(await entries()).toEqual([1])
+  })
+
+  test('side by side, and after another, transactions are not nested', async () => {
+    const insert = (n: number) => database.transactionAsRole(stage.worker, (tx) => tx.query(INSERT, [n]))
+    await Promise.all([insert(1), insert(2)])
+    let later: Promise<unknown> | undefined
+    const { opened, open } = gate()
+    await database.transactionAsRole(stage.worker, async () => {
+      later = opened.then(() => insert(3))
+    })
+    open()
+    await later
+    expect(await entries()).toEqual([1, 2, 3])
+  })
+
+  test('two databases have nothing to do with each other', async () => {
+    const other = stage.open({ pooler })
+    await database.transactionAsRole(stage.worker, async (tx) => {
+      await other.transactionAsRole(stage.worker, (inner) => inner.query(INSERT, [1]))
+      await tx.query(INSERT, [2])
+    })
+    expect(await entries()).toEqual([1, 2])
+  })
+})
+
+test('the connections of a role are bounded, and a caller that waits too long is told', async () => {
+  const database = stage.open({ connectionsMax: 2, connectTimeoutMs: 300 })
+  const { opened, open } = gate()
+  const holders = [1, 2].map((n) =>
+    database.transactionAsRole(stage.worker, async (tx) => {
+      await tx.query(INSERT, [n])
+      await opened
+    }),
+  )
+  await expect(database.queryAsRole(stage.worker, 'SELECT 1')).rejects.toMatchObject({
+    code: 'POOL_EXHAUSTED',
+    disposition: 'retry',
+  })
+  open()
+  await Promise.all(holders)
+  const many = Array.from({ length: 40 }, () => database.queryAsRole<{ pid: number }>(stage.worker, PID))
+  const pids = new Set((await Promise.all(many)).map(({ rows }) => rows[0]?.pid))
+  expect(pids.size).toBeLessThanOrEqual(2)
+})
+
+const PID = 'SELECT pg_catalog.pg_backend_pid() AS pid'
+
+test('closing waits for work in hand, ends the sessions, and refuses what comes later', async () => {
+  const database = stage.open()
+  const working = database.transactionAsRole(stage.worker, async (tx) => {
+    await tx.query('SELECT pg_catalog.pg_sleep(0.2)')
+    await tx.query(INSERT, [1])
+  })
+  await expect.poll(busySessions).toBe(1)
+  await Promise.all([database.close(), database.close()])
+  await working
+  expect(await entries()).toEqual([1])
+  for (const refused of [
+    database.queryAsRole(stage.worker, 'SELECT 1'),
+    database.transactionAsRole(stage.worker, async () => {}),
+    database.listenAsRole(stage.worker, 'channel', () => {}),
+    database.probeRoles([stage.worker]),
+  ]) {
+    await expect(refused).rejects.toMatchObject({ code: 'DATABASE_CLOSED' })
+  }
+})
+
+test('closing cuts what does not end in time', async () => {
+  const database = stage.open({ closeTimeoutMs: 100 })
+  const { opened, open } = gate()
+  const stuck = database.transactionAsRole(stage.worker, async (tx) => {
+    await tx.query(INSERT, [1])
+    await opened
+  })
+  const outcome = stuck.catch((error: unknown) => error)
+  await expect.poll(busySessions).toBe(1)
+  const closing = database.close()
+  setTimeout(open, 300)
+  await closing
+  expect(await outcome).toMatchObject({ code: 'CONNECTION_LOST', disposition: 'retry' })
+  expect(await entries()).toEqual([])
+})
+
+async function busySessions(): Promise<number> {
+  const busy = `SELECT FROM pg_stat_activity WHERE usename = $1 AND state <> 'idle'`
+  return (await stage.admin.query(busy, [stage.login])).rows.length
+}
+
+const add = (queryable: Queryable) => callFunction<{ total: unknown }>(queryable, 'add_up', [1, 2n])
+
+describe('names of our objects', () => {
+  test('are quoted and qualified by the schema of the handle', async () => {
+    const schema = 'My "odd" Schema'
+    await stage.admin.query(`
+      CREATE SCHEMA "My ""odd"" Schema";
+      GRANT USAGE ON SCHEMA "My ""odd"" Schema" TO ${stage.worker};
+      CREATE FUNCTION "My ""odd"" Schema".add_up(a int, b bigint) RETURNS TABLE (total bigint)
+        LANGUAGE sql RETURN a + b;
+      CREATE FUNCTION symphony.add_up(a int, b bigint) RETURNS TABLE (total bigint) LANGUAGE sql RETURN -1`)
+    const database = stage.open({ schema })
+    expect(database.schema).toBe(schema)
+    const worker = database.as(stage.worker)
+    expect(qualify(worker, 'add_up')).toBe('"My ""odd"" Schema"."add_up"')
+    expect(await add(worker)).toEqual([{ total: 3n }])
+    expect(await worker.transaction(add)).toEqual([{ total: 3n }])
+    // The caller's own client: their parsers, the default schema unless another is named.
+    expect(await add(stage.admin)).toEqual([{ total: '-1' }])
+    expect(await add(withSchema(stage.admin, schema))).toEqual([{ total: '3' }])
+  })
+
+  test('a function called by way of the caller’s own client throws our errors too', async () => {
+    const call = callFunction(stage.admin, 'no_such_function')
+    await expect(call).rejects.toBeInstanceOf(DatabaseError)
+    await expect(call).rejects.toMatchObject({ code: 'UNDEFINED_FUNCTION', sqlstate: '42883' })
+  })
+
+  test('unqualified names find nothing but the catalog', async () => {
+    await expect(stage.open().queryAsRole(stage.worker, 'SELECT add_up(1, 2)')).rejects.toMatchObject({
+      sqlstate: '42883',
+    })
+  })
+})
