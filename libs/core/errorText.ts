@@ -8,10 +8,7 @@ import { CONTROL_CHARACTER } from './unicode.js'
 export function storableErrorText(text: string, lengthMax: number = ERROR_MESSAGE_LENGTH_MAX): string {
   if (text.trim() === '') return NO_TEXT
   const shortened = text.length > lengthMax ? `${text.slice(0, lengthMax - 1)}…` : text
-  return shortened
-    .replaceAll('\0', REPLACEMENT)
-    .replaceAll(CONTROL_CHARACTER, REPLACEMENT)
-    .replaceAll(/\p{Surrogate}/gu, REPLACEMENT)
+  return shortened.replaceAll(CONTROL_CHARACTER, REPLACEMENT).replaceAll(/\p{Surrogate}/gu, REPLACEMENT)
 }
 
 const NO_TEXT = '(no text)'

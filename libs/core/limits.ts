@@ -18,7 +18,10 @@ export const NUMBER_MAGNITUDE = 21
 /** Digits after the point, as `scale(numeric)` counts them. */
 export const NUMBER_SCALE_MAX = 20
 
-/** Longest number literal read from JSON text: sign, 21 digits, point and 20 digits are 43; the rest is slack. */
+/**
+ * Longest number literal read from JSON text: sign, 21 digits, point and 20 digits are 43; the rest is slack. A longer
+ * one is refused unread, because counting its digits would be the most expensive part of the request.
+ */
 export const NUMBER_LITERAL_LENGTH_MAX = 64
 
 /** JSON text read from HTTP or a file, unless the reader asks for more: one payload with room for its envelope. */

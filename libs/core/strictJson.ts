@@ -140,8 +140,7 @@ class StrictJsonReader {
 }
 
 const SPACE = /[ \t\n\r]*/y
-/** A number must not run into another one: `01` and `1.2.3` are refused whole, not read as far as they go. */
-const TOKEN = /(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)(?![\w.+-])/y
+const TOKEN = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y
 
 /** The engine judges the escapes of a single string; its message is dropped, because it quotes the text. */
 function unescape(quoted: string): string | undefined {

@@ -101,6 +101,10 @@ describe('createWorkerId', () => {
     expect(createWorkerId()).not.toBe(createWorkerId())
   })
 
+  test('shortens a long host name, not the part that makes it unique', () => {
+    expect(createWorkerId('h'.repeat(300), 1)).toMatch(/^h{89}:1:[0-9a-f-]{36}$/)
+  })
+
   test('is a valid id for any host name', () => {
     fc.assert(
       fc.property(

@@ -165,6 +165,13 @@ describe('what a payload may not be', () => {
     expect(calls).toBe(0)
   })
 
+  test('says what it found where a value should be', () => {
+    expect(() => encodePayload(withProperty('a', { get: () => 1, enumerable: true }))).toThrow(
+      /got a getter or setter$/,
+    )
+    expect(() => encodePayload({ a: [new Date(0)] })).toThrow(/^payload\.a\[0\]: .*got an instance of a class$/)
+  })
+
   test('calls the argument what the caller calls it', () => {
     expect(() => encodePayload({ a: undefined }, 'items[7].payload')).toThrow(/^items\[7\]\.payload\.a: /)
   })
