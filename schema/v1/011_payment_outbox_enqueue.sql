@@ -124,7 +124,8 @@ CREATE OR REPLACE FUNCTION admit_outbox_items(
   p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -201,12 +202,14 @@ CREATE OR REPLACE FUNCTION insert_outbox_items(
   p_redrive_of uuid
 ) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
   v_outbox_ids uuid[];
   v_now timestamptz;
+  v_gates_exist boolean;
 BEGIN
   -- The participants' rows are locked before a number is read, in the order of their names.
   INSERT INTO participant_outbox_sequences (participant_id, next_sequence_id)
@@ -217,30 +220,41 @@ BEGIN
   ORDER BY s.participant_id FOR UPDATE;
   v_now := clock_timestamp();
 
-  -- One microsecond apart, so that a batch is claimed in the order it was given.
-  WITH fresh AS MATERIALIZED (
+  v_gates_exist := EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'));
+
+  WITH numbered AS MATERIALIZED (
     SELECT uuid_v7() AS outbox_id, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload,
-      g.content_hash, COALESCE(g.ordered, false) AS ordered, v_now + g.ordinal * interval '1 microsecond' AS created_at,
-      COALESCE(g.not_before, now()) AS next_attempt_at,
-      s.next_sequence_id - 1 + row_number() OVER (PARTITION BY g.participant_id ORDER BY g.ordinal) AS sequence_id
+      g.content_hash, COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
+      -- One microsecond apart, so that a batch is claimed in the order it was given.
+      v_now + g.ordinal * interval '1 microsecond' AS created_at,
+      s.next_sequence_id - 1 + row_number() OVER stream AS sequence_id,
+      COALESCE(bool_or(g.ordered) OVER (stream ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS follows_ordered
     FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
         p_ordered, p_content_hashes) WITH ORDINALITY
       AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, content_hash, ordinal)
     JOIN participant_outbox_sequences s ON s.participant_id = g.participant_id
     WHERE g.ordinal = ANY (p_ordinals)
+    WINDOW stream AS (PARTITION BY g.participant_id ORDER BY g.ordinal)
+  ), fresh AS MATERIALIZED (
+    SELECT n.*,
+      outbox_identity_hash(n.outbox_id::text, n.instruction_id, n.idempotency_key, n.participant_id,
+        n.sequence_id::text, n.rail_type, n.ordered::text, p_redrive_of::text, encode(n.content_hash, 'hex'),
+        epoch_micros(n.created_at)::text) AS row_hash,
+      (n.ordered AND (n.follows_ordered OR EXISTS (
+          SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = n.participant_id AND p.ordered)))
+        OR (v_gates_exist AND EXISTS (
+          SELECT 1 FROM outbox_pauses z
+          WHERE z.name = n.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND n.ordered)))) AS blocked
+    FROM numbered n
   ), identified AS (
     INSERT INTO payment_outbox_identities
       (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
         content_hash, created_at, row_hash)
     SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
-      p_redrive_of, f.content_hash, f.created_at,
-      outbox_identity_hash(f.outbox_id::text, f.instruction_id, f.idempotency_key, f.participant_id,
-        f.sequence_id::text, f.rail_type, f.ordered::text, p_redrive_of::text, encode(f.content_hash, 'hex'),
-        epoch_micros(f.created_at)::text)
+      p_redrive_of, f.content_hash, f.created_at, f.row_hash
     FROM fresh f
     ORDER BY f.instruction_id, f.idempotency_key
-    RETURNING outbox_id, row_hash
-  ), numbered AS (
+  ), bumped AS (
     UPDATE participant_outbox_sequences s SET next_sequence_id = taken.last + 1
     FROM (SELECT f.participant_id, max(f.sequence_id) AS last FROM fresh f GROUP BY f.participant_id) taken
     WHERE s.participant_id = taken.participant_id
@@ -249,19 +263,8 @@ BEGIN
       (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
         created_at, ordered, blocked, block_unverified, identity_hash)
     SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
-      f.next_attempt_at, f.created_at, f.ordered, gate.blocked, gate.blocked, i.row_hash
+      f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash
     FROM fresh f
-    JOIN identified i ON i.outbox_id = f.outbox_id
-    CROSS JOIN LATERAL (
-      SELECT EXISTS (
-          SELECT 1 FROM outbox_pauses z
-          WHERE z.name = f.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND f.ordered)))
-        OR (f.ordered AND EXISTS (
-          SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = f.participant_id AND p.ordered))
-        OR (f.ordered AND EXISTS (
-          SELECT 1 FROM fresh o
-          WHERE o.participant_id = f.participant_id AND o.ordered AND o.sequence_id < f.sequence_id)) AS blocked
-    ) gate
     RETURNING outbox_id
   )
   SELECT array_agg(q.outbox_id) INTO v_outbox_ids FROM queued q;

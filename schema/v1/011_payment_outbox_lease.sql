@@ -11,7 +11,7 @@ CREATE OR REPLACE FUNCTION claim_outbox_batch(
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_sort = off SET plan_cache_mode = force_generic_plan
+SET enable_material = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -138,7 +138,7 @@ CREATE OR REPLACE FUNCTION lock_due_outbox_rows(
 ) RETURNS tid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_sort = off SET plan_cache_mode = force_generic_plan
+SET enable_material = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -199,40 +199,38 @@ CREATE OR REPLACE FUNCTION renew_outbox_leases(
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, renewed boolean, lease_expires_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan
+SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_now timestamptz;
+  v_places tid[];
+  v_until timestamptz;
   v_full_trail boolean;
-  v_renewed uuid[];
 BEGIN
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   IF p_lease_seconds IS NULL OR p_lease_seconds NOT BETWEEN 1 AND 3600 THEN
     PERFORM refuse_argument('p_lease_seconds', '1 to 3600');
   END IF;
-  PERFORM lock_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
-  v_now := clock_timestamp();
-  WITH renewed AS (
-    UPDATE payment_outbox_pending p
-    SET lease_expires_at = GREATEST(p.lease_expires_at, v_now + make_interval(secs => p_lease_seconds))
-    FROM unnest(p_outbox_ids, p_lease_tokens) AS g(outbox_id, lease_token)
-    WHERE p.outbox_id = g.outbox_id AND p.lease_token = g.lease_token AND p.claimed_by = p_worker_id
-      AND p.lease_expires_at > v_now
-    RETURNING p.outbox_id
-  )
-  SELECT COALESCE(array_agg(r.outbox_id), '{}') INTO v_renewed FROM renewed r;
+  v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
+  v_until := clock_timestamp() + make_interval(secs => p_lease_seconds);
+  UPDATE payment_outbox_pending p SET lease_expires_at = GREATEST(p.lease_expires_at, v_until)
+  WHERE p.ctid = ANY (v_places);
   SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
   IF v_full_trail THEN
     PERFORM append_outbox_events('LEASE_RENEWED', p_worker_id, array_agg(p.outbox_id),
       array_agg(jsonb_build_object('lease_expires_at', epoch_micros(p.lease_expires_at))))
-    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_renewed);
+    FROM unnest(p_outbox_ids, v_places) AS g(outbox_id, place)
+    CROSS JOIN LATERAL (
+      SELECT q.outbox_id, q.lease_expires_at FROM payment_outbox_pending q WHERE q.outbox_id = g.outbox_id OFFSET 0
+    ) p
+    WHERE g.place IS NOT NULL;
   END IF;
   RETURN QUERY
-  SELECT g.ordinal::integer, g.outbox_id, p.outbox_id IS NOT NULL, p.lease_expires_at
-  FROM unnest(p_outbox_ids, p_lease_tokens) WITH ORDINALITY AS g(outbox_id, lease_token, ordinal)
-  LEFT JOIN payment_outbox_pending p
-    ON p.outbox_id = g.outbox_id AND p.lease_token = g.lease_token AND p.outbox_id = ANY (v_renewed)
+  SELECT g.ordinal::integer, g.outbox_id, g.place IS NOT NULL, p.lease_expires_at
+  FROM unnest(p_outbox_ids, v_places) WITH ORDINALITY AS g(outbox_id, place, ordinal)
+  LEFT JOIN LATERAL (
+    SELECT q.lease_expires_at FROM payment_outbox_pending q WHERE q.outbox_id = g.outbox_id OFFSET 0
+  ) p ON g.place IS NOT NULL
   ORDER BY g.ordinal;
 END
 $$;
@@ -262,23 +260,20 @@ CREATE OR REPLACE FUNCTION release_outbox_leases(p_outbox_ids uuid[], p_lease_to
 RETURNS TABLE (ordinal integer, outbox_id uuid, released boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan
+SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_now timestamptz;
+  v_places tid[];
   v_full_trail boolean;
   v_released uuid[];
 BEGIN
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
-  PERFORM lock_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
-  v_now := clock_timestamp();
+  v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   WITH released AS (
     UPDATE payment_outbox_pending p
     SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL
-    FROM unnest(p_outbox_ids, p_lease_tokens) AS g(outbox_id, lease_token)
-    WHERE p.outbox_id = g.outbox_id AND p.lease_token = g.lease_token AND p.claimed_by = p_worker_id
-      AND p.lease_expires_at > v_now AND p.dispatch_mark IS DISTINCT FROM 'begun'
+    WHERE p.ctid = ANY (v_places) AND p.dispatch_mark IS DISTINCT FROM 'begun'
     RETURNING p.outbox_id
   )
   SELECT COALESCE(array_agg(r.outbox_id), '{}') INTO v_released FROM released r;
@@ -287,9 +282,8 @@ BEGIN
     PERFORM append_outbox_events('LEASE_RELEASED', p_worker_id, v_released, NULL);
   END IF;
   RETURN QUERY
-  SELECT g.ordinal::integer, g.outbox_id,
-    g.outbox_id = ANY (v_released) AND g.ordinal = min(g.ordinal) OVER (PARTITION BY g.outbox_id)
-  FROM unnest(p_outbox_ids) WITH ORDINALITY AS g(outbox_id, ordinal)
+  SELECT g.ordinal::integer, g.outbox_id, g.place IS NOT NULL AND g.outbox_id = ANY (v_released)
+  FROM unnest(p_outbox_ids, v_places) WITH ORDINALITY AS g(outbox_id, place, ordinal)
   ORDER BY g.ordinal;
 END
 $$;
@@ -321,19 +315,16 @@ COMMENT ON FUNCTION release_outbox_lease(uuid, uuid, text) IS 'Gives back one le
 CREATE OR REPLACE FUNCTION begin_outbox_dispatch(p_outbox_id uuid, p_lease_token uuid, p_worker_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan
+SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_now timestamptz;
+  v_places tid[];
   v_full_trail boolean;
 BEGIN
   PERFORM check_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
-  PERFORM lock_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
-  v_now := clock_timestamp();
-  UPDATE payment_outbox_pending p SET dispatch_mark = 'begun'
-  WHERE p.outbox_id = p_outbox_id AND p.lease_token = p_lease_token AND p.claimed_by = p_worker_id
-    AND p.lease_expires_at > v_now;
+  v_places := lock_live_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
+  UPDATE payment_outbox_pending p SET dispatch_mark = 'begun' WHERE p.ctid = ANY (v_places);
   IF NOT FOUND THEN
     PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
   END IF;
@@ -351,27 +342,25 @@ CREATE OR REPLACE FUNCTION hold_leased_outbox_item(
 ) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan
+SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_now timestamptz;
+  v_places tid[];
   v_event_id uuid;
 BEGIN
   PERFORM check_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
   IF NOT is_short_text(p_reason, 1000) THEN
     PERFORM refuse_argument('p_reason', 'text of 1 to 1000 characters');
   END IF;
-  PERFORM lock_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
-  v_now := clock_timestamp();
+  v_places := lock_live_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
   -- A begun call whose worker gives up is a call whose outcome nobody knows.
   UPDATE payment_outbox_pending p
   SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
     outcome_unknown = p.outcome_unknown OR p.dispatch_mark IS NOT DISTINCT FROM 'begun',
     hold_reason = COALESCE(p.hold_reason, p_reason), held_by = COALESCE(p.held_by, p_worker_id),
-    held_at = COALESCE(p.held_at, v_now)
-  WHERE p.outbox_id = p_outbox_id AND p.lease_token = p_lease_token AND p.claimed_by = p_worker_id
-    AND p.lease_expires_at > v_now;
+    held_at = COALESCE(p.held_at, clock_timestamp())
+  WHERE p.ctid = ANY (v_places);
   IF NOT FOUND THEN
     PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
   END IF;
@@ -451,24 +440,47 @@ END
 $$;
 COMMENT ON FUNCTION check_outbox_leases(uuid[], uuid[], text) IS 'Internal: raises 22023 unless ids, tokens and worker are well-formed.';
 
--- In the order of ids, so that two calls over the same rows cannot deadlock. What is decided is decided in a later
--- statement, whose snapshot is newer than the lock.
-CREATE OR REPLACE FUNCTION lock_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text) RETURNS void
+-- Locks items, in the order of their ids so that two calls cannot deadlock, and says where each lease that is live then
+-- stands: one place for each id given, null where this worker and token hold no live lease (or hold it twice in one call:
+-- the first counts). The clock is read after the locks are held, and what is decided is decided in a later statement,
+-- whose snapshot is newer than the locks. The look-up is by id alone, one by one: any other condition beside it would
+-- let the planner start from another index.
+CREATE OR REPLACE FUNCTION lock_live_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text) RETURNS tid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan
+SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
+DECLARE
+  v_ordinals integer[];
+  v_places tid[];
+  v_expiries timestamptz[];
+  v_now timestamptz;
 BEGIN
-  PERFORM 1
-  FROM unnest(p_outbox_ids, p_lease_tokens) AS g(outbox_id, lease_token)
-  JOIN payment_outbox_pending p
-    ON p.outbox_id = g.outbox_id AND p.lease_token = g.lease_token AND p.claimed_by = p_worker_id
-  ORDER BY p.outbox_id
-  FOR UPDATE OF p;
+  SELECT array_agg(l.ordinal ORDER BY l.ordinal), array_agg(l.place ORDER BY l.ordinal), array_agg(l.lease_expires_at ORDER BY l.ordinal)
+  INTO v_ordinals, v_places, v_expiries
+  FROM (
+    SELECT g.ordinal::integer AS ordinal,
+      CASE WHEN p.lease_token = g.lease_token AND p.claimed_by = p_worker_id THEN p.place END AS place, p.lease_expires_at
+    FROM (
+      SELECT i.outbox_id, i.lease_token, i.ordinal
+      FROM unnest(p_outbox_ids, p_lease_tokens) WITH ORDINALITY AS i(outbox_id, lease_token, ordinal)
+      ORDER BY i.outbox_id
+    ) g
+    LEFT JOIN LATERAL (
+      SELECT q.ctid AS place, q.lease_token, q.claimed_by, q.lease_expires_at
+      FROM payment_outbox_pending q WHERE q.outbox_id = g.outbox_id OFFSET 0 FOR UPDATE
+    ) p ON true
+  ) l;
+  v_now := clock_timestamp();
+  RETURN ARRAY(
+    SELECT CASE WHEN l.expiry > v_now AND l.ordinal = min(l.ordinal) OVER (PARTITION BY l.place) THEN l.place END
+    FROM unnest(v_ordinals, v_places, v_expiries) AS l(ordinal, place, expiry)
+    ORDER BY l.ordinal);
 END
 $$;
-COMMENT ON FUNCTION lock_outbox_leases(uuid[], uuid[], text) IS 'Internal: locks the rows that these tokens lease to this worker.';
+COMMENT ON FUNCTION lock_live_outbox_leases(uuid[], uuid[], text) IS
+  'Internal: locks items; the places of the leases among them that this worker and token hold live.';
 
 -- A lost COMMIT answer looks like a lost lease. DETAIL tells them apart: it says whether this very token recorded an
 -- outcome.

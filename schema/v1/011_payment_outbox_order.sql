@@ -40,6 +40,7 @@ COMMENT ON FUNCTION end_outbox_heads(uuid[]) IS 'Internal: halts or advances the
 CREATE OR REPLACE FUNCTION advance_outbox_streams(p_participant_ids text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_material = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -45,11 +45,12 @@ CREATE OR REPLACE FUNCTION complete_outbox_attempts(
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan
+SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
+  v_places tid[];
   v_full_trail boolean;
   v_done record;
   v_recorded integer[] := '{}';
@@ -60,32 +61,27 @@ BEGIN
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   PERFORM check_outbox_outcomes(cardinality(p_outbox_ids), p_states, p_rail_references, p_rail_codes, p_error_codes,
     p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons);
-  PERFORM lock_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
+  v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   v_now := clock_timestamp();
 
   FOR v_done IN
     WITH won AS MATERIALIZED (
-      -- An id twice in one call: the first wins.
-      SELECT DISTINCT ON (p.outbox_id)
-        g.ordinal::integer, p.*, p.ctid AS place, p.payload::text AS payload_text, g.wanted, g.rail_reference, g.rail_code,
+      SELECT g.ordinal::integer, g.place, p.*, p.payload::text AS payload_text, g.wanted, g.rail_reference, g.rail_code,
         g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds, g.asked_hold_reason,
         uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
         COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
         -- What came in late as a success is not talked away by anything but a success or a person.
         COALESCE(g.outcome_unknown, p.outcome_unknown)
           OR COALESCE(p.late_outcome ->> 'state' = 'DISPATCHED', false) AS unknown
-      FROM unnest(p_outbox_ids, p_lease_tokens, p_states, p_rail_references, p_rail_codes, p_error_codes,
-          p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons) WITH ORDINALITY
-        AS g(outbox_id, lease_token, wanted, rail_reference, rail_code, error_code, error_message, latency_ms,
-          retry_delay_seconds, outcome_unknown, asked_hold_reason, ordinal)
-      JOIN payment_outbox_pending p
-        ON p.outbox_id = g.outbox_id AND p.lease_token = g.lease_token AND p.claimed_by = p_worker_id
-          AND p.lease_expires_at > v_now
+      FROM unnest(v_places, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
+          p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons) WITH ORDINALITY
+        AS g(place, wanted, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds,
+          outcome_unknown, asked_hold_reason, ordinal)
+      CROSS JOIN LATERAL (SELECT q.* FROM payment_outbox_pending q WHERE q.ctid = g.place OFFSET 0) p
       LEFT JOIN LATERAL (
         SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
         WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
       ) last ON true
-      ORDER BY p.outbox_id, g.ordinal
     ), judged AS MATERIALIZED (
       SELECT w.*,
         CASE
@@ -320,7 +316,7 @@ CREATE OR REPLACE FUNCTION expire_outbox_leases(p_outbox_ids uuid[], p_found_by 
 RETURNS TABLE (outbox_id uuid, attempt_no integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan
+SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -331,18 +327,19 @@ DECLARE
   v_attempt_ids uuid[];
 BEGIN
   WITH judged AS MATERIALIZED (
-    SELECT p.*, p.ctid AS place, p.payload::text AS payload_text, uuid_v7() AS attempt_id,
+    SELECT p.*, p.payload::text AS payload_text, uuid_v7() AS attempt_id,
       COALESCE(last.attempt_no, 0) + 1 AS attempt_no, COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
       CASE
         WHEN COALESCE(last.attempt_no, 0) + 1 >= outbox_attempt_ceiling() THEN 'RETRY_CEILING'
         WHEN p.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
       END AS new_hold_reason
-    FROM payment_outbox_pending p
+    FROM unnest(p_outbox_ids) AS g(outbox_id)
+    CROSS JOIN LATERAL (SELECT q.*, q.ctid AS place FROM payment_outbox_pending q WHERE q.outbox_id = g.outbox_id OFFSET 0) p
     LEFT JOIN LATERAL (
       SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
       WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
     ) last ON true
-    WHERE p.outbox_id = ANY (p_outbox_ids) AND p.lease_expires_at <= v_now
+    WHERE p.lease_expires_at <= v_now
   ), recorded AS (
     INSERT INTO payment_outbox_attempts
       (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
@@ -455,6 +452,7 @@ CREATE OR REPLACE FUNCTION record_late_outcome(
 ) RETURNS TABLE (event_id uuid, event_type text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_material = off
 AS $$
 #variable_conflict use_column
 DECLARE

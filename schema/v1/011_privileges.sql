@@ -46,7 +46,7 @@ TO symphony_executor;
 -- act through functions that leave an event.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
-  participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers,
+  participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
   supervisor_outbox_status, outbox_operational_status
 TO symphony_control;
 GRANT SELECT (
@@ -68,14 +68,14 @@ TO symphony_control;
 -- symphony_auditor: auditors. The whole ledger, payloads included, because the hashes are taken over them.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
-  participant_outbox_policies, outbox_pauses, outbox_workers,
+  participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
   supervisor_outbox_status, outbox_operational_status
 TO symphony_auditor;
 
 -- symphony_readonly: dashboards and analysts. The same without payloads and without any token.
 GRANT SELECT ON
   payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
-  participant_outbox_policies, outbox_pauses, outbox_workers,
+  participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
   supervisor_outbox_status, outbox_operational_status
 TO symphony_readonly;
 GRANT SELECT (
