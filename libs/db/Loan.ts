@@ -17,7 +17,7 @@ export class Loan {
   readonly #role: string | undefined
   #latest: Promise<unknown> = Promise.resolve()
   #anyFailed = false
-  #broken = false
+  #loss: Error | undefined
   #onStandby = false
   #returned: Promise<boolean> | undefined
 
@@ -27,9 +27,9 @@ export class Loan {
     client.on('error', this.#noteLoss)
   }
 
-  /** True once the connection is known to be dead. */
-  get isBroken(): boolean {
-    return this.#broken
+  /** What killed the connection, once it is known to be dead. */
+  get loss(): Error | undefined {
+    return this.#loss
   }
 
   /** True if the session is inside a transaction, as of the latest answer. */
@@ -39,6 +39,8 @@ export class Loan {
 
   /** Sends at once, behind whatever was sent before; rejects with the driver's own error. */
   async send<R>(statement: Statement): Promise<Answer<R>> {
+    // What the driver would say of a dead connection does not tell what killed it.
+    if (this.#loss !== undefined) throw this.#loss
     const sent = this.#client.query(statement)
     this.#latest = sent
     try {
@@ -69,7 +71,7 @@ export class Loan {
       restored = false
     }
     this.#client.off('error', this.#noteLoss)
-    this.#client.release(this.#broken || this.#onStandby || !restored || this.isInTransaction)
+    this.#client.release(this.#loss !== undefined || this.#onStandby || !restored || this.isInTransaction)
     return answered
   }
 
@@ -90,8 +92,8 @@ export class Loan {
     if (isServerError(error) && error.code === READ_ONLY_SERVER) this.#onStandby = true
   }
 
-  readonly #noteLoss = () => {
-    this.#broken = true
+  readonly #noteLoss = (loss: Error) => {
+    this.#loss ??= loss
   }
 }
 

@@ -1,0 +1,219 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import {
+  DatabaseError,
+  POSTGRES_STATES,
+  type Database,
+  type Disposition,
+  type Transaction,
+} from '../../libs/db/index.js'
+import { DbStage } from '../support/dbStage.js'
+import { gate } from '../support/gate.js'
+
+/** Failures as the server really reports them, each by its real cause, and what the one table makes of it. */
+
+let stage: DbStage
+let database: Database
+
+beforeAll(async () => {
+  stage = await DbStage.set()
+  await stage.admin.query(`
+    CREATE TABLE symphony.thing (
+      n int PRIMARY KEY,
+      parent int REFERENCES symphony.thing,
+      word varchar(2),
+      amount int NOT NULL DEFAULT 1 CONSTRAINT thing_amount_is_positive CHECK (amount > 0),
+      span int4range, EXCLUDE USING gist (span WITH &&),
+      always int GENERATED ALWAYS AS (n + 1) STORED
+    );
+    CREATE SEQUENCE symphony.counter;
+    CREATE FUNCTION symphony.deeper(n int) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN symphony.deeper(n + 1); END';
+    INSERT INTO symphony.thing (n, span) VALUES (1, '[1,5)'), (2, '[5,9)');
+    CREATE TABLE symphony.hidden (n int);
+    GRANT ALL ON symphony.thing, symphony.counter TO ${stage.worker};
+    GRANT ALL ON SCHEMA symphony TO ${stage.worker};
+    ALTER ROLE ${stage.login} SET temp_file_limit = '64kB';
+    ALTER ROLE ${stage.login} SET work_mem = '64kB'`)
+  database = stage.open({ lockTimeoutMs: 100, statementTimeoutMs: 1_000 })
+})
+afterAll(() => stage.remove())
+
+/** One statement in a role without special rights. */
+const STATEMENTS = [
+  ['0A000', 'fatal', 'SELECT pg_catalog.count(*) FROM symphony.thing FOR UPDATE'],
+  ['21000', 'fatal', 'SELECT (SELECT 1 UNION SELECT 2)'],
+  ['22001', 'fatal', `INSERT INTO symphony.thing (n, word) VALUES (9, 'long')`],
+  ['22003', 'fatal', 'SELECT 99999999999::int'],
+  ['22007', 'fatal', `SELECT 'soon'::date`],
+  ['22008', 'fatal', `SELECT '2026-02-31'::date`],
+  ['22012', 'fatal', 'SELECT 1 / 0'],
+  ['22021', 'fatal', String.raw`SELECT pg_catalog.convert_from('\xff', 'UTF8')`],
+  ['22023', 'fatal', `SELECT pg_catalog.set_config('work_mem', 'much', false)`],
+  ['22P02', 'fatal', `SELECT 'one'::int`],
+  ['22P05', 'fatal', `SELECT pg_catalog.convert_to('漢', 'LATIN1')`],
+  ['23502', 'fatal', 'INSERT INTO symphony.thing (n, amount) VALUES (9, NULL)'],
+  ['23503', 'fatal', 'INSERT INTO symphony.thing (n, parent) VALUES (9, 99)'],
+  ['23505', 'fatal', 'INSERT INTO symphony.thing (n) VALUES (1)'],
+  ['23514', 'fatal', 'INSERT INTO symphony.thing (n, amount) VALUES (9, 0)'],
+  ['23P01', 'fatal', `INSERT INTO symphony.thing (n, span) VALUES (9, '[2,3)')`],
+  ['26000', 'retry', 'EXECUTE never_prepared'],
+  ['34000', 'fatal', 'FETCH never_declared'],
+  ['3F000', 'fatal', 'CREATE TABLE nowhere.thing (n int)'],
+  ['42501', 'fatal', 'SELECT n FROM symphony.hidden'],
+  ['42601', 'fatal', 'SELEKT 1'],
+  ['428C9', 'fatal', 'INSERT INTO symphony.thing (n, always) VALUES (9, 9)'],
+  ['42702', 'fatal', 'SELECT n FROM symphony.thing AS a, symphony.thing AS b'],
+  ['42703', 'fatal', 'SELECT nothing FROM symphony.thing'],
+  ['42704', 'fatal', `SELECT 'x'::unheard_of`],
+  ['42803', 'fatal', 'SELECT n, pg_catalog.count(*) FROM symphony.thing GROUP BY amount'],
+  ['42804', 'fatal', 'SELECT CASE WHEN 1 THEN 2 END'],
+  ['42883', 'fatal', 'SELECT symphony.no_such_function()'],
+  ['42P01', 'fatal', 'SELECT FROM symphony.no_such_table'],
+  ['42P05', 'fatal', 'PREPARE twice AS SELECT 1; PREPARE twice AS SELECT 1'],
+  ['42P07', 'fatal', 'CREATE TABLE symphony.thing (n int)'],
+  ['53400', 'retry', 'SELECT n FROM pg_catalog.generate_series(1, 100000) AS n ORDER BY pg_catalog.random()'],
+  ['54000', 'fatal', `SELECT pg_catalog.repeat('x', 2000000000)`],
+  ['54001', 'fatal', 'SELECT symphony.deeper(1)'],
+  ['55000', 'fatal', `SELECT pg_catalog.currval('symphony.counter')`],
+  ['57014', 'retry', 'SELECT pg_catalog.pg_sleep(10)'],
+  ['58P01', 'fatal', `LOAD '$libdir/plugins/no_such_plugin'`],
+] as const satisfies [string, Disposition, string][]
+
+/** Several in one transaction; the last one fails. */
+const TRANSACTIONS = [
+  ['25001', 'fatal', ['VACUUM symphony.thing']],
+  ['25006', 'retry', ['SET TRANSACTION READ ONLY', 'INSERT INTO symphony.thing (n) VALUES (9)']],
+  ['3B001', 'fatal', ['ROLLBACK TO SAVEPOINT nowhere']],
+  [
+    '55006',
+    'retry',
+    ['CREATE TEMP TABLE own (n int)', 'DECLARE c CURSOR FOR SELECT n FROM own', 'FETCH c', 'DROP TABLE own'],
+  ],
+] as const satisfies [string, Disposition, string[]][]
+
+const provoked = new Set<string>()
+
+async function failureOf(attempt: Promise<unknown>): Promise<unknown> {
+  const [outcome] = await Promise.allSettled([attempt])
+  if (outcome.status === 'fulfilled') return undefined
+  if (outcome.reason instanceof DatabaseError) provoked.add(String(outcome.reason.sqlstate))
+  return outcome.reason
+}
+
+test.for(STATEMENTS)('%s is %s: %s', async ([sqlstate, disposition, text]) => {
+  expect(await failureOf(database.queryAsRole(stage.worker, text))).toMatchObject({ sqlstate, disposition })
+  const pooled = stage.open({ pooler: 'transaction', statementTimeoutMs: 1_000 })
+  expect(await failureOf(pooled.queryAsRole(stage.worker, text))).toMatchObject({ sqlstate, disposition })
+})
+
+test.for(TRANSACTIONS)('%s is %s: %s', async ([sqlstate, disposition, texts]) => {
+  const attempt = database.transactionAsRole(stage.worker, async (tx) => {
+    for (const text of texts) await tx.query(text)
+  })
+  expect(await failureOf(attempt)).toMatchObject({ sqlstate, disposition })
+})
+
+test('25P01 is fatal: a savepoint outside a transaction', async () => {
+  const attempt = database.queryAsRole(stage.worker, 'SAVEPOINT nowhere')
+  expect(await failureOf(attempt)).toMatchObject({ sqlstate: '25P01', disposition: 'fatal' })
+})
+
+test('42P18 is fatal: a parameter of no known type', async () => {
+  const attempt = database.queryAsRole(stage.worker, 'SELECT $1 IS NULL', [1])
+  expect(await failureOf(attempt)).toMatchObject({ sqlstate: '42P18', disposition: 'fatal' })
+})
+
+test('25P02 is fatal: a statement after one that failed', async () => {
+  const attempt = database.transactionAsRole(stage.worker, async (tx) => {
+    await tx.query('SELECT 1 / 0').catch(() => {})
+    await tx.query('SELECT 1')
+  })
+  expect(await failureOf(attempt)).toMatchObject({ sqlstate: '25P02', disposition: 'fatal' })
+})
+
+test('25P03 is retry: the server ended a transaction that slept', async () => {
+  const impatient = stage.open({ idleInTransactionTimeoutMs: 50 })
+  const attempt = impatient.transactionAsRole(stage.worker, async (tx) => {
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    await tx.query('SELECT 1')
+  })
+  expect(await failureOf(attempt)).toMatchObject({ sqlstate: '25P03', disposition: 'retry' })
+})
+
+const touch = (tx: Transaction, n: number) =>
+  tx.query('UPDATE symphony.thing SET amount = amount + 1 WHERE n = $1', [n])
+
+test('40P01 is retry: two transactions that wait for each other', async () => {
+  // Patient enough for the server to look for the deadlock.
+  const patient = stage.open()
+  const gates = [gate(), gate()] as const
+  const cross = (mine: 0 | 1) =>
+    patient.transactionAsRole(stage.worker, async (tx) => {
+      await touch(tx, 1 + mine)
+      gates[mine].open()
+      await gates[mine === 0 ? 1 : 0].opened
+      await touch(tx, 2 - mine)
+    })
+  const failures = (await Promise.all([failureOf(cross(0)), failureOf(cross(1))])).filter(Boolean)
+  expect(failures).toMatchObject([{ sqlstate: '40P01', disposition: 'retry' }])
+})
+
+test('40001 is retry: a row that changed under a frozen snapshot', async () => {
+  const attempt = database.transactionAsRole(stage.worker, async (tx) => {
+    await tx.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
+    await tx.query('SELECT FROM symphony.thing')
+    await stage.admin.query('UPDATE symphony.thing SET amount = amount + 1')
+    await touch(tx, 1)
+  })
+  expect(await failureOf(attempt)).toMatchObject({ sqlstate: '40001', disposition: 'retry' })
+})
+
+test('55P03 is retry: a lock that somebody else holds too long', async () => {
+  await stage.admin.query('BEGIN; LOCK TABLE symphony.thing')
+  const attempt = database.queryAsRole(stage.worker, 'SELECT FROM symphony.thing')
+  expect(await failureOf(attempt)).toMatchObject({ sqlstate: '55P03', disposition: 'retry' })
+  await stage.admin.query('ROLLBACK')
+})
+
+test('57P01 is unknown for a statement that commits by itself, and retry inside a transaction', async () => {
+  const patient = stage.open()
+  const sleep = 'SELECT pg_catalog.pg_sleep(10)'
+  const alone = failureOf(patient.queryAsRole(stage.worker, sleep))
+  await endSleepers()
+  expect(await alone).toMatchObject({ sqlstate: '57P01', disposition: 'unknown' })
+  const inside = failureOf(patient.transactionAsRole(stage.worker, (tx) => tx.query(sleep)))
+  await endSleepers()
+  expect(await inside).toMatchObject({ sqlstate: '57P01', disposition: 'retry' })
+  expect((await patient.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+})
+
+async function endSleepers(): Promise<void> {
+  const end = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1 AND wait_event = 'PgSleep'`
+  await expect.poll(async () => (await stage.admin.query(end, [stage.login])).rowCount).toBe(1)
+}
+
+test('28P01, 28000 and 3D000 are fatal: a login that is not let in', async () => {
+  await stage.admin.query(`ALTER ROLE ${stage.worker} PASSWORD 'stage'`)
+  const [wrongPassword, mayNotLogIn, wrongDatabase] = [new URL(stage.url()), new URL(stage.url()), new URL(stage.url())]
+  wrongPassword.password = 'wrong'
+  mayNotLogIn.username = stage.worker
+  wrongDatabase.pathname = '/no_such_database'
+  for (const [sqlstate, url] of [
+    ['28P01', wrongPassword],
+    ['28000', mayNotLogIn],
+    ['3D000', wrongDatabase],
+  ] as const) {
+    const attempt = stage.open({ url: url.href }).queryAsRole(stage.worker, 'SELECT 1')
+    expect(await failureOf(attempt)).toMatchObject({ sqlstate, disposition: 'fatal' })
+  }
+})
+
+test('53300 is retry: no connection left for the login', async () => {
+  await stage.admin.query(`ALTER ROLE ${stage.login} CONNECTION LIMIT 0`)
+  const attempt = stage.open().queryAsRole(stage.worker, 'SELECT 1')
+  expect(await failureOf(attempt)).toMatchObject({ sqlstate: '53300', disposition: 'retry' })
+  await stage.admin.query(`ALTER ROLE ${stage.login} CONNECTION LIMIT -1`)
+})
+
+test('at least forty states of the table were provoked by their real causes', () => {
+  expect([...POSTGRES_STATES.keys()].filter((state) => provoked.has(state)).length).toBeGreaterThanOrEqual(40)
+})

@@ -1,0 +1,264 @@
+import { inspect } from 'node:util'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  AlreadyTerminalError,
+  AppendOnlyError,
+  ApprovalRequiredError,
+  callFunction,
+  DatabaseError,
+  HeldError,
+  IdempotencyConflictError,
+  InvalidCompletionStateError,
+  InvalidParameterError,
+  isLeaseLostError,
+  LeaseLostError,
+  leaseLostErrorIn,
+  POSTGRES_STATES,
+  RAISED_STATES,
+  RetryCeilingError,
+  type Database,
+  type Queryable,
+} from '../../libs/db/index.js'
+import { dispositionOf } from '../../libs/db/toDatabaseError.js'
+import { DbStage } from '../support/dbStage.js'
+
+let stage: DbStage
+let database: Database
+let worker: Queryable
+
+beforeAll(async () => {
+  stage = await DbStage.set()
+  await stage.admin.query(`
+    CREATE FUNCTION symphony.raise_state(state text, message text, detail text) RETURNS void LANGUAGE plpgsql AS $$
+    BEGIN
+      RAISE EXCEPTION '%', message USING ERRCODE = state, DETAIL = detail, HINT = 'a hint';
+    END $$;
+    CREATE TABLE symphony.ledger (n int PRIMARY KEY, payload jsonb CONSTRAINT ledger_payload_is_object
+      CHECK (jsonb_typeof(payload) = 'object'));
+    CREATE FUNCTION symphony.refuse_mutation() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      RAISE EXCEPTION 'append-only: % of table % is refused', TG_OP, TG_TABLE_NAME
+        USING ERRCODE = 'P0001', TABLE = TG_TABLE_NAME;
+    END $$;
+    CREATE TRIGGER ledger_is_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON symphony.ledger
+      FOR EACH STATEMENT EXECUTE FUNCTION symphony.refuse_mutation();
+    GRANT ALL ON symphony.ledger TO ${stage.worker}`)
+  database = stage.open()
+  worker = database.as(stage.worker)
+})
+afterAll(() => stage.remove())
+
+const raise = (queryable: Queryable, state: string, message = 'no', detail = '') =>
+  callFunction(queryable, 'raise_state', [state, message, detail]).catch((error: unknown) => error)
+
+describe('what our functions raise', () => {
+  test.for([
+    ['P7001', 'ALREADY_TERMINAL', AlreadyTerminalError],
+    ['P7002', 'LEASE_LOST', LeaseLostError],
+    ['P7003', 'INVALID_COMPLETION_STATE', InvalidCompletionStateError],
+    ['P7004', 'IDEMPOTENCY_CONFLICT', IdempotencyConflictError],
+    ['P7006', 'HELD', HeldError],
+    ['P7007', 'APPROVAL_REQUIRED', ApprovalRequiredError],
+    ['P7008', 'RETRY_CEILING', RetryCeilingError],
+    ['22023', 'INVALID_PARAMETER', InvalidParameterError],
+  ] as const)('%s is %s', async ([sqlstate, code, errorClass]) => {
+    for (const queryable of [worker, stage.admin]) {
+      const error = await raise(queryable, sqlstate, 'said by us', 'in detail')
+      expect(error).toBeInstanceOf(errorClass)
+      expect(error).toMatchObject({
+        name: errorClass.name,
+        code,
+        sqlstate,
+        message: 'said by us',
+        detail: 'in detail',
+        hint: 'a hint',
+        disposition: 'fatal',
+      })
+    }
+  })
+
+  test('the registry has these, APPEND_ONLY, and no others', () => {
+    expect([...RAISED_STATES.keys()].toSorted()).toEqual(
+      ['22023', 'P0001', 'P7001', 'P7002', 'P7003', 'P7004', 'P7006', 'P7007', 'P7008'].toSorted(),
+    )
+  })
+
+  test.for([
+    ['UPDATE symphony.ledger SET n = n + 1'],
+    ['DELETE FROM symphony.ledger WHERE false'],
+    ['TRUNCATE symphony.ledger'],
+  ] as const)('%s is append-only', async ([text]) => {
+    const error = await worker.query(text).catch((thrown: unknown) => thrown)
+    expect(error).toBeInstanceOf(AppendOnlyError)
+    expect(error).toMatchObject({ code: 'APPEND_ONLY', sqlstate: 'P0001', table: 'ledger' })
+  })
+
+  test('P0001 alone is not append-only, nor is its message without the table', async () => {
+    for (const message of ['any bare RAISE', 'append-only: UPDATE of table ledger is refused']) {
+      const error = await raise(worker, 'P0001', message)
+      expect(error).not.toBeInstanceOf(AppendOnlyError)
+      expect(error).toMatchObject({ sqlstate: 'P0001', disposition: 'fatal', message })
+    }
+  })
+})
+
+const caught = (error: unknown) => error
+const RECORDED = '{"recorded":true,"attempt_no":1,"state":"FAILED"}'
+const RAISE_LOST = `DO $$ BEGIN RAISE EXCEPTION 'lease lost' USING ERRCODE = 'P7002', DETAIL = '${RECORDED}'; END $$`
+
+describe('a lost lease', () => {
+  test.for([
+    ['{"recorded":true,"attempt_no":3,"state":"DISPATCHED"}', { attemptNo: 3, state: 'DISPATCHED' }],
+    ['{"recorded":false}', undefined],
+    ['{"recorded":true}', undefined],
+    ['{"recorded":"true","attempt_no":3,"state":"DISPATCHED"}', undefined],
+    ['null', undefined],
+    ['not JSON', undefined],
+    ['', undefined],
+  ] as const)('DETAIL %s', async ([detail, recorded]) => {
+    const error = await raise(worker, 'P7002', 'lease lost', detail)
+    expect(error).toBeInstanceOf(LeaseLostError)
+    expect(error).toMatchObject({ recorded })
+  })
+
+  test('is seen through every wrapping, and from the raw error of the caller’s own client', async () => {
+    const typed = await raise(worker, 'P7002', 'lease lost', RECORDED)
+    const inTransaction = await database.transactionAsRole(stage.worker, (tx) => tx.query(RAISE_LOST)).catch(caught)
+    const raw = await stage.admin.query(RAISE_LOST).catch(caught)
+    expect(raw).not.toBeInstanceOf(LeaseLostError)
+    for (const error of [typed, inTransaction, raw]) {
+      for (const wrapped of [
+        error,
+        new Error('outer', { cause: error }),
+        new Error('outermost', { cause: new Error('outer', { cause: error }) }),
+        new AggregateError([new Error('other'), error], 'several'),
+        new Error('outer', { cause: new AggregateError([new Error('inner', { cause: error })]) }),
+      ]) {
+        expect(isLeaseLostError(wrapped)).toBe(true)
+        expect(leaseLostErrorIn(wrapped)).toMatchObject({ recorded: { attemptNo: 1, state: 'FAILED' } })
+      }
+    }
+  })
+
+  test('is not seen where there is none', async () => {
+    const cyclic = new Error('cyclic')
+    cyclic.cause = cyclic
+    const held = await raise(worker, 'P7006')
+    const looksLikeIt = Object.assign(new Error('P7002'), { code: 'P7002' })
+    for (const error of [undefined, null, 'P7002', { code: 'P7002' }, new Error('P7002'), cyclic, held, looksLikeIt]) {
+      expect(isLeaseLostError(error)).toBe(false)
+    }
+  })
+})
+
+describe('PostgreSQL’s own states', () => {
+  test('each of the table, raised by a function, has its name and disposition', async () => {
+    const states = [...POSTGRES_STATES].filter(([state]) => state.length === 5)
+    expect(states.length).toBeGreaterThanOrEqual(45)
+    for (const [sqlstate, { condition, disposition }] of states) {
+      const error = await raise(worker, sqlstate)
+      expect(error).toBeInstanceOf(DatabaseError)
+      expect(error).toMatchObject({
+        sqlstate,
+        code: sqlstate === '26000' ? 'STALE_STATEMENT' : condition.toUpperCase(),
+        disposition,
+      })
+    }
+  })
+
+  test('its names are PostgreSQL’s own', async () => {
+    for (const [sqlstate, { condition }] of POSTGRES_STATES) {
+      if (sqlstate.length !== 5 || NOT_RAISABLE_BY_NAME.has(sqlstate)) continue
+      const byName = `DO $$ BEGIN RAISE ${condition}; END $$`
+      const error = await worker.query(byName).catch((thrown: unknown) => thrown)
+      expect(error).toMatchObject({ sqlstate })
+    }
+  })
+
+  /** Younger than the oldest server we support. */
+  const NOT_RAISABLE_BY_NAME = new Set(['25P04'])
+
+  test.for([
+    ['08XXX', 'unknown'],
+    ['40XXX', 'retry'],
+    ['53XXX', 'retry'],
+    ['57XXX', 'unknown'],
+    ['22XXX', 'fatal'],
+    ['HV000', 'fatal'],
+    ['99999', 'fatal'],
+  ] as const)('%s, which is not listed, is %s', async ([sqlstate, disposition]) => {
+    expect(await raise(worker, sqlstate)).toMatchObject({ sqlstate, disposition })
+  })
+
+  test('before COMMIT was sent, nothing is unknown', async () => {
+    for (const phase of ['connecting', 'uncommitted'] as const) {
+      for (const [sqlstate, { disposition }] of POSTGRES_STATES) {
+        const expected = disposition === 'unknown' ? 'retry' : disposition
+        expect(dispositionOf(sqlstate, { phase })).toBe(expected)
+        expect(dispositionOf(sqlstate, { phase, sessionSurvived: false })).toBe(expected)
+      }
+    }
+    const inTransaction = database.transactionAsRole(stage.worker, async (tx) => {
+      throw await raise(tx, '57P01')
+    })
+    await expect(inTransaction).rejects.toMatchObject({ sqlstate: '57P01', disposition: 'retry' })
+  })
+
+  test('a session that did not outlive its answer leaves everything unknown, unless it had been idle', () => {
+    for (const [sqlstate] of POSTGRES_STATES) {
+      const expected = sqlstate === '25P03' || sqlstate === '57P05' ? 'retry' : 'unknown'
+      expect(dispositionOf(sqlstate, { phase: 'committing', sessionSurvived: false })).toBe(expected)
+    }
+  })
+})
+
+describe('what an error may say', () => {
+  const CANARY = '4111111111111111'
+
+  async function failures(): Promise<unknown[]> {
+    const attempts = [
+      ['SELECT $1::int', [`${CANARY}x`]],
+      ['SELECT $1::int', [`${CANARY}${CANARY}`]],
+      ['SELECT $1::timestamptz', [CANARY]],
+      ['SELECT $1::jsonb', [`{"card": ${CANARY}`]],
+      ['SELECT $1::numeric(3)', [CANARY]],
+      ['SELECT $1::uuid', [CANARY]],
+      ['INSERT INTO symphony.ledger VALUES (1, $1)', [`"${CANARY}"`]],
+      ['INSERT INTO symphony.ledger VALUES (NULL, $1)', [{ card: CANARY }]],
+      ['INSERT INTO symphony.ledger VALUES ($1, NULL), ($1, NULL)', [41_111_111]],
+    ] as const
+    const thrown: unknown[] = []
+    for (const [text, values] of attempts) {
+      for (const queryable of [worker, stage.open({ pooler: 'transaction' }).as(stage.worker)]) {
+        await queryable.query(text, values).catch((error: unknown) => thrown.push(error))
+      }
+    }
+    expect(thrown).toHaveLength(attempts.length * 2)
+    return thrown
+  }
+
+  test('never a parameter or a row, in no field, not in the stack, not in the cause', async () => {
+    // With this the server lists the parameters of a failed statement in its CONTEXT.
+    await stage.admin.query(`ALTER ROLE ${stage.login} SET log_parameter_max_length_on_error = -1`)
+    for (const error of await failures()) {
+      expect(error).toBeInstanceOf(DatabaseError)
+      expect(inspect(error, { depth: Infinity, showHidden: true })).not.toMatch(/4111/)
+    }
+  })
+
+  test('but which constraint, table and column it was', async () => {
+    const error = await worker
+      .query('INSERT INTO symphony.ledger VALUES (2, $1)', ['[]'])
+      .catch((thrown: unknown) => thrown)
+    expect(error).toMatchObject({
+      code: 'CHECK_VIOLATION',
+      sqlstate: '23514',
+      table: 'ledger',
+      constraint: 'ledger_payload_is_object',
+      message: expect.stringContaining('violates check constraint'),
+      detail: undefined,
+      cause: expect.any(Error),
+    })
+    await expect(worker.query('INSERT INTO symphony.ledger VALUES (NULL)')).rejects.toMatchObject({ column: 'n' })
+  })
+})
