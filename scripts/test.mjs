@@ -1,0 +1,125 @@
+// All of the tests behind one command, the same here and in CI: format, lint, types, then vitest in several legs. The
+// last line it prints counts them: `tests: N passed, N failed`.
+//
+//   npm test                 everything on PostgreSQL 18; the SQL proofs also on 15, and in a schema whose name needs
+//                            quoting, where the functions count which of their branches were executed
+//   npm run test:matrix      everything on PostgreSQL 15, 16, 17 and 18
+//   npm test -- FILE …       only these files, on PostgreSQL 18
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { ensureBuilt } from './build.mjs'
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+const require = createRequire(import.meta.url)
+const scratch = mkdtempSync(join(tmpdir(), 'symphony-test-run-'))
+const matrix = process.argv.includes('--matrix')
+const given = process.argv.slice(2).filter((word) => word !== '--matrix')
+
+/** What proves the SQL itself, and therefore runs on the oldest server and in an awkward schema too. */
+const SQL_PROOFS = [
+  'tests/unit/outbox',
+  'tests/unit/leaseRepairProof',
+  'tests/integration/outbox',
+  'tests/security/',
+  'tests/contract/catalog',
+  'tests/contract/strictInput',
+]
+const BRANCH_COUNTS = mkdtempSync(join(scratch, 'branches-'))
+
+const totals = { passed: 0, failed: 0 }
+const problems = []
+
+process.on('exit', () => rmSync(scratch, { recursive: true, force: true }))
+ensureBuilt()
+if (given.length === 0) {
+  check('format', 'oxfmt', ['--check'])
+  check('lint', 'oxlint', ['--type-aware', '--deny-warnings'])
+  check('types', 'typescript', ['-p', 'tests'], 'tsc')
+}
+for (const leg of legs()) runLeg(leg)
+report()
+
+function legs() {
+  if (given.length > 0) return [{ name: 'the given files on PostgreSQL 18', files: given, env: {} }]
+  const everythingOn = (version) => ({
+    name: `everything on PostgreSQL ${version}`,
+    files: [],
+    env: { SYMPHONY_TEST_POSTGRES: version },
+  })
+  if (matrix) return ['15', '16', '17', '18'].map(everythingOn)
+  return [
+    everythingOn('18'),
+    { name: 'the SQL proofs on PostgreSQL 15', files: SQL_PROOFS, env: { SYMPHONY_TEST_POSTGRES: '15' } },
+    {
+      name: 'the SQL proofs in a schema whose name needs quoting, counting branches',
+      files: SQL_PROOFS,
+      env: { SYMPHONY_TEST_SCHEMA: 'Pay "Out-box" é', SYMPHONY_TEST_SQL_BRANCHES: BRANCH_COUNTS },
+    },
+    {
+      name: 'every SQL branch was executed',
+      files: ['--config', 'tests/sqlBranches.config.ts'],
+      env: { SYMPHONY_TEST_SQL_BRANCHES: BRANCH_COUNTS },
+    },
+  ]
+}
+
+/** One vitest run. Its counts come from its own report, so that a leg which ran nothing is a failure. */
+function runLeg({ name, files, env }) {
+  heading(name)
+  const reportFile = join(scratch, `leg-${totals.passed}-${problems.length}.json`)
+  const result = spawnSync(
+    process.execPath,
+    [
+      binaryOf('vitest', 'vitest'),
+      'run',
+      '--reporter=default',
+      '--reporter=json',
+      `--outputFile.json=${reportFile}`,
+      ...files,
+    ],
+    { cwd: root, stdio: 'inherit', env: { ...process.env, ...env } },
+  )
+  const counts = readCounts(reportFile)
+  totals.passed += counts.passed
+  totals.failed += counts.failed
+  if (result.status !== 0) problems.push(name)
+  else if (counts.passed === 0) problems.push(`${name}: no test was executed`)
+}
+
+function readCounts(reportFile) {
+  try {
+    const { numPassedTests, numTotalTests } = JSON.parse(readFileSync(reportFile, 'utf8'))
+    // Pending and skipped tests count as failed: nothing here may be skipped.
+    return { passed: numPassedTests, failed: numTotalTests - numPassedTests }
+  } catch {
+    return { passed: 0, failed: 0 }
+  }
+}
+
+function check(name, packageName, words, binary = packageName) {
+  heading(name)
+  const result = spawnSync(process.execPath, [binaryOf(packageName, binary), ...words], { cwd: root, stdio: 'inherit' })
+  if (result.status !== 0) problems.push(name)
+}
+
+function binaryOf(packageName, binary) {
+  const manifestFile = require.resolve(`${packageName}/package.json`)
+  const { bin } = JSON.parse(readFileSync(manifestFile, 'utf8'))
+  return join(dirname(manifestFile), typeof bin === 'string' ? bin : bin[binary])
+}
+
+function heading(text) {
+  process.stdout.write(`\n── ${text}\n`)
+}
+
+function report() {
+  for (const problem of problems) process.stdout.write(`\nFAILED: ${problem}`)
+  // A check that failed without a test of its own still counts, so that the last line never says 0 failed by mistake.
+  const failed = Math.max(totals.failed, problems.length)
+  process.stdout.write(`\ntests: ${totals.passed} passed, ${failed} failed\n`)
+  process.exitCode = failed === 0 ? 0 : 1
+}
