@@ -1,0 +1,87 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Client } from 'pg'
+import type { Queryable } from '../../libs/db/index.js'
+import type { TestDatabase } from './database.js'
+
+/** A connection of its own in one role, to step by hand: the wrappers take it like any other client. */
+export interface Connection extends Queryable {
+  readonly schema: string
+  /** The process that serves it. */
+  readonly pid: number
+  readonly client: Client
+  close(): Promise<void>
+}
+
+/** Without a role: as superuser. */
+export async function openConnection(db: TestDatabase, role?: string): Promise<Connection> {
+  const client = await db.connect(role)
+  const { rows } = await client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+  return {
+    schema: db.schema,
+    pid: rows[0]!.pid,
+    client,
+    query: (text, values) => client.query<never>(text, values === undefined ? undefined : [...values]),
+    close: () => client.end(),
+  }
+}
+
+export interface RaceResult<T> {
+  readonly values: readonly T[]
+  readonly errors: readonly unknown[]
+}
+
+export interface RaceOptions {
+  /**
+   * A lock that all runners run into, and how to let go of it: it is released only when every one of them waits there,
+   * so that they meet inside the functions and not on the way to them.
+   */
+  readonly releaseWhenAllWait?: () => Promise<unknown>
+}
+
+/** Starts n calls on n connections at once, and tells what came back. */
+export async function race<T>(
+  db: TestDatabase,
+  role: string,
+  count: number,
+  run: (connection: Connection, index: number) => Promise<T>,
+  { releaseWhenAllWait }: RaceOptions = {},
+): Promise<RaceResult<T>> {
+  // All are connected before the first one starts.
+  const connections = await Promise.all(Array.from({ length: count }, () => openConnection(db, role)))
+  try {
+    const runs = Promise.allSettled(connections.map((connection, index) => run(connection, index)))
+    if (releaseWhenAllWait !== undefined) {
+      await untilWaiting(db, ...connections)
+      await releaseWhenAllWait()
+    }
+    const settled = await runs
+    return {
+      values: settled.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : [])),
+      errors: settled.flatMap((result): unknown[] => (result.status === 'rejected' ? [result.reason] : [])),
+    }
+  } finally {
+    await Promise.all(connections.map((connection) => connection.close()))
+  }
+}
+
+/** Returns when each of these connections waits for a lock that another one holds. */
+export async function untilWaiting(db: TestDatabase, ...connections: readonly Connection[]): Promise<void> {
+  const pids = connections.map(({ pid }) => pid)
+  const deadline = Date.now() + 20_000
+  for (;;) {
+    const { rows } = await db.queryNoRole<{ pid: number }>(
+      `SELECT pid FROM unnest($1::integer[]) AS pid WHERE cardinality(pg_blocking_pids(pid)) > 0`,
+      [pids],
+    )
+    if (rows.length === pids.length) return
+    if (Date.now() > deadline) throw new Error(`${rows.length} of ${pids.length} connections wait for a lock`)
+    await delay(5)
+  }
+}
+
+/** The error of a call that must fail; a call that succeeds fails the test. */
+export async function failureOf(call: Promise<unknown>): Promise<unknown> {
+  const [result] = await Promise.allSettled([call])
+  if (result.status === 'fulfilled') throw new Error('expected a refusal, and it succeeded')
+  return result.reason
+}
