@@ -1,9 +1,266 @@
 import { quoteIdentifier, type Queryable } from '../db/index.js'
+import type { Release } from './release.js'
+import { ALL_ROLES, OWNER_ROLE } from './roles.js'
+import type { SchemaFile } from './schemaFiles.js'
 
-/** Everything from here to the end of the transaction belongs to the owner and lands in the schema. */
-export async function enterSchemaAsOwner(tx: Queryable, schema: string): Promise<void> {
+/*
+ * The SQL of the installer: what it asks the server, and what it runs besides the files of schema/. Everything that
+ * changes something is a text without parameters, so that a dry run can print exactly what a deployment would execute.
+ */
+
+/** Who deploys, where to, and what is there already. */
+export interface ServerFacts {
+  readonly login: string
+  readonly database: string
+  /** 15, 16, 17, 18. */
+  readonly version: number
+  readonly isSuperuser: boolean
+  readonly mayCreateRoles: boolean
+  readonly mayCreateSchemas: boolean
+  readonly ownsDatabase: boolean
+  readonly missingRoles: readonly string[]
+  /** Whether the login can switch to the owner's role as things are. */
+  readonly mayActAsOwner: boolean
+  /** Whether it could lend itself the owner's role, once that exists. */
+  readonly mayLendOwner: boolean
+  /** Undefined if there is no such schema yet. */
+  readonly schemaOwner: string | undefined
+  readonly ownsSchema: boolean
+  /** Logins among those asked for that exist. */
+  readonly existingLogins: readonly string[]
+}
+
+export async function readServerFacts(tx: Queryable, schema: string, logins: readonly string[]): Promise<ServerFacts> {
+  const { rows } = await tx.query<ServerFacts & { schemaOwner: string | null }>(SERVER_FACTS, [
+    schema,
+    ALL_ROLES,
+    OWNER_ROLE,
+    logins,
+  ])
+  const facts = rows[0]!
+  return { ...facts, schemaOwner: facts.schemaOwner ?? undefined }
+}
+
+/** Since 16, a member may be barred from SET ROLE, and CREATEROLE reaches only the roles that it created. */
+const SERVER_FACTS = `
+  SELECT me.rolname::text AS "login", d.datname::text AS "database", v.major AS "version",
+    me.rolsuper AS "isSuperuser",
+    me.rolsuper OR me.rolcreaterole AS "mayCreateRoles",
+    pg_catalog.has_database_privilege(me.oid, d.oid, 'CREATE') AS "mayCreateSchemas",
+    pg_catalog.pg_has_role(me.oid, d.datdba, 'USAGE') AS "ownsDatabase",
+    ARRAY(SELECT name FROM pg_catalog.unnest($2::text[]) AS name
+      WHERE pg_catalog.to_regrole(pg_catalog.quote_ident(name)) IS NULL) AS "missingRoles",
+    COALESCE(pg_catalog.pg_has_role(me.oid, o.oid, CASE WHEN v.major >= 16 THEN 'SET' ELSE 'MEMBER' END), me.rolsuper)
+      AS "mayActAsOwner",
+    CASE WHEN v.major < 16 OR o.oid IS NULL THEN me.rolsuper OR me.rolcreaterole
+      ELSE pg_catalog.pg_has_role(me.oid, o.oid, 'MEMBER WITH ADMIN OPTION') END AS "mayLendOwner",
+    pg_catalog.pg_get_userbyid(n.nspowner)::text AS "schemaOwner",
+    COALESCE(pg_catalog.pg_has_role(me.oid, n.nspowner, 'USAGE'), false) AS "ownsSchema",
+    ARRAY(SELECT name FROM pg_catalog.unnest($4::text[]) AS name
+      WHERE pg_catalog.to_regrole(pg_catalog.quote_ident(name)) IS NOT NULL) AS "existingLogins"
+  FROM pg_catalog.pg_roles me
+  JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database()
+  CROSS JOIN (SELECT pg_catalog.current_setting('server_version_num')::int / 10000 AS major) v
+  LEFT JOIN pg_catalog.pg_roles o ON o.rolname = $3
+  LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = $1
+  WHERE me.rolname = session_user`
+
+/** An object in the schema, as a person would name it. */
+export interface NamedObject {
+  readonly type: string
+  readonly identity: string
+  readonly owner: string
+  readonly isLegacy: boolean
+}
+
+/** What in the schema does not belong to our owner, and what the outbox before this one left there. */
+export async function readForeignObjects(tx: Queryable, schema: string): Promise<readonly NamedObject[]> {
+  const { rows } = await tx.query<NamedObject>(FOREIGN_OBJECTS, [schema, OWNER_ROLE])
+  return rows
+}
+
+/** Sequences that belong to a column, row types and array types share the fate of what they belong to. */
+const FOREIGN_OBJECTS = `
+  SELECT shown.type, shown.identity, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, o.is_legacy AS "isLegacy"
+  FROM pg_catalog.pg_namespace n
+  CROSS JOIN LATERAL (
+    SELECT 'pg_catalog.pg_class'::regclass AS class, c.oid, c.relowner AS owner,
+      c.relname = 'payment_outbox' OR c.relname = 'supervisor_outbox_status' AND EXISTS (
+        SELECT 1 FROM pg_catalog.pg_class l WHERE l.relnamespace = n.oid AND l.relname = 'payment_outbox'
+      ) AS is_legacy
+    FROM pg_catalog.pg_class c
+    WHERE c.relnamespace = n.oid AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f') AND NOT EXISTS (
+      SELECT 1 FROM pg_catalog.pg_depend d
+      WHERE d.classid = 'pg_catalog.pg_class'::regclass AND d.objid = c.oid AND d.deptype IN ('a', 'i')
+        AND d.refclassid = 'pg_catalog.pg_class'::regclass)
+    UNION ALL
+    SELECT 'pg_catalog.pg_proc'::regclass, p.oid, p.proowner, false FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid
+    UNION ALL
+    SELECT 'pg_catalog.pg_type'::regclass, t.oid, t.typowner, t.typname = 'outbox_status'
+    FROM pg_catalog.pg_type t WHERE t.typnamespace = n.oid AND t.typrelid = 0 AND t.typcategory <> 'A'
+  ) o
+  CROSS JOIN LATERAL pg_catalog.pg_identify_object(o.class, o.oid, 0) AS shown
+  WHERE n.nspname = $1 AND (o.is_legacy OR o.owner IS DISTINCT FROM pg_catalog.to_regrole($2)::oid)
+  ORDER BY shown.type, shown.identity`
+
+/** The deployment in force: its release, and the checksum of each file. */
+export interface RecordedDeployment extends Release {
+  readonly checksums: ReadonlyMap<string, string>
+}
+
+export type DeploymentRecord = RecordedDeployment | 'none' | 'unreadable'
+
+export async function readDeploymentRecord(tx: Queryable, schema: string): Promise<DeploymentRecord> {
+  const { rows: tables } = await tx.query<{ readable: boolean }>(RECORD_IS_READABLE, [schema])
+  if (tables[0] === undefined) return 'none'
+  if (!tables[0].readable) return 'unreadable'
+  const { rows } = await tx.query<{ file: string; sha256: string; schema_level: number; release: string }>(`
+    SELECT d.file, d.sha256, d.schema_level, d.release FROM ${quoteIdentifier(schema)}.symphony_deployments d
+    WHERE d.deployment_no = (SELECT max(deployment_no) FROM ${quoteIdentifier(schema)}.symphony_deployments)`)
+  const [first] = rows
+  if (first === undefined) return 'none'
+  return {
+    version: first.release,
+    schemaLevel: first.schema_level,
+    checksums: new Map(rows.map(({ file, sha256 }) => [file, sha256])),
+  }
+}
+
+const RECORD_IS_READABLE = `
+  SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT') AS readable
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  WHERE n.nspname = $1 AND c.relname = 'symphony_deployments'`
+
+/**
+ * Waiting for a lock makes everybody who comes later wait behind us, so an attempt gives up soon and tries again. It
+ * must be less than PostgreSQL's `deadlock_timeout` (1 s): then a deadlock with a worker ends by our giving up.
+ */
+const LOCK_TIMEOUT = '500ms'
+
+/** Nothing that the login, its database or its last statement set may change what is created. */
+export const INSTALLER_SETTINGS = `SET LOCAL ROLE NONE;
+SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL lock_timeout = '${LOCK_TIMEOUT}';
+SET LOCAL client_min_messages = warning;
+SET LOCAL standard_conforming_strings = on;
+SET LOCAL check_function_bodies = on;
+SET LOCAL default_tablespace = '';
+SET LOCAL default_table_access_method = heap;`
+
+export function createRole(role: string): string {
+  return `CREATE ROLE ${quoteIdentifier(role)} NOLOGIN NOINHERIT;`
+}
+
+export function createSchema(schema: string): string {
+  return `CREATE SCHEMA IF NOT EXISTS ${quoteIdentifier(schema)} AUTHORIZATION ${OWNER_ROLE};`
+}
+
+export function giveSchemaToOwner(schema: string): string {
+  return `ALTER SCHEMA ${quoteIdentifier(schema)} OWNER TO ${OWNER_ROLE};`
+}
+
+/** For one transaction: whoever lends itself the role returns it before COMMIT, and a ROLLBACK returns it anyway. */
+export function lendOwner(login: string, version: number): string {
+  return `GRANT ${OWNER_ROLE} TO ${quoteIdentifier(login)}${version >= 16 ? ' WITH INHERIT FALSE, SET TRUE' : ''};`
+}
+
+export function returnOwner(login: string): string {
+  return `REVOKE ${OWNER_ROLE} FROM ${quoteIdentifier(login)};`
+}
+
+export async function mayActAsOwner(tx: Queryable, schema: string): Promise<boolean> {
+  return (await readServerFacts(tx, schema, [])).mayActAsOwner
+}
+
+/**
+ * The comment is there for its lock: a deployer holds it on the schema itself until it commits, nobody but deployers
+ * takes it, and nothing else waits for it. An advisory lock could be held by any login.
+ */
+export function enterSchemaAsOwner(schema: string): string {
   const name = quoteIdentifier(schema)
-  await tx.query(`CREATE SCHEMA IF NOT EXISTS ${name} AUTHORIZATION symphony_owner`)
-  await tx.query(`SET LOCAL ROLE symphony_owner`)
-  await tx.query(`SET LOCAL search_path = ${name}, pg_temp`)
+  return `SET LOCAL ROLE ${OWNER_ROLE};
+COMMENT ON SCHEMA ${name} IS 'Symphony: deployed by "symphony deploy", checked by "symphony doctor".';
+${useSchema(schema)}`
+}
+
+/** The temporary schema comes last: named nowhere, it would be searched first. */
+export function useSchema(schema: string): string {
+  return `SET LOCAL search_path = ${quoteIdentifier(schema)}, pg_temp;`
+}
+
+export const LEAVE_SCHEMA = `SET LOCAL ROLE NONE;
+SET LOCAL search_path = pg_catalog, pg_temp;`
+
+/** The view reads the table, and the table has a column of the type. No CASCADE: what else depends on them is not ours. */
+export const DROP_LEGACY = `DROP VIEW IF EXISTS supervisor_outbox_status;
+DROP TABLE IF EXISTS payment_outbox;
+DROP TYPE IF EXISTS outbox_status;`
+
+export function recordDeployment({ schemaLevel, version }: Release, files: readonly SchemaFile[]): string {
+  const names = files.map(({ name }) => quoteLiteral(name)).join(',\n  ')
+  const checksums = files.map(({ sha256 }) => quoteLiteral(sha256)).join(',\n  ')
+  return `SELECT record_deployment(${schemaLevel}, ${quoteLiteral(version)}, ARRAY[
+  ${names}
+], ARRAY[
+  ${checksums}
+]);`
+}
+
+export function dedicateDatabase(database: string): string {
+  return `REVOKE TEMPORARY, CREATE ON DATABASE ${quoteIdentifier(database)} FROM PUBLIC;
+REVOKE CREATE ON SCHEMA public FROM PUBLIC;`
+}
+
+/** REVOKE by somebody who is not the owner is only a warning, so its effect is looked at. */
+export async function isDatabaseDedicated(tx: Queryable): Promise<boolean> {
+  const { rows } = await tx.query<{ dedicated: boolean }>(`
+    SELECT NOT EXISTS (
+      SELECT 1 FROM pg_catalog.pg_database d,
+        pg_catalog.aclexplode(COALESCE(d.datacl, pg_catalog.acldefault('d', d.datdba))) a
+      WHERE d.datname = pg_catalog.current_database() AND a.grantee = 0 AND a.privilege_type IN ('TEMPORARY', 'CREATE')
+    ) AND NOT EXISTS (
+      SELECT 1 FROM pg_catalog.pg_namespace n,
+        pg_catalog.aclexplode(COALESCE(n.nspacl, pg_catalog.acldefault('n', n.nspowner))) a
+      WHERE n.nspname = 'public' AND a.grantee = 0 AND a.privilege_type = 'CREATE'
+    ) AS dedicated`)
+  return rows[0]!.dedicated
+}
+
+export interface LoginStatement {
+  readonly name: string
+  readonly roles: readonly string[]
+  /** Whether it has the rights of its roles without switching to them. */
+  readonly inherits: boolean
+}
+
+/** The secret is the stored form of a password, never the password. */
+export function createLogin({ name, inherits }: LoginStatement, secret: string): string {
+  return `CREATE ROLE ${quoteIdentifier(name)} LOGIN ${inherits ? 'INHERIT' : 'NOINHERIT'} PASSWORD ${quoteLiteral(secret)};`
+}
+
+export function grantToLogin({ name, roles, inherits }: LoginStatement, version: number): string {
+  const options = version >= 16 ? ` WITH INHERIT ${inherits ? 'TRUE' : 'FALSE'}, SET TRUE` : ''
+  return `GRANT ${roles.map(quoteIdentifier).join(', ')} TO ${quoteIdentifier(name)}${options};`
+}
+
+export interface LoginState {
+  readonly canLogIn: boolean
+  readonly isMember: boolean
+  readonly inherits: boolean
+}
+
+export async function readLoginState(tx: Queryable, { name, roles }: LoginStatement): Promise<LoginState> {
+  const { rows } = await tx.query<LoginState>(
+    `SELECT r.rolcanlogin AS "canLogIn",
+       pg_catalog.bool_and(pg_catalog.pg_has_role(r.oid, given.role, 'MEMBER')) AS "isMember",
+       pg_catalog.bool_or(pg_catalog.pg_has_role(r.oid, given.role, 'USAGE')) AS "inherits"
+     FROM pg_catalog.pg_roles r CROSS JOIN pg_catalog.unnest($2::text[]) AS given(role)
+     WHERE r.rolname = $1 GROUP BY r.rolcanlogin`,
+    [name, roles],
+  )
+  return rows[0]!
+}
+
+function quoteLiteral(text: string): string {
+  return `'${text.replaceAll("'", "''")}'`
 }

@@ -1,23 +1,51 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { systemClock } from '../core/index.js'
 import { openLoginDatabase } from '../db/index.js'
-import { enterSchemaAsOwner } from './db.js'
-import { readSchemaFiles } from './schemaFiles.js'
+import { Installer, type DeployReport } from './Installer.js'
+import { resolveDeployOptions, type DeployOptions } from './options.js'
+import { blocked } from './refusals.js'
+import { isInTheWay } from './runSteps.js'
 
-export interface DeployOptions {
-  readonly url: string
-  /** @default `symphony` */
-  readonly schema?: string
-}
+/** Building an index on a long ledger takes its time; waiting for somebody else's lock does not (see `db.ts`). */
+const STATEMENT_TIMEOUT_MS = 1_800_000
 
-export async function deploy({ url, schema = 'symphony' }: DeployOptions): Promise<void> {
-  const { cluster, objects, privileges } = readSchemaFiles()
-  const database = openLoginDatabase({ url, schema })
+/** Between two attempts, so that whoever waited behind us gets a turn. */
+const PAUSE_MS = 300
+
+/**
+ * Brings the schema of one database to this release, in one transaction: all of it, or nothing. Safe to run at any
+ * time, by several at once, and while workers run. Deploying what is there already changes nothing but privileges that
+ * were granted by hand.
+ */
+export async function deploy(given: DeployOptions): Promise<DeployReport> {
+  const options = resolveDeployOptions(given)
+  const { url, schema, tls, dryRun, patienceMs } = options
+  const database = openLoginDatabase({
+    url,
+    schema,
+    applicationName: 'symphony deploy',
+    statementTimeoutMs: STATEMENT_TIMEOUT_MS,
+    ...(tls === undefined ? {} : { tls }),
+  })
   try {
-    await database.transaction('READ WRITE', async (tx) => {
-      for (const file of cluster) await tx.query(file.sql)
-      await enterSchemaAsOwner(tx, schema)
-      for (const file of [...objects, privileges]) await tx.query(file.sql)
-    })
+    const installer = new Installer(database, options)
+    return dryRun ? await installer.plan() : await runPatiently(() => installer.install(), patienceMs)
   } finally {
     await database.close()
+  }
+}
+
+/** An attempt that met others in its way was rolled back, so another one is always safe. */
+async function runPatiently<T>(attempt: () => Promise<T>, patienceMs: number): Promise<T> {
+  const endsAtMs = systemClock.monotonicMs() + patienceMs
+  for (let attempts = 1; ; attempts += 1) {
+    try {
+      return await attempt()
+    } catch (error) {
+      if (!isInTheWay(error)) throw error
+      if (systemClock.monotonicMs() >= endsAtMs) throw blocked(attempts, error)
+    }
+    // Spread, so that deployers that met do not meet again.
+    await sleep(PAUSE_MS * (0.5 + Math.random()))
   }
 }

@@ -1,4 +1,15 @@
+/**
+ * Bringing the schema to a database, and checking that it is still what was brought.
+ *
+ * `deploy` applies the files of `schema/` in one transaction, as the owner role, and writes down their checksums in
+ * `symphony_deployments`; a crash leaves the database as it was. `doctor` compares the live catalog with the manifest of
+ * the release, which is made from a fresh install and committed, and never with what the database says about itself.
+ */
 export { deploy } from './deploy.js'
-export type { DeployOptions } from './deploy.js'
 export { DeploymentError } from './errors.js'
 export type { DeploymentErrorCode } from './errors.js'
+export type { DeployedLogin, DeployReport } from './Installer.js'
+export { parseLoginRequest } from './logins.js'
+export type { LoginRequest } from './logins.js'
+export type { DeployOptions } from './options.js'
+export type { RuntimeRole } from './roles.js'

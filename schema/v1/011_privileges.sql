@@ -13,6 +13,7 @@ BEGIN
   EXECUTE format('GRANT USAGE ON SCHEMA %I TO symphony_control, symphony_ingest, symphony_executor, symphony_readonly, symphony_auditor', current_schema());
 END
 $$;
+REVOKE ALL ON TYPE outbox_attempt_state FROM PUBLIC;
 -- What is created later is closed too. The form without a schema: the other one does not take EXECUTE from PUBLIC.
 ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
 

@@ -1,0 +1,174 @@
+import { randomBytes } from 'node:crypto'
+import type { LoginDatabase, Transaction } from '../db/index.js'
+import {
+  isDatabaseDedicated,
+  mayActAsOwner,
+  readDeploymentRecord,
+  readForeignObjects,
+  readLoginState,
+  readServerFacts,
+  type DeploymentRecord,
+  type ServerFacts,
+} from './db.js'
+import { loginStatement } from './logins.js'
+import type { ResolvedDeployOptions } from './options.js'
+import {
+  asScript,
+  borrowsOwner,
+  closingSteps,
+  fileSteps,
+  healingSteps,
+  openingSteps,
+  type Login,
+  type Step,
+} from './plan.js'
+import {
+  databaseNotDedicated,
+  legacyInTheWay,
+  loginMismatch,
+  newerDatabase,
+  ownerNotReturned,
+  strangersInTheWay,
+} from './refusals.js'
+import { isNewer, readRelease, type Release } from './release.js'
+import { requireRights } from './rights.js'
+import { runSteps } from './runSteps.js'
+import { inOrder, readSchemaFiles, type SchemaFiles } from './schemaFiles.js'
+import { scramVerifier } from './scramVerifier.js'
+
+export interface DeployReport {
+  readonly outcome: 'deployed' | 'unchanged' | 'planned'
+  readonly schema: string
+  readonly release: string
+  readonly logins: readonly DeployedLogin[]
+  /** What would be run, as a script for psql; only of a dry run. */
+  readonly sql: string | undefined
+}
+
+export interface DeployedLogin {
+  readonly name: string
+  readonly created: boolean
+  /** Only for a login created by this call, and only here: nothing keeps it. */
+  readonly password: string | undefined
+}
+
+/** What stands in a printed plan where a deployment puts the stored form of a password. */
+const SECRET_TO_COME = 'made when it is deployed'
+const PASSWORD_BYTES = 24
+
+/** One deployment: looks, decides under the schema's lock, runs, looks again. */
+export class Installer {
+  readonly #database: LoginDatabase
+  readonly #options: ResolvedDeployOptions
+  readonly #files: SchemaFiles = readSchemaFiles()
+  readonly #release: Release = readRelease()
+
+  constructor(database: LoginDatabase, options: ResolvedDeployOptions) {
+    this.#database = database
+    this.#options = options
+  }
+
+  /** One attempt, in one transaction. */
+  async install(): Promise<DeployReport> {
+    const facts = await this.#database.transaction('READ ONLY', (tx) => this.#readFacts(tx))
+    const passwords = this.#passwords(facts)
+    const logins = this.#logins((name) => mapDefined(passwords.get(name), scramVerifier))
+    return this.#database.transaction('READ WRITE', async (tx) => {
+      await runSteps(tx, this.#openingSteps(facts))
+      const { outcome, steps } = await this.#decide(tx)
+      await runSteps(tx, steps)
+      await runSteps(tx, this.#closingSteps(facts, logins))
+      await this.#verify(tx, facts, logins)
+      return {
+        ...this.#header(),
+        outcome,
+        logins: logins.map(({ name }) => ({ name, created: passwords.has(name), password: passwords.get(name) })),
+        sql: undefined,
+      }
+    })
+  }
+
+  /** What a deployment would run, as far as this login can see. */
+  async plan(): Promise<DeployReport> {
+    return this.#database.transaction('READ ONLY', async (tx) => {
+      const facts = await this.#readFacts(tx)
+      const { steps } = await this.#decide(tx)
+      const logins = this.#logins((name) => (facts.existingLogins.includes(name) ? undefined : SECRET_TO_COME))
+      const all = [...this.#openingSteps(facts), ...steps, ...this.#closingSteps(facts, logins)]
+      return { ...this.#header(), outcome: 'planned', logins: [], sql: asScript(all) }
+    })
+  }
+
+  #header(): Pick<DeployReport, 'schema' | 'release'> {
+    return { schema: this.#options.schema, release: this.#release.version }
+  }
+
+  async #readFacts(tx: Transaction): Promise<ServerFacts> {
+    const { schema, dedicatedDatabase, createLogins } = this.#options
+    const facts = await readServerFacts(
+      tx,
+      schema,
+      createLogins.map(({ name }) => name),
+    )
+    requireRights(facts, { schema, dedicatedDatabase, logins: createLogins.map(loginStatement) })
+    return facts
+  }
+
+  /** In a deployment, called with the schema's lock in hand: what it reads cannot change before COMMIT. */
+  async #decide(tx: Transaction): Promise<{ outcome: 'deployed' | 'unchanged'; steps: readonly Step[] }> {
+    const { schema, dropLegacy, reapply } = this.#options
+    const foreign = await readForeignObjects(tx, schema)
+    const legacy = foreign.filter(({ isLegacy }) => isLegacy)
+    const strangers = foreign.filter(({ isLegacy }) => !isLegacy)
+    if (legacy.length > 0 && !dropLegacy) throw legacyInTheWay(schema, legacy)
+    if (strangers.length > 0) throw strangersInTheWay(schema, strangers)
+    const record = await readDeploymentRecord(tx, schema)
+    if (legacy.length === 0 && !reapply && this.#isInForce(record)) {
+      return { outcome: 'unchanged', steps: healingSteps(this.#files) }
+    }
+    if (typeof record === 'object' && isNewer(record, this.#release)) throw newerDatabase(schema, record, this.#release)
+    return { outcome: 'deployed', steps: fileSteps(this.#files, this.#release, legacy.length > 0) }
+  }
+
+  #isInForce(record: DeploymentRecord): boolean {
+    if (typeof record !== 'object') return false
+    const files = inOrder(this.#files)
+    return (
+      record.checksums.size === files.length && files.every(({ name, sha256 }) => record.checksums.get(name) === sha256)
+    )
+  }
+
+  #openingSteps(facts: ServerFacts): readonly Step[] {
+    return openingSteps(facts, this.#options.schema, this.#files)
+  }
+
+  #closingSteps(facts: ServerFacts, logins: readonly Login[]): readonly Step[] {
+    return closingSteps(facts, { dedicatedDatabase: this.#options.dedicatedDatabase, logins })
+  }
+
+  /** For the logins that do not exist yet. */
+  #passwords({ existingLogins }: ServerFacts): ReadonlyMap<string, string> {
+    const newOnes = this.#options.createLogins.filter(({ name }) => !existingLogins.includes(name))
+    return new Map(
+      newOnes.map(({ name, password = randomBytes(PASSWORD_BYTES).toString('base64url') }) => [name, password]),
+    )
+  }
+
+  #logins(secretOf: (name: string) => string | undefined): readonly Login[] {
+    return this.#options.createLogins.map((request) => ({ ...loginStatement(request), secret: secretOf(request.name) }))
+  }
+
+  /** PostgreSQL answers a REVOKE that did nothing with a warning, and leaves the attributes of a role as they are. */
+  async #verify(tx: Transaction, facts: ServerFacts, logins: readonly Login[]): Promise<void> {
+    if (borrowsOwner(facts) && (await mayActAsOwner(tx, this.#options.schema))) throw ownerNotReturned(facts.login)
+    if (this.#options.dedicatedDatabase && !(await isDatabaseDedicated(tx))) throw databaseNotDedicated(facts.database)
+    for (const login of logins) {
+      const { canLogIn, isMember, inherits } = await readLoginState(tx, login)
+      if (!canLogIn || !isMember || inherits !== login.inherits) throw loginMismatch(login)
+    }
+  }
+}
+
+function mapDefined<A, B>(value: A | undefined, map: (value: A) => B): B | undefined {
+  return value === undefined ? undefined : map(value)
+}

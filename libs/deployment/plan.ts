@@ -1,0 +1,94 @@
+import {
+  createLogin,
+  createSchema,
+  dedicateDatabase,
+  DROP_LEGACY,
+  enterSchemaAsOwner,
+  giveSchemaToOwner,
+  grantToLogin,
+  INSTALLER_SETTINGS,
+  LEAVE_SCHEMA,
+  lendOwner,
+  recordDeployment,
+  returnOwner,
+  type LoginStatement,
+  type ServerFacts,
+} from './db.js'
+import type { Release } from './release.js'
+import { OWNER_ROLE } from './roles.js'
+import { inOrder, type SchemaFile, type SchemaFiles } from './schemaFiles.js'
+
+/** A piece of SQL, run as it is or printed as it is. */
+export interface Step {
+  readonly title: string
+  readonly sql: string
+}
+
+export interface Login extends LoginStatement {
+  /** The stored form of the password, for a login that is to be created; undefined for one that exists. */
+  readonly secret: string | undefined
+}
+
+/** From the beginning of the transaction to the point where the owner holds the schema's lock. */
+export function openingSteps(facts: ServerFacts, schema: string, { cluster }: SchemaFiles): readonly Step[] {
+  return [
+    { title: 'settings of this transaction', sql: INSTALLER_SETTINGS },
+    ...cluster.map(fileStep),
+    ...(borrowsOwner(facts) ? [{ title: 'lend the owner role', sql: lendOwner(facts.login, facts.version) }] : []),
+    ...schemaSteps(facts, schema),
+    { title: 'as the owner, in the schema', sql: enterSchemaAsOwner(schema) },
+  ]
+}
+
+/** Everything that is new or has changed, and the record of it. */
+export function fileSteps(files: SchemaFiles, release: Release, dropLegacy: boolean): readonly Step[] {
+  return [
+    ...(dropLegacy ? [{ title: 'drop what the outbox before this one left', sql: DROP_LEGACY }] : []),
+    ...files.objects.map(fileStep),
+    { title: 'the record of this deployment', sql: recordDeployment(release, inOrder(files)) },
+    fileStep(files.privileges),
+  ]
+}
+
+/** Nothing has changed: the rights are said again, which takes back what was granted by hand to one of our roles. */
+export function healingSteps({ privileges }: SchemaFiles): readonly Step[] {
+  return [fileStep(privileges)]
+}
+
+/** As the login again. */
+export function closingSteps(
+  facts: ServerFacts,
+  { dedicatedDatabase, logins }: { readonly dedicatedDatabase: boolean; readonly logins: readonly Login[] },
+): readonly Step[] {
+  return [
+    { title: 'as the login again', sql: LEAVE_SCHEMA },
+    ...(borrowsOwner(facts) ? [{ title: 'return the owner role', sql: returnOwner(facts.login) }] : []),
+    ...(dedicatedDatabase ? [{ title: 'a database for Symphony alone', sql: dedicateDatabase(facts.database) }] : []),
+    ...logins.map((login) => ({ title: `the login ${login.name}`, sql: loginSql(login, facts.version) })),
+  ]
+}
+
+export function borrowsOwner({ mayActAsOwner }: ServerFacts): boolean {
+  return !mayActAsOwner
+}
+
+/** For psql: one transaction, which the first error ends. */
+export function asScript(steps: readonly Step[]): string {
+  const parts = steps.map(({ title, sql }) => `-- ${title}\n\n${sql.trimEnd()}\n`)
+  return ['\\set ON_ERROR_STOP on\n', 'BEGIN;\n', ...parts, 'COMMIT;'].join('\n')
+}
+
+function schemaSteps({ schemaOwner }: ServerFacts, schema: string): readonly Step[] {
+  if (schemaOwner === OWNER_ROLE) return []
+  if (schemaOwner === undefined) return [{ title: 'the schema', sql: createSchema(schema) }]
+  return [{ title: 'the schema becomes ours', sql: giveSchemaToOwner(schema) }]
+}
+
+function fileStep({ name, sql }: SchemaFile): Step {
+  return { title: `schema/${name}`, sql }
+}
+
+function loginSql(login: Login, version: number): string {
+  const creation = login.secret === undefined ? [] : [createLogin(login, login.secret)]
+  return [...creation, grantToLogin(login, version)].join('\n')
+}

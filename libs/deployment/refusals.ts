@@ -1,0 +1,73 @@
+import type { LoginStatement, NamedObject } from './db.js'
+import { DeploymentError } from './errors.js'
+import type { Release } from './release.js'
+import { OWNER_ROLE } from './roles.js'
+
+/** The ways in which a deployment says no, each with what to do about it. */
+
+export function legacyInTheWay(schema: string, objects: readonly NamedObject[]): DeploymentError {
+  return new DeploymentError(
+    'DEPLOYMENT_LEGACY_OBJECTS',
+    `The schema ${schema} still holds the outbox that came before this one: ${list(objects)}.`,
+    { remedy: 'Save what is in it, then deploy with --drop-legacy, which drops it.' },
+  )
+}
+
+export function strangersInTheWay(schema: string, objects: readonly NamedObject[]): DeploymentError {
+  return new DeploymentError(
+    'DEPLOYMENT_FOREIGN_OBJECTS',
+    `The schema ${schema} holds objects that do not belong to ${OWNER_ROLE}: ${list(objects)}.`,
+    {
+      remedy: `Choose an empty schema. If an object is ours and was given away, return it: ALTER … OWNER TO ${OWNER_ROLE}.`,
+    },
+  )
+}
+
+export function newerDatabase(schema: string, found: Release, own: Release): DeploymentError {
+  return new DeploymentError(
+    'DEPLOYMENT_NEWER_DATABASE',
+    `The schema ${schema} was deployed by release ${found.version} (level ${found.schemaLevel}); ` +
+      `this is ${own.version} (level ${own.schemaLevel}), which would undo it.`,
+    { remedy: 'Deploy with that release or a newer one.' },
+  )
+}
+
+export function blocked(attempts: number, cause: unknown): DeploymentError {
+  return new DeploymentError(
+    'DEPLOYMENT_BLOCKED',
+    `Other transactions were in the way at each of ${attempts} attempts. Nothing was changed.`,
+    {
+      cause,
+      remedy: 'Look in pg_stat_activity for a transaction that has been open for long, end it, and deploy again.',
+    },
+  )
+}
+
+export function ownerNotReturned(login: string): DeploymentError {
+  return new DeploymentError(
+    'DEPLOYMENT_WITHOUT_EFFECT',
+    `The login ${login} could not return the role ${OWNER_ROLE}.`,
+    {
+      remedy: `Have a superuser look at how ${login} became a member of ${OWNER_ROLE}.`,
+    },
+  )
+}
+
+export function databaseNotDedicated(database: string): DeploymentError {
+  return new DeploymentError('DEPLOYMENT_WITHOUT_EFFECT', `PUBLIC still has TEMP or CREATE in ${database}.`, {
+    remedy: `Deploy as the owner of the database ${database}, or as a superuser.`,
+  })
+}
+
+export function loginMismatch({ name, inherits }: LoginStatement): DeploymentError {
+  return new DeploymentError(
+    'DEPLOYMENT_LOGIN_MISMATCH',
+    `The role ${name} exists and is not the login that was asked for: one that can log in and ` +
+      `${inherits ? 'has the rights of its role at all times' : 'has the rights of its roles only when it switches to them'}.`,
+    { remedy: `Choose another name, or change it: ALTER ROLE … LOGIN ${inherits ? 'INHERIT' : 'NOINHERIT'}.` },
+  )
+}
+
+function list(objects: readonly NamedObject[]): string {
+  return objects.map(({ type, identity, owner }) => `${type} ${identity} of ${owner}`).join(', ')
+}

@@ -1,0 +1,16 @@
+-- Every item is in the queue or has ended, never both and never neither; and nothing is queued that has no identity.
+-- Looks at the newest symphony.examined_items items, or at all if that is not set.
+SELECT i.outbox_id::text AS object, 'pending or ended' AS expected,
+  CASE WHEN p.outbox_id IS NULL THEN 'neither' ELSE 'both' END AS found
+FROM (
+  SELECT d.outbox_id FROM payment_outbox_identities d
+  ORDER BY d.outbox_id DESC LIMIT NULLIF(current_setting('symphony.examined_items', true), '')::bigint
+) i
+LEFT JOIN payment_outbox_pending p ON p.outbox_id = i.outbox_id
+LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED')
+WHERE (p.outbox_id IS NULL) = (a.outbox_id IS NULL)
+UNION ALL
+SELECT p.outbox_id::text, 'an identity', 'none'
+FROM payment_outbox_pending p
+WHERE NOT EXISTS (SELECT 1 FROM payment_outbox_identities i WHERE i.outbox_id = p.outbox_id)
+LIMIT 20;
