@@ -88,10 +88,15 @@ export function describeDriverError(
   })
 }
 
+const MESSAGES_WORTH_RETRYING: ReadonlySet<string> = new Set([
+  DRIVER_MESSAGES.connectTimeout,
+  DRIVER_MESSAGES.connectionEnded,
+  DRIVER_MESSAGES.noAnswer,
+])
+
 /** A password the server refuses, or a driver that cannot speak to it, will be no better the next time. */
 function isWorthRetrying(code: string | undefined, message: string): boolean {
-  if (code !== undefined) return NETWORK_CODES.has(code)
-  return message === DRIVER_MESSAGES.connectTimeout || message === DRIVER_MESSAGES.connectionEnded
+  return code === undefined ? MESSAGES_WORTH_RETRYING.has(message) : NETWORK_CODES.has(code)
 }
 
 function codeOf(error: unknown): string | undefined {

@@ -61,6 +61,12 @@ export class DbStage {
     return Number(rows[0]?.count)
   }
 
+  /** Ends every session of the login, and waits until they are gone. */
+  async endSessions(): Promise<void> {
+    const end = 'SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = $1'
+    await this.admin.query(end, [this.login])
+  }
+
   async remove(): Promise<void> {
     await Promise.all(this.#opened.map((database) => database.close()))
     await this.admin.end()

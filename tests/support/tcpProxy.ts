@@ -1,60 +1,77 @@
 import { once } from 'node:events'
-import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import { connect, createServer, type Server, type Socket } from 'node:net'
+import { portOf } from './portOf.js'
 
-/** A way to a server that a test can freeze, cut or count bytes on. Frozen, it is a network that swallows everything. */
+/** What happens to bytes on their way: they pass, or they vanish without anyone being told. */
+type Traffic = 'flows' | 'answers vanish' | 'vanishes'
+
+interface TcpProxyOptions {
+  /** Changes what the server says before the client hears it. */
+  readonly alterAnswer?: (chunk: Buffer) => Buffer
+}
+
+/** A way to a server that a test can interrupt as networks do: silently, in one direction, or with a reset. */
 export class TcpProxy {
   readonly #server: Server
-  readonly #sockets = new Set<Socket>()
-  #frozen = false
+  /** Each client's socket, with the one that leads on to the server. */
+  readonly #connections = new Map<Socket, Socket>()
+  traffic: Traffic = 'flows'
+  #answersToSwallow = 0
 
-  private constructor(host: string, port: number) {
-    this.#server = createServer((near) => {
-      const far = connect(port, host)
-      for (const [from, to] of [
-        [near, far],
-        [far, near],
-      ] as const) {
-        this.#sockets.add(from)
-        from.on('data', (chunk) => {
-          if (!this.#frozen) to.write(chunk)
-        })
-        from.on('close', () => {
-          this.#sockets.delete(from)
-          if (!this.#frozen) to.destroy()
-        })
-        // A reset is how this ends; the other side is told by the close that follows.
-        from.on('error', () => {})
-      }
+  private constructor(host: string, port: number, { alterAnswer = (chunk) => chunk }: TcpProxyOptions) {
+    this.#server = createServer((client) => {
+      const server = connect(port, host)
+      this.#connections.set(client, server)
+      client.on('data', (chunk) => {
+        if (this.traffic !== 'vanishes') server.write(chunk)
+      })
+      server.on('data', (chunk) => {
+        if (this.#answersToSwallow > 0) this.#answersToSwallow -= 1
+        else if (this.traffic === 'flows') client.write(alterAnswer(chunk))
+      })
+      client.on('close', () => {
+        if (this.traffic !== 'vanishes') server.destroy()
+      })
+      server.on('close', () => {
+        if (this.traffic === 'flows') client.destroy()
+      })
+      // A reset is how this ends; the other side is told by the close that follows.
+      client.on('error', () => {})
+      server.on('error', () => {})
     })
   }
 
   /** Stands before the server of that URL. */
-  static async before(serverUrl: string): Promise<TcpProxy> {
+  static async before(serverUrl: string, options: TcpProxyOptions = {}): Promise<TcpProxy> {
     const { hostname, port } = new URL(serverUrl)
-    const proxy = new TcpProxy(hostname, Number(port))
+    const proxy = new TcpProxy(hostname, Number(port), options)
     proxy.#server.listen(0, '127.0.0.1')
     await once(proxy.#server, 'listening')
     return proxy
   }
 
   get port(): number {
-    const address = this.#server.address()
-    if (address === null || typeof address === 'string') throw new Error('the proxy is closed')
-    return (address satisfies AddressInfo).port
+    return portOf(this.#server)
   }
 
-  /** From now on nothing arrives, in either direction, and nobody is told. */
-  freeze(): void {
-    this.#frozen = true
+  /** Has every session run a statement behind its client's back. */
+  inject(statement: string): void {
+    const text = Buffer.from(`${statement}\0`)
+    const length = Buffer.alloc(4)
+    length.writeInt32BE(text.length + 4)
+    for (const server of this.#connections.values()) {
+      this.#answersToSwallow += 1
+      server.write(Buffer.concat([Buffer.from('Q'), length, text]))
+    }
   }
 
-  thaw(): void {
-    this.#frozen = false
-  }
-
-  /** Resets every connection. */
+  /** Resets every connection, in both directions. */
   cut(): void {
-    for (const socket of this.#sockets) socket.resetAndDestroy()
+    for (const [client, server] of this.#connections) {
+      client.resetAndDestroy()
+      server.resetAndDestroy()
+    }
+    this.#connections.clear()
   }
 
   async close(): Promise<void> {

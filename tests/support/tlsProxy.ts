@@ -1,8 +1,9 @@
 import { once } from 'node:events'
-import { connect, createServer, type AddressInfo, type Server } from 'node:net'
+import { connect, createServer, type Server } from 'node:net'
 import { pipeline } from 'node:stream'
 import { TLSSocket } from 'node:tls'
 import type { Certificate } from './certificate.js'
+import { portOf } from './portOf.js'
 
 /**
  * A PostgreSQL server with TLS, as far as a client can tell: it takes the request for TLS, shows the certificate, and
@@ -39,9 +40,7 @@ export class TlsProxy {
   }
 
   get port(): number {
-    const address = this.#server.address()
-    if (address === null || typeof address === 'string') throw new Error('the proxy is closed')
-    return (address satisfies AddressInfo).port
+    return portOf(this.#server)
   }
 
   async close(): Promise<void> {

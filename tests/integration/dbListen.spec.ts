@@ -1,0 +1,165 @@
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { PoolerInTheWayError, type ListenOptions, type Listener, type ListenState } from '../../libs/db/index.js'
+import { DbStage } from '../support/dbStage.js'
+import { TcpProxy } from '../support/tcpProxy.js'
+
+let stage: DbStage
+let ear: Ear | undefined
+
+beforeAll(async () => {
+  stage = await DbStage.set()
+})
+afterEach(async () => {
+  await ear?.listener.close()
+  ear = undefined
+})
+afterAll(() => stage.remove())
+
+const CHANNEL = 'Some "Channel"'
+
+/** A listener, what it has heard, and how it has fared. */
+interface Ear {
+  readonly listener: Listener
+  readonly heard: string[]
+  readonly states: ListenState[]
+}
+
+async function listen(port?: number, options: ListenOptions = {}): Promise<Ear> {
+  const heard: string[] = []
+  const states: ListenState[] = []
+  const database = stage.open({ url: stage.url(port), connectTimeoutMs: 500 })
+  const listener = await database.listenAsRole(stage.worker, CHANNEL, (payload) => heard.push(payload), {
+    ...options,
+    onStateChange: (state) => states.push(state),
+  })
+  ear = { listener, heard, states }
+  return ear
+}
+
+const notify = (payload: string, channel = CHANNEL) => stage.admin.query('SELECT pg_notify($1, $2)', [channel, payload])
+
+const endListeners = () =>
+  stage.admin.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1`, [stage.login])
+
+const kindsOf = (states: ListenState[]) => states.map(({ state }) => state)
+
+test('hears its channel in order, in its role, and no other channel', async () => {
+  const { heard } = await listen()
+  await notify('other', 'other channel')
+  await notify('1')
+  await notify('2')
+  await expect.poll(() => heard).toEqual(['1', '2'])
+  const { rows } = await stage.admin.query('SELECT FROM pg_stat_activity WHERE usename = $1', [stage.login])
+  expect(rows).toHaveLength(1)
+})
+
+test('hears nothing after it was closed, closes twice, and leaves no session', async () => {
+  const { listener, heard } = await listen()
+  await Promise.all([listener.close(), listener.close()])
+  await notify('late')
+  await expect.poll(() => stage.sessionsOfLogin()).toBe(0)
+  expect(heard).toEqual([])
+})
+
+test('closing the database closes its listeners', async () => {
+  const database = stage.open()
+  await database.listenAsRole(stage.worker, CHANNEL, () => {})
+  await database.close()
+  await expect.poll(() => stage.sessionsOfLogin()).toBe(0)
+})
+
+test('a session that the server ends is noticed, reported and replaced', async () => {
+  const { heard, states } = await listen()
+  await endListeners()
+  await expect.poll(() => kindsOf(states)).toEqual(['lost', 'listening'])
+  expect(states[0]).toMatchObject({ error: { sqlstate: '57P01', disposition: 'retry' } })
+  await notify('after')
+  await expect.poll(() => heard).toEqual(['after'])
+})
+
+test('a connection that dies silently is noticed by its heartbeat, and replaced', async () => {
+  const proxy = await TcpProxy.before(stage.url())
+  const { heard, states } = await listen(proxy.port, { heartbeatIntervalMs: 50, heartbeatTimeoutMs: 200 })
+  await notify('before')
+  await expect.poll(() => heard).toEqual(['before'])
+  proxy.traffic = 'vanishes'
+  await notify('swallowed')
+  await expect.poll(() => kindsOf(states)).toContain('lost')
+  expect(states[0]).toMatchObject({ error: { code: 'NO_ANSWER' } })
+  proxy.traffic = 'flows'
+  await expect.poll(() => kindsOf(states).at(-1)).toBe('listening')
+  await notify('after')
+  await expect.poll(() => heard).toEqual(['before', 'after'])
+  await ear?.listener.close()
+  await proxy.close()
+})
+
+test('while the server is away it keeps trying, says so each time, and can be closed', async () => {
+  const proxy = await TcpProxy.before(stage.url())
+  const { states, listener } = await listen(proxy.port, { reconnectDelayMaxMs: 50 })
+  await proxy.close()
+  await expect.poll(() => states.length).toBeGreaterThanOrEqual(4)
+  expect(new Set(kindsOf(states))).toEqual(new Set(['lost']))
+  expect(states[2]).toMatchObject({ error: { code: 'CONNECT_FAILED', disposition: 'retry' } })
+  await listener.close()
+  const tries = states.length
+  await new Promise((resolve) => setTimeout(resolve, 150))
+  expect(states).toHaveLength(tries)
+})
+
+test('a session that is alive but listens no more is noticed, and replaced', async () => {
+  const proxy = await TcpProxy.before(stage.url())
+  const { heard, states } = await listen(proxy.port, { heartbeatIntervalMs: 50 })
+  // As when a pooler gives the client another backend.
+  proxy.inject('UNLISTEN *')
+  await expect.poll(() => kindsOf(states)).toEqual(['lost', 'listening'])
+  expect(states[0]).toMatchObject({ error: { code: 'LISTEN_LOST' } })
+  await notify('after')
+  await expect.poll(() => heard).toEqual(['after'])
+  await ear?.listener.close()
+  await proxy.close()
+})
+
+test('a callback that throws is its author’s problem: it surfaces, and the listener goes on', async () => {
+  const surfaced: unknown[] = []
+  const collect = (error: unknown) => surfaced.push(error)
+  const before = process.listeners('uncaughtException')
+  process.removeAllListeners('uncaughtException')
+  process.on('uncaughtException', collect)
+  const heard: string[] = []
+  const listener = await stage.open().listenAsRole(stage.worker, CHANNEL, (payload) => {
+    heard.push(payload)
+    if (payload === 'bad') throw new Error('a bug of the author')
+  })
+  await notify('bad')
+  await notify('good')
+  await expect.poll(() => heard).toEqual(['bad', 'good'])
+  expect(surfaced).toMatchObject([{ message: 'a bug of the author' }])
+  process.off('uncaughtException', collect)
+  for (const theirs of before) process.on('uncaughtException', theirs)
+  await listener.close()
+})
+
+test('the first attempt to listen must succeed', async () => {
+  const database = stage.open()
+  await expect(database.listenAsRole(stage.stranger, CHANNEL, () => {})).rejects.toMatchObject({
+    code: 'ROLE_UNAVAILABLE',
+  })
+  await expect(database.listenAsRole('none', CHANNEL, () => {})).rejects.toThrow(/^role: /)
+  await expect(database.listenAsRole(stage.worker, '', () => {})).rejects.toThrow(/^channel: /)
+  await expect(database.listenAsRole(stage.worker, CHANNEL, () => {}, { heartbeatIntervalMs: 0 })).rejects.toThrow(
+    /^heartbeatIntervalMs: /,
+  )
+  await expect.poll(() => stage.sessionsOfLogin()).toBe(0)
+})
+
+test('behind a pooler it is refused without a direct way, and works with one', async () => {
+  const behind = stage.open({ pooler: 'transaction' })
+  await expect(behind.listenAsRole(stage.worker, CHANNEL, () => {})).rejects.toBeInstanceOf(PoolerInTheWayError)
+  const heard: string[] = []
+  const beside = stage.open({ pooler: 'transaction', listenUrl: stage.url() })
+  const listener = await beside.listenAsRole(stage.worker, CHANNEL, (payload) => heard.push(payload))
+  await notify('x')
+  await expect.poll(() => heard).toEqual(['x'])
+  await listener.close()
+})

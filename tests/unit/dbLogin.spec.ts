@@ -1,0 +1,58 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { openLoginDatabase, TransactionAbortedError, type LoginDatabase } from '../../libs/db/index.js'
+import { DbStage } from '../support/dbStage.js'
+
+let stage: DbStage
+let login: LoginDatabase
+
+beforeAll(async () => {
+  stage = await DbStage.set()
+  await stage.admin.query(`
+    CREATE TABLE symphony.entry (n int PRIMARY KEY);
+    GRANT USAGE ON SCHEMA symphony TO ${stage.login};
+    GRANT SELECT, INSERT ON symphony.entry TO ${stage.login}`)
+  login = openLoginDatabase({ url: stage.url(), statementTimeoutMs: 4_321 })
+})
+afterAll(async () => {
+  await login.close()
+  await stage.remove()
+})
+
+const COUNT = 'SELECT pg_catalog.count(*) AS count FROM symphony.entry'
+
+test('works in the role of the login, under the settings of this room, for one transaction', async () => {
+  const { rows } = await login.transaction('READ WRITE', (tx) =>
+    tx.query(`SELECT current_user AS role, pg_catalog.current_setting('statement_timeout') AS timeout`),
+  )
+  expect(rows).toEqual([{ role: stage.login, timeout: '4321ms' }])
+  let after: unknown
+  const escaping = login.transaction('READ WRITE', async (tx) => {
+    after = (await tx.query(`COMMIT; SELECT pg_catalog.current_setting('statement_timeout') AS timeout`)).rows
+  })
+  await expect(escaping).rejects.toMatchObject({ code: 'TRANSACTION_ENDED_INSIDE' })
+  expect(after).toEqual([{ timeout: '0' }])
+})
+
+test('runs a script of several statements, all or nothing', async () => {
+  const script = 'INSERT INTO symphony.entry VALUES (1); INSERT INTO symphony.entry VALUES (2); SELECT 1 / 0'
+  await expect(login.transaction('READ WRITE', (tx) => tx.query(script))).rejects.toMatchObject({ sqlstate: '22012' })
+  const { rows } = await login.transaction('READ ONLY', (tx) => tx.query(COUNT))
+  expect(rows).toEqual([{ count: 0n }])
+})
+
+test('READ ONLY writes nothing and sees one moment', async () => {
+  const write = login.transaction('READ ONLY', (tx) => tx.query('INSERT INTO symphony.entry VALUES (9)'))
+  await expect(write).rejects.toMatchObject({ sqlstate: '25006' })
+  await login.transaction('READ ONLY', async (tx) => {
+    const before = await tx.query(COUNT)
+    await stage.admin.query('INSERT INTO symphony.entry VALUES (5)')
+    expect(await tx.query(COUNT)).toEqual(before)
+  })
+})
+
+test('a COMMIT answered by ROLLBACK is an error here too', async () => {
+  const swallowing = login.transaction('READ WRITE', async (tx) => {
+    await tx.query('SELECT 1 / 0').catch(() => {})
+  })
+  await expect(swallowing).rejects.toBeInstanceOf(TransactionAbortedError)
+})
