@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { LoginDatabase, Transaction } from '../db/index.js'
 import {
+  asScript,
   isDatabaseDedicated,
   mayActAsOwner,
   readDeploymentRecord,
@@ -9,19 +10,11 @@ import {
   readServerFacts,
   type DeploymentRecord,
   type ServerFacts,
+  type Step,
 } from './db.js'
 import { loginStatement } from './logins.js'
 import type { ResolvedDeployOptions } from './options.js'
-import {
-  asScript,
-  borrowsOwner,
-  closingSteps,
-  fileSteps,
-  healingSteps,
-  openingSteps,
-  type Login,
-  type Step,
-} from './plan.js'
+import { borrowsOwner, closingSteps, fileSteps, healingSteps, openingSteps, type Login } from './plan.js'
 import {
   databaseNotDedicated,
   legacyInTheWay,

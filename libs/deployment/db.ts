@@ -1,12 +1,24 @@
 import { quoteIdentifier, type Queryable } from '../db/index.js'
 import type { Release } from './release.js'
-import { ALL_ROLES, OWNER_ROLE } from './roles.js'
+import { ALL_ROLES, OWNER_ROLE, RUNTIME_ROLES } from './roles.js'
 import type { SchemaFile } from './schemaFiles.js'
 
 /*
- * The SQL of the installer: what it asks the server, and what it runs besides the files of schema/. Everything that
- * changes something is a text without parameters, so that a dry run can print exactly what a deployment would execute.
+ * The SQL of the installer and the doctor, besides the files of schema/. Everything that changes something is a text
+ * without parameters, so that a dry run can print exactly what a deployment would execute.
  */
+
+/** A piece of SQL, run as it is or printed as it is. */
+export interface Step {
+  readonly title: string
+  readonly sql: string
+}
+
+/** For psql: one transaction, which the first error ends. */
+export function asScript(steps: readonly Step[]): string {
+  const parts = steps.map(({ title, sql }) => `-- ${title}\n\n${sql.trimEnd()}\n`)
+  return ['\\set ON_ERROR_STOP on\n', 'BEGIN;\n', ...parts, 'COMMIT;'].join('\n')
+}
 
 /** Who deploys, where to, and what is there already. */
 export interface ServerFacts {
@@ -259,6 +271,76 @@ export async function readLoginState(tx: Queryable, { name, roles }: LoginStatem
     [name, roles],
   )
   return rows[0]!
+}
+
+/** The server and the database around the schema, as the doctor sees them. */
+export interface Surroundings {
+  readonly version: number
+  readonly login: string
+  readonly loginIsSuperuser: boolean
+  /** Whether the login can switch to the role that may read what is examined. */
+  readonly mayActAsAuditor: boolean
+  readonly schemaExists: boolean
+  readonly auditorMayUseSchema: boolean
+  readonly encoding: string
+  readonly fsync: string
+  readonly fullPageWrites: string
+  readonly isStandby: boolean
+  /** What anybody may do in this database: TEMPORARY, CREATE. */
+  readonly publicPrivileges: readonly string[]
+  /** Roles that could make themselves a member of the owner. */
+  readonly ownerGranters: readonly string[]
+  /** Logins that may write every table of the server, ours included. */
+  readonly dataWriters: readonly string[]
+}
+
+export async function readSurroundings(tx: Queryable, schema: string): Promise<Surroundings> {
+  const { rows } = await tx.query<Surroundings>(SURROUNDINGS, [schema, OWNER_ROLE, RUNTIME_ROLES.auditor])
+  return rows[0]!
+}
+
+const SURROUNDINGS = `
+  SELECT v.major AS "version", me.rolname::text AS "login", me.rolsuper AS "loginIsSuperuser",
+    COALESCE(pg_catalog.pg_has_role(me.oid, a.oid, CASE WHEN v.major >= 16 THEN 'SET' ELSE 'MEMBER' END), false)
+      AS "mayActAsAuditor",
+    n.oid IS NOT NULL AS "schemaExists",
+    COALESCE(pg_catalog.has_schema_privilege(a.oid, n.oid, 'USAGE'), false) AS "auditorMayUseSchema",
+    pg_catalog.current_setting('server_encoding') AS "encoding",
+    pg_catalog.current_setting('fsync') AS "fsync",
+    pg_catalog.current_setting('full_page_writes') AS "fullPageWrites",
+    pg_catalog.pg_is_in_recovery() AS "isStandby",
+    ARRAY(
+      SELECT x.privilege_type::text FROM pg_catalog.aclexplode(COALESCE(d.datacl, pg_catalog.acldefault('d', d.datdba))) x
+      WHERE x.grantee = 0 AND x.privilege_type IN ('TEMPORARY', 'CREATE') ORDER BY 1) AS "publicPrivileges",
+    ARRAY(
+      SELECT DISTINCT m.member::regrole::text FROM pg_catalog.pg_auth_members m
+      WHERE m.roleid = o.oid AND m.admin_option ORDER BY 1) AS "ownerGranters",
+    ARRAY(
+      SELECT w.rolname::text FROM pg_catalog.pg_roles w
+      WHERE w.rolcanlogin AND NOT w.rolsuper AND pg_catalog.pg_has_role(w.oid, 'pg_write_all_data', 'USAGE')
+      ORDER BY 1) AS "dataWriters"
+  FROM pg_catalog.pg_roles me
+  JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database()
+  CROSS JOIN (SELECT pg_catalog.current_setting('server_version_num')::int / 10000 AS major) v
+  LEFT JOIN pg_catalog.pg_roles o ON o.rolname = $2
+  LEFT JOIN pg_catalog.pg_roles a ON a.rolname = $3
+  LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = $1
+  WHERE me.rolname = session_user`
+
+/** How PostgreSQL writes a definition depends on these, and a login or a database may have set them. */
+export const SPELLING_SETTINGS = `SET LOCAL quote_all_identifiers = off;
+SET LOCAL intervalstyle = postgres;
+SET LOCAL timezone = 'UTC';
+SET LOCAL extra_float_digits = 1;`
+
+/** Superusers stay what they are: they can also look at a schema that was closed to the auditor. */
+export async function becomeAuditor(tx: Queryable, { loginIsSuperuser }: Surroundings): Promise<void> {
+  if (!loginIsSuperuser) await tx.query(`SET LOCAL ROLE ${RUNTIME_ROLES.auditor}`)
+}
+
+/** How many of the newest items the checks of `schema/checks/` look at; undefined for all. */
+export async function setExaminedItems(tx: Queryable, count: number | undefined): Promise<void> {
+  await tx.query(`SELECT pg_catalog.set_config('symphony.examined_items', $1, true)`, [String(count ?? '')])
 }
 
 function quoteLiteral(text: string): string {

@@ -21,6 +21,8 @@ export type DeploymentErrorCode =
   | 'DEPLOYMENT_WITHOUT_EFFECT'
   /** A login that was asked for exists, but is of another kind. */
   | 'DEPLOYMENT_LOGIN_MISMATCH'
+  /** The doctor's login may not read what it has to examine. */
+  | 'DOCTOR_ROLE_MISSING'
 
 export class DeploymentError extends AppError {
   declare readonly code: DeploymentErrorCode

@@ -6,8 +6,11 @@
  * the release, which is made from a fresh install and committed, and never with what the database says about itself.
  */
 export { deploy } from './deploy.js'
+export { doctor } from './doctor.js'
+export type { Diagnosis, DoctorOptions } from './doctor.js'
 export { DeploymentError } from './errors.js'
 export type { DeploymentErrorCode } from './errors.js'
+export type { Finding } from './findings.js'
 export type { DeployedLogin, DeployReport } from './Installer.js'
 export { parseLoginRequest } from './logins.js'
 export type { LoginRequest } from './logins.js'

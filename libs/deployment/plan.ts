@@ -13,16 +13,11 @@ import {
   returnOwner,
   type LoginStatement,
   type ServerFacts,
+  type Step,
 } from './db.js'
 import type { Release } from './release.js'
 import { OWNER_ROLE } from './roles.js'
 import { inOrder, type SchemaFile, type SchemaFiles } from './schemaFiles.js'
-
-/** A piece of SQL, run as it is or printed as it is. */
-export interface Step {
-  readonly title: string
-  readonly sql: string
-}
 
 export interface Login extends LoginStatement {
   /** The stored form of the password, for a login that is to be created; undefined for one that exists. */
@@ -70,12 +65,6 @@ export function closingSteps(
 
 export function borrowsOwner({ mayActAsOwner }: ServerFacts): boolean {
   return !mayActAsOwner
-}
-
-/** For psql: one transaction, which the first error ends. */
-export function asScript(steps: readonly Step[]): string {
-  const parts = steps.map(({ title, sql }) => `-- ${title}\n\n${sql.trimEnd()}\n`)
-  return ['\\set ON_ERROR_STOP on\n', 'BEGIN;\n', ...parts, 'COMMIT;'].join('\n')
 }
 
 function schemaSteps({ schemaOwner }: ServerFacts, schema: string): readonly Step[] {

@@ -1,6 +1,6 @@
 import { DatabaseError, type Transaction } from '../db/index.js'
+import type { Step } from './db.js'
 import { DeploymentError } from './errors.js'
-import type { Step } from './plan.js'
 
 /** Runs the steps in order. A failure names the step. */
 export async function runSteps(tx: Transaction, steps: readonly Step[]): Promise<void> {

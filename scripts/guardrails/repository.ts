@@ -49,8 +49,9 @@ export function isTypeScript(file: SourceFile): boolean {
   return /\.(?:m|c)?(?:t|j)sx?$/.test(file.path) || file.path === 'bin/symphony'
 }
 
+/** SQL that somebody wrote. The snapshot is written by PostgreSQL, in its own words. */
 export function isSql(file: SourceFile): boolean {
-  return file.path.endsWith('.sql')
+  return file.path.endsWith('.sql') && file.path !== 'schema/snapshot.sql'
 }
 
 /** Code of tests and measurements: it may do by hand what the product may only do through its functions. */

@@ -1,0 +1,164 @@
+import {
+  DatabaseError,
+  openLoginDatabase,
+  type DatabaseOptions,
+  type LoginDatabase,
+  type Transaction,
+} from '../db/index.js'
+import { readCatalog } from './catalog.js'
+import { compareCatalogs } from './compareCatalogs.js'
+import {
+  becomeAuditor,
+  readDeploymentRecord,
+  readSurroundings,
+  setExaminedItems,
+  useSchema,
+  type Surroundings,
+} from './db.js'
+import { DeploymentError } from './errors.js'
+import type { Finding } from './findings.js'
+import { condense, readManifest } from './manifest.js'
+import { readQuestions, type SqlQuestion } from './questions.js'
+import { readRelease } from './release.js'
+import { RUNTIME_ROLES } from './roles.js'
+import { inOrder, readSchemaFiles } from './schemaFiles.js'
+import { surroundingFindings } from './surroundingFindings.js'
+
+export interface DoctorOptions extends Pick<DatabaseOptions, 'url' | 'schema' | 'tls'> {
+  /** Look at every item instead of the newest ones. @default false */
+  readonly full?: boolean
+}
+
+export interface Diagnosis {
+  /** True if nothing was found that is more than a mention. */
+  readonly ok: boolean
+  readonly schema: string
+  readonly findings: readonly Finding[]
+}
+
+/** Counting a long ledger takes its time, and holds up nobody. */
+const STATEMENT_TIMEOUT_MS = 1_800_000
+
+/** Enough to notice what goes wrong today; a full examination looks at everything there ever was. */
+const ITEMS_EXAMINED = 10_000
+
+/**
+ * Compares a live database with what this release deploys, and its data with what was promised. Reads only. The login
+ * must be a member of `symphony_auditor`, or a superuser.
+ */
+export async function doctor(options: DoctorOptions): Promise<Diagnosis> {
+  const { url, schema, tls, full = false } = options
+  const database = openLoginDatabase({
+    url,
+    applicationName: 'symphony doctor',
+    statementTimeoutMs: STATEMENT_TIMEOUT_MS,
+    ...(schema === undefined ? {} : { schema }),
+    ...(tls === undefined ? {} : { tls }),
+  })
+  try {
+    const findings = await examine(database, full)
+    return { ok: findings.every(({ severity }) => severity === 'mention'), schema: database.schema, findings }
+  } finally {
+    await database.close()
+  }
+}
+
+async function examine(database: LoginDatabase, full: boolean): Promise<readonly Finding[]> {
+  const { schema } = database
+  const around = await database.transaction('READ ONLY', (tx) => readSurroundings(tx, schema))
+  if (!around.schemaExists) return [notDeployed(schema)]
+  requireAccess(around, schema)
+  const drift = await database.transaction('READ ONLY', async (tx) => {
+    await becomeAuditor(tx, around)
+    return [...(await examineRecord(tx)), ...(await examineCatalog(tx, around.version))]
+  })
+  const broken: Finding[] = []
+  for (const check of readQuestions('checks')) broken.push(...(await runCheck(database, around, check, full)))
+  return [...drift, ...broken, ...surroundingFindings(around)]
+}
+
+function requireAccess(around: Surroundings, schema: string): void {
+  const { auditor } = RUNTIME_ROLES
+  if (around.loginIsSuperuser) return
+  if (!around.mayActAsAuditor) {
+    throw new DeploymentError('DOCTOR_ROLE_MISSING', `The login ${around.login} may not act as ${auditor}.`, {
+      remedy: `Run the doctor as a superuser, or: GRANT ${auditor} TO the login.`,
+    })
+  }
+  if (!around.auditorMayUseSchema) {
+    throw new DeploymentError('DOCTOR_ROLE_MISSING', `The role ${auditor} may not use the schema ${schema}.`, {
+      remedy: 'Somebody took its rights away: run symphony deploy, which gives them back.',
+    })
+  }
+}
+
+function notDeployed(schema: string): Finding {
+  return {
+    severity: 'drift',
+    code: 'NOT_DEPLOYED',
+    object: `schema ${schema}`,
+    expected: 'a deployment of Symphony',
+    found: 'no such schema',
+    remedy: 'symphony deploy',
+  }
+}
+
+async function examineCatalog(tx: Transaction, version: number): Promise<readonly Finding[]> {
+  return compareCatalogs(readManifest(version), condense(await readCatalog(tx, tx.schema)))
+}
+
+/** A deployment of another release explains the differences that follow. */
+async function examineRecord(tx: Transaction): Promise<readonly Finding[]> {
+  const record = await readDeploymentRecord(tx, tx.schema)
+  const release = readRelease()
+  if (typeof record !== 'object') {
+    return record === 'none' ? [differentRelease(release.version, 'no record of a deployment')] : []
+  }
+  const isThisRelease = inOrder(readSchemaFiles()).every(({ name, sha256 }) => record.checksums.get(name) === sha256)
+  return isThisRelease ? [] : [differentRelease(release.version, `release ${record.version} with other files`)]
+}
+
+function differentRelease(expected: string, found: string): Finding {
+  return {
+    severity: 'drift',
+    code: 'DEPLOYED_BY_ANOTHER_RELEASE',
+    object: 'symphony_deployments',
+    expected: `the files of release ${expected}`,
+    found,
+    remedy: 'symphony deploy',
+  }
+}
+
+/** On its own, because a check that cannot be run (its table is missing) must not end the others. */
+async function runCheck(
+  database: LoginDatabase,
+  around: Surroundings,
+  { name, sql }: SqlQuestion,
+  full: boolean,
+): Promise<readonly Finding[]> {
+  try {
+    return await database.transaction('READ ONLY', async (tx) => {
+      await becomeAuditor(tx, around)
+      await tx.query(useSchema(tx.schema))
+      await setExaminedItems(tx, full ? undefined : ITEMS_EXAMINED)
+      const { rows } = await tx.query<Observation>(sql)
+      return rows.map((row) => damage(name, row))
+    })
+  } catch (error) {
+    if (!(error instanceof DatabaseError) || error.disposition !== 'fatal') throw error
+    return [damage(name, { object: `schema/checks/${name}.sql`, expected: 'an answer', found: error.message })]
+  }
+}
+
+type Observation = Pick<Finding, 'object' | 'expected' | 'found'>
+
+function damage(check: string, { object, expected, found }: Observation): Finding {
+  return {
+    severity: 'damage',
+    code: check.toUpperCase(),
+    object,
+    expected,
+    found,
+    remedy: `Keep the database as it is and find out what wrote to it; schema/checks/${check}.sql is what was asked.`,
+  }
+}

@@ -1,0 +1,61 @@
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Catalog, Properties, PropertyValue } from './catalog.js'
+import { schemaFolder } from './schemaFolder.js'
+
+/**
+ * What a release deploys: `schema/manifest.json`, made from fresh installs and committed with the files it describes.
+ * A value that differs between versions of PostgreSQL is kept once for each version it changed in.
+ */
+export type ManifestValue = PropertyValue | { readonly since: Readonly<Record<string, PropertyValue>> }
+
+export type Manifest = Readonly<Record<string, Readonly<Record<string, Readonly<Record<string, ManifestValue>>>>>>
+
+/** The catalog that a server of this version should have. */
+export function readManifest(version: number): Catalog {
+  const manifest: Manifest = JSON.parse(readFileSync(join(schemaFolder(), 'manifest.json'), 'utf8'))
+  return mapCatalog(
+    new Map(Object.entries(manifest).map(([kind, objects]) => [kind, new Map(Object.entries(objects))])),
+    (value) => valueFor(version, value),
+  )
+}
+
+/** As the manifest has it: whole programs are told apart by their digest. Their text is in `schema/snapshot.sql`. */
+export function condense(catalog: Catalog): Catalog {
+  return mapCatalog(catalog, (value, kind, property) =>
+    typeof value === 'string' && PROGRAMS.has(`${kind}.${property}`) ? digestOf(value) : value,
+  )
+}
+
+const PROGRAMS = new Set(['functions.body', 'relations.definition'])
+
+function digestOf(text: string): string {
+  return `sha256 ${createHash('sha256').update(text).digest('hex')}`
+}
+
+function valueFor(version: number, value: ManifestValue): PropertyValue {
+  if (typeof value !== 'object' || !('since' in value)) return value
+  const known = Object.entries(value.since).toSorted(([left], [right]) => Number(left) - Number(right))
+  const [first] = known
+  return (known.findLast(([since]) => Number(since) <= version) ?? first!)[1]
+}
+
+function mapCatalog<V>(
+  catalog: ReadonlyMap<string, ReadonlyMap<string, Readonly<Record<string, V>>>>,
+  map: (value: V, kind: string, property: string) => PropertyValue,
+): Catalog {
+  return new Map(
+    [...catalog].map(([kind, objects]) => [
+      kind,
+      new Map(
+        [...objects].map(([name, properties]): [string, Properties] => [
+          name,
+          Object.fromEntries(
+            Object.entries(properties).map(([property, value]) => [property, map(value, kind, property)]),
+          ),
+        ]),
+      ),
+    ]),
+  )
+}
