@@ -69,19 +69,25 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_count integer := cardinality(p_instruction_ids);
-  v_ordinal integer;
+  v_list CONSTANT text := format('[1:%s]', v_count);
+  v_misshapen text;
   v_payload_defect text;
   v_id_expected CONSTANT text := '1 to 128 printable ASCII characters without spaces';
 BEGIN
   IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 THEN
     PERFORM refuse_argument('p_instruction_ids', 'an array of 1 to 1000 items');
   END IF;
-  IF cardinality(p_participant_ids) IS DISTINCT FROM v_count OR cardinality(p_idempotency_keys) IS DISTINCT FROM v_count
-    OR cardinality(p_rail_types) IS DISTINCT FROM v_count OR cardinality(p_payloads) IS DISTINCT FROM v_count
-    OR COALESCE(cardinality(p_not_before), v_count) <> v_count OR COALESCE(cardinality(p_ordered), v_count) <> v_count
-    OR array_ndims(p_instruction_ids) <> 1 OR array_ndims(p_payloads) <> 1
-  THEN
-    PERFORM refuse_argument('items', 'arrays of one length');
+  v_misshapen := CASE
+    WHEN array_dims(p_instruction_ids) IS DISTINCT FROM v_list THEN 'p_instruction_ids'
+    WHEN array_dims(p_participant_ids) IS DISTINCT FROM v_list THEN 'p_participant_ids'
+    WHEN array_dims(p_idempotency_keys) IS DISTINCT FROM v_list THEN 'p_idempotency_keys'
+    WHEN array_dims(p_rail_types) IS DISTINCT FROM v_list THEN 'p_rail_types'
+    WHEN array_dims(p_payloads) IS DISTINCT FROM v_list THEN 'p_payloads'
+    WHEN p_not_before IS NOT NULL AND array_dims(p_not_before) IS DISTINCT FROM v_list THEN 'p_not_before'
+    WHEN p_ordered IS NOT NULL AND array_dims(p_ordered) IS DISTINCT FROM v_list THEN 'p_ordered'
+  END;
+  IF v_misshapen IS NOT NULL THEN
+    PERFORM refuse_argument(v_misshapen, 'a plain list, as long as p_instruction_ids');
   END IF;
   FOR v_ordinal IN 1 .. v_count LOOP
     IF NOT is_id(p_instruction_ids[v_ordinal]) THEN

@@ -34,8 +34,11 @@ BEGIN
   IF p_lease_seconds IS NULL OR p_lease_seconds NOT BETWEEN 1 AND 3600 THEN
     PERFORM refuse_argument('p_lease_seconds', '1 to 3600');
   END IF;
-  IF cardinality(p_rails) NOT BETWEEN 1 AND 1000 THEN
-    PERFORM refuse_argument('p_rails', 'null for all rails, or 1 to 1000 of them');
+  IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
+    PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
+  END IF;
+  IF p_announced_rails IS NOT NULL AND NOT is_id_list(p_announced_rails) THEN
+    PERFORM refuse_argument('p_announced_rails', 'null for none, or a plain list of 1 to 1000 rails');
   END IF;
 
   -- An ordered item may have been queued as blocked while its predecessor ended unseen.
@@ -374,10 +377,15 @@ COMMENT ON FUNCTION hold_leased_outbox_item(uuid, uuid, text, text) IS
   'A worker''s way to hold an item it has leased and will not dispatch: fenced; clears the lease; an event.';
 
 CREATE OR REPLACE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL) RETURNS timestamptz
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
-  SELECT LEAST(
+#variable_conflict use_column
+BEGIN
+  IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
+    PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
+  END IF;
+  RETURN LEAST(
     (SELECT min(due.next_attempt_at)
       FROM (
         SELECT r.name FROM unnest(p_rails) AS r(name)
@@ -390,7 +398,8 @@ AS $$
         ORDER BY p.rail_type, p.next_attempt_at LIMIT 1
       ) due
       WHERE NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),
-    (SELECT min(p.lease_expires_at) FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL))
+    (SELECT min(p.lease_expires_at) FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL));
+END
 $$;
 COMMENT ON FUNCTION next_outbox_event(text[]) IS
   'The nearest due time of a claimable item or expiry of a lease, for workers that sleep exactly; null when there is none.';
@@ -424,13 +433,16 @@ COMMENT ON FUNCTION heartbeat_outbox_worker(text, jsonb) IS
 CREATE OR REPLACE FUNCTION check_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+DECLARE
+  v_count integer := cardinality(p_outbox_ids);
+  v_list CONSTANT text := format('[1:%s]', v_count);
 BEGIN
-  IF p_outbox_ids IS NULL OR cardinality(p_outbox_ids) NOT BETWEEN 1 AND 1000 OR array_position(p_outbox_ids, NULL) IS NOT NULL THEN
-    PERFORM refuse_argument('p_outbox_id', '1 to 1000 ids, none of them null');
-  END IF;
-  IF p_lease_tokens IS NULL OR cardinality(p_lease_tokens) <> cardinality(p_outbox_ids)
-    OR array_position(p_lease_tokens, NULL) IS NOT NULL
+  IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 OR array_dims(p_outbox_ids) <> v_list
+    OR num_nulls(VARIADIC p_outbox_ids) > 0
   THEN
+    PERFORM refuse_argument('p_outbox_id', 'a plain list of 1 to 1000 ids, none of them null');
+  END IF;
+  IF array_dims(p_lease_tokens) IS DISTINCT FROM v_list OR num_nulls(VARIADIC p_lease_tokens) > 0 THEN
     PERFORM refuse_argument('p_lease_token', 'one token for each id, none of them null');
   END IF;
   IF NOT is_id(p_worker_id) THEN

@@ -223,23 +223,25 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
+  v_list CONSTANT text := format('[1:%s]', p_count);
+  v_misshapen text;
   v_bad record;
 BEGIN
-  IF p_states IS NULL OR array_position(p_states, NULL) IS NOT NULL THEN
+  IF array_dims(p_states) IS DISTINCT FROM v_list OR num_nulls(VARIADIC p_states) > 0 THEN
     PERFORM refuse_argument('p_state', 'DISPATCHED, FAILED or RETRYABLE for each item');
   END IF;
-  IF num_nulls(
-      NULLIF(cardinality(p_states) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_rail_references), p_count) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_rail_codes), p_count) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_error_codes), p_count) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_error_messages), p_count) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_latencies_ms), p_count) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_retry_delays_seconds), p_count) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_outcomes_unknown), p_count) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_hold_reasons), p_count) = p_count, false)) > 0
-  THEN
-    PERFORM refuse_argument('outcomes', 'arrays of one length');
+  v_misshapen := CASE
+    WHEN p_rail_references IS NOT NULL AND array_dims(p_rail_references) IS DISTINCT FROM v_list THEN 'p_rail_references'
+    WHEN p_rail_codes IS NOT NULL AND array_dims(p_rail_codes) IS DISTINCT FROM v_list THEN 'p_rail_codes'
+    WHEN p_error_codes IS NOT NULL AND array_dims(p_error_codes) IS DISTINCT FROM v_list THEN 'p_error_codes'
+    WHEN p_error_messages IS NOT NULL AND array_dims(p_error_messages) IS DISTINCT FROM v_list THEN 'p_error_messages'
+    WHEN p_latencies_ms IS NOT NULL AND array_dims(p_latencies_ms) IS DISTINCT FROM v_list THEN 'p_latencies_ms'
+    WHEN p_retry_delays_seconds IS NOT NULL AND array_dims(p_retry_delays_seconds) IS DISTINCT FROM v_list THEN 'p_retry_delays_seconds'
+    WHEN p_outcomes_unknown IS NOT NULL AND array_dims(p_outcomes_unknown) IS DISTINCT FROM v_list THEN 'p_outcomes_unknown'
+    WHEN p_hold_reasons IS NOT NULL AND array_dims(p_hold_reasons) IS DISTINCT FROM v_list THEN 'p_hold_reasons'
+  END;
+  IF v_misshapen IS NOT NULL THEN
+    PERFORM refuse_argument(v_misshapen, 'null, or a plain list with one element for each item');
   END IF;
   FOR v_bad IN
     SELECT g.ordinal,

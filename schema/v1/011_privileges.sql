@@ -5,17 +5,24 @@
 DO $$
 DECLARE
   v_grantees CONSTANT text := 'PUBLIC, symphony_control, symphony_ingest, symphony_executor, symphony_readonly, symphony_auditor, symphony_auth';
+  v_type regtype;
 BEGIN
   EXECUTE format('REVOKE ALL ON SCHEMA %I FROM %s', current_schema(), v_grantees);
   EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
   EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
   EXECUTE format('REVOKE ALL ON ALL ROUTINES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
+  -- Row types included: who may build a column on one can keep its table from being altered.
+  FOR v_type IN
+    SELECT t.oid FROM pg_type t WHERE t.typnamespace = to_regnamespace(quote_ident(current_schema())) AND t.typcategory <> 'A'
+  LOOP
+    EXECUTE format('REVOKE ALL ON TYPE %s FROM %s', v_type, v_grantees);
+  END LOOP;
   EXECUTE format('GRANT USAGE ON SCHEMA %I TO symphony_control, symphony_ingest, symphony_executor, symphony_readonly, symphony_auditor', current_schema());
 END
 $$;
-REVOKE ALL ON TYPE outbox_attempt_state FROM PUBLIC;
--- What is created later is closed too. The form without a schema: the other one does not take EXECUTE from PUBLIC.
+-- What is created later is closed too. The form without a schema: the other one takes nothing from PUBLIC.
 ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
+ALTER DEFAULT PRIVILEGES REVOKE USAGE ON TYPES FROM PUBLIC;
 
 -- symphony_ingest: applications. They enqueue, inside their own transaction, and can do nothing else: not read the queue,
 -- not take a number.
