@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 
 export default defineConfig({
@@ -6,8 +7,8 @@ export default defineConfig({
     globalSetup: ['tests/support/globalSetup.ts'],
     // A process per file: what a test does to its process (signals, memory, a crash) stays its own.
     pool: 'forks',
-    // The tests wait for PostgreSQL more than they compute, so two files at once suit two cores and the one server.
-    maxWorkers: 2,
+    // All files share one server: past four at once they would wait for it, and for its connections.
+    maxWorkers: Math.min(4, availableParallelism()),
     testTimeout: 30_000,
     hookTimeout: 60_000,
     // A focused test left behind would turn the rest of the suite off without a word.

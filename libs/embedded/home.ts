@@ -1,5 +1,5 @@
 import { chmod, lstat, mkdir, mkdtemp, realpath, rm, symlink } from 'node:fs/promises'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { type Account, accountForNewCluster, accountOfCluster, canReach } from './account.js'
 import { EmbeddedError, hasCode } from './errors.js'
 
@@ -79,7 +79,7 @@ export function folderMode(account: Account | undefined): number {
  */
 async function settleOutside(dataDir: string, outsideDir: string): Promise<string> {
   await mkdir(outsideDir, { recursive: true, mode: 0o755 })
-  const outside = await mkdtemp(join(await realpath(outsideDir), `${basename(dataDir).replace(/^\.+/, '')}-`))
+  const outside = await mkdtemp(join(await realpath(outsideDir), `${basename(dirname(dataDir))}-`))
   await chmod(outside, 0o711)
   try {
     await symlink(outside, join(dataDir, OUTSIDE))

@@ -28,6 +28,8 @@ export async function prepareBinaries(binPath: string, home: Home): Promise<Bina
 }
 
 async function tryOut(binPath: string, home: Home): Promise<Binaries> {
+  // initdb starts its neighbour through a shell, with this path in double quotes.
+  if (/["$`\\]/.test(binPath)) throw new Error('initdb cannot be used in a folder with one of " $ ` \\ in its path')
   const { stdout } = await runProgram(join(binPath, 'postgres'), ['--version'], { account: home.account })
   const version = /\(PostgreSQL\) (\d+)/.exec(stdout)?.[1]
   if (version === undefined) throw new Error(`expected a PostgreSQL version, got: ${stdout.trim()}`)

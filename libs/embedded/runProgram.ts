@@ -17,19 +17,29 @@ interface RunOptions {
   readonly signal?: AbortSignal
 }
 
-/** Runs a program to its end, as the account if one is given. Rejects with `stderr` on a non-zero exit. */
+/**
+ * Runs a program to its end, as the account if one is given. Rejects with `stderr` on a non-zero exit. When it settles
+ * the program is gone, also after an abort; that is why execFile's own `signal`, which does not wait, is not used.
+ */
 export async function runProgram(
   file: string,
   args: readonly string[],
   { account, timeoutMs = 10_000, signal }: RunOptions = {},
 ): Promise<{ readonly stdout: string; readonly stderr: string }> {
-  return promisify(execFile)(file, args, {
+  signal?.throwIfAborted()
+  const running = promisify(execFile)(file, args, {
     ...account,
     // The account may not be able to enter the folder this process is in.
     cwd: '/',
     env: CLEAN_ENVIRONMENT,
     timeout: timeoutMs,
     killSignal: 'SIGKILL',
-    ...(signal === undefined ? {} : { signal }),
   })
+  const kill = () => void running.child.kill('SIGKILL')
+  signal?.addEventListener('abort', kill, { once: true })
+  try {
+    return await running
+  } finally {
+    signal?.removeEventListener('abort', kill)
+  }
 }

@@ -1,5 +1,4 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { Socket } from 'node:net'
 import type { Account } from './account.js'
 import { CLEAN_ENVIRONMENT } from './runProgram.js'
 
@@ -32,7 +31,5 @@ export function watchOver(serverPid: number, account: Account | undefined): { di
   // then the next start adopts it.
   watchdog.on('error', () => {})
   watchdog.unref()
-  // The pipe is a socket to Node.js, and would keep the event loop alive.
-  if (watchdog.stdin instanceof Socket) watchdog.stdin.unref()
   return { dismiss: () => void watchdog.kill('SIGKILL') }
 }

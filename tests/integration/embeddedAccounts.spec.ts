@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { startEmbedded, stopEmbedded } from '../../libs/embedded/index.js'
-import { makeTestFolder, removeTestFolder } from '../support/server.js'
+import { makeTestFolder, removeTestFolder, testBinaries } from '../support/server.js'
 import { makeFolderOf, ordinaryAccount, StarterKit } from '../support/starterProcess.js'
 
 const isRoot = process.getuid?.() === 0
@@ -111,6 +111,16 @@ test('links that no install script has made are made at the start', async () => 
     expect((await lstat(join(folder, target))).isSymbolicLink()).toBe(true)
   }
   expect((await readdir(dataDir)).filter((name) => name.startsWith('binaries-'))).toEqual([])
+})
+
+test('without the package, a PostgreSQL of the system or of the path is found', async () => {
+  const dataDir = join(await freshFolder(), 'symphony')
+  const options = { dataDir, binaries: undefined, searchPath: `relative:/nowhere:${join(testBinaries(16), 'bin')}` }
+  const starter = await kit.start(options)
+  expect(starter.report.error).toBeUndefined()
+  expect(starter.report.version).toBeGreaterThanOrEqual(15)
+  expect(await answers(starter.report.url)).toBe(true)
+  await starter.end('stop')
 })
 
 describe('a project folder that is closed to everybody else', () => {

@@ -1,9 +1,10 @@
-import { readFile, stat } from 'node:fs/promises'
+import { mkdir, readFile, stat } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { embeddedUrl, startEmbedded, stopEmbedded } from '../../libs/embedded/index.js'
-import { copyDataDir, makeTestFolder, removeTestFolder } from '../support/server.js'
+import { copyDataDir, makeTestFolder, removeFoldersOfDeadRuns, removeTestFolder } from '../support/server.js'
 import { StarterKit } from '../support/starterProcess.js'
 
 let kit: StarterKit
@@ -182,6 +183,17 @@ describe('a detached server', () => {
     await serverIsGone(dataDir)
     expect(await starter.end('stop')).toBe(0)
   })
+})
+
+test('the next test run removes the folders of dead runs, and only those', async () => {
+  const starter = await kit.start({ dataDir: await usedDataDir() })
+  const deadPid = starter.process.pid
+  await starter.end('stop')
+  const dead = join(tmpdir(), `symphony-test-${deadPid}-killed`)
+  await mkdir(join(dead, 'symphony'), { recursive: true })
+  await removeFoldersOfDeadRuns()
+  await expect(stat(dead)).rejects.toMatchObject({ code: 'ENOENT' })
+  expect((await stat(kit.folder)).isDirectory()).toBe(true)
 })
 
 async function killServer(dataDir: string): Promise<void> {

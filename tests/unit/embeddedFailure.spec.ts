@@ -116,6 +116,13 @@ describe('a start that fails', () => {
     expect(error.remedy).toContain('DATABASE_URL')
   })
 
+  test('refuses programs in a folder whose name the shell of initdb would read as a command', async () => {
+    const { folder, dataDir } = await freshFolder()
+    const binaries = await pretend(join(folder, '$(date)'), {})
+    const error = await failureOf(startEmbedded({ dataDir, binaries }))
+    expect(error.message).toContain('in its path')
+  })
+
   test('refuses a PostgreSQL that is too old', async () => {
     const { folder, dataDir } = await freshFolder()
     const binaries = await pretend(folder, { postgres: '' })

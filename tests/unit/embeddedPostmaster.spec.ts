@@ -1,0 +1,83 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { beforeEach, expect, onTestFinished, test } from 'vitest'
+import { startEmbedded } from '../../libs/embedded/index.js'
+import { makeTestFolder, removeTestFolder } from '../support/server.js'
+
+/**
+ * PostgreSQL is told to look past the pid in a stale lock file. Told so about a real server, it would start a second
+ * one beside it, so these tests see what it is told. The server here is a script that writes down its environment.
+ */
+let dataDir: string
+let folder: string
+let binaries: string
+
+beforeEach(async () => {
+  folder = await makeTestFolder()
+  await chmod(folder, 0o777)
+  dataDir = join(folder, 'symphony')
+  binaries = join(folder, 'pretended')
+  await script('initdb', `for arg; do case $arg in --pgdata=*) echo 18 > "\${arg#--pgdata=}/PG_VERSION";; esac; done`)
+  await script(
+    'postgres',
+    `[ "$1" = --version ] && echo 'postgres (PostgreSQL) 18.4' && exit
+     echo "\${PG_GRANDPARENT_PID-nobody}" > "${folder}/past"; exit 1`,
+  )
+  await startEmbedded({ dataDir, binaries }).catch(() => {})
+  return () => removeTestFolder(folder)
+})
+
+async function script(name: string, body: string): Promise<string> {
+  const path = join(binaries, 'bin', name)
+  await mkdir(dirname(path), { recursive: true })
+  await writeFile(path, `#!/bin/sh\n${body}\n`)
+  await chmod(path, 0o755)
+  return path
+}
+
+/** Starts with a lock file that names this pid, and answers whom the server was told to look past. */
+async function toldToLookPast(pid: number): Promise<string> {
+  await writeFile(join(dataDir, 'postgres/data/postmaster.pid'), `${pid}\n${dataDir}\n0\n5432\n\n\n\nready\n`)
+  await startEmbedded({ dataDir, binaries, startTimeoutMs: 5_000 }).catch(() => {})
+  return (await readFile(join(folder, 'past'), 'utf8')).trim()
+}
+
+async function running(file: string, ...args: readonly string[]): Promise<number> {
+  const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  await once(child.stdout, 'data')
+  return child.pid ?? Number.NaN
+}
+
+const STAY = 'echo here; while :; do sleep 0.05; done'
+
+test('a process that is no PostgreSQL at all', async () => {
+  const pid = await running('sh', '-c', STAY)
+  expect(await toldToLookPast(pid)).toBe(String(pid))
+})
+
+test('a PostgreSQL of another folder', async () => {
+  const other = await script('other/postgres', STAY)
+  const pid = await running(other, '-D', '/another/folder', '-c', 'port=5433')
+  expect(await toldToLookPast(pid)).toBe(String(pid))
+})
+
+test('not a PostgreSQL that does not say which folder it serves', async () => {
+  const other = await script('other/postgres', STAY)
+  expect(await toldToLookPast(await running(other, '-D', 'data'))).toBe('nobody')
+})
+
+test('not a process that is gone, which PostgreSQL sees for itself', async () => {
+  const child = spawn('true')
+  await once(child, 'exit')
+  expect(await toldToLookPast(child.pid ?? Number.NaN)).toBe('nobody')
+})
+
+test('not the server of this folder: that one is adopted', async () => {
+  const other = await script('other/postgres', STAY)
+  const pid = await running(other, '-D', join(dataDir, 'postgres/data'), '-c', 'port=5432')
+  expect(await toldToLookPast(pid)).toBe('nobody')
+  expect(await startEmbedded({ dataDir, binaries })).toMatchObject({ adopted: true, port: 5432 })
+})
