@@ -757,19 +757,25 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_count integer := cardinality(p_instruction_ids);
-  v_ordinal integer;
+  v_list CONSTANT text := format('[1:%s]', v_count);
+  v_misshapen text;
   v_payload_defect text;
   v_id_expected CONSTANT text := '1 to 128 printable ASCII characters without spaces';
 BEGIN
   IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 THEN
     PERFORM refuse_argument('p_instruction_ids', 'an array of 1 to 1000 items');
   END IF;
-  IF cardinality(p_participant_ids) IS DISTINCT FROM v_count OR cardinality(p_idempotency_keys) IS DISTINCT FROM v_count
-    OR cardinality(p_rail_types) IS DISTINCT FROM v_count OR cardinality(p_payloads) IS DISTINCT FROM v_count
-    OR COALESCE(cardinality(p_not_before), v_count) <> v_count OR COALESCE(cardinality(p_ordered), v_count) <> v_count
-    OR array_ndims(p_instruction_ids) <> 1 OR array_ndims(p_payloads) <> 1
-  THEN
-    PERFORM refuse_argument('items', 'arrays of one length');
+  v_misshapen := CASE
+    WHEN array_dims(p_instruction_ids) IS DISTINCT FROM v_list THEN 'p_instruction_ids'
+    WHEN array_dims(p_participant_ids) IS DISTINCT FROM v_list THEN 'p_participant_ids'
+    WHEN array_dims(p_idempotency_keys) IS DISTINCT FROM v_list THEN 'p_idempotency_keys'
+    WHEN array_dims(p_rail_types) IS DISTINCT FROM v_list THEN 'p_rail_types'
+    WHEN array_dims(p_payloads) IS DISTINCT FROM v_list THEN 'p_payloads'
+    WHEN p_not_before IS NOT NULL AND array_dims(p_not_before) IS DISTINCT FROM v_list THEN 'p_not_before'
+    WHEN p_ordered IS NOT NULL AND array_dims(p_ordered) IS DISTINCT FROM v_list THEN 'p_ordered'
+  END;
+  IF v_misshapen IS NOT NULL THEN
+    PERFORM refuse_argument(v_misshapen, 'a plain list, as long as p_instruction_ids');
   END IF;
   FOR v_ordinal IN 1 .. v_count LOOP
     IF NOT is_id(p_instruction_ids[v_ordinal]) THEN
@@ -811,13 +817,16 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 AS $$
+DECLARE
+  v_count integer := cardinality(p_outbox_ids);
+  v_list CONSTANT text := format('[1:%s]', v_count);
 BEGIN
-  IF p_outbox_ids IS NULL OR cardinality(p_outbox_ids) NOT BETWEEN 1 AND 1000 OR array_position(p_outbox_ids, NULL) IS NOT NULL THEN
-    PERFORM refuse_argument('p_outbox_id', '1 to 1000 ids, none of them null');
-  END IF;
-  IF p_lease_tokens IS NULL OR cardinality(p_lease_tokens) <> cardinality(p_outbox_ids)
-    OR array_position(p_lease_tokens, NULL) IS NOT NULL
+  IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 OR array_dims(p_outbox_ids) <> v_list
+    OR num_nulls(VARIADIC p_outbox_ids) > 0
   THEN
+    PERFORM refuse_argument('p_outbox_id', 'a plain list of 1 to 1000 ids, none of them null');
+  END IF;
+  IF array_dims(p_lease_tokens) IS DISTINCT FROM v_list OR num_nulls(VARIADIC p_lease_tokens) > 0 THEN
     PERFORM refuse_argument('p_lease_token', 'one token for each id, none of them null');
   END IF;
   IF NOT is_id(p_worker_id) THEN
@@ -836,23 +845,25 @@ SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+  v_list CONSTANT text := format('[1:%s]', p_count);
+  v_misshapen text;
   v_bad record;
 BEGIN
-  IF p_states IS NULL OR array_position(p_states, NULL) IS NOT NULL THEN
+  IF array_dims(p_states) IS DISTINCT FROM v_list OR num_nulls(VARIADIC p_states) > 0 THEN
     PERFORM refuse_argument('p_state', 'DISPATCHED, FAILED or RETRYABLE for each item');
   END IF;
-  IF num_nulls(
-      NULLIF(cardinality(p_states) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_rail_references), p_count) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_rail_codes), p_count) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_error_codes), p_count) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_error_messages), p_count) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_latencies_ms), p_count) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_retry_delays_seconds), p_count) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_outcomes_unknown), p_count) = p_count, false),
-      NULLIF(COALESCE(cardinality(p_hold_reasons), p_count) = p_count, false)) > 0
-  THEN
-    PERFORM refuse_argument('outcomes', 'arrays of one length');
+  v_misshapen := CASE
+    WHEN p_rail_references IS NOT NULL AND array_dims(p_rail_references) IS DISTINCT FROM v_list THEN 'p_rail_references'
+    WHEN p_rail_codes IS NOT NULL AND array_dims(p_rail_codes) IS DISTINCT FROM v_list THEN 'p_rail_codes'
+    WHEN p_error_codes IS NOT NULL AND array_dims(p_error_codes) IS DISTINCT FROM v_list THEN 'p_error_codes'
+    WHEN p_error_messages IS NOT NULL AND array_dims(p_error_messages) IS DISTINCT FROM v_list THEN 'p_error_messages'
+    WHEN p_latencies_ms IS NOT NULL AND array_dims(p_latencies_ms) IS DISTINCT FROM v_list THEN 'p_latencies_ms'
+    WHEN p_retry_delays_seconds IS NOT NULL AND array_dims(p_retry_delays_seconds) IS DISTINCT FROM v_list THEN 'p_retry_delays_seconds'
+    WHEN p_outcomes_unknown IS NOT NULL AND array_dims(p_outcomes_unknown) IS DISTINCT FROM v_list THEN 'p_outcomes_unknown'
+    WHEN p_hold_reasons IS NOT NULL AND array_dims(p_hold_reasons) IS DISTINCT FROM v_list THEN 'p_hold_reasons'
+  END;
+  IF v_misshapen IS NOT NULL THEN
+    PERFORM refuse_argument(v_misshapen, 'null, or a plain list with one element for each item');
   END IF;
   FOR v_bad IN
     SELECT g.ordinal,
@@ -949,8 +960,11 @@ BEGIN
   IF p_lease_seconds IS NULL OR p_lease_seconds NOT BETWEEN 1 AND 3600 THEN
     PERFORM refuse_argument('p_lease_seconds', '1 to 3600');
   END IF;
-  IF cardinality(p_rails) NOT BETWEEN 1 AND 1000 THEN
-    PERFORM refuse_argument('p_rails', 'null for all rails, or 1 to 1000 of them');
+  IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
+    PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
+  END IF;
+  IF p_announced_rails IS NOT NULL AND NOT is_id_list(p_announced_rails) THEN
+    PERFORM refuse_argument('p_announced_rails', 'null for none, or a plain list of 1 to 1000 rails');
   END IF;
 
   -- An ordered item may have been queued as blocked while its predecessor ended unseen.
@@ -1449,6 +1463,14 @@ END
 $$;
 COMMENT ON FUNCTION fold_outbox_tallies() IS 'Internal: folds the tallies of recorded attempts into totals per minute.';
 
+-- function has_unbounded_number(jsonb) of symphony_owner
+CREATE FUNCTION has_unbounded_number(p_payload jsonb)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+RETURN (EXISTS (SELECT 1 FROM jsonb_array_elements(jsonb_path_query_array(has_unbounded_number.p_payload, 'strict $.**?(@.type() == "number")'::jsonpath)) found(number) WHERE ((abs((found.number)::numeric) >= '1000000000000000000000'::numeric) OR (scale((found.number)::numeric) > 20))));
+COMMENT ON FUNCTION has_unbounded_number(jsonb) IS 'True if a number in it has more digits than we keep.';
+
 -- function heartbeat_outbox_worker(text, jsonb) of symphony_owner
 CREATE FUNCTION heartbeat_outbox_worker(p_worker_id text, p_detail jsonb DEFAULT '{}'::jsonb)
 RETURNS timestamp with time zone
@@ -1605,6 +1627,14 @@ LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 RETURN ((p_value IS NOT NULL) AND (octet_length(p_value) <= 128) AND ((p_value COLLATE "C") ~ '^[!-~]+$'::text));
 COMMENT ON FUNCTION is_id(text) IS 'True for 1 to 128 printable ASCII characters.';
+
+-- function is_id_list(text[]) of symphony_owner
+CREATE FUNCTION is_id_list(p_values text[])
+RETURNS boolean
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+RETURN (((cardinality(p_values) >= 1) AND (cardinality(p_values) <= 1000)) AND (array_dims(p_values) = format('[1:%s]'::text, cardinality(p_values))) AND (SELECT bool_and(is_id(given.id)) AS bool_and FROM unnest(is_id_list.p_values) given(id)));
+COMMENT ON FUNCTION is_id_list(text[]) IS 'True for a plain list of 1 to 1000 ids.';
 
 -- function is_short_text(text, integer) of symphony_owner
 CREATE FUNCTION is_short_text(p_value text, p_length_max integer)
@@ -1855,14 +1885,19 @@ COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAIL
 -- function next_outbox_event(text[]) of symphony_owner
 CREATE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL::text[])
 RETURNS timestamp with time zone
-LANGUAGE sql STABLE
+LANGUAGE plpgsql STABLE
 SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
 SET enable_sort=off
 SET search_path=symphony, pg_temp
 AS $$
-  SELECT LEAST(
+#variable_conflict use_column
+BEGIN
+  IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
+    PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
+  END IF;
+  RETURN LEAST(
     (SELECT min(due.next_attempt_at)
       FROM (
         SELECT r.name FROM unnest(p_rails) AS r(name)
@@ -1875,7 +1910,8 @@ AS $$
         ORDER BY p.rail_type, p.next_attempt_at LIMIT 1
       ) due
       WHERE NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),
-    (SELECT min(p.lease_expires_at) FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL))
+    (SELECT min(p.lease_expires_at) FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL));
+END
 $$;
 COMMENT ON FUNCTION next_outbox_event(text[]) IS 'The nearest due time of a claimable item or expiry of a lease, for workers that sleep exactly; null when there is none.';
 
@@ -2051,9 +2087,9 @@ COMMENT ON FUNCTION pause_outbox(text, text, text) IS 'Pauses a rail, a particip
 -- function payload_defect(jsonb) of symphony_owner
 CREATE FUNCTION payload_defect(p_payload jsonb)
 RETURNS text
-LANGUAGE sql IMMUTABLE
+LANGUAGE sql STABLE
 PARALLEL SAFE
-RETURN CASE WHEN ((p_payload IS NULL) OR (jsonb_typeof(p_payload) <> 'object'::text)) THEN 'a JSON object'::text WHEN jsonb_path_exists(p_payload, 'strict $.**{32 to last}?(@.type() == "object" || @.type() == "array")'::jsonpath) THEN 'a JSON object nested at most 32 deep'::text WHEN (EXISTS (SELECT 1 FROM jsonb_path_query(payload_defect.p_payload, 'strict $.**?(@.type() == "number")'::jsonpath) found(number) WHERE ((abs((found.number)::numeric) >= '1000000000000000000000'::numeric) OR (scale((found.number)::numeric) > 20)))) THEN 'numbers below 10^21 with at most 20 decimals (write larger ones as strings)'::text WHEN (octet_length((p_payload)::text) > 65536) THEN 'a JSON object of at most 65536 bytes'::text ELSE NULL::text END;
+RETURN CASE WHEN ((p_payload IS NULL) OR (jsonb_typeof(p_payload) <> 'object'::text)) THEN 'a JSON object'::text WHEN (pg_column_size(p_payload) > 524288) THEN 'a JSON object of at most 65536 bytes'::text WHEN jsonb_path_exists(p_payload, 'strict $.**{32 to last}?(@.type() == "object" || @.type() == "array")'::jsonpath) THEN 'a JSON object nested at most 32 deep'::text WHEN (jsonb_path_exists(p_payload, '$.**?(@.type() == "number")'::jsonpath) AND has_unbounded_number(p_payload)) THEN 'numbers below 10^21 with at most 20 decimals (write larger ones as strings)'::text WHEN (octet_length((p_payload)::text) > 65536) THEN 'a JSON object of at most 65536 bytes'::text ELSE NULL::text END;
 COMMENT ON FUNCTION payload_defect(jsonb) IS 'What a payload should have been, or null when it is acceptable.';
 
 -- function place_outbox_hold(uuid, text) of symphony_owner
@@ -2778,3 +2814,5 @@ GRANT USAGE ON schema symphony TO symphony_ingest;
 GRANT USAGE ON schema symphony TO symphony_readonly;
 
 -- functions created by symphony_owner anywhere: EXECUTE to symphony_owner
+
+-- types created by symphony_owner anywhere: USAGE to symphony_owner
