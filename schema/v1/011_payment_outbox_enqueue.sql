@@ -161,6 +161,11 @@ BEGIN
         p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, p_redrive_of);
       EXIT;
     EXCEPTION WHEN unique_violation THEN
+      -- After as many rounds as items it was no key: something else, such as a number that a careless restore hands out
+      -- again, refuses the item, and the caller must hear of it.
+      IF v_round = cardinality(p_instruction_ids) THEN
+        RAISE;
+      END IF;
       -- Under READ COMMITTED the next look sees the key that won. Under a stricter level it never will.
       IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'another transaction enqueued the same instruction and key at the same time'
@@ -271,6 +276,8 @@ BEGIN
     SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
       f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash
     FROM fresh f
+    -- Its keys are unique too, and written in the same order: which of the two inserts runs first is the planner's choice.
+    ORDER BY f.instruction_id, f.idempotency_key
     RETURNING outbox_id
   )
   SELECT array_agg(q.outbox_id) INTO v_outbox_ids FROM queued q;
