@@ -1,0 +1,278 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { IdempotencyConflictError } from '../../libs/db/index.js'
+import {
+  claimOutboxBatch,
+  enqueuePaymentOutbox,
+  enqueuePaymentOutboxBatch,
+  type OutboxInstruction,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { anInstruction, claim, complete, enqueue, makeDueAndClaim, sequenceOf } from '../support/outboxItems.js'
+import { openConnection, race, untilWaiting } from '../support/race.js'
+
+/**
+ * However many callers enqueue the same instruction at once, there is one item and one number; however many workers
+ * claim at once, each item has one holder.
+ */
+
+const RACERS = 64
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+/** A transaction that has enqueued this and not ended: whoever enqueues the same waits for it. */
+async function uncommitted(
+  ...instructions: OutboxInstruction[]
+): Promise<{ readonly end: (how: string) => Promise<void> }> {
+  const connection = await openConnection(db, 'symphony_ingest')
+  await connection.query('BEGIN')
+  await enqueuePaymentOutboxBatch(connection, instructions)
+  return {
+    end: async (how) => {
+      await connection.query(how)
+      await connection.close()
+    },
+  }
+}
+
+async function counts(instruction: OutboxInstruction): Promise<{ identities: bigint; pending: bigint }> {
+  const { rows } = await db.queryNoRole<{ identities: bigint; pending: bigint }>(
+    `SELECT
+       (SELECT count(*) FROM payment_outbox_identities WHERE instruction_id = $1 AND idempotency_key = $2) AS identities,
+       (SELECT count(*) FROM payment_outbox_pending WHERE instruction_id = $1 AND idempotency_key = $2) AS pending`,
+    [instruction.instructionId, instruction.idempotencyKey],
+  )
+  return rows[0]!
+}
+
+describe('identical callers', () => {
+  test('of a new key make one item with one number, and exactly one is told that it made it', async () => {
+    const instruction = anInstruction()
+    const { values, errors } = await race(db, 'symphony_ingest', RACERS, (connection) =>
+      enqueuePaymentOutbox(connection, instruction),
+    )
+    expect(errors).toEqual([])
+    expect(new Set(values.map(({ outboxId }) => outboxId)).size).toBe(1)
+    expect(values.filter(({ created }) => created)).toHaveLength(1)
+    expect(values.every(({ sequenceId, state }) => sequenceId === 1n && state === 'PENDING')).toBe(true)
+    expect(await counts(instruction)).toEqual({ identities: 1n, pending: 1n })
+    expect(await sequenceOf(db, instruction.participantId)).toEqual({ taken: [1n], next: 2n })
+  })
+
+  test.for([
+    ['is rolled back: one of them makes the item', 'ROLLBACK', 1],
+    ['is committed: none of them makes another', 'COMMIT', 0],
+  ] as const)('that all wait inside the function for a first one that %s', async ([, how, made]) => {
+    const instruction = anInstruction()
+    const first = await uncommitted(instruction)
+    const { values, errors } = await race(
+      db,
+      'symphony_ingest',
+      RACERS,
+      (connection) => enqueuePaymentOutbox(connection, instruction),
+      { releaseWhenAllWait: () => first.end(how) },
+    )
+    expect(errors).toEqual([])
+    expect(values).toHaveLength(RACERS)
+    expect(new Set(values.map(({ outboxId }) => outboxId)).size).toBe(1)
+    expect(values.filter(({ created }) => created)).toHaveLength(made)
+    expect(await counts(instruction)).toEqual({ identities: 1n, pending: 1n })
+    expect(await sequenceOf(db, instruction.participantId)).toEqual({ taken: [1n], next: 2n })
+  })
+
+  test('while the item is being completed get that item, pending or ended, and no other', async () => {
+    const item = await enqueue(db)
+    const lease = await makeDueAndClaim(db, item)
+    const completion = complete(db, lease, { state: 'DISPATCHED', railReference: 'ref-1' })
+    const { values, errors } = await race(db, 'symphony_ingest', RACERS, (connection) =>
+      enqueuePaymentOutbox(connection, item),
+    )
+    await completion
+    expect(errors).toEqual([])
+    expect(new Set(values.map(({ outboxId }) => outboxId))).toEqual(new Set([item.outboxId]))
+    expect(values.some(({ created }) => created)).toBe(false)
+    expect(await counts(item)).toEqual({ identities: 1n, pending: 0n })
+    expect(await sequenceOf(db, item.participantId)).toEqual({ taken: [1n], next: 2n })
+  })
+})
+
+describe('callers with different content under one key', () => {
+  test.for([
+    ['participants', (index: number) => ({ participantId: `participant-${index}` })],
+    ['rails', (index: number) => ({ railType: `rail-${index}` })],
+    ['payloads', (index: number) => ({ payload: { amountMinor: String(index) } })],
+  ] as const)('with different %s: one makes the item, the others are refused', async ([what, vary]) => {
+    const instruction = anInstruction()
+    const given = Array.from({ length: RACERS }, (_, index) => ({ ...instruction, ...vary(index) }))
+    const { values, errors } = await race(db, 'symphony_ingest', RACERS, (connection, index) =>
+      enqueuePaymentOutbox(connection, given[index]!),
+    )
+    expect(values.map(({ created, sequenceId }) => ({ created, sequenceId }))).toEqual([
+      { created: true, sequenceId: 1n },
+    ])
+    expect(errors).toHaveLength(RACERS - 1)
+    expect(errors.filter((error) => !(error instanceof IdempotencyConflictError))).toEqual([])
+    expect(await counts(instruction)).toEqual({ identities: 1n, pending: 1n })
+    if (what === 'participants') {
+      const { rows } = await db.queryNoRole<{ participant_id: string; next_sequence_id: bigint }>(
+        'SELECT participant_id, next_sequence_id FROM participant_outbox_sequences WHERE participant_id = ANY ($1)',
+        [given.map(({ participantId }) => participantId)],
+      )
+      // Those who were refused took no number, and left no row to take one from.
+      expect(rows).toHaveLength(1)
+      expect(rows[0]).toMatchObject({ next_sequence_id: 2n })
+    }
+  })
+})
+
+describe('one participant', () => {
+  test('numbers the items of racing callers without a gap, and each gets the number it was told', async () => {
+    const participantId = anInstruction().participantId
+    const { values, errors } = await race(db, 'symphony_ingest', RACERS, async (connection, index) => {
+      const items = Array.from({ length: (index % 3) + 1 }, () => anInstruction({ participantId }))
+      return enqueuePaymentOutboxBatch(connection, items)
+    })
+    expect(errors).toEqual([])
+    const numbers = values.flat().map(({ sequenceId }) => sequenceId)
+    const { taken, next } = await sequenceOf(db, participantId)
+    expect(taken).toEqual(taken.map((_, index) => BigInt(index + 1)))
+    expect(next).toBe(BigInt(taken.length + 1))
+    expect(numbers.toSorted((a, b) => Number(a - b))).toEqual(taken)
+  })
+
+  test('has no gap after callers of whom every second one rolled back', async () => {
+    const participantId = anInstruction().participantId
+    const { errors } = await race(db, 'symphony_ingest', RACERS, async (connection, index) => {
+      await connection.query('BEGIN')
+      await enqueuePaymentOutbox(connection, anInstruction({ participantId }))
+      await connection.query(index % 2 === 0 ? 'COMMIT' : 'ROLLBACK')
+    })
+    expect(errors).toEqual([])
+    const kept = Array.from({ length: RACERS / 2 }, (_, index) => BigInt(index + 1))
+    expect(await sequenceOf(db, participantId)).toEqual({ taken: kept, next: BigInt(RACERS / 2 + 1) })
+  })
+})
+
+describe('batches', () => {
+  test('of the same items in opposite order both get every item, with no deadlock and no gap', async () => {
+    const [first, second] = [anInstruction().participantId, anInstruction().participantId]
+    const instructions = Array.from({ length: 40 }, (_, index) =>
+      anInstruction({ participantId: index % 2 === 0 ? first : second }),
+    )
+    const { values, errors } = await race(db, 'symphony_ingest', 16, (connection, index) =>
+      enqueuePaymentOutboxBatch(connection, index % 2 === 0 ? instructions : instructions.toReversed()),
+    )
+    expect(errors).toEqual([])
+    for (const participantId of [first, second]) {
+      const numbers = Array.from({ length: 20 }, (_, index) => BigInt(index + 1))
+      expect(await sequenceOf(db, participantId)).toEqual({ taken: numbers, next: 21n })
+    }
+    const answers = values.map((items, index) =>
+      (index % 2 === 0 ? items : items.toReversed()).map(({ outboxId }) => outboxId),
+    )
+    for (const answer of answers) expect(answer).toEqual(answers[0])
+    expect(values.flat().filter(({ created }) => created)).toHaveLength(instructions.length)
+  })
+
+  test('of the same keys for other participants in opposite order wait in one direction only', async () => {
+    // Participants do not order these two: only the order in which keys are written can.
+    const [low, middle, high] = [1, 2, 3].map((n) => anInstruction({ instructionId: `in-key-order-${n}` })) as [
+      OutboxInstruction,
+      OutboxInstruction,
+      OutboxInstruction,
+    ]
+    const left = await openConnection(db, 'symphony_ingest')
+    const right = await openConnection(db, 'symphony_ingest')
+    const blocker = await uncommitted(middle)
+    const leftCall = enqueuePaymentOutboxBatch(left, [
+      { ...high, participantId: 'left-1' },
+      { ...middle, participantId: 'left-2' },
+      { ...low, participantId: 'left-3' },
+    ])
+    await untilWaiting(db, left)
+    // Had the left one written its high key by now, and not its low one, each would wait for the other.
+    const rightCall = enqueuePaymentOutboxBatch(right, [
+      { ...low, participantId: 'right-1' },
+      { ...high, participantId: 'right-2' },
+    ])
+    await untilWaiting(db, right)
+    await blocker.end('ROLLBACK')
+    const [leftResult, rightResult] = await Promise.allSettled([leftCall, rightCall])
+    expect(leftResult).toMatchObject({ status: 'fulfilled' })
+    expect(rightResult).toMatchObject({ status: 'rejected', reason: expect.any(IdempotencyConflictError) })
+    await Promise.all([left.close(), right.close()])
+  })
+})
+
+describe('claimers', () => {
+  test.for([
+    ['of one rail', 1],
+    ['of several rails', 5],
+  ] as const)('%s take every item, and none of them twice', async ([, railCount]) => {
+    const rails = Array.from({ length: railCount }, () => anInstruction().railType)
+    const instructions = Array.from({ length: 300 }, (_, index) =>
+      anInstruction({ railType: rails[index % railCount]!, participantId: 'claimed' }),
+    )
+    const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
+    const { values, errors } = await race(db, 'symphony_executor', 16, async (connection, index) => {
+      const mine = []
+      for (;;) {
+        const batch = await claimOutboxBatch(connection, 7, `worker-${index}`, 600, { rails })
+        expect(batch.length).toBeLessThanOrEqual(7)
+        if (batch.length === 0) return mine
+        mine.push(...batch)
+      }
+    })
+    expect(errors).toEqual([])
+    const claimed = values.flat()
+    expect(claimed.map(({ outboxId }) => outboxId).toSorted()).toEqual(items.map(({ outboxId }) => outboxId).toSorted())
+    expect(new Set(claimed.map(({ leaseToken }) => leaseToken)).size).toBe(items.length)
+  })
+
+  test('skip what another transaction holds locked, and take it when that lets go', async () => {
+    const rails = [anInstruction().railType, anInstruction().railType]
+    const items = await enqueuePaymentOutboxBatch(
+      db.as('symphony_ingest'),
+      Array.from({ length: 10 }, (_, index) => anInstruction({ railType: rails[index % 2]! })),
+    )
+    const holder = await openConnection(db, 'symphony_executor')
+    await holder.query('BEGIN')
+    const first = await claimOutboxBatch(holder, 4, 'worker-1', 600, { rails })
+    expect(first.map(({ outboxId }) => outboxId)).toEqual(items.slice(0, 4).map(({ outboxId }) => outboxId))
+    // Its shares are counted without locks and include the four; the rest must come from both rails all the same.
+    const second = await claim(db, rails, { batchSize: 6 })
+    expect(second.map(({ outboxId }) => outboxId)).toEqual(items.slice(4).map(({ outboxId }) => outboxId))
+    expect(await claim(db, rails)).toEqual([])
+    await holder.query('ROLLBACK')
+    const third = await claim(db, rails)
+    expect(third.map(({ outboxId }) => outboxId)).toEqual(items.slice(0, 4).map(({ outboxId }) => outboxId))
+  })
+
+  test('that race for expired leases take each over once, with one ledger row each', async () => {
+    const railType = anInstruction().railType
+    const items = await enqueuePaymentOutboxBatch(
+      db.as('symphony_ingest'),
+      Array.from({ length: 60 }, () => anInstruction({ railType })),
+    )
+    await claim(db, railType, { workerId: 'crashed' })
+    for (const { outboxId } of items) await db.expireLease(outboxId)
+    const { values, errors } = await race(db, 'symphony_executor', 16, (connection, index) =>
+      claimOutboxBatch(connection, 10, `worker-${index}`, 600, { rails: [railType] }),
+    )
+    expect(errors).toEqual([])
+    const ids = values.flat().map(({ outboxId }) => outboxId)
+    expect(new Set(ids).size).toBe(ids.length)
+    const rest = await claim(db, railType)
+    expect([...ids, ...rest.map(({ outboxId }) => outboxId)].toSorted()).toEqual(
+      items.map((item) => item.outboxId).toSorted(),
+    )
+    const { rows } = await db.queryNoRole(
+      `SELECT state, attempt_no, count(*) FROM payment_outbox_attempts WHERE rail_type = $1 GROUP BY 1, 2`,
+      [railType],
+    )
+    expect(rows).toEqual([{ state: 'ZOMBIE_REQUEUE', attempt_no: 1, count: 60n }])
+  })
+})

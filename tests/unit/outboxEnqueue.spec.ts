@@ -1,0 +1,400 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  DatabaseError,
+  IdempotencyConflictError,
+  InvalidParameterError,
+  qualify,
+  withSchema,
+} from '../../libs/db/index.js'
+import {
+  enqueuePaymentOutbox,
+  enqueuePaymentOutboxBatch,
+  type EnqueuedItem,
+  type OutboxInstruction,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { anInstruction, claim, claimOnly, complete, enqueue, pendingRow, sequenceOf } from '../support/outboxItems.js'
+import { failureOf } from '../support/race.js'
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+function enqueueAll(instructions: readonly OutboxInstruction[]): Promise<EnqueuedItem[]> {
+  return enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
+}
+
+/** Everything an enqueue could leave behind. */
+async function everything(): Promise<unknown> {
+  const { rows } = await db.queryNoRole(
+    `SELECT (SELECT jsonb_agg(to_jsonb(i) ORDER BY i.outbox_id) FROM payment_outbox_identities i) AS identities,
+       (SELECT jsonb_agg(to_jsonb(p) ORDER BY p.outbox_id) FROM payment_outbox_pending p) AS pending,
+       (SELECT jsonb_agg(to_jsonb(s) ORDER BY s.participant_id) FROM participant_outbox_sequences s) AS sequences,
+       (SELECT jsonb_agg(to_jsonb(a) ORDER BY a.attempt_id) FROM payment_outbox_attempts a) AS attempts`,
+  )
+  return rows[0]
+}
+
+describe('a new item', () => {
+  test('is pending, due at once and numbered from one, and nothing is known of its outcome', async () => {
+    const item = await enqueue(db)
+    expect(item).toMatchObject({ created: true, state: 'PENDING', sequenceId: 1n })
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({
+      instruction_id: item.instructionId,
+      participant_id: item.participantId,
+      idempotency_key: item.idempotencyKey,
+      rail_type: item.railType,
+      payload: item.payload,
+      sequence_id: 1n,
+      attempt_count: 0,
+      lease_token: null,
+      outcome_unknown: false,
+      hold_reason: null,
+      blocked: false,
+    })
+    const due = await claim(db, item.railType)
+    expect(due.map(({ outboxId }) => outboxId)).toEqual([item.outboxId])
+  })
+
+  test('is not due before its not-before time', async () => {
+    const notBefore = new Date('2100-01-01T00:00:00Z')
+    const item = await enqueue(db, { notBefore })
+    expect((await pendingRow(db, item.outboxId))?.next_attempt_at).toEqual(notBefore)
+    expect(await claim(db, item.railType)).toEqual([])
+  })
+
+  test('has an id of version 7, later than the ids before it', async () => {
+    const first = await enqueue(db)
+    const second = await enqueue(db)
+    expect(first.outboxId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab]/)
+    const time = (id: string) => id.slice(0, 13)
+    expect(time(second.outboxId) >= time(first.outboxId)).toBe(true)
+  })
+
+  test('is enqueued by an application in its own transaction, with its own client, or not at all', async () => {
+    const shop = await db.createLogin('shop', { roles: ['symphony_ingest'], inherit: true })
+    await db.queryNoRole(`CREATE TABLE shop_orders (id text); GRANT INSERT, SELECT ON shop_orders TO "${shop.name}"`)
+    const client = await shop.connect()
+    const outbox = withSchema({ query: (text, values) => client.query<never>(text, [...(values ?? [])]) }, db.schema)
+    const kept = anInstruction()
+    const undone = anInstruction()
+    const orders = qualify(db.database, 'shop_orders')
+
+    // Reading the shop's own table needs USAGE on the schema, which ingest has.
+    for (const [instruction, end] of [
+      [kept, 'COMMIT'],
+      [undone, 'ROLLBACK'],
+    ] as const) {
+      await client.query('BEGIN')
+      await client.query(`INSERT INTO ${orders} VALUES ($1)`, [instruction.instructionId])
+      expect(await enqueuePaymentOutbox(outbox, instruction)).toMatchObject({ created: true, sequenceId: 1n })
+      await client.query(end)
+    }
+
+    const { rows } = await client.query(`SELECT id FROM ${orders}`)
+    expect(rows).toEqual([{ id: kept.instructionId }])
+    expect(await enqueuePaymentOutbox(outbox, kept)).toMatchObject({ created: false, sequenceId: 1n })
+    expect(await sequenceOf(db, undone.participantId)).toEqual({ taken: [], next: undefined })
+  })
+})
+
+describe('the same instruction, key and content again', () => {
+  test('is the first item while that is pending', async () => {
+    const first = await enqueue(db)
+    const before = await everything()
+    const again = await enqueuePaymentOutbox(db.as('symphony_ingest'), first)
+    expect(again).toEqual({
+      outboxId: first.outboxId,
+      sequenceId: first.sequenceId,
+      createdAt: first.createdAt,
+      state: 'PENDING',
+      created: false,
+    })
+    expect(await everything()).toEqual(before)
+  })
+
+  test.for(['DISPATCHED', 'FAILED'] as const)('is the first item after that has ended as %s', async (state) => {
+    const first = await enqueue(db)
+    await complete(db, await claimOnly(db, first.railType), { state, railReference: 'ref-1' })
+    const before = await everything()
+    const again = await enqueuePaymentOutbox(db.as('symphony_ingest'), first)
+    expect(again).toMatchObject({ outboxId: first.outboxId, sequenceId: first.sequenceId, state, created: false })
+    expect(await everything()).toEqual(before)
+    expect(await claim(db, first.railType)).toEqual([])
+  })
+
+  test('is the first item although its payload is written in another order, and its schedule is another', async () => {
+    const first = await enqueue(db, { payload: { amountMinor: '1', currency: 'EUR', to: { iban: 'X', bic: 'Y' } } })
+    const again = await enqueuePaymentOutbox(db.as('symphony_ingest'), {
+      ...first,
+      payload: { to: { bic: 'Y', iban: 'X' }, currency: 'EUR', amountMinor: '1' },
+      notBefore: new Date('2100-01-01T00:00:00Z'),
+    })
+    expect(again).toMatchObject({ outboxId: first.outboxId, created: false })
+    expect(await claim(db, first.railType)).toHaveLength(1)
+  })
+
+  test('is another item under another key, or of another instruction', async () => {
+    const first = await enqueue(db)
+    const otherKey = await enqueuePaymentOutbox(db.as('symphony_ingest'), { ...first, idempotencyKey: 'another' })
+    const otherInstruction = await enqueuePaymentOutbox(db.as('symphony_ingest'), {
+      ...first,
+      instructionId: `${first.instructionId}-2`,
+    })
+    expect([otherKey, otherInstruction]).toMatchObject([
+      { created: true, sequenceId: 2n },
+      { created: true, sequenceId: 3n },
+    ])
+  })
+})
+
+describe('the same instruction and key with another', () => {
+  const others = [
+    ['participant', { participantId: 'somebody-else' }],
+    ['rail', { railType: 'another-rail' }],
+    ['payload', { payload: { amountMinor: '1051', currency: 'EUR' } }],
+    ['spelling of a number in the payload', { payload: { amountMinor: 1050, currency: 'EUR' } }],
+  ] as const
+
+  test.for(others)('%s is a conflict that consumes nothing', async ([, other]) => {
+    const first = await enqueue(db)
+    const before = await everything()
+    const refusal = await failureOf(enqueuePaymentOutbox(db.as('symphony_ingest'), { ...first, ...other }))
+    expect(refusal).toBeInstanceOf(IdempotencyConflictError)
+    expect(refusal).toMatchObject({ sqlstate: 'P7004', detail: '{"ordinal" : 1}' })
+    expect(await everything()).toEqual(before)
+  })
+
+  test.for(others)('%s is a conflict also after the first has ended', async ([, other]) => {
+    for (const state of ['DISPATCHED', 'FAILED'] as const) {
+      const first = await enqueue(db)
+      await complete(db, await claimOnly(db, first.railType), { state })
+      const before = await everything()
+      const refusal = await failureOf(enqueuePaymentOutbox(db.as('symphony_ingest'), { ...first, ...other }))
+      expect(refusal).toBeInstanceOf(IdempotencyConflictError)
+      expect(await everything()).toEqual(before)
+    }
+  })
+
+  test('content moved between neighbouring fields is not the same content', async () => {
+    const first = await enqueue(db, { participantId: 'ab', railType: 'c' })
+    const moved = { ...first, participantId: 'a', railType: 'bc' }
+    const refusal = await failureOf(enqueuePaymentOutbox(db.as('symphony_ingest'), moved))
+    expect(refusal).toBeInstanceOf(IdempotencyConflictError)
+  })
+})
+
+describe('a batch', () => {
+  test('answers in the order given, numbers each stream without a gap, and is claimed in that order', async () => {
+    const railType = anInstruction().railType
+    const [first, second] = [anInstruction().participantId, anInstruction().participantId]
+    const items = await enqueueAll(
+      [first, second, second, first, second].map((participantId) => anInstruction({ participantId, railType })),
+    )
+    expect(items.map(({ sequenceId }) => sequenceId)).toEqual([1n, 1n, 2n, 2n, 3n])
+    expect(items.every(({ created }) => created)).toBe(true)
+    expect(await sequenceOf(db, first)).toEqual({ taken: [1n, 2n], next: 3n })
+    expect(await sequenceOf(db, second)).toEqual({ taken: [1n, 2n, 3n], next: 4n })
+    const claimed = await claim(db, railType)
+    expect(claimed.map(({ outboxId }) => outboxId)).toEqual(items.map(({ outboxId }) => outboxId))
+  })
+
+  test('takes numbers for its new items only', async () => {
+    const known = await enqueue(db)
+    const ended = await enqueue(db, { participantId: known.participantId })
+    await complete(db, await claimOnly(db, ended.railType), { state: 'DISPATCHED' })
+    const fresh = anInstruction({ participantId: known.participantId })
+    const items = await enqueueAll([ended, fresh, known])
+    expect(items).toMatchObject([
+      { outboxId: ended.outboxId, sequenceId: 2n, created: false, state: 'DISPATCHED' },
+      { sequenceId: 3n, created: true, state: 'PENDING' },
+      { outboxId: known.outboxId, sequenceId: 1n, created: false, state: 'PENDING' },
+    ])
+    expect(await sequenceOf(db, known.participantId)).toEqual({ taken: [1n, 2n, 3n], next: 4n })
+  })
+
+  test('that names one key twice makes one item, and only the first is said to have made it', async () => {
+    const instruction = anInstruction()
+    const items = await enqueueAll([instruction, { ...instruction }])
+    expect(items.map(({ created }) => created)).toEqual([true, false])
+    expect(items[1]!.outboxId).toBe(items[0]!.outboxId)
+    expect(await sequenceOf(db, instruction.participantId)).toEqual({ taken: [1n], next: 2n })
+  })
+
+  test('that names one key twice with different content is refused as a whole', async () => {
+    const instruction = anInstruction()
+    const before = await everything()
+    const refusal = await failureOf(
+      enqueueAll([anInstruction(), instruction, { ...instruction, payload: { amountMinor: '2' } }]),
+    )
+    expect(refusal).toBeInstanceOf(IdempotencyConflictError)
+    expect(refusal).toMatchObject({ detail: '{"ordinal" : 3}' })
+    expect(await everything()).toEqual(before)
+  })
+
+  test('with one conflict among new items is refused as a whole, and says which', async () => {
+    const known = await enqueue(db)
+    const before = await everything()
+    const refusal = await failureOf(
+      enqueueAll([anInstruction(), { ...known, railType: 'another-rail' }, anInstruction()]),
+    )
+    expect(refusal).toBeInstanceOf(IdempotencyConflictError)
+    expect(refusal).toMatchObject({ detail: '{"ordinal" : 2}' })
+    expect(await everything()).toEqual(before)
+  })
+
+  test('of a thousand is taken, and one more is refused', async () => {
+    const participantId = anInstruction().participantId
+    const thousand = Array.from({ length: 1000 }, () => anInstruction({ participantId }))
+    const items = await enqueueAll(thousand)
+    expect(items.map(({ sequenceId }) => sequenceId)).toEqual(thousand.map((_, index) => BigInt(index + 1)))
+    const oneMore = db.queryNoRole(
+      `SELECT e.*
+       FROM (SELECT array_agg('x' || n) AS ids, array_agg('{}'::jsonb) AS payloads FROM generate_series(1, 1001) AS n) AS g
+       CROSS JOIN LATERAL enqueue_payment_outbox_batch(g.ids, g.ids, g.ids, g.ids, g.payloads) AS e`,
+    )
+    expect(await failureOf(oneMore)).toMatchObject({ code: '22023' })
+  })
+})
+
+describe('a rolled-back enqueue', () => {
+  test('consumes no number and leaves no row', async () => {
+    const { participantId } = await enqueue(db)
+    const before = await everything()
+    const changedMind = new Error('the caller changed its mind')
+    const undone = db.as('symphony_ingest').transaction(async (tx) => {
+      const items = await enqueuePaymentOutboxBatch(tx, [anInstruction({ participantId }), anInstruction()])
+      expect(items.map(({ sequenceId }) => sequenceId)).toEqual([2n, 1n])
+      throw changedMind
+    })
+    await expect(undone).rejects.toBe(changedMind)
+    expect(await everything()).toEqual(before)
+    expect(await enqueue(db, { participantId })).toMatchObject({ sequenceId: 2n })
+  })
+
+  test('to a savepoint consumes nothing either, and the transaction goes on with the next number', async () => {
+    const participantId = anInstruction().participantId
+    await db.as('symphony_ingest').transaction(async (tx) => {
+      await enqueuePaymentOutbox(tx, anInstruction({ participantId }))
+      await tx.query('SAVEPOINT before_second')
+      await enqueuePaymentOutbox(tx, anInstruction({ participantId }))
+      await tx.query('ROLLBACK TO before_second')
+      await enqueuePaymentOutbox(tx, anInstruction({ participantId }))
+    })
+    expect(await sequenceOf(db, participantId)).toEqual({ taken: [1n, 2n], next: 3n })
+  })
+
+  test('of a bare bump consumes nothing, and bumps and enqueues share one sequence', async () => {
+    const participantId = anInstruction().participantId
+    const owner = db.as('symphony_owner')
+    const bump = `SELECT ${qualify(owner, 'bump_participant_outbox_seq')}($1) AS taken`
+    const undone = owner.transaction(async (tx) => {
+      expect((await tx.query(bump, [participantId])).rows).toEqual([{ taken: 1n }])
+      throw new Error('undone')
+    })
+    await expect(undone).rejects.toThrow('undone')
+    expect((await owner.query(bump, [participantId])).rows).toEqual([{ taken: 1n }])
+    expect(await enqueue(db, { participantId })).toMatchObject({ sequenceId: 2n })
+    expect((await owner.query(bump, [participantId])).rows).toEqual([{ taken: 3n }])
+  })
+})
+
+describe('an item that cannot be numbered', () => {
+  test('is an error, never an answer without an item', async () => {
+    const { participantId } = await enqueue(db)
+    await enqueue(db, { participantId })
+    // What a careless restore does: the sequence is behind the identities it has handed out.
+    await db.queryNoRole('UPDATE participant_outbox_sequences SET next_sequence_id = 1 WHERE participant_id = $1', [
+      participantId,
+    ])
+    const before = await everything()
+    const refusal = await failureOf(
+      db.queryNoRole(`SELECT * FROM enqueue_payment_outbox('i', $1, 'k', 'r', '{}')`, [participantId]),
+    )
+    expect(refusal).toMatchObject({ code: '23505' })
+    expect(await everything()).toEqual(before)
+  })
+})
+
+test('what the function refuses has the type of its SQLSTATE through the wrapper', async () => {
+  // A key only redrive may make, past the check of the wrapper.
+  const call = db
+    .as('symphony_ingest')
+    .query(`SELECT * FROM ${qualify(db.database, 'enqueue_payment_outbox')}('i', 'p', 'k~redrive~1', 'r', '{}')`)
+  const refusal = await failureOf(call)
+  expect(refusal).toBeInstanceOf(InvalidParameterError)
+  expect(refusal).toBeInstanceOf(DatabaseError)
+})
+
+describe('NOTIFY', () => {
+  /** Payloads heard while the body runs. The marker is committed last, and the server keeps the order of commits. */
+  async function heardDuring(body: () => Promise<unknown>): Promise<string[]> {
+    const listener = await db.connect()
+    const heard: string[] = []
+    const done = new Promise<void>((resolve) => {
+      listener.on('notification', ({ payload }) => (payload === 'marker' ? resolve() : heard.push(payload ?? '')))
+    })
+    await listener.query('LISTEN outbox_pending')
+    await body()
+    await db.queryNoRole(`NOTIFY outbox_pending, 'marker'`)
+    await done
+    await listener.end()
+    return heard
+  }
+
+  test('is sent once for an enqueue, of one item or of many', async () => {
+    expect(await heardDuring(() => enqueue(db))).toEqual(['new_work'])
+    expect(await heardDuring(() => enqueueAll([anInstruction(), anInstruction()]))).toEqual(['new_work'])
+  })
+
+  test('is not sent for an enqueue that makes no item, nor for a statement that inserts no row', async () => {
+    const known = await enqueue(db)
+    expect(await heardDuring(() => enqueueAll([known]))).toEqual([])
+    const insertNothing = () =>
+      db.queryNoRole('INSERT INTO payment_outbox_pending SELECT * FROM payment_outbox_pending WHERE false')
+    expect(await heardDuring(insertNothing)).toEqual([])
+  })
+
+  test('is not sent for an enqueue that is rolled back', async () => {
+    const undone = () =>
+      failureOf(
+        db.as('symphony_ingest').transaction(async (tx) => {
+          await enqueuePaymentOutbox(tx, anInstruction())
+          throw new Error('undone')
+        }),
+      )
+    expect(await heardDuring(undone)).toEqual([])
+  })
+
+  test('is switched off by a setting, and the enqueue still succeeds', async () => {
+    await db.queryNoRole('UPDATE symphony_settings SET notify_enabled = false')
+    try {
+      expect(await heardDuring(() => enqueue(db))).toEqual([])
+    } finally {
+      await db.queryNoRole('UPDATE symphony_settings SET notify_enabled = true')
+    }
+    expect(await heardDuring(() => enqueue(db))).toEqual(['new_work'])
+  })
+
+  test('is left to the writer that is about to notify, and the enqueue beside it still succeeds', async () => {
+    const first = await db.connect('symphony_ingest')
+    const enqueueOne = `SELECT created FROM enqueue_payment_outbox($1, $1, $1, 'r', '{}')`
+    await first.query('BEGIN')
+    await first.query(enqueueOne, ['about-to-notify'])
+    const beside = async () => expect(await enqueue(db)).toMatchObject({ created: true })
+    expect(await heardDuring(beside)).toEqual([])
+    expect(await heardDuring(() => first.query('COMMIT'))).toEqual(['new_work'])
+    expect(await heardDuring(beside)).toEqual(['new_work'])
+  })
+
+  test('cannot be stopped for good by anyone who can log in: holding its lock delays no enqueue', async () => {
+    const stranger = await (await db.createLogin('stranger')).connect()
+    await stranger.query(
+      `SELECT pg_advisory_lock(1937337959, (SELECT oid FROM pg_class WHERE relname = 'payment_outbox_pending')::integer)`,
+    )
+    expect(await heardDuring(async () => expect(await enqueue(db)).toMatchObject({ created: true }))).toEqual([])
+    await stranger.end()
+  })
+})
