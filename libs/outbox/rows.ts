@@ -48,6 +48,7 @@ export interface ClaimedRow {
   readonly claimed_at: Timestamp
   readonly outcome_unknown: boolean
   readonly expiry_streak: number
+  readonly taken_over: boolean
   readonly ordered: boolean
   readonly evidence: EvidenceJson | null
 }
@@ -67,6 +68,7 @@ export function toClaimedItem(row: ClaimedRow): ClaimedItem {
     claimedAt: toDate(row.claimed_at),
     outcomeUnknown: row.outcome_unknown,
     expiryStreak: row.expiry_streak,
+    takenOver: row.taken_over,
     ordered: row.ordered,
     evidence: row.evidence && toEvidence(row.evidence),
   }

@@ -46,6 +46,8 @@ export interface ClaimedItem {
   readonly outcomeUnknown: boolean
   /** How many leases in a row expired before this one. */
   readonly expiryStreak: number
+  /** This very claim took it over from an expired lease, and wrote that to the ledger. */
+  readonly takenOver: boolean
   readonly ordered: boolean
   /** What is known of an unknown outcome; null for an item without one. */
   readonly evidence: OutboxEvidence | null

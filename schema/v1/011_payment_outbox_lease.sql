@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION claim_outbox_batch(
 ) RETURNS TABLE (
   outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text,
   payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamptz, claimed_at timestamptz,
-  outcome_unknown boolean, expiry_streak integer, ordered boolean, evidence jsonb
+  outcome_unknown boolean, expiry_streak integer, taken_over boolean, ordered boolean, evidence jsonb
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -91,8 +91,8 @@ BEGIN
     RETURNING p.*
   )
   SELECT l.outbox_id, l.instruction_id, l.participant_id, l.sequence_id, l.idempotency_key, l.rail_type, l.payload,
-    l.attempt_count, l.lease_token, l.lease_expires_at, l.claimed_at, l.outcome_unknown, l.expiry_streak, l.ordered,
-    CASE WHEN l.outcome_unknown OR l.late_outcome IS NOT NULL THEN outbox_evidence(l.outbox_id, l.late_outcome) END
+    l.attempt_count, l.lease_token, l.lease_expires_at, l.claimed_at, l.outcome_unknown, l.expiry_streak, l.outbox_id = ANY (v_expired),
+    l.ordered, CASE WHEN l.outcome_unknown OR l.late_outcome IS NOT NULL THEN outbox_evidence(l.outbox_id, l.late_outcome) END
   FROM leased l
   -- UPDATE … RETURNING has no order of its own.
   ORDER BY l.next_attempt_at, l.created_at, l.sequence_id;
