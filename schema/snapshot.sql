@@ -447,6 +447,11 @@ BEGIN
         p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, p_redrive_of);
       EXIT;
     EXCEPTION WHEN unique_violation THEN
+      -- After as many rounds as items it was no key: something else, such as a number that a careless restore hands out
+      -- again, refuses the item, and the caller must hear of it.
+      IF v_round = cardinality(p_instruction_ids) THEN
+        RAISE;
+      END IF;
       -- Under READ COMMITTED the next look sees the key that won. Under a stricter level it never will.
       IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'another transaction enqueued the same instruction and key at the same time'
@@ -927,7 +932,7 @@ COMMENT ON FUNCTION check_outbox_pause(text, text, text) IS 'Internal: raises 22
 
 -- function claim_outbox_batch(integer, text, integer, text[], text[]) of symphony_owner
 CREATE FUNCTION claim_outbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_announced_rails text[] DEFAULT NULL::text[])
-RETURNS TABLE(outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text, payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamp with time zone, claimed_at timestamp with time zone, outcome_unknown boolean, expiry_streak integer, ordered boolean, evidence jsonb)
+RETURNS TABLE(outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text, payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamp with time zone, claimed_at timestamp with time zone, outcome_unknown boolean, expiry_streak integer, taken_over boolean, ordered boolean, evidence jsonb)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
@@ -1017,8 +1022,8 @@ BEGIN
     RETURNING p.*
   )
   SELECT l.outbox_id, l.instruction_id, l.participant_id, l.sequence_id, l.idempotency_key, l.rail_type, l.payload,
-    l.attempt_count, l.lease_token, l.lease_expires_at, l.claimed_at, l.outcome_unknown, l.expiry_streak, l.ordered,
-    CASE WHEN l.outcome_unknown OR l.late_outcome IS NOT NULL THEN outbox_evidence(l.outbox_id, l.late_outcome) END
+    l.attempt_count, l.lease_token, l.lease_expires_at, l.claimed_at, l.outcome_unknown, l.expiry_streak, l.outbox_id = ANY (v_expired),
+    l.ordered, CASE WHEN l.outcome_unknown OR l.late_outcome IS NOT NULL THEN outbox_evidence(l.outbox_id, l.late_outcome) END
   FROM leased l
   -- UPDATE … RETURNING has no order of its own.
   ORDER BY l.next_attempt_at, l.created_at, l.sequence_id;
@@ -1612,6 +1617,8 @@ BEGIN
     SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
       f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash
     FROM fresh f
+    -- Its keys are unique too, and written in the same order: which of the two inserts runs first is the planner's choice.
+    ORDER BY f.instruction_id, f.idempotency_key
     RETURNING outbox_id
   )
   SELECT array_agg(q.outbox_id) INTO v_outbox_ids FROM queued q;
