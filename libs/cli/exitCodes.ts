@@ -24,6 +24,7 @@ Exit codes:
 export const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
   'EMBEDDED_NOT_RUNNING',
   'EMBEDDED_NO_POSTGRES',
+  'CONNECT_FAILED',
   'ECONNREFUSED',
   'ENOTFOUND',
 ])

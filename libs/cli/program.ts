@@ -1,6 +1,9 @@
 import { Command } from 'commander'
 import type { Cli } from './Cli.js'
 import { registerDb } from './commands/db.js'
+import { registerDeploy } from './commands/deploy.js'
+import { registerDoctor } from './commands/doctor.js'
+import { registerStart } from './commands/start.js'
 import { EXIT, EXIT_CODES_HELP } from './exitCodes.js'
 import { packageVersion } from './packageVersion.js'
 import { reportError } from './reportError.js'
@@ -19,6 +22,9 @@ function createProgram(cli: Cli): Command {
       writeErr: (text) => cli.terminal.note(text.trimEnd()),
       outputError: () => {},
     })
+  registerStart(program, cli)
+  registerDeploy(program, cli)
+  registerDoctor(program, cli)
   registerDb(program, cli)
   return program
 }

@@ -34,7 +34,7 @@ export interface DeployReport {
   readonly schema: string
   readonly release: string
   readonly logins: readonly DeployedLogin[]
-  /** What would be run, as a script for psql; only of a dry run. */
+  /** What would be run; only of a dry run. */
   readonly sql: string | undefined
 }
 

@@ -14,10 +14,10 @@ export interface Step {
   readonly sql: string
 }
 
-/** For psql: one transaction, which the first error ends. */
+/** One transaction: after an error the rest of it is refused, and COMMIT rolls back. */
 export function asScript(steps: readonly Step[]): string {
   const parts = steps.map(({ title, sql }) => `-- ${title}\n\n${sql.trimEnd()}\n`)
-  return ['\\set ON_ERROR_STOP on\n', 'BEGIN;\n', ...parts, 'COMMIT;'].join('\n')
+  return ['BEGIN;\n', ...parts, 'COMMIT;'].join('\n')
 }
 
 /** Who deploys, where to, and what is there already. */

@@ -19,7 +19,8 @@ export async function runSteps(tx: Transaction, steps: readonly Step[]): Promise
  * unique index of its catalog, or as the internal error "tuple concurrently updated".
  */
 export function isInTheWay(error: unknown): boolean {
-  if (!(error instanceof DatabaseError)) return false
+  // A server that cannot be reached is nobody at work: whoever waits for it should hear so at once.
+  if (!(error instanceof DatabaseError) || error.code === 'CONNECT_FAILED') return false
   if (error.disposition === 'retry' || error.code === 'INTERNAL_ERROR') return true
   return error.code === 'UNIQUE_VIOLATION' && error.table?.startsWith('pg_') === true
 }

@@ -1,0 +1,90 @@
+import type { Command } from 'commander'
+import { InvalidArgumentError } from '../../core/index.js'
+import { deploy, parseLoginRequest, type DeployReport, type LoginRequest } from '../../deployment/index.js'
+import type { Cli } from '../Cli.js'
+import { dataDirOption, jsonOption } from '../commonOptions.js'
+import { databaseUrlOption, schemaOption, targetSchema, targetUrl, type TargetOptions } from '../targetDatabase.js'
+
+interface DeployCommandOptions extends TargetOptions {
+  readonly dryRun?: boolean
+  readonly dropLegacy?: boolean
+  readonly reapply?: boolean
+  readonly dedicatedDatabase?: boolean
+  readonly createLogin: readonly string[]
+  readonly json?: boolean
+}
+
+/** `symphony deploy`: the schema of this release into a database. */
+export function registerDeploy(program: Command, cli: Cli): void {
+  program
+    .command('deploy')
+    .description('bring the schema of this release to a database; safe to repeat')
+    .addOption(databaseUrlOption())
+    .addOption(schemaOption())
+    .addOption(dataDirOption())
+    .option('--dry-run', 'print the SQL and change nothing')
+    .option('--drop-legacy', 'drop the outbox that came before this one: its view, its table, its type')
+    .option('--reapply', 'apply every file, also if none has changed: mends functions, views, triggers, indexes')
+    .option('--dedicated-database', 'take TEMP and CREATE in this database away from PUBLIC')
+    .option('--create-login <name=role>', 'create a login and print its password; may be repeated', collect, [])
+    .addOption(jsonOption())
+    .addHelpText('after', HELP)
+    .action((options: DeployCommandOptions) => runDeploy(options, cli))
+}
+
+const HELP = `
+Roles for --create-login: ingest, for an application that enqueues in its own transactions; executor, control,
+readonly, auditor, or several joined by +, for processes of Symphony and for people, who switch to them.
+For a single login, SYMPHONY_LOGIN_PASSWORD sets the password. A login that exists keeps its own.
+
+The login that deploys needs CREATEROLE and CREATE on the database. Without them, the command says what a DBA
+has to run first.
+
+Examples:
+  symphony deploy --dry-run > deployment.sql
+  symphony deploy --create-login shop=ingest --create-login relayer=executor`
+
+async function runDeploy(options: DeployCommandOptions, cli: Cli): Promise<void> {
+  const report = await deploy({
+    url: await targetUrl(options, cli),
+    ...targetSchema(options, cli),
+    dryRun: options.dryRun === true,
+    dropLegacy: options.dropLegacy === true,
+    reapply: options.reapply === true,
+    dedicatedDatabase: options.dedicatedDatabase === true,
+    createLogins: loginRequests(options.createLogin, cli),
+  })
+  if (options.json === true) return cli.terminal.printJson(report)
+  if (report.sql === undefined) printReport(report, cli)
+  else cli.terminal.print(report.sql)
+}
+
+function printReport({ outcome, schema, release, logins }: DeployReport, { terminal }: Cli): void {
+  terminal.print(
+    outcome === 'deployed'
+      ? `Release ${release} is deployed to the schema ${schema}.`
+      : `The schema ${schema} is at release ${release} already. Its privileges were applied again.`,
+  )
+  for (const { name, password } of logins) {
+    terminal.print(
+      password === undefined
+        ? `The login ${name} existed; it has the roles that were asked for.`
+        : `The login ${name} was created. Its password, shown only now: ${password}`,
+    )
+  }
+}
+
+function loginRequests(texts: readonly string[], { env }: Cli): readonly LoginRequest[] {
+  const requests = texts.map(parseLoginRequest)
+  const password = env['SYMPHONY_LOGIN_PASSWORD'] ?? ''
+  if (password === '' || requests.length === 0) return requests
+  const [only, ...others] = requests
+  if (only === undefined || others.length > 0) {
+    throw new InvalidArgumentError('SYMPHONY_LOGIN_PASSWORD', 'expected one --create-login with it, got several')
+  }
+  return [{ ...only, password }]
+}
+
+function collect(value: string, before: readonly string[]): readonly string[] {
+  return [...before, value]
+}
