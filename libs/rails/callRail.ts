@@ -1,0 +1,109 @@
+import { systemClock, type Clock } from '../core/index.js'
+import { describeThrown } from './describeThrown.js'
+import { judgeAnswer, judgeStatus, VERDICT_CODES, type Judgement, type Unpaid } from './judgeAnswer.js'
+import type { LoadedRail } from './loadRails.js'
+import { isNotSentError } from './NotSentError.js'
+import { redact } from './redact.js'
+import type { RailRequest } from './types.js'
+import { withDeadline, type Ending } from './withDeadline.js'
+
+/**
+ * What became of a call.
+ *
+ * | kind | what is certain | what follows |
+ * | --- | --- | --- |
+ * | `success` | paid, under `reference` | DISPATCHED |
+ * | `terminal` | not paid, and never will be | FAILED |
+ * | `retryable` | not paid this time | tried again |
+ * | `notSent` | nothing reached the rail | tried again; the rail, not the payment, is in trouble |
+ * | `unknown` | nothing | the rail's `onUnknown` decides |
+ */
+export type RailVerdict = Judgement<'terminal' | 'retryable' | 'unknown' | 'notSent'> & Timed
+
+/** What an inquiry found. `absent`: the rail has never seen the reference. */
+export type StatusVerdict = Judgement<'terminal' | 'absent' | 'unknown'> & Timed
+
+interface Timed {
+  readonly latencyMs: number
+}
+
+export interface CallOptions {
+  /** Ends the wait earlier than the rail's timeout: the end of the lease, a shutdown. */
+  readonly signal?: AbortSignal
+  /** @default systemClock */
+  readonly clock?: Clock
+}
+
+export interface DispatchOptions extends CallOptions {
+  /**
+   * Told what the adapter said after the call had been given up: evidence, too late to be the verdict. Not called for
+   * what says nothing (a throw, garbage). It must not throw: nobody is left to catch it.
+   */
+  readonly onLateAnswer?: (verdict: RailVerdict) => void
+}
+
+/** The one way to send a payment. Returns a verdict by the rail's timeout, whatever the adapter does; never throws. */
+export async function callRail(
+  rail: LoadedRail,
+  request: RailRequest,
+  { signal, clock = systemClock, onLateAnswer }: DispatchOptions = {},
+): Promise<RailVerdict> {
+  const timed = stopwatch(clock)
+  const reportLate = async (end: Promise<Ending<unknown>>) => {
+    const late = judgeDispatch(rail, await end)
+    if (late.kind !== 'unknown') onLateAnswer?.(timed(late))
+  }
+  if (signal?.aborted === true) return timed({ kind: 'notSent', code: VERDICT_CODES.aborted })
+  const call = await withDeadline((callSignal) => rail.dispatch(request, { signal: callSignal }), {
+    timeoutMs: rail.timeoutMs,
+    signal,
+  })
+  if (call.cut === undefined) return timed(judgeDispatch(rail, call.ending))
+  if (call.ending !== undefined) {
+    const judged = judgeDispatch(rail, call.ending)
+    // Of an aborted call only a clear word counts: its error is our own doing.
+    if (judged.kind !== 'unknown') return timed(judged)
+  } else void reportLate(call.end)
+  return timed(cutShort(call.cut, rail))
+}
+
+/** Asks the rail what became of a reference. Never throws: whatever is not an answer is `unknown`. */
+export async function inquireRail(
+  rail: LoadedRail,
+  request: RailRequest,
+  { signal, clock = systemClock }: CallOptions = {},
+): Promise<StatusVerdict> {
+  const timed = stopwatch(clock)
+  const { queryStatus } = rail
+  if (queryStatus === undefined) return timed({ kind: 'unknown', code: VERDICT_CODES.notAskable })
+  const call = await withDeadline((callSignal) => queryStatus(request, { signal: callSignal }), {
+    timeoutMs: rail.timeoutMs,
+    signal,
+  })
+  if (call.ending?.how === 'answered') return timed(judgeStatus(rail, call.ending.value))
+  return timed(call.cut === undefined ? judgeThrown(call.ending.error) : cutShort(call.cut, rail))
+}
+
+function judgeDispatch(
+  rail: LoadedRail,
+  ending: Ending<unknown>,
+): Judgement<'terminal' | 'retryable' | 'unknown' | 'notSent'> {
+  if (ending.how === 'answered') return judgeAnswer(rail, ending.value)
+  const judged = judgeThrown(ending.error)
+  return isNotSentError(ending.error) ? { ...judged, kind: 'notSent', code: VERDICT_CODES.notSent } : judged
+}
+
+function judgeThrown(error: unknown): Unpaid<'unknown'> {
+  return { kind: 'unknown', code: VERDICT_CODES.threw, message: redact(describeThrown(error)) }
+}
+
+function cutShort(cut: 'timeout' | 'aborted', rail: LoadedRail): Unpaid<'unknown'> {
+  return cut === 'timeout'
+    ? { kind: 'unknown', code: VERDICT_CODES.timeout, message: `no answer within ${rail.timeoutMs} ms` }
+    : { kind: 'unknown', code: VERDICT_CODES.aborted, message: 'the call was given up before it was answered' }
+}
+
+function stopwatch(clock: Clock): <Judged extends object>(judgement: Judged) => Judged & Timed {
+  const startedMs = clock.monotonicMs()
+  return (judgement) => ({ ...judgement, latencyMs: clock.monotonicMs() - startedMs })
+}

@@ -1,0 +1,254 @@
+import {
+  ArgumentRangeError,
+  boundedInteger,
+  ERROR_CODE_LENGTH_MAX,
+  InvalidArgumentError,
+  requiredId,
+  requiredText,
+} from '../core/index.js'
+import type { Bounds } from '../core/index.js'
+import { nearestSpelling } from './nearestSpelling.js'
+import type { StandardSchema } from './standardSchema.js'
+import type {
+  DestinationKind,
+  DestinationValidator,
+  Rail,
+  RailAnswer,
+  RailContext,
+  RailOutcome,
+  RailRequest,
+  RailStatus,
+  UnknownPolicy,
+} from './types.js'
+
+/** A rail whose every field was checked and has its value. */
+export interface LoadedRail {
+  readonly type: string
+  readonly onUnknown: UnknownPolicy
+  readonly dispatch: (request: RailRequest, context: RailContext) => RailAnswer | Promise<RailAnswer>
+  readonly queryStatus: ((request: RailRequest, context: RailContext) => RailStatus | Promise<RailStatus>) | undefined
+  readonly payload: StandardSchema | undefined
+  readonly money: boolean
+  readonly destination: DestinationKind | DestinationValidator | undefined
+  readonly timeoutMs: number
+  readonly settleMs: number
+  readonly concurrency: number | undefined
+  readonly ratePerSecond: number | undefined
+  readonly codes: ReadonlyMap<string, RailOutcome | 'absent'> | undefined
+  readonly close: () => Promise<void>
+}
+
+export interface LoadOptions {
+  /** For rails that do not say. @default 30000 */
+  readonly timeoutMs?: number
+}
+
+export const RAIL_TIMEOUT_DEFAULT_MS = 30_000
+
+/** Leases last an hour at most, and must outlast a call by more than two seconds. */
+export const RAIL_TIMEOUT_MS: Bounds = Object.freeze({ min: 1, max: 3_597_000 })
+
+const RAILS = Object.freeze({ min: 1, max: 1_000 })
+/** A week: a rail that lets requests arrive later than that cannot be asked, only held. */
+const SETTLE_MS_MAX = 604_800_000
+const CONCURRENCY = Object.freeze({ min: 1, max: 10_000 })
+const RATE_PER_SECOND = Object.freeze({ min: 0.001, max: 100_000 })
+const CODES_MAX = 10_000
+
+/**
+ * Checks what a rail file exports and fills in defaults, by type. Everything that could be wrong with a declaration is
+ * refused here, at start, naming the rail and the field: later it would be found by a payment.
+ */
+export function loadRails(rails: unknown, options: LoadOptions = {}): ReadonlyMap<string, LoadedRail> {
+  const timeoutDefaultMs = boundedInteger('timeoutMs', options.timeoutMs ?? RAIL_TIMEOUT_DEFAULT_MS, RAIL_TIMEOUT_MS)
+  if (!Array.isArray(rails)) throw new InvalidArgumentError('rails', `expected an array of rails, got ${kindOf(rails)}`)
+  if (rails.length < RAILS.min || rails.length > RAILS.max) {
+    throw new ArgumentRangeError('rails', `expected ${RAILS.min} to ${RAILS.max} rails, got ${rails.length}`)
+  }
+  const loaded = new Map<string, LoadedRail>()
+  for (const [index, declared] of rails.entries()) {
+    const rail = loadRail(declared, `rails[${index}]`, timeoutDefaultMs)
+    if (loaded.has(rail.type)) {
+      throw new InvalidArgumentError(`rails[${index}].type`, `the rail "${rail.type}" is declared twice`)
+    }
+    loaded.set(rail.type, rail)
+  }
+  return loaded
+}
+
+function loadRail(declared: unknown, place: string, timeoutDefaultMs: number): LoadedRail {
+  if (!isRecord(declared)) throw new InvalidArgumentError(place, `expected a rail, got ${kindOf(declared)}`)
+  const type = requiredId(`${place}.type`, declared['type'])
+  const field = (name: string) => `rail "${type}", ${name}`
+  refuseUnknownKeys(declared, field)
+  const onUnknown = readOnUnknown(field('onUnknown'), declared['onUnknown'])
+  requireCalls(declared, field)
+  if (onUnknown === 'inquire' && declared.queryStatus === undefined) {
+    throw new InvalidArgumentError(
+      field('queryStatus'),
+      'expected a function, because onUnknown is "inquire": without it nobody could be asked',
+    )
+  }
+  const timeoutMs = boundedInteger(field('timeoutMs'), declared['timeoutMs'] ?? timeoutDefaultMs, RAIL_TIMEOUT_MS)
+  return Object.freeze({
+    type,
+    onUnknown,
+    // Called on the object that was declared, so that an adapter may use `this`.
+    dispatch: (request: RailRequest, context: RailContext) => declared.dispatch(request, context),
+    queryStatus: declared.queryStatus?.bind(declared),
+    payload: optional(declared['payload'], (value) => readSchema(field('payload'), value)),
+    money: optional(declared['money'], (value) => readBoolean(field('money'), value)) ?? true,
+    destination: optional(declared['destination'], (value) => readDestination(field('destination'), value)),
+    timeoutMs,
+    settleMs: boundedInteger(field('settleMs'), declared['settleMs'] ?? timeoutMs, {
+      min: timeoutMs,
+      max: SETTLE_MS_MAX,
+    }),
+    concurrency: optional(declared['concurrency'], (value) => boundedInteger(field('concurrency'), value, CONCURRENCY)),
+    ratePerSecond: optional(declared['rate'], (value) => readRate(field, value)),
+    codes: optional(declared['codes'], (value) => readCodes(field('codes'), value)),
+    close: async () => declared.close?.(),
+  })
+}
+
+const KEYS: readonly (keyof Rail)[] = [
+  'type',
+  'onUnknown',
+  'dispatch',
+  'queryStatus',
+  'payload',
+  'money',
+  'destination',
+  'timeoutMs',
+  'settleMs',
+  'concurrency',
+  'rate',
+  'codes',
+  'close',
+]
+
+/** A misspelt `timeoutMs` would silently be the default, and a misspelt `queryStatus` would never be asked. */
+function refuseUnknownKeys(declared: Record<string, unknown>, field: (name: string) => string): void {
+  for (const key of Object.keys(declared)) {
+    if ((KEYS as readonly string[]).includes(key)) continue
+    const meant = nearestSpelling(key, KEYS)
+    throw new InvalidArgumentError(
+      field(JSON.stringify(key)),
+      meant === undefined ? `unknown; expected one of ${KEYS.join(', ')}` : `unknown; did you mean ${meant}?`,
+    )
+  }
+}
+
+function readOnUnknown(field: string, value: unknown): UnknownPolicy {
+  return readChoice(field, value, ['resend', 'inquire', 'hold'])
+}
+
+function readDestination(field: string, value: unknown): DestinationKind | DestinationValidator {
+  if (isDestinationValidator(value)) return value
+  return readChoice<DestinationKind>(field, value, ['iban', 'phone', 'account'], ' or a function')
+}
+
+function isDestinationValidator(value: unknown): value is DestinationValidator {
+  return typeof value === 'function'
+}
+
+function readChoice<Choice extends string>(
+  field: string,
+  value: unknown,
+  choices: readonly Choice[],
+  alternative = '',
+): Choice {
+  const chosen = choices.find((choice) => choice === value)
+  if (chosen !== undefined) return chosen
+  const meant = typeof value === 'string' ? nearestSpelling(value, choices) : undefined
+  throw new InvalidArgumentError(
+    field,
+    `expected ${choices.map((choice) => `"${choice}"`).join(', ')}${alternative}, got ${kindOf(value)}` +
+      (meant === undefined ? '' : `; did you mean "${meant}"?`),
+  )
+}
+
+function readBoolean(field: string, value: unknown): boolean {
+  if (typeof value !== 'boolean') throw new InvalidArgumentError(field, `expected true or false, got ${kindOf(value)}`)
+  return value
+}
+
+function readSchema(field: string, value: unknown): StandardSchema {
+  if (!isSchema(value)) {
+    throw new InvalidArgumentError(field, 'expected a schema that implements Standard Schema version 1')
+  }
+  return value
+}
+
+function isSchema(value: unknown): value is StandardSchema {
+  // Some validators are callable, so their schemas are functions.
+  const standard: unknown = isRecord(value) || typeof value === 'function' ? Reflect.get(value, '~standard') : undefined
+  return isRecord(standard) && standard['version'] === 1 && typeof standard['validate'] === 'function'
+}
+
+function readRate(field: (name: string) => string, value: unknown): number {
+  if (!isRecord(value)) {
+    throw new InvalidArgumentError(field('rate'), `expected an object with perSecond, got ${kindOf(value)}`)
+  }
+  const stray = Object.keys(value).find((key) => key !== 'perSecond')
+  if (stray !== undefined) {
+    throw new InvalidArgumentError(field(`rate.${JSON.stringify(stray)}`), 'unknown; expected perSecond only')
+  }
+  const { min, max } = RATE_PER_SECOND
+  const perSecond = value['perSecond']
+  if (typeof perSecond !== 'number') {
+    throw new InvalidArgumentError(
+      field('rate.perSecond'),
+      `expected a number from ${min} to ${max}, got ${kindOf(perSecond)}`,
+    )
+  }
+  // Written so that NaN fails too.
+  if (!(perSecond >= min && perSecond <= max)) {
+    throw new ArgumentRangeError(field('rate.perSecond'), `expected a number from ${min} to ${max}, got ${perSecond}`)
+  }
+  return perSecond
+}
+
+function readCodes(field: string, value: unknown): ReadonlyMap<string, RailOutcome | 'absent'> {
+  if (!isRecord(value)) {
+    throw new InvalidArgumentError(field, `expected an object from code to outcome, got ${kindOf(value)}`)
+  }
+  const entries = Object.entries(value)
+  if (entries.length === 0 || entries.length > CODES_MAX) {
+    throw new ArgumentRangeError(field, `expected 1 to ${CODES_MAX} codes, got ${entries.length}`)
+  }
+  return new Map(
+    entries.map(([code, outcome]) => [
+      requiredText(`${field}, a code`, code, ERROR_CODE_LENGTH_MAX),
+      readChoice(`${field}.${code}`, outcome, ['success', 'terminal', 'retryable', 'unknown', 'absent'] as const),
+    ]),
+  )
+}
+
+type Calls = Pick<Rail, 'dispatch' | 'queryStatus' | 'close'>
+
+/** What a function takes and returns shows when it is called; here only that it is one. */
+function requireCalls(
+  declared: Record<string, unknown>,
+  field: (name: string) => string,
+): asserts declared is Record<string, unknown> & Calls {
+  for (const name of ['dispatch', 'queryStatus', 'close'] satisfies (keyof Calls)[]) {
+    const value = declared[name]
+    if (typeof value !== 'function' && (value !== undefined || name === 'dispatch')) {
+      throw new InvalidArgumentError(field(name), `expected a function, got ${kindOf(value)}`)
+    }
+  }
+}
+
+function optional<Value>(value: unknown, read: (value: unknown) => Value): Value | undefined {
+  return value === undefined ? undefined : read(value)
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function kindOf(value: unknown): string {
+  if (value === null) return 'null'
+  return Array.isArray(value) ? 'an array' : value === undefined ? 'nothing' : typeof value
+}
