@@ -988,9 +988,14 @@ BEGIN
       AND p.participant_id <> ALL (v_paused_participants)
     ORDER BY p.lease_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
   IF cardinality(v_expired) > 0 THEN
-    PERFORM expire_outbox_leases(v_expired, p_worker_id, false);
-    v_rows := ARRAY(
-      SELECT p.ctid FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.hold_reason IS NULL);
+    BEGIN
+      PERFORM expire_outbox_leases(v_expired, p_worker_id, false);
+      v_rows := ARRAY(
+        SELECT p.ctid FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.hold_reason IS NULL);
+    EXCEPTION WHEN OTHERS THEN
+      -- Left to repair, which goes row by row: one bad row must not keep a whole fleet from claiming the others.
+      RAISE WARNING 'claim: % expired leases stay for repair: % (%)', cardinality(v_expired), SQLERRM, SQLSTATE;
+    END;
   END IF;
 
   v_wanted := p_batch_size - cardinality(v_rows);
@@ -1000,7 +1005,7 @@ BEGIN
     ELSE
       v_rails := ARRAY(SELECT DISTINCT r.name FROM unnest(p_rails) AS r(name) WHERE r.name <> ALL (v_paused_rails));
     END IF;
-    v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_paused_participants);
+    v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_paused_participants, v_rows);
   END IF;
 
   -- The rows are locked: from here on the clock is read again, and a lease counts from now.
@@ -1651,8 +1656,8 @@ PARALLEL SAFE
 RETURN ((p_value IS NOT NULL) AND (char_length(p_value) <= p_length_max) AND (p_value ~ '\S'::text) AND ((p_value COLLATE "C") !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]'::text));
 COMMENT ON FUNCTION is_short_text(text, integer) IS 'True for text that is not blank, bounded, and free of control characters.';
 
--- function lock_due_outbox_rows(text[], integer, timestamp with time zone, text[]) of symphony_owner
-CREATE FUNCTION lock_due_outbox_rows(p_rails text[], p_wanted integer, p_now timestamp with time zone, p_paused_participants text[])
+-- function lock_due_outbox_rows(text[], integer, timestamp with time zone, text[], tid[]) of symphony_owner
+CREATE FUNCTION lock_due_outbox_rows(p_rails text[], p_wanted integer, p_now timestamp with time zone, p_paused_participants text[], p_taken_over tid[])
 RETURNS tid[]
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -1686,6 +1691,7 @@ BEGIN
           SELECT p.next_attempt_at, p.created_at, p.sequence_id FROM payment_outbox_pending p
           WHERE p.rail_type = r.name AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
             AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+            AND p.ctid <> ALL (p_taken_over)
           ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT p_wanted
         ) due
         ORDER BY due.next_attempt_at, due.created_at, due.sequence_id LIMIT p_wanted
@@ -1700,6 +1706,7 @@ BEGIN
       SELECT p.ctid FROM payment_outbox_pending p
       WHERE p.rail_type = share.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
         AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+        AND p.ctid <> ALL (p_taken_over)
       ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT share.size FOR UPDATE SKIP LOCKED
     ) due);
   IF cardinality(p_rails) > 1 THEN
@@ -1709,7 +1716,7 @@ BEGIN
         SELECT p.ctid FROM payment_outbox_pending p
         WHERE p.rail_type = v_rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
           AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
-          AND p.ctid <> ALL (v_rows)
+          AND p.ctid <> ALL (v_rows || p_taken_over)
         ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id
         LIMIT p_wanted - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
     END LOOP;
@@ -1717,7 +1724,7 @@ BEGIN
   RETURN v_rows;
 END
 $$;
-COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamp with time zone, text[]) IS 'Internal: locks due, claimable rows, oldest first.';
+COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamp with time zone, text[], tid[]) IS 'Internal: locks due, claimable rows, oldest first.';
 
 -- function lock_held_outbox_item(uuid, text, text) of symphony_owner
 CREATE FUNCTION lock_held_outbox_item(p_outbox_id uuid, p_actor text, p_decision text)

@@ -57,9 +57,14 @@ BEGIN
       AND p.participant_id <> ALL (v_paused_participants)
     ORDER BY p.lease_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
   IF cardinality(v_expired) > 0 THEN
-    PERFORM expire_outbox_leases(v_expired, p_worker_id, false);
-    v_rows := ARRAY(
-      SELECT p.ctid FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.hold_reason IS NULL);
+    BEGIN
+      PERFORM expire_outbox_leases(v_expired, p_worker_id, false);
+      v_rows := ARRAY(
+        SELECT p.ctid FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.hold_reason IS NULL);
+    EXCEPTION WHEN OTHERS THEN
+      -- Left to repair, which goes row by row: one bad row must not keep a whole fleet from claiming the others.
+      RAISE WARNING 'claim: % expired leases stay for repair: % (%)', cardinality(v_expired), SQLERRM, SQLSTATE;
+    END;
   END IF;
 
   v_wanted := p_batch_size - cardinality(v_rows);
@@ -69,7 +74,7 @@ BEGIN
     ELSE
       v_rails := ARRAY(SELECT DISTINCT r.name FROM unnest(p_rails) AS r(name) WHERE r.name <> ALL (v_paused_rails));
     END IF;
-    v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_paused_participants);
+    v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_paused_participants, v_rows);
   END IF;
 
   -- The rows are locked: from here on the clock is read again, and a lease counts from now.
@@ -135,9 +140,10 @@ COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails with at lea
 
 -- Locks up to p_wanted due rows of some rails and returns where they are. With several rails a first look, without
 -- locks, says how many of the oldest belong to each; then each rail's share is locked. Should a rail have lost rows to
--- another claimer meanwhile, the others fill up.
+-- another claimer meanwhile, the others fill up. Rows that were just taken over are due as well, and are not found again.
+DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[]);
 CREATE OR REPLACE FUNCTION lock_due_outbox_rows(
-  p_rails text[], p_wanted integer, p_now timestamptz, p_paused_participants text[]
+  p_rails text[], p_wanted integer, p_now timestamptz, p_paused_participants text[], p_taken_over tid[]
 ) RETURNS tid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -164,6 +170,7 @@ BEGIN
           SELECT p.next_attempt_at, p.created_at, p.sequence_id FROM payment_outbox_pending p
           WHERE p.rail_type = r.name AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
             AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+            AND p.ctid <> ALL (p_taken_over)
           ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT p_wanted
         ) due
         ORDER BY due.next_attempt_at, due.created_at, due.sequence_id LIMIT p_wanted
@@ -178,6 +185,7 @@ BEGIN
       SELECT p.ctid FROM payment_outbox_pending p
       WHERE p.rail_type = share.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
         AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+        AND p.ctid <> ALL (p_taken_over)
       ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT share.size FOR UPDATE SKIP LOCKED
     ) due);
   IF cardinality(p_rails) > 1 THEN
@@ -187,7 +195,7 @@ BEGIN
         SELECT p.ctid FROM payment_outbox_pending p
         WHERE p.rail_type = v_rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
           AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
-          AND p.ctid <> ALL (v_rows)
+          AND p.ctid <> ALL (v_rows || p_taken_over)
         ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id
         LIMIT p_wanted - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
     END LOOP;
@@ -195,7 +203,7 @@ BEGIN
   RETURN v_rows;
 END
 $$;
-COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamptz, text[]) IS 'Internal: locks due, claimable rows, oldest first.';
+COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamptz, text[], tid[]) IS 'Internal: locks due, claimable rows, oldest first.';
 
 CREATE OR REPLACE FUNCTION renew_outbox_leases(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_lease_seconds integer
