@@ -1,0 +1,363 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  claimOutboxBatch,
+  enqueuePaymentOutboxBatch,
+  placeOutboxHold,
+  releaseOutboxLease,
+  renewOutboxLease,
+  resolveOutboxHold,
+  type EnqueuedItem,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import {
+  anInstruction,
+  attemptRows,
+  claim,
+  claimOnly,
+  complete,
+  enqueue,
+  enqueueAndClaim,
+  ledger,
+  pendingRow,
+  WORKER,
+} from '../support/outboxItems.js'
+import { failureOf } from '../support/race.js'
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+const ids = (items: readonly { readonly outboxId: string }[]) => items.map(({ outboxId }) => outboxId)
+
+/** One item for each [rail, seconds overdue, seconds old], in this order. */
+async function enqueueAged(
+  ...given: readonly (readonly [rail: string, overdue: number, age: number])[]
+): Promise<EnqueuedItem[]> {
+  const items = await enqueuePaymentOutboxBatch(
+    db.as('symphony_ingest'),
+    given.map(([railType]) => anInstruction({ railType, participantId: 'aged' })),
+  )
+  await db.queryNoRole(
+    `UPDATE payment_outbox_pending p
+     SET next_attempt_at = date_trunc('second', now()) - make_interval(secs => g.overdue),
+       created_at = date_trunc('second', now()) - make_interval(secs => g.age)
+     FROM unnest($1::uuid[], $2::integer[], $3::integer[]) AS g(outbox_id, overdue, age) WHERE p.outbox_id = g.outbox_id`,
+    [ids(items), given.map(([, overdue]) => overdue), given.map(([, , age]) => age)],
+  )
+  return items
+}
+
+describe('the order of a claim', () => {
+  test('is by due time, then by age, then by number', async () => {
+    const rail = anInstruction().railType
+    const [last, third, second, tiedFirst, tiedSecond] = await enqueueAged(
+      [rail, 100, 9000],
+      [rail, 300, 100],
+      [rail, 300, 200],
+      [rail, 400, 100],
+      [rail, 400, 100],
+    )
+    expect(ids(await claim(db, rail))).toEqual(ids([tiedFirst!, tiedSecond!, second!, third!, last!]))
+  })
+
+  test('holds across rails, also when the batch is smaller than what is due', async () => {
+    const [a, b, c] = [anInstruction().railType, anInstruction().railType, anInstruction().railType]
+    const items = await enqueueAged([a, 10, 1], [b, 60, 1], [c, 50, 1], [a, 40, 1], [b, 20, 1], [b, 30, 1], [a, 70, 1])
+    const oldestFirst = [6, 1, 2, 3, 5, 4, 0].map((index) => items[index]!.outboxId)
+    expect(ids(await claim(db, [c, b, a], { batchSize: 5 }))).toEqual(oldestFirst.slice(0, 5))
+    expect(ids(await claim(db, [a, b, c], { batchSize: 5 }))).toEqual(oldestFirst.slice(5))
+  })
+
+  test('puts expired leases that are taken over where their due time puts them', async () => {
+    const rail = anInstruction().railType
+    const [first] = await enqueueAged([rail, 50, 1])
+    await claimOnly(db, rail)
+    const [zeroth, second] = await enqueueAged([rail, 60, 1], [rail, 40, 1])
+    await db.expireLease(first!.outboxId)
+    expect(ids(await claim(db, rail))).toEqual(ids([zeroth!, first!, second!]))
+  })
+})
+
+describe('the size of a claim', () => {
+  test('is at most what was asked for, expired leases included', async () => {
+    const rail = anInstruction().railType
+    const items = await enqueueAged(...Array.from({ length: 5 }, () => [rail, 10, 1] as const))
+    const [crashed] = await claim(db, rail, { batchSize: 1 })
+    await db.expireLease(crashed!.outboxId)
+    const sizes = []
+    for (let round = 0; round < 4; round++) sizes.push((await claim(db, rail, { batchSize: 2 })).length)
+    expect(sizes).toEqual([2, 2, 1, 0])
+    expect(await ledger(db, items[0]!.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
+  })
+
+  test.for([1, 2])('is filled with due items when fewer leases than that have expired, on %i rails', async (count) => {
+    const rails = Array.from({ length: count }, () => anInstruction().railType)
+    const items = await enqueueAged(
+      ...[60, 50, 40, 30, 20, 10].map((overdue, i) => [rails[i % count]!, overdue, 1] as const),
+    )
+    for (const { outboxId } of await claim(db, rails, { batchSize: 2 })) await db.expireLease(outboxId)
+    expect(ids(await claim(db, rails, { batchSize: 5 }))).toEqual(ids(items.slice(0, 5)))
+  })
+})
+
+describe('a claimed item', () => {
+  test('stays in the queue, leased, and is handed over with all that was enqueued', async () => {
+    const item = await enqueue(db, { payload: { amountMinor: '9007199254740993', nested: { list: [1, null, 'x'] } } })
+    const claimed = await claimOnly(db, item.railType, { workerId: 'worker-7', leaseSeconds: 90 })
+    expect(claimed).toEqual({
+      outboxId: item.outboxId,
+      instructionId: item.instructionId,
+      participantId: item.participantId,
+      sequenceId: item.sequenceId,
+      idempotencyKey: item.idempotencyKey,
+      railType: item.railType,
+      payload: item.payload,
+      attemptCount: 0,
+      leaseToken: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      leaseExpiresAt: new Date(claimed.claimedAt.getTime() + 90_000),
+      claimedAt: expect.any(Date),
+      outcomeUnknown: false,
+      expiryStreak: 0,
+      takenOver: false,
+      ordered: false,
+      evidence: null,
+    })
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({
+      claimed_by: 'worker-7',
+      lease_token: claimed.leaseToken,
+      lease_expires_at: claimed.leaseExpiresAt,
+      claimed_at: claimed.claimedAt,
+      dispatch_mark: null,
+    })
+    expect(await ledger(db, item.outboxId)).toEqual([])
+  })
+
+  test('has a token of its own at each claim', async () => {
+    const rail = anInstruction().railType
+    await enqueueAged(...Array.from({ length: 50 }, () => [rail, 10, 1] as const))
+    const tokens = new Set<string>()
+    for (let round = 0; round < 3; round++) {
+      const items = await claim(db, rail)
+      for (const item of items) {
+        tokens.add(item.leaseToken)
+        await releaseOutboxLease(db.as('symphony_executor'), item, WORKER)
+      }
+    }
+    expect(tokens.size).toBe(150)
+  })
+})
+
+describe('a claim takes', () => {
+  test('only the rails it names, or all of them if it names none', async () => {
+    await withTestDatabase(async (own) => {
+      const [a, b, c] = [await enqueue(own), await enqueue(own), await enqueue(own)]
+      const executor = own.as('symphony_executor')
+      expect(ids(await claimOutboxBatch(executor, 10, WORKER, 60, { rails: [b.railType] }))).toEqual([b.outboxId])
+      expect(await claimOutboxBatch(executor, 10, WORKER, 60, { rails: [b.railType, 'nobody'] })).toEqual([])
+      expect(ids(await claimOutboxBatch(executor, 10, WORKER, 60))).toEqual([a.outboxId, c.outboxId])
+      await own.expireLease(b.outboxId)
+      expect(await claimOutboxBatch(executor, 10, WORKER, 60, { rails: [a.railType, c.railType] })).toEqual([])
+      expect(ids(await claimOutboxBatch(executor, 10, WORKER, 60))).toEqual([b.outboxId])
+    })
+  })
+
+  test('what is due at this very instant, and not what is due a microsecond later', async () => {
+    const rail = anInstruction().railType
+    const [item] = await enqueueAged([rail, 0, 1])
+    const lockDue = async (offset: string) => {
+      const { rows } = await db.queryNoRole<{ found: number }>(
+        `SELECT cardinality(lock_due_outbox_rows(ARRAY[$1], 10, next_attempt_at + $3::interval, '{}', '{}')) AS found
+         FROM payment_outbox_pending WHERE outbox_id = $2`,
+        [rail, item!.outboxId, offset],
+      )
+      return rows[0]!.found
+    }
+    expect(await lockDue('0')).toBe(1)
+    expect(await lockDue('-1 microsecond')).toBe(0)
+  })
+
+  test('what became due after its own transaction began', async () => {
+    const item = await enqueue(db, { notBefore: new Date('2100-01-01T00:00:00Z') })
+    const late = await enqueueAndClaim(db)
+    await db.as('symphony_executor').transaction(async (tx) => {
+      await tx.query('SELECT 1')
+      await db.queryNoRole(
+        'UPDATE payment_outbox_pending SET next_attempt_at = clock_timestamp() WHERE outbox_id = $1',
+        [item.outboxId],
+      )
+      await db.queryNoRole(
+        'UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() WHERE outbox_id = $1',
+        [late.outboxId],
+      )
+      const claimed = await claimOutboxBatch(tx, 10, 'worker-2', 60, { rails: [item.railType, late.railType] })
+      expect(new Set(ids(claimed))).toEqual(new Set([item.outboxId, late.outboxId]))
+      // A lease counts from the claim, not from the beginning of the transaction.
+      expect(
+        claimed.every(({ claimedAt, leaseExpiresAt }) => leaseExpiresAt.getTime() - claimedAt.getTime() === 60_000),
+      ).toBe(true)
+    })
+  })
+})
+
+describe('a claim leaves', () => {
+  test('an item that is scheduled for later, until it is due', async () => {
+    const item = await enqueue(db, { notBefore: new Date('2100-01-01T00:00:00Z') })
+    expect(await claim(db, item.railType)).toEqual([])
+    await db.makeDue(item.outboxId)
+    expect(ids(await claim(db, item.railType))).toEqual([item.outboxId])
+  })
+
+  test('a held item, due or with an expired lease, until the hold is resolved', async () => {
+    const control = db.as('symphony_control')
+    const item = await enqueue(db)
+    await placeOutboxHold(control, item.outboxId, 'wait for the bank')
+    expect(await claim(db, item.railType)).toEqual([])
+    await resolveOutboxHold(control, item.outboxId, 'RETRY', 'the bank has answered')
+    const claimed = await claimOnly(db, item.railType)
+    await placeOutboxHold(control, item.outboxId, 'wait again')
+    await db.expireLease(claimed.outboxId)
+    expect(await claim(db, item.railType)).toEqual([])
+    expect(await ledger(db, item.outboxId)).toEqual([])
+  })
+
+  test('an item blocked behind another, until that one has ended', async () => {
+    const { participantId, railType } = anInstruction()
+    const [head, next] = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [
+      anInstruction({ participantId, railType, ordered: true }),
+      anInstruction({ participantId, railType, ordered: true }),
+    ])
+    const claimed = await claimOnly(db, railType)
+    expect(claimed.outboxId).toBe(head!.outboxId)
+    expect(await claim(db, railType)).toEqual([])
+    await complete(db, claimed, { state: 'DISPATCHED' })
+    expect(ids(await claim(db, railType))).toEqual([next!.outboxId])
+  })
+
+  test('a leased item, until its lease has expired', async () => {
+    const claimed = await enqueueAndClaim(db, {}, { leaseSeconds: 1 })
+    await renewOutboxLease(db.as('symphony_executor'), claimed, WORKER, 600)
+    expect(await claim(db, claimed.railType)).toEqual([])
+    await db.expireLease(claimed.outboxId)
+    expect(ids(await claim(db, claimed.railType))).toEqual([claimed.outboxId])
+  })
+})
+
+describe('taking over an expired lease', () => {
+  test('writes to the ledger whose lease it was, and hands the item over as unknown', async () => {
+    const crashed = await enqueueAndClaim(db, {}, { workerId: 'crashed' })
+    // The due time plays no part: an expired lease is taken over whenever it is found.
+    await db.queryNoRole(
+      `UPDATE payment_outbox_pending SET claimed_at = '2026-01-02T03:04:05.006Z', next_attempt_at = 'infinity',
+         lease_expires_at = clock_timestamp() - interval '1 microsecond'
+       WHERE outbox_id = $1`,
+      [crashed.outboxId],
+    )
+    const taken = await claimOnly(db, crashed.railType, { workerId: 'heir' })
+    expect(taken).toMatchObject({
+      outboxId: crashed.outboxId,
+      attemptCount: 1,
+      outcomeUnknown: true,
+      expiryStreak: 1,
+      takenOver: true,
+    })
+    expect(taken.leaseToken).not.toBe(crashed.leaseToken)
+    const [attempt, ...more] = await attemptRows(db, crashed.outboxId)
+    expect(more).toEqual([])
+    expect(attempt).toMatchObject({
+      attempt_no: 1,
+      state: 'ZOMBIE_REQUEUE',
+      worker_id: 'crashed',
+      lease_token: crashed.leaseToken,
+      claimed_at: new Date('2026-01-02T03:04:05.006Z'),
+      error_code: 'LEASE_EXPIRED',
+      rail_reference: null,
+      latency_ms: null,
+    })
+    expect(taken.evidence).toEqual({
+      lateOutcome: null,
+      lastAttempt: {
+        attemptNo: 1,
+        state: 'ZOMBIE_REQUEUE',
+        railReference: null,
+        railCode: null,
+        errorCode: 'LEASE_EXPIRED',
+        workerId: 'crashed',
+        claimedAt: attempt!.claimed_at,
+        completedAt: attempt!.completed_at,
+      },
+    })
+    expect(await pendingRow(db, crashed.outboxId)).toMatchObject({ claimed_by: 'heir', lease_token: taken.leaseToken })
+  })
+
+  test('counts every crash in a row, and forgets them after an answer', async () => {
+    const first = await enqueueAndClaim(db)
+    const streaks = []
+    for (let crash = 0; crash < 3; crash++) {
+      await db.expireLease(first.outboxId)
+      const { expiryStreak, outcomeUnknown } = await claimOnly(db, first.railType)
+      streaks.push(expiryStreak)
+      expect(outcomeUnknown).toBe(true)
+    }
+    expect(streaks).toEqual([1, 2, 3])
+    await db.expireLease(first.outboxId)
+    await complete(db, await claimOnly(db, first.railType), { state: 'RETRYABLE' })
+    await db.makeDue(first.outboxId)
+    expect(await claimOnly(db, first.railType)).toMatchObject({ expiryStreak: 0, takenOver: false })
+    expect(await ledger(db, first.outboxId)).toEqual([
+      '1 ZOMBIE_REQUEUE',
+      '2 ZOMBIE_REQUEUE',
+      '3 ZOMBIE_REQUEUE',
+      '4 ZOMBIE_REQUEUE',
+      '5 RETRYABLE',
+    ])
+  })
+
+  test('that the ledger refuses does not keep a worker from claiming the rest', async () => {
+    const rail = anInstruction().railType
+    const poisoned = await enqueueAndClaim(db, { railType: rail })
+    await db.expireLease(poisoned.outboxId)
+    const [healthy] = await enqueueAged([rail, 10, 1])
+    await db.queryNoRole(
+      `ALTER TABLE payment_outbox_attempts ADD CONSTRAINT refuses_one CHECK (outbox_id <> '${poisoned.outboxId}')`,
+    )
+    try {
+      expect(ids(await claim(db, rail))).toEqual([healthy!.outboxId])
+      expect(await pendingRow(db, poisoned.outboxId)).toMatchObject({ lease_token: poisoned.leaseToken })
+    } finally {
+      await db.queryNoRole('ALTER TABLE payment_outbox_attempts DROP CONSTRAINT refuses_one')
+    }
+    expect(ids(await claim(db, rail))).toEqual([poisoned.outboxId])
+  })
+})
+
+describe('the lease columns', () => {
+  const all = { claimed_by: `'w'`, lease_token: `gen_random_uuid()`, lease_expires_at: `now() + interval '1 minute'` }
+  const columns = Object.keys(all) as (keyof typeof all)[]
+  const partly = [1, 2, 3, 4, 5, 6].map((bits) => columns.filter((_, index) => (bits & (1 << index)) !== 0))
+
+  test.for(partly.map((set) => [set.join(' and '), set] as const))('%s alone cannot be set', async ([, set]) => {
+    const { outboxId } = await enqueue(db)
+    const update = `UPDATE payment_outbox_pending SET ${set.map((column) => `${column} = ${all[column]}`).join(', ')}`
+    const refusal = await failureOf(db.queryNoRole(`${update} WHERE outbox_id = $1`, [outboxId]))
+    expect(refusal).toMatchObject({ code: '23514', constraint: 'payment_outbox_pending_lease_all_or_none' })
+  })
+
+  test('can be set and cleared together', async () => {
+    const { outboxId } = await enqueue(db)
+    const set = (values: Record<string, string>) =>
+      db.queryNoRole(
+        `UPDATE payment_outbox_pending SET ${columns.map((column) => `${column} = ${values[column] ?? 'NULL'}`).join(', ')}
+         WHERE outbox_id = $1`,
+        [outboxId],
+      )
+    await set(all)
+    await set({})
+    expect(await pendingRow(db, outboxId)).toMatchObject({
+      claimed_by: null,
+      lease_token: null,
+      lease_expires_at: null,
+    })
+  })
+})
