@@ -4,8 +4,10 @@ export { boundedInteger } from './boundedInteger.js'
 export type { Bounds } from './boundedInteger.js'
 export { systemClock } from './clock.js'
 export type { Clock } from './clock.js'
+export { currencyCodes, minorUnitsOf } from './currencies.js'
 export { storableErrorText } from './errorText.js'
 export { createWorkerId, requiredId, requiredIdempotencyKey } from './ids.js'
+export { indexPath, keyPath } from './jsonPath.js'
 export type { JsonObject, JsonValue } from './JsonValue.js'
 export {
   BATCH_SIZE,
@@ -21,6 +23,8 @@ export {
   RAIL_REFERENCE_LENGTH_MAX,
   REASON_LENGTH_MAX,
 } from './limits.js'
+export { AMOUNT_MINOR_DIGITS_MAX, formatMoney, parseMoney } from './money.js'
+export type { Money } from './money.js'
 export { encodePayload } from './payload.js'
 export { requiredText } from './requiredText.js'
 export { parseStrictJson } from './strictJson.js'

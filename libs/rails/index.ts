@@ -19,3 +19,5 @@ export type {
   RailStatus,
   UnknownPolicy,
 } from './types.js'
+export { validatePayload } from './validatePayload.js'
+export type { PayloadCheck, PayloadCheckFailure, PayloadFault, PayloadFaultCode } from './validatePayload.js'

@@ -1,0 +1,73 @@
+import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
+import { minorUnitsOf } from './currencies.js'
+
+/** An exact amount: whole minor units (cents, yen, fils) of a currency. Never a JavaScript number, never a fraction. */
+export interface Money {
+  readonly amountMinor: bigint
+  readonly currency: string
+}
+
+/** Fits PostgreSQL's bigint with room for a sum of nine such amounts. */
+export const AMOUNT_MINOR_DIGITS_MAX = 18
+
+/**
+ * Reads an amount as payloads carry it: a decimal string such as `1234.5`, greater than zero, with at most the digits
+ * that the currency has. One spelling only (no sign, no exponent, no grouping, no leading zero), so that what two
+ * systems compare as text they also compare as money. Errors name the argument, never its value.
+ */
+export function parseMoney(amount: unknown, currency: unknown): Money {
+  const digits = readAmount(amount)
+  const minorUnits = typeof currency === 'string' ? minorUnitsOf(currency) : undefined
+  if (typeof currency !== 'string' || minorUnits === undefined) {
+    throw new InvalidArgumentError('currency', 'expected an ISO 4217 code in which amounts can be paid')
+  }
+  if (digits.fraction.length > minorUnits) {
+    throw new ArgumentRangeError(
+      'amount',
+      minorUnits === 0
+        ? 'expected a whole amount: this currency has no minor units'
+        : `expected at most ${minorUnits} digits after the point, as this currency has`,
+    )
+  }
+  const minor = digits.whole + digits.fraction.padEnd(minorUnits, '0')
+  if (minor.replace(/^0+/, '').length > AMOUNT_MINOR_DIGITS_MAX) {
+    throw new ArgumentRangeError('amount', `expected at most ${AMOUNT_MINOR_DIGITS_MAX} digits in minor units`)
+  }
+  const amountMinor = BigInt(minor)
+  if (amountMinor === 0n) throw new ArgumentRangeError('amount', 'expected an amount greater than zero')
+  return { amountMinor, currency }
+}
+
+/** The spelling `parseMoney` reads, with all digits of the currency: `1234.50`. Also for sums, which may be zero or less. */
+export function formatMoney({ amountMinor, currency }: Money): string {
+  const minorUnits = minorUnitsOf(currency)
+  if (minorUnits === undefined) {
+    throw new InvalidArgumentError('currency', 'expected an ISO 4217 code in which amounts can be paid')
+  }
+  const sign = amountMinor < 0n ? '-' : ''
+  const digits = String(amountMinor < 0n ? -amountMinor : amountMinor).padStart(minorUnits + 1, '0')
+  const point = digits.length - minorUnits
+  return sign + digits.slice(0, point) + (minorUnits === 0 ? '' : `.${digits.slice(point)}`)
+}
+
+function readAmount(amount: unknown): { readonly whole: string; readonly fraction: string } {
+  if (typeof amount !== 'string') {
+    throw new InvalidArgumentError(
+      'amount',
+      `expected a decimal string, got ${amount === null ? 'null' : typeof amount}`,
+    )
+  }
+  if (amount.length > AMOUNT_LENGTH_MAX) {
+    throw new ArgumentRangeError('amount', `expected at most ${AMOUNT_LENGTH_MAX} characters`)
+  }
+  const parts = AMOUNT.exec(amount)
+  if (parts === null) throw new InvalidArgumentError('amount', 'expected a decimal string such as 1234.50')
+  const [, whole = '', fraction = ''] = parts
+  return { whole, fraction }
+}
+
+/** ASCII digits only: `\d` is that in JavaScript. */
+const AMOUNT = /^(0|[1-9]\d*)(?:\.(\d+))?$/
+
+/** The digits and the point, with room to say what exactly is wrong with a longer fraction. */
+const AMOUNT_LENGTH_MAX = 40

@@ -1,0 +1,133 @@
+import { AppError, ArgumentRangeError, indexPath, InvalidArgumentError, keyPath, parseMoney } from '../core/index.js'
+import type { JsonObject } from '../core/index.js'
+import { isDestination, kindOfDestination } from './destinations.js'
+import type { LoadedRail } from './loadRails.js'
+import type { StandardIssue, StandardResult } from './standardSchema.js'
+import { withDeadline } from './withDeadline.js'
+
+export type PayloadCheck = { readonly ok: true } | PayloadFault | PayloadCheckFailure
+
+/** The payload can never be sent as it is. */
+export interface PayloadFault {
+  readonly ok: false
+  readonly code: PayloadFaultCode
+  /** Names fields, never values: it goes into the ledger. */
+  readonly message: string
+  readonly retryable: false
+}
+
+/** The check itself went wrong (a schema that threw, or hung), which says nothing about the payload. */
+export interface PayloadCheckFailure {
+  readonly ok: false
+  readonly code: 'PAYLOAD_CHECK_FAILED'
+  readonly message: string
+  readonly retryable: true
+}
+
+export type PayloadFaultCode = 'INVALID_AMOUNT' | 'INVALID_CURRENCY' | 'INVALID_DESTINATION' | 'INVALID_PAYLOAD'
+
+/**
+ * Checks a payload before it is sent: amount, currency and destination unless the rail carries no money, then the
+ * rail's own schema. The first fault is reported, the specific before the general. Whatever is not `ok` must not reach
+ * the rail. Never throws.
+ */
+export async function validatePayload(rail: LoadedRail, payload: JsonObject): Promise<PayloadCheck> {
+  if (typeof payload !== 'object' || payload === null || Array.isArray(payload)) {
+    return fault('INVALID_PAYLOAD', 'payload: expected an object')
+  }
+  try {
+    const moneyFault = rail.money
+      ? (faultOfMoney(payload) ?? (await faultOfDestination(rail, payload['destination'])))
+      : undefined
+    return moneyFault ?? (await faultBySchema(rail, payload)) ?? { ok: true }
+  } catch (error) {
+    // Only the name: what a validator throws quotes what it was given.
+    const reason = error instanceof PayloadCheckError ? error.message : `threw ${nameOf(error)}`
+    return { ok: false, code: 'PAYLOAD_CHECK_FAILED', message: `the payload check ${reason}`, retryable: true }
+  }
+}
+
+function faultOfMoney(payload: JsonObject): PayloadFault | undefined {
+  try {
+    parseMoney(payload['amount'], payload['currency'])
+    return undefined
+  } catch (error) {
+    if (!(error instanceof InvalidArgumentError || error instanceof ArgumentRangeError)) throw error
+    return fault(error.argument === 'currency' ? 'INVALID_CURRENCY' : 'INVALID_AMOUNT', error.message)
+  }
+}
+
+async function faultOfDestination(rail: LoadedRail, destination: unknown): Promise<PayloadFault | undefined> {
+  if (typeof rail.destination === 'function') {
+    const isValid: unknown = await checked(rail, rail.destination, destination)
+    if (typeof isValid !== 'boolean') throw new PayloadCheckError('did not return true or false')
+    return isValid ? undefined : fault('INVALID_DESTINATION', 'destination: refused by the rail')
+  }
+  if (typeof destination !== 'string' || destination === '') {
+    return fault('INVALID_DESTINATION', 'destination: expected text that is not empty')
+  }
+  const kind = rail.destination ?? kindOfDestination(destination)
+  return isDestination[kind](destination) ? undefined : fault('INVALID_DESTINATION', DESTINATION_EXPECTED[kind])
+}
+
+const DESTINATION_EXPECTED = {
+  iban: 'destination: expected an IBAN with a valid checksum, without spaces, in capitals',
+  phone: 'destination: expected a phone number in E.164 form, such as +49 and its digits without spaces',
+  account:
+    'destination: expected an account of at most 64 letters and digits, with single separators - _ . : / @ inside',
+} as const
+
+async function faultBySchema(rail: LoadedRail, payload: JsonObject): Promise<PayloadFault | undefined> {
+  const standard = rail.payload?.['~standard']
+  if (standard === undefined) return undefined
+  const { issues } = await checked(
+    rail,
+    (value): StandardResult | Promise<StandardResult> => standard.validate(value),
+    payload,
+  )
+  if (issues === undefined) return undefined
+  const places = new Set(issues.slice(0, ISSUES_SHOWN_MAX).map((issue) => placeOf(issue, payload)))
+  const more = issues.length > ISSUES_SHOWN_MAX ? ` and ${issues.length - ISSUES_SHOWN_MAX} more` : ''
+  return fault('INVALID_PAYLOAD', `refused by the rail's schema at ${[...places].join(', ')}${more}`)
+}
+
+const ISSUES_SHOWN_MAX = 5
+
+/** A validator may be asynchronous, and then it may hang; it gets as long as the rail itself. */
+async function checked<Value, Result>(
+  rail: LoadedRail,
+  check: (value: Value) => Result | Promise<Result>,
+  value: Value,
+): Promise<Result> {
+  const { ending } = await withDeadline(() => check(value), { timeoutMs: rail.timeoutMs })
+  if (ending === undefined) throw new PayloadCheckError(`did not end within ${rail.timeoutMs} ms`)
+  if (ending.how === 'threw') throw ending.error
+  return ending.value
+}
+
+function placeOf({ path = [] }: StandardIssue, payload: JsonObject): string {
+  let place = 'payload'
+  let container: unknown = payload
+  for (const segment of path) {
+    const key = typeof segment === 'object' ? segment.key : segment
+    if (typeof container !== 'object' || container === null || typeof key === 'symbol') return place
+    place = typeof key === 'number' ? indexPath(place, key) : keyPath(place, key, Object.keys(container).indexOf(key))
+    container = Reflect.get(container, key)
+  }
+  return place
+}
+
+function fault(code: PayloadFaultCode, message: string): PayloadFault {
+  return { ok: false, code, message, retryable: false }
+}
+
+function nameOf(error: unknown): string {
+  return error instanceof Error ? error.constructor.name : typeof error
+}
+
+/** Never leaves this file: how a check failed, in words that hold no value. */
+class PayloadCheckError extends AppError {
+  constructor(message: string) {
+    super('PAYLOAD_CHECK_FAILED', message)
+  }
+}
