@@ -674,7 +674,8 @@ DECLARE
   v_redriven_as uuid;
 BEGIN
   v_proposal := lock_open_outbox_proposal(p_proposal_id);
-  IF lower(v_proposal.proposed_by) = lower(v_actor) THEN
+  -- In collation C: where the database speaks Turkish, OLGI in lower case is not olgi.
+  IF lower(v_proposal.proposed_by COLLATE "C") = lower(v_actor COLLATE "C") THEN
     RAISE EXCEPTION 'proposal %: it needs a second person, and % proposed it', p_proposal_id, v_proposal.proposed_by
       USING ERRCODE = 'P7007', HINT = 'Someone else must approve it.';
   END IF;
@@ -1969,11 +1970,14 @@ DECLARE
   v_actor text := current_setting('symphony.actor', true);
 BEGIN
   SELECT session_user::text = ANY (s.actor_gateways) INTO v_is_gateway FROM symphony_settings s;
-  IF NOT v_is_gateway THEN
+  -- "Not true", because a null in the list, or a missing list, must not make everybody a gateway.
+  IF v_is_gateway IS NOT TRUE THEN
     RETURN session_user::text;
   END IF;
-  IF NOT is_short_text(v_actor, 200) THEN
-    PERFORM refuse_argument('symphony.actor', 'the person on whose behalf this gateway acts, of 1 to 200 characters');
+  -- No name may have two spellings: with a space at its end it would be a second person.
+  IF NOT is_short_text(v_actor, 200) OR v_actor ~ '^\s|\s$' THEN
+    PERFORM refuse_argument('symphony.actor',
+      'the person on whose behalf this gateway acts, of 1 to 200 characters, without space at either end');
   END IF;
   RETURN v_actor;
 END
@@ -2147,13 +2151,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_proposal_id uuid := uuid_v7();
-  v_open payment_outbox_proposals;
 BEGIN
-  SELECT * INTO v_open FROM payment_outbox_proposals q WHERE q.outbox_id = p_outbox_id AND q.status = 'OPEN';
-  IF v_open.proposal_id IS NOT NULL THEN
-    RAISE EXCEPTION 'outbox item %: % has proposed % already', p_outbox_id, v_open.proposed_by, v_open.decision
-      USING ERRCODE = 'P7006', HINT = format('Approve or withdraw proposal %s.', v_open.proposal_id);
-  END IF;
   INSERT INTO payment_outbox_proposals
     (proposal_id, outbox_id, decision, reason, rail_reference, proposed_by, proposed_at, proposed_xid)
   VALUES (v_proposal_id, p_outbox_id, p_decision, p_reason, p_rail_reference, p_actor, clock_timestamp(), pg_current_xact_id());
@@ -2339,6 +2337,7 @@ DECLARE
 BEGIN
   PERFORM require_operator_arguments(p_outbox_id, p_reason);
   PERFORM lock_redrivable_outbox_item(p_outbox_id);
+  PERFORM refuse_beside_open_proposal(p_outbox_id);
   RETURN QUERY SELECT 'PROPOSED', propose_outbox_decision(p_outbox_id, 'REDRIVE', p_reason, NULL, v_actor);
 END
 $$;
@@ -2355,6 +2354,27 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION refuse_argument(text, text) IS 'Raises 22023 for an argument, naming it and what was expected.';
+
+-- function refuse_beside_open_proposal(uuid) of symphony_owner
+CREATE FUNCTION refuse_beside_open_proposal(p_outbox_id uuid)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_open payment_outbox_proposals;
+BEGIN
+  SELECT * INTO v_open FROM payment_outbox_proposals q WHERE q.outbox_id = p_outbox_id AND q.status = 'OPEN';
+  IF v_open.proposal_id IS NOT NULL THEN
+    RAISE EXCEPTION 'outbox item %: % has proposed % already', p_outbox_id, v_open.proposed_by, v_open.decision
+      USING ERRCODE = 'P7006', HINT = format('Approve or withdraw proposal %s.', v_open.proposal_id);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION refuse_beside_open_proposal(uuid) IS 'Internal: raises P7006 while a proposal about the item is open.';
 
 -- function refuse_mutation() of symphony_owner
 CREATE FUNCTION refuse_mutation()
@@ -2607,6 +2627,7 @@ BEGIN
     PERFORM refuse_argument('p_rail_reference', 'null unless the decision is DISPATCHED');
   END IF;
   v_unknown := lock_held_outbox_item(p_outbox_id, v_actor, p_decision);
+  PERFORM refuse_beside_open_proposal(p_outbox_id);
   IF p_decision = 'RETRY' AND NOT v_unknown THEN
     PERFORM apply_outbox_decision(p_outbox_id, p_decision, p_reason, NULL, v_actor, NULL);
     RETURN QUERY SELECT 'APPLIED', NULL::uuid;

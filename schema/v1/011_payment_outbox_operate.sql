@@ -14,11 +14,14 @@ DECLARE
   v_actor text := current_setting('symphony.actor', true);
 BEGIN
   SELECT session_user::text = ANY (s.actor_gateways) INTO v_is_gateway FROM symphony_settings s;
-  IF NOT v_is_gateway THEN
+  -- "Not true", because a null in the list, or a missing list, must not make everybody a gateway.
+  IF v_is_gateway IS NOT TRUE THEN
     RETURN session_user::text;
   END IF;
-  IF NOT is_short_text(v_actor, 200) THEN
-    PERFORM refuse_argument('symphony.actor', 'the person on whose behalf this gateway acts, of 1 to 200 characters');
+  -- No name may have two spellings: with a space at its end it would be a second person.
+  IF NOT is_short_text(v_actor, 200) OR v_actor ~ '^\s|\s$' THEN
+    PERFORM refuse_argument('symphony.actor',
+      'the person on whose behalf this gateway acts, of 1 to 200 characters, without space at either end');
   END IF;
   RETURN v_actor;
 END
@@ -72,6 +75,7 @@ BEGIN
     PERFORM refuse_argument('p_rail_reference', 'null unless the decision is DISPATCHED');
   END IF;
   v_unknown := lock_held_outbox_item(p_outbox_id, v_actor, p_decision);
+  PERFORM refuse_beside_open_proposal(p_outbox_id);
   IF p_decision = 'RETRY' AND NOT v_unknown THEN
     PERFORM apply_outbox_decision(p_outbox_id, p_decision, p_reason, NULL, v_actor, NULL);
     RETURN QUERY SELECT 'APPLIED', NULL::uuid;
@@ -94,6 +98,7 @@ DECLARE
 BEGIN
   PERFORM require_operator_arguments(p_outbox_id, p_reason);
   PERFORM lock_redrivable_outbox_item(p_outbox_id);
+  PERFORM refuse_beside_open_proposal(p_outbox_id);
   RETURN QUERY SELECT 'PROPOSED', propose_outbox_decision(p_outbox_id, 'REDRIVE', p_reason, NULL, v_actor);
 END
 $$;
@@ -111,7 +116,8 @@ DECLARE
   v_redriven_as uuid;
 BEGIN
   v_proposal := lock_open_outbox_proposal(p_proposal_id);
-  IF lower(v_proposal.proposed_by) = lower(v_actor) THEN
+  -- In collation C: where the database speaks Turkish, OLGI in lower case is not olgi.
+  IF lower(v_proposal.proposed_by COLLATE "C") = lower(v_actor COLLATE "C") THEN
     RAISE EXCEPTION 'proposal %: it needs a second person, and % proposed it', p_proposal_id, v_proposal.proposed_by
       USING ERRCODE = 'P7007', HINT = 'Someone else must approve it.';
   END IF;
@@ -236,6 +242,24 @@ END
 $$;
 COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';
 
+-- While one decision waits for its second person, nobody makes another, not even one that needs a single person: what is
+-- being decided must not change meanwhile.
+CREATE OR REPLACE FUNCTION refuse_beside_open_proposal(p_outbox_id uuid) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_open payment_outbox_proposals;
+BEGIN
+  SELECT * INTO v_open FROM payment_outbox_proposals q WHERE q.outbox_id = p_outbox_id AND q.status = 'OPEN';
+  IF v_open.proposal_id IS NOT NULL THEN
+    RAISE EXCEPTION 'outbox item %: % has proposed % already', p_outbox_id, v_open.proposed_by, v_open.decision
+      USING ERRCODE = 'P7006', HINT = format('Approve or withdraw proposal %s.', v_open.proposal_id);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION refuse_beside_open_proposal(uuid) IS 'Internal: raises P7006 while a proposal about the item is open.';
+
 CREATE OR REPLACE FUNCTION propose_outbox_decision(
   p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text
 ) RETURNS uuid
@@ -244,13 +268,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_proposal_id uuid := uuid_v7();
-  v_open payment_outbox_proposals;
 BEGIN
-  SELECT * INTO v_open FROM payment_outbox_proposals q WHERE q.outbox_id = p_outbox_id AND q.status = 'OPEN';
-  IF v_open.proposal_id IS NOT NULL THEN
-    RAISE EXCEPTION 'outbox item %: % has proposed % already', p_outbox_id, v_open.proposed_by, v_open.decision
-      USING ERRCODE = 'P7006', HINT = format('Approve or withdraw proposal %s.', v_open.proposal_id);
-  END IF;
   INSERT INTO payment_outbox_proposals
     (proposal_id, outbox_id, decision, reason, rail_reference, proposed_by, proposed_at, proposed_xid)
   VALUES (v_proposal_id, p_outbox_id, p_decision, p_reason, p_rail_reference, p_actor, clock_timestamp(), pg_current_xact_id());

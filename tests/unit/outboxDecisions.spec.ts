@@ -1,0 +1,590 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  approveOutboxProposal,
+  pauseOutbox,
+  placeOutboxHold,
+  recordLateOutcome,
+  resolveOutboxHold,
+  resumeOutbox,
+  setParticipantOutboxPolicy,
+  withdrawOutboxProposal,
+  type HoldDecision,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import { exportLedger, ledgerDefects } from '../support/ledgerChain.js'
+import {
+  attemptRows,
+  claim,
+  claimOnly,
+  complete,
+  enqueue,
+  enqueueAndClaim,
+  eventRows,
+  ledger,
+  pendingRow,
+  WORKER,
+} from '../support/outboxItems.js'
+import {
+  aPerson,
+  approve,
+  enqueueFailed,
+  enqueueHeld,
+  enqueueUnknown,
+  propose,
+  type Person,
+} from '../support/outboxPeople.js'
+import { failureOf, openConnection, race, untilWaiting, type Connection } from '../support/race.js'
+
+let db: TestDatabase
+let olga: Person
+let pavel: Person
+beforeAll(async () => {
+  db = await createTestDatabase()
+  olga = await aPerson(db, 'olga')
+  pavel = await aPerson(db, 'pavel')
+})
+afterAll(() => db.drop())
+
+const MONEY_DECISIONS = ['DISPATCHED', 'FAILED', 'RETRY', 'REDRIVE'] as const
+
+/** An item that such a decision can be about. For RETRY, one of unknown outcome: otherwise one person suffices. */
+function anItemFor(decision: (typeof MONEY_DECISIONS)[number]): Promise<{ outboxId: string; railType: string }> {
+  if (decision === 'RETRY') return enqueueUnknown(db)
+  return decision === 'REDRIVE' ? enqueueFailed(db) : enqueueHeld(db, olga)
+}
+
+async function proposalRow(proposalId: string) {
+  const { rows } = await db.queryNoRole('SELECT * FROM payment_outbox_proposals WHERE proposal_id = $1', [proposalId])
+  return rows[0]
+}
+
+/** The same person, acting on a connection that is stepped by hand. */
+function onConnection({ control }: Person, connection: Connection): Person['control'] {
+  return { ...control, query: (text, values) => connection.query(text, values) }
+}
+
+/** Everything that a decision could change. */
+async function stateOf(outboxId: string) {
+  return {
+    pending: await pendingRow(db, outboxId),
+    attempts: await attemptRows(db, outboxId),
+    events: await eventRows(db, outboxId),
+  }
+}
+
+async function endedTotals(): Promise<{ dispatched_total: bigint; failed_total: bigint }> {
+  const { rows } = await db.queryNoRole<{ dispatched_total: bigint; failed_total: bigint }>(
+    'SELECT dispatched_total, failed_total FROM supervisor_outbox_status',
+  )
+  return rows[0]!
+}
+
+/** A held item whose lease expired, and what its worker would say about it. */
+async function unknownAndPaidLate() {
+  const lease = await enqueueAndClaim(db)
+  await db.expireLease(lease.outboxId)
+  await placeOutboxHold(olga.control, lease.outboxId, 'please wait')
+  const tell = () =>
+    recordLateOutcome(db.as('symphony_executor'), WORKER, {
+      outboxId: lease.outboxId,
+      leaseToken: lease.leaseToken,
+      state: 'DISPATCHED',
+      railReference: 'late-1',
+    })
+  return { outboxId: lease.outboxId, tell }
+}
+
+describe.for(MONEY_DECISIONS)('%s', (decision) => {
+  test('is only proposed by the first person, and changes nothing but the trail', async () => {
+    const { outboxId } = await anItemFor(decision)
+    const before = await stateOf(outboxId)
+    const proposalId = await propose(olga, outboxId, decision)
+    const after = await stateOf(outboxId)
+    expect(after).toEqual({ ...before, events: [...before.events, expect.anything()] })
+    expect(after.events.at(-1)).toMatchObject({
+      event_type: decision === 'REDRIVE' ? 'REDRIVE_PROPOSED' : 'DECISION_PROPOSED',
+      actor: olga.name,
+      detail: { proposal_id: proposalId, decision, reason: 'as agreed with the bank' },
+    })
+    expect(await proposalRow(proposalId)).toMatchObject({ status: 'OPEN', decision, proposed_by: olga.name })
+  })
+
+  test('cannot be approved by who proposed it (P7007), and can by another', async () => {
+    const { outboxId } = await anItemFor(decision)
+    const proposalId = await propose(olga, outboxId, decision)
+    const before = await stateOf(outboxId)
+    await expect(approve(olga, proposalId)).rejects.toMatchObject({ sqlstate: 'P7007', code: 'APPROVAL_REQUIRED' })
+    expect(await stateOf(outboxId)).toEqual(before)
+    expect(await approve(pavel, proposalId)).toMatchObject({ outboxId, decision })
+    expect(await proposalRow(proposalId)).toMatchObject({
+      status: 'APPROVED',
+      proposed_by: olga.name,
+      decided_by: pavel.name,
+    })
+  })
+
+  test('cannot be approved by who proposed it in another letter case (P7007)', async () => {
+    const loud = await aPerson(db, `OLGA_${decision}`)
+    const quiet = await aPerson(db, `olga_${decision.toLowerCase()}`)
+    const { outboxId } = await anItemFor(decision)
+    const proposalId = await propose(quiet, outboxId, decision)
+    await expect(approve(loud, proposalId)).rejects.toMatchObject({ sqlstate: 'P7007' })
+    expect(await approve(pavel, proposalId)).toMatchObject({ outboxId })
+  })
+
+  test('cannot be approved in the transaction that proposed it, whoever the session says it is (P7007)', async () => {
+    const { outboxId } = await anItemFor(decision)
+    const superuser = await openConnection(db)
+    const become = async (person: Person) => {
+      await superuser.query(`SET SESSION AUTHORIZATION "${person.name}"`)
+      await superuser.query('SET ROLE symphony_control')
+      return { ...person, control: onConnection(person, superuser) }
+    }
+    await superuser.query('BEGIN')
+    await superuser.query('SAVEPOINT inside')
+    const proposalId = await propose(await become(olga), outboxId, decision)
+    await superuser.query('RELEASE SAVEPOINT inside')
+    const asPavel = await become(pavel)
+    await superuser.query('SAVEPOINT inside')
+    await expect(approve(asPavel, proposalId)).rejects.toMatchObject({ sqlstate: 'P7007' })
+    await superuser.query('ROLLBACK TO SAVEPOINT inside')
+    await superuser.query('COMMIT')
+    // The very same call in a transaction of its own.
+    expect(await approve(asPavel, proposalId)).toMatchObject({ outboxId, decision })
+    await superuser.close()
+  })
+
+  test('is open once: another proposal by anyone is refused (P7006) until it is withdrawn', async () => {
+    const { outboxId } = await anItemFor(decision)
+    const first = await propose(olga, outboxId, decision)
+    const before = await stateOf(outboxId)
+    for (const person of [olga, pavel]) {
+      await expect(propose(person, outboxId, decision)).rejects.toMatchObject({ sqlstate: 'P7006' })
+    }
+    expect(await stateOf(outboxId)).toEqual(before)
+    await withdrawOutboxProposal(pavel.control, first, 'not like this')
+    const second = await propose(pavel, outboxId, decision)
+    expect(await approve(olga, second)).toMatchObject({ outboxId, decision })
+  })
+
+  test('is approved once: not again, and not when it was withdrawn (P7006)', async () => {
+    const { outboxId } = await anItemFor(decision)
+    const withdrawn = await propose(olga, outboxId, decision)
+    await withdrawOutboxProposal(olga.control, withdrawn, 'a mistake')
+    const before = await stateOf(outboxId)
+    await expect(approve(pavel, withdrawn)).rejects.toMatchObject({ sqlstate: 'P7006' })
+    expect(await stateOf(outboxId)).toEqual(before)
+    expect(before.events.at(-1)).toMatchObject({
+      event_type: 'DECISION_WITHDRAWN',
+      actor: olga.name,
+      detail: { proposal_id: withdrawn, decision, reason: 'a mistake' },
+    })
+
+    const approved = await propose(olga, outboxId, decision)
+    await approve(pavel, approved)
+    const decided = await stateOf(outboxId)
+    await expect(approve(pavel, approved)).rejects.toMatchObject({ sqlstate: 'P7006' })
+    await expect(withdrawOutboxProposal(olga.control, approved, 'too late')).rejects.toMatchObject({
+      sqlstate: 'P7006',
+    })
+    expect(await stateOf(outboxId)).toEqual(decided)
+  })
+
+  test('approved by eight at once is applied once; the others are told that it was (P7006)', async () => {
+    const { outboxId } = await anItemFor(decision)
+    const proposalId = await propose(olga, outboxId, decision)
+    const lock = await openConnection(db)
+    await lock.query('BEGIN')
+    await lock.query('SELECT FROM payment_outbox_proposals WHERE proposal_id = $1 FOR UPDATE', [proposalId])
+    const { values, errors } = await race(
+      db,
+      'symphony_control',
+      8,
+      (connection) => approveOutboxProposal(connection, proposalId),
+      { releaseWhenAllWait: () => lock.query('COMMIT') },
+    )
+    await lock.close()
+    expect(values).toMatchObject([{ outboxId, decision }])
+    expect(errors).toHaveLength(7)
+    for (const error of errors) expect(error).toMatchObject({ sqlstate: 'P7006' })
+    const applied = (await eventRows(db, outboxId)).filter(
+      ({ event_type: type }) => type === 'HOLD_RESOLVED' || type === 'REDRIVE_CREATED',
+    )
+    expect(applied).toHaveLength(1)
+  })
+})
+
+test('an approval that waited for a withdrawal finds it withdrawn', async () => {
+  const { outboxId } = await enqueueHeld(db, olga)
+  const proposalId = await propose(olga, outboxId, 'FAILED')
+  const withdrawing = await openConnection(db, 'symphony_control')
+  const approving = await openConnection(db, 'symphony_control')
+  await withdrawing.query('BEGIN')
+  await withdrawOutboxProposal(withdrawing, proposalId, 'not like this')
+  const refusal = failureOf(approveOutboxProposal(approving, proposalId))
+  await untilWaiting(db, approving)
+  await withdrawing.query('COMMIT')
+  expect(await refusal).toMatchObject({ sqlstate: 'P7006' })
+  expect(await ledger(db, outboxId)).toEqual([])
+  expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: 'please wait' })
+})
+
+describe('a hold lifted by RETRY', () => {
+  test('takes one person and no waiting where nothing is unknown', async () => {
+    const { outboxId, railType } = await enqueueHeld(db, olga)
+    expect(await resolveOutboxHold(olga.control, outboxId, 'RETRY', 'all is well')).toEqual({
+      status: 'APPLIED',
+      proposalId: null,
+    })
+    expect((await claim(db, railType)).map((item) => item.outboxId)).toEqual([outboxId])
+    expect(await ledger(db, outboxId)).toEqual([])
+  })
+
+  test('takes two where the outcome is unknown, and then the mark is gone and the item is claimable', async () => {
+    const { outboxId, railType } = await enqueueUnknown(db)
+    const proposalId = await propose(olga, outboxId, 'RETRY')
+    expect(await pendingRow(db, outboxId)).toMatchObject({ outcome_unknown: true, hold_reason: 'no answer' })
+    await approve(pavel, proposalId)
+    expect(await pendingRow(db, outboxId)).toMatchObject({ outcome_unknown: false, hold_reason: null, held_by: null })
+    expect((await claimOnly(db, railType)).outcomeUnknown).toBe(false)
+    expect((await eventRows(db, outboxId)).at(-1)).toMatchObject({
+      event_type: 'HOLD_RESOLVED',
+      actor: pavel.name,
+      detail: { decision: 'RETRY', proposed_by: olga.name, approved_by: pavel.name },
+      attempt_id: null,
+    })
+  })
+
+  test('does not slip past a proposal that two people are deciding (P7006)', async () => {
+    // Were it sent now, a later yes to "it was never paid" would answer a question that has changed.
+    const { outboxId, railType } = await enqueueHeld(db, olga)
+    const proposalId = await propose(olga, outboxId, 'FAILED')
+    await expect(resolveOutboxHold(pavel.control, outboxId, 'RETRY', 'I say send it')).rejects.toMatchObject({
+      sqlstate: 'P7006',
+    })
+    expect(await claim(db, railType)).toEqual([])
+    await withdrawOutboxProposal(pavel.control, proposalId, 'I say send it')
+    expect((await resolveOutboxHold(pavel.control, outboxId, 'RETRY', 'I say send it')).status).toBe('APPLIED')
+  })
+})
+
+describe('an ending that two people decide', () => {
+  test.for(['DISPATCHED', 'FAILED'] as const)(
+    'is one ledger row: %s, with its number, actor and hash',
+    async (state) => {
+      const item = await enqueueUnknown(db)
+      const proposalId = await propose(olga, item.outboxId, state, 'the bank confirmed it in writing')
+      await approve(pavel, proposalId)
+      const rows = await attemptRows(db, item.outboxId)
+      expect(rows).toHaveLength(2)
+      expect(rows[1]).toMatchObject({
+        attempt_no: 2,
+        state,
+        rail_reference: state === 'DISPATCHED' ? 'rail-reference-1' : null,
+        error_code: 'OPERATOR_DECISION',
+        error_message: 'the bank confirmed it in writing',
+        worker_id: pavel.name,
+        claimed_at: null,
+        lease_token: null,
+        completed_at: expect.any(Date),
+      })
+      expect((await eventRows(db, item.outboxId)).at(-1)).toMatchObject({
+        event_type: 'HOLD_RESOLVED',
+        actor: pavel.name,
+        attempt_id: rows[1]!.attempt_id,
+        detail: { decision: state, proposed_by: olga.name, approved_by: pavel.name },
+      })
+      expect(await pendingRow(db, item.outboxId)).toBeUndefined()
+      expect(ledgerDefects(await exportLedger(db.as('symphony_auditor')))).toEqual([])
+    },
+  )
+
+  test.for(['DISPATCHED', 'FAILED'] as const)('%s is final: every further action is refused (P7001)', async (state) => {
+    const { outboxId } = await enqueueHeld(db, olga)
+    await approve(pavel, await propose(olga, outboxId, state))
+    const before = await stateOf(outboxId)
+    await expect(placeOutboxHold(olga.control, outboxId, 'again')).rejects.toMatchObject({ sqlstate: 'P7001' })
+    for (const decision of ['DISPATCHED', 'FAILED', 'RETRY'] as const) {
+      await expect(propose(olga, outboxId, decision)).rejects.toMatchObject({ sqlstate: 'P7001' })
+    }
+    expect(await stateOf(outboxId)).toEqual(before)
+  })
+
+  test('is counted like any other', async () => {
+    const before = await endedTotals()
+    for (const state of ['DISPATCHED', 'FAILED', 'FAILED'] as const) {
+      const { outboxId } = await enqueueHeld(db, olga)
+      await approve(pavel, await propose(olga, outboxId, state))
+    }
+    expect(await endedTotals()).toEqual({
+      dispatched_total: before.dispatched_total + 1n,
+      failed_total: before.failed_total + 2n,
+    })
+  })
+})
+
+describe('the person', () => {
+  let gateway: Person
+  const onBehalfOf = <T>(actor: string, act: (person: Person) => Promise<T>, login = gateway) =>
+    login.control.transaction(async (tx) => {
+      await tx.query(`SELECT set_config('symphony.actor', $1, true)`, [actor])
+      return act({ name: actor, control: { ...login.control, query: (text, values) => tx.query(text, values) } })
+    })
+
+  beforeAll(async () => {
+    gateway = await aPerson(db, 'gateway')
+    // With a hole in it: a comparison with null is neither true nor false, and must not make everybody a gateway.
+    await db.queryNoRole('UPDATE symphony_settings SET actor_gateways = ARRAY[NULL, $1]', [gateway.name])
+  })
+
+  test('is whom a gateway names, so that two people may decide through one login', async () => {
+    const { outboxId } = await enqueueHeld(db, olga)
+    const proposalId = await onBehalfOf('anna@bank', (anna) => propose(anna, outboxId, 'FAILED'))
+    await expect(onBehalfOf('anna@bank', (anna) => approve(anna, proposalId))).rejects.toMatchObject({
+      sqlstate: 'P7007',
+    })
+    await expect(onBehalfOf('Anna@Bank', (anna) => approve(anna, proposalId))).rejects.toMatchObject({
+      sqlstate: 'P7007',
+    })
+    await onBehalfOf('boris@bank', (boris) => approve(boris, proposalId))
+    expect(await proposalRow(proposalId)).toMatchObject({ proposed_by: 'anna@bank', decided_by: 'boris@bank' })
+    expect((await attemptRows(db, outboxId)).map((row) => row.worker_id)).toEqual(['boris@bank'])
+  })
+
+  test('is the login itself where it is no gateway, whatever it claims to be', async () => {
+    const { outboxId } = await enqueueHeld(db, olga)
+    const proposalId = await onBehalfOf('anna@bank', (impostor) => propose(impostor, outboxId, 'FAILED'), olga)
+    expect(await proposalRow(proposalId)).toMatchObject({ proposed_by: olga.name })
+    await expect(onBehalfOf('boris@bank', (impostor) => approve(impostor, proposalId), olga)).rejects.toMatchObject({
+      sqlstate: 'P7007',
+    })
+    await onBehalfOf('anna@bank', (impostor) => approve(impostor, proposalId), pavel)
+    expect(await proposalRow(proposalId)).toMatchObject({ decided_by: pavel.name })
+  })
+
+  test('is the login and not the role it works in', async () => {
+    const { outboxId } = await enqueue(db)
+    await placeOutboxHold(olga.control, outboxId, 'please wait')
+    expect(await pendingRow(db, outboxId)).toMatchObject({ held_by: olga.name })
+  })
+
+  test.for([
+    ['nobody', ''],
+    ['a blank', '   '],
+    ['a name with a space before it', ' anna@bank'],
+    ['a name with a line end after it', 'anna@bank\n'],
+    ['a name with a control character', 'anna\u0001@bank'],
+    ['a name of 201 characters', 'a'.repeat(201)],
+  ])('must be named by a gateway: %s is refused (22023), for every action', async ([, actor]) => {
+    const { outboxId } = await enqueue(db)
+    const actions: ((person: Person) => Promise<unknown>)[] = [
+      ({ control }) => placeOutboxHold(control, outboxId, 'please wait'),
+      ({ control }) => resolveOutboxHold(control, outboxId, 'FAILED', 'never sent'),
+      (person) => propose(person, outboxId, 'REDRIVE'),
+      (person) => approve(person, randomUUID()),
+      ({ control }) => withdrawOutboxProposal(control, randomUUID(), 'why not'),
+      ({ control }) => pauseOutbox(control, 'rail', 'SEPA', 'please wait'),
+      ({ control }) => resumeOutbox(control, 'rail', 'SEPA', 'go on'),
+      ({ control }) => setParticipantOutboxPolicy(control, 'ACME', 'halt'),
+    ]
+    for (const action of actions) {
+      await expect(onBehalfOf(actor!, action)).rejects.toMatchObject({
+        sqlstate: '22023',
+        message: expect.stringContaining('symphony.actor'),
+      })
+    }
+    expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: null })
+  })
+
+  test('must be named by a gateway that never set the setting at all', async () => {
+    const { outboxId } = await enqueue(db)
+    const fresh = await openConnection(db)
+    await fresh.query(`SET SESSION AUTHORIZATION "${gateway.name}"`)
+    await fresh.query('SET ROLE symphony_control')
+    await expect(placeOutboxHold(fresh, outboxId, 'please wait')).rejects.toMatchObject({ sqlstate: '22023' })
+    await fresh.close()
+  })
+
+  test('of 200 characters is kept to the last one', async () => {
+    const { outboxId } = await enqueue(db)
+    const name = 'é'.repeat(200)
+    await onBehalfOf(name, ({ control }) => placeOutboxHold(control, outboxId, 'please wait'))
+    expect(await pendingRow(db, outboxId)).toMatchObject({ held_by: name })
+  })
+
+  test('is the login even where the settings row is gone', async () => {
+    await withTestDatabase(async (other) => {
+      const item = await enqueue(other)
+      await other.queryNoRole('DELETE FROM symphony_settings')
+      const rita = await aPerson(other, 'rita')
+      await onBehalfOf('anna@bank', ({ control }) => placeOutboxHold(control, item.outboxId, 'please wait'), rita)
+      expect(await pendingRow(other, item.outboxId)).toMatchObject({ held_by: rita.name })
+    })
+  })
+})
+
+describe('an item in flight', () => {
+  test.for(['DISPATCHED', 'FAILED', 'RETRY'] as const)(
+    'is not decided as %s while its lease lives (P7006)',
+    async (decision) => {
+      const lease = await enqueueAndClaim(db)
+      await placeOutboxHold(olga.control, lease.outboxId, 'please wait')
+      const before = await stateOf(lease.outboxId)
+      await expect(propose(olga, lease.outboxId, decision)).rejects.toMatchObject({
+        sqlstate: 'P7006',
+        message: expect.stringContaining(WORKER),
+      })
+      expect(await stateOf(lease.outboxId)).toEqual(before)
+      await complete(db, lease, { state: 'DISPATCHED', railReference: 'r-1' })
+    },
+  )
+
+  test('is decided when its lease has expired, and that is in the ledger before the decision', async () => {
+    const lease = await enqueueAndClaim(db)
+    await placeOutboxHold(olga.control, lease.outboxId, 'please wait')
+    await db.expireLease(lease.outboxId)
+    const proposalId = await propose(olga, lease.outboxId, 'FAILED')
+    expect(await attemptRows(db, lease.outboxId)).toMatchObject([
+      { attempt_no: 1, state: 'ZOMBIE_REQUEUE', worker_id: WORKER, lease_token: lease.leaseToken },
+    ])
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: null, outcome_unknown: true })
+    await approve(pavel, proposalId)
+    expect(await ledger(db, lease.outboxId)).toEqual(['1 ZOMBIE_REQUEUE', '2 FAILED'])
+    // What its worker says afterwards is evidence, not an outcome.
+    await expect(complete(db, lease, { state: 'DISPATCHED' })).rejects.toMatchObject({ sqlstate: 'P7002' })
+    const { outboxId, leaseToken } = lease
+    const late = await recordLateOutcome(db.as('symphony_executor'), WORKER, {
+      outboxId,
+      leaseToken,
+      state: 'DISPATCHED',
+      railReference: 'r-1',
+    })
+    expect(late.eventType).toBe('TERMINAL_BLOCKED')
+    expect(await ledger(db, lease.outboxId)).toEqual(['1 ZOMBIE_REQUEUE', '2 FAILED'])
+  })
+
+  test('whose lease expired is unknown, so that RETRY takes two people', async () => {
+    const lease = await enqueueAndClaim(db)
+    await placeOutboxHold(olga.control, lease.outboxId, 'please wait')
+    await db.expireLease(lease.outboxId)
+    expect(await approve(pavel, await propose(olga, lease.outboxId, 'RETRY'))).toMatchObject({ decision: 'RETRY' })
+  })
+
+  test('whose announced call never began is not unknown, so that RETRY takes one', async () => {
+    const lease = await enqueueAndClaim(db, {}, { announced: true })
+    await placeOutboxHold(olga.control, lease.outboxId, 'please wait')
+    await db.expireLease(lease.outboxId)
+    expect((await resolveOutboxHold(olga.control, lease.outboxId, 'RETRY', 'never called')).status).toBe('APPLIED')
+    expect(await ledger(db, lease.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
+  })
+})
+
+describe('a success that came in late', () => {
+  test.for(['FAILED', 'RETRY'] as const)('forbids to propose %s (P7006)', async (decision) => {
+    const { outboxId, tell } = await unknownAndPaidLate()
+    await tell()
+    await expect(propose(olga, outboxId, decision)).rejects.toMatchObject({ sqlstate: 'P7006' })
+    expect(await ledger(db, outboxId)).toEqual([])
+  })
+
+  test.for(['FAILED', 'RETRY'] as const)(
+    'forbids to approve %s that was proposed before it (P7006)',
+    async (decision) => {
+      const { outboxId, tell } = await unknownAndPaidLate()
+      const proposalId = await propose(olga, outboxId, decision)
+      await tell()
+      await expect(approve(pavel, proposalId)).rejects.toMatchObject({ sqlstate: 'P7006' })
+      expect(await pendingRow(db, outboxId)).toMatchObject({ outcome_unknown: true, hold_reason: 'please wait' })
+    },
+  )
+
+  test('fits DISPATCHED, before and after it was proposed', async () => {
+    const first = await unknownAndPaidLate()
+    await first.tell()
+    await approve(pavel, await propose(olga, first.outboxId, 'DISPATCHED'))
+    const second = await unknownAndPaidLate()
+    const proposalId = await propose(olga, second.outboxId, 'DISPATCHED')
+    await second.tell()
+    await approve(pavel, proposalId)
+    for (const { outboxId } of [first, second]) {
+      expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE', '2 DISPATCHED'])
+    }
+  })
+})
+
+describe('a decision is refused', () => {
+  const DECISIONS: readonly HoldDecision[] = ['DISPATCHED', 'FAILED', 'RETRY']
+
+  test('on an item that is not held (P7006)', async () => {
+    const { outboxId } = await enqueue(db)
+    for (const decision of DECISIONS) {
+      await expect(propose(olga, outboxId, decision)).rejects.toMatchObject({ sqlstate: 'P7006' })
+    }
+    expect(await eventRows(db, outboxId)).toEqual([])
+  })
+
+  test('on an id that nobody has (22023)', async () => {
+    for (const decision of DECISIONS) {
+      await expect(propose(olga, randomUUID(), decision)).rejects.toMatchObject({ sqlstate: '22023' })
+    }
+  })
+
+  test.for([
+    ['a null decision', null, 'because', null],
+    ['an unknown decision', 'ZOMBIE_REQUEUE', 'because', null],
+    ['a decision in lower case', 'retry', 'because', null],
+    ['DISPATCHED without a reference', 'DISPATCHED', 'because', null],
+    ['DISPATCHED with a blank reference', 'DISPATCHED', 'because', ' '],
+    ['DISPATCHED with a reference of 256 characters', 'DISPATCHED', 'because', 'r'.repeat(256)],
+    ['FAILED with a reference', 'FAILED', 'because', 'r-1'],
+    ['RETRY with a reference', 'RETRY', 'because', 'r-1'],
+    ['a null reason', 'RETRY', null, null],
+    ['a blank reason', 'FAILED', '\t', null],
+  ])('with %s (22023), by the function itself', async ([, decision, reason, reference]) => {
+    const { outboxId } = await enqueueHeld(db, olga)
+    const before = await stateOf(outboxId)
+    await expect(
+      db.queryNoRole('SELECT * FROM resolve_outbox_hold($1, $2, $3, $4)', [outboxId, decision, reason, reference]),
+    ).rejects.toMatchObject({ code: '22023' })
+    expect(await stateOf(outboxId)).toEqual(before)
+  })
+
+  test('approved or withdrawn under an id that no proposal has (22023)', async () => {
+    await expect(approve(pavel, randomUUID())).rejects.toMatchObject({ sqlstate: '22023' })
+    await expect(withdrawOutboxProposal(pavel.control, randomUUID(), 'why')).rejects.toMatchObject({
+      sqlstate: '22023',
+    })
+    await expect(db.queryNoRole('SELECT approve_outbox_proposal(NULL)')).rejects.toMatchObject({ code: '22023' })
+  })
+
+  test('withdrawn without a reason (22023), and stays open', async () => {
+    const { outboxId } = await enqueueHeld(db, olga)
+    const proposalId = await propose(olga, outboxId, 'FAILED')
+    for (const reason of [null, '', 'x'.repeat(1001)]) {
+      await expect(
+        db.queryNoRole('SELECT withdraw_outbox_proposal($1, $2)', [proposalId, reason]),
+      ).rejects.toMatchObject({ code: '22023' })
+    }
+    expect(await proposalRow(proposalId)).toMatchObject({ status: 'OPEN' })
+  })
+})
+
+test('a reference of 255 characters is recorded to the last one', async () => {
+  const { outboxId } = await enqueueHeld(db, olga)
+  const reference = 'ß'.repeat(255)
+  const { proposalId } = await resolveOutboxHold(olga.control, outboxId, 'DISPATCHED', 'paid', reference)
+  await approve(pavel, proposalId!)
+  expect(await attemptRows(db, outboxId)).toMatchObject([{ state: 'DISPATCHED', rail_reference: reference }])
+})
+
+test('a table row cannot be forged into an approval by one person', async () => {
+  const { outboxId } = await enqueueHeld(db, olga)
+  const proposalId = await propose(olga, outboxId, 'FAILED')
+  await expect(
+    db.queryNoRole(
+      `UPDATE payment_outbox_proposals SET status = 'APPROVED', decided_by = upper(proposed_by) WHERE proposal_id = $1`,
+      [proposalId],
+    ),
+  ).rejects.toMatchObject({ code: '23514', constraint: 'payment_outbox_proposals_two_people' })
+})

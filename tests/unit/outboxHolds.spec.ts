@@ -1,0 +1,230 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  beginOutboxDispatch,
+  holdLeasedOutboxItem,
+  placeOutboxHold,
+  recordLateOutcome,
+  releaseOutboxLease,
+  renewOutboxLease,
+  repairExpiredLeases,
+  resolveOutboxHold,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import {
+  claim,
+  claimOnly,
+  complete,
+  enqueue,
+  enqueueAndClaim,
+  eventRows,
+  ledger,
+  pendingRow,
+  WORKER,
+} from '../support/outboxItems.js'
+import { aPerson, type Person } from '../support/outboxPeople.js'
+
+let db: TestDatabase
+let olga: Person
+beforeAll(async () => {
+  db = await createTestDatabase()
+  olga = await aPerson(db, 'olga')
+})
+afterAll(() => db.drop())
+
+test('a held item is not claimed, and its neighbour on the same rail is', async () => {
+  const held = await enqueue(db)
+  const neighbour = await enqueue(db, { railType: held.railType })
+  await placeOutboxHold(olga.control, held.outboxId, 'looks wrong')
+  expect((await claim(db, held.railType)).map((item) => item.outboxId)).toEqual([neighbour.outboxId])
+})
+
+test('a hold that is lifted where nothing is unknown makes the item claimable at once', async () => {
+  // Scheduled for tomorrow: lifting a hold by RETRY means now.
+  const item = await enqueue(db, { notBefore: new Date(Date.now() + 86_400_000) })
+  await placeOutboxHold(olga.control, item.outboxId, 'looks wrong')
+  expect(await resolveOutboxHold(olga.control, item.outboxId, 'RETRY', 'looks right')).toEqual({
+    status: 'APPLIED',
+    proposalId: null,
+  })
+  expect((await claimOnly(db, item.railType)).outboxId).toBe(item.outboxId)
+})
+
+test('a hold is an event with the person and the reason, and so is its end', async () => {
+  const { outboxId } = await enqueue(db)
+  const eventId = await placeOutboxHold(olga.control, outboxId, 'looks wrong')
+  await resolveOutboxHold(olga.control, outboxId, 'RETRY', 'looks right')
+  expect(await eventRows(db, outboxId)).toMatchObject([
+    {
+      event_id: eventId,
+      event_no: 1n,
+      event_type: 'HOLD_PLACED',
+      actor: olga.name,
+      detail: { reason: 'looks wrong' },
+      attempt_id: null,
+    },
+    {
+      event_no: 2n,
+      event_type: 'HOLD_RESOLVED',
+      actor: olga.name,
+      detail: { decision: 'RETRY', reason: 'looks right' },
+    },
+  ])
+  expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: null, held_by: null, held_at: null })
+})
+
+async function leasedAndHeld(announced = false) {
+  const lease = await enqueueAndClaim(db, {}, { announced })
+  await placeOutboxHold(olga.control, lease.outboxId, 'please wait')
+  expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: lease.leaseToken, claimed_by: WORKER })
+  return lease
+}
+const executor = () => db.as('symphony_executor')
+
+describe('a hold on an item in flight leaves its lease alone', () => {
+  test.for(['DISPATCHED', 'FAILED'] as const)('it completes as %s, and the hold ends with it', async (state) => {
+    const lease = await leasedAndHeld()
+    expect(await complete(db, lease, { state, railReference: 'r-1' })).toEqual({ attemptNo: 1, state, held: false })
+    expect(await pendingRow(db, lease.outboxId)).toBeUndefined()
+    expect(await ledger(db, lease.outboxId)).toEqual([`1 ${state}`])
+  })
+
+  test('it completes as RETRYABLE, and the hold survives', async () => {
+    const lease = await leasedAndHeld()
+    expect(await complete(db, lease, { state: 'RETRYABLE', retryDelaySeconds: 0 })).toEqual({
+      attemptNo: 1,
+      state: 'RETRYABLE',
+      held: true,
+    })
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({
+      lease_token: null,
+      hold_reason: 'please wait',
+      held_by: olga.name,
+    })
+    expect(await claim(db, lease.railType)).toEqual([])
+  })
+
+  test('a hold that the completion asks for does not replace the one that stands', async () => {
+    const lease = await leasedAndHeld()
+    await complete(db, lease, { state: 'RETRYABLE', holdReason: 'the worker would hold it too' })
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({ hold_reason: 'please wait', held_by: olga.name })
+    expect((await eventRows(db, lease.outboxId)).map((event) => event.event_type)).toEqual(['HOLD_PLACED'])
+  })
+
+  test('it is renewed', async () => {
+    const lease = await leasedAndHeld()
+    const until = await renewOutboxLease(executor(), lease, WORKER, 3_600)
+    expect(until.getTime()).toBeGreaterThan(lease.leaseExpiresAt.getTime())
+  })
+
+  test('it is given back, and then the item is held and not claimable', async () => {
+    const lease = await leasedAndHeld()
+    await releaseOutboxLease(executor(), lease, WORKER)
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: null, hold_reason: 'please wait' })
+    expect(await claim(db, lease.railType)).toEqual([])
+  })
+
+  test('its call is announced', async () => {
+    const lease = await leasedAndHeld(true)
+    await beginOutboxDispatch(executor(), lease, WORKER)
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({ dispatch_mark: 'begun' })
+  })
+
+  test('its worker may hold it too: the lease ends, the first hold stands', async () => {
+    const lease = await leasedAndHeld()
+    await holdLeasedOutboxItem(executor(), lease, WORKER, 'the worker would hold it too')
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: null, hold_reason: 'please wait' })
+  })
+
+  test('it expires and is repaired, but no claim takes it over', async () => {
+    const lease = await leasedAndHeld()
+    await db.expireLease(lease.outboxId)
+    expect(await claim(db, lease.railType)).toEqual([])
+    expect(await ledger(db, lease.outboxId)).toEqual([])
+    const repaired = await repairExpiredLeases(executor(), 100, 'repairer')
+    expect(repaired).toContainEqual({ outboxId: lease.outboxId, attemptNo: 1 })
+    expect(await ledger(db, lease.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({
+      lease_token: null,
+      outcome_unknown: true,
+      hold_reason: 'please wait',
+      held_by: olga.name,
+    })
+  })
+
+  test('what its worker learns is kept, while the lease lives and after it has expired', async () => {
+    const lease = await leasedAndHeld()
+    const { outboxId, leaseToken } = lease
+    const live = await recordLateOutcome(executor(), WORKER, { outboxId, leaseToken, state: 'RETRYABLE' })
+    expect(live.eventType).toBe('LATE_OUTCOME')
+    await db.expireLease(outboxId)
+    await recordLateOutcome(executor(), WORKER, { outboxId, leaseToken, state: 'DISPATCHED', railReference: 'r-1' })
+    expect(await pendingRow(db, outboxId)).toMatchObject({
+      late_outcome: { state: 'DISPATCHED', rail_reference: 'r-1' },
+      outcome_unknown: true,
+      hold_reason: 'please wait',
+    })
+  })
+})
+
+test('a completion that holds an item says who and why, with the attempt that led there', async () => {
+  const lease = await enqueueAndClaim(db)
+  await complete(db, lease, { state: 'RETRYABLE', holdReason: 'account closed?' })
+  const [event] = await eventRows(db, lease.outboxId)
+  const { rows } = await db.queryNoRole('SELECT attempt_id FROM payment_outbox_attempts WHERE outbox_id = $1', [
+    lease.outboxId,
+  ])
+  expect(event).toMatchObject({
+    event_type: 'HOLD_PLACED',
+    actor: WORKER,
+    detail: { reason: 'account closed?' },
+    attempt_id: rows[0]!['attempt_id'],
+  })
+  expect(await pendingRow(db, lease.outboxId)).toMatchObject({ hold_reason: 'account closed?', held_by: WORKER })
+})
+
+describe('a hold is refused', () => {
+  test.for(['DISPATCHED', 'FAILED'] as const)('on an item that ended as %s (P7001)', async (state) => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state })
+    await expect(placeOutboxHold(olga.control, lease.outboxId, 'too late')).rejects.toMatchObject({
+      sqlstate: 'P7001',
+      message: expect.stringContaining(state),
+    })
+    expect(await eventRows(db, lease.outboxId)).toEqual([])
+  })
+
+  test('on an item that is held (P7006), whoever held it, and the first hold stands', async () => {
+    const lease = await enqueueAndClaim(db)
+    await holdLeasedOutboxItem(db.as('symphony_executor'), lease, WORKER, 'first')
+    await expect(placeOutboxHold(olga.control, lease.outboxId, 'second')).rejects.toMatchObject({ sqlstate: 'P7006' })
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({ hold_reason: 'first', held_by: WORKER })
+  })
+
+  test('on an id that nobody has (22023)', async () => {
+    await expect(placeOutboxHold(olga.control, randomUUID(), 'whose?')).rejects.toMatchObject({ sqlstate: '22023' })
+  })
+
+  test.for([
+    ['null', null],
+    ['empty', ''],
+    ['blank', ' \n\t '],
+    ['with a control character', 'a\u0007b'],
+    ['of 1001 characters', 'é'.repeat(1001)],
+  ])('with a reason that is %s (22023), by the function itself', async ([, reason]) => {
+    const { outboxId } = await enqueue(db)
+    const asked = db.queryNoRole('SELECT place_outbox_hold($1, $2)', [outboxId, reason])
+    await expect(asked).rejects.toMatchObject({ code: '22023' })
+    expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: null })
+  })
+
+  test('without an id (22023), by the function itself', async () => {
+    await expect(db.queryNoRole(`SELECT place_outbox_hold(NULL, 'whose?')`)).rejects.toMatchObject({ code: '22023' })
+  })
+})
+
+test('a reason of 1000 characters is kept to the last one', async () => {
+  const { outboxId } = await enqueue(db)
+  await placeOutboxHold(olga.control, outboxId, 'é'.repeat(1000))
+  expect((await pendingRow(db, outboxId))?.hold_reason).toBe('é'.repeat(1000))
+})
