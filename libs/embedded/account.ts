@@ -34,8 +34,13 @@ export async function accountForNewCluster(): Promise<Account | undefined> {
  */
 export async function accountOfCluster(dataPath: string): Promise<Account | undefined> {
   const { uid, gid } = await stat(dataPath)
+  if (isRoot()) {
+    if (uid !== 0) return { uid, gid }
+    throw new EmbeddedError('EMBEDDED_DATA_DIR', `The cluster in ${dataPath} belongs to root.`, {
+      remedy: 'PostgreSQL refuses to run as root: give the folder and all in it to another user, with chown -R.',
+    })
+  }
   if (uid === process.geteuid?.()) return undefined
-  if (isRoot()) return { uid, gid }
   throw new EmbeddedError('EMBEDDED_DATA_DIR', `The cluster in ${dataPath} belongs to another user (uid ${uid}).`, {
     remedy: 'Run as that user or as root, or choose another --data-dir.',
   })

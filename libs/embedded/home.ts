@@ -26,20 +26,22 @@ export async function findHome(dataDir: string): Promise<Home | undefined> {
 export async function prepareHome(dataDir: string, outsideDir: string): Promise<Home> {
   const found = await findHome(dataDir)
   if (found !== undefined) {
-    if (await canReach(found.account, found.dataPath)) return found
-    throw new EmbeddedError(
-      'EMBEDDED_DATA_DIR',
-      `The server's account (uid ${found.account?.uid}) cannot reach ${found.dataPath}.`,
-      {
-        remedy: 'Let that account pass through the folders above it (chmod o+x), or move the folder back.',
-      },
-    )
+    await requireReach(found.account, found.dataPath)
+    return found
   }
   const account = await accountForNewCluster()
-  const linked = await followOutsideLink(dataDir)
-  if (linked !== undefined) return homeAt(linked, account)
-  const path = await makeFolder(dataDir, account)
-  return homeAt((await canReach(account, path)) ? path : await settleOutside(path, outsideDir), account)
+  const path = (await followOutsideLink(dataDir)) ?? (await makeFolder(dataDir, account))
+  if (await canReach(account, path)) return homeAt(path, account)
+  const outside = await settleOutside(path, outsideDir)
+  await requireReach(account, outside)
+  return homeAt(outside, account)
+}
+
+async function requireReach(account: Account | undefined, folder: string): Promise<void> {
+  if (await canReach(account, folder)) return
+  throw new EmbeddedError('EMBEDDED_DATA_DIR', `The server's account (uid ${account?.uid}) cannot reach ${folder}.`, {
+    remedy: 'Let that account pass through the folders above it: chmod o+x.',
+  })
 }
 
 function homeAt(path: string, account: Account | undefined): Home {
@@ -78,7 +80,7 @@ export function folderMode(account: Account | undefined): number {
  * processes that settle at once, the one whose link came first decides.
  */
 async function settleOutside(dataDir: string, outsideDir: string): Promise<string> {
-  await mkdir(outsideDir, { recursive: true, mode: 0o755 })
+  if ((await mkdir(outsideDir, { recursive: true })) !== undefined) await chmod(outsideDir, 0o755)
   const outside = await mkdtemp(join(await realpath(outsideDir), `${basename(dirname(dataDir))}-`))
   await chmod(outside, 0o711)
   try {

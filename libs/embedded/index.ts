@@ -12,7 +12,7 @@
  *
  * What a crash leaves. A killed node: a fast stop by the watchdog. A killed server: a stale postmaster.pid, which
  * PostgreSQL itself judges at the next start (we never remove it: a surviving backend may still hold the shared
- * memory), and crash recovery. A killed initdb: an `init-*` folder, never half a cluster under the final name.
+ * memory), and crash recovery. A killed initdb: an `unfinished-*` folder, never half a cluster under the final name.
  *
  * There is no lock file of ours. Creation is decided by one rename, starting by PostgreSQL's own interlock; the loser
  * of either race adopts what the winner made.

@@ -1,9 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
-import type { Binaries } from './prepareBinaries.js'
+import { EmbeddedError } from './errors.js'
 import type { Home } from './home.js'
 import { LOOPBACK } from './ports.js'
+import type { Binaries } from './prepareBinaries.js'
 import { CLEAN_ENVIRONMENT } from './runProgram.js'
 import { LOG_LINE_PREFIX, type ServerLog } from './ServerLog.js'
 import { stopProcess } from './stopProcess.js'
@@ -42,7 +43,7 @@ export async function launch(options: LaunchOptions): Promise<Launched> {
       detached: true,
       stdio: ['ignore', file.fd, file.fd],
     })
-    if (server.pid === undefined) throw await spawnFailure(server)
+    if (server.pid === undefined) throw await notRun(server)
     const watchdog = watchOver(server.pid, home.account)
     // A watchdog that survived its server would one day signal a stranger with the same pid.
     server.once('exit', () => watchdog.dismiss())
@@ -86,7 +87,7 @@ function environment(stalePid: number | undefined): Readonly<Record<string, stri
   return stalePid === undefined ? CLEAN_ENVIRONMENT : { ...CLEAN_ENVIRONMENT, PG_GRANDPARENT_PID: String(stalePid) }
 }
 
-async function spawnFailure(server: ChildProcess): Promise<unknown> {
-  const [error] = await once(server, 'error').catch((thrown: unknown) => [thrown])
-  return error
+async function notRun(server: ChildProcess): Promise<EmbeddedError> {
+  const [cause]: unknown[] = await once(server, 'error')
+  return new EmbeddedError('EMBEDDED_START_FAILED', 'The PostgreSQL program could not be run.', { cause })
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
-import { chmod, copyFile, lstat, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, symlink } from 'node:fs/promises'
+import { chmod, copyFile, lstat, mkdir, readdir, readFile, stat, symlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { appearWhole } from './appearWhole.js'
 import { hasCode } from './errors.js'
 import { folderMode, type Home } from './home.js'
 import { runProgram } from './runProgram.js'
@@ -78,20 +79,15 @@ function relativeToSibling(source: string, target: string): string {
   return source.slice(dirname(source).length + 1)
 }
 
-/** Named by content, so that an upgraded package gets a copy of its own, and complete when it has its name. */
+/** Named by content, so that an upgraded package gets a copy of its own. */
 async function copyPackage(nativePath: string, links: readonly Link[], home: Home): Promise<string> {
   const digest = createHash('sha256').update(await readFile(join(nativePath, 'bin', 'postgres')))
   const copy = join(home.path, `binaries-${digest.digest('hex').slice(0, 16)}`)
-  if (await isThere(copy)) return join(copy, 'native')
-  const staging = await mkdtemp(join(home.path, 'copy-'))
-  try {
-    await copyReadable(nativePath, join(staging, 'native'))
-    await restoreLinks(join(staging, 'native'), links)
-    await chmod(staging, folderMode(home.account))
-    await rename(staging, copy)
-  } catch (error) {
-    await rm(staging, { recursive: true, force: true })
-    if (!hasCode(error, 'ENOTEMPTY', 'EEXIST')) throw error
+  if (!(await isThere(copy))) {
+    await appearWhole(copy, folderMode(home.account), async (unfinished) => {
+      await copyReadable(nativePath, join(unfinished, 'native'))
+      await restoreLinks(join(unfinished, 'native'), links)
+    })
   }
   return join(copy, 'native')
 }

@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises'
 import { delimiter, isAbsolute, join } from 'node:path'
 
-/** Where systems keep the programs of each PostgreSQL version; `*` stands for the version, alone or within a name. */
+/** Where systems keep the programs of each PostgreSQL version, which is in the name of a folder. */
 const VERSIONED = [
   { parent: '/usr/lib/postgresql', name: /^(\d+)$/, bin: 'bin' }, // Debian, Ubuntu
   { parent: '/usr', name: /^pgsql-(\d+)$/, bin: 'bin' }, // Red Hat, from postgresql.org

@@ -1,7 +1,7 @@
-import { chmod, cp, lstat, mkdir, readdir, readFile, readlink, rm, stat } from 'node:fs/promises'
+import { chmod, chown, cp, lstat, mkdir, readdir, readFile, readlink, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Client } from 'pg'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { startEmbedded, stopEmbedded } from '../../libs/embedded/index.js'
 import { makeTestFolder, removeTestFolder, testBinaries } from '../support/server.js'
 import { makeFolderOf, ordinaryAccount, StarterKit } from '../support/starterProcess.js'
@@ -11,8 +11,8 @@ let kit: StarterKit
 
 beforeAll(async () => {
   kit = await StarterKit.unpack()
+  return () => kit.remove()
 })
-afterAll(() => kit.remove())
 
 async function freshFolder(): Promise<string> {
   const folder = await makeTestFolder()
@@ -72,6 +72,16 @@ describe('an ordinary user', () => {
     const { report } = await kit.start({ dataDir }, await ordinaryAccount())
     if (!isRoot) await chmod(join(dataDir, 'postgres'), 0o700)
     expect(report.error?.code).toBe('EMBEDDED_DATA_DIR')
+
+    // Nor can root use one that somebody gave to root; an ordinary user cannot even give it away.
+    const given = await chown(join(dataDir, 'postgres/data'), 0, 0)
+      .then(
+        () => startEmbedded({ dataDir }),
+        (error: unknown) => error,
+      )
+      .catch((error: unknown) => error)
+    expect(given).toMatchObject({ code: isRoot ? 'EMBEDDED_DATA_DIR' : 'EPERM' })
+    await rm(dataDir, { recursive: true })
   })
 
   test('gets a copy of a package that is read-only and lacks its links', async () => {

@@ -2,7 +2,7 @@ import { mkdir, readFile, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Client } from 'pg'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { embeddedUrl, startEmbedded, stopEmbedded } from '../../libs/embedded/index.js'
 import { copyDataDir, makeTestFolder, removeFoldersOfDeadRuns, removeTestFolder } from '../support/server.js'
 import { StarterKit } from '../support/starterProcess.js'
@@ -14,8 +14,8 @@ beforeAll(async () => {
   kit = await StarterKit.unpack()
   stopped = join(kit.folder, 'symphony')
   await (await startEmbedded({ dataDir: stopped })).stop()
+  return () => kit.remove()
 })
-afterAll(() => kit.remove())
 
 async function freshDataDir(): Promise<string> {
   const folder = await makeTestFolder()

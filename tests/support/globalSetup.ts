@@ -21,6 +21,8 @@ const VERSIONS: readonly PostgresVersion[] = [15, 16, 17, 18]
  * server the run fails here: a proof that was skipped proves nothing.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  // Inherited by every test: a stricter one would close their own scripts to the account that root lends the server.
+  process.umask(0o022)
   await removeFoldersOfDeadRuns()
   project.provide('isBuilt', isBuilt())
   const server = await startPrivateServer({

@@ -30,10 +30,12 @@ export interface Starter {
 }
 
 /**
- * `idle` takes away everything that keeps the process alive, except what the launcher itself may hold on to.
+ * `idle` takes away everything that keeps the process alive, except what the launcher itself may hold on to. The umask
+ * is the strictest a careful person has.
  */
 const PROGRAM = `
 const { startEmbedded } = await import(process.argv[1])
+process.umask(0o077)
 process.on('SIGINT', () => {})
 try {
   const server = await startEmbedded(JSON.parse(process.argv[2]))

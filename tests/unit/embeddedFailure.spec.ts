@@ -100,12 +100,12 @@ describe('a start that fails', () => {
 
   test('removes what a killed initdb left long ago, and nothing younger', async () => {
     const { folder, dataDir } = await freshFolder()
-    await mkdir(join(dataDir, 'init-old/data'), { recursive: true })
-    await mkdir(join(dataDir, 'init-young'))
-    await utimes(join(dataDir, 'init-old'), 0, 0)
+    await mkdir(join(dataDir, 'unfinished-old/data'), { recursive: true })
+    await mkdir(join(dataDir, 'unfinished-young'))
+    await utimes(join(dataDir, 'unfinished-old'), 0, 0)
     const binaries = await pretend(folder, { initdb: 'exit 1' })
     await failureOf(startEmbedded({ dataDir, binaries }))
-    expect(await readdir(dataDir)).toEqual(['init-young'])
+    expect(await readdir(dataDir)).toEqual(['unfinished-young'])
   })
 
   test('without any PostgreSQL lists what was looked at and says what to do', async () => {
