@@ -38,6 +38,11 @@ export {
   withdrawOutboxProposal,
 } from './db.js'
 export type { ClaimOptions } from './db.js'
+export type { OnRelayerEvent, RelayerEvent } from './events.js'
+export { RelayerOptionError } from './options.js'
+export type { RelayerOptions } from './options.js'
+export { OutboxRelayer } from './OutboxRelayer.js'
+export type { RelayerCounts } from './OutboxRelayer.js'
 export type {
   ApprovedProposal,
   AttemptOutcome,

@@ -1,0 +1,161 @@
+import { DatabaseError, isLeaseLostError, type Queryable } from '../db/index.js'
+import { sleep } from '../worker/index.js'
+import { completeOutboxAttempts, recordLateOutcome } from './db.js'
+import type { OnRelayerEvent } from './events.js'
+import type { AttemptOutcome, CompletionVerdict } from './types.js'
+
+export interface CompletionQueueOptions {
+  readonly role: Queryable
+  readonly workerId: string
+  readonly onEvent: OnRelayerEvent
+  /** How many outcomes go into one statement. */
+  readonly groupSize: number
+  /** How many statements may be under way at once. */
+  readonly parallel: number
+}
+
+interface Waiting {
+  readonly outcome: AttemptOutcome
+  readonly railType: string
+  readonly done: () => void
+}
+
+/**
+ * Brings outcomes into the ledger. While one group is being written the next one gathers, so that under load many finish in
+ * one statement, and when idle one goes at once.
+ *
+ * A completion that fails on the way is retried *as a completion*: the payment is never sent again for it. The same token
+ * asked twice is told that its outcome stands, so nothing is recorded twice. When the lease is lost, what was learned is kept
+ * as late evidence.
+ */
+export class CompletionQueue {
+  readonly #options: CompletionQueueOptions
+  readonly #waiting: Waiting[] = []
+  readonly #writing = new Set<Promise<void>>()
+  readonly #givingUp = new AbortController()
+
+  constructor(options: CompletionQueueOptions) {
+    this.#options = options
+  }
+
+  /** Outcomes not in the ledger yet. */
+  get size(): number {
+    return this.#waiting.length + this.#unwritten
+  }
+
+  #unwritten = 0
+
+  /** Resolves when the outcome is recorded, or kept as evidence, or given up with an event. Never rejects. */
+  submit(outcome: AttemptOutcome, railType: string): Promise<void> {
+    return new Promise((resolve) => {
+      this.#waiting.push({ outcome, railType, done: resolve })
+      this.#pump()
+    })
+  }
+
+  /** Waits for everything that was submitted; stops trying when the signal aborts. */
+  async drain(giveUp: AbortSignal): Promise<void> {
+    const stop = () => this.#givingUp.abort()
+    if (giveUp.aborted) stop()
+    giveUp.addEventListener('abort', stop, { once: true })
+    while (this.#writing.size > 0) await Promise.all(this.#writing)
+    giveUp.removeEventListener('abort', stop)
+  }
+
+  #pump(): void {
+    while (this.#waiting.length > 0 && this.#writing.size < this.#options.parallel) {
+      const group = this.#waiting.splice(0, this.#options.groupSize)
+      this.#unwritten += group.length
+      const writing = this.#write(group).finally(() => {
+        this.#unwritten -= group.length
+        this.#writing.delete(writing)
+        for (const { done } of group) done()
+        this.#pump()
+      })
+      this.#writing.add(writing)
+    }
+  }
+
+  async #write(group: readonly Waiting[]): Promise<void> {
+    const { role, workerId } = this.#options
+    for (let failures = 0; ; failures += 1) {
+      try {
+        const outcomes = group.map(({ outcome }) => outcome)
+        const verdicts = await completeOutboxAttempts(role, workerId, outcomes)
+        await Promise.all(verdicts.map((verdict, index) => this.#settle(group[index], verdict)))
+        return
+      } catch (error) {
+        if (isTransient(error) && !this.#givingUp.signal.aborted)
+          await sleep(backoffMs(failures), this.#givingUp.signal)
+        else if (group.length > 1) return this.#writeOneByOne(group)
+        else return this.#reportLost(group, error)
+      }
+    }
+  }
+
+  /** One outcome that cannot be recorded must not keep the others from it. */
+  async #writeOneByOne(group: readonly Waiting[]): Promise<void> {
+    for (const waiting of group) await this.#write([waiting])
+  }
+
+  async #settle(waiting: Waiting | undefined, verdict: CompletionVerdict): Promise<void> {
+    if (waiting === undefined) return
+    const { onEvent } = this.#options
+    const { outcome, railType } = waiting
+    switch (verdict.verdict) {
+      case 'RECORDED': {
+        const { outboxId, state, held, attemptNo } = verdict
+        onEvent({ type: 'recorded', railType, outboxId, state, held, attemptNo })
+        if (held) onEvent({ type: 'held', railType, outboxId, reason: outcome.holdReason ?? 'decided by the database' })
+        return
+      }
+      case 'ALREADY_RECORDED':
+        onEvent({ type: 'alreadyRecorded', outboxId: verdict.outboxId, state: verdict.state })
+        return
+      case 'LEASE_LOST':
+        onEvent({ type: 'leaseLost', outboxId: verdict.outboxId, during: 'completion' })
+        await this.keepAsEvidence(outcome)
+    }
+  }
+
+  /** What a worker learned without a live lease. An answer that nobody knows is no evidence. */
+  async keepAsEvidence(outcome: AttemptOutcome): Promise<void> {
+    if (outcome.outcomeUnknown === true) return
+    const { role, workerId, onEvent } = this.#options
+    for (let failures = 0; ; failures += 1) {
+      try {
+        const { eventType } = await recordLateOutcome(role, workerId, outcome)
+        onEvent({ type: 'lateOutcome', outboxId: outcome.outboxId, contradicts: eventType === 'TERMINAL_BLOCKED' })
+        return
+      } catch (error) {
+        if (!isTransient(error) || this.#givingUp.signal.aborted) {
+          onEvent({ type: 'fault', during: 'recording a late outcome', error, outboxId: outcome.outboxId })
+          return
+        }
+        await sleep(backoffMs(failures), this.#givingUp.signal)
+      }
+    }
+  }
+
+  #reportLost(group: readonly Waiting[], error: unknown): void {
+    const { onEvent } = this.#options
+    for (const { outcome } of group) {
+      if (error instanceof DatabaseError && error.constraint === TERMINAL_GUARD) {
+        onEvent({ type: 'terminalGuard', outboxId: outcome.outboxId })
+      } else {
+        onEvent({ type: 'fault', during: 'completing', error, outboxId: outcome.outboxId })
+      }
+    }
+  }
+}
+
+/** Nothing happened, or it may have: either way the same completion may be asked again, because the token tells. */
+function isTransient(error: unknown): boolean {
+  return error instanceof DatabaseError && error.disposition !== 'fatal' && !isLeaseLostError(error)
+}
+
+function backoffMs(failures: number): number {
+  return Math.min(50 * 2 ** failures, 1_000)
+}
+
+const TERMINAL_GUARD = 'payment_outbox_attempts_one_terminal_per_outbox'

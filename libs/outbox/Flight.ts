@@ -1,0 +1,71 @@
+import type { Clock } from '../core/index.js'
+import { timerSignal } from '../worker/index.js'
+import type { ClaimedItem } from './types.js'
+
+/** Why a call in progress was told to stop. */
+export class LeaseEndedError extends Error {
+  override readonly name = 'LeaseEndedError'
+}
+
+/**
+ * One leased item in this process: from the claim until its outcome is handed over. It knows how long the lease surely
+ * lasts by this process's own monotonic clock, counted from before the claim was sent, so it always gives up before the
+ * database would give the lease to another.
+ */
+export class Flight {
+  readonly item: ClaimedItem
+  /** When this process stops trusting the lease. */
+  #trustedUntilMs: number
+  readonly #clock: Clock
+  readonly #aborting = new AbortController()
+  #timer: { cancel(): void } | undefined
+
+  constructor(item: ClaimedItem, trustedUntilMs: number, clock: Clock) {
+    this.item = item
+    this.#trustedUntilMs = trustedUntilMs
+    this.#clock = clock
+  }
+
+  get trustedForMs(): number {
+    return this.#trustedUntilMs - this.#clock.monotonicMs()
+  }
+
+  /** The same on the wall clock, for a rail that can refuse what arrives too late. */
+  get trustedUntil(): Date {
+    return new Date(this.#clock.now().getTime() + this.trustedForMs)
+  }
+
+  get signal(): AbortSignal {
+    return this.#aborting.signal
+  }
+
+  /** From here on the call is aborted when the lease can no longer be trusted. */
+  depart(): void {
+    this.#watch()
+  }
+
+  renewed(trustedUntilMs: number): void {
+    this.#trustedUntilMs = Math.max(this.#trustedUntilMs, trustedUntilMs)
+    if (this.#timer !== undefined) this.#watch()
+  }
+
+  lost(): void {
+    this.#aborting.abort(new LeaseEndedError('the lease is held by someone else'))
+  }
+
+  /** Told to hurry by a shutdown that has run out of time. */
+  abort(reason: Error): void {
+    this.#aborting.abort(reason)
+  }
+
+  land(): void {
+    this.#timer?.cancel()
+  }
+
+  #watch(): void {
+    this.#timer?.cancel()
+    const timer = timerSignal(Math.max(0, this.trustedForMs), () => new LeaseEndedError('the lease is about to end'))
+    timer.signal.addEventListener('abort', () => this.#aborting.abort(timer.signal.reason), { once: true })
+    this.#timer = timer
+  }
+}

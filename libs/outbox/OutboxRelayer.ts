@@ -1,0 +1,459 @@
+import { systemClock, type Clock } from '../core/index.js'
+import { isLeaseLostError, type Database, type Listener, type RoleHandle } from '../db/index.js'
+import type { LoadedRail, RailVerdict } from '../rails/index.js'
+import { BoundedSlots, PollLoop, settleWithin, Wakeup, type Turn, type Worker } from '../worker/index.js'
+import { carryItem, type CarryTools, type Landing } from './carryItem.js'
+import { CompletionQueue } from './CompletionQueue.js'
+import {
+  beginOutboxDispatch,
+  claimOutboxBatch,
+  heartbeatOutboxWorker,
+  holdLeasedOutboxItem,
+  nextOutboxEvent,
+  releaseOutboxLeases,
+} from './db.js'
+import type { OnRelayerEvent, RelayerEvent } from './events.js'
+import { Flight } from './Flight.js'
+import { LeaseKeeper, trustMs } from './LeaseKeeper.js'
+import { LEASE_MARGIN_MS, resolveRelayerOptions, type RelayerOptions, type ResolvedRelayerOptions } from './options.js'
+import { RailLane } from './RailLane.js'
+
+export interface RelayerCounts {
+  readonly claimed: number
+  readonly dispatched: number
+  readonly failed: number
+  readonly retryable: number
+  readonly held: number
+  readonly released: number
+  readonly leasesLost: number
+}
+
+const EXECUTOR = 'symphony_executor'
+const CHANNEL = 'outbox_pending'
+
+/**
+ * Carries due items to their rails: claims what it has room for, calls each rail once, records each outcome once.
+ *
+ * It promises that a call starts only under a lease that outlives it, that an outcome is never lost for a database that is
+ * away for a while, and that a stop leaves no lease behind that it could have given back. It does not promise that a rail is
+ * called only once over many attempts: what is done about an unknown outcome is what the rail declares.
+ */
+export class OutboxRelayer implements Worker<RelayerCounts> {
+  readonly workerId: string
+  readonly #database: Database
+  readonly #role: RoleHandle
+  readonly #rails: ReadonlyMap<string, LoadedRail>
+  readonly #lanes: readonly RailLane[]
+  readonly #options: ResolvedRelayerOptions
+  readonly #clock: Clock
+  readonly #onEvent: OnRelayerEvent
+  readonly #slots: BoundedSlots
+  readonly #wakeup: Wakeup
+  readonly #loop: PollLoop
+  readonly #heartbeat: PollLoop
+  readonly #keeper: LeaseKeeper
+  readonly #completions: CompletionQueue
+  readonly #inFlight = new Map<Flight, Promise<void>>()
+  readonly #claimedAtMs = new WeakMap<Flight, number>()
+  /** Items whose lease expired before: each is carried alone, so that what killed its worker takes no other along. */
+  readonly #suspects: { readonly flight: Flight; readonly lane: RailLane }[] = []
+  #suspectInFlight = false
+  #nextLane = 0
+  #listener: Listener | undefined
+  #stopping = false
+  #counts = emptyCounts()
+  /** The database's clock minus ours, as last seen. */
+  #databaseAheadMs: number | undefined
+  #claimsPausedUntilMs = 0
+
+  constructor(
+    database: Database,
+    rails: ReadonlyMap<string, LoadedRail>,
+    options: RelayerOptions = {},
+    onEvent: OnRelayerEvent = () => {},
+    clock: Clock = systemClock,
+  ) {
+    this.#options = resolveRelayerOptions(options, [...rails.values()])
+    this.workerId = this.#options.workerId
+    this.#database = database
+    this.#role = database.as(EXECUTOR)
+    this.#clock = clock
+    this.#onEvent = (event) => {
+      this.#count(event)
+      onEvent(event)
+    }
+    this.#rails = rails
+    this.#lanes = [...rails.values()].map((rail) => this.#createLane(rail))
+    this.#slots = new BoundedSlots(this.#options.concurrency)
+    this.#wakeup = new Wakeup(this.#options.debounceMs, clock)
+    this.#loop = new PollLoop({
+      turn: () => this.#turn(),
+      pollMs: this.#options.poll ? this.#options.pollMs : NEVER_MS,
+      wakeup: this.#wakeup,
+      onError: (error) => this.#onEvent({ type: 'fault', during: 'claiming', error }),
+    })
+    this.#heartbeat = new PollLoop({
+      turn: () => this.#beat(),
+      pollMs: this.#options.heartbeatMs,
+      wakeup: new Wakeup(0, clock),
+      onError: (error) => this.#onEvent({ type: 'fault', during: 'reporting this worker', error }),
+    })
+    const shared = { role: this.#role, workerId: this.workerId, onEvent: this.#onEvent }
+    this.#keeper = new LeaseKeeper({ ...shared, leaseSeconds: this.#options.leaseSeconds, clock })
+    this.#completions = new CompletionQueue({ ...shared, groupSize: 500, parallel: 2 })
+  }
+
+  async start(): Promise<void> {
+    this.#stopping = false
+    if (this.#options.listen) await this.#listen()
+    if (this.#options.renewLeases) this.#keeper.start()
+    this.#heartbeat.start()
+    this.#loop.start()
+  }
+
+  /** Claims stop, waiting items go back, calls in progress get their time, outcomes are written, connections close. */
+  async stop(): Promise<void> {
+    this.#stopping = true
+    await this.#loop.stop()
+    await this.#listener?.close()
+    this.#listener = undefined
+    await this.#giveBackWaiting()
+    const calls = this.#landed()
+    if (!(await settleWithin(calls, this.#options.shutdownMs))) {
+      for (const flight of this.#inFlight.keys()) flight.abort(new Error('the worker is shutting down'))
+      await settleWithin(calls, ABORTED_CALLS_MS)
+    }
+    const giveUp = new AbortController()
+    const drained = this.#completions.drain(giveUp.signal)
+    if (!(await settleWithin(drained, DRAIN_MS))) giveUp.abort()
+    await drained
+    await this.#keeper.stop()
+    await this.#heartbeat.stop()
+  }
+
+  /** One round: claim what there is room for, carry it, record it. */
+  async runOnce(): Promise<RelayerCounts> {
+    this.#counts = emptyCounts()
+    if (this.#options.renewLeases) this.#keeper.start()
+    await this.#turn()
+    await this.#landed()
+    await this.#completions.drain(new AbortController().signal)
+    if (this.#listener === undefined) await this.#keeper.stop()
+    return this.#counts
+  }
+
+  /** Stops claiming for a rail in this process alone; what waits for it goes back. `pause_outbox` does it for all. */
+  async pauseRail(railType: string): Promise<void> {
+    const lane = this.#lanes.find((one) => one.railType === railType)
+    lane?.pause()
+    await this.#giveBack(lane?.clear() ?? [])
+  }
+
+  resumeRail(railType: string): void {
+    this.#lanes.find((one) => one.railType === railType)?.resume()
+    this.#wakeup.notify()
+  }
+
+  /** What is in hand, for a gauge. */
+  get gauge(): { readonly running: number; readonly waiting: number; readonly completing: number } {
+    return {
+      running: this.#inFlight.size,
+      waiting: this.#lanes.reduce((sum, lane) => sum + lane.waiting.length, this.#suspects.length),
+      completing: this.#completions.size,
+    }
+  }
+
+  async #turn(): Promise<Turn> {
+    if (this.#clock.monotonicMs() < this.#claimsPausedUntilMs) return { again: false }
+    let again = false
+    let claimed = 0
+    for (const { lanes, room } of this.#lanesByRoom()) {
+      const wanted = Math.min(room, this.#options.batchSize, this.#globalRoom())
+      if (wanted < 1 || this.#stopping) continue
+      const items = await this.#claim(lanes, wanted)
+      claimed += items
+      again ||= items === wanted
+    }
+    this.#pump()
+    if (again || claimed > 0) return { again }
+    return { again: false, idleMs: await this.#idleMs() }
+  }
+
+  /** Lanes with the same room are claimed for together, so that an idle relayer asks once, however many rails it has. */
+  #lanesByRoom(): { readonly lanes: RailLane[]; readonly room: number }[] {
+    const byRoom = new Map<number, RailLane[]>()
+    for (const lane of this.#lanes) {
+      const { room } = lane
+      if (room > 0) byRoom.set(room, [...(byRoom.get(room) ?? []), lane])
+    }
+    return [...byRoom].map(([room, lanes]) => ({ lanes, room }))
+  }
+
+  #globalRoom(): number {
+    const { running, waiting } = this.gauge
+    return this.#options.concurrency + this.#options.batchSize - running - waiting
+  }
+
+  async #claim(lanes: readonly RailLane[], wanted: number): Promise<number> {
+    const { leaseSeconds } = this.#options
+    const sentAtMs = this.#clock.monotonicMs()
+    const items = await claimOutboxBatch(this.#role, wanted, this.workerId, leaseSeconds, {
+      rails: lanes.map(({ railType }) => railType),
+      ...this.#announcedRails(),
+    })
+    const claimMs = this.#clock.monotonicMs() - sentAtMs
+    const takeovers = items.filter(({ takenOver }) => takenOver).length
+    this.#onEvent({ type: 'claimed', items: items.length, takeovers, claimMs })
+    for (const item of items) {
+      const lane = lanes.find(({ railType }) => railType === item.railType)
+      if (lane === undefined) continue
+      const flight = new Flight(item, sentAtMs + trustMs(leaseSeconds), this.#clock)
+      this.#claimedAtMs.set(flight, sentAtMs)
+      this.#keeper.keep(flight)
+      if (item.expiryStreak > 0) this.#suspects.push({ flight, lane })
+      else lane.add(flight)
+    }
+    const [first] = items
+    if (first !== undefined) this.#compareClocks(first.claimedAt, sentAtMs, claimMs)
+    return items.length
+  }
+
+  #announcedRails(): { readonly announcedRails?: string[] } {
+    const announcedRails = [...this.#rails.values()]
+      .filter(({ onUnknown }) => onUnknown === 'hold')
+      .map(({ type }) => type)
+    return announcedRails.length === 0 ? {} : { announcedRails }
+  }
+
+  /** Starts whatever may start, one rail after the other, so that none waits behind another's backlog. */
+  #pump(): void {
+    if (this.#stopping) return
+    if (this.#suspects.length > 0 || this.#suspectInFlight) {
+      this.#departSuspect()
+      return
+    }
+    let idleLanes = 0
+    while (this.#slots.free > 0 && idleLanes < this.#lanes.length) {
+      const lane = this.#lanes[this.#nextLane]
+      this.#nextLane = (this.#nextLane + 1) % this.#lanes.length
+      const flight = lane?.next()
+      if (lane === undefined || flight === undefined) idleLanes += 1
+      else {
+        idleLanes = 0
+        this.#depart(flight, lane, () => lane.landed())
+      }
+    }
+  }
+
+  #departSuspect(): void {
+    if (this.#suspectInFlight || this.#inFlight.size > 0) return
+    const suspect = this.#suspects.shift()
+    if (suspect === undefined) return
+    this.#suspectInFlight = true
+    this.#depart(suspect.flight, suspect.lane, () => {
+      this.#suspectInFlight = false
+    })
+  }
+
+  #depart(flight: Flight, lane: RailLane, onLanded: () => void): void {
+    const rail = this.#rails.get(lane.railType)
+    if (rail === undefined) return
+    this.#slots.take()
+    flight.depart()
+    const landed = this.#carry(flight, rail, lane).finally(() => {
+      this.#inFlight.delete(flight)
+      this.#slots.give()
+      onLanded()
+      this.#pump()
+      this.#wakeup.notify()
+    })
+    this.#inFlight.set(flight, landed)
+  }
+
+  async #carry(flight: Flight, rail: LoadedRail, lane: RailLane): Promise<void> {
+    let landing: Landing
+    try {
+      landing = await carryItem(flight, rail, this.#toolsFor(lane))
+    } catch (error) {
+      // Only the database calls before a dispatch can end here: nothing was sent, and the lease goes back.
+      lane.breaker.abandoned()
+      this.#onEvent({ type: 'fault', during: 'preparing a dispatch', error, outboxId: flight.item.outboxId })
+      landing = { kind: 'release' }
+    }
+    flight.land()
+    this.#keeper.forget(flight)
+    await this.#hand(flight, landing)
+  }
+
+  #toolsFor(lane: RailLane): CarryTools {
+    return {
+      begin: async ({ item }) => beginOutboxDispatch(this.#role, item, this.workerId),
+      onCalled: ({ item }, verdict) => this.#heard(lane, item.outboxId, verdict),
+      onLateAnswer: (_, outcome) => void this.#completions.keepAsEvidence(outcome),
+      leaseNeededMs: ({ timeoutMs }) =>
+        this.#options.renewLeases ? LEASE_MARGIN_MS / 2 : timeoutMs + LEASE_MARGIN_MS / 2,
+      sinceClaimMs: (flight) => this.#clock.monotonicMs() - (this.#claimedAtMs.get(flight) ?? 0),
+    }
+  }
+
+  #heard(lane: RailLane, outboxId: string, verdict: RailVerdict): void {
+    const { railType } = lane
+    const { kind: answer, latencyMs } = verdict
+    this.#onEvent({ type: 'called', railType, outboxId, answer, latencyMs })
+    if (verdict.unknownCode === true)
+      this.#onEvent({ type: 'unknownCode', railType, outboxId, code: verdict.railCode ?? verdict.code })
+    // A refusal is an answer: only silence says that a rail is down.
+    if (answer === 'unknown' || answer === 'notSent') lane.breaker.failed()
+    else lane.breaker.succeeded()
+    if (lane.breaker.state === 'open') void this.#giveBack(lane.clear())
+  }
+
+  async #hand(flight: Flight, landing: Landing): Promise<void> {
+    const { item } = flight
+    switch (landing.kind) {
+      case 'complete':
+        // Not waited for: the slot is free, and the queue holds no more than was claimed.
+        void this.#completions.submit(landing.outcome, item.railType)
+        return
+      case 'hold':
+        return this.#hold(flight, landing.reason)
+      case 'release':
+        return this.#giveBack([flight])
+      case 'lost':
+        this.#onEvent({ type: 'leaseLost', outboxId: item.outboxId, during: 'dispatch' })
+    }
+  }
+
+  async #hold({ item }: Flight, reason: string): Promise<void> {
+    try {
+      await holdLeasedOutboxItem(this.#role, item, this.workerId, reason)
+      this.#onEvent({ type: 'held', railType: item.railType, outboxId: item.outboxId, reason })
+    } catch (error) {
+      if (isLeaseLostError(error)) this.#onEvent({ type: 'leaseLost', outboxId: item.outboxId, during: 'dispatch' })
+      else this.#onEvent({ type: 'fault', during: 'holding', error, outboxId: item.outboxId })
+    }
+  }
+
+  /** Best effort: a lease that cannot be given back ends by itself. */
+  async #giveBack(flights: readonly Flight[]): Promise<void> {
+    for (const flight of flights) this.#keeper.forget(flight)
+    for (let start = 0; start < flights.length; start += GIVE_BACK_MAX) {
+      const leases = flights.slice(start, start + GIVE_BACK_MAX).map(({ item }) => item)
+      try {
+        const released = await releaseOutboxLeases(this.#role, leases, this.workerId)
+        this.#onEvent({ type: 'released', items: released.filter((one) => one.released).length })
+      } catch (error) {
+        this.#onEvent({ type: 'fault', during: 'giving leases back', error })
+      }
+    }
+  }
+
+  async #giveBackWaiting(): Promise<void> {
+    const suspects = this.#suspects.splice(0).map(({ flight }) => flight)
+    await this.#giveBack([...suspects, ...this.#lanes.flatMap((lane) => lane.clear())])
+  }
+
+  /** Resolves when nothing is waiting or running any more. */
+  async #landed(): Promise<void> {
+    while (this.#inFlight.size > 0) await Promise.all(this.#inFlight.values())
+  }
+
+  /** How long there is surely nothing to do, by the database's own clock; undefined when that is not known. */
+  async #idleMs(): Promise<number | undefined> {
+    const rails = this.#lanes.filter(({ room }) => room > 0).map(({ railType }) => railType)
+    const resting = Math.min(...this.#lanes.map(({ fullForMs }) => (fullForMs > 0 ? fullForMs : NEVER_MS)))
+    if (rails.length === 0 || this.#databaseAheadMs === undefined) return resting
+    const next = await nextOutboxEvent(this.#role, rails)
+    if (next === null) return resting
+    const dueInMs = next.getTime() - (this.#clock.monotonicMs() + this.#databaseAheadMs)
+    return Math.min(resting, Math.max(1, dueInMs))
+  }
+
+  async #listen(): Promise<void> {
+    this.#listener ??= await this.#database.listenAsRole(
+      EXECUTOR,
+      CHANNEL,
+      () => {
+        this.#onEvent({ type: 'notified' })
+        this.#wakeup.notify()
+      },
+      {
+        onStateChange: ({ state }) => {
+          this.#onEvent({ type: 'listening', connected: state === 'listening' })
+          // Whatever was said while nobody listened is found by looking.
+          if (state === 'listening') this.#wakeup.notify()
+        },
+      },
+    )
+  }
+
+  async #beat(): Promise<Turn> {
+    const sentAtMs = this.#clock.monotonicMs()
+    const { running, waiting, completing } = this.gauge
+    const rails = this.#lanes.map(({ railType, breaker, running: calls }) => ({
+      railType,
+      breaker: breaker.state,
+      calls,
+    }))
+    const databaseNow = await heartbeatOutboxWorker(this.#role, this.workerId, { running, waiting, completing, rails })
+    this.#compareClocks(databaseNow, sentAtMs, this.#clock.monotonicMs() - sentAtMs)
+    return { again: false }
+  }
+
+  /**
+   * Both clocks run at the same pace, so their difference is constant but for the time an answer takes. When it jumps, one of
+   * them was set: leases may be shorter than this process believes, so it claims nothing until those in hand have ended.
+   */
+  #compareClocks(databaseNow: Date, sentAtMs: number, answerMs: number): void {
+    const aheadMs = databaseNow.getTime() - sentAtMs
+    const before = this.#databaseAheadMs
+    this.#databaseAheadMs = aheadMs
+    if (before === undefined) return
+    const jumpedMs = Math.abs(aheadMs - before) - answerMs
+    if (jumpedMs <= CLOCK_JUMP_MAX_MS) return
+    this.#claimsPausedUntilMs = this.#clock.monotonicMs() + this.#options.leaseSeconds * 1_000
+    this.#onEvent({ type: 'clockJumped', byMs: aheadMs - before })
+  }
+
+  #createLane(rail: LoadedRail): RailLane {
+    const { concurrency, batchSize, breakerFailures, breakerOpenMs } = this.#options
+    return new RailLane({
+      railType: rail.type,
+      concurrency: Math.min(rail.concurrency ?? concurrency, concurrency),
+      // An announced call that has not begun costs nothing, but it must not wait long enough to be mistaken for one.
+      prefetchMax: rail.onUnknown === 'hold' ? 0 : batchSize,
+      perSecond: rail.ratePerSecond,
+      breaker: { failuresMax: breakerFailures, openMs: breakerOpenMs },
+      clock: this.#clock,
+      onBreaker: (state) => {
+        this.#onEvent({ type: 'breaker', railType: rail.type, state })
+        if (state !== 'open') this.#wakeup.notify()
+      },
+    })
+  }
+
+  #count(event: RelayerEvent): void {
+    const { type } = event
+    const counts = this.#counts
+    if (type === 'claimed') counts.claimed += event.items
+    else if (type === 'released') counts.released += event.items
+    else if (type === 'leaseLost') counts.leasesLost += 1
+    else if (type === 'held') counts.held += 1
+    else if (type === 'recorded' && event.state === 'DISPATCHED') counts.dispatched += 1
+    else if (type === 'recorded' && event.state === 'FAILED') counts.failed += 1
+    else if (type === 'recorded') counts.retryable += 1
+  }
+}
+
+type MutableCounts = { -readonly [K in keyof RelayerCounts]: number }
+
+function emptyCounts(): MutableCounts {
+  return { claimed: 0, dispatched: 0, failed: 0, retryable: 0, held: 0, released: 0, leasesLost: 0 }
+}
+
+/** Longer than any process runs. */
+const NEVER_MS = 2_147_483_647
+const GIVE_BACK_MAX = 500
+const ABORTED_CALLS_MS = 2_000
+const DRAIN_MS = 5_000
+const CLOCK_JUMP_MAX_MS = 5_000

@@ -1,0 +1,119 @@
+import type { Clock } from '../core/index.js'
+import { BoundedSlots, CircuitBreaker, RateLimit, type BreakerState } from '../worker/index.js'
+import type { Flight } from './Flight.js'
+
+export interface LaneOptions {
+  readonly railType: string
+  readonly concurrency: number
+  /** Items that may be leased before there is a slot for them, at the most. 0 for rails whose calls are announced. */
+  readonly prefetchMax: number
+  readonly perSecond: number | undefined
+  readonly breaker: { readonly failuresMax: number; readonly openMs: number }
+  readonly clock: Clock
+  readonly onBreaker: (state: BreakerState) => void
+}
+
+/**
+ * Everything a relayer keeps for one rail: the items it has leased, how many calls run, how fast they finish, whether the
+ * rail is up. A lane decides how much more may be leased; a rail that is slow or down fills its own lane and no other.
+ */
+export class RailLane {
+  readonly railType: string
+  readonly breaker: CircuitBreaker
+  readonly #options: LaneOptions
+  readonly #slots: BoundedSlots
+  readonly #rate: RateLimit | undefined
+  readonly #waiting: Flight[] = []
+  #paused = false
+  /** Calls finished per second, smoothed: what the prefetch is measured by. */
+  #speed = 0
+  #finishedSince = 0
+  #measuredAtMs: number
+
+  constructor(options: LaneOptions) {
+    const { railType, concurrency, perSecond, breaker, clock } = options
+    this.#options = options
+    this.railType = railType
+    this.#slots = new BoundedSlots(concurrency)
+    this.#rate = perSecond === undefined ? undefined : new RateLimit(perSecond, clock)
+    this.breaker = new CircuitBreaker({ ...breaker, clock, onChange: options.onBreaker })
+    this.#measuredAtMs = clock.monotonicMs()
+  }
+
+  get running(): number {
+    return this.#slots.taken
+  }
+
+  get waiting(): readonly Flight[] {
+    return this.#waiting
+  }
+
+  get paused(): boolean {
+    return this.#paused
+  }
+
+  pause(): void {
+    this.#paused = true
+  }
+
+  resume(): void {
+    this.#paused = false
+  }
+
+  /** How many more items this lane may lease now. */
+  get room(): number {
+    if (this.#paused) return 0
+    const { clock, prefetchMax } = this.#options
+    this.#measure(clock.monotonicMs())
+    // No more than half a second's work waits in memory: its lease is surely honoured, and another worker is not starved.
+    const prefetch = Math.min(prefetchMax, Math.floor(this.#speed / 2))
+    const held = this.#slots.taken + this.#waiting.length
+    const allowed = Math.min(this.breaker.admits(this.#slots.size + prefetch), this.#rateAllows())
+    return Math.max(0, Math.min(allowed - this.#waiting.length, this.#slots.size + prefetch - held))
+  }
+
+  /** How long there will be no room for certain; 0 when that is not known. */
+  get fullForMs(): number {
+    return Math.max(this.breaker.closedForMs, this.#rate?.nextInMs ?? 0)
+  }
+
+  add(flight: Flight): void {
+    this.#waiting.push(flight)
+  }
+
+  /** The next item that may depart, if any; its slot is taken. */
+  next(): Flight | undefined {
+    if (this.#waiting.length === 0 || this.#slots.free === 0) return undefined
+    if (this.breaker.admits(1) === 0 || this.#rateAllows() < 1) return undefined
+    this.#slots.take()
+    this.#rate?.take()
+    this.breaker.started()
+    return this.#waiting.shift()
+  }
+
+  landed(): void {
+    this.#slots.give()
+    this.#finishedSince += 1
+  }
+
+  /** Takes all waiting items out: they are to be given back. */
+  clear(): Flight[] {
+    return this.#waiting.splice(0)
+  }
+
+  #rateAllows(): number {
+    return this.#rate?.available ?? Number.POSITIVE_INFINITY
+  }
+
+  #measure(nowMs: number): void {
+    const elapsedMs = nowMs - this.#measuredAtMs
+    if (elapsedMs < MEASURE_MS) return
+    const latest = (this.#finishedSince * 1_000) / elapsedMs
+    // Slows down at once, speeds up by halves: a lane that has just become slow must not hoard.
+    this.#speed = latest < this.#speed ? latest : (this.#speed + latest) / 2
+    this.#finishedSince = 0
+    this.#measuredAtMs = nowMs
+  }
+}
+
+const MEASURE_MS = 50

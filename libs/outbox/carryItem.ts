@@ -1,0 +1,186 @@
+import { isLeaseLostError } from '../db/index.js'
+import {
+  callRail,
+  inquireRail,
+  validatePayload,
+  type LoadedRail,
+  type RailRequest,
+  type RailVerdict,
+  type StatusVerdict,
+} from '../rails/index.js'
+import type { Flight } from './Flight.js'
+import type { AttemptOutcome, ClaimedItem } from './types.js'
+
+/** What is to be done with a leased item after everything that could be learned about it was learned. */
+export type Landing =
+  | { readonly kind: 'complete'; readonly outcome: AttemptOutcome }
+  /** It will not be dispatched: a person must look. */
+  | { readonly kind: 'hold'; readonly reason: string }
+  /** Nothing was done with it, and another may have it. */
+  | { readonly kind: 'release' }
+  /** It belongs to someone else now, and nothing was learned. */
+  | { readonly kind: 'lost' }
+
+export interface CarryTools {
+  /** Marks that the call begins, for rails whose unknown outcomes go to a person. */
+  readonly begin: (flight: Flight) => Promise<void>
+  readonly onCalled: (flight: Flight, verdict: RailVerdict) => void
+  /** A rail that answered after its deadline: evidence, if it is any. */
+  readonly onLateAnswer: (flight: Flight, outcome: AttemptOutcome) => void
+  /** How much of the lease must be left for a call to start. */
+  readonly leaseNeededMs: (rail: LoadedRail) => number
+  /** Since the claim, by this process's monotonic clock. */
+  readonly sinceClaimMs: (flight: Flight) => number
+}
+
+/**
+ * One leased item, carried to its rail at most once. Never resends what may have been paid: an item of unknown outcome is
+ * asked about, or sent again only where the rail is idempotent under the same reference, or held, as the rail declares.
+ */
+export async function carryItem(flight: Flight, rail: LoadedRail, tools: CarryTools): Promise<Landing> {
+  const { item } = flight
+  if (item.expiryStreak >= EXPIRIES_MAX) return { kind: 'hold', reason: 'REPEATED_LEASE_EXPIRY' }
+  const late = item.evidence?.lateOutcome
+  if (late?.state === 'DISPATCHED') {
+    return complete(item, {
+      state: 'DISPATCHED',
+      railReference: late.railReference,
+      railCode: late.railCode,
+      errorCode: 'LATE_OUTCOME',
+    })
+  }
+  // Set when it is certain that no earlier attempt paid: then a failure may be called a failure again.
+  let settled = false
+  if (item.outcomeUnknown) {
+    if (rail.onUnknown === 'hold') return { kind: 'hold', reason: 'OUTCOME_UNKNOWN' }
+    if (rail.onUnknown === 'inquire') {
+      const answer = await inquire(flight, rail, tools)
+      if (answer !== 'absent') return answer
+      settled = true
+    }
+  }
+  const check = await validatePayload(rail, item.payload)
+  if (!check.ok) {
+    return complete(item, {
+      state: check.retryable ? 'RETRYABLE' : 'FAILED',
+      errorCode: check.code,
+      errorMessage: check.message,
+    })
+  }
+  if (flight.trustedForMs < tools.leaseNeededMs(rail)) return { kind: 'release' }
+  if (rail.onUnknown === 'hold') {
+    try {
+      await tools.begin(flight)
+    } catch (error) {
+      if (isLeaseLostError(error)) return { kind: 'lost' }
+      throw error
+    }
+  }
+  return dispatch(flight, rail, tools, settled)
+}
+
+async function dispatch(flight: Flight, rail: LoadedRail, tools: CarryTools, settled: boolean): Promise<Landing> {
+  const { item } = flight
+  const verdict = await callRail(rail, requestFor(flight), {
+    signal: flight.signal,
+    onLateAnswer: (answer) => tools.onLateAnswer(flight, outcomeOf(item, rail, answer, settled)),
+  })
+  tools.onCalled(flight, verdict)
+  return { kind: 'complete', outcome: outcomeOf(item, rail, verdict, settled) }
+}
+
+/** Asks the rail what became of an earlier attempt. `absent`: it surely never arrived, and may be sent. */
+async function inquire(flight: Flight, rail: LoadedRail, tools: CarryTools): Promise<Landing | 'absent'> {
+  const { item } = flight
+  const answer = await inquireRail(rail, requestFor(flight), { signal: flight.signal })
+  const told = toldBy(answer)
+  switch (answer.kind) {
+    case 'success':
+      return complete(item, { ...told, state: 'DISPATCHED', railReference: answer.reference })
+    case 'terminal':
+      return complete(item, { ...told, state: 'FAILED', errorCode: answer.code, outcomeUnknown: false })
+    case 'absent': {
+      // A paused worker's request may still be on its way: absence counts only when it has had time to arrive.
+      const unsettledMs = rail.settleMs - sinceLastAttemptMs(flight, tools)
+      if (unsettledMs <= 0) return 'absent'
+      return complete(item, {
+        ...told,
+        state: 'RETRYABLE',
+        errorCode: 'INQUIRY_TOO_EARLY',
+        retryDelaySeconds: Math.ceil(unsettledMs / 1_000),
+      })
+    }
+    case 'unknown':
+      return complete(item, { ...told, ...retryAfter(answer), state: 'RETRYABLE', errorCode: answer.code })
+  }
+}
+
+/** By the database's clock up to the claim, by ours from then on. An attempt without an end counts as just ended. */
+function sinceLastAttemptMs(flight: Flight, tools: CarryTools): number {
+  const ended = flight.item.evidence?.lastAttempt?.completedAt
+  if (ended === undefined || ended === null) return 0
+  return flight.item.claimedAt.getTime() - ended.getTime() + tools.sinceClaimMs(flight)
+}
+
+function outcomeOf(item: ClaimedItem, rail: LoadedRail, verdict: RailVerdict, settled: boolean): AttemptOutcome {
+  const told = { outboxId: item.outboxId, leaseToken: item.leaseToken, ...toldBy(verdict) }
+  // A definitive inquiry spoke for every attempt before this one.
+  const cleared = settled ? { outcomeUnknown: false } : {}
+  switch (verdict.kind) {
+    case 'success':
+      return { ...told, state: 'DISPATCHED', railReference: verdict.reference }
+    case 'terminal':
+      // An idempotent rail's refusal speaks for every attempt under the same reference.
+      return {
+        ...told,
+        ...(rail.onUnknown === 'resend' ? { outcomeUnknown: false } : cleared),
+        state: 'FAILED',
+        errorCode: verdict.code,
+      }
+    case 'retryable':
+    case 'notSent':
+      return { ...told, ...cleared, ...retryAfter(verdict), state: 'RETRYABLE', errorCode: verdict.code }
+    case 'unknown':
+      return {
+        ...told,
+        ...retryAfter(verdict),
+        state: 'RETRYABLE',
+        errorCode: verdict.code,
+        outcomeUnknown: true,
+        ...(rail.onUnknown === 'hold' ? { holdReason: 'OUTCOME_UNKNOWN' } : {}),
+      }
+  }
+}
+
+/** What the rail said, as the ledger keeps it. */
+function toldBy({ railCode, message, latencyMs }: RailVerdict | StatusVerdict): {
+  readonly railCode: string | null
+  readonly errorMessage: string | null
+  readonly latencyMs: number
+} {
+  return { railCode: railCode ?? null, errorMessage: message ?? null, latencyMs }
+}
+
+function retryAfter({ retryAfterMs }: RailVerdict | StatusVerdict): { readonly retryDelaySeconds?: number } {
+  return retryAfterMs === undefined ? {} : { retryDelaySeconds: Math.ceil(retryAfterMs / 1_000) }
+}
+
+function requestFor({ item, trustedUntil }: Flight): RailRequest {
+  return {
+    reference: item.outboxId,
+    instructionId: item.instructionId,
+    participantId: item.participantId,
+    sequenceId: item.sequenceId,
+    idempotencyKey: item.idempotencyKey,
+    attempt: item.attemptCount + 1,
+    payload: item.payload,
+    notAfter: trustedUntil,
+  }
+}
+
+function complete(item: ClaimedItem, outcome: Omit<AttemptOutcome, 'outboxId' | 'leaseToken'>): Landing {
+  return { kind: 'complete', outcome: { outboxId: item.outboxId, leaseToken: item.leaseToken, ...outcome } }
+}
+
+/** A payload that killed its worker this many times in a row is not given a fourth. */
+const EXPIRIES_MAX = 3

@@ -1,0 +1,48 @@
+import type { BreakerState } from '../worker/index.js'
+import type { AttemptState } from './types.js'
+
+/**
+ * What a relayer says about its work, one event per fact. Nothing listens by default; `libs/observability` turns these into
+ * metrics and log lines. None carries a payload.
+ */
+export type RelayerEvent =
+  /** A claim came back, empty or not. */
+  | { readonly type: 'claimed'; readonly items: number; readonly takeovers: number; readonly claimMs: number }
+  | { readonly type: 'notified' }
+  | { readonly type: 'listening'; readonly connected: boolean }
+  /** A rail was called and answered, or did not. */
+  | {
+      readonly type: 'called'
+      readonly railType: string
+      readonly outboxId: string
+      readonly answer: 'success' | 'terminal' | 'retryable' | 'unknown' | 'notSent'
+      readonly latencyMs: number
+    }
+  /** An answer with a code that the rail's table does not know, or that disagrees with it. Somebody should look. */
+  | { readonly type: 'unknownCode'; readonly railType: string; readonly outboxId: string; readonly code: string }
+  /** The ledger has it. */
+  | {
+      readonly type: 'recorded'
+      readonly railType: string
+      readonly outboxId: string
+      readonly state: AttemptState
+      readonly held: boolean
+      /** From enqueue to the ending, where it ended and the clocks allow it. */
+      readonly attemptNo: number
+    }
+  /** The answer to a completion was lost, and the same token was told that its outcome stands. */
+  | { readonly type: 'alreadyRecorded'; readonly outboxId: string; readonly state: AttemptState }
+  /** A race, not an error: someone else holds or has ended the item. What was learned is kept as evidence. */
+  | { readonly type: 'leaseLost'; readonly outboxId: string; readonly during: 'completion' | 'renewal' | 'dispatch' }
+  | { readonly type: 'lateOutcome'; readonly outboxId: string; readonly contradicts: boolean }
+  /** The index that forbids a second ending refused one. */
+  | { readonly type: 'terminalGuard'; readonly outboxId: string }
+  | { readonly type: 'held'; readonly railType: string; readonly outboxId: string; readonly reason: string }
+  | { readonly type: 'released'; readonly items: number }
+  | { readonly type: 'breaker'; readonly railType: string; readonly state: BreakerState }
+  /** The database's clock moved against this process's: claims pause until the leases in hand have surely ended. */
+  | { readonly type: 'clockJumped'; readonly byMs: number }
+  /** Something failed that a retry is not known to mend. `during` says what was being done. */
+  | { readonly type: 'fault'; readonly during: string; readonly error: unknown; readonly outboxId?: string }
+
+export type OnRelayerEvent = (event: RelayerEvent) => void

@@ -1,0 +1,47 @@
+import { loadRails, type LoadedRail, type Rail, type RailAnswer, type RailRequest } from '../../libs/rails/index.js'
+
+/** A rail in the test's own process that remembers every call. */
+export interface RememberingRail {
+  readonly calls: RailRequest[]
+  readonly inquiries: RailRequest[]
+  readonly rails: ReadonlyMap<string, LoadedRail>
+  /** Calls under way now, and the most there ever were. */
+  readonly gauge: { now: number; most: number }
+}
+
+export function rememberingRail(
+  declared: Partial<Rail> & { readonly type: string },
+  answer: (request: RailRequest, signal: AbortSignal) => RailAnswer | Promise<RailAnswer> = (request) => ({
+    outcome: 'success',
+    reference: `paid-${request.reference}`,
+  }),
+): RememberingRail {
+  const calls: RailRequest[] = []
+  const inquiries: RailRequest[] = []
+  const gauge = { now: 0, most: 0 }
+  const { queryStatus, ...rest } = declared
+  const rail: Rail = {
+    onUnknown: 'resend',
+    money: false,
+    ...rest,
+    dispatch: async (request, { signal }) => {
+      calls.push(request)
+      gauge.now += 1
+      gauge.most = Math.max(gauge.most, gauge.now)
+      try {
+        return await answer(request, signal)
+      } finally {
+        gauge.now -= 1
+      }
+    },
+    ...(queryStatus === undefined
+      ? {}
+      : {
+          queryStatus: (request, context) => {
+            inquiries.push(request)
+            return queryStatus(request, context)
+          },
+        }),
+  }
+  return { calls, inquiries, gauge, rails: loadRails([rail]) }
+}
