@@ -18,8 +18,9 @@ BEGIN
   IF v_is_gateway IS NOT TRUE THEN
     RETURN session_user::text;
   END IF;
-  -- No name may have two spellings: with a space at its end it would be a second person.
-  IF NOT is_short_text(v_actor, 200) OR v_actor ~ '^\s|\s$' THEN
+  -- No name may have two spellings: with a space at its end it would be a second person. Said without a backslash, which
+  -- the caller's standard_conforming_strings would turn into something else.
+  IF NOT is_short_text(v_actor, 200) OR v_actor ~ '^[[:space:]]|[[:space:]]$' THEN
     PERFORM refuse_argument('symphony.actor',
       'the person on whose behalf this gateway acts, of 1 to 200 characters, without space at either end');
   END IF;
