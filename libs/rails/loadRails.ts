@@ -20,6 +20,7 @@ import type {
   RailStatus,
   UnknownPolicy,
 } from './types.js'
+import { refuseUnknownKeys } from './unknownKeys.js'
 
 /** A rail whose every field was checked and has its value. */
 export interface LoadedRail {
@@ -80,7 +81,7 @@ function loadRail(declared: unknown, place: string, timeoutDefaultMs: number): L
   if (!isRecord(declared)) throw new InvalidArgumentError(place, `expected a rail, got ${kindOf(declared)}`)
   const type = requiredId(`${place}.type`, declared['type'])
   const field = (name: string) => `rail "${type}", ${name}`
-  refuseUnknownKeys(declared, field)
+  refuseUnknownKeys(declared, KEYS, field)
   const onUnknown = readOnUnknown(field('onUnknown'), declared['onUnknown'])
   requireCalls(declared, field)
   if (onUnknown === 'inquire' && declared.queryStatus === undefined) {
@@ -126,18 +127,6 @@ const KEYS: readonly (keyof Rail)[] = [
   'codes',
   'close',
 ]
-
-/** A misspelt `timeoutMs` would silently be the default, and a misspelt `queryStatus` would never be asked. */
-function refuseUnknownKeys(declared: Record<string, unknown>, field: (name: string) => string): void {
-  for (const key of Object.keys(declared)) {
-    if ((KEYS as readonly string[]).includes(key)) continue
-    const meant = nearestSpelling(key, KEYS)
-    throw new InvalidArgumentError(
-      field(JSON.stringify(key)),
-      meant === undefined ? `unknown; expected one of ${KEYS.join(', ')}` : `unknown; did you mean ${meant}?`,
-    )
-  }
-}
 
 function readOnUnknown(field: string, value: unknown): UnknownPolicy {
   return readChoice(field, value, ['resend', 'inquire', 'hold'])

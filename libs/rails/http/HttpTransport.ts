@@ -1,0 +1,150 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { Agent, type Dispatcher } from 'undici'
+import { AppError } from '../../core/index.js'
+import { NotSentError } from '../NotSentError.js'
+
+export interface TransportOptions {
+  /** Most connections to one host at once; further requests wait, unsent. */
+  readonly connectionsMax: number
+  /** Send several requests over one connection, one after the other. */
+  readonly keepAlive: boolean
+  readonly connectTimeoutMs: number
+  readonly responseBytesMax: number
+  readonly tls?: TlsMaterial | undefined
+}
+
+/** PEM, as for `node:tls`. The server is always verified. */
+export interface TlsMaterial {
+  /** Whom to trust instead of the public authorities. */
+  readonly ca?: string | Buffer | readonly (string | Buffer)[]
+  /** The client's own certificate and key, for rails that ask for one. */
+  readonly cert?: string | Buffer
+  readonly key?: string | Buffer
+  readonly passphrase?: string
+}
+
+export interface HttpRequest {
+  readonly method: 'GET' | 'POST' | 'PUT'
+  readonly url: URL
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: string
+}
+
+export interface HttpResponse {
+  readonly status: number
+  readonly headers: IncomingHttpHeaders
+  /** All of it. An answer that was cut, or too long to be read, is an error. */
+  readonly body: Buffer
+}
+
+/** The request was begun, and no whole answer came back: the rail may have acted on it. */
+export class ExchangeBrokenError extends AppError {
+  constructor(message: string, options: { readonly cause?: unknown } = {}) {
+    super('HTTP_EXCHANGE_BROKEN', message, options)
+  }
+}
+
+/**
+ * One request, one answer, and certainty about the one thing that decides a payment: whether anything was sent. undici
+ * calls `onRequestStart` in the moment before it writes to the socket; an error without that call (a refused connection,
+ * a name that does not resolve, a certificate that does not match) is `NotSentError`, any other is not. Redirects are
+ * not followed: they are answers like others.
+ */
+export class HttpTransport {
+  readonly #agent: Agent
+  readonly #responseBytesMax: number
+
+  constructor({ connectionsMax, keepAlive, connectTimeoutMs, responseBytesMax, tls }: TransportOptions) {
+    this.#responseBytesMax = responseBytesMax
+    this.#agent = new Agent({
+      connections: connectionsMax,
+      // One request at a time per connection; 0 closes it after each. Never more: a broken pipeline is many unknowns.
+      pipelining: keepAlive ? 1 : 0,
+      connect: { ...tls, timeout: connectTimeoutMs, rejectUnauthorized: true, minVersion: 'TLSv1.2' },
+      // The caller's signal bounds the exchange; undici's own timers are coarse and would end it for another reason.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    })
+  }
+
+  exchange({ method, url, headers, body }: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
+    return new Promise((resolve, reject) => {
+      const exchange = new Exchange(this.#responseBytesMax, signal, resolve, reject)
+      this.#agent.dispatch(
+        { origin: url.origin, path: url.pathname + url.search, method, headers, body: body ?? null },
+        exchange,
+      )
+    })
+  }
+
+  async close(): Promise<void> {
+    await this.#agent.close()
+  }
+}
+
+class Exchange implements Dispatcher.DispatchHandler {
+  readonly #responseBytesMax: number
+  readonly #signal: AbortSignal
+  readonly #resolve: (response: HttpResponse) => void
+  readonly #reject: (error: Error) => void
+  readonly #chunks: Buffer[] = []
+  #controller: Dispatcher.DispatchController | undefined
+  #bytes = 0
+  #status = 0
+  #headers: IncomingHttpHeaders = {}
+
+  constructor(
+    responseBytesMax: number,
+    signal: AbortSignal,
+    resolve: (response: HttpResponse) => void,
+    reject: (error: Error) => void,
+  ) {
+    this.#responseBytesMax = responseBytesMax
+    this.#signal = signal
+    this.#resolve = resolve
+    this.#reject = reject
+    signal.addEventListener('abort', this.#onAbort)
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    // Given up while it waited for a connection, and reported as not sent: it must not be sent now.
+    if (this.#signal.aborted) controller.abort(new NotSentError('given up while waiting for a connection'))
+    else this.#controller = controller
+  }
+
+  onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+    this.#status = status
+    this.#headers = headers
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    this.#bytes += chunk.length
+    if (this.#bytes > this.#responseBytesMax) {
+      controller.abort(new RangeError(`the answer is longer than ${this.#responseBytesMax} bytes`))
+    } else {
+      this.#chunks.push(chunk)
+    }
+  }
+
+  onResponseEnd(): void {
+    this.#signal.removeEventListener('abort', this.#onAbort)
+    this.#resolve({ status: this.#status, headers: this.#headers, body: Buffer.concat(this.#chunks) })
+  }
+
+  onResponseError(_: Dispatcher.DispatchController, error: Error): void {
+    this.#signal.removeEventListener('abort', this.#onAbort)
+    this.#reject(this.#describe(error))
+  }
+
+  readonly #onAbort = () => {
+    const error = new Error('given up before it was answered', { cause: this.#signal.reason })
+    if (this.#controller === undefined) this.#reject(this.#describe(error))
+    else this.#controller.abort(error)
+  }
+
+  #describe(error: Error): Error {
+    return this.#controller === undefined
+      ? new NotSentError('the request could not be sent', { cause: error })
+      : new ExchangeBrokenError('no whole answer came back', { cause: error })
+  }
+}

@@ -1,0 +1,266 @@
+import { isIP } from 'node:net'
+import {
+  boundedInteger,
+  InvalidArgumentError,
+  requiredId,
+  requiredText,
+  systemClock,
+  type Clock,
+  type JsonObject,
+  type JsonValue,
+} from '../../core/index.js'
+import type { Rail, RailOutcome, RailRequest } from '../types.js'
+import { refuseUnknownKeys } from '../unknownKeys.js'
+import { mergeStatusOutcomes, type StatusOutcomes } from './httpOutcomes.js'
+import type { TlsMaterial } from './HttpTransport.js'
+import { compileJsonPointer, type JsonPointer } from './jsonPointer.js'
+import type { SigningKey } from './requestSignature.js'
+
+/** A declaration like that of any rail, but with `http` in place of the calls. */
+export interface HttpRailOptions<Payload extends JsonObject = JsonObject> extends Omit<
+  Rail<Payload>,
+  'dispatch' | 'queryStatus' | 'close'
+> {
+  readonly http: HttpOptions<Payload>
+}
+
+export interface HttpOptions<Payload extends JsonObject = JsonObject> {
+  /** Where payments are sent. `{reference}` in it is replaced. HTTPS, or plain HTTP to this machine. */
+  readonly url: string
+  /** @default 'POST' */
+  readonly method?: 'POST' | 'PUT'
+  /** How to ask what became of a reference; without it the rail has no `queryStatus`. */
+  readonly status?: HttpStatusOptions
+  /**
+   * The JSON that is sent. It must not depend on `attempt` or `notAfter`: rails compare the bodies of two requests
+   * under one key. @default reference, instructionId, participantId, sequenceId, idempotencyKey and payload
+   */
+  readonly body?: (request: RailRequest<Payload>) => JsonValue
+  /** More headers, such as an API key; a function for tokens that change. @default none */
+  readonly headers?: HttpHeaders | (() => HttpHeaders | Promise<HttpHeaders>)
+  /** Where the answer has what, as JSON pointers. @default /reference, /code and /message */
+  readonly pointers?: { readonly reference?: string; readonly code?: string; readonly message?: string }
+  /** What an HTTP status means here, where it differs from `HTTP_STATUS_OUTCOMES`. */
+  readonly statusOutcomes?: Readonly<Record<number, RailOutcome>>
+  /** Signs each request (header `Symphony-Signature`). The secret has 16 bytes at least. @default no signature */
+  readonly signing?: SigningKey
+  readonly tls?: TlsMaterial
+  /** Allows plain HTTP to other machines: for a network that encrypts by itself. @default false */
+  readonly allowPlainHttp?: boolean
+  /** Longest answer that is read. @default 65536 */
+  readonly responseBytesMax?: number
+  /** Most connections at once. @default concurrency, or 10 */
+  readonly connectionsMax?: number
+  /**
+   * Reuse connections. A server may close an idle one in the moment a payment is written to it, and then the outcome is
+   * unknown: cheap where Symphony may resend or ask, a person's work where it must hold. @default onUnknown is not 'hold'
+   */
+  readonly keepAlive?: boolean
+  /** @default systemClock */
+  readonly clock?: Clock
+}
+
+export interface HttpStatusOptions {
+  /** Asked with GET. `{reference}` in it is replaced. 404 means absent. */
+  readonly url: string
+  /** Where the rail's answer has it. @default those of the dispatch */
+  readonly pointers?: { readonly reference?: string; readonly code?: string; readonly message?: string }
+  /**
+   * For rails that describe a payment by a state. Without it, any 2xx with a reference means paid.
+   * A state that is not listed is unknown.
+   */
+  readonly states?: {
+    readonly pointer: string
+    readonly outcomes: Readonly<Record<string, 'success' | 'terminal' | 'absent' | 'unknown'>>
+  }
+}
+
+export type HttpHeaders = Readonly<Record<string, string>>
+
+export interface AnswerPointers {
+  readonly reference: JsonPointer
+  readonly code: JsonPointer
+  readonly message: JsonPointer
+}
+
+export interface ResolvedHttp {
+  readonly url: UrlTemplate
+  readonly method: 'POST' | 'PUT'
+  readonly pointers: AnswerPointers
+  readonly status: ResolvedStatusQuery | undefined
+  readonly statusOutcomes: StatusOutcomes
+  readonly headers: () => HttpHeaders | Promise<HttpHeaders>
+  readonly signing: SigningKey | undefined
+  readonly tls: TlsMaterial | undefined
+  readonly responseBytesMax: number
+  readonly connectionsMax: number
+  readonly keepAlive: boolean
+  readonly clock: Clock
+}
+
+export interface ResolvedStatusQuery {
+  readonly url: UrlTemplate
+  readonly pointers: AnswerPointers
+  readonly state: JsonPointer | undefined
+  readonly outcomes: ReadonlyMap<string, 'success' | 'terminal' | 'absent' | 'unknown'>
+}
+
+export type UrlTemplate = (reference: string) => URL
+
+const KEYS: readonly (keyof HttpOptions)[] = [
+  'url',
+  'method',
+  'status',
+  'body',
+  'headers',
+  'pointers',
+  'statusOutcomes',
+  'signing',
+  'tls',
+  'allowPlainHttp',
+  'responseBytesMax',
+  'connectionsMax',
+  'keepAlive',
+  'clock',
+]
+
+const RESPONSE_BYTES_MAX = { min: 1, max: 16_777_216 }
+const CONNECTIONS_MAX = { min: 1, max: 10_000 }
+const SECRET_BYTES_MIN = 16
+const URL_LENGTH_MAX = 2_048
+
+/** Checks what is HTTP's; the declaration around it is checked by `loadRails`, like any other. */
+export function resolveHttpOptions<Payload extends JsonObject>(rail: HttpRailOptions<Payload>): ResolvedHttp {
+  const type = requiredId('type', rail.type)
+  const field = (name: string) => `rail "${type}", http.${name}`
+  const given = rail.http
+  if (typeof given !== 'object' || given === null) {
+    throw new InvalidArgumentError(`rail "${type}", http`, 'expected an object with url')
+  }
+  refuseUnknownKeys(given, KEYS, field)
+  const { method = 'POST', allowPlainHttp = false, status, signing, headers = {} } = given
+  if (method !== 'POST' && method !== 'PUT') throw new InvalidArgumentError(field('method'), 'expected POST or PUT')
+  if (rail.onUnknown === 'inquire' && status === undefined) {
+    throw new InvalidArgumentError(field('status'), 'expected where to ask, because onUnknown is "inquire"')
+  }
+  if (signing !== undefined) checkSigning(field, signing)
+  if (typeof headers !== 'function') refuseOwnHeaders(field('headers'), headers)
+  return {
+    url: readUrl(field('url'), given.url, allowPlainHttp),
+    method,
+    pointers: readPointers(field('pointers'), given.pointers),
+    status: status && resolveStatus(field, status, given, allowPlainHttp),
+    statusOutcomes: mergeStatusOutcomes(readStatusOutcomes(field('statusOutcomes'), given.statusOutcomes ?? {})),
+    headers: typeof headers === 'function' ? headers : () => headers,
+    signing,
+    tls: given.tls,
+    responseBytesMax: boundedInteger(field('responseBytesMax'), given.responseBytesMax ?? 65_536, RESPONSE_BYTES_MAX),
+    connectionsMax: boundedInteger(
+      field('connectionsMax'),
+      given.connectionsMax ?? rail.concurrency ?? 10,
+      CONNECTIONS_MAX,
+    ),
+    keepAlive: given.keepAlive ?? rail.onUnknown !== 'hold',
+    clock: given.clock ?? systemClock,
+  }
+}
+
+function resolveStatus(
+  field: (name: string) => string,
+  status: HttpStatusOptions,
+  given: Pick<HttpOptions, 'pointers'>,
+  allowPlainHttp: boolean,
+): ResolvedStatusQuery {
+  refuseUnknownKeys(status, ['url', 'pointers', 'states'], (key) => field(`status.${key}`))
+  const url = readUrl(field('status.url'), status.url, allowPlainHttp)
+  if (!status.url.includes(REFERENCE_PLACE)) {
+    throw new InvalidArgumentError(field('status.url'), `expected ${REFERENCE_PLACE} in it: who is asked about what?`)
+  }
+  return {
+    url,
+    pointers: readPointers(field('status.pointers'), status.pointers ?? given.pointers),
+    state: status.states && compileJsonPointer(field('status.states.pointer'), status.states.pointer),
+    outcomes: new Map(Object.entries(status.states?.outcomes ?? {})),
+  }
+}
+
+const REFERENCE_PLACE = '{reference}'
+
+function readUrl(field: string, value: unknown, allowPlainHttp: boolean): UrlTemplate {
+  const template = requiredText(field, value, URL_LENGTH_MAX)
+  const urlFor = (reference: string) => new URL(template.replaceAll(REFERENCE_PLACE, encodeURIComponent(reference)))
+  const sample = parseUrl(field, urlFor)
+  if (sample.protocol !== 'https:' && sample.protocol !== 'http:') {
+    throw new InvalidArgumentError(field, 'expected an address that begins with https://')
+  }
+  if (sample.protocol === 'http:' && !allowPlainHttp && !isLoopback(sample.hostname)) {
+    throw new InvalidArgumentError(
+      field,
+      'expected https: plain HTTP to another machine shows payments to everyone between (allowPlainHttp permits it)',
+    )
+  }
+  if (sample.username !== '' || sample.password !== '') {
+    throw new InvalidArgumentError(field, 'expected no credentials in the address; put them into headers')
+  }
+  if (urlFor('another').origin !== sample.origin) {
+    throw new InvalidArgumentError(field, `expected ${REFERENCE_PLACE} in the path or the query only`)
+  }
+  return urlFor
+}
+
+function parseUrl(field: string, urlFor: UrlTemplate): URL {
+  try {
+    return urlFor('one')
+  } catch {
+    throw new InvalidArgumentError(field, 'expected an absolute address such as https://rail.example/payments')
+  }
+}
+
+function isLoopback(hostname: string): boolean {
+  const address = hostname.replace(/^\[|\]$/g, '')
+  return hostname === 'localhost' || address === '::1' || (isIP(address) === 4 && address.startsWith('127.'))
+}
+
+function readPointers(field: string, given: HttpOptions['pointers'] = {}): AnswerPointers {
+  refuseUnknownKeys(given, ['reference', 'code', 'message'], (key) => `${field}.${key}`)
+  return {
+    reference: compileJsonPointer(`${field}.reference`, given.reference ?? '/reference'),
+    code: compileJsonPointer(`${field}.code`, given.code ?? '/code'),
+    message: compileJsonPointer(`${field}.message`, given.message ?? '/message'),
+  }
+}
+
+function readStatusOutcomes(
+  field: string,
+  given: Readonly<Record<number, RailOutcome>>,
+): Readonly<Record<number, RailOutcome>> {
+  for (const [status, outcome] of Object.entries(given)) {
+    boundedInteger(`${field}, a status`, Number(status), { min: 200, max: 599 })
+    if (!['success', 'terminal', 'retryable', 'unknown'].includes(outcome)) {
+      throw new InvalidArgumentError(`${field}.${status}`, 'expected success, terminal, retryable or unknown')
+    }
+  }
+  return given
+}
+
+function checkSigning(field: (name: string) => string, { keyId, secret }: SigningKey): void {
+  if (requiredId(field('signing.keyId'), keyId).includes(',')) {
+    throw new InvalidArgumentError(field('signing.keyId'), 'expected no comma: it separates the parts of the signature')
+  }
+  const isText = typeof secret === 'string'
+  if ((!isText && !(secret instanceof Uint8Array)) || Buffer.byteLength(secret) < SECRET_BYTES_MIN) {
+    throw new InvalidArgumentError(field('signing.secret'), `expected at least ${SECRET_BYTES_MIN} bytes`)
+  }
+}
+
+/** Headers that the rail writes itself: an answer to "who won?" that nobody should have to look up. */
+const OWN_HEADERS = new Set(['idempotency-key', 'content-type', 'content-length', 'host', 'traceparent'])
+
+export function isOwnHeader(name: string): boolean {
+  return OWN_HEADERS.has(name.toLowerCase()) || name.toLowerCase().startsWith('symphony-')
+}
+
+function refuseOwnHeaders(field: string, headers: HttpHeaders): void {
+  const stray = Object.keys(headers).find(isOwnHeader)
+  if (stray !== undefined) throw new InvalidArgumentError(field, `${stray} is written by Symphony`)
+}

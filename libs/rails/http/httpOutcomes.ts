@@ -1,0 +1,54 @@
+import type { RailOutcome } from '../types.js'
+
+/**
+ * What an HTTP status says about a payment, unless `statusOutcomes` says otherwise. 2xx is success, given a reference.
+ * What is neither here nor 2xx is unknown: redirects (303 comes after the deed), and every 5xx, because a gateway that
+ * lost patience with the rail behind it does not know what that rail did.
+ */
+export const HTTP_STATUS_OUTCOMES: Readonly<Record<number, RailOutcome>> = Object.freeze({
+  // Refused for what it says: the next attempt would say the same.
+  400: 'terminal',
+  402: 'terminal',
+  413: 'terminal',
+  414: 'terminal',
+  422: 'terminal',
+  431: 'terminal',
+  // Refused for who or where we are, which an operator can mend; nothing was done.
+  401: 'retryable',
+  403: 'retryable',
+  404: 'retryable',
+  405: 'retryable',
+  406: 'retryable',
+  407: 'retryable',
+  415: 'retryable',
+  421: 'retryable',
+  426: 'retryable',
+  // Refused for now.
+  425: 'retryable',
+  429: 'retryable',
+  // The request, or part of it, had arrived.
+  408: 'unknown',
+  // Something exists under this key: a twin in progress, or done.
+  409: 'unknown',
+})
+
+export type StatusOutcomes = ReadonlyMap<number, RailOutcome>
+
+export function mergeStatusOutcomes(given: Readonly<Record<number, RailOutcome>>): StatusOutcomes {
+  return new Map(
+    Object.entries({ ...HTTP_STATUS_OUTCOMES, ...given }).map(([status, outcome]) => [Number(status), outcome]),
+  )
+}
+
+export function outcomeOfStatus(outcomes: StatusOutcomes, status: number): RailOutcome {
+  return outcomes.get(status) ?? (isSuccessStatus(status) ? 'success' : 'unknown')
+}
+
+export function isSuccessStatus(status: number): boolean {
+  return status >= 200 && status <= 299
+}
+
+/** The code of an answer whose body gives none. */
+export function codeOfStatus(status: number): string {
+  return `HTTP_${status}`
+}

@@ -1,0 +1,197 @@
+import { parseStrictJson, type JsonObject, type JsonValue } from '../../core/index.js'
+import { NotSentError } from '../NotSentError.js'
+import type { Rail, RailAnswer, RailCodes, RailContext, RailOutcome, RailRequest, RailStatus } from '../types.js'
+import { codeOfStatus, isSuccessStatus, outcomeOfStatus, type StatusOutcomes } from './httpOutcomes.js'
+import {
+  isOwnHeader,
+  resolveHttpOptions,
+  type AnswerPointers,
+  type HttpRailOptions,
+  type ResolvedHttp,
+  type ResolvedStatusQuery,
+} from './httpOptions.js'
+import { HttpTransport, type HttpRequest, type HttpResponse } from './HttpTransport.js'
+import { signRequest } from './requestSignature.js'
+import { readRetryAfterMs } from './retryAfter.js'
+
+/**
+ * A rail that speaks JSON over HTTPS. Each request carries the reference as `Idempotency-Key`, the end of the lease as
+ * `Symphony-Not-After`, `traceparent`, and a signature if there is a key. Connections are kept until `close()`.
+ */
+export function httpRail<Payload extends JsonObject>(options: HttpRailOptions<Payload>): Rail<Payload> {
+  const http = resolveHttpOptions(options)
+  const transport = new HttpTransport({ ...http, connectTimeoutMs: CONNECT_TIMEOUT_MS })
+  const { http: given, ...declaration } = options
+  const bodyOf = given.body ?? defaultBody
+  const codes = options.codes && { ...codesOfStatuses(http.statusOutcomes), ...options.codes }
+  const rail: Rail<Payload> = {
+    ...declaration,
+    ...(codes === undefined ? {} : { codes }),
+    async dispatch(request: RailRequest<Payload>, { signal }: RailContext) {
+      const prepared = await prepare(http, request, {
+        method: http.method,
+        url: http.url(request.reference),
+        body: () => JSON.stringify(bodyOf(request)),
+      })
+      return readAnswer(http, codes, await transport.exchange(prepared, signal))
+    },
+    close: () => transport.close(),
+  }
+  const { status } = http
+  if (status === undefined) return rail
+  return {
+    ...rail,
+    async queryStatus(request: RailRequest<Payload>, { signal }: RailContext) {
+      const prepared = await prepare(http, request, { method: 'GET', url: status.url(request.reference) })
+      return readStatus(http, status, await transport.exchange(prepared, signal))
+    },
+  }
+}
+
+/** Long enough for a far network; a call that cannot even connect should end as not sent before it ends as unknown. */
+const CONNECT_TIMEOUT_MS = 10_000
+
+/** What is the same on every attempt, and nothing else. */
+function defaultBody(request: RailRequest): JsonObject {
+  const { reference, instructionId, participantId, sequenceId, idempotencyKey, payload } = request
+  return { reference, instructionId, participantId, sequenceId: String(sequenceId), idempotencyKey, payload }
+}
+
+/** Everything that can go wrong before a byte is sent goes wrong here, and is `NotSentError`. */
+async function prepare(
+  http: ResolvedHttp,
+  request: RailRequest,
+  { method, url, body }: { method: HttpRequest['method']; url: URL; body?: () => string },
+): Promise<HttpRequest> {
+  const now = http.clock.now()
+  // A worker that was stopped and woke up again: its lease is somebody else's by now.
+  if (now >= request.notAfter) throw new NotSentError('the lease behind this request has ended')
+  try {
+    const text = body?.()
+    const own = ownHeaders(http, request, { method, url, body: text ?? '' }, now)
+    const given = Object.entries(await http.headers()).filter(([name]) => !isOwnHeader(name))
+    const headers = { accept: 'application/json', ...Object.fromEntries(given), ...own }
+    return { method, url, headers, ...(text === undefined ? {} : { body: text }) }
+  } catch (error) {
+    throw new NotSentError('the request could not be made', { cause: error })
+  }
+}
+
+function ownHeaders(
+  { signing }: ResolvedHttp,
+  { reference, notAfter, traceparent }: RailRequest,
+  { method, url, body }: { method: HttpRequest['method']; url: URL; body: string },
+  now: Date,
+): Record<string, string> {
+  const parts = {
+    timestampSeconds: Math.floor(now.getTime() / 1_000),
+    method,
+    path: url.pathname + url.search,
+    reference,
+    notAfter: notAfter.toISOString(),
+    body,
+  }
+  return {
+    ...(method === 'GET' ? {} : { 'content-type': 'application/json' }),
+    'idempotency-key': reference,
+    'symphony-not-after': parts.notAfter,
+    ...(traceparent === undefined ? {} : { traceparent }),
+    ...(signing === undefined ? {} : { 'symphony-signature': signRequest(signing, parts) }),
+  }
+}
+
+function readAnswer(http: ResolvedHttp, codes: RailCodes | undefined, response: HttpResponse): RailAnswer {
+  const said = readBody(http.pointers, response)
+  const outcome = refine(outcomeOfStatus(http.statusOutcomes, response.status), response.status, said.code, codes)
+  if (outcome === 'success') {
+    // Without a reference this is no success; whoever judges the answer says so.
+    return { outcome, reference: said.reference ?? '', ...(said.code === undefined ? {} : { code: said.code }) }
+  }
+  const retryAfterMs = readRetryAfterMs(response.headers['retry-after'], http.clock.now())
+  return {
+    outcome,
+    code: said.code ?? codeOfStatus(response.status),
+    ...(said.message === undefined ? {} : { message: said.message }),
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+  }
+}
+
+/**
+ * A listed code is more exact than the status it came with: some rails refuse with 200, others ask to wait with 400. But
+ * it makes no certainty out of an unknown status, nor a success out of a refusal; such an answer contradicts itself.
+ */
+function refine(
+  byStatus: RailOutcome,
+  status: number,
+  code: string | undefined,
+  codes: RailCodes | undefined,
+): RailOutcome {
+  const byCode = code !== undefined && codes !== undefined && Object.hasOwn(codes, code) ? codes[code] : undefined
+  if (byCode === undefined || byCode === 'absent' || byStatus === 'unknown') return byStatus
+  return byCode === 'success' && !isSuccessStatus(status) ? byStatus : byCode
+}
+
+/** With a table of codes, a status without a code in its body is a code too, and listed. */
+function codesOfStatuses(outcomes: StatusOutcomes): RailCodes {
+  const statuses = Array.from({ length: 300 }, (_, index) => 300 + index)
+  return Object.fromEntries(statuses.map((status) => [codeOfStatus(status), outcomeOfStatus(outcomes, status)]))
+}
+
+function readStatus(http: ResolvedHttp, query: ResolvedStatusQuery, response: HttpResponse): RailStatus {
+  const said = readBody(query.pointers, response)
+  const details = {
+    ...(said.code === undefined ? {} : { code: said.code }),
+    ...(said.message === undefined ? {} : { message: said.message }),
+  }
+  if (response.status === NOT_FOUND && (said.document !== undefined || response.body.length === 0)) {
+    return { outcome: 'absent', ...details }
+  }
+  if (!isSuccessStatus(response.status)) {
+    const retryAfterMs = readRetryAfterMs(response.headers['retry-after'], http.clock.now())
+    const message = said.message ?? `the question was answered with ${codeOfStatus(response.status)}`
+    return { outcome: 'unknown', ...details, message, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) }
+  }
+  const outcome =
+    query.state === undefined
+      ? 'success'
+      : (query.outcomes.get(readText(query.state(said.document)) ?? '') ?? 'unknown')
+  return outcome === 'success' ? { outcome, reference: said.reference ?? '', ...details } : { outcome, ...details }
+}
+
+/**
+ * Only with JSON or nothing as its body: a page in HTML is the word of some proxy on the way, and what it means is that
+ * the question was not asked.
+ */
+const NOT_FOUND = 404
+
+interface SaidInBody {
+  readonly document: JsonValue | undefined
+  readonly reference: string | undefined
+  readonly code: string | undefined
+  readonly message: string | undefined
+}
+
+function readBody(pointers: AnswerPointers, { body }: HttpResponse): SaidInBody {
+  const document = readJson(body)
+  return {
+    document,
+    reference: readText(pointers.reference(document)),
+    code: readText(pointers.code(document)),
+    message: readText(pointers.message(document)),
+  }
+}
+
+/** Strict: a number whose digits JavaScript would change in silence may be the reference. */
+function readJson(body: Buffer): JsonValue | undefined {
+  try {
+    return parseStrictJson(body, { argument: 'answer', bytesMax: body.length })
+  } catch {
+    return undefined
+  }
+}
+
+/** Many rails number their payments. */
+function readText(value: JsonValue | undefined): string | undefined {
+  if (typeof value === 'number' && Number.isSafeInteger(value)) return String(value)
+  return typeof value === 'string' && value !== '' ? value : undefined
+}

@@ -1,0 +1,25 @@
+import { InvalidArgumentError } from '../../core/index.js'
+import type { JsonValue } from '../../core/index.js'
+
+/** RFC 6901, `/data/0/id`, compiled once. Undefined where the document has nothing there. */
+export type JsonPointer = (document: JsonValue | undefined) => JsonValue | undefined
+
+export function compileJsonPointer(argument: string, pointer: unknown): JsonPointer {
+  if (typeof pointer !== 'string' || !POINTER.test(pointer)) {
+    throw new InvalidArgumentError(argument, 'expected a JSON pointer such as /data/id')
+  }
+  const keys = pointer
+    .split('/')
+    .slice(1)
+    .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'))
+  return (document) => keys.reduce<JsonValue | undefined>(member, document)
+}
+
+/** Own members only: `/constructor` is nothing. */
+function member(container: JsonValue | undefined, key: string): JsonValue | undefined {
+  if (typeof container !== 'object' || container === null || !Object.hasOwn(container, key)) return undefined
+  const value: JsonValue | undefined = Reflect.get(container, key)
+  return value
+}
+
+const POINTER = /^(?:\/(?:[^~/]|~[01])*){1,32}$/

@@ -1,0 +1,32 @@
+import { createHmac } from 'node:crypto'
+
+export interface SigningKey {
+  /** Tells the rail which of several secrets was used, so that they can be changed without a gap. */
+  readonly keyId: string
+  readonly secret: string | Uint8Array
+}
+
+export interface SignedParts {
+  readonly timestampSeconds: number
+  readonly method: string
+  /** With its query, as sent. */
+  readonly path: string
+  readonly reference: string
+  readonly notAfter: string
+  /** Exactly the bytes sent; empty for a question. */
+  readonly body: string
+}
+
+/**
+ * The value of the header `Symphony-Signature`: `t=1767225600,k=KEYID,v1=HEX`, where HEX is HMAC-SHA256 over six lines:
+ * the timestamp, the method, the path, the Idempotency-Key, the Symphony-Not-After and the body, joined by line feeds.
+ *
+ * More than timestamp and body, because whoever could exchange the Idempotency-Key of a captured request could have it
+ * paid a second time. No part but the body can contain a line feed, so no two requests sign the same text.
+ */
+export function signRequest({ keyId, secret }: SigningKey, parts: SignedParts): string {
+  const text = [parts.timestampSeconds, parts.method, parts.path, parts.reference, parts.notAfter, parts.body].join(
+    '\n',
+  )
+  return `t=${parts.timestampSeconds},k=${keyId},v1=${createHmac('sha256', secret).update(text).digest('hex')}`
+}

@@ -1,0 +1,141 @@
+import { randomUUID } from 'node:crypto'
+import { closeSync, fdatasync, fsyncSync, mkdirSync, openSync, readSync, writeSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { StringDecoder } from 'node:string_decoder'
+import { promisify } from 'node:util'
+import { AppError, systemClock, type Clock } from '../../core/index.js'
+import { decodeLine, encodeLines, type BookLine } from './bookLines.js'
+import type { BookPayment, BookReceipt, RailBook } from './RailBook.js'
+
+interface Waiting {
+  readonly payment: BookPayment
+  readonly resolve: (receipt: BookReceipt) => void
+  readonly reject: (error: unknown) => void
+}
+
+/**
+ * A book in a file that any number of processes may append to at once, and any of which may be killed at any instant.
+ *
+ * There is no lock to be left behind. Each payment is a line, written with O_APPEND by one call, so that the kernel puts
+ * the lines of all processes into one order; the first line of a reference is the payment. Having written, a process
+ * reads what others wrote before it, and answers with the first line, whoever wrote that. It answers only when the file
+ * is on disk. Killed before its line is whole, it has paid nothing; killed after, it has paid and not said so: either
+ * way the file tells.
+ */
+export class FileRailBook implements RailBook {
+  readonly #fd: number
+  readonly #clock: Clock
+  /** The rail's reference in the first line of each of ours. */
+  readonly #firstLines = new Map<string, string>()
+  readonly #waiting: Waiting[] = []
+  readonly #chunk = Buffer.alloc(CHUNK_BYTES)
+  readonly #decoder = new StringDecoder('utf8')
+  #bytesRead = 0
+  #unfinished = ''
+  #working: Promise<void> | undefined
+
+  constructor(file: string, clock: Clock = systemClock) {
+    this.#clock = clock
+    mkdirSync(dirname(file), { recursive: true })
+    this.#fd = openSync(file, 'a+')
+    syncFolder(dirname(file))
+  }
+
+  pay(payment: BookPayment): Promise<BookReceipt> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ payment, resolve, reject })
+      this.#working ??= this.#workOff()
+    })
+  }
+
+  async find(reference: string): Promise<string | undefined> {
+    this.#readOn()
+    return this.#firstLines.get(reference)
+  }
+
+  async close(): Promise<void> {
+    await this.#working
+    closeSync(this.#fd)
+  }
+
+  /** Whoever comes while the disk is busy shares the next write: one sync for many. */
+  async #workOff(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.splice(0)
+      try {
+        await this.#payAll(batch)
+      } catch (error) {
+        for (const { reject } of batch) reject(error)
+      }
+    }
+    this.#working = undefined
+  }
+
+  async #payAll(batch: readonly Waiting[]): Promise<void> {
+    this.#readOn()
+    const now = this.#clock.now()
+    const lines = new Map<Waiting, BookLine>()
+    const begun = new Set<string>()
+    const inTime = new Set(batch.filter(({ payment }) => now < payment.notAfter))
+    for (const waiting of inTime) {
+      const { reference, once } = waiting.payment
+      if (once && (this.#firstLines.has(reference) || begun.has(reference))) continue
+      begun.add(reference)
+      lines.set(waiting, lineOf(waiting.payment, now))
+    }
+    if (lines.size > 0) this.#append([...lines.values()])
+    // Also for what others wrote and this process only repeats: it must not be forgotten after it was said.
+    await syncToDisk(this.#fd)
+    this.#readOn()
+    for (const waiting of batch) {
+      waiting.resolve(inTime.has(waiting) ? this.#receipt(waiting.payment, lines.get(waiting)) : { paid: false })
+    }
+  }
+
+  #append(lines: readonly BookLine[]): void {
+    const bytes = encodeLines(lines)
+    if (writeSync(this.#fd, bytes) !== bytes.length) {
+      throw new AppError('RAIL_BOOK_WRITE_SHORT', 'the rail book took only a part of a write: the disk is full')
+    }
+  }
+
+  #receipt({ reference, once }: BookPayment, line: BookLine | undefined): BookReceipt {
+    const railReference = (once ? this.#firstLines.get(reference) : undefined) ?? line?.railReference
+    if (railReference === undefined) throw new AppError('RAIL_BOOK_LINE_LOST', 'a line of the rail book has vanished')
+    return { paid: true, railReference, repeated: railReference !== line?.railReference }
+  }
+
+  /** Reads the lines that were added since, by whomever. What has no line feed yet is still being written, or never will be. */
+  #readOn(): void {
+    for (;;) {
+      const bytes = readSync(this.#fd, this.#chunk, 0, CHUNK_BYTES, this.#bytesRead)
+      if (bytes === 0) return
+      this.#bytesRead += bytes
+      const texts = (this.#unfinished + this.#decoder.write(this.#chunk.subarray(0, bytes))).split('\n')
+      this.#unfinished = texts.pop() ?? ''
+      for (const text of texts) {
+        const line = decodeLine(text)
+        if (line !== undefined && !this.#firstLines.has(line.reference)) {
+          this.#firstLines.set(line.reference, line.railReference)
+        }
+      }
+    }
+  }
+}
+
+const CHUNK_BYTES = 65_536
+
+const syncToDisk = promisify(fdatasync)
+
+function lineOf({ reference, amount, currency, once }: BookPayment, now: Date): BookLine {
+  return { reference, railReference: `sim-${randomUUID()}`, amount, currency, once, at: now.toISOString() }
+}
+
+/** The name of a new file must survive a power cut as well as its content. */
+function syncFolder(folder: string): void {
+  // Windows has no such call, and keeps names by itself.
+  if (process.platform === 'win32') return
+  const fd = openSync(folder, 'r')
+  fsyncSync(fd)
+  closeSync(fd)
+}

@@ -1,0 +1,58 @@
+import { InvalidArgumentError, parseStrictJson } from '../../core/index.js'
+import { ExchangeBrokenError, HttpTransport } from '../http/HttpTransport.js'
+import type { BookPayment, BookReceipt, RailBook } from './RailBook.js'
+
+/** A book kept by another process (`startRailBook`), spoken to as a rail would be: over a connection that can break. */
+export class RemoteRailBook implements RailBook {
+  readonly #payments: URL
+  readonly #transport = new HttpTransport({
+    connectionsMax: 128,
+    keepAlive: true,
+    connectTimeoutMs: 5_000,
+    responseBytesMax: 4_096,
+  })
+
+  constructor(url: string) {
+    if (!URL.canParse(url))
+      throw new InvalidArgumentError('bookUrl', 'expected an address such as http://127.0.0.1:4000')
+    this.#payments = new URL('/payments/', url)
+  }
+
+  async pay(payment: BookPayment, signal: AbortSignal): Promise<BookReceipt> {
+    const { status, body } = await this.#transport.exchange(
+      {
+        method: 'POST',
+        url: this.#payments,
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(payment),
+      },
+      signal,
+    )
+    if (status === 410) return { paid: false }
+    if (status !== 200) throw new ExchangeBrokenError(`the rail book answered ${status}`)
+    return { paid: true, railReference: readReference(body), repeated: readMember(body, 'repeated') === true }
+  }
+
+  async find(reference: string, signal: AbortSignal): Promise<string | undefined> {
+    const url = new URL(encodeURIComponent(reference), this.#payments)
+    const { status, body } = await this.#transport.exchange({ method: 'GET', url, headers: {} }, signal)
+    if (status === 404) return undefined
+    if (status !== 200) throw new ExchangeBrokenError(`the rail book answered ${status}`)
+    return readReference(body)
+  }
+
+  close(): Promise<void> {
+    return this.#transport.close()
+  }
+}
+
+function readReference(body: Buffer): string {
+  const railReference = readMember(body, 'railReference')
+  if (typeof railReference !== 'string') throw new ExchangeBrokenError('the rail book answered without a reference')
+  return railReference
+}
+
+function readMember(body: Buffer, name: string): unknown {
+  const document = parseStrictJson(body)
+  return typeof document === 'object' && document !== null ? Reflect.get(document, name) : undefined
+}

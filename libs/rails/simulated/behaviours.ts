@@ -1,0 +1,76 @@
+import { createHash } from 'node:crypto'
+import { ArgumentRangeError, InvalidArgumentError } from '../../core/index.js'
+import type { RailRequest } from '../types.js'
+import { refuseUnknownKeys } from '../unknownKeys.js'
+
+export const SIMULATED_BEHAVIOURS = [
+  /** Pays and says so. */
+  'success',
+  /** Refuses for good. */
+  'terminal',
+  /** Refuses for now. */
+  'retryable',
+  /** Takes `slowMs`, then pays; if it is given up before, it does not. */
+  'slow',
+  /** Pays and never answers. */
+  'timeoutAfterPaying',
+  /** The request arrives twice, as from a proxy that repeats: two payments, unless the rail is idempotent. */
+  'duplicate',
+  /** Pays, and answers with nonsense. */
+  'garbage',
+  /** Cannot be reached: nothing is sent. */
+  'refused',
+] as const
+
+export type SimulatedBehaviour = (typeof SIMULATED_BEHAVIOURS)[number]
+
+/** How often which behaviour, as weights: `{ success: 8, retryable: 2 }`. */
+export type BehaviourWeights = Readonly<Partial<Record<SimulatedBehaviour, number>>>
+
+/** What to do with a request. The same seed, reference and attempt choose the same, in every process. */
+export type ChooseBehaviour = (request: RailRequest) => SimulatedBehaviour | undefined
+
+/**
+ * `payload.simulate` decides where it is there: a behaviour, or a list of them, one per attempt (the last repeats).
+ * Otherwise the weights do. Undefined for a script that names no behaviour.
+ */
+export function behaviourChooser(behaviour: SimulatedBehaviour | BehaviourWeights, seed: string): ChooseBehaviour {
+  const weights = readWeights(typeof behaviour === 'string' ? { [behaviour]: 1 } : behaviour)
+  const total = weights.reduce((sum, [, weight]) => sum + weight, 0)
+  return (request) => {
+    const script = request.payload['simulate']
+    if (script !== undefined) return readScript(script, request.attempt)
+    let place = chance(seed, 'behaviour', request) * total
+    return weights.find(([, weight]) => (place -= weight) < 0)?.[0]
+  }
+}
+
+/** A number from 0 up to 1, the same for the same words. */
+export function chance(seed: string, purpose: string, { reference, attempt }: RailRequest): number {
+  const digest = createHash('sha256')
+    .update(JSON.stringify([seed, purpose, reference, attempt]))
+    .digest()
+  return digest.readUIntBE(0, 6) / 2 ** 48
+}
+
+function readScript(script: unknown, attempt: number): SimulatedBehaviour | undefined {
+  const word: unknown = Array.isArray(script) ? script[Math.min(attempt, script.length) - 1] : script
+  return SIMULATED_BEHAVIOURS.find((known) => known === word)
+}
+
+function readWeights(given: BehaviourWeights): [SimulatedBehaviour, number][] {
+  if (typeof given !== 'object' || given === null) {
+    throw new InvalidArgumentError('behaviour', 'expected a behaviour, or weights by behaviour')
+  }
+  refuseUnknownKeys(given, SIMULATED_BEHAVIOURS, (key) => `behaviour.${key}`)
+  const weights: [SimulatedBehaviour, number][] = []
+  for (const behaviour of SIMULATED_BEHAVIOURS) {
+    const weight = given[behaviour] ?? 0
+    if (!Number.isFinite(weight) || weight < 0) {
+      throw new ArgumentRangeError(`behaviour.${behaviour}`, `expected a weight of zero or more, got ${weight}`)
+    }
+    if (weight > 0) weights.push([behaviour, weight])
+  }
+  if (weights.length === 0) throw new ArgumentRangeError('behaviour', 'expected at least one weight above zero')
+  return weights
+}

@@ -1,0 +1,115 @@
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { boundedInteger, InvalidArgumentError, parseStrictJson, requiredId, requiredText } from '../../core/index.js'
+import { FileRailBook } from './FileRailBook.js'
+import type { BookPayment } from './RailBook.js'
+
+export interface BookServerOptions {
+  readonly file: string
+  /** @default 0: any free one */
+  readonly port?: number
+}
+
+export interface BookServer {
+  readonly url: string
+  close(): Promise<void>
+}
+
+/**
+ * The simulated rail's own process: a book behind HTTP on this machine, so that killing workers cannot touch it.
+ *
+ * | request | answer |
+ * | --- | --- |
+ * | `POST /payments` | 200 with the receipt; 410 for what arrived after its `notAfter` |
+ * | `GET /payments/REFERENCE` | 200 with the rail's reference; 404 for what was never paid |
+ */
+export async function serveRailBook({ file, port = 0 }: BookServerOptions): Promise<BookServer> {
+  boundedInteger('port', port, { min: 0, max: 65_535 })
+  const book = new FileRailBook(requiredText('file', file, FILE_LENGTH_MAX))
+  const server = createServer((request, response) => {
+    void answer(book, request, response)
+  })
+  // Longer than any client keeps one, so that no connection is closed in the moment a payment is written to it.
+  server.keepAliveTimeout = 60_000
+  await listening(server, port)
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new InvalidArgumentError('port', 'expected a TCP port')
+  return {
+    url: `http://127.0.0.1:${address.port}`,
+    close: async () => {
+      const closed = once(server, 'close')
+      server.close()
+      server.closeIdleConnections()
+      const patience = setTimeout(() => server.closeAllConnections(), CLOSE_PATIENCE_MS)
+      await closed
+      clearTimeout(patience)
+      await book.close()
+    },
+  }
+}
+
+const FILE_LENGTH_MAX = 4_096
+const BODY_BYTES_MAX = 4_096
+/** For answers under way; the book itself needs a few milliseconds. */
+const CLOSE_PATIENCE_MS = 1_000
+
+async function answer(book: FileRailBook, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  try {
+    const { status, body } = await respond(book, request)
+    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+  } catch (error) {
+    // Whether the book took it is not known here; the caller is told nothing it could mistake for an answer.
+    const status = error instanceof InvalidArgumentError ? 400 : 500
+    response.writeHead(status, { 'content-type': 'application/json' }).end('{}')
+  }
+}
+
+async function respond(
+  book: FileRailBook,
+  request: IncomingMessage,
+): Promise<{ readonly status: number; readonly body: object }> {
+  if (request.method === 'POST') {
+    const receipt = await book.pay(readPayment(await readBody(request)))
+    return { status: receipt.paid ? 200 : 410, body: receipt }
+  }
+  const reference = decodeURIComponent(new URL(request.url ?? '/', 'http://book').pathname.replace('/payments/', ''))
+  const railReference = await book.find(reference)
+  return railReference === undefined ? { status: 404, body: {} } : { status: 200, body: { railReference } }
+}
+
+async function readBody(request: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of request) {
+    const part = Buffer.from(chunk)
+    bytes += part.length
+    if (bytes > BODY_BYTES_MAX) throw new InvalidArgumentError('body', `expected at most ${BODY_BYTES_MAX} bytes`)
+    chunks.push(part)
+  }
+  return Buffer.concat(chunks)
+}
+
+function readPayment(body: Buffer): BookPayment {
+  const given = parseStrictJson(body)
+  if (typeof given !== 'object' || given === null) throw new InvalidArgumentError('body', 'expected an object')
+  const field = (name: string): unknown => Reflect.get(given, name)
+  const notAfter = new Date(String(field('notAfter')))
+  if (Number.isNaN(notAfter.getTime())) throw new InvalidArgumentError('notAfter', 'expected a time')
+  return {
+    reference: requiredId('reference', field('reference')),
+    amount: readText('amount', field('amount')),
+    currency: readText('currency', field('currency')),
+    once: field('once') === true,
+    notAfter,
+  }
+}
+
+function readText(name: string, value: unknown): string | null {
+  return value === null ? null : requiredText(name, value, 64)
+}
+
+async function listening(server: Server, port: number): Promise<void> {
+  server.listen(port, '127.0.0.1')
+  // Rejects on 'error': a port that is taken.
+  await once(server, 'listening')
+}

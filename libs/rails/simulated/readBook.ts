@@ -1,0 +1,46 @@
+import { open } from 'node:fs/promises'
+import { decodeLine } from './bookLines.js'
+
+/** What the rail did under one of our references. */
+export interface RailEffect {
+  readonly reference: string
+  /** How often money moved. More than 1 is a double payment. */
+  readonly count: number
+  /** How often a rail that is idempotent was told again, and did nothing. */
+  readonly repeats: number
+  /** The rail's own reference of the first payment; with its amount, currency and time. */
+  readonly railReference: string
+  readonly amount: string | null
+  readonly currency: string | null
+  readonly at: string
+}
+
+/**
+ * The book, by reference: for an auditor, who trusts nothing but the file. It is an error if there is none: a wrong path
+ * must not look like a rail that paid nothing.
+ *
+ * The order of lines decides. A line that was to be paid once moves money only if no line before it has its reference:
+ * two processes may have written at the same instant, and this rule, not a lock, is what made one of them the payer.
+ */
+export async function readBook(file: string): Promise<ReadonlyMap<string, RailEffect>> {
+  const effects = new Map<string, RailEffect>()
+  const handle = await open(file, 'r')
+  try {
+    for await (const text of handle.readLines()) {
+      const line = decodeLine(text)
+      if (line === undefined) continue
+      const { reference, railReference, amount, currency, at, once } = line
+      const earlier = effects.get(reference)
+      if (earlier === undefined) {
+        effects.set(reference, { reference, count: 1, repeats: 0, railReference, amount, currency, at })
+      } else if (once) {
+        effects.set(reference, { ...earlier, repeats: earlier.repeats + 1 })
+      } else {
+        effects.set(reference, { ...earlier, count: earlier.count + 1 })
+      }
+    }
+  } finally {
+    await handle.close()
+  }
+  return effects
+}

@@ -1,0 +1,188 @@
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { boundedInteger, InvalidArgumentError } from '../../core/index.js'
+import { NotSentError } from '../NotSentError.js'
+import type { Rail, RailAnswer, RailCodes, RailContext, RailRequest, RailStatus } from '../types.js'
+import {
+  behaviourChooser,
+  chance,
+  type BehaviourWeights,
+  type ChooseBehaviour,
+  type SimulatedBehaviour,
+} from './behaviours.js'
+import { FileRailBook } from './FileRailBook.js'
+import type { BookReceipt, RailBook } from './RailBook.js'
+import { RemoteRailBook } from './RemoteRailBook.js'
+
+/** A declaration like that of any rail, but with what to simulate in place of the calls. */
+export interface SimulatedRailOptions extends Omit<Rail, 'type' | 'dispatch' | 'queryStatus' | 'codes' | 'close'> {
+  /** @default 'simulated' */
+  readonly type?: string
+  /** Where the book is kept, for the processes of one machine. Either this or `bookUrl`. */
+  readonly bookFile?: string
+  /** A book in a process of its own (`startRailBook`). */
+  readonly bookUrl?: string
+  /** What happens to payments without a `simulate` of their own. @default 'success' */
+  readonly behaviour?: SimulatedBehaviour | BehaviourWeights
+  /** Chooses among weights; printed by whoever wants to repeat a run. @default 'symphony' */
+  readonly seed?: string
+  /** Pays a reference at most once. Should be true where `onUnknown` is `resend`. @default onUnknown is 'resend' */
+  readonly idempotent?: boolean
+  /** How long an answer takes: at least and at most. @default 0 */
+  readonly latencyMs?: number | { readonly min: number; readonly max: number }
+  /** How long a slow one takes. @default 2000 */
+  readonly slowMs?: number
+}
+
+export const SIMULATED_CODES = Object.freeze({
+  SIM_PAID: 'success',
+  SIM_REJECTED: 'terminal',
+  SIM_SCRIPT_UNKNOWN: 'terminal',
+  SIM_BUSY: 'retryable',
+  SIM_TOO_LATE: 'retryable',
+}) satisfies RailCodes
+
+/**
+ * A rail that fails in every way a real one does, on demand or at random, and keeps a durable book of what it paid
+ * outside the database, so that the two can be reconciled (`readBook`).
+ */
+export function simulatedRail(options: SimulatedRailOptions): Rail {
+  const {
+    type = 'simulated',
+    bookFile,
+    bookUrl,
+    behaviour = 'success',
+    seed = 'symphony',
+    idempotent = options.onUnknown === 'resend',
+    latencyMs = 0,
+    slowMs = 2_000,
+    ...declaration
+  } = options
+  const rail = new SimulatedRail(bookOpener(bookFile, bookUrl), {
+    choose: behaviourChooser(behaviour, seed),
+    latencyOf: latencyChooser(latencyMs, seed),
+    slowMs: boundedInteger('slowMs', slowMs, WAIT_MS),
+    idempotent,
+  })
+  return {
+    ...declaration,
+    type,
+    codes: SIMULATED_CODES,
+    dispatch: (request, context) => rail.dispatch(request, context),
+    // A rail that holds is one that cannot be asked.
+    ...(options.onUnknown === 'hold'
+      ? {}
+      : { queryStatus: (request: RailRequest, context: RailContext) => rail.queryStatus(request, context) }),
+    close: () => rail.close(),
+  }
+}
+
+interface Simulation {
+  readonly choose: ChooseBehaviour
+  readonly latencyOf: (request: RailRequest) => number
+  readonly slowMs: number
+  readonly idempotent: boolean
+}
+
+class SimulatedRail {
+  readonly #openBook: () => RailBook
+  readonly #simulation: Simulation
+  #opened: RailBook | undefined
+
+  constructor(openBook: () => RailBook, simulation: Simulation) {
+    this.#openBook = openBook
+    this.#simulation = simulation
+  }
+
+  async dispatch(request: RailRequest, { signal }: RailContext): Promise<RailAnswer> {
+    const { choose, latencyOf, slowMs } = this.#simulation
+    const behaviour = choose(request)
+    if (behaviour === 'refused') throw new NotSentError('simulated: connection refused')
+    await sleep(behaviour === 'slow' ? slowMs : latencyOf(request), undefined, { signal })
+    switch (behaviour) {
+      case undefined:
+        return { outcome: 'terminal', code: 'SIM_SCRIPT_UNKNOWN', message: 'payload.simulate names no behaviour' }
+      case 'terminal':
+        return { outcome: 'terminal', code: 'SIM_REJECTED', message: 'simulated: rejected' }
+      case 'retryable':
+        return { outcome: 'retryable', code: 'SIM_BUSY', message: 'simulated: busy' }
+      case 'success':
+      case 'slow':
+        return answerOf(await this.#pay(request, signal))
+      case 'duplicate':
+        await this.#pay(request, signal)
+        return answerOf(await this.#pay(request, signal))
+      case 'garbage':
+        await this.#pay(request, signal)
+        return GARBAGE
+      case 'timeoutAfterPaying':
+        await this.#pay(request, signal)
+        return silence(signal)
+    }
+  }
+
+  async queryStatus({ reference }: RailRequest, { signal }: RailContext): Promise<RailStatus> {
+    const railReference = await this.#book.find(reference, signal)
+    return railReference === undefined
+      ? { outcome: 'absent' }
+      : { outcome: 'success', reference: railReference, code: 'SIM_PAID' }
+  }
+
+  async close(): Promise<void> {
+    const book = this.#opened
+    this.#opened = undefined
+    await book?.close()
+  }
+
+  /** Opened at the first call: a rail that is only declared leaves no file. */
+  get #book(): RailBook {
+    this.#opened ??= this.#openBook()
+    return this.#opened
+  }
+
+  #pay({ reference, payload, notAfter }: RailRequest, signal: AbortSignal): Promise<BookReceipt> {
+    const { amount, currency } = payload
+    return this.#book.pay(
+      {
+        reference,
+        amount: typeof amount === 'string' ? amount : null,
+        currency: typeof currency === 'string' ? currency : null,
+        once: this.#simulation.idempotent,
+        notAfter,
+      },
+      signal,
+    )
+  }
+}
+
+function answerOf(receipt: BookReceipt): RailAnswer {
+  return receipt.paid
+    ? { outcome: 'success', reference: receipt.railReference, code: 'SIM_PAID' }
+    : { outcome: 'retryable', code: 'SIM_TOO_LATE', message: 'the request arrived after its not-after time' }
+}
+
+/** What a proxy on the way might say; the type is a lie, as it would be there. */
+const GARBAGE: RailAnswer = JSON.parse('"<html><h1>502 Bad Gateway</h1></html>"')
+
+async function silence(signal: AbortSignal): Promise<never> {
+  if (!signal.aborted) await once(signal, 'abort')
+  throw signal.reason
+}
+
+const WAIT_MS = { min: 0, max: 3_600_000 }
+
+function latencyChooser(
+  latencyMs: number | { readonly min: number; readonly max: number },
+  seed: string,
+): (request: RailRequest) => number {
+  const { min, max } = typeof latencyMs === 'number' ? { min: latencyMs, max: latencyMs } : latencyMs
+  boundedInteger('latencyMs.min', min, WAIT_MS)
+  boundedInteger('latencyMs.max', max, { min, max: WAIT_MS.max })
+  return (request) => min + Math.floor(chance(seed, 'latency', request) * (max - min + 1))
+}
+
+function bookOpener(bookFile: string | undefined, bookUrl: string | undefined): () => RailBook {
+  if (bookFile !== undefined && bookUrl === undefined) return () => new FileRailBook(bookFile)
+  if (bookUrl !== undefined && bookFile === undefined) return () => new RemoteRailBook(bookUrl)
+  throw new InvalidArgumentError('bookFile', 'expected either bookFile or bookUrl')
+}
