@@ -15,5 +15,5 @@ export {
   withSchema,
 } from './db/index.js'
 export type { Database, DatabaseOptions, Queryable, RoleHandle } from './db/index.js'
-export { enqueuePaymentOutbox, enqueuePaymentOutboxBatch } from './outbox/index.js'
-export type { EnqueuedItem, OutboxInstruction, OutboxState } from './outbox/index.js'
+export { enqueue, enqueueMany } from './outbox/index.js'
+export type { EnqueuedItem, EnqueueOptions, OutboxInstruction, OutboxState } from './outbox/index.js'

@@ -38,6 +38,8 @@ export {
   withdrawOutboxProposal,
 } from './db.js'
 export type { ClaimOptions } from './db.js'
+export { enqueue, enqueueMany } from './enqueue.js'
+export type { EnqueueOptions } from './enqueue.js'
 export type { OnRelayerEvent, RelayerEvent } from './events.js'
 export { RelayerOptionError } from './options.js'
 export type { RelayerOptions } from './options.js'

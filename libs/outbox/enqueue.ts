@@ -1,0 +1,43 @@
+import { BATCH_SIZE, InvalidArgumentError } from '../core/index.js'
+import { withSchema, type Queryable } from '../db/index.js'
+import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch } from './db.js'
+import type { EnqueuedItem, OutboxInstruction } from './types.js'
+
+export interface EnqueueOptions {
+  /**
+   * The caller's own transaction: anything that can run a parameterised query, such as a `pg` client between BEGIN and COMMIT. What
+   * is enqueued is committed or rolled back with it.
+   */
+  readonly tx: Queryable
+  /** Where Symphony is deployed. @default `symphony`, or what `tx` says itself */
+  readonly schema?: string
+}
+
+/**
+ * Enqueues one payment inside the caller's transaction. The same instruction and key again returns the first item with
+ * `created: false`; other content under that key throws `IdempotencyConflictError`. Call it last: the participant's sequence is
+ * locked until the transaction ends.
+ */
+export async function enqueue(instruction: OutboxInstruction, options: EnqueueOptions): Promise<EnqueuedItem> {
+  return enqueuePaymentOutbox(transactionOf(options), instruction)
+}
+
+/** The same for many, in statements of up to 1000; answers come in the order given. One that is refused refuses all. */
+export async function enqueueMany(
+  instructions: readonly OutboxInstruction[],
+  options: EnqueueOptions,
+): Promise<EnqueuedItem[]> {
+  const tx = transactionOf(options)
+  const items: EnqueuedItem[] = []
+  for (let start = 0; start < instructions.length; start += BATCH_SIZE.max) {
+    items.push(...(await enqueuePaymentOutboxBatch(tx, instructions.slice(start, start + BATCH_SIZE.max))))
+  }
+  return items
+}
+
+function transactionOf({ tx, schema }: EnqueueOptions): Queryable {
+  if (typeof tx?.query !== 'function') {
+    throw new InvalidArgumentError('tx', 'expected a client or transaction with a query(text, values) method')
+  }
+  return schema === undefined ? tx : withSchema(tx, schema)
+}

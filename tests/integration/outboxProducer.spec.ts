@@ -1,0 +1,74 @@
+import { Client } from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { IdempotencyConflictError } from '../../libs/db/index.js'
+import { enqueue, enqueueMany } from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
+import { anInstruction } from '../support/outboxItems.js'
+
+/** The caller's own client, as an application has it: a login that inherits symphony_ingest and switches no role. */
+let db: TestDatabase
+let login: TestLogin
+let client: Client
+let heard: string[]
+let listener: Client
+beforeAll(async () => {
+  db = await createTestDatabase()
+  login = await db.createLogin('shop', { roles: ['symphony_ingest'], inherit: true })
+  client = await login.connect()
+  listener = await db.connect()
+  heard = []
+  listener.on('notification', ({ channel }) => heard.push(channel))
+  await listener.query('LISTEN outbox_pending')
+})
+afterAll(() => db.drop())
+
+const counts = async (participantId: string) => {
+  const { rows } = await db.queryNoRole<{ items: number; next: string | null }>(
+    `SELECT (SELECT count(*)::int FROM payment_outbox_pending WHERE participant_id = $1) AS items,
+       (SELECT next_sequence_id::text FROM participant_outbox_sequences WHERE participant_id = $1) AS next`,
+    [participantId],
+  )
+  return rows[0]
+}
+
+test('what is enqueued is committed with the caller’s own change', async () => {
+  const instruction = anInstruction()
+  await client.query('BEGIN')
+  const item = await enqueue(instruction, { tx: client, schema: db.schema })
+  await client.query('COMMIT')
+  expect(item).toMatchObject({ created: true, sequenceId: 1n, state: 'PENDING' })
+  expect(await counts(instruction.participantId)).toEqual({ items: 1, next: '2' })
+})
+
+test('a rollback leaves nothing queued, no number taken and nobody notified', async () => {
+  const instruction = anInstruction()
+  await listener.query('SELECT 1')
+  const before = heard.length
+  await client.query('BEGIN')
+  await enqueue(instruction, { tx: client, schema: db.schema })
+  await client.query('ROLLBACK')
+  await listener.query('SELECT 1')
+  expect(heard.length).toBe(before)
+  expect(await counts(instruction.participantId)).toEqual({ items: 0, next: null })
+})
+
+test('the same again returns the first item; other content under the key is refused', async () => {
+  const instruction = anInstruction()
+  const first = await enqueue(instruction, { tx: client, schema: db.schema })
+  expect(await enqueue(instruction, { tx: client, schema: db.schema })).toEqual({ ...first, created: false })
+  await expect(
+    enqueue({ ...instruction, payload: { amountMinor: '1' } }, { tx: client, schema: db.schema }),
+  ).rejects.toBeInstanceOf(IdempotencyConflictError)
+})
+
+test('many go in statements of a thousand, numbered in the order given', async () => {
+  const { participantId, railType } = anInstruction()
+  const instructions = Array.from({ length: 1_500 }, () => anInstruction({ participantId, railType }))
+  const items = await enqueueMany(instructions, { tx: client, schema: db.schema })
+  expect(items.map(({ sequenceId }) => sequenceId)).toEqual(instructions.map((_, index) => BigInt(index + 1)))
+})
+
+test('something that cannot query is refused before anything is sent', async () => {
+  // @ts-expect-error: what a caller in JavaScript could pass
+  await expect(enqueue(anInstruction(), { tx: {} })).rejects.toThrow('tx: expected a client or transaction')
+})
