@@ -64,23 +64,15 @@ export class ConnectionPool {
   async #closeAll(timeoutMs: number): Promise<void> {
     // The driver calls a pool ended while its sockets are still closing. Whoever drops a database next would find
     // them in the way, so this waits for the last one.
-    const { promise: allRemoved, resolve } = deferred()
-    const settle = () => {
-      if (this.#open.size === 0) resolve()
-    }
-    this.#pool.on('remove', settle)
+    const allRemoved = new Promise<void>((resolve) => {
+      const resolveIfEmpty = () => {
+        if (this.#open.size === 0) resolve()
+      }
+      this.#pool.on('remove', resolveIfEmpty)
+      resolveIfEmpty()
+    })
     const cut = setTimeout(() => this.#open.forEach((client) => client.connection.stream.destroy()), timeoutMs)
-    const ended = this.#pool.end()
-    settle()
-    await Promise.all([ended, allRemoved])
+    await Promise.all([this.#pool.end(), allRemoved])
     clearTimeout(cut)
   }
-}
-
-function deferred(): { promise: Promise<void>; resolve: () => void } {
-  let resolve!: () => void
-  const promise = new Promise<void>((resolvePromise) => {
-    resolve = resolvePromise
-  })
-  return { promise, resolve }
 }

@@ -57,12 +57,14 @@ export class DirectSessions implements Sessions {
   #poolFor(role: string): ConnectionPool {
     const known = this.#pools.get(role)
     if (known !== undefined) return known
+    const { target, connectionsMax, connectTimeoutMs } = this.#options
+    const entry = { role, login: target.url.user, timeoutMs: connectTimeoutMs }
     const pool = new ConnectionPool({
-      client: directClientConfig(this.#options.target, this.#options),
-      connectionsMax: this.#options.connectionsMax,
-      prepare: (client) => enterRole(client, role, this.#options.connectTimeoutMs),
+      client: directClientConfig(target, this.#options),
+      connectionsMax,
+      prepare: (client) => enterRole(client, entry),
       role,
-      describeFailure: (error) => directConnectFailure(error, this.#options.target),
+      describeFailure: (error) => directConnectFailure(error, target),
     })
     this.#pools.set(role, pool)
     return pool

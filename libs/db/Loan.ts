@@ -1,6 +1,8 @@
 import type { PoolClient, QueryConfig, QueryResult } from 'pg'
 import { quoteIdentifier } from './Queryable.js'
 import { isServerError } from './serverError.js'
+import { SQLSTATE } from './sqlstates.js'
+import { toDatabaseError } from './toDatabaseError.js'
 
 /** A text, its parameters, and the name under which the session keeps it prepared. */
 export type Statement = QueryConfig<unknown[]>
@@ -27,20 +29,15 @@ export class Loan {
     client.on('error', this.#noteLoss)
   }
 
-  /** What killed the connection, once it is known to be dead. */
-  get loss(): Error | undefined {
-    return this.#loss
-  }
-
   /** True if the session is inside a transaction, as of the latest answer. */
   get isInTransaction(): boolean {
     return this.#client.getTransactionStatus() !== 'I'
   }
 
-  /** Sends at once, behind whatever was sent before; rejects with the driver's own error. */
+  /** Sends at once, behind whatever was sent before; rejects with the driver's own error, if it was sent. */
   async send<R>(statement: Statement): Promise<Answer<R>> {
-    // What the driver would say of a dead connection does not tell what killed it.
-    if (this.#loss !== undefined) throw this.#loss
+    // Not sent, so it did not happen, COMMIT included; and what killed the connection says more than the driver would.
+    if (this.#loss !== undefined) throw toDatabaseError(this.#loss, { phase: 'uncommitted' })
     const sent = this.#client.query(statement)
     this.#latest = sent
     try {
@@ -89,15 +86,13 @@ export class Loan {
   #noteFailure(error: unknown): void {
     this.#anyFailed = true
     // The primary is elsewhere by now; the next connection may find it.
-    if (isServerError(error) && error.code === READ_ONLY_SERVER) this.#onStandby = true
+    if (isServerError(error) && error.code === SQLSTATE.readOnlyServer) this.#onStandby = true
   }
 
   readonly #noteLoss = (loss: Error) => {
     this.#loss ??= loss
   }
 }
-
-const READ_ONLY_SERVER = '25006'
 
 /** A text of several statements has several answers; the last one is the one that was asked for. */
 function lastAnswer(result: QueryResult | QueryResult[]): QueryResult {

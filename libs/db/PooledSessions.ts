@@ -69,8 +69,7 @@ export class PooledSessions implements Sessions {
     try {
       await loan.send({ text })
     } catch (error) {
-      const login = this.#options.target.url.user ?? 'of this connection'
-      throw roleErrorIn(error, role, login) ?? toDatabaseError(error, { phase: 'uncommitted' })
+      throw roleErrorIn(error, role, this.#options.target.url.user) ?? toDatabaseError(error, { phase: 'uncommitted' })
     }
   }
 }

@@ -4,7 +4,7 @@ import { asStartupOptions, sessionSettings } from './sessionSettings.js'
 import { valueParsers } from './values.js'
 
 /** How much longer than the server's own limit the client waits: past it, the server is not slow but gone. */
-export const ANSWER_GRACE_MS = 5_000
+const ANSWER_GRACE_MS = 5_000
 
 /** Quiet time after which the operating system starts to ask whether the other side is still there. */
 const KEEPALIVE_DELAY_MS = 10_000

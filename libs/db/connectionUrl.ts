@@ -4,9 +4,10 @@ import { InvalidArgumentError } from '../core/index.js'
 export interface ConnectionUrl {
   readonly host: string
   readonly port: number
-  readonly user: string | undefined
+  readonly user: string
   readonly password: string | undefined
-  readonly database: string | undefined
+  /** As with libpq, the user's own if the URL names none. */
+  readonly database: string
   readonly parameters: ReadonlyMap<UrlParameter, string>
 }
 
@@ -41,12 +42,15 @@ export function parseConnectionUrl(argument: string, text: unknown): ConnectionU
   if (!Number.isInteger(port) || port < 1 || port > 65_535) {
     throw new InvalidArgumentError(argument, 'expected a port from 1 to 65535')
   }
+  const user = parameters.get('user') ?? nonEmpty(decode(argument, url.username))
+  // The driver would take the name of whoever runs this process.
+  if (user === undefined) throw new InvalidArgumentError(argument, 'expected a user to log in as')
   return {
     host: host === '' ? 'localhost' : host,
     port,
-    user: parameters.get('user') ?? nonEmpty(decode(argument, url.username)),
+    user,
     password: parameters.get('password') ?? nonEmpty(decode(argument, url.password)),
-    database: nonEmpty(decode(argument, url.pathname.slice(1))),
+    database: nonEmpty(decode(argument, url.pathname.slice(1))) ?? user,
     parameters,
   }
 }

@@ -42,7 +42,7 @@ const TLS_REMEDY =
  * What the driver says without any code. The text is all there is to go by; a test provokes each of them with the
  * real driver, so that an upgrade that rewords one is noticed.
  */
-export const DRIVER_MESSAGES = {
+const DRIVER_MESSAGES = {
   plaintextServer: 'The server does not support SSL connections',
   noFreeConnection: 'timeout exceeded when trying to connect',
   connectTimeout: 'Connection terminated due to connection timeout',

@@ -23,7 +23,7 @@ export {
   TransactionAbortedError,
   TransactionClosedError,
 } from './errors.js'
-export type { Disposition } from './errors.js'
+export type { Disposition, FailureContext, Phase } from './errors.js'
 export { openLoginDatabase } from './LoginDatabase.js'
 export type { LoginDatabase, LoginOptions, TransactionMode } from './LoginDatabase.js'
 export type { Listener, ListenOptions, ListenState, NotificationHandler } from './listen.js'

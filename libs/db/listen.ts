@@ -110,9 +110,9 @@ class ListenKeeper implements Listener {
     let ear: Ear | undefined = first
     while (ear !== undefined) {
       const error = await this.#holdUntilLost(ear)
+      if (error !== undefined) this.#report({ state: 'lost', error })
       await disconnect(ear.client)
       if (error === undefined) return
-      this.#report({ state: 'lost', error })
       ear = await this.#reconnect()
       if (ear !== undefined) this.#report({ state: 'listening' })
     }
@@ -161,7 +161,7 @@ class ListenKeeper implements Listener {
     })
     try {
       await client.connect()
-      await enterRole(client, role, this.#options.connectTimeoutMs)
+      await enterRole(client, { role, login: this.#target.url.user, timeoutMs: this.#options.connectTimeoutMs })
       await client.query(`LISTEN ${quoteIdentifier(channel)}`)
       return { client, lost }
     } catch (error) {
@@ -172,7 +172,7 @@ class ListenKeeper implements Listener {
 
   #report(state: ListenState): void {
     const { onStateChange } = this.#subscription
-    if (onStateChange !== undefined) outOfTheDriver(() => onStateChange(state))
+    if (onStateChange !== undefined && !this.#closing.signal.aborted) outOfTheDriver(() => onStateChange(state))
   }
 
   async #pause(ms: number): Promise<undefined> {

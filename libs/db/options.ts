@@ -24,7 +24,7 @@ export interface DatabaseOptions {
   readonly connectionsMax?: number
   /** Longest wait for a connection, new or freed by others. @default 10000 */
   readonly connectTimeoutMs?: number
-  /** Longest run of one statement. The client gives up `ANSWER_GRACE_MS` later. @default 30000 */
+  /** Longest run of one statement. The client gives up five seconds later. @default 30000 */
   readonly statementTimeoutMs?: number
   /** Longest wait for a lock; at most `statementTimeoutMs`. @default 10000, or less if a statement has less */
   readonly lockTimeoutMs?: number

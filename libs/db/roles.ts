@@ -5,6 +5,7 @@ import { RoleError } from './errors.js'
 import { requiredIdentifier } from './options.js'
 import { quoteIdentifier } from './Queryable.js'
 import { isServerError } from './serverError.js'
+import { SQLSTATE } from './sqlstates.js'
 
 /** A role name that can be switched to. SET ROLE takes `none`, even quoted, as "back to the login". */
 export function requiredRole(role: unknown): string {
@@ -15,13 +16,19 @@ export function requiredRole(role: unknown): string {
 
 const IDENTITY = 'SELECT current_user AS role, pg_backend_pid() AS pid'
 
+interface RoleEntry {
+  readonly role: string
+  readonly login: string
+  readonly timeoutMs: number
+}
+
 interface Identity {
   readonly role: string
   readonly pid: number
 }
 
 /** Puts a new connection into its role for good, and makes sure that it is a session of our own. */
-export async function enterRole(client: ClientBase, role: string, timeoutMs: number): Promise<void> {
+export async function enterRole(client: ClientBase, { role, login, timeoutMs }: RoleEntry): Promise<void> {
   // The driver takes a limit per query, though its types do not list it.
   const limit = { query_timeout: timeoutMs }
   let identity: Identity | undefined
@@ -30,28 +37,27 @@ export async function enterRole(client: ClientBase, role: string, timeoutMs: num
     const { rows } = await client.query<Identity>({ text: IDENTITY, ...limit })
     identity = rows[0]
   } catch (error) {
-    throw roleErrorIn(error, role, loginOf(client)) ?? error
+    throw roleErrorIn(error, role, login) ?? error
   }
   if (identity?.role !== role) {
     throw new RoleError(role, `the connection is in role ${identity?.role} instead of ${role}`, {})
   }
   // A pooler makes up the process id it announces, and may give the next statement to a backend without our role.
-  if (identity.pid !== announcedPid(client)) {
-    throw poolerInTheWay()
-  }
+  if (identity.pid !== announcedPid(client)) throw poolerInTheWay()
 }
 
 /** What to tell whoever runs a login that cannot act as a role; undefined if SET ROLE failed for another reason. */
 export function roleErrorIn(error: unknown, role: string, login: string): RoleError | undefined {
   const sqlstate = isServerError(error) ? error.code : undefined
-  if (sqlstate === INSUFFICIENT_PRIVILEGE) {
+  if (sqlstate === SQLSTATE.insufficientPrivilege) {
     return new RoleError(role, `the login ${login} may not act as ${role}`, {
       sqlstate,
       cause: error,
       remedy: `GRANT ${quoteIdentifier(role)} TO ${quoteIdentifier(login)}`,
     })
   }
-  if (sqlstate === INVALID_PARAMETER_VALUE) {
+  // SET ROLE reports a role that does not exist as a bad value of the setting `role`.
+  if (sqlstate === SQLSTATE.invalidParameterValue) {
     return new RoleError(role, `the role ${role} does not exist`, {
       sqlstate,
       cause: error,
@@ -59,15 +65,6 @@ export function roleErrorIn(error: unknown, role: string, login: string): RoleEr
     })
   }
   return undefined
-}
-
-/** SET ROLE reports a role that does not exist as a bad value of the setting `role`. */
-const INVALID_PARAMETER_VALUE = '22023'
-const INSUFFICIENT_PRIVILEGE = '42501'
-
-/** The name the driver logged in with. */
-function loginOf(client: ClientBase): string {
-  return 'user' in client && typeof client.user === 'string' ? client.user : 'of this connection'
 }
 
 /** The process id from the server's greeting, which the driver keeps for cancel requests. */

@@ -19,14 +19,6 @@ export function isServerError(error: unknown): error is ServerError {
   return error instanceof Error && 'severity' in error && 'code' in error && isSqlstate(error.code)
 }
 
-/**
- * A prepared statement that the session no longer has, or that fits the schema no more. Found before anything was
- * executed. The second shares its SQLSTATE with all that PostgreSQL cannot do, hence the routine.
- */
-export function isStaleStatement({ code, routine }: ServerError): boolean {
-  return code === '26000' || (code === '0A000' && routine === 'RevalidateCachedQuery')
-}
-
 function isSqlstate(code: unknown): boolean {
   return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code)
 }

@@ -40,6 +40,18 @@ export function isAppendOnlyRefusal(message: string, table: string | undefined):
   )
 }
 
+/** The states that this room itself acts on, by what they mean to it. */
+export const SQLSTATE = {
+  protocolViolation: '08P01',
+  featureNotSupported: '0A000',
+  invalidParameterValue: '22023',
+  readOnlyServer: '25006',
+  idleInTransactionTimeout: '25P03',
+  unknownStatementName: '26000',
+  insufficientPrivilege: '42501',
+  idleSessionTimeout: '57P05',
+} as const
+
 interface PostgresState {
   readonly condition: string
   readonly disposition: Disposition

@@ -1,12 +1,12 @@
 import { describeDriverError } from './driverErrors.js'
 import { DatabaseError, StaleStatementError, type Disposition, type FailureContext } from './errors.js'
 import { LeaseLostError } from './raisedErrors.js'
-import { isServerError, isStaleStatement, type ServerError } from './serverError.js'
-import { isAppendOnlyRefusal, lookUpState, RAISED_STATES } from './sqlstates.js'
+import { isServerError, type ServerError } from './serverError.js'
+import { isAppendOnlyRefusal, lookUpState, RAISED_STATES, SQLSTATE } from './sqlstates.js'
 import { withholdValues } from './withholdValues.js'
 
 /** Sessions that ended for idleness: they had not read the statement that met this error. */
-const ENDED_WHILE_IDLE = new Set(['25P03', '57P05'])
+const ENDED_WHILE_IDLE: ReadonlySet<string> = new Set([SQLSTATE.idleInTransactionTimeout, SQLSTATE.idleSessionTimeout])
 
 /** Any failure of a query, typed. What already is one of ours passes unchanged. */
 export function toDatabaseError(error: unknown, context: FailureContext): DatabaseError {
@@ -62,6 +62,17 @@ function reportedByServer(error: ServerError, context: FailureContext): Database
   const condition = lookUpState(error.code)?.condition ?? 'database_error'
   const disposition = dispositionOf(error.code, context)
   return new DatabaseError(condition.toUpperCase(), error.message, { ...fieldsOf(error), disposition })
+}
+
+/**
+ * A prepared statement that the session no longer has, or that fits the schema no more. Found before anything was
+ * executed. The second shares its SQLSTATE with all that PostgreSQL cannot do, hence the routine.
+ */
+function isStaleStatement({ code, routine }: ServerError): boolean {
+  return (
+    code === SQLSTATE.unknownStatementName ||
+    (code === SQLSTATE.featureNotSupported && routine === 'RevalidateCachedQuery')
+  )
 }
 
 function fieldsOf(error: ServerError) {

@@ -104,8 +104,6 @@ async function begin(loan: Loan, setup: TransactionSetup): Promise<void> {
 }
 
 async function commit(loan: Loan, handle: TransactionHandle): Promise<void> {
-  // COMMIT is not sent on a dead connection: what was never asked to commit cannot have been committed.
-  if (loan.loss !== undefined) throw toDatabaseError(loan.loss, { phase: 'uncommitted' })
   if (!loan.isInTransaction) {
     throw new DatabaseError('TRANSACTION_ENDED_INSIDE', 'the callback ended the transaction by itself', {
       disposition: 'unknown',

@@ -40,7 +40,7 @@ export function withholdValues(error: ServerError): void {
   if (!writtenByAuthor && sqlClass === CLASS_THAT_QUOTES_VALUES) {
     const quoting = error.message
     error.message = `PostgreSQL refused a value (SQLSTATE ${error.code}); the value is withheld`
-    // V8 writes the message into the stack when the error is made.
+    // V8 writes the message into the stack when that is first looked at, which may have been before.
     if (error.stack !== undefined) error.stack = error.stack.replace(quoting, () => error.message)
   }
 }

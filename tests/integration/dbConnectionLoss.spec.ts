@@ -3,6 +3,8 @@ import { createServer } from 'node:net'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { PoolerInTheWayError, type Database } from '../../libs/db/index.js'
 import { DbStage } from '../support/dbStage.js'
+import { PATIENTLY } from '../support/patiently.js'
+import { gate } from '../support/gate.js'
 import { portOf } from '../support/portOf.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
@@ -55,14 +57,14 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a connection that is 
 
   test('while idle is replaced, and nobody notices', async () => {
     proxy.cut()
-    await expect.poll(() => stage.sessionsOfLogin()).toBe(0)
+    await expect.poll(() => stage.sessionsOfLogin(), PATIENTLY).toBe(0)
     await database.queryAsRole(stage.worker, INSERT, [1])
     expect(await entries()).toEqual([1])
   })
 
   test('under a statement that commits by itself leaves it unknown', async () => {
     const attempt = database.queryAsRole(stage.worker, 'SELECT pg_catalog.pg_sleep(5)').catch(caught)
-    await expect.poll(sleepers).toBe(1)
+    await expect.poll(sleepers, PATIENTLY).toBe(1)
     proxy.cut()
     expect(await attempt).toMatchObject({ code: 'CONNECTION_LOST', disposition: 'unknown' })
     expect((await database.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
@@ -72,9 +74,9 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a connection that is 
     const attempt = database
       .queryAsRole(stage.worker, `${INSERT} RETURNING pg_catalog.pg_sleep(0.3)`, [1])
       .catch(caught)
-    await expect.poll(sleepers).toBe(1)
+    await expect.poll(sleepers, PATIENTLY).toBe(1)
     proxy.traffic = 'answers vanish'
-    await expect.poll(entries).toEqual([1])
+    await expect.poll(entries, PATIENTLY).toEqual([1])
     proxy.cut()
     expect(await attempt).toMatchObject({ disposition: 'unknown' })
   })
@@ -103,24 +105,28 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a connection that is 
     expect(await entries()).toEqual([])
   })
 
-  test('before the answer to COMMIT: unknown, whether it happened or not', async () => {
-    for (const [n, traffic, outcome] of [
-      [1, 'answers vanish', [1]],
-      [2, 'vanishes', [1]],
-    ] as const) {
-      const attempt = database
-        .transactionAsRole(stage.worker, async (tx) => {
-          await tx.query(INSERT, [n])
-          proxy.traffic = traffic
-          // Long enough for COMMIT to be under way, one way or the other.
-          setTimeout(() => proxy.cut(), 200)
-        })
-        .catch(caught)
-      expect(await attempt).toMatchObject({ code: 'CONNECTION_LOST', disposition: 'unknown' })
-      expect(await entries()).toEqual(outcome)
-      proxy.traffic = 'flows'
-    }
+  test('before the answer to COMMIT: unknown, and it did happen', async () => {
+    const attempt = commitWhile('answers vanish')
+    await expect.poll(entries, PATIENTLY).toEqual([1])
+    proxy.cut()
+    expect(await attempt).toMatchObject({ code: 'CONNECTION_LOST', disposition: 'unknown' })
   })
+
+  test('before COMMIT arrived: unknown, and it did not happen', async () => {
+    const attempt = commitWhile('vanishes')
+    setTimeout(() => proxy.cut(), 200)
+    expect(await attempt).toMatchObject({ code: 'CONNECTION_LOST', disposition: 'unknown' })
+    expect(await entries()).toEqual([])
+  })
+
+  function commitWhile(traffic: TcpProxy['traffic']): Promise<unknown> {
+    return database
+      .transactionAsRole(stage.worker, async (tx) => {
+        await tx.query(INSERT, [1])
+        proxy.traffic = traffic
+      })
+      .catch(caught)
+  }
 })
 
 test.for(['none', 'transaction'] as const)(
@@ -137,7 +143,7 @@ test.for(['none', 'transaction'] as const)(
     })
     const database = stage.open({ url: stage.url(toDying.port), pooler })
     const attempt = database.queryAsRole(stage.worker, 'SELECT pg_catalog.pg_sleep(0.3)').catch(caught)
-    await expect.poll(sleepers).toBe(1)
+    await expect.poll(sleepers, PATIENTLY).toBe(1)
     dying = true
     expect(await attempt).toMatchObject({ sqlstate: '53100', disposition: 'unknown' })
     await database.close()
@@ -160,22 +166,19 @@ test('a connection to a read-only server is not used again: the primary may be e
 test.for(['none', 'transaction'] as const)(
   'pooler %s: a server that never answers is given up, and its connection closed',
   async (pooler) => {
-    const database = stage.open({
-      url: stage.url(proxy.port),
-      pooler,
-      connectionsMax: 2,
-      statementTimeoutMs: 100,
-      closeTimeoutMs: 100,
-    })
-    await database.queryAsRole(stage.worker, 'SELECT 1')
-    const alone = database.queryAsRole(stage.worker, 'SELECT pg_catalog.pg_sleep(0.05)').catch(caught)
+    const url = stage.url(proxy.port)
+    const database = stage.open({ url, pooler, connectionsMax: 2, statementTimeoutMs: 1_500, closeTimeoutMs: 100 })
+    const { opened, open } = gate()
     const inside = database
       .transactionAsRole(stage.worker, async (tx) => {
-        await tx.query('SELECT 1')
-        proxy.traffic = 'vanishes'
+        await opened
         await tx.query('SELECT 1')
       })
       .catch(caught)
+    const alone = database.queryAsRole(stage.worker, 'SELECT pg_catalog.pg_sleep(1)').catch(caught)
+    await expect.poll(sleepers, PATIENTLY).toBe(1)
+    proxy.traffic = 'answers vanish'
+    open()
     expect(await inside).toMatchObject({ code: 'NO_ANSWER', disposition: 'retry' })
     expect(await alone).toMatchObject({ code: 'NO_ANSWER', disposition: 'unknown' })
     proxy.traffic = 'flows'
@@ -241,6 +244,19 @@ describe('a connection that cannot be made', () => {
       disposition: 'retry',
     })
   })
+})
+
+test('a session that says it is in another role is refused', async () => {
+  const lying = await TcpProxy.before(stage.url(), {
+    alterAnswer: (chunk) => Buffer.from(chunk.toString('latin1').replaceAll('_worker', '_wicked'), 'latin1'),
+  })
+  const database = stage.open({ url: stage.url(lying.port) })
+  await expect(database.queryAsRole(stage.worker, 'SELECT 1')).rejects.toMatchObject({
+    code: 'ROLE_UNAVAILABLE',
+    message: expect.stringContaining('_wicked instead of'),
+  })
+  await database.close()
+  await lying.close()
 })
 
 /** BackendKeyData: `K`, the length 12, the process id, the key. */

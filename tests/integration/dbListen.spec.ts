@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { PoolerInTheWayError, type ListenOptions, type Listener, type ListenState } from '../../libs/db/index.js'
 import { DbStage } from '../support/dbStage.js'
+import { PATIENTLY } from '../support/patiently.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
 let stage: DbStage
@@ -27,7 +28,7 @@ interface Ear {
 async function listen(port?: number, options: ListenOptions = {}): Promise<Ear> {
   const heard: string[] = []
   const states: ListenState[] = []
-  const database = stage.open({ url: stage.url(port), connectTimeoutMs: 500 })
+  const database = stage.open({ url: stage.url(port), connectTimeoutMs: 2_000 })
   const listener = await database.listenAsRole(stage.worker, CHANNEL, (payload) => heard.push(payload), {
     ...options,
     onStateChange: (state) => states.push(state),
@@ -48,7 +49,7 @@ test('hears its channel in order, in its role, and no other channel', async () =
   await notify('other', 'other channel')
   await notify('1')
   await notify('2')
-  await expect.poll(() => heard).toEqual(['1', '2'])
+  await expect.poll(() => heard, PATIENTLY).toEqual(['1', '2'])
   const { rows } = await stage.admin.query('SELECT FROM pg_stat_activity WHERE usename = $1', [stage.login])
   expect(rows).toHaveLength(1)
 })
@@ -57,7 +58,7 @@ test('hears nothing after it was closed, closes twice, and leaves no session', a
   const { listener, heard } = await listen()
   await Promise.all([listener.close(), listener.close()])
   await notify('late')
-  await expect.poll(() => stage.sessionsOfLogin()).toBe(0)
+  await expect.poll(() => stage.sessionsOfLogin(), PATIENTLY).toBe(0)
   expect(heard).toEqual([])
 })
 
@@ -65,31 +66,31 @@ test('closing the database closes its listeners', async () => {
   const database = stage.open()
   await database.listenAsRole(stage.worker, CHANNEL, () => {})
   await database.close()
-  await expect.poll(() => stage.sessionsOfLogin()).toBe(0)
+  await expect.poll(() => stage.sessionsOfLogin(), PATIENTLY).toBe(0)
 })
 
 test('a session that the server ends is noticed, reported and replaced', async () => {
   const { heard, states } = await listen()
   await endListeners()
-  await expect.poll(() => kindsOf(states)).toEqual(['lost', 'listening'])
+  await expect.poll(() => kindsOf(states), PATIENTLY).toEqual(['lost', 'listening'])
   expect(states[0]).toMatchObject({ error: { sqlstate: '57P01', disposition: 'retry' } })
   await notify('after')
-  await expect.poll(() => heard).toEqual(['after'])
+  await expect.poll(() => heard, PATIENTLY).toEqual(['after'])
 })
 
 test('a connection that dies silently is noticed by its heartbeat, and replaced', async () => {
   const proxy = await TcpProxy.before(stage.url())
-  const { heard, states } = await listen(proxy.port, { heartbeatIntervalMs: 50, heartbeatTimeoutMs: 200 })
+  const { heard, states } = await listen(proxy.port, { heartbeatIntervalMs: 50, heartbeatTimeoutMs: 1_000 })
   await notify('before')
-  await expect.poll(() => heard).toEqual(['before'])
+  await expect.poll(() => heard, PATIENTLY).toEqual(['before'])
   proxy.traffic = 'vanishes'
   await notify('swallowed')
-  await expect.poll(() => kindsOf(states)).toContain('lost')
+  await expect.poll(() => kindsOf(states), PATIENTLY).toContain('lost')
   expect(states[0]).toMatchObject({ error: { code: 'NO_ANSWER' } })
   proxy.traffic = 'flows'
-  await expect.poll(() => kindsOf(states).at(-1)).toBe('listening')
+  await expect.poll(() => kindsOf(states).at(-1), PATIENTLY).toBe('listening')
   await notify('after')
-  await expect.poll(() => heard).toEqual(['before', 'after'])
+  await expect.poll(() => heard, PATIENTLY).toEqual(['before', 'after'])
   await ear?.listener.close()
   await proxy.close()
 })
@@ -98,7 +99,7 @@ test('while the server is away it keeps trying, says so each time, and can be cl
   const proxy = await TcpProxy.before(stage.url())
   const { states, listener } = await listen(proxy.port, { reconnectDelayMaxMs: 50 })
   await proxy.close()
-  await expect.poll(() => states.length).toBeGreaterThanOrEqual(4)
+  await expect.poll(() => states.length, PATIENTLY).toBeGreaterThanOrEqual(4)
   expect(new Set(kindsOf(states))).toEqual(new Set(['lost']))
   expect(states[2]).toMatchObject({ error: { code: 'CONNECT_FAILED', disposition: 'retry' } })
   await listener.close()
@@ -112,10 +113,10 @@ test('a session that is alive but listens no more is noticed, and replaced', asy
   const { heard, states } = await listen(proxy.port, { heartbeatIntervalMs: 50 })
   // As when a pooler gives the client another backend.
   proxy.inject('UNLISTEN *')
-  await expect.poll(() => kindsOf(states)).toEqual(['lost', 'listening'])
+  await expect.poll(() => kindsOf(states), PATIENTLY).toEqual(['lost', 'listening'])
   expect(states[0]).toMatchObject({ error: { code: 'LISTEN_LOST' } })
   await notify('after')
-  await expect.poll(() => heard).toEqual(['after'])
+  await expect.poll(() => heard, PATIENTLY).toEqual(['after'])
   await ear?.listener.close()
   await proxy.close()
 })
@@ -133,7 +134,7 @@ test('a callback that throws is its author’s problem: it surfaces, and the lis
   })
   await notify('bad')
   await notify('good')
-  await expect.poll(() => heard).toEqual(['bad', 'good'])
+  await expect.poll(() => heard, PATIENTLY).toEqual(['bad', 'good'])
   expect(surfaced).toMatchObject([{ message: 'a bug of the author' }])
   process.off('uncaughtException', collect)
   for (const theirs of before) process.on('uncaughtException', theirs)
@@ -150,7 +151,7 @@ test('the first attempt to listen must succeed', async () => {
   await expect(database.listenAsRole(stage.worker, CHANNEL, () => {}, { heartbeatIntervalMs: 0 })).rejects.toThrow(
     /^heartbeatIntervalMs: /,
   )
-  await expect.poll(() => stage.sessionsOfLogin()).toBe(0)
+  await expect.poll(() => stage.sessionsOfLogin(), PATIENTLY).toBe(0)
 })
 
 test('behind a pooler it is refused without a direct way, and works with one', async () => {
@@ -160,6 +161,6 @@ test('behind a pooler it is refused without a direct way, and works with one', a
   const beside = stage.open({ pooler: 'transaction', listenUrl: stage.url() })
   const listener = await beside.listenAsRole(stage.worker, CHANNEL, (payload) => heard.push(payload))
   await notify('x')
-  await expect.poll(() => heard).toEqual(['x'])
+  await expect.poll(() => heard, PATIENTLY).toEqual(['x'])
   await listener.close()
 })

@@ -7,6 +7,7 @@ import {
   type Transaction,
 } from '../../libs/db/index.js'
 import { DbStage } from '../support/dbStage.js'
+import { PATIENTLY } from '../support/patiently.js'
 import { gate } from '../support/gate.js'
 
 /** Failures as the server really reports them, each by its real cause, and what the one table makes of it. */
@@ -33,7 +34,7 @@ beforeAll(async () => {
     GRANT ALL ON SCHEMA symphony TO ${stage.worker};
     ALTER ROLE ${stage.login} SET temp_file_limit = '64kB';
     ALTER ROLE ${stage.login} SET work_mem = '64kB'`)
-  database = stage.open({ lockTimeoutMs: 100, statementTimeoutMs: 1_000 })
+  database = stage.open({ lockTimeoutMs: 100 })
 })
 afterAll(() => stage.remove())
 
@@ -74,7 +75,6 @@ const STATEMENTS = [
   ['54000', 'fatal', `SELECT pg_catalog.repeat('x', 2000000000)`],
   ['54001', 'fatal', 'SELECT symphony.deeper(1)'],
   ['55000', 'fatal', `SELECT pg_catalog.currval('symphony.counter')`],
-  ['57014', 'retry', 'SELECT pg_catalog.pg_sleep(10)'],
   ['58P01', 'fatal', `LOAD '$libdir/plugins/no_such_plugin'`],
 ] as const satisfies [string, Disposition, string][]
 
@@ -101,7 +101,7 @@ async function failureOf(attempt: Promise<unknown>): Promise<unknown> {
 
 test.for(STATEMENTS)('%s is %s: %s', async ([sqlstate, disposition, text]) => {
   expect(await failureOf(database.queryAsRole(stage.worker, text))).toMatchObject({ sqlstate, disposition })
-  const pooled = stage.open({ pooler: 'transaction', statementTimeoutMs: 1_000 })
+  const pooled = stage.open({ pooler: 'transaction' })
   expect(await failureOf(pooled.queryAsRole(stage.worker, text))).toMatchObject({ sqlstate, disposition })
 })
 
@@ -174,21 +174,30 @@ test('55P03 is retry: a lock that somebody else holds too long', async () => {
   await stage.admin.query('ROLLBACK')
 })
 
+test('57014 is retry: a statement that ran too long, or that somebody cancelled', async () => {
+  const tooLong = stage.open({ statementTimeoutMs: 300 }).queryAsRole(stage.worker, SLEEP)
+  expect(await failureOf(tooLong)).toMatchObject({ sqlstate: '57014', disposition: 'retry' })
+  const cancelled = failureOf(database.queryAsRole(stage.worker, SLEEP))
+  await toSleepers('pg_cancel_backend')
+  expect(await cancelled).toMatchObject({ sqlstate: '57014', disposition: 'retry' })
+})
+
 test('57P01 is unknown for a statement that commits by itself, and retry inside a transaction', async () => {
   const patient = stage.open()
-  const sleep = 'SELECT pg_catalog.pg_sleep(10)'
-  const alone = failureOf(patient.queryAsRole(stage.worker, sleep))
-  await endSleepers()
+  const alone = failureOf(patient.queryAsRole(stage.worker, SLEEP))
+  await toSleepers('pg_terminate_backend')
   expect(await alone).toMatchObject({ sqlstate: '57P01', disposition: 'unknown' })
-  const inside = failureOf(patient.transactionAsRole(stage.worker, (tx) => tx.query(sleep)))
-  await endSleepers()
+  const inside = failureOf(patient.transactionAsRole(stage.worker, (tx) => tx.query(SLEEP)))
+  await toSleepers('pg_terminate_backend')
   expect(await inside).toMatchObject({ sqlstate: '57P01', disposition: 'retry' })
   expect((await patient.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
 })
 
-async function endSleepers(): Promise<void> {
-  const end = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1 AND wait_event = 'PgSleep'`
-  await expect.poll(async () => (await stage.admin.query(end, [stage.login])).rowCount).toBe(1)
+const SLEEP = 'SELECT pg_catalog.pg_sleep(20)'
+
+async function toSleepers(signal: 'pg_cancel_backend' | 'pg_terminate_backend'): Promise<void> {
+  const send = `SELECT ${signal}(pid) FROM pg_stat_activity WHERE usename = $1 AND wait_event = 'PgSleep'`
+  await expect.poll(async () => (await stage.admin.query(send, [stage.login])).rowCount, PATIENTLY).toBe(1)
 }
 
 test('28P01, 28000 and 3D000 are fatal: a login that is not let in', async () => {

@@ -16,6 +16,7 @@ import {
   POSTGRES_STATES,
   RAISED_STATES,
   RetryCeilingError,
+  toDatabaseError,
   type Database,
   type Queryable,
 } from '../../libs/db/index.js'
@@ -244,6 +245,13 @@ describe('what an error may say', () => {
       expect(error).toBeInstanceOf(DatabaseError)
       expect(inspect(error, { depth: Infinity, showHidden: true })).not.toMatch(/4111/)
     }
+  })
+
+  test('not even where the stack was written before the value was withheld', async () => {
+    const raw = await stage.admin.query('SELECT $1::int', [`${CANARY}x`]).catch(caught)
+    expect(raw).toMatchObject({ stack: expect.stringContaining(CANARY) })
+    const error = toDatabaseError(raw, { phase: 'committing' })
+    expect(inspect(error, { depth: Infinity, showHidden: true })).not.toMatch(/4111/)
   })
 
   test('but which constraint, table and column it was', async () => {

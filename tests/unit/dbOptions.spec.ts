@@ -9,11 +9,11 @@ const LOCAL = 'postgres://app:secret@localhost/payments'
 describe('a connection URL', () => {
   test.for([
     ['postgres://u:p@h:6543/d', { host: 'h', port: 6543, user: 'u', password: 'p', database: 'd' }],
-    ['postgresql://h', { host: 'h', port: 5432, user: undefined, password: undefined, database: undefined }],
+    ['postgresql://u@h', { host: 'h', port: 5432, user: 'u', password: undefined, database: 'u' }],
     ['postgres://u%40x:p%2F%3A@h/d%20d', { user: 'u@x', password: 'p/:', database: 'd d' }],
     ['postgres://u:p@/d?host=/run/pg&port=99', { host: '/run/pg', port: 99, user: 'u', database: 'd' }],
     ['postgres://%2Frun%2Fpg/d?user=u&password=p', { host: '/run/pg', user: 'u', password: 'p' }],
-    ['postgres://[::1]:5433/d', { host: '::1', port: 5433 }],
+    ['postgres://u@[::1]:5433/d', { host: '::1', port: 5433 }],
   ] as const)('%s is understood', ([text, parts]) => {
     expect(parseConnectionUrl('url', text)).toMatchObject(parts)
   })
@@ -25,6 +25,7 @@ describe('a connection URL', () => {
     ['postgres://u:hunter2%zz@h/d', /^url: .*percent-encoded/],
     ['postgres://u:hunter2@h:port/d', /^url: .*percent-encoded/],
     ['postgres://u:hunter2@h1,h2/d', /^url: expected one host/],
+    ['postgres://h/d', /^url: expected a user/],
     ['postgres://u:hunter2@h/d?port=0', /^url: expected a port/],
     ['postgres://u:hunter2@h/d?statement_timeout=0', /^url: expected the parameters .*, got statement_timeout/],
     ['postgres://u:hunter2@h/d?options=-c%20role%3Dpostgres', /, got options/],
@@ -127,17 +128,17 @@ describe.for(['none', 'transaction'] as const)('pooler %s: the settings of a ses
   })
 
   test('a statement that runs too long is cancelled by the server', async () => {
-    const database = stage.open({ pooler, statementTimeoutMs: 50 })
+    const database = stage.open({ pooler, statementTimeoutMs: 300 })
     const slow = database.queryAsRole(stage.worker, 'SELECT pg_catalog.pg_sleep($1)', [10])
     await expect(slow).rejects.toMatchObject({ sqlstate: '57014', disposition: 'retry' })
     expect((await database.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
   })
 
   test('a transaction that sleeps in the client is ended by the server', async () => {
-    const database = stage.open({ pooler, idleInTransactionTimeoutMs: 50 })
+    const database = stage.open({ pooler, idleInTransactionTimeoutMs: 300 })
     const asleep = database.transactionAsRole(stage.worker, async (tx) => {
       await tx.query('SELECT 1')
-      await new Promise((resolve) => setTimeout(resolve, 300))
+      await new Promise((resolve) => setTimeout(resolve, 1_000))
     })
     await expect(asleep).rejects.toMatchObject({ disposition: 'retry' })
     expect((await database.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { RoleError } from '../../libs/db/index.js'
 import { DbStage } from '../support/dbStage.js'
+import { PATIENTLY } from '../support/patiently.js'
 
 let stage: DbStage
 
@@ -90,7 +91,10 @@ test('a connection whose role cannot be restored is closed', async () => {
   await database.queryAsRole(revocable, 'SELECT 1')
   await expect(database.queryAsRole(revocable, WHO)).rejects.toBeInstanceOf(RoleError)
   await expect
-    .poll(async () => (await stage.admin.query('SELECT FROM pg_stat_activity WHERE pid = $1', [rows[0]?.pid])).rowCount)
+    .poll(
+      async () => (await stage.admin.query('SELECT FROM pg_stat_activity WHERE pid = $1', [rows[0]?.pid])).rowCount,
+      PATIENTLY,
+    )
     .toBe(0)
   await stage.admin.query(`DROP ROLE ${revocable}`)
 })

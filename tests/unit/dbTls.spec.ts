@@ -14,60 +14,64 @@ const decide = (url: string, mode?: TlsMode) =>
 
 describe('the decision', () => {
   test.for([
-    'postgres://db.example.org/x',
-    'postgres://db.example.org/x?sslmode=require',
-    'postgres://db.example.org/x?sslmode=verify-ca',
-    'postgres://db.example.org/x?sslmode=verify-full',
-    'postgres://10.0.0.1/x',
-    'postgres://[fe80::1]/x',
-    'postgres://localhost.example.org/x',
-    'postgres://127.0.0.1.example.org/x',
-    'postgres://localhost/x?sslmode=verify-full',
-    'postgres://localhost/x?sslrootcert=system',
-    'postgres://localhost/x?sslnegotiation=direct',
+    'postgres://u@db.example.org/x',
+    'postgres://u@db.example.org/x?sslmode=require',
+    'postgres://u@db.example.org/x?sslmode=verify-ca',
+    'postgres://u@db.example.org/x?sslmode=verify-full',
+    'postgres://u@10.0.0.1/x',
+    'postgres://u@[fe80::1]/x',
+    'postgres://u@localhost.example.org/x',
+    'postgres://u@127.0.0.1.example.org/x',
+    'postgres://u@localhost/x?sslmode=verify-full',
+    'postgres://u@localhost/x?sslrootcert=system',
+    'postgres://u@localhost/x?sslnegotiation=direct',
   ])('%s is verified', (url) => {
     expect(decide(url)).toMatchObject({ rejectUnauthorized: true })
   })
 
   test.for([
-    'postgres://localhost/x',
-    'postgres://LOCALHOST/x',
-    'postgres:///x',
+    'postgres://u@localhost/x',
+    'postgres://u@LOCALHOST/x',
+    'postgres://u@/x',
     'postgres://app:secret@/x',
-    'postgres://127.0.0.1/x',
-    'postgres://127.8.8.8/x',
-    'postgres://[::1]/x',
-    'postgres://%2Fvar%2Frun%2Fpostgresql/x',
-    'postgres:///x?host=/var/run/postgresql',
-    'postgres://localhost/x?sslmode=disable',
-    'postgres://localhost/x?sslmode=prefer',
+    'postgres://u@127.0.0.1/x',
+    'postgres://u@127.8.8.8/x',
+    'postgres://u@[::1]/x',
+    'postgres://u@%2Fvar%2Frun%2Fpostgresql/x',
+    'postgres://u@/x?host=/var/run/postgresql',
+    'postgres://u@localhost/x?sslmode=disable',
+    'postgres://u@localhost/x?sslmode=prefer',
   ])('%s stays on this machine and needs no TLS', (url) => {
     expect(decide(url)).toBe(false)
   })
 
   test.for(['disable', 'allow', 'prefer', 'no-verify'])('sslmode=%s to a remote host is refused', (sslmode) => {
-    expect(() => decide(`postgres://db.example.org/x?sslmode=${sslmode}`)).toThrow(TlsError)
+    expect(() => decide(`postgres://u@db.example.org/x?sslmode=${sslmode}`)).toThrow(TlsError)
   })
 
   test('an explicit option in code may lower the guard', () => {
-    expect(decide('postgres://db.example.org/x', 'plaintext')).toBe(false)
-    expect(decide('postgres://db.example.org/x?sslmode=disable', 'plaintext')).toBe(false)
-    expect(decide('postgres://db.example.org/x?sslmode=no-verify', 'unverified')).toEqual({ rejectUnauthorized: false })
-    expect(decide('postgres://localhost/x', 'verify')).toEqual({ rejectUnauthorized: true })
+    expect(decide('postgres://u@db.example.org/x', 'plaintext')).toBe(false)
+    expect(decide('postgres://u@db.example.org/x?sslmode=disable', 'plaintext')).toBe(false)
+    expect(decide('postgres://u@db.example.org/x?sslmode=no-verify', 'unverified')).toEqual({
+      rejectUnauthorized: false,
+    })
+    expect(decide('postgres://u@localhost/x', 'verify')).toEqual({ rejectUnauthorized: true })
   })
 
   test('but not against a URL that demands verification', () => {
-    expect(() => decide('postgres://db.example.org/x?sslmode=verify-full', 'plaintext')).toThrow(/^tls.mode: /)
-    expect(() => decide('postgres://db.example.org/x?sslmode=require', 'unverified')).toThrow(/^tls.mode: /)
+    expect(() => decide('postgres://u@db.example.org/x?sslmode=verify-full', 'plaintext')).toThrow(/^tls.mode: /)
+    expect(() => decide('postgres://u@db.example.org/x?sslmode=require', 'unverified')).toThrow(/^tls.mode: /)
   })
 
   test('what is misspelt is refused', () => {
-    expect(() => decide('postgres://db.example.org/x?sslmode=verify')).toThrow(/^sslmode: expected disable, allow/)
-    expect(() => decide('postgres://db.example.org/x?sslmode=constructor')).toThrow(/^sslmode: /)
-    expect(() => decide('postgres://localhost/x?sslnegotiation=fast')).toThrow(/^sslnegotiation: /)
+    expect(() => decide('postgres://u@db.example.org/x?sslmode=verify')).toThrow(/^sslmode: expected disable, allow/)
+    expect(() => decide('postgres://u@db.example.org/x?sslmode=constructor')).toThrow(/^sslmode: /)
+    expect(() => decide('postgres://u@localhost/x?sslnegotiation=fast')).toThrow(/^sslnegotiation: /)
     // @ts-expect-error -- from a configuration file, say
-    expect(() => decide('postgres://db.example.org/x', 'none')).toThrow(/^tls.mode: /)
-    expect(() => decide('postgres://db.example.org/x?sslrootcert=/no/such/file')).toThrow(/sslrootcert cannot be read/)
+    expect(() => decide('postgres://u@db.example.org/x', 'none')).toThrow(/^tls.mode: /)
+    expect(() => decide('postgres://u@db.example.org/x?sslrootcert=/no/such/file')).toThrow(
+      /sslrootcert cannot be read/,
+    )
   })
 })
 
@@ -108,6 +112,8 @@ describe('a server', () => {
   test('is accepted under the name it is expected to have', async () => {
     const certificate = makeCertificate({ name: 'db.example.org', issuer: authority })
     expect(await connectTo(certificate, { ca: authority.cert, serverName: 'db.example.org' })).toEqual([{ one: 1 }])
+    const another = await connectTo(certificate, { ca: authority.cert, serverName: 'db.example.com' })
+    expect(another).toMatchObject({ code: 'TLS_REFUSED', message: expect.stringMatching(/for another name/) })
   })
 
   test('is checked against the authority in the file that sslrootcert names', async () => {

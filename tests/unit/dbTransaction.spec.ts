@@ -12,6 +12,7 @@ import {
   type Transaction,
 } from '../../libs/db/index.js'
 import { DbStage } from '../support/dbStage.js'
+import { PATIENTLY } from '../support/patiently.js'
 import { gate } from '../support/gate.js'
 
 let stage: DbStage
@@ -26,6 +27,7 @@ beforeEach(() => stage.admin.query('DELETE FROM symphony.entry'))
 afterAll(() => stage.remove())
 
 const INSERT = 'INSERT INTO symphony.entry (n) VALUES ($1)'
+const PID = 'SELECT pg_catalog.pg_backend_pid() AS pid'
 
 async function entries(): Promise<number[]> {
   const { rows } = await stage.admin.query<{ n: number }>('SELECT n FROM symphony.entry ORDER BY n')
@@ -56,6 +58,18 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     })
     await expect(attempt).rejects.toBe(thrown)
     expect(await entries()).toEqual([])
+  })
+
+  test('keeps the connection after a rollback', async () => {
+    const single = stage.open({ pooler, connectionsMax: 1 })
+    const pid = async () => (await single.queryAsRole(stage.worker, PID)).rows
+    const before = await pid()
+    const failing = single.transactionAsRole(stage.worker, async (tx) => {
+      await tx.query('SELECT 1 / 0')
+    })
+    await expect(failing).rejects.toMatchObject({ sqlstate: '22012' })
+    await expect(single.queryAsRole(stage.worker, 'SELECT 1 / 0')).rejects.toMatchObject({ sqlstate: '22012' })
+    expect(await pid()).toEqual(before)
   })
 
   test('runs in READ COMMITTED, whatever the default of the database', async () => {
@@ -180,7 +194,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
 })
 
 test('the connections of a role are bounded, and a caller that waits too long is told', async () => {
-  const database = stage.open({ connectionsMax: 2, connectTimeoutMs: 300 })
+  const database = stage.open({ connectionsMax: 2, connectTimeoutMs: 1_500 })
   const { opened, open } = gate()
   const holders = [1, 2].map((n) =>
     database.transactionAsRole(stage.worker, async (tx) => {
@@ -199,15 +213,13 @@ test('the connections of a role are bounded, and a caller that waits too long is
   expect(pids.size).toBeLessThanOrEqual(2)
 })
 
-const PID = 'SELECT pg_catalog.pg_backend_pid() AS pid'
-
 test('closing waits for work in hand, ends the sessions, and refuses what comes later', async () => {
   const database = stage.open()
   const working = database.transactionAsRole(stage.worker, async (tx) => {
     await tx.query('SELECT pg_catalog.pg_sleep(0.2)')
     await tx.query(INSERT, [1])
   })
-  await expect.poll(busySessions).toBe(1)
+  await expect.poll(busySessions, PATIENTLY).toBe(1)
   await Promise.all([database.close(), database.close()])
   await working
   expect(await entries()).toEqual([1])
@@ -229,7 +241,7 @@ test('closing cuts what does not end in time', async () => {
     await opened
   })
   const outcome = stuck.catch((error: unknown) => error)
-  await expect.poll(busySessions).toBe(1)
+  await expect.poll(busySessions, PATIENTLY).toBe(1)
   const closing = database.close()
   setTimeout(open, 300)
   await closing
