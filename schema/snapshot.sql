@@ -1224,8 +1224,7 @@ BEGIN
     FROM unnest(p_outbox_ids, p_lease_tokens) WITH ORDINALITY AS g(outbox_id, lease_token, ordinal)
     LEFT JOIN LATERAL (
       SELECT t.attempt_no, t.state FROM payment_outbox_attempts t
-      WHERE t.outbox_id = g.outbox_id AND t.lease_token = g.lease_token AND t.worker_id = p_worker_id
-        AND t.state <> 'ZOMBIE_REQUEUE'
+      WHERE t.outbox_id = g.outbox_id AND t.lease_token = g.lease_token AND t.state <> 'ZOMBIE_REQUEUE'
       ORDER BY t.attempt_no LIMIT 1
     ) a ON true
     WHERE g.ordinal <> ALL (v_recorded)
@@ -2299,10 +2298,9 @@ BEGIN
     v_event_type := 'TERMINAL_BLOCKED';
   END IF;
 
-  -- The same word twice is a lost answer, not a second event.
+  -- The same word twice is a lost answer, not a second event, unless an ending that it contradicts has come in between.
   SELECT e.event_id, e.event_type INTO v_event FROM payment_outbox_events e
-  WHERE e.outbox_id = p_outbox_id AND e.event_type IN ('LATE_OUTCOME', 'TERMINAL_BLOCKED')
-    AND e.actor = p_worker_id AND e.detail = v_detail
+  WHERE e.outbox_id = p_outbox_id AND e.event_type = v_event_type AND e.actor = p_worker_id AND e.detail = v_detail
   ORDER BY e.event_no LIMIT 1;
   IF v_event.event_id IS NOT NULL THEN
     RETURN QUERY SELECT v_event.event_id, v_event.event_type;
