@@ -8,7 +8,7 @@ import {
   requiredText,
 } from '../core/index.js'
 import type { JsonObject } from '../core/index.js'
-import { callFunction, type Queryable } from '../db/index.js'
+import { callFunction, qualify, type Queryable } from '../db/index.js'
 import { instructionColumns, leaseColumns, optionalRails, outcomeColumns, requiredUuid } from './arguments.js'
 import { onlyRow, toClaimedItem, toDate, toEnqueuedItem, toVerdict } from './rows.js'
 import type { ClaimedRow, EnqueuedRow, VerdictRow } from './rows.js'
@@ -21,13 +21,19 @@ import type {
   DecisionResult,
   EnqueuedItem,
   HoldDecision,
+  ItemEvent,
+  ItemState,
+  ItemStatus,
   LateOutcome,
   LateOutcomeEvent,
   LeaseClaim,
   LeaseRelease,
   LeaseRenewal,
+  LedgerAttempt,
+  OpenProposal,
   OrderedFailurePolicy,
   OutboxInstruction,
+  OutboxStatus,
   PauseKind,
   RecordedAttempt,
   RepairedLease,
@@ -366,4 +372,75 @@ export async function setParticipantOutboxPolicy(
     requiredId('participantId', participantId),
     requiredText('onOrderedFailure', onOrderedFailure, 20),
   ])
+}
+
+/** As symphony_readonly, symphony_auditor or symphony_control. */
+export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
+  const { rows } = await role.query<OutboxStatus>(`
+    SELECT pending_count AS "pendingCount", due_unleased_count AS "dueUnleasedCount", leased_count AS "leasedCount",
+      expired_lease_count AS "expiredLeaseCount", scheduled_count AS "scheduledCount", blocked_count AS "blockedCount",
+      held_count AS "heldCount", oldest_pending_age_seconds AS "oldestPendingAgeSeconds",
+      oldest_due_age_seconds AS "oldestDueAgeSeconds", dispatched_total AS "dispatchedTotal",
+      retryable_total AS "retryableTotal", failed_total AS "failedTotal", zombie_requeue_total AS "zombieRequeueTotal",
+      dispatched_last_hour AS "dispatchedLastHour", retryable_last_hour AS "retryableLastHour",
+      failed_last_hour AS "failedLastHour", dlq_depth AS "dlqDepth"
+    FROM ${qualify(role, 'supervisor_outbox_status')}`)
+  return onlyRow(rows)
+}
+
+/** Which items to read: one of these, newest first within it. */
+export type ItemFilter =
+  | { readonly outboxId: string }
+  | { readonly instructionId: string }
+  | { readonly state: ItemState; readonly limit?: number }
+
+export async function readItems(role: Queryable, filter: ItemFilter): Promise<ItemStatus[]> {
+  const [condition, value] =
+    'outboxId' in filter
+      ? ['outbox_id = $1', requiredUuid('outboxId', filter.outboxId)]
+      : 'instructionId' in filter
+        ? ['instruction_id = $1', requiredId('instructionId', filter.instructionId)]
+        : ['state = $1', filter.state]
+  const limit = 'state' in filter ? (filter.limit ?? 100) : BATCH_SIZE.max
+  const { rows } = await role.query<ItemStatus>(
+    `SELECT outbox_id AS "outboxId", instruction_id AS "instructionId", idempotency_key AS "idempotencyKey",
+       participant_id AS "participantId", sequence_id AS "sequenceId", rail_type AS "railType", created_at AS "createdAt",
+       ordered, redrive_of AS "redriveOf", state, next_attempt_at AS "nextAttemptAt", claimed_by AS "claimedBy",
+       lease_expires_at AS "leaseExpiresAt", COALESCE(outcome_unknown, false) AS "outcomeUnknown",
+       hold_reason AS "holdReason", held_by AS "heldBy", held_at AS "heldAt", last_attempt_no AS "lastAttemptNo",
+       last_attempt_state AS "lastAttemptState", last_rail_reference AS "lastRailReference",
+       last_error_code AS "lastErrorCode"
+     FROM ${qualify(role, 'outbox_operational_status')} WHERE ${condition} ORDER BY created_at DESC LIMIT $2`,
+    [value, boundedInteger('limit', limit, BATCH_SIZE)],
+  )
+  return rows
+}
+
+export async function readAttempts(role: Queryable, outboxId: string): Promise<LedgerAttempt[]> {
+  const { rows } = await role.query<LedgerAttempt>(
+    `SELECT attempt_no AS "attemptNo", state, claimed_at AS "claimedAt", completed_at AS "completedAt",
+       rail_reference AS "railReference", rail_code AS "railCode", error_code AS "errorCode",
+       error_message AS "errorMessage", latency_ms AS "latencyMs", worker_id AS "workerId"
+     FROM ${qualify(role, 'payment_outbox_attempts')} WHERE outbox_id = $1 ORDER BY attempt_no`,
+    [requiredUuid('outboxId', outboxId)],
+  )
+  return rows
+}
+
+export async function readItemEvents(role: Queryable, outboxId: string): Promise<ItemEvent[]> {
+  const { rows } = await role.query<ItemEvent>(
+    `SELECT event_no AS "eventNo", event_type AS "eventType", actor, detail, created_at AS "createdAt"
+     FROM ${qualify(role, 'payment_outbox_events')} WHERE outbox_id = $1 ORDER BY event_no`,
+    [requiredUuid('outboxId', outboxId)],
+  )
+  return rows
+}
+
+export async function readOpenProposals(role: Queryable): Promise<OpenProposal[]> {
+  const { rows } = await role.query<OpenProposal>(
+    `SELECT proposal_id AS "proposalId", outbox_id AS "outboxId", decision, reason, rail_reference AS "railReference",
+       proposed_by AS "proposedBy", proposed_at AS "proposedAt"
+     FROM ${qualify(role, 'payment_outbox_proposals')} WHERE status = 'OPEN' ORDER BY proposed_at LIMIT 1000`,
+  )
+  return rows
 }

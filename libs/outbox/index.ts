@@ -25,6 +25,11 @@ export {
   nextOutboxEvent,
   pauseOutbox,
   placeOutboxHold,
+  readAttempts,
+  readItemEvents,
+  readItems,
+  readOpenProposals,
+  readOutboxStatus,
   recordLateOutcome,
   redriveOutboxItem,
   releaseOutboxLease,
@@ -37,7 +42,7 @@ export {
   setParticipantOutboxPolicy,
   withdrawOutboxProposal,
 } from './db.js'
-export type { ClaimOptions } from './db.js'
+export type { ClaimOptions, ItemFilter } from './db.js'
 export { enqueue, enqueueMany } from './enqueue.js'
 export type { EnqueueOptions } from './enqueue.js'
 export type { OnRelayerEvent, RelayerEvent } from './events.js'
@@ -55,15 +60,21 @@ export type {
   DecisionResult,
   EnqueuedItem,
   HoldDecision,
+  ItemEvent,
+  ItemState,
+  ItemStatus,
   LateOutcome,
   LateOutcomeEvent,
   LeaseClaim,
   LeaseRelease,
   LeaseRenewal,
+  LedgerAttempt,
+  OpenProposal,
   OrderedFailurePolicy,
   OutboxEvidence,
   OutboxInstruction,
   OutboxState,
+  OutboxStatus,
   PauseKind,
   RecordedAttempt,
   RepairedLease,

@@ -167,3 +167,84 @@ export interface ApprovedProposal {
 
 export type PauseKind = 'rail' | 'participant' | 'stream'
 export type OrderedFailurePolicy = 'continue' | 'halt'
+
+/** The queue at a glance: one row of the view `supervisor_outbox_status`. */
+export interface OutboxStatus {
+  readonly pendingCount: bigint
+  readonly dueUnleasedCount: bigint
+  readonly leasedCount: bigint
+  readonly expiredLeaseCount: bigint
+  readonly scheduledCount: bigint
+  readonly blockedCount: bigint
+  readonly heldCount: bigint
+  readonly oldestPendingAgeSeconds: number
+  readonly oldestDueAgeSeconds: number
+  readonly dispatchedTotal: bigint
+  readonly retryableTotal: bigint
+  readonly failedTotal: bigint
+  readonly zombieRequeueTotal: bigint
+  readonly dispatchedLastHour: bigint
+  readonly retryableLastHour: bigint
+  readonly failedLastHour: bigint
+  readonly dlqDepth: bigint
+}
+
+export type ItemState = 'DUE' | 'SCHEDULED' | 'LEASED' | 'EXPIRED' | 'BLOCKED' | 'HELD' | 'DISPATCHED' | 'FAILED'
+
+/** One item as a person would describe it: a row of the view `outbox_operational_status`. */
+export interface ItemStatus {
+  readonly outboxId: string
+  readonly instructionId: string
+  readonly idempotencyKey: string
+  readonly participantId: string
+  readonly sequenceId: bigint
+  readonly railType: string
+  readonly createdAt: Date
+  readonly ordered: boolean
+  readonly redriveOf: string | null
+  readonly state: ItemState
+  readonly nextAttemptAt: Date | null
+  readonly claimedBy: string | null
+  readonly leaseExpiresAt: Date | null
+  readonly outcomeUnknown: boolean
+  readonly holdReason: string | null
+  readonly heldBy: string | null
+  readonly heldAt: Date | null
+  readonly lastAttemptNo: number | null
+  readonly lastAttemptState: AttemptState | null
+  readonly lastRailReference: string | null
+  readonly lastErrorCode: string | null
+}
+
+/** A row of the ledger, without payload and token. */
+export interface LedgerAttempt {
+  readonly attemptNo: number
+  readonly state: AttemptState
+  readonly claimedAt: Date | null
+  readonly completedAt: Date | null
+  readonly railReference: string | null
+  readonly railCode: string | null
+  readonly errorCode: string | null
+  readonly errorMessage: string | null
+  readonly latencyMs: number | null
+  readonly workerId: string | null
+}
+
+export interface ItemEvent {
+  readonly eventNo: bigint
+  readonly eventType: string
+  readonly actor: string
+  readonly detail: JsonObject
+  readonly createdAt: Date
+}
+
+/** A decision about money that waits for its second person. */
+export interface OpenProposal {
+  readonly proposalId: string
+  readonly outboxId: string
+  readonly decision: HoldDecision | 'REDRIVE'
+  readonly reason: string
+  readonly railReference: string | null
+  readonly proposedBy: string
+  readonly proposedAt: Date
+}

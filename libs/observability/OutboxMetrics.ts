@@ -1,0 +1,149 @@
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import type { RelayerEvent } from '../outbox/index.js'
+import type { RepairEvent } from '../repair/index.js'
+
+/**
+ * The outbox's metrics, under the names operators know. Counters count what this process did, one increment per event, so that
+ * their sum over all processes equals the ledger; gauges are read from the database when scraped (`StatusGauges`).
+ */
+export class OutboxMetrics {
+  readonly #notifyWakeups: Counter
+  readonly #claimBatches: Counter
+  readonly #claimMs: Histogram
+  readonly #dispatchLatency: Histogram<'rail'>
+  readonly #attempts: Counter<'state'>
+  readonly #requeues: Counter
+  readonly #repaired: Counter
+  readonly #leaseLost: Counter
+  readonly #lateOutcomes: Counter
+  readonly #contradictions: Counter
+  readonly #terminalGuard: Counter
+  readonly #held: Counter<'reason'>
+  readonly #answers: Counter<'rail' | 'answer'>
+  readonly #unknownCodes: Counter<'rail'>
+  readonly #breaker: Gauge<'rail'>
+  readonly #listening: Gauge
+  readonly #clockJumps: Counter
+  readonly #faults: Counter<'during'>
+
+  constructor(registry: Registry) {
+    const registers = [registry]
+    const counter = (name: string, help: string) => new Counter({ name, help, registers })
+    this.#notifyWakeups = counter('notify_wakeups_total', 'Notifications that woke this worker.')
+    this.#claimBatches = counter('claim_batches_total', 'Claims that leased at least one item.')
+    this.#claimMs = new Histogram({
+      name: 'claim_duration_ms',
+      help: 'How long a claim took.',
+      buckets: BUCKETS_MS,
+      registers,
+    })
+    this.#dispatchLatency = new Histogram({
+      name: 'dispatch_latency_ms',
+      help: 'From the call of a rail to its answer.',
+      labelNames: ['rail'],
+      buckets: BUCKETS_MS,
+      registers,
+    })
+    this.#attempts = new Counter({
+      name: 'attempts_total',
+      help: 'Ledger rows written by this process, by state.',
+      labelNames: ['state'],
+      registers,
+    })
+    this.#requeues = counter('reaper_requeues_total', 'Expired leases returned to the queue, by repair or by a claim.')
+    this.#repaired = counter('repair_requeued_count', 'Expired leases returned to the queue by lease repair.')
+    this.#leaseLost = counter('lease_lost_count', 'Times this worker found its lease gone. A race, not an error.')
+    this.#lateOutcomes = counter('late_outcomes_total', 'What workers learned after losing a lease, kept as evidence.')
+    this.#contradictions = counter(
+      'terminal_blocked_total',
+      'Late outcomes that contradict a recorded ending. Look at each.',
+    )
+    this.#terminalGuard = counter('terminal_guard_hit_count', 'Second endings refused by the unique index.')
+    this.#held = new Counter({
+      name: 'holds_placed_total',
+      help: 'Items held by this worker.',
+      labelNames: ['reason'],
+      registers,
+    })
+    this.#answers = new Counter({
+      name: 'rail_answers_total',
+      help: 'Calls of a rail, by what came of them.',
+      labelNames: ['rail', 'answer'],
+      registers,
+    })
+    this.#unknownCodes = new Counter({
+      name: 'rail_unknown_codes_total',
+      help: 'Answers that the rail’s table of codes does not cover.',
+      labelNames: ['rail'],
+      registers,
+    })
+    this.#breaker = new Gauge({
+      name: 'rail_breaker_open',
+      help: '1 while the rail gets a rest, 0.5 while it is tried, 0 otherwise.',
+      labelNames: ['rail'],
+      registers,
+    })
+    this.#listening = new Gauge({ name: 'notify_listening', help: '1 while notifications can be heard.', registers })
+    this.#clockJumps = counter('clock_jumps_total', 'Times the database’s clock moved against this process’s.')
+    this.#faults = new Counter({
+      name: 'worker_faults_total',
+      help: 'What failed and was not a race.',
+      labelNames: ['during'],
+      registers,
+    })
+  }
+
+  readonly onRelayerEvent = (event: RelayerEvent): void => {
+    switch (event.type) {
+      case 'notified':
+        return this.#notifyWakeups.inc()
+      case 'listening':
+        return this.#listening.set(event.connected ? 1 : 0)
+      case 'claimed':
+        this.#claimMs.observe(event.claimMs)
+        if (event.items > 0) this.#claimBatches.inc()
+        if (event.takeovers > 0) this.#requeued(event.takeovers)
+        return
+      case 'called':
+        this.#dispatchLatency.observe({ rail: event.railType }, event.latencyMs)
+        return this.#answers.inc({ rail: event.railType, answer: event.answer })
+      case 'unknownCode':
+        return this.#unknownCodes.inc({ rail: event.railType })
+      case 'recorded':
+        return this.#attempts.inc({ state: event.state })
+      case 'held':
+        return this.#held.inc({ reason: event.reason })
+      case 'leaseLost':
+        return this.#leaseLost.inc()
+      case 'lateOutcome':
+        this.#lateOutcomes.inc()
+        if (event.contradicts) this.#contradictions.inc()
+        return
+      case 'terminalGuard':
+        return this.#terminalGuard.inc()
+      case 'breaker':
+        return this.#breaker.set({ rail: event.railType }, BREAKER_VALUES[event.state])
+      case 'clockJumped':
+        return this.#clockJumps.inc()
+      case 'fault':
+        return this.#faults.inc({ during: event.during })
+      case 'alreadyRecorded':
+      case 'released':
+    }
+  }
+
+  readonly onRepairEvent = (event: RepairEvent): void => {
+    if (event.type === 'fault') return this.#faults.inc({ during: event.during })
+    this.#repaired.inc(event.leasesRepaired)
+    this.#requeued(event.leasesRepaired)
+  }
+
+  /** Each requeue is a ledger row too. */
+  #requeued(count: number): void {
+    this.#requeues.inc(count)
+    this.#attempts.inc({ state: 'ZOMBIE_REQUEUE' }, count)
+  }
+}
+
+const BUCKETS_MS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000]
+const BREAKER_VALUES = { closed: 0, 'half-open': 0.5, open: 1 } as const
