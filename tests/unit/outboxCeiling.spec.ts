@@ -1,0 +1,283 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { RetryCeilingError } from '../../libs/db/index.js'
+import { releaseOutboxLease, repairExpiredLeases, resolveOutboxHold } from '../../libs/outbox/index.js'
+import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import {
+  claim,
+  claimOnly,
+  complete,
+  enqueueAndFail,
+  eventRows,
+  ledger,
+  makeDueAndClaim,
+  pendingRow,
+  WORKER,
+  type Enqueued,
+} from '../support/outboxItems.js'
+import { aPerson, approve, propose, type Person } from '../support/outboxPeople.js'
+import { failureOf } from '../support/race.js'
+
+/** Twenty recorded attempts: then an item has failed if that is known, and waits for a person if it is not. */
+const CEILING = 20
+
+let db: TestDatabase
+let alice: Person
+let bob: Person
+beforeAll(async () => {
+  db = await createTestDatabase()
+  alice = await aPerson(db, 'alice')
+  bob = await aPerson(db, 'bob')
+})
+afterAll(() => db.drop())
+
+const lastOf = async (item: Enqueued) => (await ledger(db, item.outboxId)).at(-1)
+
+describe('an item whose outcomes are known', () => {
+  test('is tried again after attempt 19, and has failed with attempt 20: the caller is told so', async () => {
+    const item = await enqueueAndFail(db, CEILING - 2)
+    const nineteenth = await claimOnly(db, item.railType)
+    expect(await complete(db, nineteenth, { state: 'RETRYABLE' })).toEqual({
+      attemptNo: 19,
+      state: 'RETRYABLE',
+      held: false,
+    })
+    const twentieth = await makeDueAndClaim(db, item)
+    expect(await complete(db, twentieth, { state: 'RETRYABLE', errorCode: 'BUSY' })).toEqual({
+      attemptNo: 20,
+      state: 'FAILED',
+      held: false,
+    })
+    expect(await pendingRow(db, item.outboxId)).toBeUndefined()
+    const numbers = Array.from({ length: 19 }, (_, index) => `${index + 1} RETRYABLE`)
+    expect(await ledger(db, item.outboxId)).toEqual([...numbers, '20 FAILED'])
+  })
+
+  test.for(['DISPATCHED', 'FAILED'] as const)('may end as %s with attempt 20', async (state) => {
+    const item = await enqueueAndFail(db, CEILING - 1)
+    const lease = await claimOnly(db, item.railType)
+    expect(await complete(db, lease, { state })).toEqual({ attemptNo: 20, state, held: false })
+  })
+
+  test('is held instead with attempt 20 when the worker asks for a person', async () => {
+    const item = await enqueueAndFail(db, CEILING - 1)
+    const lease = await claimOnly(db, item.railType)
+    expect(await complete(db, lease, { state: 'RETRYABLE', holdReason: 'ask the bank' })).toEqual({
+      attemptNo: 20,
+      state: 'RETRYABLE',
+      held: true,
+    })
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'ask the bank', attempt_count: 20 })
+  })
+})
+
+describe('an item of unknown outcome at the ceiling', () => {
+  test('is held, not failed, when its 20th attempt is retryable', async () => {
+    const item = await enqueueAndFail(db, CEILING - 1)
+    const lease = await claimOnly(db, item.railType)
+    expect(await complete(db, lease, { state: 'RETRYABLE', outcomeUnknown: true })).toEqual({
+      attemptNo: 20,
+      state: 'RETRYABLE',
+      held: true,
+    })
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({
+      hold_reason: 'RETRY_CEILING',
+      held_by: WORKER,
+      outcome_unknown: true,
+      attempt_count: 20,
+    })
+    await expectNotClaimable(item)
+  })
+
+  test('is held when its 20th lease is repaired, with its ledger row and an event', async () => {
+    const item = await enqueueAndFail(db, CEILING - 1)
+    await claimOnly(db, item.railType)
+    await db.expireLease(item.outboxId)
+    const repaired = await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
+    expect(repaired).toEqual([{ outboxId: item.outboxId, attemptNo: 20 }])
+    expect(await lastOf(item)).toBe('20 ZOMBIE_REQUEUE')
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({
+      hold_reason: 'RETRY_CEILING',
+      held_by: 'repair-1',
+      outcome_unknown: true,
+      attempt_count: 20,
+      lease_token: null,
+    })
+    expect(await eventRows(db, item.outboxId)).toMatchObject([
+      { event_type: 'HOLD_PLACED', actor: 'repair-1', detail: { reason: 'RETRY_CEILING' } },
+    ])
+    await expectNotClaimable(item)
+  })
+
+  test('is held when its 20th lease would be taken over, with its ledger row, and is not claimed', async () => {
+    const item = await enqueueAndFail(db, CEILING - 1)
+    await claimOnly(db, item.railType)
+    await db.expireLease(item.outboxId)
+    expect(await claim(db, item.railType, { workerId: 'heir' })).toEqual([])
+    expect(await lastOf(item)).toBe('20 ZOMBIE_REQUEUE')
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'RETRY_CEILING', held_by: 'heir' })
+  })
+
+  test('is not held when its 19th lease expires', async () => {
+    const item = await enqueueAndFail(db, CEILING - 2)
+    await claimOnly(db, item.railType)
+    await db.expireLease(item.outboxId)
+    expect(await claimOnly(db, item.railType)).toMatchObject({ attemptCount: 19, outcomeUnknown: true })
+  })
+
+  test('gets no 21st attempt by crashing on: the 25th crash loop has left twenty rows and a hold', async () => {
+    const item = await enqueueAndFail(db, 0)
+    for (let crash = 1; crash <= 25; crash++) {
+      const [lease] = await claim(db, item.railType)
+      if (lease === undefined) break
+      await db.expireLease(item.outboxId)
+    }
+    expect(await ledger(db, item.outboxId)).toEqual(Array.from({ length: 20 }, (_, i) => `${i + 1} ZOMBIE_REQUEUE`))
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'RETRY_CEILING', attempt_count: 20 })
+  })
+})
+
+describe('an announced item', () => {
+  test('whose 20th lease expires before its call began is held, and nothing is unknown', async () => {
+    const item = await enqueueAndFail(db, CEILING - 1)
+    await claimOnly(db, item.railType, { announced: true })
+    await db.expireLease(item.outboxId)
+    await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
+    expect(await lastOf(item)).toBe('20 ZOMBIE_REQUEUE')
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({
+      hold_reason: 'RETRY_CEILING',
+      outcome_unknown: false,
+    })
+  })
+})
+
+describe('a retry that people grant beyond the ceiling', () => {
+  test('is one attempt: if it does not end the item, the item is held again', async () => {
+    const item = await granted()
+    const lease = await claimOnly(db, item.railType)
+    expect(lease.attemptCount).toBe(20)
+    expect(await complete(db, lease, { state: 'RETRYABLE' })).toEqual({ attemptNo: 21, state: 'RETRYABLE', held: true })
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'RETRY_CEILING', attempt_count: 20 })
+    await expectNotClaimable(item)
+    // And once more, as often as a person says so.
+    await resolveOutboxHold(bob.control, item.outboxId, 'RETRY', 'and again')
+    const again = await claimOnly(db, item.railType)
+    expect(await complete(db, again, { state: 'RETRYABLE', outcomeUnknown: true })).toMatchObject({
+      attemptNo: 22,
+      held: true,
+    })
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'RETRY_CEILING', attempt_count: 20 })
+  })
+
+  test.for(['DISPATCHED', 'FAILED'] as const)('may end the item as %s, at any number', async (state) => {
+    const item = await granted()
+    const lease = await claimOnly(db, item.railType)
+    expect(await complete(db, lease, { state })).toEqual({ attemptNo: 21, state, held: false })
+  })
+
+  test('of an unknown outcome takes two people, and is held again if it ends unknown', async () => {
+    const item = await grantedByTwo()
+    const lease = await claimOnly(db, item.railType)
+    expect(lease.outcomeUnknown).toBe(false)
+    expect(await complete(db, lease, { state: 'RETRYABLE', outcomeUnknown: true })).toMatchObject({
+      attemptNo: 21,
+      state: 'RETRYABLE',
+      held: true,
+    })
+  })
+
+  test.for(['repair', 'takeover'] as const)(
+    'whose lease expires is held again by %s, with its ledger row',
+    async (by) => {
+      const item = await granted()
+      await claimOnly(db, item.railType)
+      await db.expireLease(item.outboxId)
+      if (by === 'repair') await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
+      expect(await claim(db, item.railType)).toEqual([])
+      expect(await lastOf(item)).toBe('21 ZOMBIE_REQUEUE')
+      expect(await pendingRow(db, item.outboxId)).toMatchObject({
+        hold_reason: 'RETRY_CEILING',
+        outcome_unknown: true,
+        attempt_count: 20,
+      })
+    },
+  )
+
+  test('is not used up by a lease that is given back', async () => {
+    const item = await granted()
+    await releaseOutboxLease(db.as('symphony_executor'), await claimOnly(db, item.railType), WORKER)
+    expect(await claimOnly(db, item.railType)).toMatchObject({ outboxId: item.outboxId, attemptCount: 20 })
+  })
+})
+
+describe('the cached count', () => {
+  test.for([21, -1])('cannot be %i, even by hand', async (count) => {
+    const item = await enqueueAndFail(db, 0)
+    const refusal = await failureOf(
+      db.queryNoRole('UPDATE payment_outbox_pending SET attempt_count = $2 WHERE outbox_id = $1', [
+        item.outboxId,
+        count,
+      ]),
+    )
+    expect(refusal).toMatchObject({
+      code: '23514',
+      constraint: 'payment_outbox_pending_attempt_count_within_ceiling',
+    })
+  })
+
+  test('of twenty by hand neither fails nor holds an item that was tried once', async () => {
+    const item = await enqueueAndFail(db, 1)
+    await db.queryNoRole('UPDATE payment_outbox_pending SET attempt_count = 20 WHERE outbox_id = $1', [item.outboxId])
+    expect(await complete(db, await claimOnly(db, item.railType), { state: 'RETRYABLE' })).toEqual({
+      attemptNo: 2,
+      state: 'RETRYABLE',
+      held: false,
+    })
+  })
+
+  test('of zero by hand gives an item no attempt beyond the ceiling', async () => {
+    const item = await enqueueAndFail(db, CEILING - 1)
+    await db.queryNoRole('UPDATE payment_outbox_pending SET attempt_count = 0 WHERE outbox_id = $1', [item.outboxId])
+    const lease = await claimOnly(db, item.railType)
+    expect(lease.attemptCount).toBe(0)
+    expect(await complete(db, lease, { state: 'RETRYABLE' })).toMatchObject({ attemptNo: 20, state: 'FAILED' })
+  })
+})
+
+test('a path that would schedule an attempt beyond the ceiling is stopped, and records nothing', async () => {
+  // No path does. The guard is reached by a ceiling that comes down once the attempt is written.
+  await withTestDatabase(async (own) => {
+    const item = await enqueueAndFail(own, 1)
+    const lease = await claimOnly(own, item.railType)
+    await own.queryNoRole(
+      `CREATE OR REPLACE FUNCTION outbox_attempt_ceiling() RETURNS integer
+       LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+       AS $$ SELECT CASE WHEN count(*) < 2 THEN 20 ELSE 2 END FROM payment_outbox_attempts $$`,
+    )
+    const refusal = await failureOf(complete(own, lease, { state: 'RETRYABLE' }))
+    expect(refusal).toBeInstanceOf(RetryCeilingError)
+    expect(refusal).toMatchObject({ sqlstate: 'P7008' })
+    expect(await ledger(own, item.outboxId)).toEqual(['1 RETRYABLE'])
+    expect(await pendingRow(own, item.outboxId)).toMatchObject({ lease_token: lease.leaseToken })
+  })
+})
+
+async function expectNotClaimable({ outboxId, railType }: Enqueued): Promise<void> {
+  await db.makeDue(outboxId)
+  expect(await claim(db, railType)).toEqual([])
+}
+
+/** Held at the ceiling with a known outcome, and given back by one person. */
+async function granted(): Promise<Enqueued> {
+  const item = await enqueueAndFail(db, CEILING - 1)
+  await complete(db, await claimOnly(db, item.railType), { state: 'RETRYABLE', holdReason: 'ask the bank' })
+  await resolveOutboxHold(alice.control, item.outboxId, 'RETRY', 'the bank asks for it')
+  return item
+}
+
+/** Held at the ceiling with an unknown outcome, and given back by two people. */
+async function grantedByTwo(): Promise<Enqueued> {
+  const item = await enqueueAndFail(db, CEILING - 1)
+  await complete(db, await claimOnly(db, item.railType), { state: 'RETRYABLE', outcomeUnknown: true })
+  await approve(bob, await propose(alice, item.outboxId, 'RETRY'))
+  return item
+}

@@ -1,0 +1,441 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  callFunction,
+  InvalidCompletionStateError,
+  InvalidParameterError,
+  LeaseLostError,
+} from '../../libs/db/index.js'
+import {
+  completeOutboxAttempt,
+  completeOutboxAttempts,
+  placeOutboxHold,
+  releaseOutboxLease,
+  repairExpiredLeases,
+  type AttemptOutcome,
+  type ClaimedItem,
+  type CompletionVerdict,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import {
+  anInstruction,
+  attemptRows,
+  claim,
+  claimOnly,
+  complete,
+  enqueue,
+  enqueueAndClaim,
+  eventRows,
+  ledger,
+  makeDueAndClaim,
+  pendingRow,
+  WORKER,
+} from '../support/outboxItems.js'
+import { failureOf } from '../support/race.js'
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+const ANSWER = {
+  railReference: 'ref-1',
+  railCode: '00',
+  errorCode: 'NONE',
+  errorMessage: 'as the rail said it',
+  latencyMs: 120,
+}
+
+describe('a completion', () => {
+  test.for(['DISPATCHED', 'FAILED'] as const)(
+    '%s ends the item with one ledger row that says it all',
+    async (state) => {
+      const lease = await enqueueAndClaim(db)
+      expect(await complete(db, lease, { state, ...ANSWER })).toEqual({ attemptNo: 1, state, held: false })
+      expect(await pendingRow(db, lease.outboxId)).toBeUndefined()
+      const rows = await attemptRows(db, lease.outboxId)
+      expect(rows).toHaveLength(1)
+      expect(rows[0]).toMatchObject({
+        outbox_id: lease.outboxId,
+        instruction_id: lease.instructionId,
+        participant_id: lease.participantId,
+        sequence_id: lease.sequenceId,
+        idempotency_key: lease.idempotencyKey,
+        rail_type: lease.railType,
+        payload: lease.payload,
+        attempt_no: 1,
+        state,
+        claimed_at: lease.claimedAt,
+        rail_reference: 'ref-1',
+        rail_code: '00',
+        error_code: 'NONE',
+        error_message: 'as the rail said it',
+        latency_ms: 120,
+        worker_id: WORKER,
+        lease_token: lease.leaseToken,
+      })
+      expect(rows[0]!.completed_at!.getTime()).toBeGreaterThanOrEqual(lease.claimedAt.getTime())
+      expect(await claim(db, lease.railType)).toEqual([])
+    },
+  )
+
+  test('RETRYABLE gives the item back to the queue, without its lease, after the delay that was asked for', async () => {
+    const lease = await enqueueAndClaim(db)
+    const recorded = await complete(db, lease, { state: 'RETRYABLE', ...ANSWER, retryDelaySeconds: 77 })
+    expect(recorded).toEqual({ attemptNo: 1, state: 'RETRYABLE', held: false })
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({
+      attempt_count: 1,
+      claimed_by: null,
+      lease_token: null,
+      lease_expires_at: null,
+      claimed_at: null,
+      outcome_unknown: false,
+      hold_reason: null,
+      retry_after_seconds: 77,
+    })
+    expect(await attemptRows(db, lease.outboxId)).toMatchObject([{ state: 'RETRYABLE', ...ledgerOf(lease) }])
+  })
+
+  test.for([
+    [1, 5],
+    [2, 10],
+    [7, 300],
+    [19, 300],
+  ] as const)('RETRYABLE without a delay waits for the backoff of attempt %i', async ([attemptNo, mostSeconds]) => {
+    const item = await enqueue(db)
+    for (let done = 1; done < attemptNo; done++) {
+      await complete(db, await makeDueAndClaim(db, item), { state: 'RETRYABLE', retryDelaySeconds: 0 })
+    }
+    await complete(db, await makeDueAndClaim(db, item), { state: 'RETRYABLE' })
+    const { rows } = await db.queryNoRole<{ seconds: number }>(
+      'SELECT extract(epoch FROM outbox_backoff($1, $2))::float8 AS seconds',
+      [attemptNo, item.outboxId],
+    )
+    const { seconds } = rows[0]!
+    expect(seconds).toBeGreaterThanOrEqual(mostSeconds * 0.8)
+    expect(seconds).toBeLessThanOrEqual(mostSeconds)
+    expect((await pendingRow(db, item.outboxId))!.retry_after_seconds).toBe(seconds)
+  })
+
+  test('RETRYABLE with no delay at all is due at once', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'RETRYABLE', retryDelaySeconds: 0 })
+    expect((await claimOnly(db, lease.railType)).outboxId).toBe(lease.outboxId)
+  })
+
+  test('records nothing that it was not told', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'DISPATCHED' })
+    expect(await attemptRows(db, lease.outboxId)).toMatchObject([
+      { rail_reference: null, rail_code: null, error_code: null, error_message: null, latency_ms: null },
+    ])
+  })
+
+  test.for(['DISPATCHED', 'FAILED', 'RETRYABLE'] as const)('%s is not kept back by a hold', async (state) => {
+    const lease = await enqueueAndClaim(db)
+    await placeOutboxHold(db.as('symphony_control'), lease.outboxId, 'wait')
+    expect(await complete(db, lease, { state })).toEqual({ attemptNo: 1, state, held: state === 'RETRYABLE' })
+    const pending = await pendingRow(db, lease.outboxId)
+    expect(pending?.hold_reason).toBe(state === 'RETRYABLE' ? 'wait' : undefined)
+  })
+
+  test('with a hold reason is recorded and holds the item for a person, with an event', async () => {
+    const lease = await enqueueAndClaim(db)
+    const recorded = await complete(db, lease, { state: 'RETRYABLE', holdReason: 'ask the bank' })
+    expect(recorded).toEqual({ attemptNo: 1, state: 'RETRYABLE', held: true })
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({ hold_reason: 'ask the bank', held_by: WORKER })
+    const [attempt] = await attemptRows(db, lease.outboxId)
+    expect(await eventRows(db, lease.outboxId)).toMatchObject([
+      { event_type: 'HOLD_PLACED', actor: WORKER, detail: { reason: 'ask the bank' }, attempt_id: attempt!.attempt_id },
+    ])
+    await db.makeDue(lease.outboxId)
+    expect(await claim(db, lease.railType)).toEqual([])
+  })
+})
+
+describe('a state that is no outcome', () => {
+  const none = ['DISPATCHING', 'ZOMBIE_REQUEUE', 'PENDING', 'LEASED', 'dispatched', 'DISPATCHED ', 'Failed', 'x']
+
+  test.for(none)('%j is refused with P7003, and the lease stays', async (state) => {
+    const { outboxId, leaseToken } = await enqueueAndClaim(db)
+    const refusal = await failureOf(
+      callFunction(db.as('symphony_executor'), 'complete_outbox_attempt', [outboxId, leaseToken, WORKER, state]),
+    )
+    expect(refusal).toBeInstanceOf(InvalidCompletionStateError)
+    expect(refusal).toMatchObject({ sqlstate: 'P7003' })
+    expect(await pendingRow(db, outboxId)).toMatchObject({ lease_token: leaseToken })
+    expect(await ledger(db, outboxId)).toEqual([])
+  })
+
+  test('refuses a whole batch, wherever it stands', async () => {
+    const [first, second] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
+    const refusal = await failureOf(
+      callFunction(db.as('symphony_executor'), 'complete_outbox_attempts', [
+        [first.outboxId, second.outboxId],
+        [first.leaseToken, second.leaseToken],
+        WORKER,
+        ['DISPATCHED', 'DISPATCHING'],
+      ]),
+    )
+    expect(refusal).toBeInstanceOf(InvalidCompletionStateError)
+    expect(await ledger(db, first.outboxId)).toEqual([])
+    expect(await complete(db, first, { state: 'DISPATCHED' })).toMatchObject({ state: 'DISPATCHED' })
+  })
+
+  test('of no state at all is a bad argument', async () => {
+    const { outboxId, leaseToken } = await enqueueAndClaim(db)
+    const call = callFunction(db.as('symphony_executor'), 'complete_outbox_attempt', [
+      outboxId,
+      leaseToken,
+      WORKER,
+      null,
+    ])
+    expect(await failureOf(call)).toBeInstanceOf(InvalidParameterError)
+  })
+})
+
+describe('the numbers of attempts', () => {
+  test('have no gap, whichever way each attempt ends', async () => {
+    const executor = db.as('symphony_executor')
+    const item = await enqueue(db)
+    await complete(db, await makeDueAndClaim(db, item), { state: 'RETRYABLE' })
+    // A lease given back is no attempt.
+    await releaseOutboxLease(executor, await makeDueAndClaim(db, item), WORKER)
+    await makeDueAndClaim(db, item)
+    await db.expireLease(item.outboxId)
+    await repairExpiredLeases(executor, 100, 'repair-1')
+    await makeDueAndClaim(db, item)
+    await db.expireLease(item.outboxId)
+    const takenOver = await makeDueAndClaim(db, item)
+    await complete(db, takenOver, { state: 'FAILED', holdReason: 'unknown' })
+    await db.queryNoRole(
+      'UPDATE payment_outbox_pending SET hold_reason = NULL, held_by = NULL, held_at = NULL WHERE outbox_id = $1',
+      [item.outboxId],
+    )
+    await complete(db, await makeDueAndClaim(db, item), { state: 'DISPATCHED' })
+    expect(await ledger(db, item.outboxId)).toEqual([
+      '1 RETRYABLE',
+      '2 ZOMBIE_REQUEUE',
+      '3 ZOMBIE_REQUEUE',
+      '4 RETRYABLE',
+      '5 DISPATCHED',
+    ])
+  })
+
+  test.for([0, 7, 20])('come from the ledger: a cached count of %i by hand changes nothing', async (count) => {
+    const item = await enqueue(db)
+    const setByHand = () =>
+      db.queryNoRole('UPDATE payment_outbox_pending SET attempt_count = $2 WHERE outbox_id = $1', [
+        item.outboxId,
+        count,
+      ])
+    await complete(db, await makeDueAndClaim(db, item), { state: 'RETRYABLE' })
+    await setByHand()
+    const second = await makeDueAndClaim(db, item)
+    expect(await complete(db, second, { state: 'RETRYABLE' })).toEqual({
+      attemptNo: 2,
+      state: 'RETRYABLE',
+      held: false,
+    })
+    expect((await pendingRow(db, item.outboxId))!.attempt_count).toBe(Math.max(count, 2))
+    await setByHand()
+    await makeDueAndClaim(db, item)
+    await db.expireLease(item.outboxId)
+    const repaired = await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
+    expect(repaired).toEqual([{ outboxId: item.outboxId, attemptNo: 3 }])
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({ attempt_count: Math.max(count, 3), hold_reason: null })
+  })
+})
+
+describe('a batch of completions', () => {
+  test('gives each a verdict of its own, in the order given', async () => {
+    const [dispatched, failed, retryable, recorded, lost, expired] = [
+      await enqueueAndClaim(db),
+      await enqueueAndClaim(db),
+      await enqueueAndClaim(db),
+      await enqueueAndClaim(db),
+      await enqueueAndClaim(db),
+      await enqueueAndClaim(db),
+    ]
+    await complete(db, recorded, { state: 'RETRYABLE' })
+    await db.expireLease(expired.outboxId)
+    const unknown = { outboxId: randomUUID(), leaseToken: randomUUID() }
+    const verdicts = await completeAll([
+      { ...unknown, state: 'DISPATCHED' },
+      { ...expired, state: 'DISPATCHED' },
+      { ...lost, leaseToken: randomUUID(), state: 'DISPATCHED' },
+      { ...recorded, state: 'DISPATCHED' },
+      { ...retryable, state: 'RETRYABLE' },
+      { ...failed, state: 'FAILED' },
+      { ...dispatched, state: 'DISPATCHED' },
+    ])
+    expect(verdicts).toEqual([
+      { outboxId: unknown.outboxId, verdict: 'LEASE_LOST' },
+      { outboxId: expired.outboxId, verdict: 'LEASE_LOST' },
+      { outboxId: lost.outboxId, verdict: 'LEASE_LOST' },
+      { outboxId: recorded.outboxId, verdict: 'ALREADY_RECORDED', attemptNo: 1, state: 'RETRYABLE' },
+      { outboxId: retryable.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'RETRYABLE', held: false },
+      { outboxId: failed.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'FAILED', held: false },
+      { outboxId: dispatched.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'DISPATCHED', held: false },
+    ])
+    expect(await ledger(db, expired.outboxId)).toEqual([])
+    expect(await ledger(db, lost.outboxId)).toEqual([])
+    expect(await ledger(db, recorded.outboxId)).toEqual(['1 RETRYABLE'])
+  })
+
+  test('keeps what belongs to each item with that item', async () => {
+    const { railType } = anInstruction()
+    for (let n = 0; n < 5; n++) await enqueue(db, { railType, payload: { n } })
+    const given = await claim(db, railType)
+    const outcomes = given.toReversed().map((lease, index) => ({
+      outboxId: lease.outboxId,
+      leaseToken: lease.leaseToken,
+      state: 'DISPATCHED' as const,
+      railReference: `ref-${lease.outboxId}`,
+      railCode: `code-${index}`,
+      latencyMs: index,
+    }))
+    await completeAll(outcomes)
+    for (const [index, { outboxId, railReference, railCode, latencyMs, leaseToken }] of outcomes.entries()) {
+      expect(await attemptRows(db, outboxId)).toMatchObject([
+        {
+          rail_reference: railReference,
+          rail_code: railCode,
+          latency_ms: latencyMs,
+          lease_token: leaseToken,
+          payload: { n: 4 - index },
+        },
+      ])
+    }
+  })
+
+  test('that names one item twice records the first, and says of the second that it is recorded', async () => {
+    const [lease, other] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
+    const verdicts = await completeAll([
+      { ...lease, state: 'RETRYABLE', errorCode: 'FIRST' },
+      { ...other, state: 'DISPATCHED' },
+      { ...lease, state: 'DISPATCHED', railReference: 'second' },
+    ])
+    expect(verdicts).toEqual([
+      { outboxId: lease.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'RETRYABLE', held: false },
+      { outboxId: other.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'DISPATCHED', held: false },
+      { outboxId: lease.outboxId, verdict: 'ALREADY_RECORDED', attemptNo: 1, state: 'RETRYABLE' },
+    ])
+    expect(await attemptRows(db, lease.outboxId)).toMatchObject([{ state: 'RETRYABLE', error_code: 'FIRST' }])
+  })
+
+  test('that names one item with a foreign token first still records the rightful one', async () => {
+    const lease = await enqueueAndClaim(db)
+    const verdicts = await completeAll([
+      { ...lease, leaseToken: randomUUID(), state: 'FAILED' },
+      { ...lease, state: 'DISPATCHED' },
+    ])
+    expect(verdicts).toMatchObject([{ verdict: 'LEASE_LOST' }, { verdict: 'RECORDED', state: 'DISPATCHED' }])
+    expect(await ledger(db, lease.outboxId)).toEqual(['1 DISPATCHED'])
+  })
+
+  test('says the same as the single form about a token that has recorded, whoever shows it', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'FAILED' })
+    for (const workerId of [WORKER, 'somebody-else']) {
+      expect(await completeAll([{ ...lease, state: 'DISPATCHED' }], workerId)).toEqual([
+        { outboxId: lease.outboxId, verdict: 'ALREADY_RECORDED', attemptNo: 1, state: 'FAILED' },
+      ])
+      const refusal = await failureOf(complete(db, lease, { state: 'DISPATCHED' }, workerId))
+      expect(refusal).toBeInstanceOf(LeaseLostError)
+      expect(refusal).toMatchObject({ recorded: { attemptNo: 1, state: 'FAILED' } })
+    }
+  })
+
+  test('of a thousand is recorded in one call', async () => {
+    const { railType } = anInstruction()
+    await db.queryNoRole(
+      `SELECT count(*) FROM (SELECT array_agg($1 || '-' || n) AS ids, array_agg($1) AS rails, array_agg('{}'::jsonb) AS p
+       FROM generate_series(1, 1000) AS n) AS g
+       CROSS JOIN LATERAL enqueue_payment_outbox_batch(g.ids, g.rails, g.ids, g.rails, g.p)`,
+      [railType],
+    )
+    const claimed = await claim(db, railType, { batchSize: 1000 })
+    expect(claimed).toHaveLength(1000)
+    const verdicts = await completeAll(claimed.map((lease) => ({ ...lease, state: 'DISPATCHED' as const })))
+    expect(verdicts.every(({ verdict }) => verdict === 'RECORDED')).toBe(true)
+    expect(verdicts.map(({ outboxId }) => outboxId)).toEqual(claimed.map(({ outboxId }) => outboxId))
+  })
+})
+
+describe('the ledger', () => {
+  test.for([
+    ['DISPATCHED', 'FAILED'],
+    ['DISPATCHED', 'DISPATCHED'],
+    ['FAILED', 'DISPATCHED'],
+    ['FAILED', 'FAILED'],
+  ] as const)('that has a %s refuses a second ending, %s, even from a superuser', async ([first, second]) => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: first })
+    const refusal = await failureOf(insertAgain(lease.outboxId, second))
+    expect(refusal).toMatchObject({
+      code: '23505',
+      constraint: 'payment_outbox_attempts_one_terminal_per_outbox',
+    })
+  })
+
+  test('takes an ending after an attempt that was none', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'RETRYABLE' })
+    await insertAgain(lease.outboxId, 'FAILED')
+    expect(await ledger(db, lease.outboxId)).toEqual(['1 RETRYABLE', '2 FAILED'])
+  })
+
+  test('never holds DISPATCHING, even from a superuser', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'RETRYABLE' })
+    const refusal = await failureOf(insertAgain(lease.outboxId, 'DISPATCHING'))
+    expect(refusal).toMatchObject({
+      code: '23514',
+      constraint: 'payment_outbox_attempts_dispatching_is_not_stored',
+    })
+  })
+
+  test('that has an ending refuses another through the functions too, should the item still be queued', async () => {
+    const item = await enqueue(db)
+    await complete(db, await claimOnly(db, item.railType), { state: 'RETRYABLE' })
+    await insertAgain(item.outboxId, 'FAILED')
+    const lease = await makeDueAndClaim(db, item)
+    const call = completeOutboxAttempt(db.as('symphony_executor'), WORKER, { ...lease, state: 'DISPATCHED' })
+    expect(await failureOf(call)).toMatchObject({
+      sqlstate: '23505',
+      constraint: 'payment_outbox_attempts_one_terminal_per_outbox',
+    })
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({ lease_token: lease.leaseToken })
+  })
+})
+
+function completeAll(outcomes: readonly AttemptOutcome[], workerId = WORKER): Promise<CompletionVerdict[]> {
+  return completeOutboxAttempts(db.as('symphony_executor'), workerId, outcomes)
+}
+
+/** The item's attempt again, as superuser, with a state and the next number. */
+function insertAgain(outboxId: string, state: string) {
+  return db.queryNoRole(
+    `INSERT INTO payment_outbox_attempts (attempt_id, outbox_id, instruction_id, participant_id, sequence_id,
+       idempotency_key, rail_type, payload, attempt_no, state)
+     SELECT gen_random_uuid(), outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
+       attempt_no + 1, $2::outbox_attempt_state
+     FROM payment_outbox_attempts WHERE outbox_id = $1`,
+    [outboxId, state],
+  )
+}
+
+function ledgerOf(lease: ClaimedItem) {
+  return {
+    worker_id: WORKER,
+    lease_token: lease.leaseToken,
+    claimed_at: lease.claimedAt,
+    rail_reference: ANSWER.railReference,
+    rail_code: ANSWER.railCode,
+    error_code: ANSWER.errorCode,
+    error_message: ANSWER.errorMessage,
+    latency_ms: ANSWER.latencyMs,
+  }
+}

@@ -1,0 +1,180 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { LeaseLostError } from '../../libs/db/index.js'
+import {
+  placeOutboxHold,
+  releaseOutboxLease,
+  releaseOutboxLeases,
+  renewOutboxLease,
+  renewOutboxLeases,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import {
+  claim,
+  claimOnly,
+  complete,
+  enqueue,
+  enqueueAndClaim,
+  enqueueAndFail,
+  eventRows,
+  ledger,
+  pendingRow,
+  WORKER,
+} from '../support/outboxItems.js'
+import { failureOf } from '../support/race.js'
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+const executor = () => db.as('symphony_executor')
+
+describe('renewing', () => {
+  test('moves the end of a live lease, and nothing else', async () => {
+    const lease = await enqueueAndClaim(db, {}, { leaseSeconds: 60 })
+    const before = await pendingRow(db, lease.outboxId)
+    const until = await renewOutboxLease(executor(), lease, WORKER, 3600)
+    expect(until.getTime()).toBeGreaterThanOrEqual(lease.claimedAt.getTime() + 3_600_000)
+    expect(await pendingRow(db, lease.outboxId)).toEqual({ ...before, lease_expires_at: until })
+    expect(await ledger(db, lease.outboxId)).toEqual([])
+  })
+
+  test('never shortens: a lease that already lasts longer stays as it is', async () => {
+    const lease = await enqueueAndClaim(db, {}, { leaseSeconds: 3600 })
+    expect(await renewOutboxLease(executor(), lease, WORKER, 1)).toEqual(lease.leaseExpiresAt)
+    expect((await pendingRow(db, lease.outboxId))!.lease_expires_at).toEqual(lease.leaseExpiresAt)
+  })
+
+  test('counts from the moment of renewing, not from the beginning of its transaction', async () => {
+    const lease = await enqueueAndClaim(db, {}, { leaseSeconds: 60 })
+    let midway: string | undefined
+    await executor().transaction(async (tx) => {
+      await tx.query('SELECT 1')
+      // An hour from a moment that is later than the beginning of the transaction and earlier than the renewal.
+      const { rows } = await db.queryNoRole<{ until: string }>(
+        `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() + interval '1 hour'
+         WHERE outbox_id = $1 RETURNING lease_expires_at::text AS until`,
+        [lease.outboxId],
+      )
+      midway = rows[0]!.until
+      await renewOutboxLease(tx, lease, WORKER, 3600)
+    })
+    const { rows } = await db.queryNoRole(
+      'SELECT lease_expires_at > $2::timestamptz AS later FROM payment_outbox_pending WHERE outbox_id = $1',
+      [lease.outboxId, midway],
+    )
+    expect(rows).toEqual([{ later: true }])
+  })
+
+  test('cannot bring an expired lease back to life', async () => {
+    const lease = await enqueueAndClaim(db)
+    await db.expireLease(lease.outboxId)
+    const before = await pendingRow(db, lease.outboxId)
+    const refusal = await failureOf(renewOutboxLease(executor(), lease, WORKER, 3600))
+    expect(refusal).toBeInstanceOf(LeaseLostError)
+    expect(await pendingRow(db, lease.outboxId)).toEqual(before)
+    expect(await claim(db, lease.railType, { workerId: 'heir' })).toHaveLength(1)
+  })
+
+  test('goes on while the item is held', async () => {
+    const lease = await enqueueAndClaim(db, {}, { leaseSeconds: 60 })
+    await placeOutboxHold(db.as('symphony_control'), lease.outboxId, 'wait')
+    const until = await renewOutboxLease(executor(), lease, WORKER, 3600)
+    expect(until.getTime()).toBeGreaterThan(lease.leaseExpiresAt.getTime())
+  })
+
+  test('many says of each whether it was renewed, in the order given', async () => {
+    const [live, expired, ended, foreign] = [
+      await enqueueAndClaim(db),
+      await enqueueAndClaim(db),
+      await enqueueAndClaim(db),
+      await enqueueAndClaim(db, {}, { workerId: 'somebody-else' }),
+    ]
+    await db.expireLease(expired.outboxId)
+    await complete(db, ended, { state: 'DISPATCHED' })
+    const unknown = { outboxId: randomUUID(), leaseToken: randomUUID() }
+    const renewals = await renewOutboxLeases(executor(), [unknown, foreign, ended, expired, live], WORKER, 3600)
+    const after = await pendingRow(db, live.outboxId)
+    expect(renewals).toEqual([
+      { outboxId: unknown.outboxId, renewed: false, leaseExpiresAt: null },
+      { outboxId: foreign.outboxId, renewed: false, leaseExpiresAt: null },
+      { outboxId: ended.outboxId, renewed: false, leaseExpiresAt: null },
+      { outboxId: expired.outboxId, renewed: false, leaseExpiresAt: null },
+      { outboxId: live.outboxId, renewed: true, leaseExpiresAt: after!.lease_expires_at },
+    ])
+    expect(after!.lease_expires_at!.getTime()).toBeGreaterThan(live.leaseExpiresAt.getTime())
+    expect((await pendingRow(db, foreign.outboxId))!.lease_expires_at).toEqual(foreign.leaseExpiresAt)
+  })
+})
+
+describe('releasing', () => {
+  test('gives the item back at once, and costs no attempt', async () => {
+    const item = await enqueue(db)
+    const before = await pendingRow(db, item.outboxId)
+    await releaseOutboxLease(executor(), await claimOnly(db, item.railType), WORKER)
+    expect(await pendingRow(db, item.outboxId)).toEqual(before)
+    expect(await ledger(db, item.outboxId)).toEqual([])
+    expect(await eventRows(db, item.outboxId)).toEqual([])
+    expect(await claimOnly(db, item.railType)).toMatchObject({ outboxId: item.outboxId, attemptCount: 0 })
+  })
+
+  test('leaves what is known and what was counted as it was', async () => {
+    const item = await enqueueAndFail(db, 2)
+    await claimOnly(db, item.railType)
+    await db.expireLease(item.outboxId)
+    const lease = await claimOnly(db, item.railType)
+    expect(lease).toMatchObject({ attemptCount: 3, outcomeUnknown: true, expiryStreak: 1 })
+    await releaseOutboxLease(executor(), lease, WORKER)
+    expect(await claimOnly(db, item.railType)).toMatchObject({
+      attemptCount: 3,
+      outcomeUnknown: true,
+      expiryStreak: 1,
+      takenOver: false,
+    })
+    expect(await ledger(db, item.outboxId)).toHaveLength(3)
+  })
+
+  test('is done once: the second time the lease is lost', async () => {
+    const lease = await enqueueAndClaim(db)
+    await releaseOutboxLease(executor(), lease, WORKER)
+    const refusal = await failureOf(releaseOutboxLease(executor(), lease, WORKER))
+    expect(refusal).toBeInstanceOf(LeaseLostError)
+    expect(refusal).toMatchObject({ detail: '{"recorded" : false}' })
+  })
+
+  test('ends what the token can do, although the same worker claims again', async () => {
+    const lease = await enqueueAndClaim(db)
+    await releaseOutboxLease(executor(), lease, WORKER)
+    const again = await claimOnly(db, lease.railType)
+    expect(await failureOf(complete(db, lease, { state: 'DISPATCHED' }))).toBeInstanceOf(LeaseLostError)
+    expect(await complete(db, again, { state: 'DISPATCHED' })).toMatchObject({ attemptNo: 1 })
+  })
+
+  test('goes on while the item is held, which stays held', async () => {
+    const lease = await enqueueAndClaim(db)
+    await placeOutboxHold(db.as('symphony_control'), lease.outboxId, 'wait')
+    await releaseOutboxLease(executor(), lease, WORKER)
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: null, hold_reason: 'wait' })
+    expect(await claim(db, lease.railType)).toEqual([])
+  })
+
+  test('many says of each whether it was given back, in the order given', async () => {
+    const [live, expired, foreign] = [
+      await enqueueAndClaim(db),
+      await enqueueAndClaim(db),
+      await enqueueAndClaim(db, {}, { workerId: 'somebody-else' }),
+    ]
+    await db.expireLease(expired.outboxId)
+    const unknown = { outboxId: randomUUID(), leaseToken: randomUUID() }
+    expect(await releaseOutboxLeases(executor(), [unknown, foreign, expired, live], WORKER)).toEqual([
+      { outboxId: unknown.outboxId, released: false },
+      { outboxId: foreign.outboxId, released: false },
+      { outboxId: expired.outboxId, released: false },
+      { outboxId: live.outboxId, released: true },
+    ])
+    expect(await pendingRow(db, foreign.outboxId)).toMatchObject({ lease_token: foreign.leaseToken })
+    expect(await pendingRow(db, expired.outboxId)).toMatchObject({ lease_token: expired.leaseToken })
+  })
+})

@@ -1,0 +1,298 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { HeldError } from '../../libs/db/index.js'
+import {
+  beginOutboxDispatch,
+  holdLeasedOutboxItem,
+  releaseOutboxLease,
+  releaseOutboxLeases,
+  repairExpiredLeases,
+  type AttemptOutcome,
+  type ClaimedItem,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import {
+  attemptRows,
+  claim,
+  claimOnly,
+  complete,
+  enqueueAndClaim,
+  eventRows,
+  ledger,
+  makeDueAndClaim,
+  pendingRow,
+  WORKER,
+} from '../support/outboxItems.js'
+import { failureOf } from '../support/race.js'
+
+/**
+ * If the rail may have acted and nobody knows, the item is marked. No counter, code or check ever declares a marked item
+ * failed: it is tried again where that is safe, or held for a person.
+ */
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+const repair = () => repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
+const begin = (lease: ClaimedItem) => beginOutboxDispatch(db.as('symphony_executor'), lease, WORKER)
+const announced = () => enqueueAndClaim(db, {}, { announced: true })
+
+/** Leased, with the mark of an earlier attempt. */
+async function unknownLease(): Promise<ClaimedItem> {
+  const first = await enqueueAndClaim(db)
+  await complete(db, first, { state: 'RETRYABLE', outcomeUnknown: true })
+  const lease = await makeDueAndClaim(db, first)
+  expect(lease.outcomeUnknown).toBe(true)
+  return lease
+}
+
+/** Both ways in which the end of a lease is noticed. */
+async function expire(lease: ClaimedItem, noticedBy: 'repair' | 'takeover'): Promise<ClaimedItem[]> {
+  await db.expireLease(lease.outboxId)
+  if (noticedBy === 'takeover') return claim(db, lease.railType)
+  await repair()
+  await db.makeDue(lease.outboxId)
+  return claim(db, lease.railType)
+}
+
+describe.for(['repair', 'takeover'] as const)('a lease that expires, noticed by %s,', (noticedBy) => {
+  test('marks the item: the next claimer is told that the outcome is unknown', async () => {
+    const next = await expire(await enqueueAndClaim(db), noticedBy)
+    expect(next).toMatchObject([{ outcomeUnknown: true, expiryStreak: 1, attemptCount: 1 }])
+  })
+
+  test('before an announced call began is an ordinary requeue: nothing is unknown', async () => {
+    const lease = await announced()
+    const next = await expire(lease, noticedBy)
+    expect(next).toMatchObject([{ outboxId: lease.outboxId, outcomeUnknown: false, evidence: null, attemptCount: 1 }])
+    expect(await ledger(db, lease.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
+  })
+
+  test('before an announced call began does not clear an older mark', async () => {
+    const first = await enqueueAndClaim(db)
+    await complete(db, first, { state: 'RETRYABLE', outcomeUnknown: true })
+    const lease = await makeDueAndClaim(db, first, { announced: true })
+    expect(await expire(lease, noticedBy)).toMatchObject([{ outcomeUnknown: true }])
+  })
+
+  test('after an announced call began holds the item for a person, with its ledger row and an event', async () => {
+    const lease = await announced()
+    await begin(lease)
+    expect(await expire(lease, noticedBy)).toEqual([])
+    const [attempt, ...more] = await attemptRows(db, lease.outboxId)
+    expect(more).toEqual([])
+    expect(attempt).toMatchObject({ state: 'ZOMBIE_REQUEUE', worker_id: WORKER, lease_token: lease.leaseToken })
+    const finder = noticedBy === 'repair' ? 'repair-1' : WORKER
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({
+      outcome_unknown: true,
+      hold_reason: 'OUTCOME_UNKNOWN',
+      held_by: finder,
+      lease_token: null,
+      dispatch_mark: null,
+    })
+    expect(await eventRows(db, lease.outboxId)).toMatchObject([
+      {
+        event_type: 'HOLD_PLACED',
+        actor: finder,
+        detail: { reason: 'OUTCOME_UNKNOWN' },
+        attempt_id: attempt!.attempt_id,
+      },
+    ])
+  })
+
+  test('is announced anew: the mark of a call belongs to its lease', async () => {
+    const lease = await announced()
+    await begin(lease)
+    await complete(db, lease, { state: 'RETRYABLE' })
+    const next = await makeDueAndClaim(db, lease, { announced: true })
+    expect(await pendingRow(db, next.outboxId)).toMatchObject({ dispatch_mark: 'awaited' })
+    expect(await expire(next, noticedBy)).toMatchObject([{ outcomeUnknown: false }])
+  })
+})
+
+describe('an announced call that has begun', () => {
+  test('cannot be given back: its lease stays until its outcome is known', async () => {
+    const lease = await announced()
+    await begin(lease)
+    const refusal = await failureOf(releaseOutboxLease(db.as('symphony_executor'), lease, WORKER))
+    expect(refusal).toBeInstanceOf(HeldError)
+    expect(refusal).toMatchObject({ sqlstate: 'P7006' })
+    const other = await announced()
+    expect(await releaseOutboxLeases(db.as('symphony_executor'), [lease, other], WORKER)).toEqual([
+      { outboxId: lease.outboxId, released: false },
+      { outboxId: other.outboxId, released: true },
+    ])
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({
+      lease_token: lease.leaseToken,
+      dispatch_mark: 'begun',
+    })
+  })
+
+  test('can be given back before it begins', async () => {
+    const lease = await announced()
+    await releaseOutboxLease(db.as('symphony_executor'), lease, WORKER)
+    expect(await claimOnly(db, lease.railType)).toMatchObject({ outcomeUnknown: false, attemptCount: 0 })
+  })
+
+  test('may be announced twice, and completed as anything', async () => {
+    for (const state of ['DISPATCHED', 'FAILED', 'RETRYABLE'] as const) {
+      const lease = await announced()
+      await begin(lease)
+      await begin(lease)
+      expect(await complete(db, lease, { state })).toEqual({ attemptNo: 1, state, held: false })
+    }
+  })
+
+  test('holds the item when it ends without an answer', async () => {
+    const lease = await announced()
+    await begin(lease)
+    expect(await complete(db, lease, { state: 'RETRYABLE', outcomeUnknown: true })).toEqual({
+      attemptNo: 1,
+      state: 'RETRYABLE',
+      held: true,
+    })
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({
+      hold_reason: 'OUTCOME_UNKNOWN',
+      outcome_unknown: true,
+    })
+  })
+
+  test('is marked unknown when its worker holds the item instead, and is not when it had not begun', async () => {
+    for (const begun of [true, false]) {
+      const lease = await announced()
+      if (begun) await begin(lease)
+      await holdLeasedOutboxItem(db.as('symphony_executor'), lease, WORKER, 'not this one')
+      expect(await pendingRow(db, lease.outboxId)).toMatchObject({
+        outcome_unknown: begun,
+        hold_reason: 'not this one',
+        held_by: WORKER,
+        lease_token: null,
+        dispatch_mark: null,
+      })
+      expect(await ledger(db, lease.outboxId)).toEqual([])
+    }
+  })
+
+  test('counts also on a lease that was claimed without announcing', async () => {
+    const lease = await enqueueAndClaim(db)
+    await begin(lease)
+    expect(await expire(lease, 'repair')).toEqual([])
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({ hold_reason: 'OUTCOME_UNKNOWN' })
+  })
+})
+
+describe('a marked item', () => {
+  test.for([
+    ['says nothing of it', undefined],
+    ['says that it is unknown', true],
+  ] as const)('is held, not failed, when a FAILED completion %s', async ([, outcomeUnknown]) => {
+    const lease = await unknownLease()
+    expect(await complete(db, lease, { state: 'FAILED', errorCode: 'REFUSED', ...given(outcomeUnknown) })).toEqual({
+      attemptNo: 2,
+      state: 'RETRYABLE',
+      held: true,
+    })
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({
+      hold_reason: 'FAILED_WHILE_OUTCOME_UNKNOWN',
+      held_by: WORKER,
+      outcome_unknown: true,
+    })
+    // What the rail said is in the ledger for the person who decides.
+    expect(await attemptRows(db, lease.outboxId)).toMatchObject([{}, { state: 'RETRYABLE', error_code: 'REFUSED' }])
+    expect(await eventRows(db, lease.outboxId)).toMatchObject([
+      { event_type: 'HOLD_PLACED', detail: { reason: 'FAILED_WHILE_OUTCOME_UNKNOWN' } },
+    ])
+  })
+
+  test('is held for the reason that the worker gives, if it gives one', async () => {
+    const lease = await unknownLease()
+    await complete(db, lease, { state: 'FAILED', holdReason: 'the bank denies it' })
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({ hold_reason: 'the bank denies it' })
+  })
+
+  test('keeps its mark through a retryable answer that says nothing of it', async () => {
+    const lease = await unknownLease()
+    expect(await complete(db, lease, { state: 'RETRYABLE' })).toEqual({ attemptNo: 2, state: 'RETRYABLE', held: false })
+    expect((await makeDueAndClaim(db, lease)).outcomeUnknown).toBe(true)
+  })
+
+  test('loses its mark by a retryable answer that is certain', async () => {
+    const lease = await unknownLease()
+    await complete(db, lease, { state: 'RETRYABLE', outcomeUnknown: false })
+    const next = await makeDueAndClaim(db, lease)
+    expect(next).toMatchObject({ outcomeUnknown: false, evidence: null })
+    expect(await complete(db, next, { state: 'FAILED' })).toMatchObject({ state: 'FAILED', held: false })
+  })
+
+  test('fails by a completion that is certain', async () => {
+    const lease = await unknownLease()
+    expect(await complete(db, lease, { state: 'FAILED', outcomeUnknown: false })).toEqual({
+      attemptNo: 2,
+      state: 'FAILED',
+      held: false,
+    })
+  })
+
+  test.for([undefined, true, false])('succeeds by a success, whatever else it says (%s)', async (outcomeUnknown) => {
+    const lease = await unknownLease()
+    expect(await complete(db, lease, { state: 'DISPATCHED', ...given(outcomeUnknown) })).toEqual({
+      attemptNo: 2,
+      state: 'DISPATCHED',
+      held: false,
+    })
+    expect(await pendingRow(db, lease.outboxId)).toBeUndefined()
+  })
+
+  test('hands its evidence to the next claimer', async () => {
+    const lease = await unknownLease()
+    const [attempt] = await attemptRows(db, lease.outboxId)
+    expect(lease.evidence).toEqual({
+      lateOutcome: null,
+      lastAttempt: {
+        attemptNo: 1,
+        state: 'RETRYABLE',
+        railReference: null,
+        railCode: null,
+        errorCode: null,
+        workerId: WORKER,
+        claimedAt: attempt!.claimed_at,
+        completedAt: attempt!.completed_at,
+      },
+    })
+  })
+
+  test('is never failed by anything automatic, in any combination', async () => {
+    const outcomes: Omit<AttemptOutcome, 'outboxId' | 'leaseToken'>[] = []
+    for (const state of ['FAILED', 'RETRYABLE'] as const) {
+      for (const outcomeUnknown of [undefined, true] as const) {
+        for (const holdReason of [undefined, 'held'] as const) {
+          outcomes.push({ state, ...given(outcomeUnknown), ...(holdReason === undefined ? {} : { holdReason }) })
+        }
+      }
+    }
+    let lease = await unknownLease()
+    const { outboxId } = lease
+    const outcomeAt = (index: number) => outcomes[index % outcomes.length]!
+    for (let round = 0; round < 40; round++) {
+      if (round % 3 === 0) await db.expireLease(outboxId)
+      else await complete(db, lease, outcomeAt(round))
+      await repair()
+      expect(await pendingRow(db, outboxId)).toMatchObject({ outcome_unknown: true, lease_token: null })
+      // The hold is lifted by hand: a person's decision would settle what is unknown.
+      await db.queryNoRole(
+        `UPDATE payment_outbox_pending SET hold_reason = NULL, held_by = NULL, held_at = NULL WHERE outbox_id = $1`,
+        [outboxId],
+      )
+      lease = await makeDueAndClaim(db, lease)
+    }
+    const states = new Set((await attemptRows(db, outboxId)).map(({ state }) => state))
+    expect(states).toEqual(new Set(['RETRYABLE', 'ZOMBIE_REQUEUE']))
+    expect(await ledger(db, outboxId)).toHaveLength(41)
+  })
+})
+
+function given(outcomeUnknown: boolean | undefined): { outcomeUnknown?: boolean } {
+  return outcomeUnknown === undefined ? {} : { outcomeUnknown }
+}
