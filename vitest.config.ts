@@ -11,6 +11,8 @@ export default defineConfig({
     maxWorkers: Math.min(4, availableParallelism()),
     testTimeout: 30_000,
     hookTimeout: 60_000,
+    // Patience for a slow machine; what is waited for usually is there at the first look.
+    expect: { poll: { timeout: 15_000, interval: 25 } },
     // A focused test left behind would turn the rest of the suite off without a word.
     allowOnly: false,
     passWithNoTests: false,

@@ -91,7 +91,7 @@ describe('symphony db', () => {
   ] as const)('%s in the middle of a start: exit code %i, and nothing is left behind', async (signal, exitCode) => {
     const dataDir = await freshDataDir()
     const { child, ended } = spawnNode([BIN, 'db', 'start', '--data-dir', dataDir])
-    await expect.poll(() => leftBehind(dataDir), { timeout: 10_000 }).toHaveLength(1)
+    await expect.poll(() => leftBehind(dataDir)).toHaveLength(1)
     child.kill(signal)
     expect(await ended).toMatchObject({ exitCode, stdout: '', stderr: expect.stringContaining(`Stopped by ${signal}`) })
     expect(await leftBehind(dataDir)).toEqual([])
