@@ -198,7 +198,7 @@ CREATE TABLE payment_outbox_events (
 CREATE TRIGGER payment_outbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_events ENABLE ALWAYS TRIGGER payment_outbox_events_is_append_only;
 COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
-COMMENT ON COLUMN payment_outbox_events.scope IS 'What the event is about when it is not one item: rail:NAME, participant:ID or stream:ID.';
+COMMENT ON COLUMN payment_outbox_events.scope IS 'What the event is about when it is not one item: rail:NAME, participant:ID, stream:ID or policy:ID.';
 
 -- table payment_outbox_identities of symphony_owner
 CREATE TABLE payment_outbox_identities (
@@ -506,10 +506,18 @@ SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+  v_snapshot_stays boolean := current_setting('transaction_isolation') <> 'read committed';
   v_heads uuid[];
   v_unblocked uuid[];
   v_full_trail boolean;
 BEGIN
+  IF v_snapshot_stays THEN
+    INSERT INTO participant_outbox_sequences (participant_id, next_sequence_id)
+    SELECT s.participant_id, 1 FROM unnest(p_participant_ids) AS s(participant_id)
+    WHERE NOT EXISTS (SELECT 1 FROM participant_outbox_sequences q WHERE q.participant_id = s.participant_id)
+    ON CONFLICT DO NOTHING;
+    PERFORM 1 FROM participant_outbox_sequences s WHERE s.participant_id = ANY (p_participant_ids) FOR SHARE SKIP LOCKED;
+  END IF;
   LOOP
     v_heads := ARRAY(
       SELECT head.outbox_id
@@ -519,7 +527,7 @@ BEGIN
         WHERE p.participant_id = s.participant_id AND p.ordered
         ORDER BY p.participant_id, p.sequence_id LIMIT 1
       ) head
-      WHERE head.blocked AND NOT head.block_unverified);
+      WHERE head.blocked AND (v_snapshot_stays OR NOT head.block_unverified));
     EXIT WHEN cardinality(v_heads) = 0;
     WITH settled AS (
       UPDATE payment_outbox_pending p
@@ -540,6 +548,7 @@ BEGIN
     IF v_full_trail THEN
       PERFORM append_outbox_events('UNBLOCKED', 'symphony', v_unblocked, NULL);
     END IF;
+    EXIT WHEN v_snapshot_stays;
   END LOOP;
 END
 $$;
@@ -618,6 +627,7 @@ BEGIN
     SET hold_reason = NULL, held_by = NULL, held_at = NULL, outcome_unknown = false, expiry_streak = 0,
       next_attempt_at = LEAST(p.next_attempt_at, v_now)
     WHERE p.outbox_id = p_outbox_id;
+    PERFORM wake_outbox_workers();
   ELSE
     WITH item AS MATERIALIZED (
       SELECT p.*, p.payload::text AS payload_text, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
@@ -951,6 +961,7 @@ DECLARE
   v_rails text[];
   v_paused_rails text[];
   v_paused_participants text[];
+  v_paused_streams text[];
   v_expired uuid[];
   v_rows tid[] := '{}';
   v_wanted integer;
@@ -976,8 +987,10 @@ BEGIN
   -- An ordered item may have been queued as blocked while its predecessor ended unseen.
   PERFORM verify_blocked_outbox_items(100);
 
+  -- What is paused is marked as blocked, all but what was being enqueued or unblocked at the moment of the pause.
   v_paused_rails := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'rail');
   v_paused_participants := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'participant');
+  v_paused_streams := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'stream');
   v_now := clock_timestamp();
 
   -- Two passes, because "unleased or expired" in one condition can use neither index. Expired leases come first: they
@@ -987,6 +1000,7 @@ BEGIN
     WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now AND p.hold_reason IS NULL AND NOT p.blocked
       AND (p_rails IS NULL OR p.rail_type = ANY (p_rails)) AND p.rail_type <> ALL (v_paused_rails)
       AND p.participant_id <> ALL (v_paused_participants)
+      AND NOT (p.ordered AND p.participant_id = ANY (v_paused_streams))
     ORDER BY p.lease_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
   IF cardinality(v_expired) > 0 THEN
     BEGIN
@@ -1006,7 +1020,7 @@ BEGIN
     ELSE
       v_rails := ARRAY(SELECT DISTINCT r.name FROM unnest(p_rails) AS r(name) WHERE r.name <> ALL (v_paused_rails));
     END IF;
-    v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_paused_participants, v_rows);
+    v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_paused_participants, v_paused_streams, v_rows);
   END IF;
 
   -- The rows are locked: from here on the clock is read again, and a lease counts from now.
@@ -1656,8 +1670,8 @@ PARALLEL SAFE
 RETURN ((p_value IS NOT NULL) AND (char_length(p_value) <= p_length_max) AND (p_value ~ '\S'::text) AND ((p_value COLLATE "C") !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]'::text));
 COMMENT ON FUNCTION is_short_text(text, integer) IS 'True for text that is not blank, bounded, and free of control characters.';
 
--- function lock_due_outbox_rows(text[], integer, timestamp with time zone, text[], tid[]) of symphony_owner
-CREATE FUNCTION lock_due_outbox_rows(p_rails text[], p_wanted integer, p_now timestamp with time zone, p_paused_participants text[], p_taken_over tid[])
+-- function lock_due_outbox_rows(text[], integer, timestamp with time zone, text[], text[], tid[]) of symphony_owner
+CREATE FUNCTION lock_due_outbox_rows(p_rails text[], p_wanted integer, p_now timestamp with time zone, p_paused_participants text[], p_paused_streams text[], p_taken_over tid[])
 RETURNS tid[]
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -1691,6 +1705,7 @@ BEGIN
           SELECT p.next_attempt_at, p.created_at, p.sequence_id FROM payment_outbox_pending p
           WHERE p.rail_type = r.name AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
             AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+            AND NOT (p.ordered AND p.participant_id = ANY (p_paused_streams))
             AND p.ctid <> ALL (p_taken_over)
           ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT p_wanted
         ) due
@@ -1706,6 +1721,7 @@ BEGIN
       SELECT p.ctid FROM payment_outbox_pending p
       WHERE p.rail_type = share.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
         AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+        AND NOT (p.ordered AND p.participant_id = ANY (p_paused_streams))
         AND p.ctid <> ALL (p_taken_over)
       ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT share.size FOR UPDATE SKIP LOCKED
     ) due);
@@ -1716,6 +1732,7 @@ BEGIN
         SELECT p.ctid FROM payment_outbox_pending p
         WHERE p.rail_type = v_rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
           AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+          AND NOT (p.ordered AND p.participant_id = ANY (p_paused_streams))
           AND p.ctid <> ALL (v_rows || p_taken_over)
         ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id
         LIMIT p_wanted - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
@@ -1724,7 +1741,7 @@ BEGIN
   RETURN v_rows;
 END
 $$;
-COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamp with time zone, text[], tid[]) IS 'Internal: locks due, claimable rows, oldest first.';
+COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamp with time zone, text[], text[], tid[]) IS 'Internal: locks due, claimable rows, oldest first.';
 
 -- function lock_held_outbox_item(uuid, text, text) of symphony_owner
 CREATE FUNCTION lock_held_outbox_item(p_outbox_id uuid, p_actor text, p_decision text)
@@ -1907,6 +1924,9 @@ SET enable_sort=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
+DECLARE
+  v_paused_participants text[] := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'participant');
+  v_paused_streams text[] := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'stream');
 BEGIN
   IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
     PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
@@ -1921,6 +1941,8 @@ BEGIN
       CROSS JOIN LATERAL (
         SELECT p.next_attempt_at FROM payment_outbox_pending p
         WHERE p.rail_type = served.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+          AND p.participant_id <> ALL (v_paused_participants)
+          AND NOT (p.ordered AND p.participant_id = ANY (v_paused_streams))
         ORDER BY p.rail_type, p.next_attempt_at LIMIT 1
       ) due
       WHERE NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),
@@ -2090,11 +2112,13 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  IF p_kind = 'participant' THEN
-    UPDATE payment_outbox_pending p SET blocked = true WHERE p.participant_id = p_name AND NOT p.blocked;
-  END IF;
-  IF p_kind = 'stream' THEN
-    UPDATE payment_outbox_pending p SET blocked = true WHERE p.participant_id = p_name AND p.ordered AND NOT p.blocked;
+  IF p_kind <> 'rail' THEN
+    -- Locked in the order in which completions lock, so that the two cannot deadlock.
+    UPDATE payment_outbox_pending p SET blocked = true
+    WHERE p.outbox_id = ANY (ARRAY(
+      SELECT q.outbox_id FROM payment_outbox_pending q
+      WHERE q.participant_id = p_name AND NOT q.blocked AND (p_kind = 'participant' OR q.ordered)
+      ORDER BY q.outbox_id FOR NO KEY UPDATE));
   END IF;
   PERFORM append_outbox_scope_event('PAUSED', v_actor, p_kind || ':' || p_name, jsonb_build_object('reason', p_reason));
   RETURN true;
@@ -2649,6 +2673,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
+  v_next uuid;
 BEGIN
   PERFORM check_outbox_pause(p_kind, p_name, p_reason);
   DELETE FROM outbox_pauses z WHERE z.kind = p_kind AND z.name = p_name;
@@ -2657,14 +2682,26 @@ BEGIN
   END IF;
   IF p_kind = 'participant' THEN
     UPDATE payment_outbox_pending p SET blocked = false, block_unverified = false
-    WHERE p.participant_id = p_name AND p.blocked AND NOT p.ordered;
+    WHERE p.outbox_id = ANY (ARRAY(
+      SELECT q.outbox_id FROM payment_outbox_pending q
+      WHERE q.participant_id = p_name AND q.blocked AND NOT q.ordered
+      ORDER BY q.outbox_id FOR NO KEY UPDATE));
   END IF;
   IF p_kind <> 'rail' THEN
     PERFORM advance_outbox_streams(ARRAY[p_name]);
+    -- What was blocked for the sake of the pause now waits for the head alone, which may be ending this very moment
+    -- without having seen it. The first to wait is marked; whoever waits behind it will be seen by its ending.
+    LOOP
+      SELECT p.outbox_id INTO v_next FROM payment_outbox_pending p
+      WHERE p.participant_id = p_name AND p.ordered AND p.blocked
+      ORDER BY p.participant_id, p.sequence_id LIMIT 1;
+      EXIT WHEN v_next IS NULL;
+      UPDATE payment_outbox_pending p SET block_unverified = true WHERE p.outbox_id = v_next AND p.blocked;
+      EXIT WHEN FOUND;
+    END LOOP;
   END IF;
   PERFORM append_outbox_scope_event('RESUMED', v_actor, p_kind || ':' || p_name, jsonb_build_object('reason', p_reason));
-  -- Whoever sleeps until the next due time does not know that it has just come nearer.
-  NOTIFY outbox_pending, 'new_work';
+  PERFORM wake_outbox_workers();
   RETURN true;
 END
 $$;
@@ -2688,7 +2725,8 @@ BEGIN
   INSERT INTO participant_outbox_policies (participant_id, on_ordered_failure)
   VALUES (p_participant_id, p_on_ordered_failure)
   ON CONFLICT (participant_id) DO UPDATE SET on_ordered_failure = EXCLUDED.on_ordered_failure;
-  PERFORM append_outbox_scope_event('POLICY_SET', outbox_actor(), 'participant:' || p_participant_id,
+  -- A scope of its own: the row lock above orders its events, and would not order those of a pause.
+  PERFORM append_outbox_scope_event('POLICY_SET', outbox_actor(), 'policy:' || p_participant_id,
     jsonb_build_object('on_ordered_failure', p_on_ordered_failure));
 END
 $$;
@@ -2757,6 +2795,26 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION verify_blocked_outbox_items(integer) IS 'Internal: confirms or lifts blocks that may rest on a missed commit.';
+
+-- function wake_outbox_workers() of symphony_owner
+CREATE FUNCTION wake_outbox_workers()
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_enabled boolean;
+BEGIN
+  SELECT s.notify_enabled INTO v_enabled FROM symphony_settings s;
+  -- A full notification queue would fail the COMMIT, and with it what the person decided.
+  IF v_enabled AND pg_notification_queue_usage() < 0.5 THEN
+    NOTIFY outbox_pending, 'new_work';
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION wake_outbox_workers() IS 'Internal: NOTIFY outbox_pending, unless it is switched off or its queue is filling up.';
 
 -- function withdraw_outbox_proposal(uuid, text) of symphony_owner
 CREATE FUNCTION withdraw_outbox_proposal(p_proposal_id uuid, p_reason text)

@@ -19,6 +19,7 @@ DECLARE
   v_rails text[];
   v_paused_rails text[];
   v_paused_participants text[];
+  v_paused_streams text[];
   v_expired uuid[];
   v_rows tid[] := '{}';
   v_wanted integer;
@@ -44,8 +45,10 @@ BEGIN
   -- An ordered item may have been queued as blocked while its predecessor ended unseen.
   PERFORM verify_blocked_outbox_items(100);
 
+  -- What is paused is marked as blocked, all but what was being enqueued or unblocked at the moment of the pause.
   v_paused_rails := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'rail');
   v_paused_participants := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'participant');
+  v_paused_streams := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'stream');
   v_now := clock_timestamp();
 
   -- Two passes, because "unleased or expired" in one condition can use neither index. Expired leases come first: they
@@ -55,6 +58,7 @@ BEGIN
     WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now AND p.hold_reason IS NULL AND NOT p.blocked
       AND (p_rails IS NULL OR p.rail_type = ANY (p_rails)) AND p.rail_type <> ALL (v_paused_rails)
       AND p.participant_id <> ALL (v_paused_participants)
+      AND NOT (p.ordered AND p.participant_id = ANY (v_paused_streams))
     ORDER BY p.lease_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
   IF cardinality(v_expired) > 0 THEN
     BEGIN
@@ -74,7 +78,7 @@ BEGIN
     ELSE
       v_rails := ARRAY(SELECT DISTINCT r.name FROM unnest(p_rails) AS r(name) WHERE r.name <> ALL (v_paused_rails));
     END IF;
-    v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_paused_participants, v_rows);
+    v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_paused_participants, v_paused_streams, v_rows);
   END IF;
 
   -- The rows are locked: from here on the clock is read again, and a lease counts from now.
@@ -142,8 +146,10 @@ COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails with at lea
 -- locks, says how many of the oldest belong to each; then each rail's share is locked. Should a rail have lost rows to
 -- another claimer meanwhile, the others fill up. Rows that were just taken over are due as well, and are not found again.
 DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[]);
+DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[], tid[]);
 CREATE OR REPLACE FUNCTION lock_due_outbox_rows(
-  p_rails text[], p_wanted integer, p_now timestamptz, p_paused_participants text[], p_taken_over tid[]
+  p_rails text[], p_wanted integer, p_now timestamptz, p_paused_participants text[], p_paused_streams text[],
+  p_taken_over tid[]
 ) RETURNS tid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -170,6 +176,7 @@ BEGIN
           SELECT p.next_attempt_at, p.created_at, p.sequence_id FROM payment_outbox_pending p
           WHERE p.rail_type = r.name AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
             AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+            AND NOT (p.ordered AND p.participant_id = ANY (p_paused_streams))
             AND p.ctid <> ALL (p_taken_over)
           ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT p_wanted
         ) due
@@ -185,6 +192,7 @@ BEGIN
       SELECT p.ctid FROM payment_outbox_pending p
       WHERE p.rail_type = share.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
         AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+        AND NOT (p.ordered AND p.participant_id = ANY (p_paused_streams))
         AND p.ctid <> ALL (p_taken_over)
       ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT share.size FOR UPDATE SKIP LOCKED
     ) due);
@@ -195,6 +203,7 @@ BEGIN
         SELECT p.ctid FROM payment_outbox_pending p
         WHERE p.rail_type = v_rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
           AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+          AND NOT (p.ordered AND p.participant_id = ANY (p_paused_streams))
           AND p.ctid <> ALL (v_rows || p_taken_over)
         ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id
         LIMIT p_wanted - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
@@ -203,7 +212,7 @@ BEGIN
   RETURN v_rows;
 END
 $$;
-COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamptz, text[], tid[]) IS 'Internal: locks due, claimable rows, oldest first.';
+COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamptz, text[], text[], tid[]) IS 'Internal: locks due, claimable rows, oldest first.';
 
 CREATE OR REPLACE FUNCTION renew_outbox_leases(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_lease_seconds integer
@@ -389,6 +398,9 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
 #variable_conflict use_column
+DECLARE
+  v_paused_participants text[] := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'participant');
+  v_paused_streams text[] := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'stream');
 BEGIN
   IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
     PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
@@ -403,6 +415,8 @@ BEGIN
       CROSS JOIN LATERAL (
         SELECT p.next_attempt_at FROM payment_outbox_pending p
         WHERE p.rail_type = served.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+          AND p.participant_id <> ALL (v_paused_participants)
+          AND NOT (p.ordered AND p.participant_id = ANY (v_paused_streams))
         ORDER BY p.rail_type, p.next_attempt_at LIMIT 1
       ) due
       WHERE NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),

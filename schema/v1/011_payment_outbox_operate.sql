@@ -297,6 +297,7 @@ BEGIN
     SET hold_reason = NULL, held_by = NULL, held_at = NULL, outcome_unknown = false, expiry_streak = 0,
       next_attempt_at = LEAST(p.next_attempt_at, v_now)
     WHERE p.outbox_id = p_outbox_id;
+    PERFORM wake_outbox_workers();
   ELSE
     WITH item AS MATERIALIZED (
       SELECT p.*, p.payload::text AS payload_text, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,

@@ -37,6 +37,11 @@ COMMENT ON FUNCTION end_outbox_heads(uuid[]) IS 'Internal: halts or advances the
 
 -- Unblocks the first ordered item of each participant, unless a pause stands. Idempotent. It looks again after each
 -- step, because the item it found may have been ended by someone else while it waited for the row.
+--
+-- On a snapshot that does not move (REPEATABLE READ), an item enqueued since would stay unseen, and a mark settled since
+-- would still look unsettled. So whatever may have changed since (the participant's number, the mark) is touched here,
+-- which raises 40001 if it has; and an item whose enqueuer has yet to commit can be settled by nobody while this
+-- transaction holds what it waits for.
 CREATE OR REPLACE FUNCTION advance_outbox_streams(p_participant_ids text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -44,10 +49,18 @@ SET enable_material = off
 AS $$
 #variable_conflict use_column
 DECLARE
+  v_snapshot_stays boolean := current_setting('transaction_isolation') <> 'read committed';
   v_heads uuid[];
   v_unblocked uuid[];
   v_full_trail boolean;
 BEGIN
+  IF v_snapshot_stays THEN
+    INSERT INTO participant_outbox_sequences (participant_id, next_sequence_id)
+    SELECT s.participant_id, 1 FROM unnest(p_participant_ids) AS s(participant_id)
+    WHERE NOT EXISTS (SELECT 1 FROM participant_outbox_sequences q WHERE q.participant_id = s.participant_id)
+    ON CONFLICT DO NOTHING;
+    PERFORM 1 FROM participant_outbox_sequences s WHERE s.participant_id = ANY (p_participant_ids) FOR SHARE SKIP LOCKED;
+  END IF;
   LOOP
     v_heads := ARRAY(
       SELECT head.outbox_id
@@ -57,7 +70,7 @@ BEGIN
         WHERE p.participant_id = s.participant_id AND p.ordered
         ORDER BY p.participant_id, p.sequence_id LIMIT 1
       ) head
-      WHERE head.blocked AND NOT head.block_unverified);
+      WHERE head.blocked AND (v_snapshot_stays OR NOT head.block_unverified));
     EXIT WHEN cardinality(v_heads) = 0;
     WITH settled AS (
       UPDATE payment_outbox_pending p
@@ -78,6 +91,7 @@ BEGIN
     IF v_full_trail THEN
       PERFORM append_outbox_events('UNBLOCKED', 'symphony', v_unblocked, NULL);
     END IF;
+    EXIT WHEN v_snapshot_stays;
   END LOOP;
 END
 $$;
@@ -150,11 +164,13 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  IF p_kind = 'participant' THEN
-    UPDATE payment_outbox_pending p SET blocked = true WHERE p.participant_id = p_name AND NOT p.blocked;
-  END IF;
-  IF p_kind = 'stream' THEN
-    UPDATE payment_outbox_pending p SET blocked = true WHERE p.participant_id = p_name AND p.ordered AND NOT p.blocked;
+  IF p_kind <> 'rail' THEN
+    -- Locked in the order in which completions lock, so that the two cannot deadlock.
+    UPDATE payment_outbox_pending p SET blocked = true
+    WHERE p.outbox_id = ANY (ARRAY(
+      SELECT q.outbox_id FROM payment_outbox_pending q
+      WHERE q.participant_id = p_name AND NOT q.blocked AND (p_kind = 'participant' OR q.ordered)
+      ORDER BY q.outbox_id FOR NO KEY UPDATE));
   END IF;
   PERFORM append_outbox_scope_event('PAUSED', v_actor, p_kind || ':' || p_name, jsonb_build_object('reason', p_reason));
   RETURN true;
@@ -169,6 +185,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
+  v_next uuid;
 BEGIN
   PERFORM check_outbox_pause(p_kind, p_name, p_reason);
   DELETE FROM outbox_pauses z WHERE z.kind = p_kind AND z.name = p_name;
@@ -177,18 +194,47 @@ BEGIN
   END IF;
   IF p_kind = 'participant' THEN
     UPDATE payment_outbox_pending p SET blocked = false, block_unverified = false
-    WHERE p.participant_id = p_name AND p.blocked AND NOT p.ordered;
+    WHERE p.outbox_id = ANY (ARRAY(
+      SELECT q.outbox_id FROM payment_outbox_pending q
+      WHERE q.participant_id = p_name AND q.blocked AND NOT q.ordered
+      ORDER BY q.outbox_id FOR NO KEY UPDATE));
   END IF;
   IF p_kind <> 'rail' THEN
     PERFORM advance_outbox_streams(ARRAY[p_name]);
+    -- What was blocked for the sake of the pause now waits for the head alone, which may be ending this very moment
+    -- without having seen it. The first to wait is marked; whoever waits behind it will be seen by its ending.
+    LOOP
+      SELECT p.outbox_id INTO v_next FROM payment_outbox_pending p
+      WHERE p.participant_id = p_name AND p.ordered AND p.blocked
+      ORDER BY p.participant_id, p.sequence_id LIMIT 1;
+      EXIT WHEN v_next IS NULL;
+      UPDATE payment_outbox_pending p SET block_unverified = true WHERE p.outbox_id = v_next AND p.blocked;
+      EXIT WHEN FOUND;
+    END LOOP;
   END IF;
   PERFORM append_outbox_scope_event('RESUMED', v_actor, p_kind || ':' || p_name, jsonb_build_object('reason', p_reason));
-  -- Whoever sleeps until the next due time does not know that it has just come nearer.
-  NOTIFY outbox_pending, 'new_work';
+  PERFORM wake_outbox_workers();
   RETURN true;
 END
 $$;
 COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Lifts a pause; false when there was none.';
+
+-- Whoever sleeps until the next due time does not know that a person has just brought it nearer.
+CREATE OR REPLACE FUNCTION wake_outbox_workers() RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_enabled boolean;
+BEGIN
+  SELECT s.notify_enabled INTO v_enabled FROM symphony_settings s;
+  -- A full notification queue would fail the COMMIT, and with it what the person decided.
+  IF v_enabled AND pg_notification_queue_usage() < 0.5 THEN
+    NOTIFY outbox_pending, 'new_work';
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION wake_outbox_workers() IS 'Internal: NOTIFY outbox_pending, unless it is switched off or its queue is filling up.';
 
 CREATE OR REPLACE FUNCTION check_outbox_pause(p_kind text, p_name text, p_reason text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -221,7 +267,8 @@ BEGIN
   INSERT INTO participant_outbox_policies (participant_id, on_ordered_failure)
   VALUES (p_participant_id, p_on_ordered_failure)
   ON CONFLICT (participant_id) DO UPDATE SET on_ordered_failure = EXCLUDED.on_ordered_failure;
-  PERFORM append_outbox_scope_event('POLICY_SET', outbox_actor(), 'participant:' || p_participant_id,
+  -- A scope of its own: the row lock above orders its events, and would not order those of a pause.
+  PERFORM append_outbox_scope_event('POLICY_SET', outbox_actor(), 'policy:' || p_participant_id,
     jsonb_build_object('on_ordered_failure', p_on_ordered_failure));
 END
 $$;

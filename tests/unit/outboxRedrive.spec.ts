@@ -1,0 +1,325 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  approveOutboxProposal,
+  enqueuePaymentOutbox,
+  recordLateOutcome,
+  type ClaimedItem,
+  type OutboxInstruction,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { exportLedger, ledgerDefects } from '../support/ledgerChain.js'
+import {
+  anInstruction,
+  claim,
+  claimOnly,
+  complete,
+  enqueue,
+  enqueueAndClaim,
+  eventRows,
+  ledger,
+  pendingRow,
+  sequenceOf,
+  WORKER,
+} from '../support/outboxItems.js'
+import { aPerson, approve, enqueueFailed, enqueueHeld, propose, type Person } from '../support/outboxPeople.js'
+import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
+
+let db: TestDatabase
+let olga: Person
+let pavel: Person
+beforeAll(async () => {
+  db = await createTestDatabase()
+  olga = await aPerson(db, 'olga')
+  pavel = await aPerson(db, 'pavel')
+})
+afterAll(() => db.drop())
+
+async function redrive(outboxId: string): Promise<string> {
+  const { redrivenAs } = await approve(pavel, await propose(olga, outboxId, 'REDRIVE'))
+  return redrivenAs!
+}
+
+/** The next attempt of an item, with this end. */
+async function end(railType: string, state: 'DISPATCHED' | 'FAILED'): Promise<ClaimedItem> {
+  const lease = await claimOnly(db, railType)
+  await complete(db, lease, { state, railReference: `reference of ${lease.outboxId}` })
+  return lease
+}
+
+/** A worker's word, too late, about an item that has ended. */
+function tellLate({ outboxId, leaseToken }: ClaimedItem, state: 'DISPATCHED' | 'FAILED') {
+  return recordLateOutcome(db.as('symphony_executor'), WORKER, {
+    outboxId,
+    leaseToken,
+    state,
+    railReference: 'late-1',
+  })
+}
+
+async function identity(outboxId: string) {
+  const { rows } = await db.queryNoRole('SELECT * FROM payment_outbox_identities WHERE outbox_id = $1', [outboxId])
+  return rows[0]
+}
+
+/** Every key under which an instruction was queued. */
+async function keysOf(instructionId: string): Promise<string[]> {
+  const { rows } = await db.queryNoRole<{ idempotency_key: string }>(
+    'SELECT idempotency_key FROM payment_outbox_identities WHERE instruction_id = $1 ORDER BY created_at',
+    [instructionId],
+  )
+  return rows.map((row) => row.idempotency_key)
+}
+
+describe('a FAILED item that two people redrive', () => {
+  test('is queued again as a new item of the same instruction, under a key of its own, naming the old one', async () => {
+    const item = await enqueueFailed(db, { payload: { amount: 12.5, text: 'é\n', nested: { list: [1, null] } } })
+    const redrivenAs = await redrive(item.outboxId)
+    expect(redrivenAs).not.toBe(item.outboxId)
+    expect(await identity(redrivenAs)).toMatchObject({
+      instruction_id: item.instructionId,
+      participant_id: item.participantId,
+      idempotency_key: `${item.idempotencyKey}~redrive~1`,
+      rail_type: item.railType,
+      sequence_id: 2n,
+      redrive_of: item.outboxId,
+    })
+    expect(await claimOnly(db, item.railType)).toMatchObject({
+      outboxId: redrivenAs,
+      payload: item.payload,
+      attemptCount: 0,
+      outcomeUnknown: false,
+    })
+    expect(await sequenceOf(db, item.participantId)).toEqual({ taken: [1n, 2n], next: 3n })
+    expect(ledgerDefects(await exportLedger(db.as('symphony_auditor')))).toEqual([])
+  })
+
+  test('stays as it ended, with both people in its trail', async () => {
+    const item = await enqueueFailed(db)
+    const redrivenAs = await redrive(item.outboxId)
+    await end(item.railType, 'DISPATCHED')
+    expect(await ledger(db, item.outboxId)).toEqual(['1 FAILED'])
+    expect(await ledger(db, redrivenAs)).toEqual(['1 DISPATCHED'])
+    expect(await eventRows(db, item.outboxId)).toMatchObject([
+      { event_type: 'REDRIVE_PROPOSED', actor: olga.name },
+      {
+        event_type: 'REDRIVE_CREATED',
+        actor: pavel.name,
+        detail: {
+          redriven_as: redrivenAs,
+          reason: 'as agreed with the bank',
+          proposed_by: olga.name,
+          approved_by: pavel.name,
+        },
+      },
+    ])
+  })
+
+  test('is still what its instruction and key stand for', async () => {
+    const { instructionId, participantId, idempotencyKey, railType, payload, outboxId } = await enqueueFailed(db)
+    await redrive(outboxId)
+    const instruction: OutboxInstruction = { instructionId, participantId, idempotencyKey, railType, payload }
+    expect(await enqueuePaymentOutbox(db.as('symphony_ingest'), instruction)).toMatchObject({
+      outboxId,
+      created: false,
+      state: 'FAILED',
+    })
+  })
+
+  test('takes its place at the end of an ordered stream', async () => {
+    const item = await enqueueFailed(db, { ordered: true })
+    const next = await enqueue(db, { participantId: item.participantId, railType: item.railType, ordered: true })
+    const redrivenAs = await redrive(item.outboxId)
+    expect(await pendingRow(db, redrivenAs)).toMatchObject({ ordered: true, blocked: true })
+    expect((await claim(db, item.railType)).map(({ outboxId }) => outboxId)).toEqual([next.outboxId])
+  })
+})
+
+describe('redrives of one payment', () => {
+  test('are numbered through, whichever of its items is sent again', async () => {
+    const item = await enqueueFailed(db)
+    const first = await redrive(item.outboxId)
+    await end(item.railType, 'FAILED')
+    const second = await redrive(first)
+    await end(item.railType, 'FAILED')
+    const third = await redrive(item.outboxId)
+    const key = item.idempotencyKey
+    expect(await keysOf(item.instructionId)).toEqual([key, `${key}~redrive~1`, `${key}~redrive~2`, `${key}~redrive~3`])
+    expect(await identity(second)).toMatchObject({ redrive_of: first })
+    expect(await identity(third)).toMatchObject({ redrive_of: item.outboxId })
+  })
+
+  test('are open one at a time: while one is on its way, none of its items can be sent again (P7006)', async () => {
+    const item = await enqueueFailed(db)
+    const first = await redrive(item.outboxId)
+    await end(item.railType, 'FAILED')
+    const second = await redrive(first)
+    for (const outboxId of [item.outboxId, first, second]) {
+      await expect(propose(olga, outboxId, 'REDRIVE')).rejects.toMatchObject({ sqlstate: 'P7006' })
+    }
+    await end(item.railType, 'FAILED')
+    await redrive(second)
+  })
+
+  test('end with the first that was paid: none of its items can be sent again (P7001)', async () => {
+    const item = await enqueueFailed(db)
+    const first = await redrive(item.outboxId)
+    await end(item.railType, 'FAILED')
+    // Proposed while it could still be, approved when it cannot.
+    const stale = await propose(olga, item.outboxId, 'REDRIVE')
+    const second = await redrive(first)
+    await end(item.railType, 'DISPATCHED')
+    await expect(approve(pavel, stale)).rejects.toMatchObject({ sqlstate: 'P7001' })
+    for (const outboxId of [first, second]) {
+      await expect(propose(olga, outboxId, 'REDRIVE')).rejects.toMatchObject({ sqlstate: 'P7001' })
+    }
+    expect(await keysOf(item.instructionId)).toHaveLength(3)
+  })
+
+  test('of an item and of its redrive, approved at once by eight, create one new item', async () => {
+    const item = await enqueueFailed(db)
+    const first = await redrive(item.outboxId)
+    await end(item.railType, 'FAILED')
+    const proposals = [await propose(olga, item.outboxId, 'REDRIVE'), await propose(olga, first, 'REDRIVE')]
+    // All of them meet at the identity of the first item.
+    const lock = await openConnection(db)
+    await lock.query('BEGIN')
+    await lock.query('SELECT FROM payment_outbox_identities WHERE outbox_id = $1 FOR UPDATE', [item.outboxId])
+    const { values, errors } = await race(
+      db,
+      'symphony_control',
+      8,
+      (connection, index) => approveOutboxProposal(connection, proposals[index % 2]!),
+      { releaseWhenAllWait: () => lock.query('COMMIT') },
+    )
+    await lock.close()
+    expect(values).toHaveLength(1)
+    expect(errors).toHaveLength(7)
+    for (const error of errors) expect(error).toMatchObject({ sqlstate: 'P7006' })
+    expect(await keysOf(item.instructionId)).toHaveLength(3)
+    expect(await claim(db, item.railType)).toHaveLength(1)
+  })
+
+  test('are not hindered by another payment of the same instruction', async () => {
+    const item = await enqueueFailed(db)
+    const { instructionId, participantId, railType, payload } = item
+    const other = { instructionId, participantId, railType, payload, idempotencyKey: `${item.idempotencyKey}~other` }
+    await enqueue(db, other)
+    await end(railType, 'DISPATCHED')
+    await enqueue(db, { ...other, idempotencyKey: 'open', railType: `${railType}-2` })
+    expect(await identity(await redrive(item.outboxId))).toMatchObject({
+      idempotency_key: `${item.idempotencyKey}~redrive~1`,
+    })
+  })
+})
+
+describe('a redrive is refused', () => {
+  test('of a payment that was made (P7001)', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'DISPATCHED', railReference: 'r-1' })
+    await expect(propose(olga, lease.outboxId, 'REDRIVE')).rejects.toMatchObject({ sqlstate: 'P7001' })
+    expect(await eventRows(db, lease.outboxId)).toEqual([])
+  })
+
+  test('of an item that is due, leased or held (P7006)', async () => {
+    const items = [await enqueue(db), await enqueueAndClaim(db), await enqueueHeld(db, olga)]
+    for (const { outboxId } of items) {
+      await expect(propose(olga, outboxId, 'REDRIVE')).rejects.toMatchObject({ sqlstate: 'P7006' })
+    }
+  })
+
+  test('of an id that nobody has, and without a reason (22023)', async () => {
+    await expect(propose(olga, randomUUID(), 'REDRIVE')).rejects.toMatchObject({ sqlstate: '22023' })
+    const { outboxId } = await enqueueFailed(db)
+    for (const reason of [null, ' ', 'x'.repeat(1001)]) {
+      await expect(db.queryNoRole('SELECT redrive_outbox_item($1, $2)', [outboxId, reason])).rejects.toMatchObject({
+        code: '22023',
+      })
+    }
+  })
+
+  test('where a worker reported, too late, that the rail paid it (P7006)', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
+    expect(await tellLate(lease, 'DISPATCHED')).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
+    await expect(propose(olga, lease.outboxId, 'REDRIVE')).rejects.toMatchObject({ sqlstate: 'P7006' })
+  })
+
+  test('where a worker did so after it was proposed (P7006)', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
+    const proposalId = await propose(olga, lease.outboxId, 'REDRIVE')
+    await tellLate(lease, 'DISPATCHED')
+    await expect(approve(pavel, proposalId)).rejects.toMatchObject({ sqlstate: 'P7006' })
+    expect(await claim(db, lease.railType)).toEqual([])
+  })
+
+  test('where a worker did so about an earlier item of the same payment (P7006)', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
+    const first = await redrive(lease.outboxId)
+    await end(lease.railType, 'FAILED')
+    await tellLate(lease, 'DISPATCHED')
+    await expect(propose(olga, first, 'REDRIVE')).rejects.toMatchObject({ sqlstate: 'P7006' })
+  })
+
+  test('where a worker is saying so at this very moment', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
+    const proposalId = await propose(olga, lease.outboxId, 'REDRIVE')
+    const telling = await openConnection(db, 'symphony_executor')
+    const approving = await openConnection(db, 'symphony_control')
+    await telling.query('BEGIN')
+    await recordLateOutcome(telling, WORKER, { ...lease, state: 'DISPATCHED', railReference: 'late-1' })
+    const refusal = failureOf(approveOutboxProposal(approving, proposalId))
+    await untilWaiting(db, approving)
+    await telling.query('COMMIT')
+    expect(await refusal).toMatchObject({ sqlstate: 'P7006' })
+    expect(await claim(db, lease.railType)).toEqual([])
+  })
+
+  test('but not where the late word was another failure', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
+    expect(await tellLate(lease, 'FAILED')).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
+    await redrive(lease.outboxId)
+  })
+})
+
+describe('keys', () => {
+  test('of 128 characters have room for a redrive, and for a redrive of that', async () => {
+    const key = `${randomUUID()}-${'k'.repeat(91)}`
+    expect(key).toHaveLength(128)
+    const item = await enqueueFailed(db, { idempotencyKey: key })
+    const first = await redrive(item.outboxId)
+    expect(await claimOnly(db, item.railType).then((lease) => complete(db, lease, { state: 'FAILED' }))).toBeDefined()
+    await redrive(first)
+    expect(await claimOnly(db, item.railType)).toMatchObject({ idempotencyKey: `${key}~redrive~2` })
+  })
+
+  test.for(['k~redrive~1', '~redrive~0', 'k~redrive~1~redrive~23', 'k~redrive~00000000000000000000'])(
+    'of redrives cannot be enqueued: %s (22023, by the function itself)',
+    async (idempotencyKey) => {
+      const given = anInstruction()
+      await expect(
+        db.queryNoRole('SELECT * FROM enqueue_payment_outbox($1, $2, $3, $4, $5)', [
+          given.instructionId,
+          given.participantId,
+          idempotencyKey,
+          given.railType,
+          '{}',
+        ]),
+      ).rejects.toMatchObject({ code: '22023' })
+      await expect(enqueue(db, { idempotencyKey })).rejects.toMatchObject({ argument: 'idempotencyKey' })
+    },
+  )
+
+  test.for(['k~redrive~', 'k~redrive~1x', 'k~REDRIVE~1', 'k~redrive~1~', '~redrive~-1'])(
+    'that only look like those of redrives can: %s, and they can be redriven',
+    async (idempotencyKey) => {
+      const item = await enqueueFailed(db, { idempotencyKey })
+      await redrive(item.outboxId)
+      expect(await keysOf(item.instructionId)).toEqual([idempotencyKey, `${idempotencyKey}~redrive~1`])
+    },
+  )
+})
