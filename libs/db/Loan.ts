@@ -68,7 +68,8 @@ export class Loan {
       restored = false
     }
     this.#client.off('error', this.#noteLoss)
-    this.#client.release(this.#loss !== undefined || this.#onStandby || !restored || this.isInTransaction)
+    // The pool itself takes no dead connection back.
+    this.#client.release(!restored || this.#onStandby || this.isInTransaction)
     return answered
   }
 

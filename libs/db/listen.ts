@@ -159,6 +159,9 @@ class ListenKeeper implements Listener {
     client.on('notification', (notification) => {
       if (notification.channel === channel) outOfTheDriver(() => handler(notification.payload ?? ''))
     })
+    // Closing does not wait for a server that may never answer.
+    const cut = () => client.connection.stream.destroy()
+    this.#closing.signal.addEventListener('abort', cut)
     try {
       await client.connect()
       await enterRole(client, { role, login: this.#target.url.user, timeoutMs: this.#options.connectTimeoutMs })
@@ -167,6 +170,8 @@ class ListenKeeper implements Listener {
     } catch (error) {
       await disconnect(client)
       throw directConnectFailure(error, this.#target)
+    } finally {
+      this.#closing.signal.removeEventListener('abort', cut)
     }
   }
 

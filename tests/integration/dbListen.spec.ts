@@ -108,6 +108,20 @@ test('while the server is away it keeps trying, says so each time, and can be cl
   expect(states).toHaveLength(tries)
 })
 
+test('closing does not wait for a server that does not answer, and nothing is reported any more', async () => {
+  const proxy = await TcpProxy.before(stage.url())
+  const { states, listener } = await listen(proxy.port, { heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500 })
+  proxy.traffic = 'vanishes'
+  await expect.poll(() => kindsOf(states), PATIENTLY).toEqual(['lost'])
+  // By now the first attempt to reconnect has begun, and would take two seconds to fail.
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  const before = performance.now()
+  await listener.close()
+  expect(performance.now() - before).toBeLessThan(1_000)
+  expect(kindsOf(states)).toEqual(['lost'])
+  await proxy.close()
+})
+
 test('a session that is alive but listens no more is noticed, and replaced', async () => {
   const proxy = await TcpProxy.before(stage.url())
   const { heard, states } = await listen(proxy.port, { heartbeatIntervalMs: 50 })
