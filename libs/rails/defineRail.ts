@@ -1,7 +1,6 @@
-import type { JsonObject } from '../core/index.js'
 import type { Rail } from './types.js'
 
 /** Adds types, and nothing else: `request.payload` has the type that the `payload` schema accepts. */
-export function defineRail<Payload extends JsonObject>(rail: Rail<Payload>): Rail<Payload> {
+export function defineRail<Payload extends object>(rail: Rail<Payload>): Rail<Payload> {
   return rail
 }

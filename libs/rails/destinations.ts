@@ -1,12 +1,13 @@
-import { isValidIBAN } from 'ibantools'
-import { parsePhoneNumberFromString } from 'libphonenumber-js'
 import type { DestinationKind } from './types.js'
 
-/** Whether a value is a destination of that kind, in the spelling that is sent to a rail: no spaces, no lower case. */
-export const isDestination: Readonly<Record<DestinationKind, (text: string) => boolean>> = {
-  iban: (text) => isValidIBAN(text),
+/**
+ * Whether a value is a destination of that kind, in the spelling that is sent to a rail: no spaces, no lower case. The
+ * tables of countries are loaded by the first payment that needs them: who only enqueues should not wait for them.
+ */
+export const isDestination: Readonly<Record<DestinationKind, (text: string) => Promise<boolean>>> = {
+  iban: async (text) => (await import('ibantools')).isValidIBAN(text),
   phone: isPhoneNumber,
-  account: (text) => ACCOUNT.test(text),
+  account: async (text) => ACCOUNT.test(text),
 }
 
 /** For a rail that does not say what it pays to: what presents itself as a phone number or an IBAN must be one. */
@@ -19,8 +20,10 @@ export function kindOfDestination(text: string): DestinationKind {
  * E.164 with a country code that exists and a length that its plan allows. Not whether the number is assigned: plans
  * change every week, and a payment must not fail for the age of a table.
  */
-function isPhoneNumber(text: string): boolean {
-  return E164.test(text) && parsePhoneNumberFromString(text)?.isPossible() === true
+async function isPhoneNumber(text: string): Promise<boolean> {
+  if (!E164.test(text)) return false
+  const { parsePhoneNumberFromString } = await import('libphonenumber-js')
+  return parsePhoneNumberFromString(text)?.isPossible() === true
 }
 
 const E164 = /^\+[1-9]\d{1,14}$/

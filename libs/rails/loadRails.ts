@@ -61,14 +61,13 @@ const CODES_MAX = 10_000
  * refused here, at start, naming the rail and the field: later it would be found by a payment.
  */
 export function loadRails(rails: unknown, options: LoadOptions = {}): ReadonlyMap<string, LoadedRail> {
-  const timeoutDefaultMs = boundedInteger('timeoutMs', options.timeoutMs ?? RAIL_TIMEOUT_DEFAULT_MS, RAIL_TIMEOUT_MS)
   if (!Array.isArray(rails)) throw new InvalidArgumentError('rails', `expected an array of rails, got ${kindOf(rails)}`)
   if (rails.length < RAILS.min || rails.length > RAILS.max) {
     throw new ArgumentRangeError('rails', `expected ${RAILS.min} to ${RAILS.max} rails, got ${rails.length}`)
   }
   const loaded = new Map<string, LoadedRail>()
   for (const [index, declared] of rails.entries()) {
-    const rail = loadRail(declared, `rails[${index}]`, timeoutDefaultMs)
+    const rail = loadRail(declared, options, `rails[${index}]`)
     if (loaded.has(rail.type)) {
       throw new InvalidArgumentError(`rails[${index}].type`, `the rail "${rail.type}" is declared twice`)
     }
@@ -77,7 +76,9 @@ export function loadRails(rails: unknown, options: LoadOptions = {}): ReadonlyMa
   return loaded
 }
 
-function loadRail(declared: unknown, place: string, timeoutDefaultMs: number): LoadedRail {
+/** One of them. `place` names it in errors until its type is known. */
+export function loadRail(declared: unknown, options: LoadOptions = {}, place = 'rail'): LoadedRail {
+  const timeoutDefaultMs = boundedInteger('timeoutMs', options.timeoutMs ?? RAIL_TIMEOUT_DEFAULT_MS, RAIL_TIMEOUT_MS)
   if (!isRecord(declared)) throw new InvalidArgumentError(place, `expected a rail, got ${kindOf(declared)}`)
   const type = requiredId(`${place}.type`, declared['type'])
   const field = (name: string) => `rail "${type}", ${name}`

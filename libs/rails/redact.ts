@@ -57,13 +57,12 @@ const RULES: readonly Rule[] = [
   },
 ]
 
-/** A word of letters only (`EU00`-like codes aside) is prose: an account number has digits all through. */
+/** A word of capitals with a few digits in it is a code of some kind; an account number has digits all through. */
 function redactIban(match: string): string {
-  const digits = match.replaceAll(/\D/g, '').length
-  return digits >= IBAN_DIGITS_MIN ? '[iban]' : match
+  return match.replaceAll(/\D/g, '').length >= IBAN_DIGITS_MIN ? '[iban]' : match
 }
 
-/** The Maltese and Saint Lucian IBANs have the most letters; none has fewer digits than this. */
+/** What the format with the most letters in use, Malta's, has at least. */
 const IBAN_DIGITS_MIN = 7
 
 function redactDigits(match: string): string {

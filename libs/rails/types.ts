@@ -12,7 +12,7 @@ import type { StandardSchema } from './standardSchema.js'
 export type UnknownPolicy = 'resend' | 'inquire' | 'hold'
 
 /** A rail, declared. A plain object: nothing to extend, nothing to register. */
-export interface Rail<Payload extends JsonObject = JsonObject> {
+export interface Rail<Payload extends object = JsonObject> {
   /** The name that instructions give as `railType`. Printable ASCII without spaces, at most 128 characters. */
   readonly type: string
   readonly onUnknown: UnknownPolicy
@@ -59,7 +59,7 @@ export type DestinationKind = 'iban' | 'phone' | 'account'
 export type DestinationValidator = (destination: unknown) => boolean | Promise<boolean>
 
 /** One payment on its way to the rail. */
-export interface RailRequest<Payload extends JsonObject = JsonObject> {
+export interface RailRequest<Payload extends object = JsonObject> {
   /** The outbox id: the same on every attempt, and what the rail must be idempotent under if it is declared so. */
   readonly reference: string
   readonly instructionId: string

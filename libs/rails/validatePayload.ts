@@ -67,7 +67,7 @@ async function faultOfDestination(rail: LoadedRail, destination: unknown): Promi
     return fault('INVALID_DESTINATION', 'destination: expected text that is not empty')
   }
   const kind = rail.destination ?? kindOfDestination(destination)
-  return isDestination[kind](destination) ? undefined : fault('INVALID_DESTINATION', DESTINATION_EXPECTED[kind])
+  return (await isDestination[kind](destination)) ? undefined : fault('INVALID_DESTINATION', DESTINATION_EXPECTED[kind])
 }
 
 const DESTINATION_EXPECTED = {

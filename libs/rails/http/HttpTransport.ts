@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { Agent, type Dispatcher } from 'undici'
+import type { Agent, Dispatcher } from 'undici'
 import { AppError } from '../../core/index.js'
 import { NotSentError } from '../NotSentError.js'
 
@@ -51,35 +51,45 @@ export class ExchangeBrokenError extends AppError {
  * not followed: they are answers like others.
  */
 export class HttpTransport {
-  readonly #agent: Agent
-  readonly #responseBytesMax: number
+  readonly #options: TransportOptions
+  #agent: Promise<Agent> | undefined
 
-  constructor({ connectionsMax, keepAlive, connectTimeoutMs, responseBytesMax, tls }: TransportOptions) {
-    this.#responseBytesMax = responseBytesMax
-    this.#agent = new Agent({
-      connections: connectionsMax,
-      // One request at a time per connection; 0 closes it after each. Never more: a broken pipeline is many unknowns.
-      pipelining: keepAlive ? 1 : 0,
-      connect: { ...tls, timeout: connectTimeoutMs, rejectUnauthorized: true, minVersion: 'TLSv1.2' },
-      // The caller's signal bounds the exchange; undici's own timers are coarse and would end it for another reason.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    })
+  constructor(options: TransportOptions) {
+    this.#options = options
   }
 
-  exchange({ method, url, headers, body }: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
+  async exchange({ method, url, headers, body }: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
+    this.#agent ??= createAgent(this.#options)
+    const agent = await this.#agent
+    if (signal.aborted) throw new NotSentError('given up before it was sent')
     return new Promise((resolve, reject) => {
-      const exchange = new Exchange(this.#responseBytesMax, signal, resolve, reject)
-      this.#agent.dispatch(
+      const exchange = new Exchange(this.#options.responseBytesMax, signal, resolve, reject)
+      agent.dispatch(
         { origin: url.origin, path: url.pathname + url.search, method, headers, body: body ?? null },
         exchange,
       )
     })
   }
 
+  /** Waits for exchanges under way. */
   async close(): Promise<void> {
-    await this.#agent.close()
+    const agent = await this.#agent
+    await agent?.close()
   }
+}
+
+/** The client is loaded by the first request: who only declares a rail, or only enqueues, should not wait for it. */
+async function createAgent({ connectionsMax, keepAlive, connectTimeoutMs, tls }: TransportOptions): Promise<Agent> {
+  const undici = await import('undici')
+  return new undici.Agent({
+    connections: connectionsMax,
+    // One request at a time per connection; 0 closes it after each. Never more: a broken pipeline is many unknowns.
+    pipelining: keepAlive ? 1 : 0,
+    connect: { ...tls, timeout: connectTimeoutMs, rejectUnauthorized: true, minVersion: 'TLSv1.2' },
+    // The caller's signal bounds the exchange; undici's own timers are coarse and would end it for another reason.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  })
 }
 
 class Exchange implements Dispatcher.DispatchHandler {

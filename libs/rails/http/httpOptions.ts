@@ -17,14 +17,14 @@ import { compileJsonPointer, type JsonPointer } from './jsonPointer.js'
 import type { SigningKey } from './requestSignature.js'
 
 /** A declaration like that of any rail, but with `http` in place of the calls. */
-export interface HttpRailOptions<Payload extends JsonObject = JsonObject> extends Omit<
+export interface HttpRailOptions<Payload extends object = JsonObject> extends Omit<
   Rail<Payload>,
   'dispatch' | 'queryStatus' | 'close'
 > {
   readonly http: HttpOptions<Payload>
 }
 
-export interface HttpOptions<Payload extends JsonObject = JsonObject> {
+export interface HttpOptions<Payload extends object = JsonObject> {
   /** Where payments are sent. `{reference}` in it is replaced. HTTPS, or plain HTTP to this machine. */
   readonly url: string
   /** @default 'POST' */
@@ -130,7 +130,7 @@ const SECRET_BYTES_MIN = 16
 const URL_LENGTH_MAX = 2_048
 
 /** Checks what is HTTP's; the declaration around it is checked by `loadRails`, like any other. */
-export function resolveHttpOptions<Payload extends JsonObject>(rail: HttpRailOptions<Payload>): ResolvedHttp {
+export function resolveHttpOptions<Payload extends object>(rail: HttpRailOptions<Payload>): ResolvedHttp {
   const type = requiredId('type', rail.type)
   const field = (name: string) => `rail "${type}", http.${name}`
   const given = rail.http

@@ -1,4 +1,4 @@
-import { parseStrictJson, type JsonObject, type JsonValue } from '../../core/index.js'
+import { parseStrictJson, type JsonValue } from '../../core/index.js'
 import { NotSentError } from '../NotSentError.js'
 import type { Rail, RailAnswer, RailCodes, RailContext, RailOutcome, RailRequest, RailStatus } from '../types.js'
 import { codeOfStatus, isSuccessStatus, outcomeOfStatus, type StatusOutcomes } from './httpOutcomes.js'
@@ -18,7 +18,7 @@ import { readRetryAfterMs } from './retryAfter.js'
  * A rail that speaks JSON over HTTPS. Each request carries the reference as `Idempotency-Key`, the end of the lease as
  * `Symphony-Not-After`, `traceparent`, and a signature if there is a key. Connections are kept until `close()`.
  */
-export function httpRail<Payload extends JsonObject>(options: HttpRailOptions<Payload>): Rail<Payload> {
+export function httpRail<Payload extends object>(options: HttpRailOptions<Payload>): Rail<Payload> {
   const http = resolveHttpOptions(options)
   const transport = new HttpTransport({ ...http, connectTimeoutMs: CONNECT_TIMEOUT_MS })
   const { http: given, ...declaration } = options
@@ -52,7 +52,7 @@ export function httpRail<Payload extends JsonObject>(options: HttpRailOptions<Pa
 const CONNECT_TIMEOUT_MS = 10_000
 
 /** What is the same on every attempt, and nothing else. */
-function defaultBody(request: RailRequest): JsonObject {
+function defaultBody(request: RailRequest<object>): object {
   const { reference, instructionId, participantId, sequenceId, idempotencyKey, payload } = request
   return { reference, instructionId, participantId, sequenceId: String(sequenceId), idempotencyKey, payload }
 }
@@ -60,7 +60,7 @@ function defaultBody(request: RailRequest): JsonObject {
 /** Everything that can go wrong before a byte is sent goes wrong here, and is `NotSentError`. */
 async function prepare(
   http: ResolvedHttp,
-  request: RailRequest,
+  request: RailRequest<object>,
   { method, url, body }: { method: HttpRequest['method']; url: URL; body?: () => string },
 ): Promise<HttpRequest> {
   const now = http.clock.now()
@@ -79,7 +79,7 @@ async function prepare(
 
 function ownHeaders(
   { signing }: ResolvedHttp,
-  { reference, notAfter, traceparent }: RailRequest,
+  { reference, notAfter, traceparent }: RailRequest<object>,
   { method, url, body }: { method: HttpRequest['method']; url: URL; body: string },
   now: Date,
 ): Record<string, string> {

@@ -1,0 +1,84 @@
+import { randomUUID } from 'node:crypto'
+import { boundedInteger, systemClock, type JsonObject } from '../../core/index.js'
+import { callRail, type RailVerdict } from '../callRail.js'
+import type { LoadedRail } from '../loadRails.js'
+import type { RailRequest } from '../types.js'
+import { fail, skip } from './findings.js'
+
+export interface ContractOptions {
+  /** A payload that the rail, or its sandbox, pays. It will be paid several times, under different references. */
+  readonly payload: JsonObject
+  /** One that it refuses for good. @default refusals are not checked */
+  readonly refusedPayload?: JsonObject
+  /**
+   * How often money moved under a reference, as the sandbox tells by other ways than the adapter. It makes most rules
+   * sharper. @default what the adapter says of itself is believed
+   */
+  readonly effectsOf?: (reference: string) => number | Promise<number>
+  /** How soon the adapter must react to its signal. @default 2000 */
+  readonly abortPatienceMs?: number
+}
+
+/** A fresh start for each rule: new references, the same rail. */
+export class Sandbox {
+  readonly rail: LoadedRail
+  readonly payload: JsonObject
+  readonly effectsOf: ContractOptions['effectsOf']
+  readonly abortPatienceMs: number
+  readonly #refusedPayload: JsonObject | undefined
+
+  constructor(rail: LoadedRail, { payload, refusedPayload, effectsOf, abortPatienceMs = 2_000 }: ContractOptions) {
+    this.rail = rail
+    this.payload = payload
+    this.effectsOf = effectsOf
+    this.abortPatienceMs = boundedInteger('abortPatienceMs', abortPatienceMs, { min: 1, max: 60_000 })
+    this.#refusedPayload = refusedPayload
+  }
+
+  /** Frozen all through: what an adapter changes in it would be changed for the next attempt too. */
+  request(payload: JsonObject = this.payload): RailRequest {
+    return deepFreeze({
+      reference: randomUUID(),
+      instructionId: `contract-${randomUUID()}`,
+      participantId: 'contract',
+      sequenceId: 1n,
+      idempotencyKey: randomUUID(),
+      attempt: 1,
+      payload: structuredClone(payload),
+      notAfter: new Date(systemClock.now().getTime() + this.rail.timeoutMs + LEASE_MARGIN_MS),
+    })
+  }
+
+  refusedRequest(): RailRequest {
+    return this.#refusedPayload === undefined ? skip('it needs refusedPayload') : this.request(this.#refusedPayload)
+  }
+
+  async call(request: RailRequest): Promise<RailVerdict> {
+    const verdict = await callRail(this.rail, request)
+    return verdict.unknownCode === true ? fail(`the code ${verdict.railCode} is not what the table says`) : verdict
+  }
+
+  async pay(request: RailRequest): Promise<RailVerdict & { readonly kind: 'success' }> {
+    const verdict = await this.call(request)
+    if (verdict.kind === 'success') return verdict
+    return fail(`expected success, got ${verdict.kind} (${verdict.code}: ${verdict.message ?? 'no text'})`)
+  }
+
+  async expectEffects({ reference }: RailRequest, expected: number): Promise<string> {
+    if (this.effectsOf === undefined) return skip('it needs effectsOf')
+    const effects = await this.effectsOf(reference)
+    return effects === expected
+      ? `paid ${effects} times`
+      : fail(`expected ${expected} payments, the sandbox has ${effects}`)
+  }
+}
+
+/** As a lease outlasts its call. */
+const LEASE_MARGIN_MS = 60_000
+
+function deepFreeze<Value extends object>(value: Value): Value {
+  for (const member of Object.values(value)) {
+    if (typeof member === 'object' && member !== null && !(member instanceof Date)) deepFreeze(member)
+  }
+  return Object.freeze(value)
+}

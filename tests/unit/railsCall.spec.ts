@@ -1,0 +1,436 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import {
+  callRail,
+  inquireRail,
+  NotSentError,
+  VERDICT_CODES,
+  type LoadedRail,
+  type RailVerdict,
+} from '../../libs/rails/index.js'
+import { answering, railOf, railRequest } from '../support/railRequest.js'
+
+const CODES = { OK: 'success', NO: 'terminal', LATER: 'retryable', EH: 'unknown', GONE: 'absent' } as const
+
+describe('an answer without a table of codes', () => {
+  it.each([
+    [
+      { outcome: 'success', reference: 'r-1' },
+      { kind: 'success', reference: 'r-1', code: 'OK' },
+    ],
+    [
+      { outcome: 'success', reference: 'r-1', code: 'A0' },
+      { kind: 'success', reference: 'r-1', code: 'A0', railCode: 'A0' },
+    ],
+    [
+      { outcome: 'terminal', code: 'NO' },
+      { kind: 'terminal', code: 'NO', railCode: 'NO' },
+    ],
+    [
+      { outcome: 'terminal', code: 'NO', message: 'closed' },
+      { kind: 'terminal', code: 'NO', railCode: 'NO', message: 'closed' },
+    ],
+    [
+      { outcome: 'retryable', code: 'LATER' },
+      { kind: 'retryable', code: 'LATER', railCode: 'LATER' },
+    ],
+    [
+      { outcome: 'unknown', code: 'EH' },
+      { kind: 'unknown', code: 'EH', railCode: 'EH' },
+    ],
+    [{ outcome: 'unknown' }, { kind: 'unknown', code: VERDICT_CODES.unknown }],
+  ])('%j stands', async (answer, verdict) => {
+    expect(await callRail(answering(answer), railRequest())).toEqual({ ...verdict, latencyMs: expect.any(Number) })
+  })
+})
+
+describe('garbage is unknown', () => {
+  it.each([
+    ['nothing', undefined],
+    ['null', null],
+    ['text', '<html>502 Bad Gateway</html>'],
+    ['a number', 200],
+    ['true', true],
+    ['a list', [{ outcome: 'success', reference: 'r' }]],
+    ['an empty object', {}],
+    ['an outcome that is none', { outcome: 'paid', reference: 'r' }],
+    ['an outcome in capitals', { outcome: 'SUCCESS', reference: 'r' }],
+    ['an outcome in a list', { outcome: ['success'], reference: 'r' }],
+    ['an outcome of inquiries', { outcome: 'absent', code: 'NOT_FOUND' }],
+    ['a refusal without a code', { outcome: 'terminal' }],
+    ['a refusal with a code that is a number', { outcome: 'terminal', code: 51 }],
+    ['a refusal with a blank code', { outcome: 'terminal', code: '  ' }],
+    ['a refusal with a code that is too long', { outcome: 'terminal', code: 'X'.repeat(129) }],
+    ['a retry without a code', { outcome: 'retryable', message: 'busy' }],
+    [
+      'a getter that throws',
+      Object.defineProperty({}, 'outcome', {
+        enumerable: true,
+        get: () => {
+          throw new Error()
+        },
+      }),
+    ],
+    [
+      'a proxy that throws',
+      new Proxy(
+        {},
+        {
+          ownKeys: () => {
+            throw new Error()
+          },
+        },
+      ),
+    ],
+    ['a function', () => ({ outcome: 'success', reference: 'r' })],
+  ])('%s', async (_, answer) => {
+    const verdict = await callRail(answering(answer), railRequest())
+    expect(verdict).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.malformed })
+    expect(verdict.unknownCode).toBeUndefined()
+  })
+
+  it.each([
+    ['none', undefined],
+    ['blank', ' \t'],
+    ['empty', ''],
+    ['a number', 42],
+    ['null', null],
+    ['too long', 'r'.repeat(256)],
+    ['not storable', 'r\u0000'],
+    ['half a surrogate pair', 'r\ud800'],
+    ['with a control character', 'r\u001b[2J'],
+  ])('a success whose reference is %s', async (_, reference) => {
+    const verdict = await callRail(answering({ outcome: 'success', reference }), railRequest())
+    expect(verdict).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.noReference })
+  })
+
+  it('but a reference of 255 characters, or with digits like a card number, is kept as it is', async () => {
+    for (const reference of ['r'.repeat(255), '4111111111111111', 'DE89370400440532013000']) {
+      expect(await callRail(answering({ outcome: 'success', reference }), railRequest())).toMatchObject({ reference })
+    }
+  })
+})
+
+describe('with a table of codes, the table decides', () => {
+  it.each([
+    [{ outcome: 'success', reference: 'r', code: 'OK' }, 'success'],
+    [{ outcome: 'success', reference: 'r' }, 'success'],
+    [{ outcome: 'terminal', code: 'NO' }, 'terminal'],
+    [{ outcome: 'retryable', code: 'LATER' }, 'retryable'],
+    [{ outcome: 'unknown', code: 'EH' }, 'unknown'],
+  ])('%j agrees with it', async (answer, kind) => {
+    const verdict = await callRail(answering(answer, { codes: CODES }), railRequest())
+    expect(verdict.kind).toBe(kind)
+    expect(verdict.unknownCode).toBeUndefined()
+  })
+
+  it.each([
+    [{ outcome: 'terminal', code: 'LATER' }, VERDICT_CODES.codeDisagrees],
+    [{ outcome: 'retryable', code: 'NO' }, VERDICT_CODES.codeDisagrees],
+    [{ outcome: 'success', reference: 'r', code: 'NO' }, VERDICT_CODES.codeDisagrees],
+    [{ outcome: 'terminal', code: 'OK' }, VERDICT_CODES.codeDisagrees],
+    [{ outcome: 'unknown', code: 'OK' }, VERDICT_CODES.codeDisagrees],
+    [{ outcome: 'terminal', code: 'GONE' }, VERDICT_CODES.codeDisagrees],
+    [{ outcome: 'terminal', code: 'NEW' }, VERDICT_CODES.codeNotListed],
+    [{ outcome: 'success', reference: 'r', code: 'NEW' }, VERDICT_CODES.codeNotListed],
+    [{ outcome: 'unknown', code: 'NEW' }, VERDICT_CODES.codeNotListed],
+    [{ outcome: 'terminal', code: 'no' }, VERDICT_CODES.codeNotListed],
+    [{ outcome: 'terminal', code: 'constructor' }, VERDICT_CODES.codeNotListed],
+  ])('%j is unknown, and flagged', async (answer, code) => {
+    const verdict = await callRail(answering(answer, { codes: CODES }), railRequest())
+    expect(verdict).toMatchObject({ kind: 'unknown', code, railCode: answer.code, unknownCode: true })
+    expect(verdict.reference).toBeUndefined()
+  })
+
+  it('a refusal without a code is unknown all the same', async () => {
+    expect((await callRail(answering({ outcome: 'terminal' }, { codes: CODES }), railRequest())).kind).toBe('unknown')
+  })
+})
+
+describe('Retry-After is honoured within bounds', () => {
+  it.each([
+    [5_000, 5_000],
+    [0, 1_000],
+    [999, 1_000],
+    [1_000.2, 1_001],
+    [86_400_000, 86_400_000],
+    [86_400_001, 86_400_000],
+    [Number.POSITIVE_INFINITY, 86_400_000],
+    [-1, undefined],
+    [Number.NaN, undefined],
+    ['5', undefined],
+  ])('%s ms becomes %s', async (retryAfterMs, expected) => {
+    const verdict = await callRail(answering({ outcome: 'retryable', code: 'LATER', retryAfterMs }), railRequest())
+    expect(verdict.retryAfterMs).toBe(expected)
+  })
+
+  it('not after an ending', async () => {
+    const verdict = await callRail(answering({ outcome: 'terminal', code: 'NO', retryAfterMs: 5_000 }), railRequest())
+    expect(verdict.retryAfterMs).toBeUndefined()
+  })
+})
+
+describe('a throw', () => {
+  it.each([
+    ['an error', new Error('socket hang up')],
+    ['text', 'boom'],
+    ['nothing', undefined],
+    ['an object', { code: 'E' }],
+    [
+      'a proxy that throws',
+      new Proxy(new Error('x'), {
+        get: () => {
+          throw new Error('again')
+        },
+        getPrototypeOf: () => {
+          throw new Error('again')
+        },
+      }),
+    ],
+    ['an error that wraps NotSentError', new Error('later', { cause: new NotSentError('refused') })],
+    ['an object that only has the name', { name: 'NotSentError' }],
+  ])('of %s is unknown', async (_, thrown) => {
+    const rail = railOf(() => {
+      throw thrown
+    })
+    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.threw })
+    const later = railOf(async () => {
+      await sleep(1)
+      throw thrown
+    })
+    expect(await callRail(later, railRequest())).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.threw })
+  })
+
+  it.each([
+    ['NotSentError', new NotSentError('connect ECONNREFUSED')],
+    ['a NotSentError of another copy of the package', Object.assign(new Error('refused'), { name: 'NotSentError' })],
+  ])('of %s says that nothing was sent', async (_, thrown) => {
+    const verdict = await callRail(
+      railOf(() => {
+        throw thrown
+      }),
+      railRequest(),
+    )
+    expect(verdict).toMatchObject({ kind: 'notSent', code: VERDICT_CODES.notSent })
+  })
+
+  it('is described by code, message and cause', async () => {
+    const cause = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
+    const verdict = await callRail(
+      railOf(() => {
+        throw new NotSentError('no connection', { cause })
+      }),
+      railRequest(),
+    )
+    expect(verdict.message).toBe('NOT_SENT: no connection (ECONNREFUSED: connect ECONNREFUSED)')
+  })
+
+  it('is redacted: a card number in an error reaches no ledger', async () => {
+    const verdict = await callRail(
+      railOf(() => {
+        throw new Error('card 4111 1111 1111 1111 declined')
+      }),
+      railRequest(),
+    )
+    expect(JSON.stringify(verdict)).not.toContain('1111')
+  })
+})
+
+describe('time', () => {
+  it('a rail that ignores its signal does not hold the call: unknown at the deadline', async () => {
+    const rail = railOf(() => new Promise(() => {}), { timeoutMs: 50 })
+    const verdict = await callRail(rail, railRequest())
+    expect(verdict).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.timeout, message: 'no answer within 50 ms' })
+    expect(verdict.latencyMs).toBeGreaterThanOrEqual(49)
+    expect(verdict.latencyMs).toBeLessThan(5_000)
+  })
+
+  it('a rail that obeys its signal is aborted at the deadline', async () => {
+    let aborted: unknown
+    const rail = railOf(
+      (_, { signal }) =>
+        new Promise((_resolve, reject) => {
+          signal.addEventListener('abort', () => {
+            aborted = signal.reason
+            reject(signal.reason)
+          })
+        }),
+      { timeoutMs: 20 },
+    )
+    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.timeout })
+    expect(aborted).toMatchObject({ name: 'TimeoutError' })
+  })
+
+  it('what a rail knows when it is aborted counts: surely not sent', async () => {
+    const rail = railOf(
+      (_, { signal }) =>
+        new Promise((_resolve, reject) => {
+          signal.addEventListener('abort', () => reject(new NotSentError('still waiting for a connection')))
+        }),
+      { timeoutMs: 20 },
+    )
+    expect((await callRail(rail, railRequest())).kind).toBe('notSent')
+  })
+
+  it("the caller's signal ends the wait: unknown", async () => {
+    const controller = new AbortController()
+    const verdict = callRail(
+      railOf(() => new Promise(() => {})),
+      railRequest(),
+      { signal: controller.signal },
+    )
+    controller.abort()
+    expect(await verdict).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.aborted })
+  })
+
+  it('a call given up before it began is not sent, and not begun', async () => {
+    let calls = 0
+    const rail = railOf(() => {
+      calls += 1
+      return { outcome: 'success', reference: 'r' }
+    })
+    expect((await callRail(rail, railRequest(), { signal: AbortSignal.abort() })).kind).toBe('notSent')
+    expect(calls).toBe(0)
+  })
+
+  it('nothing is left listening on the signal of the worker', async () => {
+    const { signal } = new AbortController()
+    let listeners = 0
+    const add = signal.addEventListener.bind(signal)
+    signal.addEventListener = (...given: Parameters<typeof add>) => {
+      listeners += 1
+      const [, , options] = given
+      if (typeof options === 'object') options.signal?.addEventListener('abort', () => (listeners -= 1))
+      add(...given)
+    }
+    for (let call = 0; call < 20; call += 1) await callRail(answering({}), railRequest(), { signal })
+    expect(listeners).toBe(0)
+  })
+
+  it('a thousand hung calls all end', async () => {
+    const rail = railOf(() => new Promise(() => {}), { timeoutMs: 50 })
+    const verdicts = await Promise.all(Array.from({ length: 1_000 }, () => callRail(rail, railRequest())))
+    expect(new Set(verdicts.map(({ kind }) => kind))).toEqual(new Set(['unknown']))
+  })
+})
+
+async function lateVerdict(rail: LoadedRail): Promise<RailVerdict | undefined> {
+  const late: RailVerdict[] = []
+  const verdict = await callRail(rail, railRequest(), { onLateAnswer: (given) => late.push(given) })
+  expect(verdict).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.timeout })
+  expect(late).toEqual([])
+  await sleep(150)
+  expect(late.length).toBeLessThanOrEqual(1)
+  return late[0]
+}
+
+describe('an answer that comes too late', () => {
+  const SHORT = { timeoutMs: 20 }
+
+  it('is delivered, judged as any other', async () => {
+    const late = await lateVerdict(answering(sleep(80, { outcome: 'success', reference: 'r-late' }), SHORT))
+    expect(late).toMatchObject({ kind: 'success', reference: 'r-late' })
+    expect(late?.latencyMs).toBeGreaterThanOrEqual(50)
+  })
+
+  it('is delivered if it says that nothing was sent', async () => {
+    const rail = railOf(async () => {
+      await sleep(80)
+      throw new NotSentError('no connection in all this time')
+    }, SHORT)
+    expect((await lateVerdict(rail))?.kind).toBe('notSent')
+  })
+
+  it('is dropped if it is garbage', async () => {
+    expect(await lateVerdict(answering(sleep(80, '<html>'), SHORT))).toBeUndefined()
+  })
+
+  it('is dropped if it is an error', async () => {
+    const rail = railOf(async () => {
+      await sleep(80)
+      throw new Error('reset')
+    }, SHORT)
+    expect(await lateVerdict(rail)).toBeUndefined()
+  })
+
+  it('needs nobody to receive it', async () => {
+    const rail = railOf(
+      async () => {
+        await sleep(40)
+        throw new Error('reset')
+      },
+      { timeoutMs: 10 },
+    )
+    expect((await callRail(rail, railRequest())).kind).toBe('unknown')
+    await sleep(80)
+  })
+})
+
+function asked(status: unknown, given: object = {}) {
+  return answering({}, { onUnknown: 'inquire', queryStatus: () => status, ...given })
+}
+
+describe('inquireRail', () => {
+  it.each([
+    [
+      { outcome: 'success', reference: 'r-1' },
+      { kind: 'success', reference: 'r-1', code: 'OK' },
+    ],
+    [{ outcome: 'success' }, { kind: 'unknown', code: VERDICT_CODES.noReference }],
+    [{ outcome: 'terminal' }, { kind: 'terminal', code: VERDICT_CODES.terminal }],
+    [
+      { outcome: 'terminal', code: 'NO' },
+      { kind: 'terminal', code: 'NO', railCode: 'NO' },
+    ],
+    [{ outcome: 'absent' }, { kind: 'absent', code: VERDICT_CODES.absent }],
+    [{ outcome: 'unknown' }, { kind: 'unknown', code: VERDICT_CODES.unknown }],
+    [
+      { outcome: 'unknown', retryAfterMs: 3_000 },
+      { kind: 'unknown', code: VERDICT_CODES.unknown, retryAfterMs: 3_000 },
+    ],
+    [
+      { outcome: 'retryable', code: 'LATER' },
+      { kind: 'unknown', code: VERDICT_CODES.malformed, railCode: 'LATER' },
+    ],
+    [undefined, { kind: 'unknown', code: VERDICT_CODES.malformed }],
+  ])('%j', async (status, verdict) => {
+    expect(await inquireRail(asked(status), railRequest())).toEqual({ ...verdict, latencyMs: expect.any(Number) })
+  })
+
+  it.each([
+    [{ outcome: 'absent', code: 'GONE' }, 'absent'],
+    [{ outcome: 'absent' }, 'absent'],
+    [{ outcome: 'absent', code: 'NO' }, 'unknown'],
+    [{ outcome: 'absent', code: 'NEW' }, 'unknown'],
+    [{ outcome: 'terminal', code: 'NO' }, 'terminal'],
+    [{ outcome: 'terminal', code: 'OK' }, 'unknown'],
+  ])('with a table of codes, %j is %s', async (status, kind) => {
+    expect((await inquireRail(asked(status, { codes: CODES }), railRequest())).kind).toBe(kind)
+  })
+
+  it.each([
+    [
+      'throws',
+      () => {
+        throw new Error('x')
+      },
+    ],
+    [
+      'was not sent',
+      () => {
+        throw new NotSentError('x')
+      },
+    ],
+    ['hangs', () => new Promise(() => {})],
+  ])('a question that %s has no answer', async (_, queryStatus) => {
+    const rail = answering({}, { queryStatus, timeoutMs: 30 })
+    expect((await inquireRail(rail, railRequest())).kind).toBe('unknown')
+  })
+
+  it('a rail that cannot be asked is not asked', async () => {
+    expect(await inquireRail(answering({}), railRequest())).toMatchObject({
+      kind: 'unknown',
+      code: VERDICT_CODES.notAskable,
+    })
+  })
+})

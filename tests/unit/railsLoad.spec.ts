@@ -1,0 +1,183 @@
+import { describe, expect, expectTypeOf, it } from 'vitest'
+import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
+import {
+  defineRail,
+  loadRail,
+  loadRails,
+  type LoadOptions,
+  type Rail,
+  type StandardSchema,
+} from '../../libs/rails/index.js'
+import { railRequest } from '../support/railRequest.js'
+
+const RAIL: Rail = { type: 'sepa', onUnknown: 'hold', dispatch: () => ({ outcome: 'success', reference: 'r' }) }
+
+const STANDARD: StandardSchema<never>['~standard'] = {
+  version: 1,
+  vendor: 'test',
+  validate: (value) => ({ value }),
+}
+
+function load(given: object, options?: LoadOptions) {
+  return loadRail({ ...RAIL, ...given }, options)
+}
+
+describe('loadRails', () => {
+  it('fills in what a declaration leaves out', () => {
+    expect(load({})).toMatchObject({
+      type: 'sepa',
+      onUnknown: 'hold',
+      queryStatus: undefined,
+      payload: undefined,
+      money: true,
+      destination: undefined,
+      timeoutMs: 30_000,
+      settleMs: 30_000,
+      concurrency: undefined,
+      ratePerSecond: undefined,
+      codes: undefined,
+    })
+  })
+
+  it('takes the timeout of the process for rails that have none of their own, and settles after it', () => {
+    expect(load({}, { timeoutMs: 5_000 })).toMatchObject({ timeoutMs: 5_000, settleMs: 5_000 })
+    expect(load({ timeoutMs: 7_000 }, { timeoutMs: 5_000 })).toMatchObject({ timeoutMs: 7_000, settleMs: 7_000 })
+  })
+
+  it('keeps the order of the file', () => {
+    expect([
+      ...loadRails([
+        { ...RAIL, type: 'b' },
+        { ...RAIL, type: 'a' },
+      ]).keys(),
+    ]).toEqual(['b', 'a'])
+  })
+
+  it('calls an adapter as the object it was declared as', async () => {
+    const rail = {
+      ...RAIL,
+      onUnknown: 'inquire',
+      dispatch() {
+        return { outcome: 'success', reference: this.type }
+      },
+      queryStatus() {
+        return { outcome: 'success', reference: this.type }
+      },
+    }
+    const loaded = loadRail(rail)
+    const context = { signal: AbortSignal.timeout(1_000) }
+    const request = railRequest()
+    expect(await loaded.dispatch(request, context)).toEqual({ outcome: 'success', reference: 'sepa' })
+    expect(await loaded.queryStatus?.(request, context)).toEqual({ outcome: 'success', reference: 'sepa' })
+  })
+
+  it('closes what can be closed', async () => {
+    let closed = 0
+    await load({ close: () => void (closed += 1) }).close()
+    await load({}).close()
+    expect(closed).toBe(1)
+  })
+
+  it.each([
+    ['a schema that is a function', { payload: Object.assign(() => {}, { '~standard': STANDARD }) }],
+    ['the shortest timeout', { timeoutMs: 1 }],
+    ['the longest timeout', { timeoutMs: 3_597_000 }],
+    ['a settling time equal to the timeout', { timeoutMs: 100, settleMs: 100 }],
+    ['a settling time of a week', { settleMs: 604_800_000 }],
+    ['one call at a time', { concurrency: 1 }],
+    ['one call in a thousand seconds', { rate: { perSecond: 0.001 } }],
+    ['hundred thousand calls a second', { rate: { perSecond: 100_000 } }],
+    ['a table of codes', { codes: { A: 'success', B: 'terminal', C: 'retryable', D: 'unknown', E: 'absent' } }],
+    ['a destination kind', { destination: 'iban' }],
+    ['a destination check', { destination: () => true }],
+    ['no money', { money: false }],
+    ['a field that is undefined', { codes: undefined, queryStatus: undefined }],
+  ])('accepts %s', (_, given) => {
+    expect(() => load(given)).not.toThrow()
+  })
+
+  it.each([
+    ['no dispatch', { dispatch: undefined }, 'dispatch: expected a function, got nothing'],
+    ['a dispatch that is none', { dispatch: 'POST' }, 'dispatch: expected a function, got string'],
+    ['no policy', { onUnknown: undefined }, 'onUnknown: expected "resend", "inquire", "hold", got nothing'],
+    ['a policy that is none', { onUnknown: 'retry' }, 'onUnknown: expected "resend", "inquire", "hold", got string'],
+    ['a policy misspelt', { onUnknown: 'inqiure' }, 'did you mean "inquire"?'],
+    ['inquire without queryStatus', { onUnknown: 'inquire' }, 'queryStatus: expected a function, because onUnknown is'],
+    ['queryStatus that is none', { queryStatus: true }, 'queryStatus: expected a function, got boolean'],
+    ['close that is none', { close: {} }, 'close: expected a function, got object'],
+    ['an unknown field near a known one', { timeoutMS: 5 }, '"timeoutMS": unknown; did you mean timeoutMs?'],
+    ['another', { quaryStatus: () => {} }, '"quaryStatus": unknown; did you mean queryStatus?'],
+    ['an unknown field near none', { retries: 3 }, '"retries": unknown; expected one of type, onUnknown, dispatch,'],
+    ['a timeout of zero', { timeoutMs: 0 }, 'timeoutMs: expected a whole number from 1 to 3597000, got 0'],
+    ['a timeout past the longest lease', { timeoutMs: 3_597_001 }, 'timeoutMs: expected a whole number'],
+    ['a timeout as text', { timeoutMs: '30s' }, 'timeoutMs: expected a whole number from 1 to 3597000, got string'],
+    ['a timeout with a fraction', { timeoutMs: 1.5 }, 'timeoutMs: expected a whole number'],
+    ['a timeout that is NaN', { timeoutMs: Number.NaN }, 'timeoutMs: expected a whole number'],
+    ['settling before the timeout', { timeoutMs: 100, settleMs: 99 }, 'settleMs: expected a whole number from 100 to'],
+    ['settling for more than a week', { settleMs: 604_800_001 }, 'settleMs: expected a whole number'],
+    ['no call at a time', { concurrency: 0 }, 'concurrency: expected a whole number from 1 to 10000, got 0'],
+    ['too many calls at a time', { concurrency: 10_001 }, 'concurrency: expected a whole number'],
+    ['a rate that is a number', { rate: 5 }, 'rate: expected an object with perSecond, got number'],
+    ['a rate of zero', { rate: { perSecond: 0 } }, 'rate.perSecond: expected a number from 0.001 to 100000, got 0'],
+    ['a rate that is NaN', { rate: { perSecond: Number.NaN } }, 'rate.perSecond: expected a number'],
+    [
+      'a rate as text',
+      { rate: { perSecond: '5' } },
+      'rate.perSecond: expected a number from 0.001 to 100000, got string',
+    ],
+    ['a rate beyond its bound', { rate: { perSecond: 100_001 } }, 'rate.perSecond: expected a number'],
+    ['a rate by the minute', { rate: { perMinute: 5 } }, 'rate."perMinute": unknown; expected perSecond only'],
+    ['codes in a list', { codes: ['A'] }, 'codes: expected an object from code to outcome, got an array'],
+    ['no code at all', { codes: {} }, 'codes: expected 1 to 10000 codes, got 0'],
+    ['a code with an outcome that is none', { codes: { A: 'ok' } }, 'codes.A: expected "success", "terminal"'],
+    ['a code that is blank', { codes: { ' ': 'success' } }, 'codes, a code: expected text that is not blank'],
+    ['a code that is too long', { codes: { ['A'.repeat(129)]: 'success' } }, 'codes, a code: expected at most 128'],
+    ['a schema that is none', { payload: { parse: () => {} } }, 'payload: expected a schema that implements Standard'],
+    ['a schema of version 2', { payload: { '~standard': { ...STANDARD, version: 2 } } }, 'payload: expected a schema'],
+    ['money as text', { money: 'no' }, 'money: expected true or false, got string'],
+    [
+      'a destination that is none',
+      { destination: 'swift' },
+      'destination: expected "iban", "phone", "account" or a function',
+    ],
+    ['a destination misspelt', { destination: 'acount' }, 'did you mean "account"?'],
+  ])('refuses %s, naming rail and field', (_, given, message) => {
+    expect(() => load(given)).toThrow(message)
+    expect(() => load(given)).toThrow('rail "sepa", ')
+  })
+
+  it.each([
+    ['no list', { default: [] }, 'rails: expected an array of rails, got object'],
+    ['nothing', undefined, 'rails: expected an array of rails, got nothing'],
+    ['an empty list', [], 'rails: expected 1 to 1000 rails, got 0'],
+    ['what is no rail', [RAIL, null], 'rails[1]: expected a rail, got null'],
+    ['a list in it', [[RAIL]], 'rails[0]: expected a rail, got an array'],
+    ['a rail without a type', [{ ...RAIL, type: undefined }], 'rails[0].type: expected text, got undefined'],
+    ['a type with a space', [{ ...RAIL, type: 'se pa' }], 'rails[0].type: expected printable ASCII'],
+    ['two of a type', [RAIL, { ...RAIL }], 'rails[1].type: the rail "sepa" is declared twice'],
+  ])('refuses %s', (_, rails, message) => {
+    expect(() => loadRails(rails)).toThrow(message)
+  })
+
+  it('throws errors of the argument kinds', () => {
+    expect(() => load({ timeoutMs: 0 })).toThrow(ArgumentRangeError)
+    expect(() => load({ timeoutMs: 'x' })).toThrow(InvalidArgumentError)
+    expect(() => loadRails([RAIL], { timeoutMs: 0 })).toThrow(ArgumentRangeError)
+  })
+})
+
+describe('defineRail', () => {
+  it('adds types and nothing else', () => {
+    const payload: StandardSchema<{ amount: string; note?: string }> = { '~standard': STANDARD }
+    const rail = defineRail({
+      type: 'typed',
+      onUnknown: 'hold',
+      payload,
+      dispatch: (request) => {
+        expectTypeOf(request.payload).toEqualTypeOf<{ amount: string; note?: string }>()
+        return { outcome: 'success', reference: request.payload.amount }
+      },
+    })
+    expect(defineRail(rail)).toBe(rail)
+  })
+})
