@@ -453,7 +453,7 @@ BEGIN
         RAISE;
       END IF;
       -- Under READ COMMITTED the next look sees the key that won. Under a stricter level it never will.
-      IF current_setting('transaction_isolation') <> 'read committed' THEN
+      IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
         RAISE EXCEPTION 'another transaction enqueued the same instruction and key at the same time'
           USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
       END IF;
@@ -848,9 +848,17 @@ BEGIN
   IF NOT is_id(p_worker_id) THEN
     PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
   END IF;
+  -- A frozen snapshot does not know an item that is younger than it is, nor what this token has recorded about it since.
+  IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') AND EXISTS (
+    SELECT 1 FROM unnest(p_outbox_ids) AS given(outbox_id)
+    WHERE NOT EXISTS (SELECT 1 FROM payment_outbox_identities i WHERE i.outbox_id = given.outbox_id))
+  THEN
+    RAISE EXCEPTION 'an outbox item is unknown to the snapshot of this transaction'
+      USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
+  END IF;
 END
 $$;
-COMMENT ON FUNCTION check_outbox_leases(uuid[], uuid[], text) IS 'Internal: raises 22023 unless ids, tokens and worker are well-formed.';
+COMMENT ON FUNCTION check_outbox_leases(uuid[], uuid[], text) IS 'Internal: raises 22023 unless ids, tokens and worker are well-formed, and 40001 for items younger than a frozen snapshot.';
 
 -- function check_outbox_outcomes(integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) of symphony_owner
 CREATE FUNCTION check_outbox_outcomes(p_count integer, p_states text[], p_rail_references text[], p_rail_codes text[], p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_retry_delays_seconds integer[], p_outcomes_unknown boolean[], p_hold_reasons text[])
@@ -2339,9 +2347,15 @@ BEGIN
       outcome_unknown = p.outcome_unknown OR p_state = 'DISPATCHED'
     WHERE p.outbox_id = p_outbox_id;
   END IF;
-  RETURN QUERY
-  SELECT e, v_event_type
-  FROM append_outbox_events(v_event_type, p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
+  BEGIN
+    RETURN QUERY
+    SELECT e, v_event_type
+    FROM append_outbox_events(v_event_type, p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
+  EXCEPTION WHEN unique_violation THEN
+    -- The item's lock orders its events. Only a frozen snapshot can miss the one that took this number.
+    RAISE EXCEPTION 'outbox item %: another event was recorded at the same time', p_outbox_id
+      USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
+  END;
 END
 $$;
 COMMENT ON FUNCTION record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) IS 'Keeps what a worker learned after losing its lease; TERMINAL_BLOCKED when it contradicts the recorded ending. Changes no outcome.';

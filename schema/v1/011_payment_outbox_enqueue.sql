@@ -167,7 +167,7 @@ BEGIN
         RAISE;
       END IF;
       -- Under READ COMMITTED the next look sees the key that won. Under a stricter level it never will.
-      IF current_setting('transaction_isolation') <> 'read committed' THEN
+      IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
         RAISE EXCEPTION 'another transaction enqueued the same instruction and key at the same time'
           USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
       END IF;

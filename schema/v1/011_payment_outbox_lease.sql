@@ -470,9 +470,18 @@ BEGIN
   IF NOT is_id(p_worker_id) THEN
     PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
   END IF;
+  -- A frozen snapshot does not know an item that is younger than it is, nor what this token has recorded about it since.
+  IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') AND EXISTS (
+    SELECT 1 FROM unnest(p_outbox_ids) AS given(outbox_id)
+    WHERE NOT EXISTS (SELECT 1 FROM payment_outbox_identities i WHERE i.outbox_id = given.outbox_id))
+  THEN
+    RAISE EXCEPTION 'an outbox item is unknown to the snapshot of this transaction'
+      USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
+  END IF;
 END
 $$;
-COMMENT ON FUNCTION check_outbox_leases(uuid[], uuid[], text) IS 'Internal: raises 22023 unless ids, tokens and worker are well-formed.';
+COMMENT ON FUNCTION check_outbox_leases(uuid[], uuid[], text) IS
+  'Internal: raises 22023 unless ids, tokens and worker are well-formed, and 40001 for items younger than a frozen snapshot.';
 
 -- Locks items, in the order of their ids so that two calls cannot deadlock, and says where each lease that is live then
 -- stands: one place for each id given, null where this worker and token hold no live lease (or hold it twice in one call:

@@ -508,9 +508,15 @@ BEGIN
       outcome_unknown = p.outcome_unknown OR p_state = 'DISPATCHED'
     WHERE p.outbox_id = p_outbox_id;
   END IF;
-  RETURN QUERY
-  SELECT e, v_event_type
-  FROM append_outbox_events(v_event_type, p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
+  BEGIN
+    RETURN QUERY
+    SELECT e, v_event_type
+    FROM append_outbox_events(v_event_type, p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
+  EXCEPTION WHEN unique_violation THEN
+    -- The item's lock orders its events. Only a frozen snapshot can miss the one that took this number.
+    RAISE EXCEPTION 'outbox item %: another event was recorded at the same time', p_outbox_id
+      USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
+  END;
 END
 $$;
 COMMENT ON FUNCTION record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) IS
