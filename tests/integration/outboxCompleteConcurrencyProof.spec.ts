@@ -1,0 +1,241 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { LeaseLostError } from '../../libs/db/index.js'
+import {
+  completeOutboxAttempt,
+  completeOutboxAttempts,
+  enqueuePaymentOutboxBatch,
+  holdLeasedOutboxItem,
+  placeOutboxHold,
+  releaseOutboxLease,
+  repairExpiredLeases,
+  type AttemptOutcome,
+  type ClaimedItem,
+  type CompletionState,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import {
+  anInstruction,
+  attemptRows,
+  claim,
+  enqueueAndClaim,
+  eventRows,
+  ledger,
+  pendingRow,
+  WORKER,
+} from '../support/outboxItems.js'
+import { openConnection, race, untilWaiting, type Connection } from '../support/race.js'
+
+/** Of any number of callers that complete one lease, exactly one records an outcome, and the others learn which. */
+
+const RACERS = 64
+const STATES = ['DISPATCHED', 'FAILED', 'RETRYABLE'] as const
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+async function leases(count: number): Promise<ClaimedItem[]> {
+  const { railType } = anInstruction()
+  const instructions = Array.from({ length: count }, () => anInstruction({ railType }))
+  await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
+  return claim(db, railType, { batchSize: count })
+}
+
+/** Locks a row so that whoever wants it waits, until it is let go. */
+async function holdRow(outboxId: string): Promise<() => Promise<void>> {
+  const holder = await openConnection(db)
+  await holder.query('BEGIN')
+  await holder.query('SELECT 1 FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [outboxId])
+  return async () => {
+    await holder.query('COMMIT')
+    await holder.close()
+  }
+}
+
+const outcomeOf = ({ outboxId, leaseToken }: ClaimedItem, state: CompletionState): AttemptOutcome => ({
+  outboxId,
+  leaseToken,
+  state,
+})
+
+const completeAll = (connection: Connection, items: readonly ClaimedItem[]) =>
+  completeOutboxAttempts(
+    connection,
+    WORKER,
+    items.map((item) => outcomeOf(item, 'DISPATCHED')),
+  )
+
+describe('one lease, completed by 64 callers at once', () => {
+  test.for(STATES)('as %s: one winner, and 63 who are told what was recorded', async (state) => {
+    const lease = await enqueueAndClaim(db)
+    const { values, errors } = await race(
+      db,
+      'symphony_executor',
+      RACERS,
+      (connection) => completeOutboxAttempt(connection, WORKER, outcomeOf(lease, state)),
+      { releaseWhenAllWait: await holdRow(lease.outboxId) },
+    )
+    expect(values).toEqual([{ attemptNo: 1, state, held: false }])
+    expect(errors).toHaveLength(RACERS - 1)
+    for (const error of errors) {
+      expect(error).toBeInstanceOf(LeaseLostError)
+      expect(error).toMatchObject({ sqlstate: 'P7002', recorded: { attemptNo: 1, state } })
+    }
+    expect(await ledger(db, lease.outboxId)).toEqual([`1 ${state}`])
+    expect((await pendingRow(db, lease.outboxId)) === undefined).toBe(state !== 'RETRYABLE')
+  })
+
+  test('each with another word: the ledger has the winner’s, whole, and all others are told it', async () => {
+    const lease = await enqueueAndClaim(db)
+    const { values, errors } = await race(db, 'symphony_executor', RACERS, async (connection, index) => {
+      const outcome = { ...outcomeOf(lease, STATES[index % 3]!), railReference: `ref-${index}`, latencyMs: index }
+      return { ...(await completeOutboxAttempt(connection, WORKER, outcome)), index }
+    })
+    expect(values).toHaveLength(1)
+    const { index, state } = values[0]!
+    expect(await attemptRows(db, lease.outboxId)).toMatchObject([
+      { attempt_no: 1, state, rail_reference: `ref-${index}`, latency_ms: index },
+    ])
+    for (const error of errors) expect(error).toMatchObject({ recorded: { attemptNo: 1, state } })
+  })
+
+  test('through the batch form: one RECORDED, and 63 ALREADY_RECORDED', async () => {
+    const lease = await enqueueAndClaim(db)
+    const { values, errors } = await race(
+      db,
+      'symphony_executor',
+      RACERS,
+      (connection) => completeOutboxAttempts(connection, WORKER, [outcomeOf(lease, 'DISPATCHED')]),
+      { releaseWhenAllWait: await holdRow(lease.outboxId) },
+    )
+    expect(errors).toEqual([])
+    const verdicts = values.flat().map(({ verdict }) => verdict)
+    expect(verdicts.filter((verdict) => verdict === 'RECORDED')).toHaveLength(1)
+    expect(verdicts.filter((verdict) => verdict === 'ALREADY_RECORDED')).toHaveLength(RACERS - 1)
+    expect(await ledger(db, lease.outboxId)).toEqual(['1 DISPATCHED'])
+  })
+})
+
+describe('overlapping batches', () => {
+  test('in every order record each item once, without a deadlock', async () => {
+    const items = await leases(40)
+    const { values, errors } = await race(db, 'symphony_executor', 16, (connection, index) => {
+      const turned = [...items.slice(index), ...items.slice(0, index)]
+      const mine = index % 2 === 0 ? turned : turned.toReversed()
+      return completeOutboxAttempts(
+        connection,
+        WORKER,
+        mine.slice(0, 30).map((item) => outcomeOf(item, 'DISPATCHED')),
+      )
+    })
+    expect(errors).toEqual([])
+    const recorded = values.flat().filter(({ verdict }) => verdict === 'RECORDED')
+    expect(recorded.map(({ outboxId }) => outboxId).toSorted()).toEqual(
+      items.map(({ outboxId }) => outboxId).toSorted(),
+    )
+    expect(values.flat().some(({ verdict }) => verdict === 'LEASE_LOST')).toBe(false)
+    for (const { outboxId } of items) expect(await ledger(db, outboxId)).toEqual(['1 DISPATCHED'])
+  })
+
+  test('in opposite order wait for each other in one direction only', async () => {
+    const [low, middle, high] = (await leases(3)).toSorted((a, b) => (a.outboxId < b.outboxId ? -1 : 1))
+    const left = await openConnection(db, 'symphony_executor')
+    const right = await openConnection(db, 'symphony_executor')
+    const letGo = await holdRow(middle!.outboxId)
+    const leftCall = completeAll(left, [high!, middle!, low!])
+    await untilWaiting(db, left)
+    // Had the left one locked its high row by now, and not its low one, each would wait for the other.
+    const rightCall = completeAll(right, [low!, high!])
+    await untilWaiting(db, right)
+    await letGo()
+    expect((await leftCall).map(({ verdict }) => verdict)).toEqual(['RECORDED', 'RECORDED', 'RECORDED'])
+    expect((await rightCall).map(({ verdict }) => verdict)).toEqual(['ALREADY_RECORDED', 'ALREADY_RECORDED'])
+    await Promise.all([left.close(), right.close()])
+  })
+
+  test('of which one was lost record the rest', async () => {
+    const items = await leases(10)
+    await db.expireLease(items[4]!.outboxId)
+    const { values, errors } = await race(db, 'symphony_executor', 8, (connection, index) =>
+      completeOutboxAttempts(
+        connection,
+        WORKER,
+        (index % 2 === 0 ? items : items.toReversed()).map((item) => outcomeOf(item, 'RETRYABLE')),
+      ),
+    )
+    expect(errors).toEqual([])
+    expect(values.flat().filter(({ verdict }) => verdict === 'RECORDED')).toHaveLength(9)
+    expect(values.flat().filter(({ verdict }) => verdict === 'LEASE_LOST')).toHaveLength(8)
+    expect(await ledger(db, items[4]!.outboxId)).toEqual([])
+  })
+})
+
+describe('a completion beside another end of the same lease', () => {
+  const others = [
+    ['its release', (connection: Connection, lease: ClaimedItem) => releaseOutboxLease(connection, lease, WORKER)],
+    [
+      'a hold by its worker',
+      (connection: Connection, lease: ClaimedItem) => holdLeasedOutboxItem(connection, lease, WORKER, 'not this one'),
+    ],
+  ] as const
+
+  test.for(others)('%s: one of the two happens, not both', async ([, end]) => {
+    for (let round = 0; round < 8; round++) {
+      const lease = await enqueueAndClaim(db)
+      const { values, errors } = await race(
+        db,
+        'symphony_executor',
+        8,
+        async (connection, index) => {
+          if (index % 2 === 0) await completeOutboxAttempt(connection, WORKER, outcomeOf(lease, 'DISPATCHED'))
+          else await end(connection, lease)
+          return index % 2 === 0 ? 'completed' : 'other'
+        },
+        { releaseWhenAllWait: await holdRow(lease.outboxId) },
+      )
+      expect(values).toHaveLength(1)
+      expect(errors.every((error) => error instanceof LeaseLostError)).toBe(true)
+      const completed = values[0] === 'completed'
+      expect(await ledger(db, lease.outboxId)).toEqual(completed ? ['1 DISPATCHED'] : [])
+      // Ended, or still queued without a lease.
+      expect((await pendingRow(db, lease.outboxId))?.lease_token).toBe(completed ? undefined : null)
+    }
+  })
+
+  test('repair of the expired lease: one ledger row, of whoever came first', async () => {
+    for (let round = 0; round < 8; round++) {
+      const lease = await enqueueAndClaim(db)
+      await db.queryNoRole(
+        `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() + interval '2 milliseconds' WHERE outbox_id = $1`,
+        [lease.outboxId],
+      )
+      const { values, errors } = await race<unknown>(db, 'symphony_executor', 8, (connection, index) =>
+        index % 2 === 0
+          ? completeOutboxAttempt(connection, WORKER, outcomeOf(lease, 'DISPATCHED'))
+          : repairExpiredLeases(connection, 1000, 'repair-1'),
+      )
+      expect(errors.every((error) => error instanceof LeaseLostError)).toBe(true)
+      // The last word, should all of them have come too early or too late.
+      await repairExpiredLeases(db.as('symphony_executor'), 1000, 'repair-1')
+      const rows = await ledger(db, lease.outboxId)
+      const completed = values.some((value) => !Array.isArray(value))
+      expect(rows).toEqual([completed ? '1 DISPATCHED' : '1 ZOMBIE_REQUEUE'])
+    }
+  })
+
+  test('a hold by an operator, which never keeps it back', async () => {
+    const lease = await enqueueAndClaim(db)
+    const operator = await openConnection(db, 'symphony_control')
+    const worker = await openConnection(db, 'symphony_executor')
+    await operator.query('BEGIN')
+    await placeOutboxHold(operator, lease.outboxId, 'wait')
+    const completion = completeOutboxAttempt(worker, WORKER, outcomeOf(lease, 'DISPATCHED'))
+    await untilWaiting(db, worker)
+    await operator.query('COMMIT')
+    expect(await completion).toMatchObject({ state: 'DISPATCHED' })
+    expect((await eventRows(db, lease.outboxId)).map(({ event_type }) => event_type)).toEqual(['HOLD_PLACED'])
+    await Promise.all([operator.close(), worker.close()])
+  })
+})

@@ -1,0 +1,308 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { DatabaseError, LeaseLostError } from '../../libs/db/index.js'
+import {
+  claimOutboxBatch,
+  completeOutboxAttempt,
+  completeOutboxAttempts,
+  enqueuePaymentOutbox,
+  enqueuePaymentOutboxBatch,
+  recordLateOutcome,
+  renewOutboxLease,
+  repairExpiredLeases,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import {
+  anInstruction,
+  claim,
+  complete,
+  enqueue,
+  enqueueAndClaim,
+  eventRows,
+  ledger,
+  pendingRow,
+  sequenceOf,
+  WORKER,
+} from '../support/outboxItems.js'
+import { failureOf, openConnection, race, type Connection } from '../support/race.js'
+
+/**
+ * The functions need READ COMMITTED. A caller under a stricter level is told to try again (40001) or gets the right
+ * answer; a frozen snapshot never becomes a wrong one.
+ */
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+const SERIALIZATION_FAILURE = { sqlstate: '40001', disposition: 'retry' }
+
+type Lease = { readonly outboxId: string; readonly leaseToken: string }
+
+const acts: readonly ((connection: Connection, lease: Lease) => Promise<unknown>)[] = [
+  (connection, { outboxId, leaseToken }) =>
+    completeOutboxAttempt(connection, WORKER, { outboxId, leaseToken, state: 'DISPATCHED' }),
+  (connection, lease) => renewOutboxLease(connection, lease, WORKER, 600),
+]
+
+describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) => {
+  /** A transaction whose snapshot is taken, so that what others commit from now on is invisible to it. */
+  async function oldSnapshot(role: string): Promise<Connection> {
+    const connection = await openConnection(db, role)
+    await connection.query(`BEGIN ISOLATION LEVEL ${level}`)
+    await connection.query('SELECT 1')
+    return connection
+  }
+
+  /** What every caller of a stricter level does: the whole transaction again, while it is told so. */
+  async function retrying<T>(connection: Connection, body: () => Promise<T>): Promise<T> {
+    for (;;) {
+      await connection.query(`BEGIN ISOLATION LEVEL ${level}`)
+      try {
+        const result = await body()
+        await connection.query('COMMIT')
+        return result
+      } catch (error) {
+        await connection.query('ROLLBACK')
+        const sqlstate = error instanceof DatabaseError ? error.sqlstate : sqlstateOf(error)
+        if (sqlstate !== '40001' && sqlstate !== '40P01') throw error
+      }
+    }
+  }
+
+  test('an enqueue of a key that another took meanwhile must be tried again, and then gets the first item', async () => {
+    const connection = await oldSnapshot('symphony_ingest')
+    const first = await enqueue(db)
+    expect(await failureOf(enqueuePaymentOutbox(connection, first))).toMatchObject(SERIALIZATION_FAILURE)
+    await connection.query('ROLLBACK')
+    const again = await retrying(connection, () => enqueuePaymentOutbox(connection, first))
+    expect(again).toMatchObject({ outboxId: first.outboxId, created: false })
+    expect(await sequenceOf(db, first.participantId)).toEqual({ taken: [1n], next: 2n })
+    await connection.close()
+  })
+
+  test('an enqueue behind another of the same participant must be tried again, or takes the next number', async () => {
+    const { participantId } = await enqueue(db)
+    const connection = await oldSnapshot('symphony_ingest')
+    await enqueue(db, { participantId })
+    expect(await failureOf(enqueuePaymentOutbox(connection, anInstruction({ participantId })))).toMatchObject(
+      SERIALIZATION_FAILURE,
+    )
+    await connection.query('ROLLBACK')
+    const item = await retrying(connection, () => enqueuePaymentOutbox(connection, anInstruction({ participantId })))
+    expect(item).toMatchObject({ sequenceId: 3n, created: true })
+    expect(await sequenceOf(db, participantId)).toEqual({ taken: [1n, 2n, 3n], next: 4n })
+    await connection.close()
+  })
+
+  test('an enqueue of a key that is known gets the first item', async () => {
+    const first = await enqueue(db)
+    const connection = await oldSnapshot('symphony_ingest')
+    expect(await enqueuePaymentOutbox(connection, first)).toMatchObject({ outboxId: first.outboxId, created: false })
+    await connection.close()
+  })
+
+  test('racing callers that try again make one item of one key, and no gap in the numbers', async () => {
+    const shared = anInstruction()
+    const { values, errors } = await race(db, 'symphony_ingest', 16, (connection) =>
+      retrying(connection, () =>
+        enqueuePaymentOutboxBatch(connection, [shared, anInstruction({ participantId: shared.participantId })]),
+      ),
+    )
+    expect(errors).toEqual([])
+    expect(values.filter(([first]) => first!.created)).toHaveLength(1)
+    expect(new Set(values.map(([first]) => first!.outboxId)).size).toBe(1)
+    const numbers = Array.from({ length: 17 }, (_, index) => BigInt(index + 1))
+    expect(await sequenceOf(db, shared.participantId)).toEqual({ taken: numbers, next: 18n })
+  })
+
+  test('a claim of an item that another claimed meanwhile must be tried again, and then does not get it', async () => {
+    const item = await enqueue(db)
+    const connection = await oldSnapshot('symphony_executor')
+    const claimIt = () => claimOutboxBatch(connection, 10, 'worker-2', 60, { rails: [item.railType] })
+    const [lease] = await claim(db, item.railType)
+    expect(await failureOf(claimIt())).toMatchObject(SERIALIZATION_FAILURE)
+    await connection.query('ROLLBACK')
+    expect(await retrying(connection, claimIt)).toEqual([])
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({ claimed_by: WORKER, lease_token: lease!.leaseToken })
+    await connection.close()
+  })
+
+  test('claimers that try again take every item, and none of them twice', async () => {
+    const rails = [anInstruction().railType, anInstruction().railType]
+    const items = await enqueuePaymentOutboxBatch(
+      db.as('symphony_ingest'),
+      Array.from({ length: 60 }, (_, index) => anInstruction({ railType: rails[index % 2]! })),
+    )
+    const { values, errors } = await race(db, 'symphony_executor', 8, async (connection, index) => {
+      const mine = []
+      for (;;) {
+        const batch = await retrying(connection, () =>
+          claimOutboxBatch(connection, 4, `worker-${index}`, 600, { rails }),
+        )
+        if (batch.length === 0) return mine
+        mine.push(...batch)
+      }
+    })
+    expect(errors).toEqual([])
+    const ids = values.flat().map(({ outboxId }) => outboxId)
+    // A claimer that saw only rows which others held stopped early; what is left is still there for the next.
+    const rest = await claim(db, rails)
+    expect([...ids, ...rest.map(({ outboxId }) => outboxId)].toSorted()).toEqual(
+      items.map((i) => i.outboxId).toSorted(),
+    )
+  })
+
+  test.for([
+    ['completed', (held: Lease) => complete(db, held, { state: 'DISPATCHED' })],
+    [
+      'lost',
+      async ({ outboxId }: Lease) => {
+        await db.expireLease(outboxId)
+        await repairExpiredLeases(db.as('symphony_executor'), 1000, 'repair-1')
+      },
+    ],
+  ] as const)('an act on a lease that was %s meanwhile must be tried again, and then finds it lost', async (given) => {
+    const [, meanwhile] = given
+    for (const act of acts) {
+      const held = await enqueueAndClaim(db)
+      const connection = await oldSnapshot('symphony_executor')
+      await meanwhile(held)
+      const before = await ledger(db, held.outboxId)
+      expect(await failureOf(act(connection, held))).toMatchObject(SERIALIZATION_FAILURE)
+      await connection.query('ROLLBACK')
+      expect(await failureOf(retrying(connection, () => act(connection, held)))).toBeInstanceOf(LeaseLostError)
+      expect(await ledger(db, held.outboxId)).toEqual(before)
+      await connection.close()
+    }
+  })
+
+  test('an act on an item that is younger than the snapshot is not told that nothing was recorded', async () => {
+    const connection = await oldSnapshot('symphony_executor')
+    const held = await enqueueAndClaim(db)
+    const { outboxId, leaseToken } = held
+    await complete(db, held, { state: 'RETRYABLE' })
+    const outcome = { outboxId, leaseToken, state: 'DISPATCHED' as const }
+    for (const act of [
+      () => completeOutboxAttempt(connection, WORKER, outcome),
+      () => completeOutboxAttempts(connection, WORKER, [outcome]),
+      () => recordLateOutcome(connection, WORKER, outcome),
+      () => renewOutboxLease(connection, held, WORKER, 60),
+    ]) {
+      await connection.query('SAVEPOINT before_act')
+      expect(await failureOf(act())).toMatchObject(SERIALIZATION_FAILURE)
+      await connection.query('ROLLBACK TO before_act')
+    }
+    await connection.query('ROLLBACK')
+    const refusal = await failureOf(retrying(connection, () => completeOutboxAttempt(connection, WORKER, outcome)))
+    expect(refusal).toMatchObject({ sqlstate: 'P7002', recorded: { attemptNo: 1, state: 'RETRYABLE' } })
+    await connection.close()
+  })
+
+  test('racing completions that try again record one outcome, and the others learn which', async () => {
+    const { outboxId, leaseToken } = await enqueueAndClaim(db)
+    const { values, errors } = await race(db, 'symphony_executor', 16, (connection) =>
+      retrying(connection, () =>
+        completeOutboxAttempt(connection, WORKER, { outboxId, leaseToken, state: 'DISPATCHED' }),
+      ),
+    )
+    expect(values).toEqual([{ attemptNo: 1, state: 'DISPATCHED', held: false }])
+    expect(errors).toHaveLength(15)
+    for (const error of errors) expect(error).toMatchObject({ recorded: { attemptNo: 1, state: 'DISPATCHED' } })
+    expect(await ledger(db, outboxId)).toEqual(['1 DISPATCHED'])
+  })
+
+  test('repair of a lease that was repaired meanwhile appends nothing', async () => {
+    const { outboxId } = await enqueueAndClaim(db)
+    await db.expireLease(outboxId)
+    const connection = await oldSnapshot('symphony_executor')
+    await repairExpiredLeases(db.as('symphony_executor'), 1000, 'repair-1')
+    expect(await failureOf(repairExpiredLeases(connection, 1000, 'repair-2'))).toMatchObject(SERIALIZATION_FAILURE)
+    await connection.query('ROLLBACK')
+    expect(await retrying(connection, () => repairExpiredLeases(connection, 1000, 'repair-2'))).toEqual([])
+    expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
+    await connection.close()
+  })
+
+  test('late words about an item that has ended are each kept once', async () => {
+    const lost = await enqueueAndClaim(db)
+    await db.expireLease(lost.outboxId)
+    const [next] = await claim(db, lost.railType)
+    await complete(db, next!, { state: 'DISPATCHED', railReference: 'ref-1' })
+    const { outboxId, leaseToken } = lost
+    const { values, errors } = await race(db, 'symphony_executor', 16, (connection, index) =>
+      retrying(connection, () =>
+        recordLateOutcome(connection, WORKER, {
+          outboxId,
+          leaseToken,
+          state: 'DISPATCHED',
+          railReference: `ref-${index % 4}`,
+        }),
+      ),
+    )
+    expect(errors).toEqual([])
+    expect(new Set(values.map(({ eventId }) => eventId)).size).toBe(4)
+    expect((await eventRows(db, outboxId)).map(({ event_type }) => event_type).toSorted()).toEqual([
+      'LATE_OUTCOME',
+      'TERMINAL_BLOCKED',
+      'TERMINAL_BLOCKED',
+      'TERMINAL_BLOCKED',
+    ])
+  })
+
+  test('undisturbed, all of them give the same answers as under READ COMMITTED', async () => {
+    const ingest = await openConnection(db, 'symphony_ingest')
+    const executor = await openConnection(db, 'symphony_executor')
+    const instruction = anInstruction()
+    const { outboxId } = await retrying(ingest, () => enqueuePaymentOutbox(ingest, instruction))
+    const claimIt = () => claimOutboxBatch(executor, 1, WORKER, 60, { rails: [instruction.railType] })
+    const [first] = await retrying(executor, claimIt)
+    await retrying(executor, () => renewOutboxLease(executor, first!, WORKER, 600))
+    await db.expireLease(outboxId)
+    expect(await retrying(executor, () => repairExpiredLeases(executor, 1000, 'repair-1'))).toEqual([
+      { outboxId, attemptNo: 1 },
+    ])
+    await db.makeDue(outboxId)
+    const [second] = await retrying(executor, claimIt)
+    const outcome = { outboxId, leaseToken: second!.leaseToken, state: 'DISPATCHED' as const }
+    expect(await retrying(executor, () => completeOutboxAttempt(executor, WORKER, outcome))).toEqual({
+      attemptNo: 2,
+      state: 'DISPATCHED',
+      held: false,
+    })
+    expect(await retrying(ingest, () => enqueuePaymentOutbox(ingest, instruction))).toMatchObject({
+      outboxId,
+      state: 'DISPATCHED',
+      created: false,
+    })
+    await Promise.all([ingest.close(), executor.close()])
+  })
+})
+
+test('READ UNCOMMITTED, which PostgreSQL reads as READ COMMITTED, gets its answers at once', async () => {
+  const instruction = anInstruction()
+  const first = await openConnection(db, 'symphony_ingest')
+  await first.query('BEGIN')
+  await enqueuePaymentOutbox(first, instruction)
+  const { values, errors } = await race(
+    db,
+    'symphony_ingest',
+    8,
+    async (connection) => {
+      await connection.query('BEGIN ISOLATION LEVEL READ UNCOMMITTED')
+      const item = await enqueuePaymentOutbox(connection, instruction)
+      await connection.query('COMMIT')
+      return item
+    },
+    { releaseWhenAllWait: () => first.query('COMMIT') },
+  )
+  expect(errors).toEqual([])
+  expect(values.filter(({ created }) => created)).toEqual([])
+  await first.close()
+})
+
+/** COMMIT is sent by the test itself, so its failure is the driver's own. */
+function sqlstateOf(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : undefined
+}

@@ -1,0 +1,362 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { LeaseLostError, type Queryable } from '../../libs/db/index.js'
+import {
+  beginOutboxDispatch,
+  claimOutboxBatch,
+  completeOutboxAttempt,
+  completeOutboxAttempts,
+  holdLeasedOutboxItem,
+  recordLateOutcome,
+  releaseOutboxLease,
+  renewOutboxLease,
+  repairExpiredLeases,
+  type ClaimedItem,
+  type LeaseClaim,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import {
+  attemptRows,
+  claimOnly,
+  complete,
+  enqueueAndClaim,
+  eventRows,
+  ledger,
+  makeDueAndClaim,
+  pendingRow,
+  WORKER,
+} from '../support/outboxItems.js'
+import { failureOf, openConnection, race, untilWaiting, type Connection } from '../support/race.js'
+
+/** A worker that lost its lease, in whatever way and whenever it notices, changes nothing. */
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+/** Everything a lease allows. */
+const acts: Readonly<Record<string, (role: Queryable, lease: LeaseClaim, workerId: string) => Promise<unknown>>> = {
+  'complete as DISPATCHED': (role, { outboxId, leaseToken }, workerId) =>
+    completeOutboxAttempt(role, workerId, { outboxId, leaseToken, state: 'DISPATCHED' }),
+  'complete as FAILED': (role, { outboxId, leaseToken }, workerId) =>
+    completeOutboxAttempt(role, workerId, { outboxId, leaseToken, state: 'FAILED' }),
+  'complete as RETRYABLE': (role, { outboxId, leaseToken }, workerId) =>
+    completeOutboxAttempt(role, workerId, { outboxId, leaseToken, state: 'RETRYABLE' }),
+  renew: (role, lease, workerId) => renewOutboxLease(role, lease, workerId, 3600),
+  release: (role, lease, workerId) => releaseOutboxLease(role, lease, workerId),
+  begin: (role, lease, workerId) => beginOutboxDispatch(role, lease, workerId),
+  'hold the leased item': (role, lease, workerId) => holdLeasedOutboxItem(role, lease, workerId, 'not this one'),
+}
+const names = Object.keys(acts)
+
+interface Loss {
+  readonly outboxId: string
+  readonly leaseToken: string
+  readonly workerId: string
+  /** What this very token had recorded, as the error says it. */
+  readonly recorded?: { readonly attemptNo: number; readonly state: string }
+}
+
+/** Each way of not having a live lease. */
+const losses: Readonly<Record<string, () => Promise<Loss>>> = {
+  'a wrong token': async () => ({ ...(await aLease()), leaseToken: randomUUID() }),
+  'the token of another item': async () => ({ ...(await aLease()), leaseToken: (await aLease()).leaseToken }),
+  'a wrong worker': async () => ({ ...(await aLease()), workerId: 'somebody-else' }),
+  'an unknown item': async () => ({ ...(await aLease()), outboxId: randomUUID() }),
+  'an expired lease': async () => {
+    const lost = await aLease()
+    await db.expireLease(lost.outboxId)
+    return lost
+  },
+  'a repaired lease': async () => {
+    const lost = await aLease()
+    await db.expireLease(lost.outboxId)
+    await repairExpiredLeases(db.as('symphony_executor'), 1000, 'repair-1')
+    return lost
+  },
+  'a lease that another worker has taken over': async () => {
+    const lost = await aLease()
+    await db.expireLease(lost.outboxId)
+    await claimOnly(db, lost.railType, { workerId: 'heir' })
+    return lost
+  },
+  'a lease that the same worker has taken over': async () => {
+    const lost = await aLease()
+    await db.expireLease(lost.outboxId)
+    await claimOnly(db, lost.railType)
+    return lost
+  },
+  'a lease that was given back': async () => {
+    const lost = await aLease()
+    await releaseOutboxLease(db.as('symphony_executor'), lost, WORKER)
+    return lost
+  },
+  'a lease whose item was held by its worker': async () => {
+    const lost = await aLease()
+    await holdLeasedOutboxItem(db.as('symphony_executor'), lost, WORKER, 'not this one')
+    return lost
+  },
+  'an item that it has completed': async () => {
+    const lost = await aLease()
+    await complete(db, lost, { state: 'DISPATCHED' })
+    return { ...lost, recorded: { attemptNo: 1, state: 'DISPATCHED' } }
+  },
+  'an item that another has completed since': async () => {
+    const lost = await aLease()
+    await db.expireLease(lost.outboxId)
+    await complete(db, await claimOnly(db, lost.railType), { state: 'DISPATCHED' })
+    return lost
+  },
+  'a lease with which it has recorded a retry': async () => {
+    const lost = await aLease()
+    await complete(db, lost, { state: 'RETRYABLE' })
+    return { ...lost, recorded: { attemptNo: 1, state: 'RETRYABLE' } }
+  },
+  'a recorded retry, of an item that has gone on since': async () => {
+    const lost = await aLease()
+    await complete(db, lost, { state: 'RETRYABLE' })
+    await complete(db, await makeDueAndClaim(db, lost), { state: 'DISPATCHED' })
+    return { ...lost, recorded: { attemptNo: 1, state: 'RETRYABLE' } }
+  },
+}
+
+async function aLease(): Promise<ClaimedItem & { readonly workerId: string }> {
+  return { ...(await enqueueAndClaim(db)), workerId: WORKER }
+}
+
+/** The whole of the item, wherever it is. */
+async function traces(outboxId: string) {
+  return [await pendingRow(db, outboxId), await attemptRows(db, outboxId), await eventRows(db, outboxId)]
+}
+
+describe.for(Object.entries(losses))('with %s', ([, lose]) => {
+  test.for(names)('a worker cannot %s, and is told whether this token had recorded anything', async (name) => {
+    const lost = await lose()
+    const before = await traces(lost.outboxId)
+    const refusal = await failureOf(acts[name]!(db.as('symphony_executor'), lost, lost.workerId))
+    expect(refusal).toBeInstanceOf(LeaseLostError)
+    expect(refusal).toMatchObject({
+      sqlstate: 'P7002',
+      recorded: lost.recorded,
+      detail: detailOf(lost),
+    })
+    expect(await traces(lost.outboxId)).toEqual(before)
+  })
+
+  test('a batch says the same as a verdict', async () => {
+    const { outboxId, leaseToken, workerId, recorded } = await lose()
+    const before = await traces(outboxId)
+    const verdicts = await completeOutboxAttempts(db.as('symphony_executor'), workerId, [
+      { outboxId, leaseToken, state: 'FAILED' },
+    ])
+    expect(verdicts).toEqual([
+      recorded === undefined
+        ? { outboxId, verdict: 'LEASE_LOST' }
+        : { outboxId, verdict: 'ALREADY_RECORDED', ...recorded },
+    ])
+    expect(await traces(outboxId)).toEqual(before)
+  })
+})
+
+test.for(names)('with a live lease of its own a worker can %s', async (name) => {
+  const held = await aLease()
+  const before = await traces(held.outboxId)
+  await acts[name]!(db.as('symphony_executor'), held, WORKER)
+  expect(await traces(held.outboxId)).not.toEqual(before)
+})
+
+describe.for(names)('%s', (name) => {
+  const act = acts[name]!
+
+  test('in a transaction that began while the lease was live is judged by the clock of now', async () => {
+    const held = await aLease()
+    const old = await openConnection(db, 'symphony_executor')
+    await old.query('BEGIN')
+    await old.query('SELECT 1')
+    // Expired by now, and not yet expired when the transaction began.
+    await expireNow(held.outboxId)
+    const before = await traces(held.outboxId)
+    expect(await failureOf(act(old, held, WORKER))).toBeInstanceOf(LeaseLostError)
+    await old.query('ROLLBACK')
+    expect(await traces(held.outboxId)).toEqual(before)
+    await old.close()
+  })
+
+  test('that waited for the row is judged by the clock and the lease it finds then', async () => {
+    const held = await aLease()
+    const waiting = await openConnection(db, 'symphony_executor')
+    const holder = await openConnection(db)
+    await lock(holder, held.outboxId)
+    const call = failureOf(act(waiting, held, WORKER))
+    await untilWaiting(db, waiting)
+    // The end of the lease lies after the call began and before the lock is released.
+    await expireNow(held.outboxId, holder)
+    await holder.query('COMMIT')
+    expect(await call).toBeInstanceOf(LeaseLostError)
+    expect(await pendingRow(db, held.outboxId)).toMatchObject({ lease_token: held.leaseToken })
+    expect(await ledger(db, held.outboxId)).toEqual([])
+    await Promise.all([waiting.close(), holder.close()])
+  })
+
+  test('that waited while another worker took the item over finds its lease lost', async () => {
+    const held = await aLease()
+    await db.expireLease(held.outboxId)
+    const waiting = await openConnection(db, 'symphony_executor')
+    const heir = await openConnection(db, 'symphony_executor')
+    await heir.query('BEGIN')
+    const [taken] = await claimOutboxBatch(heir, 1, 'heir', 600, { rails: [held.railType] })
+    const call = failureOf(act(waiting, held, WORKER))
+    await untilWaiting(db, waiting)
+    await heir.query('COMMIT')
+    const refusal = await call
+    expect(refusal).toBeInstanceOf(LeaseLostError)
+    expect(refusal).toMatchObject({ recorded: undefined })
+    expect(await pendingRow(db, held.outboxId)).toMatchObject({ claimed_by: 'heir', lease_token: taken!.leaseToken })
+    expect(await ledger(db, held.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
+    await Promise.all([waiting.close(), heir.close()])
+  })
+})
+
+describe('a renewal', () => {
+  test.for([
+    ['repair', (role: Queryable) => repairExpiredLeases(role, 1000, 'repair-1')],
+    ['a claim', (role: Queryable, rail: string) => claimOutboxBatch(role, 10, 'heir', 600, { rails: [rail] })],
+  ] as const)('that is being committed keeps its lease from %s, which does not wait for it', async ([, take]) => {
+    const held = await aLease()
+    await db.expireLease(held.outboxId)
+    // As if it had been renewed just before it expired, in a transaction that has not ended.
+    const renewing = await openConnection(db)
+    await renewing.query('BEGIN')
+    await renewing.query(
+      `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() + interval '1 hour' WHERE outbox_id = $1`,
+      [held.outboxId],
+    )
+    await take(db.as('symphony_executor'), held.railType)
+    await renewing.query('COMMIT')
+    await take(db.as('symphony_executor'), held.railType)
+    expect(await complete(db, held, { state: 'DISPATCHED' })).toMatchObject({ attemptNo: 1 })
+    await renewing.close()
+  })
+
+  test('races repair: either the lease lives and nothing is recorded, or it is lost and the ledger says so', async () => {
+    for (let round = 0; round < 10; round++) {
+      const held = await aLease()
+      // Ends while they run.
+      await db.queryNoRole(
+        `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() + interval '2 milliseconds' WHERE outbox_id = $1`,
+        [held.outboxId],
+      )
+      const { values, errors } = await race<unknown>(db, 'symphony_executor', 6, (connection, index) =>
+        index % 2 === 0
+          ? renewOutboxLease(connection, held, WORKER, 600)
+          : repairExpiredLeases(connection, 1000, 'repair-1'),
+      )
+      const renewed = values.some((value) => value instanceof Date)
+      expect(errors.every((error) => error instanceof LeaseLostError)).toBe(true)
+      const pending = await pendingRow(db, held.outboxId)
+      const repaired = (await ledger(db, held.outboxId)).length === 1
+      expect(pending!.lease_token).toBe(repaired ? null : held.leaseToken)
+      // A lease that was renewed lasts ten minutes: nothing took it within this test.
+      expect(renewed && repaired).toBe(false)
+    }
+  })
+})
+
+describe('a worker and its heir', () => {
+  test('racing to complete record one ending: of the live lease', async () => {
+    for (let round = 0; round < 5; round++) {
+      const lost = await aLease()
+      await db.expireLease(lost.outboxId)
+      const heir = await claimOnly(db, lost.railType, { workerId: 'heir' })
+      const { values, errors } = await race(db, 'symphony_executor', 16, (connection, index) => {
+        const [{ outboxId, leaseToken }, workerId, state] =
+          index % 2 === 0 ? ([lost, WORKER, 'FAILED'] as const) : ([heir, 'heir', 'DISPATCHED'] as const)
+        return completeOutboxAttempt(connection, workerId, { outboxId, leaseToken, state })
+      })
+      expect(values).toEqual([{ attemptNo: 2, state: 'DISPATCHED', held: false }])
+      expect(errors.every((error) => error instanceof LeaseLostError)).toBe(true)
+      // The worker that lost its lease recorded nothing; the heir's other calls recorded what the first one did.
+      expect(errors.filter((error) => error instanceof LeaseLostError && error.recorded !== undefined)).toHaveLength(7)
+      expect(await ledger(db, lost.outboxId)).toEqual(['1 ZOMBIE_REQUEUE', '2 DISPATCHED'])
+    }
+  })
+
+  test('what the worker learned is kept, once, however often and from wherever it says so', async () => {
+    const lost = await aLease()
+    await db.expireLease(lost.outboxId)
+    await claimOnly(db, lost.railType, { workerId: 'heir' })
+    const { values, errors } = await race(db, 'symphony_executor', 32, (connection) =>
+      recordLateOutcome(connection, WORKER, {
+        outboxId: lost.outboxId,
+        leaseToken: lost.leaseToken,
+        state: 'DISPATCHED',
+        railReference: 'ref-1',
+      }),
+    )
+    expect(errors).toEqual([])
+    expect(new Set(values.map(({ eventId }) => eventId)).size).toBe(1)
+    expect(await eventRows(db, lost.outboxId)).toHaveLength(1)
+  })
+
+  test('a late word that waits for the heir to end the item is judged by that ending', async () => {
+    const lost = await aLease()
+    await db.expireLease(lost.outboxId)
+    const next = await claimOnly(db, lost.railType, { workerId: 'heir' })
+    const heir = await openConnection(db, 'symphony_executor')
+    const late = await openConnection(db, 'symphony_executor')
+    await heir.query('BEGIN')
+    const { outboxId, leaseToken } = next
+    await completeOutboxAttempt(heir, 'heir', { outboxId, leaseToken, state: 'FAILED', outcomeUnknown: false })
+    const word = recordLateOutcome(late, WORKER, {
+      outboxId,
+      leaseToken: lost.leaseToken,
+      state: 'DISPATCHED',
+      railReference: 'ref-1',
+    })
+    await untilWaiting(db, late)
+    await heir.query('COMMIT')
+    expect(await word).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
+    expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE', '2 FAILED'])
+    await Promise.all([heir.close(), late.close()])
+  })
+
+  test('a completion that waits for a late success to be recorded cannot be FAILED any more', async () => {
+    const lost = await aLease()
+    await db.expireLease(lost.outboxId)
+    const next = await claimOnly(db, lost.railType, { workerId: 'heir' })
+    const heir = await openConnection(db, 'symphony_executor')
+    const late = await openConnection(db, 'symphony_executor')
+    await late.query('BEGIN')
+    await recordLateOutcome(late, WORKER, { outboxId: lost.outboxId, leaseToken: lost.leaseToken, state: 'DISPATCHED' })
+    const { outboxId, leaseToken } = next
+    const completion = completeOutboxAttempt(heir, 'heir', {
+      outboxId,
+      leaseToken,
+      state: 'FAILED',
+      outcomeUnknown: false,
+    })
+    await untilWaiting(db, heir)
+    await late.query('COMMIT')
+    expect(await completion).toEqual({ attemptNo: 2, state: 'RETRYABLE', held: true })
+    await Promise.all([heir.close(), late.close()])
+  })
+})
+
+function detailOf({ recorded }: Loss): string {
+  return recorded === undefined
+    ? '{"recorded" : false}'
+    : `{"recorded" : true, "attempt_no" : ${recorded.attemptNo}, "state" : "${recorded.state}"}`
+}
+
+/** The lease ends at this very moment. */
+async function expireNow(outboxId: string, by?: Connection): Promise<void> {
+  const text = 'UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() WHERE outbox_id = $1'
+  await (by === undefined ? db.queryNoRole(text, [outboxId]) : by.query(text, [outboxId]))
+}
+
+async function lock(holder: Connection, outboxId: string): Promise<void> {
+  await holder.query('BEGIN')
+  await holder.query('SELECT 1 FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [outboxId])
+}
