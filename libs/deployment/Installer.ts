@@ -1,7 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import type { LoginDatabase, Transaction } from '../db/index.js'
+import { readCatalog } from './catalog.js'
 import {
   asScript,
+  dropFunctions,
+  dropViews,
   isDatabaseDedicated,
   mayActAsOwner,
   readDeploymentRecord,
@@ -12,7 +15,9 @@ import {
   type ServerFacts,
   type Step,
 } from './db.js'
+import { findOutdated } from './findOutdated.js'
 import { loginStatement } from './logins.js'
+import { readManifest } from './manifest.js'
 import type { ResolvedDeployOptions } from './options.js'
 import { borrowsOwner, closingSteps, fileSteps, healingSteps, openingSteps, type Login } from './plan.js'
 import {
@@ -49,6 +54,11 @@ export interface DeployedLogin {
 const SECRET_TO_COME = 'made when it is deployed'
 const PASSWORD_BYTES = 24
 
+interface Decision {
+  readonly outcome: 'deployed' | 'unchanged'
+  readonly steps: readonly Step[]
+}
+
 /** One deployment: looks, decides under the schema's lock, runs, looks again. */
 export class Installer {
   readonly #database: LoginDatabase
@@ -68,7 +78,7 @@ export class Installer {
     const logins = this.#logins((name) => mapDefined(passwords.get(name), scramVerifier))
     return this.#database.transaction('READ WRITE', async (tx) => {
       await runSteps(tx, this.#openingSteps(facts))
-      const { outcome, steps } = await this.#decide(tx)
+      const { outcome, steps } = await this.#decide(tx, facts)
       await runSteps(tx, steps)
       await runSteps(tx, this.#closingSteps(facts, logins))
       await this.#verify(tx, facts, logins)
@@ -85,7 +95,7 @@ export class Installer {
   async plan(): Promise<DeployReport> {
     return this.#database.transaction('READ ONLY', async (tx) => {
       const facts = await this.#readFacts(tx)
-      const { steps } = await this.#decide(tx)
+      const { steps } = await this.#decide(tx, facts)
       const logins = this.#logins((name) => (facts.existingLogins.includes(name) ? undefined : SECRET_TO_COME))
       const all = [...this.#openingSteps(facts), ...steps, ...this.#closingSteps(facts, logins)]
       return { ...this.#header(), outcome: 'planned', logins: [], sql: asScript(all) }
@@ -108,7 +118,7 @@ export class Installer {
   }
 
   /** In a deployment, called with the schema's lock in hand: what it reads cannot change before COMMIT. */
-  async #decide(tx: Transaction): Promise<{ outcome: 'deployed' | 'unchanged'; steps: readonly Step[] }> {
+  async #decide(tx: Transaction, { version }: ServerFacts): Promise<Decision> {
     const { schema, dropLegacy, reapply } = this.#options
     const foreign = await readForeignObjects(tx, schema)
     const legacy = foreign.filter(({ isLegacy }) => isLegacy)
@@ -120,7 +130,17 @@ export class Installer {
       return { outcome: 'unchanged', steps: healingSteps(this.#files) }
     }
     if (typeof record === 'object' && isNewer(record, this.#release)) throw newerDatabase(schema, record, this.#release)
-    return { outcome: 'deployed', steps: fileSteps(this.#files, this.#release, legacy.length > 0) }
+    const dropOutdated = await this.#dropOutdated(tx, version)
+    return {
+      outcome: 'deployed',
+      steps: fileSteps(this.#files, this.#release, { dropLegacy: legacy.length > 0, dropOutdated }),
+    }
+  }
+
+  async #dropOutdated(tx: Transaction, version: number): Promise<string> {
+    const { functions, views } = findOutdated(await readCatalog(tx, tx.schema), readManifest(version))
+    // Views first: they may be built on the functions.
+    return [dropViews(views), await dropFunctions(tx, tx.schema, functions)].filter((sql) => sql !== '').join('\n')
   }
 
   #isInForce(record: DeploymentRecord): boolean {

@@ -143,15 +143,16 @@ const RECORD_IS_READABLE = `
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   WHERE n.nspname = $1 AND c.relname = 'symphony_deployments'`
 
-/**
- * Waiting for a lock makes everybody who comes later wait behind us, so an attempt gives up soon and tries again. It
- * must be less than PostgreSQL's `deadlock_timeout` (1 s): then a deadlock with a worker ends by our giving up.
- */
+/** Waiting for a lock makes everybody who comes later wait behind us, so an attempt gives up soon and tries again. */
 const LOCK_TIMEOUT = '500ms'
+
+/** Building an index on a long ledger takes its time. */
+export const INSTALLER_STATEMENT_TIMEOUT_MS = 1_800_000
 
 /** Nothing that the login, its database or its last statement set may change what is created. */
 export const INSTALLER_SETTINGS = `SET LOCAL ROLE NONE;
 SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL statement_timeout = ${INSTALLER_STATEMENT_TIMEOUT_MS};
 SET LOCAL lock_timeout = '${LOCK_TIMEOUT}';
 SET LOCAL client_min_messages = warning;
 SET LOCAL standard_conforming_strings = on;
@@ -203,10 +204,56 @@ export function useSchema(schema: string): string {
 export const LEAVE_SCHEMA = `SET LOCAL ROLE NONE;
 SET LOCAL search_path = pg_catalog, pg_temp;`
 
+/**
+ * All tables at once, before any file is applied: taken one by one as the files come to them, the locks would close a
+ * circle with workers that write the same tables in another order. Whoever waits for us asks about a deadlock after
+ * `deadlock_timeout`; by then this has all its locks or has given up, so no worker is ever the one to be cancelled.
+ */
+export const LOCK_TABLES = `SELECT set_config('statement_timeout', LEAST(500, setting::int / 2)::text, true)
+FROM pg_settings WHERE name = 'deadlock_timeout';
+DO $$
+DECLARE
+  v_tables text := (
+    SELECT string_agg(c.oid::regclass::text, ', ' ORDER BY c.relname)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p'));
+BEGIN
+  IF v_tables IS NOT NULL THEN
+    EXECUTE 'LOCK TABLE ' || v_tables || ' IN SHARE ROW EXCLUSIVE MODE';
+  END IF;
+END
+$$;
+SET LOCAL statement_timeout = ${INSTALLER_STATEMENT_TIMEOUT_MS};`
+
 /** The view reads the table, and the table has a column of the type. No CASCADE: what else depends on them is not ours. */
 export const DROP_LEGACY = `DROP VIEW IF EXISTS supervisor_outbox_status;
 DROP TABLE IF EXISTS payment_outbox;
 DROP TYPE IF EXISTS outbox_status;`
+
+/** Those, and whatever of ours is built on them: the files create all of it again. */
+export async function dropFunctions(tx: Queryable, schema: string, names: readonly string[]): Promise<string> {
+  const { rows } = await tx.query<{ list: string | null }>(WITH_DEPENDENT_FUNCTIONS, [schema, names])
+  const list = rows[0]?.list ?? null
+  return list === null ? '' : `DROP ROUTINE ${list};`
+}
+
+/** Only functions in SQL-standard form are known to depend on the functions that they call. */
+const WITH_DEPENDENT_FUNCTIONS = `
+  WITH RECURSIVE ours AS (
+    SELECT p.oid, format('%s(%s)', p.proname, oidvectortypes(p.proargtypes)) AS name
+    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1
+  ), doomed AS (
+    SELECT o.oid FROM ours o WHERE o.name = ANY ($2)
+    UNION
+    SELECT o.oid FROM doomed f
+    JOIN pg_depend d ON d.refclassid = 'pg_proc'::regclass AND d.refobjid = f.oid AND d.classid = 'pg_proc'::regclass
+    JOIN ours o ON o.oid = d.objid
+  )
+  SELECT string_agg(oid::regprocedure::text, ', ' ORDER BY oid::regprocedure::text) AS list FROM doomed`
+
+export function dropViews(names: readonly string[]): string {
+  return names.length === 0 ? '' : `DROP VIEW IF EXISTS ${names.map(quoteIdentifier).join(', ')};`
+}
 
 export function recordDeployment({ schemaLevel, version }: Release, files: readonly SchemaFile[]): string {
   const names = files.map(({ name }) => quoteLiteral(name)).join(',\n  ')

@@ -1,13 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { systemClock } from '../core/index.js'
 import { openLoginDatabase } from '../db/index.js'
+import { INSTALLER_STATEMENT_TIMEOUT_MS } from './db.js'
 import { Installer, type DeployReport } from './Installer.js'
 import { resolveDeployOptions, type DeployOptions } from './options.js'
 import { blocked } from './refusals.js'
 import { isInTheWay } from './runSteps.js'
-
-/** Building an index on a long ledger takes its time; waiting for somebody else's lock does not (see `db.ts`). */
-const STATEMENT_TIMEOUT_MS = 1_800_000
 
 /** Between two attempts, so that whoever waited behind us gets a turn. */
 const PAUSE_MS = 300
@@ -24,7 +22,7 @@ export async function deploy(given: DeployOptions): Promise<DeployReport> {
     url,
     schema,
     applicationName: 'symphony deploy',
-    statementTimeoutMs: STATEMENT_TIMEOUT_MS,
+    statementTimeoutMs: INSTALLER_STATEMENT_TIMEOUT_MS,
     ...(tls === undefined ? {} : { tls }),
   })
   try {

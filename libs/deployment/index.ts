@@ -5,6 +5,8 @@
  * `symphony_deployments`; a crash leaves the database as it was. `doctor` compares the live catalog with the manifest of
  * the release, which is made from a fresh install and committed, and never with what the database says about itself.
  */
+export { checkStart } from './checkStart.js'
+export type { StartCheck, StartCheckOptions } from './checkStart.js'
 export { deploy } from './deploy.js'
 export { doctor } from './doctor.js'
 export type { Diagnosis, DoctorOptions } from './doctor.js'

@@ -9,6 +9,7 @@ import {
   INSTALLER_SETTINGS,
   LEAVE_SCHEMA,
   lendOwner,
+  LOCK_TABLES,
   recordDeployment,
   returnOwner,
   type LoginStatement,
@@ -36,9 +37,15 @@ export function openingSteps(facts: ServerFacts, schema: string, { cluster }: Sc
 }
 
 /** Everything that is new or has changed, and the record of it. */
-export function fileSteps(files: SchemaFiles, release: Release, dropLegacy: boolean): readonly Step[] {
+export function fileSteps(
+  files: SchemaFiles,
+  release: Release,
+  { dropLegacy, dropOutdated }: { readonly dropLegacy: boolean; readonly dropOutdated: string },
+): readonly Step[] {
   return [
     ...(dropLegacy ? [{ title: 'drop what the outbox before this one left', sql: DROP_LEGACY }] : []),
+    { title: 'the lock of every table there is', sql: LOCK_TABLES },
+    ...(dropOutdated === '' ? [] : [{ title: 'drop what cannot be replaced in place', sql: dropOutdated }]),
     ...files.objects.map(fileStep),
     { title: 'the record of this deployment', sql: recordDeployment(release, inOrder(files)) },
     fileStep(files.privileges),

@@ -39,6 +39,8 @@ export interface TestDatabase extends AsyncDisposable {
   readonly database: Database
   /** The same, in one role. `symphony_owner` goes through the superuser: no login may be its member. */
   as(role: string): RoleHandle
+  /** The full name of an object of ours, for a connection without the schema in its search path. */
+  qualify(objectName: string): string
   /** A statement as superuser, with the schema first in the search path: what only a proof may do. */
   queryNoRole<R = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<Rows<R>>
   /** A connection to step by hand, in a role or as superuser, with the schema first in the search path. */
@@ -138,6 +140,10 @@ class ClonedDatabase implements TestDatabase {
 
   as(role: string): RoleHandle {
     return (role === 'symphony_owner' ? this.#asSuperuser : this.database).as(role)
+  }
+
+  qualify(objectName: string): string {
+    return `${quoteIdentifier(this.schema)}.${quoteIdentifier(objectName)}`
   }
 
   async queryNoRole<R = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<Rows<R>> {

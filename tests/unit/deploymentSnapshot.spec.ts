@@ -1,8 +1,8 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { beforeAll, expect, test } from 'vitest'
-import { openLoginDatabase } from '../../libs/db/index.js'
-import { readCatalog, type Catalog } from '../../libs/deployment/catalog.js'
+import type { Catalog } from '../../libs/deployment/catalog.js'
 import { deploy } from '../../libs/deployment/index.js'
+import { catalogOf } from '../support/catalogOf.js'
 import { manifestText } from '../support/manifestText.js'
 import { startPrivateServer, type PostgresVersion } from '../support/server.js'
 import { snapshotText } from '../support/snapshotText.js'
@@ -48,12 +48,7 @@ async function freshCatalog(version: PostgresVersion, schema: string): Promise<C
   const server = await startPrivateServer({ version })
   try {
     await deploy({ url: server.url, schema })
-    const database = openLoginDatabase({ url: server.url, schema })
-    try {
-      return await database.transaction('READ ONLY', (tx) => readCatalog(tx, schema))
-    } finally {
-      await database.close()
-    }
+    return await catalogOf(server.url, schema)
   } finally {
     await server.remove()
   }

@@ -1,0 +1,184 @@
+import { Client } from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { deploy, doctor, DeploymentError } from '../../libs/deployment/index.js'
+import { catalogOf } from '../support/catalogOf.js'
+import { startPrivateServer, type PostgresVersion, type PrivateServer } from '../support/server.js'
+
+const VERSIONS: readonly PostgresVersion[] = [15, 16, 17, 18]
+const SCHEMA = 'Pay Out-box'
+
+/** The tests of one version build on each other: the roles of a server are there for good once they are created. */
+describe.each(VERSIONS)('PostgreSQL %i', (version) => {
+  let server: PrivateServer
+  let superuser: Client
+
+  beforeAll(async () => {
+    server = await startPrivateServer({ version })
+    superuser = await connect('postgres')
+    await superuser.query(`
+      CREATE ROLE deployer LOGIN CREATEROLE PASSWORD 'test';
+      CREATE ROLE newcomer LOGIN CREATEROLE PASSWORD 'test';
+      CREATE ROLE guest LOGIN PASSWORD 'test';
+      CREATE ROLE powerless LOGIN PASSWORD 'test'`)
+    for (const database of ['by_deployer', 'by_newcomer', 'by_guest', 'by_superuser']) {
+      await superuser.query(`CREATE DATABASE ${database} TEMPLATE template0`)
+    }
+    await superuser.query('GRANT CREATE ON DATABASE by_deployer TO deployer')
+    await superuser.query('GRANT CREATE ON DATABASE by_newcomer TO newcomer')
+  })
+  afterAll(async () => {
+    await superuser.end()
+    await server.remove()
+  })
+
+  async function connect(database: string): Promise<Client> {
+    const client = new Client(urlOf(database))
+    client.on('error', () => {})
+    await client.connect()
+    return client
+  }
+
+  function urlOf(database: string, login?: string): string {
+    const url = new URL(server.url)
+    url.pathname = `/${database}`
+    if (login !== undefined) {
+      url.username = login
+      url.password = 'test'
+    }
+    return url.href
+  }
+
+  /** Runs in the database what the error told somebody to have a DBA run. */
+  async function obey(database: string, { code, remedy = '' }: DeploymentError): Promise<void> {
+    expect(code).toBe('DEPLOYMENT_RIGHTS_MISSING')
+    const statements = remedy.slice(
+      remedy.indexOf('\n'),
+      remedy.includes('After') ? remedy.indexOf('After') : undefined,
+    )
+    const dba = await connect(database)
+    await dba.query(statements)
+    await dba.end()
+  }
+
+  async function membersOfOwner(): Promise<readonly string[]> {
+    const { rows } = await superuser.query<{ name: string }>(
+      `SELECT rolname::text AS name FROM pg_roles
+       WHERE NOT rolsuper AND rolname <> 'symphony_owner' AND pg_has_role(oid, 'symphony_owner', $1) ORDER BY 1`,
+      [version >= 16 ? 'SET' : 'MEMBER'],
+    )
+    return rows.map(({ name }) => name)
+  }
+
+  test('a login with CREATEROLE and CREATE deploys, and keeps no right to act as the owner', async () => {
+    const url = urlOf('by_deployer', 'deployer')
+    expect(await deploy({ url, schema: SCHEMA })).toMatchObject({ outcome: 'deployed' })
+    expect(await membersOfOwner()).toEqual([])
+    expect(await doctor({ url: urlOf('by_deployer'), schema: SCHEMA })).toMatchObject({ ok: true })
+    const before = await catalogOf(urlOf('by_deployer'), SCHEMA)
+    expect(await deploy({ url, schema: SCHEMA })).toMatchObject({ outcome: 'unchanged' })
+    expect(await deploy({ url, schema: SCHEMA, reapply: true })).toMatchObject({ outcome: 'deployed' })
+    expect(await catalogOf(urlOf('by_deployer'), SCHEMA)).toEqual(before)
+    expect(await membersOfOwner()).toEqual([])
+  })
+
+  test('it creates logins too', async () => {
+    const { logins } = await deploy({
+      url: urlOf('by_deployer', 'deployer'),
+      schema: SCHEMA,
+      createLogins: [
+        { name: 'shop', roles: ['ingest'], password: 'test1234' },
+        { name: 'relayer', roles: ['executor', 'readonly'], password: 'test1234' },
+      ],
+    })
+    expect(logins.map(({ name, created }) => ({ name, created }))).toEqual([
+      { name: 'shop', created: true },
+      { name: 'relayer', created: true },
+    ])
+    const { rows } = await superuser.query(
+      `SELECT pg_has_role('shop', 'symphony_ingest', 'USAGE') AS shop_inherits,
+         pg_has_role('relayer', 'symphony_executor', 'USAGE') AS relayer_inherits,
+         pg_has_role('relayer', 'symphony_executor', 'MEMBER') AS relayer_may_switch`,
+    )
+    expect(rows).toEqual([{ shop_inherits: true, relayer_inherits: false, relayer_may_switch: true }])
+  })
+
+  test('after a failure it has no right to act as the owner either', async () => {
+    const owned = await connect('by_deployer')
+    await owned.query(`SET ROLE symphony_owner`)
+    await owned.query(`DROP VIEW "${SCHEMA}".outbox_operational_status`)
+    await owned.query(`CREATE TABLE "${SCHEMA}".outbox_operational_status (id int)`)
+    const attempt = deploy({ url: urlOf('by_deployer', 'deployer'), schema: SCHEMA, reapply: true })
+    await expect(attempt).rejects.toMatchObject({ code: 'DEPLOYMENT_FILE_FAILED' })
+    expect(await membersOfOwner()).toEqual([])
+    await owned.end()
+  })
+
+  test('a login that did not create the roles lends itself the owner on 15; since 16 it is told what to have granted', async () => {
+    const url = urlOf('by_newcomer', 'newcomer')
+    if (version === 15) {
+      await deploy({ url, schema: SCHEMA })
+    } else {
+      const error = await refusal(deploy({ url, schema: SCHEMA }))
+      await obey('by_newcomer', error)
+      await deploy({ url, schema: SCHEMA })
+      await superuser.query(error.remedy!.slice(error.remedy!.indexOf('REVOKE')))
+    }
+    expect(await membersOfOwner()).toEqual([])
+    expect(await doctor({ url: urlOf('by_newcomer'), schema: SCHEMA })).toMatchObject({ ok: true })
+  })
+
+  test('a login without any right is told exactly what to have run, and then it can', async () => {
+    const url = urlOf('by_guest', 'guest')
+    const error = await refusal(deploy({ url, schema: SCHEMA }))
+    expect(error.remedy).toContain(`CREATE SCHEMA IF NOT EXISTS "${SCHEMA}" AUTHORIZATION symphony_owner;`)
+    await obey('by_guest', error)
+    expect(await deploy({ url, schema: SCHEMA })).toMatchObject({ outcome: 'deployed' })
+    await superuser.query('REVOKE symphony_owner FROM guest')
+    expect(await doctor({ url: urlOf('by_guest'), schema: SCHEMA })).toMatchObject({ ok: true })
+  })
+
+  test('a superuser deploys, twice', async () => {
+    const url = urlOf('by_superuser')
+    expect(await deploy({ url, schema: SCHEMA, dedicatedDatabase: true })).toMatchObject({ outcome: 'deployed' })
+    expect(await deploy({ url, schema: SCHEMA })).toMatchObject({ outcome: 'unchanged' })
+    expect(await doctor({ url, schema: SCHEMA })).toMatchObject({ ok: true })
+  })
+
+  test('--dedicated-database by somebody who does not own the database changes nothing and says so', async () => {
+    const url = urlOf('by_deployer', 'deployer')
+    await expect(deploy({ url, schema: 'other', dedicatedDatabase: true })).rejects.toMatchObject({
+      code: 'DEPLOYMENT_RIGHTS_MISSING',
+      remedy: expect.stringContaining('REVOKE TEMPORARY, CREATE ON DATABASE "by_deployer" FROM PUBLIC'),
+    })
+  })
+})
+
+describe('a server where nothing was deployed yet', () => {
+  test('a login without any right is told to have the roles created, and then it can deploy', async () => {
+    const server = await startPrivateServer()
+    try {
+      const superuser = new Client(server.url)
+      await superuser.connect()
+      await superuser.query(`CREATE ROLE guest LOGIN PASSWORD 'test'`)
+      const url = server.url.replace(/\/\/[^@]*@/, '//guest:test@')
+      const { remedy = '' } = await refusal(deploy({ url }))
+      const [statements = ''] = remedy.split('After')
+      expect(statements.match(/CREATE ROLE/g)).toHaveLength(7)
+      await superuser.query(statements.slice(statements.indexOf('\n')))
+      await superuser.end()
+      expect(await deploy({ url })).toMatchObject({ outcome: 'deployed' })
+    } finally {
+      await server.remove()
+    }
+  })
+})
+
+async function refusal(attempt: Promise<unknown>): Promise<DeploymentError> {
+  try {
+    await attempt
+  } catch (error) {
+    if (error instanceof DeploymentError) return error
+    throw error
+  }
+  throw new Error('the deployment was not refused')
+}

@@ -1,0 +1,15 @@
+-- Symphony refuses a server on which its guarantees would not hold, before it creates anything.
+
+DO $$
+BEGIN
+  IF current_setting('server_version_num')::integer < 150000 THEN
+    RAISE EXCEPTION 'Symphony needs PostgreSQL 15 or newer; this server is %', current_setting('server_version')
+      USING ERRCODE = 'feature_not_supported', HINT = 'Upgrade the server, or point DATABASE_URL at a newer one.';
+  END IF;
+  -- Hashes are taken over UTF-8 text: in another encoding the same payment would hash differently.
+  IF current_setting('server_encoding') <> 'UTF8' THEN
+    RAISE EXCEPTION 'Symphony needs a database with encoding UTF8; this one has %', current_setting('server_encoding')
+      USING ERRCODE = 'feature_not_supported', HINT = 'Create one: CREATE DATABASE name ENCODING ''UTF8'' TEMPLATE template0;';
+  END IF;
+END
+$$;

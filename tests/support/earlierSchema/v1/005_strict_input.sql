@@ -1,0 +1,40 @@
+-- Strict input: the limits every function checks first. The TypeScript codec (libs/core) has the same numbers.
+-- All raise 22023, name the argument, and never repeat its value: it may be a payload or a secret.
+
+CREATE OR REPLACE FUNCTION refuse_argument(p_argument text, p_expected text) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
+AS $$
+BEGIN
+  RAISE EXCEPTION '%: expected %', p_argument, p_expected USING ERRCODE = '22023';
+END
+$$;
+COMMENT ON FUNCTION refuse_argument(text, text) IS 'Raises 22023 for an argument, naming it and what was expected.';
+
+-- Ids are printable ASCII without spaces: they are compared byte by byte, printed in logs and typed by people.
+CREATE OR REPLACE FUNCTION is_id(p_value text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN p_value IS NOT NULL AND octet_length(p_value) <= 128 AND p_value COLLATE "C" ~ '^[!-~]+$';
+COMMENT ON FUNCTION is_id(text) IS 'True for 1 to 128 printable ASCII characters.';
+
+-- Text that a person or a rail wrote: bounded, not blank, without control characters other than line ends and tabs.
+CREATE OR REPLACE FUNCTION is_short_text(p_value text, p_length_max integer) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN p_value IS NOT NULL AND char_length(p_value) <= p_length_max AND p_value ~ '\S'
+  AND p_value COLLATE "C" !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f]';
+COMMENT ON FUNCTION is_short_text(text, integer) IS 'True for text that is not blank, bounded, and free of control characters.';
+
+-- What is wrong with a payload, or null. The order matters: numbers are judged in their binary form before anything is
+-- turned into text, because 16 KB of `1e131071` is 131 MB as text.
+CREATE OR REPLACE FUNCTION payload_defect(p_payload jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+  WHEN p_payload IS NULL OR jsonb_typeof(p_payload) <> 'object' THEN 'a JSON object'
+  WHEN jsonb_path_exists(p_payload, 'strict $.**{32 to last} ? (@.type() == "object" || @.type() == "array")')
+    THEN 'a JSON object nested at most 32 deep'
+  WHEN EXISTS (
+    SELECT 1 FROM jsonb_path_query(p_payload, 'strict $.** ? (@.type() == "number")') AS found(number)
+    WHERE abs(found.number::numeric) >= 1e21 OR scale(found.number::numeric) > 20
+  ) THEN 'numbers below 10^21 with at most 20 decimals (write larger ones as strings)'
+  WHEN octet_length(p_payload::text) > 65536 THEN 'a JSON object of at most 65536 bytes'
+END;
+COMMENT ON FUNCTION payload_defect(jsonb) IS 'What a payload should have been, or null when it is acceptable.';

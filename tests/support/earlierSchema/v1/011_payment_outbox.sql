@@ -1,0 +1,307 @@
+-- The payment outbox: tables, indexes and guards. Its functions are in the 011_payment_outbox_*.sql files that follow.
+--
+--   payment_outbox_identities   one row per item, for ever: which instruction and key, which number in which stream
+--   payment_outbox_pending      the hot queue: one row per item that has not ended; leased means in flight
+--   payment_outbox_attempts     the ledger: one immutable row per attempt, hash-chained per item
+--   payment_outbox_events       the trail of everything else: late evidence, holds, decisions
+--
+-- A crash leaves a row of pending with a lease that expires. Nothing else is ever half done.
+
+-- Types ---------------------------------------------------------------------------------------------------------------
+
+DO $$
+BEGIN
+  IF to_regtype('outbox_attempt_state') IS NULL THEN
+    CREATE TYPE outbox_attempt_state AS ENUM ('DISPATCHING', 'DISPATCHED', 'RETRYABLE', 'FAILED', 'ZOMBIE_REQUEUE');
+  END IF;
+END
+$$;
+COMMENT ON TYPE outbox_attempt_state IS
+  'What became of an attempt. DISPATCHING is a historical name that no row may carry: in flight means leased.';
+
+-- Tables --------------------------------------------------------------------------------------------------------------
+
+CREATE TABLE IF NOT EXISTS symphony_settings (
+  singleton boolean PRIMARY KEY DEFAULT true,
+  notify_enabled boolean NOT NULL DEFAULT true,
+  full_trail boolean NOT NULL DEFAULT false,
+  actor_gateways text[] NOT NULL DEFAULT '{}',
+  CONSTRAINT symphony_settings_is_one_row CHECK (singleton)
+);
+INSERT INTO symphony_settings DEFAULT VALUES ON CONFLICT DO NOTHING;
+COMMENT ON TABLE symphony_settings IS 'Switches of this deployment: one row, changed by the owner alone.';
+COMMENT ON COLUMN symphony_settings.notify_enabled IS 'Whether an enqueue notifies the channel outbox_pending.';
+COMMENT ON COLUMN symphony_settings.full_trail IS 'Whether every step of every item is written to payment_outbox_events.';
+COMMENT ON COLUMN symphony_settings.actor_gateways IS
+  'Logins that authenticate people themselves (the HTTP API) and name them in the setting symphony.actor.';
+
+CREATE TABLE IF NOT EXISTS participant_outbox_sequences (
+  participant_id text PRIMARY KEY,
+  next_sequence_id bigint NOT NULL,
+  CONSTRAINT participant_outbox_sequences_start_at_one CHECK (next_sequence_id >= 1)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE participant_outbox_sequences IS 'The next number of each participant''s stream: gap-free, monotonic.';
+
+CREATE TABLE IF NOT EXISTS participant_outbox_policies (
+  participant_id text PRIMARY KEY,
+  on_ordered_failure text NOT NULL,
+  CONSTRAINT participant_outbox_policies_continue_or_halt CHECK (on_ordered_failure IN ('continue', 'halt'))
+);
+COMMENT ON TABLE participant_outbox_policies IS 'What a FAILED head does to the ordered items behind it; absent means continue.';
+
+CREATE TABLE IF NOT EXISTS payment_outbox_identities (
+  outbox_id uuid PRIMARY KEY,
+  instruction_id text NOT NULL,
+  idempotency_key text NOT NULL,
+  participant_id text NOT NULL,
+  sequence_id bigint NOT NULL,
+  rail_type text NOT NULL,
+  ordered boolean NOT NULL DEFAULT false,
+  redrive_of uuid,
+  content_hash bytea NOT NULL,
+  row_hash bytea,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT payment_outbox_identities_one_per_key UNIQUE (instruction_id, idempotency_key),
+  CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id)
+);
+COMMENT ON TABLE payment_outbox_identities IS
+  'One permanent row per item: an instruction and key is refused a second time whatever became of the first.';
+COMMENT ON COLUMN payment_outbox_identities.content_hash IS 'SHA-256 of participant, rail and payload: what "the same content" means.';
+COMMENT ON COLUMN payment_outbox_identities.row_hash IS 'SHA-256 of the row: the first link of the item''s chain.';
+COMMENT ON COLUMN payment_outbox_identities.redrive_of IS 'The FAILED item that two people decided to send again as this one.';
+
+CREATE TABLE IF NOT EXISTS payment_outbox_pending (
+  outbox_id uuid PRIMARY KEY,
+  instruction_id text NOT NULL,
+  participant_id text NOT NULL,
+  sequence_id bigint NOT NULL,
+  idempotency_key text NOT NULL,
+  rail_type text NOT NULL,
+  payload jsonb NOT NULL,
+  attempt_count integer NOT NULL DEFAULT 0,
+  next_attempt_at timestamptz NOT NULL DEFAULT now(),
+  created_at timestamptz NOT NULL DEFAULT now(),
+  -- The lease.
+  claimed_by text,
+  lease_token uuid,
+  lease_expires_at timestamptz,
+  claimed_at timestamptz,
+  dispatch_mark text,
+  -- What is known about the money.
+  outcome_unknown boolean NOT NULL DEFAULT false,
+  expiry_streak integer NOT NULL DEFAULT 0,
+  late_outcome jsonb,
+  -- Why it may not be claimed.
+  hold_reason text,
+  held_by text,
+  held_at timestamptz,
+  ordered boolean NOT NULL DEFAULT false,
+  blocked boolean NOT NULL DEFAULT false,
+  block_unverified boolean NOT NULL DEFAULT false,
+  -- Where its chain begins.
+  identity_hash bytea,
+  CONSTRAINT ux_pending_participant_sequence UNIQUE (participant_id, sequence_id),
+  CONSTRAINT payment_outbox_pending_one_per_key UNIQUE (instruction_id, idempotency_key),
+  CONSTRAINT payment_outbox_pending_payload_is_object CHECK (jsonb_typeof(payload) = 'object'),
+  CONSTRAINT payment_outbox_pending_attempt_count_within_ceiling CHECK (attempt_count BETWEEN 0 AND 20),
+  CONSTRAINT payment_outbox_pending_lease_all_or_none
+    CHECK (num_nonnulls(claimed_by, lease_token, lease_expires_at) IN (0, 3)),
+  CONSTRAINT payment_outbox_pending_mark_only_while_leased
+    CHECK (dispatch_mark IS NULL OR (lease_token IS NOT NULL AND dispatch_mark IN ('awaited', 'begun'))),
+  CONSTRAINT payment_outbox_pending_hold_all_or_none CHECK (num_nonnulls(hold_reason, held_by, held_at) IN (0, 3)),
+  CONSTRAINT payment_outbox_pending_only_blocked_is_unverified CHECK (blocked OR NOT block_unverified)
+)
+-- Each item is leased in place once or more: room on the page for its versions, and a vacuum that keeps up.
+WITH (
+  fillfactor = 70,
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_vacuum_threshold = 500,
+  autovacuum_analyze_scale_factor = 0.1,
+  autovacuum_vacuum_cost_delay = 1
+);
+COMMENT ON TABLE payment_outbox_pending IS 'The queue: every item that has not ended. A claim is a lease in the row, not a removal.';
+COMMENT ON COLUMN payment_outbox_pending.attempt_count IS
+  'A cache of the ledger''s highest attempt number, capped at 20. Nothing is decided by it: functions read the ledger.';
+COMMENT ON COLUMN payment_outbox_pending.claimed_by IS 'The worker that holds the lease. Being leased is being in flight.';
+COMMENT ON COLUMN payment_outbox_pending.lease_token IS 'The fence: fresh for each claim, known to the claimer alone.';
+COMMENT ON COLUMN payment_outbox_pending.dispatch_mark IS
+  'For rails whose calls are announced: awaited until begin_outbox_dispatch, begun after it. Null: calls are not announced.';
+COMMENT ON COLUMN payment_outbox_pending.outcome_unknown IS
+  'The rail may have acted and nobody knows. Cleared by a success, a definitive answer or an operator, never by a counter.';
+COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS 'How many leases in a row expired: a payload that kills its worker shows here.';
+COMMENT ON COLUMN payment_outbox_pending.late_outcome IS 'What a worker learned after it lost its lease; a success here is completed without calling the rail.';
+COMMENT ON COLUMN payment_outbox_pending.blocked IS 'Waits for an earlier ordered item, or for a paused participant.';
+COMMENT ON COLUMN payment_outbox_pending.block_unverified IS
+  'Blocked on the word of an enqueuer that may not have seen a completion commit beside it; checked by the next claim or repair.';
+
+CREATE TABLE IF NOT EXISTS payment_outbox_attempts (
+  attempt_id uuid PRIMARY KEY,
+  outbox_id uuid NOT NULL,
+  instruction_id text NOT NULL,
+  participant_id text NOT NULL,
+  sequence_id bigint NOT NULL,
+  idempotency_key text NOT NULL,
+  rail_type text NOT NULL,
+  payload jsonb NOT NULL,
+  attempt_no integer NOT NULL,
+  state outbox_attempt_state NOT NULL,
+  claimed_at timestamptz,
+  completed_at timestamptz,
+  rail_reference text,
+  rail_code text,
+  error_code text,
+  error_message text,
+  latency_ms integer,
+  worker_id text,
+  lease_token uuid,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  prev_hash bytea,
+  row_hash bytea,
+  CONSTRAINT payment_outbox_attempts_numbered_from_one CHECK (attempt_no >= 1),
+  CONSTRAINT payment_outbox_attempts_latency_not_negative CHECK (latency_ms >= 0),
+  CONSTRAINT payment_outbox_attempts_dispatching_is_not_stored CHECK (state <> 'DISPATCHING')
+)
+-- Insert-only: vacuum has nothing to remove, it only keeps the visibility map and freezes in time.
+WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: what happened, one immutable row per attempt, numbered 1, 2, 3 … per item.';
+COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS 'When the lease of this attempt was taken; null for an operator''s decision.';
+COMMENT ON COLUMN payment_outbox_attempts.prev_hash IS 'The row_hash of the attempt before, or of the identity for the first.';
+COMMENT ON COLUMN payment_outbox_attempts.row_hash IS 'SHA-256 over the row''s canonical content and prev_hash; see outbox_attempt_hash.';
+
+CREATE TABLE IF NOT EXISTS payment_outbox_events (
+  event_id uuid PRIMARY KEY,
+  outbox_id uuid,
+  scope text,
+  event_no bigint NOT NULL,
+  event_type text NOT NULL,
+  attempt_id uuid,
+  actor text NOT NULL,
+  detail jsonb NOT NULL DEFAULT '{}',
+  created_at timestamptz NOT NULL DEFAULT now(),
+  prev_hash bytea,
+  row_hash bytea,
+  CONSTRAINT payment_outbox_events_about_item_or_scope CHECK (num_nonnulls(outbox_id, scope) = 1),
+  CONSTRAINT payment_outbox_events_one_number_per_item UNIQUE (outbox_id, event_no),
+  CONSTRAINT payment_outbox_events_one_number_per_scope UNIQUE (scope, event_no),
+  CONSTRAINT payment_outbox_events_known_type CHECK (event_type IN (
+    'LATE_OUTCOME', 'TERMINAL_BLOCKED', 'HOLD_PLACED', 'HOLD_RESOLVED',
+    'DECISION_PROPOSED', 'DECISION_WITHDRAWN', 'REDRIVE_PROPOSED', 'REDRIVE_CREATED',
+    'PAUSED', 'RESUMED', 'POLICY_SET',
+    'ENQUEUED', 'LEASE_CLAIMED', 'LEASE_RELEASED', 'LEASE_RENEWED', 'LEASE_EXPIRED_REPAIRED',
+    'ATTEMPT_COMPLETED', 'RESCHEDULED', 'UNBLOCKED', 'DISPATCH_BEGUN'))
+);
+COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
+COMMENT ON COLUMN payment_outbox_events.scope IS 'What the event is about when it is not one item: rail:NAME, participant:ID or stream:ID.';
+
+CREATE TABLE IF NOT EXISTS payment_outbox_proposals (
+  proposal_id uuid PRIMARY KEY,
+  outbox_id uuid NOT NULL,
+  decision text NOT NULL,
+  reason text NOT NULL,
+  rail_reference text,
+  proposed_by text NOT NULL,
+  proposed_at timestamptz NOT NULL,
+  proposed_xid xid8 NOT NULL,
+  status text NOT NULL DEFAULT 'OPEN',
+  decided_by text,
+  decided_at timestamptz,
+  CONSTRAINT payment_outbox_proposals_known_decision CHECK (decision IN ('DISPATCHED', 'FAILED', 'RETRY', 'REDRIVE')),
+  CONSTRAINT payment_outbox_proposals_known_status CHECK (status IN ('OPEN', 'APPROVED', 'WITHDRAWN')),
+  CONSTRAINT payment_outbox_proposals_reference_for_dispatched CHECK ((decision = 'DISPATCHED') = (rail_reference IS NOT NULL)),
+  CONSTRAINT payment_outbox_proposals_two_people CHECK (status <> 'APPROVED' OR lower(decided_by) <> lower(proposed_by))
+);
+COMMENT ON TABLE payment_outbox_proposals IS 'Decisions about money that wait for, or have had, their second person.';
+
+CREATE TABLE IF NOT EXISTS outbox_pauses (
+  kind text NOT NULL,
+  name text NOT NULL,
+  reason text NOT NULL,
+  paused_by text NOT NULL,
+  paused_at timestamptz NOT NULL,
+  PRIMARY KEY (kind, name),
+  CONSTRAINT outbox_pauses_of_rail_participant_or_stream CHECK (kind IN ('rail', 'participant', 'stream'))
+);
+COMMENT ON TABLE outbox_pauses IS
+  'What may not be claimed for now: a rail, a participant, or the ordered stream of a participant. Leases in hand go on.';
+
+CREATE TABLE IF NOT EXISTS outbox_workers (
+  worker_id text PRIMARY KEY,
+  started_at timestamptz NOT NULL,
+  last_seen_at timestamptz NOT NULL,
+  detail jsonb NOT NULL
+);
+COMMENT ON TABLE outbox_workers IS 'Workers as they last reported. A worker absent from here is not forbidden anything: the lease decides.';
+
+-- Totals are kept as one small row per recording call, folded into minutes off the hot path: a single counter row
+-- would serialise every completion, and counting the ledger would cost more each day.
+CREATE TABLE IF NOT EXISTS outbox_attempt_tallies (
+  recorded_at timestamptz NOT NULL,
+  dispatched bigint NOT NULL DEFAULT 0,
+  retryable bigint NOT NULL DEFAULT 0,
+  failed bigint NOT NULL DEFAULT 0,
+  zombie_requeue bigint NOT NULL DEFAULT 0
+);
+COMMENT ON TABLE outbox_attempt_tallies IS 'Attempts counted by the call that recorded them; folded into outbox_attempt_totals by repair.';
+
+CREATE TABLE IF NOT EXISTS outbox_attempt_totals (
+  minute timestamptz PRIMARY KEY,
+  dispatched bigint NOT NULL DEFAULT 0,
+  retryable bigint NOT NULL DEFAULT 0,
+  failed bigint NOT NULL DEFAULT 0,
+  zombie_requeue bigint NOT NULL DEFAULT 0
+);
+COMMENT ON TABLE outbox_attempt_totals IS 'Attempts per minute; minutes older than two hours are folded into the row -infinity.';
+
+-- Indexes -------------------------------------------------------------------------------------------------------------
+
+-- The rail leads: a rail that is paused, down or served by nobody must not be read by the claim of another.
+CREATE INDEX IF NOT EXISTS ix_pending_claimable
+  ON payment_outbox_pending (rail_type, next_attempt_at, created_at, sequence_id)
+  WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked;
+CREATE INDEX IF NOT EXISTS ix_pending_lease_expired
+  ON payment_outbox_pending (lease_expires_at) WHERE lease_token IS NOT NULL;
+CREATE INDEX IF NOT EXISTS ix_pending_claimed_by
+  ON payment_outbox_pending (claimed_by) WHERE lease_token IS NOT NULL;
+CREATE INDEX IF NOT EXISTS ix_pending_ordered
+  ON payment_outbox_pending (participant_id, sequence_id) WHERE ordered;
+CREATE INDEX IF NOT EXISTS ix_pending_block_unverified
+  ON payment_outbox_pending (participant_id, sequence_id) WHERE block_unverified;
+
+CREATE UNIQUE INDEX IF NOT EXISTS ix_attempts_by_outbox ON payment_outbox_attempts (outbox_id, attempt_no);
+CREATE INDEX IF NOT EXISTS ix_attempts_by_instruction ON payment_outbox_attempts (instruction_id, idempotency_key);
+CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_attempts_one_terminal_per_outbox
+  ON payment_outbox_attempts (outbox_id) WHERE state IN ('DISPATCHED', 'FAILED');
+COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS
+  'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it.';
+
+CREATE UNIQUE INDEX IF NOT EXISTS ux_proposals_one_open_per_item
+  ON payment_outbox_proposals (outbox_id) WHERE status = 'OPEN';
+CREATE INDEX IF NOT EXISTS ix_identities_redrive_of
+  ON payment_outbox_identities (redrive_of) WHERE redrive_of IS NOT NULL;
+
+-- Guards --------------------------------------------------------------------------------------------------------------
+
+CREATE OR REPLACE TRIGGER payment_outbox_identities_is_append_only
+  BEFORE UPDATE OR DELETE OR TRUNCATE ON payment_outbox_identities
+  FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE payment_outbox_identities ENABLE ALWAYS TRIGGER payment_outbox_identities_is_append_only;
+
+CREATE OR REPLACE TRIGGER payment_outbox_attempts_is_append_only
+  BEFORE UPDATE OR DELETE OR TRUNCATE ON payment_outbox_attempts
+  FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER payment_outbox_attempts_is_append_only;
+
+CREATE OR REPLACE TRIGGER payment_outbox_events_is_append_only
+  BEFORE UPDATE OR DELETE OR TRUNCATE ON payment_outbox_events
+  FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE payment_outbox_events ENABLE ALWAYS TRIGGER payment_outbox_events_is_append_only;
+
+CREATE OR REPLACE TRIGGER payment_outbox_pending_is_not_truncated
+  BEFORE TRUNCATE ON payment_outbox_pending
+  FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE payment_outbox_pending ENABLE ALWAYS TRIGGER payment_outbox_pending_is_not_truncated;
+
+CREATE OR REPLACE TRIGGER participant_outbox_sequences_is_not_truncated
+  BEFORE TRUNCATE ON participant_outbox_sequences
+  FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE participant_outbox_sequences ENABLE ALWAYS TRIGGER participant_outbox_sequences_is_not_truncated;

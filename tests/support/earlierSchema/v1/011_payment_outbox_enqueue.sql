@@ -1,0 +1,303 @@
+-- Enqueue: from an instruction to a numbered item in the queue, once and for ever.
+
+CREATE OR REPLACE FUNCTION bump_participant_outbox_seq(p_participant_id text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_sequence_id bigint;
+BEGIN
+  IF NOT is_id(p_participant_id) THEN
+    PERFORM refuse_argument('p_participant_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  INSERT INTO participant_outbox_sequences AS s (participant_id, next_sequence_id)
+  VALUES (p_participant_id, 2)
+  ON CONFLICT (participant_id) DO UPDATE SET next_sequence_id = s.next_sequence_id + 1
+  RETURNING s.next_sequence_id - 1 INTO v_sequence_id;
+  RETURN v_sequence_id;
+END
+$$;
+COMMENT ON FUNCTION bump_participant_outbox_seq(text) IS
+  'Takes the next number of a participant''s stream. Its row lock lasts until the caller''s transaction ends.';
+
+-- The one way in, for many items at once. Each item is new, or the same as before, or a conflict (P7004, which refuses
+-- the whole call). Locks are taken in a fixed order, participants by name and then keys by name, so that two calls
+-- cannot deadlock. Identities decide: their unique key is what refuses a second item, and only for a new identity is a
+-- number taken.
+CREATE OR REPLACE FUNCTION enqueue_payment_outbox_batch(
+  p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
+  p_payloads jsonb[], p_not_before timestamptz[] DEFAULT NULL, p_ordered boolean[] DEFAULT NULL
+) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+BEGIN
+  PERFORM check_outbox_items(
+    p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered);
+  RETURN QUERY
+  SELECT * FROM admit_outbox_items(
+    p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, NULL);
+END
+$$;
+COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[]) IS
+  'Enqueues up to 1000 items in one call; rows come back in the order given.';
+
+CREATE OR REPLACE FUNCTION enqueue_payment_outbox(
+  p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb,
+  p_not_before timestamptz DEFAULT NULL, p_ordered boolean DEFAULT false
+) RETURNS TABLE (outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  SELECT e.outbox_id, e.sequence_id, e.created_at, e.state, e.created
+  FROM enqueue_payment_outbox_batch(
+    ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
+    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered]) e;
+END
+$$;
+COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean) IS
+  'Enqueues one item: a batch of one. The same key and content again returns the first item, also after it has ended.';
+
+CREATE OR REPLACE FUNCTION check_outbox_items(
+  p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
+  p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[]
+) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_count integer := cardinality(p_instruction_ids);
+  v_ordinal integer;
+  v_payload_defect text;
+  v_id_expected CONSTANT text := '1 to 128 printable ASCII characters without spaces';
+BEGIN
+  IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_instruction_ids', 'an array of 1 to 1000 items');
+  END IF;
+  IF cardinality(p_participant_ids) IS DISTINCT FROM v_count OR cardinality(p_idempotency_keys) IS DISTINCT FROM v_count
+    OR cardinality(p_rail_types) IS DISTINCT FROM v_count OR cardinality(p_payloads) IS DISTINCT FROM v_count
+    OR COALESCE(cardinality(p_not_before), v_count) <> v_count OR COALESCE(cardinality(p_ordered), v_count) <> v_count
+    OR array_ndims(p_instruction_ids) <> 1 OR array_ndims(p_payloads) <> 1
+  THEN
+    PERFORM refuse_argument('items', 'arrays of one length');
+  END IF;
+  FOR v_ordinal IN 1 .. v_count LOOP
+    IF NOT is_id(p_instruction_ids[v_ordinal]) THEN
+      PERFORM refuse_argument(format('p_instruction_id of item %s', v_ordinal), v_id_expected);
+    END IF;
+    IF NOT is_id(p_participant_ids[v_ordinal]) THEN
+      PERFORM refuse_argument(format('p_participant_id of item %s', v_ordinal), v_id_expected);
+    END IF;
+    IF NOT is_id(p_idempotency_keys[v_ordinal]) THEN
+      PERFORM refuse_argument(format('p_idempotency_key of item %s', v_ordinal), v_id_expected);
+    END IF;
+    IF p_idempotency_keys[v_ordinal] ~ '~redrive~[0-9]+$' THEN
+      PERFORM refuse_argument(format('p_idempotency_key of item %s', v_ordinal),
+        'a key that does not end in ~redrive~ and a number: those are made by redrive alone');
+    END IF;
+    IF NOT is_id(p_rail_types[v_ordinal]) THEN
+      PERFORM refuse_argument(format('p_rail_type of item %s', v_ordinal), v_id_expected);
+    END IF;
+    v_payload_defect := payload_defect(p_payloads[v_ordinal]);
+    IF v_payload_defect IS NOT NULL THEN
+      PERFORM refuse_argument(format('p_payload of item %s', v_ordinal), v_payload_defect);
+    END IF;
+    -- Far enough for any schedule, near enough that a unit mistaken for another is refused. Infinity is neither.
+    IF p_not_before[v_ordinal] NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
+      PERFORM refuse_argument(format('p_not_before of item %s', v_ordinal), 'a time within 100 years of now');
+    END IF;
+    IF p_ordered IS NOT NULL AND p_ordered[v_ordinal] IS NULL THEN
+      PERFORM refuse_argument(format('p_ordered of item %s', v_ordinal), 'true or false');
+    END IF;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[]) IS
+  'Internal: raises 22023 for the first item that is not acceptable.';
+
+-- Admits checked items. Set-based first; if another transaction took one of the keys in the instant between the look
+-- and the insert, everything is undone and done again, and then the key is seen.
+CREATE OR REPLACE FUNCTION admit_outbox_items(
+  p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
+  p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid
+) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_content_hashes bytea[];
+  v_fresh_ordinals integer[];
+  v_outbox_ids uuid[];
+  v_conflict integer;
+  v_full_trail boolean;
+BEGIN
+  v_content_hashes := ARRAY(
+    SELECT outbox_content_hash(g.participant_id, g.rail_type, g.payload::text)
+    FROM unnest(p_participant_ids, p_rail_types, p_payloads) WITH ORDINALITY AS g(participant_id, rail_type, payload, ordinal)
+    ORDER BY g.ordinal);
+  -- Each round that is undone was undone by a key that is now visible, so there are never more rounds than items.
+  FOR v_round IN 0 .. cardinality(p_instruction_ids) LOOP
+    -- Which keys are new, and the first item to bear each of them.
+    v_fresh_ordinals := ARRAY(
+      SELECT min(g.ordinal)
+      FROM unnest(p_instruction_ids, p_idempotency_keys) WITH ORDINALITY AS g(instruction_id, idempotency_key, ordinal)
+      WHERE NOT EXISTS (
+        SELECT 1 FROM payment_outbox_identities i
+        WHERE i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key)
+      GROUP BY g.instruction_id, g.idempotency_key);
+    EXIT WHEN cardinality(v_fresh_ordinals) = 0;
+    BEGIN
+      v_outbox_ids := insert_outbox_items(v_fresh_ordinals, v_content_hashes, p_instruction_ids, p_participant_ids,
+        p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, p_redrive_of);
+      EXIT;
+    EXCEPTION WHEN unique_violation THEN
+      -- Under READ COMMITTED the next look sees the key that won. Under a stricter level it never will.
+      IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'another transaction enqueued the same instruction and key at the same time'
+          USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
+      END IF;
+      v_outbox_ids := NULL;
+    END;
+  END LOOP;
+
+  SELECT min(g.ordinal) INTO v_conflict
+  FROM unnest(p_instruction_ids, p_idempotency_keys, v_content_hashes)
+    WITH ORDINALITY AS g(instruction_id, idempotency_key, content_hash, ordinal)
+  JOIN payment_outbox_identities i
+    ON i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key
+  WHERE i.content_hash <> g.content_hash;
+  IF v_conflict IS NOT NULL THEN
+    RAISE EXCEPTION 'item %: this instruction and key already stand for another participant, rail or payload', v_conflict
+      USING ERRCODE = 'P7004', DETAIL = json_build_object('ordinal', v_conflict)::text,
+        HINT = 'Use a new idempotency key for a new payment; repeat the first content to read the first answer.';
+  END IF;
+
+  SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
+  IF v_full_trail AND v_outbox_ids IS NOT NULL THEN
+    PERFORM append_outbox_events('ENQUEUED', session_user::text, array_agg(p.outbox_id),
+      array_agg(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked', p.blocked)))
+    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
+  END IF;
+
+  RETURN QUERY
+  SELECT g.ordinal::integer, i.outbox_id, i.sequence_id, i.created_at, COALESCE(a.state::text, 'PENDING'),
+    v_outbox_ids IS NOT NULL AND i.outbox_id = ANY (v_outbox_ids) AND g.ordinal = ANY (v_fresh_ordinals)
+  FROM unnest(p_instruction_ids, p_idempotency_keys) WITH ORDINALITY AS g(instruction_id, idempotency_key, ordinal)
+  JOIN payment_outbox_identities i
+    ON i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key
+  LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED')
+  ORDER BY g.ordinal;
+END
+$$;
+COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid) IS
+  'Internal: inserts what is new, reports what is known, refuses what conflicts.';
+
+CREATE OR REPLACE FUNCTION insert_outbox_items(
+  p_ordinals integer[], p_content_hashes bytea[], p_instruction_ids text[], p_participant_ids text[],
+  p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[],
+  p_redrive_of uuid
+) RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_outbox_ids uuid[];
+  v_now timestamptz;
+BEGIN
+  -- The participants' rows are locked before a number is read, in the order of their names.
+  INSERT INTO participant_outbox_sequences (participant_id, next_sequence_id)
+  SELECT DISTINCT p_participant_ids[f.ordinal], 1 FROM unnest(p_ordinals) AS f(ordinal) ORDER BY 1
+  ON CONFLICT DO NOTHING;
+  PERFORM 1 FROM participant_outbox_sequences s
+  WHERE s.participant_id = ANY (ARRAY(SELECT p_participant_ids[f.ordinal] FROM unnest(p_ordinals) AS f(ordinal)))
+  ORDER BY s.participant_id FOR UPDATE;
+  v_now := clock_timestamp();
+
+  -- One microsecond apart, so that a batch is claimed in the order it was given.
+  WITH fresh AS MATERIALIZED (
+    SELECT uuid_v7() AS outbox_id, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload,
+      g.content_hash, COALESCE(g.ordered, false) AS ordered, v_now + g.ordinal * interval '1 microsecond' AS created_at,
+      COALESCE(g.not_before, now()) AS next_attempt_at,
+      s.next_sequence_id - 1 + row_number() OVER (PARTITION BY g.participant_id ORDER BY g.ordinal) AS sequence_id
+    FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
+        p_ordered, p_content_hashes) WITH ORDINALITY
+      AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, content_hash, ordinal)
+    JOIN participant_outbox_sequences s ON s.participant_id = g.participant_id
+    WHERE g.ordinal = ANY (p_ordinals)
+  ), identified AS (
+    INSERT INTO payment_outbox_identities
+      (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
+        content_hash, created_at, row_hash)
+    SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
+      p_redrive_of, f.content_hash, f.created_at,
+      outbox_identity_hash(f.outbox_id::text, f.instruction_id, f.idempotency_key, f.participant_id,
+        f.sequence_id::text, f.rail_type, f.ordered::text, p_redrive_of::text, encode(f.content_hash, 'hex'),
+        epoch_micros(f.created_at)::text)
+    FROM fresh f
+    ORDER BY f.instruction_id, f.idempotency_key
+    RETURNING outbox_id, row_hash
+  ), numbered AS (
+    UPDATE participant_outbox_sequences s SET next_sequence_id = taken.last + 1
+    FROM (SELECT f.participant_id, max(f.sequence_id) AS last FROM fresh f GROUP BY f.participant_id) taken
+    WHERE s.participant_id = taken.participant_id
+  ), queued AS (
+    INSERT INTO payment_outbox_pending
+      (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
+        created_at, ordered, blocked, block_unverified, identity_hash)
+    SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
+      f.next_attempt_at, f.created_at, f.ordered, gate.blocked, gate.blocked, i.row_hash
+    FROM fresh f
+    JOIN identified i ON i.outbox_id = f.outbox_id
+    CROSS JOIN LATERAL (
+      SELECT EXISTS (
+          SELECT 1 FROM outbox_pauses z
+          WHERE z.name = f.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND f.ordered)))
+        OR (f.ordered AND EXISTS (
+          SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = f.participant_id AND p.ordered))
+        OR (f.ordered AND EXISTS (
+          SELECT 1 FROM fresh o
+          WHERE o.participant_id = f.participant_id AND o.ordered AND o.sequence_id < f.sequence_id)) AS blocked
+    ) gate
+    RETURNING outbox_id
+  )
+  SELECT array_agg(q.outbox_id) INTO v_outbox_ids FROM queued q;
+  RETURN v_outbox_ids;
+END
+$$;
+COMMENT ON FUNCTION insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid) IS
+  'Internal: writes identities, takes their numbers and queues them, for the given ordinals.';
+
+-- Wakes the workers. It only ever wakes: polling is what guarantees.
+CREATE OR REPLACE FUNCTION notify_outbox_pending() RETURNS trigger
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_enabled boolean;
+BEGIN
+  IF NOT EXISTS (SELECT 1 FROM enqueued) THEN
+    RETURN NULL;
+  END IF;
+  SELECT s.notify_enabled INTO v_enabled FROM symphony_settings s;
+  -- A full notification queue fails the COMMIT, and with it the payment.
+  IF NOT v_enabled OR pg_notification_queue_usage() >= 0.5 THEN
+    RETURN NULL;
+  END IF;
+  -- NOTIFY takes a cluster-wide lock at commit. While another writer is about to notify, this one need not: who reads
+  -- that notification before this commit finds this row at the next poll. An attacker who holds this lock gains that
+  -- delay and nothing else.
+  IF pg_try_advisory_xact_lock(1937337959, TG_RELID::integer) THEN
+    NOTIFY outbox_pending, 'new_work';
+  END IF;
+  RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION notify_outbox_pending() IS 'Trigger: NOTIFY outbox_pending at most once a statement, and never for an empty one.';
+
+CREATE OR REPLACE TRIGGER payment_outbox_pending_notifies
+  AFTER INSERT ON payment_outbox_pending
+  REFERENCING NEW TABLE AS enqueued
+  FOR EACH STATEMENT EXECUTE FUNCTION notify_outbox_pending();

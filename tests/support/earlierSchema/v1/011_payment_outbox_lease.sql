@@ -1,0 +1,491 @@
+-- Leases: claim, renew, release, announce. A claim is a lease in the row, not a removal: a crash costs one lease length
+-- and never a row. Everything here is fenced by the token: fresh for each claim, known to the claimer alone.
+
+CREATE OR REPLACE FUNCTION claim_outbox_batch(
+  p_batch_size integer, p_worker_id text, p_lease_seconds integer,
+  p_rails text[] DEFAULT NULL, p_announced_rails text[] DEFAULT NULL
+) RETURNS TABLE (
+  outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text,
+  payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamptz, claimed_at timestamptz,
+  outcome_unknown boolean, expiry_streak integer, ordered boolean, evidence jsonb
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_sort = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_rails text[];
+  v_paused_rails text[];
+  v_paused_participants text[];
+  v_expired uuid[];
+  v_rows tid[] := '{}';
+  v_wanted integer;
+  v_full_trail boolean;
+  v_claimed uuid[];
+BEGIN
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF p_lease_seconds IS NULL OR p_lease_seconds NOT BETWEEN 1 AND 3600 THEN
+    PERFORM refuse_argument('p_lease_seconds', '1 to 3600');
+  END IF;
+  IF cardinality(p_rails) NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_rails', 'null for all rails, or 1 to 1000 of them');
+  END IF;
+
+  -- An ordered item may have been queued as blocked while its predecessor ended unseen.
+  PERFORM verify_blocked_outbox_items(100);
+
+  v_paused_rails := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'rail');
+  v_paused_participants := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'participant');
+  v_now := clock_timestamp();
+
+  -- Two passes, because "unleased or expired" in one condition can use neither index. Expired leases come first: they
+  -- have waited longest, and each is written to the ledger before it is leased again.
+  v_expired := ARRAY(
+    SELECT p.outbox_id FROM payment_outbox_pending p
+    WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now AND p.hold_reason IS NULL AND NOT p.blocked
+      AND (p_rails IS NULL OR p.rail_type = ANY (p_rails)) AND p.rail_type <> ALL (v_paused_rails)
+      AND p.participant_id <> ALL (v_paused_participants)
+    ORDER BY p.lease_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  IF cardinality(v_expired) > 0 THEN
+    PERFORM expire_outbox_leases(v_expired, p_worker_id, false);
+    v_rows := ARRAY(
+      SELECT p.ctid FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.hold_reason IS NULL);
+  END IF;
+
+  v_wanted := p_batch_size - cardinality(v_rows);
+  IF v_wanted > 0 THEN
+    IF p_rails IS NULL THEN
+      v_rails := ARRAY(SELECT r.rail_type FROM claimable_outbox_rails() r WHERE r.rail_type <> ALL (v_paused_rails));
+    ELSE
+      v_rails := ARRAY(SELECT DISTINCT r.name FROM unnest(p_rails) AS r(name) WHERE r.name <> ALL (v_paused_rails));
+    END IF;
+    v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_paused_participants);
+  END IF;
+
+  -- The rows are locked: from here on the clock is read again, and a lease counts from now.
+  v_now := clock_timestamp();
+  SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
+  IF v_full_trail THEN
+    v_claimed := ARRAY(SELECT p.outbox_id FROM payment_outbox_pending p WHERE p.ctid = ANY (v_rows) AND p.lease_token IS NULL);
+    PERFORM append_outbox_events('LEASE_CLAIMED', p_worker_id, v_claimed,
+      array_fill(jsonb_build_object('lease_expires_at', epoch_micros(v_now + make_interval(secs => p_lease_seconds))),
+        ARRAY[cardinality(v_claimed)]));
+  END IF;
+  RETURN QUERY
+  WITH leased AS (
+    UPDATE payment_outbox_pending p
+    SET claimed_by = p_worker_id, lease_token = gen_random_uuid(), claimed_at = v_now,
+      lease_expires_at = v_now + make_interval(secs => p_lease_seconds),
+      dispatch_mark = CASE WHEN p.rail_type = ANY (p_announced_rails) THEN 'awaited' END
+    WHERE p.ctid = ANY (v_rows) AND p.lease_token IS NULL
+    RETURNING p.*
+  )
+  SELECT l.outbox_id, l.instruction_id, l.participant_id, l.sequence_id, l.idempotency_key, l.rail_type, l.payload,
+    l.attempt_count, l.lease_token, l.lease_expires_at, l.claimed_at, l.outcome_unknown, l.expiry_streak, l.ordered,
+    CASE WHEN l.outcome_unknown OR l.late_outcome IS NOT NULL THEN outbox_evidence(l.outbox_id, l.late_outcome) END
+  FROM leased l
+  -- UPDATE … RETURNING has no order of its own.
+  ORDER BY l.next_attempt_at, l.created_at, l.sequence_id;
+END
+$$;
+COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[]) IS
+  'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending.';
+
+-- What the next claimer must know about an item whose outcome is unknown: the last attempt, and what came in late.
+CREATE OR REPLACE FUNCTION outbox_evidence(p_outbox_id uuid, p_late_outcome jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+  SELECT jsonb_build_object('late_outcome', p_late_outcome, 'last_attempt', (
+    SELECT jsonb_build_object('attempt_no', a.attempt_no, 'state', a.state, 'rail_reference', a.rail_reference,
+      'rail_code', a.rail_code, 'error_code', a.error_code, 'worker_id', a.worker_id,
+      'claimed_at', a.claimed_at, 'completed_at', a.completed_at)
+    FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id ORDER BY a.attempt_no DESC LIMIT 1))
+$$;
+COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: what is known about an item of unknown outcome.';
+
+-- The rails that have claimable rows, found by hopping from one to the next in the index: a handful of look-ups,
+-- however many rows there are.
+CREATE OR REPLACE FUNCTION claimable_outbox_rails() RETURNS TABLE (rail_type text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+AS $$
+  WITH RECURSIVE hop(rail_type) AS (
+    (SELECT p.rail_type FROM payment_outbox_pending p
+      WHERE p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+      ORDER BY p.rail_type LIMIT 1)
+    UNION ALL
+    SELECT (SELECT p.rail_type FROM payment_outbox_pending p
+      WHERE p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked AND p.rail_type > h.rail_type
+      ORDER BY p.rail_type LIMIT 1)
+    FROM hop h WHERE h.rail_type IS NOT NULL
+  )
+  SELECT h.rail_type FROM hop h WHERE h.rail_type IS NOT NULL
+$$;
+COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails with at least one claimable item, due or not.';
+
+-- Locks up to p_wanted due rows of some rails and returns where they are. With several rails a first look, without
+-- locks, says how many of the oldest belong to each; then each rail's share is locked. Should a rail have lost rows to
+-- another claimer meanwhile, the others fill up.
+CREATE OR REPLACE FUNCTION lock_due_outbox_rows(
+  p_rails text[], p_wanted integer, p_now timestamptz, p_paused_participants text[]
+) RETURNS tid[]
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_sort = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_rail text;
+  v_rails text[] := p_rails;
+  v_shares integer[] := ARRAY[p_wanted];
+  v_rows tid[];
+BEGIN
+  IF cardinality(p_rails) = 0 THEN
+    RETURN '{}';
+  END IF;
+  IF cardinality(p_rails) > 1 THEN
+    SELECT COALESCE(array_agg(share.rail), '{}'), COALESCE(array_agg(share.size), '{}') INTO v_rails, v_shares
+    FROM (
+      SELECT oldest.rail, count(*)::integer AS size
+      FROM (
+        SELECT r.name AS rail
+        FROM unnest(p_rails) AS r(name)
+        CROSS JOIN LATERAL (
+          SELECT p.next_attempt_at, p.created_at, p.sequence_id FROM payment_outbox_pending p
+          WHERE p.rail_type = r.name AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+            AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+          ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT p_wanted
+        ) due
+        ORDER BY due.next_attempt_at, due.created_at, due.sequence_id LIMIT p_wanted
+      ) oldest
+      GROUP BY oldest.rail
+    ) share;
+  END IF;
+  v_rows := ARRAY(
+    SELECT due.ctid
+    FROM unnest(v_rails, v_shares) AS share(rail, size)
+    CROSS JOIN LATERAL (
+      SELECT p.ctid FROM payment_outbox_pending p
+      WHERE p.rail_type = share.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+        AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+      ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT share.size FOR UPDATE SKIP LOCKED
+    ) due);
+  IF cardinality(p_rails) > 1 THEN
+    FOREACH v_rail IN ARRAY p_rails LOOP
+      EXIT WHEN cardinality(v_rows) >= p_wanted;
+      v_rows := v_rows || ARRAY(
+        SELECT p.ctid FROM payment_outbox_pending p
+        WHERE p.rail_type = v_rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+          AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+          AND p.ctid <> ALL (v_rows)
+        ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id
+        LIMIT p_wanted - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
+    END LOOP;
+  END IF;
+  RETURN v_rows;
+END
+$$;
+COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamptz, text[]) IS 'Internal: locks due, claimable rows, oldest first.';
+
+CREATE OR REPLACE FUNCTION renew_outbox_leases(
+  p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_lease_seconds integer
+) RETURNS TABLE (ordinal integer, outbox_id uuid, renewed boolean, lease_expires_at timestamptz)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_full_trail boolean;
+  v_renewed uuid[];
+BEGIN
+  PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
+  IF p_lease_seconds IS NULL OR p_lease_seconds NOT BETWEEN 1 AND 3600 THEN
+    PERFORM refuse_argument('p_lease_seconds', '1 to 3600');
+  END IF;
+  PERFORM lock_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
+  v_now := clock_timestamp();
+  WITH renewed AS (
+    UPDATE payment_outbox_pending p
+    SET lease_expires_at = GREATEST(p.lease_expires_at, v_now + make_interval(secs => p_lease_seconds))
+    FROM unnest(p_outbox_ids, p_lease_tokens) AS g(outbox_id, lease_token)
+    WHERE p.outbox_id = g.outbox_id AND p.lease_token = g.lease_token AND p.claimed_by = p_worker_id
+      AND p.lease_expires_at > v_now
+    RETURNING p.outbox_id
+  )
+  SELECT COALESCE(array_agg(r.outbox_id), '{}') INTO v_renewed FROM renewed r;
+  SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
+  IF v_full_trail THEN
+    PERFORM append_outbox_events('LEASE_RENEWED', p_worker_id, array_agg(p.outbox_id),
+      array_agg(jsonb_build_object('lease_expires_at', epoch_micros(p.lease_expires_at))))
+    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_renewed);
+  END IF;
+  RETURN QUERY
+  SELECT g.ordinal::integer, g.outbox_id, p.outbox_id IS NOT NULL, p.lease_expires_at
+  FROM unnest(p_outbox_ids, p_lease_tokens) WITH ORDINALITY AS g(outbox_id, lease_token, ordinal)
+  LEFT JOIN payment_outbox_pending p
+    ON p.outbox_id = g.outbox_id AND p.lease_token = g.lease_token AND p.outbox_id = ANY (v_renewed)
+  ORDER BY g.ordinal;
+END
+$$;
+COMMENT ON FUNCTION renew_outbox_leases(uuid[], uuid[], text, integer) IS 'Extends live leases; says of each whether it was.';
+
+CREATE OR REPLACE FUNCTION renew_outbox_lease(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_lease_seconds integer)
+RETURNS timestamptz
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_verdict record;
+BEGIN
+  SELECT r.renewed, r.lease_expires_at INTO v_verdict
+  FROM renew_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id, p_lease_seconds) r;
+  IF NOT v_verdict.renewed THEN
+    PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
+  END IF;
+  RETURN v_verdict.lease_expires_at;
+END
+$$;
+COMMENT ON FUNCTION renew_outbox_lease(uuid, uuid, text, integer) IS 'Extends a live lease of this worker and token, or raises P7002.';
+
+-- Gives back leases whose dispatch never began: no attempt is counted, nothing is learned. An announced call that has
+-- begun cannot be given back: then only its outcome, or a person, can end the lease.
+CREATE OR REPLACE FUNCTION release_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
+RETURNS TABLE (ordinal integer, outbox_id uuid, released boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_full_trail boolean;
+  v_released uuid[];
+BEGIN
+  PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
+  PERFORM lock_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
+  v_now := clock_timestamp();
+  WITH released AS (
+    UPDATE payment_outbox_pending p
+    SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL
+    FROM unnest(p_outbox_ids, p_lease_tokens) AS g(outbox_id, lease_token)
+    WHERE p.outbox_id = g.outbox_id AND p.lease_token = g.lease_token AND p.claimed_by = p_worker_id
+      AND p.lease_expires_at > v_now AND p.dispatch_mark IS DISTINCT FROM 'begun'
+    RETURNING p.outbox_id
+  )
+  SELECT COALESCE(array_agg(r.outbox_id), '{}') INTO v_released FROM released r;
+  SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
+  IF v_full_trail THEN
+    PERFORM append_outbox_events('LEASE_RELEASED', p_worker_id, v_released, NULL);
+  END IF;
+  RETURN QUERY
+  SELECT g.ordinal::integer, g.outbox_id,
+    g.outbox_id = ANY (v_released) AND g.ordinal = min(g.ordinal) OVER (PARTITION BY g.outbox_id)
+  FROM unnest(p_outbox_ids) WITH ORDINALITY AS g(outbox_id, ordinal)
+  ORDER BY g.ordinal;
+END
+$$;
+COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS 'Gives back leases whose dispatch never began; says of each whether it was.';
+
+CREATE OR REPLACE FUNCTION release_outbox_lease(p_outbox_id uuid, p_lease_token uuid, p_worker_id text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_released boolean;
+BEGIN
+  SELECT r.released INTO v_released FROM release_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id) r;
+  IF NOT v_released THEN
+    IF EXISTS (
+      SELECT 1 FROM payment_outbox_pending p
+      WHERE p.outbox_id = p_outbox_id AND p.lease_token = p_lease_token AND p.claimed_by = p_worker_id
+        AND p.dispatch_mark = 'begun' AND p.lease_expires_at > clock_timestamp())
+    THEN
+      RAISE EXCEPTION 'outbox item %: its dispatch has begun, so its lease cannot be given back', p_outbox_id
+        USING ERRCODE = 'P7006', HINT = 'Complete it with what the rail answered, as unknown if it did not.';
+    END IF;
+    PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION release_outbox_lease(uuid, uuid, text) IS 'Gives back one lease whose dispatch never began, or raises P7002.';
+
+CREATE OR REPLACE FUNCTION begin_outbox_dispatch(p_outbox_id uuid, p_lease_token uuid, p_worker_id text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_full_trail boolean;
+BEGIN
+  PERFORM check_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
+  PERFORM lock_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
+  v_now := clock_timestamp();
+  UPDATE payment_outbox_pending p SET dispatch_mark = 'begun'
+  WHERE p.outbox_id = p_outbox_id AND p.lease_token = p_lease_token AND p.claimed_by = p_worker_id
+    AND p.lease_expires_at > v_now;
+  IF NOT FOUND THEN
+    PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
+  END IF;
+  SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
+  IF v_full_trail THEN
+    PERFORM append_outbox_events('DISPATCH_BEGUN', p_worker_id, ARRAY[p_outbox_id], NULL);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION begin_outbox_dispatch(uuid, uuid, text) IS
+  'Announces a call to a rail whose unknown outcomes go to a person: if this lease now expires, the item is held.';
+
+CREATE OR REPLACE FUNCTION hold_leased_outbox_item(
+  p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_reason text
+) RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_event_id uuid;
+BEGIN
+  PERFORM check_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
+  IF NOT is_short_text(p_reason, 500) THEN
+    PERFORM refuse_argument('p_reason', 'text of 1 to 500 characters');
+  END IF;
+  PERFORM lock_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
+  v_now := clock_timestamp();
+  -- A begun call whose worker gives up is a call whose outcome nobody knows.
+  UPDATE payment_outbox_pending p
+  SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
+    outcome_unknown = p.outcome_unknown OR p.dispatch_mark IS NOT DISTINCT FROM 'begun',
+    hold_reason = COALESCE(p.hold_reason, p_reason), held_by = COALESCE(p.held_by, p_worker_id),
+    held_at = COALESCE(p.held_at, v_now)
+  WHERE p.outbox_id = p_outbox_id AND p.lease_token = p_lease_token AND p.claimed_by = p_worker_id
+    AND p.lease_expires_at > v_now;
+  IF NOT FOUND THEN
+    PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
+  END IF;
+  SELECT e INTO v_event_id
+  FROM append_outbox_events('HOLD_PLACED', p_worker_id, ARRAY[p_outbox_id],
+    ARRAY[jsonb_build_object('reason', p_reason)]) e;
+  RETURN v_event_id;
+END
+$$;
+COMMENT ON FUNCTION hold_leased_outbox_item(uuid, uuid, text, text) IS
+  'A worker''s way to hold an item it has leased and will not dispatch: fenced; clears the lease; an event.';
+
+CREATE OR REPLACE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL) RETURNS timestamptz
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+AS $$
+  SELECT LEAST(
+    (SELECT min(due.next_attempt_at)
+      FROM (
+        SELECT r.name FROM unnest(p_rails) AS r(name)
+        UNION
+        SELECT c.rail_type FROM claimable_outbox_rails() c WHERE p_rails IS NULL
+      ) AS served(rail)
+      CROSS JOIN LATERAL (
+        SELECT p.next_attempt_at FROM payment_outbox_pending p
+        WHERE p.rail_type = served.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+        ORDER BY p.rail_type, p.next_attempt_at LIMIT 1
+      ) due
+      WHERE NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),
+    (SELECT min(p.lease_expires_at) FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL))
+$$;
+COMMENT ON FUNCTION next_outbox_event(text[]) IS
+  'The nearest due time of a claimable item or expiry of a lease, for workers that sleep exactly; null when there is none.';
+
+CREATE OR REPLACE FUNCTION heartbeat_outbox_worker(p_worker_id text, p_detail jsonb DEFAULT '{}') RETURNS timestamptz
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_defect text := payload_defect(p_detail);
+BEGIN
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF v_defect IS NOT NULL THEN
+    PERFORM refuse_argument('p_detail', v_defect);
+  END IF;
+  INSERT INTO outbox_workers AS w (worker_id, started_at, last_seen_at, detail)
+  VALUES (p_worker_id, v_now, v_now, p_detail)
+  ON CONFLICT (worker_id) DO UPDATE SET last_seen_at = EXCLUDED.last_seen_at, detail = EXCLUDED.detail;
+  DELETE FROM outbox_workers w WHERE w.last_seen_at < v_now - interval '1 day';
+  RETURN v_now;
+END
+$$;
+COMMENT ON FUNCTION heartbeat_outbox_worker(text, jsonb) IS
+  'Records that a worker is alive and how it is; forgets those silent for a day. Returns the database''s clock.';
+
+-- Shared by everything that is fenced.
+
+CREATE OR REPLACE FUNCTION check_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF p_outbox_ids IS NULL OR cardinality(p_outbox_ids) NOT BETWEEN 1 AND 1000 OR array_position(p_outbox_ids, NULL) IS NOT NULL THEN
+    PERFORM refuse_argument('p_outbox_id', '1 to 1000 ids, none of them null');
+  END IF;
+  IF p_lease_tokens IS NULL OR cardinality(p_lease_tokens) <> cardinality(p_outbox_ids)
+    OR array_position(p_lease_tokens, NULL) IS NOT NULL
+  THEN
+    PERFORM refuse_argument('p_lease_token', 'one token for each id, none of them null');
+  END IF;
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_outbox_leases(uuid[], uuid[], text) IS 'Internal: raises 22023 unless ids, tokens and worker are well-formed.';
+
+-- In the order of ids, so that two calls over the same rows cannot deadlock. What is decided is decided in a later
+-- statement, whose snapshot is newer than the lock.
+CREATE OR REPLACE FUNCTION lock_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+  PERFORM 1
+  FROM unnest(p_outbox_ids, p_lease_tokens) AS g(outbox_id, lease_token)
+  JOIN payment_outbox_pending p
+    ON p.outbox_id = g.outbox_id AND p.lease_token = g.lease_token AND p.claimed_by = p_worker_id
+  ORDER BY p.outbox_id
+  FOR UPDATE OF p;
+END
+$$;
+COMMENT ON FUNCTION lock_outbox_leases(uuid[], uuid[], text) IS 'Internal: locks the rows that these tokens lease to this worker.';
+
+-- A lost COMMIT answer looks like a lost lease. DETAIL tells them apart: it says whether this very token recorded an
+-- outcome.
+CREATE OR REPLACE FUNCTION raise_lease_lost(p_outbox_id uuid, p_lease_token uuid) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_detail json;
+BEGIN
+  SELECT json_build_object('recorded', true, 'attempt_no', a.attempt_no, 'state', a.state) INTO v_detail
+  FROM payment_outbox_attempts a
+  WHERE a.outbox_id = p_outbox_id AND a.lease_token = p_lease_token AND a.state <> 'ZOMBIE_REQUEUE'
+  ORDER BY a.attempt_no LIMIT 1;
+  RAISE EXCEPTION 'outbox item %: no live lease of this worker and token', p_outbox_id
+    USING ERRCODE = 'P7002', DETAIL = COALESCE(v_detail, json_build_object('recorded', false))::text,
+      HINT = 'If DETAIL says recorded, the outcome stands and only its answer was lost. Otherwise keep what was learned with record_late_outcome.';
+END
+$$;
+COMMENT ON FUNCTION raise_lease_lost(uuid, uuid) IS 'Internal: raises P7002 with what the ledger knows of this token.';

@@ -1,0 +1,396 @@
+-- Operators: holds, decisions of two people, redrive. Each action is an event.
+--
+-- A hold blocks claiming and nothing else. Lifting one where nothing is unknown takes one person. A decision about money
+-- takes two: DISPATCHED (it was paid), FAILED (it was not), RETRY of an unknown outcome, REDRIVE of a FAILED item. The
+-- first proposes, in a transaction of their own; another approves, in a later one.
+
+-- Who is acting. Never an argument: the login itself, or, for a login that authenticates people (an HTTP gateway, named
+-- in symphony_settings by the owner), the person it names in the setting symphony.actor.
+CREATE OR REPLACE FUNCTION outbox_actor() RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_is_gateway boolean;
+  v_actor text := current_setting('symphony.actor', true);
+BEGIN
+  SELECT session_user::text = ANY (s.actor_gateways) INTO v_is_gateway FROM symphony_settings s;
+  IF NOT v_is_gateway THEN
+    RETURN session_user::text;
+  END IF;
+  IF NOT is_short_text(v_actor, 200) THEN
+    PERFORM refuse_argument('symphony.actor', 'the person on whose behalf this gateway acts, of 1 to 200 characters');
+  END IF;
+  RETURN v_actor;
+END
+$$;
+COMMENT ON FUNCTION outbox_actor() IS 'Internal: the person who acts: the login, or whom a gateway login authenticated.';
+
+CREATE OR REPLACE FUNCTION place_outbox_hold(p_outbox_id uuid, p_reason text) RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+  v_event_id uuid;
+BEGIN
+  PERFORM require_operator_arguments(p_outbox_id, p_reason);
+  IF NOT lock_outbox_item(p_outbox_id) THEN
+    PERFORM raise_already_ended(p_outbox_id);
+  END IF;
+  UPDATE payment_outbox_pending p
+  SET hold_reason = p_reason, held_by = v_actor, held_at = clock_timestamp()
+  WHERE p.outbox_id = p_outbox_id AND p.hold_reason IS NULL;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'outbox item %: it is held already', p_outbox_id USING ERRCODE = 'P7006';
+  END IF;
+  SELECT e INTO v_event_id
+  FROM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[p_outbox_id], ARRAY[jsonb_build_object('reason', p_reason)]) e;
+  RETURN v_event_id;
+END
+$$;
+COMMENT ON FUNCTION place_outbox_hold(uuid, text) IS
+  'Keeps an item from being claimed until its hold is resolved. A lease in hand goes on and may still end the item.';
+
+CREATE OR REPLACE FUNCTION resolve_outbox_hold(
+  p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text DEFAULT NULL
+) RETURNS TABLE (status text, proposal_id uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+  v_unknown boolean;
+BEGIN
+  PERFORM require_operator_arguments(p_outbox_id, p_reason);
+  IF p_decision IS NULL OR p_decision NOT IN ('DISPATCHED', 'FAILED', 'RETRY') THEN
+    PERFORM refuse_argument('p_decision', 'DISPATCHED, FAILED or RETRY');
+  END IF;
+  IF p_decision = 'DISPATCHED' AND NOT is_short_text(p_rail_reference, 256) THEN
+    PERFORM refuse_argument('p_rail_reference', 'the reference under which the rail paid, of 1 to 256 characters');
+  END IF;
+  IF p_decision <> 'DISPATCHED' AND p_rail_reference IS NOT NULL THEN
+    PERFORM refuse_argument('p_rail_reference', 'null unless the decision is DISPATCHED');
+  END IF;
+  v_unknown := lock_held_outbox_item(p_outbox_id, v_actor, p_decision);
+  IF p_decision = 'RETRY' AND NOT v_unknown THEN
+    PERFORM apply_outbox_decision(p_outbox_id, p_decision, p_reason, NULL, v_actor, NULL);
+    RETURN QUERY SELECT 'APPLIED', NULL::uuid;
+    RETURN;
+  END IF;
+  RETURN QUERY
+  SELECT 'PROPOSED', propose_outbox_decision(p_outbox_id, p_decision, p_reason, p_rail_reference, v_actor);
+END
+$$;
+COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS
+  'Lifts a hold (RETRY where nothing is unknown), or proposes a decision that a second person must approve.';
+
+CREATE OR REPLACE FUNCTION redrive_outbox_item(p_outbox_id uuid, p_reason text)
+RETURNS TABLE (status text, proposal_id uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+BEGIN
+  PERFORM require_operator_arguments(p_outbox_id, p_reason);
+  PERFORM lock_redrivable_outbox_item(p_outbox_id);
+  RETURN QUERY SELECT 'PROPOSED', propose_outbox_decision(p_outbox_id, 'REDRIVE', p_reason, NULL, v_actor);
+END
+$$;
+COMMENT ON FUNCTION redrive_outbox_item(uuid, text) IS
+  'Proposes to send a FAILED item again, as a new item of the same instruction. A second person must approve.';
+
+CREATE OR REPLACE FUNCTION approve_outbox_proposal(p_proposal_id uuid)
+RETURNS TABLE (outbox_id uuid, decision text, redriven_as uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+  v_proposal payment_outbox_proposals;
+  v_redriven_as uuid;
+BEGIN
+  v_proposal := lock_open_outbox_proposal(p_proposal_id);
+  IF lower(v_proposal.proposed_by) = lower(v_actor) THEN
+    RAISE EXCEPTION 'proposal %: it needs a second person, and % proposed it', p_proposal_id, v_proposal.proposed_by
+      USING ERRCODE = 'P7007', HINT = 'Someone else must approve it.';
+  END IF;
+  IF v_proposal.proposed_xid = pg_current_xact_id() THEN
+    RAISE EXCEPTION 'proposal %: it must be committed before anyone can approve it', p_proposal_id
+      USING ERRCODE = 'P7007', HINT = 'Commit the proposal; approve it in a transaction of its own.';
+  END IF;
+  IF v_proposal.decision = 'REDRIVE' THEN
+    PERFORM lock_redrivable_outbox_item(v_proposal.outbox_id);
+    v_redriven_as := create_outbox_redrive(v_proposal.outbox_id, v_proposal.reason, v_proposal.proposed_by, v_actor);
+  ELSE
+    PERFORM lock_held_outbox_item(v_proposal.outbox_id, v_actor, v_proposal.decision);
+    PERFORM apply_outbox_decision(v_proposal.outbox_id, v_proposal.decision, v_proposal.reason,
+      v_proposal.rail_reference, v_actor, v_proposal.proposed_by);
+  END IF;
+  UPDATE payment_outbox_proposals q SET status = 'APPROVED', decided_by = v_actor, decided_at = clock_timestamp()
+  WHERE q.proposal_id = p_proposal_id;
+  RETURN QUERY SELECT v_proposal.outbox_id, v_proposal.decision, v_redriven_as;
+END
+$$;
+COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS 'The second person''s yes: applies a proposed decision. The proposer cannot (P7007).';
+
+CREATE OR REPLACE FUNCTION withdraw_outbox_proposal(p_proposal_id uuid, p_reason text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+  v_proposal payment_outbox_proposals;
+BEGIN
+  v_proposal := lock_open_outbox_proposal(p_proposal_id);
+  PERFORM require_operator_arguments(v_proposal.outbox_id, p_reason);
+  PERFORM lock_outbox_item(v_proposal.outbox_id);
+  UPDATE payment_outbox_proposals q SET status = 'WITHDRAWN', decided_by = v_actor, decided_at = clock_timestamp()
+  WHERE q.proposal_id = p_proposal_id;
+  PERFORM append_outbox_events('DECISION_WITHDRAWN', v_actor, ARRAY[v_proposal.outbox_id],
+    ARRAY[jsonb_build_object('proposal_id', p_proposal_id, 'decision', v_proposal.decision, 'reason', p_reason)]);
+END
+$$;
+COMMENT ON FUNCTION withdraw_outbox_proposal(uuid, text) IS 'Withdraws or refuses an open proposal; the item stays as it is.';
+
+-- Behind the actions.
+
+CREATE OR REPLACE FUNCTION require_operator_arguments(p_outbox_id uuid, p_reason text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+BEGIN
+  IF NOT is_short_text(p_reason, 500) THEN
+    PERFORM refuse_argument('p_reason', 'text of 1 to 500 characters');
+  END IF;
+  IF p_outbox_id IS NULL OR NOT EXISTS (SELECT 1 FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id) THEN
+    PERFORM refuse_argument('p_outbox_id', 'the id of an outbox item');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION require_operator_arguments(uuid, text) IS 'Internal: raises 22023 unless the item exists and a reason is given.';
+
+CREATE OR REPLACE FUNCTION raise_already_ended(p_outbox_id uuid) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_state text;
+BEGIN
+  SELECT a.state::text INTO v_state FROM payment_outbox_attempts a
+  WHERE a.outbox_id = p_outbox_id AND a.state IN ('DISPATCHED', 'FAILED');
+  RAISE EXCEPTION 'outbox item %: it has ended as %', p_outbox_id, COALESCE(v_state, 'unknown')
+    USING ERRCODE = 'P7001', HINT = 'An ending is final. A FAILED payment can be sent again with redrive_outbox_item.';
+END
+$$;
+COMMENT ON FUNCTION raise_already_ended(uuid) IS 'Internal: raises P7001, naming the ending.';
+
+CREATE OR REPLACE FUNCTION lock_open_outbox_proposal(p_proposal_id uuid) RETURNS payment_outbox_proposals
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_proposal payment_outbox_proposals;
+BEGIN
+  SELECT * INTO v_proposal FROM payment_outbox_proposals q WHERE q.proposal_id = p_proposal_id FOR UPDATE;
+  IF v_proposal.proposal_id IS NULL THEN
+    PERFORM refuse_argument('p_proposal_id', 'the id of a proposal');
+  END IF;
+  IF v_proposal.status <> 'OPEN' THEN
+    RAISE EXCEPTION 'proposal %: it was % by %', p_proposal_id, lower(v_proposal.status), v_proposal.decided_by
+      USING ERRCODE = 'P7006';
+  END IF;
+  RETURN v_proposal;
+END
+$$;
+COMMENT ON FUNCTION lock_open_outbox_proposal(uuid) IS 'Internal: locks a proposal that waits for its second person.';
+
+-- Locks a held item that a person may decide on now, and says whether its outcome is unknown.
+CREATE OR REPLACE FUNCTION lock_held_outbox_item(p_outbox_id uuid, p_actor text, p_decision text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_item payment_outbox_pending;
+BEGIN
+  IF NOT lock_outbox_item(p_outbox_id) THEN
+    PERFORM raise_already_ended(p_outbox_id);
+  END IF;
+  -- A lease that has run out says nothing any more, but it belongs in the ledger before the decision does.
+  PERFORM expire_outbox_leases(ARRAY[p_outbox_id], p_actor, true);
+  SELECT * INTO v_item FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;
+  IF v_item.lease_token IS NOT NULL THEN
+    RAISE EXCEPTION 'outbox item %: it is in flight at % until its lease ends', p_outbox_id, v_item.claimed_by
+      USING ERRCODE = 'P7006', HINT = 'Decide when the worker has answered or its lease has expired.';
+  END IF;
+  IF v_item.hold_reason IS NULL THEN
+    RAISE EXCEPTION 'outbox item %: it is not held', p_outbox_id
+      USING ERRCODE = 'P7006', HINT = 'Place a hold first, so that nobody sends it while it is decided.';
+  END IF;
+  IF p_decision <> 'DISPATCHED' AND v_item.late_outcome ->> 'state' = 'DISPATCHED' THEN
+    RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', p_outbox_id
+      USING ERRCODE = 'P7006', HINT = 'Check that reference with the rail; the decision that fits it is DISPATCHED.';
+  END IF;
+  RETURN v_item.outcome_unknown;
+END
+$$;
+COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';
+
+CREATE OR REPLACE FUNCTION propose_outbox_decision(
+  p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text
+) RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_proposal_id uuid := uuid_v7();
+  v_open payment_outbox_proposals;
+BEGIN
+  SELECT * INTO v_open FROM payment_outbox_proposals q WHERE q.outbox_id = p_outbox_id AND q.status = 'OPEN';
+  IF v_open.proposal_id IS NOT NULL THEN
+    RAISE EXCEPTION 'outbox item %: % has proposed % already', p_outbox_id, v_open.proposed_by, v_open.decision
+      USING ERRCODE = 'P7006', HINT = format('Approve or withdraw proposal %s.', v_open.proposal_id);
+  END IF;
+  INSERT INTO payment_outbox_proposals
+    (proposal_id, outbox_id, decision, reason, rail_reference, proposed_by, proposed_at, proposed_xid)
+  VALUES (v_proposal_id, p_outbox_id, p_decision, p_reason, p_rail_reference, p_actor, clock_timestamp(), pg_current_xact_id());
+  PERFORM append_outbox_events(CASE p_decision WHEN 'REDRIVE' THEN 'REDRIVE_PROPOSED' ELSE 'DECISION_PROPOSED' END,
+    p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_strip_nulls(jsonb_build_object('proposal_id', v_proposal_id,
+      'decision', p_decision, 'reason', p_reason, 'rail_reference', p_rail_reference))]);
+  RETURN v_proposal_id;
+END
+$$;
+COMMENT ON FUNCTION propose_outbox_decision(uuid, text, text, text, text) IS 'Internal: writes a proposal and its event.';
+
+CREATE OR REPLACE FUNCTION apply_outbox_decision(
+  p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text, p_proposed_by text
+) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_attempt_id uuid;
+  v_ordered boolean;
+BEGIN
+  IF p_decision = 'RETRY' THEN
+    UPDATE payment_outbox_pending p
+    SET hold_reason = NULL, held_by = NULL, held_at = NULL, outcome_unknown = false, expiry_streak = 0,
+      next_attempt_at = LEAST(p.next_attempt_at, v_now)
+    WHERE p.outbox_id = p_outbox_id;
+  ELSE
+    WITH item AS MATERIALIZED (
+      SELECT p.*, p.payload::text AS payload_text, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
+        COALESCE(last.row_hash, p.identity_hash) AS prev_hash, p_decision::outbox_attempt_state AS state
+      FROM payment_outbox_pending p
+      LEFT JOIN LATERAL (
+        SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
+        WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
+      ) last ON true
+      WHERE p.outbox_id = p_outbox_id
+    ), recorded AS (
+      INSERT INTO payment_outbox_attempts
+        (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
+          attempt_no, state, completed_at, rail_reference, error_code, error_message, worker_id, created_at, prev_hash,
+          row_hash)
+      SELECT i.attempt_id, i.outbox_id, i.instruction_id, i.participant_id, i.sequence_id, i.idempotency_key, i.rail_type,
+        i.payload, i.attempt_no, i.state, v_now, p_rail_reference, 'OPERATOR_DECISION', p_reason, p_actor, v_now,
+        i.prev_hash,
+        outbox_attempt_hash(encode(i.prev_hash, 'hex'), i.attempt_id::text, i.outbox_id::text, i.instruction_id,
+          i.participant_id, i.sequence_id::text, i.idempotency_key, i.rail_type, i.payload_text, i.attempt_no::text,
+          i.state::text, NULL, epoch_micros(v_now)::text, p_rail_reference, NULL, 'OPERATOR_DECISION', p_reason, NULL,
+          p_actor, NULL, epoch_micros(v_now)::text)
+      FROM item i
+    )
+    SELECT i.attempt_id, i.ordered INTO v_attempt_id, v_ordered FROM item i;
+    INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, failed)
+    VALUES (v_now, (p_decision = 'DISPATCHED')::integer, (p_decision = 'FAILED')::integer);
+  END IF;
+  PERFORM append_outbox_events('HOLD_RESOLVED', p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_strip_nulls(jsonb_build_object(
+    'decision', p_decision, 'reason', p_reason, 'rail_reference', p_rail_reference, 'proposed_by', p_proposed_by,
+    'approved_by', CASE WHEN p_proposed_by IS NOT NULL THEN p_actor END))], ARRAY[v_attempt_id]);
+  IF v_attempt_id IS NOT NULL THEN
+    DELETE FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;
+    IF v_ordered THEN
+      PERFORM end_outbox_heads(ARRAY[v_attempt_id]);
+    END IF;
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS
+  'Internal: ends a held item, or gives it back to the queue, with its ledger row and event.';
+
+-- The key an item and all its redrives share.
+CREATE OR REPLACE FUNCTION outbox_base_key(p_idempotency_key text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN regexp_replace(p_idempotency_key, '~redrive~[0-9]+$', '');
+COMMENT ON FUNCTION outbox_base_key(text) IS 'Internal: an idempotency key without its redrive number.';
+
+-- Locks a FAILED item for a redrive, or says why it cannot be one: sending again must be the only payment under way, and
+-- there must be no sign that one was made.
+CREATE OR REPLACE FUNCTION lock_redrivable_outbox_item(p_outbox_id uuid) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_item payment_outbox_identities;
+  v_other record;
+BEGIN
+  SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
+  -- All redrives of one key are ordered by the lock of its first identity.
+  PERFORM 1 FROM payment_outbox_identities i
+  WHERE i.instruction_id = v_item.instruction_id AND i.idempotency_key = outbox_base_key(v_item.idempotency_key)
+  FOR NO KEY UPDATE;
+  PERFORM lock_outbox_item(p_outbox_id);
+  FOR v_other IN
+    SELECT i.outbox_id, i.idempotency_key, a.state,
+      EXISTS (
+        SELECT 1 FROM payment_outbox_events e
+        WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'
+      ) AS paid_after_all
+    FROM payment_outbox_identities i
+    LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED')
+    WHERE i.instruction_id = v_item.instruction_id
+      AND outbox_base_key(i.idempotency_key) = outbox_base_key(v_item.idempotency_key)
+  LOOP
+    IF v_other.state = 'DISPATCHED' THEN
+      PERFORM raise_already_ended(v_other.outbox_id);
+    END IF;
+    IF v_other.state IS NULL THEN
+      RAISE EXCEPTION 'outbox item %: this payment is still on its way under the key %', v_other.outbox_id, v_other.idempotency_key
+        USING ERRCODE = 'P7006', HINT = 'Only a FAILED item can be redriven, and only one redrive may be open.';
+    END IF;
+    IF v_other.paid_after_all THEN
+      RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', v_other.outbox_id
+        USING ERRCODE = 'P7006', HINT = 'Reconcile with the rail first: sending it again could pay twice.';
+    END IF;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item that may be sent again, or raises P7001 or P7006.';
+
+CREATE OR REPLACE FUNCTION create_outbox_redrive(p_outbox_id uuid, p_reason text, p_proposed_by text, p_actor text) RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_item payment_outbox_identities;
+  v_payload jsonb;
+  v_number bigint;
+  v_redriven_as uuid;
+BEGIN
+  SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
+  SELECT a.payload INTO v_payload FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id AND a.state = 'FAILED';
+  SELECT count(*) INTO v_number FROM payment_outbox_identities i
+  WHERE i.instruction_id = v_item.instruction_id
+    AND outbox_base_key(i.idempotency_key) = outbox_base_key(v_item.idempotency_key);
+  SELECT e.outbox_id INTO v_redriven_as
+  FROM admit_outbox_items(ARRAY[v_item.instruction_id], ARRAY[v_item.participant_id],
+    ARRAY[outbox_base_key(v_item.idempotency_key) || '~redrive~' || v_number], ARRAY[v_item.rail_type],
+    ARRAY[v_payload], NULL, ARRAY[v_item.ordered], p_outbox_id) e;
+  PERFORM append_outbox_events('REDRIVE_CREATED', p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_build_object(
+    'redriven_as', v_redriven_as, 'reason', p_reason, 'proposed_by', p_proposed_by, 'approved_by', p_actor)]);
+  RETURN v_redriven_as;
+END
+$$;
+COMMENT ON FUNCTION create_outbox_redrive(uuid, text, text, text) IS 'Internal: queues a FAILED item again as a new one that names it.';

@@ -1,0 +1,228 @@
+-- Ordered dispatch and pauses: when an item must wait for something outside its own row.
+--
+-- Of a participant's ordered items only the first, the head, is not blocked. Who ends a head unblocks the next one. Three
+-- parties act without waiting for each other, an enqueuer, a completer and an operator, so each may miss what another has
+-- not yet committed. Whoever could have missed something leaves the row marked block_unverified, and the next claim or
+-- repair settles it: either what it waits for can be locked (share), so it surely still stands and its ending will see
+-- this row; or it is gone, and the row is unblocked; or it is being changed right now, and the mark stays for next time.
+
+-- After ordered items ended: where one FAILED and its participant's policy says so, the stream halts; all others go on.
+CREATE OR REPLACE FUNCTION end_outbox_heads(p_attempt_ids uuid[]) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_failed record;
+BEGIN
+  FOR v_failed IN
+    SELECT DISTINCT a.participant_id, a.outbox_id
+    FROM payment_outbox_attempts a
+    JOIN participant_outbox_policies y ON y.participant_id = a.participant_id AND y.on_ordered_failure = 'halt'
+    WHERE a.attempt_id = ANY (p_attempt_ids) AND a.state = 'FAILED'
+  LOOP
+    INSERT INTO outbox_pauses (kind, name, reason, paused_by, paused_at)
+    VALUES ('stream', v_failed.participant_id, 'ORDERED_HEAD_FAILED', 'symphony', clock_timestamp())
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      PERFORM append_outbox_scope_event('PAUSED', 'symphony', 'stream:' || v_failed.participant_id,
+        jsonb_build_object('reason', 'ORDERED_HEAD_FAILED', 'outbox_id', v_failed.outbox_id));
+    END IF;
+  END LOOP;
+  PERFORM advance_outbox_streams(ARRAY(
+    SELECT DISTINCT a.participant_id FROM payment_outbox_attempts a WHERE a.attempt_id = ANY (p_attempt_ids)));
+END
+$$;
+COMMENT ON FUNCTION end_outbox_heads(uuid[]) IS 'Internal: halts or advances the ordered streams in which these attempts ended an item.';
+
+-- Unblocks the first ordered item of each participant, unless a pause stands. Idempotent. It looks again after each
+-- step, because the item it found may have been ended by someone else while it waited for the row.
+CREATE OR REPLACE FUNCTION advance_outbox_streams(p_participant_ids text[]) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_heads uuid[];
+  v_unblocked uuid[];
+  v_full_trail boolean;
+BEGIN
+  LOOP
+    v_heads := ARRAY(
+      SELECT head.outbox_id
+      FROM unnest(p_participant_ids) AS s(participant_id)
+      CROSS JOIN LATERAL (
+        SELECT p.outbox_id, p.blocked, p.block_unverified FROM payment_outbox_pending p
+        WHERE p.participant_id = s.participant_id AND p.ordered
+        ORDER BY p.participant_id, p.sequence_id LIMIT 1
+      ) head
+      WHERE head.blocked AND NOT head.block_unverified);
+    EXIT WHEN cardinality(v_heads) = 0;
+    WITH settled AS (
+      UPDATE payment_outbox_pending p
+      -- A pause that is being lifted this very moment would not see this row: the mark makes someone look again.
+      SET blocked = paused.now, block_unverified = paused.now
+      FROM (
+        SELECT h.outbox_id, EXISTS (
+          SELECT 1 FROM outbox_pauses z
+          JOIN payment_outbox_pending q ON q.outbox_id = h.outbox_id AND z.name = q.participant_id
+          WHERE z.kind IN ('participant', 'stream')) AS now
+        FROM unnest(v_heads) AS h(outbox_id)
+      ) paused
+      WHERE p.outbox_id = paused.outbox_id
+      RETURNING p.outbox_id, p.blocked
+    )
+    SELECT array_agg(s.outbox_id) FILTER (WHERE NOT s.blocked) INTO v_unblocked FROM settled s;
+    SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
+    IF v_full_trail THEN
+      PERFORM append_outbox_events('UNBLOCKED', 'symphony', v_unblocked, NULL);
+    END IF;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION advance_outbox_streams(text[]) IS 'Internal: unblocks the first ordered item of each participant that is not paused.';
+
+-- Settles items that were blocked on the word of a transaction that may not have seen another commit beside it.
+CREATE OR REPLACE FUNCTION verify_blocked_outbox_items(p_limit integer) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_item record;
+  v_stands boolean;
+  v_changing boolean;
+  v_unblocked integer := 0;
+  v_full_trail boolean;
+BEGIN
+  FOR v_item IN
+    SELECT p.outbox_id, p.participant_id, p.sequence_id, p.ordered FROM payment_outbox_pending p
+    WHERE p.block_unverified
+    ORDER BY p.participant_id, p.sequence_id LIMIT p_limit FOR UPDATE SKIP LOCKED
+  LOOP
+    PERFORM 1 FROM outbox_pauses z
+    WHERE z.name = v_item.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND v_item.ordered))
+    FOR KEY SHARE SKIP LOCKED;
+    v_stands := FOUND;
+    v_changing := NOT v_stands AND EXISTS (
+      SELECT 1 FROM outbox_pauses z
+      WHERE z.name = v_item.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND v_item.ordered)));
+    IF v_item.ordered AND NOT v_stands AND NOT v_changing THEN
+      PERFORM 1 FROM payment_outbox_pending p
+      WHERE p.participant_id = v_item.participant_id AND p.ordered AND p.sequence_id < v_item.sequence_id
+      ORDER BY p.participant_id, p.sequence_id LIMIT 1 FOR KEY SHARE SKIP LOCKED;
+      v_stands := FOUND;
+      v_changing := NOT v_stands AND EXISTS (
+        SELECT 1 FROM payment_outbox_pending p
+        WHERE p.participant_id = v_item.participant_id AND p.ordered AND p.sequence_id < v_item.sequence_id);
+    END IF;
+    IF NOT v_changing THEN
+      UPDATE payment_outbox_pending p SET blocked = v_stands, block_unverified = false
+      WHERE p.outbox_id = v_item.outbox_id;
+      IF NOT v_stands THEN
+        v_unblocked := v_unblocked + 1;
+        SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
+        IF v_full_trail THEN
+          PERFORM append_outbox_events('UNBLOCKED', 'symphony', ARRAY[v_item.outbox_id], NULL);
+        END IF;
+      END IF;
+    END IF;
+  END LOOP;
+  RETURN v_unblocked;
+END
+$$;
+COMMENT ON FUNCTION verify_blocked_outbox_items(integer) IS 'Internal: confirms or lifts blocks that may rest on a missed commit.';
+
+-- Pauses block claiming and nothing else. A paused rail is skipped by its index; the items of a paused participant are
+-- marked, so that a claim does not read them either.
+CREATE OR REPLACE FUNCTION pause_outbox(p_kind text, p_name text, p_reason text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+BEGIN
+  PERFORM check_outbox_pause(p_kind, p_name, p_reason);
+  INSERT INTO outbox_pauses (kind, name, reason, paused_by, paused_at)
+  VALUES (p_kind, p_name, p_reason, v_actor, clock_timestamp())
+  ON CONFLICT DO NOTHING;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  IF p_kind = 'participant' THEN
+    UPDATE payment_outbox_pending p SET blocked = true WHERE p.participant_id = p_name AND NOT p.blocked;
+  END IF;
+  IF p_kind = 'stream' THEN
+    UPDATE payment_outbox_pending p SET blocked = true WHERE p.participant_id = p_name AND p.ordered AND NOT p.blocked;
+  END IF;
+  PERFORM append_outbox_scope_event('PAUSED', v_actor, p_kind || ':' || p_name, jsonb_build_object('reason', p_reason));
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION pause_outbox(text, text, text) IS
+  'Pauses a rail, a participant, or the ordered stream of a participant; false when it already was. Leases in hand go on.';
+
+CREATE OR REPLACE FUNCTION resume_outbox(p_kind text, p_name text, p_reason text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+BEGIN
+  PERFORM check_outbox_pause(p_kind, p_name, p_reason);
+  DELETE FROM outbox_pauses z WHERE z.kind = p_kind AND z.name = p_name;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  IF p_kind = 'participant' THEN
+    UPDATE payment_outbox_pending p SET blocked = false, block_unverified = false
+    WHERE p.participant_id = p_name AND p.blocked AND NOT p.ordered;
+  END IF;
+  IF p_kind <> 'rail' THEN
+    PERFORM advance_outbox_streams(ARRAY[p_name]);
+  END IF;
+  PERFORM append_outbox_scope_event('RESUMED', v_actor, p_kind || ':' || p_name, jsonb_build_object('reason', p_reason));
+  -- Whoever sleeps until the next due time does not know that it has just come nearer.
+  NOTIFY outbox_pending, 'new_work';
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Lifts a pause; false when there was none.';
+
+CREATE OR REPLACE FUNCTION check_outbox_pause(p_kind text, p_name text, p_reason text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF p_kind IS NULL OR p_kind NOT IN ('rail', 'participant', 'stream') THEN
+    PERFORM refuse_argument('p_kind', 'rail, participant or stream');
+  END IF;
+  IF NOT is_id(p_name) THEN
+    PERFORM refuse_argument('p_name', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF NOT is_short_text(p_reason, 500) THEN
+    PERFORM refuse_argument('p_reason', 'text of 1 to 500 characters');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_outbox_pause(text, text, text) IS 'Internal: raises 22023 unless a pause is well-formed.';
+
+CREATE OR REPLACE FUNCTION set_participant_outbox_policy(p_participant_id text, p_on_ordered_failure text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+BEGIN
+  IF NOT is_id(p_participant_id) THEN
+    PERFORM refuse_argument('p_participant_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF p_on_ordered_failure IS NULL OR p_on_ordered_failure NOT IN ('continue', 'halt') THEN
+    PERFORM refuse_argument('p_on_ordered_failure', 'continue or halt');
+  END IF;
+  INSERT INTO participant_outbox_policies (participant_id, on_ordered_failure)
+  VALUES (p_participant_id, p_on_ordered_failure)
+  ON CONFLICT (participant_id) DO UPDATE SET on_ordered_failure = EXCLUDED.on_ordered_failure;
+  PERFORM append_outbox_scope_event('POLICY_SET', outbox_actor(), 'participant:' || p_participant_id,
+    jsonb_build_object('on_ordered_failure', p_on_ordered_failure));
+END
+$$;
+COMMENT ON FUNCTION set_participant_outbox_policy(text, text) IS
+  'Says whether a FAILED head of a participant''s ordered stream lets the next one go (continue) or stops the stream (halt).';

@@ -1,0 +1,577 @@
+-- Outcomes: what became of an attempt. Three ways lead here, and each appends exactly one ledger row: a worker completes
+-- (complete_outbox_attempts), a lease expires (expire_outbox_leases), two people decide (011_payment_outbox_operate.sql).
+--
+-- The rules, once:
+--   * the number is the ledger's highest plus one, read after the row is locked;
+--   * DISPATCHED and FAILED end the item; a unique index forbids a second ending;
+--   * the 20th RETRYABLE ends the item as FAILED, unless its outcome is unknown: then it is held;
+--   * an item of unknown outcome is never FAILED by a counter, a code or a check: it is held;
+--   * beyond the ceiling every attempt was granted by a person, and if it does not end the item, the item is held again.
+
+CREATE OR REPLACE FUNCTION outbox_attempt_ceiling() RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 20;
+COMMENT ON FUNCTION outbox_attempt_ceiling() IS 'How many recorded attempts an item gets before it ends or is held.';
+
+-- 5 s, 10 s, 20 s … at most 300 s, each shortened by up to a fifth by a hash of the id: a thousand items that failed
+-- together do not come back together, and the same item always gets the same delay.
+CREATE OR REPLACE FUNCTION outbox_backoff(p_attempt_no integer, p_outbox_id uuid) RETURNS interval
+LANGUAGE plpgsql IMMUTABLE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_hash bytea;
+BEGIN
+  IF p_attempt_no IS NULL OR p_attempt_no < 1 THEN
+    PERFORM refuse_argument('p_attempt_no', '1 or more');
+  END IF;
+  IF p_outbox_id IS NULL THEN
+    PERFORM refuse_argument('p_outbox_id', 'an id');
+  END IF;
+  v_hash := sha256(uuid_send(p_outbox_id));
+  RETURN make_interval(secs => LEAST(5 * 2 ^ LEAST(p_attempt_no - 1, 16), 300)
+    * (1 - 0.2 * (get_byte(v_hash, 0) * 256 + get_byte(v_hash, 1)) / 65536.0));
+END
+$$;
+COMMENT ON FUNCTION outbox_backoff(integer, uuid) IS 'How long to wait after attempt n: bounded, exponential, spread by a hash of the id.';
+
+CREATE OR REPLACE FUNCTION complete_outbox_attempts(
+  p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[],
+  p_rail_references text[] DEFAULT NULL, p_rail_codes text[] DEFAULT NULL,
+  p_error_codes text[] DEFAULT NULL, p_error_messages text[] DEFAULT NULL,
+  p_latencies_ms integer[] DEFAULT NULL, p_retry_delays_seconds integer[] DEFAULT NULL,
+  p_outcomes_unknown boolean[] DEFAULT NULL, p_hold_reasons text[] DEFAULT NULL
+) RETURNS TABLE (
+  ordinal integer, outbox_id uuid, verdict text, attempt_no integer, state outbox_attempt_state, held boolean
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_full_trail boolean;
+  v_done record;
+  v_recorded integer[] := '{}';
+  v_attempt_ids uuid[] := '{}';
+  v_heads uuid[] := '{}';
+  v_held boolean := false;
+BEGIN
+  PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
+  PERFORM check_outbox_outcomes(cardinality(p_outbox_ids), p_states, p_rail_references, p_rail_codes, p_error_codes,
+    p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons);
+  PERFORM lock_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
+  v_now := clock_timestamp();
+
+  FOR v_done IN
+    WITH won AS MATERIALIZED (
+      -- An id twice in one call: the first wins.
+      SELECT DISTINCT ON (p.outbox_id)
+        g.ordinal::integer, p.*, p.ctid AS place, p.payload::text AS payload_text, g.wanted, g.rail_reference, g.rail_code,
+        g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds, g.asked_hold_reason,
+        uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
+        COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
+        -- What came in late as a success is not talked away by anything but a success or a person.
+        COALESCE(g.outcome_unknown, p.outcome_unknown)
+          OR COALESCE(p.late_outcome ->> 'state' = 'DISPATCHED', false) AS unknown
+      FROM unnest(p_outbox_ids, p_lease_tokens, p_states, p_rail_references, p_rail_codes, p_error_codes,
+          p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons) WITH ORDINALITY
+        AS g(outbox_id, lease_token, wanted, rail_reference, rail_code, error_code, error_message, latency_ms,
+          retry_delay_seconds, outcome_unknown, asked_hold_reason, ordinal)
+      JOIN payment_outbox_pending p
+        ON p.outbox_id = g.outbox_id AND p.lease_token = g.lease_token AND p.claimed_by = p_worker_id
+          AND p.lease_expires_at > v_now
+      LEFT JOIN LATERAL (
+        SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
+        WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
+      ) last ON true
+      ORDER BY p.outbox_id, g.ordinal
+    ), judged AS MATERIALIZED (
+      SELECT w.*,
+        CASE
+          WHEN w.wanted = 'DISPATCHED' THEN 'DISPATCHED'
+          WHEN w.unknown THEN 'RETRYABLE'
+          WHEN w.wanted = 'FAILED' THEN 'FAILED'
+          WHEN w.asked_hold_reason IS NULL AND w.attempt_no = outbox_attempt_ceiling() THEN 'FAILED'
+          ELSE 'RETRYABLE'
+        END::outbox_attempt_state AS effective,
+        CASE
+          WHEN w.wanted = 'DISPATCHED' OR (w.wanted = 'FAILED' AND NOT w.unknown) THEN NULL
+          WHEN w.wanted = 'FAILED' THEN COALESCE(w.asked_hold_reason, 'FAILED_WHILE_OUTCOME_UNKNOWN')
+          WHEN w.asked_hold_reason IS NOT NULL THEN w.asked_hold_reason
+          WHEN w.attempt_no > outbox_attempt_ceiling() THEN 'RETRY_CEILING'
+          WHEN w.unknown AND w.attempt_no = outbox_attempt_ceiling() THEN 'RETRY_CEILING'
+          WHEN w.unknown AND w.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
+        END AS new_hold_reason
+      FROM won w
+    ), recorded AS (
+      INSERT INTO payment_outbox_attempts
+        (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
+          attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
+          worker_id, lease_token, created_at, prev_hash, row_hash)
+      SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
+        j.rail_type, j.payload, j.attempt_no, j.effective, j.claimed_at, v_now, j.rail_reference, j.rail_code,
+        j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
+        outbox_attempt_hash(encode(j.prev_hash, 'hex'), j.attempt_id::text, j.outbox_id::text, j.instruction_id,
+          j.participant_id, j.sequence_id::text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no::text,
+          j.effective::text, epoch_micros(j.claimed_at)::text, epoch_micros(v_now)::text, j.rail_reference, j.rail_code,
+          j.error_code, j.error_message, j.latency_ms::text, p_worker_id,
+          encode(sha256(uuid_send(j.lease_token)), 'hex'), epoch_micros(v_now)::text)
+      FROM judged j
+    ), ended AS (
+      DELETE FROM payment_outbox_pending p USING judged j
+      WHERE p.ctid = j.place AND j.effective IN ('DISPATCHED', 'FAILED')
+    ), returned AS (
+      UPDATE payment_outbox_pending p
+      SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
+        expiry_streak = 0, outcome_unknown = j.unknown,
+        attempt_count = GREATEST(p.attempt_count, LEAST(j.attempt_no, outbox_attempt_ceiling())),
+        next_attempt_at = v_now + COALESCE(
+          make_interval(secs => j.retry_delay_seconds), outbox_backoff(j.attempt_no, j.outbox_id)),
+        hold_reason = COALESCE(p.hold_reason, j.new_hold_reason),
+        held_by = COALESCE(p.held_by, CASE WHEN j.new_hold_reason IS NOT NULL THEN p_worker_id END),
+        held_at = COALESCE(p.held_at, CASE WHEN j.new_hold_reason IS NOT NULL THEN v_now END)
+      FROM judged j
+      WHERE p.ctid = j.place AND j.effective = 'RETRYABLE'
+    ), tallied AS (
+      INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, retryable, failed)
+      SELECT v_now, count(*) FILTER (WHERE j.effective = 'DISPATCHED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE'),
+        count(*) FILTER (WHERE j.effective = 'FAILED')
+      FROM judged j HAVING count(*) > 0
+    )
+    SELECT j.ordinal, j.outbox_id, j.attempt_id, j.attempt_no, j.effective, j.ordered,
+      j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
+      j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL AS newly_held
+    FROM judged j ORDER BY j.ordinal
+  LOOP
+    IF v_done.effective = 'RETRYABLE' AND v_done.attempt_no >= outbox_attempt_ceiling() AND NOT v_done.held THEN
+      RAISE EXCEPTION 'outbox item %: attempt % would be followed by another beyond the ceiling', v_done.outbox_id, v_done.attempt_no
+        USING ERRCODE = 'P7008';
+    END IF;
+    v_recorded := v_recorded || v_done.ordinal;
+    v_attempt_ids := v_attempt_ids || v_done.attempt_id;
+    v_held := v_held OR v_done.newly_held;
+    IF v_done.ordered AND v_done.effective <> 'RETRYABLE' THEN
+      v_heads := v_heads || v_done.attempt_id;
+    END IF;
+    ordinal := v_done.ordinal;
+    outbox_id := v_done.outbox_id;
+    verdict := 'RECORDED';
+    attempt_no := v_done.attempt_no;
+    state := v_done.effective;
+    held := v_done.held;
+    RETURN NEXT;
+  END LOOP;
+
+  IF cardinality(v_heads) > 0 THEN
+    PERFORM end_outbox_heads(v_heads);
+  END IF;
+  SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
+  IF v_held OR v_full_trail THEN
+    PERFORM record_completion_events(v_attempt_ids, p_worker_id, v_now, v_full_trail);
+  END IF;
+
+  IF cardinality(v_recorded) < cardinality(p_outbox_ids) THEN
+    RETURN QUERY
+    SELECT g.ordinal::integer, g.outbox_id, CASE WHEN a.attempt_no IS NULL THEN 'LEASE_LOST' ELSE 'ALREADY_RECORDED' END,
+      a.attempt_no, a.state, false
+    FROM unnest(p_outbox_ids, p_lease_tokens) WITH ORDINALITY AS g(outbox_id, lease_token, ordinal)
+    LEFT JOIN LATERAL (
+      SELECT t.attempt_no, t.state FROM payment_outbox_attempts t
+      WHERE t.outbox_id = g.outbox_id AND t.lease_token = g.lease_token AND t.worker_id = p_worker_id
+        AND t.state <> 'ZOMBIE_REQUEUE'
+      ORDER BY t.attempt_no LIMIT 1
+    ) a ON true
+    WHERE g.ordinal <> ALL (v_recorded)
+    ORDER BY g.ordinal;
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION complete_outbox_attempts(
+  uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) IS
+  'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST.';
+
+CREATE OR REPLACE FUNCTION complete_outbox_attempt(
+  p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text,
+  p_rail_reference text DEFAULT NULL, p_rail_code text DEFAULT NULL,
+  p_error_code text DEFAULT NULL, p_error_message text DEFAULT NULL,
+  p_latency_ms integer DEFAULT NULL, p_retry_delay_seconds integer DEFAULT NULL,
+  p_outcome_unknown boolean DEFAULT NULL, p_hold_reason text DEFAULT NULL
+) RETURNS TABLE (attempt_no integer, state outbox_attempt_state, held boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_verdict record;
+BEGIN
+  SELECT c.verdict, c.attempt_no, c.state, c.held INTO v_verdict
+  FROM complete_outbox_attempts(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id, ARRAY[p_state],
+    ARRAY[p_rail_reference], ARRAY[p_rail_code], ARRAY[p_error_code], ARRAY[p_error_message], ARRAY[p_latency_ms],
+    ARRAY[p_retry_delay_seconds], ARRAY[p_outcome_unknown], ARRAY[p_hold_reason]) c;
+  IF v_verdict.verdict <> 'RECORDED' THEN
+    PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
+  END IF;
+  RETURN QUERY SELECT v_verdict.attempt_no, v_verdict.state, v_verdict.held;
+END
+$$;
+COMMENT ON FUNCTION complete_outbox_attempt(
+  uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text) IS
+  'Records the outcome of one leased item: a batch of one. Returns the state that was recorded, which the ceiling may have changed.';
+
+CREATE OR REPLACE FUNCTION check_outbox_outcomes(
+  p_count integer, p_states text[], p_rail_references text[], p_rail_codes text[], p_error_codes text[],
+  p_error_messages text[], p_latencies_ms integer[], p_retry_delays_seconds integer[], p_outcomes_unknown boolean[],
+  p_hold_reasons text[]
+) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_bad record;
+BEGIN
+  IF p_states IS NULL OR array_position(p_states, NULL) IS NOT NULL THEN
+    PERFORM refuse_argument('p_state', 'DISPATCHED, FAILED or RETRYABLE for each item');
+  END IF;
+  IF num_nulls(
+      NULLIF(cardinality(p_states) = p_count, false),
+      NULLIF(COALESCE(cardinality(p_rail_references), p_count) = p_count, false),
+      NULLIF(COALESCE(cardinality(p_rail_codes), p_count) = p_count, false),
+      NULLIF(COALESCE(cardinality(p_error_codes), p_count) = p_count, false),
+      NULLIF(COALESCE(cardinality(p_error_messages), p_count) = p_count, false),
+      NULLIF(COALESCE(cardinality(p_latencies_ms), p_count) = p_count, false),
+      NULLIF(COALESCE(cardinality(p_retry_delays_seconds), p_count) = p_count, false),
+      NULLIF(COALESCE(cardinality(p_outcomes_unknown), p_count) = p_count, false),
+      NULLIF(COALESCE(cardinality(p_hold_reasons), p_count) = p_count, false)) > 0
+  THEN
+    PERFORM refuse_argument('outcomes', 'arrays of one length');
+  END IF;
+  FOR v_bad IN
+    SELECT g.ordinal,
+      g.state NOT IN ('DISPATCHED', 'FAILED', 'RETRYABLE') AS bad_state,
+      CASE
+        WHEN g.rail_reference IS NOT NULL AND NOT is_short_text(g.rail_reference, 256) THEN 'p_rail_reference'
+        WHEN g.rail_code IS NOT NULL AND NOT is_short_text(g.rail_code, 64) THEN 'p_rail_code'
+        WHEN g.error_code IS NOT NULL AND NOT is_short_text(g.error_code, 64) THEN 'p_error_code'
+        WHEN g.error_message IS NOT NULL AND NOT is_short_text(g.error_message, 1000) THEN 'p_error_message'
+        WHEN g.hold_reason IS NOT NULL AND NOT is_short_text(g.hold_reason, 500) THEN 'p_hold_reason'
+      END AS bad_text,
+      g.latency_ms < 0 AS bad_latency,
+      g.retry_delay_seconds NOT BETWEEN 0 AND 2592000 AS bad_delay,
+      g.hold_reason IS NOT NULL AND g.state = 'DISPATCHED' AS bad_hold
+    FROM unnest(p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
+        p_retry_delays_seconds, p_hold_reasons) WITH ORDINALITY
+      AS g(state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, hold_reason, ordinal)
+  LOOP
+    IF v_bad.bad_state THEN
+      RAISE EXCEPTION 'p_state of item %: expected DISPATCHED, FAILED or RETRYABLE', v_bad.ordinal
+        USING ERRCODE = 'P7003', HINT = 'ZOMBIE_REQUEUE is written by lease repair alone; DISPATCHING is never stored.';
+    END IF;
+    IF v_bad.bad_text IS NOT NULL THEN
+      PERFORM refuse_argument(format('%s of item %s', v_bad.bad_text, v_bad.ordinal),
+        'null, or text that is not blank, within its length and without control characters');
+    END IF;
+    IF v_bad.bad_latency THEN
+      PERFORM refuse_argument(format('p_latency_ms of item %s', v_bad.ordinal), 'null, or 0 or more');
+    END IF;
+    IF v_bad.bad_delay THEN
+      PERFORM refuse_argument(format('p_retry_delay_seconds of item %s', v_bad.ordinal), 'null, or 0 to 2592000');
+    END IF;
+    IF v_bad.bad_hold THEN
+      PERFORM refuse_argument(format('p_hold_reason of item %s', v_bad.ordinal), 'null for a DISPATCHED item');
+    END IF;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION check_outbox_outcomes(
+  integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) IS
+  'Internal: raises 22023 or P7003 for the first outcome that is not acceptable.';
+
+CREATE OR REPLACE FUNCTION record_completion_events(
+  p_attempt_ids uuid[], p_worker_id text, p_now timestamptz, p_full_trail boolean
+) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+BEGIN
+  IF p_full_trail THEN
+    PERFORM append_outbox_events('ATTEMPT_COMPLETED', p_worker_id, array_agg(a.outbox_id),
+      array_agg(jsonb_build_object('state', a.state, 'attempt_no', a.attempt_no)), array_agg(a.attempt_id))
+    FROM payment_outbox_attempts a WHERE a.attempt_id = ANY (p_attempt_ids);
+    PERFORM append_outbox_events('RESCHEDULED', p_worker_id, array_agg(p.outbox_id),
+      array_agg(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'outcome_unknown', p.outcome_unknown)),
+      array_agg(a.attempt_id))
+    FROM payment_outbox_attempts a
+    JOIN payment_outbox_pending p ON p.outbox_id = a.outbox_id
+    WHERE a.attempt_id = ANY (p_attempt_ids);
+  END IF;
+  PERFORM append_outbox_events('HOLD_PLACED', p_worker_id, array_agg(p.outbox_id),
+    array_agg(jsonb_build_object('reason', p.hold_reason)), array_agg(a.attempt_id))
+  FROM payment_outbox_attempts a
+  JOIN payment_outbox_pending p ON p.outbox_id = a.outbox_id
+  WHERE a.attempt_id = ANY (p_attempt_ids) AND p.held_at = p_now;
+END
+$$;
+COMMENT ON FUNCTION record_completion_events(uuid[], text, timestamptz, boolean) IS
+  'Internal: the events of a completion: new holds always, every step where the full trail is on.';
+
+-- An expired lease is a worker that may have called the rail and died: a ledger row, and a mark that the outcome is
+-- unknown, unless the call was to be announced and was not. The caller has locked the rows.
+CREATE OR REPLACE FUNCTION expire_outbox_leases(p_outbox_ids uuid[], p_found_by text, p_reschedule boolean)
+RETURNS TABLE (outbox_id uuid, attempt_no integer)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_full_trail boolean;
+  v_expired uuid[];
+  v_numbers integer[];
+  v_attempt_ids uuid[];
+BEGIN
+  WITH judged AS MATERIALIZED (
+    SELECT p.*, p.ctid AS place, p.payload::text AS payload_text, uuid_v7() AS attempt_id,
+      COALESCE(last.attempt_no, 0) + 1 AS attempt_no, COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
+      CASE
+        WHEN COALESCE(last.attempt_no, 0) + 1 >= outbox_attempt_ceiling() THEN 'RETRY_CEILING'
+        WHEN p.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
+      END AS new_hold_reason
+    FROM payment_outbox_pending p
+    LEFT JOIN LATERAL (
+      SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
+      WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
+    ) last ON true
+    WHERE p.outbox_id = ANY (p_outbox_ids) AND p.lease_expires_at <= v_now
+  ), recorded AS (
+    INSERT INTO payment_outbox_attempts
+      (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
+        attempt_no, state, claimed_at, completed_at, error_code, worker_id, lease_token, created_at, prev_hash, row_hash)
+    SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
+      j.rail_type, j.payload, j.attempt_no, 'ZOMBIE_REQUEUE', j.claimed_at, v_now, 'LEASE_EXPIRED', j.claimed_by,
+      j.lease_token, v_now, j.prev_hash,
+      outbox_attempt_hash(encode(j.prev_hash, 'hex'), j.attempt_id::text, j.outbox_id::text, j.instruction_id,
+        j.participant_id, j.sequence_id::text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no::text,
+        'ZOMBIE_REQUEUE', epoch_micros(j.claimed_at)::text, epoch_micros(v_now)::text, NULL, NULL, 'LEASE_EXPIRED',
+        NULL, NULL, j.claimed_by, encode(sha256(uuid_send(j.lease_token)), 'hex'), epoch_micros(v_now)::text)
+    FROM judged j
+  ), returned AS (
+    UPDATE payment_outbox_pending p
+    SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
+      expiry_streak = p.expiry_streak + 1,
+      outcome_unknown = p.outcome_unknown OR p.dispatch_mark IS DISTINCT FROM 'awaited',
+      attempt_count = GREATEST(p.attempt_count, LEAST(j.attempt_no, outbox_attempt_ceiling())),
+      next_attempt_at = CASE WHEN p_reschedule THEN v_now + interval '1 second' ELSE p.next_attempt_at END,
+      hold_reason = COALESCE(p.hold_reason, j.new_hold_reason),
+      held_by = COALESCE(p.held_by, CASE WHEN j.new_hold_reason IS NOT NULL THEN p_found_by END),
+      held_at = COALESCE(p.held_at, CASE WHEN j.new_hold_reason IS NOT NULL THEN v_now END)
+    FROM judged j
+    WHERE p.ctid = j.place
+  ), tallied AS (
+    INSERT INTO outbox_attempt_tallies (recorded_at, zombie_requeue)
+    SELECT v_now, count(*) FROM judged j HAVING count(*) > 0
+  )
+  SELECT COALESCE(array_agg(j.outbox_id), '{}'), COALESCE(array_agg(j.attempt_no), '{}'), COALESCE(array_agg(j.attempt_id), '{}')
+  INTO v_expired, v_numbers, v_attempt_ids
+  FROM judged j;
+
+  SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
+  IF v_full_trail THEN
+    PERFORM append_outbox_events('LEASE_EXPIRED_REPAIRED', p_found_by, array_agg(p.outbox_id),
+      array_agg(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'attempt_no', x.attempt_no,
+        'outcome_unknown', p.outcome_unknown)), array_agg(x.attempt_id))
+    FROM unnest(v_expired, v_numbers, v_attempt_ids) AS x(outbox_id, attempt_no, attempt_id)
+    JOIN payment_outbox_pending p ON p.outbox_id = x.outbox_id;
+  END IF;
+  PERFORM append_outbox_events('HOLD_PLACED', p_found_by, array_agg(p.outbox_id),
+    array_agg(jsonb_build_object('reason', p.hold_reason)), array_agg(x.attempt_id))
+  FROM unnest(v_expired, v_attempt_ids) AS x(outbox_id, attempt_id)
+  JOIN payment_outbox_pending p ON p.outbox_id = x.outbox_id
+  WHERE p.held_at = v_now;
+
+  RETURN QUERY SELECT x.outbox_id, x.attempt_no FROM unnest(v_expired, v_numbers) AS x(outbox_id, attempt_no);
+END
+$$;
+COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS
+  'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease, marks the outcome, holds at the ceiling.';
+
+CREATE OR REPLACE FUNCTION repair_expired_leases(p_batch_size integer, p_worker_id text)
+RETURNS TABLE (outbox_id uuid, attempt_no integer)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_expired uuid[];
+  v_outbox_id uuid;
+BEGIN
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  PERFORM verify_blocked_outbox_items(1000);
+  PERFORM fold_outbox_tallies();
+  v_now := clock_timestamp();
+  v_expired := ARRAY(
+    SELECT p.outbox_id FROM payment_outbox_pending p
+    WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now
+    ORDER BY p.lease_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  IF cardinality(v_expired) = 0 THEN
+    RETURN;
+  END IF;
+  BEGIN
+    RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
+    RETURN;
+  EXCEPTION
+    WHEN serialization_failure OR deadlock_detected THEN
+      RAISE;
+    WHEN OTHERS THEN
+      RAISE WARNING 'lease repair: the set of % failed (%), repairing one by one', cardinality(v_expired), SQLERRM;
+  END;
+  -- One bad row must not keep a hundred good ones leased for ever.
+  FOREACH v_outbox_id IN ARRAY v_expired LOOP
+    BEGIN
+      RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(ARRAY[v_outbox_id], p_worker_id, true) e;
+    EXCEPTION
+      WHEN serialization_failure OR deadlock_detected THEN
+        RAISE;
+      WHEN OTHERS THEN
+        RAISE WARNING 'lease repair: outbox item % stays leased: % (%)', v_outbox_id, SQLERRM, SQLSTATE;
+    END;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION repair_expired_leases(integer, text) IS
+  'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns what was repaired.';
+
+-- What a worker learned after it lost its lease is kept, if the token shows that it was this worker's to learn.
+CREATE OR REPLACE FUNCTION record_late_outcome(
+  p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text,
+  p_rail_reference text DEFAULT NULL, p_rail_code text DEFAULT NULL,
+  p_error_code text DEFAULT NULL, p_error_message text DEFAULT NULL, p_latency_ms integer DEFAULT NULL
+) RETURNS TABLE (event_id uuid, event_type text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_is_pending boolean;
+  v_issued boolean;
+  v_terminal record;
+  v_detail jsonb;
+  v_event_type text := 'LATE_OUTCOME';
+  v_event record;
+BEGIN
+  PERFORM check_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
+  PERFORM check_outbox_outcomes(1, ARRAY[p_state], ARRAY[p_rail_reference], ARRAY[p_rail_code], ARRAY[p_error_code],
+    ARRAY[p_error_message], ARRAY[p_latency_ms], NULL, NULL, NULL);
+  v_is_pending := lock_outbox_item(p_outbox_id);
+  SELECT EXISTS (
+      SELECT 1 FROM payment_outbox_pending p
+      WHERE p.outbox_id = p_outbox_id AND p.lease_token = p_lease_token AND p.claimed_by = p_worker_id)
+    OR EXISTS (
+      SELECT 1 FROM payment_outbox_attempts a
+      WHERE a.outbox_id = p_outbox_id AND a.lease_token = p_lease_token AND a.worker_id = p_worker_id)
+  INTO v_issued;
+  IF NOT v_issued THEN
+    PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
+  END IF;
+
+  v_detail := jsonb_strip_nulls(jsonb_build_object('state', p_state, 'rail_reference', p_rail_reference,
+    'rail_code', p_rail_code, 'error_code', p_error_code, 'error_message', p_error_message, 'latency_ms', p_latency_ms,
+    'lease_token_hash', encode(sha256(uuid_send(p_lease_token)), 'hex')));
+  SELECT a.attempt_id, a.state, a.rail_reference INTO v_terminal
+  FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id AND a.state IN ('DISPATCHED', 'FAILED');
+  -- A retryable answer contradicts no ending; another ending, or the same under another reference, does.
+  IF v_terminal.attempt_id IS NOT NULL AND p_state <> 'RETRYABLE'
+    AND (v_terminal.state::text <> p_state OR v_terminal.rail_reference IS DISTINCT FROM p_rail_reference)
+  THEN
+    v_event_type := 'TERMINAL_BLOCKED';
+  END IF;
+
+  -- The same word twice is a lost answer, not a second event.
+  SELECT e.event_id, e.event_type INTO v_event FROM payment_outbox_events e
+  WHERE e.outbox_id = p_outbox_id AND e.event_type IN ('LATE_OUTCOME', 'TERMINAL_BLOCKED')
+    AND e.actor = p_worker_id AND e.detail = v_detail
+  ORDER BY e.event_no LIMIT 1;
+  IF v_event.event_id IS NOT NULL THEN
+    RETURN QUERY SELECT v_event.event_id, v_event.event_type;
+    RETURN;
+  END IF;
+
+  IF v_is_pending THEN
+    -- A success outranks anything learned before or after it. Either way somebody called the rail: until it is settled,
+    -- no automatic path may declare this item failed.
+    UPDATE payment_outbox_pending p
+    SET late_outcome = CASE WHEN p.late_outcome ->> 'state' = 'DISPATCHED' THEN p.late_outcome ELSE v_detail END,
+      outcome_unknown = p.outcome_unknown OR p_state = 'DISPATCHED'
+    WHERE p.outbox_id = p_outbox_id;
+  END IF;
+  RETURN QUERY
+  SELECT e, v_event_type
+  FROM append_outbox_events(v_event_type, p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
+END
+$$;
+COMMENT ON FUNCTION record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) IS
+  'Keeps what a worker learned after losing its lease; TERMINAL_BLOCKED when it contradicts the recorded ending. Changes no outcome.';
+
+-- Takes the lock that orders everything about one item: its pending row while there is one, its identity afterwards.
+CREATE OR REPLACE FUNCTION lock_outbox_item(p_outbox_id uuid) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+BEGIN
+  PERFORM 1 FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id FOR UPDATE;
+  IF FOUND THEN
+    RETURN true;
+  END IF;
+  PERFORM 1 FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id FOR NO KEY UPDATE;
+  RETURN false;
+END
+$$;
+COMMENT ON FUNCTION lock_outbox_item(uuid) IS 'Internal: locks an item; says whether it is pending.';
+
+-- Folds the tallies into minutes, and minutes older than two hours into one row. One caller at a time does it; another
+-- that finds it at work goes on without.
+CREATE OR REPLACE FUNCTION fold_outbox_tallies() RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_folded bigint;
+BEGIN
+  PERFORM 1 FROM symphony_settings s FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN 0;
+  END IF;
+  WITH taken AS (
+    DELETE FROM outbox_attempt_tallies t
+    WHERE t.ctid = ANY (ARRAY(SELECT c.ctid FROM outbox_attempt_tallies c LIMIT 10000 FOR UPDATE SKIP LOCKED))
+    RETURNING t.*
+  ), merged AS (
+    INSERT INTO outbox_attempt_totals AS o (minute, dispatched, retryable, failed, zombie_requeue)
+    SELECT date_trunc('minute', t.recorded_at, 'UTC'), sum(t.dispatched), sum(t.retryable), sum(t.failed), sum(t.zombie_requeue)
+    FROM taken t GROUP BY 1 ORDER BY 1
+    ON CONFLICT (minute) DO UPDATE
+    SET dispatched = o.dispatched + EXCLUDED.dispatched, retryable = o.retryable + EXCLUDED.retryable,
+      failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue
+  )
+  SELECT count(*) INTO v_folded FROM taken;
+  WITH old AS (
+    DELETE FROM outbox_attempt_totals o
+    WHERE o.minute > '-infinity' AND o.minute < now() - interval '2 hours'
+    RETURNING o.*
+  )
+  INSERT INTO outbox_attempt_totals AS o (minute, dispatched, retryable, failed, zombie_requeue)
+  SELECT '-infinity', sum(d.dispatched), sum(d.retryable), sum(d.failed), sum(d.zombie_requeue)
+  FROM old d HAVING count(*) > 0
+  ON CONFLICT (minute) DO UPDATE
+  SET dispatched = o.dispatched + EXCLUDED.dispatched, retryable = o.retryable + EXCLUDED.retryable,
+    failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue;
+  RETURN v_folded;
+END
+$$;
+COMMENT ON FUNCTION fold_outbox_tallies() IS 'Internal: folds the tallies of recorded attempts into totals per minute.';

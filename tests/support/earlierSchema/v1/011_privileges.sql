@@ -1,0 +1,95 @@
+-- Every right, on one page: role, may, why. Applied last, and again at every deploy, so that it heals what was granted by
+-- hand to one of these roles. No role here can write a table: the functions are the only way to change anything.
+
+-- Closed by default. Everything the runtime roles and PUBLIC ever had in this schema is taken back before it is given.
+DO $$
+DECLARE
+  v_grantees CONSTANT text := 'PUBLIC, symphony_control, symphony_ingest, symphony_executor, symphony_readonly, symphony_auditor, symphony_auth';
+BEGIN
+  EXECUTE format('REVOKE ALL ON SCHEMA %I FROM %s', current_schema(), v_grantees);
+  EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
+  EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
+  EXECUTE format('REVOKE ALL ON ALL ROUTINES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
+  EXECUTE format('GRANT USAGE ON SCHEMA %I TO symphony_control, symphony_ingest, symphony_executor, symphony_readonly, symphony_auditor', current_schema());
+END
+$$;
+-- What is created later is closed too. The form without a schema: the other one does not take EXECUTE from PUBLIC.
+ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
+
+-- symphony_ingest: applications. They enqueue, inside their own transaction, and can do nothing else: not read the queue,
+-- not take a number.
+GRANT EXECUTE ON FUNCTION
+  enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean),
+  enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[])
+TO symphony_ingest;
+
+-- symphony_executor: workers. They move items through functions that check their lease; they can read no table, so a
+-- stolen worker login shows no payload that it did not lease and no token that it was not given.
+GRANT EXECUTE ON FUNCTION
+  claim_outbox_batch(integer, text, integer, text[], text[]),
+  renew_outbox_lease(uuid, uuid, text, integer),
+  renew_outbox_leases(uuid[], uuid[], text, integer),
+  release_outbox_lease(uuid, uuid, text),
+  release_outbox_leases(uuid[], uuid[], text),
+  begin_outbox_dispatch(uuid, uuid, text),
+  hold_leased_outbox_item(uuid, uuid, text, text),
+  complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text),
+  complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]),
+  record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer),
+  repair_expired_leases(integer, text),
+  outbox_backoff(integer, uuid),
+  next_outbox_event(text[]),
+  heartbeat_outbox_worker(text, jsonb)
+TO symphony_executor;
+
+-- symphony_control: operators. They read everything but lease tokens, with which they could complete another's work, and
+-- act through functions that leave an event.
+GRANT SELECT ON
+  payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
+  participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers,
+  supervisor_outbox_status, outbox_operational_status
+TO symphony_control;
+GRANT SELECT (
+  outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count,
+  next_attempt_at, created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak,
+  late_outcome, hold_reason, held_by, held_at, ordered, blocked, block_unverified, identity_hash
+) ON payment_outbox_pending TO symphony_control, symphony_auditor;
+GRANT EXECUTE ON FUNCTION
+  place_outbox_hold(uuid, text),
+  resolve_outbox_hold(uuid, text, text, text),
+  redrive_outbox_item(uuid, text),
+  approve_outbox_proposal(uuid),
+  withdraw_outbox_proposal(uuid, text),
+  pause_outbox(text, text, text),
+  resume_outbox(text, text, text),
+  set_participant_outbox_policy(text, text)
+TO symphony_control;
+
+-- symphony_auditor: auditors. The whole ledger, payloads included, because the hashes are taken over them.
+GRANT SELECT ON
+  payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
+  participant_outbox_policies, outbox_pauses, outbox_workers,
+  supervisor_outbox_status, outbox_operational_status
+TO symphony_auditor;
+
+-- symphony_readonly: dashboards and analysts. The same without payloads and without any token.
+GRANT SELECT ON
+  payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
+  participant_outbox_policies, outbox_pauses, outbox_workers,
+  supervisor_outbox_status, outbox_operational_status
+TO symphony_readonly;
+GRANT SELECT (
+  attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state,
+  claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at,
+  prev_hash, row_hash
+) ON payment_outbox_attempts TO symphony_readonly;
+GRANT SELECT (
+  outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_count, next_attempt_at,
+  created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak, hold_reason,
+  held_by, held_at, ordered, blocked
+) ON payment_outbox_pending TO symphony_readonly;
+
+-- symphony_auth: nothing. It is reserved, and a test proves that it holds nothing.
+
+-- How many payments each participant makes is business no dashboard needs. Last, so that nothing above can undo it.
+REVOKE ALL ON participant_outbox_sequences FROM PUBLIC, symphony_ingest, symphony_executor, symphony_readonly, symphony_auditor, symphony_auth;

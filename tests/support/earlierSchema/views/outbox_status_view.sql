@@ -1,0 +1,76 @@
+-- Views: what operators and dashboards read. They run with their owner's rights, as barriers, on built-in functions only,
+-- and show no lease token and no payload.
+
+CREATE OR REPLACE VIEW supervisor_outbox_status WITH (security_barrier = true) AS
+WITH item AS (
+  SELECT p.created_at, p.next_attempt_at,
+    CASE
+      WHEN p.lease_expires_at <= statement_timestamp() THEN 'EXPIRED'
+      WHEN p.lease_token IS NOT NULL THEN 'LEASED'
+      WHEN p.hold_reason IS NOT NULL THEN 'HELD'
+      WHEN p.blocked THEN 'BLOCKED'
+      WHEN p.next_attempt_at > statement_timestamp() THEN 'SCHEDULED'
+      ELSE 'DUE'
+    END AS state
+  FROM payment_outbox_pending p
+), queue AS (
+  SELECT count(*) AS pending_count,
+    count(*) FILTER (WHERE i.state = 'DUE') AS due_unleased_count,
+    count(*) FILTER (WHERE i.state = 'LEASED') AS leased_count,
+    count(*) FILTER (WHERE i.state = 'EXPIRED') AS expired_lease_count,
+    count(*) FILTER (WHERE i.state = 'SCHEDULED') AS scheduled_count,
+    count(*) FILTER (WHERE i.state = 'BLOCKED') AS blocked_count,
+    count(*) FILTER (WHERE i.state = 'HELD') AS held_count,
+    COALESCE(extract(epoch FROM statement_timestamp() - min(i.created_at)), 0)::double precision AS oldest_pending_age_seconds,
+    COALESCE(extract(epoch FROM statement_timestamp() - min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE')), 0)::double precision
+      AS oldest_due_age_seconds
+  FROM item i
+), recorded AS (
+  -- The roll-up, and its tail that has not been folded yet.
+  SELECT o.minute AS at, o.dispatched, o.retryable, o.failed, o.zombie_requeue FROM outbox_attempt_totals o
+  UNION ALL
+  SELECT t.recorded_at, t.dispatched, t.retryable, t.failed, t.zombie_requeue FROM outbox_attempt_tallies t
+), ledger AS (
+  SELECT COALESCE(sum(r.dispatched), 0)::bigint AS dispatched_total,
+    COALESCE(sum(r.retryable), 0)::bigint AS retryable_total,
+    COALESCE(sum(r.failed), 0)::bigint AS failed_total,
+    COALESCE(sum(r.zombie_requeue), 0)::bigint AS zombie_requeue_total,
+    COALESCE(sum(r.dispatched) FILTER (WHERE r.at > statement_timestamp() - interval '1 hour'), 0)::bigint AS dispatched_last_hour,
+    COALESCE(sum(r.retryable) FILTER (WHERE r.at > statement_timestamp() - interval '1 hour'), 0)::bigint AS retryable_last_hour,
+    COALESCE(sum(r.failed) FILTER (WHERE r.at > statement_timestamp() - interval '1 hour'), 0)::bigint AS failed_last_hour
+  FROM recorded r
+)
+SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_count, q.scheduled_count, q.blocked_count,
+  q.held_count, q.oldest_pending_age_seconds, q.oldest_due_age_seconds, l.dispatched_total, l.retryable_total,
+  l.failed_total, l.zombie_requeue_total, l.dispatched_last_hour, l.retryable_last_hour, l.failed_last_hour,
+  l.failed_total AS dlq_depth
+FROM queue q CROSS JOIN ledger l;
+COMMENT ON VIEW supervisor_outbox_status IS
+  'The queue at a glance, in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
+COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'All items that ended as FAILED.';
+
+CREATE OR REPLACE VIEW outbox_operational_status WITH (security_barrier = true) AS
+SELECT i.outbox_id, i.instruction_id, i.idempotency_key, i.participant_id, i.sequence_id, i.rail_type, i.created_at,
+  i.ordered, i.redrive_of,
+  CASE
+    WHEN p.outbox_id IS NULL THEN a.state::text
+    WHEN p.lease_expires_at <= statement_timestamp() THEN 'EXPIRED'
+    WHEN p.lease_token IS NOT NULL THEN 'LEASED'
+    WHEN p.hold_reason IS NOT NULL THEN 'HELD'
+    WHEN p.blocked THEN 'BLOCKED'
+    WHEN p.next_attempt_at > statement_timestamp() THEN 'SCHEDULED'
+    ELSE 'DUE'
+  END AS state,
+  p.next_attempt_at, p.next_attempt_at - statement_timestamp() AS time_to_due,
+  p.claimed_by, p.claimed_at, p.lease_expires_at,
+  extract(epoch FROM statement_timestamp() - p.claimed_at)::double precision AS lease_age_seconds,
+  p.outcome_unknown, p.expiry_streak, p.hold_reason, p.held_by, p.held_at,
+  a.attempt_no AS last_attempt_no, a.state AS last_attempt_state, a.completed_at AS last_attempt_at,
+  a.rail_reference AS last_rail_reference, a.rail_code AS last_rail_code, a.error_code AS last_error_code
+FROM payment_outbox_identities i
+LEFT JOIN payment_outbox_pending p ON p.outbox_id = i.outbox_id
+LEFT JOIN LATERAL (
+  SELECT t.attempt_no, t.state, t.completed_at, t.rail_reference, t.rail_code, t.error_code
+  FROM payment_outbox_attempts t WHERE t.outbox_id = i.outbox_id ORDER BY t.attempt_no DESC LIMIT 1
+) a ON true;
+COMMENT ON VIEW outbox_operational_status IS 'One row per item, pending or ended, with its state as a person would say it and its latest attempt.';

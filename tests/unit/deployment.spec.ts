@@ -1,0 +1,321 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { deploy, doctor } from '../../libs/deployment/index.js'
+import { catalogOf, namesIn } from '../support/catalogOf.js'
+import { createTestDatabase, testSchema, type TestDatabase } from '../support/database.js'
+
+let db: TestDatabase
+const schema = testSchema()
+
+beforeEach(async () => {
+  db = await createTestDatabase({ content: 'empty' })
+})
+afterEach(() => db.drop())
+
+async function deployments(): Promise<readonly number[]> {
+  const { rows } = await db.queryNoRole<{ deployment_no: number }>(
+    'SELECT DISTINCT deployment_no FROM symphony_deployments ORDER BY 1',
+  )
+  return rows.map((row) => row.deployment_no)
+}
+
+async function enqueueOne(): Promise<unknown> {
+  const { rows } = await db.queryNoRole(
+    `SELECT * FROM enqueue_payment_outbox('instruction', 'participant', 'key', 'rail', '{"amount": "1.00"}')`,
+  )
+  return rows[0]
+}
+
+async function pending(): Promise<readonly unknown[]> {
+  return (await db.queryNoRole('SELECT * FROM payment_outbox_pending')).rows
+}
+
+describe('PRIM-POSTGRES-SCHEMA-001 deployment is idempotent', () => {
+  test('PRIM-POSTGRES-SCHEMA-001 a second deployment changes nothing and keeps the data', async () => {
+    expect(await deploy({ url: db.url, schema })).toMatchObject({ outcome: 'deployed', schema })
+    await enqueueOne()
+    const before = await catalogOf(db.url, schema)
+    const items = await pending()
+    expect(await deploy({ url: db.url, schema })).toMatchObject({ outcome: 'unchanged' })
+    expect(await catalogOf(db.url, schema)).toEqual(before)
+    expect(await pending()).toEqual(items)
+    expect(items).toHaveLength(1)
+    expect(await deployments()).toEqual([1])
+  })
+
+  test('PRIM-POSTGRES-SCHEMA-001 applying every file again changes nothing and keeps the data', async () => {
+    await deploy({ url: db.url, schema })
+    await enqueueOne()
+    const before = await catalogOf(db.url, schema)
+    const items = await pending()
+    expect(await deploy({ url: db.url, schema, reapply: true })).toMatchObject({ outcome: 'deployed' })
+    expect(await catalogOf(db.url, schema)).toEqual(before)
+    expect(await pending()).toEqual(items)
+    expect(await deployments()).toEqual([1, 2])
+  })
+
+  test('PRIM-POSTGRES-SCHEMA-001 no table is rewritten by applying every file again', async () => {
+    await deploy({ url: db.url, schema })
+    await enqueueOne()
+    const filenodes = `SELECT c.relname, pg_relation_filenode(c.oid)
+      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+      WHERE n.nspname = $1 AND c.relkind IN ('r', 'i') ORDER BY c.relname`
+    const { rows: before } = await db.queryNoRole(filenodes, [schema])
+    await deploy({ url: db.url, schema, reapply: true })
+    expect((await db.queryNoRole(filenodes, [schema])).rows).toEqual(before)
+    expect(before.length).toBeGreaterThan(20)
+  })
+
+  test('PRIM-POSTGRES-SCHEMA-001 a file with another checksum is applied again, with all others', async () => {
+    await deploy({ url: db.url, schema })
+    await recordOtherFiles('0.0.1')
+    expect(await deploy({ url: db.url, schema })).toMatchObject({ outcome: 'deployed' })
+    expect(await deployments()).toEqual([1, 2, 3])
+    expect((await doctor({ url: db.url, schema })).ok).toBe(true)
+  })
+})
+
+describe('PRIM-POSTGRES-SCHEMA-002 a custom schema name', () => {
+  test.each(['other', 'Pay Out-box é', 'select', 'a"b', "it's", 'back\\slash', '$$', 'pay.out'])(
+    'PRIM-POSTGRES-SCHEMA-002 everything is created in %s and nothing elsewhere',
+    async (name) => {
+      const before = await everythingOutside(name)
+      await deploy({ url: db.url, schema: name })
+      expect(await everythingOutside(name)).toEqual(before)
+      expect(await doctor({ url: db.url, schema: name })).toMatchObject({ ok: true, schema: name })
+    },
+  )
+
+  test('PRIM-POSTGRES-SCHEMA-002 two schemas of one database do not know of each other', async () => {
+    await deploy({ url: db.url, schema: 'one' })
+    await deploy({ url: db.url, schema: 'two' })
+    await db.queryNoRole(`SELECT one.enqueue_payment_outbox('i', 'p', 'k', 'rail', '{}')`)
+    const { rows } = await db.queryNoRole(
+      `SELECT (SELECT count(*)::int FROM one.payment_outbox_pending) AS one,
+              (SELECT count(*)::int FROM two.payment_outbox_pending) AS two`,
+    )
+    expect(rows).toEqual([{ one: 1, two: 0 }])
+    expect((await doctor({ url: db.url, schema: 'one' })).ok).toBe(true)
+  })
+
+  test.each(['', ' ', 'x'.repeat(64), 'nul\0'])('PRIM-POSTGRES-SCHEMA-002 the name %j is refused', async (name) => {
+    await expect(deploy({ url: db.url, schema: name })).rejects.toThrow(/schema/)
+  })
+})
+
+describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
+  test('PRIM-POSTGRES-SCHEMA-003 the tables and views', async () => {
+    await deploy({ url: db.url, schema })
+    expect(namesIn(await catalogOf(db.url, schema), 'relations')).toEqual([
+      'outbox_attempt_tallies',
+      'outbox_attempt_totals',
+      'outbox_operational_status',
+      'outbox_pauses',
+      'outbox_workers',
+      'participant_outbox_policies',
+      'participant_outbox_sequences',
+      'payment_outbox_attempts',
+      'payment_outbox_events',
+      'payment_outbox_identities',
+      'payment_outbox_pending',
+      'payment_outbox_proposals',
+      'supervisor_outbox_status',
+      'symphony_deployments',
+      'symphony_settings',
+    ])
+  })
+
+  test('PRIM-POSTGRES-SCHEMA-003 the indexes that no constraint brings', async () => {
+    await deploy({ url: db.url, schema })
+    const catalog = await catalogOf(db.url, schema)
+    const constraints = namesIn(catalog, 'constraints')
+    expect(namesIn(catalog, 'indexes').filter((name) => !constraints.includes(name))).toEqual([
+      'payment_outbox_attempts.ix_attempts_by_instruction',
+      'payment_outbox_attempts.ix_attempts_by_outbox',
+      'payment_outbox_attempts.payment_outbox_attempts_one_terminal_per_outbox',
+      'payment_outbox_identities.ix_identities_redrive_of',
+      'payment_outbox_pending.ix_pending_block_unverified',
+      'payment_outbox_pending.ix_pending_claimable',
+      'payment_outbox_pending.ix_pending_claimed_by',
+      'payment_outbox_pending.ix_pending_lease_expired',
+      'payment_outbox_pending.ix_pending_ordered',
+      'payment_outbox_proposals.ux_proposals_one_open_per_item',
+    ])
+  })
+
+  test('PRIM-POSTGRES-SCHEMA-003 the triggers, and when they fire', async () => {
+    await deploy({ url: db.url, schema })
+    const triggers = (await catalogOf(db.url, schema)).get('triggers')!
+    expect([...triggers].map(([name, { enabled }]) => `${name} ${String(enabled)}`).toSorted()).toEqual([
+      'participant_outbox_sequences.participant_outbox_sequences_is_not_truncated always',
+      'payment_outbox_attempts.payment_outbox_attempts_is_append_only always',
+      'payment_outbox_events.payment_outbox_events_is_append_only always',
+      'payment_outbox_identities.payment_outbox_identities_is_append_only always',
+      'payment_outbox_pending.payment_outbox_pending_is_not_truncated always',
+      'payment_outbox_pending.payment_outbox_pending_notifies origin',
+      'symphony_deployments.symphony_deployments_is_append_only always',
+    ])
+  })
+
+  test('PRIM-POSTGRES-SCHEMA-003 the functions that somebody may call, and who', async () => {
+    await deploy({ url: db.url, schema })
+    const grants = namesIn(await catalogOf(db.url, schema), 'grants')
+    const callable = grants.flatMap((grant) => {
+      const [, name, role] = /^EXECUTE on function (\w+)\(.*\) to symphony_(\w+)$/.exec(grant) ?? []
+      return name === undefined ? [] : [`${role}: ${name}`]
+    })
+    expect(callable.toSorted()).toEqual([
+      'control: approve_outbox_proposal',
+      'control: pause_outbox',
+      'control: place_outbox_hold',
+      'control: redrive_outbox_item',
+      'control: resolve_outbox_hold',
+      'control: resume_outbox',
+      'control: set_participant_outbox_policy',
+      'control: withdraw_outbox_proposal',
+      'executor: begin_outbox_dispatch',
+      'executor: claim_outbox_batch',
+      'executor: complete_outbox_attempt',
+      'executor: complete_outbox_attempts',
+      'executor: heartbeat_outbox_worker',
+      'executor: hold_leased_outbox_item',
+      'executor: next_outbox_event',
+      'executor: outbox_backoff',
+      'executor: record_late_outcome',
+      'executor: release_outbox_lease',
+      'executor: release_outbox_leases',
+      'executor: renew_outbox_lease',
+      'executor: renew_outbox_leases',
+      'executor: repair_expired_leases',
+      'ingest: enqueue_payment_outbox',
+      'ingest: enqueue_payment_outbox_batch',
+    ])
+  })
+
+  test('PRIM-POSTGRES-SCHEMA-003 the other grants: reading, and nothing for PUBLIC', async () => {
+    await deploy({ url: db.url, schema })
+    const grants = namesIn(await catalogOf(db.url, schema), 'grants')
+    const others = grants.filter((grant) => !grant.startsWith('EXECUTE on function'))
+    expect(others.filter((grant) => !/^(?:SELECT on (?:columns of )?table|USAGE on the schema) /.test(grant))).toEqual(
+      [],
+    )
+    expect(grants.filter((grant) => grant.includes('PUBLIC') || grant.includes('symphony_auth'))).toEqual([])
+    expect(grants.filter((grant) => grant.includes('participant_outbox_sequences'))).toEqual([
+      'SELECT on table participant_outbox_sequences to symphony_control',
+    ])
+  })
+
+  test('PRIM-POSTGRES-SCHEMA-003 one enum, and every object belongs to the owner', async () => {
+    await deploy({ url: db.url, schema })
+    const catalog = await catalogOf(db.url, schema)
+    expect(namesIn(catalog, 'types')).toEqual(['outbox_attempt_state'])
+    const owners = ['schemas', 'relations', 'functions', 'types'].flatMap((kind) =>
+      [...catalog.get(kind)!.values()].map(({ owner }) => owner),
+    )
+    expect(new Set(owners)).toEqual(new Set(['symphony_owner']))
+  })
+})
+
+describe('the record of deployments', () => {
+  test('names every file with its checksum, the release and who deployed', async () => {
+    await deploy({ url: db.url, schema })
+    const { rows } = await db.queryNoRole<{ file: string; deployed_by: string; release: string }>(
+      'SELECT file, deployed_by, release FROM symphony_deployments',
+    )
+    expect(rows.map(({ file }) => file)).toContain('v1/011_privileges.sql')
+    expect(rows.map(({ file }) => file)).toContain('views/outbox_status_view.sql')
+    expect(new Set(rows.map(({ deployed_by: by }) => by))).toEqual(new Set(['postgres']))
+  })
+
+  test('cannot be rewritten, not even by the owner', async () => {
+    await deploy({ url: db.url, schema })
+    const owner = await db.connect('symphony_owner')
+    await expect(owner.query(`UPDATE symphony_deployments SET release = '9.9.9'`)).rejects.toThrow(/append-only/)
+    await expect(owner.query('TRUNCATE symphony_deployments')).rejects.toThrow(/append-only/)
+  })
+})
+
+describe('what an earlier release had and this one has not', () => {
+  test('functions, and what is built on them, are dropped', async () => {
+    await deploy({ url: db.url, schema })
+    const owner = await db.connect('symphony_owner')
+    await owner.query(`CREATE FUNCTION outdated_helper() RETURNS int LANGUAGE sql RETURN 1`)
+    await owner.query(`CREATE FUNCTION outdated_outbox_call(p int) RETURNS int LANGUAGE sql RETURN outdated_helper()`)
+    await recordOtherFiles('0.0.1')
+    await deploy({ url: db.url, schema })
+    expect(await doctor({ url: db.url, schema })).toMatchObject({ ok: true })
+  })
+
+  test('a function that returned something else makes room, with what was built on it', async () => {
+    await deploy({ url: db.url, schema })
+    const owner = await db.connect('symphony_owner')
+    await owner.query(`DROP FUNCTION next_outbox_event;
+      CREATE FUNCTION next_outbox_event(p_rails text[]) RETURNS int LANGUAGE sql RETURN 1;
+      CREATE FUNCTION built_on_it() RETURNS int LANGUAGE sql RETURN next_outbox_event('{}')`)
+    await deploy({ url: db.url, schema, reapply: true })
+    expect(await doctor({ url: db.url, schema })).toMatchObject({ ok: true })
+  })
+
+  test('a view with columns that are gone makes room', async () => {
+    await deploy({ url: db.url, schema })
+    const owner = await db.connect('symphony_owner')
+    await owner.query(`DROP VIEW outbox_operational_status;
+      CREATE VIEW outbox_operational_status AS SELECT 1 AS gone, ''::text AS outbox_id;
+      CREATE VIEW forgotten AS SELECT 1 AS one`)
+    await deploy({ url: db.url, schema, reapply: true })
+    expect(await doctor({ url: db.url, schema })).toMatchObject({ ok: true })
+  })
+
+  test('what is unchanged is replaced in place: running workers hold on to functions by their number', async () => {
+    await deploy({ url: db.url, schema })
+    const numbers = `SELECT p.oid FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 ORDER BY 1`
+    const { rows: before } = await db.queryNoRole(numbers, [schema])
+    await deploy({ url: db.url, schema, reapply: true })
+    expect((await db.queryNoRole(numbers, [schema])).rows).toEqual(before)
+  })
+})
+
+describe('a database deployed by a newer release', () => {
+  test.each([
+    ['a newer version', '99.0.0', 1],
+    ['a higher level of the same version', '0.0.1', 99],
+  ])('is refused: %s', async (_, release, level) => {
+    await deploy({ url: db.url, schema })
+    await recordOtherFiles(release, level)
+    const before = await catalogOf(db.url, schema)
+    await expect(deploy({ url: db.url, schema })).rejects.toMatchObject({
+      code: 'DEPLOYMENT_NEWER_DATABASE',
+      message: expect.stringContaining(release),
+    })
+    await expect(deploy({ url: db.url, schema, reapply: true })).rejects.toMatchObject({
+      code: 'DEPLOYMENT_NEWER_DATABASE',
+    })
+    expect(await catalogOf(db.url, schema)).toEqual(before)
+    expect(await deployments()).toEqual([1, 2])
+  })
+})
+
+/** As if another release with other files had been deployed since. */
+async function recordOtherFiles(release: string, level = 1): Promise<void> {
+  const owner = await db.connect('symphony_owner')
+  await owner.query(`SELECT record_deployment($1, $2, ARRAY['v1/001_require_postgres.sql'], ARRAY[repeat('0', 64)])`, [
+    level,
+    release,
+  ])
+}
+
+/** Every object of the database that is not in the schema, nor owned by something in it. */
+async function everythingOutside(name: string): Promise<readonly unknown[]> {
+  const { rows } = await db.queryNoRole(
+    `SELECT 'relation' AS kind, c.oid::regclass::text AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+     WHERE n.nspname NOT IN ($1, 'pg_toast')
+     UNION ALL SELECT 'function', p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname <> $1
+     UNION ALL SELECT 'type', t.oid::regtype::text FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace WHERE n.nspname <> $1
+     UNION ALL SELECT 'schema', n.nspname FROM pg_namespace n WHERE n.nspname <> $1
+     UNION ALL SELECT 'extension', e.extname FROM pg_extension e
+     UNION ALL SELECT 'event trigger', e.evtname FROM pg_event_trigger e
+     UNION ALL SELECT 'acl of database', d.datacl::text FROM pg_database d WHERE d.datname = current_database()
+     ORDER BY 1, 2`,
+    [name],
+  )
+  return rows
+}

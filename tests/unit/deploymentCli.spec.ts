@@ -1,0 +1,164 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { Client } from 'pg'
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { builtPath } from '../support/builtPath.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { makeTestFolder, removeTestFolder } from '../support/server.js'
+
+const BIN = fileURLToPath(new URL('../../bin/symphony', import.meta.url))
+
+beforeAll(() => {
+  builtPath('libs/cli/main.js')
+})
+
+interface Ended {
+  readonly exitCode: unknown
+  readonly stdout: string
+  readonly stderr: string
+}
+
+/** The command as users run it; the environment is empty but for what is given. */
+async function symphony(env: Record<string, string>, ...words: readonly string[]): Promise<Ended> {
+  const child = spawn(process.execPath, [BIN, ...words], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+  let [stdout, stderr] = ['', '']
+  child.stdout.on('data', (chunk) => (stdout += String(chunk)))
+  child.stderr.on('data', (chunk) => (stderr += String(chunk)))
+  const [exitCode]: unknown[] = await once(child, 'close')
+  return { exitCode, stdout, stderr }
+}
+
+async function database(content: 'deployed' | 'empty'): Promise<TestDatabase> {
+  const db = await createTestDatabase({ content, countBranches: false })
+  onTestFinished(() => db.drop())
+  return db
+}
+
+describe('symphony deploy and doctor', () => {
+  test('take the database from the command line', async () => {
+    const db = await database('empty')
+    const target = ['--database-url', db.url, '--schema', 'Pay "Out" box']
+    expect(await symphony({}, 'deploy', ...target)).toMatchObject({
+      exitCode: 0,
+      stdout: expect.stringContaining('is deployed to the schema Pay "Out" box'),
+    })
+    expect(await symphony({}, 'deploy', ...target)).toMatchObject({
+      exitCode: 0,
+      stdout: expect.stringContaining('already'),
+    })
+    expect(await symphony({}, 'doctor', ...target)).toMatchObject({
+      exitCode: 0,
+      stdout: expect.stringContaining('is what this release deploys'),
+    })
+  })
+
+  test('take the database from the environment, where `ps` does not show the password', async () => {
+    const db = await database('empty')
+    const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: 'elsewhere' }
+    const deployed = await symphony(env, 'deploy', '--json')
+    expect(JSON.parse(deployed.stdout)).toMatchObject({ outcome: 'deployed', schema: 'elsewhere' })
+    const examined = await symphony(env, 'doctor', '--json')
+    expect(examined.exitCode).toBe(0)
+    expect(JSON.parse(examined.stdout)).toMatchObject({ ok: true, schema: 'elsewhere' })
+  })
+
+  test('doctor names what it found and exits with 1, for people and for scripts', async () => {
+    const db = await database('deployed')
+    const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema }
+    await db.queryNoRole('DROP INDEX ix_pending_claimable')
+    const { exitCode, stdout, stderr } = await symphony(env, 'doctor')
+    expect(exitCode).toBe(1)
+    expect(stdout).toContain('INDEX_MISSING')
+    expect(stdout).toContain('ix_pending_claimable')
+    expect(stdout).toContain('symphony deploy --reapply')
+    expect(stderr).toContain('DOCTOR_FOUND_DRIFT')
+    const json = await symphony(env, 'doctor', '--json')
+    expect(json.exitCode).toBe(1)
+    expect(JSON.parse(json.stdout)).toMatchObject({ ok: false, findings: [{ code: 'INDEX_MISSING' }, {}, {}] })
+    expect((await symphony(env, 'deploy', '--reapply')).exitCode).toBe(0)
+    expect((await symphony(env, 'doctor')).exitCode).toBe(0)
+  })
+
+  test('deploy prints a password once, and takes one from the environment', async () => {
+    const db = await database('deployed')
+    const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema }
+    const name = `cli_${db.name}`
+    onTestFinished(async () => void (await db.queryNoRole(`DROP ROLE IF EXISTS ${name}`)))
+    const login = ['--create-login', `${name}=executor+readonly`]
+    const first = await symphony({ ...env, SYMPHONY_LOGIN_PASSWORD: 'chosen by me' }, 'deploy', ...login)
+    expect(first.stdout).toContain('chosen by me')
+    const second = await symphony(env, 'deploy', ...login)
+    expect(second.stdout).toContain(`The login ${name} existed`)
+    const url = new URL(db.url)
+    url.username = name
+    url.password = 'chosen by me'
+    const client = new Client(url.href)
+    await client.connect()
+    await client.end()
+    const twice = await symphony({ ...env, SYMPHONY_LOGIN_PASSWORD: 'chosen by me' }, 'deploy', ...login, ...login)
+    expect(twice.exitCode).toBe(2)
+  })
+
+  test('a dry run prints SQL and nothing else', async () => {
+    const db = await database('empty')
+    const { exitCode, stdout, stderr } = await symphony(
+      { DATABASE_URL: db.url },
+      'deploy',
+      '--dry-run',
+      '--schema',
+      'new',
+    )
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
+    expect(stdout).toMatch(/^BEGIN;[^]*CREATE SCHEMA IF NOT EXISTS "new"[^]*COMMIT;\n$/)
+  })
+
+  test.each([
+    [3, ['doctor', '--database-url', 'postgres://nobody@127.0.0.1:1/none']],
+    [3, ['deploy', '--database-url', 'postgres://nobody@127.0.0.1:1/none']],
+    [2, ['deploy', '--database-url', 'mysql://x']],
+    [2, ['deploy', '--database-url', 'postgres://x@127.0.0.1:1/x', '--create-login', 'app=king']],
+    [2, ['deploy', '--database-url', 'postgres://x@127.0.0.1:1/x', '--schema', ' ']],
+  ])('exit code %i for %j', async (exitCode, words) => {
+    expect(await symphony({}, ...words)).toMatchObject({ exitCode })
+  })
+})
+
+describe('symphony start', () => {
+  test('starts a server, deploys, reports, and on Ctrl-C stops what it started', async () => {
+    const folder = await makeTestFolder()
+    onTestFinished(() => removeTestFolder(folder))
+    const dataDir = join(folder, 'symphony')
+    const child = spawn(process.execPath, [BIN, 'start', '--data-dir', dataDir], {
+      env: {},
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    let output = ''
+    child.stdout.on('data', (chunk) => (output += String(chunk)))
+    await expect.poll(() => output, { timeout: 30_000 }).toContain('found it sound')
+    expect(output).toContain('PostgreSQL 18 is running')
+    const { stdout: url } = await symphony({}, 'db', 'url', '--data-dir', dataDir)
+    expect((await symphony({}, 'doctor', '--data-dir', dataDir)).exitCode).toBe(0)
+    const before = performance.now()
+    child.kill('SIGINT')
+    const [exitCode]: unknown[] = await once(child, 'close')
+    expect(exitCode).toBe(0)
+    expect(performance.now() - before).toBeLessThan(5_000)
+    await expect(new Client(url.trim()).connect()).rejects.toThrow(/ECONNREFUSED/)
+  })
+
+  test('uses the database it is given, and leaves it running', async () => {
+    const db = await database('empty')
+    const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema }
+    const child = spawn(process.execPath, [BIN, 'start'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+    let output = ''
+    child.stdout.on('data', (chunk) => (output += String(chunk)))
+    await expect.poll(() => output, { timeout: 30_000 }).toContain('found it sound')
+    expect(output).toContain(db.name)
+    expect(output).not.toContain('postgres:')
+    child.kill('SIGTERM')
+    expect(await once(child, 'close')).toEqual([0, null])
+    expect((await db.queryNoRole('SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+  })
+})

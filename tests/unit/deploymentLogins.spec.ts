@@ -1,0 +1,146 @@
+import { Client } from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { deploy, parseLoginRequest, type LoginRequest } from '../../libs/deployment/index.js'
+import { scramVerifier } from '../../libs/deployment/scramVerifier.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+
+let db: TestDatabase
+const created: string[] = []
+
+beforeAll(async () => {
+  db = await createTestDatabase({ countBranches: false })
+})
+afterAll(async () => {
+  // Roles belong to the run's whole server.
+  for (const name of created) await db.queryNoRole(`DROP ROLE IF EXISTS "${name}"`)
+  await db.drop()
+})
+
+/** A name nobody else on this server has. */
+function nameFor(what: string): string {
+  const name = `${what}_${db.name}`
+  created.push(name)
+  return name
+}
+
+async function createLogin(request: LoginRequest): Promise<string | undefined> {
+  const { logins } = await deploy({ url: db.url, schema: db.schema, createLogins: [request] })
+  expect(logins).toHaveLength(1)
+  return logins[0]!.password
+}
+
+async function connectAs(user: string, password: string): Promise<Client> {
+  const url = new URL(db.url)
+  const client = new Client({ host: url.hostname, port: Number(url.port), database: db.name, user, password })
+  await client.connect()
+  return client
+}
+
+describe('an application login', () => {
+  test('enqueues in its own transaction, without switching role, and can do nothing else', async () => {
+    const name = nameFor('shop')
+    const password = await createLogin({ name, roles: ['ingest'] })
+    const client = await connectAs(name, password!)
+    try {
+      await client.query('BEGIN')
+      const enqueue = db.qualify('enqueue_payment_outbox')
+      const { rows } = await client.query(`SELECT created FROM ${enqueue}('i', 'p', 'k', 'rail', '{}')`)
+      expect(rows).toEqual([{ created: true }])
+      await client.query('ROLLBACK')
+      await expect(client.query(`SELECT * FROM ${db.qualify('payment_outbox_pending')}`)).rejects.toThrow(
+        /permission denied/,
+      )
+    } finally {
+      await client.end()
+    }
+  })
+})
+
+describe('a login of a process or a person', () => {
+  test('has no right until it switches to one of its roles', async () => {
+    const name = nameFor('relayer')
+    const password = await createLogin({ name, roles: ['executor', 'readonly'] })
+    const client = await connectAs(name, password!)
+    try {
+      const claim = `SELECT * FROM ${db.qualify('claim_outbox_batch')}(1, 'worker', 60)`
+      await expect(client.query(claim)).rejects.toThrow(/permission denied/)
+      await client.query('SET ROLE symphony_executor')
+      await client.query(claim)
+      await client.query('SET ROLE symphony_readonly')
+      await expect(client.query('SET ROLE symphony_control')).rejects.toThrow(/permission denied/)
+    } finally {
+      await client.end()
+    }
+  })
+})
+
+describe('a login that exists', () => {
+  test('keeps its password and gets the roles', async () => {
+    const name = nameFor('again')
+    const password = await createLogin({ name, roles: ['executor'] })
+    expect(await createLogin({ name, roles: ['executor'] })).toBeUndefined()
+    expect(await createLogin({ name, roles: ['executor', 'control'] })).toBeUndefined()
+    const client = await connectAs(name, password!)
+    await client.query('SET ROLE symphony_control')
+    await client.end()
+  })
+
+  test('is refused if it cannot log in', async () => {
+    const name = nameFor('group')
+    await db.queryNoRole(`CREATE ROLE "${name}" NOLOGIN NOINHERIT`)
+    const attempt = deploy({ url: db.url, schema: db.schema, createLogins: [{ name, roles: ['executor'] }] })
+    await expect(attempt).rejects.toMatchObject({ code: 'DEPLOYMENT_LOGIN_MISMATCH' })
+    const { rows } = await db.queryNoRole(`SELECT pg_has_role($1, 'symphony_executor', 'MEMBER') AS member`, [name])
+    expect(rows).toEqual([{ member: false }])
+  })
+})
+
+describe('a password', () => {
+  test('can be given', async () => {
+    const name = nameFor('chosen')
+    expect(await createLogin({ name, roles: ['auditor'], password: `it's "my" secret` })).toBe(`it's "my" secret`)
+    const client = await connectAs(name, `it's "my" secret`)
+    await client.end()
+  })
+
+  test('is generated anew for each login, long enough never to be guessed', async () => {
+    const passwords = [
+      await createLogin({ name: nameFor('one'), roles: ['readonly'] }),
+      await createLogin({ name: nameFor('two'), roles: ['readonly'] }),
+    ]
+    expect(new Set(passwords).size).toBe(2)
+    expect(passwords[0]!.length).toBeGreaterThanOrEqual(32)
+  })
+
+  test('is never sent: the server receives what it stores', async () => {
+    // RFC 7677's own example has this salt and password.
+    expect(scramVerifier('pencil', Buffer.from('W22ZaJ0SNY7soEsUEjb6gQ==', 'base64'))).toBe(
+      'SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=',
+    )
+  })
+})
+
+describe('what --create-login takes', () => {
+  test.each([
+    ['app=ingest', { name: 'app', roles: ['ingest'] }],
+    ['a=b=executor+control', { name: 'a=b', roles: ['executor', 'control'] }],
+  ])('%s', (text, request) => expect(parseLoginRequest(text)).toEqual(request))
+
+  test.each(['app', 'app=', 'app=owner', 'app=auth', 'app=ingest+', '=', 'app=symphony_ingest'])(
+    '%j is refused',
+    (text) => expect(() => parseLoginRequest(text)).toThrow(/expected NAME=ROLE/),
+  )
+
+  test.each<LoginRequest>([
+    { name: '', roles: ['ingest'] },
+    { name: 'symphony_owner', roles: ['ingest'] },
+    { name: 'pg_monitor', roles: ['ingest'] },
+    { name: 'x'.repeat(64), roles: ['ingest'] },
+    { name: 'app', roles: [] },
+    { name: 'app', roles: ['ingest'], password: 'short' },
+    { name: 'app', roles: ['ingest'], password: 'pässword!' },
+  ])('%j is refused before any connection is made', async (request) => {
+    const attempt = deploy({ url: 'postgres://nobody@127.0.0.1:1/none', createLogins: [request] })
+    await expect(attempt).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+  })
+})

@@ -1,0 +1,175 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { deploy, doctor } from '../../libs/deployment/index.js'
+import { catalogOf } from '../support/catalogOf.js'
+import { createTestDatabase, testSchema, type TestDatabase } from '../support/database.js'
+import { quoteIdentifier } from '../../libs/db/index.js'
+
+let db: TestDatabase
+const schema = testSchema()
+
+beforeEach(async () => {
+  db = await createTestDatabase({ content: 'empty' })
+})
+afterEach(() => db.drop())
+
+const LEGACY = `
+  CREATE TYPE outbox_status AS ENUM ('PENDING', 'DISPATCHING', 'DISPATCHED', 'FAILED');
+  CREATE TABLE payment_outbox (id bigserial PRIMARY KEY, status outbox_status NOT NULL);
+  CREATE VIEW supervisor_outbox_status AS SELECT status, count(*) FROM payment_outbox GROUP BY status;
+  INSERT INTO payment_outbox (status) VALUES ('PENDING')`
+
+describe('the outbox that came before this one', () => {
+  test.each([
+    ['in a schema of somebody else', async () => createSchema()],
+    ['in a schema that was deployed already', async () => void (await deploy({ url: db.url, schema }))],
+  ])('stops a deployment, and is dropped if told so: %s', async (_, prepare) => {
+    await prepare()
+    await db.queryNoRole('DROP VIEW IF EXISTS supervisor_outbox_status')
+    await db.queryNoRole(LEGACY)
+    await expect(deploy({ url: db.url, schema })).rejects.toMatchObject({
+      code: 'DEPLOYMENT_LEGACY_OBJECTS',
+      message: expect.stringMatching(/payment_outbox.*outbox_status/),
+      remedy: expect.stringContaining('--drop-legacy'),
+    })
+    const { rows } = await db.queryNoRole('SELECT count(*)::int AS kept FROM payment_outbox')
+    expect(rows).toEqual([{ kept: 1 }])
+    expect(await deploy({ url: db.url, schema, dropLegacy: true })).toMatchObject({ outcome: 'deployed' })
+    expect((await doctor({ url: db.url, schema })).ok).toBe(true)
+  })
+
+  test('the type alone stops a deployment too', async () => {
+    await createSchema()
+    await db.queryNoRole(`CREATE TYPE outbox_status AS ENUM ('PENDING')`)
+    await expect(deploy({ url: db.url, schema })).rejects.toMatchObject({ code: 'DEPLOYMENT_LEGACY_OBJECTS' })
+    await deploy({ url: db.url, schema, dropLegacy: true })
+    expect((await doctor({ url: db.url, schema })).ok).toBe(true)
+  })
+
+  test('what depends on it and is not known is not dropped along', async () => {
+    await createSchema()
+    await db.queryNoRole(LEGACY)
+    await db.queryNoRole('CREATE SCHEMA reports')
+    await db.queryNoRole('CREATE VIEW reports.pending AS SELECT * FROM payment_outbox')
+    await expect(deploy({ url: db.url, schema, dropLegacy: true })).rejects.toMatchObject({
+      code: 'DEPLOYMENT_FILE_FAILED',
+    })
+    expect((await db.queryNoRole('SELECT * FROM payment_outbox')).rows).toHaveLength(1)
+  })
+})
+
+describe('a schema that is not ours', () => {
+  test('is taken over if it is empty', async () => {
+    await createSchema()
+    await deploy({ url: db.url, schema })
+    expect((await doctor({ url: db.url, schema })).ok).toBe(true)
+  })
+
+  test('is refused if it holds anything, and nothing is changed', async () => {
+    await createSchema()
+    await db.queryNoRole('CREATE TABLE invoices (id int)')
+    await db.queryNoRole('CREATE FUNCTION tax() RETURNS int LANGUAGE sql RETURN 19')
+    await expect(deploy({ url: db.url, schema, dropLegacy: true })).rejects.toMatchObject({
+      code: 'DEPLOYMENT_FOREIGN_OBJECTS',
+      message: expect.stringMatching(/tax.*invoices/s),
+    })
+    const { rows } = await db.queryNoRole(
+      'SELECT pg_get_userbyid(nspowner)::text AS owner FROM pg_namespace WHERE nspname = $1',
+      [schema],
+    )
+    expect(rows).toEqual([{ owner: 'postgres' }])
+  })
+
+  test('an object of ours that was given away is refused by name', async () => {
+    await deploy({ url: db.url, schema })
+    await db.queryNoRole('ALTER TABLE payment_outbox_attempts OWNER TO postgres')
+    await expect(deploy({ url: db.url, schema })).rejects.toMatchObject({
+      code: 'DEPLOYMENT_FOREIGN_OBJECTS',
+      message: expect.stringContaining('payment_outbox_attempts of postgres'),
+    })
+  })
+})
+
+describe('a server that will not do', () => {
+  test('is refused before anything is created: encoding', async () => {
+    const name = `${db.name}_ascii`
+    await db.queryNoRole(`CREATE DATABASE ${name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0`)
+    const url = db.url.replace(db.name, name)
+    try {
+      await expect(deploy({ url, schema })).rejects.toMatchObject({
+        code: 'DEPLOYMENT_SERVER_UNFIT',
+        message: expect.stringContaining('UTF8'),
+        remedy: expect.stringContaining('ENCODING'),
+      })
+    } finally {
+      await db.queryNoRole(`DROP DATABASE ${name} WITH (FORCE)`)
+    }
+  })
+})
+
+describe('a deployment that fails half-way', () => {
+  test('leaves the database as it was, and names the file', async () => {
+    await deploy({ url: db.url, schema })
+    const owner = await db.connect('symphony_owner')
+    // A table where the view should be: CREATE OR REPLACE VIEW cannot replace it.
+    await owner.query('DROP VIEW outbox_operational_status; CREATE TABLE outbox_operational_status (id int)')
+    await owner.query('DROP INDEX ix_pending_claimable')
+    const before = await catalogOf(db.url, schema)
+    await expect(deploy({ url: db.url, schema, reapply: true })).rejects.toMatchObject({
+      code: 'DEPLOYMENT_FILE_FAILED',
+      message: expect.stringContaining('schema/views/outbox_status_view.sql'),
+    })
+    expect(await catalogOf(db.url, schema)).toEqual(before)
+  })
+})
+
+describe('a dry run', () => {
+  test('changes nothing, and what it prints is what a deployment does', async () => {
+    const { sql, outcome } = await deploy({ url: db.url, schema, dryRun: true })
+    expect(outcome).toBe('planned')
+    const { rows } = await db.queryNoRole('SELECT 1 FROM pg_namespace WHERE nspname = $1', [schema])
+    expect(rows).toEqual([])
+    await db.queryNoRole(sql!)
+    expect((await doctor({ url: db.url, schema })).ok).toBe(true)
+    expect(await deploy({ url: db.url, schema })).toMatchObject({ outcome: 'unchanged' })
+  })
+
+  test('of a deployment that is there already prints the privileges and no table', async () => {
+    await deploy({ url: db.url, schema })
+    const { sql } = await deploy({ url: db.url, schema, dryRun: true })
+    expect(sql).toContain('-- schema/v1/011_privileges.sql')
+    expect(sql).not.toContain('CREATE TABLE')
+  })
+
+  test('prints no password', async () => {
+    const createLogins = [{ name: 'somebody', roles: ['ingest'], password: 'very secret' }] as const
+    const { sql } = await deploy({ url: db.url, schema, dryRun: true, createLogins })
+    expect(sql).toContain('CREATE ROLE "somebody" LOGIN INHERIT')
+    expect(sql).not.toContain('very secret')
+  })
+
+  test('refuses what a deployment would refuse', async () => {
+    await createSchema()
+    await db.queryNoRole(LEGACY)
+    await expect(deploy({ url: db.url, schema, dryRun: true })).rejects.toMatchObject({
+      code: 'DEPLOYMENT_LEGACY_OBJECTS',
+    })
+  })
+})
+
+describe('--dedicated-database', () => {
+  test('leaves PUBLIC neither TEMP nor CREATE', async () => {
+    await db.queryNoRole('GRANT CREATE ON SCHEMA public TO PUBLIC')
+    await deploy({ url: db.url, schema, dedicatedDatabase: true })
+    const anybody = await db.createLogin('anybody')
+    const client = await anybody.connect()
+    await expect(client.query('CREATE TEMP TABLE t (id int)')).rejects.toThrow(/permission denied/)
+    await expect(client.query('CREATE TABLE public.t (id int)')).rejects.toThrow(/permission denied/)
+    await expect(client.query('CREATE SCHEMA mine')).rejects.toThrow(/permission denied/)
+    const { findings } = await doctor({ url: db.url, schema })
+    expect(findings.map(({ code }) => code)).toEqual(['LOGIN_IS_SUPERUSER'])
+  })
+})
+
+async function createSchema(): Promise<void> {
+  await db.queryNoRole(`CREATE SCHEMA ${quoteIdentifier(schema)}`)
+}

@@ -1,0 +1,453 @@
+import { describe, expect, test } from 'vitest'
+import { deploy, doctor, type Finding } from '../../libs/deployment/index.js'
+import { withTestDatabase, type TestDatabase } from '../support/database.js'
+
+/** What somebody with too much power did to the database, and the line that the doctor must say about it. */
+interface Drift {
+  readonly title: string
+  readonly sql: string
+  readonly code: string
+  readonly object: string
+  /** Whether a deployment mends it: the plain one, the one that applies every file, or none. */
+  readonly mendedBy: 'deploy' | 'reapply' | 'hand'
+}
+
+const DRIFTS: readonly Drift[] = [
+  {
+    title: 'PUBLIC may execute a function',
+    sql: 'GRANT EXECUTE ON FUNCTION claim_outbox_batch TO PUBLIC',
+    code: 'GRANT_UNEXPECTED',
+    object: 'EXECUTE on function claim_outbox_batch(integer, text, integer, text[], text[]) to PUBLIC',
+    mendedBy: 'deploy',
+  },
+  {
+    title: 'PUBLIC may read a table',
+    sql: 'GRANT SELECT ON payment_outbox_attempts TO PUBLIC',
+    code: 'GRANT_UNEXPECTED',
+    object: 'SELECT on table payment_outbox_attempts to PUBLIC',
+    mendedBy: 'deploy',
+  },
+  {
+    title: 'PUBLIC may use the schema',
+    sql: 'DO $$ BEGIN EXECUTE format($f$GRANT USAGE ON SCHEMA %I TO PUBLIC$f$, current_schema()); END $$',
+    code: 'GRANT_UNEXPECTED',
+    object: 'USAGE on the schema to PUBLIC',
+    mendedBy: 'deploy',
+  },
+  {
+    title: 'a worker may write the queue',
+    sql: 'GRANT UPDATE ON payment_outbox_pending TO symphony_executor',
+    code: 'GRANT_UNEXPECTED',
+    object: 'UPDATE on table payment_outbox_pending to symphony_executor',
+    mendedBy: 'deploy',
+  },
+  {
+    title: 'a grant that may be passed on',
+    sql: 'GRANT SELECT ON payment_outbox_attempts TO symphony_auditor WITH GRANT OPTION',
+    code: 'GRANT_UNEXPECTED',
+    object: 'SELECT on table payment_outbox_attempts to symphony_auditor with grant option',
+    mendedBy: 'deploy',
+  },
+  {
+    title: 'a grant to somebody who is none of ours',
+    sql: 'GRANT INSERT ON payment_outbox_attempts TO pg_monitor',
+    code: 'GRANT_UNEXPECTED',
+    object: 'INSERT on table payment_outbox_attempts to pg_monitor',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'one column too many',
+    sql: 'GRANT SELECT (lease_token) ON payment_outbox_pending TO symphony_control',
+    code: 'GRANT_COLUMNS_UNEXPECTED',
+    object: 'SELECT on columns of table payment_outbox_pending to symphony_control',
+    mendedBy: 'deploy',
+  },
+  {
+    title: 'columns for somebody who had none',
+    sql: 'GRANT UPDATE (payload) ON payment_outbox_pending TO symphony_ingest',
+    code: 'GRANT_UNEXPECTED',
+    object: 'UPDATE on columns of table payment_outbox_pending to symphony_ingest',
+    mendedBy: 'deploy',
+  },
+  {
+    title: 'a right that is missing',
+    sql: 'REVOKE EXECUTE ON FUNCTION claim_outbox_batch FROM symphony_executor',
+    code: 'GRANT_MISSING',
+    object: 'EXECUTE on function claim_outbox_batch(integer, text, integer, text[], text[]) to symphony_executor',
+    mendedBy: 'deploy',
+  },
+  {
+    title: 'the owner may not insert into its own ledger',
+    sql: 'REVOKE INSERT ON payment_outbox_attempts FROM symphony_owner',
+    code: 'GRANT_UNEXPECTED',
+    object: 'INSERT on table payment_outbox_attempts taken from its owner',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'a default that opens what will be created',
+    sql: 'ALTER DEFAULT PRIVILEGES FOR ROLE symphony_owner GRANT EXECUTE ON FUNCTIONS TO PUBLIC',
+    code: 'DEFAULT_PRIVILEGE_MISSING',
+    object: 'functions created by symphony_owner anywhere',
+    mendedBy: 'deploy',
+  },
+  {
+    title: 'a default that gives new tables away',
+    sql: 'ALTER DEFAULT PRIVILEGES FOR ROLE symphony_owner GRANT SELECT ON TABLES TO symphony_readonly',
+    code: 'DEFAULT_PRIVILEGE_UNEXPECTED',
+    object: 'tables created by symphony_owner anywhere',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'a disabled trigger',
+    sql: 'ALTER TABLE payment_outbox_attempts DISABLE TRIGGER payment_outbox_attempts_is_append_only',
+    code: 'TRIGGER_ENABLED_CHANGED',
+    object: 'payment_outbox_attempts.payment_outbox_attempts_is_append_only',
+    mendedBy: 'reapply',
+  },
+  {
+    title: 'a trigger that is no longer ALWAYS',
+    sql: 'ALTER TABLE payment_outbox_identities ENABLE TRIGGER payment_outbox_identities_is_append_only',
+    code: 'TRIGGER_ENABLED_CHANGED',
+    object: 'payment_outbox_identities.payment_outbox_identities_is_append_only',
+    mendedBy: 'reapply',
+  },
+  {
+    title: 'a missing trigger',
+    sql: 'DROP TRIGGER payment_outbox_events_is_append_only ON payment_outbox_events',
+    code: 'TRIGGER_MISSING',
+    object: 'payment_outbox_events.payment_outbox_events_is_append_only',
+    mendedBy: 'reapply',
+  },
+  {
+    title: 'a missing index',
+    sql: 'DROP INDEX payment_outbox_attempts_one_terminal_per_outbox',
+    code: 'INDEX_MISSING',
+    object: 'payment_outbox_attempts.payment_outbox_attempts_one_terminal_per_outbox',
+    mendedBy: 'reapply',
+  },
+  {
+    title: 'an index with another predicate',
+    sql: `DROP INDEX payment_outbox_attempts_one_terminal_per_outbox;
+      CREATE UNIQUE INDEX payment_outbox_attempts_one_terminal_per_outbox ON payment_outbox_attempts (outbox_id)
+      WHERE state = 'DISPATCHED'`,
+    code: 'INDEX_DEFINITION_CHANGED',
+    object: 'payment_outbox_attempts.payment_outbox_attempts_one_terminal_per_outbox',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'an index that is not valid',
+    sql: `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ix_pending_claimable'::regclass`,
+    code: 'INDEX_VALID_CHANGED',
+    object: 'payment_outbox_pending.ix_pending_claimable',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'a changed function body',
+    sql: `CREATE OR REPLACE FUNCTION outbox_attempt_ceiling() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 21`,
+    code: 'FUNCTION_BODY_CHANGED',
+    object: 'outbox_attempt_ceiling()',
+    mendedBy: 'reapply',
+  },
+  {
+    title: 'a definer function without the fixed path',
+    sql: 'ALTER FUNCTION claim_outbox_batch RESET search_path',
+    code: 'FUNCTION_SETTINGS_MISSING',
+    object: 'claim_outbox_batch(integer, text, integer, text[], text[])',
+    mendedBy: 'reapply',
+  },
+  {
+    title: 'a definer function that searches another schema first',
+    sql: 'ALTER FUNCTION claim_outbox_batch SET search_path = public, pg_temp',
+    code: 'FUNCTION_SETTINGS_UNEXPECTED',
+    object: 'claim_outbox_batch(integer, text, integer, text[], text[])',
+    mendedBy: 'reapply',
+  },
+  {
+    title: 'a function that is a definer no longer',
+    sql: 'ALTER FUNCTION claim_outbox_batch SECURITY INVOKER',
+    code: 'FUNCTION_SECURITY_DEFINER_CHANGED',
+    object: 'claim_outbox_batch(integer, text, integer, text[], text[])',
+    mendedBy: 'reapply',
+  },
+  {
+    title: 'a function with another volatility',
+    sql: 'ALTER FUNCTION epoch_micros IMMUTABLE',
+    code: 'FUNCTION_VOLATILITY_CHANGED',
+    object: 'epoch_micros(timestamp with time zone)',
+    mendedBy: 'reapply',
+  },
+  {
+    title: 'an extra function',
+    sql: 'CREATE FUNCTION back_door() RETURNS void LANGUAGE sql SECURITY DEFINER BEGIN ATOMIC END',
+    code: 'FUNCTION_UNEXPECTED',
+    object: 'back_door()',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'a missing function',
+    sql: 'DROP FUNCTION renew_outbox_lease',
+    code: 'FUNCTION_MISSING',
+    object: 'renew_outbox_lease(uuid, uuid, text, integer)',
+    mendedBy: 'reapply',
+  },
+  {
+    title: 'a table that belongs to somebody else',
+    sql: 'ALTER TABLE payment_outbox_attempts OWNER TO postgres',
+    code: 'RELATION_OWNER_CHANGED',
+    object: 'payment_outbox_attempts',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'a function that belongs to somebody else',
+    sql: 'ALTER FUNCTION claim_outbox_batch OWNER TO postgres',
+    code: 'FUNCTION_OWNER_CHANGED',
+    object: 'claim_outbox_batch(integer, text, integer, text[], text[])',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'a schema that belongs to somebody else',
+    sql: 'DO $$ BEGIN EXECUTE format($f$ALTER SCHEMA %I OWNER TO postgres$f$, current_schema()); END $$',
+    code: 'SCHEMA_OWNER_CHANGED',
+    object: 'the schema',
+    mendedBy: 'deploy',
+  },
+  {
+    title: 'a dropped constraint',
+    sql: 'ALTER TABLE payment_outbox_pending DROP CONSTRAINT payment_outbox_pending_lease_all_or_none',
+    code: 'CONSTRAINT_MISSING',
+    object: 'payment_outbox_pending.payment_outbox_pending_lease_all_or_none',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'a constraint that was not validated',
+    sql: `ALTER TABLE payment_outbox_attempts DROP CONSTRAINT payment_outbox_attempts_numbered_from_one;
+      ALTER TABLE payment_outbox_attempts ADD CONSTRAINT payment_outbox_attempts_numbered_from_one
+      CHECK (attempt_no >= 1) NOT VALID`,
+    code: 'CONSTRAINT_DEFINITION_CHANGED',
+    object: 'payment_outbox_attempts.payment_outbox_attempts_numbered_from_one',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'a column that may be null',
+    sql: 'ALTER TABLE payment_outbox_pending ALTER COLUMN payload DROP NOT NULL',
+    code: 'COLUMN_NOT_NULL_CHANGED',
+    object: 'payment_outbox_pending.payload',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'a dropped default',
+    sql: 'ALTER TABLE payment_outbox_pending ALTER COLUMN attempt_count DROP DEFAULT',
+    code: 'COLUMN_DEFAULT_CHANGED',
+    object: 'payment_outbox_pending.attempt_count',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'an extra column',
+    sql: 'ALTER TABLE payment_outbox_pending ADD COLUMN note text',
+    code: 'COLUMN_UNEXPECTED',
+    object: 'payment_outbox_pending.note',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'an extra table',
+    sql: 'CREATE TABLE scratch (id int PRIMARY KEY)',
+    code: 'RELATION_UNEXPECTED',
+    object: 'scratch',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'a table that a crash would empty',
+    sql: 'ALTER TABLE outbox_pauses SET UNLOGGED',
+    code: 'RELATION_PERSISTENCE_CHANGED',
+    object: 'outbox_pauses',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'other storage settings of the hot table',
+    sql: 'ALTER TABLE payment_outbox_pending RESET (fillfactor)',
+    code: 'RELATION_OPTIONS_MISSING',
+    object: 'payment_outbox_pending',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'row security that hides rows',
+    sql: 'ALTER TABLE payment_outbox_pending ENABLE ROW LEVEL SECURITY',
+    code: 'RELATION_ROW_SECURITY_CHANGED',
+    object: 'payment_outbox_pending',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'a policy',
+    sql: 'CREATE POLICY nothing ON payment_outbox_pending USING (false)',
+    code: 'POLICY_UNEXPECTED',
+    object: 'payment_outbox_pending.nothing',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'a rule that swallows writes',
+    sql: 'CREATE RULE swallow AS ON INSERT TO payment_outbox_events DO INSTEAD NOTHING',
+    code: 'RULE_UNEXPECTED',
+    object: 'payment_outbox_events.swallow',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'a table that inherits from the ledger',
+    sql: 'CREATE TABLE public.child () INHERITS (payment_outbox_attempts)',
+    code: 'RELATION_CHILDREN_UNEXPECTED',
+    object: 'payment_outbox_attempts',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'a view with another definition',
+    sql: `CREATE OR REPLACE VIEW outbox_operational_status WITH (security_barrier = true) AS
+      SELECT * FROM (TABLE outbox_operational_status LIMIT 0) nothing`,
+    code: 'RELATION_DEFINITION_CHANGED',
+    object: 'outbox_operational_status',
+    mendedBy: 'reapply',
+  },
+  {
+    title: 'a view that is a barrier no longer',
+    sql: 'ALTER VIEW supervisor_outbox_status RESET (security_barrier)',
+    code: 'RELATION_OPTIONS_MISSING',
+    object: 'supervisor_outbox_status',
+    mendedBy: 'reapply',
+  },
+  {
+    title: 'a view that runs with the rights of its reader',
+    sql: 'ALTER VIEW supervisor_outbox_status SET (security_invoker = true)',
+    code: 'RELATION_OPTIONS_UNEXPECTED',
+    object: 'supervisor_outbox_status',
+    mendedBy: 'reapply',
+  },
+  {
+    title: 'a state more',
+    sql: `ALTER TYPE outbox_attempt_state ADD VALUE 'MAYBE'`,
+    code: 'TYPE_LABELS_CHANGED',
+    object: 'outbox_attempt_state',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'a type for everybody',
+    sql: 'GRANT USAGE ON TYPE outbox_attempt_state TO PUBLIC',
+    code: 'GRANT_UNEXPECTED',
+    object: 'USAGE on type outbox_attempt_state to PUBLIC',
+    mendedBy: 'deploy',
+  },
+  {
+    title: 'an object of a kind that we do not have',
+    sql: `CREATE COLLATION strange (provider = libc, locale = 'C')`,
+    code: 'OTHER_UNEXPECTED',
+    object: 'collation strange',
+    mendedBy: 'hand',
+  },
+  {
+    title: 'another comment',
+    sql: `COMMENT ON COLUMN payment_outbox_pending.attempt_count IS 'The truth.'`,
+    code: 'COLUMN_COMMENT_CHANGED',
+    object: 'payment_outbox_pending.attempt_count',
+    mendedBy: 'reapply',
+  },
+]
+
+const untouched = { countBranches: false } as const
+
+function failures(findings: readonly Finding[]): readonly Finding[] {
+  return findings.filter(({ severity }) => severity !== 'mention')
+}
+
+async function examine(db: TestDatabase): Promise<readonly Finding[]> {
+  const { ok, findings } = await doctor({ url: db.url, schema: db.schema })
+  expect(ok).toBe(failures(findings).length === 0)
+  return failures(findings)
+}
+
+describe('a fresh deployment', () => {
+  test('has nothing wrong with it, and says what is worth knowing', async () => {
+    await withTestDatabase(async (db) => {
+      const { ok, findings } = await doctor({ url: db.url, schema: db.schema })
+      expect(ok).toBe(true)
+      expect(findings.map(({ code }) => code).toSorted()).toEqual(['DATABASE_PUBLIC_TEMPORARY', 'LOGIN_IS_SUPERUSER'])
+    }, untouched)
+  })
+
+  test('can be examined by an auditor, who is no superuser', async () => {
+    await withTestDatabase(async (db) => {
+      const auditor = await db.createLogin('auditor', { roles: ['symphony_auditor'] })
+      const { ok, findings } = await doctor({ url: auditor.url, schema: db.schema, full: true })
+      expect(failures(findings)).toEqual([])
+      expect(ok).toBe(true)
+    }, untouched)
+  })
+
+  test('is closed to a login that is no auditor, and the error says what to grant', async () => {
+    await withTestDatabase(async (db) => {
+      const nobody = await db.createLogin('nobody', { roles: ['symphony_readonly'] })
+      await expect(doctor({ url: nobody.url, schema: db.schema })).rejects.toMatchObject({
+        code: 'DOCTOR_ROLE_MISSING',
+        remedy: expect.stringContaining('symphony_auditor'),
+      })
+    }, untouched)
+  })
+})
+
+describe('each drift is named', () => {
+  test.each(DRIFTS)('$title', async ({ sql, code, object, mendedBy }) => {
+    await withTestDatabase(async (db) => {
+      await db.queryNoRole(`SET allow_system_table_mods = on; ${sql}`)
+      const findings = await examine(db)
+      expect(findings).toContainEqual(
+        expect.objectContaining({ severity: 'drift', code, object: expect.stringContaining(object) }),
+      )
+      expect(findings.every(({ remedy }) => remedy.length > 0)).toBe(true)
+      const target = { url: db.url, schema: db.schema }
+      if (mendedBy === 'hand') return
+      await deploy({ ...target, reapply: mendedBy === 'reapply' })
+      expect(await examine(db)).toEqual([])
+    }, untouched)
+  })
+
+  test('a blanket grant shows the sequences to readonly, is named, and is healed by the next deployment', async () => {
+    await withTestDatabase(async (db) => {
+      await db.queryNoRole(
+        'DO $$ BEGIN EXECUTE format($f$GRANT SELECT ON ALL TABLES IN SCHEMA %I TO symphony_readonly$f$, current_schema()); END $$',
+      )
+      expect((await examine(db)).map(({ object }) => object)).toContain(
+        'grant SELECT on table participant_outbox_sequences to symphony_readonly',
+      )
+      expect(await deploy({ url: db.url, schema: db.schema })).toMatchObject({ outcome: 'unchanged' })
+      expect(await examine(db)).toEqual([])
+      const sequences = `SELECT * FROM ${db.qualify('participant_outbox_sequences')}`
+      await expect(db.as('symphony_readonly').query(sequences)).rejects.toMatchObject({
+        code: 'INSUFFICIENT_PRIVILEGE',
+      })
+    }, untouched)
+  })
+
+  test('one thing that is wrong is one finding', async () => {
+    await withTestDatabase(async (db) => {
+      await db.queryNoRole('DROP VIEW outbox_operational_status')
+      const codes = (await examine(db)).map(({ code }) => code)
+      expect(codes.filter((code) => code.startsWith('RELATION'))).toEqual(['RELATION_MISSING'])
+      expect(codes.filter((code) => code.startsWith('COLUMN'))).toEqual([])
+    }, untouched)
+  })
+
+  test('a schema that was never deployed is one finding', async () => {
+    await withTestDatabase(
+      async (db) => {
+        expect(await examine(db)).toMatchObject([{ code: 'NOT_DEPLOYED' }])
+      },
+      { content: 'empty' },
+    )
+  })
+
+  test('a deployment of other files is named', async () => {
+    await withTestDatabase(async (db) => {
+      const owner = await db.connect('symphony_owner')
+      await owner.query(`SELECT record_deployment(1, '0.0.1', ARRAY['v1/x.sql'], ARRAY[repeat('0', 64)])`)
+      expect(await examine(db)).toMatchObject([
+        { code: 'DEPLOYED_BY_ANOTHER_RELEASE', found: expect.stringContaining('0.0.1') },
+      ])
+    }, untouched)
+  })
+})

@@ -1,0 +1,104 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { doctor, type Finding } from '../../libs/deployment/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+
+let db: TestDatabase
+
+/** Three items: one that ended, one that was tried once, one untouched. */
+beforeEach(async () => {
+  db = await createTestDatabase({ countBranches: false })
+  for (const n of [1, 2, 3]) {
+    await db.queryNoRole(`SELECT enqueue_payment_outbox('i' || $1, 'participant', 'k', 'rail', '{}')`, [String(n)])
+  }
+  const { rows } = await db.queryNoRole(`SELECT outbox_id, lease_token FROM claim_outbox_batch(2, 'worker', 60)`)
+  for (const [at, state] of ['DISPATCHED', 'RETRYABLE'].entries()) {
+    await db.queryNoRole(
+      `SELECT * FROM complete_outbox_attempt($1, $2, 'worker', $3, 'reference', NULL, NULL, NULL, 5, NULL)`,
+      [rows[at]!['outbox_id'], rows[at]!['lease_token'], state],
+    )
+  }
+})
+afterEach(() => db.drop())
+
+/** Past the guards, as only a superuser can. */
+async function tamper(table: string, sql: string): Promise<void> {
+  await db.queryNoRole(`ALTER TABLE ${table} DISABLE TRIGGER USER; ${sql}; ALTER TABLE ${table} ENABLE TRIGGER USER;`)
+  await db.queryNoRole(`ALTER TABLE ${table} ENABLE ALWAYS TRIGGER ${table}_is_append_only`)
+}
+
+async function damage(): Promise<readonly Finding[]> {
+  const { ok, findings } = await doctor({ url: db.url, schema: db.schema })
+  const found = findings.filter(({ severity }) => severity !== 'mention')
+  expect(ok).toBe(found.length === 0)
+  return found
+}
+
+test('data that keeps its promises is not complained about', async () => {
+  expect(await damage()).toEqual([])
+  await db.queryNoRole(`SELECT fold_outbox_tallies()`)
+  expect(await damage()).toEqual([])
+})
+
+describe('each promise that is broken is named', () => {
+  test('totals that the ledger does not have', async () => {
+    await db.queryNoRole(`INSERT INTO outbox_attempt_tallies (recorded_at, dispatched) VALUES (now(), 1)`)
+    expect(await damage()).toMatchObject([
+      { severity: 'damage', code: 'TOTALS_MATCH_LEDGER', expected: '1', found: '2' },
+    ])
+  })
+
+  test('an item that is both pending and ended', async () => {
+    await db.queryNoRole(`
+      INSERT INTO payment_outbox_pending (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload)
+      SELECT outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload
+      FROM payment_outbox_attempts WHERE state = 'DISPATCHED'`)
+    expect(await damage()).toMatchObject([{ code: 'ITEMS_ARE_PENDING_OR_ENDED', found: 'both' }])
+  })
+
+  test('an item that vanished from the queue', async () => {
+    await db.queryNoRole(`DELETE FROM payment_outbox_pending WHERE instruction_id = 'i3'`)
+    expect(await damage()).toMatchObject([{ code: 'ITEMS_ARE_PENDING_OR_ENDED', found: 'neither' }])
+  })
+
+  test('an item in the queue that was never admitted', async () => {
+    await db.queryNoRole(`
+      INSERT INTO payment_outbox_pending (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload)
+      VALUES (gen_random_uuid(), 'smuggled', 'participant', 99, 'k', 'rail', '{}')`)
+    expect(await damage()).toMatchObject([{ code: 'ITEMS_ARE_PENDING_OR_ENDED', expected: 'an identity' }])
+  })
+
+  test('a gap in the attempts', async () => {
+    await tamper(
+      'payment_outbox_attempts',
+      `UPDATE payment_outbox_attempts SET attempt_no = 3 WHERE state = 'RETRYABLE'`,
+    )
+    expect(await damage()).toMatchObject([{ code: 'ATTEMPTS_HAVE_NO_GAP', found: 'numbers from 3 to 3' }])
+  })
+
+  test('a gap in the stream of a participant', async () => {
+    await tamper(
+      'payment_outbox_identities',
+      `UPDATE payment_outbox_identities SET sequence_id = 7 WHERE sequence_id = 3`,
+    )
+    expect(await damage()).toMatchObject([
+      { code: 'SEQUENCES_HAVE_NO_GAP', object: 'participant', found: 'numbers from 1 to 7' },
+    ])
+  })
+
+  test('a question that cannot be answered is itself a finding, and the others are still asked', async () => {
+    await db.queryNoRole('DROP VIEW supervisor_outbox_status')
+    await db.queryNoRole(`DELETE FROM payment_outbox_pending WHERE instruction_id = 'i3'`)
+    const codes = (await damage()).map(({ code }) => code)
+    expect(codes).toEqual(expect.arrayContaining(['TOTALS_MATCH_LEDGER', 'ITEMS_ARE_PENDING_OR_ENDED']))
+  })
+})
+
+test('an item older than the newest ones is looked at only by a full examination', async () => {
+  await db.queryNoRole(`DELETE FROM payment_outbox_pending WHERE instruction_id = 'i2'`)
+  await db.queryNoRole(`
+    SELECT enqueue_payment_outbox_batch(array_agg('b' || n), array_agg('q'::text), array_agg('k'::text), array_agg('rail'::text), array_agg('{}'::jsonb))
+    FROM generate_series(1, 10000) n GROUP BY n / 1000`)
+  expect(await damage()).toEqual([])
+  const { findings } = await doctor({ url: db.url, schema: db.schema, full: true })
+  expect(findings).toContainEqual(expect.objectContaining({ code: 'ITEMS_ARE_PENDING_OR_ENDED', found: 'neither' }))
+})
