@@ -50,11 +50,14 @@ export function instructionColumns(instructions: readonly OutboxInstruction[]): 
   return columns
 }
 
-export function leaseColumns(leases: readonly LeaseClaim[]): { outboxIds: string[]; leaseTokens: string[] } {
-  requireBatch('leases', leases)
+export function leaseColumns(
+  leases: readonly LeaseClaim[],
+  argument = 'leases',
+): { outboxIds: string[]; leaseTokens: string[] } {
+  requireBatch(argument, leases)
   return {
-    outboxIds: leases.map((lease, index) => requiredUuid(`leases[${index}].outboxId`, lease.outboxId)),
-    leaseTokens: leases.map((lease, index) => requiredUuid(`leases[${index}].leaseToken`, lease.leaseToken)),
+    outboxIds: leases.map((lease, index) => requiredUuid(`${argument}[${index}].outboxId`, lease.outboxId)),
+    leaseTokens: leases.map((lease, index) => requiredUuid(`${argument}[${index}].leaseToken`, lease.leaseToken)),
   }
 }
 
@@ -73,7 +76,7 @@ export interface OutcomeColumns {
 }
 
 export function outcomeColumns(outcomes: readonly AttemptOutcome[]): OutcomeColumns {
-  const { outboxIds, leaseTokens } = leaseColumns(outcomes)
+  const { outboxIds, leaseTokens } = leaseColumns(outcomes, 'outcomes')
   const each = <T>(field: string, read: (argument: string, outcome: AttemptOutcome) => T): T[] =>
     outcomes.map((outcome, index) => read(`outcomes[${index}].${field}`, outcome))
   return {
@@ -113,7 +116,7 @@ function requireBatch(argument: string, items: readonly unknown[]): void {
   }
 }
 
-function optionalText(argument: string, value: string | null | undefined, lengthMax: number): string | null {
+export function optionalText(argument: string, value: string | null | undefined, lengthMax: number): string | null {
   return value === undefined || value === null ? null : requiredText(argument, value, lengthMax)
 }
 

@@ -3,13 +3,21 @@ import {
   boundedInteger,
   encodePayload,
   LEASE_SECONDS,
+  RAIL_REFERENCE_LENGTH_MAX,
   REASON_LENGTH_MAX,
   requiredId,
   requiredText,
 } from '../core/index.js'
 import type { JsonObject } from '../core/index.js'
 import { callFunction, qualify, type Queryable } from '../db/index.js'
-import { instructionColumns, leaseColumns, optionalRails, outcomeColumns, requiredUuid } from './arguments.js'
+import {
+  instructionColumns,
+  leaseColumns,
+  optionalRails,
+  optionalText,
+  outcomeColumns,
+  requiredUuid,
+} from './arguments.js'
 import { onlyRow, toClaimedItem, toDate, toEnqueuedItem, toVerdict } from './rows.js'
 import type { ClaimedRow, EnqueuedRow, VerdictRow } from './rows.js'
 import type {
@@ -304,7 +312,7 @@ export async function resolveOutboxHold(
     requiredUuid('outboxId', outboxId),
     requiredText('decision', decision, 20),
     requiredText('reason', reason, REASON_LENGTH_MAX),
-    railReference,
+    optionalText('railReference', railReference, RAIL_REFERENCE_LENGTH_MAX),
   ])
 }
 
