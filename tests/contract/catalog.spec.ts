@@ -1,0 +1,522 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { quoteIdentifier } from '../../libs/db/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
+import { failureOf } from '../support/race.js'
+
+/** What must be true of the deployed schema whatever it holds, read from PostgreSQL's own catalog. */
+
+let db: TestDatabase
+beforeAll(async () => {
+  // Of the catalog itself: functions that count their branches would be other functions.
+  db = await createTestDatabase({ countBranches: false })
+})
+afterAll(() => db.drop())
+
+/** Rows of a query in which `ours` is the schema. */
+async function ask<R>(sql: string): Promise<R[]> {
+  const { rows } = await db.queryNoRole<R>(
+    `WITH ours AS (SELECT n.oid FROM pg_namespace n WHERE n.nspname = $1) ${sql}`,
+    [db.schema],
+  )
+  return rows
+}
+
+/** The only column of the rows, for comparing with a list. */
+async function list(sql: string): Promise<unknown[]> {
+  return (await ask<Record<string, unknown>>(sql)).map((row) => Object.values(row)[0])
+}
+
+describe('functions', () => {
+  test('there are some to judge', async () => {
+    expect(
+      (await list(`SELECT p.proname FROM pg_proc p, ours WHERE p.pronamespace = ours.oid`)).length,
+    ).toBeGreaterThan(50)
+  })
+
+  test('what is not bound at creation looks names up in our schema, and in pg_temp only after it', async () => {
+    const path = `search_path=${quotedIfNeeded(db.schema)}, pg_temp`
+    const offenders = await ask<{ name: string; path: string | null }>(
+      `SELECT p.proname AS name, (SELECT c FROM unnest(p.proconfig) c WHERE c LIKE 'search_path=%') AS path
+       FROM pg_proc p, ours WHERE p.pronamespace = ours.oid AND (p.prosqlbody IS NULL OR p.prosecdef)`,
+    )
+    expect(offenders.filter((one) => one.path !== path)).toEqual([])
+  })
+
+  test('what runs with the rights of its caller is bound at creation, a trigger, or for the owner alone', async () => {
+    expect(
+      await list(
+        `SELECT p.proname FROM pg_proc p, ours
+         WHERE p.pronamespace = ours.oid AND NOT p.prosecdef AND p.prosqlbody IS NULL
+           AND p.prorettype <> 'trigger'::regtype ORDER BY 1`,
+      ),
+    ).toEqual(['record_deployment', 'refuse_argument'])
+  })
+
+  test('triggers run with the rights of whoever fires them', async () => {
+    expect(
+      await list(
+        `SELECT p.proname FROM pg_proc p, ours
+         WHERE p.pronamespace = ours.oid AND p.prorettype = 'trigger'::regtype AND NOT p.prosecdef ORDER BY 1`,
+      ),
+    ).toEqual(['notify_outbox_pending', 'refuse_mutation'])
+  })
+
+  test('none is executable by PUBLIC, not even for want of a word about it', async () => {
+    expect(
+      await list(
+        `SELECT p.proname FROM pg_proc p, ours
+         WHERE p.pronamespace = ours.oid AND (p.proacl IS NULL OR EXISTS (
+           SELECT 1 FROM aclexplode(p.proacl) a WHERE a.grantee = 0))`,
+      ),
+    ).toEqual([])
+  })
+
+  test('none lets itself be skipped for a NULL: a NULL is refused, or it means something', async () => {
+    expect(
+      await list(`SELECT p.proname FROM pg_proc p, ours WHERE p.pronamespace = ours.oid AND p.proisstrict`),
+    ).toEqual([])
+  })
+
+  test('none claims to be leakproof', async () => {
+    expect(
+      await list(`SELECT p.proname FROM pg_proc p, ours WHERE p.pronamespace = ours.oid AND p.proleakproof`),
+    ).toEqual([])
+  })
+
+  test('those that promise to change nothing are these, and all others may', async () => {
+    expect(await functionsOf('i')).toEqual([
+      'has_unbounded_number',
+      'is_id',
+      'is_id_list',
+      'is_short_text',
+      'outbox_attempt_ceiling',
+      'outbox_backoff',
+      'outbox_base_key',
+    ])
+    expect(await functionsOf('s')).toEqual([
+      'claimable_outbox_rails',
+      'epoch_micros',
+      'next_outbox_event',
+      'outbox_actor',
+      'outbox_attempt_hash',
+      'outbox_content_hash',
+      'outbox_event_hash',
+      'outbox_evidence',
+      'outbox_identity_hash',
+      'payload_defect',
+    ])
+  })
+
+  test('no body holds a backslash, which a session may read as it likes (standard_conforming_strings)', async () => {
+    expect(
+      await list(
+        `SELECT p.proname FROM pg_proc p, ours
+         WHERE p.pronamespace = ours.oid AND p.prosqlbody IS NULL AND strpos(p.prosrc, chr(92)) > 0`,
+      ),
+    ).toEqual([])
+  })
+
+  test('no body runs text that it made: there is no EXECUTE', async () => {
+    expect(
+      await list(
+        `SELECT p.proname FROM pg_proc p, ours
+         WHERE p.pronamespace = ours.oid AND p.prosrc ~* '(^|[;[:space:]])EXECUTE[[:space:]]'`,
+      ),
+    ).toEqual([])
+  })
+
+  test('whatever may name a column and a variable alike says which it means', async () => {
+    expect(
+      await list(
+        `SELECT p.proname FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang, ours
+         WHERE p.pronamespace = ours.oid AND l.lanname = 'plpgsql' AND p.proretset
+           AND p.prosrc !~ '#variable_conflict use_column'`,
+      ),
+    ).toEqual([])
+  })
+})
+
+describe('owners and comments', () => {
+  test('everything in the schema, and the schema, belongs to symphony_owner', async () => {
+    expect(
+      await list(
+        `SELECT o.name FROM ours CROSS JOIN LATERAL (
+           SELECT 'schema' AS name, n.nspowner AS owner FROM pg_namespace n WHERE n.oid = ours.oid
+           UNION ALL SELECT c.relname, c.relowner FROM pg_class c WHERE c.relnamespace = ours.oid
+           UNION ALL SELECT p.proname, p.proowner FROM pg_proc p WHERE p.pronamespace = ours.oid
+           UNION ALL SELECT t.typname, t.typowner FROM pg_type t WHERE t.typnamespace = ours.oid
+         ) o WHERE o.owner <> 'symphony_owner'::regrole`,
+      ),
+    ).toEqual([])
+  })
+
+  test('and symphony_owner has nothing outside it', async () => {
+    expect(
+      await list(
+        `SELECT pg_describe_object(d.classid, d.objid, d.objsubid)
+         FROM pg_shdepend d JOIN pg_database b ON b.oid = d.dbid AND b.datname = current_database(), ours
+         WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = 'symphony_owner'::regrole AND d.deptype = 'o'
+           AND NOT EXISTS (SELECT 1 FROM pg_class c WHERE d.classid = 'pg_class'::regclass AND c.oid = d.objid AND c.relnamespace = ours.oid)
+           AND NOT EXISTS (SELECT 1 FROM pg_proc p WHERE d.classid = 'pg_proc'::regclass AND p.oid = d.objid AND p.pronamespace = ours.oid)
+           AND NOT EXISTS (SELECT 1 FROM pg_type t WHERE d.classid = 'pg_type'::regclass AND t.oid = d.objid AND t.typnamespace = ours.oid)
+           AND NOT (d.classid = 'pg_namespace'::regclass AND d.objid = ours.oid)
+           AND d.classid <> 'pg_default_acl'::regclass`,
+      ),
+    ).toEqual([])
+  })
+
+  test('every table, view, function and type says what it is', async () => {
+    expect(
+      await list(
+        `SELECT o.name FROM ours CROSS JOIN LATERAL (
+           SELECT c.relname AS name, obj_description(c.oid, 'pg_class') AS comment FROM pg_class c
+           WHERE c.relnamespace = ours.oid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+           UNION ALL SELECT p.proname, obj_description(p.oid, 'pg_proc') FROM pg_proc p WHERE p.pronamespace = ours.oid
+           UNION ALL SELECT t.typname, obj_description(t.oid, 'pg_type') FROM pg_type t
+           WHERE t.typnamespace = ours.oid AND t.typrelid = 0 AND t.typcategory <> 'A'
+         ) o WHERE COALESCE(btrim(o.comment), '') = ''`,
+      ),
+    ).toEqual([])
+  })
+
+  test.each([
+    ['the enum', `obj_description('outbox_attempt_state'::regtype, 'pg_type')`, /DISPATCHING is a historical .*leased/],
+    [
+      'the terminal index',
+      `obj_description('payment_outbox_attempts_one_terminal_per_outbox'::regclass, 'pg_class')`,
+      /second terminal outcome .* refused/,
+    ],
+    ['attempt_count', columnComment('payment_outbox_pending', 'attempt_count'), /cache/],
+    ['lease_token', columnComment('payment_outbox_pending', 'lease_token'), /fence/],
+    ['content_hash', columnComment('payment_outbox_identities', 'content_hash'), /SHA-256/],
+    ['row_hash', columnComment('payment_outbox_attempts', 'row_hash'), /SHA-256/],
+  ])('%s says what the specification asks it to say', async (_what, comment, says) => {
+    const { rows } = await db.queryNoRole<{ comment: string }>(`SELECT ${comment} AS comment`)
+    expect(rows[0]!.comment).toMatch(says)
+  })
+})
+
+describe('tables', () => {
+  test('all are ordinary and logged: no partition, no child, no unlogged or temporary one', async () => {
+    expect(
+      await list(
+        `SELECT c.relname FROM pg_class c, ours
+         WHERE c.relnamespace = ours.oid AND (c.relkind NOT IN ('r', 'v', 'i') OR c.relpersistence <> 'p' OR c.relispartition
+           OR EXISTS (SELECT 1 FROM pg_inherits i WHERE c.oid IN (i.inhrelid, i.inhparent)))`,
+      ),
+    ).toEqual([])
+  })
+
+  test.each<[string, readonly string[]]>([
+    ['participant_outbox_sequences', ['participant_id text', 'next_sequence_id bigint']],
+    [
+      'payment_outbox_pending',
+      [
+        'outbox_id uuid',
+        'instruction_id text',
+        'participant_id text',
+        'sequence_id bigint',
+        'idempotency_key text',
+        'rail_type text',
+        'payload jsonb',
+        'attempt_count integer',
+        'next_attempt_at timestamp with time zone',
+        'created_at timestamp with time zone',
+        'claimed_by text?',
+        'lease_token uuid?',
+        'lease_expires_at timestamp with time zone?',
+        'claimed_at timestamp with time zone?',
+        'outcome_unknown boolean',
+      ],
+    ],
+    [
+      'payment_outbox_attempts',
+      [
+        'attempt_id uuid',
+        'outbox_id uuid',
+        'instruction_id text',
+        'participant_id text',
+        'sequence_id bigint',
+        'idempotency_key text',
+        'rail_type text',
+        'payload jsonb',
+        'attempt_no integer',
+        'state outbox_attempt_state',
+        'claimed_at timestamp with time zone?',
+        'completed_at timestamp with time zone?',
+        'rail_reference text?',
+        'rail_code text?',
+        'error_code text?',
+        'error_message text?',
+        'latency_ms integer?',
+        'worker_id text?',
+        'lease_token uuid?',
+        'created_at timestamp with time zone',
+        'prev_hash bytea?',
+        'row_hash bytea?',
+      ],
+    ],
+    [
+      'payment_outbox_identities',
+      [
+        'outbox_id uuid',
+        'instruction_id text',
+        'idempotency_key text',
+        'participant_id text',
+        'sequence_id bigint',
+        'content_hash bytea',
+      ],
+    ],
+    [
+      'payment_outbox_events',
+      [
+        'event_id uuid',
+        'outbox_id uuid?',
+        'event_type text',
+        'attempt_id uuid?',
+        'actor text',
+        'detail jsonb',
+        'created_at timestamp with time zone',
+      ],
+    ],
+  ])('%s has the columns of the specification', async (table, columns) => {
+    const { rows } = await db.queryNoRole<{ column: string }>(
+      `SELECT format('%s %s%s', a.attname, format_type(a.atttypid, a.atttypmod), CASE WHEN NOT a.attnotnull THEN '?' END)
+         AS column
+       FROM pg_attribute a WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped`,
+      [table],
+    )
+    expect(rows.map(({ column }) => column)).toEqual(expect.arrayContaining([...columns]))
+  })
+
+  test('the lease has no defaults: an item is free until it is claimed', async () => {
+    expect(
+      await list(
+        `SELECT a.attname FROM pg_attribute a, ours WHERE a.attrelid = 'payment_outbox_pending'::regclass
+           AND a.attname IN ('claimed_by', 'lease_token', 'lease_expires_at') AND a.atthasdef`,
+      ),
+    ).toEqual([])
+  })
+
+  test('the enum has its five states in their order', async () => {
+    expect(
+      await list(
+        `SELECT e.enumlabel FROM pg_enum e, ours WHERE e.enumtypid = 'outbox_attempt_state'::regtype ORDER BY e.enumsortorder`,
+      ),
+    ).toEqual(['DISPATCHING', 'DISPATCHED', 'RETRYABLE', 'FAILED', 'ZOMBIE_REQUEUE'])
+  })
+
+  test.each([
+    ['payment_outbox_pending', 'PRIMARY KEY (outbox_id)'],
+    ['payment_outbox_pending', 'UNIQUE (participant_id, sequence_id)', 'ux_pending_participant_sequence'],
+    ['payment_outbox_pending', 'UNIQUE (instruction_id, idempotency_key)'],
+    ['payment_outbox_pending', 'CHECK (num_nonnulls(claimed_by, lease_token, lease_expires_at) = ANY (ARRAY[0, 3]))'],
+    ['payment_outbox_pending', 'CHECK (attempt_count >= 0 AND attempt_count <= 20)'],
+    ['payment_outbox_pending', `CHECK (jsonb_typeof(payload) = 'object'::text)`],
+    ['payment_outbox_attempts', 'PRIMARY KEY (attempt_id)'],
+    ['payment_outbox_attempts', 'CHECK (attempt_no >= 1)'],
+    ['payment_outbox_attempts', 'CHECK (latency_ms >= 0)'],
+    ['payment_outbox_attempts', `CHECK (state <> 'DISPATCHING'::outbox_attempt_state)`],
+    ['payment_outbox_identities', 'PRIMARY KEY (outbox_id)'],
+    ['payment_outbox_identities', 'UNIQUE (instruction_id, idempotency_key)'],
+    ['payment_outbox_identities', 'UNIQUE (participant_id, sequence_id)'],
+    ['payment_outbox_events', 'PRIMARY KEY (event_id)'],
+    ['participant_outbox_sequences', 'PRIMARY KEY (participant_id)'],
+  ])('%s: %s', async (table, definition, name?: string) => {
+    const { rows } = await db.queryNoRole<{ name: string }>(
+      `SELECT c.conname AS name FROM pg_constraint c
+       WHERE c.conrelid = $1::regclass AND pg_get_constraintdef(c.oid, true) = $2 AND c.convalidated`,
+      [table, definition],
+    )
+    expect(rows.map((row) => (name === undefined ? undefined : row.name))).toEqual([name])
+  })
+})
+
+describe('indexes', () => {
+  test.each([
+    [
+      'ix_pending_claimable',
+      'CREATE INDEX ix_pending_claimable ON payment_outbox_pending USING btree (rail_type, next_attempt_at, created_at, sequence_id) WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked',
+    ],
+    [
+      'ix_pending_lease_expired',
+      'CREATE INDEX ix_pending_lease_expired ON payment_outbox_pending USING btree (lease_expires_at) WHERE lease_token IS NOT NULL',
+    ],
+    [
+      'ix_pending_claimed_by',
+      'CREATE INDEX ix_pending_claimed_by ON payment_outbox_pending USING btree (claimed_by) WHERE lease_token IS NOT NULL',
+    ],
+    [
+      'ix_attempts_by_outbox',
+      'CREATE UNIQUE INDEX ix_attempts_by_outbox ON payment_outbox_attempts USING btree (outbox_id, attempt_no)',
+    ],
+    [
+      'ix_attempts_by_instruction',
+      'CREATE INDEX ix_attempts_by_instruction ON payment_outbox_attempts USING btree (instruction_id, idempotency_key)',
+    ],
+    [
+      'payment_outbox_attempts_one_terminal_per_outbox',
+      `CREATE UNIQUE INDEX payment_outbox_attempts_one_terminal_per_outbox ON payment_outbox_attempts USING btree (outbox_id) WHERE state = ANY (ARRAY['DISPATCHED'::outbox_attempt_state, 'FAILED'::outbox_attempt_state])`,
+    ],
+  ])('%s is what the specification says, valid and ready', async (name, definition) => {
+    const { rows } = await db.queryNoRole(
+      `SELECT pg_get_indexdef(i.indexrelid, 0, true) AS definition, i.indisvalid AND i.indisready AND i.indislive AS usable
+       FROM pg_index i WHERE i.indexrelid = $1::regclass`,
+      [name],
+    )
+    expect(rows).toEqual([{ definition, usable: true }])
+  })
+
+  test('no predicate reads a clock, or calls any function at all', async () => {
+    expect(
+      await list(
+        `SELECT pg_get_expr(i.indpred, i.indrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid, ours
+         WHERE c.relnamespace = ours.oid AND pg_get_expr(i.indpred, i.indrelid) ~ '[a-z_]\\('`,
+      ),
+    ).toEqual([])
+  })
+})
+
+describe('triggers', () => {
+  test('the ledgers refuse UPDATE, DELETE and TRUNCATE, the queue and the sequences TRUNCATE; always, per statement', async () => {
+    expect(
+      await ask(
+        `SELECT c.relname AS table, t.tgenabled AS mode,
+           (t.tgtype & 2 = 2) AS before, (t.tgtype & 1 = 1) AS "perRow", concat_ws(' ',
+             CASE WHEN t.tgtype & 4 > 0 THEN 'INSERT' END, CASE WHEN t.tgtype & 16 > 0 THEN 'UPDATE' END,
+             CASE WHEN t.tgtype & 8 > 0 THEN 'DELETE' END, CASE WHEN t.tgtype & 32 > 0 THEN 'TRUNCATE' END) AS events,
+           t.tgqual IS NULL AND t.tgattr = '' AS unconditional
+         FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid, ours
+         WHERE c.relnamespace = ours.oid AND t.tgfoid = 'refuse_mutation'::regproc ORDER BY c.relname COLLATE "C"`,
+      ),
+    ).toEqual(
+      (
+        [
+          ['participant_outbox_sequences', 'TRUNCATE'],
+          ['payment_outbox_attempts', 'UPDATE DELETE TRUNCATE'],
+          ['payment_outbox_events', 'UPDATE DELETE TRUNCATE'],
+          ['payment_outbox_identities', 'UPDATE DELETE TRUNCATE'],
+          ['payment_outbox_pending', 'TRUNCATE'],
+          ['symphony_deployments', 'UPDATE DELETE TRUNCATE'],
+        ] as const
+      ).map(([table, events]) => ({ table, mode: 'A', before: true, perRow: false, events, unconditional: true })),
+    )
+  })
+
+  test('beside the guards there is the one that wakes the workers, after INSERT, once per statement', async () => {
+    expect(
+      await list(
+        `SELECT pg_get_triggerdef(t.oid, true) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid, ours
+         WHERE c.relnamespace = ours.oid AND NOT t.tgisinternal AND t.tgfoid <> 'refuse_mutation'::regproc`,
+      ),
+    ).toEqual([
+      'CREATE TRIGGER payment_outbox_pending_notifies AFTER INSERT ON payment_outbox_pending REFERENCING NEW TABLE AS enqueued FOR EACH STATEMENT EXECUTE FUNCTION notify_outbox_pending()',
+    ])
+  })
+
+  test('there is no rule but those of the views, and no policy', async () => {
+    expect(
+      await list(
+        `SELECT r.rulename FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class, ours
+         WHERE c.relnamespace = ours.oid AND NOT (c.relkind = 'v' AND r.rulename = '_RETURN')`,
+      ),
+    ).toEqual([])
+    expect(
+      await list(
+        `SELECT p.polname FROM pg_policy p JOIN pg_class c ON c.oid = p.polrelid, ours WHERE c.relnamespace = ours.oid`,
+      ),
+    ).toEqual([])
+  })
+})
+
+describe('views', () => {
+  test('they run with their owner’s rights, as barriers, and call only what PostgreSQL brings', async () => {
+    expect(
+      await ask(
+        `SELECT c.relname AS view, c.reloptions AS options, (
+           SELECT count(*)::integer FROM pg_rewrite r JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+           WHERE r.ev_class = c.oid AND d.refclassid = 'pg_proc'::regclass) AS "ownFunctions"
+         FROM pg_class c, ours WHERE c.relnamespace = ours.oid AND c.relkind = 'v' ORDER BY 1`,
+      ),
+    ).toEqual([
+      { view: 'outbox_operational_status', options: ['security_barrier=true'], ownFunctions: 0 },
+      { view: 'supervisor_outbox_status', options: ['security_barrier=true'], ownFunctions: 0 },
+    ])
+  })
+
+  test('neither shows a lease token, a payload, or the word DISPATCHING', async () => {
+    expect(
+      await list(
+        `SELECT a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid, ours
+         WHERE c.relnamespace = ours.oid AND c.relkind = 'v' AND a.attname ~ 'token|payload|hash'`,
+      ),
+    ).toEqual([])
+    expect(
+      await list(
+        `SELECT c.relname FROM pg_class c, ours
+         WHERE c.relnamespace = ours.oid AND c.relkind = 'v' AND pg_get_viewdef(c.oid) ~ 'DISPATCHING'`,
+      ),
+    ).toEqual([])
+  })
+})
+
+describe('the constraints refuse what no function would write', () => {
+  test('a second ending of one item', async () => {
+    const item = await enqueueAndClaim(db)
+    await complete(db, item, { state: 'DISPATCHED', railReference: 'ref-1' })
+    for (const state of ['DISPATCHED', 'FAILED']) {
+      const second = db.queryNoRole(
+        `INSERT INTO payment_outbox_attempts SELECT r.* FROM payment_outbox_attempts a
+         CROSS JOIN LATERAL jsonb_populate_record(a,
+           jsonb_build_object('attempt_id', gen_random_uuid(), 'attempt_no', 2, 'state', $2::text)) r
+         WHERE a.outbox_id = $1`,
+        [item.outboxId, state],
+      )
+      expect(await failureOf(second)).toMatchObject({
+        code: '23505',
+        constraint: 'payment_outbox_attempts_one_terminal_per_outbox',
+      })
+    }
+  })
+
+  test.each([
+    ['a stored DISPATCHING', 'attempts', `'{"state": "DISPATCHING"}'`, 'dispatching_is_not_stored'],
+    ['an attempt number of 0', 'attempts', `'{"attempt_no": 0}'`, 'numbered_from_one'],
+    ['a negative latency', 'attempts', `'{"latency_ms": -1}'`, 'latency_not_negative'],
+    ['half a lease', 'pending', `'{"claimed_by": "w"}'`, 'lease_all_or_none'],
+    ['a lease without an end', 'pending', `'{"lease_expires_at": null, "claimed_by": "w"}'`, 'lease_all_or_none'],
+    ['21 attempts', 'pending', `'{"attempt_count": 21}'`, 'attempt_count_within_ceiling'],
+    ['a payload that is no object', 'pending', `'{"payload": []}'`, 'payload_is_object'],
+    ['half a hold', 'pending', `'{"hold_reason": "odd"}'`, 'hold_all_or_none'],
+    ['a mark without a lease', 'pending', `'{"dispatch_mark": "begun"}'`, 'mark_only_while_leased'],
+  ])('%s', async (_what, table, change, constraint) => {
+    await complete(db, await enqueueAndClaim(db), { state: 'RETRYABLE' })
+    await enqueue(db)
+    const refused = db.queryNoRole(
+      `INSERT INTO payment_outbox_${table} SELECT r.* FROM (SELECT * FROM payment_outbox_${table} LIMIT 1) t
+       CROSS JOIN LATERAL jsonb_populate_record(t::payment_outbox_${table}, ${change}::jsonb) r`,
+    )
+    expect(await failureOf(refused)).toMatchObject({
+      code: '23514',
+      constraint: `payment_outbox_${table}_${constraint}`,
+    })
+  })
+})
+
+function functionsOf(volatility: 'i' | 's'): Promise<unknown[]> {
+  return list(
+    `SELECT p.proname FROM pg_proc p, ours
+     WHERE p.pronamespace = ours.oid AND p.provolatile = '${volatility}' ORDER BY p.proname COLLATE "C"`,
+  )
+}
+
+function columnComment(table: string, column: string): string {
+  return `(SELECT col_description(a.attrelid, a.attnum) FROM pg_attribute a
+    WHERE a.attrelid = '${table}'::regclass AND a.attname = '${column}')`
+}
+
+/** As PostgreSQL spells it in a setting. */
+function quotedIfNeeded(name: string): string {
+  return /^[a-z_][a-z0-9_$]*$/.test(name) ? name : quoteIdentifier(name)
+}

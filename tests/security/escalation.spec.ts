@@ -1,0 +1,756 @@
+import { randomUUID } from 'node:crypto'
+import { Client } from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { quoteIdentifier } from '../../libs/db/index.js'
+import { resolveOutboxHold, type ClaimedItem } from '../../libs/outbox/index.js'
+import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
+import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
+import { exportLedger, ledgerDefects } from '../support/ledgerChain.js'
+import { claimOnly, complete, enqueue, enqueueAndClaim, eventRows, WORKER } from '../support/outboxItems.js'
+import { enqueueHeld } from '../support/outboxPeople.js'
+import { failureOf } from '../support/race.js'
+import { refusalIn, sqlstateOf } from '../support/refusal.js'
+
+/**
+ * What a stolen runtime login tries next. Each attempt starts from a login that inherits one role, may make temporary
+ * objects and owns a schema; its statements commit by themselves, so that what succeeded would stay. Afterwards every row
+ * of every table and every object with its grants must be as they were.
+ */
+
+const ROLES = ['control', 'ingest', 'executor', 'readonly', 'auditor', 'auth'] as const
+type Role = (typeof ROLES)[number]
+
+interface Attempt {
+  readonly title: string
+  readonly as: Role
+  /** The last one is the attempt. `$S` is our schema, `$ME` the login, `$DB` the database. */
+  readonly steps: readonly string[]
+  /** SQLSTATEs that refuse it; `harmless` for what PostgreSQL lets anybody do, and which must change nothing. */
+  readonly ends: readonly string[] | 'harmless'
+}
+
+const NO_RIGHT = ['42501']
+
+/** A table in which each line is one attempt. */
+const ATTEMPTS: readonly Attempt[] = [
+  // Another identity
+  attempt('executor', 'SET ROLE to the owner', 'SET ROLE symphony_owner'),
+  attempt('executor', 'SET ROLE to the operators', 'SET ROLE symphony_control'),
+  attempt('control', 'SET ROLE to the workers', 'SET ROLE symphony_executor'),
+  attempt('readonly', 'SET ROLE to the superuser', 'SET ROLE postgres'),
+  attempt('executor', 'the role by set_config', `SELECT set_config('role', 'symphony_owner', false)`),
+  attempt('executor', 'SET SESSION AUTHORIZATION to the owner', 'SET SESSION AUTHORIZATION symphony_owner'),
+  attempt('control', 'SET SESSION AUTHORIZATION to the superuser', 'SET SESSION AUTHORIZATION postgres'),
+  attempt('executor', 'membership in the owner', 'GRANT symphony_owner TO $ME'),
+  attempt('executor', 'membership in the operators', 'GRANT symphony_control TO $ME'),
+  attempt('ingest', 'membership in a predefined role', 'GRANT pg_write_all_data TO $ME'),
+  attempt('executor', 'making itself a superuser', 'ALTER ROLE $ME SUPERUSER'),
+  attempt('executor', 'making itself a maker of roles', 'ALTER ROLE $ME CREATEROLE'),
+  attempt('executor', 'making itself exempt from policies', 'ALTER ROLE $ME BYPASSRLS'),
+  attempt('control', 'a login for the owner', `ALTER ROLE symphony_owner LOGIN PASSWORD 'x'`),
+  attempt('control', 'a role of its own', 'CREATE ROLE accomplice LOGIN'),
+  attempt('executor', 'settings for all executors', `ALTER ROLE symphony_executor SET search_path = mine`),
+  attempt('executor', 'settings for the database', `ALTER DATABASE $DB SET search_path = mine`),
+  attempt('executor', 'settings for the server', `ALTER SYSTEM SET fsync = off`),
+
+  // Rights and ownership
+  attempt(
+    'executor',
+    'the owner’s defaults',
+    'ALTER DEFAULT PRIVILEGES FOR ROLE symphony_owner GRANT ALL ON TABLES TO PUBLIC',
+  ),
+  attempt('executor', 'REASSIGN OWNED', 'REASSIGN OWNED BY symphony_owner TO $ME'),
+  attempt('executor', 'DROP OWNED', 'DROP OWNED BY symphony_owner'),
+  harmless('executor', 'handing on the right to claim', 'GRANT EXECUTE ON FUNCTION $S.claim_outbox_batch TO PUBLIC'),
+  harmless('control', 'handing on the right to read', 'GRANT SELECT ON $S.payment_outbox_attempts TO PUBLIC'),
+  attempt('executor', 'granting itself a table', 'GRANT ALL ON $S.payment_outbox_pending TO $ME'),
+  harmless('ingest', 'taking a right from another role', 'REVOKE ALL ON SCHEMA $S FROM symphony_executor'),
+  attempt('control', 'becoming the owner of a table', 'ALTER TABLE $S.payment_outbox_attempts OWNER TO $ME'),
+  attempt('control', 'becoming the owner of the schema', 'ALTER SCHEMA $S OWNER TO $ME'),
+
+  // The functions themselves
+  attempt(
+    'executor',
+    'another body for a function',
+    `CREATE OR REPLACE FUNCTION $S.is_id(p_value text) RETURNS boolean LANGUAGE sql AS 'SELECT true'`,
+  ),
+  attempt(
+    'executor',
+    'an overload that would be found first',
+    `CREATE FUNCTION $S.is_id(varchar) RETURNS boolean LANGUAGE sql AS 'SELECT true'`,
+  ),
+  attempt('executor', 'a function without its definer', 'ALTER FUNCTION $S.claim_outbox_batch SECURITY INVOKER'),
+  attempt('executor', 'a function without its path', 'ALTER FUNCTION $S.claim_outbox_batch RESET search_path'),
+  attempt('executor', 'a function with another path', 'ALTER FUNCTION $S.claim_outbox_batch SET search_path = mine'),
+  attempt('executor', 'a function renamed', 'ALTER FUNCTION $S.raise_lease_lost RENAME TO x'),
+  attempt('executor', 'a function dropped', 'DROP FUNCTION $S.raise_lease_lost CASCADE'),
+  attempt(
+    'control',
+    'a function for one’s own extension',
+    'ALTER FUNCTION $S.is_id(text) DEPENDS ON EXTENSION plpgsql',
+  ),
+  attempt('executor', 'an internal function called', `SELECT $S.append_outbox_events('HOLD_PLACED', 'x', '{}', '{}')`),
+  attempt('ingest', 'a number taken', `SELECT $S.bump_participant_outbox_seq('p')`),
+  attempt(
+    'executor',
+    'the chain’s own function called',
+    `SELECT $S.apply_outbox_decision(NULL, 'DISPATCHED', 'x', 'x', 'x', 'x')`,
+  ),
+  attempt(
+    'executor',
+    'a trigger function attached to one’s own table',
+    'CREATE TABLE mine.t (a int)',
+    'CREATE TRIGGER t AFTER INSERT ON mine.t EXECUTE FUNCTION $S.notify_outbox_pending()',
+  ),
+
+  // Objects in our schema, or on our objects
+  attempt('executor', 'a table in our schema', 'CREATE TABLE $S.payment_outbox_pending2 (a int)'),
+  attempt(
+    'control',
+    'an operator in our schema',
+    'CREATE OPERATOR $S.= (LEFTARG = uuid, RIGHTARG = uuid, FUNCTION = uuid_ne)',
+  ),
+  attempt(
+    'control',
+    'moving one’s own table into our schema',
+    'CREATE TABLE mine.t (a int)',
+    'ALTER TABLE mine.t SET SCHEMA $S',
+  ),
+  attempt(
+    'control',
+    'moving one’s own function into our schema',
+    `CREATE FUNCTION mine.is_id(int) RETURNS boolean LANGUAGE sql AS 'SELECT true'`,
+    'ALTER FUNCTION mine.is_id(int) SET SCHEMA $S',
+  ),
+  attempt(
+    'control',
+    'a rule on the queue',
+    'CREATE RULE r AS ON UPDATE TO $S.payment_outbox_pending DO INSTEAD NOTHING',
+  ),
+  attempt('auditor', 'a policy on the ledger', 'CREATE POLICY p ON $S.payment_outbox_attempts USING (false)'),
+  attempt(
+    'control',
+    'a trigger on the queue',
+    'CREATE TRIGGER t BEFORE UPDATE ON $S.payment_outbox_pending EXECUTE FUNCTION suppress_redundant_updates_trigger()',
+  ),
+  attempt('control', 'an index on the queue', 'CREATE INDEX ON $S.payment_outbox_pending (payload)'),
+  attempt(
+    'control',
+    'statistics on the queue',
+    'CREATE STATISTICS mine.s ON rail_type, participant_id FROM $S.payment_outbox_pending',
+  ),
+  attempt(
+    'control',
+    'no more vacuum for the queue',
+    'ALTER TABLE $S.payment_outbox_pending SET (autovacuum_enabled = false)',
+  ),
+  attempt('control', 'rows slipped in by inheritance', 'CREATE TABLE mine.t () INHERITS ($S.payment_outbox_attempts)'),
+  attempt(
+    'control',
+    'a foreign key into the ledger, to lock its rows',
+    'CREATE TABLE mine.t (a uuid REFERENCES $S.payment_outbox_attempts (attempt_id))',
+  ),
+  attempt(
+    'control',
+    'a column of a row type, to keep a table from being altered',
+    'CREATE TEMP TABLE t (a $S.payment_outbox_pending)',
+  ),
+  attempt('executor', 'a column of our enum', 'CREATE TEMP TABLE t (a $S.outbox_attempt_state)'),
+  attempt(
+    'executor',
+    'a cast of our enum',
+    `CREATE FUNCTION mine.f(text) RETURNS int LANGUAGE sql AS 'SELECT 1'`,
+    'CREATE CAST ($S.outbox_attempt_state AS int) WITH INOUT AS IMPLICIT',
+  ),
+  attempt(
+    'executor',
+    'a cast of text, for all to use',
+    "CREATE TYPE mine.e AS ENUM ('a')",
+    'CREATE CAST (text AS uuid) WITH INOUT AS IMPLICIT',
+  ),
+  attempt(
+    'executor',
+    'an operator class',
+    'CREATE OPERATOR CLASS mine.o DEFAULT FOR TYPE uuid USING btree AS OPERATOR 1 <',
+  ),
+  attempt('control', 'a comment', `COMMENT ON TABLE $S.payment_outbox_attempts IS 'not trustworthy'`),
+  attempt('executor', 'a publication of everything', 'CREATE PUBLICATION p FOR ALL TABLES'),
+  attempt('control', 'a publication of the ledger', 'CREATE PUBLICATION p FOR TABLE $S.payment_outbox_attempts'),
+  attempt(
+    'executor',
+    'an event trigger',
+    `CREATE FUNCTION mine.e() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'`,
+    'CREATE EVENT TRIGGER e ON ddl_command_start EXECUTE FUNCTION mine.e()',
+  ),
+  attempt('executor', 'a replication slot', `SELECT pg_create_logical_replication_slot('s', 'pgoutput')`),
+  attempt('executor', 'a language', 'CREATE LANGUAGE mine HANDLER plpgsql_call_handler'),
+  attempt('executor', 'a foreign data wrapper', 'CREATE FOREIGN DATA WRAPPER w'),
+  attempt('executor', 'a schema', 'CREATE SCHEMA another'),
+
+  // Reading what is hidden
+  attempt('executor', 'the queue', 'SELECT 1 FROM $S.payment_outbox_pending'),
+  attempt('control', 'a lease token', 'SELECT lease_token FROM $S.payment_outbox_pending'),
+  attempt(
+    'control',
+    'a lease token in a condition',
+    `SELECT 1 FROM $S.payment_outbox_pending WHERE lease_token::text LIKE '0%'`,
+  ),
+  attempt('control', 'a lease token in an order', 'SELECT 1 FROM $S.payment_outbox_pending ORDER BY lease_token'),
+  attempt(
+    'control',
+    'a lease token by grouping',
+    'SELECT count(*) FROM $S.payment_outbox_pending GROUP BY lease_token',
+  ),
+  attempt(
+    'control',
+    'a lease token by a join',
+    'SELECT 1 FROM $S.payment_outbox_pending p JOIN $S.payment_outbox_attempts a USING (lease_token)',
+  ),
+  attempt(
+    'control',
+    'a lease token by a natural join',
+    'SELECT 1 FROM $S.payment_outbox_pending NATURAL JOIN $S.payment_outbox_attempts',
+  ),
+  attempt('control', 'a lease token in the whole row', 'SELECT to_jsonb(p) FROM $S.payment_outbox_pending p'),
+  attempt('control', 'a lease token in the row as text', 'SELECT p::text FROM $S.payment_outbox_pending p'),
+  attempt('control', 'a lease token in a window', 'SELECT first_value(p) OVER () FROM $S.payment_outbox_pending p'),
+  attempt('control', 'a lease token by COPY', 'COPY $S.payment_outbox_pending TO STDOUT'),
+  attempt(
+    'control',
+    'a lease token by COPY of a query',
+    'COPY (SELECT lease_token FROM $S.payment_outbox_pending) TO STDOUT',
+  ),
+  attempt(
+    'control',
+    'a lease token by a view of one’s own',
+    'CREATE VIEW mine.v AS SELECT lease_token FROM $S.payment_outbox_pending',
+    'SELECT * FROM mine.v',
+  ),
+  attempt(
+    'control',
+    'a lease token by a definer of one’s own',
+    `CREATE FUNCTION mine.f() RETURNS uuid LANGUAGE sql SECURITY DEFINER AS 'SELECT lease_token FROM $S.payment_outbox_pending'`,
+    'SELECT mine.f()',
+  ),
+  attempt(
+    'control',
+    'a lease token by query_to_xml',
+    `SELECT query_to_xml('SELECT lease_token FROM $S.payment_outbox_pending', true, true, '')`,
+  ),
+  attempt(
+    'control',
+    'a lease token by a cursor',
+    'BEGIN',
+    'DECLARE c CURSOR FOR SELECT lease_token FROM $S.payment_outbox_pending',
+  ),
+  attempt(
+    'control',
+    'a lease token by PREPARE',
+    'PREPARE p AS SELECT lease_token FROM $S.payment_outbox_pending',
+    'EXECUTE p',
+  ),
+  attempt('control', 'a lease token by DO', `DO 'BEGIN PERFORM lease_token FROM $S.payment_outbox_pending; END'`),
+  attempt('control', 'a lease token by EXPLAIN', 'EXPLAIN SELECT lease_token FROM $S.payment_outbox_pending'),
+  attempt('control', 'a lease token by a table of one’s own', 'CREATE TEMP TABLE t AS TABLE $S.payment_outbox_pending'),
+  attempt('executor', 'the shape of the queue by LIKE', 'CREATE TEMP TABLE t (LIKE $S.payment_outbox_pending)'),
+  attempt('readonly', 'a payload', 'SELECT payload FROM $S.payment_outbox_pending'),
+  attempt('readonly', 'a payload in the ledger', 'SELECT payload FROM $S.payment_outbox_attempts'),
+  attempt('readonly', 'a payload in a condition', `SELECT 1 FROM $S.payment_outbox_attempts WHERE payload @> '{}'`),
+  attempt('auditor', 'how much each participant pays', 'SELECT * FROM $S.participant_outbox_sequences'),
+  attempt('readonly', 'how much each participant pays', 'SELECT 1 FROM $S.participant_outbox_sequences'),
+  attempt('control', 'the settings', 'SELECT * FROM $S.symphony_settings'),
+  attempt('readonly', 'the statistics', 'SELECT * FROM pg_statistic'),
+  attempt('readonly', 'a file of the server', `SELECT pg_read_file('postgresql.conf')`),
+  attempt('readonly', 'a folder of the server', `SELECT pg_ls_dir('.')`),
+  attempt('readonly', 'a file by COPY', `CREATE TEMP TABLE t (a text)`, `COPY t FROM '/etc/passwd'`),
+  attempt('auditor', 'a program by COPY', `COPY (SELECT 1) TO PROGRAM 'true'`),
+  attempt('auditor', 'the ledger into a file', `COPY $S.payment_outbox_attempts TO '/tmp/ledger'`),
+  attempt('readonly', 'a file by a large object', `SELECT lo_import('/etc/passwd')`),
+  attempt('readonly', 'a large object into a file', `SELECT lo_export(lo_from_bytea(0, 'x'), '/tmp/x')`),
+  attempt('readonly', 'a stolen library', `LOAD 'auto_explain'`),
+  attempt('readonly', 'a library for later', `SET session_preload_libraries = 'auto_explain'`),
+
+  // Getting in the way
+  attempt('executor', 'a row lock', 'SELECT 1 FROM $S.payment_outbox_pending FOR UPDATE'),
+  attempt('control', 'a row lock where it may read', 'SELECT 1 FROM $S.payment_outbox_attempts FOR UPDATE'),
+  attempt('control', 'the weakest row lock', 'SELECT 1 FROM $S.payment_outbox_pending FOR KEY SHARE'),
+  attempt('control', 'a table lock that stops writers', 'BEGIN', 'LOCK TABLE $S.payment_outbox_attempts IN SHARE MODE'),
+  attempt('control', 'REINDEX', 'REINDEX TABLE $S.payment_outbox_pending'),
+  attempt('control', 'CLUSTER', 'CLUSTER $S.payment_outbox_pending USING ux_pending_participant_sequence'),
+  harmless('control', 'VACUUM FULL, which PostgreSQL skips with a warning', 'VACUUM (FULL) $S.payment_outbox_attempts'),
+  harmless('control', 'ANALYZE, which PostgreSQL skips with a warning', 'ANALYZE $S.payment_outbox_attempts'),
+  attempt(
+    'executor',
+    'ending others’ sessions',
+    `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'postgres' AND datname = current_database()`,
+  ),
+  attempt(
+    'executor',
+    'cancelling others’ statements',
+    `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = 'postgres' AND datname = current_database()`,
+  ),
+  attempt('executor', 'the counters', 'SELECT pg_stat_reset()'),
+  attempt('executor', 'a reload of the settings', 'SELECT pg_reload_conf()'),
+  attempt('executor', 'a CHECKPOINT', 'CHECKPOINT'),
+  attempt('executor', 'a log of everything', `SET log_statement = 'all'`),
+  attempt('executor', 'replica mode', 'SET session_replication_role = replica'),
+  attempt('executor', 'another meaning for names', `DO 'BEGIN END'`, 'SET plpgsql.variable_conflict = use_variable'),
+  harmless('readonly', 'a large object of its own', `SELECT lo_from_bytea(0, 'x')`),
+  harmless('executor', 'a temporary table named like ours', 'CREATE TEMP TABLE payment_outbox_pending (a int)'),
+  harmless('executor', 'a session that can only read', 'SET default_transaction_read_only = on'),
+  harmless('executor', 'somebody else’s actor', `SET symphony.actor = 'alice'`),
+
+  // Through the functions, with what it must not have
+  attempt(
+    'executor',
+    'a guessed token',
+    { ends: ['P7002'] },
+    `SELECT $S.complete_outbox_attempt('$ITEM', gen_random_uuid(), '${WORKER}', 'DISPATCHED', 'x')`,
+  ),
+  attempt(
+    'executor',
+    'the nil token',
+    { ends: ['P7002'] },
+    `SELECT $S.complete_outbox_attempt('$ITEM', '00000000-0000-0000-0000-000000000000', '${WORKER}', 'DISPATCHED', 'x')`,
+  ),
+  attempt(
+    'executor',
+    'no token',
+    { ends: ['22023'] },
+    `SELECT $S.complete_outbox_attempt('$ITEM', NULL, '${WORKER}', 'DISPATCHED', 'x')`,
+  ),
+  attempt(
+    'executor',
+    'another worker’s token',
+    { ends: ['P7002'] },
+    `SELECT $S.complete_outbox_attempt('$ITEM', '$TOKEN', 'mallory', 'DISPATCHED', 'x')`,
+  ),
+  attempt(
+    'executor',
+    'another worker’s lease renewed',
+    { ends: ['P7002'] },
+    `SELECT $S.renew_outbox_lease('$ITEM', '$TOKEN', 'mallory', 3600)`,
+  ),
+  attempt(
+    'executor',
+    'another worker’s lease released',
+    { ends: ['P7002'] },
+    `SELECT $S.release_outbox_lease('$ITEM', '$TOKEN', 'mallory')`,
+  ),
+  attempt(
+    'executor',
+    'evidence about another worker’s item',
+    { ends: ['P7002'] },
+    `SELECT $S.record_late_outcome('$ITEM', '$TOKEN', 'mallory', 'DISPATCHED', 'x')`,
+  ),
+  harmless(
+    'executor',
+    'a thousand guessed tokens at once',
+    `SELECT $S.complete_outbox_attempts(array_fill('$ITEM'::uuid, ARRAY[1000]), ARRAY(SELECT gen_random_uuid() FROM generate_series(1, 1000)), '${WORKER}', array_fill('DISPATCHED'::text, ARRAY[1000]))`,
+  ),
+  attempt(
+    'executor',
+    'a state of its own',
+    { ends: ['P7003'] },
+    `SELECT $S.complete_outbox_attempt('$ITEM', '$TOKEN', '${WORKER}', 'ZOMBIE_REQUEUE')`,
+  ),
+  attempt(
+    'ingest',
+    'a key that only a redrive may make',
+    { ends: ['22023'] },
+    `SELECT $S.enqueue_payment_outbox('i', 'p', 'k~redrive~1', 'r', '{}')`,
+  ),
+  attempt(
+    'executor',
+    'SQL as a worker id',
+    { ends: ['22023'] },
+    `SELECT $S.claim_outbox_batch(1, $$w'; DROP TABLE payment_outbox_pending; --$$, 60)`,
+  ),
+  harmless(
+    'executor',
+    'SQL without spaces as a rail',
+    `SELECT $S.claim_outbox_batch(1, 'w', 60, ARRAY[$$r');DROP/**/TABLE/**/payment_outbox_pending;--$$])`,
+  ),
+  attempt(
+    'executor',
+    'a claim in a transaction that can only read',
+    { ends: ['25006'] },
+    'BEGIN READ ONLY',
+    `SELECT $S.claim_outbox_batch(1, 'w', 60)`,
+  ),
+  attempt(
+    'readonly',
+    'a write through a view',
+    { ends: ['42501', '55000'] },
+    `DELETE FROM $S.outbox_operational_status`,
+  ),
+  attempt(
+    'readonly',
+    'a write through the other view',
+    { ends: ['42501', '55000'] },
+    `UPDATE $S.supervisor_outbox_status SET pending_count = 0`,
+  ),
+  attempt('auth', 'anything at all', 'SELECT * FROM $S.supervisor_outbox_status'),
+]
+
+let db: TestDatabase
+let leased: ClaimedItem
+const logins = new Map<Role, TestLogin>()
+
+beforeAll(async () => {
+  db = await createTestDatabase()
+  await db.queryNoRole(`GRANT TEMP ON DATABASE ${db.name} TO PUBLIC`)
+  leased = await enqueueAndClaim(db)
+  await complete(db, await enqueueAndClaim(db), { state: 'RETRYABLE', errorCode: 'BUSY', retryDelaySeconds: 3600 })
+  await db.queryNoRole('ANALYZE')
+  for (const role of ROLES) {
+    const login = await db.createLogin(`stolen_${role}`, { roles: [`symphony_${role}`], inherit: true })
+    logins.set(role, login)
+  }
+})
+afterAll(() => db.drop())
+
+describe('attempts', () => {
+  let before: Fingerprint
+  beforeAll(async () => {
+    before = await fingerprint(db)
+  })
+
+  test.each(ATTEMPTS)('$as: $title', async ({ as, steps, ends }) => {
+    const outcome = await run(as, steps)
+    expect(ends === 'harmless' ? ['succeeded'] : ends).toContain(outcome)
+    expect(await fingerprint(db)).toEqual(before)
+  })
+
+  test('there are more than forty, and none is written twice', () => {
+    const statements = ATTEMPTS.map(({ as, steps }) => [as, ...steps].join(';'))
+    expect(new Set(statements).size).toBe(ATTEMPTS.length)
+    expect(ATTEMPTS.length).toBeGreaterThan(40)
+  })
+})
+
+describe('from the first packet on', () => {
+  test.each(['role=symphony_owner', 'session_replication_role=replica', 'session_authorization=postgres'])(
+    'a connection that asks for %s is refused',
+    async (option) => {
+      const client = new Client({ connectionString: logins.get('executor')!.url, options: `-c ${option}` })
+      client.on('error', () => {})
+      expect(['42501', '22023']).toContain(await sqlstateOf(client.connect()))
+    },
+  )
+
+  test('nobody can log in as one of our roles', async () => {
+    for (const role of [...ROLES, 'owner']) {
+      const url = new URL(logins.get('executor')!.url)
+      url.username = `symphony_${role}`
+      const client = new Client({ connectionString: url.href })
+      client.on('error', () => {})
+      expect(['28000', '28P01']).toContain(await sqlstateOf(client.connect()))
+    }
+  })
+})
+
+describe('what a reader can learn', () => {
+  test('a cheap function in the condition sees nothing of what a view hides', async () => {
+    const client = await stolen('readonly')
+    const seen = await notices(client, async () => {
+      await client.query(
+        `CREATE FUNCTION mine.peek(anyelement) RETURNS boolean LANGUAGE plpgsql COST 0.0000001
+         AS 'BEGIN RAISE NOTICE ''%'', $1; RETURN true; END'`,
+      )
+      const schema = quoteIdentifier(db.schema)
+      await client.query(`SELECT 1 FROM ${schema}.outbox_operational_status v WHERE mine.peek(v) AND state = 'LEASED'`)
+      await client.query(`SELECT 1 FROM ${schema}.supervisor_outbox_status v WHERE mine.peek(v)`)
+      await client.query(`SELECT 1 FROM ${schema}.payment_outbox_pending WHERE mine.peek(outbox_id)`)
+    })
+    expect(seen).toContain(leased.outboxId)
+    for (const secret of [leased.leaseToken, 'amountMinor', '1050']) expect(seen).not.toContain(secret)
+  })
+
+  test('the planner’s statistics of hidden columns are hidden too', async () => {
+    for (const [role, hidden] of [
+      ['readonly', ['payload', 'lease_token']],
+      ['executor', ['payload', 'lease_token', 'outbox_id', 'claimed_by']],
+    ] as const) {
+      const client = await stolen(role)
+      const { rows } = await client.query(
+        `SELECT attname FROM pg_stats WHERE tablename LIKE 'payment\\_outbox\\_%' AND attname = ANY ($1)`,
+        [hidden],
+      )
+      expect(rows.filter(({ attname }) => hidden.includes(attname))).toEqual([])
+    }
+    const { rows } = await db.queryNoRole(`SELECT 1 FROM pg_stats WHERE attname = 'payload' AND schemaname = $1`, [
+      db.schema,
+    ])
+    expect(rows.length).toBeGreaterThan(0)
+  })
+
+  test('others’ statements, with whatever they name, are not shown', async () => {
+    const other = await db.connect()
+    await other.query(`SELECT '${leased.leaseToken}'`)
+    const client = await stolen('readonly')
+    const { rows } = await client.query<{ query: string }>('SELECT query FROM pg_stat_activity')
+    expect(rows.map(({ query }) => query).join()).not.toContain(leased.leaseToken)
+    expect(rows.map(({ query }) => query)).toContain('<insufficient privilege>')
+  })
+
+  test('the server’s own chatter shows no token that was not given', async () => {
+    const client = await stolen('executor')
+    const schema = quoteIdentifier(db.schema)
+    const guess = randomUUID()
+    const seen = await notices(client, async () => {
+      await client.query('SET client_min_messages = debug5; SET debug_print_parse = on; SET debug_print_rewritten = on')
+      await client.query('SET debug_print_plan = on; SET debug_pretty_print = off')
+      await client.query('SET plan_cache_mode = force_custom_plan')
+      await client.query(`SELECT ${schema}.claim_outbox_batch(10, 'w', 60)`)
+      await client.query(`SELECT ${schema}.next_outbox_event()`)
+      await client.query(`SELECT ${schema}.repair_expired_leases(10, 'w')`)
+      await failureOf(client.query(`SELECT ${schema}.renew_outbox_lease('${leased.outboxId}', '${guess}', 'w', 60)`))
+    })
+    // What was given is printed, so that what was not would be seen.
+    expect(withoutSpace(seen)).toContain(asPrinted(guess))
+    expect(withoutSpace(seen)).not.toContain(asPrinted(leased.leaseToken))
+    expect(seen).not.toContain(leased.leaseToken)
+  })
+
+  test('a notification says that there is work, and nothing about it', async () => {
+    const client = await stolen('auth')
+    const heard: (string | undefined)[] = []
+    client.on('notification', ({ payload }) => heard.push(payload))
+    await client.query('LISTEN outbox_pending')
+    await enqueue(db, { notBefore: new Date(Date.now() + 3_600_000) })
+    // Notifications are delivered before the answer to the next statement.
+    await client.query('SELECT 1')
+    expect(heard).toEqual(['new_work'])
+  })
+})
+
+describe('two roles in one login', () => {
+  test('a statement prepared in one role is judged again in the other', async () => {
+    const client = await db.connect('symphony_control')
+    await client.query('PREPARE peek AS SELECT payload FROM payment_outbox_attempts')
+    expect((await client.query('EXECUTE peek')).rowCount).toBeGreaterThan(0)
+    await client.query('SET ROLE symphony_executor')
+    expect(await failureOf(client.query('EXECUTE peek'))).toMatchObject({ code: '42501' })
+    await client.query('SET ROLE symphony_readonly')
+    expect(await failureOf(client.query('EXECUTE peek'))).toMatchObject({ code: '42501' })
+  })
+
+  test('one person stays one person, whatever the setting symphony.actor and the role say', async () => {
+    await withTestDatabase(async (own) => {
+      const login = await own.createLogin('alice', { roles: ['symphony_control', 'symphony_executor'] })
+      const control = login.database.as('symphony_control')
+      const { outboxId } = await enqueueHeld(own, { name: login.name, control })
+      const { proposalId } = await resolveOutboxHold(control, outboxId, 'DISPATCHED', 'paid', 'ref-1')
+      const client = await login.connect()
+      for (const setting of [
+        `SET symphony.actor = 'bob'`,
+        `SET application_name = 'bob'`,
+        `SET ROLE symphony_control`,
+      ]) {
+        await client.query(setting)
+      }
+      const approval = client.query('SELECT approve_outbox_proposal($1)', [proposalId])
+      expect(await failureOf(approval)).toMatchObject({ code: 'P7007' })
+      expect(new Set((await eventRows(own, outboxId)).map(({ actor }) => actor))).toEqual(new Set([login.name]))
+    })
+  })
+})
+
+describe('getting in the way of others', () => {
+  test('who holds the lock that coalesces notifications keeps no enqueue from committing', async () => {
+    const client = await stolen('executor')
+    const { rows } = await db.queryNoRole<{ oid: number }>(`SELECT 'payment_outbox_pending'::regclass::oid AS oid`)
+    await client.query('SELECT pg_advisory_lock(1937337959, $1)', [rows[0]!.oid])
+    const listener = await stolen('auth')
+    const heard: unknown[] = []
+    listener.on('notification', (message) => heard.push(message))
+    await listener.query('LISTEN outbox_pending')
+
+    expect(await workGoesOn()).toBe('DISPATCHED')
+    await listener.query('SELECT 1')
+    // Such a lock costs the notification, which is only ever a hint.
+    expect(heard).toEqual([])
+  })
+
+  test('who holds a great many advisory locks keeps nobody from working', async () => {
+    const client = await stolen('readonly')
+    await client.query('SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 2000) n')
+    expect(await workGoesOn()).toBe('DISPATCHED')
+  })
+
+  test('a flood of notifications on our channel keeps nobody from working', async () => {
+    const client = await stolen('readonly')
+    const listener = await stolen('executor')
+    await listener.query('LISTEN outbox_pending')
+    await client.query(`SELECT count(pg_notify('outbox_pending', 'flood ' || n)) FROM generate_series(1, 5000) n`)
+    expect(await workGoesOn()).toBe('DISPATCHED')
+  })
+
+  test('a reader’s long transaction, with every lock it can take, keeps nobody from working', async () => {
+    const schema = quoteIdentifier(db.schema)
+    for (const role of ['control', 'auditor', 'readonly'] as const) {
+      const client = await stolen(role)
+      await client.query('BEGIN ISOLATION LEVEL SERIALIZABLE')
+      await client.query(`SELECT count(*) FROM ${schema}.payment_outbox_pending`)
+      await client.query(`LOCK TABLE ${schema}.payment_outbox_events IN ACCESS SHARE MODE`)
+      await client.query(`SELECT count(*) FROM ${schema}.outbox_operational_status`)
+      expect(await workGoesOn()).toBe('DISPATCHED')
+      await client.query('ROLLBACK')
+    }
+  })
+
+  test('an application’s transaction left open after its enqueue delays only its own participant', async () => {
+    const client = await stolen('ingest')
+    await client.query('BEGIN')
+    const schema = quoteIdentifier(db.schema)
+    await client.query(`SELECT * FROM ${schema}.enqueue_payment_outbox('i-open', 'p-open', 'k', 'r', '{}')`)
+    expect(await workGoesOn()).toBe('DISPATCHED')
+    await client.query('ROLLBACK')
+  })
+})
+
+describe('the settings of a session', () => {
+  test.each([
+    'standard_conforming_strings = off',
+    'transform_null_equals = on',
+    'array_nulls = off',
+    `timezone = 'Asia/Kathmandu'`,
+    `datestyle = 'German'`,
+    `intervalstyle = 'sql_standard'`,
+    `bytea_output = 'escape'`,
+    'extra_float_digits = -15',
+    `lc_monetary = 'C'`,
+    `client_encoding = 'LATIN1'`,
+    `search_path = ''`,
+    'search_path = mine, pg_catalog',
+    'row_security = off',
+    'enable_indexscan = off',
+    'enable_nestloop = off',
+    'enable_tidscan = off',
+    'plan_cache_mode = force_custom_plan',
+    'jit_above_cost = 0',
+    `work_mem = '64kB'`,
+    'from_collapse_limit = 1',
+    'geqo_threshold = 2',
+    `xmlbinary = 'hex'`,
+    'check_function_bodies = off',
+    'plpgsql.variable_conflict = use_variable',
+    'quote_all_identifiers = on',
+    `default_transaction_isolation = 'serializable'`,
+    `default_transaction_isolation = 'repeatable read'`,
+  ])('%s changes neither what is decided nor what is written', async (setting) => {
+    const participantId = await lifeUnder(setting)
+    const { rows } = await db.queryNoRole(
+      `SELECT a.attempt_no, a.state, a.payload FROM payment_outbox_attempts a WHERE a.participant_id = $1 ORDER BY 1`,
+      [participantId],
+    )
+    const payload = { name: 'Zoë \\ "x"' }
+    expect(rows).toEqual([
+      { attempt_no: 1, state: 'RETRYABLE', payload },
+      { attempt_no: 2, state: 'DISPATCHED', payload },
+    ])
+    expect(ledgerDefects(await exportLedger(db.as('symphony_auditor')))).toEqual([])
+  })
+})
+
+/** An item from enqueue to its ending, each step by a session with that setting. */
+async function lifeUnder(setting: string): Promise<string> {
+  const unique = randomUUID()
+  const [participantId, railType] = [`p-${unique}`, `r-${unique}`]
+  const schema = quoteIdentifier(db.schema)
+  const ingest = await stolen('ingest')
+  const executor = await stolen('executor')
+  for (const client of [ingest, executor]) await client.query(`SET ${setting}`)
+  await ingest.query(`SELECT * FROM ${schema}.enqueue_payment_outbox($1, $1, $1, $2, $3)`, [
+    participantId,
+    railType,
+    String.raw`{"name": "Zo\u00eb \\ \"x\""}`,
+  ])
+  for (const [state, reference] of [
+    ['RETRYABLE', null],
+    ['DISPATCHED', `réf-${unique}`],
+  ]) {
+    const { rows } = await executor.query<Record<string, string>>(
+      `SELECT * FROM ${schema}.claim_outbox_batch(5, 'w', 60, ARRAY[$1])`,
+      [railType],
+    )
+    expect(rows).toMatchObject([{ participant_id: participantId }])
+    const { outbox_id: outboxId, lease_token: token } = rows[0]!
+    const recorded = await executor.query(
+      `SELECT * FROM ${schema}.complete_outbox_attempt($1, $2, 'w', $3, $4, NULL, 'BUSY', $5, 7, 0)`,
+      [outboxId, token, state, reference, 'é, and so on'],
+    )
+    expect(recorded.rows).toMatchObject([{ state, held: false }])
+  }
+  return participantId
+}
+
+/** Somebody else enqueues, claims and completes. Whoever had to wait would run into the test's time limit. */
+async function workGoesOn(): Promise<string> {
+  const { railType } = await enqueue(db)
+  const lease = await claimOnly(db, railType)
+  const { state } = await complete(db, lease, { state: 'DISPATCHED', railReference: 'ref' })
+  return state
+}
+
+/** A constant in a plan is printed byte by byte, each of them signed, in lines broken anywhere. */
+function asPrinted(token: string): string {
+  return new Int8Array(Buffer.from(token.replaceAll('-', ''), 'hex')).join('')
+}
+
+function withoutSpace(text: string): string {
+  return text.replaceAll(/\s/g, '')
+}
+
+function attempt(
+  as: Role,
+  title: string,
+  ...words: readonly (string | { readonly ends: readonly string[] })[]
+): Attempt {
+  const steps = words.filter((word) => typeof word === 'string')
+  const expected = words.find((word) => typeof word === 'object')
+  return { as, title, steps, ends: expected?.ends ?? NO_RIGHT }
+}
+
+function harmless(as: Role, title: string, ...steps: readonly string[]): Attempt {
+  return { as, title, steps, ends: 'harmless' }
+}
+
+async function stolen(role: Role): Promise<Client> {
+  const login = logins.get(role)!
+  await db.queryNoRole(
+    `DROP SCHEMA IF EXISTS mine CASCADE; CREATE SCHEMA mine AUTHORIZATION ${quoteIdentifier(login.name)}`,
+  )
+  return login.connect()
+}
+
+async function run(role: Role, steps: readonly string[]): Promise<string> {
+  const client = await stolen(role)
+  try {
+    for (const step of steps.slice(0, -1)) await client.query(filledIn(role, step))
+    await client.query(filledIn(role, steps.at(-1)!))
+    return 'succeeded'
+  } catch (error) {
+    return refusalIn(error).code
+  } finally {
+    await client.end()
+  }
+}
+
+function filledIn(role: Role, sql: string): string {
+  return sql
+    .replaceAll('$S', quoteIdentifier(db.schema).replaceAll('$', '$$$$'))
+    .replaceAll('$ME', quoteIdentifier(logins.get(role)!.name))
+    .replaceAll('$DB', db.name)
+    .replaceAll('$ITEM', leased.outboxId)
+    .replaceAll('$TOKEN', leased.leaseToken)
+}
+
+/** Everything the server tells the client besides its answers. */
+async function notices(client: Client, body: () => Promise<void>): Promise<string> {
+  const heard: string[] = []
+  client.on('notice', ({ message, detail }) => heard.push(`${message} ${detail ?? ''}`))
+  await body()
+  return heard.join('\n')
+}

@@ -1,0 +1,53 @@
+import { quoteIdentifier } from '../../libs/db/index.js'
+import { readCatalog } from '../../libs/deployment/catalog.js'
+import type { TestDatabase } from './database.js'
+
+/** What a row, and what an object, is now: equal before and after means that nothing was changed. */
+export interface Fingerprint {
+  /** One SHA-256 per table over all its rows, so that a difference names the table. */
+  readonly rows: Readonly<Record<string, string>>
+  /** Every object with its definition, owner and grants. */
+  readonly objects: unknown
+}
+
+export async function fingerprint(db: TestDatabase): Promise<Fingerprint> {
+  return { rows: await rowHashes(db), objects: await objectsOf(db) }
+}
+
+export async function rowHashes(db: TestDatabase): Promise<Record<string, string>> {
+  const hashes: Record<string, string> = {}
+  for (const table of await tableNames(db)) {
+    const { rows } = await db.queryNoRole<{ hash: string }>(
+      `SELECT encode(sha256(convert_to(COALESCE(string_agg(t::text, chr(10) ORDER BY t::text), ''), 'UTF8')), 'hex') AS hash
+       FROM ${quoteIdentifier(table)} t`,
+    )
+    hashes[table] = rows[0]!.hash
+  }
+  return hashes
+}
+
+/** From the catalog, so that a table nobody thought of is looked at too. */
+export async function tableNames(db: TestDatabase): Promise<string[]> {
+  const { rows } = await db.queryNoRole<{ name: string }>(
+    `SELECT c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+     WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') ORDER BY 1`,
+    [db.schema],
+  )
+  return rows.map(({ name }) => name)
+}
+
+async function objectsOf(db: TestDatabase): Promise<unknown> {
+  const client = await db.connect()
+  try {
+    await client.query('BEGIN')
+    const catalog = await readCatalog(
+      { query: (text, values) => client.query<never>(text, values === undefined ? undefined : [...values]) },
+      db.schema,
+    )
+    // Roles are the cluster's, and other test files make and drop theirs meanwhile.
+    const kinds = [...catalog].filter(([kind]) => kind !== 'roles')
+    return Object.fromEntries(kinds.map(([kind, objects]) => [kind, Object.fromEntries(objects)]))
+  } finally {
+    await client.end()
+  }
+}

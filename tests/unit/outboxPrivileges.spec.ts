@@ -1,0 +1,522 @@
+import type { Client } from 'pg'
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
+import { callFunction, quoteIdentifier, type RoleHandle } from '../../libs/db/index.js'
+import { deploy } from '../../libs/deployment/index.js'
+import {
+  heartbeatOutboxWorker,
+  pauseOutbox,
+  placeOutboxHold,
+  repairExpiredLeases,
+  resolveOutboxHold,
+  setParticipantOutboxPolicy,
+  type ClaimedItem,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
+import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
+import { anInstruction, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
+import { failureOf } from '../support/race.js'
+import { refusalIn } from '../support/refusal.js'
+
+/**
+ * Every role × every object × every right, exercised on rows that exist. The objects come from the catalog, so that a new
+ * one without an entry here fails; what each role may do is written down here, as the specification says it.
+ */
+
+const ROLES = ['control', 'ingest', 'executor', 'readonly', 'auditor', 'auth'] as const
+type Role = (typeof ROLES)[number]
+/** PUBLIC is a login that is a member of nothing. */
+const ACTORS = [...ROLES, 'PUBLIC'] as const
+type Actor = (typeof ACTORS)[number]
+
+/** Who may read a table or view. A role that is not named may not; the columns are those it may not see. */
+const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: readonly string[] }>>>> = {
+  symphony_settings: {},
+  symphony_deployments: { control: whole(), auditor: whole(), readonly: whole() },
+  // How much each participant pays is for operators alone.
+  participant_outbox_sequences: { control: whole() },
+  participant_outbox_policies: { control: whole(), auditor: whole(), readonly: whole() },
+  payment_outbox_identities: { control: whole(), auditor: whole(), readonly: whole() },
+  payment_outbox_pending: {
+    control: except('lease_token'),
+    auditor: except('lease_token'),
+    readonly: except('lease_token', 'payload', 'late_outcome', 'block_unverified', 'identity_hash'),
+  },
+  // The tokens in the ledger are spent.
+  payment_outbox_attempts: { control: whole(), auditor: whole(), readonly: except('lease_token', 'payload') },
+  payment_outbox_events: { control: whole(), auditor: whole(), readonly: whole() },
+  payment_outbox_proposals: { control: whole(), auditor: whole(), readonly: whole() },
+  outbox_pauses: { control: whole(), auditor: whole(), readonly: whole() },
+  outbox_workers: { control: whole(), auditor: whole(), readonly: whole() },
+  outbox_attempt_tallies: {},
+  outbox_attempt_totals: {},
+  supervisor_outbox_status: { control: whole(), auditor: whole(), readonly: whole() },
+  outbox_operational_status: { control: whole(), auditor: whole(), readonly: whole() },
+}
+
+/** Who may call a function. Nobody: it is called by other functions alone, as their owner. */
+const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
+  enqueue_payment_outbox: 'ingest',
+  enqueue_payment_outbox_batch: 'ingest',
+
+  claim_outbox_batch: 'executor',
+  renew_outbox_lease: 'executor',
+  renew_outbox_leases: 'executor',
+  release_outbox_lease: 'executor',
+  release_outbox_leases: 'executor',
+  begin_outbox_dispatch: 'executor',
+  hold_leased_outbox_item: 'executor',
+  complete_outbox_attempt: 'executor',
+  complete_outbox_attempts: 'executor',
+  record_late_outcome: 'executor',
+  repair_expired_leases: 'executor',
+  outbox_backoff: 'executor',
+  next_outbox_event: 'executor',
+  heartbeat_outbox_worker: 'executor',
+
+  place_outbox_hold: 'control',
+  resolve_outbox_hold: 'control',
+  redrive_outbox_item: 'control',
+  approve_outbox_proposal: 'control',
+  withdraw_outbox_proposal: 'control',
+  pause_outbox: 'control',
+  resume_outbox: 'control',
+  set_participant_outbox_policy: 'control',
+
+  admit_outbox_items: 'nobody',
+  advance_outbox_streams: 'nobody',
+  append_outbox_events: 'nobody',
+  append_outbox_scope_event: 'nobody',
+  apply_outbox_decision: 'nobody',
+  bump_participant_outbox_seq: 'nobody',
+  check_outbox_items: 'nobody',
+  check_outbox_leases: 'nobody',
+  check_outbox_outcomes: 'nobody',
+  check_outbox_pause: 'nobody',
+  claimable_outbox_rails: 'nobody',
+  create_outbox_redrive: 'nobody',
+  end_outbox_heads: 'nobody',
+  epoch_micros: 'nobody',
+  expire_outbox_leases: 'nobody',
+  fold_outbox_tallies: 'nobody',
+  has_unbounded_number: 'nobody',
+  insert_outbox_items: 'nobody',
+  is_id: 'nobody',
+  is_id_list: 'nobody',
+  is_short_text: 'nobody',
+  lock_due_outbox_rows: 'nobody',
+  lock_held_outbox_item: 'nobody',
+  lock_live_outbox_leases: 'nobody',
+  lock_open_outbox_proposal: 'nobody',
+  lock_outbox_item: 'nobody',
+  lock_redrivable_outbox_item: 'nobody',
+  notify_outbox_pending: 'nobody',
+  outbox_actor: 'nobody',
+  outbox_attempt_ceiling: 'nobody',
+  outbox_attempt_hash: 'nobody',
+  outbox_base_key: 'nobody',
+  outbox_content_hash: 'nobody',
+  outbox_event_hash: 'nobody',
+  outbox_evidence: 'nobody',
+  outbox_identity_hash: 'nobody',
+  payload_defect: 'nobody',
+  propose_outbox_decision: 'nobody',
+  raise_already_ended: 'nobody',
+  raise_lease_lost: 'nobody',
+  record_completion_events: 'nobody',
+  record_deployment: 'nobody',
+  refuse_argument: 'nobody',
+  refuse_beside_open_proposal: 'nobody',
+  refuse_mutation: 'nobody',
+  require_operator_arguments: 'nobody',
+  uuid_v7: 'nobody',
+  verify_blocked_outbox_items: 'nobody',
+  wake_outbox_workers: 'nobody',
+}
+
+/** A call of each public function that must succeed, on items made for it. */
+const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
+  enqueue_payment_outbox: (call) => call(...instructionValues()),
+  enqueue_payment_outbox_batch: (call) => call(...instructionValues().map((value) => [value])),
+
+  claim_outbox_batch: async (call) => call(1, WORKER, 60, [(await enqueue(db)).railType]),
+  renew_outbox_lease: async (call) => call(...lease(await enqueueAndClaim(db)), 60),
+  renew_outbox_leases: async (call) => call(...leases(await enqueueAndClaim(db)), 60),
+  release_outbox_lease: async (call) => call(...lease(await enqueueAndClaim(db))),
+  release_outbox_leases: async (call) => call(...leases(await enqueueAndClaim(db))),
+  begin_outbox_dispatch: async (call) => call(...lease(await enqueueAndClaim(db))),
+  hold_leased_outbox_item: async (call) => call(...lease(await enqueueAndClaim(db)), 'odd'),
+  complete_outbox_attempt: async (call) => call(...lease(await enqueueAndClaim(db)), 'DISPATCHED', 'ref'),
+  complete_outbox_attempts: async (call) => call(...leases(await enqueueAndClaim(db)), ['DISPATCHED'], ['ref']),
+  record_late_outcome: async (call) => call(...lease(await enqueueAndClaim(db)), 'DISPATCHED', 'ref'),
+  repair_expired_leases: async (call) => {
+    await db.expireLease((await enqueueAndClaim(db)).outboxId)
+    return call(10, WORKER)
+  },
+  outbox_backoff: async (call) => call(1, (await enqueue(db)).outboxId),
+  next_outbox_event: (call) => call(null),
+  heartbeat_outbox_worker: (call) => call(WORKER, {}),
+
+  place_outbox_hold: async (call) => call((await enqueue(db)).outboxId, 'odd'),
+  resolve_outbox_hold: async (call) => call(await heldItem(), 'RETRY', 'checked'),
+  redrive_outbox_item: async (call) => call(await failedItem(), 'bank was closed'),
+  approve_outbox_proposal: async (call) => call(await proposal()),
+  withdraw_outbox_proposal: async (call) => call(await proposal(), 'mistaken'),
+  pause_outbox: (call) => call('rail', 'rail-to-pause', 'maintenance'),
+  resume_outbox: async (call) => {
+    await pauseOutbox(control(), 'rail', 'rail-to-resume', 'maintenance')
+    return call('rail', 'rail-to-resume', 'done')
+  },
+  set_participant_outbox_policy: (call) => call('participant-1', 'halt'),
+}
+
+/** Everything that changes a table, its rows or its shape, and what only holds it up. */
+const WRITES: readonly { readonly right: string; readonly sql: (table: Relation) => string }[] = [
+  { right: 'INSERT', sql: ({ name }) => `INSERT INTO ${name} DEFAULT VALUES` },
+  { right: 'INSERT by COPY', sql: ({ name }) => `COPY ${name} FROM STDIN` },
+  { right: 'UPDATE', sql: ({ name, columns }) => `UPDATE ${name} SET ${columns[0]} = DEFAULT` },
+  { right: 'UPDATE of no row', sql: ({ name, columns }) => `UPDATE ${name} SET ${columns[0]} = NULL WHERE false` },
+  { right: 'DELETE', sql: ({ name }) => `DELETE FROM ${name}` },
+  { right: 'MERGE', sql: ({ name }) => `MERGE INTO ${name} t USING (SELECT 1) s ON true WHEN MATCHED THEN DELETE` },
+  { right: 'TRUNCATE', sql: ({ name }) => `TRUNCATE ${name}` },
+  { right: 'row locks', sql: ({ name }) => `SELECT 1 FROM ${name} FOR UPDATE` },
+  { right: 'the weakest row lock', sql: ({ name }) => `SELECT 1 FROM ${name} FOR KEY SHARE` },
+  { right: 'table locks', sql: ({ name }) => `LOCK TABLE ${name} IN ROW EXCLUSIVE MODE` },
+  { right: 'the strongest table lock', sql: ({ name }) => `LOCK TABLE ${name} IN ACCESS EXCLUSIVE MODE NOWAIT` },
+  { right: 'TRIGGER', sql: ({ name }) => `CREATE TRIGGER t AFTER INSERT ON ${name} EXECUTE FUNCTION scratch.f()` },
+  { right: 'MAINTAIN', sql: ({ name }) => `REINDEX TABLE ${name}` },
+  { right: 'a rule', sql: ({ name }) => `CREATE RULE r AS ON INSERT TO ${name} DO INSTEAD NOTHING` },
+  { right: 'an index', sql: ({ name, columns }) => `CREATE INDEX ON ${name} (${columns[0]})` },
+  { right: 'ALTER', sql: ({ name }) => `ALTER TABLE ${name} ADD COLUMN mine int` },
+  { right: 'DISABLE TRIGGER', sql: ({ name }) => `ALTER TABLE ${name} DISABLE TRIGGER ALL` },
+  { right: 'RENAME', sql: ({ name }) => `ALTER TABLE ${name} RENAME TO mine` },
+  { right: 'OWNER', sql: ({ name }) => `ALTER TABLE ${name} OWNER TO CURRENT_USER` },
+  { right: 'DROP', sql: ({ name }) => `DROP TABLE ${name}` },
+]
+
+interface Relation {
+  /** Qualified and quoted. */
+  readonly name: string
+  readonly kind: 'table' | 'view'
+  readonly columns: readonly string[]
+  readonly primaryKey: readonly { readonly name: string; readonly type: string }[]
+}
+
+type Call = (...values: unknown[]) => Promise<unknown>
+
+let db: TestDatabase
+let stranger: TestLogin
+let second: TestLogin
+let relations: ReadonlyMap<string, Relation>
+let functions: ReadonlyMap<string, { readonly signature: string; readonly nulls: string }>
+let deployed: Fingerprint
+const clients = new Map<Actor, Client>()
+
+beforeAll(async () => {
+  // Of the catalog itself: functions that count their branches would be other functions.
+  db = await createTestDatabase({ countBranches: false })
+  stranger = await db.createLogin('stranger')
+  second = await db.createLogin('second', { roles: ['symphony_control'] })
+  deployed = await fingerprint(db)
+  await putARowInEveryTable()
+  relations = await readRelations()
+  functions = await readFunctions()
+  // Somewhere for them to create what they need for an attempt; the rest is refused by us or not at all.
+  await db.queryNoRole(`CREATE SCHEMA scratch; GRANT ALL ON SCHEMA scratch TO PUBLIC;
+    CREATE FUNCTION scratch.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';`)
+  for (const role of ROLES) clients.set(role, await db.connect(`symphony_${role}`))
+  clients.set('PUBLIC', await stranger.connect())
+})
+afterAll(() => db.drop())
+
+test('every table and view has its readers written down here', () => {
+  expect([...relations.keys()].toSorted()).toEqual(Object.keys(READERS).toSorted())
+})
+
+test('every function has its callers written down here', () => {
+  expect([...functions.keys()].toSorted()).toEqual(Object.keys(CALLERS).toSorted())
+})
+
+test('every function with a caller has a use, and no other', () => {
+  const called = Object.entries(CALLERS).flatMap(([name, caller]) => (caller === 'nobody' ? [] : [name]))
+  expect(Object.keys(USES).toSorted()).toEqual(called.toSorted())
+})
+
+test('every table has a row, so that nothing is allowed only for want of one', async () => {
+  for (const { name } of relations.values()) {
+    const { rows } = await db.queryNoRole(`SELECT $1::text AS name FROM ${name} LIMIT 1`, [name])
+    expect(rows).toEqual([{ name }])
+  }
+})
+
+describe.each(ACTORS)('%s', (actor) => {
+  test.each(Object.keys(READERS))('reads of %s what it may, column by column', async (table) => {
+    const { name, columns } = relations.get(table)!
+    const access = actor === 'PUBLIC' ? undefined : READERS[table]![actor]
+    const mayRead = (column: string) => access !== undefined && !access.except.includes(column)
+    for (const column of columns) {
+      expect(`${column}: ${await outcomeOf(actor, `SELECT ${quoteIdentifier(column)} FROM ${name}`)}`).toBe(
+        `${column}: ${mayRead(column) ? 'rows' : '42501'}`,
+      )
+    }
+    expect(await outcomeOf(actor, `SELECT * FROM ${name}`)).toBe(columns.every(mayRead) ? 'rows' : '42501')
+    expect(await outcomeOf(actor, `SELECT t FROM ${name} t`)).toBe(columns.every(mayRead) ? 'rows' : '42501')
+    expect(await outcomeOf(actor, `SELECT count(*) FROM ${name}`)).toBe(columns.some(mayRead) ? 'rows' : '42501')
+    expect(access?.except.filter((column) => !columns.includes(column)) ?? []).toEqual([])
+  })
+
+  test.each(Object.keys(READERS))('cannot write, lock, alter or drop %s', async (table) => {
+    const relation = relations.get(table)!
+    // PostgreSQL looks at some rights only after it has found that the statement fits the kind of object.
+    const refusals = relation.kind === 'table' ? ['42501'] : ['42501', '42809', '55000', '0A000']
+    const outcomes: [right: string, outcome: string][] = []
+    for (const { right, sql } of WRITES) outcomes.push([right, await outcomeOf(actor, sql(relation))])
+    expect(outcomes.filter(([, outcome]) => !refusals.includes(outcome))).toEqual([])
+    // What has no key cannot be referenced by anybody.
+    for (const sql of referencing(relation)) expect(await outcomeOf(actor, sql)).toBe('42501')
+  })
+
+  test('holds no right but SELECT on any table, and none on any column', async () => {
+    const rights = ['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']
+    // PostgreSQL 17 has one more.
+    if (inject('postgresVersion') >= 17) rights.push('MAINTAIN')
+    const { rows } = await db.queryNoRole<{ held: string }>(
+      `SELECT format('%s on %s', r.name, c.relname) AS held
+       FROM pg_class c CROSS JOIN unnest($2::text[]) AS r(name)
+       WHERE c.relnamespace = $3::regnamespace AND c.relkind IN ('r', 'v', 'p', 'm', 'f')
+         AND (has_table_privilege($1, c.oid, r.name)
+           OR (r.name IN ('INSERT', 'UPDATE', 'REFERENCES') AND has_any_column_privilege($1, c.oid, r.name)))`,
+      [roleName(actor), rights, quoteIdentifier(db.schema)],
+    )
+    expect(rows).toEqual([])
+  })
+
+  test('uses the schema if it has any business there, and creates nothing in it', async () => {
+    const { rows } = await db.queryNoRole(
+      `SELECT has_schema_privilege($1, $2, 'USAGE') AS usage, has_schema_privilege($1, $2, 'CREATE') AS create`,
+      [roleName(actor), db.schema],
+    )
+    expect(rows).toEqual([{ usage: !['auth', 'PUBLIC'].includes(actor), create: false }])
+    const schema = quoteIdentifier(db.schema)
+    for (const statement of [
+      `CREATE TABLE ${schema}.mine (a int)`,
+      `CREATE VIEW ${schema}.mine AS SELECT 1`,
+      `CREATE SEQUENCE ${schema}.mine`,
+      `CREATE TYPE ${schema}.mine AS ENUM ('a')`,
+      `CREATE FUNCTION ${schema}.is_id(text) RETURNS boolean LANGUAGE sql AS 'SELECT true'`,
+      `CREATE FUNCTION ${schema}.is_id(varchar) RETURNS boolean LANGUAGE sql AS 'SELECT true'`,
+      `CREATE OPERATOR ${schema}.= (LEFTARG = uuid, RIGHTARG = uuid, FUNCTION = uuid_ne)`,
+      `CREATE COLLATION ${schema}."C" FROM "C"`,
+      `ALTER SCHEMA ${schema} RENAME TO mine`,
+      `DROP SCHEMA ${schema} CASCADE`,
+    ]) {
+      // Making our function anew needs its owner; PostgreSQL may find the schema closed first.
+      expect([statement, await outcomeOf(actor, statement)]).toEqual([statement, '42501'])
+    }
+  })
+
+  test('builds nothing on our types', async () => {
+    const { rows } = await db.queryNoRole<{ name: string }>(
+      `SELECT t.oid::regtype::text AS name FROM pg_type t
+       WHERE t.typnamespace = $1::regnamespace AND t.typcategory <> 'A' AND has_type_privilege($2, t.oid, 'USAGE')`,
+      [quoteIdentifier(db.schema), roleName(actor)],
+    )
+    expect(rows).toEqual([])
+    for (const type of ['outbox_attempt_state', 'payment_outbox_attempts', 'outbox_operational_status']) {
+      const name = `${quoteIdentifier(db.schema)}.${type}`
+      expect([type, await outcomeOf(actor, `CREATE TABLE scratch.t (a ${name})`)]).toEqual([type, '42501'])
+      expect([type, await outcomeOf(actor, `CREATE TABLE scratch.t (a ${name}[])`)]).toEqual([type, '42501'])
+    }
+  })
+
+  test.each(Object.entries(CALLERS).filter(([, caller]) => caller !== actor))(
+    'may not call %s, which is for %s',
+    async (name) => {
+      const { nulls, signature } = functions.get(name)!
+      expect(await outcomeOf(actor, `SELECT ${quoteIdentifier(db.schema)}.${name}(${nulls})`)).toBe('42501')
+      const { rows } = await db.queryNoRole(`SELECT has_function_privilege($1, $2::regprocedure, 'EXECUTE') AS may`, [
+        roleName(actor),
+        signature,
+      ])
+      expect(rows).toEqual([{ may: false }])
+    },
+  )
+
+  test('cannot become the owner, or any other of our roles', async () => {
+    const login = await db.createLogin(`only_${actor.toLowerCase()}`, {
+      roles: actor === 'PUBLIC' ? [] : [`symphony_${actor}`],
+    })
+    const client = await login.connect()
+    for (const role of ['symphony_owner', ...ROLES.filter((other) => other !== actor).map((r) => `symphony_${r}`)]) {
+      expect(await failureOf(client.query(`SET ROLE ${role}`))).toMatchObject({ code: '42501' })
+    }
+  })
+})
+
+describe.each(ROLES.filter((role) => Object.values(CALLERS).includes(role)))('%s', (role) => {
+  test.each(Object.entries(CALLERS).flatMap(([name, caller]) => (caller === role ? [name] : [])))(
+    'may call %s',
+    async (name) => {
+      const call: Call = async (...values) => callFunction(db.as(`symphony_${role}`), name, values)
+      expect(await USES[name]!(call)).toBeInstanceOf(Array)
+    },
+  )
+})
+
+test('the roles are roles only: no login, no attribute, no member among them, no member of the owner', async () => {
+  const { rows } = await db.queryNoRole(
+    `SELECT rolname, rolsuper OR rolinherit OR rolcreaterole OR rolcreatedb OR rolcanlogin OR rolreplication
+         OR rolbypassrls AS has_an_attribute,
+       rolconfig, ARRAY(
+         SELECT m.roleid::regrole::text FROM pg_auth_members m WHERE m.member = r.oid) AS member_of
+     FROM pg_roles r WHERE rolname LIKE 'symphony\\_%' AND rolname <> 'symphony_test_login' ORDER BY rolname COLLATE "C"`,
+  )
+  expect(rows).toEqual(
+    ['auditor', 'auth', 'control', 'executor', 'ingest', 'owner', 'readonly'].map((role) => ({
+      rolname: `symphony_${role}`,
+      has_an_attribute: false,
+      rolconfig: null,
+      member_of: [],
+    })),
+  )
+  const owners = await db.queryNoRole(
+    `SELECT m.member::regrole::text FROM pg_auth_members m
+     WHERE m.roleid = 'symphony_owner'::regrole AND m.member::regrole::text ~ ('^symphony_|' || current_database())`,
+  )
+  expect(owners.rows).toEqual([])
+})
+
+test('auth is mentioned by no object of this database: it owns nothing and was granted nothing', async () => {
+  const { rows } = await db.queryNoRole(
+    `SELECT pg_describe_object(classid, objid, objsubid) FROM pg_shdepend
+     WHERE refclassid = 'pg_authid'::regclass AND refobjid = 'symphony_auth'::regrole
+       AND dbid IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))`,
+  )
+  expect(rows).toEqual([])
+})
+
+test('a blanket grant to readonly and auditor is taken back by the privileges file, sequences first of all', async () => {
+  const { schema } = db
+  await db.queryNoRole(
+    `GRANT ALL ON ALL TABLES IN SCHEMA ${quoteIdentifier(schema)} TO symphony_readonly, symphony_auditor, PUBLIC;
+     GRANT ALL ON ALL FUNCTIONS IN SCHEMA ${quoteIdentifier(schema)} TO symphony_auth, PUBLIC;
+     GRANT USAGE ON TYPE outbox_attempt_state, payment_outbox_attempts TO symphony_executor, PUBLIC;
+     GRANT ALL ON SCHEMA ${quoteIdentifier(schema)} TO symphony_auth, PUBLIC`,
+  )
+  await deploy({ url: db.url, schema })
+  const healed = await fingerprint(db)
+  expect(healed.objects).toEqual(deployed.objects)
+})
+
+async function outcomeOf(actor: Actor, sql: string): Promise<string> {
+  const client = clients.get(actor)!
+  await client.query('BEGIN')
+  try {
+    const { rows } = await client.query(sql)
+    return rows.length > 0 ? 'rows' : 'no rows'
+  } catch (error) {
+    return refusalIn(error).code
+  } finally {
+    await client.query('ROLLBACK')
+  }
+}
+
+function whole(): { readonly except: readonly string[] } {
+  return { except: [] }
+}
+
+function except(...columns: string[]): { readonly except: readonly string[] } {
+  return { except: columns }
+}
+
+function roleName(actor: Actor): string {
+  return actor === 'PUBLIC' ? stranger.name : `symphony_${actor}`
+}
+
+function control(): RoleHandle {
+  return db.as('symphony_control')
+}
+
+function instructionValues(): unknown[] {
+  const { instructionId, participantId, idempotencyKey, railType, payload } = anInstruction()
+  return [instructionId, participantId, idempotencyKey, railType, payload]
+}
+
+function lease({ outboxId, leaseToken }: ClaimedItem): unknown[] {
+  return [outboxId, leaseToken, WORKER]
+}
+
+function leases({ outboxId, leaseToken }: ClaimedItem): unknown[] {
+  return [[outboxId], [leaseToken], WORKER]
+}
+
+async function heldItem(): Promise<string> {
+  const { outboxId } = await enqueue(db)
+  await placeOutboxHold(control(), outboxId, 'odd')
+  return outboxId
+}
+
+async function failedItem(): Promise<string> {
+  const item = await enqueueAndClaim(db)
+  await complete(db, item, { state: 'FAILED', errorCode: 'REFUSED' })
+  return item.outboxId
+}
+
+/** Made by another person, so that the caller may be its second. */
+async function proposal(): Promise<string> {
+  const proposer = second.database.as('symphony_control')
+  const { proposalId } = await resolveOutboxHold(proposer, await heldItem(), 'FAILED', 'the rail never saw it')
+  return proposalId!
+}
+
+async function putARowInEveryTable(): Promise<void> {
+  const executor = db.as('symphony_executor')
+  await proposal()
+  await failedItem()
+  await repairExpiredLeases(executor, 10, WORKER) // Folds the tallies so far into the totals.
+  await failedItem()
+  await enqueueAndClaim(db)
+  await heartbeatOutboxWorker(executor, WORKER)
+  await pauseOutbox(control(), 'rail', 'rail-paused', 'maintenance')
+  await setParticipantOutboxPolicy(control(), 'participant-1', 'halt')
+}
+
+async function readRelations(): Promise<ReadonlyMap<string, Relation>> {
+  const { rows } = await db.queryNoRole<Omit<Relation, 'name'> & { table: string }>(
+    `SELECT c.relname AS table, CASE WHEN c.relkind = 'v' THEN 'view' ELSE 'table' END AS kind,
+       ARRAY(SELECT a.attname::text FROM pg_attribute a
+         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum) AS columns,
+       COALESCE((SELECT jsonb_agg(jsonb_build_object('name', a.attname, 'type', format_type(a.atttypid, a.atttypmod)))
+         FROM pg_index i JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey)
+         WHERE i.indrelid = c.oid AND i.indisprimary), '[]') AS "primaryKey"
+     FROM pg_class c WHERE c.relnamespace = $1::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')`,
+    [quoteIdentifier(db.schema)],
+  )
+  return new Map(
+    rows.map(({ table, ...relation }) => [
+      table,
+      { ...relation, name: `${quoteIdentifier(db.schema)}.${quoteIdentifier(table)}` },
+    ]),
+  )
+}
+
+async function readFunctions(): Promise<typeof functions> {
+  const { rows } = await db.queryNoRole<{ name: string; signature: string; nulls: string }>(
+    `SELECT p.proname AS name, p.oid::regprocedure::text AS signature, (
+       SELECT COALESCE(string_agg('NULL::' || format_type(a.type, NULL), ', ' ORDER BY a.position), '')
+       FROM unnest(p.proargtypes) WITH ORDINALITY AS a(type, position)) AS nulls
+     FROM pg_proc p WHERE p.pronamespace = $1::regnamespace`,
+    [quoteIdentifier(db.schema)],
+  )
+  const byName = new Map(rows.map(({ name, ...rest }) => [name, rest]))
+  if (byName.size < rows.length)
+    throw new Error('two functions of one name: the entries here could not tell them apart')
+  return byName
+}
+
+/** A table that points at this one, by its key. */
+function referencing({ name, primaryKey }: Relation): readonly string[] {
+  if (primaryKey.length === 0) return []
+  const columns = primaryKey.map((key) => `${key.name} ${key.type}`).join(', ')
+  const names = primaryKey.map((key) => key.name).join(', ')
+  return [`CREATE TABLE scratch.r (${columns}, FOREIGN KEY (${names}) REFERENCES ${name} (${names}))`]
+}

@@ -1,0 +1,673 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { quoteIdentifier } from '../../libs/db/index.js'
+import { pauseOutbox, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
+import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
+import { rowHashes } from '../support/fingerprint.js'
+import { complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
+import { failureOf, openConnection, type Connection } from '../support/race.js'
+import { refusalIn } from '../support/refusal.js'
+
+/**
+ * The SQL functions called raw, without the wrappers that check first: whatever is null, blank, oversized or misshapen is
+ * refused by the function itself with 22023, which names the argument and never repeats its value. Nothing is written.
+ * Each function stands on an item for which the same call with sound arguments then succeeds.
+ */
+
+/** Stands in every hostile text, so that an error which quotes it is caught. */
+const CANARY = 'CANARY4929'
+
+/** SQL expressions by argument. */
+type Arguments = Readonly<Record<string, string>>
+
+interface Subject {
+  readonly role: 'ingest' | 'executor' | 'control'
+  /** A call that succeeds. */
+  readonly sound: () => Promise<Arguments>
+  /** For which NULL has a meaning. Everything else refuses it. */
+  readonly optional?: readonly string[]
+  /** Whose elements may be NULL, one by one. */
+  readonly optionalElements?: readonly string[]
+}
+
+const OUTCOME = ['p_rail_reference', 'p_rail_code', 'p_error_code', 'p_error_message', 'p_latency_ms']
+const OUTCOMES = ['p_rail_references', 'p_rail_codes', 'p_error_codes', 'p_error_messages', 'p_latencies_ms']
+const OUTCOMES_ASKED = [...OUTCOMES, 'p_retry_delays_seconds', 'p_outcomes_unknown', 'p_hold_reasons']
+
+const SUBJECTS: Readonly<Record<string, Subject>> = {
+  enqueue_payment_outbox: { role: 'ingest', sound: anInstruction, optional: ['p_not_before'] },
+  enqueue_payment_outbox_batch: {
+    role: 'ingest',
+    sound: aBatch,
+    optional: ['p_not_before', 'p_ordered'],
+    optionalElements: ['p_not_before'],
+  },
+
+  claim_outbox_batch: {
+    role: 'executor',
+    sound: async () => ({
+      p_batch_size: '1',
+      p_worker_id: `'w'`,
+      p_lease_seconds: '60',
+      p_rails: `ARRAY['${(await enqueue(db)).railType}']`,
+      p_announced_rails: `ARRAY['r']`,
+    }),
+    optional: ['p_rails', 'p_announced_rails'],
+  },
+  renew_outbox_lease: { role: 'executor', sound: async () => ({ ...(await aLease()), p_lease_seconds: '60' }) },
+  renew_outbox_leases: { role: 'executor', sound: async () => ({ ...(await leases()), p_lease_seconds: '60' }) },
+  release_outbox_lease: { role: 'executor', sound: aLease },
+  release_outbox_leases: { role: 'executor', sound: leases },
+  begin_outbox_dispatch: { role: 'executor', sound: aLease },
+  hold_leased_outbox_item: { role: 'executor', sound: async () => ({ ...(await aLease()), p_reason: `'odd'` }) },
+  complete_outbox_attempt: {
+    role: 'executor',
+    sound: async () => ({
+      ...(await aLease()),
+      ...anOutcome('RETRYABLE'),
+      p_retry_delay_seconds: '60',
+      p_outcome_unknown: 'false',
+      p_hold_reason: `'odd'`,
+    }),
+    optional: [...OUTCOME, 'p_retry_delay_seconds', 'p_outcome_unknown', 'p_hold_reason'],
+  },
+  complete_outbox_attempts: {
+    role: 'executor',
+    sound: async () => ({ ...(await leases()), ...outcomes('RETRYABLE') }),
+    optional: OUTCOMES_ASKED,
+    optionalElements: OUTCOMES_ASKED,
+  },
+  record_late_outcome: {
+    role: 'executor',
+    sound: async () => ({ ...(await aLease()), ...anOutcome('DISPATCHED') }),
+    optional: OUTCOME,
+  },
+  repair_expired_leases: { role: 'executor', sound: async () => ({ p_batch_size: '10', p_worker_id: `'w'` }) },
+  outbox_backoff: { role: 'executor', sound: async () => ({ p_attempt_no: '1', p_outbox_id: 'gen_random_uuid()' }) },
+  next_outbox_event: { role: 'executor', sound: async () => ({ p_rails: `ARRAY['r']` }), optional: ['p_rails'] },
+  heartbeat_outbox_worker: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, p_detail: `'{}'` }) },
+
+  place_outbox_hold: {
+    role: 'control',
+    sound: async () => ({ p_outbox_id: uuid((await enqueue(db)).outboxId), p_reason: `'odd'` }),
+  },
+  resolve_outbox_hold: {
+    role: 'control',
+    sound: async () => ({
+      p_outbox_id: uuid(await aHeldItem()),
+      p_decision: `'DISPATCHED'`,
+      p_reason: `'checked'`,
+      p_rail_reference: `'ref'`,
+    }),
+  },
+  redrive_outbox_item: {
+    role: 'control',
+    sound: async () => ({ p_outbox_id: uuid(await aFailedItem()), p_reason: `'again'` }),
+  },
+  approve_outbox_proposal: { role: 'control', sound: async () => ({ p_proposal_id: uuid(await aProposal()) }) },
+  withdraw_outbox_proposal: {
+    role: 'control',
+    sound: async () => ({ p_proposal_id: uuid(await aProposal()), p_reason: `'mistaken'` }),
+  },
+  pause_outbox: { role: 'control', sound: async () => pause('rail-to-pause') },
+  resume_outbox: {
+    role: 'control',
+    sound: async () => {
+      await pauseOutbox(db.as('symphony_control'), 'rail', 'rail-to-resume', 'maintenance')
+      return pause('rail-to-resume')
+    },
+  },
+  set_participant_outbox_policy: {
+    role: 'control',
+    sound: async () => ({ p_participant_id: `'p'`, p_on_ordered_failure: `'halt'` }),
+  },
+}
+const names = Object.keys(SUBJECTS)
+
+/** Values that an argument refuses and accepts, by its name; the batch forms take them as elements. */
+interface Limits {
+  readonly refused: Readonly<Record<string, string>>
+  readonly accepted: Readonly<Record<string, string>>
+  /** @default 22023 */
+  readonly code?: string
+}
+
+const ID: Limits = {
+  refused: {
+    'an empty one': `''`,
+    'a blank one': `'   '`,
+    'a space inside': `'${CANARY} b'`,
+    'a leading space': `' ${CANARY}'`,
+    '129 characters': `rpad('${CANARY}', 129, 'x')`,
+    '5,000 characters': `rpad('${CANARY}', 5000, 'x')`,
+    'a tab': `E'${CANARY}\\tb'`,
+    'a line end': `E'${CANARY}\\n'`,
+    'an escape character': `E'${CANARY}\\u001b[0m'`,
+    'a delete character': `E'${CANARY}\\u007f'`,
+    'a letter beyond ASCII': `'${CANARY}é'`,
+    'a no-break space': `E'${CANARY}\\u00a0'`,
+    'a right-to-left mark': `E'${CANARY}\\u200f'`,
+    'a zero-width space': `E'\\u200b'`,
+  },
+  accepted: { 'the first and last printable character': `'!~'`, '128 characters': `repeat('x', 128)` },
+}
+
+const KEY: Limits = {
+  refused: { ...ID.refused, 'a key as redrive makes them': `'${CANARY}~redrive~1'` },
+  accepted: { ...ID.accepted, 'a key that only looks like one of a redrive': `'a~redrive~1b'` },
+}
+
+const text = (lengthMax: number): Limits => ({
+  refused: {
+    'an empty one': `''`,
+    'a blank one': `E' \\t\\r\\n'`,
+    'one character too many': `rpad('${CANARY}', ${lengthMax + 1}, 'x')`,
+    'one character too many, each of several bytes': `repeat('é', ${lengthMax + 1})`,
+    'far too many': `rpad('${CANARY}', 1000000, 'x')`,
+    'an escape character': `E'${CANARY}\\u001b[31m'`,
+    'a bell': `E'${CANARY}\\u0007'`,
+    'a delete character': `E'${CANARY}\\u007f'`,
+    'a control character beyond ASCII': `E'${CANARY}\\u0085'`,
+  },
+  accepted: {
+    'the longest, each character of several bytes': `repeat('é', ${lengthMax})`,
+    'line ends and tabs': `E'a\\tb\\r\\nc'`,
+  },
+})
+
+const integer = (min: number, max: number): Limits => ({
+  refused: Object.fromEntries(
+    [min - 1, max + 1, -1, -2_147_483_648, 2_147_483_647]
+      .filter((value) => (value < min || value > max) && value <= 2_147_483_647)
+      .map((value) => [String(value), `(${value})::integer`]),
+  ),
+  accepted: { [String(min)]: String(min), [String(max)]: String(max) },
+})
+
+const oneOf = (...words: readonly string[]): Limits => ({
+  refused: {
+    'an unknown word': `'${CANARY}'`,
+    'an empty word': `''`,
+    'another case': `'${words[0]!.toUpperCase() === words[0] ? words[0].toLowerCase() : words[0]!.toUpperCase()}'`,
+    'a space behind': `'${words[0]} '`,
+  },
+  accepted: {},
+})
+
+const STATE: Limits = {
+  ...oneOf('DISPATCHED'),
+  refused: { ...oneOf('DISPATCHED').refused, DISPATCHING: `'DISPATCHING'`, ZOMBIE_REQUEUE: `'ZOMBIE_REQUEUE'` },
+  code: 'P7003',
+}
+
+const PAYLOAD: Limits = {
+  refused: {
+    'an array': `'[]'`,
+    'a string': `'"${CANARY}"'`,
+    'a number': `'1'`,
+    'a boolean': `'true'`,
+    'a null': `'null'`,
+    'a thousand numbers of 131,072 digits': numbers('1e131071', 1000),
+    'one number of 131,072 digits': numbers('1e131071', 1),
+    'a negative number of 131,072 digits': numbers('-1e131071', 1),
+    'one zero of 16,383 decimals': numbers('0e-16383', 1),
+    'seven thousand zeros of 16,383 decimals': numbers('0e-16383', 7000),
+    'a number of 22 digits': numbers('1000000000000000000000', 1),
+    'a number of 21 decimals': numbers('0.000000000000000000001', 1),
+    'a number of 21 decimals that say nothing': numbers('1.000000000000000000000', 1),
+    'a number too large, deep inside': `jsonb_set(${nested(32)}, string_to_array(repeat('a ', 30) || 'a', ' '), '{"b": 1e22}')`,
+    'a number too large among good ones': `jsonb_build_object('a', ${numbers('1', 500)} -> 'a' || '1e22'::jsonb)`,
+    'nesting of 33': nested(33),
+    'nesting of 33, ended by an array': nested(33, 'array'),
+    'nesting of 200': nested(200),
+    '65,537 bytes': bytes(65_537),
+    '65,537 bytes of two-byte characters': `jsonb_build_object('a', repeat('é', 32763) || '${'x'.repeat(2)}')`,
+    '100 KB': bytes(100_000),
+    '100,000 numbers': numbers('1', 100_000),
+    '10 MB': bytes(10_000_000),
+  },
+  accepted: {
+    'an empty one': `'{}'`,
+    'the largest number': numbers('999999999999999999999', 1),
+    'the smallest number': numbers('-999999999999999999999', 1),
+    'a number of 20 decimals': numbers('0.00000000000000000001', 1),
+    'nesting of 32': nested(32),
+    'nesting of 32, ended by an array': nested(32, 'array'),
+    '65,536 bytes': bytes(65_536),
+    '65,536 bytes of two-byte characters': `jsonb_build_object('a', repeat('é', 32763) || 'x')`,
+    'as many numbers as fit': numbers('1', 21_842),
+    'as many nested numbers as fit': `jsonb_build_object('a', (SELECT jsonb_agg('[1]'::jsonb) FROM generate_series(1, 13105)))`,
+    'an empty key, escapes and letters beyond ASCII': `'{"": "\\u0001 \\" \\\\ é \\ud83d\\ude00"}'`,
+  },
+}
+
+const TIME: Limits = {
+  refused: {
+    infinity: `'infinity'::timestamptz`,
+    'minus infinity': `'-infinity'::timestamptz`,
+    'a time in 101 years': `now() + interval '101 years'`,
+    'a time 101 years ago': `now() - interval '101 years'`,
+  },
+  accepted: {
+    'a time in 99 years': `now() + interval '99 years'`,
+    'a time 99 years ago': `now() - interval '99 years'`,
+  },
+}
+
+const LIMITS: Readonly<Record<string, Limits>> = {
+  p_instruction_id: ID,
+  p_participant_id: ID,
+  p_idempotency_key: KEY,
+  p_rail_type: ID,
+  p_worker_id: ID,
+  p_name: ID,
+  p_rail: ID,
+  p_announced_rail: ID,
+  p_payload: PAYLOAD,
+  p_detail: PAYLOAD,
+  p_not_before: TIME,
+  p_batch_size: integer(1, 1000),
+  p_lease_seconds: integer(1, 3600),
+  p_latency_ms: integer(0, 2_147_483_647),
+  p_retry_delay_seconds: integer(0, 2_592_000),
+  p_attempt_no: integer(1, 2_147_483_647),
+  p_reason: text(1000),
+  p_hold_reason: text(1000),
+  p_rail_reference: text(255),
+  p_rail_code: text(128),
+  p_error_code: text(128),
+  p_error_message: text(2000),
+  p_state: STATE,
+  p_decision: { ...oneOf('DISPATCHED'), accepted: {} },
+  p_kind: oneOf('rail'),
+  p_on_ordered_failure: oneOf('halt'),
+}
+
+/** Every value of their type is one; whether it is the right one, the database judges. */
+const WITHOUT_LIMITS = ['p_outbox_id', 'p_lease_token', 'p_proposal_id', 'p_ordered', 'p_outcome_unknown']
+
+/** The batch forms use the words of the single ones: `p_payloads` holds a `p_payload` for each item. */
+const IRREGULAR: Readonly<Record<string, string>> = {
+  p_latencies_ms: 'p_latency_ms',
+  p_retry_delays_seconds: 'p_retry_delay_seconds',
+  p_outcomes_unknown: 'p_outcome_unknown',
+}
+
+let db: TestDatabase
+let proposer: TestLogin
+const connections = new Map<Subject['role'], Connection>()
+const soundArguments = new Map<string, Arguments>()
+let signatures: ReadonlyMap<string, readonly Argument[]>
+let before: Record<string, string>
+
+interface Argument {
+  readonly name: string
+  readonly type: string
+}
+
+beforeAll(async () => {
+  db = await createTestDatabase()
+  proposer = await db.createLogin('proposer', { roles: ['symphony_control'] })
+  signatures = await readSignatures()
+  for (const role of ['ingest', 'executor', 'control'] as const) {
+    connections.set(role, await openConnection(db, `symphony_${role}`))
+  }
+  for (const name of names) soundArguments.set(name, await SUBJECTS[name]!.sound())
+  before = await rowHashes(db)
+})
+afterAll(() => db.drop())
+
+test('every function that a runtime role may call is under test, with every argument', () => {
+  expect(names.toSorted()).toEqual([...signatures.keys()].toSorted())
+  for (const name of names) {
+    const given = Object.keys(soundArguments.get(name)!).toSorted()
+    const declared = signatures.get(name)!.map((argument) => argument.name)
+    expect([name, ...given]).toEqual([name, ...declared.toSorted()])
+  }
+})
+
+test('every argument has its limits written down here', () => {
+  const all = names.flatMap((name) => Object.keys(soundArguments.get(name)!))
+  const known = new Set([...Object.keys(LIMITS), ...WITHOUT_LIMITS])
+  expect(all.filter((argument) => !known.has(singular(argument)))).toEqual([])
+})
+
+describe.each(names)('%s', (name) => {
+  const subject = SUBJECTS[name]!
+
+  test('takes sound arguments', async () => {
+    expect(await attempt(name, {})).toBe('accepted')
+  })
+
+  test('refuses NULL for each argument that is not optional, and only for those', async () => {
+    for (const { name: argument, type } of signatures.get(name)!) {
+      const refused = { code: '22023', names: singular(argument) }
+      expect([argument, await attempt(name, { [argument]: `NULL::${type}` })]).toEqual([
+        argument,
+        subject.optional?.includes(argument) === true ? 'accepted' : refused,
+      ])
+    }
+    expect(await rowHashes(db)).toEqual(before)
+  })
+
+  test('refuses values beyond their limits and takes those at them', async () => {
+    for (const { name: argument, type } of signatures.get(name)!) {
+      const limits = limitsOf(argument)
+      const isList = type.endsWith('[]')
+      const value = (expression: string) => (isList ? `ARRAY[${expression}]::${type}` : `(${expression})::${type}`)
+      for (const [what, expression] of Object.entries(limits.refused)) {
+        expect([argument, what, await attempt(name, { [argument]: value(expression) })]).toEqual([
+          argument,
+          what,
+          { code: limits.code ?? '22023', names: singular(argument) },
+        ])
+      }
+      // Another worker is well-formed, and then has no lease to show.
+      const isFence = argument === 'p_worker_id' && 'p_lease_token' in soundArguments.get(name)!
+      for (const [what, expression] of Object.entries(limits.accepted)) {
+        expect([argument, what, await attempt(name, { [argument]: value(expression) })]).toEqual([
+          argument,
+          what,
+          isFence ? 'no lease' : 'accepted',
+        ])
+      }
+    }
+    expect(await rowHashes(db)).toEqual(before)
+  })
+
+  test('refuses arrays that are not plain lists of the right length', async () => {
+    const lists = signatures.get(name)!.filter(({ type }) => type.endsWith('[]'))
+    for (const { name: argument, type } of lists) {
+      const sound = soundArguments.get(name)![argument]!
+      const element = `(${sound}::${type})[1]`
+      const isAlone = lists.length === 1 || singular(argument).endsWith('rail')
+      const misshapen: Record<string, string> = {
+        'an empty array': `'{}'::${type}`,
+        'an array of arrays': `ARRAY[${sound}::${type}]`,
+        'an array counted from 0': `array_fill(${element}, ARRAY[1], ARRAY[0])`,
+        'an array counted from 2': `array_fill(${element}, ARRAY[1], ARRAY[2])`,
+        '1,001 elements': `array_fill(${element}, ARRAY[1001])`,
+        'an array of arrays of no element': `ARRAY['{}'::${type}, '{}']`,
+        ...(isAlone ? {} : { 'one element more than the others': `${sound}::${type} || ${element}` }),
+        ...(subject.optionalElements?.includes(argument) === true ? {} : { 'a NULL': `ARRAY[NULL]::${type}` }),
+      }
+      for (const [what, expression] of Object.entries(misshapen)) {
+        const outcome = await attempt(name, { [argument]: expression })
+        expect([argument, what, outcome]).toEqual([
+          argument,
+          what,
+          { code: '22023', names: expect.stringMatching(/^p_[a-z_]+$/) },
+        ])
+      }
+    }
+    expect(await rowHashes(db)).toEqual(before)
+  })
+})
+
+describe('batches', () => {
+  test('the misshapen list is the one that is named, unless it is the one that sets the length', async () => {
+    for (const { name: argument } of signatures.get('enqueue_payment_outbox_batch')!.slice(1)) {
+      const sound = soundArguments.get('enqueue_payment_outbox_batch')![argument]!
+      expect(await attempt('enqueue_payment_outbox_batch', { [argument]: `ARRAY[${sound}]` })).toEqual({
+        code: '22023',
+        names: singular(argument),
+      })
+    }
+    for (const argument of OUTCOMES_ASKED) {
+      const sound = soundArguments.get('complete_outbox_attempts')![argument]!
+      expect(await attempt('complete_outbox_attempts', { [argument]: `ARRAY[${sound}]` })).toEqual({
+        code: '22023',
+        names: singular(argument),
+      })
+    }
+  })
+
+  test('a bad item is named by its place among good ones', async () => {
+    const payloads = `array_fill('{}'::jsonb, ARRAY[6]) || '{"a": 1e30}'::jsonb`
+    const error = await failureOf(call('enqueue_payment_outbox_batch', { ...aBatchOf(7), p_payloads: payloads }))
+    expect(error).toMatchObject({ code: '22023', message: expect.stringMatching(/^p_payload of item 7: expected /) })
+    expect(await rowHashes(db)).toEqual(before)
+  })
+
+  test('1,000 items are taken at once, and 1,001 are not', async () => {
+    expect(await attempt('enqueue_payment_outbox_batch', aBatchOf(1000))).toBe('accepted')
+    expect(await attempt('enqueue_payment_outbox_batch', aBatchOf(1001))).toEqual({
+      code: '22023',
+      names: 'p_instruction_id',
+    })
+    for (const name of ['complete_outbox_attempts', 'renew_outbox_leases', 'release_outbox_leases']) {
+      expect(await attempt(name, repeated(name, 1000))).toBe('accepted')
+      expect(await attempt(name, repeated(name, 1001))).toEqual({ code: '22023', names: 'p_outbox_id' })
+    }
+  })
+
+  test('a not-before that unnest would find and a look at element 1 would not is refused', async () => {
+    for (const list of [`'[0:0]={infinity}'`, `'{{infinity}}'`, `'[5:5]={-infinity}'`]) {
+      expect(await attempt('enqueue_payment_outbox_batch', { p_not_before: `${list}::timestamptz[]` })).toEqual({
+        code: '22023',
+        names: 'p_not_before',
+      })
+    }
+  })
+})
+
+describe('payloads that are no jsonb', () => {
+  test.each([
+    ['a NUL', `{"a": "\\u0000"}`, '22P05'],
+    ['a lone high surrogate', `{"a": "\\ud800"}`, '22P02'],
+    ['a lone low surrogate', `{"a": "\\udc00"}`, '22P02'],
+    ['NaN', `{"a": NaN}`, '22P02'],
+    ['Infinity', `{"a": Infinity}`, '22P02'],
+    ['a number beyond numeric', `{"a": 1e200000}`, '22003'],
+    ['nesting of 1,000,000', `{"a": ${'['.repeat(1_000_000)}`, '54001'],
+    ['no JSON at all', CANARY, '22P02'],
+  ])('%s does not reach the function', async (_what, payload, code) => {
+    for (const name of ['enqueue_payment_outbox', 'heartbeat_outbox_worker']) {
+      const argument = name === 'enqueue_payment_outbox' ? 'p_payload' : 'p_detail'
+      const given = { ...soundArguments.get(name)!, [argument]: '$1' }
+      expect(await failureOf(call(name, given, [payload]))).toMatchObject({ code })
+    }
+    expect(await rowHashes(db)).toEqual(before)
+  })
+})
+
+test('the number that only enqueue may take refuses what is no participant', async () => {
+  for (const expression of ['NULL', ...Object.values(ID.refused)]) {
+    const refused = db.queryNoRole(`SELECT bump_participant_outbox_seq(${expression})`)
+    expect(await failureOf(refused)).toMatchObject({
+      code: '22023',
+      message: expect.stringMatching(/^p_participant_id: /),
+    })
+  }
+})
+
+test('a gateway must say who acts, in words that can stand in the ledger', async () => {
+  await withTestDatabase(async (own) => {
+    const gateway = await own.createLogin('gateway', { roles: ['symphony_control'], inherit: true })
+    await own.queryNoRole('UPDATE symphony_settings SET actor_gateways = ARRAY[$1]', [gateway.name])
+    const client = await gateway.connect()
+    const hold = `SELECT place_outbox_hold(p_outbox_id => '${(await enqueue(own)).outboxId}', p_reason => 'odd')`
+    expect(await failureOf(client.query(hold))).toMatchObject({ code: '22023' })
+    for (const actor of ['', '   ', `${CANARY}${'x'.repeat(200)}`, `${CANARY}\u001B`, '\u0085']) {
+      await client.query(`SELECT set_config('symphony.actor', $1, false)`, [actor])
+      const error = await failureOf(client.query(hold))
+      expect(error).toMatchObject({ code: '22023', message: expect.stringMatching(/^symphony\.actor: /) })
+      expect(JSON.stringify(error)).not.toContain(CANARY)
+    }
+    await client.query(`SELECT set_config('symphony.actor', $1, false)`, ['é'.repeat(200)])
+    expect((await client.query(hold)).rowCount).toBe(1)
+  })
+})
+
+type Outcome = 'accepted' | 'no lease' | { readonly code: string; readonly names: string }
+
+/** What became of a call with these arguments in place of sound ones. It is undone in any case. */
+async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
+  const { client } = connections.get(SUBJECTS[name]!.role)!
+  await client.query('BEGIN')
+  try {
+    await call(name, { ...soundArguments.get(name)!, ...overrides })
+    return 'accepted'
+  } catch (error) {
+    const { code, message } = refusalIn(error)
+    if (code === 'P7002') return 'no lease'
+    const named = /^(p_[a-z_]+)(?: of item \d+)?: expected /.exec(message)?.[1] ?? message
+    return { code, names: JSON.stringify(error).includes(CANARY) ? 'ITS VALUE' : singular(named) }
+  } finally {
+    await client.query('ROLLBACK')
+  }
+}
+
+function call(name: string, given: Arguments, values: readonly unknown[] = []): Promise<unknown> {
+  const list = Object.entries(given).map(([argument, expression]) => `${argument} => ${expression}`)
+  const { client } = connections.get(SUBJECTS[name]!.role)!
+  return client.query(`SELECT * FROM ${quoteIdentifier(db.schema)}.${name}(${list.join(', ')})`, [...values])
+}
+
+function singular(argument: string): string {
+  const regular = argument in LIMITS || WITHOUT_LIMITS.includes(argument) ? argument : argument.replace(/s$/, '')
+  return IRREGULAR[argument] ?? regular
+}
+
+function limitsOf(argument: string): Limits {
+  return LIMITS[singular(argument)] ?? { refused: {}, accepted: {} }
+}
+
+/** From the catalog: what the runtime roles may call. */
+async function readSignatures(): Promise<typeof signatures> {
+  const { rows } = await db.queryNoRole<{ name: string; arguments: Argument[] }>(
+    `SELECT p.proname AS name, (
+       SELECT jsonb_agg(jsonb_build_object('name', p.proargnames[a.position], 'type', format_type(a.type, NULL))
+         ORDER BY a.position)
+       FROM unnest(p.proargtypes) WITH ORDINALITY AS a(type, position)) AS arguments
+     FROM pg_proc p
+     WHERE p.pronamespace = $1::regnamespace AND EXISTS (
+       SELECT 1 FROM aclexplode(p.proacl) acl WHERE acl.grantee <> p.proowner AND acl.privilege_type = 'EXECUTE')`,
+    [quoteIdentifier(db.schema)],
+  )
+  return new Map(rows.map((row) => [row.name, row.arguments]))
+}
+
+async function anInstruction(): Promise<Arguments> {
+  return {
+    p_instruction_id: `'i'`,
+    p_participant_id: `'p'`,
+    p_idempotency_key: `'k'`,
+    p_rail_type: `'r'`,
+    p_payload: `'{"amountMinor": "1050"}'`,
+    p_not_before: 'now()',
+    p_ordered: 'false',
+  }
+}
+
+async function aBatch(): Promise<Arguments> {
+  return {
+    p_instruction_ids: `ARRAY['i']`,
+    p_participant_ids: `ARRAY['p']`,
+    p_idempotency_keys: `ARRAY['k']`,
+    p_rail_types: `ARRAY['r']`,
+    p_payloads: `ARRAY['{"amountMinor": "1050"}'::jsonb]`,
+    p_not_before: 'ARRAY[now()]',
+    p_ordered: 'ARRAY[false]',
+  }
+}
+
+function aBatchOf(count: number): Arguments {
+  return {
+    p_instruction_ids: `(SELECT array_agg('i-' || n) FROM generate_series(1, ${count}) n)`,
+    p_participant_ids: `array_fill('p'::text, ARRAY[${count}])`,
+    p_idempotency_keys: `array_fill('k'::text, ARRAY[${count}])`,
+    p_rail_types: `array_fill('r'::text, ARRAY[${count}])`,
+    p_payloads: `array_fill('{}'::jsonb, ARRAY[${count}])`,
+    p_not_before: 'NULL',
+    p_ordered: 'NULL',
+  }
+}
+
+/** The sound call, with its one item so many times. */
+function repeated(name: string, count: number): Arguments {
+  const lists = signatures.get(name)!.filter(({ type }) => type.endsWith('[]'))
+  return Object.fromEntries(
+    lists.map(({ name: argument, type }) => [
+      argument,
+      `array_fill((${soundArguments.get(name)![argument]}::${type})[1], ARRAY[${count}])`,
+    ]),
+  )
+}
+
+async function aLease(): Promise<Arguments> {
+  const { outboxId, leaseToken } = await enqueueAndClaim(db)
+  return { p_outbox_id: uuid(outboxId), p_lease_token: uuid(leaseToken), p_worker_id: `'${WORKER}'` }
+}
+
+async function leases(): Promise<Arguments> {
+  const { p_outbox_id: outboxId, p_lease_token: token, p_worker_id: worker } = await aLease()
+  return { p_outbox_ids: `ARRAY[${outboxId}]`, p_lease_tokens: `ARRAY[${token}]`, p_worker_id: worker! }
+}
+
+function anOutcome(state: string): Arguments {
+  return {
+    p_state: `'${state}'`,
+    p_rail_reference: `'ref'`,
+    p_rail_code: `'00'`,
+    p_error_code: `'BUSY'`,
+    p_error_message: `'try later'`,
+    p_latency_ms: '1',
+  }
+}
+
+function outcomes(state: string): Arguments {
+  return {
+    p_states: `ARRAY['${state}']`,
+    p_rail_references: `ARRAY['ref']`,
+    p_rail_codes: `ARRAY['00']`,
+    p_error_codes: `ARRAY['BUSY']`,
+    p_error_messages: `ARRAY['try later']`,
+    p_latencies_ms: 'ARRAY[1]',
+    p_retry_delays_seconds: 'ARRAY[60]',
+    p_outcomes_unknown: 'ARRAY[false]',
+    p_hold_reasons: `ARRAY['odd']`,
+  }
+}
+
+async function aHeldItem(): Promise<string> {
+  const { outboxId } = await enqueue(db)
+  await placeOutboxHold(db.as('symphony_control'), outboxId, 'odd')
+  return outboxId
+}
+
+async function aFailedItem(): Promise<string> {
+  const item = await enqueueAndClaim(db)
+  await complete(db, item, { state: 'FAILED', errorCode: 'REFUSED' })
+  return item.outboxId
+}
+
+/** By another person than the one who will decide on it. */
+async function aProposal(): Promise<string> {
+  const role = proposer.database.as('symphony_control')
+  const { proposalId } = await resolveOutboxHold(role, await aHeldItem(), 'FAILED', 'the rail never saw it')
+  return proposalId!
+}
+
+function pause(rail: string): Arguments {
+  return { p_kind: `'rail'`, p_name: `'${rail}'`, p_reason: `'maintenance'` }
+}
+
+function uuid(value: string): string {
+  return `'${value}'::uuid`
+}
+
+/** A payload of so many numbers, written as they are. */
+function numbers(written: string, count: number): string {
+  return `('{"a": [' || repeat('${written}, ', ${count - 1}) || '${written}]}')::jsonb`
+}
+
+/** A payload of so many objects inside each other, the outermost included. */
+function nested(depth: number, innermost: 'object' | 'array' = 'object'): string {
+  const end = innermost === 'object' ? '{}' : '[]'
+  return `(repeat('{"a":', ${depth - 1}) || '${end}' || repeat('}', ${depth - 1}))::jsonb`
+}
+
+/** A payload of so many bytes, as jsonb writes it. */
+function bytes(count: number): string {
+  return `jsonb_build_object('a', rpad('${CANARY}', ${count - 9}, 'x'))`
+}
