@@ -45,11 +45,6 @@ report()
 
 function legs() {
   if (given.length > 0) return [{ name: 'the given files on PostgreSQL 18', files: given, env: {} }]
-  const everythingOn = (version) => ({
-    name: `everything on PostgreSQL ${version}`,
-    files: [],
-    env: { SYMPHONY_TEST_POSTGRES: version },
-  })
   if (matrix) return ['15', '16', '17', '18'].map(everythingOn)
   return [
     everythingOn('18'),
@@ -65,6 +60,10 @@ function legs() {
       env: { SYMPHONY_TEST_SQL_BRANCHES: BRANCH_COUNTS },
     },
   ]
+}
+
+function everythingOn(version) {
+  return { name: `everything on PostgreSQL ${version}`, files: [], env: { SYMPHONY_TEST_POSTGRES: version } }
 }
 
 /** One vitest run. Its counts come from its own report, so that a leg which ran nothing is a failure. */

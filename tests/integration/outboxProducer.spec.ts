@@ -1,4 +1,4 @@
-import { Client } from 'pg'
+import type { Client } from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { IdempotencyConflictError } from '../../libs/db/index.js'
 import { enqueue, enqueueMany } from '../../libs/outbox/index.js'

@@ -1,0 +1,192 @@
+import { describe, expect, test } from 'vitest'
+import { systemClock, type Clock } from '../../libs/core/index.js'
+import {
+  BoundedSlots,
+  CircuitBreaker,
+  PollLoop,
+  RateLimit,
+  settleWithin,
+  sleep,
+  Wakeup,
+} from '../../libs/worker/index.js'
+
+/** A clock that stands still until moved. */
+function handClock(): Clock & { move(ms: number): void } {
+  let ms = 0
+  return { now: () => new Date(ms), monotonicMs: () => ms, move: (by) => void (ms += by) }
+}
+
+const never = new AbortController().signal
+
+function breakerOf(clock: Clock, states: string[]): CircuitBreaker {
+  return new CircuitBreaker({ failuresMax: 2, openMs: 100, clock, onChange: (state) => states.push(state) })
+}
+
+describe('Wakeup', () => {
+  test('a word said before anybody waits is not lost', async () => {
+    const wakeup = new Wakeup(0, systemClock)
+    wakeup.notify()
+    expect(await wakeup.wait(60_000, never)).toBe(true)
+    expect(await wakeup.wait(1, never)).toBe(false)
+  })
+
+  test('an idle waiter is woken at once, and words within the window count as one', async () => {
+    const wakeup = new Wakeup(30, systemClock)
+    const first = wakeup.wait(60_000, never)
+    wakeup.notify()
+    expect(await first).toBe(true)
+    wakeup.notify()
+    wakeup.notify()
+    expect(await wakeup.wait(60_000, never)).toBe(true)
+    expect(await wakeup.wait(1, never)).toBe(false)
+  })
+
+  test('an abort ends the wait without a word', async () => {
+    const stopping = new AbortController()
+    const waiting = new Wakeup(0, systemClock).wait(60_000, stopping.signal)
+    stopping.abort()
+    expect(await waiting).toBe(false)
+  })
+})
+
+describe('PollLoop', () => {
+  test('it turns again at once while there is more, then waits to be woken', async () => {
+    const turns: number[] = []
+    const wakeup = new Wakeup(0, systemClock)
+    const loop = new PollLoop({
+      turn: () => {
+        turns.push(turns.length)
+        return Promise.resolve({ again: turns.length < 3 })
+      },
+      pollMs: 60_000,
+      wakeup,
+      onError: () => {},
+    })
+    loop.start()
+    await expect.poll(() => turns.length).toBe(3)
+    wakeup.notify()
+    await expect.poll(() => turns.length).toBe(4)
+    await loop.stop()
+  })
+
+  test('an error does not end it, and turns never overlap', async () => {
+    let running = 0
+    let most = 0
+    let turns = 0
+    const errors: unknown[] = []
+    const loop = new PollLoop({
+      turn: async () => {
+        running += 1
+        most = Math.max(most, running)
+        turns += 1
+        await sleep(1)
+        running -= 1
+        if (turns === 1) throw new Error('the first turn fails')
+        return { again: false }
+      },
+      pollMs: 5,
+      wakeup: new Wakeup(0, systemClock),
+      onError: (error) => errors.push(error),
+      errorDelayMs: 1,
+    })
+    loop.start()
+    loop.start()
+    await expect.poll(() => turns).toBeGreaterThan(3)
+    await loop.stop()
+    expect(errors).toHaveLength(1)
+    expect(most).toBe(1)
+    const after = turns
+    await sleep(30)
+    expect(turns).toBe(after)
+  })
+
+  test('stop waits for the turn in hand, and is safe twice and before start', async () => {
+    let ended = false
+    const loop = new PollLoop({
+      turn: async () => {
+        await sleep(20)
+        ended = true
+        return { again: false }
+      },
+      pollMs: 60_000,
+      wakeup: new Wakeup(0, systemClock),
+      onError: () => {},
+    })
+    await loop.stop()
+    loop.start()
+    await loop.stop()
+    await loop.stop()
+    expect(ended).toBe(true)
+  })
+})
+
+describe('CircuitBreaker', () => {
+  test('failures in a row open it; a success between them does not', () => {
+    const clock = handClock()
+    const states: string[] = []
+    const breaker = breakerOf(clock, states)
+    breaker.failed()
+    breaker.succeeded()
+    breaker.failed()
+    expect(breaker.admits(5)).toBe(5)
+    breaker.failed()
+    expect(breaker.admits(5)).toBe(0)
+    expect(breaker.closedForMs).toBe(100)
+    expect(states).toEqual(['open'])
+  })
+
+  test('after its rest it lets one trial through; its result decides, and the next rest is longer', () => {
+    const clock = handClock()
+    const breaker = breakerOf(clock, [])
+    breaker.failed()
+    breaker.failed()
+    clock.move(100)
+    expect(breaker.admits(5)).toBe(1)
+    breaker.started()
+    expect(breaker.admits(5)).toBe(0)
+    breaker.failed()
+    expect(breaker.closedForMs).toBe(200)
+    clock.move(200)
+    breaker.started()
+    breaker.succeeded()
+    expect(breaker.admits(5)).toBe(5)
+  })
+
+  test('a trial that told nothing gives its place to another', () => {
+    const clock = handClock()
+    const breaker = breakerOf(clock, [])
+    breaker.failed()
+    breaker.failed()
+    clock.move(100)
+    breaker.started()
+    breaker.abandoned()
+    expect(breaker.admits(5)).toBe(1)
+  })
+})
+
+test('RateLimit lets one second’s worth through at once and the rest in time', () => {
+  const clock = handClock()
+  const rate = new RateLimit(2, clock)
+  expect(rate.available).toBe(2)
+  rate.take()
+  rate.take()
+  expect(rate.available).toBe(0)
+  expect(rate.nextInMs).toBe(500)
+  clock.move(500)
+  expect(rate.available).toBe(1)
+  clock.move(10_000)
+  expect(rate.available).toBe(2)
+})
+
+test('BoundedSlots refuses one too many and one too few', () => {
+  const slots = new BoundedSlots(1)
+  slots.take()
+  expect(() => slots.take()).toThrow('all 1 slots are taken')
+  slots.give()
+  expect(() => slots.give()).toThrow('nobody had taken')
+})
+
+test('settleWithin says whether a promise was settled, and swallows its failure', async () => {
+  expect(await settleWithin(Promise.reject(new Error('its owner’s')), 60_000)).toBe(true)
+  expect(await settleWithin(new Promise(() => {}), 1)).toBe(false)
+})
