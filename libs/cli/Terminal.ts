@@ -44,6 +44,17 @@ export class Terminal {
   note(line: string): void {
     this.#stderr.write(`${line}\n`)
   }
+
+  /** Draws a line over the one before, on a terminal; elsewhere nothing: a log is no place for progress. */
+  redraw(line: string): void {
+    if (this.isInteractive) this.#stderr.write(`\r\u001B[2K${line}`)
+  }
+
+  /** Draws a page over the one before, where stdout is a terminal; elsewhere the pages follow each other. */
+  printPage(lines: readonly string[]): void {
+    const page = lines.map((line) => `${line}\n`).join('')
+    this.#stdout.write(this.#stdout.isTTY === true ? `\u001B[H\u001B[2J${page}` : page)
+  }
 }
 
 export function bigintAsText(_key: string, value: unknown): unknown {

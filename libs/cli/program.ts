@@ -1,9 +1,11 @@
 import { Command } from 'commander'
 import type { Cli } from './Cli.js'
 import { registerDb } from './commands/db.js'
+import { registerDemo } from './commands/demo.js'
 import { registerDeploy } from './commands/deploy.js'
 import { registerDoctor } from './commands/doctor.js'
 import { registerStart } from './commands/start.js'
+import { registerWorker } from './commands/worker.js'
 import { EXIT, EXIT_CODES_HELP } from './exitCodes.js'
 import { packageVersion } from './packageVersion.js'
 import { reportError } from './reportError.js'
@@ -23,6 +25,8 @@ function createProgram(cli: Cli): Command {
       outputError: () => {},
     })
   registerStart(program, cli)
+  registerWorker(program, cli)
+  registerDemo(program, cli)
   registerDeploy(program, cli)
   registerDoctor(program, cli)
   registerDb(program, cli)

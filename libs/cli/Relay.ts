@@ -1,0 +1,88 @@
+import type { Logger } from 'pino'
+import type { Database } from '../db/index.js'
+import { logRelayerEvents, logRepairEvents, type OutboxMetrics } from '../observability/index.js'
+import { OutboxRelayer } from '../outbox/index.js'
+import type { LoadedRail } from '../rails/index.js'
+import { LeaseRepairWorker } from '../repair/index.js'
+import { settleWithin } from '../worker/index.js'
+import type { Settings } from './settings.js'
+
+/** The settings of a process that carries items. */
+export const RELAY = [
+  'rails',
+  'workerId',
+  'leaseSeconds',
+  'batchSize',
+  'concurrency',
+  'pollMs',
+  'listen',
+  'railTimeoutMs',
+  'repairIntervalMs',
+  'repairBatchSize',
+  'shutdownMs',
+] as const
+
+export interface RelayOptions {
+  readonly database: Database
+  readonly rails: ReadonlyMap<string, LoadedRail>
+  readonly settings: Omit<Pick<Settings, (typeof RELAY)[number]>, 'rails'>
+  readonly log: Logger
+  /** Absent where nobody scrapes. */
+  readonly metrics: OutboxMetrics | undefined
+}
+
+/** A relayer and lease repair over one database: what `start` and `worker` have in common. */
+export class Relay {
+  readonly workerId: string
+  readonly #rails: ReadonlyMap<string, LoadedRail>
+  readonly #relayer: OutboxRelayer
+  readonly #repair: LeaseRepairWorker
+
+  constructor({ database, rails, settings, log, metrics }: RelayOptions) {
+    const { workerId, leaseSeconds, batchSize, concurrency, pollMs, listen, shutdownMs } = settings
+    const logRelayerEvent = logRelayerEvents(log)
+    const logRepairEvent = logRepairEvents(log)
+    this.#rails = rails
+    this.#relayer = new OutboxRelayer(
+      database,
+      rails,
+      {
+        leaseSeconds,
+        batchSize,
+        concurrency,
+        pollMs,
+        listen,
+        shutdownMs,
+        ...(workerId === undefined ? {} : { workerId }),
+      },
+      (event) => {
+        metrics?.onRelayerEvent(event)
+        logRelayerEvent(event)
+      },
+    )
+    this.workerId = this.#relayer.workerId
+    this.#repair = new LeaseRepairWorker(
+      database.as('symphony_executor'),
+      { intervalMs: settings.repairIntervalMs, batchSize: settings.repairBatchSize, workerId: this.workerId },
+      (event) => {
+        metrics?.onRepairEvent(event)
+        logRepairEvent(event)
+      },
+    )
+  }
+
+  async start(): Promise<void> {
+    await this.#relayer.start()
+    await this.#repair.start()
+  }
+
+  /** Gives leases back, waits for calls within the bound that was set, and closes the rails. Safe before `start`. */
+  async stop(): Promise<void> {
+    await Promise.all([this.#relayer.stop(), this.#repair.stop()])
+    const closing = [...this.#rails.values()].map((rail) => rail.close())
+    // An adapter that cannot close keeps nobody from stopping.
+    await settleWithin(Promise.allSettled(closing), RAILS_CLOSE_MS)
+  }
+}
+
+const RAILS_CLOSE_MS = 1_000

@@ -1,0 +1,84 @@
+import { randomBytes } from 'node:crypto'
+import { chmod, mkdtemp, readlink, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { deploy } from '../../deployment/index.js'
+import { openServer, type OpenedServer } from '../../embedded/index.js'
+import { startRailBook, type RailBookProcess } from '../../rails/index.js'
+import { urlOfLogin } from '../processLogin.js'
+
+export interface DemoStageOptions {
+  readonly databaseUrl: string | undefined
+  readonly searchPath: string | undefined
+  readonly signal: AbortSignal
+}
+
+/** Everything a demo needs that is not a worker: a server, a schema of its own, a login, the rail's book. */
+export class DemoStage {
+  readonly folder: string
+  readonly bookFile: string
+  /** The workers' address: a login that inherits nothing and switches role. */
+  readonly url: string
+  readonly schema: string
+  readonly book: RailBookProcess
+  readonly #server: OpenedServer
+
+  private constructor(
+    fields: Pick<DemoStage, 'folder' | 'bookFile' | 'url' | 'schema' | 'book'>,
+    server: OpenedServer,
+  ) {
+    this.folder = fields.folder
+    this.bookFile = fields.bookFile
+    this.url = fields.url
+    this.schema = fields.schema
+    this.book = fields.book
+    this.#server = server
+  }
+
+  static async open({ databaseUrl, searchPath, signal }: DemoStageOptions): Promise<DemoStage> {
+    const folder = await mkdtemp(join(tmpdir(), 'symphony-demo-'))
+    // As root, the server runs as another account and must be able to pass.
+    await chmod(folder, 0o711)
+    const server = await openServer({ databaseUrl, dataDir: join(folder, 'symphony'), searchPath, signal })
+    try {
+      const suffix = randomBytes(4).toString('hex')
+      const login = { name: `symphony_demo_${suffix}`, password: randomBytes(24).toString('base64url') }
+      const schema = `symphony_demo_${suffix}`
+      await deploy({
+        url: server.url,
+        schema,
+        createLogins: [{ ...login, roles: ['ingest', 'executor', 'readonly', 'auditor'] }],
+      })
+      signal.throwIfAborted()
+      const bookFile = join(folder, 'rail-book.ndjson')
+      const book = await startRailBook({ file: bookFile })
+      return new DemoStage({ folder, bookFile, url: urlOfLogin(server.url, login), schema, book }, server)
+    } catch (error) {
+      await server.stop()
+      await removeFolder(folder)
+      throw error
+    }
+  }
+
+  /** True if the schema and the login stay behind, in a database that is not ours. */
+  get leavesSchema(): boolean {
+    return this.#server.kind === 'external'
+  }
+
+  async close(): Promise<void> {
+    await this.book.stop()
+    await this.#server.stop()
+  }
+
+  async remove(): Promise<void> {
+    await removeFolder(this.folder)
+  }
+}
+
+async function removeFolder(folder: string): Promise<void> {
+  // There when the server's account could not reach the folder.
+  const outside = await readlink(join(folder, 'symphony', 'outside')).catch(() => undefined)
+  for (const path of [outside, folder]) {
+    if (path !== undefined) await rm(path, { recursive: true, force: true })
+  }
+}

@@ -1,0 +1,18 @@
+import { createHash } from 'node:crypto'
+
+/** Numbers from 0 up to 1, the same for the same seed on every machine. */
+export type Random = () => number
+
+export function seededRandom(seed: string): Random {
+  let count = 0
+  return () => {
+    count += 1
+    const digest = createHash('sha256').update(`${count} ${seed}`).digest()
+    return digest.readUIntBE(0, 6) / 2 ** 48
+  }
+}
+
+/** A whole number from min to max, both included. */
+export function between(random: Random, min: number, max: number): number {
+  return min + Math.floor(random() * (max - min + 1))
+}

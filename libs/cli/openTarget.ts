@@ -1,0 +1,41 @@
+import { openDatabase, type Database } from '../db/index.js'
+import { embeddedUrl } from '../embedded/index.js'
+import type { Settings } from './settings.js'
+
+/** The settings that say which database is meant, and how to get there. */
+export const TARGET = ['databaseUrl', 'schema', 'dataDir', 'pooler', 'listenUrl'] as const
+
+export type TargetSettings = Pick<Settings, (typeof TARGET)[number]>
+
+/** The address that was given, else that of the embedded server that runs in the data folder. */
+export async function urlOfTarget({ databaseUrl, dataDir }: TargetSettings): Promise<string> {
+  return databaseUrl ?? (await embeddedUrl(dataDir))
+}
+
+export function openTargetAt(
+  url: string,
+  { schema, pooler, listenUrl }: TargetSettings,
+  application: string,
+): Database {
+  return openDatabase({
+    url,
+    schema,
+    pooler,
+    applicationName: `symphony ${application}`,
+    ...(listenUrl === undefined ? {} : { listenUrl }),
+  })
+}
+
+/** Opens the target for one command and closes it again, whatever happens. */
+export async function withTarget<T>(
+  settings: TargetSettings,
+  application: string,
+  body: (database: Database) => Promise<T>,
+): Promise<T> {
+  const database = openTargetAt(await urlOfTarget(settings), settings, application)
+  try {
+    return await body(database)
+  } finally {
+    await database.close()
+  }
+}

@@ -1,0 +1,49 @@
+import type { Cli } from './Cli.js'
+import { createLog } from './createLog.js'
+import { loadRailsFile } from './loadRailsFile.js'
+import { openTargetAt, urlOfTarget, type TargetSettings } from './openTarget.js'
+import { Relay, type RELAY } from './Relay.js'
+import { requireStart } from './requireStart.js'
+import type { Settings } from './settings.js'
+import { stdinClosed } from './stdinClosed.js'
+import { untilAborted } from './untilAborted.js'
+
+export type WorkerSettings = TargetSettings &
+  Omit<Pick<Settings, (typeof RELAY)[number]>, 'rails'> &
+  Pick<Settings, 'http' | 'host' | 'port' | 'accessToken' | 'logLevel' | 'strict'> & {
+    readonly rails: string
+    readonly untilStdinCloses: boolean
+  }
+
+/** Runs until told to stop; then nothing of it is left, neither a lease nor a connection. */
+export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<void> {
+  const { strict, schema } = settings
+  const url = await urlOfTarget(settings)
+  const rails = await loadRailsFile(settings.rails, { timeoutMs: settings.railTimeoutMs })
+  await requireStart({ url, schema, strict }, cli)
+  const log = createLog(settings.logLevel, 'symphony worker')
+  const database = openTargetAt(url, settings, 'worker')
+  const face = settings.http ? await openFace() : undefined
+  try {
+    const relay = new Relay({ database, rails, settings, log, metrics: face?.metrics })
+    try {
+      await relay.start()
+      const address = await face?.listen(settings, USUAL_PORT)
+      log.info({ workerId: relay.workerId, rails: [...rails.keys()], address }, 'worker_started')
+      await untilAborted(settings.untilStdinCloses ? AbortSignal.any([cli.signal, stdinClosed()]) : cli.signal)
+    } finally {
+      await face?.close()
+      await relay.stop()
+    }
+    log.info({ workerId: relay.workerId }, 'worker_stopped')
+  } finally {
+    await database.close()
+  }
+
+  async function openFace() {
+    const { HttpFace } = await import('./HttpFace.js')
+    return new HttpFace({ database, log, accessToken: settings.accessToken, api: false })
+  }
+}
+
+const USUAL_PORT = 7_421

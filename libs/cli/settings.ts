@@ -1,0 +1,192 @@
+import { BATCH_SIZE, LEASE_SECONDS } from '../core/index.js'
+import { DEFAULT_SCHEMA } from '../db/index.js'
+import { choice, path, switchedOn, text, wholeNumber, type SettingKind } from './settingKinds.js'
+
+/** One setting, whatever names it: a flag, a variable of the environment, a key of the configuration file. */
+export interface Setting<Value, Default> {
+  /** As commander spells it. The key of the configuration file is its name in camel case. Absent: a secret. */
+  readonly flag?: string
+  /** Switches have a second flag that turns them off. */
+  readonly offFlag?: string
+  readonly env?: string
+  readonly kind: SettingKind<Value>
+  readonly default: Default
+  readonly help: string
+}
+
+function setting<Value, Default>(given: Setting<Value, Default>): Setting<Value, Default> {
+  return given
+}
+
+const PORT = Object.freeze({ min: 0, max: 65_535 })
+
+/**
+ * Every setting of Symphony's processes, one row each; `docs/reference/options.md` says more, and a test holds the two
+ * against each other. What only one call of a command needs (an id, a reason) is an option of that command instead.
+ */
+export const SETTINGS = Object.freeze({
+  databaseUrl: setting({
+    flag: '--database-url <url>',
+    env: 'DATABASE_URL',
+    kind: text(8_192),
+    default: undefined,
+    help: 'the database; in the environment its password stays out of `ps`',
+  }),
+  listenUrl: setting({
+    flag: '--listen-url <url>',
+    env: 'SYMPHONY_LISTEN_URL',
+    kind: text(8_192),
+    default: undefined,
+    help: 'a way to the server past a pooler, for LISTEN',
+  }),
+  pooler: setting({
+    flag: '--pooler <mode>',
+    env: 'SYMPHONY_POOLER',
+    kind: choice(['none', 'transaction']),
+    default: 'none',
+    help: 'what stands before the server',
+  }),
+  schema: setting({
+    flag: '--schema <name>',
+    env: 'SYMPHONY_SCHEMA',
+    kind: text(63),
+    default: DEFAULT_SCHEMA,
+    help: 'the schema of the deployment',
+  }),
+  dataDir: setting({
+    flag: '--data-dir <folder>',
+    env: 'SYMPHONY_DATA_DIR',
+    kind: path(),
+    default: '.symphony',
+    help: 'folder of the embedded PostgreSQL, of tokens and of the simulated rail’s book',
+  }),
+  rails: setting({
+    flag: '--rails <file>',
+    env: 'SYMPHONY_RAILS',
+    kind: path(),
+    default: undefined,
+    help: 'an ES module that exports an array of rails as its default',
+  }),
+  workerId: setting({
+    flag: '--worker-id <id>',
+    env: 'OUTBOX_WORKER_ID',
+    kind: text(128),
+    default: undefined,
+    help: 'names this process in leases and in the ledger',
+  }),
+  leaseSeconds: setting({
+    flag: '--lease-seconds <n>',
+    env: 'LEASE_SECONDS',
+    kind: wholeNumber(LEASE_SECONDS),
+    default: 60,
+    help: 'how long a lease lasts without renewal',
+  }),
+  batchSize: setting({
+    flag: '--batch-size <n>',
+    env: 'OUTBOX_BATCH_SIZE',
+    kind: wholeNumber(BATCH_SIZE),
+    default: 50,
+    help: 'items per claim at the most',
+  }),
+  concurrency: setting({
+    flag: '--concurrency <n>',
+    env: 'OUTBOX_CONCURRENCY',
+    kind: wholeNumber({ min: 1, max: 1_000 }),
+    default: 10,
+    help: 'calls at once in this process, over all rails',
+  }),
+  pollMs: setting({
+    flag: '--poll-ms <n>',
+    env: 'OUTBOX_POLL_MS',
+    kind: wholeNumber({ min: 10, max: 60_000 }),
+    default: 500,
+    help: 'longest pause before looking for work unasked',
+  }),
+  railTimeoutMs: setting({
+    flag: '--rail-timeout-ms <n>',
+    env: 'RAIL_TIMEOUT_MS',
+    kind: wholeNumber({ min: 1, max: 3_597_000 }),
+    default: 30_000,
+    help: 'longest wait for a rail that does not say',
+  }),
+  repairIntervalMs: setting({
+    flag: '--repair-interval-ms <n>',
+    env: 'LEASE_REPAIR_INTERVAL_MS',
+    kind: wholeNumber({ min: 100, max: 3_600_000 }),
+    default: 60_000,
+    help: 'how often expired leases are looked for',
+  }),
+  repairBatchSize: setting({
+    flag: '--repair-batch-size <n>',
+    env: 'LEASE_REPAIR_BATCH_SIZE',
+    kind: wholeNumber(BATCH_SIZE),
+    default: 100,
+    help: 'expired leases per repair call',
+  }),
+  listen: setting({
+    flag: '--listen',
+    offFlag: '--no-listen',
+    env: 'SYMPHONY_LISTEN',
+    kind: switchedOn(),
+    default: true,
+    help: 'wake up by LISTEN; without it, polling alone finds the work',
+  }),
+  shutdownMs: setting({
+    flag: '--shutdown-ms <n>',
+    env: 'SYMPHONY_SHUTDOWN_MS',
+    kind: wholeNumber({ min: 0, max: 600_000 }),
+    default: 25_000,
+    help: 'how long a stop waits for calls in progress before it gives them up',
+  }),
+  http: setting({
+    flag: '--http',
+    offFlag: '--no-http',
+    env: 'SYMPHONY_HTTP',
+    kind: switchedOn(),
+    default: true,
+    help: 'serve health and metrics',
+  }),
+  host: setting({
+    flag: '--host <address>',
+    env: 'SYMPHONY_HOST',
+    kind: text(255),
+    default: '127.0.0.1',
+    help: 'the address to listen on for HTTP',
+  }),
+  port: setting({
+    flag: '--port <n>',
+    env: 'SYMPHONY_PORT',
+    kind: wholeNumber(PORT),
+    default: undefined,
+    help: 'the port for HTTP; one that was asked for must be free',
+  }),
+  accessToken: setting({
+    env: 'SYMPHONY_ACCESS_TOKEN',
+    kind: text(1_024),
+    default: undefined,
+    help: 'what a request must present as its bearer token',
+  }),
+  logLevel: setting({
+    flag: '--log-level <level>',
+    env: 'SYMPHONY_LOG_LEVEL',
+    kind: choice(['debug', 'info', 'warn', 'error', 'silent']),
+    default: 'info',
+    help: 'the least important log lines to write',
+  }),
+  strict: setting({
+    flag: '--strict',
+    offFlag: '--no-strict',
+    env: 'SYMPHONY_STRICT',
+    kind: switchedOn(),
+    default: false,
+    help: 'refuse to start where there would only be a warning',
+  }),
+})
+
+export type SettingName = keyof typeof SETTINGS
+
+type ValueOf<S> =
+  S extends Setting<infer Value, infer Default> ? Value | (undefined extends Default ? undefined : never) : never
+
+/** Settings with their values: checked, and each from the nearest source that names it. */
+export type Settings = { readonly [Name in SettingName]: ValueOf<(typeof SETTINGS)[Name]> }
