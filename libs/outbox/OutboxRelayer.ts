@@ -290,10 +290,15 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       begin: async ({ item }) => beginOutboxDispatch(this.#role, item, this.workerId),
       onCalled: ({ item }, verdict) => this.#heard(lane, item.outboxId, verdict),
       onLateAnswer: (_, outcome) => void this.#completions.keepAsEvidence(outcome),
-      leaseNeededMs: ({ timeoutMs }) =>
-        this.#options.renewLeases ? LEASE_MARGIN_MS / 2 : timeoutMs + LEASE_MARGIN_MS / 2,
+      leaseNeededMs: (rail) => this.#leaseNeededMs(rail),
       sinceClaimMs: (flight) => this.#clock.monotonicMs() - (this.#claimedAtMs.get(flight) ?? 0),
     }
+  }
+
+  /** A lease that is renewed needs only enough left for the next renewal to come in time. */
+  #leaseNeededMs({ timeoutMs }: LoadedRail): number {
+    if (!this.#options.renewLeases) return timeoutMs + LEASE_MARGIN_MS / 2
+    return Math.min(LEASE_MARGIN_MS / 2, this.#options.leaseSeconds * 500)
   }
 
   #heard(lane: RailLane, outboxId: string, verdict: RailVerdict): void {

@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { OutboxRelayer, type RelayerEvent, type RelayerOptions } from '../../libs/outbox/index.js'
+import { NotSentError, type RailAnswer } from '../../libs/rails/index.js'
+import { sleep } from '../../libs/worker/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, enqueue } from '../support/outboxItems.js'
+import { anInstruction, claim, enqueue } from '../support/outboxItems.js'
 import { rememberingRail, type RememberingRail } from '../support/relayRail.js'
 
 let db: TestDatabase
@@ -22,6 +24,19 @@ async function stateOf(outboxId: string): Promise<Record<string, unknown>> {
     [outboxId],
   )
   return rows[0] ?? {}
+}
+
+/** Moves the item's last attempt an hour back and makes it due: a late request would have arrived by now. */
+async function settle(outboxId: string): Promise<void> {
+  await db.queryNoRole('ALTER TABLE payment_outbox_attempts DISABLE TRIGGER payment_outbox_attempts_is_append_only')
+  await db.queryNoRole(
+    `UPDATE payment_outbox_attempts SET completed_at = now() - interval '1 hour' WHERE outbox_id = $1`,
+    [outboxId],
+  )
+  await db.queryNoRole(
+    'ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER payment_outbox_attempts_is_append_only',
+  )
+  await db.makeDue(outboxId)
 }
 
 describe('one round', () => {
@@ -98,6 +113,222 @@ describe('unknown outcomes', () => {
     })
     expect(rail.calls).toHaveLength(1)
     expect(rail.inquiries).toHaveLength(1)
+  })
+})
+
+describe('unknown outcomes, by policy', () => {
+  test('absent at the rail, and settled: it is sent, and a refusal may then be called one', async () => {
+    const { railType } = anInstruction()
+    const answers: RailAnswer[] = [
+      { outcome: 'unknown', code: 'NO_ANSWER' },
+      { outcome: 'terminal', code: 'CLOSED' },
+    ]
+    const rail = rememberingRail(
+      { type: railType, onUnknown: 'inquire', timeoutMs: 50, queryStatus: () => ({ outcome: 'absent' }) },
+      () => answers.shift() ?? { outcome: 'unknown', code: 'NO_ANSWER' },
+    )
+    const item = await enqueue(db, { railType })
+    const { relayer } = relayerFor(rail)
+    await relayer.runOnce()
+    await settle(item.outboxId)
+    await relayer.runOnce()
+    expect(await stateOf(item.outboxId)).toMatchObject({ state: 'FAILED', last_error_code: 'CLOSED' })
+    expect(rail.calls).toHaveLength(2)
+  })
+
+  test('absent too early is not believed: nothing is sent until a late request has had time to arrive', async () => {
+    const { railType } = anInstruction()
+    const rail = rememberingRail(
+      { type: railType, onUnknown: 'inquire', settleMs: 3_600_000, queryStatus: () => ({ outcome: 'absent' }) },
+      () => ({ outcome: 'unknown', code: 'NO_ANSWER' }),
+    )
+    const item = await enqueue(db, { railType })
+    const { relayer } = relayerFor(rail)
+    await relayer.runOnce()
+    await db.makeDue(item.outboxId)
+    await relayer.runOnce()
+    expect(await stateOf(item.outboxId)).toMatchObject({
+      state: 'SCHEDULED',
+      outcome_unknown: true,
+      last_error_code: 'INQUIRY_TOO_EARLY',
+    })
+    expect(rail.calls).toHaveLength(1)
+  })
+
+  test('an idempotent rail is sent the same reference again, and its refusal ends the item', async () => {
+    const { railType } = anInstruction()
+    const answers: RailAnswer[] = [
+      { outcome: 'unknown', code: 'NO_ANSWER' },
+      { outcome: 'terminal', code: 'CLOSED' },
+    ]
+    const rail = rememberingRail({ type: railType }, () => answers.shift() ?? { outcome: 'unknown', code: 'NO_ANSWER' })
+    const item = await enqueue(db, { railType })
+    const { relayer } = relayerFor(rail)
+    await relayer.runOnce()
+    await db.makeDue(item.outboxId)
+    await relayer.runOnce()
+    expect(rail.calls.map(({ reference }) => reference)).toEqual([item.outboxId, item.outboxId])
+    expect(await stateOf(item.outboxId)).toMatchObject({ state: 'FAILED' })
+  })
+
+  test('what a worker learned after its lease ended completes the item without another call', async () => {
+    const { railType } = anInstruction()
+    const rail = rememberingRail({ type: railType }, async ({ reference }) => {
+      await db.expireLease(reference)
+      return { outcome: 'success', reference: `paid-${reference}` }
+    })
+    const item = await enqueue(db, { railType })
+    const { relayer, events } = relayerFor(rail)
+    expect(await relayer.runOnce()).toMatchObject({ leasesLost: 1, dispatched: 0 })
+    expect(events).toContainEqual({ type: 'lateOutcome', outboxId: item.outboxId, contradicts: false })
+    expect(await relayer.runOnce()).toMatchObject({ dispatched: 1 })
+    expect(await stateOf(item.outboxId)).toMatchObject({
+      state: 'DISPATCHED',
+      last_rail_reference: `paid-${item.outboxId}`,
+    })
+    expect(rail.calls).toHaveLength(1)
+  })
+
+  test('an item whose lease expired three times in a row is held, not sent a fourth time', async () => {
+    const { railType } = anInstruction()
+    const rail = rememberingRail({ type: railType })
+    const item = await enqueue(db, { railType })
+    for (let expiry = 0; expiry < 3; expiry += 1) {
+      await claim(db, railType)
+      await db.expireLease(item.outboxId)
+    }
+    const { relayer } = relayerFor(rail)
+    expect(await relayer.runOnce()).toMatchObject({ held: 1 })
+    expect(await stateOf(item.outboxId)).toMatchObject({ state: 'HELD', hold_reason: 'REPEATED_LEASE_EXPIRY' })
+    expect(rail.calls).toEqual([])
+  })
+
+  test('an item whose lease expired before is carried alone', async () => {
+    const { railType } = anInstruction()
+    const suspects = await Promise.all(Array.from({ length: 3 }, () => enqueue(db, { railType })))
+    await claim(db, railType)
+    await Promise.all(suspects.map(({ outboxId }) => db.expireLease(outboxId)))
+    await Promise.all(Array.from({ length: 5 }, () => enqueue(db, { railType })))
+    const alone = new Map<string, number>()
+    const rail = rememberingRail({ type: railType }, async ({ reference }) => {
+      alone.set(reference, rail.gauge.now)
+      await sleep(5)
+      alone.set(reference, Math.max(alone.get(reference) ?? 0, rail.gauge.now))
+      return { outcome: 'success', reference }
+    })
+    expect(await relayerFor(rail).relayer.runOnce()).toMatchObject({ dispatched: 8 })
+    expect(suspects.map(({ outboxId }) => alone.get(outboxId))).toEqual([1, 1, 1])
+  })
+})
+
+describe('options', () => {
+  test('a lease that would end before its call is refused, with the figures', () => {
+    const rail = rememberingRail({ type: 'SLOW', timeoutMs: 30_000 })
+    expect(() => relayerFor(rail, { leaseSeconds: 32, renewLeases: false })).toThrow(
+      'rail SLOW: a lease of 32 s does not outlive a call of up to 30000 ms by more than 2000 ms',
+    )
+    expect(() => relayerFor(rail, { leaseSeconds: 33, renewLeases: false })).not.toThrow()
+    expect(() => relayerFor(rail, { leaseSeconds: 5 })).not.toThrow()
+  })
+
+  test('neither listening nor polling is refused', () => {
+    expect(() => relayerFor(rememberingRail({ type: 'R' }), { listen: false, poll: false })).toThrow('both off')
+  })
+})
+
+describe('waking', () => {
+  test.each([
+    { path: 'notifications alone', options: { poll: false } },
+    { path: 'polling alone', options: { listen: false, pollMs: 20 } },
+  ])('$path find the work', async ({ options }) => {
+    const { railType } = anInstruction()
+    const rail = rememberingRail({ type: railType })
+    const { relayer } = relayerFor(rail, options)
+    await relayer.start()
+    const item = await enqueue(db, { railType })
+    await expect.poll(() => stateOf(item.outboxId), { timeout: 20_000 }).toMatchObject({ state: 'DISPATCHED' })
+    await relayer.stop()
+  })
+
+  test('a retry is made when it is due, without a notification', async () => {
+    const { railType } = anInstruction()
+    const answers: RailAnswer[] = [{ outcome: 'retryable', code: 'BUSY', retryAfterMs: 1_000 }]
+    const rail = rememberingRail(
+      { type: railType },
+      ({ reference }) => answers.shift() ?? { outcome: 'success', reference },
+    )
+    const { relayer } = relayerFor(rail, { poll: false })
+    await relayer.start()
+    const item = await enqueue(db, { railType })
+    await expect.poll(() => stateOf(item.outboxId), { timeout: 20_000 }).toMatchObject({ state: 'DISPATCHED' })
+    await relayer.stop()
+    expect(rail.calls).toHaveLength(2)
+  })
+})
+
+describe('a rail in trouble', () => {
+  test('a rail that is down gets a rest, and while it rests no attempt is spent', async () => {
+    const { railType } = anInstruction()
+    const rail = rememberingRail({ type: railType }, () => {
+      throw new NotSentError('connection refused')
+    })
+    const items = await Promise.all(Array.from({ length: 30 }, () => enqueue(db, { railType })))
+    const { relayer, events } = relayerFor(rail, { concurrency: 2, breakerFailures: 3, breakerOpenMs: 600_000 })
+    await relayer.start()
+    await expect.poll(() => events.some((event) => event.type === 'breaker' && event.state === 'open')).toBe(true)
+    const recorded = () => events.filter(({ type }) => type === 'recorded').length
+    await expect.poll(() => recorded() === rail.calls.length).toBe(true)
+    await relayer.stop()
+    // Three failures open it; a call beside them may have been under way.
+    expect(rail.calls.length).toBeLessThanOrEqual(4)
+    const { rows } = await db.queryNoRole<{ leased: number; waiting: number }>(
+      `SELECT count(lease_token)::int AS leased, count(*) FILTER (WHERE attempt_count = 0)::int AS waiting
+       FROM payment_outbox_pending WHERE rail_type = $1`,
+      [railType],
+    )
+    expect(rows).toEqual([{ leased: 0, waiting: items.length - rail.calls.length }])
+  })
+
+  test('a call that outlasts its lease renews it, and nobody else gets the item', async () => {
+    const { railType } = anInstruction()
+    const rail = rememberingRail({ type: railType }, async ({ reference }) => {
+      await sleep(2_500)
+      return { outcome: 'success', reference }
+    })
+    const item = await enqueue(db, { railType })
+    const { relayer } = relayerFor(rail, { leaseSeconds: 1 })
+    await relayer.start()
+    await expect.poll(() => stateOf(item.outboxId), { timeout: 20_000 }).toMatchObject({ state: 'DISPATCHED' })
+    await relayer.stop()
+    expect(await stateOf(item.outboxId)).toMatchObject({ last_attempt_no: 1 })
+    expect(rail.calls).toHaveLength(1)
+  })
+})
+
+describe('ordered items', () => {
+  test('arrive in sequence, one at a time for each participant, whatever fails in between', async () => {
+    const { railType } = anInstruction()
+    const participants = Array.from({ length: 8 }, () => anInstruction().participantId)
+    const arrived = new Map<string, bigint[]>()
+    const failedOnce = new Set<string>()
+    const rail = rememberingRail({ type: railType }, ({ participantId, sequenceId, reference, attempt }) => {
+      if (attempt === 1 && sequenceId % 3n === 0n && !failedOnce.has(reference)) {
+        failedOnce.add(reference)
+        return { outcome: 'retryable', code: 'BUSY', retryAfterMs: 1_000 }
+      }
+      arrived.set(participantId, [...(arrived.get(participantId) ?? []), sequenceId])
+      return sequenceId % 5n === 0n ? { outcome: 'terminal', code: 'CLOSED' } : { outcome: 'success', reference }
+    })
+    const { relayer, events } = relayerFor(rail, { pollMs: 50 })
+    await relayer.start()
+    for (const participantId of participants) {
+      await Promise.all(Array.from({ length: 10 }, () => enqueue(db, { railType, participantId, ordered: true })))
+    }
+    const ended = () => events.filter((event) => event.type === 'recorded' && event.state !== 'RETRYABLE').length
+    await expect.poll(ended, { timeout: 25_000 }).toBe(80)
+    await relayer.stop()
+    const inOrder = Array.from({ length: 10 }, (_, index) => BigInt(index + 1))
+    expect([...arrived.values()]).toEqual(participants.map(() => inOrder))
   })
 })
 
