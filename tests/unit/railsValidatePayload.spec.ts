@@ -240,10 +240,8 @@ describe('a destination judged by the rail', () => {
   })
 
   it('may be of any shape', async () => {
-    const destination = (value: unknown) => typeof value === 'object'
-    expect(await codeOf({ ...PAYABLE, destination: { sort: '20-00-00', account: '55779911' } }, { destination })).toBe(
-      'ok',
-    )
+    const payload = { ...PAYABLE, destination: { sort: '20-00-00', account: '55779911' } }
+    expect(await codeOf(payload, { destination: (value: unknown) => typeof value === 'object' })).toBe('ok')
   })
 
   it.each([

@@ -51,19 +51,21 @@ export class ExchangeBrokenError extends AppError {
  * not followed: they are answers like others.
  */
 export class HttpTransport {
-  readonly #options: TransportOptions
-  #agent: Promise<Agent> | undefined
+  readonly #responseBytesMax: number
+  readonly #agent: Promise<Agent>
 
   constructor(options: TransportOptions) {
-    this.#options = options
+    this.#responseBytesMax = options.responseBytesMax
+    this.#agent = createAgent(options)
+    // What is wrong with it is told to whoever calls.
+    this.#agent.catch(() => {})
   }
 
   async exchange({ method, url, headers, body }: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
-    this.#agent ??= createAgent(this.#options)
     const agent = await this.#agent
     if (signal.aborted) throw new NotSentError('given up before it was sent')
     return new Promise((resolve, reject) => {
-      const exchange = new Exchange(this.#options.responseBytesMax, signal, resolve, reject)
+      const exchange = new Exchange(this.#responseBytesMax, signal, resolve, reject)
       agent.dispatch(
         { origin: url.origin, path: url.pathname + url.search, method, headers, body: body ?? null },
         exchange,
@@ -73,12 +75,11 @@ export class HttpTransport {
 
   /** Waits for exchanges under way. */
   async close(): Promise<void> {
-    const agent = await this.#agent
-    await agent?.close()
+    await (await this.#agent).close()
   }
 }
 
-/** The client is loaded by the first request: who only declares a rail, or only enqueues, should not wait for it. */
+/** Loaded only now, by a process that has such a rail: those who merely enqueue should not wait for it. */
 async function createAgent({ connectionsMax, keepAlive, connectTimeoutMs, tls }: TransportOptions): Promise<Agent> {
   const undici = await import('undici')
   return new undici.Agent({

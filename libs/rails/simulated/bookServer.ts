@@ -12,7 +12,7 @@ export interface BookServerOptions {
 
 export interface BookServer {
   readonly url: string
-  close(): Promise<void>
+  readonly close: () => Promise<void>
 }
 
 /**

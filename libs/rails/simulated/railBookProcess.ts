@@ -1,10 +1,17 @@
 import { once } from 'node:events'
 import { serveRailBook, type BookServerOptions } from './bookServer.js'
 
-/** The program behind `startRailBook`: serves until its standard input is closed. Its one line of output is its address. */
+/**
+ * The program behind `startRailBook`: says where it serves, or why it cannot, in one line of JSON, and serves until its
+ * standard input is closed.
+ */
 const options: BookServerOptions = JSON.parse(process.argv[2] ?? '{}')
-const server = await serveRailBook(options)
-process.stdout.write(`${server.url}\n`)
-process.stdin.resume()
-await once(process.stdin, 'close')
-await server.close()
+try {
+  const server = await serveRailBook(options)
+  process.stdout.write(`${JSON.stringify({ url: server.url })}\n`)
+  process.stdin.resume()
+  await once(process.stdin, 'close')
+  await server.close()
+} catch (error) {
+  process.stdout.write(`${JSON.stringify({ reason: String(error) })}\n`)
+}

@@ -9,7 +9,7 @@ export interface RailBookProcess {
   readonly url: string
   readonly pid: number
   /** Resolves when the process has ended. Safe twice. */
-  stop(): Promise<void>
+  readonly stop: () => Promise<void>
 }
 
 /** Starts a book in a process of its own. It ends with this one, however that ends. */
@@ -25,7 +25,9 @@ export async function startRailBook(options: {
     stdio: ['pipe', 'pipe', 'inherit'],
   })
   const ended = once(child, 'exit')
-  for await (const url of createInterface(child.stdout)) {
+  for await (const line of createInterface(child.stdout)) {
+    const { url, reason }: { url?: string; reason?: string } = JSON.parse(line)
+    if (url === undefined) throw notStarted(reason)
     return {
       url,
       pid: child.pid ?? 0,
@@ -35,5 +37,9 @@ export async function startRailBook(options: {
       },
     }
   }
-  throw new AppError('RAIL_BOOK_NOT_STARTED', 'the process of the rail book ended before it was ready')
+  throw notStarted('its process ended without a word')
+}
+
+function notStarted(reason = 'no reason was given'): AppError {
+  return new AppError('RAIL_BOOK_NOT_STARTED', `the rail book could not be started: ${reason}`)
 }

@@ -1,0 +1,235 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import {
+  NotSentError,
+  RailContractError,
+  readBook,
+  runRailContract,
+  simulatedRail,
+  type ContractOptions,
+  type Rail,
+  type RailAnswer,
+  type RailRequest,
+} from '../../libs/rails/index.js'
+import { PAYABLE } from '../support/railRequest.js'
+
+/** A sandbox of a rail, with one adapter that keeps every rule and ways to break each. */
+class Sandbox {
+  readonly payments = new Map<string, string[]>()
+
+  readonly rail: Rail = {
+    type: 'sandbox',
+    onUnknown: 'resend',
+    timeoutMs: 2_000,
+    dispatch: (request, { signal }) => {
+      if (signal.aborted) throw new NotSentError('aborted')
+      return this.pay(request)
+    },
+    queryStatus: ({ reference }) => {
+      const [first] = this.payments.get(reference) ?? []
+      return first === undefined ? { outcome: 'absent' } : { outcome: 'success', reference: first }
+    },
+  }
+
+  readonly options: ContractOptions = {
+    payload: PAYABLE,
+    refusedPayload: { ...PAYABLE, amount: '999999.00' },
+    effectsOf: (reference) => this.payments.get(reference)?.length ?? 0,
+    abortPatienceMs: 100,
+  }
+
+  pay({ reference, payload }: RailRequest, once = true): RailAnswer {
+    if (payload['amount'] === '999999.00') return { outcome: 'terminal', code: 'LIMIT', message: 'over the limit' }
+    const earlier = this.payments.get(reference) ?? []
+    if (earlier.length === 0 || !once) earlier.push(`r-${this.payments.size}-${earlier.length}`)
+    this.payments.set(reference, earlier)
+    return { outcome: 'success', reference: earlier.at(-1) ?? '' }
+  }
+}
+
+/** The rules that an adapter breaks, by the beginning of their names. */
+async function brokenRules(
+  sandbox: Sandbox,
+  rail: Partial<Rail>,
+  options: Partial<ContractOptions> = {},
+): Promise<string[]> {
+  try {
+    await runRailContract({ ...sandbox.rail, ...rail }, { ...sandbox.options, ...options })
+    return []
+  } catch (error) {
+    if (!(error instanceof RailContractError)) throw error
+    return error.results.filter(({ ok }) => !ok).map(({ rule }) => rule)
+  }
+}
+
+describe('runRailContract', () => {
+  it('passes an adapter that keeps the rules, and checks all of them', async () => {
+    const { rail, options } = new Sandbox()
+    const results = await runRailContract(rail, options)
+    expect(results).toHaveLength(11)
+    expect(results.filter(({ ok, skipped }) => !ok || skipped)).toEqual([])
+  })
+
+  it('passes the simulated rail', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'symphony-rail-book-'))
+    const bookFile = join(folder, 'rail.ndjson')
+    const rail = simulatedRail({ onUnknown: 'resend', bookFile })
+    const effectsOf = async (reference: string) => (await readBook(bookFile)).get(reference)?.count ?? 0
+    const refusedPayload = { ...PAYABLE, simulate: 'terminal' }
+    await expect(runRailContract(rail, { payload: PAYABLE, refusedPayload, effectsOf })).resolves.toHaveLength(11)
+    await rail.close?.()
+    await rm(folder, { recursive: true })
+  })
+
+  it('says what it could not check, and why', async () => {
+    const sandbox = new Sandbox()
+    const rail: Rail = { type: 'unaskable', onUnknown: 'hold', dispatch: (request) => sandbox.pay(request) }
+    const results = await runRailContract(rail, { payload: PAYABLE })
+    expect(results.filter(({ skipped }) => skipped).map(({ detail }) => detail)).toEqual([
+      'it needs effectsOf or queryStatus',
+      'it needs effectsOf',
+      'only where onUnknown is "resend"',
+      'the rail has no queryStatus',
+      'the rail has no queryStatus',
+      'it needs effectsOf or queryStatus',
+      'it needs refusedPayload',
+      'it needs refusedPayload',
+    ])
+  })
+
+  it('refuses a declaration that is none, before any call', async () => {
+    const { rail, options } = new Sandbox()
+    await expect(runRailContract({ ...rail, timeoutMs: 0 }, options)).rejects.toThrow('timeoutMs')
+  })
+
+  it('throws one error that holds all', async () => {
+    const { rail, options } = new Sandbox()
+    const broken = runRailContract({ ...rail, queryStatus: () => ({ outcome: 'unknown' }) }, options)
+    await expect(broken).rejects.toMatchObject({
+      code: 'RAIL_CONTRACT_BROKEN',
+      errors: [
+        { message: expect.stringContaining('expected success') },
+        { message: expect.stringContaining('expected absent') },
+      ],
+      message: expect.stringMatching(/^the rail "sandbox" breaks 2 rules of the contract\n- a paid reference is found/),
+    })
+  })
+
+  describe('finds an adapter', () => {
+    it('whose sample its own checks refuse', async () => {
+      const payload = { ...PAYABLE, amount: '10.001' }
+      expect(await brokenRules(new Sandbox(), {}, { payload })).toContain(
+        'the sample payload passes the checks before a dispatch',
+      )
+    })
+
+    it('that succeeds without a reference', async () => {
+      const rules = await brokenRules(new Sandbox(), { dispatch: () => ({ outcome: 'success', reference: ' ' }) })
+      expect(rules).toContain('a payment succeeds with a usable reference')
+    })
+
+    it('that uses a reference of its own', async () => {
+      const sandbox = new Sandbox()
+      const dispatch: Rail['dispatch'] = (request) => sandbox.pay({ ...request, reference: `mine-${Math.random()}` })
+      expect(await brokenRules(sandbox, { dispatch })).toContain('our reference reaches the rail')
+      expect(await brokenRules(sandbox, { dispatch }, { effectsOf: () => 1 })).toContain(
+        'a paid reference is found, under the reference of the payment',
+      )
+    })
+
+    it('that sends twice', async () => {
+      const sandbox = new Sandbox()
+      const dispatch: Rail['dispatch'] = (request) => {
+        sandbox.pay(request, false)
+        return sandbox.pay(request, false)
+      }
+      expect(await brokenRules(sandbox, { dispatch })).toContain('a payment moves money once')
+    })
+
+    it('that says resend, and pays again', async () => {
+      const sandbox = new Sandbox()
+      const dispatch: Rail['dispatch'] = (request) => sandbox.pay(request, false)
+      expect(await brokenRules(sandbox, { dispatch })).toContain(
+        'sending again under the same reference pays nothing more',
+      )
+    })
+
+    it('that pays again, and hides it behind the same reference', async () => {
+      const sandbox = new Sandbox()
+      const dispatch: Rail['dispatch'] = (request, { signal }) => {
+        if (signal.aborted) throw new NotSentError('aborted')
+        const answer = sandbox.pay(request, false)
+        return answer.outcome === 'success' ? { ...answer, reference: 'r-0-0' } : answer
+      }
+      expect(await brokenRules(sandbox, { dispatch })).toContain(
+        'sending again under the same reference pays nothing more',
+      )
+    })
+
+    it('that finds what was never sent', async () => {
+      const rules = await brokenRules(new Sandbox(), { queryStatus: () => ({ outcome: 'success', reference: 'r' }) })
+      expect(rules).toContain('a reference never sent is absent')
+    })
+
+    it('that ignores its signal', async () => {
+      const sandbox = new Sandbox()
+      let calls = 0
+      const dispatch: Rail['dispatch'] = (request, { signal }) => {
+        calls += 1
+        if (signal.aborted) throw new NotSentError('aborted')
+        const answer = sandbox.pay(request)
+        return new Promise((resolve) => {
+          setTimeout(() => resolve(answer), 300)
+        })
+      }
+      expect(await brokenRules(sandbox, { dispatch })).toEqual(['an aborted call ends soon'])
+      expect(calls).toBeGreaterThan(5)
+    })
+
+    it('that pays although it was given up before it began', async () => {
+      const sandbox = new Sandbox()
+      expect(await brokenRules(sandbox, { dispatch: (request) => sandbox.pay(request) })).toEqual([
+        'a call that is aborted before it begins pays nothing',
+      ])
+    })
+
+    it('that calls a refusal retryable', async () => {
+      const sandbox = new Sandbox()
+      const dispatch: Rail['dispatch'] = (request, { signal }) => {
+        if (signal.aborted) throw new NotSentError('aborted')
+        const answer = sandbox.pay(request)
+        return answer.outcome === 'terminal' ? { ...answer, outcome: 'retryable' } : answer
+      }
+      expect(await brokenRules(sandbox, { dispatch })).toEqual(['a refusal is terminal, and pays nothing'])
+    })
+
+    it('that quotes the account in its refusal', async () => {
+      const sandbox = new Sandbox()
+      const dispatch: Rail['dispatch'] = (request, { signal }) => {
+        if (signal.aborted) throw new NotSentError('aborted')
+        const answer = sandbox.pay(request)
+        const message = `no such account: ${PAYABLE.destination}`
+        return answer.outcome === 'terminal' ? { ...answer, message } : answer
+      }
+      expect(await brokenRules(sandbox, { dispatch })).toEqual([
+        'the text of a refusal holds no account, card or credential',
+      ])
+    })
+
+    it('whose codes are not in its table', async () => {
+      const rules = await brokenRules(new Sandbox(), { codes: { OTHER: 'terminal' } })
+      expect(rules).toEqual(['a refusal is terminal, and pays nothing'])
+    })
+
+    it('that changes the request', async () => {
+      const sandbox = new Sandbox()
+      const dispatch: Rail['dispatch'] = (request) => {
+        Object.assign(request.payload, { seen: true })
+        return sandbox.pay(request)
+      }
+      expect(await brokenRules(sandbox, { dispatch })).toContain('a payment succeeds with a usable reference')
+    })
+  })
+})

@@ -1,0 +1,107 @@
+import { describe, expect, it } from 'vitest'
+import { httpRail, loadRail, type HttpOptions } from '../../libs/rails/index.js'
+
+const HTTPS = 'https://rail.example/payments'
+const SIGNING = { keyId: 'k', secret: '0123456789abcdef' }
+
+function declare(http: object, declared: object = {}) {
+  // As from a file in JavaScript: nothing has checked the types.
+  const given: HttpOptions = JSON.parse('{}')
+  return httpRail({ type: 'http', onUnknown: 'resend', ...declared, http: Object.assign(given, http) })
+}
+
+describe('httpRail', () => {
+  it.each([
+    ['HTTPS', { url: HTTPS }],
+    ['plain HTTP to this machine', { url: 'http://localhost:4000/pay' }],
+    ['by its address', { url: 'http://127.0.0.1:4000/pay' }],
+    ['by another of its addresses', { url: 'http://127.8.9.1/pay' }],
+    ['by its newer address', { url: 'http://[::1]:4000/pay' }],
+    ['plain HTTP elsewhere, if told', { url: 'http://rail.internal/pay', allowPlainHttp: true }],
+    ['the reference in the path', { url: `${HTTPS}/{reference}` }],
+    ['a secret of 16 bytes', { url: HTTPS, signing: SIGNING }],
+    ['a secret in bytes', { url: HTTPS, signing: { keyId: 'k', secret: new Uint8Array(16) } }],
+    ['an answer of a byte', { url: HTTPS, responseBytesMax: 1 }],
+    ['an answer of 16 MiB', { url: HTTPS, responseBytesMax: 16_777_216 }],
+  ])('accepts %s', (_, http) => {
+    expect(() => loadRail(declare(http))).not.toThrow()
+  })
+
+  it.each([
+    ['no address', {}, 'http.url: expected text'],
+    ['a path', { url: '/payments' }, 'http.url: expected an absolute address'],
+    ['another protocol', { url: 'ftp://rail.example' }, 'http.url: expected an address that begins with https://'],
+    ['plain HTTP elsewhere', { url: 'http://rail.example' }, 'http.url: expected https: plain HTTP to another machine'],
+    ['a name that begins like this machine', { url: 'http://127.0.0.1.rail.example' }, 'http.url: expected https'],
+    ['a name that contains this machine', { url: 'http://localhost.rail.example' }, 'http.url: expected https'],
+    ['credentials in the address', { url: 'https://me:pw@rail.example' }, 'http.url: expected no credentials'],
+    ['the reference as a host', { url: 'https://{reference}.example' }, 'http.url: expected {reference} in the path'],
+    ['another method', { url: HTTPS, method: 'GET' }, 'http.method: expected POST or PUT'],
+    ['a field misspelt', { url: HTTPS, header: {} }, 'http."header": unknown; did you mean headers?'],
+    ['a header of ours', { url: HTTPS, headers: { 'IDEMPOTENCY-KEY': 'x' } }, 'IDEMPOTENCY-KEY is written by Symphony'],
+    ['another', { url: HTTPS, headers: { 'Symphony-Not-After': 'x' } }, 'Symphony-Not-After is written by Symphony'],
+    [
+      'a pointer that is none',
+      { url: HTTPS, pointers: { reference: 'id' } },
+      'http.pointers.reference: expected a JSON',
+    ],
+    ['a pointer misspelt', { url: HTTPS, pointers: { refrence: '/id' } }, 'did you mean reference?'],
+    [
+      'a status that is none',
+      { url: HTTPS, statusOutcomes: { 99: 'success' } },
+      'http.statusOutcomes, a status: expected',
+    ],
+    [
+      'a status by family',
+      { url: HTTPS, statusOutcomes: { '5xx': 'retryable' } },
+      'http.statusOutcomes, a status: expected',
+    ],
+    [
+      'an outcome that is none',
+      { url: HTTPS, statusOutcomes: { 503: 'retry' } },
+      'http.statusOutcomes.503: expected success',
+    ],
+    [
+      'a short secret',
+      { url: HTTPS, signing: { keyId: 'k', secret: '0123456789abcde' } },
+      'http.signing.secret: expected at least 16 bytes',
+    ],
+    ['no secret', { url: HTTPS, signing: { keyId: 'k' } }, 'http.signing.secret: expected at least 16 bytes'],
+    [
+      'a key id with a comma',
+      { url: HTTPS, signing: { ...SIGNING, keyId: 'a,b' } },
+      'http.signing.keyId: expected no comma',
+    ],
+    ['an answer of nothing', { url: HTTPS, responseBytesMax: 0 }, 'http.responseBytesMax: expected a whole number'],
+    ['an answer beyond 16 MiB', { url: HTTPS, responseBytesMax: 16_777_217 }, 'http.responseBytesMax: expected'],
+    ['no connection', { url: HTTPS, connectionsMax: 0 }, 'http.connectionsMax: expected a whole number from 1 to'],
+    [
+      'a question without the reference',
+      { url: HTTPS, status: { url: HTTPS } },
+      'http.status.url: expected {reference} in it',
+    ],
+    [
+      'a question over plain HTTP',
+      { url: HTTPS, status: { url: 'http://rail.example/{reference}' } },
+      'http.status.url: expected https',
+    ],
+    ['a question misspelt', { url: HTTPS, status: { url: `${HTTPS}/{reference}`, state: {} } }, 'did you mean states?'],
+  ])('refuses %s, naming rail and field', (_, http, message) => {
+    expect(() => declare(http)).toThrow(message)
+    expect(() => declare(http)).toThrow('rail "http", ')
+  })
+
+  it('refuses inquire without a place to ask', () => {
+    expect(() => declare({ url: HTTPS }, { onUnknown: 'inquire' })).toThrow('http.status: expected where to ask')
+  })
+
+  it('refuses what is no rail in the declaration around it, when it is loaded', () => {
+    expect(() => loadRail(declare({ url: HTTPS }, { timeoutMs: 0 }))).toThrow('rail "http", timeoutMs')
+    expect(() => loadRail(declare({ url: HTTPS }, { timeoutMS: 5 }))).toThrow('did you mean timeoutMs?')
+  })
+
+  it('can be asked only if it was told where', () => {
+    expect(loadRail(declare({ url: HTTPS })).queryStatus).toBeUndefined()
+    expect(loadRail(declare({ url: HTTPS, status: { url: `${HTTPS}/{reference}` } })).queryStatus).toBeDefined()
+  })
+})

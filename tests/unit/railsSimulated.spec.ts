@@ -1,0 +1,297 @@
+import { existsSync } from 'node:fs'
+import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  callRail,
+  inquireRail,
+  loadRail,
+  readBook,
+  serveRailBook,
+  SIMULATED_BEHAVIOURS,
+  simulatedRail,
+  VERDICT_CODES,
+  type LoadedRail,
+  type RailEffect,
+  type SimulatedRailOptions,
+} from '../../libs/rails/index.js'
+import { PAYABLE, railRequest } from '../support/railRequest.js'
+
+let folder: string
+let bookFile: string
+const toClose: (() => Promise<void>)[] = []
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'symphony-rail-book-'))
+  bookFile = join(folder, 'books', 'rail.ndjson')
+})
+
+afterEach(async () => {
+  for (const close of toClose.splice(0).toReversed()) await close()
+  await rm(folder, { recursive: true })
+})
+
+function rail(given: Partial<SimulatedRailOptions> = {}): LoadedRail {
+  const declared = given.bookUrl === undefined ? { bookFile } : {}
+  const loaded = loadRail(simulatedRail({ onUnknown: 'resend', timeoutMs: 10_000, slowMs: 20, ...declared, ...given }))
+  toClose.push(loaded.close)
+  return loaded
+}
+
+function simulate(script: string | string[], given: Parameters<typeof railRequest>[0] = {}) {
+  return railRequest({ ...given, payload: { ...PAYABLE, simulate: script } })
+}
+
+describe('a scripted payment', () => {
+  it.each([
+    ['success', { kind: 'success', code: 'SIM_PAID' }, 1],
+    ['terminal', { kind: 'terminal', code: 'SIM_REJECTED' }, 0],
+    ['retryable', { kind: 'retryable', code: 'SIM_BUSY' }, 0],
+    ['slow', { kind: 'success', code: 'SIM_PAID' }, 1],
+    ['timeoutAfterPaying', { kind: 'unknown', code: VERDICT_CODES.timeout }, 1],
+    ['duplicate', { kind: 'success', code: 'SIM_PAID' }, 1],
+    ['garbage', { kind: 'unknown', code: VERDICT_CODES.malformed }, 1],
+    ['refused', { kind: 'notSent', code: VERDICT_CODES.notSent }, 0],
+    ['nonsense', { kind: 'terminal', code: 'SIM_SCRIPT_UNKNOWN' }, 0],
+  ])('%s', async (script, verdict, effects) => {
+    const request = simulate(script)
+    const timeoutMs = script === 'timeoutAfterPaying' ? 300 : 10_000
+    expect(await callRail(rail({ timeoutMs }), request)).toMatchObject(verdict)
+    // A rail that paid nothing has not even begun a book.
+    const book = existsSync(bookFile) ? await readBook(bookFile) : new Map<string, RailEffect>()
+    expect(book.get(request.reference)?.count ?? 0).toBe(effects)
+  })
+
+  it('goes by attempt where there is a list, and the last repeats', async () => {
+    const loaded = rail()
+    const kinds = []
+    for (const attempt of [1, 2, 3, 4]) {
+      kinds.push((await callRail(loaded, simulate(['retryable', 'refused', 'success'], { attempt }))).kind)
+    }
+    expect(kinds).toEqual(['retryable', 'notSent', 'success', 'success'])
+  })
+
+  it('that is slow and given up has not paid', async () => {
+    const request = simulate('slow')
+    const loaded = rail({ timeoutMs: 20, slowMs: 2_000 })
+    expect((await callRail(loaded, request)).kind).toBe('unknown')
+    expect((await inquireRail(loaded, request)).kind).toBe('absent')
+  })
+})
+
+describe('the book', () => {
+  it('has what was paid: reference, amount, currency, time', async () => {
+    const request = railRequest()
+    const verdict = await callRail(rail(), request)
+    expect([...(await readBook(bookFile)).values()]).toEqual([
+      {
+        reference: request.reference,
+        count: 1,
+        repeats: 0,
+        railReference: verdict.reference,
+        amount: '10.00',
+        currency: 'EUR',
+        at: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
+      },
+    ])
+  })
+
+  it('of an idempotent rail has a reference once, however often it is sent', async () => {
+    const loaded = rail()
+    const request = railRequest()
+    const verdicts = [await callRail(loaded, request), await callRail(loaded, { ...request, attempt: 2 })]
+    verdicts.push(...(await Promise.all(Array.from({ length: 20 }, () => callRail(loaded, request)))))
+    expect(new Set(verdicts.map(({ reference }) => reference)).size).toBe(1)
+    expect((await readBook(bookFile)).get(request.reference)).toMatchObject({ count: 1, repeats: 0 })
+  })
+
+  it.each(['inquire', 'hold'] as const)('of a rail that is not (%s) shows a second payment', async (onUnknown) => {
+    const loaded = rail({ onUnknown })
+    const request = railRequest()
+    const first = await callRail(loaded, request)
+    const second = await callRail(loaded, request)
+    expect(first.kind).toBe('success')
+    expect(second.reference).not.toBe(first.reference)
+    expect((await readBook(bookFile)).get(request.reference)).toMatchObject({
+      count: 2,
+      railReference: first.reference,
+    })
+  })
+
+  it('of a rail that is not idempotent shows a duplicate', async () => {
+    const request = simulate('duplicate')
+    await callRail(rail({ onUnknown: 'inquire' }), request)
+    expect((await readBook(bookFile)).get(request.reference)?.count).toBe(2)
+  })
+
+  it('of a rail that only claims to be idempotent shows the lie', async () => {
+    const loaded = rail({ onUnknown: 'resend', idempotent: false })
+    const request = railRequest()
+    await callRail(loaded, request)
+    await callRail(loaded, request)
+    expect((await readBook(bookFile)).get(request.reference)?.count).toBe(2)
+  })
+
+  it('is remembered by the next process', async () => {
+    const request = railRequest()
+    const first = await callRail(rail(), request)
+    const next = rail()
+    expect(await inquireRail(next, request)).toMatchObject({ kind: 'success', reference: first.reference })
+    expect((await callRail(next, request)).reference).toBe(first.reference)
+  })
+
+  it('refuses what arrives after its not-after time', async () => {
+    const request = railRequest({ notAfter: new Date(Date.now() - 1) })
+    expect(await callRail(rail(), request)).toMatchObject({ kind: 'retryable', code: 'SIM_TOO_LATE' })
+    expect((await readBook(bookFile)).size).toBe(0)
+  })
+
+  it('counts a line that was cut as no payment, and loses none after it', async () => {
+    const [before, cut, after] = [railRequest(), railRequest(), railRequest()]
+    const loaded = rail()
+    await callRail(loaded, before)
+    await callRail(loaded, cut)
+    // As a kill in the middle of a write leaves it: some of the last line, and no end of line.
+    const whole = await readFile(bookFile, 'utf8')
+    await writeFile(bookFile, whole.slice(0, -20))
+    const next = rail()
+    expect((await inquireRail(next, cut)).kind).toBe('absent')
+    await callRail(next, after)
+    expect([...(await readBook(bookFile)).keys()]).toEqual([before.reference, after.reference])
+  })
+
+  it('that is missing is an error: no payments and no book are not the same', async () => {
+    await expect(readBook(join(folder, 'typo.ndjson'))).rejects.toThrow('ENOENT')
+  })
+
+  it('lets the first line win where two processes wrote one reference at the same instant', async () => {
+    await callRail(rail(), railRequest())
+    const line = { reference: 'x', amount: '1.00', currency: 'EUR', once: true, at: '2026-01-01T00:00:00.000Z' }
+    for (const railReference of ['first', 'second']) {
+      await appendFile(bookFile, `\n${JSON.stringify({ ...line, railReference })}\n`)
+    }
+    expect((await readBook(bookFile)).get('x')).toMatchObject({ count: 1, repeats: 1, railReference: 'first' })
+    expect((await callRail(rail(), railRequest({ reference: 'x' }))).reference).toBe('first')
+  })
+
+  it('that cannot be written is an unknown outcome, not a payment', async () => {
+    await writeFile(join(folder, 'books'), 'a file where a folder should be')
+    expect((await callRail(rail(), railRequest())).kind).toBe('unknown')
+  })
+})
+
+describe('random behaviour', () => {
+  const WEIGHTS = { success: 5, terminal: 2, retryable: 2, refused: 1 }
+
+  async function kindsOf(seed: string, count: number): Promise<string[]> {
+    const loaded = rail({ behaviour: WEIGHTS, seed })
+    const kinds: string[] = []
+    for (let item = 0; item < count; item += 1) {
+      kinds.push((await callRail(loaded, railRequest({ reference: `payment-${item}` }))).kind)
+    }
+    return kinds
+  }
+
+  it('repeats itself under the same seed, and not under another', async () => {
+    const kinds = await kindsOf('a', 60)
+    expect(await kindsOf('a', 60)).toEqual(kinds)
+    expect(await kindsOf('b', 60)).not.toEqual(kinds)
+  })
+
+  it('follows its weights', async () => {
+    const kinds = await kindsOf('a', 400)
+    const share = (kind: string) => kinds.filter((each) => each === kind).length / kinds.length
+    expect(share('success')).toBeGreaterThan(0.4)
+    expect(share('success')).toBeLessThan(0.6)
+    expect(share('notSent')).toBeGreaterThan(0.04)
+    expect(share('notSent')).toBeLessThan(0.2)
+  })
+
+  it('chooses anew for each attempt', async () => {
+    const loaded = rail({ behaviour: { success: 1, retryable: 1 } })
+    const kinds = new Set<string>()
+    for (let attempt = 1; attempt <= 20; attempt += 1) {
+      kinds.add((await callRail(loaded, railRequest({ reference: 'one', attempt }))).kind)
+    }
+    expect(kinds.size).toBe(2)
+  })
+
+  it('knows every behaviour by name', () => {
+    for (const behaviour of SIMULATED_BEHAVIOURS) expect(() => rail({ behaviour: { [behaviour]: 1 } })).not.toThrow()
+  })
+})
+
+describe('options', () => {
+  it.each([
+    ['no book', { bookFile: undefined }, 'bookFile: expected either bookFile or bookUrl'],
+    ['two books', { bookUrl: 'http://127.0.0.1:1' }, 'bookFile: expected either bookFile or bookUrl'],
+    ['a behaviour that is none', { behaviour: 'sucess' }, 'behaviour."sucess": unknown; did you mean success?'],
+    ['no weight', { behaviour: {} }, 'behaviour: expected at least one weight above zero'],
+    [
+      'a weight below zero',
+      { behaviour: { success: -1 } },
+      'behaviour.success: expected a weight of zero or more, got -1',
+    ],
+    [
+      'a latency that ends before it begins',
+      { latencyMs: { min: 5, max: 4 } },
+      'latencyMs.max: expected a whole number from 5',
+    ],
+    ['a slowness below zero', { slowMs: -1 }, 'slowMs: expected a whole number'],
+  ])('refuses %s', (_, given, message) => {
+    const options: SimulatedRailOptions = JSON.parse('{"onUnknown":"resend"}')
+    expect(() => simulatedRail(Object.assign(options, { bookFile }, given))).toThrow(message)
+  })
+
+  it('a rail that holds cannot be asked', () => {
+    expect(rail({ onUnknown: 'hold' }).queryStatus).toBeUndefined()
+    expect(rail({ onUnknown: 'inquire' }).queryStatus).toBeDefined()
+  })
+
+  it('a rail that is only declared leaves no file', async () => {
+    await rail().close()
+    await expect(readBook(bookFile)).rejects.toThrow('ENOENT')
+  })
+})
+
+describe('a book behind HTTP', () => {
+  it('is the same book', async () => {
+    const server = await serveRailBook({ file: bookFile })
+    toClose.push(server.close)
+    const loaded = rail({ bookUrl: server.url, onUnknown: 'inquire', idempotent: true })
+    const request = railRequest()
+    expect((await inquireRail(loaded, request)).kind).toBe('absent')
+    const first = await callRail(loaded, request)
+    expect(first.kind).toBe('success')
+    expect((await callRail(loaded, request)).reference).toBe(first.reference)
+    expect(await inquireRail(loaded, request)).toMatchObject({ kind: 'success', reference: first.reference })
+    expect((await readBook(bookFile)).get(request.reference)).toMatchObject({ count: 1, amount: '10.00' })
+  })
+
+  it('refuses what comes too late, and what is no payment', async () => {
+    const server = await serveRailBook({ file: bookFile })
+    toClose.push(server.close)
+    const late = railRequest({ notAfter: new Date(Date.now() - 1) })
+    expect((await callRail(rail({ bookUrl: server.url }), late)).code).toBe('SIM_TOO_LATE')
+    const nonsense = await fetch(`${server.url}/payments/`, { method: 'POST', body: '{"reference":1}' })
+    expect(nonsense.status).toBe(400)
+    const giant = await fetch(`${server.url}/payments/`, { method: 'POST', body: 'x'.repeat(10_000) })
+    expect(giant.status).toBe(400)
+    expect((await readBook(bookFile)).size).toBe(0)
+  })
+
+  it('that cannot be reached got nothing', async () => {
+    const server = await serveRailBook({ file: bookFile })
+    await server.close()
+    expect((await callRail(rail({ bookUrl: server.url }), railRequest())).kind).toBe('notSent')
+  })
+
+  it('closes with a connection still open', async () => {
+    const server = await serveRailBook({ file: bookFile })
+    const loaded = rail({ bookUrl: server.url })
+    await callRail(loaded, railRequest())
+    await server.close()
+    expect((await callRail(loaded, railRequest())).kind).toBe('notSent')
+  })
+})
