@@ -619,6 +619,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
+  v_due timestamptz;
   v_attempt_id uuid;
   v_ordered boolean;
 BEGIN
@@ -626,7 +627,8 @@ BEGIN
     UPDATE payment_outbox_pending p
     SET hold_reason = NULL, held_by = NULL, held_at = NULL, outcome_unknown = false, expiry_streak = 0,
       next_attempt_at = LEAST(p.next_attempt_at, v_now)
-    WHERE p.outbox_id = p_outbox_id;
+    WHERE p.outbox_id = p_outbox_id
+    RETURNING p.next_attempt_at INTO v_due;
     PERFORM wake_outbox_workers();
   ELSE
     WITH item AS MATERIALIZED (
@@ -658,7 +660,8 @@ BEGIN
   END IF;
   PERFORM append_outbox_events('HOLD_RESOLVED', p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_strip_nulls(jsonb_build_object(
     'decision', p_decision, 'reason', p_reason, 'rail_reference', p_rail_reference, 'proposed_by', p_proposed_by,
-    'approved_by', CASE WHEN p_proposed_by IS NOT NULL THEN p_actor END))], ARRAY[v_attempt_id]);
+    'approved_by', CASE WHEN p_proposed_by IS NOT NULL THEN p_actor END, 'next_attempt_at', epoch_micros(v_due)))],
+    ARRAY[v_attempt_id]);
   IF v_attempt_id IS NOT NULL THEN
     DELETE FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;
     IF v_ordered THEN
@@ -1546,6 +1549,8 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_places tid[];
+  v_unknown boolean;
+  v_full_trail boolean;
   v_event_id uuid;
 BEGIN
   PERFORM check_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
@@ -1559,9 +1564,15 @@ BEGIN
     outcome_unknown = p.outcome_unknown OR p.dispatch_mark IS NOT DISTINCT FROM 'begun',
     hold_reason = COALESCE(p.hold_reason, p_reason), held_by = COALESCE(p.held_by, p_worker_id),
     held_at = COALESCE(p.held_at, clock_timestamp())
-  WHERE p.ctid = ANY (v_places);
+  WHERE p.ctid = ANY (v_places)
+  RETURNING p.outcome_unknown INTO v_unknown;
   IF NOT FOUND THEN
     PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
+  END IF;
+  SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
+  IF v_full_trail THEN
+    PERFORM append_outbox_events('LEASE_RELEASED', p_worker_id, ARRAY[p_outbox_id],
+      ARRAY[jsonb_build_object('outcome_unknown', v_unknown)]);
   END IF;
   SELECT e INTO v_event_id
   FROM append_outbox_events('HOLD_PLACED', p_worker_id, ARRAY[p_outbox_id],
@@ -2694,12 +2705,15 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
+  IF p_kind <> 'rail' THEN
+    -- In the order in which completions lock, all that a completion may hold.
+    PERFORM 1 FROM payment_outbox_pending p
+    WHERE p.participant_id = p_name AND p.blocked AND (p.lease_token IS NOT NULL OR NOT p.ordered)
+    ORDER BY p.outbox_id FOR NO KEY UPDATE;
+  END IF;
   IF p_kind = 'participant' THEN
     UPDATE payment_outbox_pending p SET blocked = false, block_unverified = false
-    WHERE p.outbox_id = ANY (ARRAY(
-      SELECT q.outbox_id FROM payment_outbox_pending q
-      WHERE q.participant_id = p_name AND q.blocked AND NOT q.ordered
-      ORDER BY q.outbox_id FOR NO KEY UPDATE));
+    WHERE p.participant_id = p_name AND p.blocked AND NOT p.ordered;
   END IF;
   IF p_kind <> 'rail' THEN
     PERFORM advance_outbox_streams(ARRAY[p_name]);

@@ -367,6 +367,8 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_places tid[];
+  v_unknown boolean;
+  v_full_trail boolean;
   v_event_id uuid;
 BEGIN
   PERFORM check_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
@@ -380,9 +382,15 @@ BEGIN
     outcome_unknown = p.outcome_unknown OR p.dispatch_mark IS NOT DISTINCT FROM 'begun',
     hold_reason = COALESCE(p.hold_reason, p_reason), held_by = COALESCE(p.held_by, p_worker_id),
     held_at = COALESCE(p.held_at, clock_timestamp())
-  WHERE p.ctid = ANY (v_places);
+  WHERE p.ctid = ANY (v_places)
+  RETURNING p.outcome_unknown INTO v_unknown;
   IF NOT FOUND THEN
     PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
+  END IF;
+  SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
+  IF v_full_trail THEN
+    PERFORM append_outbox_events('LEASE_RELEASED', p_worker_id, ARRAY[p_outbox_id],
+      ARRAY[jsonb_build_object('outcome_unknown', v_unknown)]);
   END IF;
   SELECT e INTO v_event_id
   FROM append_outbox_events('HOLD_PLACED', p_worker_id, ARRAY[p_outbox_id],

@@ -289,6 +289,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
+  v_due timestamptz;
   v_attempt_id uuid;
   v_ordered boolean;
 BEGIN
@@ -296,7 +297,8 @@ BEGIN
     UPDATE payment_outbox_pending p
     SET hold_reason = NULL, held_by = NULL, held_at = NULL, outcome_unknown = false, expiry_streak = 0,
       next_attempt_at = LEAST(p.next_attempt_at, v_now)
-    WHERE p.outbox_id = p_outbox_id;
+    WHERE p.outbox_id = p_outbox_id
+    RETURNING p.next_attempt_at INTO v_due;
     PERFORM wake_outbox_workers();
   ELSE
     WITH item AS MATERIALIZED (
@@ -328,7 +330,8 @@ BEGIN
   END IF;
   PERFORM append_outbox_events('HOLD_RESOLVED', p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_strip_nulls(jsonb_build_object(
     'decision', p_decision, 'reason', p_reason, 'rail_reference', p_rail_reference, 'proposed_by', p_proposed_by,
-    'approved_by', CASE WHEN p_proposed_by IS NOT NULL THEN p_actor END))], ARRAY[v_attempt_id]);
+    'approved_by', CASE WHEN p_proposed_by IS NOT NULL THEN p_actor END, 'next_attempt_at', epoch_micros(v_due)))],
+    ARRAY[v_attempt_id]);
   IF v_attempt_id IS NOT NULL THEN
     DELETE FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;
     IF v_ordered THEN

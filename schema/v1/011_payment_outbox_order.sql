@@ -192,12 +192,15 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
+  IF p_kind <> 'rail' THEN
+    -- In the order in which completions lock, all that a completion may hold.
+    PERFORM 1 FROM payment_outbox_pending p
+    WHERE p.participant_id = p_name AND p.blocked AND (p.lease_token IS NOT NULL OR NOT p.ordered)
+    ORDER BY p.outbox_id FOR NO KEY UPDATE;
+  END IF;
   IF p_kind = 'participant' THEN
     UPDATE payment_outbox_pending p SET blocked = false, block_unverified = false
-    WHERE p.outbox_id = ANY (ARRAY(
-      SELECT q.outbox_id FROM payment_outbox_pending q
-      WHERE q.participant_id = p_name AND q.blocked AND NOT q.ordered
-      ORDER BY q.outbox_id FOR NO KEY UPDATE));
+    WHERE p.participant_id = p_name AND p.blocked AND NOT p.ordered;
   END IF;
   IF p_kind <> 'rail' THEN
     PERFORM advance_outbox_streams(ARRAY[p_name]);

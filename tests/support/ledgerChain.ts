@@ -164,10 +164,13 @@ function canonicalValue(field: string, text: string | null): string | null {
   if (text === null) return null
   if (field.endsWith('_at')) return microsSince1970(text)
   if (field !== 'lease_token') return text
+  if (!UUID.test(text)) return `not a token: ${text}`
   return createHash('sha256')
     .update(Buffer.from(text.replaceAll('-', ''), 'hex'))
     .digest('hex')
 }
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /** `2026-02-03T04:05:06.789123Z`. A Date would keep three of the six digits. */
 function microsSince1970(time: string): string {

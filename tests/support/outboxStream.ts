@@ -57,13 +57,21 @@ export class Stream {
   }
 }
 
-/** A connection in an open transaction, to step by hand. */
-export async function openTransaction(db: TestDatabase, role: string): Promise<Connection> {
+const transactions: Connection[] = []
+
+/** A connection in an open transaction, to step by hand. `closeTransactions` after the test closes it. */
+export async function openTransaction(db: TestDatabase, role?: string): Promise<Connection> {
   const connection = await openConnection(db, role)
+  transactions.push(connection)
   await connection.query('BEGIN')
   // Who waits for ever in what follows fails instead.
   await connection.query(`SET LOCAL lock_timeout = '20s'`)
   return connection
+}
+
+/** For `afterEach`: the server has only so many connections. */
+export async function closeTransactions(): Promise<void> {
+  await Promise.all(transactions.splice(0).map((connection) => connection.close()))
 }
 
 export function completeOn(

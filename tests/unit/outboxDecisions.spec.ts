@@ -228,6 +228,7 @@ test('an approval that waited for a withdrawal finds it withdrawn', async () => 
   expect(await refusal).toMatchObject({ sqlstate: 'P7006' })
   expect(await ledger(db, outboxId)).toEqual([])
   expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: 'please wait' })
+  await Promise.all([withdrawing.close(), approving.close()])
 })
 
 describe('a hold lifted by RETRY', () => {

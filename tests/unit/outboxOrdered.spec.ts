@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
   approveOutboxProposal,
   claimOutboxBatch,
@@ -14,7 +14,7 @@ import {
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { anInstruction, claim, claimOnly, complete, enqueue, pendingRow, WORKER } from '../support/outboxItems.js'
 import { aPerson, approve, propose, type Person } from '../support/outboxPeople.js'
-import { completeOn, openTransaction, Stream } from '../support/outboxStream.js'
+import { closeTransactions, completeOn, openTransaction, Stream } from '../support/outboxStream.js'
 import { failureOf, untilWaiting } from '../support/race.js'
 
 let db: TestDatabase
@@ -25,6 +25,7 @@ beforeAll(async () => {
   olga = await aPerson(db, 'olga')
   pavel = await aPerson(db, 'pavel')
 })
+afterEach(closeTransactions)
 afterAll(() => db.drop())
 
 describe('of the ordered items of a participant', () => {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
   claimOutboxBatch,
   completeOutboxAttempts,
@@ -13,8 +13,8 @@ import {
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { claim, complete, enqueue, ledger, pendingRow, WORKER } from '../support/outboxItems.js'
 import { aPerson, approve, enqueueFailed, propose, type Person } from '../support/outboxPeople.js'
-import { completeOn, openTransaction, Stream } from '../support/outboxStream.js'
-import { failureOf, openConnection, untilWaiting } from '../support/race.js'
+import { closeTransactions, completeOn, openTransaction, Stream } from '../support/outboxStream.js'
+import { failureOf, untilWaiting } from '../support/race.js'
 
 let db: TestDatabase
 let olga: Person
@@ -24,6 +24,7 @@ beforeAll(async () => {
   olga = await aPerson(db, 'olga')
   pavel = await aPerson(db, 'pavel')
 })
+afterEach(closeTransactions)
 afterAll(() => db.drop())
 
 const KINDS = ['rail', 'participant', 'stream'] as const
@@ -113,6 +114,8 @@ describe.for(KINDS)('a pause of a %s leaves leases in hand alone', (kind) => {
     const second = await stream.enqueue()
     expect(await complete(db, lease, { state })).toMatchObject({ state, held: false })
     expect(await stream.claimed()).toEqual([])
+    // A rail is skipped as a whole; what the others keep is marked, so that a claim need not read it.
+    expect(await pendingRow(db, second)).toMatchObject({ blocked: kind !== 'rail' })
     await resume(kind, stream)
     expect(await stream.claimed()).toEqual([second])
   })
@@ -501,6 +504,20 @@ describe.for(MARKING_KINDS)('a head that ends beside the end of a pause of its %
     expect(await stream.claimed()).toEqual([second])
   })
 
+  test('and its lease, if it expires, is taken over by nobody while the pause stands', async () => {
+    const stream = new Stream(db)
+    const operator = await openTransaction(db, 'symphony_control')
+    await pauseOutbox(operator, kind, stream.participantId, 'please wait')
+    await stream.enqueue()
+    const lease = await stream.claimOnly()
+    await operator.query('COMMIT')
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({ blocked: false })
+    await db.expireLease(lease.outboxId)
+    expect(await stream.claimed()).toEqual([])
+    await resume(kind, stream)
+    expect(await stream.claimed()).toEqual([lease.outboxId])
+  })
+
   test('when what waits first is being decided by people, and is gone when the pause has ended', async () => {
     const stream = new Stream(db)
     await pause(kind, stream)
@@ -521,6 +538,17 @@ describe.for(MARKING_KINDS)('a head that ends beside the end of a pause of its %
     await resumer.query('COMMIT')
     expect(await stream.drain()).toEqual([ids[0], ids[2]])
   })
+})
+
+test('a blocked item whose lease expired is left to repair, whatever blocks it', async () => {
+  const stream = new Stream(db)
+  await stream.enqueue()
+  const { outboxId } = await stream.claimOnly()
+  await db.expireLease(outboxId)
+  await db.queryNoRole('UPDATE payment_outbox_pending SET blocked = true WHERE outbox_id = $1', [outboxId])
+  expect(await stream.claimed()).toEqual([])
+  await repairExpiredLeases(db.as('symphony_executor'), 100, 'repairer')
+  expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
 })
 
 test('a participant and its stream, paused both, stay paused until both are resumed', async () => {
@@ -552,10 +580,10 @@ test('a participant and its stream, resumed by two people at once, strand nobody
   expect(await stream.drain()).toEqual(ids)
 })
 
-/** Two leased items whose numbers in the stream run against the order of their ids. */
-async function twoAgainstTheOrder() {
+/** Two leased items, the first of them ordered or not, whose numbers in the stream run against the order of their ids. */
+async function twoAgainstTheOrder(isFirstOrdered: boolean) {
   const stream = new Stream(db)
-  await stream.enqueue(false)
+  await stream.enqueue(isFirstOrdered)
   await stream.enqueue(false)
   const leases = (await claim(db, stream.railType)).toSorted((a, b) => (a.outboxId < b.outboxId ? -1 : 1))
   for (const [index, number] of [102, 101].entries()) {
@@ -569,15 +597,19 @@ async function twoAgainstTheOrder() {
 }
 
 describe('a pause and a completion of several items of its participant', () => {
-  test.for(['pausing', 'resuming'])('do not deadlock while %s: they lock in one order', async (action) => {
-    const { stream, leases, outcomes } = await twoAgainstTheOrder()
+  test.for([
+    ['pausing', 'two items without order', false],
+    ['pausing', 'a head and another item', true],
+    ['resuming', 'two items without order', false],
+    ['resuming', 'a head and another item', true],
+  ] as const)('do not deadlock while %s, on %s: they lock in one order', async ([action, , isFirstOrdered]) => {
+    const { stream, leases, outcomes } = await twoAgainstTheOrder(isFirstOrdered)
     if (action === 'resuming') await pause('participant', stream)
     // Both parties are stopped at the item that comes first in their order, if they have the same order.
-    const lock = await openConnection(db)
-    await lock.query('BEGIN')
+    const lock = await openTransaction(db)
     await lock.query('SELECT FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [leases[0]!.outboxId])
-    const completer = await openConnection(db, 'symphony_executor')
-    const operator = await openConnection(db, 'symphony_control')
+    const completer = await openTransaction(db, 'symphony_executor')
+    const operator = await openTransaction(db, 'symphony_control')
     const completion = completeOutboxAttempts(completer, WORKER, outcomes)
     await untilWaiting(db, completer)
     const change =
@@ -587,6 +619,7 @@ describe('a pause and a completion of several items of its participant', () => {
     await untilWaiting(db, operator)
     await lock.query('COMMIT')
     expect((await completion).map((verdict) => verdict.verdict)).toEqual(['RECORDED', 'RECORDED'])
+    await completer.query('COMMIT')
     expect(await change).toBe(true)
   })
 })

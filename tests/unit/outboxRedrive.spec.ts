@@ -276,6 +276,7 @@ describe('a redrive is refused', () => {
     await telling.query('COMMIT')
     expect(await refusal).toMatchObject({ sqlstate: 'P7006' })
     expect(await claim(db, lease.railType)).toEqual([])
+    await Promise.all([telling.close(), approving.close()])
   })
 
   test('but not where the late word was another failure', async () => {

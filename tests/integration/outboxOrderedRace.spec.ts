@@ -1,0 +1,152 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import {
+  claimOutboxBatch,
+  completeOutboxAttempts,
+  enqueuePaymentOutboxBatch,
+  pauseOutbox,
+  repairExpiredLeases,
+  resumeOutbox,
+  type AttemptOutcome,
+  type ClaimedItem,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { exportLedger, ledgerDefects } from '../support/ledgerChain.js'
+import { anInstruction } from '../support/outboxItems.js'
+import { openConnection, type Connection } from '../support/race.js'
+
+const PARTICIPANTS = 20
+const ITEMS_EACH = 30
+const WORKERS = 6
+const ENQUEUERS = 4
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+/** Whether everything was enqueued and has ended. */
+async function isDrained(): Promise<boolean> {
+  const { rows } = await db.queryNoRole<{ ended: bigint }>(
+    `SELECT count(*) AS ended FROM payment_outbox_attempts WHERE state IN ('DISPATCHED', 'FAILED')`,
+  )
+  return rows[0]!.ended === BigInt(PARTICIPANTS * ITEMS_EACH)
+}
+
+const participants = Array.from({ length: PARTICIPANTS }, (_, index) => `participant-${index}`)
+
+/** Enqueues its share of the participants' items, a few at a time, in transactions that stay open for a while. */
+async function enqueueShare(connection: Connection, share: number): Promise<void> {
+  const mine = participants.filter((_, index) => index % ENQUEUERS === share)
+  for (let done = 0; done < ITEMS_EACH; done += 3) {
+    await connection.query('BEGIN')
+    const items = mine.flatMap((participantId) =>
+      Array.from({ length: 3 }, () => anInstruction({ participantId, railType: pick(['a', 'b']), ordered: true })),
+    )
+    await enqueuePaymentOutboxBatch(connection, items)
+    await connection.query(`SELECT pg_sleep(random() * 0.02)`)
+    await connection.query('COMMIT')
+  }
+}
+
+/** Claims and ends what it gets, now well, now badly, until everything has ended. */
+async function work(connection: Connection, workerId: string): Promise<void> {
+  while (!(await isDrained())) {
+    const items = await claimOutboxBatch(connection, 1 + Math.floor(Math.random() * 8), workerId, 60)
+    for (const item of items) {
+      // One that dies with the lease in its hand: time passes, and somebody else finds it.
+      if (Math.random() < 0.1) await db.expireLease(item.outboxId)
+    }
+    await connection.query('BEGIN')
+    if (items.length > 0) await completeOutboxAttempts(connection, workerId, items.map(anOutcome))
+    await connection.query(Math.random() < 0.1 ? 'ROLLBACK' : 'COMMIT')
+    await expireWhatIsLeft(items)
+    if (Math.random() < 0.2) await repairExpiredLeases(connection, 100, workerId)
+  }
+}
+
+function anOutcome({ outboxId, leaseToken }: ClaimedItem): AttemptOutcome {
+  const state = pick(['DISPATCHED', 'DISPATCHED', 'DISPATCHED', 'FAILED', 'RETRYABLE'] as const)
+  // An unknown outcome is never FAILED by a worker: it would be held, and wait for people.
+  return { outboxId, leaseToken, state, outcomeUnknown: false, retryDelaySeconds: 0 }
+}
+
+/** A completion that was rolled back leaves its leases behind, as a crash would. Repair finds them. */
+async function expireWhatIsLeft(items: readonly ClaimedItem[]): Promise<void> {
+  for (const { leaseToken } of items) {
+    await db.queryNoRole(
+      `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'
+       WHERE lease_token = $1`,
+      [leaseToken],
+    )
+  }
+}
+
+/** Repair reschedules by a second, which nobody here has the time to wait for. */
+async function hurry(connection: Connection): Promise<void> {
+  while (!(await isDrained())) {
+    await connection.query(
+      `UPDATE payment_outbox_pending SET next_attempt_at = clock_timestamp() - interval '1 second'
+       WHERE outbox_id IN (
+         SELECT outbox_id FROM payment_outbox_pending WHERE next_attempt_at > clock_timestamp()
+         ORDER BY outbox_id FOR UPDATE SKIP LOCKED)`,
+    )
+  }
+}
+
+/** Pauses one participant, stream or rail after the other, and resumes it. */
+async function interfere(connection: Connection): Promise<void> {
+  while (!(await isDrained())) {
+    const kind = pick(['participant', 'stream', 'rail'] as const)
+    const name = kind === 'rail' ? pick(['a', 'b']) : pick(participants)
+    await pauseOutbox(connection, kind, name, 'please wait')
+    await resumeOutbox(connection, kind, name, 'go on')
+  }
+}
+
+function pick<T>(choices: readonly T[]): T {
+  return choices[Math.floor(Math.random() * choices.length)]!
+}
+
+test(
+  `${PARTICIPANTS} streams of ${ITEMS_EACH} items arrive in order and drain, however workers, crashes, enqueuers and pauses meet`,
+  { timeout: 120_000 },
+  async () => {
+    const connections = await Promise.all([
+      ...Array.from({ length: WORKERS }, () => openConnection(db, 'symphony_executor')),
+      ...Array.from({ length: ENQUEUERS }, () => openConnection(db, 'symphony_ingest')),
+      openConnection(db, 'symphony_control'),
+      openConnection(db),
+    ])
+    await Promise.all([
+      ...connections.slice(0, WORKERS).map((connection, index) => work(connection, `worker-${index}`)),
+      ...connections.slice(WORKERS, WORKERS + ENQUEUERS).map((connection, index) => enqueueShare(connection, index)),
+      interfere(connections.at(-2)!),
+      hurry(connections.at(-1)!),
+    ])
+
+    const { rows } = await db.queryNoRole(
+      `SELECT count(*) AS items, count(DISTINCT participant_id) AS streams,
+         bool_and(first_claimed_at >= previous_ended_at) AS in_order, max(sequence_id) AS last
+       FROM (
+         SELECT participant_id, sequence_id, first_claimed_at,
+           lag(ended_at, 1, '-infinity') OVER (PARTITION BY participant_id ORDER BY sequence_id) AS previous_ended_at
+         FROM (
+           SELECT participant_id, sequence_id, min(claimed_at) AS first_claimed_at,
+             max(completed_at) FILTER (WHERE state IN ('DISPATCHED', 'FAILED')) AS ended_at
+           FROM payment_outbox_attempts GROUP BY participant_id, sequence_id
+         ) item
+       ) stream`,
+    )
+    expect(rows).toEqual([
+      {
+        items: BigInt(PARTICIPANTS * ITEMS_EACH),
+        streams: BigInt(PARTICIPANTS),
+        in_order: true,
+        last: BigInt(ITEMS_EACH),
+      },
+    ])
+    expect((await db.queryNoRole('SELECT FROM payment_outbox_pending')).rows).toEqual([])
+    expect(ledgerDefects(await exportLedger(db.as('symphony_auditor')))).toEqual([])
+  },
+)

@@ -1,0 +1,423 @@
+import { DatabaseError, type Queryable } from '../../libs/db/index.js'
+import {
+  approveOutboxProposal,
+  beginOutboxDispatch,
+  claimOutboxBatch,
+  completeOutboxAttempts,
+  enqueuePaymentOutboxBatch,
+  holdLeasedOutboxItem,
+  pauseOutbox,
+  placeOutboxHold,
+  recordLateOutcome,
+  redriveOutboxItem,
+  releaseOutboxLease,
+  renewOutboxLease,
+  repairExpiredLeases,
+  resolveOutboxHold,
+  resumeOutbox,
+  setParticipantOutboxPolicy,
+  withdrawOutboxProposal,
+  type AttemptOutcome,
+  type ClaimedItem,
+  type CompletionState,
+  type DecisionResult,
+} from '../../libs/outbox/index.js'
+import type { TestDatabase } from './database.js'
+import { anInstruction, WORKER } from './outboxItems.js'
+
+/** Whose hands the work goes through; each call may answer with another session. */
+export interface RandomHands {
+  readonly ingest: () => Queryable
+  readonly executor: () => Queryable
+  /** Two people, by their logins. */
+  readonly people: readonly [() => Queryable, () => Queryable]
+}
+
+interface Lease {
+  readonly outboxId: string
+  readonly leaseToken: string
+  readonly workerId: string
+}
+
+/** What a random step may run into: its item was ended, held, leased or decided by an earlier one. */
+const EXPECTED_REFUSALS: ReadonlySet<string | undefined> = new Set(['P7001', 'P7002', 'P7006', 'P7007'])
+
+/**
+ * Everything that can be done to an outbox, in an order that a seed decides. One actor: each step ends before the next
+ * begins. Time is moved only for leases, and what expired is repaired or taken over before the step ends, so that
+ * nothing in the queue differs from what the functions wrote.
+ */
+export class RandomOutbox {
+  readonly #db: TestDatabase
+  readonly #hands: RandomHands
+  readonly #random: () => number
+  readonly #participants: readonly string[]
+  readonly #rails: readonly string[]
+  readonly #items: string[] = []
+  readonly #leases: Lease[] = []
+  readonly #proposals: string[] = []
+  /** Weighted: the more often it stands here, the more often it is done. */
+  readonly #steps: readonly (() => Promise<unknown>)[]
+
+  constructor(db: TestDatabase, seed: number, hands: RandomHands) {
+    this.#db = db
+    this.#hands = hands
+    this.#random = mulberry32(seed)
+    const name = (kind: string) => [1, 2, 3].map((number) => `${kind}-${seed}-${number}`)
+    this.#participants = name('participant')
+    this.#rails = name('rail')
+    const often = [() => this.#enqueue(), () => this.#claim(), () => this.#complete()]
+    this.#steps = [
+      ...often,
+      ...often,
+      ...often,
+      ...often,
+      () => this.#renew(),
+      () => this.#release(),
+      () => this.#begin(),
+      () => this.#holdLeased(),
+      () => this.#tellLate(),
+      () => this.#expire(),
+      () => this.#hold(),
+      () => this.#resolve(),
+      () => this.#resolve(),
+      () => this.#redrive(),
+      () => this.#approve(),
+      () => this.#approve(),
+      () => this.#withdraw(),
+      () => this.#pause(),
+      () => this.#resume(),
+      () => this.#setPolicy(),
+    ]
+  }
+
+  /** First once through every door, then at random. */
+  async run(steps: number): Promise<void> {
+    await this.#tour()
+    for (let step = 0; step < steps; step++) {
+      try {
+        await this.#pick(this.#steps)()
+      } catch (error) {
+        if (!(error instanceof DatabaseError) || !EXPECTED_REFUSALS.has(error.sqlstate)) throw error
+      }
+    }
+  }
+
+  /**
+   * What chance may miss: each kind of attempt, event and decision, and an item left behind in each state. Its items
+   * are not among those that the random steps pick from.
+   */
+  async #tour(): Promise<void> {
+    const tour = new Tour(this.#db, this.#hands)
+    await tour.wearOut(false)
+    await tour.wearOut(true)
+    await tour.decide()
+    await tour.redrive()
+    await tour.lease()
+    await tour.order()
+  }
+
+  async #enqueue(): Promise<void> {
+    const instructions = Array.from({ length: this.#int(1, 4) }, () =>
+      anInstruction({
+        participantId: this.#pick(this.#participants),
+        railType: this.#pick(this.#rails),
+        ordered: this.#chance(0.4),
+        payload: { amount: this.#int(1, 1e6) / 100, text: 'à 5 €\n', n: this.#int(0, 9) },
+        ...(this.#chance(0.1) ? { notBefore: new Date(Date.now() + 86_400_000) } : {}),
+      }),
+    )
+    const items = await enqueuePaymentOutboxBatch(this.#hands.ingest(), instructions)
+    this.#items.push(...items.map((item) => item.outboxId))
+  }
+
+  async #claim(): Promise<void> {
+    const workerId = `worker-${this.#int(1, 3)}`
+    const rails = this.#chance(0.5) ? { rails: [this.#pick(this.#rails)] } : { rails: this.#rails }
+    const announced = this.#chance(0.3) ? { announcedRails: [this.#pick(this.#rails)] } : {}
+    const items = await claimOutboxBatch(this.#hands.executor(), this.#int(1, 5), workerId, this.#int(60, 3600), {
+      ...rails,
+      ...announced,
+    })
+    this.#leases.push(...items.map(({ outboxId, leaseToken }) => ({ outboxId, leaseToken, workerId })))
+  }
+
+  async #complete(): Promise<void> {
+    const { workerId } = this.#pick(this.#leases)
+    const recent = this.#leases.slice(-10).filter((lease) => lease.workerId === workerId)
+    if (recent.length === 0) return
+    await completeOutboxAttempts(
+      this.#hands.executor(),
+      workerId,
+      recent.slice(0, this.#int(1, 5)).map((lease) => this.#outcome(lease)),
+    )
+  }
+
+  #outcome({ outboxId, leaseToken }: Lease): AttemptOutcome {
+    const state = this.#pick(['DISPATCHED', 'FAILED', 'RETRYABLE', 'RETRYABLE'] as const)
+    return {
+      outboxId,
+      leaseToken,
+      state,
+      railReference: this.#chance(0.7) ? `reference ${this.#int(1, 99)} ß` : null,
+      railCode: this.#chance(0.3) ? 'AC04' : null,
+      errorCode: this.#chance(0.3) ? 'BUSY' : null,
+      errorMessage: this.#chance(0.3) ? 'zu spät,\n"leider"' : null,
+      latencyMs: this.#chance(0.5) ? this.#int(0, 5000) : null,
+      retryDelaySeconds: this.#chance(0.8) ? 0 : null,
+      outcomeUnknown: this.#pick([null, null, true, false]),
+      holdReason: state !== 'DISPATCHED' && this.#chance(0.2) ? 'a person must look' : null,
+    }
+  }
+
+  async #renew(): Promise<void> {
+    const lease = this.#pick(this.#leases.slice(-5))
+    await renewOutboxLease(this.#hands.executor(), lease, lease.workerId, this.#int(60, 3600))
+  }
+
+  async #release(): Promise<void> {
+    const lease = this.#pick(this.#leases.slice(-5))
+    await releaseOutboxLease(this.#hands.executor(), lease, lease.workerId)
+  }
+
+  async #begin(): Promise<void> {
+    const lease = this.#pick(this.#leases.slice(-5))
+    await beginOutboxDispatch(this.#hands.executor(), lease, lease.workerId)
+  }
+
+  async #holdLeased(): Promise<void> {
+    const lease = this.#pick(this.#leases.slice(-5))
+    await holdLeasedOutboxItem(this.#hands.executor(), lease, lease.workerId, 'not mine to send')
+  }
+
+  async #tellLate(): Promise<void> {
+    const { outboxId, leaseToken, workerId } = this.#pick(this.#leases)
+    const state = this.#pick(['DISPATCHED', 'FAILED', 'RETRYABLE', 'RETRYABLE'] as const)
+    await recordLateOutcome(this.#hands.executor(), workerId, {
+      outboxId,
+      leaseToken,
+      state,
+      railReference: `late ${this.#int(1, 3)}`,
+      latencyMs: this.#int(0, 100),
+    })
+  }
+
+  /** A lease runs out, and either repair or the next claim finds it. */
+  async #expire(): Promise<void> {
+    const { rows } = await this.#db.queryNoRole<{ outbox_id: string }>(
+      `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'
+       WHERE lease_token IS NOT NULL AND outbox_id = ANY ($1) RETURNING outbox_id`,
+      [[this.#pick(this.#items), this.#pick(this.#items), this.#pick(this.#items)]],
+    )
+    if (rows.length === 0) return
+    if (this.#chance(0.5)) await this.#claim()
+    await repairExpiredLeases(this.#hands.executor(), 100, 'repairer')
+  }
+
+  async #hold(): Promise<void> {
+    await placeOutboxHold(this.#person(), this.#pick(this.#items), 'looks wrong')
+  }
+
+  async #resolve(): Promise<void> {
+    const { rows } = await this.#db.queryNoRole<{ outbox_id: string }>(
+      'SELECT outbox_id FROM payment_outbox_pending WHERE hold_reason IS NOT NULL AND outbox_id = ANY ($1) ORDER BY 1',
+      [this.#items],
+    )
+    const outboxId = this.#pick(rows.map((row) => row.outbox_id))
+    const decision = this.#pick(['RETRY', 'RETRY', 'FAILED', 'DISPATCHED'] as const)
+    const reference = decision === 'DISPATCHED' ? 'from the statement' : null
+    this.#note(await resolveOutboxHold(this.#person(), outboxId, decision, 'as agreed', reference))
+  }
+
+  async #redrive(): Promise<void> {
+    const { rows } = await this.#db.queryNoRole<{ outbox_id: string }>(
+      `SELECT outbox_id FROM payment_outbox_attempts WHERE state = 'FAILED' AND outbox_id = ANY ($1) ORDER BY 1`,
+      [this.#items],
+    )
+    this.#note(await redriveOutboxItem(this.#person(), this.#pick(rows.map((row) => row.outbox_id)), 'once more'))
+  }
+
+  #note({ proposalId }: DecisionResult): void {
+    if (proposalId !== null) this.#proposals.push(proposalId)
+  }
+
+  async #approve(): Promise<void> {
+    const { redrivenAs } = await approveOutboxProposal(this.#person(), this.#pick(this.#proposals.slice(-4)))
+    if (redrivenAs !== null) this.#items.push(redrivenAs)
+  }
+
+  async #withdraw(): Promise<void> {
+    await withdrawOutboxProposal(this.#person(), this.#pick(this.#proposals.slice(-4)), 'not like this')
+  }
+
+  async #pause(): Promise<void> {
+    const kind = this.#pick(['rail', 'participant', 'stream'] as const)
+    await pauseOutbox(this.#person(), kind, this.#pick(kind === 'rail' ? this.#rails : this.#participants), 'wait')
+  }
+
+  /** All of them: a paused outbox is a quiet one. */
+  async #resume(): Promise<void> {
+    const person = this.#person()
+    for (const rail of this.#rails) await resumeOutbox(person, 'rail', rail, 'go on')
+    for (const participant of this.#participants) {
+      await resumeOutbox(person, 'participant', participant, 'go on')
+      await resumeOutbox(person, 'stream', participant, 'go on')
+    }
+  }
+
+  async #setPolicy(): Promise<void> {
+    const policy = this.#pick(['continue', 'halt'] as const)
+    await setParticipantOutboxPolicy(this.#person(), this.#pick(this.#participants), policy)
+  }
+
+  #person(): Queryable {
+    return this.#pick(this.#hands.people)()
+  }
+
+  #int(min: number, max: number): number {
+    return min + Math.floor(this.#random() * (max - min + 1))
+  }
+
+  #chance(probability: number): boolean {
+    return this.#random() < probability
+  }
+
+  #pick<T>(choices: readonly T[]): T {
+    if (choices.length === 0) throw new NothingToDo()
+    return choices[this.#int(0, choices.length - 1)]!
+  }
+}
+
+/** One visit to every door of the outbox, always the same. */
+class Tour {
+  readonly #hands: RandomHands
+  readonly #db: TestDatabase
+  #visits = 0
+
+  constructor(db: TestDatabase, hands: RandomHands) {
+    this.#db = db
+    this.#hands = hands
+  }
+
+  /** Twenty attempts of one item: the last makes it FAILED, or holds it if its outcome is unknown. */
+  async wearOut(outcomeUnknown: boolean): Promise<void> {
+    const railType = await this.#enqueue()
+    for (let attempt = 1; attempt <= 20; attempt++) {
+      await this.#complete(await this.#claim(railType), { state: 'RETRYABLE', outcomeUnknown, retryDelaySeconds: 0 })
+    }
+  }
+
+  /** Every decision, and one that is withdrawn; late words before and after an ending. */
+  async decide(): Promise<void> {
+    for (const decision of ['DISPATCHED', 'FAILED', 'RETRY'] as const) {
+      const lease = await this.#claim(await this.#enqueue())
+      await this.#complete(lease, { state: 'RETRYABLE', outcomeUnknown: true, holdReason: 'no answer' })
+      await this.#tellLate(lease, 'RETRYABLE')
+      const reference = decision === 'DISPATCHED' ? 'from the statement' : null
+      const propose = () => resolveOutboxHold(this.#hands.people[0](), lease.outboxId, decision, 'as agreed', reference)
+      const first = await propose()
+      await withdrawOutboxProposal(this.#hands.people[1](), first.proposalId!, 'not like this')
+      const second = await propose()
+      await approveOutboxProposal(this.#hands.people[1](), second.proposalId!)
+      await this.#tellLate(lease, decision === 'FAILED' ? 'DISPATCHED' : 'FAILED')
+    }
+    const lease = await this.#claim(await this.#enqueue(new Date(Date.now() - 1_000)))
+    await placeOutboxHold(this.#hands.people[0](), lease.outboxId, 'looks wrong')
+    await this.#complete(lease, { state: 'RETRYABLE' })
+    await resolveOutboxHold(this.#hands.people[0](), lease.outboxId, 'RETRY', 'looks right')
+  }
+
+  async redrive(): Promise<void> {
+    const lease = await this.#claim(await this.#enqueue())
+    await this.#complete(lease, { state: 'FAILED', railCode: 'AC04', errorCode: 'CLOSED', latencyMs: 12 })
+    const { proposalId } = await redriveOutboxItem(this.#hands.people[0](), lease.outboxId, 'once more')
+    await approveOutboxProposal(this.#hands.people[1](), proposalId!)
+  }
+
+  /** Each way in which a lease can go on or end, and one that stays. */
+  async lease(): Promise<void> {
+    const executor = this.#hands.executor
+    const released = await this.#claim(await this.#enqueue())
+    await renewOutboxLease(executor(), released, WORKER, 3_600)
+    await releaseOutboxLease(executor(), released, WORKER)
+
+    const begun = await this.#claim(await this.#enqueue(), true)
+    await beginOutboxDispatch(executor(), begun, WORKER)
+    await holdLeasedOutboxItem(executor(), begun, WORKER, 'no answer')
+
+    const repaired = await this.#claim(await this.#enqueue())
+    await this.#db.expireLease(repaired.outboxId)
+    await repairExpiredLeases(executor(), 100, 'repairer')
+
+    const takenOver = await this.#claim(await this.#enqueue())
+    await this.#db.expireLease(takenOver.outboxId)
+    const again = await this.#claim(takenOver.railType)
+    await this.#complete(again, { state: 'DISPATCHED', railReference: 'r-1', errorMessage: 'zu spät,\n"leider"' })
+
+    await this.#claim(await this.#enqueue())
+  }
+
+  /** A stream that is halted and resumed, participants and rails that are paused, and an item that waits in the end. */
+  async order(): Promise<void> {
+    const [first, second] = this.#hands.people
+    const railType = await this.#enqueue(undefined, true)
+    const participantId = railType
+    for (const _ of [1, 2, 3]) {
+      await enqueuePaymentOutboxBatch(this.#hands.ingest(), [anInstruction({ participantId, railType, ordered: true })])
+    }
+    await setParticipantOutboxPolicy(first(), participantId, 'halt')
+    await this.#complete(await this.#claim(railType), { state: 'FAILED' })
+    await resumeOutbox(second(), 'stream', participantId, 'go on')
+    await this.#complete(await this.#claim(railType), { state: 'DISPATCHED' })
+    for (const kind of ['rail', 'participant', 'stream'] as const) {
+      await pauseOutbox(first(), kind, railType, 'please wait')
+      await resumeOutbox(second(), kind, railType, 'go on')
+    }
+  }
+
+  /** An item on a rail of its own, for a participant of the same name. */
+  async #enqueue(notBefore?: Date, ordered = false): Promise<string> {
+    const railType = `tour-${++this.#visits}`
+    await enqueuePaymentOutboxBatch(this.#hands.ingest(), [
+      anInstruction({ railType, participantId: railType, ordered, ...(notBefore === undefined ? {} : { notBefore }) }),
+    ])
+    return railType
+  }
+
+  async #claim(railType: string, announced = false): Promise<ClaimedItem> {
+    const [item] = await claimOutboxBatch(this.#hands.executor(), 1, WORKER, 60, {
+      rails: [railType],
+      ...(announced ? { announcedRails: [railType] } : {}),
+    })
+    return item!
+  }
+
+  async #complete(
+    { outboxId, leaseToken }: ClaimedItem,
+    outcome: Omit<AttemptOutcome, 'outboxId' | 'leaseToken'>,
+  ): Promise<void> {
+    await completeOutboxAttempts(this.#hands.executor(), WORKER, [{ outboxId, leaseToken, ...outcome }])
+  }
+
+  async #tellLate({ outboxId, leaseToken }: ClaimedItem, state: CompletionState): Promise<void> {
+    await recordLateOutcome(this.#hands.executor(), WORKER, { outboxId, leaseToken, state, railReference: 'late' })
+  }
+}
+
+/** A step for which there is nothing yet. It counts as refused. */
+class NothingToDo extends DatabaseError {
+  constructor() {
+    super('NOTHING_TO_DO', 'nothing to do this with yet', { disposition: 'fatal', sqlstate: 'P7006' })
+  }
+}
+
+/** A generator that gives the same numbers for the same seed, so that a failure can be seen again. */
+function mulberry32(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
+  }
+}
