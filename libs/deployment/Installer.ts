@@ -3,6 +3,7 @@ import type { LoginDatabase, Transaction } from '../db/index.js'
 import { readCatalog } from './catalog.js'
 import {
   asScript,
+  becomeRole,
   dropFunctions,
   dropViews,
   isDatabaseDedicated,
@@ -30,6 +31,7 @@ import {
 } from './refusals.js'
 import { isNewer, readRelease, type Release } from './release.js'
 import { requireRights } from './rights.js'
+import { OWNER_ROLE } from './roles.js'
 import { runSteps } from './runSteps.js'
 import { inOrder, readSchemaFiles, type SchemaFiles } from './schemaFiles.js'
 import { scramVerifier } from './scramVerifier.js'
@@ -95,6 +97,7 @@ export class Installer {
   async plan(): Promise<DeployReport> {
     return this.#database.transaction('READ ONLY', async (tx) => {
       const facts = await this.#readFacts(tx)
+      if (facts.mayActAsOwner && !facts.missingRoles.includes(OWNER_ROLE)) await tx.query(becomeRole(OWNER_ROLE))
       const { steps } = await this.#decide(tx, facts)
       const logins = this.#logins((name) => (facts.existingLogins.includes(name) ? undefined : SECRET_TO_COME))
       const all = [...this.#openingSteps(facts), ...steps, ...this.#closingSteps(facts, logins)]
@@ -118,7 +121,7 @@ export class Installer {
   }
 
   /** In a deployment, called with the schema's lock in hand: what it reads cannot change before COMMIT. */
-  async #decide(tx: Transaction, { version }: ServerFacts): Promise<Decision> {
+  async #decide(tx: Transaction, facts: ServerFacts): Promise<Decision> {
     const { schema, dropLegacy, reapply } = this.#options
     const foreign = await readForeignObjects(tx, schema)
     const legacy = foreign.filter(({ isLegacy }) => isLegacy)
@@ -130,7 +133,8 @@ export class Installer {
       return { outcome: 'unchanged', steps: healingSteps(this.#files) }
     }
     if (typeof record === 'object' && isNewer(record, this.#release)) throw newerDatabase(schema, record, this.#release)
-    const dropOutdated = await this.#dropOutdated(tx, version)
+    const mayHaveOutdated = facts.schemaOwner !== undefined && record !== 'unreadable'
+    const dropOutdated = mayHaveOutdated ? await this.#dropOutdated(tx, facts.version) : ''
     return {
       outcome: 'deployed',
       steps: fileSteps(this.#files, this.#release, { dropLegacy: legacy.length > 0, dropOutdated }),

@@ -1,6 +1,7 @@
 import type { Queryable } from '../db/index.js'
-import { SPELLING_SETTINGS, useSchema } from './db.js'
+import { becomeRole, findReadingRole, SPELLING_SETTINGS, useSchema } from './db.js'
 import { readQuestions } from './questions.js'
+import { schemaIsClosed } from './refusals.js'
 
 /** A list is a set: its order means nothing. */
 export type PropertyValue = string | boolean | readonly string[]
@@ -14,8 +15,11 @@ export type Properties = Readonly<Record<string, PropertyValue>>
  */
 export type Catalog = ReadonlyMap<string, ReadonlyMap<string, Properties>>
 
-/** Reads in the snapshot of the given transaction, and leaves the schema in its search path. */
+/** Reads in the snapshot of the given transaction, and leaves it in a role that may use the schema, and in the schema. */
 export async function readCatalog(tx: Queryable, schema: string): Promise<Catalog> {
+  const role = await findReadingRole(tx, schema)
+  if (role === undefined) throw schemaIsClosed(schema)
+  await tx.query(becomeRole(role))
   await tx.query(SPELLING_SETTINGS)
   // Also because names are spelled without their schema where they are found without it.
   await tx.query(useSchema(schema))

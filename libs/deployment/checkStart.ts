@@ -65,14 +65,14 @@ function serverTooOld(version: number): Finding {
 
 async function findDrift(database: LoginDatabase, around: Surroundings): Promise<readonly Finding[]> {
   const { schema } = database
-  if (!around.schemaExists) {
+  if (!around.isDeployed) {
     return [
       {
         severity: 'drift',
         code: 'NOT_DEPLOYED',
         object: `schema ${schema}`,
         expected: 'a deployment of Symphony',
-        found: 'no such schema',
+        found: 'none of its tables',
         remedy: 'symphony deploy',
       },
     ]

@@ -33,8 +33,8 @@ export interface ServerFacts {
   readonly missingRoles: readonly string[]
   /** Whether the login can switch to the owner's role as things are. */
   readonly mayActAsOwner: boolean
-  /** Whether it could lend itself the owner's role, once that exists. */
-  readonly mayLendOwner: boolean
+  /** Roles of ours that exist and that the login may not grant to anybody. */
+  readonly ungrantableRoles: readonly string[]
   /** Undefined if there is no such schema yet. */
   readonly schemaOwner: string | undefined
   readonly ownsSchema: boolean
@@ -64,8 +64,9 @@ const SERVER_FACTS = `
       WHERE pg_catalog.to_regrole(pg_catalog.quote_ident(name)) IS NULL) AS "missingRoles",
     COALESCE(pg_catalog.pg_has_role(me.oid, o.oid, CASE WHEN v.major >= 16 THEN 'SET' ELSE 'MEMBER' END), me.rolsuper)
       AS "mayActAsOwner",
-    CASE WHEN v.major < 16 OR o.oid IS NULL THEN me.rolsuper OR me.rolcreaterole
-      ELSE pg_catalog.pg_has_role(me.oid, o.oid, 'MEMBER WITH ADMIN OPTION') END AS "mayLendOwner",
+    ARRAY(SELECT r.rolname::text FROM pg_catalog.pg_roles r WHERE r.rolname = ANY ($2) AND NOT CASE
+      WHEN v.major < 16 THEN me.rolsuper OR me.rolcreaterole
+      ELSE pg_catalog.pg_has_role(me.oid, r.oid, 'MEMBER WITH ADMIN OPTION') END) AS "ungrantableRoles",
     pg_catalog.pg_get_userbyid(n.nspowner)::text AS "schemaOwner",
     COALESCE(pg_catalog.pg_has_role(me.oid, n.nspowner, 'USAGE'), false) AS "ownsSchema",
     ARRAY(SELECT name FROM pg_catalog.unnest($4::text[]) AS name
@@ -156,6 +157,7 @@ SET LOCAL statement_timeout = ${INSTALLER_STATEMENT_TIMEOUT_MS};
 SET LOCAL lock_timeout = '${LOCK_TIMEOUT}';
 SET LOCAL client_min_messages = warning;
 SET LOCAL standard_conforming_strings = on;
+SET LOCAL quote_all_identifiers = off;
 SET LOCAL check_function_bodies = on;
 SET LOCAL default_tablespace = '';
 SET LOCAL default_table_access_method = heap;`
@@ -209,7 +211,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;`
  * circle with workers that write the same tables in another order. Whoever waits for us asks about a deadlock after
  * `deadlock_timeout`; by then this has all its locks or has given up, so no worker is ever the one to be cancelled.
  */
-export const LOCK_TABLES = `SELECT set_config('statement_timeout', LEAST(500, setting::int / 2)::text, true)
+export const LOCK_TABLES = `SELECT set_config('statement_timeout', GREATEST(1, LEAST(500, setting::int / 2))::text, true)
 FROM pg_settings WHERE name = 'deadlock_timeout';
 DO $$
 DECLARE
@@ -327,7 +329,7 @@ export interface Surroundings {
   readonly loginIsSuperuser: boolean
   /** Whether the login can switch to the role that may read what is examined. */
   readonly mayActAsAuditor: boolean
-  readonly schemaExists: boolean
+  readonly isDeployed: boolean
   readonly auditorMayUseSchema: boolean
   readonly encoding: string
   readonly fsync: string
@@ -350,7 +352,9 @@ const SURROUNDINGS = `
   SELECT v.major AS "version", me.rolname::text AS "login", me.rolsuper AS "loginIsSuperuser",
     COALESCE(pg_catalog.pg_has_role(me.oid, a.oid, CASE WHEN v.major >= 16 THEN 'SET' ELSE 'MEMBER' END), false)
       AS "mayActAsAuditor",
-    n.oid IS NOT NULL AS "schemaExists",
+    EXISTS (
+      SELECT 1 FROM pg_catalog.pg_class c WHERE c.relnamespace = n.oid
+        AND c.relname IN ('payment_outbox_pending', 'payment_outbox_attempts', 'symphony_deployments')) AS "isDeployed",
     COALESCE(pg_catalog.has_schema_privilege(a.oid, n.oid, 'USAGE'), false) AS "auditorMayUseSchema",
     pg_catalog.current_setting('server_encoding') AS "encoding",
     pg_catalog.current_setting('fsync') AS "fsync",
@@ -376,13 +380,35 @@ const SURROUNDINGS = `
 
 /** How PostgreSQL writes a definition depends on these, and a login or a database may have set them. */
 export const SPELLING_SETTINGS = `SET LOCAL quote_all_identifiers = off;
+SET LOCAL standard_conforming_strings = on;
 SET LOCAL intervalstyle = postgres;
 SET LOCAL timezone = 'UTC';
 SET LOCAL extra_float_digits = 1;`
 
 /** Superusers stay what they are: they can also look at a schema that was closed to the auditor. */
 export async function becomeAuditor(tx: Queryable, { loginIsSuperuser }: Surroundings): Promise<void> {
-  if (!loginIsSuperuser) await tx.query(`SET LOCAL ROLE ${RUNTIME_ROLES.auditor}`)
+  await tx.query(`SET LOCAL ROLE ${loginIsSuperuser ? 'NONE' : RUNTIME_ROLES.auditor}`)
+}
+
+/**
+ * A role in which the schema can be looked at: the current one, or any of ours that the login may switch to. To a role
+ * without USAGE the schema is not there, and everything in it would look missing. Undefined if there is none.
+ */
+export async function findReadingRole(tx: Queryable, schema: string): Promise<string | undefined> {
+  const { rows } = await tx.query<{ role: string }>(READING_ROLE, [schema, Object.values(RUNTIME_ROLES)])
+  return rows[0]?.role
+}
+
+const READING_ROLE = `
+  SELECT r.rolname::text AS role
+  FROM pg_catalog.pg_roles r
+  JOIN pg_catalog.pg_namespace n ON n.nspname = $1 AND pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE')
+  WHERE r.rolname = current_user OR (r.rolname = ANY ($2) AND pg_catalog.pg_has_role(session_user, r.oid,
+    CASE WHEN pg_catalog.current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END))
+  ORDER BY r.rolname <> current_user LIMIT 1`
+
+export function becomeRole(role: string): string {
+  return `SET LOCAL ROLE ${quoteIdentifier(role)}`
 }
 
 /** How many of the newest items the checks of `schema/checks/` look at; undefined for all. */

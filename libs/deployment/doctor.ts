@@ -66,7 +66,7 @@ export async function doctor(options: DoctorOptions): Promise<Diagnosis> {
 async function examine(database: LoginDatabase, full: boolean): Promise<readonly Finding[]> {
   const { schema } = database
   const around = await database.transaction('READ ONLY', (tx) => readSurroundings(tx, schema))
-  if (!around.schemaExists) return [notDeployed(schema)]
+  if (!around.isDeployed) return [notDeployed(schema)]
   requireAccess(around, schema)
   const drift = await database.transaction('READ ONLY', async (tx) => {
     await becomeAuditor(tx, around)
@@ -98,7 +98,7 @@ function notDeployed(schema: string): Finding {
     code: 'NOT_DEPLOYED',
     object: `schema ${schema}`,
     expected: 'a deployment of Symphony',
-    found: 'no such schema',
+    found: 'none of its tables',
     remedy: 'symphony deploy',
   }
 }

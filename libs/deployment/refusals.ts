@@ -32,6 +32,12 @@ export function newerDatabase(schema: string, found: Release, own: Release): Dep
   )
 }
 
+export function schemaIsClosed(schema: string): DeploymentError {
+  return new DeploymentError('DOCTOR_ROLE_MISSING', `This login has no role that may use the schema ${schema}.`, {
+    remedy: 'Make it a member of the role it works in: symphony deploy --create-login NAME=ROLE',
+  })
+}
+
 export function blocked(attempts: number, cause: unknown): DeploymentError {
   return new DeploymentError(
     'DEPLOYMENT_BLOCKED',

@@ -37,23 +37,31 @@ export function requireRights(facts: ServerFacts, wishes: Wishes): void {
 
 function missingStatements(facts: ServerFacts, { schema, dedicatedDatabase, logins }: Wishes): string[] {
   if (facts.isSuperuser) return []
-  const statements: string[] = []
-  if (!facts.mayCreateRoles) statements.push(...facts.missingRoles.map(createRole))
-  if (facts.schemaOwner === undefined && !facts.mayCreateSchemas) statements.push(createSchema(schema))
-  if (
-    facts.schemaOwner !== undefined &&
-    facts.schemaOwner !== OWNER_ROLE &&
-    !(facts.ownsSchema && facts.mayCreateSchemas)
-  ) {
-    statements.push(giveSchemaToOwner(schema))
-  }
-  if (!facts.mayActAsOwner && !facts.mayLendOwner) statements.push(lendOwner(facts.login, facts.version))
-  if (dedicatedDatabase && !facts.ownsDatabase) statements.push(dedicateDatabase(facts.database))
-  if (!facts.mayCreateRoles) {
-    for (const login of logins) {
-      if (!facts.existingLogins.includes(login.name)) statements.push(createLogin(login, 'choose one'))
-      statements.push(grantToLogin(login, facts.version))
-    }
-  }
-  return statements
+  return [
+    ...(facts.mayCreateRoles ? [] : facts.missingRoles.map(createRole)),
+    ...missingForSchema(facts, schema),
+    ...(facts.mayActAsOwner || mayGrant(facts, OWNER_ROLE) ? [] : [lendOwner(facts.login, facts.version)]),
+    ...(dedicatedDatabase && !facts.ownsDatabase ? [dedicateDatabase(facts.database)] : []),
+    ...logins.flatMap((login) => missingForLogin(facts, login)),
+  ]
+}
+
+function missingForSchema({ schemaOwner, ownsSchema, mayCreateSchemas }: ServerFacts, schema: string): string[] {
+  if (schemaOwner === OWNER_ROLE) return []
+  if (schemaOwner === undefined) return mayCreateSchemas ? [] : [createSchema(schema)]
+  // PostgreSQL asks for both before it lets a schema change its owner.
+  return ownsSchema && mayCreateSchemas ? [] : [giveSchemaToOwner(schema)]
+}
+
+function missingForLogin(facts: ServerFacts, login: LoginStatement): string[] {
+  const isNew = !facts.existingLogins.includes(login.name)
+  return [
+    ...(isNew && !facts.mayCreateRoles ? [createLogin(login, 'choose one')] : []),
+    ...(login.roles.every((role) => mayGrant(facts, role)) ? [] : [grantToLogin(login, facts.version)]),
+  ]
+}
+
+/** A role that is still missing will be the login's own creation. */
+function mayGrant({ missingRoles, ungrantableRoles, mayCreateRoles }: ServerFacts, role: string): boolean {
+  return missingRoles.includes(role) ? mayCreateRoles : !ungrantableRoles.includes(role)
 }

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { cp, readFile, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Client } from 'pg'
@@ -125,6 +126,28 @@ describe('symphony deploy and doctor', () => {
   })
 })
 
+describe('an installed package', () => {
+  test('finds the schema beside itself, with nothing but the files that are packed', async () => {
+    const db = await database('empty')
+    const folder = await makeTestFolder()
+    onTestFinished(() => removeTestFolder(folder))
+    const root = fileURLToPath(new URL('../../', import.meta.url))
+    const installed = join(folder, 'node_modules', 'symphony-pg')
+    const { files }: { files: string[] } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
+    for (const file of ['package.json', ...files]) {
+      await cp(join(root, file), join(installed, file), { recursive: true, force: true }).catch(ignoreMissing)
+    }
+    for (const dependency of ['pg', 'commander', 'picocolors']) await linkDependency(root, folder, dependency)
+    const child = spawn(process.execPath, [join(installed, 'bin', 'symphony'), 'deploy', '--schema', 'packed'], {
+      cwd: folder,
+      env: { DATABASE_URL: db.url },
+      stdio: ['ignore', 'ignore', 'inherit'],
+    })
+    expect(await once(child, 'close')).toEqual([0, null])
+    expect((await symphony({ DATABASE_URL: db.url }, 'doctor', '--schema', 'packed')).exitCode).toBe(0)
+  })
+})
+
 describe('symphony start', () => {
   test('starts a server, deploys, reports, and on Ctrl-C stops what it started', async () => {
     const folder = await makeTestFolder()
@@ -162,3 +185,13 @@ describe('symphony start', () => {
     expect((await db.queryNoRole('SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
   })
 })
+
+/** A dependency resolves its own dependencies from where it really lies. */
+async function linkDependency(root: string, folder: string, name: string): Promise<void> {
+  await symlink(join(root, 'node_modules', name), join(folder, 'node_modules', name))
+}
+
+/** The README and the CHANGELOG are packed when they are there. */
+function ignoreMissing(error: unknown): void {
+  if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error
+}

@@ -390,6 +390,36 @@ describe('a fresh deployment', () => {
   })
 })
 
+describe('settings of the database and the login', () => {
+  test('change neither what is deployed nor what is found', async () => {
+    await withTestDatabase(
+      async (db) => {
+        const settings = {
+          search_path: 'public',
+          standard_conforming_strings: 'off',
+          check_function_bodies: 'off',
+          quote_all_identifiers: 'on',
+          intervalstyle: 'iso_8601',
+          timezone: 'Australia/Lord_Howe',
+          datestyle: 'SQL, DMY',
+          extra_float_digits: '-15',
+          default_transaction_read_only: 'on',
+          default_transaction_isolation: 'serializable',
+          statement_timeout: '5ms',
+          lock_timeout: '1ms',
+          role: 'pg_monitor',
+        }
+        for (const [name, value] of Object.entries(settings)) {
+          await db.queryNoRole(`ALTER DATABASE ${db.name} SET ${name} = '${value}'`)
+        }
+        expect(await deploy({ url: db.url, schema: db.schema })).toMatchObject({ outcome: 'deployed' })
+        expect(await examine(db)).toEqual([])
+      },
+      { content: 'empty' },
+    )
+  })
+})
+
 describe('each drift is named', () => {
   test.each(DRIFTS)('$title', async ({ sql, code, object, mendedBy }) => {
     await withTestDatabase(async (db) => {
@@ -432,10 +462,12 @@ describe('each drift is named', () => {
     }, untouched)
   })
 
-  test('a schema that was never deployed is one finding', async () => {
+  test('a schema that was never deployed is one finding, whether it exists or not', async () => {
     await withTestDatabase(
       async (db) => {
         expect(await examine(db)).toMatchObject([{ code: 'NOT_DEPLOYED' }])
+        const { findings } = await doctor({ url: db.url, schema: 'public' })
+        expect(failures(findings)).toMatchObject([{ code: 'NOT_DEPLOYED', object: 'schema public' }])
       },
       { content: 'empty' },
     )
