@@ -274,10 +274,11 @@ describe('a book behind HTTP', () => {
     toClose.push(server.close)
     const late = railRequest({ notAfter: new Date(Date.now() - 1) })
     expect((await callRail(rail({ bookUrl: server.url }), late)).code).toBe('SIM_TOO_LATE')
-    const nonsense = await fetch(`${server.url}/payments/`, { method: 'POST', body: '{"reference":1}' })
+    const nonsense = await fetch(`${server.url}/payments`, { method: 'POST', body: '{"reference":1}' })
     expect(nonsense.status).toBe(400)
-    const giant = await fetch(`${server.url}/payments/`, { method: 'POST', body: 'x'.repeat(10_000) })
+    const giant = await fetch(`${server.url}/payments`, { method: 'POST', body: 'x'.repeat(10_000) })
     expect(giant.status).toBe(400)
+    expect((await fetch(`${server.url}/elsewhere`)).status).toBe(400)
     expect((await readBook(bookFile)).size).toBe(0)
   })
 

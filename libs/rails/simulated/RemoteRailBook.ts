@@ -1,10 +1,11 @@
-import { InvalidArgumentError, parseStrictJson } from '../../core/index.js'
+import { parseStrictJson } from '../../core/index.js'
 import { ExchangeBrokenError, HttpTransport } from '../http/HttpTransport.js'
+import { NotSentError } from '../NotSentError.js'
 import type { BookPayment, BookReceipt, RailBook } from './RailBook.js'
 
 /** A book kept by another process (`startRailBook`), spoken to as a rail would be: over a connection that can break. */
 export class RemoteRailBook implements RailBook {
-  readonly #payments: URL
+  readonly #url: string
   readonly #transport = new HttpTransport({
     connectionsMax: 128,
     keepAlive: true,
@@ -13,16 +14,14 @@ export class RemoteRailBook implements RailBook {
   })
 
   constructor(url: string) {
-    if (!URL.canParse(url))
-      throw new InvalidArgumentError('bookUrl', 'expected an address such as http://127.0.0.1:4000')
-    this.#payments = new URL('/payments/', url)
+    this.#url = url
   }
 
   async pay(payment: BookPayment, signal: AbortSignal): Promise<BookReceipt> {
     const { status, body } = await this.#transport.exchange(
       {
         method: 'POST',
-        url: this.#payments,
+        url: this.#address('/payments'),
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify(payment),
       },
@@ -34,7 +33,7 @@ export class RemoteRailBook implements RailBook {
   }
 
   async find(reference: string, signal: AbortSignal): Promise<string | undefined> {
-    const url = new URL(encodeURIComponent(reference), this.#payments)
+    const url = this.#address(`/payments/${encodeURIComponent(reference)}`)
     const { status, body } = await this.#transport.exchange({ method: 'GET', url, headers: {} }, signal)
     if (status === 404) return undefined
     if (status !== 200) throw new ExchangeBrokenError(`the rail book answered ${status}`)
@@ -43,6 +42,11 @@ export class RemoteRailBook implements RailBook {
 
   close(): Promise<void> {
     return this.#transport.close()
+  }
+
+  #address(path: string): URL {
+    if (!URL.canParse(path, this.#url)) throw new NotSentError('the address of the rail book is none')
+    return new URL(path, this.#url)
   }
 }
 

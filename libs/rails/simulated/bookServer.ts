@@ -1,6 +1,13 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { boundedInteger, InvalidArgumentError, parseStrictJson, requiredId, requiredText } from '../../core/index.js'
+import {
+  ArgumentRangeError,
+  boundedInteger,
+  InvalidArgumentError,
+  parseStrictJson,
+  requiredId,
+  requiredText,
+} from '../../core/index.js'
 import { FileRailBook } from './FileRailBook.js'
 import type { BookPayment } from './RailBook.js'
 
@@ -48,6 +55,7 @@ export async function serveRailBook({ file, port = 0 }: BookServerOptions): Prom
   }
 }
 
+const PAYMENTS = '/payments'
 const FILE_LENGTH_MAX = 4_096
 const BODY_BYTES_MAX = 4_096
 /** For answers under way; the book itself needs a few milliseconds. */
@@ -59,7 +67,8 @@ async function answer(book: FileRailBook, request: IncomingMessage, response: Se
     response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
   } catch (error) {
     // Whether the book took it is not known here; the caller is told nothing it could mistake for an answer.
-    const status = error instanceof InvalidArgumentError ? 400 : 500
+    const isRefused = error instanceof InvalidArgumentError || error instanceof ArgumentRangeError
+    const status = isRefused ? 400 : 500
     response.writeHead(status, { 'content-type': 'application/json' }).end('{}')
   }
 }
@@ -68,12 +77,15 @@ async function respond(
   book: FileRailBook,
   request: IncomingMessage,
 ): Promise<{ readonly status: number; readonly body: object }> {
-  if (request.method === 'POST') {
+  const { pathname } = new URL(request.url ?? '/', 'http://book')
+  if (request.method === 'POST' && pathname === PAYMENTS) {
     const receipt = await book.pay(readPayment(await readBody(request)))
     return { status: receipt.paid ? 200 : 410, body: receipt }
   }
-  const reference = decodeURIComponent(new URL(request.url ?? '/', 'http://book').pathname.replace('/payments/', ''))
-  const railReference = await book.find(reference)
+  if (request.method !== 'GET' || !pathname.startsWith(`${PAYMENTS}/`)) {
+    throw new InvalidArgumentError('path', 'expected one of the requests above')
+  }
+  const railReference = await book.find(decodeURIComponent(pathname.slice(PAYMENTS.length + 1)))
   return railReference === undefined ? { status: 404, body: {} } : { status: 200, body: { railReference } }
 }
 

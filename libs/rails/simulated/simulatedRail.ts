@@ -134,7 +134,6 @@ class SimulatedRail {
     await book?.close()
   }
 
-  /** Opened at the first call: a rail that is only declared leaves no file. */
   get #book(): RailBook {
     this.#opened ??= this.#openBook()
     return this.#opened
@@ -181,8 +180,12 @@ function latencyChooser(
   return (request) => min + Math.floor(chance(seed, 'latency', request) * (max - min + 1))
 }
 
+/** A file is opened by the first payment: a rail that is only declared leaves none. A client is made ready at once. */
 function bookOpener(bookFile: string | undefined, bookUrl: string | undefined): () => RailBook {
   if (bookFile !== undefined && bookUrl === undefined) return () => new FileRailBook(bookFile)
-  if (bookUrl !== undefined && bookFile === undefined) return () => new RemoteRailBook(bookUrl)
+  if (bookUrl !== undefined && bookFile === undefined) {
+    const book = new RemoteRailBook(bookUrl)
+    return () => book
+  }
   throw new InvalidArgumentError('bookFile', 'expected either bookFile or bookUrl')
 }
