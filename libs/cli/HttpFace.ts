@@ -6,10 +6,7 @@ import { createHttpServer, MetricsPage, type HttpServer } from '../http/index.js
 import { OutboxMetrics } from '../observability/index.js'
 import { readItems, readOutboxStatus } from '../outbox/index.js'
 import { settleWithin } from '../worker/index.js'
-import type { Settings } from './settings.js'
-
-/** The settings of a process that serves HTTP. */
-export const HTTP = ['host', 'port', 'accessToken'] as const
+import type { ProcessSettings } from './settings.js'
 
 export interface HttpFaceOptions {
   readonly database: Database
@@ -39,7 +36,7 @@ export class HttpFace {
   }
 
   /** A port that was asked for must be free; the usual one is given up for any other. Resolves with the address. */
-  async listen({ host, port }: Pick<Settings, 'host' | 'port'>, usualPort: number): Promise<string> {
+  async listen({ host, port }: Pick<ProcessSettings, 'host' | 'port'>, usualPort: number): Promise<string> {
     try {
       return await this.#server.listen({ host, port: port ?? usualPort })
     } catch (error) {

@@ -5,27 +5,12 @@ import { OutboxRelayer } from '../outbox/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { LeaseRepairWorker } from '../repair/index.js'
 import { settleWithin } from '../worker/index.js'
-import type { Settings } from './settings.js'
-
-/** The settings of a process that carries items. */
-export const RELAY = [
-  'rails',
-  'workerId',
-  'leaseSeconds',
-  'batchSize',
-  'concurrency',
-  'pollMs',
-  'listen',
-  'railTimeoutMs',
-  'repairIntervalMs',
-  'repairBatchSize',
-  'shutdownMs',
-] as const
+import type { RelaySettings } from './settings.js'
 
 export interface RelayOptions {
   readonly database: Database
   readonly rails: ReadonlyMap<string, LoadedRail>
-  readonly settings: Omit<Pick<Settings, (typeof RELAY)[number]>, 'rails'>
+  readonly settings: Omit<RelaySettings, 'rails'>
   readonly log: Logger
   /** Absent where nobody scrapes. */
   readonly metrics: OutboxMetrics | undefined
@@ -39,7 +24,7 @@ export class Relay {
   readonly #repair: LeaseRepairWorker
 
   constructor({ database, rails, settings, log, metrics }: RelayOptions) {
-    const { workerId, leaseSeconds, batchSize, concurrency, pollMs, listen, shutdownMs } = settings
+    const { workerId, leaseSeconds, batchSize, concurrency, pollMs, listen, renewLeases, shutdownMs } = settings
     const logRelayerEvent = logRelayerEvents(log)
     const logRepairEvent = logRepairEvents(log)
     this.#rails = rails
@@ -52,6 +37,7 @@ export class Relay {
         concurrency,
         pollMs,
         listen,
+        renewLeases,
         shutdownMs,
         ...(workerId === undefined ? {} : { workerId }),
       },

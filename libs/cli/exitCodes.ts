@@ -28,3 +28,11 @@ export const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
   'ECONNREFUSED',
   'ENOTFOUND',
 ])
+
+/** Errors that mean "the settings are wrong", by code: nothing was done, and nothing will be until they are mended. */
+export const USAGE_CODES: ReadonlySet<string> = new Set([
+  'CONFIG_UNREADABLE',
+  'FILE_UNREADABLE',
+  'INVALID_RELAYER_OPTION',
+  'RAILS_UNREADABLE',
+])

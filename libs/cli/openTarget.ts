@@ -1,11 +1,6 @@
 import { openDatabase, type Database } from '../db/index.js'
 import { embeddedUrl } from '../embedded/index.js'
-import type { Settings } from './settings.js'
-
-/** The settings that say which database is meant, and how to get there. */
-export const TARGET = ['databaseUrl', 'schema', 'dataDir', 'pooler', 'listenUrl'] as const
-
-export type TargetSettings = Pick<Settings, (typeof TARGET)[number]>
+import type { TargetSettings } from './settings.js'
 
 /** The address that was given, else that of the embedded server that runs in the data folder. */
 export async function urlOfTarget({ databaseUrl, dataDir }: TargetSettings): Promise<string> {

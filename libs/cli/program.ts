@@ -4,7 +4,14 @@ import { registerDb } from './commands/db.js'
 import { registerDemo } from './commands/demo.js'
 import { registerDeploy } from './commands/deploy.js'
 import { registerDoctor } from './commands/doctor.js'
+import { registerEnqueue } from './commands/enqueue.js'
+import { registerHolds } from './commands/holds.js'
+import { registerLedger } from './commands/ledger.js'
+import { registerPauses } from './commands/pauses.js'
+import { registerProposals } from './commands/proposals.js'
+import { registerShow } from './commands/show.js'
 import { registerStart } from './commands/start.js'
+import { registerStatus } from './commands/status.js'
 import { registerWorker } from './commands/worker.js'
 import { EXIT, EXIT_CODES_HELP } from './exitCodes.js'
 import { packageVersion } from './packageVersion.js'
@@ -29,6 +36,13 @@ function createProgram(cli: Cli): Command {
   registerDemo(program, cli)
   registerDeploy(program, cli)
   registerDoctor(program, cli)
+  registerEnqueue(program, cli)
+  registerStatus(program, cli)
+  registerShow(program, cli)
+  registerHolds(program, cli)
+  registerProposals(program, cli)
+  registerPauses(program, cli)
+  registerLedger(program, cli)
   registerDb(program, cli)
   return program
 }

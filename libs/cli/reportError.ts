@@ -1,6 +1,6 @@
 import { CommanderError } from 'commander'
 import { AppError, ArgumentRangeError, InvalidArgumentError } from '../core/index.js'
-import { EXIT, UNAVAILABLE_CODES } from './exitCodes.js'
+import { EXIT, UNAVAILABLE_CODES, USAGE_CODES } from './exitCodes.js'
 import { InterruptedError } from './Interruption.js'
 import type { Terminal } from './Terminal.js'
 
@@ -68,7 +68,8 @@ function exitCodeOf(error: unknown): number {
 }
 
 function isUsage(error: unknown): boolean {
-  return error instanceof CommanderError || error instanceof InvalidArgumentError || error instanceof ArgumentRangeError
+  if (error instanceof CommanderError || error instanceof InvalidArgumentError) return true
+  return error instanceof ArgumentRangeError || USAGE_CODES.has(codeOf(error) ?? '')
 }
 
 function codeOf(error: unknown): string | undefined {

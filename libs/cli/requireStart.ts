@@ -7,12 +7,14 @@ import type { Cli } from './Cli.js'
  * why, and what to do. What is merely unwise is said too, and with `strict` refused.
  */
 export async function requireStart(
-  { strict, ...options }: StartCheckOptions & { readonly strict: boolean },
+  { strict = false, ...options }: StartCheckOptions & { readonly strict?: boolean },
   cli: Cli,
 ): Promise<void> {
   const { refusals, warnings } = await checkStart(options)
-  const refused = strict ? [...refusals, ...warnings] : refusals
-  if (!strict) for (const finding of warnings) warn(finding, cli)
+  // Before there is a schema, the login is the one that deploys, and must be powerful.
+  const unwise = options.part === 'server' ? [] : warnings
+  const refused = strict ? [...refusals, ...unwise] : refusals
+  if (!strict) for (const finding of unwise) warn(finding, cli)
   const [first, ...others] = refused
   if (first === undefined) return
   const more = others.length === 0 ? '' : ` There are ${others.length} more: symphony doctor`

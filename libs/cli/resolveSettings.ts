@@ -7,11 +7,15 @@ import type { Place, SettingKind } from './settingKinds.js'
 import { SETTINGS, type SettingName, type Settings } from './settings.js'
 
 /** Gives a command the flags of these settings, and `--config`. */
-export function addSettings(command: Command, names: readonly SettingName[]): Command {
+export function addSettings(
+  command: Command,
+  names: readonly SettingName[],
+  defaults: Partial<Settings> = {},
+): Command {
   for (const name of names) {
     const { flag, offFlag, help, env } = SETTINGS[name]
     if (flag === undefined) continue
-    const { default: value } = SETTINGS[name]
+    const value = defaults[name] ?? SETTINGS[name].default
     const notes = [env === undefined ? undefined : `also ${env}`, value === undefined ? undefined : `default: ${value}`]
     // No default of commander's own: it would hide whether the flag was given.
     command.addOption(new Option(flag, `${help} (${notes.filter(Boolean).join('; ')})`))
@@ -24,16 +28,20 @@ export function addSettings(command: Command, names: readonly SettingName[]): Co
 export type GivenFlags = Readonly<Record<string, string | boolean | undefined>>
 
 /**
- * The values of these settings: from the flag, else the environment, else the configuration file, else the default. An
- * error names the setting as it was written, which says where to mend it.
+ * The values of these settings: from the flag, else the environment, else the configuration file, else the default, which
+ * a command may have of its own. An error names the setting as it was written, which says where to mend it.
  */
 export async function resolveSettings<Name extends SettingName>(
   names: readonly Name[],
   flags: GivenFlags,
   cli: Cli,
+  defaults: Partial<Settings> = {},
 ): Promise<Pick<Settings, Name>> {
   const file = await readConfigFile(flags['config'])
-  const resolved: unknown[][] = names.map((name) => [name, valueOf(name, flags, cli, file)])
+  const resolved: unknown[][] = names.map((name) => [
+    name,
+    valueOf(name, flags, cli, file) ?? defaults[name] ?? SETTINGS[name].default,
+  ])
   // Each value was made by the kind of its own setting.
   return Object.fromEntries(resolved)
 }
@@ -43,8 +51,9 @@ interface ConfigFile {
   readonly content: JsonObject
 }
 
+/** What was given, by whatever is nearest to the command line. */
 function valueOf(name: SettingName, flags: GivenFlags, { env }: Cli, file: ConfigFile | undefined): unknown {
-  const { flag, offFlag, env: variable, default: byDefault } = SETTINGS[name]
+  const { flag, offFlag, env: variable } = SETTINGS[name]
   const kind: SettingKind<unknown> = SETTINGS[name].kind
   const given = flags[name]
   if (typeof given === 'boolean') return given
@@ -54,7 +63,7 @@ function valueOf(name: SettingName, flags: GivenFlags, { env }: Cli, file: Confi
     return kind.fromText({ name: variable }, fromEnv)
   const fromFile = file?.content[name]
   if (file !== undefined && fromFile !== undefined) return kind.fromJson(placeIn(file, name), fromFile)
-  return byDefault
+  return undefined
 }
 
 function nameOfFlag(flag: string): string {

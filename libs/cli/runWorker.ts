@@ -1,19 +1,18 @@
 import type { Cli } from './Cli.js'
 import { createLog } from './createLog.js'
 import { loadRailsFile } from './loadRailsFile.js'
-import { openTargetAt, urlOfTarget, type TargetSettings } from './openTarget.js'
-import { Relay, type RELAY } from './Relay.js'
+import { openTargetAt, urlOfTarget } from './openTarget.js'
+import { Relay } from './Relay.js'
 import { requireStart } from './requireStart.js'
-import type { Settings } from './settings.js'
+import type { ProcessSettings, RelaySettings, TargetSettings } from './settings.js'
 import { stdinClosed } from './stdinClosed.js'
 import { untilAborted } from './untilAborted.js'
 
-export type WorkerSettings = TargetSettings &
-  Omit<Pick<Settings, (typeof RELAY)[number]>, 'rails'> &
-  Pick<Settings, 'http' | 'host' | 'port' | 'accessToken' | 'logLevel' | 'strict'> & {
-    readonly rails: string
-    readonly untilStdinCloses: boolean
-  }
+export interface WorkerSettings extends TargetSettings, Omit<RelaySettings, 'rails'>, ProcessSettings {
+  readonly rails: string
+  readonly http: boolean
+  readonly untilStdinCloses: boolean
+}
 
 /** Runs until told to stop; then nothing of it is left, neither a lease nor a connection. */
 export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<void> {

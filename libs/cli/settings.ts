@@ -131,6 +131,14 @@ export const SETTINGS = Object.freeze({
     default: true,
     help: 'wake up by LISTEN; without it, polling alone finds the work',
   }),
+  renewLeases: setting({
+    flag: '--renew-leases',
+    offFlag: '--no-renew-leases',
+    env: 'SYMPHONY_RENEW_LEASES',
+    kind: switchedOn(),
+    default: true,
+    help: 'renew the lease of a call that takes long; without it, a lease must outlive every call',
+  }),
   shutdownMs: setting({
     flag: '--shutdown-ms <n>',
     env: 'SYMPHONY_SHUTDOWN_MS',
@@ -190,3 +198,29 @@ type ValueOf<S> =
 
 /** Settings with their values: checked, and each from the nearest source that names it. */
 export type Settings = { readonly [Name in SettingName]: ValueOf<(typeof SETTINGS)[Name]> }
+
+/** Settings that go together: which database is meant, and how to get there. */
+export const TARGET = ['databaseUrl', 'schema', 'dataDir', 'pooler', 'listenUrl'] as const
+
+/** How items are carried. */
+export const RELAY = [
+  'rails',
+  'workerId',
+  'leaseSeconds',
+  'batchSize',
+  'concurrency',
+  'pollMs',
+  'listen',
+  'railTimeoutMs',
+  'repairIntervalMs',
+  'repairBatchSize',
+  'renewLeases',
+  'shutdownMs',
+] as const
+
+/** How a long-running process is reached, and how it speaks. */
+export const PROCESS = ['host', 'port', 'accessToken', 'logLevel', 'strict'] as const
+
+export type TargetSettings = Pick<Settings, (typeof TARGET)[number]>
+export type RelaySettings = Pick<Settings, (typeof RELAY)[number]>
+export type ProcessSettings = Pick<Settings, (typeof PROCESS)[number]>

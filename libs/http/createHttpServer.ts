@@ -1,5 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import { fastify, type FastifyBaseLogger, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import {
+  fastify,
+  LogController,
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify'
 import type { Logger } from 'pino'
 import { JSON_TEXT_BYTES_MAX } from '../core/index.js'
 import { accessTokenJudge } from './accessToken.js'
@@ -58,7 +65,7 @@ function createApp({ log, accessToken }: HttpServerOptions): FastifyInstance {
   const app = fastify({
     loggerInstance,
     // Its lines show whole addresses; ours, below, show the route.
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: JSON_TEXT_BYTES_MAX,
     requestTimeout: REQUEST_TIMEOUT_MS,
     genReqId: ({ headers }) => requestIdOf(headers['x-request-id']),

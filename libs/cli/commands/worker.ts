@@ -1,30 +1,10 @@
 import { Option, type Command } from 'commander'
 import { InvalidArgumentError } from '../../core/index.js'
 import type { Cli } from '../Cli.js'
-import { TARGET } from '../openTarget.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
-import type { SettingName } from '../settings.js'
+import { PROCESS, RELAY, TARGET } from '../settings.js'
 
-const SETTINGS_TAKEN = [
-  ...TARGET,
-  'rails',
-  'workerId',
-  'leaseSeconds',
-  'batchSize',
-  'concurrency',
-  'pollMs',
-  'listen',
-  'railTimeoutMs',
-  'repairIntervalMs',
-  'repairBatchSize',
-  'shutdownMs',
-  'http',
-  'host',
-  'port',
-  'accessToken',
-  'logLevel',
-  'strict',
-] as const satisfies readonly SettingName[]
+const SETTINGS_TAKEN = [...TARGET, ...RELAY, ...PROCESS, 'http'] as const
 
 /** `symphony worker`: the relayer and lease repair alone, one of many processes of a deployment. */
 export function registerWorker(program: Command, cli: Cli): void {

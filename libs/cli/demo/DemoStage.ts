@@ -1,11 +1,10 @@
-import { randomBytes } from 'node:crypto'
 import { chmod, mkdtemp, readlink, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { deploy } from '../../deployment/index.js'
 import { openServer, type OpenedServer } from '../../embedded/index.js'
 import { startRailBook, type RailBookProcess } from '../../rails/index.js'
-import { urlOfLogin } from '../processLogin.js'
+import { newLogin, urlOfLogin } from '../processLogin.js'
 
 export interface DemoStageOptions {
   readonly databaseUrl: string | undefined
@@ -41,9 +40,8 @@ export class DemoStage {
     await chmod(folder, 0o711)
     const server = await openServer({ databaseUrl, dataDir: join(folder, 'symphony'), searchPath, signal })
     try {
-      const suffix = randomBytes(4).toString('hex')
-      const login = { name: `symphony_demo_${suffix}`, password: randomBytes(24).toString('base64url') }
-      const schema = `symphony_demo_${suffix}`
+      const login = newLogin('symphony_demo')
+      const schema = login.name
       await deploy({
         url: server.url,
         schema,

@@ -1,0 +1,136 @@
+import { Option, type Command } from 'commander'
+import { AppError, InvalidArgumentError } from '../../core/index.js'
+import type { RoleHandle } from '../../db/index.js'
+import {
+  placeOutboxHold,
+  readItems,
+  readOpenProposals,
+  resolveOutboxHold,
+  type HoldDecision,
+  type ItemStatus,
+  type OpenProposal,
+} from '../../outbox/index.js'
+import type { Cli } from '../Cli.js'
+import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
+import type { GivenFlags } from '../resolveSettings.js'
+
+/** `symphony holds`: payments that wait for a person. */
+export function registerHolds(program: Command, cli: Cli): void {
+  const holds = program.command('holds').description('payments that wait for a person').addHelpText('after', HELP)
+
+  addOperatorOptions(
+    holds.command('list').description('what is held, since when and why, and what is proposed'),
+  ).action((flags: GivenFlags) => list(flags, cli))
+
+  addOperatorOptions(holds.command('place').description('keep an item from being claimed').argument('<outbox-id>'))
+    .addOption(reasonOption())
+    .action((id: string, flags: GivenFlags) => place(id, flags, cli))
+
+  addOperatorOptions(holds.command('resolve').description('decide what becomes of a held item').argument('<outbox-id>'))
+    .addOption(
+      new Option('--decision <word>', 'dispatched: it was paid; failed: it was not; retry: send it again').choices([
+        'dispatched',
+        'failed',
+        'retry',
+      ]),
+    )
+    .addOption(reasonOption())
+    .option('--rail-reference <text>', 'the reference under which the rail paid, with --decision dispatched')
+    .option('--dry-run', 'say what would happen, and change nothing')
+    .action((id: string, flags: GivenFlags) => resolve(id, flags, cli))
+}
+
+const HELP = `
+A decision about money takes two people: one proposes it with "holds resolve", another approves it with
+"symphony approve". Who acts is the login of --database-url. Only a retry where nothing is unknown is done at once.
+
+Examples:
+  symphony deploy --create-login alice=control --create-login bob=control
+  symphony holds resolve 01981… --decision dispatched --rail-reference TX-17 --reason "seen in the bank's report"
+  symphony approve 01981…`
+
+async function list(flags: GivenFlags, cli: Cli): Promise<void> {
+  const { items, proposals } = await asControl('holds', flags, cli, async (control) => ({
+    items: await readItems(control, { state: 'HELD', limit: LISTED_MAX }),
+    proposals: await readOpenProposals(control),
+  }))
+  const held = items.map((item) => ({
+    ...item,
+    proposal: proposals.find(({ outboxId }) => outboxId === item.outboxId) ?? null,
+  }))
+  // Proposals about what is not held: redrives of items that have failed.
+  const others = proposals.filter(({ outboxId }) => !items.some((item) => item.outboxId === outboxId))
+  if (flags['json'] === true) return cli.terminal.printJson({ held, otherProposals: others })
+  if (held.length === 0) cli.terminal.print('Nothing is held.')
+  for (const item of held) printHeld(item, item.proposal, cli)
+  for (const proposal of others) cli.terminal.print(describeProposal(proposal))
+  if (items.length === LISTED_MAX) cli.terminal.note(`These are the newest ${LISTED_MAX}; there may be more.`)
+}
+
+function printHeld(item: ItemStatus, proposal: OpenProposal | null, { terminal }: Cli): void {
+  const { bold, dim } = terminal.colors
+  const unknown = item.outcomeUnknown ? ', outcome unknown' : ''
+  terminal.print(`${bold(item.outboxId)} ${item.instructionId} on ${item.railType}${unknown}`)
+  terminal.print(`  ${dim('held')} since ${item.heldAt?.toISOString()} by ${item.heldBy}: ${item.holdReason}`)
+  if (proposal !== null) terminal.print(`  ${describeProposal(proposal)}`)
+}
+
+function describeProposal({ proposalId, outboxId, decision, proposedBy, reason }: OpenProposal): string {
+  return `${decision} of ${outboxId} is proposed by ${proposedBy} (${reason}); someone else may: symphony approve ${proposalId}`
+}
+
+async function place(outboxId: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  const reason = requiredReason(flags)
+  const eventId = await asControl('holds', flags, cli, (control) => placeOutboxHold(control, outboxId, reason))
+  printResult({ outboxId, eventId }, `${outboxId} is held.`, flags, cli)
+}
+
+async function resolve(outboxId: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  const reason = requiredReason(flags)
+  const decision = decisionOf(flags)
+  const railReference = flags['railReference']
+  await asControl('holds', flags, cli, async (control) => {
+    if (flags['dryRun'] === true) return printPlan(await requiredItem(control, outboxId), decision, flags, cli)
+    const result = await resolveOutboxHold(
+      control,
+      outboxId,
+      decision,
+      reason,
+      typeof railReference === 'string' ? railReference : null,
+    )
+    const sentence =
+      result.status === 'APPLIED'
+        ? `The hold of ${outboxId} is lifted; it will be sent.`
+        : `${decision} of ${outboxId} is proposed. Someone else must approve it: symphony approve ${result.proposalId}`
+    printResult({ outboxId, decision, ...result }, sentence, flags, cli)
+  })
+}
+
+function decisionOf({ decision }: GivenFlags): HoldDecision {
+  const chosen = DECISIONS.find((word) => word.toLowerCase() === decision)
+  if (chosen === undefined) throw new InvalidArgumentError('--decision', 'expected dispatched, failed or retry')
+  return chosen
+}
+
+const DECISIONS: readonly HoldDecision[] = ['DISPATCHED', 'FAILED', 'RETRY']
+
+async function requiredItem(control: RoleHandle, outboxId: string): Promise<ItemStatus> {
+  const [item] = await readItems(control, { outboxId })
+  if (item === undefined) throw new AppError('ITEM_NOT_FOUND', `There is no outbox item with the id ${outboxId}.`)
+  return item
+}
+
+function printPlan(item: ItemStatus, decision: HoldDecision, flags: GivenFlags, cli: Cli): void {
+  const { outboxId, state, outcomeUnknown } = item
+  const possible = state === 'HELD'
+  const secondPerson = decision !== 'RETRY' || outcomeUnknown
+  const consequence = secondPerson ? 'a proposal that someone else must approve' : 'done at once'
+  printResult(
+    { outboxId, state, decision, possible, secondPerson },
+    possible ? `${decision} of ${outboxId} would be ${consequence}.` : `${outboxId} is ${state}, not held.`,
+    flags,
+    cli,
+  )
+}
+
+const LISTED_MAX = 1_000

@@ -1,0 +1,125 @@
+import type { Command } from 'commander'
+import { AppError } from '../../core/index.js'
+import type { RoleHandle } from '../../db/index.js'
+import {
+  readAttempts,
+  readItemEvents,
+  readItems,
+  type ItemEvent,
+  type ItemStatus,
+  type LedgerAttempt,
+} from '../../outbox/index.js'
+import type { Cli } from '../Cli.js'
+import { jsonOption } from '../commonOptions.js'
+import { withTarget } from '../openTarget.js'
+import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
+import { TARGET } from '../settings.js'
+
+/** `symphony show`: the whole story of one payment. */
+export function registerShow(program: Command, cli: Cli): void {
+  addSettings(
+    program
+      .command('show')
+      .description('the whole timeline of one payment')
+      .argument('<id>', 'an instruction id, or the id of an outbox item'),
+    TARGET,
+  )
+    .addOption(jsonOption())
+    .action((id: string, flags: GivenFlags) => run(id, flags, cli))
+}
+
+interface Timeline extends ItemStatus {
+  readonly attempts: readonly LedgerAttempt[]
+  readonly events: readonly ItemEvent[]
+}
+
+async function run(id: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  const settings = await resolveSettings(TARGET, flags, cli)
+  const items = await withTarget(settings, 'show', (database) => readTimelines(database.as('symphony_readonly'), id))
+  if (items.length === 0) {
+    throw new AppError('ITEM_NOT_FOUND', `There is no instruction and no outbox item with the id ${id}.`, {
+      remedy: 'Look it up in the database and schema it was enqueued in: --database-url, --schema.',
+    })
+  }
+  if (flags['json'] === true) return cli.terminal.printJson({ items })
+  for (const item of items) printTimeline(item, cli)
+}
+
+async function readTimelines(role: RoleHandle, id: string): Promise<readonly Timeline[]> {
+  const byItem = UUID.test(id) ? await readItems(role, { outboxId: id }) : []
+  // An instruction may be named by a UUID, too.
+  const items = byItem.length > 0 ? byItem : await readItems(role, { instructionId: id })
+  const timelines: Timeline[] = []
+  for (const item of items) {
+    timelines.push({
+      ...item,
+      attempts: await readAttempts(role, item.outboxId),
+      events: await readItemEvents(role, item.outboxId),
+    })
+  }
+  return timelines
+}
+
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+function printTimeline(item: Timeline, { terminal }: Cli): void {
+  const { bold, dim } = terminal.colors
+  terminal.print(`${bold(item.instructionId)} ${bold(item.state)}${item.outcomeUnknown ? ', outcome unknown' : ''}`)
+  for (const [word, value] of factsOf(item)) terminal.print(`  ${dim(word.padEnd(14))} ${value}`)
+  terminal.print('')
+  for (const { at, line } of momentsOf(item)) terminal.print(`  ${dim(at?.toISOString() ?? '')} ${line}`)
+  terminal.print('')
+}
+
+function factsOf(item: ItemStatus): readonly (readonly [string, string])[] {
+  const facts: readonly (readonly [string, string | null | undefined])[] = [
+    ['outbox id', item.outboxId],
+    ['key', item.idempotencyKey],
+    ['participant', `${item.participantId}, number ${item.sequenceId}${item.ordered ? ', in order' : ''}`],
+    ['rail', item.railType],
+    ['rail reference', item.lastRailReference],
+    ['redrive of', item.redriveOf],
+    ['next attempt', item.nextAttemptAt?.toISOString()],
+    ['leased by', item.claimedBy === null ? null : `${item.claimedBy} until ${item.leaseExpiresAt?.toISOString()}`],
+    ['held', item.holdReason === null ? null : `${item.holdReason} (by ${item.heldBy})`],
+  ]
+  return facts.flatMap(([word, value]) => (value === null || value === undefined ? [] : [[word, value] as const]))
+}
+
+interface Moment {
+  readonly at: Date | null
+  readonly line: string
+}
+
+/** Attempts and events in the order they happened; at the same instant, the attempt that an event speaks of comes first. */
+function momentsOf({ createdAt, attempts, events }: Timeline): readonly Moment[] {
+  return [
+    { at: createdAt, line: 'enqueued' },
+    ...attempts.map((attempt) => ({ at: attempt.completedAt, line: describeAttempt(attempt) })),
+    ...events.map(({ createdAt: at, eventType, actor, detail }) => ({
+      at,
+      line: `${eventType} by ${actor} ${JSON.stringify(detail)}`,
+    })),
+  ].toSorted((a, b) => (a.at?.getTime() ?? 0) - (b.at?.getTime() ?? 0))
+}
+
+function describeAttempt({
+  attemptNo,
+  state,
+  railReference,
+  railCode,
+  errorCode,
+  errorMessage,
+  latencyMs,
+  workerId,
+}: LedgerAttempt): string {
+  const told = [
+    railReference === null ? undefined : `reference ${railReference}`,
+    railCode === null ? undefined : `rail code ${railCode}`,
+    errorCode ?? undefined,
+    errorMessage ?? undefined,
+    latencyMs === null ? undefined : `${latencyMs} ms`,
+    workerId === null ? undefined : `by ${workerId}`,
+  ].filter((word) => word !== undefined)
+  return `attempt ${attemptNo} ${state}${told.length === 0 ? '' : `: ${told.join(', ')}`}`
+}

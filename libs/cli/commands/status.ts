@@ -1,0 +1,83 @@
+import type { Command } from 'commander'
+import type { Database } from '../../db/index.js'
+import { readOutboxStatus, type OutboxStatus } from '../../outbox/index.js'
+import { sleep } from '../../worker/index.js'
+import type { Cli } from '../Cli.js'
+import { jsonOption } from '../commonOptions.js'
+import { withTarget } from '../openTarget.js'
+import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
+import { TARGET } from '../settings.js'
+import type { Colors } from '../Terminal.js'
+
+/** `symphony status`: the queue at a glance. */
+export function registerStatus(program: Command, cli: Cli): void {
+  addSettings(program.command('status').description('the queue at a glance'), TARGET)
+    .addOption(jsonOption())
+    .option('--watch', 'look again every second until stopped')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  symphony status --watch
+  symphony status --json | jq .heldCount`,
+    )
+    .action((flags: GivenFlags) => run(flags, cli))
+}
+
+async function run(flags: GivenFlags, cli: Cli): Promise<void> {
+  const settings = await resolveSettings(TARGET, flags, cli)
+  await withTarget(settings, 'status', async (database) => {
+    do await look(database, flags, cli)
+    while (flags['watch'] === true && (await oneSecondLater(cli.signal)))
+  })
+}
+
+async function look(database: Database, { json, watch }: GivenFlags, { terminal }: Cli): Promise<void> {
+  const status = await readOutboxStatus(database.as('symphony_readonly'))
+  if (json === true) return terminal.printJson(status)
+  const lines = describeStatus(status, terminal.colors)
+  if (watch === true) terminal.printPage(lines)
+  else for (const line of lines) terminal.print(line)
+}
+
+async function oneSecondLater(signal: AbortSignal): Promise<boolean> {
+  await sleep(1_000, signal)
+  return !signal.aborted
+}
+
+type Paint = (text: string) => string
+
+function describeStatus(status: OutboxStatus, { bold, dim, yellow, red }: Colors): readonly string[] {
+  const rows: readonly [string, bigint, string, Paint?][] = [
+    ['pending', status.pendingCount, `oldest ${duration(status.oldestPendingAgeSeconds)}`, bold],
+    ['  due', status.dueUnleasedCount, `longest waiting ${duration(status.oldestDueAgeSeconds)}`],
+    ['  scheduled', status.scheduledCount, 'for a later time, or for a retry'],
+    ['  leased', status.leasedCount, 'in flight'],
+    [
+      '  expired',
+      status.expiredLeaseCount,
+      'leases nobody has taken over yet',
+      alarming(status.expiredLeaseCount, yellow),
+    ],
+    ['  blocked', status.blockedCount, 'behind an earlier one, or paused'],
+    ['  held', status.heldCount, 'waiting for a person: symphony holds list', alarming(status.heldCount, red)],
+    ['dispatched', status.dispatchedTotal, `${status.dispatchedLastHour} in the last hour`, bold],
+    ['failed', status.failedTotal, `${status.failedLastHour} in the last hour`, bold],
+    ['retries', status.retryableTotal, `${status.retryableLastHour} in the last hour`],
+    ['requeues', status.zombieRequeueTotal, 'leases that expired in somebody’s hands'],
+  ]
+  return rows.map(
+    ([word, count, note, paint = String]) => `${word.padEnd(12)} ${paint(String(count).padStart(10))}  ${dim(note)}`,
+  )
+}
+
+function alarming(count: bigint, paint: Paint): Paint {
+  return count > 0n ? paint : String
+}
+
+function duration(seconds: number): string {
+  const whole = Math.floor(seconds)
+  if (whole < 120) return `${whole} s`
+  if (whole < 7_200) return `${Math.floor(whole / 60)} min`
+  return `${Math.floor(whole / 3_600)} h`
+}

@@ -1,0 +1,114 @@
+import { open } from 'node:fs/promises'
+import { createInterface } from 'node:readline'
+import { AppError, parseStrictJson, PAYLOAD_DEPTH_MAX } from '../core/index.js'
+import { IdempotencyConflictError, type Queryable } from '../db/index.js'
+import { enqueuePaymentOutboxBatch, readInstruction, type OutboxInstruction } from '../outbox/index.js'
+import type { Cli } from './Cli.js'
+import { ProgressBar } from './ProgressBar.js'
+
+export interface EnqueuedCounts {
+  readonly read: number
+  readonly created: number
+  readonly existing: number
+}
+
+interface NumberedInstruction {
+  readonly line: number
+  readonly instruction: OutboxInstruction
+}
+
+/**
+ * Enqueues a file of instructions, one per line, some hundreds per transaction. Killed half-way, or stopped by a bad line, it
+ * has enqueued what came before; run again, it goes on from there, because the same key is the same payment.
+ */
+export async function enqueueFile(file: string, ingest: Queryable, cli: Cli): Promise<EnqueuedCounts> {
+  const source = await openSource(file)
+  const bar = new ProgressBar(cli.terminal, source.bytes)
+  let counts: EnqueuedCounts = { read: 0, created: 0, existing: 0 }
+  let bytesRead = 0
+  let batch: NumberedInstruction[] = []
+  const flush = async () => {
+    counts = await enqueueBatch(ingest, batch, counts)
+    batch = []
+    // How many lines are to come nobody knows; how many bytes, the file system does.
+    if (source.bytes > 0) bar.show(Math.min(bytesRead, source.bytes), `bytes, ${counts.read} payments`)
+  }
+  try {
+    let line = 0
+    for await (const text of source.lines) {
+      cli.signal.throwIfAborted()
+      line += 1
+      bytesRead += Buffer.byteLength(text) + 1
+      if (text.trim() === '') continue
+      batch.push({ line, instruction: readLine(text, line) })
+      if (batch.length === BATCH) await flush()
+    }
+    if (batch.length > 0) await flush()
+    return counts
+  } finally {
+    bar.clear()
+    await source.close()
+  }
+}
+
+function readLine(text: string, line: number): OutboxInstruction {
+  const place = `line ${line}`
+  const value = parseStrictJson(text, { argument: place, depthMax: PAYLOAD_DEPTH_MAX + 1 })
+  return readInstruction(value, { place: `${place}, ` })
+}
+
+async function enqueueBatch(
+  ingest: Queryable,
+  batch: readonly NumberedInstruction[],
+  { read, created, existing }: EnqueuedCounts,
+): Promise<EnqueuedCounts> {
+  try {
+    const items = await enqueuePaymentOutboxBatch(
+      ingest,
+      batch.map(({ instruction }) => instruction),
+    )
+    const news = items.filter((item) => item.created).length
+    return { read: read + items.length, created: created + news, existing: existing + items.length - news }
+  } catch (error) {
+    throw error instanceof IdempotencyConflictError ? conflictIn(batch, error) : error
+  }
+}
+
+/** The database says which item of the batch it was; a person wants the line. */
+function conflictIn(batch: readonly NumberedInstruction[], cause: IdempotencyConflictError): AppError {
+  const ordinal = /"ordinal":\s*(\d+)/.exec(cause.detail ?? '')?.[1]
+  const at = ordinal === undefined ? undefined : batch[Number(ordinal) - 1]
+  const [first, last] = [batch[0]?.line, batch.at(-1)?.line]
+  return new AppError(
+    cause.code,
+    `line ${at?.line ?? `${first} to ${last}`}: this instruction and key are known with another participant, rail or payload.`,
+    {
+      cause,
+      remedy:
+        `Nothing of the lines ${first} to ${last} was enqueued; what came before them was. ` +
+        'Give the new payment a key of its own, or repeat the old one as it was, and run the file again.',
+    },
+  )
+}
+
+interface Source {
+  readonly lines: AsyncIterable<string>
+  /** 0 if nobody knows. */
+  readonly bytes: number
+  close(): Promise<void>
+}
+
+async function openSource(file: string): Promise<Source> {
+  if (file === '-') {
+    return { lines: createInterface({ input: process.stdin, crlfDelay: Infinity }), bytes: 0, close: async () => {} }
+  }
+  try {
+    const handle = await open(file)
+    const { size } = await handle.stat()
+    return { lines: handle.readLines(), bytes: size, close: () => handle.close() }
+  } catch (error) {
+    throw new AppError('FILE_UNREADABLE', `${file} cannot be read.`, { cause: error })
+  }
+}
+
+const BATCH = 500

@@ -1,0 +1,39 @@
+import { Option, type Command } from 'commander'
+import { InvalidArgumentError } from '../core/index.js'
+import type { RoleHandle } from '../db/index.js'
+import type { Cli } from './Cli.js'
+import { jsonOption } from './commonOptions.js'
+import { withTarget } from './openTarget.js'
+import { addSettings, resolveSettings, type GivenFlags } from './resolveSettings.js'
+import { TARGET } from './settings.js'
+
+/** What every command of an operator takes: the database, and `--json`. Who acts is the login, and nobody else. */
+export function addOperatorOptions(command: Command): Command {
+  return addSettings(command, TARGET).addOption(jsonOption())
+}
+
+export function reasonOption(): Option {
+  return new Option('--reason <text>', 'why; kept in the ledger for ever')
+}
+
+export function requiredReason({ reason }: GivenFlags): string {
+  if (typeof reason === 'string') return reason
+  throw new InvalidArgumentError('--reason', 'expected why; it is kept in the ledger for ever')
+}
+
+/** Runs an operator's action in the role that may act. */
+export async function asControl<T>(
+  name: string,
+  flags: GivenFlags,
+  cli: Cli,
+  body: (control: RoleHandle) => Promise<T>,
+): Promise<T> {
+  const settings = await resolveSettings(TARGET, flags, cli)
+  return withTarget(settings, name, (database) => body(database.as('symphony_control')))
+}
+
+/** The result as JSON, or as a sentence. */
+export function printResult(result: object, sentence: string, { json }: GivenFlags, { terminal }: Cli): void {
+  if (json === true) terminal.printJson(result)
+  else terminal.print(sentence)
+}

@@ -1,0 +1,141 @@
+import { randomBytes } from 'node:crypto'
+import { join } from 'node:path'
+import { deploy, doctor, type DeployReport, type Diagnosis } from '../deployment/index.js'
+import { openServer, type OpenedServer } from '../embedded/index.js'
+import { loadRails, simulatedRail, type LoadedRail } from '../rails/index.js'
+import type { Cli } from './Cli.js'
+import { printDiagnosis, requireHealth } from './commands/doctor.js'
+import { createLog } from './createLog.js'
+import { HttpFace } from './HttpFace.js'
+import { loadRailsFile } from './loadRailsFile.js'
+import { openTargetAt } from './openTarget.js'
+import { loginOf, urlOfLogin } from './processLogin.js'
+import { Relay } from './Relay.js'
+import { requireStart } from './requireStart.js'
+import { keptSecret } from './secretFile.js'
+import { SETTINGS, type ProcessSettings, type RelaySettings, type TargetSettings } from './settings.js'
+import { untilAborted } from './untilAborted.js'
+
+export type StartSettings = TargetSettings & RelaySettings & ProcessSettings
+
+const USUAL_PORT = 7_420
+const SIMULATED_RAIL = 'simulated'
+
+/** Everything in one process. Whatever this call has started is stopped before it returns, whatever happens. */
+export async function runStart(settings: StartSettings, cli: Cli): Promise<void> {
+  const { databaseUrl, dataDir } = settings
+  const { signal } = cli
+  const server = await openServer({ databaseUrl, dataDir, searchPath: cli.env['PATH'], signal })
+  try {
+    const url = await prepareDatabase(server, settings, cli)
+    if (!signal.aborted) await serve(url, settings, cli)
+  } finally {
+    await server.stop()
+  }
+}
+
+/** Deploys and examines; returns the address under which the processes log in. */
+async function prepareDatabase(server: OpenedServer, settings: StartSettings, cli: Cli): Promise<string> {
+  const { schema, dataDir, strict } = settings
+  const target = { url: server.url, schema }
+  await requireStart({ ...target, part: 'server' }, cli)
+  const login = await loginOf(dataDir)
+  const report = await deploy({ ...target, createLogins: [{ ...login, roles: ['ingest', 'executor', 'readonly'] }] })
+  cli.signal.throwIfAborted()
+  const diagnosis = await doctor(target)
+  if (!diagnosis.ok) printDiagnosis(diagnosis, cli)
+  requireHealth(diagnosis)
+  const url = urlOfLogin(server.url, login)
+  await requireStart({ url, schema, strict }, cli)
+  printPlace(server, report, diagnosis, cli)
+  return url
+}
+
+async function serve(url: string, settings: StartSettings, cli: Cli): Promise<void> {
+  const rails = await railsOf(settings)
+  const accessToken = settings.accessToken ?? (await keptSecret(join(settings.dataDir, 'access-token'), newToken))
+  const log = createLog(settings.logLevel, 'symphony')
+  const database = openTargetAt(url, settings, 'start')
+  try {
+    const face = new HttpFace({ database, log, accessToken, api: true })
+    const relay = new Relay({ database, rails, settings, log, metrics: face.metrics })
+    try {
+      await relay.start()
+      const address = await face.listen(settings, USUAL_PORT)
+      printWelcome({ address, accessToken, rail: [...rails.keys()][0] ?? SIMULATED_RAIL }, settings, cli)
+      await untilAborted(cli.signal)
+    } finally {
+      await Promise.all([face.close(), relay.stop()])
+    }
+  } finally {
+    await database.close()
+  }
+}
+
+async function railsOf({
+  rails,
+  dataDir,
+  railTimeoutMs: timeoutMs,
+}: StartSettings): Promise<ReadonlyMap<string, LoadedRail>> {
+  if (rails !== undefined) return loadRailsFile(rails, { timeoutMs })
+  const simulated = simulatedRail({
+    type: SIMULATED_RAIL,
+    onUnknown: 'inquire',
+    bookFile: join(dataDir, 'rail-book.ndjson'),
+    latencyMs: { min: 20, max: 200 },
+  })
+  return loadRails([simulated], { timeoutMs })
+}
+
+function newToken(): string {
+  return randomBytes(32).toString('base64url')
+}
+
+function printPlace(server: OpenedServer, report: DeployReport, { findings }: Diagnosis, { terminal }: Cli): void {
+  terminal.print(placeOf(server))
+  const verb = report.outcome === 'deployed' ? 'was deployed' : 'was there already'
+  terminal.print(`Release ${report.release} ${verb} in the schema ${report.schema}, and the doctor found it sound.`)
+  if (findings.length > 0) terminal.print(`It mentions ${findings.length} thing(s) worth knowing: symphony doctor`)
+}
+
+function placeOf(server: OpenedServer): string {
+  if (server.kind === 'external') {
+    const { hostname, port, pathname } = new URL(server.url)
+    return `Using the database ${hostname}${port === '' ? '' : `:${port}`}${pathname}.`
+  }
+  const { version, dataDir, port, adopted } = server
+  const verb = adopted ? 'was running already' : 'is running'
+  return `PostgreSQL ${version} ${verb} in ${dataDir}, on port ${port}. To connect: psql "$(symphony db url --data-dir ${dataDir})"`
+}
+
+interface Welcome {
+  readonly address: string
+  readonly accessToken: string
+  readonly rail: string
+}
+
+/** Each start prints a payment of its own: pasted after a restart, the line enqueues again. */
+function printWelcome({ address, accessToken, rail }: Welcome, { dataDir }: StartSettings, { terminal }: Cli): void {
+  const { bold, dim } = terminal.colors
+  const instructionId = `first-payment-${randomBytes(3).toString('hex')}`
+  const body = JSON.stringify({
+    instructionId,
+    participantId: 'acme',
+    railType: rail,
+    payload: { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' },
+  })
+  terminal.print(`The API listens on ${bold(address)}. Its access token, kept in ${join(dataDir, 'access-token')}:`)
+  terminal.print(`  ${accessToken}`)
+  terminal.print('')
+  terminal.print(dim('Enqueue a first payment:'))
+  terminal.print(
+    `curl -sS ${address}/v1/instructions -H 'Authorization: Bearer ${accessToken}' ` +
+      `-H 'Idempotency-Key: ${instructionId}' -H 'Content-Type: application/json' -d '${body}'`,
+  )
+  terminal.print(dim('Then see what became of it:'))
+  terminal.print(`curl -sS ${address}/v1/instructions/${instructionId} -H 'Authorization: Bearer ${accessToken}'`)
+  terminal.print(
+    `symphony show ${instructionId}${dataDir === SETTINGS.dataDir.default ? '' : ` --data-dir ${dataDir}`}`,
+  )
+  terminal.note(terminal.noteColors.dim('Stop with Ctrl-C.'))
+}
