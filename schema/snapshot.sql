@@ -1306,9 +1306,11 @@ DECLARE
 BEGIN
   FOR v_failed IN
     SELECT DISTINCT a.participant_id, a.outbox_id
-    FROM payment_outbox_attempts a
+    -- By id alone, one by one: on a small ledger the index of endings would look just as good, and stay in the plan.
+    FROM unnest(p_attempt_ids) AS g(attempt_id)
+    CROSS JOIN LATERAL (SELECT t.* FROM payment_outbox_attempts t WHERE t.attempt_id = g.attempt_id OFFSET 0) a
     JOIN participant_outbox_policies y ON y.participant_id = a.participant_id AND y.on_ordered_failure = 'halt'
-    WHERE a.attempt_id = ANY (p_attempt_ids) AND a.state = 'FAILED'
+    WHERE a.state = 'FAILED'
   LOOP
     INSERT INTO outbox_pauses (kind, name, reason, paused_by, paused_at)
     VALUES ('stream', v_failed.participant_id, 'ORDERED_HEAD_FAILED', 'symphony', clock_timestamp())
@@ -1527,7 +1529,10 @@ BEGIN
   INSERT INTO outbox_workers AS w (worker_id, started_at, last_seen_at, detail)
   VALUES (p_worker_id, v_now, v_now, p_detail)
   ON CONFLICT (worker_id) DO UPDATE SET last_seen_at = EXCLUDED.last_seen_at, detail = EXCLUDED.detail;
-  DELETE FROM outbox_workers w WHERE w.last_seen_at < v_now - interval '1 day';
+  -- Nobody waits for anybody: a fleet that comes back after a weekend would deadlock on each other's rows.
+  DELETE FROM outbox_workers w
+  WHERE w.ctid = ANY (ARRAY(
+    SELECT s.ctid FROM outbox_workers s WHERE s.last_seen_at < v_now - interval '1 day' FOR UPDATE SKIP LOCKED));
   RETURN v_now;
 END
 $$;
@@ -1906,13 +1911,15 @@ BEGIN
   FOR NO KEY UPDATE;
   PERFORM lock_outbox_item(p_outbox_id);
   FOR v_other IN
-    SELECT i.outbox_id, i.idempotency_key, a.state,
-      EXISTS (
-        SELECT 1 FROM payment_outbox_events e
-        WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'
-      ) AS paid_after_all
+    SELECT i.outbox_id, i.idempotency_key, a.state, late.paid AS paid_after_all
     FROM payment_outbox_identities i
     LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED')
+    -- Item by item: an EXISTS may be hashed instead, and reads every event there is.
+    LEFT JOIN LATERAL (
+      SELECT true AS paid FROM payment_outbox_events e
+      WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'
+      LIMIT 1
+    ) late ON true
     WHERE i.instruction_id = v_item.instruction_id
       AND outbox_base_key(i.idempotency_key) = outbox_base_key(v_item.idempotency_key)
   LOOP

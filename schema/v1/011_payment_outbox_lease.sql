@@ -451,7 +451,10 @@ BEGIN
   INSERT INTO outbox_workers AS w (worker_id, started_at, last_seen_at, detail)
   VALUES (p_worker_id, v_now, v_now, p_detail)
   ON CONFLICT (worker_id) DO UPDATE SET last_seen_at = EXCLUDED.last_seen_at, detail = EXCLUDED.detail;
-  DELETE FROM outbox_workers w WHERE w.last_seen_at < v_now - interval '1 day';
+  -- Nobody waits for anybody: a fleet that comes back after a weekend would deadlock on each other's rows.
+  DELETE FROM outbox_workers w
+  WHERE w.ctid = ANY (ARRAY(
+    SELECT s.ctid FROM outbox_workers s WHERE s.last_seen_at < v_now - interval '1 day' FOR UPDATE SKIP LOCKED));
   RETURN v_now;
 END
 $$;

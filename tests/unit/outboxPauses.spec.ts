@@ -112,6 +112,8 @@ describe.for(KINDS)('a pause of a %s leaves leases in hand alone', (kind) => {
   test.for(['DISPATCHED', 'FAILED'] as const)('they end as %s', async (state) => {
     const { stream, lease } = await leasedAndPaused()
     const second = await stream.enqueue()
+    // A claim confirms that it waits.
+    expect(await stream.claimed()).toEqual([])
     expect(await complete(db, lease, { state })).toMatchObject({ state, held: false })
     expect(await stream.claimed()).toEqual([])
     // A rail is skipped as a whole; what the others keep is marked, so that a claim need not read it.

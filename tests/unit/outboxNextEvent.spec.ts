@@ -1,0 +1,129 @@
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { nextOutboxEvent, pauseOutbox, placeOutboxHold, resumeOutbox } from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { claim, complete, enqueue } from '../support/outboxItems.js'
+import { closeTransactions, openTransaction } from '../support/outboxStream.js'
+
+/** One for each test: a lease anywhere is an event for everybody. */
+let db: TestDatabase
+beforeEach(async () => {
+  db = await createTestDatabase()
+})
+afterEach(async () => {
+  await closeTransactions()
+  await db.drop()
+})
+
+const HOUR_MS = 3_600_000
+const inHours = (hours: number) => new Date(Date.now() + hours * HOUR_MS)
+
+/** The next event, to the microsecond, as the name of what it is: who compares Dates compares milliseconds. */
+async function nextIs(rails?: readonly string[]): Promise<string | null> {
+  const next = await nextOutboxEvent(db.as('symphony_executor'), rails)
+  const { rows } = await db.queryNoRole<{ event: string | null; at: Date | null }>(
+    `SELECT n.at, (SELECT string_agg(name, ' and ') FROM (
+         SELECT 'due ' || instruction_id AS name FROM payment_outbox_pending WHERE next_attempt_at = n.at
+         UNION ALL
+         SELECT 'expiry of ' || instruction_id FROM payment_outbox_pending WHERE lease_expires_at = n.at) AS named) AS event
+     FROM next_outbox_event($1) AS n(at)`,
+    [rails ?? null],
+  )
+  expect(next).toEqual(rows[0]!.at)
+  return rows[0]!.event
+}
+
+const control = () => db.as('symphony_control')
+
+test('nothing is waited for where nothing waits', async () => {
+  expect(await nextOutboxEvent(db.as('symphony_executor'))).toBeNull()
+  const { railType } = await enqueue(db)
+  const [lease] = await claim(db, railType)
+  await complete(db, lease!, { state: 'DISPATCHED' })
+  expect(await nextOutboxEvent(db.as('symphony_executor'))).toBeNull()
+})
+
+test('the nearest due time is the next event, whichever rail it is on', async () => {
+  await enqueue(db, { instructionId: 'late', railType: 'a', notBefore: inHours(3) })
+  expect(await nextIs()).toBe('due late')
+  await enqueue(db, { instructionId: 'early', railType: 'b', notBefore: inHours(2) })
+  await enqueue(db, { instructionId: 'between', railType: 'a', notBefore: inHours(2.5) })
+  expect(await nextIs()).toBe('due early')
+})
+
+test('what is overdue is the next event, at the time when it became due', async () => {
+  await enqueue(db, { instructionId: 'future', notBefore: inHours(1) })
+  await enqueue(db, { instructionId: 'past', notBefore: inHours(-1) })
+  expect(await nextIs()).toBe('due past')
+})
+
+test('of a due time and the expiry of a lease, the nearer one is next', async () => {
+  await enqueue(db, { instructionId: 'leased', railType: 'a' })
+  await claim(db, 'a', { leaseSeconds: 3_600 })
+  expect(await nextIs()).toBe('expiry of leased')
+  await enqueue(db, { instructionId: 'later', railType: 'a', notBefore: inHours(2) })
+  expect(await nextIs()).toBe('expiry of leased')
+  await enqueue(db, { instructionId: 'sooner', railType: 'a', notBefore: inHours(0.5) })
+  expect(await nextIs()).toBe('due sooner')
+})
+
+test('a worker of some rails is told of their due times only, and of every lease', async () => {
+  await enqueue(db, { instructionId: 'a1', railType: 'a', notBefore: inHours(1) })
+  await enqueue(db, { instructionId: 'b1', railType: 'b', notBefore: inHours(2) })
+  expect(await nextIs(['b'])).toBe('due b1')
+  expect(await nextIs(['a', 'b', 'c'])).toBe('due a1')
+  expect(await nextIs(['c'])).toBeNull()
+  await enqueue(db, { instructionId: 'd1', railType: 'd' })
+  await claim(db, 'd', { leaseSeconds: 60 })
+  expect(await nextIs(['c'])).toBe('expiry of d1')
+})
+
+test('what is held or blocked has no due time', async () => {
+  const held = await enqueue(db, { instructionId: 'held', railType: 'a' })
+  await placeOutboxHold(control(), held.outboxId, 'please wait')
+  await enqueue(db, { instructionId: 'head', participantId: 'p', railType: 'b', ordered: true, notBefore: inHours(2) })
+  await enqueue(db, { instructionId: 'second', participantId: 'p', railType: 'a', ordered: true })
+  expect(await nextIs()).toBe('due head')
+})
+
+test('a paused rail has no due times, but its leases expire', async () => {
+  await enqueue(db, { instructionId: 'leased', railType: 'a' })
+  await claim(db, 'a', { leaseSeconds: 600 })
+  await enqueue(db, { instructionId: 'waiting', railType: 'a' })
+  await enqueue(db, { instructionId: 'other', railType: 'b', notBefore: inHours(2) })
+  await pauseOutbox(control(), 'rail', 'a', 'please wait')
+  expect(await nextIs()).toBe('expiry of leased')
+  expect(await nextIs(['a'])).toBe('expiry of leased')
+  await resumeOutbox(control(), 'rail', 'a', 'go on')
+  expect(await nextIs()).toBe('due waiting')
+})
+
+test.for(['participant', 'stream'] as const)(
+  'a paused %s has no due times, not even of what was being enqueued when it was paused',
+  async (kind) => {
+    await enqueue(db, { instructionId: 'marked', participantId: 'p', railType: 'a', ordered: true })
+    const operator = await openTransaction(db, 'symphony_control')
+    await pauseOutbox(operator, kind, 'q', 'please wait')
+    await enqueue(db, { instructionId: 'unmarked', participantId: 'q', railType: 'a', ordered: true })
+    await operator.query('COMMIT')
+    await pauseOutbox(control(), kind, 'p', 'please wait')
+    await enqueue(db, { instructionId: 'other', railType: 'a', notBefore: inHours(2) })
+    expect(await nextIs()).toBe('due other')
+    await resumeOutbox(control(), kind, 'q', 'go on')
+    expect(await nextIs()).toBe('due unmarked')
+  },
+)
+
+test('what is not ordered has its due time in a paused stream', async () => {
+  await pauseOutbox(control(), 'stream', 'p', 'please wait')
+  await enqueue(db, { instructionId: 'free', participantId: 'p', railType: 'a' })
+  expect(await nextIs()).toBe('due free')
+})
+
+test.for([
+  ['no rails', []],
+  ['a null', [null]],
+  ['a blank', ['']],
+  ['too many', Array.from({ length: 1001 }, () => 'a')],
+])('a list of %s is refused (22023), by the function itself', async ([, rails]) => {
+  await expect(db.queryNoRole('SELECT next_outbox_event($1)', [rails])).rejects.toMatchObject({ code: '22023' })
+})

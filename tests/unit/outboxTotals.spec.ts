@@ -1,0 +1,248 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { claimOutboxBatch, completeOutboxAttempts, repairExpiredLeases } from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
+import { aPerson } from '../support/outboxPeople.js'
+import { RandomOutbox } from '../support/outboxRandom.js'
+import { closeTransactions, completeOn, openTransaction } from '../support/outboxStream.js'
+import { race } from '../support/race.js'
+
+/** One for each test: totals are the deployment's. */
+let db: TestDatabase
+beforeEach(async () => {
+  db = await createTestDatabase()
+})
+afterEach(async () => {
+  await closeTransactions()
+  await db.drop()
+})
+
+interface Totals {
+  readonly dispatched: number
+  readonly retryable: number
+  readonly failed: number
+  readonly zombie_requeue: number
+}
+
+/** As the view says. */
+async function totals(): Promise<Totals> {
+  const { rows } = await db.queryNoRole<Totals>(
+    `SELECT dispatched_total::int AS dispatched, retryable_total::int AS retryable, failed_total::int AS failed,
+       zombie_requeue_total::int AS zombie_requeue FROM supervisor_outbox_status`,
+  )
+  return rows[0]!
+}
+
+/** As the ledger says. */
+async function counted(): Promise<Totals> {
+  const { rows } = await db.queryNoRole<Totals>(
+    `SELECT count(*) FILTER (WHERE state = 'DISPATCHED')::int AS dispatched,
+       count(*) FILTER (WHERE state = 'RETRYABLE')::int AS retryable,
+       count(*) FILTER (WHERE state = 'FAILED')::int AS failed,
+       count(*) FILTER (WHERE state = 'ZOMBIE_REQUEUE')::int AS zombie_requeue FROM payment_outbox_attempts`,
+  )
+  return rows[0]!
+}
+
+async function lastHour() {
+  const { rows } = await db.queryNoRole(
+    `SELECT dispatched_last_hour::int AS dispatched, retryable_last_hour::int AS retryable,
+       failed_last_hour::int AS failed FROM supervisor_outbox_status`,
+  )
+  return rows[0]
+}
+
+async function rowCount(table: 'outbox_attempt_tallies' | 'outbox_attempt_totals'): Promise<number> {
+  const { rows } = await db.queryNoRole<{ n: number }>(`SELECT count(*)::int AS n FROM ${table}`)
+  return rows[0]!.n
+}
+
+/** Repair folds the tallies on its way. */
+const fold = () => repairExpiredLeases(db.as('symphony_executor'), 100, 'repairer')
+
+/** Counted long ago: a tally as some call wrote it then. */
+async function plantTally(age: string, counts: Partial<Totals>): Promise<void> {
+  const { dispatched = 0, retryable = 0, failed = 0, zombie_requeue = 0 } = counts
+  await db.queryNoRole(`INSERT INTO outbox_attempt_tallies VALUES (clock_timestamp() - $1::interval, $2, $3, $4, $5)`, [
+    age,
+    dispatched,
+    retryable,
+    failed,
+    zombie_requeue,
+  ])
+}
+
+describe('the totals', () => {
+  test.for([31, 32])(
+    'equal the ledger after all that can be done, before and after folding (seed %i)',
+    async (seed) => {
+      const people = [await aPerson(db, 'olga'), await aPerson(db, 'pavel')] as const
+      const outbox = new RandomOutbox(db, seed, {
+        ingest: () => db.as('symphony_ingest'),
+        executor: () => db.as('symphony_executor'),
+        people: [() => people[0].control, () => people[1].control],
+      })
+      await outbox.run(100)
+      const expected = await counted()
+      for (const count of Object.values(expected)) expect(count).toBeGreaterThan(0)
+      expect(await totals()).toEqual(expected)
+      await fold()
+      expect(await rowCount('outbox_attempt_tallies')).toBe(0)
+      expect(await totals()).toEqual(expected)
+      await fold()
+      expect(await totals()).toEqual(expected)
+    },
+  )
+
+  test('count what the recording call recorded, not what it was asked for', async () => {
+    const held = await enqueueAndClaim(db)
+    // FAILED while the outcome is unknown is recorded as RETRYABLE.
+    await complete(db, held, { state: 'FAILED', outcomeUnknown: true })
+    expect(await totals()).toEqual({ dispatched: 0, retryable: 1, failed: 0, zombie_requeue: 0 })
+  })
+
+  test('leave no trace of a completion that was rolled back', async () => {
+    const lease = await enqueueAndClaim(db)
+    const completer = await openTransaction(db, 'symphony_executor')
+    await completeOn(completer, lease)
+    await completer.query('ROLLBACK')
+    await fold()
+    expect(await totals()).toEqual({ dispatched: 0, retryable: 0, failed: 0, zombie_requeue: 0 })
+  })
+
+  test('say how deep the dead letters are: all that ended as FAILED', async () => {
+    for (const state of ['FAILED', 'DISPATCHED', 'FAILED'] as const) {
+      await complete(db, await enqueueAndClaim(db), { state })
+    }
+    const { rows } = await db.queryNoRole('SELECT dlq_depth FROM supervisor_outbox_status')
+    expect(rows).toEqual([{ dlq_depth: 2n }])
+  })
+})
+
+describe('folding', () => {
+  test('loses nothing while many fold and many record', async () => {
+    const items = 240
+    for (let enqueued = 0; enqueued < items; enqueued++) await enqueue(db, { railType: 'busy' })
+    const { errors } = await race(db, 'symphony_executor', 8, async (connection, index) => {
+      for (let round = 0; round < 15; round++) {
+        if (index % 2 === 0) {
+          await repairExpiredLeases(connection, 10, `repairer-${index}`)
+          continue
+        }
+        const leases = await claimOutboxBatch(connection, 4, `worker-${index}`, 600, { rails: ['busy'] })
+        const outcomes = leases.map(({ outboxId, leaseToken }) => ({
+          outboxId,
+          leaseToken,
+          state: round % 3 === 0 ? ('FAILED' as const) : ('DISPATCHED' as const),
+        }))
+        if (outcomes.length > 0) await completeOutboxAttempts(connection, `worker-${index}`, outcomes)
+      }
+    })
+    expect(errors).toEqual([])
+    const expected = await counted()
+    expect(expected.dispatched + expected.failed).toBe(items)
+    expect(await totals()).toEqual(expected)
+    await fold()
+    expect(await totals()).toEqual(expected)
+  })
+
+  test('is done by one at a time: who finds another at it goes on without, and nothing counts twice', async () => {
+    await complete(db, await enqueueAndClaim(db), { state: 'DISPATCHED' })
+    const first = await openTransaction(db, 'symphony_executor')
+    await repairExpiredLeases(first, 1, 'first')
+    const second = await openTransaction(db, 'symphony_executor')
+    await second.query(`SET LOCAL lock_timeout = '1s'`)
+    await repairExpiredLeases(second, 1, 'second')
+    await second.query('COMMIT')
+    expect(await totals()).toMatchObject({ dispatched: 1 })
+    await first.query('COMMIT')
+    expect(await totals()).toMatchObject({ dispatched: 1 })
+    expect(await rowCount('outbox_attempt_tallies')).toBe(0)
+  })
+
+  test('that was rolled back folds again', async () => {
+    await complete(db, await enqueueAndClaim(db), { state: 'DISPATCHED' })
+    const first = await openTransaction(db, 'symphony_executor')
+    await repairExpiredLeases(first, 1, 'first')
+    await first.query('ROLLBACK')
+    expect(await totals()).toMatchObject({ dispatched: 1 })
+    await fold()
+    expect(await totals()).toMatchObject({ dispatched: 1 })
+    expect(await rowCount('outbox_attempt_tallies')).toBe(0)
+  })
+
+  test('does not hold up a completion, and leaves what is not committed for the next time', async () => {
+    const lease = await enqueueAndClaim(db)
+    const completer = await openTransaction(db, 'symphony_executor')
+    await completer.query(`SET LOCAL lock_timeout = '1s'`)
+    const folder = await openTransaction(db, 'symphony_executor')
+    await plantTally('0', { dispatched: 1 })
+    await repairExpiredLeases(folder, 1, 'folder')
+    await completeOn(completer, lease)
+    await folder.query('COMMIT')
+    expect(await totals()).toMatchObject({ dispatched: 1 })
+    await fold()
+    await completer.query('COMMIT')
+    expect(await totals()).toMatchObject({ dispatched: 2 })
+    await fold()
+    expect(await totals()).toMatchObject({ dispatched: 2 })
+  })
+
+  test('takes ten thousand at a time, and the rest the next time', async () => {
+    await db.queryNoRole(
+      'INSERT INTO outbox_attempt_tallies SELECT clock_timestamp(), 1, 0, 0, 0 FROM generate_series(1, 10001)',
+    )
+    await fold()
+    expect(await rowCount('outbox_attempt_tallies')).toBe(1)
+    expect(await totals()).toMatchObject({ dispatched: 10_001 })
+    await fold()
+    expect(await rowCount('outbox_attempt_tallies')).toBe(0)
+    expect(await totals()).toMatchObject({ dispatched: 10_001 })
+  })
+
+  test('puts the tallies of one minute into one row, and of two minutes into two', async () => {
+    await db.queryNoRole(
+      `INSERT INTO outbox_attempt_tallies
+       SELECT date_trunc('minute', now(), 'UTC') - make_interval(mins => m, secs => -s), 1, 0, 0, 0
+       FROM unnest(ARRAY[5, 6]) AS m, unnest(ARRAY[0, 59]) AS s`,
+    )
+    await fold()
+    expect(await rowCount('outbox_attempt_totals')).toBe(2)
+    expect(await totals()).toMatchObject({ dispatched: 4 })
+  })
+
+  test('puts minutes older than two hours into one row without an age, again and again; younger ones stay', async () => {
+    await plantTally('2 hours 2 minutes', { dispatched: 1, retryable: 2, failed: 3, zombie_requeue: 4 })
+    await plantTally('5 days', { dispatched: 10, retryable: 20, failed: 30, zombie_requeue: 40 })
+    await plantTally('1 hour 58 minutes', { dispatched: 100 })
+    await fold()
+    const minutes = async () => {
+      const { rows } = await db.queryNoRole(
+        `SELECT minute = '-infinity' AS ageless, dispatched::int, retryable::int, failed::int, zombie_requeue::int
+         FROM outbox_attempt_totals ORDER BY minute`,
+      )
+      return rows
+    }
+    expect(await minutes()).toEqual([
+      { ageless: true, dispatched: 11, retryable: 22, failed: 33, zombie_requeue: 44 },
+      { ageless: false, dispatched: 100, retryable: 0, failed: 0, zombie_requeue: 0 },
+    ])
+    // Time passes.
+    await db.queryNoRole(
+      `UPDATE outbox_attempt_totals SET minute = minute - interval '1 hour' WHERE minute > '-infinity'`,
+    )
+    await fold()
+    expect(await minutes()).toEqual([{ ageless: true, dispatched: 111, retryable: 22, failed: 33, zombie_requeue: 44 }])
+    expect(await totals()).toEqual({ dispatched: 111, retryable: 22, failed: 33, zombie_requeue: 44 })
+  })
+})
+
+test('the last hour is the last hour, before and after folding', async () => {
+  await plantTally('58 minutes', { dispatched: 1, retryable: 2, failed: 3 })
+  await plantTally('62 minutes', { dispatched: 10, retryable: 20, failed: 30 })
+  await plantTally('3 hours', { dispatched: 100, retryable: 200, failed: 300 })
+  expect(await lastHour()).toEqual({ dispatched: 1, retryable: 2, failed: 3 })
+  await fold()
+  expect(await lastHour()).toEqual({ dispatched: 1, retryable: 2, failed: 3 })
+  expect(await totals()).toMatchObject({ dispatched: 111, retryable: 222, failed: 333 })
+})

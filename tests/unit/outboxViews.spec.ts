@@ -1,0 +1,301 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { pauseOutbox, placeOutboxHold } from '../../libs/outbox/index.js'
+import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import { claim, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
+import { aPerson, approve, enqueueFailed, propose, type Person } from '../support/outboxPeople.js'
+import { RandomOutbox } from '../support/outboxRandom.js'
+
+let db: TestDatabase
+let olga: Person
+let pavel: Person
+/** Items in every state and every mixture of reasons, by the state that a person would say they are in. */
+let expected: Map<string, string>
+
+beforeAll(async () => {
+  db = await createTestDatabase()
+  olga = await aPerson(db, 'olga')
+  pavel = await aPerson(db, 'pavel')
+  expected = await anItemOfEachKind()
+})
+afterAll(() => db.drop())
+
+const SECRET = 'nobody-may-read-this'
+const tomorrow = () => new Date(Date.now() + 86_400_000)
+const hold = (outboxId: string) => placeOutboxHold(olga.control, outboxId, 'please wait')
+
+async function anItemOfEachKind(): Promise<Map<string, string>> {
+  const states = new Map<string, string>()
+  const payload = { secret: SECRET }
+  const due = await enqueue(db, { payload })
+  states.set(due.outboxId, 'DUE')
+  const scheduled = await enqueue(db, { payload, notBefore: tomorrow() })
+  states.set(scheduled.outboxId, 'SCHEDULED')
+
+  const leased = await enqueueAndClaim(db, { payload })
+  states.set(leased.outboxId, 'LEASED')
+  const leasedAndHeld = await enqueueAndClaim(db)
+  await hold(leasedAndHeld.outboxId)
+  states.set(leasedAndHeld.outboxId, 'LEASED')
+  const leasedAndPaused = await enqueueAndClaim(db)
+  await pauseOutbox(olga.control, 'participant', leasedAndPaused.participantId, 'please wait')
+  states.set(leasedAndPaused.outboxId, 'LEASED')
+
+  const expired = await enqueueAndClaim(db)
+  await db.expireLease(expired.outboxId)
+  states.set(expired.outboxId, 'EXPIRED')
+  const expiredAndHeld = await enqueueAndClaim(db)
+  await hold(expiredAndHeld.outboxId)
+  await db.expireLease(expiredAndHeld.outboxId)
+  states.set(expiredAndHeld.outboxId, 'EXPIRED')
+
+  const held = await enqueue(db)
+  await hold(held.outboxId)
+  states.set(held.outboxId, 'HELD')
+  const heldAndScheduled = await enqueue(db, { notBefore: tomorrow() })
+  await hold(heldAndScheduled.outboxId)
+  states.set(heldAndScheduled.outboxId, 'HELD')
+
+  const { participantId } = await enqueue(db, { ordered: true, notBefore: tomorrow() }).then((head) => {
+    states.set(head.outboxId, 'SCHEDULED')
+    return head
+  })
+  const blocked = await enqueue(db, { participantId, ordered: true })
+  states.set(blocked.outboxId, 'BLOCKED')
+  const blockedAndScheduled = await enqueue(db, { participantId, ordered: true, notBefore: tomorrow() })
+  states.set(blockedAndScheduled.outboxId, 'BLOCKED')
+  const blockedAndHeld = await enqueue(db, { participantId, ordered: true })
+  await hold(blockedAndHeld.outboxId)
+  states.set(blockedAndHeld.outboxId, 'HELD')
+
+  const retrying = await enqueueAndClaim(db)
+  await complete(db, retrying, { state: 'RETRYABLE' })
+  states.set(retrying.outboxId, 'SCHEDULED')
+  const dispatched = await enqueueAndClaim(db, { payload })
+  await complete(db, dispatched, { state: 'DISPATCHED', railReference: 'r-1' })
+  states.set(dispatched.outboxId, 'DISPATCHED')
+  const failed = await enqueueFailed(db, { payload })
+  states.set(failed.outboxId, 'FAILED')
+  const { redrivenAs } = await approve(pavel, await propose(olga, failed.outboxId, 'REDRIVE'))
+  states.set(redrivenAs!, 'DUE')
+  return states
+}
+
+interface SupervisorRow {
+  readonly pending_count: bigint
+  readonly due_unleased_count: bigint
+  readonly leased_count: bigint
+  readonly expired_lease_count: bigint
+  readonly scheduled_count: bigint
+  readonly blocked_count: bigint
+  readonly held_count: bigint
+  readonly oldest_pending_age_seconds: number
+  readonly oldest_due_age_seconds: number
+}
+
+async function supervisor(database = db): Promise<SupervisorRow> {
+  const { rows } = await database.queryNoRole<SupervisorRow>('SELECT * FROM supervisor_outbox_status')
+  expect(rows).toHaveLength(1)
+  return rows[0]!
+}
+
+function classes(row: SupervisorRow): Record<string, number> {
+  return {
+    DUE: Number(row.due_unleased_count),
+    LEASED: Number(row.leased_count),
+    EXPIRED: Number(row.expired_lease_count),
+    SCHEDULED: Number(row.scheduled_count),
+    BLOCKED: Number(row.blocked_count),
+    HELD: Number(row.held_count),
+  }
+}
+
+async function statesByItem(database = db): Promise<Map<string, string>> {
+  const { rows } = await database.queryNoRole<{ outbox_id: string; state: string }>(
+    'SELECT outbox_id, state FROM outbox_operational_status',
+  )
+  return new Map(rows.map((row) => [row.outbox_id, row.state]))
+}
+
+/** How many pending items are in each state. */
+function countPending(states: Map<string, string>): Record<string, number> {
+  const counts: Record<string, number> = { DUE: 0, LEASED: 0, EXPIRED: 0, SCHEDULED: 0, BLOCKED: 0, HELD: 0 }
+  for (const state of states.values()) if (state in counts) counts[state]! += 1
+  return counts
+}
+
+async function operational(outboxId: string) {
+  const { rows } = await db.queryNoRole('SELECT * FROM outbox_operational_status WHERE outbox_id = $1', [outboxId])
+  return rows
+}
+
+describe('the supervisor view', () => {
+  test('counts each pending item in exactly one class, and the classes sum to what is pending', async () => {
+    const row = await supervisor()
+    expect(classes(row)).toEqual(countPending(expected))
+    const sum = Object.values(classes(row)).reduce((total, count) => total + count, 0)
+    expect(Number(row.pending_count)).toBe(sum)
+    for (const count of Object.values(classes(row))) expect(count).toBeGreaterThan(0)
+  })
+
+  test('is one row of noughts where there is nothing', async () => {
+    await withTestDatabase(async (empty) => {
+      const row = await supervisor(empty)
+      expect(new Set(Object.values(row).map(Number))).toEqual(new Set([0]))
+    })
+  })
+
+  test('knows how old the oldest item is, and for how long the oldest due one has been due', async () => {
+    await withTestDatabase(async (other) => {
+      const old = await enqueue(other, { notBefore: tomorrow() })
+      await other.queryNoRole(
+        `UPDATE payment_outbox_pending SET created_at = now() - interval '3 hours' WHERE outbox_id = $1`,
+        [old.outboxId],
+      )
+      expect(await supervisor(other)).toMatchObject({ oldest_due_age_seconds: 0 })
+      const due = await enqueue(other)
+      await other.queryNoRole(
+        `UPDATE payment_outbox_pending SET next_attempt_at = now() - interval '1 hour' WHERE outbox_id = $1`,
+        [due.outboxId],
+      )
+      const row = await supervisor(other)
+      expect(row.oldest_pending_age_seconds).toBeGreaterThanOrEqual(3 * 3_600)
+      expect(row.oldest_due_age_seconds).toBeGreaterThanOrEqual(3_600)
+      expect(row.oldest_due_age_seconds).toBeLessThan(3 * 3_600)
+    })
+  })
+})
+
+describe('the operational view', () => {
+  test('says of each item in which state it is, once', async () => {
+    const { rows } = await db.queryNoRole<{ n: bigint }>('SELECT count(*) AS n FROM outbox_operational_status')
+    expect(rows[0]!.n).toBe(BigInt(expected.size))
+    expect(await statesByItem()).toEqual(expected)
+  })
+
+  test('calls DUE exactly what a worker could claim', async () => {
+    await withTestDatabase(async (other) => {
+      const due = [await enqueue(other), await enqueue(other, { ordered: true })]
+      await enqueue(other, { notBefore: tomorrow() })
+      await enqueue(other, { participantId: due[1]!.participantId, ordered: true })
+      const states = await statesByItem(other)
+      const claimable = [...states].filter(([, state]) => state === 'DUE').map(([outboxId]) => outboxId)
+      const rails = await other.queryNoRole<{ rail_type: string }>('SELECT rail_type FROM payment_outbox_pending')
+      const claimed = await claim(
+        other,
+        rails.rows.map((row) => row.rail_type),
+      )
+      expect(claimed.map((item) => item.outboxId).toSorted()).toEqual(claimable.toSorted())
+      expect(claimable.toSorted()).toEqual(due.map((item) => item.outboxId).toSorted())
+    })
+  })
+
+  test('shows the lease of an item in flight, and for how long it has been', async () => {
+    const lease = await enqueueAndClaim(db)
+    await db.queryNoRole(
+      `UPDATE payment_outbox_pending SET claimed_at = now() - interval '90 seconds' WHERE outbox_id = $1`,
+      [lease.outboxId],
+    )
+    const [row] = await operational(lease.outboxId)
+    expect(row).toMatchObject({ claimed_by: 'worker-1', lease_expires_at: lease.leaseExpiresAt, state: 'LEASED' })
+    expect(row!['lease_age_seconds']).toBeGreaterThanOrEqual(90)
+    await complete(db, lease, { state: 'DISPATCHED' })
+    expect(await operational(lease.outboxId)).toMatchObject([{ claimed_by: null, lease_age_seconds: null }])
+    expected.set(lease.outboxId, 'DISPATCHED')
+  })
+
+  test('shows when an item is due, forwards and backwards', async () => {
+    const timeToDue = async (outboxId: string) => {
+      const { rows } = await db.queryNoRole<{ sign: number }>(
+        `SELECT sign(extract(epoch FROM time_to_due))::int AS sign FROM outbox_operational_status WHERE outbox_id = $1`,
+        [outboxId],
+      )
+      return rows[0]!.sign
+    }
+    const item = await enqueue(db, { notBefore: tomorrow() })
+    expect(await timeToDue(item.outboxId)).toBe(1)
+    await db.makeDue(item.outboxId)
+    expect(await timeToDue(item.outboxId)).toBe(-1)
+    expected.set(item.outboxId, 'DUE')
+  })
+
+  test('shows the latest attempt and no other', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'RETRYABLE', errorCode: 'BUSY', railCode: 'R1', retryDelaySeconds: 0 })
+    expect(await operational(lease.outboxId)).toMatchObject([
+      { last_attempt_no: 1, last_attempt_state: 'RETRYABLE', last_error_code: 'BUSY', last_rail_code: 'R1' },
+    ])
+    const [again] = await claim(db, lease.railType)
+    await complete(db, again!, { state: 'DISPATCHED', railReference: 'r-2' })
+    expect(await operational(lease.outboxId)).toMatchObject([
+      {
+        state: 'DISPATCHED',
+        last_attempt_no: 2,
+        last_attempt_state: 'DISPATCHED',
+        last_rail_reference: 'r-2',
+        last_error_code: null,
+      },
+    ])
+    expected.set(lease.outboxId, 'DISPATCHED')
+  })
+
+  test('names what a redrive is a redrive of', async () => {
+    const failed = await enqueueFailed(db)
+    const { redrivenAs } = await approve(pavel, await propose(olga, failed.outboxId, 'REDRIVE'))
+    expect(await operational(redrivenAs!)).toMatchObject([{ redrive_of: failed.outboxId, state: 'DUE' }])
+    expected.set(failed.outboxId, 'FAILED').set(redrivenAs!, 'DUE')
+  })
+
+  test('shows why and by whom an item is held', async () => {
+    const item = await enqueue(db)
+    await hold(item.outboxId)
+    expect(await operational(item.outboxId)).toMatchObject([
+      { state: 'HELD', hold_reason: 'please wait', held_by: olga.name },
+    ])
+    expected.set(item.outboxId, 'HELD')
+  })
+})
+
+test.for(['supervisor_outbox_status', 'outbox_operational_status'])(
+  '%s shows no lease token and no payload to anybody who may read it',
+  async (view) => {
+    const { rows: tokens } = await db.queryNoRole<{ lease_token: string }>(
+      'SELECT lease_token FROM payment_outbox_pending WHERE lease_token IS NOT NULL',
+    )
+    expect(tokens.length).toBeGreaterThan(0)
+    for (const role of ['symphony_readonly', 'symphony_auditor', 'symphony_control']) {
+      const reader = await db.connect(role)
+      const { rows } = await reader.query<{ text: string }>(`SELECT v::text AS text FROM ${view} v`)
+      const text = rows.map((row) => row.text).join('\n')
+      expect(text).not.toContain(SECRET)
+      for (const { lease_token: token } of tokens) expect(text).not.toContain(token)
+      await reader.end()
+    }
+    const { rows: columns } = await db.queryNoRole<{ name: string }>(
+      `SELECT attname AS name FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0`,
+      [view],
+    )
+    expect(columns.map((column) => column.name)).not.toEqual(expect.arrayContaining(['lease_token']))
+    expect(columns.map((column) => column.name)).not.toEqual(expect.arrayContaining(['payload']))
+  },
+)
+
+test.for([21, 22])('after all that can be done, both views agree and every sum is right (seed %i)', async (seed) => {
+  await withTestDatabase(async (other) => {
+    const people = [await aPerson(other, 'olga'), await aPerson(other, 'pavel')] as const
+    await new RandomOutbox(other, seed, {
+      ingest: () => other.as('symphony_ingest'),
+      executor: () => other.as('symphony_executor'),
+      people: [() => people[0].control, () => people[1].control],
+    }).run(100)
+    const row = await supervisor(other)
+    const states = await statesByItem(other)
+    expect(classes(row)).toEqual(countPending(states))
+    const { rows } = await other.queryNoRole<{ pending: bigint; identities: bigint }>(
+      `SELECT (SELECT count(*) FROM payment_outbox_pending) AS pending,
+         (SELECT count(*) FROM payment_outbox_identities) AS identities`,
+    )
+    expect(row.pending_count).toBe(rows[0]!.pending)
+    expect(Object.values(classes(row)).reduce((sum, count) => sum + count, 0)).toBe(Number(rows[0]!.pending))
+    expect(states.size).toBe(Number(rows[0]!.identities))
+  })
+})

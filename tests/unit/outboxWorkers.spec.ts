@@ -1,0 +1,119 @@
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { heartbeatOutboxWorker } from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { claimOnly, enqueue } from '../support/outboxItems.js'
+import { closeTransactions, openTransaction } from '../support/outboxStream.js'
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterEach(closeTransactions)
+afterAll(() => db.drop())
+
+interface WorkerRow {
+  readonly worker_id: string
+  readonly started_at: Date
+  readonly last_seen_at: Date
+  readonly detail: unknown
+}
+
+async function worker(workerId: string): Promise<WorkerRow | undefined> {
+  const { rows } = await db.queryNoRole<WorkerRow>('SELECT * FROM outbox_workers WHERE worker_id = $1', [workerId])
+  return rows[0]
+}
+
+/** Makes it that long since the worker was last heard. */
+async function silence(workerId: string, interval: string): Promise<void> {
+  await db.queryNoRole(
+    'UPDATE outbox_workers SET last_seen_at = clock_timestamp() - $2::interval WHERE worker_id = $1',
+    [workerId, interval],
+  )
+}
+
+const beat = (workerId: string, detail = {}) => heartbeatOutboxWorker(db.as('symphony_executor'), workerId, detail)
+
+test('a heartbeat registers the worker with what it says of itself, at the time of the database', async () => {
+  const at = await beat('first', { host: 'a', inFlight: 3 })
+  expect(await worker('first')).toEqual({
+    worker_id: 'first',
+    started_at: at,
+    last_seen_at: at,
+    detail: { host: 'a', inFlight: 3 },
+  })
+})
+
+test('the next one says how it is now, and keeps when it began', async () => {
+  await beat('again', { inFlight: 3 })
+  await silence('again', '1 minute')
+  const before = await worker('again')
+  const at = await beat('again', { inFlight: 0 })
+  expect(await worker('again')).toEqual({ ...before, last_seen_at: at, detail: { inFlight: 0 } })
+  expect(at.getTime()).toBeGreaterThan(before!.last_seen_at.getTime())
+})
+
+test('whoever was silent for a day is forgotten by the next heartbeat of anybody; a minute less is kept', async () => {
+  await beat('gone')
+  await beat('quiet')
+  await silence('gone', '24 hours 1 minute')
+  await silence('quiet', '23 hours 59 minutes')
+  await beat('alive')
+  expect(await worker('gone')).toBeUndefined()
+  expect(await worker('quiet')).toBeDefined()
+})
+
+test('a worker that comes back after days is as good as new', async () => {
+  await beat('weekend', { host: 'before' })
+  await silence('weekend', '3 days')
+  await beat('weekend', { host: 'after' })
+  expect(await worker('weekend')).toMatchObject({ detail: { host: 'after' } })
+})
+
+test('a fleet that comes back after days: no heartbeat waits for another', async () => {
+  await beat('fleet-1')
+  await beat('fleet-2')
+  await silence('fleet-1', '3 days')
+  await silence('fleet-2', '3 days')
+  const first = await openTransaction(db, 'symphony_executor')
+  const second = await openTransaction(db, 'symphony_executor')
+  for (const connection of [first, second]) await connection.query(`SET LOCAL lock_timeout = '1s'`)
+  // Each holds its own row, and to each the other's row still looks three days old.
+  const lock = await openTransaction(db)
+  await lock.query(`SELECT FROM outbox_workers WHERE worker_id = 'fleet-2' FOR UPDATE`)
+  await heartbeatOutboxWorker(first, 'fleet-1')
+  await lock.query('COMMIT')
+  await heartbeatOutboxWorker(second, 'fleet-2')
+  await first.query('COMMIT')
+  await second.query('COMMIT')
+  await beat('fleet-3')
+  expect(await worker('fleet-1')).toBeDefined()
+  expect(await worker('fleet-2')).toBeDefined()
+})
+
+test('a worker that nobody has heard of may claim: the lease decides, not the registry', async () => {
+  const { railType, outboxId } = await enqueue(db)
+  expect(await claimOnly(db, railType, { workerId: 'stranger' })).toMatchObject({ outboxId })
+  expect(await worker('stranger')).toBeUndefined()
+})
+
+test.for([
+  ['no worker', null, '{}'],
+  ['an empty worker', '', '{}'],
+  ['a worker with a space', 'a b', '{}'],
+  ['a worker beyond ASCII', 'wörker', '{}'],
+  ['a worker of 129 characters', 'w'.repeat(129), '{}'],
+  ['no detail', 'w', null],
+  ['a detail that is no object', 'w', '[1]'],
+  ['a detail of a hundred kilobytes', 'w', JSON.stringify({ text: 'x'.repeat(100_000) })],
+  ['a detail with a number beyond all bounds', 'w', '{"n": 1e131071}'],
+] as const)('a heartbeat with %s is refused (22023), by the function itself', async ([, workerId, detail]) => {
+  await expect(db.queryNoRole('SELECT heartbeat_outbox_worker($1, $2)', [workerId, detail])).rejects.toMatchObject({
+    code: '22023',
+  })
+  expect(await worker('w')).toBeUndefined()
+})
+
+test('a worker of 128 characters is registered under its whole name', async () => {
+  await beat('w'.repeat(128))
+  expect(await worker('w'.repeat(128))).toBeDefined()
+})
