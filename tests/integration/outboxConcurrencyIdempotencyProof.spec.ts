@@ -184,22 +184,26 @@ describe('batches', () => {
     const left = await openConnection(db, 'symphony_ingest')
     const right = await openConnection(db, 'symphony_ingest')
     const blocker = await uncommitted(middle)
-    const leftCall = enqueuePaymentOutboxBatch(left, [
-      { ...high, participantId: 'left-1' },
-      { ...middle, participantId: 'left-2' },
-      { ...low, participantId: 'left-3' },
+    // Settled from the start: either may be refused before anybody waits for it here.
+    const leftCall = Promise.allSettled([
+      enqueuePaymentOutboxBatch(left, [
+        { ...high, participantId: 'left-1' },
+        { ...middle, participantId: 'left-2' },
+        { ...low, participantId: 'left-3' },
+      ]),
     ])
     await untilWaiting(db, left)
     // Had the left one written its high key by now, and not its low one, each would wait for the other.
-    const rightCall = enqueuePaymentOutboxBatch(right, [
-      { ...low, participantId: 'right-1' },
-      { ...high, participantId: 'right-2' },
+    const rightCall = Promise.allSettled([
+      enqueuePaymentOutboxBatch(right, [
+        { ...low, participantId: 'right-1' },
+        { ...high, participantId: 'right-2' },
+      ]),
     ])
     await untilWaiting(db, right)
     await blocker.end('ROLLBACK')
-    const [leftResult, rightResult] = await Promise.allSettled([leftCall, rightCall])
-    expect(leftResult).toMatchObject({ status: 'fulfilled' })
-    expect(rightResult).toMatchObject({ status: 'rejected', reason: expect.any(IdempotencyConflictError) })
+    expect(await leftCall).toMatchObject([{ status: 'fulfilled' }])
+    expect(await rightCall).toMatchObject([{ status: 'rejected', reason: expect.any(IdempotencyConflictError) }])
     await Promise.all([left.close(), right.close()])
   })
 })
@@ -230,22 +234,24 @@ describe('claimers', () => {
   })
 
   test('skip what another transaction holds locked, and take it when that lets go', async () => {
-    const rails = [anInstruction().railType, anInstruction().railType]
+    const [older, newer] = [anInstruction().railType, anInstruction().railType]
+    const rails = [older, newer]
     const items = await enqueuePaymentOutboxBatch(
       db.as('symphony_ingest'),
-      Array.from({ length: 10 }, (_, index) => anInstruction({ railType: rails[index % 2]! })),
+      Array.from({ length: 10 }, (_, index) => anInstruction({ railType: index < 4 ? older : newer })),
     )
     const holder = await openConnection(db, 'symphony_executor')
     await holder.query('BEGIN')
     const first = await claimOutboxBatch(holder, 4, 'worker-1', 600, { rails })
     expect(first.map(({ outboxId }) => outboxId)).toEqual(items.slice(0, 4).map(({ outboxId }) => outboxId))
-    // Its shares are counted without locks and include the four; the rest must come from both rails all the same.
+    // Its shares are counted without locks, four of them for the older rail; the newer one fills up.
     const second = await claim(db, rails, { batchSize: 6 })
     expect(second.map(({ outboxId }) => outboxId)).toEqual(items.slice(4).map(({ outboxId }) => outboxId))
     expect(await claim(db, rails)).toEqual([])
     await holder.query('ROLLBACK')
     const third = await claim(db, rails)
     expect(third.map(({ outboxId }) => outboxId)).toEqual(items.slice(0, 4).map(({ outboxId }) => outboxId))
+    await holder.close()
   })
 
   test('that race for expired leases take each over once, with one ledger row each', async () => {

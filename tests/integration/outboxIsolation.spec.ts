@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { DatabaseError, LeaseLostError } from '../../libs/db/index.js'
+import { DatabaseError, IdempotencyConflictError, LeaseLostError } from '../../libs/db/index.js'
 import {
   claimOutboxBatch,
   completeOutboxAttempt,
@@ -79,6 +79,17 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     const again = await retrying(connection, () => enqueuePaymentOutbox(connection, first))
     expect(again).toMatchObject({ outboxId: first.outboxId, created: false })
     expect(await sequenceOf(db, first.participantId)).toEqual({ taken: [1n], next: 2n })
+    await connection.close()
+  })
+
+  test('an enqueue of a key that another took for another participant must be tried again, and is then refused', async () => {
+    const connection = await oldSnapshot('symphony_ingest')
+    const other = { ...(await enqueue(db)), participantId: anInstruction().participantId }
+    expect(await failureOf(enqueuePaymentOutbox(connection, other))).toMatchObject(SERIALIZATION_FAILURE)
+    await connection.query('ROLLBACK')
+    const refusal = await failureOf(retrying(connection, () => enqueuePaymentOutbox(connection, other)))
+    expect(refusal).toBeInstanceOf(IdempotencyConflictError)
+    expect(await sequenceOf(db, other.participantId)).toEqual({ taken: [], next: undefined })
     await connection.close()
   })
 
