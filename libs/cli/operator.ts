@@ -1,4 +1,4 @@
-import { Option, type Command } from 'commander'
+import { Argument, Option, type Command } from 'commander'
 import { InvalidArgumentError } from '../core/index.js'
 import type { RoleHandle } from '../db/index.js'
 import type { Cli } from './Cli.js'
@@ -14,6 +14,10 @@ export function addOperatorOptions(command: Command): Command {
 
 export function reasonOption(): Option {
   return new Option('--reason <text>', 'why; kept in the ledger for ever')
+}
+
+export function pauseKindArgument(): Argument {
+  return new Argument('<kind>', 'what is meant').choices(['rail', 'participant', 'stream'])
 }
 
 export function requiredReason({ reason }: GivenFlags): string {

@@ -1,24 +1,47 @@
 import { Command } from 'commander'
 import type { Cli } from './Cli.js'
-import { registerDb } from './commands/db.js'
-import { registerDemo } from './commands/demo.js'
-import { registerDeploy } from './commands/deploy.js'
-import { registerDoctor } from './commands/doctor.js'
-import { registerEnqueue } from './commands/enqueue.js'
-import { registerHolds } from './commands/holds.js'
-import { registerLedger } from './commands/ledger.js'
-import { registerPauses } from './commands/pauses.js'
-import { registerProposals } from './commands/proposals.js'
-import { registerShow } from './commands/show.js'
-import { registerStart } from './commands/start.js'
-import { registerStatus } from './commands/status.js'
-import { registerWorker } from './commands/worker.js'
 import { EXIT, EXIT_CODES_HELP } from './exitCodes.js'
 import { packageVersion } from './packageVersion.js'
 import { reportError } from './reportError.js'
 
-/** Every command of `symphony`: one file in commands/, one line here. */
-function createProgram(cli: Cli): Command {
+type Register = (program: Command, cli: Cli) => void
+
+/** Every command of `symphony`, as it is listed: one file in commands/, one line here. */
+const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
+  start: async () => (await import('./commands/start.js')).registerStart,
+  worker: async () => (await import('./commands/worker.js')).registerWorker,
+  demo: async () => (await import('./commands/demo.js')).registerDemo,
+  deploy: async () => (await import('./commands/deploy.js')).registerDeploy,
+  doctor: async () => (await import('./commands/doctor.js')).registerDoctor,
+  enqueue: async () => (await import('./commands/enqueue.js')).registerEnqueue,
+  status: async () => (await import('./commands/status.js')).registerStatus,
+  show: async () => (await import('./commands/show.js')).registerShow,
+  holds: async () => (await import('./commands/holds.js')).registerHolds,
+  approve: async () => (await import('./commands/approve.js')).registerApprove,
+  withdraw: async () => (await import('./commands/withdraw.js')).registerWithdraw,
+  pause: async () => (await import('./commands/pause.js')).registerPause,
+  resume: async () => (await import('./commands/resume.js')).registerResume,
+  ledger: async () => (await import('./commands/ledger.js')).registerLedger,
+  db: async () => (await import('./commands/db.js')).registerDb,
+}
+
+/** Runs one command line, as in `process.argv`, and returns its exit code. Never throws. */
+export async function run(argv: readonly string[], cli: Cli): Promise<number> {
+  try {
+    const program = await createProgram(argv, cli)
+    await program.parseAsync(argv)
+    return EXIT.ok
+  } catch (error) {
+    return reportError(error, {
+      terminal: cli.terminal,
+      // Read from the words themselves: a command line that could not be parsed has no options.
+      json: argv.includes('--json'),
+      debug: argv.includes('--debug') || (cli.env['SYMPHONY_DEBUG'] ?? '') !== '',
+    })
+  }
+}
+
+async function createProgram(argv: readonly string[], cli: Cli): Promise<Command> {
   const program = new Command('symphony')
     .description('Money-safe dispatch on PostgreSQL.')
     .version(packageVersion())
@@ -31,33 +54,16 @@ function createProgram(cli: Cli): Command {
       writeErr: (text) => cli.terminal.note(text.trimEnd()),
       outputError: () => {},
     })
-  registerStart(program, cli)
-  registerWorker(program, cli)
-  registerDemo(program, cli)
-  registerDeploy(program, cli)
-  registerDoctor(program, cli)
-  registerEnqueue(program, cli)
-  registerStatus(program, cli)
-  registerShow(program, cli)
-  registerHolds(program, cli)
-  registerProposals(program, cli)
-  registerPauses(program, cli)
-  registerLedger(program, cli)
-  registerDb(program, cli)
+  for (const load of commandsFor(argv)) (await load())(program, cli)
   return program
 }
 
-/** Runs one command line, as in `process.argv`, and returns its exit code. Never throws. */
-export async function run(argv: readonly string[], cli: Cli): Promise<number> {
-  try {
-    await createProgram(cli).parseAsync(argv)
-    return EXIT.ok
-  } catch (error) {
-    return reportError(error, {
-      terminal: cli.terminal,
-      // Read from the words themselves: a command line that could not be parsed has no options.
-      json: argv.includes('--json'),
-      debug: argv.includes('--debug') || (cli.env['SYMPHONY_DEBUG'] ?? '') !== '',
-    })
-  }
+/**
+ * The command that is asked for, alone: `symphony status` should not wait for an HTTP server to be loaded. All of them where
+ * none is asked for, or none is known by that name: then they are to be listed.
+ */
+function commandsFor(argv: readonly string[]): readonly (() => Promise<Register>)[] {
+  const word = argv.slice(2).find((one) => !one.startsWith('-')) ?? ''
+  const asked = Object.hasOwn(COMMANDS, word) ? COMMANDS[word] : undefined
+  return asked === undefined ? Object.values(COMMANDS) : [asked]
 }

@@ -1,0 +1,42 @@
+import type { Command } from 'commander'
+import { AppError } from '../../core/index.js'
+import type { RoleHandle } from '../../db/index.js'
+import { approveOutboxProposal, readOpenProposals, type OpenProposal } from '../../outbox/index.js'
+import type { Cli } from '../Cli.js'
+import { addOperatorOptions, asControl, printResult } from '../operator.js'
+import type { GivenFlags } from '../resolveSettings.js'
+
+/** `symphony approve`: the second person's yes. */
+export function registerApprove(program: Command, cli: Cli): void {
+  addOperatorOptions(
+    program
+      .command('approve')
+      .description('approve a decision that someone else has proposed: what it says happens')
+      .argument('<proposal-id>'),
+  )
+    .option('--dry-run', 'show the proposal, and change nothing')
+    .action((id: string, flags: GivenFlags) => run(id, flags, cli))
+}
+
+async function run(proposalId: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  await asControl('approve', flags, cli, async (control) => {
+    if (flags['dryRun'] === true) {
+      const proposal = await requiredProposal(control, proposalId)
+      const { decision, outboxId, proposedBy, reason } = proposal
+      return printResult(proposal, `${decision} of ${outboxId}, proposed by ${proposedBy}: ${reason}`, flags, cli)
+    }
+    const approved = await approveOutboxProposal(control, proposalId)
+    const { decision, outboxId, redrivenAs } = approved
+    const sentence =
+      redrivenAs === null ? `${outboxId} is decided: ${decision}.` : `${outboxId} is sent again as ${redrivenAs}.`
+    printResult({ proposalId, ...approved }, sentence, flags, cli)
+  })
+}
+
+async function requiredProposal(control: RoleHandle, proposalId: string): Promise<OpenProposal> {
+  const proposal = (await readOpenProposals(control)).find((one) => one.proposalId === proposalId)
+  if (proposal !== undefined) return proposal
+  throw new AppError('PROPOSAL_NOT_FOUND', `There is no open proposal with the id ${proposalId}.`, {
+    remedy: 'symphony holds list shows those that are open.',
+  })
+}
