@@ -366,13 +366,15 @@ BEGIN
   FOR NO KEY UPDATE;
   PERFORM lock_outbox_item(p_outbox_id);
   FOR v_other IN
-    SELECT i.outbox_id, i.idempotency_key, a.state,
-      EXISTS (
-        SELECT 1 FROM payment_outbox_events e
-        WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'
-      ) AS paid_after_all
+    SELECT i.outbox_id, i.idempotency_key, a.state, late.paid AS paid_after_all
     FROM payment_outbox_identities i
     LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED')
+    -- Item by item: an EXISTS may be hashed instead, and reads every event there is.
+    LEFT JOIN LATERAL (
+      SELECT true AS paid FROM payment_outbox_events e
+      WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'
+      LIMIT 1
+    ) late ON true
     WHERE i.instruction_id = v_item.instruction_id
       AND outbox_base_key(i.idempotency_key) = outbox_base_key(v_item.idempotency_key)
   LOOP

@@ -1,0 +1,417 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { enqueuePaymentOutboxBatch, pauseOutbox, type ClaimedItem } from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { anInstruction, claim, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
+import { aPerson, enqueueHeld, propose, type Person } from '../support/outboxPeople.js'
+import { insertMany, PlanRecorder, scansOf, waysOf, type Execution } from '../support/plans.js'
+
+/**
+ * Plans must not depend on when a table was last analysed, and a claim must not read what it cannot claim. Everything is
+ * measured inside the functions, in rows and pages, on tables that were analysed while they were empty and then filled:
+ * 250,000 items that wait, of which almost none can be claimed, and 200,000 that have ended. Time is not looked at.
+ */
+
+const LARGE_TABLES = [
+  'payment_outbox_pending',
+  'payment_outbox_attempts',
+  'payment_outbox_identities',
+  'payment_outbox_events',
+] as const
+
+/** How many items an operation is about. */
+const BATCH = 50
+/** For each of them it may look at a row a few times: before, under the lock, afterwards. */
+const ROWS_MAX = 4 * BATCH
+
+const CROWDED_RAIL = 'rail-crowded'
+const PAUSED_RAIL = 'rail-paused'
+
+interface Stage {
+  readonly db: TestDatabase
+  /** Who proposes what another must approve. */
+  readonly ann: Person
+}
+
+interface Operation {
+  readonly role: 'symphony_ingest' | 'symphony_executor' | 'symphony_control'
+  readonly name: string
+  /** Its arguments, about items made for it. */
+  readonly prepare: (stage: Stage) => Promise<readonly unknown[]>
+}
+
+const OPERATIONS: Readonly<Record<string, Operation>> = {
+  'claim of any rail': executor('claim_outbox_batch', async ({ db }) => {
+    await dueItems(db)
+    await dueItems(db)
+    return [BATCH, WORKER, 600]
+  }),
+  'claim of one rail': executor('claim_outbox_batch', async ({ db }) => [BATCH, WORKER, 600, [await dueItems(db)]]),
+  'claim of several rails': executor('claim_outbox_batch', async ({ db }) => {
+    const rails = [await dueItems(db), await dueItems(db), CROWDED_RAIL, PAUSED_RAIL]
+    return [BATCH, WORKER, 600, rails]
+  }),
+  'claim that takes expired leases over': executor('claim_outbox_batch', async ({ db }) => {
+    const [item] = await expiredItems(db)
+    return [BATCH, WORKER, 600, [item!.railType]]
+  }),
+  'repair of expired leases': executor('repair_expired_leases', async ({ db }) => {
+    await expiredItems(db)
+    return [BATCH, WORKER]
+  }),
+  'repair with nothing to do': executor('repair_expired_leases', async () => [1000, WORKER]),
+  'completion of many': executor('complete_outbox_attempts', async ({ db }) => {
+    const items = await leasedItems(db)
+    return [...leasesOf(items), items.map((_, index) => ['DISPATCHED', 'RETRYABLE', 'FAILED'][index % 3])]
+  }),
+  'completion of many, lost or recorded already': executor('complete_outbox_attempts', async ({ db }) => {
+    const items = await leasedItems(db)
+    for (const item of items.slice(0, 10)) await complete(db, item, { state: 'DISPATCHED', railReference: 'ref' })
+    const forged = items.map((item, index) => (index < 10 ? item : { ...item, leaseToken: randomUUID() }))
+    return [...leasesOf(forged), items.map(() => 'DISPATCHED')]
+  }),
+  'completion of one': executor('complete_outbox_attempt', async ({ db }) => [
+    ...leaseOf(await enqueueAndClaim(db)),
+    'DISPATCHED',
+    'ref',
+  ]),
+  'completion of one that is then held': executor('complete_outbox_attempt', async ({ db }) => {
+    const lease = leaseOf(await enqueueAndClaim(db))
+    return [...lease, 'RETRYABLE', null, null, null, null, null, null, null, 'odd']
+  }),
+  'completion of an ordered head': executor('complete_outbox_attempt', async ({ db }) => {
+    const { participantId, railType } = await enqueue(db, { ordered: true })
+    await enqueueMany(db, { participantId, railType, ordered: true })
+    const [head] = await claim(db, railType)
+    return [...leaseOf(head!), 'DISPATCHED', 'ref']
+  }),
+  'enqueue of one': ingest('enqueue_payment_outbox', async () => instructionValues()),
+  'enqueue of one that is known': ingest('enqueue_payment_outbox', async ({ db }) =>
+    instructionValues(await enqueue(db)),
+  ),
+  'enqueue of one that has ended': ingest('enqueue_payment_outbox', async ({ db }) => {
+    const instruction = anInstruction()
+    await complete(db, await enqueueAndClaim(db, instruction), { state: 'DISPATCHED', railReference: 'ref' })
+    return instructionValues(instruction)
+  }),
+  'enqueue of one that is ordered': ingest('enqueue_payment_outbox', async ({ db }) => {
+    const { participantId } = await enqueue(db, { ordered: true })
+    return [...instructionValues({ ...anInstruction(), participantId }), null, true]
+  }),
+  'enqueue of many': ingest('enqueue_payment_outbox_batch', async () => {
+    const rows = Array.from({ length: BATCH }, () => instructionValues())
+    return [0, 1, 2, 3, 4].map((column) => rows.map((row) => row[column]))
+  }),
+  'renewal of many': executor('renew_outbox_leases', async ({ db }) => [...leasesOf(await leasedItems(db)), 600]),
+  'renewal of one': executor('renew_outbox_lease', async ({ db }) => [...leaseOf(await enqueueAndClaim(db)), 600]),
+  'release of many': executor('release_outbox_leases', async ({ db }) => leasesOf(await leasedItems(db))),
+  'release of one': executor('release_outbox_lease', async ({ db }) => leaseOf(await enqueueAndClaim(db))),
+  'announcement of a call': executor('begin_outbox_dispatch', async ({ db }) => leaseOf(await enqueueAndClaim(db))),
+  'a worker’s hold': executor('hold_leased_outbox_item', async ({ db }) => [
+    ...leaseOf(await enqueueAndClaim(db)),
+    'odd',
+  ]),
+  'late outcome of a waiting item': executor('record_late_outcome', async ({ db }) => [
+    ...leaseOf(await enqueueAndClaim(db)),
+    'DISPATCHED',
+    'ref',
+  ]),
+  'late outcome of an ended item': executor('record_late_outcome', async ({ db }) => {
+    const item = await enqueueAndClaim(db)
+    await complete(db, item, { state: 'FAILED' })
+    return [...leaseOf(item), 'DISPATCHED', 'ref']
+  }),
+  'the next event': executor('next_outbox_event', async () => [null]),
+  'the next event of some rails': executor('next_outbox_event', async () => [[CROWDED_RAIL, PAUSED_RAIL, 'nothing']]),
+  'an operator’s hold': control('place_outbox_hold', async ({ db }) => [(await enqueue(db)).outboxId, 'odd']),
+  'lifting a hold': control('resolve_outbox_hold', async ({ db, ann }) => [
+    (await enqueueHeld(db, ann)).outboxId,
+    'RETRY',
+    'checked',
+  ]),
+  'approving an ending': control('approve_outbox_proposal', async ({ db, ann }) => {
+    const { outboxId } = await enqueueHeld(db, ann)
+    return [await propose(ann, outboxId, 'FAILED')]
+  }),
+  'approving a redrive': control('approve_outbox_proposal', async ({ db, ann }) => {
+    const item = await enqueueAndClaim(db)
+    await complete(db, item, { state: 'FAILED' })
+    return [await propose(ann, item.outboxId, 'REDRIVE')]
+  }),
+  'pausing a participant': control('pause_outbox', async ({ db }) => {
+    const { participantId } = await enqueueMany(db)
+    return ['participant', participantId, 'audit']
+  }),
+  'resuming a participant': control('resume_outbox', async ({ db, ann }) => {
+    const { participantId } = await enqueueMany(db)
+    await pauseOutbox(ann.control, 'participant', participantId, 'audit')
+    return ['participant', participantId, 'over']
+  }),
+}
+const titles = Object.keys(OPERATIONS)
+
+/** What happened inside, by operation. */
+type Recording = Readonly<Record<string, Execution>>
+
+const recordings: Record<string, Recording> = {}
+const pages = { crowded: 0, clean: 0 }
+const databases: TestDatabase[] = []
+
+beforeAll(async () => {
+  const stage = await aStage()
+  recordings['empty'] = await record(stage)
+  await fill(stage.db, 'payment_outbox_pending', CROWD)
+  await fill(stage.db, 'payment_outbox_identities', ENDED_IDENTITIES)
+  await fill(stage.db, 'payment_outbox_attempts', ENDED_ATTEMPTS)
+  await fill(stage.db, 'payment_outbox_events', ENDED_EVENTS)
+  await pauseOutbox(stage.ann.control, 'rail', PAUSED_RAIL, 'maintenance')
+  recordings['full'] = await record(stage)
+  await stage.db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
+  recordings['full, with the full trail'] = await record(stage)
+  await stage.db.queryNoRole('UPDATE symphony_settings SET full_trail = false')
+  await stage.db.queryNoRole('ANALYZE')
+  recordings['full, analysed again'] = await record(stage)
+  pages.crowded = await pagesOfAClaim(stage.db)
+
+  const clean = await aStage()
+  await fill(clean.db, 'payment_outbox_pending', DUE)
+  await clean.db.queryNoRole('ANALYZE')
+  pages.clean = await pagesOfAClaim(clean.db)
+}, 300_000)
+afterAll(() => Promise.all(databases.map((db) => db.drop())))
+
+describe.each(['empty', 'full', 'full, with the full trail', 'full, analysed again'])('tables: %s', (state) => {
+  test.each(titles)('%s reads what it is about, by index, and nothing else', (title) => {
+    const execution = recordings[state]![title]!
+    // What people do by hand may take the way of a bitmap.
+    const isRare = OPERATIONS[title]!.role === 'symphony_control'
+    expect(execution.scanned.filter((table) => isLarge(table))).toEqual([])
+    for (const table of LARGE_TABLES) {
+      const scans = scansOf(execution, table)
+      expect(scans.filter(({ type }) => !BY_INDEX.has(type) && !(isRare && BITMAP.has(type)))).toEqual([])
+      expect(scans.filter(({ rows }) => rows > ROWS_MAX)).toEqual([])
+    }
+  })
+
+  test.each([
+    'completion of one',
+    'completion of many',
+    'completion of many, lost or recorded already',
+    'renewal of many',
+    'release of many',
+    'repair of expired leases',
+    'claim that takes expired leases over',
+    'late outcome of a waiting item',
+  ])('%s looks items up by their id or their place, and their ledger by their id', (title) => {
+    const execution = recordings[state]![title]!
+    const inQueue = scansOf(execution, 'payment_outbox_pending').map((scan) => scan.index ?? scan.type)
+    // What has expired, or could be claimed, must be found before it can be looked up.
+    const finds = new Set(['ix_pending_lease_expired', 'ix_pending_claimable', 'ix_pending_block_unverified'])
+    const lookUps = inQueue.filter((index) => !(/^(?:repair|claim)/.test(title) && finds.has(index)))
+    expect(new Set(lookUps)).toEqual(
+      new Set(lookUps.filter((index) => ['payment_outbox_pending_pkey', 'Tid Scan'].includes(index))),
+    )
+    expect(lookUps.length).toBeGreaterThan(0)
+    const inLedger = scansOf(execution, 'payment_outbox_attempts').map(({ index }) => index)
+    expect(inLedger.filter((index) => !LEDGER_LOOK_UPS.has(index))).toEqual([])
+  })
+})
+
+/** A session keeps the plans it made while the tables were empty, so those must be good for full ones too. */
+describe('the plan of each operation', () => {
+  test.each(titles)('%s is the same on empty tables, full ones, and full ones analysed again', (title) => {
+    const ways = waysOf(recordings['full']![title]!, LARGE_TABLES)
+    expect(ways.length).toBeGreaterThan(0)
+    expect(waysOf(recordings['empty']![title]!, LARGE_TABLES)).toEqual(ways)
+    expect(waysOf(recordings['full, analysed again']![title]!, LARGE_TABLES)).toEqual(ways)
+  })
+})
+
+test('50,000 leased, held, blocked and future items each, and as many of a paused rail, cost a claim nothing', () => {
+  expect(pages.clean).toBeGreaterThan(BATCH)
+  expect(pages.crowded).toBeLessThanOrEqual(1.2 * pages.clean)
+})
+
+test('the three queries that the indexes are for are served by them', async () => {
+  const db = databases[0]!
+  for (const [sql, index] of [
+    [
+      `SELECT 1 FROM payment_outbox_pending WHERE lease_token IS NOT NULL AND lease_expires_at <= now()`,
+      'ix_pending_lease_expired',
+    ],
+    [
+      `SELECT 1 FROM payment_outbox_pending WHERE lease_token IS NOT NULL AND claimed_by = 'w-1'`,
+      'ix_pending_claimed_by',
+    ],
+    [
+      `SELECT 1 FROM payment_outbox_attempts WHERE instruction_id = 'l-1' AND idempotency_key = 'k'`,
+      'ix_attempts_by_instruction',
+    ],
+    [`SELECT 1 FROM payment_outbox_attempts WHERE outbox_id = gen_random_uuid_v4()`, 'ix_attempts_by_outbox'],
+  ] as const) {
+    const { rows } = await db.queryNoRole<Record<string, string>>(
+      `EXPLAIN (COSTS OFF) ${sql.replace('gen_random_uuid_v4()', `'${randomUUID()}'`)}`,
+    )
+    expect(rows.map((row) => row['QUERY PLAN']).join('\n')).toContain(index)
+  }
+})
+
+const BY_INDEX = new Set(['Index Scan', 'Index Only Scan', 'Tid Scan'])
+const BITMAP = new Set(['Bitmap Heap Scan', 'Bitmap Index Scan'])
+const LEDGER_LOOK_UPS = new Set<string | undefined>([
+  'ix_attempts_by_outbox',
+  'payment_outbox_attempts_one_terminal_per_outbox',
+  'payment_outbox_attempts_pkey',
+])
+
+/** 50,000 each of leased, held, blocked and future items, 50,000 due ones of another rail, and 2,000 that can be claimed. */
+const CROWD = `
+  INSERT INTO payment_outbox_pending
+    (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at,
+      claimed_by, lease_token, lease_expires_at, claimed_at, hold_reason, held_by, held_at, ordered, blocked)
+  SELECT uuid_v7(), 'i-' || n, 'p-' || n % 500, n, 'k', CASE WHEN kind = 'paused' THEN '${PAUSED_RAIL}' ELSE '${CROWDED_RAIL}' END,
+    '{"amountMinor": "1050", "currency": "EUR"}',
+    CASE WHEN kind = 'future' THEN now() + interval '1 day' ELSE now() - interval '2 hours' END + n * interval '1 ms',
+    now() - interval '2 hours',
+    CASE WHEN kind = 'leased' THEN 'w-' || n % 100 END, CASE WHEN kind = 'leased' THEN gen_random_uuid() END,
+    CASE WHEN kind = 'leased' THEN now() + interval '1 hour' + n * interval '1 ms' END,
+    CASE WHEN kind = 'leased' THEN now() END,
+    CASE WHEN kind = 'held' THEN 'odd' END, CASE WHEN kind = 'held' THEN 'ann' END, CASE WHEN kind = 'held' THEN now() END,
+    kind = 'blocked', kind = 'blocked'
+  FROM (
+    SELECT n, CASE WHEN n > 250000 THEN 'due' ELSE (ARRAY['leased', 'held', 'blocked', 'future', 'paused'])[n % 5 + 1] END AS kind
+    FROM generate_series(1, 252000) n
+  ) AS crowd`
+
+/** As many, all of which can be claimed: the trees of the indexes are as high, and nothing is in the way. */
+const DUE = `
+  INSERT INTO payment_outbox_pending
+    (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at)
+  SELECT uuid_v7(), 'i-' || n, 'p-' || n % 500, n, 'k', '${CROWDED_RAIL}', '{"amountMinor": "1050", "currency": "EUR"}',
+    now() - interval '2 hours' + n * interval '1 ms', now() - interval '2 hours'
+  FROM generate_series(1, 252000) n`
+
+const ENDED_IDENTITIES = `
+  INSERT INTO payment_outbox_identities
+    (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, content_hash, row_hash)
+  SELECT uuid_v7(), 'l-' || n, 'k', 'p-' || n % 500, 1000000 + n, '${CROWDED_RAIL}', sha256('x'), sha256('y')
+  FROM generate_series(1, 200000) n`
+
+const ENDED_ATTEMPTS = `
+  INSERT INTO payment_outbox_attempts
+    (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
+      state, worker_id, lease_token)
+  SELECT uuid_v7(), i.outbox_id, i.instruction_id, i.participant_id, i.sequence_id, i.idempotency_key, i.rail_type,
+    '{"amountMinor": "1050", "currency": "EUR"}', 1, 'DISPATCHED', '${WORKER}', gen_random_uuid()
+  FROM payment_outbox_identities i WHERE i.instruction_id LIKE 'l-%'`
+
+const ENDED_EVENTS = `
+  INSERT INTO payment_outbox_events (event_id, outbox_id, event_no, event_type, actor)
+  SELECT uuid_v7(), i.outbox_id, 1, 'ENQUEUED', 'app' FROM payment_outbox_identities i WHERE i.instruction_id LIKE 'l-%'`
+
+/** A database whose tables were analysed while they were empty, and are not touched by anybody else's hand. */
+async function aStage(): Promise<Stage> {
+  const db = await createTestDatabase({ countBranches: false })
+  databases.push(db)
+  for (const table of LARGE_TABLES) await db.queryNoRole(`ALTER TABLE ${table} SET (autovacuum_enabled = off)`)
+  await db.queryNoRole('ANALYZE')
+  return { db, ann: await aPerson(db, 'ann') }
+}
+
+async function fill(db: TestDatabase, table: string, sql: string): Promise<void> {
+  const client = await db.connect()
+  await client.query(`SET synchronous_commit = off; SET maintenance_work_mem = '64MB'`)
+  await insertMany(client, table, sql)
+  await client.end()
+}
+
+/** Each in a session of its own, because a function keeps its plans for as long as its session lasts. */
+async function record(stage: Stage): Promise<Recording> {
+  const recording: Record<string, Execution> = {}
+  const sweeper = await stage.db.connect()
+  await sweeper.query('SET enable_seqscan = off')
+  for (const [title, { role, name, prepare }] of Object.entries(OPERATIONS)) {
+    // What the one before left behind would be found by the next.
+    await sweeper.query(
+      `DELETE FROM payment_outbox_pending WHERE instruction_id >= 'instruction' AND instruction_id LIKE 'instruction-%'`,
+    )
+    const values = await prepare(stage)
+    const recorder = await PlanRecorder.open(stage.db, role)
+    const placeholders = values.map((_, index) => `$${index + 1}`).join(', ')
+    recording[title] = await recorder.run(`SELECT * FROM ${name}(${placeholders})`, values)
+    await recorder.close()
+  }
+  await sweeper.end()
+  return recording
+}
+
+/** Of a vacuumed queue, by a session that has done it before, so that neither dead rows nor the catalog are counted. */
+async function pagesOfAClaim(db: TestDatabase): Promise<number> {
+  const recorder = await PlanRecorder.open(db, 'symphony_executor')
+  const counts: number[] = []
+  for (const _ of [1, 2, 3, 4]) {
+    await db.queryNoRole('VACUUM payment_outbox_pending')
+    const { buffers } = await recorder.run('SELECT * FROM claim_outbox_batch($1, $2, 600)', [BATCH, WORKER])
+    counts.push(buffers)
+  }
+  await recorder.close()
+  return Math.min(...counts)
+}
+
+function isLarge(table: string): boolean {
+  return LARGE_TABLES.some((large) => large === table)
+}
+
+function ingest(name: string, prepare: Operation['prepare']): Operation {
+  return { role: 'symphony_ingest', name, prepare }
+}
+
+function executor(name: string, prepare: Operation['prepare']): Operation {
+  return { role: 'symphony_executor', name, prepare }
+}
+
+function control(name: string, prepare: Operation['prepare']): Operation {
+  return { role: 'symphony_control', name, prepare }
+}
+
+/** A batch of one participant on one rail. */
+async function enqueueMany(
+  db: TestDatabase,
+  overrides: Parameters<typeof anInstruction>[0] = {},
+): Promise<{ railType: string; participantId: string }> {
+  const { railType, participantId } = anInstruction(overrides)
+  const instructions = Array.from({ length: BATCH }, () => anInstruction({ railType, participantId, ...overrides }))
+  await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
+  return { railType, participantId }
+}
+
+/** The rail of some. */
+async function dueItems(db: TestDatabase): Promise<string> {
+  return (await enqueueMany(db)).railType
+}
+
+async function leasedItems(db: TestDatabase): Promise<ClaimedItem[]> {
+  return claim(db, await dueItems(db), { batchSize: BATCH })
+}
+
+async function expiredItems(db: TestDatabase): Promise<ClaimedItem[]> {
+  const items = await leasedItems(db)
+  await db.queryNoRole(
+    `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE outbox_id = ANY ($1)`,
+    [items.map(({ outboxId }) => outboxId)],
+  )
+  return items
+}
+
+function leaseOf({ outboxId, leaseToken }: ClaimedItem): readonly unknown[] {
+  return [outboxId, leaseToken, WORKER]
+}
+
+function leasesOf(items: readonly ClaimedItem[]): readonly unknown[] {
+  return [items.map(({ outboxId }) => outboxId), items.map(({ leaseToken }) => leaseToken), WORKER]
+}
+
+function instructionValues(instruction = anInstruction()): readonly unknown[] {
+  const { instructionId, participantId, idempotencyKey, railType, payload } = instruction
+  return [instructionId, participantId, idempotencyKey, railType, payload]
+}
