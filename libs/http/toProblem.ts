@@ -41,12 +41,15 @@ function judgeDatabase(error: AppError): Judgement {
   }
   // The same limits once more, in the database: its message names the argument and never the value.
   if (error.code === 'INVALID_PARAMETER') return { code: 'INVALID_INSTRUCTION', detail: error.message }
-  if ('disposition' in error && error.disposition !== 'fatal') {
+  const disposition = 'disposition' in error ? error.disposition : undefined
+  if (disposition === 'unknown') {
     return {
       code: 'DATABASE_UNAVAILABLE',
-      detail: 'It may or may not have been accepted: repeat the request with the same key.',
+      detail: 'It may or may not have been accepted: repeat the request with the same key, and you will be told.',
     }
   }
+  if (disposition === 'retry')
+    return { code: 'DATABASE_UNAVAILABLE', detail: 'Nothing was accepted: repeat the request.' }
   return { code: error.code === 'CONNECT_FAILED' ? 'DATABASE_UNAVAILABLE' : 'INTERNAL' }
 }
 

@@ -1,0 +1,48 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { bodyOf, openHttpStage, type HttpStage } from '../support/httpStage.js'
+
+let db: TestDatabase
+let stage: HttpStage
+beforeAll(async () => {
+  db = await createTestDatabase()
+  stage = await openHttpStage(db)
+})
+afterAll(async () => {
+  await stage.close()
+  await db.drop()
+})
+
+const RACERS = 24
+
+function instructionOf(participantId: string, amount: string) {
+  return { instructionId: `instruction-${participantId}`, participantId, railType: 'sepa', payload: { amount } }
+}
+
+function statusCounts(responses: readonly Response[]): Record<string, number> {
+  const counts: Record<string, number> = {}
+  for (const { status } of responses) counts[status] = (counts[status] ?? 0) + 1
+  return counts
+}
+
+test('of many equal requests at once one is told 201 and all are told the same item', async () => {
+  const instruction = instructionOf(`participant-${randomUUID()}`, '1.00')
+  const responses = await Promise.all(Array.from({ length: RACERS }, () => stage.post(instruction, 'key-1')))
+  expect(statusCounts(responses)).toEqual({ 201: 1, 200: RACERS - 1 })
+  const bodies = await Promise.all(responses.map(bodyOf))
+  expect(new Set(bodies.map(({ outboxId }) => outboxId)).size).toBe(1)
+  expect(new Set(bodies.map(({ sequenceId }) => sequenceId))).toEqual(new Set(['1']))
+})
+
+test('of many different requests under one key at once one is accepted and every other is told 409', async () => {
+  const participantId = `participant-${randomUUID()}`
+  const responses = await Promise.all(
+    Array.from({ length: RACERS }, (_, index) => stage.post(instructionOf(participantId, `${index}.00`), 'key-1')),
+  )
+  expect(statusCounts(responses)).toEqual({ 201: 1, 409: RACERS - 1 })
+  const { rows } = await db.queryNoRole('SELECT sequence_id FROM payment_outbox_identities WHERE participant_id = $1', [
+    participantId,
+  ])
+  expect(rows).toEqual([{ sequence_id: 1n }])
+})

@@ -1,0 +1,96 @@
+import { Writable } from 'node:stream'
+import { pino } from 'pino'
+import { Registry } from 'prom-client'
+import {
+  createHttpServer,
+  MetricsPage,
+  type HttpServerOptions,
+  type InstructionRoles,
+  type Problem,
+} from '../../libs/http/index.js'
+import { OutboxMetrics } from '../../libs/observability/index.js'
+import { readOutboxStatus } from '../../libs/outbox/index.js'
+import type { TestDatabase } from './database.js'
+
+export const TOKEN = 'token-of-the-tests'
+
+interface StageRequest {
+  readonly method?: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: string | Uint8Array
+}
+
+/** An HTTP server on a real port over a real database, and what it logged. */
+export interface HttpStage {
+  readonly address: string
+  /** Every line written so far, as one text. */
+  readonly logged: () => string
+  readonly metrics: OutboxMetrics
+  /** A request with the token, unless headers say otherwise. */
+  call(path: string, init?: StageRequest): Promise<Response>
+  /** A POST of an instruction under a key. */
+  post(body: unknown, key?: string): Promise<Response>
+  close(): Promise<void>
+}
+
+export interface HttpStageOptions extends Partial<Omit<HttpServerOptions, 'instructions'>> {
+  /** @default the roles of the database */
+  readonly instructions?: InstructionRoles | 'none'
+}
+
+export async function openHttpStage(db: TestDatabase, options: HttpStageOptions = {}): Promise<HttpStage> {
+  const { instructions, ...overrides } = options
+  let text = ''
+  const sink = new Writable({
+    write(chunk, _encoding, done) {
+      text += String(chunk)
+      done()
+    },
+  })
+  const registry = new Registry()
+  const metrics = new OutboxMetrics(registry)
+  const readonly = db.as('symphony_readonly')
+  const server = createHttpServer({
+    log: pino({ level: 'debug' }, sink),
+    accessToken: TOKEN,
+    isReady: async () => true,
+    metrics: new MetricsPage(registry, () => readOutboxStatus(readonly)),
+    ...(instructions === 'none'
+      ? {}
+      : { instructions: instructions ?? { ingest: db.as('symphony_ingest'), readonly } }),
+    ...overrides,
+  })
+  const address = await server.listen({ host: '127.0.0.1', port: 0 })
+  const call = (path: string, init: StageRequest = {}) =>
+    fetch(`${address}${path}`, { ...init, headers: { authorization: `Bearer ${TOKEN}`, ...init.headers } })
+  return {
+    address,
+    logged: () => text,
+    metrics,
+    call,
+    post: (body, key) =>
+      call('/v1/instructions', {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...(key === undefined ? {} : { 'idempotency-key': key }) },
+        body: typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body),
+      }),
+    close: () => server.close(),
+  }
+}
+
+/** The problem that a response carries; fails if it carries none. */
+export async function problemOf(response: Response): Promise<Problem> {
+  if (response.headers.get('content-type')?.startsWith('application/problem+json') !== true) {
+    throw new Error(`expected a problem, got ${response.headers.get('content-type')}: ${await response.text()}`)
+  }
+  const problem: Problem = JSON.parse(await response.text())
+  if (problem.status !== response.status)
+    throw new Error(`the problem says ${problem.status}, the answer ${response.status}`)
+  return problem
+}
+
+/** The body of a success, as JSON. */
+export async function bodyOf(response: Response): Promise<Record<string, unknown>> {
+  const body: Record<string, unknown> = JSON.parse(await response.text())
+  return body
+}

@@ -1,0 +1,464 @@
+import { randomUUID } from 'node:crypto'
+import { connect } from 'node:net'
+import { Registry } from 'prom-client'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { openDatabase, type Database } from '../../libs/db/index.js'
+import { MetricsPage } from '../../libs/http/index.js'
+import { OutboxMetrics } from '../../libs/observability/index.js'
+import { readOutboxStatus } from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { bodyOf, openHttpStage, problemOf, TOKEN, type HttpStage } from '../support/httpStage.js'
+import { claimOnly, complete, enqueue } from '../support/outboxItems.js'
+import { PATIENTLY } from '../support/patiently.js'
+import { TcpProxy } from '../support/tcpProxy.js'
+
+let db: TestDatabase
+let stage: HttpStage
+beforeAll(async () => {
+  db = await createTestDatabase()
+  stage = await openHttpStage(db)
+})
+afterAll(async () => {
+  await stage.close()
+  await db.drop()
+})
+
+/** An instruction like no other, as a client writes it. */
+function body(overrides: Record<string, unknown> = {}) {
+  const unique = randomUUID()
+  return {
+    instructionId: `instruction-${unique}`,
+    participantId: `participant-${unique}`,
+    railType: `rail-${unique}`,
+    payload: { amount: '12.50', currency: 'EUR' },
+    ...overrides,
+  }
+}
+
+/** A body of exactly so many bytes. */
+function padded(bytes: number): string {
+  return `{"instructionId":"a"${' '.repeat(bytes - 21)}}`
+}
+
+async function countItems(instructionId: string): Promise<number> {
+  const { rows } = await db.queryNoRole('SELECT 1 FROM payment_outbox_identities WHERE instruction_id = $1', [
+    instructionId,
+  ])
+  return rows.length
+}
+
+describe('POST /v1/instructions', () => {
+  test('201 for a new one, with its number as text, its place and its state', async () => {
+    const instruction = body()
+    const response = await stage.post(instruction, 'key-1')
+    expect(response.status).toBe(201)
+    expect(response.headers.get('location')).toBe(`/v1/instructions/${instruction.instructionId}`)
+    expect(await bodyOf(response)).toEqual({
+      instructionId: instruction.instructionId,
+      outboxId: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      sequenceId: '1',
+      createdAt: expect.stringMatching(/^\d{4}-.*Z$/),
+      state: 'PENDING',
+      created: true,
+    })
+  })
+
+  test('is answered only when it is committed: another connection sees the item at once', async () => {
+    const instruction = body()
+    await stage.post(instruction, 'key-1')
+    expect(await countItems(instruction.instructionId)).toBe(1)
+  })
+
+  test('200 for the same again, with the same item, whatever became of it', async () => {
+    const instruction = body()
+    const first = await bodyOf(await stage.post(instruction, 'key-1'))
+    const again = await stage.post(instruction, 'key-1')
+    expect(again.status).toBe(200)
+    expect(await bodyOf(again)).toEqual({ ...first, created: false })
+    await complete(db, await claimOnly(db, instruction.railType), { state: 'FAILED', errorCode: 'REFUSED' })
+    const ended = await stage.post(instruction, 'key-1')
+    expect(ended.status).toBe(200)
+    expect(await bodyOf(ended)).toEqual({ ...first, created: false, state: 'FAILED' })
+  })
+
+  test('another key is another item of the instruction', async () => {
+    const instruction = body()
+    await stage.post(instruction, 'key-1')
+    expect((await stage.post(instruction, 'key-2')).status).toBe(201)
+    expect(await countItems(instruction.instructionId)).toBe(2)
+  })
+
+  test.each([
+    ['another payload', { payload: { amount: '12.51', currency: 'EUR' } }],
+    ['another participant', { participantId: 'somebody-else' }],
+    ['another rail', { railType: 'another-rail' }],
+  ])('409 for the same key with %s, and the first stands', async (_, change) => {
+    const instruction = body()
+    await stage.post(instruction, 'key-1')
+    const response = await stage.post({ ...instruction, ...change }, 'key-1')
+    expect(await problemOf(response)).toMatchObject({ status: 409, code: 'IDEMPOTENCY_CONFLICT' })
+    expect(await countItems(instruction.instructionId)).toBe(1)
+  })
+
+  test('notBefore and ordered reach the queue', async () => {
+    const instruction = body({ notBefore: '2099-12-31T23:59:59+01:00', ordered: true })
+    await stage.post(instruction, 'key-1')
+    const { rows } = await db.queryNoRole(
+      'SELECT ordered, next_attempt_at FROM payment_outbox_pending WHERE instruction_id = $1',
+      [instruction.instructionId],
+    )
+    expect(rows).toEqual([{ ordered: true, next_attempt_at: new Date('2099-12-31T22:59:59Z') }])
+  })
+
+  test.each([
+    ['an instructionId that is missing', { instructionId: undefined }, 'instructionId'],
+    ['an instructionId with a space', { instructionId: 'a b' }, 'instructionId'],
+    ['an instructionId that is a number', { instructionId: 7 }, 'instructionId'],
+    ['an instructionId of 129 characters', { instructionId: 'x'.repeat(129) }, 'instructionId'],
+    ['a participantId that is null', { participantId: null }, 'participantId'],
+    ['a railType that is empty', { railType: '' }, 'railType'],
+    ['a payload that is missing', { payload: undefined }, 'payload'],
+    ['a payload that is text', { payload: 'amount=1' }, 'payload'],
+    ['a payload that is an array', { payload: [] }, 'payload'],
+    ['a payload of more than 64 KiB', { payload: { note: 'x'.repeat(65_536) } }, 'payload'],
+    ['a payload with a NUL', { payload: { note: 'a\u0000b' } }, 'body.payload.note'],
+    ['a notBefore without an offset', { notBefore: '2099-12-31T23:59:59' }, 'notBefore'],
+    ['a notBefore that is a number', { notBefore: 4_102_444_799 }, 'notBefore'],
+    ['a notBefore that is no day', { notBefore: '2099-13-31T23:59:59Z' }, 'notBefore'],
+    ['an ordered that is text', { ordered: 'true' }, 'ordered'],
+    ['a field nobody knows', { notbefore: '2099-12-31T23:59:59Z' }, 'notbefore'],
+    ['a key beside the header', { idempotencyKey: 'key-2' }, 'idempotencyKey'],
+  ])('422 for %s, naming it', async (_, change, argument) => {
+    const response = await stage.post(body(change), 'key-1')
+    expect(await problemOf(response)).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION', argument })
+  })
+
+  test.each([
+    ['a key twice', '{"instructionId":"a","instructionId":"b"}'],
+    ['a key twice in the payload', '{"payload":{"amount":"1","amount":"2"}}'],
+    ['a number with more digits than a double has', '{"payload":{"amount":12345678901234567890.12}}'],
+    ['a key __proto__', '{"payload":{"__proto__":{"admin":true}}}'],
+    ['a payload that is too deep', `{"payload":${'{"a":'.repeat(40)}1${'}'.repeat(40)}}`],
+    ['an array', '[]'],
+    ['null', 'null'],
+  ])('422 for JSON with %s', async (_, text) => {
+    expect(await problemOf(await stage.post(text, 'key-1'))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
+  })
+
+  test.each([
+    ['with a space', 'a b'],
+    ['of 129 characters', 'x'.repeat(129)],
+    ['that Symphony keeps for itself', 'key~redrive~1'],
+  ])('422 for an Idempotency-Key %s', async (_, key) => {
+    const problem = await problemOf(await stage.post(body(), key))
+    expect(problem).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION', argument: 'idempotencyKey' })
+  })
+
+  test('an Idempotency-Key of 128 characters is taken', async () => {
+    expect((await stage.post(body(), 'x'.repeat(128))).status).toBe(201)
+  })
+
+  test('400 without an Idempotency-Key', async () => {
+    expect(await problemOf(await stage.post(body()))).toMatchObject({ status: 400, code: 'IDEMPOTENCY_KEY_MISSING' })
+    expect(await problemOf(await stage.post(body(), ''))).toMatchObject({
+      status: 400,
+      code: 'IDEMPOTENCY_KEY_MISSING',
+    })
+  })
+
+  test.each([
+    ['nothing', ''],
+    ['half an object', '{"instructionId":'],
+    ['text', 'pay me'],
+    ['two documents', '{}{}'],
+  ])('400 for a body of %s', async (_, text) => {
+    expect(await problemOf(await stage.post(text, 'key-1'))).toMatchObject({ status: 400, code: 'MALFORMED_JSON' })
+  })
+
+  test('413 for a body beyond 256 KiB, 422 for one at the limit whose payload is too large', async () => {
+    expect(await problemOf(await stage.post(padded(262_145), 'key-1'))).toMatchObject({
+      status: 413,
+      code: 'BODY_TOO_LARGE',
+    })
+    expect((await stage.post(padded(262_144), 'key-1')).status).toBe(422)
+  })
+
+  test.each(['text/plain', 'application/x-www-form-urlencoded', 'application/xml'])('415 for %s', async (type) => {
+    const response = await stage.call('/v1/instructions', {
+      method: 'POST',
+      headers: { 'content-type': type, 'idempotency-key': 'key-1' },
+      body: JSON.stringify(body()),
+    })
+    expect(await problemOf(response)).toMatchObject({ status: 415, code: 'UNSUPPORTED_MEDIA_TYPE' })
+  })
+
+  test('application/json with a charset is JSON', async () => {
+    const response = await stage.call('/v1/instructions', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json; charset=utf-8', 'idempotency-key': 'key-1' },
+      body: JSON.stringify(body()),
+    })
+    expect(response.status).toBe(201)
+  })
+})
+
+describe('GET /v1/instructions/{instructionId}', () => {
+  test('every item of the instruction, with its attempts', async () => {
+    const instruction = body()
+    await stage.post(instruction, 'key-1')
+    const lease = await claimOnly(db, instruction.railType)
+    await complete(db, lease, { state: 'DISPATCHED', railReference: 'TX-1', railCode: 'PAID', latencyMs: 12 })
+    await stage.post(instruction, 'key-2')
+    const response = await stage.call(`/v1/instructions/${instruction.instructionId}`)
+    expect(response.status).toBe(200)
+    const { instructionId, items } = await bodyOf(response)
+    expect(instructionId).toBe(instruction.instructionId)
+    expect(items).toMatchObject([
+      { idempotencyKey: 'key-2', state: 'DUE', sequenceId: '2', attempts: [] },
+      {
+        idempotencyKey: 'key-1',
+        state: 'DISPATCHED',
+        sequenceId: '1',
+        lastRailReference: 'TX-1',
+        attempts: [{ attemptNo: 1, state: 'DISPATCHED', railReference: 'TX-1', railCode: 'PAID', latencyMs: 12 }],
+      },
+    ])
+  })
+
+  test('shows neither payload nor lease token', async () => {
+    const instruction = body({ payload: { secret: 'CANARY-4111' } })
+    await stage.post(instruction, 'key-1')
+    const { leaseToken } = await claimOnly(db, instruction.railType)
+    const text = await (await stage.call(`/v1/instructions/${instruction.instructionId}`)).text()
+    expect(text).toContain('LEASED')
+    expect(text).not.toContain('CANARY')
+    expect(text).not.toContain(leaseToken)
+  })
+
+  test.each(['a/b', '?x=1#y', '100%', '~!$&', '%'.repeat(128)])(
+    'the instruction %s is found under its encoded name',
+    async (instructionId) => {
+      await stage.post(body({ instructionId }), 'key-1')
+      const response = await stage.call(`/v1/instructions/${encodeURIComponent(instructionId)}`)
+      expect(await bodyOf(response)).toMatchObject({ instructionId, items: [{ idempotencyKey: 'key-1' }] })
+    },
+  )
+
+  test('404 for an instruction nobody has heard of, 422 for what cannot be one', async () => {
+    expect(await problemOf(await stage.call('/v1/instructions/nobody'))).toMatchObject({
+      status: 404,
+      code: 'INSTRUCTION_NOT_FOUND',
+    })
+    expect(await problemOf(await stage.call('/v1/instructions/a%20b'))).toMatchObject({ status: 422 })
+  })
+
+  test('400 for an address that cannot be read, 404 for one that leads nowhere', async () => {
+    expect(await problemOf(await stage.call('/v1/instructions/%ZZ'))).toMatchObject({
+      status: 400,
+      code: 'BAD_REQUEST',
+    })
+    expect(await problemOf(await stage.call('/v2/instructions'))).toMatchObject({ status: 404, code: 'NOT_FOUND' })
+  })
+})
+
+describe('access', () => {
+  test.each([
+    ['no token', {}],
+    ['another token', { authorization: 'Bearer another' }],
+    ['a beginning of the token', { authorization: `Bearer ${TOKEN.slice(0, -1)}` }],
+    ['the token and more', { authorization: `Bearer ${TOKEN}x` }],
+    ['the token as Basic', { authorization: `Basic ${TOKEN}` }],
+    ['the token alone', { authorization: TOKEN }],
+    ['two tokens', { authorization: `Bearer ${TOKEN} ${TOKEN}` }],
+  ])('401 with %s, for what is there and what is not', async (_, headers: Record<string, string>) => {
+    for (const path of ['/v1/instructions/x', '/metrics', '/nowhere']) {
+      const response = await fetch(`${stage.address}${path}`, { headers })
+      expect(response.headers.get('www-authenticate')).toBe('Bearer')
+      expect(await problemOf(response)).toMatchObject({ status: 401, code: 'UNAUTHENTICATED' })
+    }
+  })
+
+  test('401 for a POST without a token, and nothing is enqueued', async () => {
+    const instruction = body()
+    const response = await fetch(`${stage.address}/v1/instructions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'idempotency-key': 'key-1' },
+      body: JSON.stringify(instruction),
+    })
+    expect(response.status).toBe(401)
+    expect(await countItems(instruction.instructionId)).toBe(0)
+  })
+
+  test('a server without a token lets nobody in but for health', async () => {
+    const closed = await openHttpStage(db, { accessToken: undefined })
+    onTestFinished(() => closed.close())
+    for (const headers of [{}, { authorization: 'Bearer undefined' }, { authorization: 'Bearer ' }]) {
+      expect((await fetch(`${closed.address}/metrics`, { headers })).status).toBe(401)
+    }
+    expect((await fetch(`${closed.address}/healthz`)).status).toBe(200)
+  })
+
+  test('a process without an API has no instructions', async () => {
+    const worker = await openHttpStage(db, { instructions: 'none' })
+    onTestFinished(() => worker.close())
+    expect((await worker.post(body(), 'key-1')).status).toBe(404)
+    expect((await worker.call('/metrics')).status).toBe(200)
+  })
+})
+
+describe('each route acts in its own role', () => {
+  test('reading needs no more than readonly, and enqueueing no more than ingest', async () => {
+    const swapped = await openHttpStage(db, {
+      instructions: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
+    })
+    onTestFinished(() => swapped.close())
+    const instruction = body()
+    expect(await problemOf(await swapped.post(instruction, 'key-1'))).toMatchObject({ status: 500, code: 'INTERNAL' })
+    expect(await problemOf(await swapped.call('/v1/instructions/x'))).toMatchObject({ status: 500 })
+    expect(await countItems(instruction.instructionId)).toBe(0)
+  })
+})
+
+describe('health and metrics', () => {
+  test('/healthz and /readyz are open; readiness is what the process says it is', async () => {
+    let ready = true
+    const changing = await openHttpStage(db, { isReady: async () => ready })
+    onTestFinished(() => changing.close())
+    expect((await fetch(`${changing.address}/healthz`)).status).toBe(200)
+    const first = await fetch(`${changing.address}/readyz`)
+    expect([first.status, await bodyOf(first)]).toEqual([200, { status: 'ok' }])
+    ready = false
+    const second = await fetch(`${changing.address}/readyz`)
+    expect([second.status, await bodyOf(second)]).toEqual([503, { status: 'unavailable' }])
+    expect((await fetch(`${changing.address}/healthz`)).status).toBe(200)
+  })
+
+  test('/metrics shows what this process counted and what the queue looks like now', async () => {
+    await enqueue(db)
+    stage.metrics.onRelayerEvent({ type: 'notified' })
+    const response = await stage.call('/metrics')
+    expect(response.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/)
+    const text = await response.text()
+    const { pendingCount, dlqDepth } = await readOutboxStatus(db.as('symphony_readonly'))
+    expect(text).toMatch(/^notify_wakeups_total 1$/m)
+    expect(text).toMatch(new RegExp(`^outbox_pending_depth ${pendingCount}$`, 'm'))
+    expect(text).toMatch(new RegExp(`^dlq_depth ${dlqDepth}$`, 'm'))
+    for (const name of ['oldest_pending_age_seconds', 'expired_lease_count', 'stuck_dispatching_count']) {
+      expect(text).toMatch(new RegExp(`^${name} `, 'm'))
+    }
+  })
+})
+
+describe('when the database is away', () => {
+  test('503 before anything was sent: nothing was accepted', async () => {
+    const role = databaseAt('postgres://nobody@127.0.0.1:1/none').as('symphony_ingest')
+    const dark = await openHttpStage(db, { instructions: { ingest: role, readonly: role } })
+    onTestFinished(() => dark.close())
+    const response = await dark.post(body(), 'key-1')
+    expect(response.headers.get('retry-after')).toBe('1')
+    expect(await problemOf(response)).toMatchObject({
+      status: 503,
+      code: 'DATABASE_UNAVAILABLE',
+      detail: expect.stringContaining('Nothing was accepted'),
+    })
+    expect((await dark.call('/v1/instructions/x')).status).toBe(503)
+  })
+
+  test('503 when the connection was cut behind the statement: the same key tells what became of it', async () => {
+    const proxy = await TcpProxy.before(db.url)
+    onTestFinished(() => proxy.close())
+    const url = new URL(db.url)
+    url.port = String(proxy.port)
+    const lying = await openHttpStage(db, {
+      instructions: { ingest: databaseAt(url.href).as('symphony_ingest'), readonly: db.as('symphony_readonly') },
+    })
+    onTestFinished(() => lying.close())
+    // The first one opens the connection and prepares the statement; of the second one the answer is lost.
+    await lying.post(body(), 'key-1')
+    const instruction = body()
+    proxy.traffic = 'answers vanish'
+    const answering = lying.post(instruction, 'key-1')
+    await expect.poll(() => countItems(instruction.instructionId), PATIENTLY).toBe(1)
+    proxy.cut()
+    expect(await problemOf(await answering)).toMatchObject({
+      status: 503,
+      code: 'DATABASE_UNAVAILABLE',
+      detail: expect.stringContaining('may or may not'),
+    })
+    expect((await stage.post(instruction, 'key-1')).status).toBe(200)
+  })
+
+  test('metrics are without what only the database knows', async () => {
+    const readonly = databaseAt('postgres://nobody@127.0.0.1:1/none').as('symphony_readonly')
+    const counters = new Registry()
+    new OutboxMetrics(counters).onRelayerEvent({ type: 'notified' })
+    const dark = await openHttpStage(db, { metrics: new MetricsPage(counters, () => readOutboxStatus(readonly)) })
+    onTestFinished(() => dark.close())
+    const text = await (await dark.call('/metrics')).text()
+    expect(text).toMatch(/^notify_wakeups_total 1$/m)
+    expect(text).not.toContain('outbox_pending_depth')
+  })
+})
+
+function databaseAt(url: string): Database {
+  const database = openDatabase({ url, schema: db.schema })
+  onTestFinished(() => database.close())
+  return database
+}
+
+describe('a request has an id', () => {
+  test.each([
+    ['the caller’s own', 'trace-7', true],
+    ['a new one for what is no id', 'a b', false],
+    ['a new one for what is too long', 'x'.repeat(129), false],
+  ])('%s', async (_, given, kept) => {
+    const response = await stage.call('/v1/instructions/nobody', { headers: { 'x-request-id': given } })
+    const { requestId } = await problemOf(response)
+    expect(response.headers.get('x-request-id')).toBe(requestId)
+    expect(requestId === given).toBe(kept)
+  })
+})
+
+describe('the log', () => {
+  test('has a line per request, and never a payload, a token or a database error’s values', async () => {
+    const quiet = await openHttpStage(db, {
+      instructions: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
+    })
+    onTestFinished(() => quiet.close())
+    const payload = { card: 'CANARY-4111111111111111' }
+    await quiet.post(body({ payload }), 'key-1')
+    await quiet.post(body({ payload, ordered: 'CANARY' }), 'key-1')
+    await quiet.post(`{"payload":{"card":"CANARY","card":"CANARY"}}`, 'key-1')
+    await expect.poll(() => quiet.logged().match(/"msg":"request"/g)?.length, PATIENTLY).toBe(3)
+    expect(quiet.logged()).toContain('request_failed')
+    expect(quiet.logged()).toContain('"route":"/v1/instructions"')
+    expect(quiet.logged()).not.toContain('CANARY')
+    expect(quiet.logged()).not.toContain(TOKEN)
+  })
+
+  test('has no error for what a client did wrong', async () => {
+    const calm = await openHttpStage(db)
+    onTestFinished(() => calm.close())
+    await calm.post('{', 'key-1')
+    await calm.call('/nowhere')
+    await fetch(`${calm.address}/metrics`)
+    await expect.poll(() => calm.logged().match(/"msg":"request"/g)?.length, PATIENTLY).toBe(3)
+    expect(calm.logged()).not.toMatch(/"level":(50|60)/)
+  })
+})
+
+describe('closing', () => {
+  test('cuts a client that never finishes its request, and is safe twice', async () => {
+    const closing = await openHttpStage(db)
+    const { hostname, port } = new URL(closing.address)
+    const socket = connect(Number(port), hostname)
+    onTestFinished(() => void socket.destroy())
+    const ended = new Promise<void>((resolve) => socket.once('close', () => resolve()))
+    await new Promise<void>((resolve) => {
+      socket.write('POST /v1/instructions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n', () => resolve())
+    })
+    await Promise.all([closing.close(), closing.close()])
+    await ended
+    await expect(fetch(`${closing.address}/healthz`)).rejects.toThrow('fetch failed')
+  })
+})
