@@ -294,13 +294,15 @@ describe('a database deployed by a newer release', () => {
   })
 })
 
-/** As if another release with other files had been deployed since. */
+/** As if another release had been deployed since, which differs in one file. */
 async function recordOtherFiles(release: string, level = 1): Promise<void> {
   const owner = await db.connect('symphony_owner')
-  await owner.query(`SELECT record_deployment($1, $2, ARRAY['v1/001_require_postgres.sql'], ARRAY[repeat('0', 64)])`, [
-    level,
-    release,
-  ])
+  await owner.query(
+    `SELECT record_deployment($1, $2, array_agg(file),
+       array_agg(CASE file WHEN 'v1/003_ids.sql' THEN repeat('0', 64) ELSE sha256 END))
+     FROM symphony_deployments WHERE deployment_no = (SELECT max(deployment_no) FROM symphony_deployments)`,
+    [level, release],
+  )
 }
 
 /** Every object of the database that is not in the schema, nor owned by something in it. */

@@ -112,7 +112,19 @@ describe('a password', () => {
     expect(passwords[0]!.length).toBeGreaterThanOrEqual(32)
   })
 
-  test('is never sent: the server receives what it stores', async () => {
+  test('is never sent: the server receives what it stores, and could not store it otherwise', async () => {
+    const name = nameFor('private')
+    // A server that got the password itself would store it in the form that is set here.
+    await db.queryNoRole(`ALTER DATABASE ${db.name} SET password_encryption = 'md5'`)
+    await createLogin({ name, roles: ['readonly'] })
+    await db.queryNoRole(`ALTER DATABASE ${db.name} RESET password_encryption`)
+    const { rows } = await db.queryNoRole('SELECT left(rolpassword, 13) AS form FROM pg_authid WHERE rolname = $1', [
+      name,
+    ])
+    expect(rows).toEqual([{ form: 'SCRAM-SHA-256' }])
+  })
+
+  test('is stored as RFC 7677 says', () => {
     // RFC 7677's own example has this salt and password.
     expect(scramVerifier('pencil', Buffer.from('W22ZaJ0SNY7soEsUEjb6gQ==', 'base64'))).toBe(
       'SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=',
