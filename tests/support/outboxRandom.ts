@@ -385,7 +385,7 @@ class Tour {
   }
 
   async #claim(railType: string, announced = false): Promise<ClaimedItem> {
-    const [item] = await claimOutboxBatch(this.#hands.executor(), 1, WORKER, 60, {
+    const [item] = await claimOutboxBatch(this.#hands.executor(), 1, WORKER, 600, {
       rails: [railType],
       ...(announced ? { announcedRails: [railType] } : {}),
     })

@@ -49,6 +49,7 @@ export class Stream {
     for (;;) {
       const items = await claim(this.#db, this.railType)
       if (items.length === 0) return order
+      if (items.filter((item) => item.ordered).length > 1) throw new Error('two ordered items of one stream at once')
       for (const item of items) {
         order.push(item.outboxId)
         await complete(this.#db, item, { state: 'DISPATCHED' })

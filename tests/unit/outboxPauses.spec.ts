@@ -1,8 +1,10 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
+  approveOutboxProposal,
   claimOutboxBatch,
   completeOutboxAttempts,
   pauseOutbox,
+  placeOutboxHold,
   releaseOutboxLease,
   renewOutboxLease,
   repairExpiredLeases,
@@ -525,13 +527,10 @@ describe.for(MARKING_KINDS)('a head that ends beside the end of a pause of its %
     await pause(kind, stream)
     const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()]
     expect(await stream.claimed()).toEqual([])
-    await db.queryNoRole(
-      `UPDATE payment_outbox_pending SET hold_reason = 'x', held_by = 'y', held_at = now() WHERE outbox_id = $1`,
-      [ids[1]],
-    )
+    await placeOutboxHold(olga.control, ids[1]!, 'please wait')
     const proposalId = await propose(olga, ids[1]!, 'FAILED')
     const deciding = await openTransaction(db, 'symphony_control')
-    await deciding.query('SELECT * FROM approve_outbox_proposal($1)', [proposalId])
+    await approveOutboxProposal(deciding, proposalId)
     const resumer = await openTransaction(db, 'symphony_control')
     const resumption = resumeOutbox(resumer, kind, stream.participantId, 'go on')
     await untilWaiting(db, resumer)
@@ -539,6 +538,32 @@ describe.for(MARKING_KINDS)('a head that ends beside the end of a pause of its %
     await resumption
     await resumer.query('COMMIT')
     expect(await stream.drain()).toEqual([ids[0], ids[2]])
+  })
+
+  test('when the head ends, what waits first is decided, and what waits second is seen by neither', async () => {
+    const stream = new Stream(db)
+    const operator = await openTransaction(db, 'symphony_control')
+    await pauseOutbox(operator, kind, stream.participantId, 'please wait')
+    await stream.enqueue()
+    const lease = await stream.claimOnly()
+    await operator.query('COMMIT')
+    const second = await stream.enqueue()
+    await placeOutboxHold(olga.control, second, 'please wait')
+    const proposalId = await propose(olga, second, 'FAILED')
+    const completer = await openTransaction(db, 'symphony_executor')
+    await completeOn(completer, lease)
+    const third = await stream.enqueue()
+    expect(await stream.claimed()).toEqual([])
+    const deciding = await openTransaction(db, 'symphony_control')
+    await approveOutboxProposal(deciding, proposalId)
+    const resumer = await openTransaction(db, 'symphony_control')
+    const resumption = resumeOutbox(resumer, kind, stream.participantId, 'go on')
+    await untilWaiting(db, resumer)
+    await completer.query('COMMIT')
+    await deciding.query('COMMIT')
+    await resumption
+    await resumer.query('COMMIT')
+    expect(await stream.claimed()).toEqual([third])
   })
 })
 

@@ -68,7 +68,7 @@ async function anItemOfEachKind(): Promise<Map<string, string>> {
   states.set(blockedAndHeld.outboxId, 'HELD')
 
   const retrying = await enqueueAndClaim(db)
-  await complete(db, retrying, { state: 'RETRYABLE' })
+  await complete(db, retrying, { state: 'RETRYABLE', retryDelaySeconds: 86_400 })
   states.set(retrying.outboxId, 'SCHEDULED')
   const dispatched = await enqueueAndClaim(db, { payload })
   await complete(db, dispatched, { state: 'DISPATCHED', railReference: 'r-1' })
