@@ -1,0 +1,53 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { Writable } from 'node:stream'
+import { run } from '../../libs/cli/program.js'
+import { Terminal } from '../../libs/cli/Terminal.js'
+import { builtPath } from './builtPath.js'
+
+export interface Said {
+  readonly exitCode: number | string
+  readonly stdout: string
+  readonly stderr: string
+}
+
+/** A command line in this process, with an environment of its own and streams that remember. */
+export async function symphony(
+  words: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+  signal: AbortSignal = new AbortController().signal,
+): Promise<Said> {
+  const written = { stdout: '', stderr: '' }
+  const stream = (name: 'stdout' | 'stderr') =>
+    new Writable({
+      write(chunk, _encoding, done) {
+        written[name] += String(chunk)
+        done()
+      },
+    })
+  const terminal = new Terminal({ stdout: stream('stdout'), stderr: stream('stderr'), env })
+  const exitCode = await run(['node', 'symphony', ...words], { env, terminal, signal })
+  return { exitCode, ...written }
+}
+
+/** The same in a process of its own, as users run it. */
+export interface Running {
+  readonly child: ChildProcess
+  readonly ended: Promise<Said>
+  /** Everything it has written to stdout so far. */
+  readonly stdout: () => string
+  readonly stderr: () => string
+}
+
+export function spawnSymphony(words: readonly string[], env: Readonly<Record<string, string>> = {}): Running {
+  const child = spawn(process.execPath, [builtPath('libs/cli/child.js'), ...words], {
+    env,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const written = { stdout: '', stderr: '' }
+  child.stdout.on('data', (chunk) => (written.stdout += String(chunk)))
+  child.stderr.on('data', (chunk) => (written.stderr += String(chunk)))
+  const ended = new Promise<Said>((resolve) => {
+    child.once('close', (code, signal) => resolve({ exitCode: code ?? signal ?? 'lost', ...written }))
+  })
+  return { child, ended, stdout: () => written.stdout, stderr: () => written.stderr }
+}

@@ -1,0 +1,155 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Writable } from 'node:stream'
+import { Command } from 'commander'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { addSettings, resolveSettings } from '../../libs/cli/resolveSettings.js'
+import { SETTINGS, type SettingName, type Settings } from '../../libs/cli/settings.js'
+import { Terminal } from '../../libs/cli/Terminal.js'
+
+let folder: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'symphony-settings-'))
+})
+afterAll(() => rm(folder, { recursive: true }))
+
+const NAMES = Object.keys(SETTINGS).filter((name): name is SettingName => name in SETTINGS)
+
+interface Given {
+  readonly words?: readonly string[]
+  readonly env?: Readonly<Record<string, string>>
+  readonly file?: unknown
+  readonly defaults?: Partial<Settings>
+}
+
+/** The settings as a command sees them. */
+async function resolve({ words = [], env = {}, file, defaults }: Given): Promise<Settings> {
+  const path = join(folder, 'symphony.json')
+  if (file !== undefined) await writeFile(path, typeof file === 'string' ? file : JSON.stringify(file))
+  const command = addSettings(new Command('test').exitOverride(), NAMES)
+  command.parse(file === undefined ? words : [...words, '--config', path], { from: 'user' })
+  const sink = new Writable({ write: (_chunk, _encoding, done) => done() })
+  const terminal = new Terminal({ stdout: sink, stderr: sink, env })
+  return resolveSettings(NAMES, command.opts(), { env, terminal, signal: new AbortController().signal }, defaults)
+}
+
+describe('precedence', () => {
+  test('a flag wins over the environment, that over the file, that over the default', async () => {
+    const words = ['--lease-seconds', '1', '--no-listen']
+    const env = { LEASE_SECONDS: '2', OUTBOX_BATCH_SIZE: '3', SYMPHONY_LISTEN: 'true' }
+    const file = { leaseSeconds: 4, batchSize: 5, concurrency: 6, listen: true }
+    expect(await resolve({ words, env, file })).toMatchObject({
+      leaseSeconds: 1,
+      batchSize: 3,
+      concurrency: 6,
+      pollMs: 500,
+      listen: false,
+    })
+  })
+
+  test.each([
+    [['--listen'], { SYMPHONY_LISTEN: 'false' }, true],
+    [['--no-listen'], { SYMPHONY_LISTEN: 'true' }, false],
+    [[], { SYMPHONY_LISTEN: '0' }, false],
+    [[], { SYMPHONY_LISTEN: '' }, true],
+  ])('the switch %j with %j is %s', async (words, env, listen) => {
+    expect(await resolve({ words, env })).toMatchObject({ listen })
+  })
+
+  test('an empty variable counts as none', async () => {
+    expect(await resolve({ env: { LEASE_SECONDS: '', DATABASE_URL: '' } })).toMatchObject({
+      leaseSeconds: 60,
+      databaseUrl: undefined,
+    })
+  })
+
+  test('a command’s own default yields to whatever is given', async () => {
+    const defaults = { shutdownMs: 1_500 }
+    expect(await resolve({ defaults })).toMatchObject({ shutdownMs: 1_500 })
+    expect(await resolve({ defaults, file: { shutdownMs: 9 } })).toMatchObject({ shutdownMs: 9 })
+  })
+
+  test('a path in a file is relative to the file, on the command line to where one stands', async () => {
+    expect(await resolve({ file: { rails: 'rails.mjs' } })).toMatchObject({ rails: join(folder, 'rails.mjs') })
+    expect(await resolve({ words: ['--rails', 'rails.mjs'] })).toMatchObject({ rails: 'rails.mjs' })
+  })
+})
+
+describe('the canonical variables', () => {
+  test.each([
+    ['DATABASE_URL', 'postgres://a@b/c', 'databaseUrl', 'postgres://a@b/c'],
+    ['SYMPHONY_SCHEMA', 'Pay Out', 'schema', 'Pay Out'],
+    ['LEASE_SECONDS', '3600', 'leaseSeconds', 3_600],
+    ['LEASE_REPAIR_BATCH_SIZE', '7', 'repairBatchSize', 7],
+    ['LEASE_REPAIR_INTERVAL_MS', '100', 'repairIntervalMs', 100],
+    ['OUTBOX_WORKER_ID', 'w-1', 'workerId', 'w-1'],
+    ['OUTBOX_BATCH_SIZE', '1000', 'batchSize', 1_000],
+    ['OUTBOX_CONCURRENCY', '1', 'concurrency', 1],
+    ['OUTBOX_POLL_MS', '10', 'pollMs', 10],
+    ['RAIL_TIMEOUT_MS', '3597000', 'railTimeoutMs', 3_597_000],
+  ] as const)('%s=%s is %s', async (variable, text, name, value) => {
+    expect((await resolve({ env: { [variable]: text } }))[name]).toBe(value)
+  })
+
+  test('their defaults are those of the specification', async () => {
+    expect(await resolve({})).toMatchObject({
+      schema: 'symphony',
+      leaseSeconds: 60,
+      railTimeoutMs: 30_000,
+      batchSize: 50,
+      concurrency: 10,
+      pollMs: 500,
+      repairIntervalMs: 60_000,
+      repairBatchSize: 100,
+    })
+  })
+})
+
+describe('an error names the setting as it was written', () => {
+  test.each([
+    [{ words: ['--lease-seconds', '0'] }, '--lease-seconds: expected a whole number from 1 to 3600, got 0'],
+    [{ words: ['--lease-seconds', '3601'] }, '--lease-seconds: expected a whole number from 1 to 3600, got 3601'],
+    [{ words: ['--lease-seconds', '1.5'] }, '--lease-seconds: expected a whole number from 1 to 3600, got "1.5"'],
+    [{ env: { LEASE_SECONDS: 'sixty' } }, 'LEASE_SECONDS: expected a whole number from 1 to 3600, got "sixty"'],
+    [{ env: { LEASE_SECONDS: '1e3' } }, 'LEASE_SECONDS: expected a whole number from 1 to 3600, got "1e3"'],
+    [
+      { file: { leaseSeconds: '60' } },
+      'leaseSeconds in symphony.json: expected a whole number from 1 to 3600, got string',
+    ],
+    [{ file: { leaseSeconds: 0 } }, 'leaseSeconds in symphony.json: expected a whole number from 1 to 3600, got 0'],
+    [{ file: { listen: 'yes' } }, 'listen in symphony.json: expected true or false'],
+    [{ env: { SYMPHONY_LISTEN: 'yes' } }, 'SYMPHONY_LISTEN: expected true, false, 1 or 0, got "yes"'],
+    [{ words: ['--pooler', 'session'] }, '--pooler: expected none, transaction, got "session"'],
+    [{ env: { SYMPHONY_SCHEMA: '  ' } }, 'SYMPHONY_SCHEMA: expected text that is not blank'],
+    [{ file: { leaseSecond: 60 } }, 'leaseSecond in symphony.json: expected one of the settings databaseUrl, '],
+    [{ file: '{"leaseSeconds": 1, "leaseSeconds": 2}' }, 'symphony.json'],
+    [{ file: '{"leaseSeconds": 1' }, 'symphony.json: not JSON'],
+    [{ file: [] }, 'symphony.json: expected an object of settings'],
+    [
+      { words: ['--config', '/nowhere/at/all.json'] },
+      'The file that --config names cannot be read: /nowhere/at/all.json',
+    ],
+  ] satisfies [Given, string][])('%j', async (given: Given, message) => {
+    await expect(resolve(given)).rejects.toThrow(message)
+  })
+})
+
+test('a secret has no flag: it would be in the list of processes', () => {
+  expect('flag' in SETTINGS.accessToken).toBe(false)
+})
+
+test('docs/reference/options.md has a row for every setting, with its flag, variable, key and default', async () => {
+  const page = await readFile(new URL('../../docs/reference/options.md', import.meta.url), 'utf8')
+  const rows = NAMES.map((name) => {
+    const { flag, env, default: value } = SETTINGS[name]
+    const cells = [
+      `\`${name}\``,
+      flag === undefined ? '' : `\`${flag}\``,
+      `\`${env}\``,
+      value === undefined ? '' : `\`${value}\``,
+    ]
+    return `| ${cells.join(' | ')} |`
+  })
+  expect(rows.filter((row) => !page.includes(row))).toEqual([])
+})
