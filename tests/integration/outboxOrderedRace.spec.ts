@@ -20,16 +20,25 @@ const WORKERS = 6
 const ENQUEUERS = 4
 
 let db: TestDatabase
+let deadline: number
 beforeAll(async () => {
   db = await createTestDatabase()
+  deadline = Date.now() + 90_000
 })
 afterAll(() => db.drop())
 
-/** Whether everything was enqueued and has ended. */
+/** Whether everything was enqueued and has ended. What takes far too long is stranded: then it says what. */
 async function isDrained(): Promise<boolean> {
   const { rows } = await db.queryNoRole<{ ended: bigint }>(
     `SELECT count(*) AS ended FROM payment_outbox_attempts WHERE state IN ('DISPATCHED', 'FAILED')`,
   )
+  if (Date.now() > deadline) {
+    const stranded = await db.queryNoRole(
+      `SELECT participant_id, sequence_id::int, state FROM outbox_operational_status WHERE state NOT IN ('DISPATCHED', 'FAILED')
+       ORDER BY participant_id, sequence_id`,
+    )
+    throw new Error(`not drained: ${JSON.stringify(stranded.rows.slice(0, 20))}`)
+  }
   return rows[0]!.ended === BigInt(PARTICIPANTS * ITEMS_EACH)
 }
 
