@@ -29,3 +29,22 @@ test('a login of its own is dropped with the database', async () => {
   const { rows } = await alice.database.as('symphony_control').query('SELECT session_user')
   expect(rows).toEqual([{ session_user: alice.name }])
 })
+
+test('each deployment is recorded under the next number, with all its files', async () => {
+  const record = `SELECT ${db.qualify('record_deployment')}(1, '1.2.3', $1, $2) AS number`
+  const files = [
+    ['a.sql', 'b.sql'],
+    ['0'.repeat(64), 'f'.repeat(64)],
+  ]
+  const owner = db.as('symphony_owner')
+  const first = await owner.query<{ number: number }>(record, files)
+  const second = await owner.query<{ number: number }>(record, files)
+  expect(second.rows[0]!.number).toBe(first.rows[0]!.number + 1)
+  const { rows } = await db.queryNoRole('SELECT file, release FROM symphony_deployments WHERE deployment_no = $1', [
+    second.rows[0]!.number,
+  ])
+  expect(rows).toEqual([
+    { file: 'a.sql', release: '1.2.3' },
+    { file: 'b.sql', release: '1.2.3' },
+  ])
+})
