@@ -75,15 +75,17 @@ async function enqueueBatch(
 }
 
 /** The database says which item of the batch it was; a person wants the line. */
-function conflictIn(batch: readonly NumberedInstruction[], cause: IdempotencyConflictError): AppError {
-  const ordinal = /"ordinal":\s*(\d+)/.exec(cause.detail ?? '')?.[1]
-  const at = ordinal === undefined ? undefined : batch[Number(ordinal) - 1]
+function conflictIn(
+  batch: readonly NumberedInstruction[],
+  { code, detail = '{}' }: IdempotencyConflictError,
+): AppError {
+  const { ordinal = 0 }: { ordinal?: number } = JSON.parse(detail)
   const [first, last] = [batch[0]?.line, batch.at(-1)?.line]
+  const line = batch[ordinal - 1]?.line ?? `${first} to ${last}`
   return new AppError(
-    cause.code,
-    `line ${at?.line ?? `${first} to ${last}`}: this instruction and key are known with another participant, rail or payload.`,
+    code,
+    `line ${line}: this instruction and key are known with another participant, rail or payload.`,
     {
-      cause,
       remedy:
         `Nothing of the lines ${first} to ${last} was enqueued; what came before them was. ` +
         'Give the new payment a key of its own, or repeat the old one as it was, and run the file again.',

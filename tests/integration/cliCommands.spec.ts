@@ -1,0 +1,352 @@
+import { randomUUID } from 'node:crypto'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { symphony, type Said } from '../support/commandLine.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { anInstruction, attemptRows, claim, claimOnly, complete, enqueue } from '../support/outboxItems.js'
+import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
+
+let db: TestDatabase
+let folder: string
+let url: string
+const people = { alice: '', bob: '' }
+beforeAll(async () => {
+  db = await createTestDatabase()
+  folder = await mkdtemp(join(tmpdir(), 'symphony-cli-'))
+  const roles = ['symphony_ingest', 'symphony_readonly', 'symphony_auditor', 'symphony_control']
+  url = (await db.createLogin('cli', { roles })).url
+  people.alice = (await db.createLogin('alice', { roles: ['symphony_control'] })).url
+  people.bob = (await db.createLogin('bob', { roles: ['symphony_control'] })).url
+})
+afterAll(async () => {
+  await db.drop()
+  await rm(folder, { recursive: true })
+})
+
+/** A command of somebody. */
+function command(words: readonly string[], as = url): Promise<Said> {
+  return symphony(words, { DATABASE_URL: as, SYMPHONY_SCHEMA: db.schema })
+}
+
+/** The JSON a command printed; fails if it did anything else. */
+async function json(words: readonly string[], as = url): Promise<Record<string, unknown>> {
+  const { exitCode, stdout, stderr } = await command([...words, '--json'], as)
+  expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
+  const printed: Record<string, unknown> = JSON.parse(stdout)
+  return printed
+}
+
+/** The code of the error a command ended with. */
+async function refusal(words: readonly string[], as = url): Promise<{ exitCode: number | string; code: unknown }> {
+  const { exitCode, stderr } = await command([...words, '--json'], as)
+  const { error }: { error: { code: string } } = JSON.parse(stderr)
+  return { exitCode, code: error.code }
+}
+
+async function stateOf(outboxId: string): Promise<unknown> {
+  const { rows } = await db.queryNoRole('SELECT state FROM outbox_operational_status WHERE outbox_id = $1', [outboxId])
+  return rows[0]?.['state']
+}
+
+/** A file of this test alone. */
+async function file(content: string): Promise<string> {
+  const path = join(folder, `${randomUUID()}.ndjson`)
+  await writeFile(path, content)
+  return path
+}
+
+describe('enqueue', () => {
+  const payload = '{"amount":"12.50","currency":"EUR"}'
+
+  test('one payment by options; the same again changes nothing; other content is a conflict', async () => {
+    const instruction = `INV-${randomUUID()}`
+    const words = ['enqueue', '--instruction', instruction, '--participant', 'acme', '--rail', 'sepa', '--payload']
+    const first = await json([...words, payload])
+    expect(first).toMatchObject({ instructionId: instruction, state: 'PENDING', created: true })
+    expect(await json([...words, payload])).toEqual({ ...first, created: false })
+    expect(await refusal([...words, '{"amount":"12.51"}'])).toEqual({ exitCode: 1, code: 'IDEMPOTENCY_CONFLICT' })
+    expect((await command([...words, payload])).stdout).toContain(`${instruction} was there already, and is PENDING`)
+  })
+
+  test('options reach the queue: key, not before, ordered', async () => {
+    const instruction = `INV-${randomUUID()}`
+    const words = ['enqueue', '--instruction', instruction, '--participant', instruction, '--rail', 'sepa']
+    const options = ['--key', 'key-7', '--not-before', '2099-01-01T00:00:00Z', '--ordered', '--payload', payload]
+    await json([...words, ...options])
+    const { rows } = await db.queryNoRole(
+      'SELECT idempotency_key, ordered, next_attempt_at FROM payment_outbox_pending WHERE instruction_id = $1',
+      [instruction],
+    )
+    expect(rows).toEqual([
+      { idempotency_key: 'key-7', ordered: true, next_attempt_at: new Date('2099-01-01T00:00:00Z') },
+    ])
+  })
+
+  test.each([
+    [['--participant', 'p', '--rail', 'r', '--payload', '{}'], '--instruction: expected an id'],
+    [['--instruction', 'i', '--participant', 'p', '--rail', 'r'], '--payload: expected a JSON object'],
+    [['--instruction', 'i', '--participant', 'p', '--rail', 'r', '--payload', '{"a":1,"a":2}'], '--payload'],
+    [['--instruction', 'i', '--participant', 'p', '--rail', 'r', '--payload', '[]'], 'payload: expected an object'],
+    [['--instruction', 'a b', '--participant', 'p', '--rail', 'r', '--payload', '{}'], 'instructionId'],
+    [['--file', 'x', '--rail', 'r'], '--rail: expected either this or --file'],
+    [['--file', '/nowhere/at/all'], '/nowhere/at/all cannot be read'],
+  ])('%j is a usage error that names the option', async (words, message) => {
+    const { exitCode, stderr } = await command(['enqueue', ...words])
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain(message)
+  })
+
+  test('a file of 1200, some of them twice; run again it changes nothing', async () => {
+    const participantId = `participant-${randomUUID()}`
+    const line = (number: number) =>
+      JSON.stringify({ instructionId: `${participantId}-${number}`, participantId, railType: 'sepa', payload: {} })
+    const lines = Array.from({ length: 1_199 }, (_, index) => line(index))
+    const path = await file([...lines, '', line(7), ''].join('\n'))
+    expect(await json(['enqueue', '--file', path])).toEqual({ read: 1_200, created: 1_199, existing: 1 })
+    expect(await json(['enqueue', '--file', path])).toEqual({ read: 1_200, created: 0, existing: 1_200 })
+    const { rows } = await db.queryNoRole(
+      'SELECT count(*)::int AS items, max(sequence_id)::int AS last FROM payment_outbox_identities WHERE participant_id = $1',
+      [participantId],
+    )
+    expect(rows).toEqual([{ items: 1_199, last: 1_199 }])
+  })
+
+  test.each([
+    ['no JSON', '{"instructionId":', 'line 2: not JSON'],
+    ['a field nobody knows', '{"instructionId":"x","amount":1}', 'line 2, amount: unknown field'],
+    ['a key twice', '{"instructionId":"x","instructionId":"y"}', 'line 2'],
+  ])('a line with %s is named, and nothing of its batch is enqueued', async (_, bad, message) => {
+    const instruction = anInstruction()
+    const path = await file(`${JSON.stringify(instruction)}\n${bad}\n`)
+    const { exitCode, stderr } = await command(['enqueue', '--file', path])
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain(message)
+    expect((await command(['show', instruction.instructionId])).exitCode).toBe(1)
+  })
+
+  test('a conflict is named by its line', async () => {
+    const known = await enqueue(db)
+    const others = [anInstruction(), anInstruction()].map((one) => JSON.stringify(one))
+    const { instructionId, participantId, idempotencyKey, railType } = known
+    const changed = JSON.stringify({ instructionId, participantId, idempotencyKey, railType, payload: { other: true } })
+    const path = await file([others[0], '', changed, others[1]].join('\n'))
+    const { exitCode, stderr } = await command(['enqueue', '--file', path])
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain('IDEMPOTENCY_CONFLICT line 3:')
+    expect(stderr).toContain('Nothing of the lines 1 to 4 was enqueued')
+  })
+})
+
+describe('status', () => {
+  test('is what the view says, for scripts and for people', async () => {
+    await enqueue(db)
+    const { rows } = await db.queryNoRole<{ pending_count: bigint }>(
+      'SELECT pending_count FROM supervisor_outbox_status',
+    )
+    const pending = String(rows[0]?.pending_count)
+    expect(await json(['status'])).toMatchObject({ pendingCount: pending, expiredLeaseCount: '0' })
+    expect((await command(['status'])).stdout).toMatch(new RegExp(`^pending +${pending} `, 'm'))
+  })
+
+  test('--watch looks again until it is stopped', async () => {
+    const stopping = new AbortController()
+    const watching = symphony(
+      ['status', '--watch', '--json', '--database-url', url, '--schema', db.schema],
+      {},
+      stopping.signal,
+    )
+    stopping.abort()
+    const { exitCode, stdout } = await watching
+    expect(exitCode).toBe(0)
+    expect(stdout.trim().split('\n').length).toBeGreaterThanOrEqual(1)
+  })
+})
+
+describe('show', () => {
+  test('the timeline of an instruction: attempts and events in their order', async () => {
+    const item = await enqueueFailed(db)
+    const printed = await command(['show', item.instructionId])
+    expect(printed).toMatchObject({ exitCode: 0, stderr: '' })
+    expect(printed.stdout).toContain(`${item.instructionId} FAILED`)
+    expect(printed.stdout).toMatch(/enqueued\n.*attempt 1 FAILED: REFUSED/)
+    expect(await json(['show', item.instructionId])).toMatchObject({
+      items: [
+        { outboxId: item.outboxId, state: 'FAILED', attempts: [{ attemptNo: 1, errorCode: 'REFUSED' }], events: [] },
+      ],
+    })
+  })
+
+  test('holds are part of the story', async () => {
+    const { outboxId, instructionId } = await enqueue(db)
+    await command(['holds', 'place', outboxId, '--reason', 'please wait'], people.alice)
+    const { stdout } = await command(['show', instructionId])
+    expect(stdout).toContain('held           please wait (by alice')
+    expect(stdout).toMatch(/HOLD_PLACED by alice_\S+ .*please wait/)
+  })
+
+  test('an item by its outbox id, and an instruction whose name is a UUID', async () => {
+    const instructionId = randomUUID()
+    const { outboxId } = await enqueue(db, { instructionId })
+    expect(await json(['show', outboxId])).toMatchObject({ items: [{ outboxId, instructionId }] })
+    expect(await json(['show', instructionId])).toMatchObject({ items: [{ outboxId, instructionId }] })
+  })
+
+  test('what is not there is an error', async () => {
+    expect(await refusal(['show', 'nobody'])).toEqual({ exitCode: 1, code: 'ITEM_NOT_FOUND' })
+    expect(await refusal(['show', randomUUID()])).toEqual({ exitCode: 1, code: 'ITEM_NOT_FOUND' })
+  })
+})
+
+describe('holds', () => {
+  test('place, list, and a retry that one person may decide because nothing is unknown', async () => {
+    const { outboxId, railType } = await enqueue(db)
+    await json(['holds', 'place', outboxId, '--reason', 'please wait'], people.alice)
+    expect(await claim(db, railType)).toEqual([])
+    const { held } = await json(['holds', 'list'], people.bob)
+    expect(held).toContainEqual(expect.objectContaining({ outboxId, holdReason: 'please wait', proposal: null }))
+    const resolve = ['holds', 'resolve', outboxId, '--decision', 'retry', '--reason', 'go on']
+    expect(await json(resolve, people.alice)).toMatchObject({ status: 'APPLIED', proposalId: null })
+    expect(await claim(db, railType)).toHaveLength(1)
+  })
+
+  test('an unknown outcome takes two people: the proposer cannot approve, someone else can', async () => {
+    const { outboxId } = await enqueueUnknown(db)
+    const words = ['holds', 'resolve', outboxId, '--decision', 'dispatched', '--reason', 'seen at the bank']
+    const { status, proposalId } = await json([...words, '--rail-reference', 'TX-17'], people.alice)
+    expect(status).toBe('PROPOSED')
+    const approve = ['approve', String(proposalId)]
+    expect(await refusal(approve, people.alice)).toEqual({ exitCode: 1, code: 'APPROVAL_REQUIRED' })
+    expect(await stateOf(outboxId)).toBe('HELD')
+    const listed = await command(['holds', 'list'], people.bob)
+    expect(listed.stdout).toContain(`symphony approve ${String(proposalId)}`)
+    expect(await json([...approve, '--dry-run'], people.bob)).toMatchObject({ proposalId, decision: 'DISPATCHED' })
+    expect(await stateOf(outboxId)).toBe('HELD')
+    expect(await json(approve, people.bob)).toMatchObject({ outboxId, decision: 'DISPATCHED' })
+    expect(await attemptRows(db, outboxId)).toMatchObject([{}, { state: 'DISPATCHED', rail_reference: 'TX-17' }])
+  })
+
+  test('a proposal can be withdrawn, with a reason', async () => {
+    const { outboxId } = await enqueueUnknown(db)
+    const { proposalId } = await json(
+      ['holds', 'resolve', outboxId, '--decision', 'failed', '--reason', 'not paid'],
+      people.alice,
+    )
+    const withdraw = ['withdraw', String(proposalId)]
+    expect((await command(withdraw, people.bob)).exitCode).toBe(2)
+    await json([...withdraw, '--reason', 'wait for the report'], people.bob)
+    expect(await refusal(['approve', String(proposalId)], people.bob)).toEqual({ exitCode: 1, code: 'HELD' })
+    expect(await refusal(['approve', String(proposalId), '--dry-run'], people.bob)).toMatchObject({
+      code: 'PROPOSAL_NOT_FOUND',
+    })
+    expect(await stateOf(outboxId)).toBe('HELD')
+  })
+
+  test('a dry run says who would be needed, and changes nothing', async () => {
+    const { outboxId } = await enqueueUnknown(db)
+    const words = ['holds', 'resolve', outboxId, '--reason', 'x', '--dry-run', '--decision']
+    expect(await json([...words, 'failed'], people.alice)).toMatchObject({ possible: true, secondPerson: true })
+    expect(await json([...words, 'retry'], people.alice)).toMatchObject({ possible: true, secondPerson: true })
+    const { rows } = await db.queryNoRole('SELECT 1 FROM payment_outbox_proposals WHERE outbox_id = $1', [outboxId])
+    expect(rows).toEqual([])
+    const { outboxId: due } = await enqueue(db)
+    const other = ['holds', 'resolve', due, '--reason', 'x', '--dry-run', '--decision', 'retry']
+    expect(await json(other, people.alice)).toMatchObject({ possible: false, state: 'DUE' })
+  })
+
+  test.each([
+    [['holds', 'place', randomUUID()], '--reason: expected why'],
+    [['holds', 'resolve', randomUUID(), '--reason', 'x'], '--decision: expected dispatched, failed or retry'],
+    [['holds', 'resolve', randomUUID(), '--reason', 'x', '--decision', 'maybe'], 'Allowed choices are'],
+    [['holds', 'place', 'x', '--reason', 'x'], 'outboxId: expected a UUID'],
+    [['pause', 'rail', 'sepa'], '--reason: expected why'],
+    [['pause', 'country', 'x', '--reason', 'x'], 'Allowed choices are rail, participant, stream'],
+  ])('%j is a usage error', async (words, message) => {
+    const { exitCode, stderr } = await command(words, people.alice)
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain(message)
+  })
+
+  test('a login without the role is told which grant is missing', async () => {
+    const stranger = await db.createLogin('stranger', { roles: ['symphony_readonly'] })
+    const { exitCode, stderr } = await command(['holds', 'list'], stranger.url)
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain('may not act as symphony_control')
+    expect(stderr).toContain('GRANT "symphony_control" TO')
+  })
+})
+
+describe('pause and resume', () => {
+  test('a paused rail is not claimed from; resumed, it is', async () => {
+    const { railType } = await enqueue(db)
+    const words = [railType, '--reason', 'maintenance']
+    expect(await json(['pause', 'rail', ...words], people.alice)).toEqual({
+      kind: 'rail',
+      name: railType,
+      changed: true,
+    })
+    expect(await json(['pause', 'rail', ...words], people.bob)).toMatchObject({ changed: false })
+    expect(await claim(db, railType)).toEqual([])
+    expect(await json(['resume', 'rail', ...words], people.bob)).toMatchObject({ changed: true })
+    expect((await command(['resume', 'rail', ...words], people.bob)).stdout).toContain('was not paused')
+    expect(await claim(db, railType)).toHaveLength(1)
+  })
+})
+
+describe('ledger verify', () => {
+  test('judges the ledger, and with a book the rail; a book that disagrees is exit code 1', async () => {
+    const { outboxId, railType } = await enqueue(db)
+    await complete(db, await claimOnly(db, railType), { state: 'DISPATCHED', railReference: 'TX-1' })
+    const { invariants } = await json(['ledger', 'verify'])
+    expect(invariants).toMatchObject(['I1', 'I2', 'I6', 'I7', 'I8', 'I9'].map((id) => ({ id, ok: true })))
+    const { rows } = await db.queryNoRole<{ outbox_id: string; rail_reference: string }>(
+      `SELECT outbox_id, rail_reference FROM payment_outbox_attempts WHERE state = 'DISPATCHED'`,
+    )
+    const lines = rows.map(({ outbox_id: reference, rail_reference: railReference }) =>
+      JSON.stringify({
+        reference,
+        railReference,
+        amount: null,
+        currency: null,
+        once: false,
+        at: '2026-01-01T00:00:00Z',
+      }),
+    )
+    const whole = await file(`${lines.join('\n')}\n`)
+    const agreeing = await command(['ledger', 'verify', '--book', whole])
+    expect(agreeing).toMatchObject({ exitCode: 0, stderr: '' })
+    expect(agreeing.stdout).toMatch(/holds +I3 /)
+
+    const twice = await command([
+      'ledger',
+      'verify',
+      '--book',
+      await file(`${lines.join('\n')}\n${lines.join('\n')}\n`),
+    ])
+    expect(twice).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('LEDGER_BROKEN') })
+    expect(twice.stdout).toMatch(/BROKEN I4 /)
+
+    const without = await file(`${lines.filter((line) => !line.includes(outboxId)).join('\n')}\n`)
+    expect((await command(['ledger', 'verify', '--book', without])).stdout).toMatch(
+      new RegExp(`BROKEN I3 .*\\n.*${outboxId}`),
+    )
+    expect(await refusal(['ledger', 'verify', '--book', '/nowhere'])).toEqual({ exitCode: 1, code: 'BOOK_UNREADABLE' })
+  })
+
+  test('names a row that a superuser has changed', async () => {
+    const own = await createTestDatabase()
+    try {
+      const { outboxId } = await enqueueFailed(own)
+      const env = { DATABASE_URL: own.url, SYMPHONY_SCHEMA: own.schema }
+      expect((await symphony(['ledger', 'verify'], env)).exitCode).toBe(0)
+      await own.queryNoRole('ALTER TABLE payment_outbox_attempts DISABLE TRIGGER ALL')
+      await own.queryNoRole(`UPDATE payment_outbox_attempts SET error_code = 'FORGED' WHERE outbox_id = $1`, [outboxId])
+      const { exitCode, stdout } = await symphony(['ledger', 'verify'], env)
+      expect(exitCode).toBe(1)
+      expect(stdout).toMatch(new RegExp(`BROKEN I9 .*\\n.*${outboxId}`))
+    } finally {
+      await own.drop()
+    }
+  })
+})
