@@ -686,6 +686,7 @@ DECLARE
   v_proposal payment_outbox_proposals;
   v_redriven_as uuid;
 BEGIN
+  PERFORM refuse_stale_snapshot();
   v_proposal := lock_open_outbox_proposal(p_proposal_id);
   -- In collation C: where the database speaks Turkish, OLGI in lower case is not olgi.
   IF lower(v_proposal.proposed_by COLLATE "C") = lower(v_actor COLLATE "C") THEN
@@ -2390,6 +2391,7 @@ AS $$
 DECLARE
   v_actor text := outbox_actor();
 BEGIN
+  PERFORM refuse_stale_snapshot();
   PERFORM require_operator_arguments(p_outbox_id, p_reason);
   PERFORM lock_redrivable_outbox_item(p_outbox_id);
   PERFORM refuse_beside_open_proposal(p_outbox_id);
@@ -2444,6 +2446,21 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION refuse_mutation() IS 'Trigger: raises P0001 for any UPDATE, DELETE or TRUNCATE it is attached to.';
+
+-- function refuse_stale_snapshot() of symphony_owner
+CREATE FUNCTION refuse_stale_snapshot()
+RETURNS void
+LANGUAGE plpgsql STABLE
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'a decision needs what is known now, and this transaction sees an earlier moment'
+      USING ERRCODE = 'serialization_failure', HINT = 'Decide in a transaction under READ COMMITTED.';
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION refuse_stale_snapshot() IS 'Internal: raises 40001 unless the transaction runs under READ COMMITTED.';
 
 -- function release_outbox_lease(uuid, uuid, text) of symphony_owner
 CREATE FUNCTION release_outbox_lease(p_outbox_id uuid, p_lease_token uuid, p_worker_id text)
@@ -2671,6 +2688,7 @@ DECLARE
   v_actor text := outbox_actor();
   v_unknown boolean;
 BEGIN
+  PERFORM refuse_stale_snapshot();
   PERFORM require_operator_arguments(p_outbox_id, p_reason);
   IF p_decision IS NULL OR p_decision NOT IN ('DISPATCHED', 'FAILED', 'RETRY') THEN
     PERFORM refuse_argument('p_decision', 'DISPATCHED, FAILED or RETRY');

@@ -65,6 +65,7 @@ DECLARE
   v_actor text := outbox_actor();
   v_unknown boolean;
 BEGIN
+  PERFORM refuse_stale_snapshot();
   PERFORM require_operator_arguments(p_outbox_id, p_reason);
   IF p_decision IS NULL OR p_decision NOT IN ('DISPATCHED', 'FAILED', 'RETRY') THEN
     PERFORM refuse_argument('p_decision', 'DISPATCHED, FAILED or RETRY');
@@ -97,6 +98,7 @@ AS $$
 DECLARE
   v_actor text := outbox_actor();
 BEGIN
+  PERFORM refuse_stale_snapshot();
   PERFORM require_operator_arguments(p_outbox_id, p_reason);
   PERFORM lock_redrivable_outbox_item(p_outbox_id);
   PERFORM refuse_beside_open_proposal(p_outbox_id);
@@ -116,6 +118,7 @@ DECLARE
   v_proposal payment_outbox_proposals;
   v_redriven_as uuid;
 BEGIN
+  PERFORM refuse_stale_snapshot();
   v_proposal := lock_open_outbox_proposal(p_proposal_id);
   -- In collation C: where the database speaks Turkish, OLGI in lower case is not olgi.
   IF lower(v_proposal.proposed_by COLLATE "C") = lower(v_actor COLLATE "C") THEN
@@ -161,6 +164,19 @@ $$;
 COMMENT ON FUNCTION withdraw_outbox_proposal(uuid, text) IS 'Withdraws or refuses an open proposal; the item stays as it is.';
 
 -- Behind the actions.
+
+-- Under a snapshot that stays, another's open proposal or a late report that the rail paid would go unseen.
+CREATE OR REPLACE FUNCTION refuse_stale_snapshot() RETURNS void
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'a decision needs what is known now, and this transaction sees an earlier moment'
+      USING ERRCODE = 'serialization_failure', HINT = 'Decide in a transaction under READ COMMITTED.';
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION refuse_stale_snapshot() IS 'Internal: raises 40001 unless the transaction runs under READ COMMITTED.';
 
 CREATE OR REPLACE FUNCTION require_operator_arguments(p_outbox_id uuid, p_reason text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off

@@ -168,6 +168,40 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
     expect(await approve(olga, second)).toMatchObject({ outboxId, decision })
   })
 
+  test('proposed by eight at once is proposed once; the others are told that it was (P7006)', async () => {
+    const { outboxId } = await anItemFor(decision)
+    const lock = await openConnection(db)
+    await lock.query('BEGIN')
+    await lock.query('SELECT FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [outboxId])
+    await lock.query('SELECT FROM payment_outbox_identities WHERE outbox_id = $1 FOR UPDATE', [outboxId])
+    const { values, errors } = await race(
+      db,
+      'symphony_control',
+      8,
+      (connection) => propose({ name: '', control: onConnection(olga, connection) }, outboxId, decision),
+      { releaseWhenAllWait: () => lock.query('COMMIT') },
+    )
+    await lock.close()
+    expect(values).toHaveLength(1)
+    expect(errors).toHaveLength(7)
+    for (const error of errors) expect(error).toMatchObject({ sqlstate: 'P7006' })
+  })
+
+  test.for(['REPEATABLE READ', 'SERIALIZABLE'])('is not decided on an old snapshot: %s (40001)', async (isolation) => {
+    const { outboxId } = await anItemFor(decision)
+    const proposalId = await propose(olga, outboxId, decision)
+    const before = await stateOf(outboxId)
+    const connection = await openConnection(db, 'symphony_control')
+    const person = { name: '', control: onConnection(olga, connection) }
+    for (const act of [() => propose(person, outboxId, decision), () => approve(person, proposalId)]) {
+      await connection.query(`BEGIN ISOLATION LEVEL ${isolation}`)
+      await expect(act()).rejects.toMatchObject({ sqlstate: '40001' })
+      await connection.query('ROLLBACK')
+    }
+    await connection.close()
+    expect(await stateOf(outboxId)).toEqual(before)
+  })
+
   test('is approved once: not again, and not when it was withdrawn (P7006)', async () => {
     const { outboxId } = await anItemFor(decision)
     const withdrawn = await propose(olga, outboxId, decision)

@@ -80,6 +80,7 @@ describe('of the ordered items of a participant', () => {
     const between = await stream.enqueue(false)
     const second = await stream.enqueue(true)
     const last = await stream.enqueue(false)
+    for (const id of [between, last]) expect(await pendingRow(db, id)).toMatchObject({ blocked: false })
     expect(await stream.claimed()).toEqual([first, head, between, last])
     expect(await pendingRow(db, second)).toMatchObject({ blocked: true })
   })
