@@ -14,11 +14,13 @@ export function redact(text: string, lengthMax: number = ERROR_MESSAGE_LENGTH_MA
     .normalize('NFKC')
     .replaceAll(/\p{Cf}/gu, '')
   const safe = RULES.reduce((rest, { pattern, replace }) => rest.replaceAll(pattern, replace), plain)
-  // Half a number at the cut escapes every pattern.
-  return storableErrorText(isCut ? safe.replace(/[\S\d][\d\s.-]*\S*$/u, '…') : safe, lengthMax)
+  return storableErrorText(isCut ? safe.replace(CUT_END, '…') : safe, lengthMax)
 }
 
 const LENGTH_READ_MAX = 16_384
+
+/** Half a number escapes every pattern; this is longer than any number, however it is grouped. */
+const CUT_END = /[\w .()+-]{0,64}$/
 
 interface Rule {
   readonly pattern: RegExp
@@ -50,9 +52,9 @@ const RULES: readonly Rule[] = [
   // Grouped by spaces as printed, or in one piece. By shape: a mistyped account is still somebody's.
   { pattern: /\b[A-Z]{2}\d{2}(?:[ ]?[A-Z0-9]{4}){2,7}(?:[ ]?[A-Z0-9]{1,4})?\b/gi, replace: redactIban },
   { pattern: /\+\d(?:[ ().-]{0,2}\d){6,14}/g, replace: () => '[phone]' },
-  // Digits as cards and accounts are written, with single separators. Ids of our own (UUIDs) are matched to be kept.
+  // Digits as cards and accounts are written, with separators. Ids of our own (UUIDs) are matched to be kept.
   {
-    pattern: /[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}|\d(?:[ .-]?\d){8,}/gi,
+    pattern: /[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}|\d(?:[\s.–-]{0,2}\d){8,}/gi,
     replace: redactDigits,
   },
 ]
@@ -68,6 +70,7 @@ const IBAN_DIGITS_MIN = 7
 function redactDigits(match: string): string {
   if (match.includes('-') && UUID.test(match)) return match
   const digits = match.replaceAll(/\D/g, '')
+  if (digits.length > DIGITS_SEARCHED_MAX) return '[digits]'
   if (holdsCardNumber(digits)) return '[card]'
   // With separators it may be a date, a time or an amount; in one piece it is an account, a phone or a card mistyped.
   return LONG_DIGIT_RUN.test(match) ? '[digits]' : match
@@ -75,6 +78,8 @@ function redactDigits(match: string): string {
 
 const UUID = /^[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}$/i
 const LONG_DIGIT_RUN = /\d{9,}/
+/** Among more of them a card number is found by chance, and searching costs time. */
+const DIGITS_SEARCHED_MAX = 64
 
 /** Somewhere in these digits, because a pattern cannot tell where a number begins that stands next to another. */
 function holdsCardNumber(digits: string): boolean {

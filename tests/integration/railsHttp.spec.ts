@@ -182,8 +182,10 @@ describe('an answer', () => {
     )
     const pointers = { reference: '/data/0/a~1b' }
     expect(await callRail(railTo({ url: server.url, pointers }), railRequest())).toMatchObject({ reference: 'r-9' })
-    const inherited = { reference: '/toString/name' }
-    expect((await callRail(railTo({ url: server.url, pointers: inherited }), railRequest())).kind).toBe('unknown')
+    for (const reference of ['/data/length', '/data/00', '/data/-1', '/toString', '/__proto__', '/data/0/a~1b/0']) {
+      const astray = railTo({ url: server.url, pointers: { reference } })
+      expect((await callRail(astray, railRequest())).kind).toBe('unknown')
+    }
   })
 
   it('means what statusOutcomes says, where that differs', async () => {

@@ -32,6 +32,7 @@ describe('httpRail', () => {
     ['a path', { url: '/payments' }, 'http.url: expected an absolute address'],
     ['another protocol', { url: 'ftp://rail.example' }, 'http.url: expected an address that begins with https://'],
     ['plain HTTP elsewhere', { url: 'http://rail.example' }, 'http.url: expected https: plain HTTP to another machine'],
+    ['plain HTTP to an address elsewhere', { url: 'http://10.0.0.1/pay' }, 'http.url: expected https'],
     ['a name that begins like this machine', { url: 'http://127.0.0.1.rail.example' }, 'http.url: expected https'],
     ['a name that contains this machine', { url: 'http://localhost.rail.example' }, 'http.url: expected https'],
     ['credentials in the address', { url: 'https://me:pw@rail.example' }, 'http.url: expected no credentials'],

@@ -1,7 +1,9 @@
 import { describe, expect, expectTypeOf, it } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
 import {
+  callRail,
   defineRail,
+  inquireRail,
   loadRail,
   loadRails,
   type LoadOptions,
@@ -54,21 +56,21 @@ describe('loadRails', () => {
   })
 
   it('calls an adapter as the object it was declared as', async () => {
-    const rail = {
-      ...RAIL,
-      onUnknown: 'inquire',
+    class Adapter {
+      readonly type = 'sepa'
+      readonly onUnknown = 'inquire'
+      // Out of reach for anything but this very object.
+      readonly #reference = 'mine'
       dispatch() {
-        return { outcome: 'success', reference: this.type }
-      },
+        return { outcome: 'success', reference: this.#reference }
+      }
       queryStatus() {
-        return { outcome: 'success', reference: this.type }
-      },
+        return { outcome: 'success', reference: this.#reference }
+      }
     }
-    const loaded = loadRail(rail)
-    const context = { signal: AbortSignal.timeout(1_000) }
-    const request = railRequest()
-    expect(await loaded.dispatch(request, context)).toEqual({ outcome: 'success', reference: 'sepa' })
-    expect(await loaded.queryStatus?.(request, context)).toEqual({ outcome: 'success', reference: 'sepa' })
+    const loaded = loadRail(new Adapter())
+    expect(await callRail(loaded, railRequest())).toMatchObject({ kind: 'success', reference: 'mine' })
+    expect(await inquireRail(loaded, railRequest())).toMatchObject({ kind: 'success', reference: 'mine' })
   })
 
   it('closes what can be closed', async () => {

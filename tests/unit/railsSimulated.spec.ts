@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { appendFileSync, existsSync } from 'node:fs'
 import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,6 +16,8 @@ import {
   type RailEffect,
   type SimulatedRailOptions,
 } from '../../libs/rails/index.js'
+import { systemClock } from '../../libs/core/index.js'
+import { FileRailBook } from '../../libs/rails/simulated/FileRailBook.js'
 import { PAYABLE, railRequest } from '../support/railRequest.js'
 
 let folder: string
@@ -104,6 +106,31 @@ describe('the book', () => {
     verdicts.push(...(await Promise.all(Array.from({ length: 20 }, () => callRail(loaded, request)))))
     expect(new Set(verdicts.map(({ reference }) => reference)).size).toBe(1)
     expect((await readBook(bookFile)).get(request.reference)).toMatchObject({ count: 1, repeats: 0 })
+  })
+
+  it('has a reference once also if it comes twice while the disk is busy', async () => {
+    const loaded = rail()
+    const twin = railRequest()
+    await Promise.all([railRequest(), twin, twin].map((request) => callRail(loaded, request)))
+    expect((await readBook(bookFile)).get(twin.reference)).toMatchObject({ count: 1, repeats: 0 })
+  })
+
+  it('answers with the payment of another process that was quicker by a moment', async () => {
+    await callRail(rail(), railRequest())
+    const payment = { reference: 'x', amount: '1.00', currency: 'EUR', once: true }
+    const quicker = { ...payment, railReference: 'theirs', at: '2026-01-01T00:00:00.000Z' }
+    // The book looks at the clock after it has read the others' lines, and before it writes its own.
+    const book = new FileRailBook(bookFile, {
+      ...systemClock,
+      now: () => {
+        appendFileSync(bookFile, `\n${JSON.stringify(quicker)}\n`)
+        return new Date()
+      },
+    })
+    const receipt = await book.pay({ ...payment, notAfter: new Date(Date.now() + 60_000) })
+    expect(receipt).toEqual({ paid: true, railReference: 'theirs', repeated: true })
+    expect((await readBook(bookFile)).get('x')).toMatchObject({ count: 1, repeats: 1, railReference: 'theirs' })
+    await book.close()
   })
 
   it.each(['inquire', 'hold'] as const)('of a rail that is not (%s) shows a second payment', async (onUnknown) => {

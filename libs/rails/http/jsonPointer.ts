@@ -15,11 +15,13 @@ export function compileJsonPointer(argument: string, pointer: unknown): JsonPoin
   return (document) => keys.reduce<JsonValue | undefined>(member, document)
 }
 
-/** Own members only: `/constructor` is nothing. */
+/** Own members and elements only: neither `/constructor` nor the `length` of a list is data. */
 function member(container: JsonValue | undefined, key: string): JsonValue | undefined {
   if (typeof container !== 'object' || container === null || !Object.hasOwn(container, key)) return undefined
+  if (Array.isArray(container) && !INDEX.test(key)) return undefined
   const value: JsonValue | undefined = Reflect.get(container, key)
   return value
 }
 
+const INDEX = /^(?:0|[1-9]\d*)$/
 const POINTER = /^(?:\/(?:[^~/]|~[01])*){1,32}$/
