@@ -98,6 +98,7 @@ describe('while it is paused', () => {
     const paused = new Stream(db)
     await pause('stream', paused)
     const unordered = await paused.enqueue(false)
+    expect(await pendingRow(db, unordered)).toMatchObject({ blocked: false })
     expect(await paused.claimed()).toEqual([unordered])
   })
 })
