@@ -145,6 +145,12 @@ describe('POST /v1/instructions', () => {
     expect(await problemOf(await stage.post(text, 'key-1'))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
   })
 
+  test('a payload of depth 32 is taken, one of depth 33 is not', async () => {
+    const nested = (depth: number): unknown => (depth === 1 ? {} : { a: nested(depth - 1) })
+    expect((await stage.post(body({ payload: nested(32) }), 'key-1')).status).toBe(201)
+    expect((await stage.post(body({ payload: nested(33) }), 'key-1')).status).toBe(422)
+  })
+
   test.each([
     ['with a space', 'a b'],
     ['of 129 characters', 'x'.repeat(129)],

@@ -104,7 +104,7 @@ async function carryAll(options: DemoOptions, { stage, database, cli }: DemoTool
   }
   fleet.start()
   try {
-    await enqueueAmongKills(options, database, fleet, look)
+    await enqueueAmongKills(options, { database, fleet, look, signal: cli.signal })
     while (!isDrained(await look())) await sleep(LOOK_MS, cli.signal)
     return fleet.kills
   } finally {
@@ -113,15 +113,20 @@ async function carryAll(options: DemoOptions, { stage, database, cli }: DemoTool
   }
 }
 
+interface KillTools {
+  readonly database: Database
+  readonly fleet: DemoFleet
+  readonly look: () => Promise<OutboxStatus>
+  readonly signal: AbortSignal
+}
+
 /**
  * Each kill is followed by the next few payments, so that there is work in somebody's hands at every kill, however fast the
  * machine is: 5000 payments see at least fifty.
  */
 async function enqueueAmongKills(
   { payments, seed }: DemoOptions,
-  database: Database,
-  fleet: DemoFleet,
-  look: () => Promise<OutboxStatus>,
+  { database, fleet, look, signal }: KillTools,
 ): Promise<void> {
   const ofPayments = seededRandom(`payments ${seed}`)
   const ofPauses = seededRandom(`pauses ${seed}`)
@@ -130,7 +135,7 @@ async function enqueueAmongKills(
     const count = Math.min(PAYMENTS_PER_KILL, payments - first + 1)
     await enqueueSome({ first, count, run }, ofPayments, database)
     await look()
-    await sleep(between(ofPauses, PAUSE_MS.min, PAUSE_MS.max))
+    await sleep(between(ofPauses, PAUSE_MS.min, PAUSE_MS.max), signal)
     fleet.killOne()
   }
 }

@@ -1,0 +1,193 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { checkStart, deploy } from '../../libs/deployment/index.js'
+import { judgeServer } from '../../libs/deployment/checkStart.js'
+import { symphony, type Said } from '../support/commandLine.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { writeRailsFile } from '../support/railsFile.js'
+import { startPrivateServer } from '../support/server.js'
+import { TcpProxy } from '../support/tcpProxy.js'
+
+let db: TestDatabase
+let folder: string
+let rails: string
+beforeAll(async () => {
+  // The catalog is compared with the manifest: functions that count their branches would be drift.
+  db = await createTestDatabase({ countBranches: false })
+  folder = await mkdtemp(join(tmpdir(), 'symphony-checks-'))
+  rails = await writeRailsFile(
+    folder,
+    `type: 'sepa', onUnknown: 'resend', dispatch: () => ({ outcome: 'unknown', code: 'X' })`,
+  )
+})
+afterAll(async () => {
+  await db.drop()
+  await rm(folder, { recursive: true })
+})
+
+/** A worker that is told to stop before it starts: what it says is all about the start. */
+function worker(url: string, ...words: readonly string[]): Promise<Said> {
+  const env = { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema }
+  return symphony(
+    ['worker', '--rails', rails, '--no-http', '--log-level', 'silent', ...words],
+    env,
+    AbortSignal.abort(new Error('enough')),
+  )
+}
+
+async function processLogin(): Promise<string> {
+  const { url } = await db.createLogin(`worker${loginCount++}`, { roles: ['symphony_executor', 'symphony_readonly'] })
+  return url
+}
+let loginCount = 0
+
+describe('a worker starts', () => {
+  test('with a login of its own in a sound schema, without a word', async () => {
+    expect(await worker(await processLogin())).toEqual({ exitCode: 0, stdout: '', stderr: '' })
+  })
+
+  test('with a superuser’s login under a warning, and not at all with --strict', async () => {
+    const lenient = await worker(db.url)
+    expect(lenient.exitCode).toBe(0)
+    expect(lenient.stderr).toContain('warning LOGIN_IS_SUPERUSER')
+    expect(lenient.stderr).toContain('--create-login')
+    const strict = await worker(db.url, '--strict')
+    expect(strict.exitCode).toBe(1)
+    expect(strict.stderr).toContain('error LOGIN_IS_SUPERUSER Refusing to start.')
+  })
+})
+
+describe('a worker refuses', () => {
+  test('a schema that is not there, and says what to run', async () => {
+    const { exitCode, stderr } = await worker(await processLogin(), '--schema', 'nowhere')
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain('NOT_DEPLOYED')
+    expect(stderr).toContain('what to do symphony deploy')
+  })
+
+  test('a schema that is not what was deployed', async () => {
+    const drifted = await createTestDatabase({ countBranches: false })
+    onTestFinished(() => drifted.drop())
+    await drifted.queryNoRole('DROP INDEX ix_pending_claimable')
+    const { url } = await drifted.createLogin('drifted', { roles: ['symphony_executor'] })
+    const { exitCode, stderr } = await worker(url)
+    expect(exitCode).toBe(1)
+    expect(stderr).toMatch(/INDEX_MISSING Refusing to start\..*ix_pending_claimable/)
+  })
+
+  test('a server that may forget what it committed', async () => {
+    const server = await startPrivateServer({ settings: { fsync: 'off' } })
+    onTestFinished(() => server.remove())
+    await deploy({ url: server.url, schema: db.schema })
+    const { exitCode, stderr } = await worker(server.url)
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain('SERVER_MAY_FORGET')
+    expect(stderr).toContain('found fsync off')
+    // Before anything is deployed, too.
+    const { refusals } = await checkStart({ url: server.url, part: 'server' })
+    expect(refusals.map(({ code }) => code)).toEqual(['SERVER_MAY_FORGET'])
+  })
+
+  test('a remote host whose certificate nobody checks', async () => {
+    const { exitCode, stderr } = await worker('postgres://x:y@db.example.com/z?sslmode=no-verify')
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain('TLS_REFUSED')
+    expect(stderr).toContain('verify-full')
+    expect(stderr).not.toContain(':y@')
+  })
+
+  test('a pooler that gives each statement another backend', async () => {
+    const url = new URL(await processLogin())
+    // What a pooler announces is a process id of its own.
+    const pooler = await TcpProxy.before(url.href, {
+      alterAnswer: (chunk) => {
+        const key = chunk.indexOf(Buffer.from([0x4b, 0, 0, 0, 12]))
+        if (key !== -1) chunk.writeInt32BE(1, key + 5)
+        return chunk
+      },
+    })
+    onTestFinished(() => pooler.close())
+    url.port = String(pooler.port)
+    const { exitCode, stderr } = await worker(url.href)
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain('POOLER_IN_THE_WAY')
+  })
+
+  test('LISTEN behind a pooler in transaction mode; polling alone is fine', async () => {
+    const url = await processLogin()
+    const listening = await worker(url, '--pooler', 'transaction')
+    expect(listening.exitCode).toBe(1)
+    expect(listening.stderr).toContain('POOLER_IN_THE_WAY')
+    expect((await worker(url, '--pooler', 'transaction', '--no-listen')).exitCode).toBe(0)
+    expect((await worker(url, '--pooler', 'transaction', '--listen-url', url)).exitCode).toBe(0)
+  })
+
+  test('a lease that could end before its call, with the figures', async () => {
+    const words = ['--no-renew-leases', '--rail-timeout-ms', '30000', '--lease-seconds']
+    const short = await worker(await processLogin(), ...words, '32')
+    expect(short.exitCode).toBe(2)
+    expect(short.stderr).toContain('rail sepa: a lease of 32 s does not outlive a call of up to 30000 ms')
+    expect((await worker(await processLogin(), ...words, '33')).exitCode).toBe(0)
+  })
+
+  test.each([
+    [[], '--rails: expected a file'],
+    [['--rails', '/nowhere/rails.mjs'], 'The rails in /nowhere/rails.mjs cannot be loaded'],
+  ])('no rails: %j', async (words, message) => {
+    const { exitCode, stderr } = await symphony(['worker', ...words], { DATABASE_URL: db.url })
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain(message)
+  })
+
+  test.each([
+    ['no default export', 'export const rails = []', 'has no default export'],
+    [
+      'an inquiry that is missing',
+      `export default [{ type: 'x', onUnknown: 'inquire', dispatch() {} }]`,
+      'queryStatus',
+    ],
+    ['a module that throws', `throw new Error('no key')`, 'because no key'],
+  ])('a file of rails with %s', async (_, text, message) => {
+    const { writeFile } = await import('node:fs/promises')
+    const file = join(folder, `${loginCount++}.mjs`)
+    await writeFile(file, text)
+    const { exitCode, stderr } = await symphony(['worker', '--rails', file], { DATABASE_URL: db.url })
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain(message)
+  })
+})
+
+describe('the server is judged by what it says of itself', () => {
+  const sound = {
+    version: 18,
+    login: 'worker',
+    loginIsSuperuser: false,
+    mayActAsAuditor: false,
+    isDeployed: true,
+    auditorMayUseSchema: true,
+    encoding: 'UTF8',
+    fsync: 'on',
+    fullPageWrites: 'on',
+    isStandby: false,
+    publicPrivileges: ['TEMPORARY'],
+    ownerGranters: [],
+    dataWriters: [],
+  }
+
+  test.each([
+    ['sound', {}, [], []],
+    ['PostgreSQL 15', { version: 15 }, [], []],
+    ['PostgreSQL 14', { version: 14 }, ['SERVER_TOO_OLD'], []],
+    ['PostgreSQL 19', { version: 19 }, [], ['SERVER_VERSION_UNPROVEN']],
+    ['a standby', { isStandby: true }, ['SERVER_IS_STANDBY'], []],
+    ['fsync off', { fsync: 'off' }, ['SERVER_MAY_FORGET'], []],
+    ['full_page_writes off', { fullPageWrites: 'off' }, ['SERVER_MAY_FORGET'], []],
+    ['a superuser', { loginIsSuperuser: true }, [], ['LOGIN_IS_SUPERUSER']],
+  ])('%s', (_, facts, refused, warned) => {
+    const { refusals, warnings } = judgeServer({ ...sound, ...facts })
+    expect(refusals.map(({ code }) => code)).toEqual(refused)
+    expect(warnings.map(({ code }) => code)).toEqual(warned)
+  })
+})

@@ -1,0 +1,58 @@
+import { mkdir, readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
+import { spawnSymphony } from '../support/commandLine.js'
+import { makeTestFolder, removeTestFolder } from '../support/server.js'
+
+/** Whatever the demo makes is made here, so that it can be seen to be gone. */
+async function temporaryFolder(): Promise<string> {
+  const folder = await makeTestFolder()
+  onTestFinished(() => removeTestFolder(folder))
+  await mkdir(join(folder, 'tmp'), { mode: 0o777 })
+  return join(folder, 'tmp')
+}
+
+test(
+  'workers are killed, the rail fails in every way, and both books agree: none lost, none paid twice',
+  { timeout: 300_000 },
+  async () => {
+    const TMPDIR = await temporaryFolder()
+    const { exitCode, stdout, stderr } = await spawnSymphony(
+      ['demo', '--payments', '200', '--workers', '3', '--seed', 'smoke', '--json'],
+      { TMPDIR },
+    ).ended
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
+    const result: Record<string, number> = JSON.parse(stdout)
+    expect(Object.keys(result)).toEqual([
+      'payments',
+      'dispatched',
+      'failed',
+      'held',
+      'railEffects',
+      'doublePaid',
+      'lost',
+      'workerKills',
+      'seconds',
+    ])
+    const { payments, dispatched = 0, failed = 0, held = 0, railEffects = 0, workerKills } = result
+    expect(result).toMatchObject({ payments: 200, doublePaid: 0, lost: 0 })
+    expect(dispatched + failed + held).toBe(payments)
+    expect(railEffects).toBeGreaterThanOrEqual(dispatched)
+    expect(failed).toBeGreaterThan(0)
+    expect(workerKills).toBeGreaterThan(0)
+    expect(await readdir(TMPDIR)).toEqual([])
+  },
+)
+
+test('interrupted, it stops everything and leaves nothing behind', { timeout: 120_000 }, async () => {
+  const TMPDIR = await temporaryFolder()
+  const demo = spawnSymphony(['demo', '--payments', '100000', '--seed', 'interrupted'], { TMPDIR })
+  const [made = ''] = await expect
+    .poll(() => readdir(TMPDIR), { timeout: 60_000 })
+    .toHaveLength(1)
+    .then(() => readdir(TMPDIR))
+  await expect.poll(() => readdir(join(TMPDIR, made)), { timeout: 60_000 }).toContain('workers.log')
+  demo.child.kill('SIGINT')
+  expect(await demo.ended).toMatchObject({ exitCode: 130, stdout: '' })
+  expect(await readdir(TMPDIR)).toEqual([])
+})

@@ -1,0 +1,239 @@
+import { createServer } from 'node:net'
+import { once } from 'node:events'
+import { readFile, readdir, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Client } from 'pg'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { spawnSymphony, symphony } from '../support/commandLine.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { enqueue } from '../support/outboxItems.js'
+import { PATIENTLY } from '../support/patiently.js'
+import { portOf } from '../support/portOf.js'
+import { writeRailsFile } from '../support/railsFile.js'
+import { makeTestFolder, removeTestFolder } from '../support/server.js'
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase({ countBranches: false })
+})
+afterAll(() => db.drop())
+
+/** Longer than a test may take by itself: a busy machine starts a server, deploys and examines. */
+const SLOWLY = { timeout: 60_000, interval: 100 }
+
+async function testFolder(): Promise<string> {
+  const folder = await makeTestFolder()
+  onTestFinished(() => removeTestFolder(folder))
+  return folder
+}
+
+/** The request that a printed curl line makes. */
+interface PrintedRequest {
+  readonly url: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string | undefined
+}
+
+function requestOf(line: string): PrintedRequest {
+  const headers = [...line.matchAll(/-H '([^:']+): ([^']*)'/g)].map(([, name = '', value = '']) => [name, value])
+  return {
+    url: /^curl -sS (\S+)/.exec(line)?.[1] ?? '',
+    headers: Object.fromEntries(headers),
+    body: / -d '([^']*)'/.exec(line)?.[1],
+  }
+}
+
+function send({ url, headers, body }: PrintedRequest): Promise<Response> {
+  return fetch(url, { headers, ...(body === undefined ? {} : { method: 'POST', body }) })
+}
+
+async function stateBehind(line: string): Promise<unknown> {
+  const { items }: { items: { state: string; lastRailReference: string | null }[] } = JSON.parse(
+    await (await send(requestOf(line))).text(),
+  )
+  return items.map(({ state, lastRailReference }) => ({ state, lastRailReference }))
+}
+
+describe('symphony start', () => {
+  test(
+    'the printed lines work when pasted; Ctrl-C leaves no lease and no server; the next start goes on from there',
+    { timeout: 180_000 },
+    async () => {
+      const dataDir = join(await testFolder(), 'symphony')
+      const first = spawnSymphony(['start', '--data-dir', dataDir])
+      await expect.poll(first.stdout, SLOWLY).toContain('symphony show')
+      const [post = '', get = ''] = first
+        .stdout()
+        .split('\n')
+        .filter((line) => line.startsWith('curl'))
+      const accepted = requestOf(post)
+      expect((await send(accepted)).status).toBe(201)
+      expect((await send(accepted)).status).toBe(200)
+      const paid = [{ state: 'DISPATCHED', lastRailReference: expect.stringMatching(/^sim-/) }]
+      await expect.poll(() => stateBehind(get), PATIENTLY).toEqual(paid)
+      const instructionId = /symphony show (\S+)/.exec(first.stdout())?.[1] ?? ''
+      const shown = await symphony(['show', instructionId, '--data-dir', dataDir])
+      expect(shown.stdout).toContain(`${instructionId} DISPATCHED`)
+      expect(
+        (
+          await symphony([
+            'ledger',
+            'verify',
+            '--drained',
+            '--data-dir',
+            dataDir,
+            '--book',
+            join(dataDir, 'rail-book.ndjson'),
+          ])
+        ).exitCode,
+      ).toBe(0)
+
+      // One that the rail pays and never answers, so that there is a call to give up.
+      const stuck = {
+        ...accepted,
+        headers: { ...accepted.headers, 'Idempotency-Key': 'stuck' },
+        body: accepted.body
+          ?.replace(instructionId, 'stuck')
+          .replace('"12.50"', '"12.50","simulate":["timeoutAfterPaying","success"]'),
+      }
+      expect((await send(stuck)).status).toBe(201)
+      const { stdout: url } = await symphony(['db', 'url', '--data-dir', dataDir])
+      const leased = async () =>
+        JSON.parse((await symphony(['status', '--json', '--data-dir', dataDir])).stdout).leasedCount
+      await expect.poll(leased, PATIENTLY).toBe('1')
+      first.child.kill('SIGINT')
+      expect((await first.ended).exitCode).toBe(0)
+      await expect(new Client(url.trim()).connect()).rejects.toThrow(/ECONNREFUSED/)
+      await expect(fetch(accepted.url)).rejects.toThrow('fetch failed')
+      for (const secret of ['access-token', 'process-login']) {
+        expect((await stat(join(dataDir, secret))).mode & 0o777).toBe(0o600)
+      }
+      expect((await readdir(dataDir)).filter((name) => name.startsWith('access-token'))).toEqual(['access-token'])
+
+      const second = spawnSymphony(['start', '--data-dir', dataDir])
+      await expect.poll(second.stdout, SLOWLY).toContain('symphony show')
+      const again =
+        second
+          .stdout()
+          .split('\n')
+          .filter((line) => line.startsWith('curl'))[1] ?? ''
+      expect(again).toContain((await readFile(join(dataDir, 'access-token'), 'utf8')).trim())
+      const unknown = again.replace(/first-payment-\w+/, 'stuck')
+      await expect.poll(() => stateBehind(unknown), SLOWLY).toEqual(paid)
+      const { stdout } = await symphony(['show', 'stuck', '--data-dir', dataDir])
+      // Given up by the stop, and found by asking: it was not sent a second time.
+      expect(stdout).toMatch(/attempt 1 RETRYABLE: RAIL_ABORTED[^]*attempt 2 DISPATCHED/)
+      second.child.kill('SIGTERM')
+      expect((await second.ended).exitCode).toBe(0)
+      const book = await readFile(join(dataDir, 'rail-book.ndjson'), 'utf8')
+      expect(book.split('\n').filter(Boolean)).toHaveLength(2)
+    },
+  )
+
+  test('the processes log in as somebody who inherits nothing, also in a database that was given', async () => {
+    const dataDir = join(await testFolder(), 'symphony')
+    const running = spawnSymphony(['start', '--data-dir', dataDir], {
+      DATABASE_URL: db.url,
+      SYMPHONY_SCHEMA: db.schema,
+    })
+    await expect.poll(running.stdout, SLOWLY).toContain('symphony show')
+    const { rows } = await db.queryNoRole<{ usename: string; superuser: boolean; inherits: boolean }>(
+      `SELECT DISTINCT a.usename, r.rolsuper AS superuser, r.rolinherit AS inherits
+       FROM pg_stat_activity a JOIN pg_roles r ON r.rolname = a.usename
+       WHERE a.datname = current_database() AND a.application_name = 'symphony start'`,
+    )
+    expect(rows).toEqual([
+      { usename: expect.stringMatching(/^symphony_start_[0-9a-f]{8}$/), superuser: false, inherits: false },
+    ])
+    running.child.kill('SIGTERM')
+    expect((await running.ended).exitCode).toBe(0)
+  })
+})
+
+describe('symphony worker', () => {
+  async function startWorker(dispatch: string, railType: string, ...words: readonly string[]) {
+    const rails = await writeRailsFile(await testFolder(), `type: '${railType}', onUnknown: 'resend', ${dispatch}`)
+    const { url } = await db.createLogin(`worker${workerCount++}`, {
+      roles: ['symphony_executor', 'symphony_readonly'],
+    })
+    const env = { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema, SYMPHONY_ACCESS_TOKEN: 'secret-of-the-worker' }
+    const running = spawnSymphony(['worker', '--rails', rails, ...words], env)
+    return { ...running, url }
+  }
+  let workerCount = 0
+
+  test('carries items, serves health and metrics, and on SIGTERM leaves no lease', async () => {
+    const railType = 'quick'
+    const worker = await startWorker(
+      `dispatch: ({ reference }) => ({ outcome: 'success', reference: 'paid-' + reference })`,
+      railType,
+    )
+    await expect.poll(worker.stderr, SLOWLY).toContain('worker_started')
+    const line =
+      worker
+        .stderr()
+        .split('\n')
+        .find((one) => one.includes('worker_started')) ?? ''
+    const { address, rails }: { address: string; rails: string[] } = JSON.parse(line)
+    expect(rails).toEqual([railType])
+    const { outboxId } = await enqueue(db, { railType })
+    const state = async () =>
+      (
+        await db.queryNoRole('SELECT state, last_rail_reference FROM outbox_operational_status WHERE outbox_id = $1', [
+          outboxId,
+        ])
+      ).rows
+    await expect.poll(state, PATIENTLY).toEqual([{ state: 'DISPATCHED', last_rail_reference: `paid-${outboxId}` }])
+    expect((await fetch(`${address}/readyz`)).status).toBe(200)
+    expect((await fetch(`${address}/metrics`)).status).toBe(401)
+    const headers = { authorization: 'Bearer secret-of-the-worker' }
+    const metrics = await (await fetch(`${address}/metrics`, { headers })).text()
+    expect(metrics).toMatch(/^attempts_total\{state="DISPATCHED"\} 1$/m)
+    expect(metrics).toMatch(/^outbox_pending_depth 0$/m)
+    expect((await fetch(`${address}/v1/instructions/x`, { headers })).status).toBe(404)
+    worker.child.kill('SIGTERM')
+    expect(await worker.ended).toMatchObject({ exitCode: 0, stdout: '' })
+    expect(worker.stderr()).toContain('worker_stopped')
+    expect(worker.stderr()).not.toContain('secret-of-the-worker')
+  })
+
+  test('gives up a call that does not end within --shutdown-ms, and marks its outcome unknown', async () => {
+    const railType = 'silent'
+    const worker = await startWorker(
+      `dispatch: () => new Promise(() => {})`,
+      railType,
+      '--no-http',
+      '--shutdown-ms',
+      '50',
+    )
+    await expect.poll(worker.stderr, SLOWLY).toContain('worker_started')
+    const { outboxId } = await enqueue(db, { railType })
+    const row = async () =>
+      (
+        await db.queryNoRole('SELECT state, outcome_unknown FROM outbox_operational_status WHERE outbox_id = $1', [
+          outboxId,
+        ])
+      ).rows
+    await expect.poll(row, PATIENTLY).toEqual([{ state: 'LEASED', outcome_unknown: false }])
+    worker.child.kill('SIGINT')
+    expect((await worker.ended).exitCode).toBe(0)
+    expect(await row()).toEqual([{ state: 'SCHEDULED', outcome_unknown: true }])
+  })
+
+  test('a port that was asked for and is taken is an error; the usual one is given up for another', async () => {
+    const dispatch = `dispatch: () => ({ outcome: 'unknown', code: 'X' })`
+    const taken = createServer().listen(0, '127.0.0.1')
+    onTestFinished(() => void taken.close())
+    await once(taken, 'listening')
+    const refused = await startWorker(dispatch, 'x', '--port', String(portOf(taken)))
+    expect(await refused.ended).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('PORT_TAKEN') })
+    const usual = createServer().listen(7_421, '127.0.0.1')
+    // Taken by somebody else already: just as well.
+    await Promise.race([once(usual, 'listening'), once(usual, 'error')]).catch(() => {})
+    onTestFinished(() => void usual.close())
+    const moved = await startWorker(dispatch, 'x')
+    await expect.poll(moved.stderr, SLOWLY).toMatch(/"address":"http:\/\/127\.0\.0\.1:(?!7421")\d+"/)
+    moved.child.kill('SIGTERM')
+    expect((await moved.ended).exitCode).toBe(0)
+  })
+})
