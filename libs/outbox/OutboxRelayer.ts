@@ -190,6 +190,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   }
 
   #globalRoom(): number {
+    // A suspect is carried alone: what was leased beside it could only wait, and would be a suspect too if this process died.
+    if (this.#suspects.length > 0 || this.#suspectInFlight) return 0
     const { running, waiting } = this.gauge
     return this.#options.concurrency + this.#options.batchSize - running - waiting
   }

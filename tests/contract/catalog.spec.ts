@@ -50,7 +50,7 @@ describe('functions', () => {
          WHERE p.pronamespace = ours.oid AND NOT p.prosecdef AND p.prosqlbody IS NULL
            AND p.prorettype <> 'trigger'::regtype ORDER BY 1`,
       ),
-    ).toEqual(['record_deployment', 'refuse_argument'])
+    ).toEqual(['record_deployment', 'refuse_argument', 'refuse_stale_snapshot'])
   })
 
   test('triggers run with the rights of whoever fires them', async () => {
@@ -105,6 +105,7 @@ describe('functions', () => {
       'outbox_evidence',
       'outbox_identity_hash',
       'payload_defect',
+      'refuse_stale_snapshot',
     ])
   })
 

@@ -126,6 +126,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   record_deployment: 'nobody',
   refuse_argument: 'nobody',
   refuse_beside_open_proposal: 'nobody',
+  refuse_stale_snapshot: 'nobody',
   refuse_mutation: 'nobody',
   require_operator_arguments: 'nobody',
   uuid_v7: 'nobody',
