@@ -29,6 +29,7 @@ export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<voi
       await relay.start()
       const address = await face?.listen(settings, USUAL_PORT)
       log.info({ workerId: relay.workerId, rails: [...rails.keys()], address }, 'worker_started')
+      cli.terminal.print(`Worker ${relay.workerId} carries ${[...rails.keys()].join(', ')}.`)
       await untilAborted(settings.untilStdinCloses ? AbortSignal.any([cli.signal, stdinClosed()]) : cli.signal)
     } finally {
       await face?.close()

@@ -44,8 +44,10 @@ async function processLogin(): Promise<string> {
 let loginCount = 0
 
 describe('a worker starts', () => {
-  test('with a login of its own in a sound schema, without a word', async () => {
-    expect(await worker(await processLogin())).toEqual({ exitCode: 0, stdout: '', stderr: '' })
+  test('with a login of its own in a sound schema, without complaint', async () => {
+    const { exitCode, stdout, stderr } = await worker(await processLogin())
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
+    expect(stdout).toContain('carries sepa')
   })
 
   test('with a superuser’s login under a warning, and not at all with --strict', async () => {

@@ -192,7 +192,10 @@ describe('symphony worker', () => {
     expect(metrics).toMatch(/^outbox_pending_depth 0$/m)
     expect((await fetch(`${address}/v1/instructions/x`, { headers })).status).toBe(404)
     worker.child.kill('SIGTERM')
-    expect(await worker.ended).toMatchObject({ exitCode: 0, stdout: '' })
+    expect(await worker.ended).toMatchObject({
+      exitCode: 0,
+      stdout: expect.stringMatching(/^Worker \S+ carries quick\.\n$/),
+    })
     expect(worker.stderr()).toContain('worker_stopped')
     expect(worker.stderr()).not.toContain('secret-of-the-worker')
   })

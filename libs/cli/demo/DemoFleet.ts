@@ -19,6 +19,8 @@ export interface DemoFleetOptions {
 export class DemoFleet {
   readonly #options: DemoFleetOptions
   readonly #workers = new Set<ChildProcess>()
+  /** Those that have said that they are at work. */
+  readonly #atWork = new Set<ChildProcess>()
   #kills = 0
   #deaths = 0
   #stopping = false
@@ -35,14 +37,20 @@ export class DemoFleet {
     for (let number = 0; number < this.#options.size; number += 1) this.#spawn()
   }
 
-  /** `kill -9`: no handler runs, nothing is flushed, nothing is given back. */
-  killOne(): void {
-    const workers = [...this.#workers]
+  /**
+   * `kill -9`: no handler runs, nothing is flushed, nothing is given back. Only of a worker that is at work, and only while most
+   * of them are: to kill those that are still starting would prove nothing, and on a slow machine nothing would ever be done.
+   * False if it was not the time.
+   */
+  killOne(): boolean {
+    const workers = [...this.#atWork]
+    if (workers.length < this.#options.size - 1) return false
     const victim = workers[Math.floor(this.#options.random() * workers.length)]
-    if (victim === undefined) return
-    this.#workers.delete(victim)
+    if (victim === undefined) return false
+    this.#forget(victim)
     if (victim.kill('SIGKILL')) this.#kills += 1
     this.#spawn()
+    return true
   }
 
   /** A worker that ends by itself is a bug; one that cannot even start would be replaced for ever. */
@@ -66,15 +74,24 @@ export class DemoFleet {
       env,
       // A group of its own: Ctrl-C is for the demo, which then stops its workers. Its end of the pipe keeps them alive.
       detached: true,
-      stdio: ['pipe', 'ignore', log],
+      stdio: ['pipe', 'pipe', log],
     })
     closeSync(log)
     this.#workers.add(worker)
+    worker.stdout?.once('data', () => {
+      if (this.#workers.has(worker)) this.#atWork.add(worker)
+    })
     worker.once('exit', () => {
-      if (!this.#workers.delete(worker) || this.#stopping) return
+      if (!this.#forget(worker) || this.#stopping) return
       this.#deaths += 1
       if (this.#deaths <= DEATHS_MAX) this.#spawn()
     })
+  }
+
+  /** False if it was forgotten before: then its end was our doing. */
+  #forget(worker: ChildProcess): boolean {
+    this.#atWork.delete(worker)
+    return this.#workers.delete(worker)
   }
 }
 

@@ -134,10 +134,15 @@ async function enqueueAmongKills(
   for (let first = 1; first <= payments; first += PAYMENTS_PER_KILL) {
     const count = Math.min(PAYMENTS_PER_KILL, payments - first + 1)
     await enqueueSome({ first, count, run }, ofPayments, database)
-    await look()
     await sleep(between(ofPauses, PAUSE_MS.min, PAUSE_MS.max), signal)
-    fleet.killOne()
+    do await look()
+    while (!fleet.killOne() && (await pause(signal)))
   }
+}
+
+async function pause(signal: AbortSignal): Promise<true> {
+  await sleep(LOOK_MS, signal)
+  return true
 }
 
 async function enqueueSome(
@@ -160,7 +165,7 @@ function workerSettings(stage: DemoStage): Record<string, string> {
     SYMPHONY_SCHEMA: stage.schema,
     SYMPHONY_RAILS: programFile('demoRails.js'),
     LEASE_SECONDS: '3',
-    OUTBOX_BATCH_SIZE: '10',
+    OUTBOX_BATCH_SIZE: '5',
     OUTBOX_CONCURRENCY: '8',
     LEASE_REPAIR_INTERVAL_MS: '2000',
     [BOOK_URL]: stage.book.url,
@@ -193,5 +198,5 @@ function summarise(payments: number, report: AuditReport, workerKills: number, s
 }
 
 const PAYMENTS_PER_KILL = 90
-const PAUSE_MS = { min: 300, max: 1_100 }
-const LOOK_MS = 300
+const PAUSE_MS = { min: 150, max: 750 }
+const LOOK_MS = 200
