@@ -261,7 +261,7 @@ describe('taking over an expired lease', () => {
     const crashed = await enqueueAndClaim(db, {}, { workerId: 'crashed' })
     // The due time plays no part: an expired lease is taken over whenever it is found.
     await db.queryNoRole(
-      `UPDATE payment_outbox_pending SET claimed_at = '2026-01-02T03:04:05.006Z', next_attempt_at = 'infinity',
+      `UPDATE payment_outbox_pending SET claimed_at = '2026-01-02T03:04:05.006Z', next_attempt_at = '2126-01-01',
          lease_expires_at = clock_timestamp() - interval '1 microsecond'
        WHERE outbox_id = $1`,
       [crashed.outboxId],
