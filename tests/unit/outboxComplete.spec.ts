@@ -411,6 +411,14 @@ describe('the ledger', () => {
   })
 })
 
+test('a success cannot be held: refused (22023), and the lease still lives', async () => {
+  const lease = await enqueueAndClaim(db)
+  await expect(
+    complete(db, lease, { state: 'DISPATCHED', railReference: 'paid', holdReason: 'to be sure' }),
+  ).rejects.toMatchObject({ code: 'INVALID_PARAMETER', message: expect.stringContaining('p_hold_reason') })
+  expect(await complete(db, lease, { state: 'DISPATCHED', railReference: 'paid' })).toMatchObject({ attemptNo: 1 })
+})
+
 function completeAll(outcomes: readonly AttemptOutcome[], workerId = WORKER): Promise<CompletionVerdict[]> {
   return completeOutboxAttempts(db.as('symphony_executor'), workerId, outcomes)
 }

@@ -4,6 +4,7 @@ import {
   claimOutboxBatch,
   completeOutboxAttempts,
   enqueuePaymentOutboxBatch,
+  pauseOutbox,
   placeOutboxHold,
   repairExpiredLeases,
   resolveOutboxHold,
@@ -189,6 +190,23 @@ describe('a head that FAILED', () => {
     expect(await stream.claimed()).toEqual([])
     await resumeOutbox(olga.control, 'stream', stream.participantId, 'go on')
     expect(await stream.drain()).toEqual([ids[2]])
+  })
+
+  test('halts nothing anew where a person has paused the stream before: that pause stays, with its reason', async () => {
+    const stream = new Stream(db)
+    await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
+    await stream.enqueue()
+    const lease = await stream.claimOnly()
+    await pauseOutbox(olga.control, 'stream', stream.participantId, 'asked by the bank')
+    await complete(db, lease, { state: 'FAILED' })
+    const { rows } = await db.queryNoRole('SELECT reason, paused_by FROM outbox_pauses WHERE name = $1', [
+      stream.participantId,
+    ])
+    expect(rows).toEqual([{ reason: 'asked by the bank', paused_by: olga.name }])
+    const events = await db.queryNoRole(`SELECT event_type FROM payment_outbox_events WHERE scope = 'stream:' || $1`, [
+      stream.participantId,
+    ])
+    expect(events.rows).toEqual([{ event_type: 'PAUSED' }])
   })
 
   test('halts the stream also when people decided it', async () => {
