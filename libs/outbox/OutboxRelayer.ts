@@ -319,8 +319,9 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const { item } = flight
     switch (landing.kind) {
       case 'complete':
-        // Not waited for: the slot is free, and the queue holds no more than was claimed.
-        void this.#completions.submit(landing.outcome, item.railType)
+        // Not waited for: the slot is free, and the queue holds no more than was claimed. Once it is recorded there may be
+        // a new due time, or a successor unblocked, that a sleeper does not know of.
+        void this.#completions.submit(landing.outcome, item.railType).then(() => this.#wakeup.notify())
         return
       case 'hold':
         return this.#hold(flight, landing.reason)
