@@ -369,7 +369,7 @@ test('the roles are roles only: no login, no attribute, no member among them, no
          OR rolbypassrls AS has_an_attribute,
        rolconfig, ARRAY(
          SELECT m.roleid::regrole::text FROM pg_auth_members m WHERE m.member = r.oid) AS member_of
-     FROM pg_roles r WHERE rolname LIKE 'symphony\\_%' AND rolname <> 'symphony_test_login' ORDER BY rolname COLLATE "C"`,
+     FROM pg_roles r WHERE NOT rolcanlogin AND rolname LIKE 'symphony\\_%' ORDER BY rolname COLLATE "C"`,
   )
   expect(rows).toEqual(
     ['auditor', 'auth', 'control', 'executor', 'ingest', 'owner', 'readonly'].map((role) => ({
