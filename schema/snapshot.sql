@@ -1133,6 +1133,9 @@ DECLARE
   v_attempt_ids uuid[] := '{}';
   v_heads uuid[] := '{}';
   v_held boolean := false;
+  v_contradicted uuid[] := '{}';
+  v_contradictions jsonb[] := '{}';
+  v_contradicted_by uuid[] := '{}';
 BEGIN
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   PERFORM check_outbox_outcomes(cardinality(p_outbox_ids), p_states, p_rail_references, p_rail_codes, p_error_codes,
@@ -1213,7 +1216,12 @@ BEGIN
     )
     SELECT j.ordinal, j.outbox_id, j.attempt_id, j.attempt_no, j.effective, j.ordered,
       j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
-      j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL AS newly_held
+      j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL AS newly_held,
+      CASE
+        WHEN j.effective = 'DISPATCHED' AND j.late_outcome ->> 'state' = 'DISPATCHED'
+          AND j.late_outcome ->> 'rail_reference' IS DISTINCT FROM j.rail_reference
+        THEN j.late_outcome
+      END AS contradiction
     FROM judged j ORDER BY j.ordinal
   LOOP
     IF v_done.effective = 'RETRYABLE' AND v_done.attempt_no >= outbox_attempt_ceiling() AND NOT v_done.held THEN
@@ -1225,6 +1233,11 @@ BEGIN
     v_held := v_held OR v_done.newly_held;
     IF v_done.ordered AND v_done.effective <> 'RETRYABLE' THEN
       v_heads := v_heads || v_done.attempt_id;
+    END IF;
+    IF v_done.contradiction IS NOT NULL THEN
+      v_contradicted := v_contradicted || v_done.outbox_id;
+      v_contradictions := v_contradictions || v_done.contradiction;
+      v_contradicted_by := v_contradicted_by || v_done.attempt_id;
     END IF;
     ordinal := v_done.ordinal;
     outbox_id := v_done.outbox_id;
@@ -1241,6 +1254,10 @@ BEGIN
   SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
   IF v_held OR v_full_trail THEN
     PERFORM record_completion_events(v_attempt_ids, p_worker_id, v_now, v_full_trail);
+  END IF;
+  -- Two successes under two references may be two payments. The later word alarms, whichever of the two it is.
+  IF cardinality(v_contradicted) > 0 THEN
+    PERFORM append_outbox_events('TERMINAL_BLOCKED', p_worker_id, v_contradicted, v_contradictions, v_contradicted_by);
   END IF;
 
   IF cardinality(v_recorded) < cardinality(p_outbox_ids) THEN
@@ -1588,6 +1605,36 @@ END
 $$;
 COMMENT ON FUNCTION hold_leased_outbox_item(uuid, uuid, text, text) IS 'A worker''s way to hold an item it has leased and will not dispatch: fenced; clears the lease; an event.';
 
+-- function hold_outbox_redrives(uuid, text) of symphony_owner
+CREATE FUNCTION hold_outbox_redrives(p_outbox_id uuid, p_found_by text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_hashjoin=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_held uuid[];
+BEGIN
+  WITH held AS (
+    UPDATE payment_outbox_pending p
+    SET hold_reason = 'EARLIER_ITEM_PAID', held_by = p_found_by, held_at = clock_timestamp()
+    FROM payment_outbox_identities paid
+    JOIN payment_outbox_identities i ON i.instruction_id = paid.instruction_id
+      AND outbox_base_key(i.idempotency_key) = outbox_base_key(paid.idempotency_key)
+    WHERE paid.outbox_id = p_outbox_id AND p.outbox_id = i.outbox_id AND p.hold_reason IS NULL
+    RETURNING p.outbox_id
+  )
+  SELECT COALESCE(array_agg(h.outbox_id), '{}') INTO v_held FROM held h;
+  PERFORM append_outbox_events('HOLD_PLACED', p_found_by, v_held,
+    array_fill(jsonb_build_object('reason', 'EARLIER_ITEM_PAID', 'paid_as', p_outbox_id), ARRAY[cardinality(v_held)]));
+END
+$$;
+COMMENT ON FUNCTION hold_outbox_redrives(uuid, text) IS 'Internal: holds the open redrive of a payment of which a worker reported late that the rail had paid it.';
+
 -- function insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid) of symphony_owner
 CREATE FUNCTION insert_outbox_items(p_ordinals integer[], p_content_hashes bytea[], p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid)
 RETURNS uuid[]
@@ -1892,6 +1939,22 @@ END
 $$;
 COMMENT ON FUNCTION lock_outbox_item(uuid) IS 'Internal: locks an item; says whether it is pending.';
 
+-- function lock_outbox_payment(uuid) of symphony_owner
+CREATE FUNCTION lock_outbox_payment(p_outbox_id uuid)
+RETURNS void
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+  SELECT 1 FROM payment_outbox_identities i
+  JOIN payment_outbox_identities first
+    ON first.instruction_id = i.instruction_id AND first.idempotency_key = outbox_base_key(i.idempotency_key)
+  WHERE i.outbox_id = p_outbox_id
+  FOR NO KEY UPDATE OF first
+$$;
+COMMENT ON FUNCTION lock_outbox_payment(uuid) IS 'Internal: locks a payment, as whose first item or redrive this item was queued.';
+
 -- function lock_redrivable_outbox_item(uuid) of symphony_owner
 CREATE FUNCTION lock_redrivable_outbox_item(p_outbox_id uuid)
 RETURNS void
@@ -1906,10 +1969,7 @@ DECLARE
   v_other record;
 BEGIN
   SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
-  -- All redrives of one key are ordered by the lock of its first identity.
-  PERFORM 1 FROM payment_outbox_identities i
-  WHERE i.instruction_id = v_item.instruction_id AND i.idempotency_key = outbox_base_key(v_item.idempotency_key)
-  FOR NO KEY UPDATE;
+  PERFORM lock_outbox_payment(p_outbox_id);
   PERFORM lock_outbox_item(p_outbox_id);
   FOR v_other IN
     SELECT i.outbox_id, i.idempotency_key, a.state, late.paid AS paid_after_all
@@ -2325,6 +2385,7 @@ BEGIN
   PERFORM check_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
   PERFORM check_outbox_outcomes(1, ARRAY[p_state], ARRAY[p_rail_reference], ARRAY[p_rail_code], ARRAY[p_error_code],
     ARRAY[p_error_message], ARRAY[p_latency_ms], NULL, NULL, NULL);
+  PERFORM lock_outbox_payment(p_outbox_id);
   v_is_pending := lock_outbox_item(p_outbox_id);
   SELECT EXISTS (
       SELECT 1 FROM payment_outbox_pending p
@@ -2349,9 +2410,10 @@ BEGIN
     v_event_type := 'TERMINAL_BLOCKED';
   END IF;
 
-  -- The same word twice is a lost answer, not a second event, unless an ending that it contradicts has come in between.
+  -- The same word twice is a lost answer, not a second event, unless an ending that it contradicts has come in between:
+  -- then the ending has raised the alarm. Whose word it was, the token's hash in the detail says.
   SELECT e.event_id, e.event_type INTO v_event FROM payment_outbox_events e
-  WHERE e.outbox_id = p_outbox_id AND e.event_type = v_event_type AND e.actor = p_worker_id AND e.detail = v_detail
+  WHERE e.outbox_id = p_outbox_id AND e.event_type = v_event_type AND e.detail = v_detail
   ORDER BY e.event_no LIMIT 1;
   IF v_event.event_id IS NOT NULL THEN
     RETURN QUERY SELECT v_event.event_id, v_event.event_type;
@@ -2365,6 +2427,9 @@ BEGIN
     SET late_outcome = CASE WHEN p.late_outcome ->> 'state' = 'DISPATCHED' THEN p.late_outcome ELSE v_detail END,
       outcome_unknown = p.outcome_unknown OR p_state = 'DISPATCHED'
     WHERE p.outbox_id = p_outbox_id;
+  END IF;
+  IF v_event_type = 'TERMINAL_BLOCKED' AND p_state = 'DISPATCHED' THEN
+    PERFORM hold_outbox_redrives(p_outbox_id, p_worker_id);
   END IF;
   BEGIN
     RETURN QUERY

@@ -376,10 +376,7 @@ DECLARE
   v_other record;
 BEGIN
   SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
-  -- All redrives of one key are ordered by the lock of its first identity.
-  PERFORM 1 FROM payment_outbox_identities i
-  WHERE i.instruction_id = v_item.instruction_id AND i.idempotency_key = outbox_base_key(v_item.idempotency_key)
-  FOR NO KEY UPDATE;
+  PERFORM lock_outbox_payment(p_outbox_id);
   PERFORM lock_outbox_item(p_outbox_id);
   FOR v_other IN
     SELECT i.outbox_id, i.idempotency_key, a.state, late.paid AS paid_after_all

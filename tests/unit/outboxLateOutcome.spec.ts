@@ -232,6 +232,33 @@ describe('a late success', () => {
   })
 })
 
+describe('an ending after a late success', () => {
+  test('under another reference alarms: it may be a second payment', async () => {
+    const { lost, next } = await takenOver()
+    await report(lost, PAID)
+    await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, HEIR)
+    const [ending] = (await attemptRows(db, lost.outboxId)).slice(-1)
+    expect((await eventRows(db, lost.outboxId)).slice(1)).toMatchObject([
+      {
+        event_type: 'TERMINAL_BLOCKED',
+        actor: HEIR,
+        attempt_id: ending!.attempt_id,
+        detail: expect.objectContaining({ state: 'DISPATCHED', rail_reference: 'ref-1' }),
+      },
+    ])
+  })
+
+  test.for([
+    ['under the same reference', PAID],
+    ['when the late word was a failure', { state: 'FAILED', railReference: 'ref-2' }],
+  ] as const)('does not alarm %s', async ([, late]) => {
+    const { lost, next } = await takenOver()
+    await report(lost, late)
+    await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-1' }, HEIR)
+    expect((await eventRows(db, lost.outboxId)).map(({ event_type }) => event_type)).toEqual(['LATE_OUTCOME'])
+  })
+})
+
 describe('a late failure', () => {
   test('is evidence for the next claimer, and ends nothing by itself', async () => {
     const { lost, next } = await takenOver()
@@ -304,7 +331,7 @@ describe('the same late outcome twice', () => {
     expect(await eventRows(db, lost.outboxId)).toHaveLength(1)
   })
 
-  test('is an alarm the second time, when an ending that it contradicts came in between', async () => {
+  test('is the alarm that an ending raised, when one that it contradicts came in between', async () => {
     const { lost, next } = await takenOver()
     expect(await report(lost, PAID)).toMatchObject({ eventType: 'LATE_OUTCOME' })
     await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, HEIR)

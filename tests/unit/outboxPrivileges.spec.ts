@@ -108,6 +108,8 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   lock_live_outbox_leases: 'nobody',
   lock_open_outbox_proposal: 'nobody',
   lock_outbox_item: 'nobody',
+  lock_outbox_payment: 'nobody',
+  hold_outbox_redrives: 'nobody',
   lock_redrivable_outbox_item: 'nobody',
   notify_outbox_pending: 'nobody',
   outbox_actor: 'nobody',

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
   approveOutboxProposal,
   enqueuePaymentOutbox,
+  placeOutboxHold,
   recordLateOutcome,
   type ClaimedItem,
   type OutboxInstruction,
@@ -48,7 +49,7 @@ async function end(railType: string, state: 'DISPATCHED' | 'FAILED'): Promise<Cl
 }
 
 /** A worker's word, too late, about an item that has ended. */
-function tellLate({ outboxId, leaseToken }: ClaimedItem, state: 'DISPATCHED' | 'FAILED') {
+function tellLate({ outboxId, leaseToken }: ClaimedItem, state: 'DISPATCHED' | 'FAILED' | 'RETRYABLE') {
   return recordLateOutcome(db.as('symphony_executor'), WORKER, {
     outboxId,
     leaseToken,
@@ -284,6 +285,72 @@ describe('a redrive is refused', () => {
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     expect(await tellLate(lease, 'FAILED')).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
     await redrive(lease.outboxId)
+  })
+})
+
+describe('a redrive that is open when a worker reports late that the rail had paid', () => {
+  test('is held, and says as which item the payment was made', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
+    const redriven = await redrive(lease.outboxId)
+    await tellLate(lease, 'DISPATCHED')
+    expect(await pendingRow(db, redriven)).toMatchObject({ hold_reason: 'EARLIER_ITEM_PAID', held_by: WORKER })
+    expect((await eventRows(db, redriven)).at(-1)).toMatchObject({
+      event_type: 'HOLD_PLACED',
+      actor: WORKER,
+      detail: { reason: 'EARLIER_ITEM_PAID', paid_as: lease.outboxId },
+    })
+    expect(await claim(db, lease.railType)).toEqual([])
+  })
+
+  test('is held wherever in the chain the paid item is, and whoever has leased it meanwhile', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
+    const second = await redrive(lease.outboxId)
+    await end(lease.railType, 'FAILED')
+    const third = await redrive(second)
+    const leased = await claimOnly(db, lease.railType)
+    await tellLate(lease, 'DISPATCHED')
+    expect(await pendingRow(db, third)).toMatchObject({ hold_reason: 'EARLIER_ITEM_PAID' })
+    expect(await complete(db, leased, { state: 'RETRYABLE' })).toMatchObject({ held: true })
+  })
+
+  test('keeps the hold that it already has', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
+    const redriven = await redrive(lease.outboxId)
+    await placeOutboxHold(olga.control, redriven, 'asked by the bank')
+    const before = await eventRows(db, redriven)
+    await tellLate(lease, 'DISPATCHED')
+    expect(await pendingRow(db, redriven)).toMatchObject({ hold_reason: 'asked by the bank' })
+    expect(await eventRows(db, redriven)).toEqual(before)
+  })
+
+  test.for(['FAILED', 'RETRYABLE'] as const)('goes on when the late word was %s', async (state) => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
+    const redriven = await redrive(lease.outboxId)
+    await tellLate(lease, state)
+    expect(await claimOnly(db, lease.railType)).toMatchObject({ outboxId: redriven })
+  })
+
+  test('is held too when it is being approved at this very moment, as a redrive of yet another item', async () => {
+    const { outboxId, railType } = await enqueueFailed(db)
+    const second = await redrive(outboxId)
+    const lease = await end(railType, 'FAILED')
+    const third = await redrive(second)
+    await end(railType, 'FAILED')
+    const proposalId = await propose(olga, third, 'REDRIVE')
+    const telling = await openConnection(db, 'symphony_executor')
+    const approving = await openConnection(db, 'symphony_control')
+    await approving.query('BEGIN')
+    const approved = await approveOutboxProposal(approving, proposalId)
+    const told = recordLateOutcome(telling, WORKER, { ...lease, state: 'DISPATCHED', railReference: 'late-1' })
+    await untilWaiting(db, telling)
+    await approving.query('COMMIT')
+    await told
+    expect(await pendingRow(db, approved.redrivenAs!)).toMatchObject({ hold_reason: 'EARLIER_ITEM_PAID' })
+    await Promise.all([telling.close(), approving.close()])
   })
 })
 
