@@ -1,4 +1,4 @@
--- Operators: holds, decisions of two people, redrive. Each action is an event.
+-- Operators: holds and decisions of two people. Each action is an event.
 --
 -- A hold blocks claiming and nothing else. Lifting one where nothing is unknown takes one person. A decision about money
 -- takes two: DISPATCHED (it was paid), FAILED (it was not), RETRY of an unknown outcome, REDRIVE of a FAILED item. The
@@ -89,24 +89,6 @@ END
 $$;
 COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS
   'Lifts a hold (RETRY where nothing is unknown), or proposes a decision that a second person must approve.';
-
-CREATE OR REPLACE FUNCTION redrive_outbox_item(p_outbox_id uuid, p_reason text)
-RETURNS TABLE (status text, proposal_id uuid)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
-AS $$
-#variable_conflict use_column
-DECLARE
-  v_actor text := outbox_actor();
-BEGIN
-  PERFORM refuse_stale_snapshot();
-  PERFORM require_operator_arguments(p_outbox_id, p_reason);
-  PERFORM lock_redrivable_outbox_item(p_outbox_id);
-  PERFORM refuse_beside_open_proposal(p_outbox_id);
-  RETURN QUERY SELECT 'PROPOSED', propose_outbox_decision(p_outbox_id, 'REDRIVE', p_reason, NULL, v_actor);
-END
-$$;
-COMMENT ON FUNCTION redrive_outbox_item(uuid, text) IS
-  'Proposes to send a FAILED item again, as a new item of the same instruction. A second person must approve.';
 
 CREATE OR REPLACE FUNCTION approve_outbox_proposal(p_proposal_id uuid)
 RETURNS TABLE (outbox_id uuid, decision text, redriven_as uuid)
@@ -358,77 +340,3 @@ END
 $$;
 COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS
   'Internal: ends a held item, or gives it back to the queue, with its ledger row and event.';
-
--- The key an item and all its redrives share.
-CREATE OR REPLACE FUNCTION outbox_base_key(p_idempotency_key text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN regexp_replace(p_idempotency_key, '~redrive~[0-9]+$', '');
-COMMENT ON FUNCTION outbox_base_key(text) IS 'Internal: an idempotency key without its redrive number.';
-
--- Locks a FAILED item for a redrive, or says why it cannot be one: sending again must be the only payment under way, and
--- there must be no sign that one was made.
-CREATE OR REPLACE FUNCTION lock_redrivable_outbox_item(p_outbox_id uuid) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
-AS $$
-#variable_conflict use_column
-DECLARE
-  v_item payment_outbox_identities;
-  v_other record;
-BEGIN
-  SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
-  PERFORM lock_outbox_payment(p_outbox_id);
-  PERFORM lock_outbox_item(p_outbox_id);
-  FOR v_other IN
-    SELECT i.outbox_id, i.idempotency_key, a.state, late.paid AS paid_after_all
-    FROM payment_outbox_identities i
-    LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED')
-    -- Item by item: an EXISTS may be hashed instead, and reads every event there is.
-    LEFT JOIN LATERAL (
-      SELECT true AS paid FROM payment_outbox_events e
-      WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'
-      LIMIT 1
-    ) late ON true
-    WHERE i.instruction_id = v_item.instruction_id
-      AND outbox_base_key(i.idempotency_key) = outbox_base_key(v_item.idempotency_key)
-  LOOP
-    IF v_other.state = 'DISPATCHED' THEN
-      PERFORM raise_already_ended(v_other.outbox_id);
-    END IF;
-    IF v_other.state IS NULL THEN
-      RAISE EXCEPTION 'outbox item %: this payment is still on its way under the key %', v_other.outbox_id, v_other.idempotency_key
-        USING ERRCODE = 'P7006', HINT = 'Only a FAILED item can be redriven, and only one redrive may be open.';
-    END IF;
-    IF v_other.paid_after_all THEN
-      RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', v_other.outbox_id
-        USING ERRCODE = 'P7006', HINT = 'Reconcile with the rail first: sending it again could pay twice.';
-    END IF;
-  END LOOP;
-END
-$$;
-COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item that may be sent again, or raises P7001 or P7006.';
-
-CREATE OR REPLACE FUNCTION create_outbox_redrive(p_outbox_id uuid, p_reason text, p_proposed_by text, p_actor text) RETURNS uuid
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
-AS $$
-#variable_conflict use_column
-DECLARE
-  v_item payment_outbox_identities;
-  v_payload jsonb;
-  v_number bigint;
-  v_redriven_as uuid;
-BEGIN
-  SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
-  SELECT a.payload INTO v_payload FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id AND a.state = 'FAILED';
-  SELECT count(*) INTO v_number FROM payment_outbox_identities i
-  WHERE i.instruction_id = v_item.instruction_id
-    AND outbox_base_key(i.idempotency_key) = outbox_base_key(v_item.idempotency_key);
-  SELECT e.outbox_id INTO v_redriven_as
-  FROM admit_outbox_items(ARRAY[v_item.instruction_id], ARRAY[v_item.participant_id],
-    ARRAY[outbox_base_key(v_item.idempotency_key) || '~redrive~' || v_number], ARRAY[v_item.rail_type],
-    ARRAY[v_payload], NULL, ARRAY[v_item.ordered], p_outbox_id) e;
-  PERFORM append_outbox_events('REDRIVE_CREATED', p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_build_object(
-    'redriven_as', v_redriven_as, 'reason', p_reason, 'proposed_by', p_proposed_by, 'approved_by', p_actor)]);
-  RETURN v_redriven_as;
-END
-$$;
-COMMENT ON FUNCTION create_outbox_redrive(uuid, text, text, text) IS 'Internal: queues a FAILED item again as a new one that names it.';

@@ -1,0 +1,247 @@
+-- Claiming. A claim is a lease in the row, not a removal: a crash costs one lease length and never a row.
+
+CREATE OR REPLACE FUNCTION claim_outbox_batch(
+  p_batch_size integer, p_worker_id text, p_lease_seconds integer,
+  p_rails text[] DEFAULT NULL, p_announced_rails text[] DEFAULT NULL
+) RETURNS TABLE (
+  outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text,
+  payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamptz, claimed_at timestamptz,
+  outcome_unknown boolean, expiry_streak integer, taken_over boolean, ordered boolean, evidence jsonb
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_material = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_rails text[];
+  v_paused_rails text[];
+  v_paused_participants text[];
+  v_paused_streams text[];
+  v_expired uuid[];
+  v_rows tid[] := '{}';
+  v_wanted integer;
+  v_full_trail boolean;
+  v_claimed uuid[];
+BEGIN
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF p_lease_seconds IS NULL OR p_lease_seconds NOT BETWEEN 1 AND 3600 THEN
+    PERFORM refuse_argument('p_lease_seconds', '1 to 3600');
+  END IF;
+  IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
+    PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
+  END IF;
+  IF p_announced_rails IS NOT NULL AND NOT is_id_list(p_announced_rails) THEN
+    PERFORM refuse_argument('p_announced_rails', 'null for none, or a plain list of 1 to 1000 rails');
+  END IF;
+
+  -- An ordered item may have been queued as blocked while its predecessor ended unseen.
+  PERFORM verify_blocked_outbox_items(100);
+
+  -- What is paused is marked as blocked, all but what was being enqueued or unblocked at the moment of the pause.
+  v_paused_rails := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'rail');
+  v_paused_participants := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'participant');
+  v_paused_streams := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'stream');
+  v_now := clock_timestamp();
+
+  -- Two passes, because "unleased or expired" in one condition can use neither index. Expired leases come first: they
+  -- have waited longest, and each is written to the ledger before it is leased again.
+  v_expired := ARRAY(
+    SELECT p.outbox_id FROM payment_outbox_pending p
+    WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now AND p.hold_reason IS NULL AND NOT p.blocked
+      AND (p_rails IS NULL OR p.rail_type = ANY (p_rails)) AND p.rail_type <> ALL (v_paused_rails)
+      AND p.participant_id <> ALL (v_paused_participants)
+      AND NOT (p.ordered AND p.participant_id = ANY (v_paused_streams))
+    ORDER BY p.lease_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  IF cardinality(v_expired) > 0 THEN
+    BEGIN
+      PERFORM expire_outbox_leases(v_expired, p_worker_id, false);
+      v_rows := ARRAY(
+        SELECT p.ctid FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.hold_reason IS NULL);
+    EXCEPTION WHEN OTHERS THEN
+      -- Left to repair, which goes row by row: one bad row must not keep a whole fleet from claiming the others.
+      RAISE WARNING 'claim: % expired leases stay for repair: % (%)', cardinality(v_expired), SQLERRM, SQLSTATE;
+    END;
+  END IF;
+
+  v_wanted := p_batch_size - cardinality(v_rows);
+  IF v_wanted > 0 THEN
+    IF p_rails IS NULL THEN
+      v_rails := ARRAY(SELECT r.rail_type FROM claimable_outbox_rails() r WHERE r.rail_type <> ALL (v_paused_rails));
+    ELSE
+      v_rails := ARRAY(SELECT DISTINCT r.name FROM unnest(p_rails) AS r(name) WHERE r.name <> ALL (v_paused_rails));
+    END IF;
+    v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_paused_participants, v_paused_streams, v_rows);
+  END IF;
+
+  -- The rows are locked: from here on the clock is read again, and a lease counts from now.
+  v_now := clock_timestamp();
+  SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
+  IF v_full_trail THEN
+    v_claimed := ARRAY(SELECT p.outbox_id FROM payment_outbox_pending p WHERE p.ctid = ANY (v_rows) AND p.lease_token IS NULL);
+    PERFORM append_outbox_events('LEASE_CLAIMED', p_worker_id, v_claimed,
+      array_fill(jsonb_build_object('lease_expires_at', epoch_micros(v_now + make_interval(secs => p_lease_seconds))),
+        ARRAY[cardinality(v_claimed)]));
+  END IF;
+  RETURN QUERY
+  WITH leased AS (
+    UPDATE payment_outbox_pending p
+    SET claimed_by = p_worker_id, lease_token = gen_random_uuid(), claimed_at = v_now,
+      lease_expires_at = v_now + make_interval(secs => p_lease_seconds),
+      dispatch_mark = CASE WHEN p.rail_type = ANY (p_announced_rails) THEN 'awaited' END
+    WHERE p.ctid = ANY (v_rows) AND p.lease_token IS NULL
+    RETURNING p.*
+  )
+  SELECT l.outbox_id, l.instruction_id, l.participant_id, l.sequence_id, l.idempotency_key, l.rail_type, l.payload,
+    l.attempt_count, l.lease_token, l.lease_expires_at, l.claimed_at, l.outcome_unknown, l.expiry_streak, l.outbox_id = ANY (v_expired),
+    l.ordered, CASE WHEN l.outcome_unknown OR l.late_outcome IS NOT NULL THEN outbox_evidence(l.outbox_id, l.late_outcome) END
+  FROM leased l
+  -- UPDATE … RETURNING has no order of its own.
+  ORDER BY l.next_attempt_at, l.created_at, l.sequence_id;
+END
+$$;
+COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[]) IS
+  'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending.';
+
+-- What the next claimer must know about an item whose outcome is unknown: the last attempt, and what came in late.
+CREATE OR REPLACE FUNCTION outbox_evidence(p_outbox_id uuid, p_late_outcome jsonb) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+  SELECT jsonb_build_object('late_outcome', p_late_outcome, 'last_attempt', (
+    SELECT jsonb_build_object('attempt_no', a.attempt_no, 'state', a.state, 'rail_reference', a.rail_reference,
+      'rail_code', a.rail_code, 'error_code', a.error_code, 'worker_id', a.worker_id,
+      'claimed_at', a.claimed_at, 'completed_at', a.completed_at)
+    FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id ORDER BY a.attempt_no DESC LIMIT 1))
+$$;
+COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: what is known about an item of unknown outcome.';
+
+-- The rails that have claimable rows, found by hopping from one to the next in the index: a handful of look-ups,
+-- however many rows there are.
+CREATE OR REPLACE FUNCTION claimable_outbox_rails() RETURNS TABLE (rail_type text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+AS $$
+  WITH RECURSIVE hop(rail_type) AS (
+    (SELECT p.rail_type FROM payment_outbox_pending p
+      WHERE p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+      ORDER BY p.rail_type LIMIT 1)
+    UNION ALL
+    SELECT (SELECT p.rail_type FROM payment_outbox_pending p
+      WHERE p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked AND p.rail_type > h.rail_type
+      ORDER BY p.rail_type LIMIT 1)
+    FROM hop h WHERE h.rail_type IS NOT NULL
+  )
+  SELECT h.rail_type FROM hop h WHERE h.rail_type IS NOT NULL
+$$;
+COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails with at least one claimable item, due or not.';
+
+-- Locks up to p_wanted due rows of some rails and returns where they are. With several rails a first look, without
+-- locks, says how many of the oldest belong to each; then each rail's share is locked. Should a rail have lost rows to
+-- another claimer meanwhile, the others fill up. Rows that were just taken over are due as well, and are not found again.
+DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[]);
+DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[], tid[]);
+CREATE OR REPLACE FUNCTION lock_due_outbox_rows(
+  p_rails text[], p_wanted integer, p_now timestamptz, p_paused_participants text[], p_paused_streams text[],
+  p_taken_over tid[]
+) RETURNS tid[]
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_material = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_rail text;
+  v_rails text[] := p_rails;
+  v_shares integer[] := ARRAY[p_wanted];
+  v_rows tid[];
+BEGIN
+  IF cardinality(p_rails) = 0 THEN
+    RETURN '{}';
+  END IF;
+  IF cardinality(p_rails) > 1 THEN
+    SELECT COALESCE(array_agg(share.rail), '{}'), COALESCE(array_agg(share.size), '{}') INTO v_rails, v_shares
+    FROM (
+      SELECT oldest.rail, count(*)::integer AS size
+      FROM (
+        SELECT r.name AS rail
+        FROM unnest(p_rails) AS r(name)
+        CROSS JOIN LATERAL (
+          SELECT p.next_attempt_at, p.created_at, p.sequence_id FROM payment_outbox_pending p
+          WHERE p.rail_type = r.name AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+            AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+            AND NOT (p.ordered AND p.participant_id = ANY (p_paused_streams))
+            AND p.ctid <> ALL (p_taken_over)
+          ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT p_wanted
+        ) due
+        ORDER BY due.next_attempt_at, due.created_at, due.sequence_id LIMIT p_wanted
+      ) oldest
+      GROUP BY oldest.rail
+    ) share;
+  END IF;
+  v_rows := ARRAY(
+    SELECT due.ctid
+    FROM unnest(v_rails, v_shares) AS share(rail, size)
+    CROSS JOIN LATERAL (
+      SELECT p.ctid FROM payment_outbox_pending p
+      WHERE p.rail_type = share.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+        AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+        AND NOT (p.ordered AND p.participant_id = ANY (p_paused_streams))
+        AND p.ctid <> ALL (p_taken_over)
+      ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT share.size FOR UPDATE SKIP LOCKED
+    ) due);
+  IF cardinality(p_rails) > 1 THEN
+    FOREACH v_rail IN ARRAY p_rails LOOP
+      EXIT WHEN cardinality(v_rows) >= p_wanted;
+      v_rows := v_rows || ARRAY(
+        SELECT p.ctid FROM payment_outbox_pending p
+        WHERE p.rail_type = v_rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+          AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
+          AND NOT (p.ordered AND p.participant_id = ANY (p_paused_streams))
+          AND p.ctid <> ALL (v_rows || p_taken_over)
+        ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id
+        LIMIT p_wanted - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
+    END LOOP;
+  END IF;
+  RETURN v_rows;
+END
+$$;
+COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamptz, text[], text[], tid[]) IS 'Internal: locks due, claimable rows, oldest first.';
+
+CREATE OR REPLACE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL) RETURNS timestamptz
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_paused_participants text[] := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'participant');
+  v_paused_streams text[] := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'stream');
+BEGIN
+  IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
+    PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
+  END IF;
+  RETURN LEAST(
+    (SELECT min(due.next_attempt_at)
+      FROM (
+        SELECT r.name FROM unnest(p_rails) AS r(name)
+        UNION
+        SELECT c.rail_type FROM claimable_outbox_rails() c WHERE p_rails IS NULL
+      ) AS served(rail)
+      CROSS JOIN LATERAL (
+        SELECT p.next_attempt_at FROM payment_outbox_pending p
+        WHERE p.rail_type = served.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+          AND p.participant_id <> ALL (v_paused_participants)
+          AND NOT (p.ordered AND p.participant_id = ANY (v_paused_streams))
+        ORDER BY p.rail_type, p.next_attempt_at LIMIT 1
+      ) due
+      WHERE NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),
+    (SELECT min(p.lease_expires_at) FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL));
+END
+$$;
+COMMENT ON FUNCTION next_outbox_event(text[]) IS
+  'The nearest due time of a claimable item or expiry of a lease, for workers that sleep exactly; null when there is none.';

@@ -1,0 +1,41 @@
+-- Folds the tallies into minutes, and minutes older than two hours into one row. One caller at a time does it; another
+-- that finds it at work goes on without.
+CREATE OR REPLACE FUNCTION fold_outbox_tallies() RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_folded bigint;
+BEGIN
+  PERFORM 1 FROM symphony_settings s FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN 0;
+  END IF;
+  WITH taken AS (
+    DELETE FROM outbox_attempt_tallies t
+    WHERE t.ctid = ANY (ARRAY(SELECT c.ctid FROM outbox_attempt_tallies c LIMIT 10000 FOR UPDATE SKIP LOCKED))
+    RETURNING t.*
+  ), merged AS (
+    INSERT INTO outbox_attempt_totals AS o (minute, dispatched, retryable, failed, zombie_requeue)
+    SELECT date_trunc('minute', t.recorded_at, 'UTC'), sum(t.dispatched), sum(t.retryable), sum(t.failed), sum(t.zombie_requeue)
+    FROM taken t GROUP BY 1 ORDER BY 1
+    ON CONFLICT (minute) DO UPDATE
+    SET dispatched = o.dispatched + EXCLUDED.dispatched, retryable = o.retryable + EXCLUDED.retryable,
+      failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue
+  )
+  SELECT count(*) INTO v_folded FROM taken;
+  WITH old AS (
+    DELETE FROM outbox_attempt_totals o
+    WHERE o.minute > '-infinity' AND o.minute < now() - interval '2 hours'
+    RETURNING o.*
+  )
+  INSERT INTO outbox_attempt_totals AS o (minute, dispatched, retryable, failed, zombie_requeue)
+  SELECT '-infinity', sum(d.dispatched), sum(d.retryable), sum(d.failed), sum(d.zombie_requeue)
+  FROM old d HAVING count(*) > 0
+  ON CONFLICT (minute) DO UPDATE
+  SET dispatched = o.dispatched + EXCLUDED.dispatched, retryable = o.retryable + EXCLUDED.retryable,
+    failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue;
+  RETURN v_folded;
+END
+$$;
+COMMENT ON FUNCTION fold_outbox_tallies() IS 'Internal: folds the tallies of recorded attempts into totals per minute.';
