@@ -1,5 +1,11 @@
 /** What an application imports: enough to enqueue, claim and complete, and to know what went wrong. */
-export { AppError, ArgumentRangeError, createWorkerId, InvalidArgumentError } from './core/index.js'
+export {
+  AppError,
+  ArgumentRangeError,
+  createWorkerId,
+  InvalidArgumentError,
+  PermanentFailureError,
+} from './core/index.js'
 export type { JsonObject, JsonValue } from './core/index.js'
 export {
   AlreadyTerminalError,
@@ -15,5 +21,15 @@ export {
   withSchema,
 } from './db/index.js'
 export type { Database, DatabaseOptions, Queryable, RoleHandle } from './db/index.js'
-export { enqueue, enqueueMany } from './outbox/index.js'
-export type { EnqueuedItem, EnqueueOptions, OutboxInstruction, OutboxState } from './outbox/index.js'
+export { enqueue, enqueueMany, OutboxStore, topicRails } from './outbox/index.js'
+export type {
+  ClaimedMessage,
+  EnqueuedItem,
+  EnqueueOptions,
+  MessageReceipt,
+  OutboxInstruction,
+  OutboxMessage,
+  OutboxState,
+  TopicHandlers,
+  TopicMessage,
+} from './outbox/index.js'

@@ -26,6 +26,7 @@ export {
 export { AMOUNT_MINOR_DIGITS_MAX, formatMoney, parseMoney } from './money.js'
 export type { Money } from './money.js'
 export { encodePayload } from './payload.js'
+export { PermanentFailureError } from './PermanentFailureError.js'
 export { requiredText } from './requiredText.js'
 export { parseStrictJson } from './strictJson.js'
 export type { StrictJsonOptions } from './strictJson.js'

@@ -98,8 +98,12 @@ export function outcomeColumns(outcomes: readonly AttemptOutcome[]): OutcomeColu
 }
 
 export function requiredUuid(argument: string, value: unknown): string {
-  if (typeof value !== 'string' || !UUID.test(value)) throw new InvalidArgumentError(argument, 'expected a UUID')
+  if (!isUuid(value)) throw new InvalidArgumentError(argument, 'expected a UUID')
   return value
+}
+
+export function isUuid(value: unknown): value is string {
+  return typeof value === 'string' && UUID.test(value)
 }
 
 /** A list of rails, or null for all of them. */

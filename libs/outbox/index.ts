@@ -52,6 +52,18 @@ export { RelayerOptionError } from './options.js'
 export type { RelayerOptions } from './options.js'
 export { OutboxRelayer } from './OutboxRelayer.js'
 export type { RelayerCounts } from './OutboxRelayer.js'
+export { OutboxStore } from './OutboxStore.js'
+export type {
+  AbandonOptions,
+  ClaimedMessage,
+  ClaimRequest,
+  MessageReceipt,
+  OutboxMessage,
+  OutboxStoreDatabase,
+  OutboxStoreOptions,
+} from './OutboxStore.js'
+export { topicRails } from './topicRails.js'
+export type { TopicHandler, TopicHandlers, TopicMessage, TopicOptions } from './topicRails.js'
 export type {
   ApprovedProposal,
   AttemptOutcome,

@@ -1,0 +1,197 @@
+import { randomUUID } from 'node:crypto'
+import {
+  BATCH_SIZE,
+  boundedInteger,
+  createWorkerId,
+  InvalidArgumentError,
+  LEASE_SECONDS,
+  requiredId,
+  type JsonObject,
+} from '../core/index.js'
+import type { Queryable, RoleHandle } from '../db/index.js'
+import { isUuid } from './arguments.js'
+import { claimOutboxBatch, completeOutboxAttempts } from './db.js'
+import { enqueue } from './enqueue.js'
+import type { AttemptOutcome, ClaimedItem, EnqueuedItem } from './types.js'
+
+/** A message for whoever handles its topic: an outbox item without money in it. */
+export interface OutboxMessage {
+  /** Who handles it: the item's rail type. */
+  readonly topic: string
+  readonly payload: JsonObject
+  /** Names the message for ever: enqueued again, it is the same one. @default a random UUID */
+  readonly messageId?: string
+  /** Whose stream it belongs to. Messages of one key share a row that numbers them. @default the message id */
+  readonly key?: string
+  /** Not to be claimed before this time. @default now */
+  readonly dueAt?: Date
+  /** One at a time, in the order of enqueueing, with the other ordered messages of the key. @default false */
+  readonly ordered?: boolean
+}
+
+/** What a claim gave, and what the verbs want to see again: the id names the message, the token proves the lease. */
+export interface MessageReceipt {
+  readonly id: string
+  readonly messageId: string
+  readonly leaseToken: string
+}
+
+export interface ClaimedMessage extends MessageReceipt {
+  readonly topic: string
+  readonly key: string
+  readonly payload: JsonObject
+  /** Attempts recorded so far, at most 20. */
+  readonly attempts: number
+  /** How many leases in a row expired before this one. */
+  readonly expiries: number
+  readonly leaseExpiresAt: Date
+}
+
+export interface ClaimRequest {
+  readonly batchSize: number
+  /** @default the store's */
+  readonly leaseSeconds?: number
+  /** @default all topics */
+  readonly topics?: readonly string[]
+}
+
+export interface OutboxStoreOptions {
+  /** Names this owner in leases and in the ledger. @default host, pid and a UUID made here */
+  readonly owner?: string
+  /** How long `claimDue` leases for, and `claim` unless it says otherwise. @default 60 */
+  readonly leaseSeconds?: number
+}
+
+export interface AbandonOptions {
+  /** Kept in the ledger with the attempt. */
+  readonly error?: string
+  /** When to try again. @default the database's backoff */
+  readonly delaySeconds?: number
+}
+
+/** What the store needs of a database. */
+export interface OutboxStoreDatabase {
+  as(role: string): RoleHandle
+}
+
+/**
+ * The outbox as a plain message queue: claim, ack, abandon, fail. It is a face of the payment outbox, with the same rows,
+ * functions and ledger; no second state machine. The verbs return the ids that they changed: what another owns by now,
+ * what has ended, what nobody knows and what was given twice is quietly not among them.
+ */
+export class OutboxStore {
+  readonly owner: string
+  readonly #executor: RoleHandle
+  readonly #ingest: () => RoleHandle
+  readonly #leaseSeconds: number
+
+  constructor(database: OutboxStoreDatabase, options: OutboxStoreOptions = {}) {
+    this.owner = options.owner === undefined ? createWorkerId() : requiredId('owner', options.owner)
+    this.#leaseSeconds = boundedInteger('leaseSeconds', options.leaseSeconds ?? LEASE_SECONDS_DEFAULT, LEASE_SECONDS)
+    this.#executor = database.as('symphony_executor')
+    this.#ingest = () => database.as('symphony_ingest')
+  }
+
+  /** Queues a message, in the caller's transaction where one is given. */
+  async enqueue(
+    message: OutboxMessage,
+    { tx }: { readonly tx?: Queryable } = {},
+  ): Promise<EnqueuedItem & { readonly messageId: string }> {
+    const messageId = message.messageId ?? randomUUID()
+    const item = await enqueue(
+      {
+        instructionId: requiredId('messageId', messageId),
+        idempotencyKey: messageId,
+        participantId: requiredId('key', message.key ?? messageId),
+        railType: requiredId('topic', message.topic),
+        payload: message.payload,
+        ...(message.dueAt === undefined ? {} : { notBefore: message.dueAt }),
+        ...(message.ordered === undefined ? {} : { ordered: message.ordered }),
+      },
+      { tx: tx ?? this.#ingest() },
+    )
+    return { ...item, messageId }
+  }
+
+  /** Leases ready messages to this owner, first in, first out, at most `batchSize`. */
+  async claim({ batchSize, leaseSeconds = this.#leaseSeconds, topics }: ClaimRequest): Promise<ClaimedMessage[]> {
+    boundedInteger('batchSize', batchSize, BATCH_SIZE)
+    boundedInteger('leaseSeconds', leaseSeconds, LEASE_SECONDS)
+    const rails = topics === undefined ? {} : { rails: topics }
+    return (await claimOutboxBatch(this.#executor, batchSize, this.owner, leaseSeconds, rails)).map(toMessage)
+  }
+
+  /** Whatever is due by the database's clock, of any topic, for the store's own lease. */
+  async claimDue(batchSize: number): Promise<ClaimedMessage[]> {
+    return this.claim({ batchSize })
+  }
+
+  /** Done: the message ends as DISPATCHED, with its own id as the reference. */
+  async ack(messages: readonly MessageReceipt[]): Promise<string[]> {
+    return this.#complete(messages, ({ id, leaseToken, messageId }) => ({
+      outboxId: id,
+      leaseToken,
+      state: 'DISPATCHED',
+      railReference: messageId,
+    }))
+  }
+
+  /** Not done this time: back to the queue, to be tried again later. The twentieth time it fails. */
+  async abandon(messages: readonly MessageReceipt[], options: AbandonOptions = {}): Promise<string[]> {
+    return this.#complete(messages, ({ id, leaseToken }) => ({
+      outboxId: id,
+      leaseToken,
+      state: 'RETRYABLE',
+      errorCode: 'ABANDONED',
+      errorMessage: options.error ?? null,
+      retryDelaySeconds: options.delaySeconds ?? null,
+    }))
+  }
+
+  /** Will never be done: the message ends as FAILED, with the error kept. */
+  async fail(messages: readonly MessageReceipt[], error: string): Promise<string[]> {
+    if (typeof error !== 'string' || error.trim() === '') {
+      throw new InvalidArgumentError('error', 'expected text that says why, for whoever reads the ledger')
+    }
+    // A message may be handled twice, so its handler's refusal speaks for every attempt before.
+    return this.#complete(messages, ({ id, leaseToken }) => ({
+      outboxId: id,
+      leaseToken,
+      state: 'FAILED',
+      errorCode: 'FAILED',
+      errorMessage: error,
+      outcomeUnknown: false,
+    }))
+  }
+
+  async #complete(
+    messages: readonly MessageReceipt[],
+    outcomeOf: (receipt: MessageReceipt) => AttemptOutcome,
+  ): Promise<string[]> {
+    // What is no id at all belongs to nobody: as quietly not changed as an id that nobody has.
+    const known = messages.filter(({ id, leaseToken }) => isUuid(id) && isUuid(leaseToken))
+    const changed: string[] = []
+    for (let start = 0; start < known.length; start += BATCH_SIZE.max) {
+      const outcomes = known.slice(start, start + BATCH_SIZE.max).map(outcomeOf)
+      const verdicts = await completeOutboxAttempts(this.#executor, this.owner, outcomes)
+      changed.push(...verdicts.filter(({ verdict }) => verdict === 'RECORDED').map(({ outboxId }) => outboxId))
+    }
+    return changed
+  }
+}
+
+function toMessage(item: ClaimedItem): ClaimedMessage {
+  return {
+    id: item.outboxId,
+    messageId: item.instructionId,
+    topic: item.railType,
+    key: item.participantId,
+    payload: item.payload,
+    attempts: item.attemptCount,
+    expiries: item.expiryStreak,
+    leaseToken: item.leaseToken,
+    leaseExpiresAt: item.leaseExpiresAt,
+  }
+}
+
+const LEASE_SECONDS_DEFAULT = 60

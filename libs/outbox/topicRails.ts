@@ -1,0 +1,117 @@
+import { InvalidArgumentError, PermanentFailureError, requiredId, type JsonObject } from '../core/index.js'
+import type { Rail, RailAnswer, RailContext, RailRequest, StandardSchema } from '../rails/index.js'
+
+/** A message as its handler sees it. The same id again is the same message: handling it twice must be harmless. */
+export interface TopicMessage<Payload extends object = JsonObject> {
+  readonly messageId: string
+  readonly topic: string
+  readonly key: string
+  readonly payload: Payload
+  /** 1 for the first. */
+  readonly attempt: number
+}
+
+/** Returns when the message is done. A throw sends it back for another attempt; `PermanentFailureError` ends it. */
+export type TopicHandler<Payload extends object = JsonObject> = (
+  message: TopicMessage<Payload>,
+  context: RailContext,
+) => void | Promise<void>
+
+interface TopicDeclaration<Payload extends object> {
+  readonly handle: TopicHandler<Payload>
+  /** Checks the payload first; what it refuses fails without the handler being called. */
+  readonly payload?: StandardSchema<Payload>
+  readonly timeoutMs?: number
+  readonly concurrency?: number
+  readonly rate?: { readonly perSecond: number }
+}
+
+/** What an interface that lists topics and their payloads looks like. */
+type PayloadsByTopic<Payloads> = { readonly [Topic in keyof Payloads]: object }
+
+/** By topic: a handler, or one with its schema and bounds. */
+export type TopicHandlers<Payloads extends PayloadsByTopic<Payloads>> = {
+  readonly [Topic in keyof Payloads]: TopicHandler<Payloads[Topic]> | TopicDeclaration<Payloads[Topic]>
+}
+
+export interface TopicOptions {
+  /**
+   * Topics that this process should serve though it may have no handler for them, as after a deploy that forgot one. Their
+   * messages are sent back to be tried again, and each is told here: somebody should look.
+   */
+  readonly expected?: {
+    readonly topics: readonly string[]
+    readonly onMissingHandler: (message: TopicMessage) => void
+  }
+}
+
+/**
+ * Handlers by topic, as rails for an `OutboxRelayer`: the same claims, leases, retries, breaker and ledger as payments have,
+ * without the checks of money. Messages are delivered at least once.
+ */
+export function topicRails<Payloads extends PayloadsByTopic<Payloads>>(
+  handlers: TopicHandlers<Payloads>,
+  { expected }: TopicOptions = {},
+): Rail[] {
+  const rails = Object.entries(handlers).map(([topic, handler]) => railOf(topic, declarationOf(topic, handler)))
+  const missing = new Set(expected?.topics.map((topic) => requiredId('expected.topics', topic)))
+  for (const { type } of rails) missing.delete(type)
+  return [...rails, ...[...missing].map((topic) => unhandled(topic, expected?.onMissingHandler))]
+}
+
+function railOf(topic: string, { handle, ...bounds }: TopicDeclaration<JsonObject>): Rail {
+  return {
+    ...bounds,
+    type: requiredId('topic', topic),
+    onUnknown: 'resend',
+    money: false,
+    dispatch: async (request, context) => {
+      try {
+        await handle(messageOf(topic, request), context)
+        return { outcome: 'success', reference: request.instructionId }
+      } catch (error) {
+        return refusal(error)
+      }
+    },
+  }
+}
+
+function refusal(error: unknown): RailAnswer {
+  const message = error instanceof Error ? error.message : String(error)
+  return error instanceof PermanentFailureError
+    ? { outcome: 'terminal', code: error.code, message }
+    : { outcome: 'retryable', code: 'HANDLER_FAILED', message }
+}
+
+/** Nobody here can handle it, which says nothing against the message: another process may, or the next deploy. */
+function unhandled(topic: string, onMissingHandler: ((message: TopicMessage) => void) | undefined): Rail {
+  if (typeof onMissingHandler !== 'function') {
+    throw new InvalidArgumentError('expected.onMissingHandler', 'expected a function that alerts somebody')
+  }
+  return {
+    type: topic,
+    onUnknown: 'resend',
+    money: false,
+    dispatch: (request) => {
+      onMissingHandler(messageOf(topic, request))
+      return { outcome: 'retryable', code: 'NO_HANDLER', message: `no handler for the topic ${topic}` }
+    },
+  }
+}
+
+function messageOf(topic: string, request: RailRequest): TopicMessage {
+  const { instructionId, participantId, payload, attempt } = request
+  return { messageId: instructionId, topic, key: participantId, payload, attempt }
+}
+
+function declarationOf<Payload extends object>(topic: string, handler: unknown): TopicDeclaration<Payload> {
+  const declared = typeof handler === 'function' ? { handle: handler } : handler
+  if (!isDeclaration<Payload>(declared)) {
+    throw new InvalidArgumentError(`handlers.${topic}`, 'expected a function, or an object with handle')
+  }
+  return declared
+}
+
+function isDeclaration<Payload extends object>(value: unknown): value is TopicDeclaration<Payload> {
+  return typeof value === 'object' && value !== null && typeof Reflect.get(value, 'handle') === 'function'
+}

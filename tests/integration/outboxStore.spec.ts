@@ -1,0 +1,87 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { OutboxRelayer, OutboxStore, topicRails, type TopicMessage } from '../../libs/outbox/index.js'
+import { PermanentFailureError } from '../../libs/core/index.js'
+import { loadRails } from '../../libs/rails/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { attemptRows } from '../support/outboxItems.js'
+
+let db: TestDatabase
+let store: OutboxStore
+beforeAll(async () => {
+  db = await createTestDatabase()
+  store = new OutboxStore(db.database)
+})
+afterAll(() => db.drop())
+
+test('PRIM-POSTGRES-OUTBOX-002 concurrent claims are disjoint and complete', async () => {
+  const ids = await Promise.all(
+    Array.from(
+      { length: 200 },
+      async (_, number) => (await store.enqueue({ topic: 'many', payload: { number } })).outboxId,
+    ),
+  )
+  const owners = Array.from({ length: 20 }, () => new OutboxStore(db.database))
+  const drain = async (owner: OutboxStore): Promise<string[]> => {
+    const batch = await owner.claim({ batchSize: 7, topics: ['many'] })
+    return batch.length === 0 ? [] : [...batch.map(({ id }) => id), ...(await drain(owner))]
+  }
+  const claimed = (await Promise.all(owners.map(drain))).flat()
+  expect(claimed).toHaveLength(200)
+  expect(new Set(claimed)).toEqual(new Set(ids))
+})
+
+interface Payloads {
+  welcome: { readonly email: string }
+  farewell: { readonly email: string }
+}
+
+test('handlers by topic are run by the relayer: done, tried again, or ended for good, and a missing one alerts', async () => {
+  const seen: string[] = []
+  const missed: TopicMessage[] = []
+  const rails = topicRails<Payloads>(
+    {
+      welcome: ({ payload: { email }, messageId, key, attempt }) => {
+        seen.push(`${email} ${messageId} ${key} ${attempt}`)
+        if (email === 'bad@') throw new PermanentFailureError('no such mailbox')
+        if (email === 'busy@') throw new Error('try later')
+      },
+      farewell: { handle: () => {}, concurrency: 1 },
+    },
+    { expected: { topics: ['welcome', 'forgotten'], onMissingHandler: (message) => missed.push(message) } },
+  )
+  const good = await store.enqueue({ topic: 'welcome', payload: { email: 'a@' }, messageId: 'm-1', key: 'k-1' })
+  const bad = await store.enqueue({ topic: 'welcome', payload: { email: 'bad@' }, messageId: 'm-2' })
+  const busy = await store.enqueue({ topic: 'welcome', payload: { email: 'busy@' }, messageId: 'm-3' })
+  const bye = await store.enqueue({ topic: 'farewell', payload: { email: 'a@' } })
+  const lost = await store.enqueue({ topic: 'forgotten', payload: { what: 'nobody knows' }, messageId: 'm-4' })
+  const elsewhere = await store.enqueue({ topic: 'of-another-process', payload: {} })
+
+  const relayer = new OutboxRelayer(db.database, loadRails(rails))
+  await relayer.runOnce()
+  await relayer.stop()
+
+  expect(new Set(seen)).toEqual(new Set(['a@ m-1 k-1 1', 'bad@ m-2 m-2 1', 'busy@ m-3 m-3 1']))
+  const outcome = async ({ outboxId }: { readonly outboxId: string }) => {
+    const [attempt] = await attemptRows(db, outboxId)
+    return attempt === undefined
+      ? undefined
+      : [attempt.state, attempt.rail_reference, attempt.error_code, attempt.error_message]
+  }
+  expect(await outcome(good)).toEqual(['DISPATCHED', 'm-1', null, null])
+  expect(await outcome(bad)).toEqual(['FAILED', null, 'PERMANENT_FAILURE', 'no such mailbox'])
+  expect(await outcome(busy)).toEqual(['RETRYABLE', null, 'HANDLER_FAILED', 'try later'])
+  expect(await outcome(bye)).toEqual(['DISPATCHED', bye.messageId, null, null])
+  expect(await outcome(lost)).toEqual(['RETRYABLE', null, 'NO_HANDLER', 'no handler for the topic forgotten'])
+  expect(missed).toEqual([
+    { messageId: 'm-4', topic: 'forgotten', key: 'm-4', payload: { what: 'nobody knows' }, attempt: 1 },
+  ])
+  // What nobody here was asked to serve is left alone.
+  expect(await outcome(elsewhere)).toBeUndefined()
+})
+
+test('a topic that is expected needs somebody to tell, and a handler must be one', () => {
+  const expected = { topics: ['x'] }
+  expect(() => Reflect.apply(topicRails, undefined, [{}, { expected }])).toThrow('onMissingHandler')
+  expect(() => Reflect.apply(topicRails, undefined, [{ x: 7 }])).toThrow('handlers.x')
+  expect(() => topicRails({ ' ': () => {} })).toThrow('topic')
+})

@@ -1,0 +1,261 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { OutboxStore, type ClaimedMessage, type OutboxMessage } from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { attemptRows, ledger, pendingRow } from '../support/outboxItems.js'
+
+let db: TestDatabase
+let owner: OutboxStore
+let other: OutboxStore
+beforeAll(async () => {
+  db = await createTestDatabase()
+  owner = new OutboxStore(db.database, { owner: 'owner-1', leaseSeconds: 600 })
+  other = new OutboxStore(db.database, { owner: 'owner-2', leaseSeconds: 600 })
+})
+afterAll(() => db.drop())
+
+/** Messages of a topic like no other, so that the tests of this file share no queue. */
+async function enqueued(count: number, overrides: Partial<OutboxMessage> = {}) {
+  const topic = `topic-${randomUUID()}`
+  const messages = []
+  for (let number = 1; number <= count; number++) {
+    messages.push(await owner.enqueue({ topic, payload: { number }, ...overrides }))
+  }
+  return { topic, ids: messages.map(({ outboxId }) => outboxId), messages }
+}
+
+async function claimed(count: number, store = owner): Promise<ClaimedMessage[]> {
+  const { topic } = await enqueued(count)
+  return store.claim({ batchSize: 100, topics: [topic] })
+}
+
+async function claimedOne(): Promise<ClaimedMessage> {
+  const [message] = await claimed(1)
+  return message!
+}
+
+const idsOf = (messages: readonly ClaimedMessage[]) => messages.map(({ id }) => id)
+
+describe('PRIM-POSTGRES-OUTBOX-001 claim out of range throws a RangeError that names the argument', () => {
+  test.for([0, -1, Number.NaN, 1.5, 1_001, Number.POSITIVE_INFINITY])('batchSize %d', async (batchSize) => {
+    const { topic, ids } = await enqueued(1)
+    await expect(owner.claim({ batchSize, topics: [topic] })).rejects.toThrow(RangeError)
+    await expect(owner.claim({ batchSize, topics: [topic] })).rejects.toMatchObject({ argument: 'batchSize' })
+    await expect(owner.claimDue(batchSize)).rejects.toMatchObject({ argument: 'batchSize' })
+    expect(await pendingRow(db, ids[0]!)).toMatchObject({ claimed_by: null, attempt_count: 0 })
+  })
+
+  test.for([0, -1, Number.NaN, 0.5, 3_601])('leaseSeconds %d', async (leaseSeconds) => {
+    const { topic, ids } = await enqueued(1)
+    const refused = owner.claim({ batchSize: 1, leaseSeconds, topics: [topic] })
+    await expect(refused).rejects.toThrow(RangeError)
+    await expect(refused).rejects.toMatchObject({ argument: 'leaseSeconds' })
+    expect(() => new OutboxStore(db.database, { leaseSeconds })).toThrow(RangeError)
+    expect(await pendingRow(db, ids[0]!)).toMatchObject({ claimed_by: null, attempt_count: 0 })
+  })
+
+  test('and what is missing or blank is a TypeError that names it', async () => {
+    expect(() => new OutboxStore(db.database, { owner: ' ' })).toThrow(TypeError)
+    const noSize = Reflect.apply(owner.claim, owner, [{}])
+    await expect(noSize).rejects.toThrow(TypeError)
+    await expect(noSize).rejects.toMatchObject({ argument: 'batchSize' })
+    for (const broken of [{ topic: '' }, { messageId: ' ' }, { key: '' }]) {
+      await expect(owner.enqueue({ topic: 't', payload: {}, ...broken })).rejects.toMatchObject({
+        argument: Object.keys(broken)[0],
+      })
+    }
+    await expect(owner.fail([], ' ')).rejects.toMatchObject({ argument: 'error' })
+  })
+})
+
+describe('PRIM-POSTGRES-OUTBOX-002 claim returns at most batchSize ready items', () => {
+  test('first in, first out, and the rest is still ready', async () => {
+    const { topic, ids } = await enqueued(5)
+    expect(idsOf(await owner.claim({ batchSize: 2, topics: [topic] }))).toEqual(ids.slice(0, 2))
+    for (const id of ids.slice(2)) expect(await pendingRow(db, id)).toMatchObject({ claimed_by: null })
+    expect(idsOf(await other.claim({ batchSize: 100, topics: [topic] }))).toEqual(ids.slice(2))
+    expect(await other.claim({ batchSize: 100, topics: [topic] })).toEqual([])
+  })
+
+  test('each with what was enqueued, and its own token', async () => {
+    const messageId = `message-${randomUUID()}`
+    const { topic, ids } = await enqueued(1, { messageId, key: 'customer-7' })
+    const [message] = await owner.claim({ batchSize: 1, topics: [topic] })
+    expect(message).toEqual({
+      id: ids[0],
+      messageId,
+      topic,
+      key: 'customer-7',
+      payload: { number: 1 },
+      attempts: 0,
+      expiries: 0,
+      leaseToken: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      leaseExpiresAt: expect.any(Date),
+    })
+  })
+
+  test('a message without a key is a stream of its own, and the same id again is the same message', async () => {
+    const first = await owner.enqueue({ topic: 'invoices', payload: {} })
+    const again = await owner.enqueue({ topic: 'invoices', payload: {}, messageId: first.messageId })
+    expect(again).toMatchObject({ outboxId: first.outboxId, created: false })
+    const { rows } = await db.queryNoRole(
+      'SELECT participant_id, instruction_id FROM payment_outbox_identities WHERE outbox_id = $1',
+      [first.outboxId],
+    )
+    expect(rows).toEqual([{ participant_id: first.messageId, instruction_id: first.messageId }])
+  })
+
+  test('in the transaction of the caller: rolled back, it never was', async () => {
+    const topic = `topic-${randomUUID()}`
+    const rolledBack = db.as('symphony_ingest').transaction(async (tx) => {
+      await owner.enqueue({ topic, payload: {} }, { tx })
+      throw new Error('changed my mind')
+    })
+    await expect(rolledBack).rejects.toThrow('changed my mind')
+    expect(await owner.claim({ batchSize: 10, topics: [topic] })).toEqual([])
+  })
+})
+
+describe('PRIM-POSTGRES-OUTBOX-003 a verb of a non-owner changes nothing', () => {
+  const verbs = {
+    ack: (store: OutboxStore, messages: readonly ClaimedMessage[]) => store.ack(messages),
+    abandon: (store: OutboxStore, messages: readonly ClaimedMessage[]) => store.abandon(messages),
+    fail: (store: OutboxStore, messages: readonly ClaimedMessage[]) => store.fail(messages, 'broken'),
+  }
+  const each = test.for(Object.entries(verbs).map(([name, verb]) => ({ name, verb })))
+
+  each('$name with the right token and another name: owner and lease stay', async ({ verb }) => {
+    const message = await claimedOne()
+    const before = await pendingRow(db, message.id)
+    expect(await verb(other, [message])).toEqual([])
+    expect(await pendingRow(db, message.id)).toEqual(before)
+    expect(await ledger(db, message.id)).toEqual([])
+  })
+
+  each('$name with the right name and another token', async ({ verb }) => {
+    const message = await claimedOne()
+    const before = await pendingRow(db, message.id)
+    expect(await verb(owner, [{ ...message, leaseToken: randomUUID() }])).toEqual([])
+    expect(await pendingRow(db, message.id)).toEqual(before)
+  })
+
+  each('$name of mixed ids changes the own one, once', async ({ verb }) => {
+    const [mine] = await claimed(1, owner)
+    const [foreign] = await claimed(1, other)
+    const unknown = { ...mine!, id: randomUUID() }
+    const noIds = [
+      { ...mine!, id: '' },
+      { ...mine!, id: 'nonsense' },
+      { ...mine!, leaseToken: '' },
+    ]
+    expect(await verb(owner, [foreign!, unknown, ...noIds, mine!, mine!])).toEqual([mine!.id])
+    expect(await ledger(db, mine!.id)).toHaveLength(1)
+    expect(await pendingRow(db, foreign!.id)).toMatchObject({ claimed_by: 'owner-2' })
+    expect(await verb(owner, [])).toEqual([])
+  })
+
+  each('$name after the lease expired and another claimed: the new lease stays', async ({ verb }) => {
+    const message = await claimedOne()
+    await db.expireLease(message.id)
+    const [taken] = await other.claim({ batchSize: 1, topics: [message.topic] })
+    expect(taken).toMatchObject({ id: message.id, expiries: 1 })
+    const before = await pendingRow(db, message.id)
+    expect(await verb(owner, [message])).toEqual([])
+    expect(await pendingRow(db, message.id)).toEqual(before)
+    expect(await verb(other, [taken!])).toEqual([message.id])
+  })
+
+  test('ack by the owner ends the message with its own id as the reference', async () => {
+    const message = await claimedOne()
+    expect(await owner.ack([message])).toEqual([message.id])
+    expect(await attemptRows(db, message.id)).toMatchObject([
+      { state: 'DISPATCHED', rail_reference: message.messageId, worker_id: 'owner-1' },
+    ])
+    expect(await pendingRow(db, message.id)).toBeUndefined()
+    expect(await owner.ack([message])).toEqual([])
+  })
+
+  test('more messages than one statement takes are acknowledged all the same', async () => {
+    const topic = `topic-${randomUUID()}`
+    await db.queryNoRole(
+      `SELECT count(*) FROM enqueue_payment_outbox_batch(
+         (SELECT array_agg('i' || n) FROM generate_series(1, 1000) n),
+         array_fill($1::text, ARRAY[1000]), (SELECT array_agg('k' || n) FROM generate_series(1, 1000) n),
+         array_fill($1::text, ARRAY[1000]), array_fill('{}'::jsonb, ARRAY[1000]))`,
+      [topic],
+    )
+    await owner.enqueue({ topic, payload: {} })
+    const all = [
+      ...(await owner.claim({ batchSize: 1_000, topics: [topic] })),
+      ...(await owner.claim({ batchSize: 1_000, topics: [topic] })),
+    ]
+    expect(all).toHaveLength(1_001)
+    expect(new Set(await owner.ack(all))).toEqual(new Set(idsOf(all)))
+  })
+})
+
+describe('PRIM-POSTGRES-OUTBOX-004 abandon by the owner returns rows to ready with retry scheduling', () => {
+  test('count + 1, lease cleared, due in the future and not claimable until then', async () => {
+    const message = await claimedOne()
+    expect(await owner.abandon([message], { error: 'mail server is down' })).toEqual([message.id])
+    const row = (await pendingRow(db, message.id))!
+    expect(row).toMatchObject({ attempt_count: 1, claimed_by: null, lease_token: null, lease_expires_at: null })
+    expect(row.retry_after_seconds).toBeGreaterThan(0)
+    expect(await owner.claim({ batchSize: 1, topics: [message.topic] })).toEqual([])
+    await db.makeDue(message.id)
+    expect(await other.claim({ batchSize: 1, topics: [message.topic] })).toMatchObject([
+      { id: message.id, attempts: 1 },
+    ])
+    expect(await attemptRows(db, message.id)).toMatchObject([
+      { state: 'RETRYABLE', error_code: 'ABANDONED', error_message: 'mail server is down' },
+    ])
+  })
+
+  test('later each time, or when the caller says', async () => {
+    const message = await claimedOne()
+    await owner.abandon([message])
+    const first = (await pendingRow(db, message.id))!.retry_after_seconds!
+    await db.makeDue(message.id)
+    await owner.abandon(await owner.claim({ batchSize: 1, topics: [message.topic] }))
+    expect((await pendingRow(db, message.id))!.retry_after_seconds).toBeGreaterThan(first)
+    await db.makeDue(message.id)
+    await owner.abandon(await owner.claim({ batchSize: 1, topics: [message.topic] }), { delaySeconds: 77 })
+    expect((await pendingRow(db, message.id))!.retry_after_seconds).toBe(77)
+  })
+})
+
+describe('PRIM-POSTGRES-OUTBOX-005 fail marks permanently failed and removes ownership', () => {
+  test('with the error kept, and no verb revives it', async () => {
+    const message = await claimedOne()
+    expect(await owner.fail([message], 'the address does not exist')).toEqual([message.id])
+    expect(await pendingRow(db, message.id)).toBeUndefined()
+    expect(await attemptRows(db, message.id)).toMatchObject([
+      { state: 'FAILED', error_code: 'FAILED', error_message: 'the address does not exist' },
+    ])
+    expect(await owner.ack([message])).toEqual([])
+    expect(await owner.abandon([message])).toEqual([])
+    expect(await owner.fail([message], 'again')).toEqual([])
+    expect(await owner.claim({ batchSize: 1, topics: [message.topic] })).toEqual([])
+    expect(await ledger(db, message.id)).toEqual(['1 FAILED'])
+  })
+
+  test('also a message whose earlier handler died: it may be handled twice, so the refusal speaks for both', async () => {
+    const message = await claimedOne()
+    await db.expireLease(message.id)
+    expect(await owner.fail(await owner.claim({ batchSize: 1, topics: [message.topic] }), 'no')).toEqual([message.id])
+    expect(await ledger(db, message.id)).toEqual(['1 ZOMBIE_REQUEUE', '2 FAILED'])
+  })
+})
+
+describe('PRIM-POSTGRES-OUTBOX-006 claimDue excludes future-due rows', () => {
+  test('and includes them at the instant they are due', async () => {
+    const { ids } = await enqueued(1, { dueAt: new Date(Date.now() + 86_400_000) })
+    expect(idsOf(await owner.claimDue(1_000))).not.toContain(ids[0])
+    await db.queryNoRole(
+      'UPDATE payment_outbox_pending SET next_attempt_at = clock_timestamp() WHERE outbox_id = $1',
+      ids,
+    )
+    const due = await owner.claimDue(1_000)
+    expect(idsOf(due)).toContain(ids[0])
+  })
+})
