@@ -21,28 +21,37 @@ export interface ConnectionPoolOptions {
 
 /** A bounded set of connections, each lent to one borrower at a time. */
 export class ConnectionPool {
-  readonly #pool: Pool
+  readonly #createPool: () => Pool
+  #pool: Pool
   readonly #role: string | undefined
   readonly #describeFailure: (error: unknown) => DatabaseError
   readonly #open = new Set<PoolClient>()
+  #whenEmpty: (() => void) | undefined
   #closed: Promise<void> | undefined
 
   constructor({ client, connectionsMax, prepare, role, describeFailure }: ConnectionPoolOptions) {
     this.#role = role
     this.#describeFailure = describeFailure
-    this.#pool = new Pool({
-      ...client,
-      max: connectionsMax,
-      idleTimeoutMillis: IDLE_CONNECTION_MS,
-      maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
-      // oxlint-disable-next-line typescript/no-misused-promises -- the driver does wait for it; its types do not say so
-      onConnect: prepare,
-    })
-    this.#pool.on('connect', (opened) => this.#open.add(opened))
-    this.#pool.on('remove', (removed) => this.#open.delete(removed))
-    // An idle connection that dies is replaced when needed, and nobody was waiting for it; without a listener the
-    // event would end the process.
-    this.#pool.on('error', () => {})
+    this.#createPool = () => {
+      const pool = new Pool({
+        ...client,
+        max: connectionsMax,
+        idleTimeoutMillis: IDLE_CONNECTION_MS,
+        maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
+        // oxlint-disable-next-line typescript/no-misused-promises -- the driver does wait for it; its types do not say so
+        onConnect: prepare,
+      })
+      pool.on('connect', (opened) => this.#open.add(opened))
+      pool.on('remove', (removed) => {
+        this.#open.delete(removed)
+        if (this.#open.size === 0) this.#whenEmpty?.()
+      })
+      // An idle connection that dies is replaced when needed, and nobody was waiting for it; without a listener the
+      // event would end the process.
+      pool.on('error', () => {})
+      return pool
+    }
+    this.#pool = this.#createPool()
   }
 
   async lend(): Promise<Loan> {
@@ -55,6 +64,15 @@ export class ConnectionPool {
     }
   }
 
+  /** Closes what is idle now, and what is lent when it comes back. The next borrower gets a connection of its own. */
+  rest(): void {
+    if (this.#closed !== undefined || this.#open.size === 0) return
+    const resting = this.#pool
+    this.#pool = this.#createPool()
+    // Ends when the last loan has come back; `close` waits for it too.
+    void resting.end()
+  }
+
   /** Waits for loans to come back, and cuts those that have not after `timeoutMs`. */
   close(timeoutMs: number): Promise<void> {
     this.#closed ??= this.#closeAll(timeoutMs)
@@ -65,11 +83,8 @@ export class ConnectionPool {
     // The driver calls a pool ended while its sockets are still closing. Whoever drops a database next would find
     // them in the way, so this waits for the last one.
     const allRemoved = new Promise<void>((resolve) => {
-      const resolveIfEmpty = () => {
-        if (this.#open.size === 0) resolve()
-      }
-      this.#pool.on('remove', resolveIfEmpty)
-      resolveIfEmpty()
+      this.#whenEmpty = resolve
+      if (this.#open.size === 0) resolve()
     })
     const cut = setTimeout(() => this.#open.forEach((client) => client.connection.stream.destroy()), timeoutMs)
     await Promise.all([this.#pool.end(), allRemoved])

@@ -71,6 +71,11 @@ export class Database {
     }
   }
 
+  /** Closes the connections that nobody is using, at once; the next call opens what it needs. Listeners stay. */
+  rest(): void {
+    this.#sessions.rest()
+  }
+
   /** Hears the notifications of a channel until closed. Rejects if the first attempt to listen fails. */
   async listenAsRole(
     role: string,

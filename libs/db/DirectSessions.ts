@@ -37,6 +37,10 @@ export class DirectSessions implements Sessions {
     return runTransaction(loan, { schema, begin, names: this.#names }, callback)
   }
 
+  rest(): void {
+    for (const pool of this.#pools.values()) pool.rest()
+  }
+
   async close(timeoutMs: number): Promise<void> {
     await Promise.all([...this.#pools.values()].map((pool) => pool.close(timeoutMs)))
   }

@@ -60,6 +60,10 @@ export class PooledSessions implements Sessions {
     return runTransaction(loan, { schema, begin, names: undefined }, callback)
   }
 
+  rest(): void {
+    this.#pool.rest()
+  }
+
   close(timeoutMs: number): Promise<void> {
     return this.#pool.close(timeoutMs)
   }

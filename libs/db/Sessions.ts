@@ -5,5 +5,7 @@ import type { TransactionCallback } from './transaction.js'
 export interface Sessions {
   query<R>(role: string, text: string, values?: readonly unknown[]): Promise<Rows<R>>
   transaction<T>(role: string, callback: TransactionCallback<T>): Promise<T>
+  /** Closes the connections that nobody is using. */
+  rest(): void
   close(timeoutMs: number): Promise<void>
 }

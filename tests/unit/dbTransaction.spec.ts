@@ -213,6 +213,36 @@ test('the connections of a role are bounded, and a caller that waits too long is
   expect(pids.size).toBeLessThanOrEqual(2)
 })
 
+test.for(['none', 'transaction'] as const)(
+  'at rest (pooler %s), a database holds no connection but what is in use, and opens what the next call needs',
+  async (pooler) => {
+    const applicationName = `at rest, pooler ${pooler}`
+    const database = stage.open({ pooler, applicationName })
+    const sessions = async () =>
+      (await stage.admin.query('SELECT FROM pg_stat_activity WHERE application_name = $1', [applicationName])).rows
+        .length
+    database.rest()
+    const { opened, open } = gate()
+    const working = database.transactionAsRole(stage.worker, async (tx) => {
+      await tx.query(INSERT, [1])
+      await opened
+      await tx.query(INSERT, [2])
+    })
+    await database.queryAsRole(stage.worker, 'SELECT 1')
+    await expect.poll(sessions, PATIENTLY).toBe(2)
+    database.rest()
+    await expect.poll(sessions, PATIENTLY).toBe(1)
+    await database.queryAsRole(stage.worker, 'SELECT 1')
+    open()
+    await working
+    expect(await entries()).toEqual([1, 2])
+    await expect.poll(sessions, PATIENTLY).toBe(1)
+    await database.close()
+    expect(await sessions()).toBe(0)
+    database.rest()
+  },
+)
+
 test('closing waits for work in hand, ends the sessions, and refuses what comes later', async () => {
   const database = stage.open()
   const working = database.transactionAsRole(stage.worker, async (tx) => {
