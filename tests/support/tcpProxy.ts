@@ -16,10 +16,16 @@ export class TcpProxy {
   /** Each client's socket, with the one that leads on to the server. */
   readonly #connections = new Map<Socket, Socket>()
   traffic: Traffic = 'flows'
+  /** Whether who comes now is turned away. */
+  refusing = false
   #answersToSwallow = 0
 
   private constructor(host: string, port: number, { alterAnswer = (chunk) => chunk }: TcpProxyOptions) {
     this.#server = createServer((client) => {
+      if (this.refusing) {
+        client.resetAndDestroy()
+        return
+      }
       const server = connect(port, host)
       this.#connections.set(client, server)
       client.on('data', (chunk) => {

@@ -1,0 +1,176 @@
+import { systemClock, type Clock } from '../core/index.js'
+import { nextOutboxEvent } from '../outbox/index.js'
+import { CircuitBreaker, PollLoop, Wakeup, type BreakerState, type Turn } from '../worker/index.js'
+import type { DatabaseSet, Member } from './DatabaseSet.js'
+import type { OnPlatformEvent } from './events.js'
+import type { ResolvedPlatformOptions } from './options.js'
+import { Turns } from './Turns.js'
+
+/** Something that works on one database, one round at a time. */
+export interface FleetWorker {
+  /** For events: `relayer`, `repair` … */
+  readonly name: string
+  /** How often it is due when it has nothing to do. @default the platform's pollMs */
+  readonly everyMs?: number
+  /** One round; `again` if there is surely more to do. */
+  readonly run: () => Promise<{ readonly again: boolean }>
+  readonly stop: () => Promise<void>
+}
+
+/** Makes the workers of one database. */
+export type Serve = (member: Member) => readonly FleetWorker[]
+
+/** How long a database that failed is left alone at first; this doubles, at most sixteenfold. */
+const DOWN_MS = 500
+/** Who drains keeps its turn for this many rounds at the most, so that the others come at all. */
+const ROUNDS_MAX = 100
+
+/** What this process serves, over all its fleets: one database, one dispatcher. */
+const servedHere = new Set<string>()
+
+/**
+ * One set of workers over every database of a platform, within one budget of connections. Each worker of each database has a
+ * loop of its own; a turn is what it needs to work. A database that fails is left alone by a breaker and asked again, without
+ * taking a turn from the others. It does not promise an order between databases.
+ */
+export class Fleet {
+  readonly #databases: DatabaseSet
+  readonly #serve: Serve
+  readonly #options: ResolvedPlatformOptions
+  readonly #onEvent: OnPlatformEvent
+  readonly #clock: Clock
+  readonly #turns: Turns
+  readonly #crews = new Map<Member, Crew>()
+  readonly #down = new Set<string>()
+  #unfollow: (() => Promise<void>) | undefined
+
+  constructor(
+    databases: DatabaseSet,
+    serve: Serve,
+    options: ResolvedPlatformOptions,
+    onEvent: OnPlatformEvent = () => {},
+    clock: Clock = systemClock,
+  ) {
+    this.#databases = databases
+    this.#serve = serve
+    this.#options = options
+    this.#onEvent = onEvent
+    this.#clock = clock
+    const { connectionsMax, connectionsPerDatabase } = options
+    this.#turns = new Turns(Math.floor(connectionsMax / connectionsPerDatabase), (name) => this.#left(name))
+  }
+
+  async start(): Promise<void> {
+    this.#unfollow ??= await this.#databases.follow({
+      added: async (member) => this.#enlist(member),
+      removed: async (member) => this.#dismiss(member),
+    })
+  }
+
+  /** Waits for the rounds in hand. */
+  async stop(): Promise<void> {
+    await this.#unfollow?.()
+    this.#unfollow = undefined
+  }
+
+  /** The databases that are served now, and whether they answer. */
+  get served(): readonly { readonly database: string; readonly up: boolean }[] {
+    return [...this.#crews].map(([{ name }, { breaker }]) => ({ database: name, up: breaker.state === 'closed' }))
+  }
+
+  #enlist(member: Member): void {
+    if (servedHere.has(member.identity)) {
+      this.#onEvent({ type: 'servedElsewhere', database: member.name })
+      return
+    }
+    servedHere.add(member.identity)
+    const breaker = new CircuitBreaker({
+      failuresMax: 1,
+      openMs: DOWN_MS,
+      clock: this.#clock,
+      onChange: (state) => this.#changed(member, state),
+    })
+    const workers = this.#serve(member)
+    const loops = workers.map(
+      (worker) =>
+        new PollLoop({
+          turn: (signal) => this.#turn(member, worker, breaker, signal),
+          pollMs: worker.everyMs ?? this.#options.pollMs,
+          wakeup: new Wakeup(0, this.#clock),
+          onError: (error) => this.#onEvent({ type: 'fault', database: member.name, worker: worker.name, error }),
+        }),
+    )
+    this.#crews.set(member, { breaker, workers, loops })
+    for (const loop of loops) loop.start()
+  }
+
+  async #dismiss(member: Member): Promise<void> {
+    const crew = this.#crews.get(member)
+    if (crew === undefined) return
+    await Promise.all(crew.loops.map((loop) => loop.stop()))
+    await Promise.all(crew.workers.map((worker) => worker.stop()))
+    member.database.rest()
+    this.#crews.delete(member)
+    this.#down.delete(member.name)
+    servedHere.delete(member.identity)
+  }
+
+  async #turn(member: Member, worker: FleetWorker, breaker: CircuitBreaker, signal: AbortSignal): Promise<Turn> {
+    if (breaker.state !== 'closed' && !(await this.#isBack(member, breaker))) {
+      return { again: false, idleMs: Math.max(breaker.closedForMs, 1) }
+    }
+    const end = await this.#turns.take(member.name, signal)
+    if (end === undefined) return { again: false }
+    try {
+      const roundsMax = this.#options.selection === 'drain-first' ? ROUNDS_MAX : 1
+      let again = true
+      for (let round = 0; again && round < roundsMax && !signal.aborted; round++) again = (await worker.run()).again
+      breaker.succeeded()
+      return { again }
+    } catch (error) {
+      breaker.failed()
+      throw error
+    } finally {
+      end()
+    }
+  }
+
+  /** Asks a database that was down, outside any turn: whoever is slow to answer must not keep the others waiting. */
+  async #isBack({ database }: Member, breaker: CircuitBreaker): Promise<boolean> {
+    if (breaker.admits(1) === 0) return false
+    breaker.started()
+    try {
+      await nextOutboxEvent(database.as(EXECUTOR))
+      breaker.succeeded()
+      return true
+    } catch {
+      breaker.failed()
+      return false
+    }
+  }
+
+  /** With more databases than connections, each gives its own back after its turn. */
+  #left(name: string): void {
+    const { connectionsMax, connectionsPerDatabase } = this.#options
+    if (this.#crews.size * connectionsPerDatabase <= connectionsMax) return
+    for (const { name: one, database } of this.#crews.keys()) if (one === name) database.rest()
+  }
+
+  /** Said once each time: that it was asked again and is still down is no news. */
+  #changed({ name: database }: Member, state: BreakerState): void {
+    const wasDown = this.#down.has(database)
+    if (state === 'open' && !wasDown) {
+      this.#down.add(database)
+      this.#onEvent({ type: 'databaseDown', database })
+    }
+    if (state === 'closed' && this.#down.delete(database)) this.#onEvent({ type: 'databaseUp', database })
+  }
+}
+
+interface Crew {
+  readonly breaker: CircuitBreaker
+  readonly workers: readonly FleetWorker[]
+  readonly loops: readonly PollLoop[]
+}
+
+const EXECUTOR = 'symphony_executor'

@@ -1,0 +1,88 @@
+// Which scenarios of the specification are proven, and by which tests: docs/conformance.md, made from a test run's report.
+// `npm run conformance` runs their tests and writes the page; `npm test` compares the page with its own run.
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { dirname, join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+export const CONFORMANCE_PAGE = join(root, 'docs', 'conformance.md')
+
+/** The scenarios, by group: how many there are is part of the contract. */
+const GROUPS = { OUTBOX: 6, INBOX: 5, SCHED: 10, LEASE: 10, SCHEMA: 3, API: 3, FUZZ: 1 }
+
+export const CONFORMANCE_IDS = Object.entries(GROUPS).flatMap(([group, count]) =>
+  Array.from({ length: count }, (_, index) => `PRIM-POSTGRES-${group}-${String(index + 1).padStart(3, '0')}`),
+)
+
+/** The page for a report of vitest's. */
+export function conformancePage(report) {
+  const proofs = proofsOf(report)
+  const sections = CONFORMANCE_IDS.map((id) => {
+    const lines = (proofs.get(id) ?? []).map(
+      ({ title, file, passed }) => `- ${passed ? 'passed' : 'FAILED'}: ${title} (\`${file}\`)`,
+    )
+    return `## ${id}\n\n${lines.length === 0 ? '- no test' : lines.join('\n')}\n`
+  })
+  return `# Conformance
+
+Each scenario of the primitives, the tests whose titles begin with its id, and how they ended. Made by \`npm run conformance\`
+from a test run; \`npm test\` fails when this page differs from what it saw, when a scenario has no test, or when one is unknown.
+
+${sections.join('\n')}`
+}
+
+/** What is wrong with a run, in sentences; empty when every scenario is proven and the page says so. */
+export function conformanceProblems(report, page) {
+  const proofs = proofsOf(report)
+  const unproven = CONFORMANCE_IDS.filter((id) => !proofs.has(id)).map((id) => `${id} has no test`)
+  const unknown = [...proofs.keys()]
+    .filter((id) => !CONFORMANCE_IDS.includes(id))
+    .map((id) => `${id} is no scenario of the specification`)
+  const stale = page === conformancePage(report) ? [] : ['docs/conformance.md is not of this run: npm run conformance']
+  return [...unproven, ...unknown, ...stale]
+}
+
+/** @returns the tests of each id, in an order that does not depend on the run */
+function proofsOf(report) {
+  const proofs = new Map()
+  for (const { name: file, assertionResults } of report.testResults) {
+    for (const { fullName, status } of assertionResults) {
+      const [, id, title] = /^(PRIM-POSTGRES-[A-Z]+-\d{3}) (.*)$/s.exec(fullName) ?? []
+      if (id === undefined) continue
+      proofs.set(id, [...(proofs.get(id) ?? []), { title, file: relative(root, file), passed: status === 'passed' }])
+    }
+  }
+  for (const tests of proofs.values()) tests.sort((a, b) => compare(a.file, b.file) || compare(a.title, b.title))
+  return proofs
+}
+
+function compare(a, b) {
+  return a < b ? -1 : Number(a > b)
+}
+
+function writePage() {
+  const scratch = mkdtempSync(join(tmpdir(), 'symphony-conformance-'))
+  const reportFile = join(scratch, 'report.json')
+  const vitest = createRequire(import.meta.url).resolve('vitest/package.json')
+  const words = [
+    'run',
+    '-t',
+    '^PRIM-POSTGRES-',
+    '--reporter=default',
+    '--reporter=json',
+    `--outputFile.json=${reportFile}`,
+  ]
+  const { status } = spawnSync(process.execPath, [join(dirname(vitest), 'vitest.mjs'), ...words], {
+    cwd: root,
+    stdio: 'inherit',
+  })
+  const report = JSON.parse(readFileSync(reportFile, 'utf8'))
+  rmSync(scratch, { recursive: true, force: true })
+  writeFileSync(CONFORMANCE_PAGE, conformancePage(report))
+  process.exitCode = status
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) writePage()

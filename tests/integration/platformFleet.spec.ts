@@ -1,0 +1,255 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { loadRails } from '../../libs/rails/index.js'
+import { enqueue, OutboxRelayer } from '../../libs/outbox/index.js'
+import { DatabaseSet, type Member } from '../../libs/platform/DatabaseSet.js'
+import { PlatformDiscovery, type PlatformDatabase } from '../../libs/platform/discovery.js'
+import type { PlatformEvent } from '../../libs/platform/events.js'
+import { Fleet, type FleetWorker } from '../../libs/platform/Fleet.js'
+import { fleetWorker } from '../../libs/platform/fleetWorker.js'
+import { resolvePlatformOptions, type PlatformOptions } from '../../libs/platform/options.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { gate } from '../support/gate.js'
+import { attemptRows } from '../support/outboxItems.js'
+import { PATIENTLY } from '../support/patiently.js'
+import { TcpProxy } from '../support/tcpProxy.js'
+
+const dbs: TestDatabase[] = []
+const stops: (() => Promise<unknown>)[] = []
+beforeAll(async () => {
+  for (let n = 0; n < 3; n++) dbs.push(await createTestDatabase())
+})
+afterEach(async () => {
+  for (const stop of stops.splice(0).reverse()) await stop()
+})
+afterAll(() => Promise.all(dbs.map((db) => db.drop())))
+
+/** A discovery that says what the test says. */
+class ToldDiscovery extends PlatformDiscovery {
+  answer: readonly PlatformDatabase[] | Error
+
+  constructor(answer: readonly PlatformDatabase[]) {
+    super()
+    this.answer = answer
+  }
+
+  databases(): Promise<readonly PlatformDatabase[]> {
+    return this.answer instanceof Error ? Promise.reject(this.answer) : Promise.resolve(this.answer)
+  }
+}
+
+const entry = (name: string, db: TestDatabase): PlatformDatabase => ({ name, url: db.url, schema: db.schema })
+const all = () => dbs.map((db, index) => entry(`db-${index}`, db))
+
+/** A set of databases with a fleet on it, which the end of the test stops. */
+async function stage(
+  serve: (member: Member) => readonly FleetWorker[],
+  given: Partial<PlatformOptions> & { readonly discovery?: ToldDiscovery } = {},
+) {
+  const events: PlatformEvent[] = []
+  const discovery = given.discovery ?? new ToldDiscovery(all())
+  const options = resolvePlatformOptions({ pollMs: 20, ...given, discovery }, undefined)
+  const databases = new DatabaseSet(options, (event) => events.push(event))
+  await databases.start()
+  stops.push(() => databases.stop())
+  const fleet = new Fleet(databases, serve, options, (event) => events.push(event))
+  await fleet.start()
+  stops.push(() => fleet.stop())
+  return { databases, fleet, events, discovery }
+}
+
+const RAILS = loadRails([
+  {
+    type: 'bank',
+    onUnknown: 'resend',
+    money: false,
+    dispatch: ({ reference }: { readonly reference: string }) => ({ outcome: 'success', reference }),
+  },
+])
+
+const relayers = ({ database }: Member) => [
+  fleetWorker('relayer', new OutboxRelayer(database, RAILS, { listen: false }), ({ claimed }) => claimed > 0),
+]
+
+async function pay(db: TestDatabase): Promise<string> {
+  const id = randomUUID()
+  const instruction = { instructionId: id, idempotencyKey: id, participantId: id, railType: 'bank', payload: {} }
+  return (await enqueue(instruction, { tx: db.as('symphony_ingest') })).outboxId
+}
+
+const statesOf = async (db: TestDatabase, outboxId: string) =>
+  (await attemptRows(db, outboxId)).map(({ state }) => state)
+
+test('one fleet carries the payments of every database', async () => {
+  await stage(relayers)
+  for (const db of dbs) {
+    const outboxId = await pay(db)
+    await expect.poll(() => statesOf(db, outboxId), PATIENTLY).toEqual(['DISPATCHED'])
+  }
+})
+
+test('a database is never served by two dispatchers of one process, however it is called', async () => {
+  const { fleet } = await stage(relayers)
+  const second = await stage(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
+  expect(second.events).toContainEqual({ type: 'servedElsewhere', database: 'another name' })
+  expect(second.fleet.served).toEqual([])
+  expect(fleet.served.map(({ database }) => database)).toEqual(['db-0', 'db-1', 'db-2'])
+  await fleet.stop()
+  const third = await stage(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
+  expect(third.fleet.served).toEqual([{ database: 'another name', up: true }])
+})
+
+test('a database that goes down is left alone, the others do not notice, and it is served again when it is back', async () => {
+  const proxy = await TcpProxy.before(dbs[0]!.url)
+  stops.push(() => proxy.close())
+  const throughProxy = new URL(dbs[0]!.url)
+  throughProxy.hostname = '127.0.0.1'
+  throughProxy.port = String(proxy.port)
+  const discovery = new ToldDiscovery([
+    { name: 'shaky', url: throughProxy.href, schema: dbs[0]!.schema },
+    entry('steady', dbs[1]!),
+  ])
+  const { fleet, events } = await stage(relayers, { discovery })
+  await expect
+    .poll(() => fleet.served, PATIENTLY)
+    .toEqual([
+      { database: 'shaky', up: true },
+      { database: 'steady', up: true },
+    ])
+  proxy.refusing = true
+  proxy.cut()
+  const waiting = await pay(dbs[0]!)
+  await expect.poll(() => events, PATIENTLY).toContainEqual({ type: 'databaseDown', database: 'shaky' })
+  const steady = await pay(dbs[1]!)
+  await expect.poll(() => statesOf(dbs[1]!, steady), PATIENTLY).toEqual(['DISPATCHED'])
+  expect(await statesOf(dbs[0]!, waiting)).toEqual([])
+  proxy.refusing = false
+  await expect.poll(() => statesOf(dbs[0]!, waiting), PATIENTLY).toEqual(['DISPATCHED'])
+  expect(events.filter(({ type }) => type === 'databaseDown')).toHaveLength(1)
+  expect(events).toContainEqual({ type: 'databaseUp', database: 'shaky' })
+})
+
+describe('discovery', () => {
+  test('adds databases while the fleet runs, and one that is removed is left in peace and closed', async () => {
+    const discovery = new ToldDiscovery([entry('first', dbs[0]!)])
+    const { databases, fleet, events } = await stage(relayers, { discovery, refreshMs: 100 })
+    discovery.answer = [entry('second', dbs[1]!)]
+    await expect.poll(() => fleet.served, PATIENTLY).toEqual([{ database: 'second', up: true }])
+    const second = await pay(dbs[1]!)
+    await expect.poll(() => statesOf(dbs[1]!, second), PATIENTLY).toEqual(['DISPATCHED'])
+    expect(events).toContainEqual({ type: 'databaseRemoved', database: 'first' })
+    const first = await pay(dbs[0]!)
+    await pay(dbs[1]!)
+    expect(await statesOf(dbs[0]!, first)).toEqual([])
+    expect(() => databases.get('first')).toThrow('no database is called "first"')
+  })
+
+  test.for([
+    ['fails', new Error('the registry is down')],
+    ['names a database twice', 'twice'],
+    ['knows none at all', []],
+  ] as const)('that %s keeps the last set', async ([, answer]) => {
+    const discovery = new ToldDiscovery([entry('first', dbs[0]!)])
+    const { fleet, events } = await stage(relayers, { discovery, refreshMs: 100 })
+    discovery.answer = answer === 'twice' ? [entry('a', dbs[1]!), entry('A', dbs[2]!)] : answer
+    await expect.poll(() => events.map(({ type }) => type), PATIENTLY).toContain('discoveryFailed')
+    expect(fleet.served).toEqual([{ database: 'first', up: true }])
+    discovery.answer = all()
+    await expect.poll(() => fleet.served.length, PATIENTLY).toBe(3)
+  })
+
+  test('that fails at the start is an error', async () => {
+    const discovery = new ToldDiscovery([])
+    discovery.answer = new Error('the registry is down')
+    const databases = new DatabaseSet(resolvePlatformOptions({ discovery }, undefined), () => {})
+    await expect(databases.start()).rejects.toThrow('the registry is down')
+  })
+
+  test('that moves a name to another database closes the one and opens the other', async () => {
+    const discovery = new ToldDiscovery([entry('main', dbs[0]!)])
+    const { databases } = await stage(() => [], { discovery })
+    const before = databases.get('MAIN')
+    discovery.answer = [entry('main', dbs[1]!)]
+    await databases.refresh()
+    expect(databases.get('main').identity).not.toBe(before.identity)
+    await expect(before.database.as('symphony_readonly').query('SELECT 1')).rejects.toMatchObject({
+      code: 'DATABASE_CLOSED',
+    })
+  })
+})
+
+describe('keys', () => {
+  test('belong to one database each, spread over all, and most stay where they are when one goes', async () => {
+    const { databases, discovery } = await stage(() => [])
+    const keys = Array.from({ length: 300 }, (_, n) => `customer-${n}`)
+    const before = keys.map((key) => databases.forKey(key).name)
+    expect(keys.map((key) => databases.forKey(key).name)).toEqual(before)
+    expect(new Set(before)).toEqual(new Set(['db-0', 'db-1', 'db-2']))
+    discovery.answer = all().slice(0, 2)
+    await databases.refresh()
+    const after = keys.map((key) => databases.forKey(key).name)
+    for (const [index, name] of before.entries()) if (name !== 'db-2') expect(after[index]).toBe(name)
+  })
+})
+
+describe('with fewer connections than databases', () => {
+  test('only so many are worked on at once, each in its turn, and each gives its connections back', async () => {
+    const working = new Set<string>()
+    let most = 0
+    const rounds = new Map<string, number>()
+    const serve = ({ name, database }: Member): FleetWorker[] => [
+      {
+        name: 'busy',
+        stop: async () => {},
+        run: async () => {
+          working.add(name)
+          most = Math.max(most, working.size)
+          await database.as('symphony_executor').query('SELECT pg_catalog.pg_sleep(0.001)')
+          rounds.set(name, (rounds.get(name) ?? 0) + 1)
+          working.delete(name)
+          return { again: true }
+        },
+      },
+    ]
+    const { fleet } = await stage(serve, { connectionsMax: 2, connectionsPerDatabase: 2 })
+    await expect.poll(() => [...rounds.values()].filter((count) => count >= 5).length, PATIENTLY).toBe(3)
+    await fleet.stop()
+    expect(most).toBe(1)
+    const counts = [...rounds.values()]
+    expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(2)
+    for (const db of dbs) {
+      const sessions = async () =>
+        (
+          await db.queryNoRole(
+            `SELECT FROM pg_stat_activity WHERE application_name = 'symphony fleet' AND datname = $1`,
+            [db.name],
+          )
+        ).rows.length
+      await expect.poll(sessions, PATIENTLY).toBe(0)
+    }
+  })
+
+  test('drain-first stays with a database until it is empty', async () => {
+    const order: string[] = []
+    const left = new Map(all().map(({ name }) => [name, 3]))
+    const done = gate()
+    const serve = ({ name }: Member): FleetWorker[] => [
+      {
+        name: 'draining',
+        stop: async () => {},
+        run: async () => {
+          const remaining = (left.get(name) ?? 0) - 1
+          if (remaining < 0) return { again: false }
+          order.push(name)
+          left.set(name, remaining)
+          if (order.length === 9) done.open()
+          return { again: remaining > 0 }
+        },
+      },
+    ]
+    await stage(serve, { connectionsMax: 1, connectionsPerDatabase: 1, selection: 'drain-first' })
+    await done.opened
+    const visits = order.filter((name, index) => name !== order[index - 1])
+    expect(visits).toHaveLength(3)
+  })
+})

@@ -1,0 +1,137 @@
+import { describe, expect, test } from 'vitest'
+import { PlatformDiscovery, StaticDiscovery } from '../../libs/platform/discovery.js'
+import { PlatformOptionsError, resolvePlatformOptions } from '../../libs/platform/options.js'
+
+const eu = { name: 'eu', url: 'postgres://worker:secret@db.example/eu' }
+const us = { name: 'us', url: 'postgres://worker:secret@db.example/us' }
+
+function failuresOf(options: object, registered?: PlatformDiscovery): string[] {
+  try {
+    resolvePlatformOptions(options, registered)
+  } catch (error) {
+    if (!(error instanceof PlatformOptionsError)) throw error
+    expect(error.message).not.toContain('secret')
+    return error.failures.map(({ option }) => option)
+  }
+  return []
+}
+
+describe('PRIM-POSTGRES-API-002 a list of databases is refused', () => {
+  test.for([
+    ['when it is empty', [], ['databases']],
+    ['when it is no list', { eu }, ['databases']],
+    ['when a name is taken, in any case', [eu, { ...us, name: 'EU' }], ['databases[1].name']],
+    ['when a name is blank', [{ ...eu, name: ' ' }], ['databases[0].name']],
+    ['when a connection is blank', [{ ...eu, url: '' }], ['databases[0].url']],
+    ['when a connection is none', [{ ...eu, url: 'mysql://worker@db.example/eu' }], ['databases[0].url']],
+    ['when a connection names no database', [{ ...eu, url: 'postgres://worker@db.example' }], ['databases[0].url']],
+    ['when a schema is blank', [{ ...eu, schema: ' ' }], ['databases[0].schema']],
+    ['when an entry is none', [null, eu], ['databases[0]']],
+    ['when an entry says something unknown', [{ ...eu, shema: 'x' }], ['databases[0].shema']],
+    ['when database and schema are there twice', [eu, { ...eu, name: 'eu2' }], ['databases[1]']],
+    [
+      'when they are the same written differently',
+      [eu, { name: 'eu2', url: 'postgresql://other:pw@DB.example:5432/eu', schema: 'symphony' }],
+      ['databases[1]'],
+    ],
+    [
+      'with everything that is wrong at once',
+      [{ name: '', url: '', schema: '' }, eu, { ...eu, name: 'Eu' }],
+      ['databases[0].name', 'databases[0].schema', 'databases[0].url', 'databases[2].name', 'databases[2]'],
+    ],
+  ] as const)('%s', ([, databases, expected]) => {
+    expect(failuresOf({ databases })).toEqual(expected)
+  })
+
+  test('but not for the same database under two schemas, or the same schema in two databases', () => {
+    expect(failuresOf({ databases: [eu, us, { ...eu, name: 'eu-test', schema: 'test' }] })).toEqual([])
+  })
+
+  test.for([
+    ['none', {}, undefined],
+    ['a list and a discovery', { databases: [eu], discovery: new StaticDiscovery([eu]) }, undefined],
+    ['a list and a registered one', { databases: [eu] }, new StaticDiscovery([eu])],
+    ['a discovery and a registered one', { discovery: new StaticDiscovery([us]) }, new StaticDiscovery([eu])],
+    ['a thing that is none', { discovery: { databases: () => [] } }, undefined],
+  ] as const)('when there is not exactly one discovery: %s', ([, options, registered]) => {
+    expect(failuresOf(options, registered)).toEqual(['discovery'])
+  })
+
+  test('and each of the three ways alone is accepted', () => {
+    expect(failuresOf({ databases: [eu] })).toEqual([])
+    expect(failuresOf({ discovery: new StaticDiscovery([eu]) })).toEqual([])
+    expect(failuresOf({}, new StaticDiscovery([eu]))).toEqual([])
+  })
+})
+
+describe('PRIM-POSTGRES-API-003 options are validated', () => {
+  const bounds = [
+    ['refreshMs', 100, 3_600_000],
+    ['leaseSeconds', 1, 3_600],
+    ['pollMs', 10, 60_000],
+    ['cleanupIntervalMs', 1_000, 86_400_000],
+    ['connectionsMax', 1, 10_000],
+    ['connectionsPerDatabase', 1, 100],
+    ['retention.inboxDays', 1, 3_650],
+    ['retention.jobRunsDays', 1, 3_650],
+    ['retention.timersDays', 1, 3_650],
+  ] as const
+
+  const given = (option: string, value: unknown) => {
+    const [group, name] = option.split('.')
+    const others = { databases: [eu], connectionsMax: 10_000, connectionsPerDatabase: 1 }
+    return name === undefined ? { ...others, [group!]: value } : { ...others, [group!]: { [name]: value } }
+  }
+
+  test.for(bounds)('%s: from %d to %d, on both sides of each bound', ([option, min, max]) => {
+    expect(failuresOf(given(option, min))).toEqual([])
+    expect(failuresOf(given(option, max))).toEqual([])
+    for (const wrong of [min - 1, max + 1, min + 0.5, Number.NaN, String(min), null]) {
+      expect(failuresOf(given(option, wrong))).toContain(option)
+    }
+  })
+
+  test('schema, selection, and the share of one database in all connections', () => {
+    expect(failuresOf({ databases: [eu], schema: ' ' })).toContain('schema')
+    expect(failuresOf({ databases: [eu], selection: 'random' })).toEqual(['selection'])
+    expect(failuresOf({ databases: [eu], connectionsMax: 3, connectionsPerDatabase: 4 })).toEqual([
+      'connectionsPerDatabase',
+    ])
+    expect(failuresOf({ databases: [eu], connectionsMax: 4, connectionsPerDatabase: 4 })).toEqual([])
+    expect(failuresOf({ databases: [eu], retention: 30 })).toEqual(['retention'])
+  })
+
+  test('no option is silently ignored', () => {
+    expect(failuresOf({ databases: [eu], polMs: 5, retention: { inbox: 3 } })).toEqual(['polMs', 'retention.inbox'])
+  })
+
+  test('all failures are reported at once, each naming its option and never a connection', () => {
+    expect(
+      failuresOf({
+        databases: [{ ...eu, name: '' }],
+        pollMs: 0,
+        leaseSeconds: -1,
+        retention: { inboxDays: 0 },
+        what: 1,
+      }),
+    ).toEqual(['what', 'leaseSeconds', 'pollMs', 'retention.inboxDays', 'databases[0].name'])
+  })
+
+  test('what is not given has its default, also where it is given as undefined', () => {
+    const { discovery, ...defaults } = resolvePlatformOptions({ databases: [eu] }, undefined)
+    expect(discovery).toBeInstanceOf(PlatformDiscovery)
+    expect(defaults).toEqual({
+      refreshMs: 30_000,
+      schema: 'symphony',
+      leaseSeconds: 60,
+      pollMs: 500,
+      cleanupIntervalMs: 3_600_000,
+      retention: { inboxDays: 30, jobRunsDays: 30, timersDays: 30 },
+      connectionsMax: 50,
+      connectionsPerDatabase: 5,
+      selection: 'round-robin',
+    })
+    const undefinedOnes = { databases: [eu], pollMs: undefined, retention: { inboxDays: undefined } }
+    expect(Reflect.apply(resolvePlatformOptions, undefined, [undefinedOnes, undefined])).toMatchObject(defaults)
+  })
+})
