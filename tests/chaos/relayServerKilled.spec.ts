@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { expect, onTestFinished, test } from 'vitest'
-import { startEmbedded, type EmbeddedServer } from '../../libs/embedded/index.js'
+import { expect, inject, onTestFinished, test } from 'vitest'
+import type { EmbeddedServer } from '../../libs/embedded/index.js'
 import { PATIENTLY } from '../support/patiently.js'
 import { RelayStage } from '../support/relayStage.js'
 import { startPrivateServer } from '../support/server.js'
@@ -26,11 +26,11 @@ async function killServer({ dataDir }: EmbeddedServer, { db }: RelayStage): Prom
 }
 
 test('PostgreSQL killed and restarted under load: no worker ends, and everything is dispatched once', async () => {
-  const server = await startPrivateServer()
+  const server = await startPrivateServer({ version: inject('postgresVersion') })
   onTestFinished(() => server.remove())
   const stage = await RelayStage.set({ serverUrl: server.url })
   // A claim whose answer died with the server is found when its lease ends.
-  const words = ['--no-http', '--lease-seconds', '2', '--rail-timeout-ms', '1000', '--concurrency', '4']
+  const words = ['--no-http', '--lease-seconds', '3', '--rail-timeout-ms', '2000', '--concurrency', '4']
   const workers = await Promise.all(WORKERS.map((name) => stage.startWorker(name, { words })))
 
   let running: EmbeddedServer = server
@@ -47,9 +47,9 @@ test('PostgreSQL killed and restarted under load: no worker ends, and everything
     // The rail goes on: what it does now must be recorded when the server is back.
     checkpoints.openAll()
     await running.stop()
-    running = await startEmbedded({ dataDir: server.dataDir, port: server.port })
+    running = await server.restart()
   }
-  await expect.poll(() => stage.leftCount(), { ...PATIENTLY, timeout: 25_000 }).toBe(0)
+  await expect.poll(() => stage.leftCount(), { ...PATIENTLY, timeout: 60_000 }).toBe(0)
   expect(await stage.paidCount()).toBe(PAYMENTS_PER_KILL * SERVER_KILLS)
   expect(await stage.auditFindings()).toEqual([])
 
