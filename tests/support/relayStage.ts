@@ -72,7 +72,7 @@ export class RelayStage {
 
   /** Spawns a worker under this name; resolves when it is at work. */
   async startWorker(name: string, { words = [], env = {}, port }: WorkerOptions = {}): Promise<Running> {
-    const worker = spawnSymphony(['worker', '--rails', this.#railsFile, '--worker-id', name, ...words], {
+    const worker = spawnSymphony(['worker', '--rails', this.#railsFile, ...words], {
       DATABASE_URL: this.urlThrough(port),
       SYMPHONY_SCHEMA: this.db.schema,
       SYMPHONY_ACCESS_TOKEN: ACCESS_TOKEN,
