@@ -110,6 +110,8 @@ export class OutboxMetrics {
       case 'unknownCode':
         return this.#unknownCodes.inc({ rail: event.railType })
       case 'recorded':
+      case 'alreadyRecorded':
+        // The same row either way: the second is told when the answer to the first was lost on the way.
         return this.#attempts.inc({ state: event.state })
       case 'held':
         return this.#held.inc({ reason: event.reason })
@@ -127,7 +129,6 @@ export class OutboxMetrics {
         return this.#clockJumps.inc()
       case 'fault':
         return this.#faults.inc({ during: event.during })
-      case 'alreadyRecorded':
       case 'released':
     }
   }

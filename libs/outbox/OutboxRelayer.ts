@@ -378,7 +378,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   }
 
   async #listen(): Promise<void> {
-    this.#listener ??= await this.#database.listenAsRole(
+    if (this.#listener !== undefined) return
+    this.#listener = await this.#database.listenAsRole(
       EXECUTOR,
       CHANNEL,
       () => {
@@ -393,6 +394,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
         },
       },
     )
+    // Later changes are told; the first success is the call that returned.
+    this.#onEvent({ type: 'listening', connected: true })
   }
 
   async #beat(): Promise<Turn> {
@@ -447,9 +450,10 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     else if (type === 'released') counts.released += event.items
     else if (type === 'leaseLost') counts.leasesLost += 1
     else if (type === 'held') counts.held += 1
-    else if (type === 'recorded' && event.state === 'DISPATCHED') counts.dispatched += 1
-    else if (type === 'recorded' && event.state === 'FAILED') counts.failed += 1
-    else if (type === 'recorded') counts.retryable += 1
+    else if (type !== 'recorded' && type !== 'alreadyRecorded') return
+    else if (event.state === 'DISPATCHED') counts.dispatched += 1
+    else if (event.state === 'FAILED') counts.failed += 1
+    else counts.retryable += 1
   }
 }
 
