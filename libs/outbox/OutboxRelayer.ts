@@ -47,7 +47,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #options: ResolvedRelayerOptions
   readonly #clock: Clock
   readonly #onEvent: OnRelayerEvent
-  readonly #slots: BoundedSlots
+  /** For the rails that do not say how many calls they bear. */
+  readonly #sharedSlots: BoundedSlots
   readonly #wakeup: Wakeup
   readonly #loop: PollLoop
   readonly #heartbeat: PollLoop
@@ -84,7 +85,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     }
     this.#rails = rails
     this.#lanes = [...rails.values()].map((rail) => this.#createLane(rail))
-    this.#slots = new BoundedSlots(this.#options.concurrency)
+    this.#sharedSlots = new BoundedSlots(this.#options.concurrency)
     this.#wakeup = new Wakeup(this.#options.debounceMs, clock)
     this.#loop = new PollLoop({
       turn: () => this.#turn(),
@@ -145,8 +146,9 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   /** Stops claiming for a rail in this process alone; what waits for it goes back. `pause_outbox` does it for all. */
   async pauseRail(railType: string): Promise<void> {
     const lane = this.#lanes.find((one) => one.railType === railType)
-    lane?.pause()
-    await this.#giveBack(lane?.clear() ?? [])
+    if (lane === undefined) return
+    lane.pause()
+    await this.#giveBack(this.#clear(lane))
   }
 
   resumeRail(railType: string): void {
@@ -193,7 +195,13 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     // A suspect is carried alone: what was leased beside it could only wait, and would be a suspect too if this process died.
     if (this.#suspects.length > 0 || this.#suspectInFlight) return 0
     const { running, waiting } = this.gauge
-    return this.#options.concurrency + this.#options.batchSize - running - waiting
+    return this.#callsMax + this.#options.batchSize - running - waiting
+  }
+
+  /** Calls at once, all rails together. */
+  get #callsMax(): number {
+    const own = this.#lanes.filter(({ sharesSlots }) => !sharesSlots)
+    return own.reduce((sum, lane) => sum + lane.concurrency, this.#sharedSlots.size)
   }
 
   async #claim(lanes: readonly RailLane[], wanted: number): Promise<number> {
@@ -235,14 +243,15 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       return
     }
     let idleLanes = 0
-    while (this.#slots.free > 0 && idleLanes < this.#lanes.length) {
+    while (idleLanes < this.#lanes.length) {
       const lane = this.#lanes[this.#nextLane]
       this.#nextLane = (this.#nextLane + 1) % this.#lanes.length
-      const flight = lane?.next()
+      const mayDepart = lane !== undefined && (!lane.sharesSlots || this.#sharedSlots.free > 0)
+      const flight = mayDepart ? lane.next() : undefined
       if (lane === undefined || flight === undefined) idleLanes += 1
       else {
         idleLanes = 0
-        this.#depart(flight, lane, () => lane.landed())
+        this.#depart(flight, lane)
       }
     }
   }
@@ -252,20 +261,25 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const suspect = this.#suspects.shift()
     if (suspect === undefined) return
     this.#suspectInFlight = true
-    this.#depart(suspect.flight, suspect.lane, () => {
-      this.#suspectInFlight = false
-    })
+    suspect.lane.departing()
+    this.#depart(suspect.flight, suspect.lane)
   }
 
-  #depart(flight: Flight, lane: RailLane, onLanded: () => void): void {
-    const rail = this.#rails.get(lane.railType)
+  #depart(flight: Flight, lane: RailLane): void {
+    const { railType } = lane
+    const { outboxId } = flight.item
+    const rail = this.#rails.get(railType)
     if (rail === undefined) return
-    this.#slots.take()
+    if (lane.sharesSlots) this.#sharedSlots.take()
     flight.depart()
+    this.#onEvent({ type: 'departed', railType, outboxId })
     const landed = this.#carry(flight, rail, lane).finally(() => {
       this.#inFlight.delete(flight)
-      this.#slots.give()
-      onLanded()
+      // A suspect is alone: whoever lands while one is in flight is that one.
+      this.#suspectInFlight = false
+      if (lane.sharesSlots) this.#sharedSlots.give()
+      lane.landed()
+      this.#onEvent({ type: 'landed', railType, outboxId })
       this.#pump()
       this.#wakeup.notify()
     })
@@ -312,7 +326,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     // A refusal is an answer: only silence says that a rail is down.
     if (answer === 'unknown' || answer === 'notSent') lane.breaker.failed()
     else lane.breaker.succeeded()
-    if (lane.breaker.state === 'open') void this.#giveBack(lane.clear())
+    if (lane.breaker.state === 'open') void this.#giveBack(this.#clear(lane))
   }
 
   async #hand(flight: Flight, landing: Landing): Promise<void> {
@@ -357,8 +371,14 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   }
 
   async #giveBackWaiting(): Promise<void> {
-    const suspects = this.#suspects.splice(0).map(({ flight }) => flight)
-    await this.#giveBack([...suspects, ...this.#lanes.flatMap((lane) => lane.clear())])
+    await this.#giveBack(this.#lanes.flatMap((lane) => this.#clear(lane)))
+  }
+
+  /** Takes out everything that waits for this rail: it is to be given back. */
+  #clear(lane: RailLane): Flight[] {
+    const suspects = this.#suspects.filter((suspect) => suspect.lane === lane)
+    for (const suspect of suspects) this.#suspects.splice(this.#suspects.indexOf(suspect), 1)
+    return [...suspects.map(({ flight }) => flight), ...lane.clear()]
   }
 
   /** Resolves when nothing is waiting or running any more. */
@@ -428,6 +448,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     return new RailLane({
       railType: rail.type,
       concurrency: Math.min(rail.concurrency ?? concurrency, concurrency),
+      sharesSlots: rail.concurrency === undefined,
       // An announced call that has not begun costs nothing, but it must not wait long enough to be mistaken for one.
       prefetchMax: rail.onUnknown === 'hold' ? 0 : batchSize,
       perSecond: rail.ratePerSecond,

@@ -10,6 +10,8 @@ export type RelayerEvent =
   | { readonly type: 'claimed'; readonly items: number; readonly takeovers: number; readonly claimMs: number }
   | { readonly type: 'notified' }
   | { readonly type: 'listening'; readonly connected: boolean }
+  /** An item takes one of its rail's slots until it has landed: to be sent, asked about, or found not to be. */
+  | { readonly type: 'departed' | 'landed'; readonly railType: string; readonly outboxId: string }
   /** A rail was called and answered, or did not. */
   | {
       readonly type: 'called'
