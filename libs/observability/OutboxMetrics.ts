@@ -121,6 +121,8 @@ export class OutboxMetrics {
       case 'unknownCode':
         return this.#unknownCodes.inc({ rail: event.railType })
       case 'recorded':
+      // Its answer was lost, so it has not been counted; the row is there.
+      case 'alreadyRecorded':
         return this.#attempts.inc({ state: event.state })
       case 'held':
         return this.#held.inc({ reason: event.reason })
@@ -138,7 +140,6 @@ export class OutboxMetrics {
         return this.#clockJumps.inc()
       case 'fault':
         return this.#faults.inc({ during: event.during })
-      case 'alreadyRecorded':
       case 'released':
     }
   }

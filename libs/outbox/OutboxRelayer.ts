@@ -3,7 +3,7 @@ import { isLeaseLostError, type Database, type Listener, type RoleHandle } from 
 import type { LoadedRail, RailVerdict } from '../rails/index.js'
 import { BoundedSlots, PollLoop, settleWithin, Wakeup, type Turn, type Worker } from '../worker/index.js'
 import { carryItem, type CarryTools, type Landing } from './carryItem.js'
-import { CompletionQueue } from './CompletionQueue.js'
+import { CompletionQueue, DECIDED_BY_DATABASE } from './CompletionQueue.js'
 import {
   beginOutboxDispatch,
   claimOutboxBatch,
@@ -17,6 +17,7 @@ import { Flight } from './Flight.js'
 import { LeaseKeeper, trustMs } from './LeaseKeeper.js'
 import { LEASE_MARGIN_MS, resolveRelayerOptions, type RelayerOptions, type ResolvedRelayerOptions } from './options.js'
 import { RailLane } from './RailLane.js'
+import type { HeldTakeover } from './types.js'
 
 export interface RelayerCounts {
   readonly claimed: number
@@ -206,14 +207,17 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   async #claim(lanes: readonly RailLane[], wanted: number): Promise<number> {
     const { leaseSeconds } = this.#options
+    const held: HeldTakeover[] = []
     const sentAtMs = this.#clock.monotonicMs()
     const items = await claimOutboxBatch(this.#role, wanted, this.workerId, leaseSeconds, {
       rails: lanes.map(({ railType }) => railType),
+      onHeld: (takeover) => held.push(takeover),
       ...this.#announcedRails(),
     })
     const claimMs = this.#clock.monotonicMs() - sentAtMs
-    const takeovers = items.filter(({ takenOver }) => takenOver).length
+    const takeovers = held.length + items.filter(({ takenOver }) => takenOver).length
     this.#onEvent({ type: 'claimed', items: items.length, takeovers, claimMs })
+    for (const takeover of held) this.#onEvent({ type: 'held', ...takeover, reason: DECIDED_BY_DATABASE })
     for (const item of items) {
       const lane = lanes.find(({ railType }) => railType === item.railType)
       if (lane === undefined) continue
@@ -335,23 +339,32 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       case 'complete':
         // Not waited for: the slot is free, and the queue holds no more than was claimed. Once it is recorded there may be
         // a new due time, or a successor unblocked, that a sleeper does not know of.
-        void this.#completions.submit(landing.outcome, item.railType).then(() => this.#wakeup.notify())
+        void this.#completions
+          .submit({ outcome: landing.outcome, railType: item.railType, leaseKnownLost: flight.isLost })
+          .then(() => this.#wakeup.notify())
         return
       case 'hold':
         return this.#hold(flight, landing.reason)
       case 'release':
         return this.#giveBack([flight])
       case 'lost':
-        this.#onEvent({ type: 'leaseLost', outboxId: item.outboxId, during: 'dispatch' })
+        this.#lost(flight)
     }
   }
 
-  async #hold({ item }: Flight, reason: string): Promise<void> {
+  /** Unless the renewal has said so already: one lease is lost once. */
+  #lost(flight: Flight): void {
+    const { outboxId } = flight.item
+    if (flight.lost()) this.#onEvent({ type: 'leaseLost', outboxId, during: 'dispatch' })
+  }
+
+  async #hold(flight: Flight, reason: string): Promise<void> {
+    const { item } = flight
     try {
       await holdLeasedOutboxItem(this.#role, item, this.workerId, reason)
       this.#onEvent({ type: 'held', railType: item.railType, outboxId: item.outboxId, reason })
     } catch (error) {
-      if (isLeaseLostError(error)) this.#onEvent({ type: 'leaseLost', outboxId: item.outboxId, during: 'dispatch' })
+      if (isLeaseLostError(error)) this.#lost(flight)
       else this.#onEvent({ type: 'fault', during: 'holding', error, outboxId: item.outboxId })
     }
   }
@@ -468,9 +481,11 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     else if (type === 'released') counts.released += event.items
     else if (type === 'leaseLost') counts.leasesLost += 1
     else if (type === 'held') counts.held += 1
-    else if (type === 'recorded' && event.state === 'DISPATCHED') counts.dispatched += 1
-    else if (type === 'recorded' && event.state === 'FAILED') counts.failed += 1
-    else if (type === 'recorded') counts.retryable += 1
+    else if (type === 'recorded' || type === 'alreadyRecorded') {
+      if (event.state === 'DISPATCHED') counts.dispatched += 1
+      else if (event.state === 'FAILED') counts.failed += 1
+      else counts.retryable += 1
+    }
   }
 }
 

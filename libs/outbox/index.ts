@@ -61,6 +61,7 @@ export type {
   CompletionVerdict,
   DecisionResult,
   EnqueuedItem,
+  HeldTakeover,
   HoldDecision,
   ItemEvent,
   ItemState,
