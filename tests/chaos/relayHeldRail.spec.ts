@@ -13,8 +13,8 @@ import { rememberingRail } from '../support/relayRail.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 const PAYMENTS = 200
-const WORKERS = 5
-const CALLS_EACH = 20
+const WORKERS = 4
+const CALLS_EACH = 25
 
 let db: TestDatabase
 beforeAll(async () => {

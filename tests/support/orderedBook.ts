@@ -6,8 +6,9 @@ export type OrderedLine =
       readonly what: 'arrived'
       readonly participant: string
       readonly sequence: number
-      /** What the rail did about it. */
-      readonly fate: 'success' | 'terminal' | 'retryable' | 'throws' | 'slow'
+      /** What the rail did about it: `hangs` until the process that called is killed. */
+      readonly fate: 'success' | 'terminal' | 'retryable' | 'throws' | 'hangs'
+      readonly pid: number
     }
   | { readonly what: 'resumed'; readonly participant: string }
 
@@ -27,25 +28,32 @@ export class OrderedBook {
       .map((line): OrderedLine => JSON.parse(line))
   }
 
+  async arrivals(): Promise<Extract<OrderedLine, { what: 'arrived' }>[]> {
+    return (await this.read()).filter((line) => line.what === 'arrived')
+  }
+
   async resumed(participant: string): Promise<void> {
     await appendFile(this.path, `${JSON.stringify({ what: 'resumed', participant })}\n`)
   }
 
-  /** A rail that keeps this book, for a file of rails. Its fates depend on the seed, the payment and the attempt alone. */
-  declaration(seed: string): string {
+  /**
+   * A rail that keeps this book, for a file of rails. Its fates depend on the seed, the payment and the attempt alone; the
+   * first call of an instruction that is to hang does.
+   */
+  declaration(seed: string, hanging: readonly string[]): string {
     return `type: 'ORDERED', onUnknown: 'resend', concurrency: 8,
       dispatch: async ({ reference, participantId, sequenceId, instructionId, attempt }) => {
         const { appendFileSync } = await import('node:fs')
         const { createHash } = await import('node:crypto')
-        const { setTimeout: wait } = await import('node:timers/promises')
         const die = createHash('sha256').update([${JSON.stringify(seed)}, instructionId, attempt].join(' ')).digest()[0]
-        const fate = die < 150 ? 'success' : die < 190 ? 'retryable' : die < 215 ? 'throws' : die < 235 ? 'terminal' : 'slow'
-        const line = { what: 'arrived', participant: participantId, sequence: Number(sequenceId), fate }
+        const hangs = attempt === 1 && ${JSON.stringify(hanging)}.includes(instructionId)
+        const fate = hangs ? 'hangs' : die < 170 ? 'success' : die < 210 ? 'retryable' : die < 235 ? 'throws' : 'terminal'
+        const line = { what: 'arrived', participant: participantId, sequence: Number(sequenceId), fate, pid: process.pid }
         appendFileSync(${JSON.stringify(this.path)}, JSON.stringify(line) + '\\n')
         if (fate === 'throws') throw new Error('the connection broke')
         if (fate === 'retryable') return { outcome: 'retryable', code: 'BUSY' }
         if (fate === 'terminal') return { outcome: 'terminal', code: 'CLOSED' }
-        if (fate === 'slow') await wait(30)
+        if (fate === 'hangs') return new Promise(() => {})
         return { outcome: 'success', reference: 'paid-' + reference }
       }`
   }
