@@ -953,8 +953,8 @@ END
 $$;
 COMMENT ON FUNCTION check_outbox_pause(text, text, text) IS 'Internal: raises 22023 unless a pause is well-formed.';
 
--- function claim_outbox_batch(integer, text, integer, text[], text[]) of symphony_owner
-CREATE FUNCTION claim_outbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_announced_rails text[] DEFAULT NULL::text[])
+-- function claim_outbox_batch(integer, text, integer, text[], text[], boolean) of symphony_owner
+CREATE FUNCTION claim_outbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_announced_rails text[] DEFAULT NULL::text[], p_report_held boolean DEFAULT false)
 RETURNS TABLE(outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text, payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamp with time zone, claimed_at timestamp with time zone, outcome_unknown boolean, expiry_streak integer, taken_over boolean, ordered boolean, evidence jsonb)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -994,6 +994,9 @@ BEGIN
   END IF;
   IF p_announced_rails IS NOT NULL AND NOT is_id_list(p_announced_rails) THEN
     PERFORM refuse_argument('p_announced_rails', 'null for none, or a plain list of 1 to 1000 rails');
+  END IF;
+  IF p_report_held IS NULL THEN
+    PERFORM refuse_argument('p_report_held', 'true or false');
   END IF;
 
   -- An ordered item may have been queued as blocked while its predecessor ended unseen.
@@ -1059,9 +1062,17 @@ BEGIN
   FROM leased l
   -- UPDATE … RETURNING has no order of its own.
   ORDER BY l.next_attempt_at, l.created_at, l.sequence_id;
+  -- A takeover that ended in a hold wrote a ledger row and leased nothing: who counts what it did must hear of it.
+  IF p_report_held AND cardinality(v_expired) > 0 THEN
+    RETURN QUERY
+    SELECT p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
+      p.attempt_count, p.lease_token, p.lease_expires_at, p.claimed_at, p.outcome_unknown, p.expiry_streak, true, p.ordered,
+      NULL::jsonb
+    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.hold_reason IS NOT NULL;
+  END IF;
 END
 $$;
-COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[]) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending.';
+COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and held: without a token.';
 
 -- function claimable_outbox_rails() of symphony_owner
 CREATE FUNCTION claimable_outbox_rails()
@@ -2961,7 +2972,7 @@ COMMENT ON FUNCTION withdraw_outbox_proposal(uuid, text) IS 'Withdraws or refuse
 -- Rights
 GRANT EXECUTE ON function approve_outbox_proposal(uuid) TO symphony_control;
 GRANT EXECUTE ON function begin_outbox_dispatch(uuid, uuid, text) TO symphony_executor;
-GRANT EXECUTE ON function claim_outbox_batch(integer, text, integer, text[], text[]) TO symphony_executor;
+GRANT EXECUTE ON function claim_outbox_batch(integer, text, integer, text[], text[], boolean) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean) TO symphony_ingest;

@@ -93,7 +93,7 @@ export const SETTINGS = Object.freeze({
     env: 'OUTBOX_CONCURRENCY',
     kind: wholeNumber({ min: 1, max: 1_000 }),
     default: 10,
-    help: 'calls at once in this process, over all rails',
+    help: 'calls at once in this process, over all rails that set no concurrency of their own',
   }),
   pollMs: setting({
     flag: '--poll-ms <n>',

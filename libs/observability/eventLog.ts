@@ -11,6 +11,8 @@ export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
     switch (event.type) {
       case 'claimed':
       case 'notified':
+      case 'departed':
+      case 'landed':
       case 'called':
       case 'released':
       case 'alreadyRecorded':

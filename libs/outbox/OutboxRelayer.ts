@@ -3,7 +3,7 @@ import { isLeaseLostError, type Database, type Listener, type RoleHandle } from 
 import type { LoadedRail, RailVerdict } from '../rails/index.js'
 import { BoundedSlots, PollLoop, settleWithin, Wakeup, type Turn, type Worker } from '../worker/index.js'
 import { carryItem, type CarryTools, type Landing } from './carryItem.js'
-import { CompletionQueue } from './CompletionQueue.js'
+import { CompletionQueue, DECIDED_BY_DATABASE } from './CompletionQueue.js'
 import {
   beginOutboxDispatch,
   claimOutboxBatch,
@@ -17,6 +17,7 @@ import { Flight } from './Flight.js'
 import { LeaseKeeper, trustMs } from './LeaseKeeper.js'
 import { LEASE_MARGIN_MS, resolveRelayerOptions, type RelayerOptions, type ResolvedRelayerOptions } from './options.js'
 import { RailLane } from './RailLane.js'
+import type { HeldTakeover } from './types.js'
 
 export interface RelayerCounts {
   readonly claimed: number
@@ -47,7 +48,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #options: ResolvedRelayerOptions
   readonly #clock: Clock
   readonly #onEvent: OnRelayerEvent
-  readonly #slots: BoundedSlots
+  /** For the rails that do not say how many calls they bear. */
+  readonly #sharedSlots: BoundedSlots
   readonly #wakeup: Wakeup
   readonly #loop: PollLoop
   readonly #heartbeat: PollLoop
@@ -84,7 +86,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     }
     this.#rails = rails
     this.#lanes = [...rails.values()].map((rail) => this.#createLane(rail))
-    this.#slots = new BoundedSlots(this.#options.concurrency)
+    this.#sharedSlots = new BoundedSlots(this.#options.concurrency)
     this.#wakeup = new Wakeup(this.#options.debounceMs, clock)
     this.#loop = new PollLoop({
       turn: () => this.#turn(),
@@ -145,8 +147,9 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   /** Stops claiming for a rail in this process alone; what waits for it goes back. `pause_outbox` does it for all. */
   async pauseRail(railType: string): Promise<void> {
     const lane = this.#lanes.find((one) => one.railType === railType)
-    lane?.pause()
-    await this.#giveBack(lane?.clear() ?? [])
+    if (lane === undefined) return
+    lane.pause()
+    await this.#giveBack(this.#clear(lane))
   }
 
   resumeRail(railType: string): void {
@@ -193,19 +196,28 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     // A suspect is carried alone: what was leased beside it could only wait, and would be a suspect too if this process died.
     if (this.#suspects.length > 0 || this.#suspectInFlight) return 0
     const { running, waiting } = this.gauge
-    return this.#options.concurrency + this.#options.batchSize - running - waiting
+    return this.#callsMax + this.#options.batchSize - running - waiting
+  }
+
+  /** Calls at once, all rails together. */
+  get #callsMax(): number {
+    const own = this.#lanes.filter(({ sharesSlots }) => !sharesSlots)
+    return own.reduce((sum, lane) => sum + lane.concurrency, this.#sharedSlots.size)
   }
 
   async #claim(lanes: readonly RailLane[], wanted: number): Promise<number> {
     const { leaseSeconds } = this.#options
+    const held: HeldTakeover[] = []
     const sentAtMs = this.#clock.monotonicMs()
     const items = await claimOutboxBatch(this.#role, wanted, this.workerId, leaseSeconds, {
       rails: lanes.map(({ railType }) => railType),
+      onHeld: (takeover) => held.push(takeover),
       ...this.#announcedRails(),
     })
     const claimMs = this.#clock.monotonicMs() - sentAtMs
-    const takeovers = items.filter(({ takenOver }) => takenOver).length
+    const takeovers = held.length + items.filter(({ takenOver }) => takenOver).length
     this.#onEvent({ type: 'claimed', items: items.length, takeovers, claimMs })
+    for (const takeover of held) this.#onEvent({ type: 'held', ...takeover, reason: DECIDED_BY_DATABASE })
     for (const item of items) {
       const lane = lanes.find(({ railType }) => railType === item.railType)
       if (lane === undefined) continue
@@ -235,14 +247,15 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       return
     }
     let idleLanes = 0
-    while (this.#slots.free > 0 && idleLanes < this.#lanes.length) {
+    while (idleLanes < this.#lanes.length) {
       const lane = this.#lanes[this.#nextLane]
       this.#nextLane = (this.#nextLane + 1) % this.#lanes.length
-      const flight = lane?.next()
+      const mayDepart = lane !== undefined && (!lane.sharesSlots || this.#sharedSlots.free > 0)
+      const flight = mayDepart ? lane.next() : undefined
       if (lane === undefined || flight === undefined) idleLanes += 1
       else {
         idleLanes = 0
-        this.#depart(flight, lane, () => lane.landed())
+        this.#depart(flight, lane)
       }
     }
   }
@@ -252,20 +265,25 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const suspect = this.#suspects.shift()
     if (suspect === undefined) return
     this.#suspectInFlight = true
-    this.#depart(suspect.flight, suspect.lane, () => {
-      this.#suspectInFlight = false
-    })
+    suspect.lane.departing()
+    this.#depart(suspect.flight, suspect.lane)
   }
 
-  #depart(flight: Flight, lane: RailLane, onLanded: () => void): void {
-    const rail = this.#rails.get(lane.railType)
+  #depart(flight: Flight, lane: RailLane): void {
+    const { railType } = lane
+    const { outboxId } = flight.item
+    const rail = this.#rails.get(railType)
     if (rail === undefined) return
-    this.#slots.take()
+    if (lane.sharesSlots) this.#sharedSlots.take()
     flight.depart()
+    this.#onEvent({ type: 'departed', railType, outboxId })
     const landed = this.#carry(flight, rail, lane).finally(() => {
       this.#inFlight.delete(flight)
-      this.#slots.give()
-      onLanded()
+      // A suspect is alone: whoever lands while one is in flight is that one.
+      this.#suspectInFlight = false
+      if (lane.sharesSlots) this.#sharedSlots.give()
+      lane.landed()
+      this.#onEvent({ type: 'landed', railType, outboxId })
       this.#pump()
       this.#wakeup.notify()
     })
@@ -312,7 +330,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     // A refusal is an answer: only silence says that a rail is down.
     if (answer === 'unknown' || answer === 'notSent') lane.breaker.failed()
     else lane.breaker.succeeded()
-    if (lane.breaker.state === 'open') void this.#giveBack(lane.clear())
+    if (lane.breaker.state === 'open') void this.#giveBack(this.#clear(lane))
   }
 
   async #hand(flight: Flight, landing: Landing): Promise<void> {
@@ -321,23 +339,32 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       case 'complete':
         // Not waited for: the slot is free, and the queue holds no more than was claimed. Once it is recorded there may be
         // a new due time, or a successor unblocked, that a sleeper does not know of.
-        void this.#completions.submit(landing.outcome, item.railType).then(() => this.#wakeup.notify())
+        void this.#completions
+          .submit({ outcome: landing.outcome, railType: item.railType, leaseKnownLost: flight.isLost })
+          .then(() => this.#wakeup.notify())
         return
       case 'hold':
         return this.#hold(flight, landing.reason)
       case 'release':
         return this.#giveBack([flight])
       case 'lost':
-        this.#onEvent({ type: 'leaseLost', outboxId: item.outboxId, during: 'dispatch' })
+        this.#lost(flight)
     }
   }
 
-  async #hold({ item }: Flight, reason: string): Promise<void> {
+  /** Unless the renewal has said so already: one lease is lost once. */
+  #lost(flight: Flight): void {
+    const { outboxId } = flight.item
+    if (flight.lost()) this.#onEvent({ type: 'leaseLost', outboxId, during: 'dispatch' })
+  }
+
+  async #hold(flight: Flight, reason: string): Promise<void> {
+    const { item } = flight
     try {
       await holdLeasedOutboxItem(this.#role, item, this.workerId, reason)
       this.#onEvent({ type: 'held', railType: item.railType, outboxId: item.outboxId, reason })
     } catch (error) {
-      if (isLeaseLostError(error)) this.#onEvent({ type: 'leaseLost', outboxId: item.outboxId, during: 'dispatch' })
+      if (isLeaseLostError(error)) this.#lost(flight)
       else this.#onEvent({ type: 'fault', during: 'holding', error, outboxId: item.outboxId })
     }
   }
@@ -357,8 +384,14 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   }
 
   async #giveBackWaiting(): Promise<void> {
-    const suspects = this.#suspects.splice(0).map(({ flight }) => flight)
-    await this.#giveBack([...suspects, ...this.#lanes.flatMap((lane) => lane.clear())])
+    await this.#giveBack(this.#lanes.flatMap((lane) => this.#clear(lane)))
+  }
+
+  /** Takes out everything that waits for this rail: it is to be given back. */
+  #clear(lane: RailLane): Flight[] {
+    const suspects = this.#suspects.filter((suspect) => suspect.lane === lane)
+    for (const suspect of suspects) this.#suspects.splice(this.#suspects.indexOf(suspect), 1)
+    return [...suspects.map(({ flight }) => flight), ...lane.clear()]
   }
 
   /** Resolves when nothing is waiting or running any more. */
@@ -431,6 +464,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     return new RailLane({
       railType: rail.type,
       concurrency: Math.min(rail.concurrency ?? concurrency, concurrency),
+      sharesSlots: rail.concurrency === undefined,
       // An announced call that has not begun costs nothing, but it must not wait long enough to be mistaken for one.
       prefetchMax: rail.onUnknown === 'hold' ? 0 : batchSize,
       perSecond: rail.ratePerSecond,
@@ -450,10 +484,11 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     else if (type === 'released') counts.released += event.items
     else if (type === 'leaseLost') counts.leasesLost += 1
     else if (type === 'held') counts.held += 1
-    else if (type !== 'recorded' && type !== 'alreadyRecorded') return
-    else if (event.state === 'DISPATCHED') counts.dispatched += 1
-    else if (event.state === 'FAILED') counts.failed += 1
-    else counts.retryable += 1
+    else if (type === 'recorded' || type === 'alreadyRecorded') {
+      if (event.state === 'DISPATCHED') counts.dispatched += 1
+      else if (event.state === 'FAILED') counts.failed += 1
+      else counts.retryable += 1
+    }
   }
 }
 

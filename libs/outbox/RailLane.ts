@@ -5,6 +5,8 @@ import type { Flight } from './Flight.js'
 export interface LaneOptions {
   readonly railType: string
   readonly concurrency: number
+  /** Whether its calls take slots that other lanes want too. A rail that says how many it bears has slots of its own. */
+  readonly sharesSlots: boolean
   /** Items that may be leased before there is a slot for them, at the most. 0 for rails whose calls are announced. */
   readonly prefetchMax: number
   readonly perSecond: number | undefined
@@ -19,6 +21,7 @@ export interface LaneOptions {
  */
 export class RailLane {
   readonly railType: string
+  readonly sharesSlots: boolean
   readonly breaker: CircuitBreaker
   readonly #options: LaneOptions
   readonly #slots: BoundedSlots
@@ -34,10 +37,16 @@ export class RailLane {
     const { railType, concurrency, perSecond, breaker, clock } = options
     this.#options = options
     this.railType = railType
+    this.sharesSlots = options.sharesSlots
     this.#slots = new BoundedSlots(concurrency)
     this.#rate = perSecond === undefined ? undefined : new RateLimit(perSecond, clock)
     this.breaker = new CircuitBreaker({ ...breaker, clock, onChange: options.onBreaker })
     this.#measuredAtMs = clock.monotonicMs()
+  }
+
+  /** Calls at once, at the most. */
+  get concurrency(): number {
+    return this.#slots.size
   }
 
   get running(): number {
@@ -85,10 +94,15 @@ export class RailLane {
   next(): Flight | undefined {
     if (this.#waiting.length === 0 || this.#slots.free === 0) return undefined
     if (this.breaker.admits(1) === 0 || this.#rateAllows() < 1) return undefined
+    this.departing()
+    return this.#waiting.shift()
+  }
+
+  /** A call starts: one of `next`, or one that never waited in this lane. */
+  departing(): void {
     this.#slots.take()
     this.#rate?.take()
     this.breaker.started()
-    return this.#waiting.shift()
   }
 
   landed(): void {

@@ -73,6 +73,7 @@ export type {
   CompletionVerdict,
   DecisionResult,
   EnqueuedItem,
+  HeldTakeover,
   HoldDecision,
   ItemEvent,
   ItemState,

@@ -34,7 +34,7 @@ TO symphony_ingest;
 -- symphony_executor: workers. They move items through functions that check their lease; they can read no table, so a
 -- stolen worker login shows no payload that it did not lease and no token that it was not given.
 GRANT EXECUTE ON FUNCTION
-  claim_outbox_batch(integer, text, integer, text[], text[]),
+  claim_outbox_batch(integer, text, integer, text[], text[], boolean),
   renew_outbox_lease(uuid, uuid, text, integer),
   renew_outbox_leases(uuid[], uuid[], text, integer),
   release_outbox_lease(uuid, uuid, text),

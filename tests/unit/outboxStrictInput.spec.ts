@@ -50,6 +50,7 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
       p_lease_seconds: '60',
       p_rails: `ARRAY['${(await enqueue(db)).railType}']`,
       p_announced_rails: `ARRAY['r']`,
+      p_report_held: 'true',
     }),
     optional: ['p_rails', 'p_announced_rails'],
   },
@@ -284,7 +285,14 @@ const LIMITS: Readonly<Record<string, Limits>> = {
 }
 
 /** Every value of their type is one; whether it is the right one, the database judges. */
-const WITHOUT_LIMITS = ['p_outbox_id', 'p_lease_token', 'p_proposal_id', 'p_ordered', 'p_outcome_unknown']
+const WITHOUT_LIMITS = [
+  'p_report_held',
+  'p_outbox_id',
+  'p_lease_token',
+  'p_proposal_id',
+  'p_ordered',
+  'p_outcome_unknown',
+]
 
 /** The batch forms use the words of the single ones: `p_payloads` holds a `p_payload` for each item. */
 const IRREGULAR: Readonly<Record<string, string>> = {
