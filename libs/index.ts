@@ -1,4 +1,4 @@
-/** What an application imports: enough to enqueue, claim and complete, and to know what went wrong. */
+/** What an application imports: enough to enqueue, to hold a lease, and to know what went wrong. */
 export { AppError, ArgumentRangeError, createWorkerId, InvalidArgumentError } from './core/index.js'
 export type { JsonObject, JsonValue } from './core/index.js'
 export {
@@ -15,5 +15,7 @@ export {
   withSchema,
 } from './db/index.js'
 export type { Database, DatabaseOptions, Queryable, RoleHandle } from './db/index.js'
+export { Leases, LostLeaseError } from './lease/index.js'
+export type { AcquireOptions, LeaderOptions, Leadership, Lease } from './lease/index.js'
 export { enqueue, enqueueMany } from './outbox/index.js'
 export type { EnqueuedItem, EnqueueOptions, OutboxInstruction, OutboxState } from './outbox/index.js'
