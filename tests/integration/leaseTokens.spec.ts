@@ -16,5 +16,6 @@ test(
     expect(counts.issued).toBeGreaterThanOrEqual(TOKENS)
     expect(counts.kills).toBe(Math.floor(TOKENS / options.tokensPerKill))
     expect(counts.expired).toBeGreaterThan(0)
+    expect(counts.removed).toBeGreaterThan(0)
   },
 )

@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline'
 import { removeDeadLeases } from '../../libs/lease/index.js'
 import { builtPath } from './builtPath.js'
 import type { TestDatabase } from './database.js'
+import { openConnection } from './race.js'
 
 export interface TurmoilOptions {
   /** Goes on until the processes were told so many tokens. */
@@ -51,8 +52,9 @@ export async function leaseTurmoil(db: TestDatabase, options: TurmoilOptions): P
       await kill(holders.shift()!)
       done.kills += 1
       holders.push(start())
-      done.expired += await expireSome(db)
-      done.removed += await removeDeadLeases(db.as('symphony_executor'), 2, 3_600)
+      const { expired, removed } = await jumpInTime(db)
+      done.expired += expired
+      done.removed += removed
     }
   } finally {
     await Promise.all(holders.map(kill))
@@ -118,11 +120,18 @@ async function recordTokens(db: TestDatabase): Promise<void> {
       WHEN (NEW.fencing_token IS DISTINCT FROM OLD.fencing_token) EXECUTE FUNCTION turmoil.record()`)
 }
 
-async function expireSome(db: TestDatabase): Promise<number> {
-  const { rows } = await db.queryNoRole(
-    `UPDATE symphony_leases SET expires_at = clock_timestamp() - interval '2 hours' WHERE random() < 0.7 RETURNING 1`,
+/** As if nobody had come back for two hours: every lease has expired, and two resources are forgotten. */
+async function jumpInTime(db: TestDatabase): Promise<{ expired: number; removed: number }> {
+  const connection = await openConnection(db)
+  // In one transaction, or the holders would have taken them all before the first is removed.
+  await connection.query('BEGIN')
+  const { rows } = await connection.query(
+    `UPDATE symphony_leases SET expires_at = clock_timestamp() - interval '2 hours' RETURNING resource`,
   )
-  return rows.length
+  const removed = await removeDeadLeases(connection, 2, 3_600)
+  await connection.query('COMMIT')
+  await connection.close()
+  return { expired: rows.length, removed }
 }
 
 async function judge(db: TestDatabase, told: readonly string[]) {
