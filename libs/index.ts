@@ -1,4 +1,4 @@
-/** What an application imports: enough to enqueue, claim and complete, and to know what went wrong. */
+/** What an application imports: enough to enqueue, to handle messages, to hold a lease, and to know what went wrong. */
 export {
   AppError,
   ArgumentRangeError,
@@ -21,6 +21,8 @@ export {
   withSchema,
 } from './db/index.js'
 export type { Database, DatabaseOptions, Queryable, RoleHandle } from './db/index.js'
+export { Leases, LostLeaseError } from './lease/index.js'
+export type { AcquireOptions, LeaderOptions, Leadership, Lease } from './lease/index.js'
 export { enqueue, enqueueMany, OutboxStore, topicRails } from './outbox/index.js'
 export type {
   ClaimedMessage,

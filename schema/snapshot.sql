@@ -392,6 +392,41 @@ ALTER TABLE symphony_deployments ENABLE ALWAYS TRIGGER symphony_deployments_is_a
 COMMENT ON TABLE symphony_deployments IS 'Every deployment of this schema, file by file. The highest number is in force.';
 COMMENT ON COLUMN symphony_deployments.schema_level IS 'Raised when a release changes the schema in a way that an older one must not undo.';
 
+-- table symphony_lease_floor of symphony_owner
+CREATE TABLE symphony_lease_floor (
+  singleton boolean NOT NULL DEFAULT true,
+  fencing_token bigint NOT NULL DEFAULT 0,
+  CONSTRAINT symphony_lease_floor_is_one_row CHECK (singleton),
+  CONSTRAINT symphony_lease_floor_pkey PRIMARY KEY (singleton)
+);
+CREATE TRIGGER symphony_lease_floor_is_not_truncated BEFORE TRUNCATE ON symphony_lease_floor FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE symphony_lease_floor ENABLE ALWAYS TRIGGER symphony_lease_floor_is_not_truncated;
+COMMENT ON TABLE symphony_lease_floor IS 'The highest token of any lease row that was removed: a resource that is acquired as if for the first time counts on from it.';
+
+-- table symphony_leases of symphony_owner
+CREATE TABLE symphony_leases (
+  resource text NOT NULL,
+  owner text NOT NULL,
+  lease_id uuid,
+  fencing_token bigint NOT NULL,
+  acquired_at timestamp with time zone NOT NULL,
+  renewed_at timestamp with time zone NOT NULL,
+  expires_at timestamp with time zone NOT NULL,
+  released_at timestamp with time zone,
+  context jsonb NOT NULL DEFAULT '{}'::jsonb,
+  CONSTRAINT symphony_leases_context_is_object CHECK (jsonb_typeof(context) = 'object'::text),
+  CONSTRAINT symphony_leases_either_granted_or_released CHECK (num_nonnulls(lease_id, released_at) = 1),
+  CONSTRAINT symphony_leases_pkey PRIMARY KEY (resource),
+  CONSTRAINT symphony_leases_token_not_negative CHECK (fencing_token >= 0)
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, fillfactor=50);
+CREATE TRIGGER symphony_leases_is_not_truncated BEFORE TRUNCATE ON symphony_leases FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE symphony_leases ENABLE ALWAYS TRIGGER symphony_leases_is_not_truncated;
+COMMENT ON TABLE symphony_leases IS 'One row per resource: its holder, or who held it last, and the token to count on from.';
+COMMENT ON COLUMN symphony_leases.lease_id IS 'The fence: made anew by each acquire, known to that holder alone; null once released. No role can read it.';
+COMMENT ON COLUMN symphony_leases.fencing_token IS 'Grows with each acquire and renewal of the resource, across owners and releases. Not a secret: holders show it to others.';
+COMMENT ON COLUMN symphony_leases.expires_at IS 'Until when it is held, by this server''s clock; once released, since when it is free.';
+COMMENT ON COLUMN symphony_leases.context IS 'What the holder wants others to know of it. Nothing here reads it.';
+
 -- table symphony_settings of symphony_owner
 CREATE TABLE symphony_settings (
   singleton boolean NOT NULL DEFAULT true,
@@ -405,6 +440,53 @@ COMMENT ON TABLE symphony_settings IS 'Switches of this deployment: one row, cha
 COMMENT ON COLUMN symphony_settings.notify_enabled IS 'Whether an enqueue notifies the channel outbox_pending.';
 COMMENT ON COLUMN symphony_settings.full_trail IS 'Whether every step of every item is written to payment_outbox_events.';
 COMMENT ON COLUMN symphony_settings.actor_gateways IS 'Logins that authenticate people themselves (the HTTP API) and name them in the setting symphony.actor.';
+
+-- function acquire_lease(text, text, integer, jsonb) of symphony_owner
+CREATE FUNCTION acquire_lease(p_resource text, p_owner text, p_duration_ms integer, p_context jsonb DEFAULT '{}'::jsonb)
+RETURNS TABLE(lease_id uuid, fencing_token bigint, acquired_at timestamp with time zone, expires_at timestamp with time zone)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_held symphony_leases;
+  v_defect text := payload_defect(p_context);
+BEGIN
+  PERFORM check_lease_names(p_resource, p_owner);
+  PERFORM check_lease_duration(p_duration_ms);
+  IF v_defect IS NOT NULL THEN
+    PERFORM refuse_argument('p_context', v_defect);
+  END IF;
+  PERFORM refuse_stale_snapshot();
+
+  LOOP
+    SELECT * INTO v_held FROM symphony_leases l WHERE l.resource = p_resource FOR UPDATE;
+    EXIT WHEN FOUND;
+    -- A row that is free, to be locked and judged like any other. The floor stays locked to the end of the transaction:
+    -- a retention that removed this very resource is either seen here or has yet to begin.
+    v_now := clock_timestamp();
+    INSERT INTO symphony_leases (resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at)
+    SELECT p_resource, p_owner, f.fencing_token, v_now, v_now, v_now, v_now FROM symphony_lease_floor f FOR SHARE
+    ON CONFLICT DO NOTHING;
+  END LOOP;
+
+  -- Read after the row is locked: the wait may have been longer than the lease.
+  v_now := clock_timestamp();
+  IF v_held.lease_id IS NOT NULL AND v_held.expires_at > v_now AND v_held.owner <> p_owner THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+  UPDATE symphony_leases l
+  SET owner = p_owner, lease_id = gen_random_uuid(), fencing_token = l.fencing_token + 1, acquired_at = v_now,
+    renewed_at = v_now, expires_at = v_now + make_interval(secs => p_duration_ms / 1000.0), released_at = NULL,
+    context = p_context
+  WHERE l.resource = p_resource
+  RETURNING l.lease_id, l.fencing_token, l.acquired_at, l.expires_at;
+END
+$$;
+COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS 'Gives a free, expired or own resource to an owner, with a fresh lease_id and a greater token; no row while another holds it.';
 
 -- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid) of symphony_owner
 CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid)
@@ -766,6 +848,39 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION bump_participant_outbox_seq(text) IS 'Takes the next number of a participant''s stream. Its row lock lasts until the caller''s transaction ends.';
+
+-- function check_lease_duration(integer) of symphony_owner
+CREATE FUNCTION check_lease_duration(p_duration_ms integer)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  IF p_duration_ms IS NULL OR p_duration_ms NOT BETWEEN 1000 AND 3600000 THEN
+    PERFORM refuse_argument('p_duration_ms', '1000 (a second) to 3600000 (an hour)');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_lease_duration(integer) IS 'Internal: raises 22023 unless it is 1 second to 1 hour.';
+
+-- function check_lease_names(text, text) of symphony_owner
+CREATE FUNCTION check_lease_names(p_resource text, p_owner text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  IF NOT is_id(p_resource) THEN
+    PERFORM refuse_argument('p_resource', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF NOT is_id(p_owner) THEN
+    PERFORM refuse_argument('p_owner', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_lease_names(text, text) IS 'Internal: raises 22023 unless both are ids.';
 
 -- function check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[]) of symphony_owner
 CREATE FUNCTION check_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[])
@@ -1861,6 +1976,31 @@ END
 $$;
 COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';
 
+-- function lock_live_lease(text, text, uuid) of symphony_owner
+CREATE FUNCTION lock_live_lease(p_resource text, p_owner text, p_lease_id uuid)
+RETURNS timestamp with time zone
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_lease symphony_leases;
+  v_now timestamptz;
+BEGIN
+  IF p_lease_id IS NULL THEN
+    PERFORM refuse_argument('p_lease_id', 'the id that acquire_lease gave');
+  END IF;
+  PERFORM refuse_stale_snapshot();
+  SELECT * INTO v_lease FROM symphony_leases l WHERE l.resource = p_resource FOR UPDATE;
+  v_now := clock_timestamp();
+  IF v_lease.lease_id = p_lease_id AND v_lease.owner = p_owner AND v_lease.expires_at > v_now THEN
+    RETURN v_now;
+  END IF;
+  RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION lock_live_lease(text, text, uuid) IS 'Internal: locks a resource; the time, if that owner and lease_id hold it live, else null.';
+
 -- function lock_live_outbox_leases(uuid[], uuid[], text) of symphony_owner
 CREATE FUNCTION lock_live_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
 RETURNS tid[]
@@ -2538,6 +2678,26 @@ END
 $$;
 COMMENT ON FUNCTION refuse_stale_snapshot() IS 'Internal: raises 40001 unless the transaction runs under READ COMMITTED.';
 
+-- function release_lease(text, text, uuid) of symphony_owner
+CREATE FUNCTION release_lease(p_resource text, p_owner text, p_lease_id uuid)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_live_at timestamptz;
+BEGIN
+  PERFORM check_lease_names(p_resource, p_owner);
+  v_live_at := lock_live_lease(p_resource, p_owner, p_lease_id);
+  UPDATE symphony_leases l SET lease_id = NULL, released_at = v_live_at, expires_at = v_live_at
+  WHERE l.resource = p_resource AND v_live_at IS NOT NULL;
+  RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION release_lease(text, text, uuid) IS 'Frees a live lease of that owner and lease_id; false, and nothing changed, if it is lost. The row stays, with its token.';
+
 -- function release_outbox_lease(uuid, uuid, text) of symphony_owner
 CREATE FUNCTION release_outbox_lease(p_outbox_id uuid, p_lease_token uuid, p_worker_id text)
 RETURNS void
@@ -2604,6 +2764,65 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS 'Gives back leases whose dispatch never began; says of each whether it was.';
+
+-- function remove_dead_leases(integer, integer) of symphony_owner
+CREATE FUNCTION remove_dead_leases(p_batch_size integer, p_dead_seconds integer)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_dead_since timestamptz;
+  v_removed integer;
+  v_highest bigint;
+BEGIN
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  IF p_dead_seconds IS NULL OR p_dead_seconds NOT BETWEEN 3600 AND 315360000 THEN
+    PERFORM refuse_argument('p_dead_seconds', '3600 (an hour) to 315360000 (ten years)');
+  END IF;
+  PERFORM refuse_stale_snapshot();
+  PERFORM FROM symphony_lease_floor f FOR UPDATE;
+  v_dead_since := clock_timestamp() - make_interval(secs => p_dead_seconds);
+  WITH dead AS (
+    SELECT l.resource FROM symphony_leases l WHERE l.expires_at <= v_dead_since
+    LIMIT p_batch_size FOR UPDATE SKIP LOCKED
+  ), removed AS (
+    DELETE FROM symphony_leases l USING dead WHERE l.resource = dead.resource RETURNING l.fencing_token
+  )
+  SELECT count(*), max(r.fencing_token) INTO v_removed, v_highest FROM removed r;
+  UPDATE symphony_lease_floor f SET fencing_token = v_highest WHERE f.fencing_token < v_highest;
+  RETURN v_removed;
+END
+$$;
+COMMENT ON FUNCTION remove_dead_leases(integer, integer) IS 'Removes rows of resources that nobody has held for so long, and raises the floor to their highest token. Returns how many.';
+
+-- function renew_lease(text, text, uuid, integer) of symphony_owner
+CREATE FUNCTION renew_lease(p_resource text, p_owner text, p_lease_id uuid, p_duration_ms integer)
+RETURNS TABLE(fencing_token bigint, expires_at timestamp with time zone)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_live_at timestamptz;
+BEGIN
+  PERFORM check_lease_names(p_resource, p_owner);
+  PERFORM check_lease_duration(p_duration_ms);
+  v_live_at := lock_live_lease(p_resource, p_owner, p_lease_id);
+  RETURN QUERY
+  UPDATE symphony_leases l
+  SET fencing_token = l.fencing_token + 1, renewed_at = v_live_at,
+    expires_at = GREATEST(l.expires_at, v_live_at + make_interval(secs => p_duration_ms / 1000.0))
+  WHERE l.resource = p_resource AND v_live_at IS NOT NULL
+  RETURNING l.fencing_token, l.expires_at;
+END
+$$;
+COMMENT ON FUNCTION renew_lease(text, text, uuid, integer) IS 'Extends a live lease of that owner and lease_id, with a greater token; no row if it is lost.';
 
 -- function renew_outbox_lease(uuid, uuid, text, integer) of symphony_owner
 CREATE FUNCTION renew_outbox_lease(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_lease_seconds integer)
@@ -2970,6 +3189,7 @@ $$;
 COMMENT ON FUNCTION withdraw_outbox_proposal(uuid, text) IS 'Withdraws or refuses an open proposal; the item stays as it is.';
 
 -- Rights
+GRANT EXECUTE ON function acquire_lease(text, text, integer, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function approve_outbox_proposal(uuid) TO symphony_control;
 GRANT EXECUTE ON function begin_outbox_dispatch(uuid, uuid, text) TO symphony_executor;
 GRANT EXECUTE ON function claim_outbox_batch(integer, text, integer, text[], text[], boolean) TO symphony_executor;
@@ -2985,8 +3205,11 @@ GRANT EXECUTE ON function pause_outbox(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function place_outbox_hold(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) TO symphony_executor;
 GRANT EXECUTE ON function redrive_outbox_item(uuid, text) TO symphony_control;
+GRANT EXECUTE ON function release_lease(text, text, uuid) TO symphony_executor;
 GRANT EXECUTE ON function release_outbox_lease(uuid, uuid, text) TO symphony_executor;
 GRANT EXECUTE ON function release_outbox_leases(uuid[], uuid[], text) TO symphony_executor;
+GRANT EXECUTE ON function remove_dead_leases(integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function renew_lease(text, text, uuid, integer) TO symphony_executor;
 GRANT EXECUTE ON function renew_outbox_lease(uuid, uuid, text, integer) TO symphony_executor;
 GRANT EXECUTE ON function renew_outbox_leases(uuid[], uuid[], text, integer) TO symphony_executor;
 GRANT EXECUTE ON function repair_expired_leases(integer, text) TO symphony_executor;
@@ -2998,6 +3221,9 @@ GRANT SELECT (attempt_id, attempt_no, claimed_at, completed_at, created_at, erro
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id) ON table payment_outbox_pending TO symphony_auditor;
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id) ON table payment_outbox_pending TO symphony_control;
 GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, rail_type, sequence_id) ON table payment_outbox_pending TO symphony_readonly;
+GRANT SELECT (acquired_at, context, expires_at, fencing_token, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_auditor;
+GRANT SELECT (acquired_at, context, expires_at, fencing_token, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_control;
+GRANT SELECT (acquired_at, expires_at, fencing_token, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_readonly;
 GRANT SELECT ON table outbox_operational_status TO symphony_auditor;
 GRANT SELECT ON table outbox_operational_status TO symphony_control;
 GRANT SELECT ON table outbox_operational_status TO symphony_readonly;

@@ -18,6 +18,15 @@ export function requiredId(argument: string, value: unknown): string {
   return value
 }
 
+export function requiredUuid(argument: string, value: unknown): string {
+  if (!isUuid(value)) throw new InvalidArgumentError(argument, 'expected a UUID')
+  return value
+}
+
+export function isUuid(value: unknown): value is string {
+  return typeof value === 'string' && UUID.test(value)
+}
+
 /** A key given by a user. Symphony itself writes `<key>~redrive~<n>` when a dead payment is sent again. */
 export function requiredIdempotencyKey(argument: string, value: unknown): string {
   const key = requiredId(argument, value)
@@ -39,3 +48,4 @@ export function createWorkerId(host = hostname(), pid = process.pid): string {
 
 const PRINTABLE_ASCII = /^[!-~]+$/
 const REDRIVE_SUFFIX = /~redrive~\d+$/
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i

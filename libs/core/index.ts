@@ -6,7 +6,7 @@ export { systemClock } from './clock.js'
 export type { Clock } from './clock.js'
 export { currencyCodes, minorUnitsOf } from './currencies.js'
 export { storableErrorText } from './errorText.js'
-export { createWorkerId, requiredId, requiredIdempotencyKey } from './ids.js'
+export { createWorkerId, isUuid, requiredId, requiredIdempotencyKey, requiredUuid } from './ids.js'
 export { indexPath, keyPath } from './jsonPath.js'
 export type { JsonObject, JsonValue } from './JsonValue.js'
 export {
@@ -15,6 +15,7 @@ export {
   ERROR_MESSAGE_LENGTH_MAX,
   ID_LENGTH_MAX,
   JSON_TEXT_BYTES_MAX,
+  LEASE_DURATION_MS,
   LEASE_SECONDS,
   NUMBER_MAGNITUDE,
   NUMBER_SCALE_MAX,

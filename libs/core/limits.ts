@@ -29,6 +29,9 @@ export const JSON_TEXT_BYTES_MAX = 262_144
 
 export const LEASE_SECONDS = Object.freeze({ min: 1, max: 3_600 })
 
+/** Of a lease on a resource. Shorter, and one slow round trip costs it; longer, and a crashed holder blocks for hours. */
+export const LEASE_DURATION_MS = Object.freeze({ min: 1_000, max: 3_600_000 })
+
 export const BATCH_SIZE = Object.freeze({ min: 1, max: 1_000 })
 
 /** Text a rail hands back goes into a ledger that nobody may edit, so it is bounded before it gets there. */

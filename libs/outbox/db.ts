@@ -7,17 +7,11 @@ import {
   REASON_LENGTH_MAX,
   requiredId,
   requiredText,
+  requiredUuid,
 } from '../core/index.js'
 import type { JsonObject } from '../core/index.js'
 import { callFunction, qualify, type Queryable } from '../db/index.js'
-import {
-  instructionColumns,
-  leaseColumns,
-  optionalRails,
-  optionalText,
-  outcomeColumns,
-  requiredUuid,
-} from './arguments.js'
+import { instructionColumns, leaseColumns, optionalRails, optionalText, outcomeColumns } from './arguments.js'
 import { onlyRow, toClaimedItem, toDate, toEnqueuedItem, toVerdict } from './rows.js'
 import type { ClaimedRow, EnqueuedRow, HeldTakeoverRow, VerdictRow } from './rows.js'
 import type {

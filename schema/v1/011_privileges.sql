@@ -47,7 +47,11 @@ GRANT EXECUTE ON FUNCTION
   repair_expired_leases(integer, text),
   outbox_backoff(integer, uuid),
   next_outbox_event(text[]),
-  heartbeat_outbox_worker(text, jsonb)
+  heartbeat_outbox_worker(text, jsonb),
+  acquire_lease(text, text, integer, jsonb),
+  renew_lease(text, text, uuid, integer),
+  release_lease(text, text, uuid),
+  remove_dead_leases(integer, integer)
 TO symphony_executor;
 
 -- symphony_control: operators. They read everything but lease tokens, with which they could complete another's work, and
@@ -96,6 +100,15 @@ GRANT SELECT (
   created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak, hold_reason,
   held_by, held_at, ordered, blocked
 ) ON payment_outbox_pending TO symphony_readonly;
+
+-- Leases: who holds what, for everybody who watches. Never lease_id, with which one could release another's. The fencing token
+-- is a number that holders show to others. What they say of themselves (context) is not for dashboards.
+GRANT SELECT (
+  resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at, context
+) ON symphony_leases TO symphony_control, symphony_auditor;
+GRANT SELECT (
+  resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at
+) ON symphony_leases TO symphony_readonly;
 
 -- symphony_auth: nothing. It is reserved, and a test proves that it holds nothing.
 

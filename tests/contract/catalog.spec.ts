@@ -380,7 +380,7 @@ describe('indexes', () => {
 })
 
 describe('triggers', () => {
-  test('the ledgers refuse UPDATE, DELETE and TRUNCATE, the queue and the sequences TRUNCATE; always, per statement', async () => {
+  test('the ledgers refuse UPDATE, DELETE and TRUNCATE, the queue, the sequences and the leases TRUNCATE; always, per statement', async () => {
     expect(
       await ask(
         `SELECT c.relname AS table, t.tgenabled AS mode,
@@ -400,6 +400,8 @@ describe('triggers', () => {
           ['payment_outbox_identities', 'UPDATE DELETE TRUNCATE'],
           ['payment_outbox_pending', 'TRUNCATE'],
           ['symphony_deployments', 'UPDATE DELETE TRUNCATE'],
+          ['symphony_lease_floor', 'TRUNCATE'],
+          ['symphony_leases', 'TRUNCATE'],
         ] as const
       ).map(([table, events]) => ({ table, mode: 'A', before: true, perRow: false, events, unconditional: true })),
     )

@@ -1,7 +1,9 @@
+import { randomUUID } from 'node:crypto'
 import type { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { callFunction, quoteIdentifier, type RoleHandle } from '../../libs/db/index.js'
 import { deploy } from '../../libs/deployment/index.js'
+import { acquireLease } from '../../libs/lease/index.js'
 import {
   heartbeatOutboxWorker,
   pauseOutbox,
@@ -47,6 +49,13 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   payment_outbox_proposals: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_pauses: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_workers: { control: whole(), auditor: whole(), readonly: whole() },
+  // Not lease_id, with which another's lease can be renewed and released.
+  symphony_leases: {
+    control: except('lease_id'),
+    auditor: except('lease_id'),
+    readonly: except('lease_id', 'context'),
+  },
+  symphony_lease_floor: {},
   outbox_attempt_tallies: {},
   outbox_attempt_totals: {},
   supervisor_outbox_status: { control: whole(), auditor: whole(), readonly: whole() },
@@ -72,6 +81,10 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   outbox_backoff: 'executor',
   next_outbox_event: 'executor',
   heartbeat_outbox_worker: 'executor',
+  acquire_lease: 'executor',
+  renew_lease: 'executor',
+  release_lease: 'executor',
+  remove_dead_leases: 'executor',
 
   place_outbox_hold: 'control',
   resolve_outbox_hold: 'control',
@@ -88,6 +101,8 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   append_outbox_scope_event: 'nobody',
   apply_outbox_decision: 'nobody',
   bump_participant_outbox_seq: 'nobody',
+  check_lease_duration: 'nobody',
+  check_lease_names: 'nobody',
   check_outbox_items: 'nobody',
   check_outbox_leases: 'nobody',
   check_outbox_outcomes: 'nobody',
@@ -105,6 +120,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   is_short_text: 'nobody',
   lock_due_outbox_rows: 'nobody',
   lock_held_outbox_item: 'nobody',
+  lock_live_lease: 'nobody',
   lock_live_outbox_leases: 'nobody',
   lock_open_outbox_proposal: 'nobody',
   lock_outbox_item: 'nobody',
@@ -158,6 +174,10 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   outbox_backoff: async (call) => call(1, (await enqueue(db)).outboxId),
   next_outbox_event: (call) => call(null),
   heartbeat_outbox_worker: (call) => call(WORKER, {}),
+  acquire_lease: (call) => call('a-free-resource', WORKER, 60_000, {}),
+  renew_lease: async (call) => call(...(await heldLease()), 60_000),
+  release_lease: async (call) => call(...(await heldLease())),
+  remove_dead_leases: (call) => call(10, 3600),
 
   place_outbox_hold: async (call) => call((await enqueue(db)).outboxId, 'odd'),
   resolve_outbox_hold: async (call) => call(await heldItem(), 'RETRY', 'checked'),
@@ -458,6 +478,12 @@ async function heldItem(): Promise<string> {
   return outboxId
 }
 
+async function heldLease(): Promise<unknown[]> {
+  const resource = `resource-${randomUUID()}`
+  const grant = await acquireLease(db.as('symphony_executor'), { resource, owner: WORKER, durationMs: 60_000 })
+  return [resource, WORKER, grant!.leaseId]
+}
+
 async function failedItem(): Promise<string> {
   const item = await enqueueAndClaim(db)
   await complete(db, item, { state: 'FAILED', errorCode: 'REFUSED' })
@@ -479,6 +505,7 @@ async function putARowInEveryTable(): Promise<void> {
   await failedItem()
   await enqueueAndClaim(db)
   await heartbeatOutboxWorker(executor, WORKER)
+  await heldLease()
   await pauseOutbox(control(), 'rail', 'rail-paused', 'maintenance')
   await setParticipantOutboxPolicy(control(), 'participant-1', 'halt')
 }

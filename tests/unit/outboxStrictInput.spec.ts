@@ -1,5 +1,7 @@
+import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { quoteIdentifier } from '../../libs/db/index.js'
+import { acquireLease } from '../../libs/lease/index.js'
 import { pauseOutbox, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
@@ -86,6 +88,14 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   outbox_backoff: { role: 'executor', sound: async () => ({ p_attempt_no: '1', p_outbox_id: 'gen_random_uuid()' }) },
   next_outbox_event: { role: 'executor', sound: async () => ({ p_rails: `ARRAY['r']` }), optional: ['p_rails'] },
   heartbeat_outbox_worker: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, p_detail: `'{}'` }) },
+
+  acquire_lease: {
+    role: 'executor',
+    sound: async () => ({ p_resource: `'r'`, p_owner: `'o'`, p_duration_ms: '60000', p_context: `'{}'` }),
+  },
+  renew_lease: { role: 'executor', sound: async () => ({ ...(await aHeldLease()), p_duration_ms: '60000' }) },
+  release_lease: { role: 'executor', sound: aHeldLease },
+  remove_dead_leases: { role: 'executor', sound: async () => ({ p_batch_size: '10', p_dead_seconds: '3600' }) },
 
   place_outbox_hold: {
     role: 'control',
@@ -261,14 +271,19 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_idempotency_key: KEY,
   p_rail_type: ID,
   p_worker_id: ID,
+  p_resource: ID,
+  p_owner: ID,
   p_name: ID,
   p_rail: ID,
   p_announced_rail: ID,
   p_payload: PAYLOAD,
   p_detail: PAYLOAD,
+  p_context: PAYLOAD,
   p_not_before: TIME,
   p_batch_size: integer(1, 1000),
   p_lease_seconds: integer(1, 3600),
+  p_duration_ms: integer(1_000, 3_600_000),
+  p_dead_seconds: integer(3_600, 315_360_000),
   p_latency_ms: integer(0, 2_147_483_647),
   p_retry_delay_seconds: integer(0, 2_592_000),
   p_attempt_no: integer(1, 2_147_483_647),
@@ -289,6 +304,7 @@ const WITHOUT_LIMITS = [
   'p_report_held',
   'p_outbox_id',
   'p_lease_token',
+  'p_lease_id',
   'p_proposal_id',
   'p_ordered',
   'p_outcome_unknown',
@@ -612,6 +628,13 @@ function repeated(name: string, count: number): Arguments {
 async function aLease(): Promise<Arguments> {
   const { outboxId, leaseToken } = await enqueueAndClaim(db)
   return { p_outbox_id: uuid(outboxId), p_lease_token: uuid(leaseToken), p_worker_id: `'${WORKER}'` }
+}
+
+async function aHeldLease(): Promise<Arguments> {
+  const resource = `resource-${randomUUID()}`
+  const executor = db.as('symphony_executor')
+  const grant = await acquireLease(executor, { resource, owner: WORKER, durationMs: 3_600_000 })
+  return { p_resource: `'${resource}'`, p_owner: `'${WORKER}'`, p_lease_id: uuid(grant!.leaseId) }
 }
 
 async function leases(): Promise<Arguments> {
