@@ -22,6 +22,75 @@ COMMENT ON SCHEMA symphony IS 'Symphony: deployed by "symphony deploy", checked 
 CREATE TYPE outbox_attempt_state AS ENUM ('DISPATCHING', 'DISPATCHED', 'RETRYABLE', 'FAILED', 'ZOMBIE_REQUEUE');
 COMMENT ON TYPE outbox_attempt_state IS 'What became of an attempt. DISPATCHING is a historical name that no row may carry: in flight means leased.';
 
+-- table inbox_events of symphony_owner
+CREATE TABLE inbox_events (
+  event_id uuid NOT NULL,
+  source text COLLATE "C" NOT NULL,
+  message_id text COLLATE "C" NOT NULL,
+  event_type text NOT NULL,
+  actor text NOT NULL,
+  content_hash bytea,
+  detail jsonb NOT NULL DEFAULT '{}'::jsonb,
+  created_at timestamp with time zone NOT NULL,
+  CONSTRAINT inbox_events_hash_of_what_differs CHECK ((event_type = 'CONTENT_DIFFERS'::text) = (content_hash IS NOT NULL)),
+  CONSTRAINT inbox_events_known_type CHECK (event_type = ANY (ARRAY['CONTENT_DIFFERS'::text, 'DIED'::text, 'REVIVED'::text])),
+  CONSTRAINT inbox_events_pkey PRIMARY KEY (event_id)
+);
+CREATE INDEX ix_inbox_events_by_message ON inbox_events USING btree (source, message_id, created_at);
+CREATE UNIQUE INDEX ux_inbox_events_one_per_content ON inbox_events USING btree (source, message_id, content_hash) WHERE event_type = 'CONTENT_DIFFERS'::text;
+CREATE TRIGGER inbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON inbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE inbox_events ENABLE ALWAYS TRIGGER inbox_events_is_append_only;
+COMMENT ON TABLE inbox_events IS 'What happened to messages beside their work: other contents under a known key, deaths, revivals. Kept for ever.';
+COMMENT ON COLUMN inbox_events.content_hash IS 'The content that was refused; each is told once, however often it is sent.';
+
+-- table inbox_messages of symphony_owner
+CREATE TABLE inbox_messages (
+  source text COLLATE "C" NOT NULL,
+  message_id text COLLATE "C" NOT NULL,
+  topic text,
+  payload jsonb,
+  content_hash bytea,
+  state text NOT NULL DEFAULT 'seen'::text,
+  sightings bigint NOT NULL DEFAULT 1,
+  attempt_count integer NOT NULL DEFAULT 0,
+  attempts_max integer NOT NULL DEFAULT 20,
+  due_at timestamp with time zone,
+  first_seen_at timestamp with time zone NOT NULL,
+  last_seen_at timestamp with time zone NOT NULL,
+  ended_at timestamp with time zone,
+  last_error text,
+  claimed_by text,
+  fence uuid,
+  claim_expires_at timestamp with time zone,
+  claimed_at timestamp with time zone,
+  CONSTRAINT inbox_messages_claim_all_or_none CHECK (num_nonnulls(claimed_by, fence, claim_expires_at, claimed_at) = ANY (ARRAY[0, 4])),
+  CONSTRAINT inbox_messages_content_all_or_none CHECK (num_nonnulls(topic, payload, due_at) = ANY (ARRAY[0, 3])),
+  CONSTRAINT inbox_messages_content_has_hash CHECK (payload IS NULL OR content_hash IS NOT NULL),
+  CONSTRAINT inbox_messages_counts_not_negative CHECK (sightings >= 1 AND attempt_count >= 0 AND attempts_max >= 1),
+  CONSTRAINT inbox_messages_ended_once_ended CHECK ((ended_at IS NOT NULL) = (state = ANY (ARRAY['done'::text, 'dead'::text]))),
+  CONSTRAINT inbox_messages_known_state CHECK (state = ANY (ARRAY['seen'::text, 'processing'::text, 'done'::text, 'dead'::text])),
+  CONSTRAINT inbox_messages_payload_is_object CHECK (jsonb_typeof(payload) = 'object'::text),
+  CONSTRAINT inbox_messages_pkey PRIMARY KEY (source, message_id),
+  CONSTRAINT inbox_messages_work_in_process_is_claimed CHECK ((fence IS NOT NULL) = (state = 'processing'::text AND topic IS NOT NULL))
+) WITH (autovacuum_analyze_scale_factor=0.1, autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, fillfactor=70);
+CREATE INDEX ix_inbox_claim_expiry ON inbox_messages USING btree (claim_expires_at) WHERE fence IS NOT NULL;
+CREATE INDEX ix_inbox_claimable ON inbox_messages USING btree (due_at, first_seen_at) WHERE state = 'seen'::text AND topic IS NOT NULL;
+CREATE INDEX ix_inbox_dead ON inbox_messages USING btree (ended_at) WHERE state = 'dead'::text;
+CREATE INDEX ix_inbox_done ON inbox_messages USING btree (ended_at) WHERE state = 'done'::text;
+CREATE TRIGGER inbox_messages_done_is_final BEFORE UPDATE ON inbox_messages FOR EACH ROW WHEN (old.state = 'done'::text AND new.state <> 'done'::text) EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_done_is_final;
+CREATE TRIGGER inbox_messages_is_not_truncated BEFORE TRUNCATE ON inbox_messages FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_is_not_truncated;
+CREATE TRIGGER inbox_messages_only_done_is_removed BEFORE DELETE ON inbox_messages FOR EACH ROW WHEN (old.state <> 'done'::text) EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_only_done_is_removed;
+COMMENT ON TABLE inbox_messages IS 'Every message that came in and is not forgotten yet: the queue and the memory of duplicates in one.';
+COMMENT ON COLUMN inbox_messages.topic IS 'What its handler is found by; null for a message known only for deduplication, which is never claimed.';
+COMMENT ON COLUMN inbox_messages.content_hash IS 'SHA-256 of topic and payload: what "the same content" means. The first content counts.';
+COMMENT ON COLUMN inbox_messages.sightings IS 'How often the message came in. Says nothing about attempts to handle it.';
+COMMENT ON COLUMN inbox_messages.attempt_count IS 'How often it was claimed since it came in or was revived: counted by the claim, so that a crash counts.';
+COMMENT ON COLUMN inbox_messages.attempts_max IS 'The limit that the latest claim was made with.';
+COMMENT ON COLUMN inbox_messages.fence IS 'Fresh for each claim and known to the claimer alone: ack, abandon and fail must show it.';
+
 -- table outbox_attempt_tallies of symphony_owner
 CREATE TABLE outbox_attempt_tallies (
   recorded_at timestamp with time zone NOT NULL,
@@ -406,6 +475,94 @@ COMMENT ON COLUMN symphony_settings.notify_enabled IS 'Whether an enqueue notifi
 COMMENT ON COLUMN symphony_settings.full_trail IS 'Whether every step of every item is written to payment_outbox_events.';
 COMMENT ON COLUMN symphony_settings.actor_gateways IS 'Logins that authenticate people themselves (the HTTP API) and name them in the setting symphony.actor.';
 
+-- function abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean) of symphony_owner
+CREATE FUNCTION abandon_inbox_messages(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text, p_errors text[] DEFAULT NULL::text[], p_retry_delays_seconds integer[] DEFAULT NULL::integer[], p_costs_attempt boolean DEFAULT true)
+RETURNS TABLE(ordinal integer, source text, message_id text, state text)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_places tid[];
+  v_spent tid[] := '{}';
+  v_spent_errors text[];
+  v_now timestamptz;
+BEGIN
+  PERFORM check_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
+  PERFORM check_inbox_errors(p_errors, cardinality(p_sources));
+  IF p_retry_delays_seconds IS NOT NULL THEN
+    IF array_dims(p_retry_delays_seconds) IS DISTINCT FROM array_dims(p_sources)
+      OR EXISTS (SELECT 1 FROM unnest(p_retry_delays_seconds) AS d(seconds) WHERE d.seconds NOT BETWEEN 0 AND 2592000)
+    THEN
+      PERFORM refuse_argument('p_retry_delays_seconds', 'for each message null or 0 to 2592000');
+    END IF;
+  END IF;
+  IF p_costs_attempt IS NULL THEN
+    PERFORM refuse_argument('p_costs_attempt', 'true or false');
+  END IF;
+  v_places := lock_live_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
+  IF p_costs_attempt THEN
+    SELECT COALESCE(array_agg(g.place), '{}'), COALESCE(array_agg(g.error), '{}') INTO v_spent, v_spent_errors
+    FROM unnest(v_places, p_errors) AS g(place, error)
+    JOIN inbox_messages m ON m.ctid = g.place
+    WHERE m.attempt_count >= m.attempts_max;
+  END IF;
+  IF cardinality(v_spent) > 0 THEN
+    PERFORM bury_inbox_messages(v_spent, v_spent_errors, p_worker_id);
+  END IF;
+  v_now := clock_timestamp();
+  UPDATE inbox_messages m
+  SET state = 'seen', claimed_by = NULL, fence = NULL, claim_expires_at = NULL, claimed_at = NULL,
+    attempt_count = m.attempt_count - CASE WHEN p_costs_attempt THEN 0 ELSE 1 END,
+    last_error = COALESCE(g.error, m.last_error),
+    due_at = v_now + COALESCE(make_interval(secs => g.delay_seconds), outbox_backoff(m.attempt_count, m.fence))
+  FROM unnest(v_places, p_errors, p_retry_delays_seconds) AS g(place, error, delay_seconds)
+  WHERE m.ctid = g.place AND m.state = 'processing';
+  RETURN QUERY
+  SELECT g.ordinal::integer, g.source, g.message_id, CASE WHEN g.place = ANY (v_spent) THEN 'dead' ELSE 'seen' END
+  FROM unnest(p_sources, p_message_ids, v_places) WITH ORDINALITY AS g(source, message_id, place, ordinal)
+  WHERE g.place IS NOT NULL ORDER BY g.ordinal;
+END
+$$;
+COMMENT ON FUNCTION abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean) IS 'Claims that came to nothing: due again after a delay (given, else growing), or dead at the limit. Returns those changed.';
+
+-- function ack_inbox_messages(text[], text[], uuid[], text) of symphony_owner
+CREATE FUNCTION ack_inbox_messages(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
+RETURNS TABLE(ordinal integer, source text, message_id text)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_places tid[];
+BEGIN
+  PERFORM check_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
+  v_places := lock_live_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
+  UPDATE inbox_messages m
+  SET state = 'done', ended_at = clock_timestamp(), claimed_by = NULL, fence = NULL, claim_expires_at = NULL, claimed_at = NULL
+  WHERE m.ctid = ANY (v_places);
+  RETURN QUERY
+  SELECT g.ordinal::integer, g.source, g.message_id
+  FROM unnest(p_sources, p_message_ids, v_places) WITH ORDINALITY AS g(source, message_id, place, ordinal)
+  WHERE g.place IS NOT NULL ORDER BY g.ordinal;
+END
+$$;
+COMMENT ON FUNCTION ack_inbox_messages(text[], text[], uuid[], text) IS 'Messages were handled, for good. Returns those whose live claim this was; of the others nothing is changed.';
+
 -- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid) of symphony_owner
 CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid)
 RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
@@ -767,6 +924,157 @@ END
 $$;
 COMMENT ON FUNCTION bump_participant_outbox_seq(text) IS 'Takes the next number of a participant''s stream. Its row lock lasts until the caller''s transaction ends.';
 
+-- function bury_inbox_messages(tid[], text[], text) of symphony_owner
+CREATE FUNCTION bury_inbox_messages(p_places tid[], p_errors text[], p_actor text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now CONSTANT timestamptz := clock_timestamp();
+BEGIN
+  WITH buried AS (
+    UPDATE inbox_messages m
+    SET state = 'dead', ended_at = v_now, claimed_by = NULL, fence = NULL, claim_expires_at = NULL, claimed_at = NULL,
+      last_error = COALESCE(g.error, m.last_error, 'no error was reported')
+    FROM unnest(p_places, p_errors) AS g(place, error)
+    WHERE m.ctid = g.place
+    RETURNING m.source, m.message_id, m.attempt_count, m.last_error
+  )
+  INSERT INTO inbox_events (event_id, source, message_id, event_type, actor, detail, created_at)
+  SELECT uuid_v7(), b.source, b.message_id, 'DIED', p_actor,
+    jsonb_build_object('attempts', b.attempt_count, 'error', b.last_error), v_now
+  FROM buried b;
+END
+$$;
+COMMENT ON FUNCTION bury_inbox_messages(tid[], text[], text) IS 'Internal: makes locked messages dead, each with its last error and an event.';
+
+-- function check_inbox_claims(text[], text[], uuid[], text) of symphony_owner
+CREATE FUNCTION check_inbox_claims(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_count integer := cardinality(p_sources);
+  v_list CONSTANT text := format('[1:%s]', v_count);
+  v_ids_expected CONSTANT text := 'a plain list of 1 to 1000, each of 1 to 255 characters, not blank, without control characters';
+BEGIN
+  IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 OR array_dims(p_sources) <> v_list
+    OR NOT (SELECT bool_and(is_inbox_id(g.id)) FROM unnest(p_sources) AS g(id))
+  THEN
+    PERFORM refuse_argument('p_sources', v_ids_expected);
+  END IF;
+  IF array_dims(p_message_ids) IS DISTINCT FROM v_list
+    OR NOT (SELECT bool_and(is_inbox_id(g.id)) FROM unnest(p_message_ids) AS g(id))
+  THEN
+    PERFORM refuse_argument('p_message_ids', v_ids_expected);
+  END IF;
+  IF array_dims(p_fences) IS DISTINCT FROM v_list OR num_nulls(VARIADIC p_fences) > 0 THEN
+    PERFORM refuse_argument('p_fences', 'one fence for each message, none of them null');
+  END IF;
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_inbox_claims(text[], text[], uuid[], text) IS 'Internal: raises 22023 unless keys, fences and worker are well-formed.';
+
+-- function check_inbox_errors(text[], integer) of symphony_owner
+CREATE FUNCTION check_inbox_errors(p_errors text[], p_count integer)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  IF p_errors IS NOT NULL AND (array_dims(p_errors) IS DISTINCT FROM format('[1:%s]', p_count)
+    OR EXISTS (SELECT 1 FROM unnest(p_errors) AS g(error) WHERE g.error IS NOT NULL AND NOT is_short_text(g.error, 2000)))
+  THEN
+    PERFORM refuse_argument('p_errors', 'for each message null or text of 1 to 2000 characters');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_inbox_errors(text[], integer) IS 'Internal: raises 22023 unless each error is null or short text.';
+
+-- function check_inbox_key(text, text) of symphony_owner
+CREATE FUNCTION check_inbox_key(p_source text, p_message_id text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_id_expected CONSTANT text := '1 to 255 characters, not blank, without control characters';
+BEGIN
+  IF NOT is_inbox_id(p_source) THEN
+    PERFORM refuse_argument('p_source', v_id_expected);
+  END IF;
+  IF NOT is_inbox_id(p_message_id) THEN
+    PERFORM refuse_argument('p_message_id', v_id_expected);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_inbox_key(text, text) IS 'Internal: raises 22023 unless both parts of a key are well-formed.';
+
+-- function check_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) of symphony_owner
+CREATE FUNCTION check_inbox_messages(p_sources text[], p_message_ids text[], p_topics text[], p_payloads jsonb[], p_not_before timestamp with time zone[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_count integer := cardinality(p_sources);
+  v_list CONSTANT text := format('[1:%s]', v_count);
+  v_misshapen text;
+  v_payload_defect text;
+  v_id_expected CONSTANT text := '1 to 255 characters, not blank, without control characters';
+BEGIN
+  IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_sources', 'an array of 1 to 1000 items');
+  END IF;
+  v_misshapen := CASE
+    WHEN array_dims(p_sources) IS DISTINCT FROM v_list THEN 'p_sources'
+    WHEN array_dims(p_message_ids) IS DISTINCT FROM v_list THEN 'p_message_ids'
+    WHEN array_dims(p_topics) IS DISTINCT FROM v_list THEN 'p_topics'
+    WHEN array_dims(p_payloads) IS DISTINCT FROM v_list THEN 'p_payloads'
+    WHEN p_not_before IS NOT NULL AND array_dims(p_not_before) IS DISTINCT FROM v_list THEN 'p_not_before'
+  END;
+  IF v_misshapen IS NOT NULL THEN
+    PERFORM refuse_argument(v_misshapen, 'a plain list, as long as p_sources');
+  END IF;
+  FOR v_ordinal IN 1 .. v_count LOOP
+    IF NOT is_inbox_id(p_sources[v_ordinal]) THEN
+      PERFORM refuse_argument(format('p_source of item %s', v_ordinal), v_id_expected);
+    END IF;
+    IF NOT is_inbox_id(p_message_ids[v_ordinal]) THEN
+      PERFORM refuse_argument(format('p_message_id of item %s', v_ordinal), v_id_expected);
+    END IF;
+    IF NOT is_id(p_topics[v_ordinal]) THEN
+      PERFORM refuse_argument(format('p_topic of item %s', v_ordinal), '1 to 128 printable ASCII characters without spaces');
+    END IF;
+    v_payload_defect := payload_defect(p_payloads[v_ordinal]);
+    IF v_payload_defect IS NOT NULL THEN
+      PERFORM refuse_argument(format('p_payload of item %s', v_ordinal), v_payload_defect);
+    END IF;
+    IF p_not_before[v_ordinal] NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
+      PERFORM refuse_argument(format('p_not_before of item %s', v_ordinal), 'a time within 100 years of now');
+    END IF;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION check_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Internal: raises 22023 for the first message that is not acceptable.';
+
 -- function check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[]) of symphony_owner
 CREATE FUNCTION check_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[])
 RETURNS void
@@ -952,6 +1260,88 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION check_outbox_pause(text, text, text) IS 'Internal: raises 22023 unless a pause is well-formed.';
+
+-- function claim_inbox_batch(integer, text, integer, integer) of symphony_owner
+CREATE FUNCTION claim_inbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_attempts_max integer DEFAULT 20)
+RETURNS TABLE(source text, message_id text, topic text, payload jsonb, attempt_count integer, attempts_max integer, sightings bigint, fence uuid, claim_expires_at timestamp with time zone, claimed_at timestamp with time zone, first_seen_at timestamp with time zone, taken_over boolean)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET enable_sort=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_expired tid[];
+  v_taken_over text[] := '{}';
+  v_rows tid[] := '{}';
+  v_exhausted tid[];
+BEGIN
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF p_lease_seconds IS NULL OR p_lease_seconds NOT BETWEEN 1 AND 3600 THEN
+    PERFORM refuse_argument('p_lease_seconds', '1 to 3600');
+  END IF;
+  IF p_attempts_max IS NULL OR p_attempts_max NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_attempts_max', '1 to 1000');
+  END IF;
+
+  -- Two passes, because "unclaimed or expired" in one condition can use neither index. Expired claims come first: they have
+  -- waited longest. What their worker did not live to say is written down as the error of that attempt.
+  v_expired := ARRAY(
+    SELECT m.ctid FROM inbox_messages m
+    WHERE m.fence IS NOT NULL AND m.claim_expires_at <= v_now
+    ORDER BY m.claim_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  IF cardinality(v_expired) > 0 THEN
+    WITH expired AS (
+      UPDATE inbox_messages m
+      SET state = 'seen', claimed_by = NULL, fence = NULL, claim_expires_at = NULL, claimed_at = NULL,
+        last_error = format('attempt %s: the claim of worker %s expired before it answered', m.attempt_count, m.claimed_by)
+      WHERE m.ctid = ANY (v_expired)
+      RETURNING m.ctid AS place, m.source, m.message_id
+    )
+    SELECT array_agg(e.place), array_agg(format('%L,%L', e.source, e.message_id)) INTO v_rows, v_taken_over FROM expired e;
+  END IF;
+  v_rows := v_rows || ARRAY(
+    SELECT m.ctid FROM inbox_messages m
+    WHERE m.state = 'seen' AND m.topic IS NOT NULL AND m.due_at <= v_now AND m.ctid <> ALL (v_rows)
+    ORDER BY m.due_at, m.first_seen_at LIMIT p_batch_size - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
+
+  v_exhausted := ARRAY(
+    SELECT m.ctid FROM inbox_messages m WHERE m.ctid = ANY (v_rows) AND m.attempt_count >= p_attempts_max);
+  IF cardinality(v_exhausted) > 0 THEN
+    PERFORM bury_inbox_messages(v_exhausted, array_fill(NULL::text, ARRAY[cardinality(v_exhausted)]), p_worker_id);
+  END IF;
+
+  -- The rows are locked: from here on the clock is read again, and a claim counts from now.
+  v_now := clock_timestamp();
+  RETURN QUERY
+  WITH claimed AS (
+    UPDATE inbox_messages m
+    SET state = 'processing', attempt_count = m.attempt_count + 1, attempts_max = p_attempts_max,
+      claimed_by = p_worker_id, fence = gen_random_uuid(), claimed_at = v_now,
+      claim_expires_at = v_now + make_interval(secs => p_lease_seconds)
+    WHERE m.ctid = ANY (v_rows) AND m.state = 'seen'
+    RETURNING m.*
+  )
+  SELECT c.source, c.message_id, c.topic, c.payload, c.attempt_count, c.attempts_max, c.sightings, c.fence,
+    c.claim_expires_at, c.claimed_at, c.first_seen_at, format('%L,%L', c.source, c.message_id) = ANY (v_taken_over)
+  FROM claimed c
+  -- UPDATE … RETURNING has no order of its own.
+  ORDER BY c.due_at, c.first_seen_at;
+END
+$$;
+COMMENT ON FUNCTION claim_inbox_batch(integer, text, integer, integer) IS 'Claims due messages for one worker, first in, first out, each with its fence. What has had its attempts is dead instead.';
 
 -- function claim_outbox_batch(integer, text, integer, text[], text[]) of symphony_owner
 CREATE FUNCTION claim_outbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_announced_rails text[] DEFAULT NULL::text[])
@@ -1327,6 +1717,72 @@ END
 $$;
 COMMENT ON FUNCTION end_outbox_heads(uuid[]) IS 'Internal: halts or advances the ordered streams in which these attempts ended an item.';
 
+-- function enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) of symphony_owner
+CREATE FUNCTION enqueue_inbox_message(p_source text, p_message_id text, p_topic text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone)
+RETURNS TABLE(state text, sightings bigint, created boolean, content_differs boolean)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  SELECT e.state, e.sightings, e.created, e.content_differs
+  FROM enqueue_inbox_messages(
+    ARRAY[p_source], ARRAY[p_message_id], ARRAY[p_topic], ARRAY[p_payload], ARRAY[p_not_before]) e;
+END
+$$;
+COMMENT ON FUNCTION enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) IS 'Puts one message into the inbox: a batch of one. The same message again changes nothing but its sightings.';
+
+-- function enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) of symphony_owner
+CREATE FUNCTION enqueue_inbox_messages(p_sources text[], p_message_ids text[], p_topics text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[])
+RETURNS TABLE(ordinal integer, state text, sightings bigint, created boolean, content_differs boolean)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_given record;
+  v_sighted record;
+  v_ordinals integer[] := '{}';
+  v_states text[] := '{}';
+  v_sightings bigint[] := '{}';
+  v_created boolean[] := '{}';
+  v_differs boolean[] := '{}';
+BEGIN
+  PERFORM check_inbox_messages(p_sources, p_message_ids, p_topics, p_payloads, p_not_before);
+  v_now := clock_timestamp();
+  -- In the order of their keys, so that two calls cannot deadlock.
+  FOR v_given IN
+    SELECT g.ordinal::integer AS ordinal, g.source, g.message_id, g.topic, g.payload, g.not_before
+    FROM unnest(p_sources, p_message_ids, p_topics, p_payloads, p_not_before)
+      WITH ORDINALITY AS g(source, message_id, topic, payload, not_before, ordinal)
+    ORDER BY g.source COLLATE "C", g.message_id COLLATE "C", g.ordinal
+  LOOP
+    -- One microsecond apart, so that a batch is claimed in the order it was given.
+    SELECT s.* INTO v_sighted
+    FROM sight_inbox_message(v_given.source, v_given.message_id, v_given.topic, v_given.payload,
+      inbox_content_hash(v_given.topic, v_given.payload::text), v_given.not_before,
+      v_now + v_given.ordinal * interval '1 microsecond') s;
+    v_ordinals := v_ordinals || v_given.ordinal;
+    v_states := v_states || v_sighted.state;
+    v_sightings := v_sightings || v_sighted.sightings;
+    v_created := v_created || v_sighted.created;
+    v_differs := v_differs || v_sighted.content_differs;
+  END LOOP;
+  IF true = ANY (v_created) THEN
+    PERFORM wake_inbox_workers();
+  END IF;
+  RETURN QUERY
+  SELECT r.ordinal, r.state, r.sightings, r.created, r.content_differs
+  FROM unnest(v_ordinals, v_states, v_sightings, v_created, v_differs) AS r(ordinal, state, sightings, created, content_differs)
+  ORDER BY r.ordinal;
+END
+$$;
+COMMENT ON FUNCTION enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Puts up to 1000 messages into the inbox, each once; rows come back in the order given.';
+
 -- function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean) of symphony_owner
 CREATE FUNCTION enqueue_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, p_ordered boolean DEFAULT false)
 RETURNS TABLE(outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
@@ -1456,6 +1912,35 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS 'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease, marks the outcome, holds at the ceiling.';
+
+-- function fail_inbox_messages(text[], text[], uuid[], text, text[]) of symphony_owner
+CREATE FUNCTION fail_inbox_messages(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text, p_errors text[] DEFAULT NULL::text[])
+RETURNS TABLE(ordinal integer, source text, message_id text)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_places tid[];
+BEGIN
+  PERFORM check_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
+  PERFORM check_inbox_errors(p_errors, cardinality(p_sources));
+  v_places := lock_live_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
+  PERFORM bury_inbox_messages(v_places, COALESCE(p_errors, array_fill(NULL::text, ARRAY[cardinality(p_sources)])), p_worker_id);
+  RETURN QUERY
+  SELECT g.ordinal::integer, g.source, g.message_id
+  FROM unnest(p_sources, p_message_ids, v_places) WITH ORDINALITY AS g(source, message_id, place, ordinal)
+  WHERE g.place IS NOT NULL ORDER BY g.ordinal;
+END
+$$;
+COMMENT ON FUNCTION fail_inbox_messages(text[], text[], uuid[], text, text[]) IS 'Messages that no further attempt can help: dead at once, with the error. Returns those whose live claim this was.';
 
 -- function fold_outbox_tallies() of symphony_owner
 CREATE FUNCTION fold_outbox_tallies()
@@ -1588,6 +2073,14 @@ END
 $$;
 COMMENT ON FUNCTION hold_leased_outbox_item(uuid, uuid, text, text) IS 'A worker''s way to hold an item it has leased and will not dispatch: fenced; clears the lease; an event.';
 
+-- function inbox_content_hash(text, text) of symphony_owner
+CREATE FUNCTION inbox_content_hash(p_topic text, p_payload_text text)
+RETURNS bytea
+LANGUAGE sql STABLE
+PARALLEL SAFE
+RETURN sha256(convert_to(concat(octet_length(p_topic), ':', p_topic, ',', octet_length(p_payload_text), ':', p_payload_text, ','), 'UTF8'::name));
+COMMENT ON FUNCTION inbox_content_hash(text, text) IS 'SHA-256 of what a message says: its topic and payload, each behind its length.';
+
 -- function insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid) of symphony_owner
 CREATE FUNCTION insert_outbox_items(p_ordinals integer[], p_content_hashes bytea[], p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid)
 RETURNS uuid[]
@@ -1686,6 +2179,14 @@ LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 RETURN (((cardinality(p_values) >= 1) AND (cardinality(p_values) <= 1000)) AND (array_dims(p_values) = format('[1:%s]'::text, cardinality(p_values))) AND (SELECT bool_and(is_id(given.id)) AS bool_and FROM unnest(is_id_list.p_values) given(id)));
 COMMENT ON FUNCTION is_id_list(text[]) IS 'True for a plain list of 1 to 1000 ids.';
+
+-- function is_inbox_id(text) of symphony_owner
+CREATE FUNCTION is_inbox_id(p_value text)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+RETURN ((p_value IS NOT NULL) AND (char_length(p_value) <= 255) AND ((p_value COLLATE "C") ~ '[^ \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]'::text) AND ((p_value COLLATE "C") !~ '[\u0001-\u001f\u007f-\u009f]'::text));
+COMMENT ON FUNCTION is_inbox_id(text) IS 'True for 1 to 255 characters that are not blank and free of control characters.';
 
 -- function is_short_text(text, integer) of symphony_owner
 CREATE FUNCTION is_short_text(p_value text, p_length_max integer)
@@ -1802,6 +2303,79 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';
+
+-- function lock_inbox_message(text, text) of symphony_owner
+CREATE FUNCTION lock_inbox_message(p_source text, p_message_id text)
+RETURNS inbox_messages
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_known inbox_messages;
+BEGIN
+  SELECT m.* INTO v_known FROM inbox_messages m
+  WHERE m.source = p_source AND m.message_id = p_message_id FOR UPDATE;
+  IF NOT FOUND THEN
+    -- A frozen snapshot does not know a message that is younger than it is.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+      RAISE EXCEPTION 'the inbox message is unknown to the snapshot of this transaction'
+        USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
+    END IF;
+    RAISE EXCEPTION 'there is no such inbox message'
+      USING ERRCODE = 'P7011', HINT = 'It never came in under this source and id, or retention has removed it.';
+  END IF;
+  RETURN v_known;
+END
+$$;
+COMMENT ON FUNCTION lock_inbox_message(text, text) IS 'Internal: locks a message and returns it, or raises P7011.';
+
+-- function lock_live_inbox_claims(text[], text[], uuid[], text) of symphony_owner
+CREATE FUNCTION lock_live_inbox_claims(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
+RETURNS tid[]
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_ordinals integer[];
+  v_places tid[];
+  v_expiries timestamptz[];
+  v_now timestamptz;
+BEGIN
+  SELECT array_agg(l.ordinal ORDER BY l.ordinal), array_agg(l.place ORDER BY l.ordinal), array_agg(l.claim_expires_at ORDER BY l.ordinal)
+  INTO v_ordinals, v_places, v_expiries
+  FROM (
+    SELECT g.ordinal::integer AS ordinal,
+      CASE WHEN m.fence = g.fence AND m.claimed_by = p_worker_id THEN m.place END AS place, m.claim_expires_at
+    FROM (
+      SELECT i.source, i.message_id, i.fence, i.ordinal
+      FROM unnest(p_sources, p_message_ids, p_fences) WITH ORDINALITY AS i(source, message_id, fence, ordinal)
+      ORDER BY i.source COLLATE "C", i.message_id COLLATE "C"
+    ) g
+    LEFT JOIN LATERAL (
+      SELECT q.ctid AS place, q.fence, q.claimed_by, q.claim_expires_at
+      FROM inbox_messages q WHERE q.source = g.source AND q.message_id = g.message_id OFFSET 0 FOR UPDATE
+    ) m ON true
+  ) l;
+  v_now := clock_timestamp();
+  RETURN ARRAY(
+    SELECT CASE WHEN l.expiry > v_now AND l.ordinal = min(l.ordinal) OVER (PARTITION BY l.place) THEN l.place END
+    FROM unnest(v_ordinals, v_places, v_expiries) AS l(ordinal, place, expiry)
+    ORDER BY l.ordinal);
+END
+$$;
+COMMENT ON FUNCTION lock_live_inbox_claims(text[], text[], uuid[], text) IS 'Internal: locks messages; the places of the claims among them that this worker and fence hold live.';
 
 -- function lock_live_outbox_leases(uuid[], uuid[], text) of symphony_owner
 CREATE FUNCTION lock_live_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
@@ -1939,6 +2513,109 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item that may be sent again, or raises P7001 or P7006.';
+
+-- function mark_inbox_dead(text, text, text) of symphony_owner
+CREATE FUNCTION mark_inbox_dead(p_source text, p_message_id text, p_error text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  IF NOT is_short_text(p_error, 2000) THEN
+    PERFORM refuse_argument('p_error', 'text of 1 to 2000 characters');
+  END IF;
+  PERFORM mark_inbox_message(p_source, p_message_id, 'dead', p_error);
+END
+$$;
+COMMENT ON FUNCTION mark_inbox_dead(text, text, text) IS 'A message will not be handled until a person revives it. P7011 unknown, P7010 forbidden.';
+
+-- function mark_inbox_message(text, text, text, text) of symphony_owner
+CREATE FUNCTION mark_inbox_message(p_source text, p_message_id text, p_state text, p_error text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_known inbox_messages;
+  v_now timestamptz;
+BEGIN
+  PERFORM check_inbox_key(p_source, p_message_id);
+  v_known := lock_inbox_message(p_source, p_message_id);
+  -- The same ending again changes nothing: the answer to the first call may have been lost.
+  IF v_known.topic IS NULL AND v_known.state = p_state AND p_state <> 'processing' THEN
+    RETURN;
+  END IF;
+  IF v_known.topic IS NOT NULL THEN
+    RAISE EXCEPTION 'inbox message: it was enqueued, so its claims move it and no mark does'
+      USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', p_state)::text,
+        HINT = 'Claim it, and then ack, abandon or fail it. Marks are for messages known only for deduplication.';
+  END IF;
+  IF NOT (v_known.state = 'processing' OR (v_known.state = 'seen' AND p_state <> 'done')) THEN
+    RAISE EXCEPTION 'inbox message: it is %, and cannot become %', v_known.state, p_state
+      USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', p_state)::text,
+        HINT = 'A message is seen, then processing, then done or dead. Done is final; a dead one is revived by a person.';
+  END IF;
+  v_now := clock_timestamp();
+  UPDATE inbox_messages m
+  SET state = p_state, last_error = COALESCE(p_error, m.last_error),
+    attempt_count = m.attempt_count + CASE WHEN p_state = 'processing' THEN 1 ELSE 0 END,
+    ended_at = CASE WHEN p_state <> 'processing' THEN v_now END
+  WHERE m.source = p_source AND m.message_id = p_message_id;
+  IF p_state = 'dead' THEN
+    INSERT INTO inbox_events (event_id, source, message_id, event_type, actor, detail, created_at)
+    VALUES (uuid_v7(), p_source, p_message_id, 'DIED', session_user,
+      jsonb_build_object('attempts', v_known.attempt_count, 'error', p_error), v_now);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION mark_inbox_message(text, text, text, text) IS 'Internal: moves a message that is known only for deduplication along the edges that exist, or raises P7010.';
+
+-- function mark_inbox_processed(text, text) of symphony_owner
+CREATE FUNCTION mark_inbox_processed(p_source text, p_message_id text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  PERFORM mark_inbox_message(p_source, p_message_id, 'done', NULL);
+END
+$$;
+COMMENT ON FUNCTION mark_inbox_processed(text, text) IS 'A message in process was handled, for good. P7011 unknown, P7010 forbidden.';
+
+-- function mark_inbox_processing(text, text) of symphony_owner
+CREATE FUNCTION mark_inbox_processing(p_source text, p_message_id text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  PERFORM mark_inbox_message(p_source, p_message_id, 'processing', NULL);
+END
+$$;
+COMMENT ON FUNCTION mark_inbox_processing(text, text) IS 'A sighted message is being handled. Again after a crash, it counts another attempt. P7011 unknown, P7010 forbidden.';
+
+-- function next_inbox_event() of symphony_owner
+CREATE FUNCTION next_inbox_event()
+RETURNS timestamp with time zone
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET enable_sort=off
+SET search_path=symphony, pg_temp
+AS $$
+  SELECT LEAST(
+    (SELECT min(m.due_at) FROM inbox_messages m WHERE m.state = 'seen' AND m.topic IS NOT NULL),
+    (SELECT min(m.claim_expires_at) FROM inbox_messages m WHERE m.fence IS NOT NULL))
+$$;
+COMMENT ON FUNCTION next_inbox_event() IS 'The nearest due time of a message or expiry of a claim, for workers that sleep exactly; null when there is none.';
 
 -- function next_outbox_event(text[]) of symphony_owner
 CREATE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL::text[])
@@ -2214,6 +2891,38 @@ END
 $$;
 COMMENT ON FUNCTION propose_outbox_decision(uuid, text, text, text, text) IS 'Internal: writes a proposal and its event.';
 
+-- function prune_inbox_messages(integer, integer) of symphony_owner
+CREATE FUNCTION prune_inbox_messages(p_keep_seconds integer, p_batch_size integer)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET enable_sort=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_before timestamptz;
+  v_rows tid[];
+BEGIN
+  IF p_keep_seconds IS NULL OR p_keep_seconds NOT BETWEEN 1 AND 315576000 THEN
+    PERFORM refuse_argument('p_keep_seconds', '1 to 315576000, which is ten years');
+  END IF;
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  v_before := clock_timestamp() - make_interval(secs => p_keep_seconds);
+  v_rows := ARRAY(
+    SELECT m.ctid FROM inbox_messages m WHERE m.state = 'done' AND m.ended_at <= v_before
+    ORDER BY m.ended_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  DELETE FROM inbox_messages m WHERE m.ctid = ANY (v_rows);
+  RETURN cardinality(v_rows);
+END
+$$;
+COMMENT ON FUNCTION prune_inbox_messages(integer, integer) IS 'Forgets one batch of messages that were done at least so long ago; returns how many. Their duplicates are new again.';
+
 -- function raise_already_ended(uuid) of symphony_owner
 CREATE FUNCTION raise_already_ended(p_outbox_id uuid)
 RETURNS void
@@ -2300,6 +3009,35 @@ AS $$
   RETURNING deployment_no
 $$;
 COMMENT ON FUNCTION record_deployment(integer, text, text[], text[]) IS 'Installer: writes down one deployment, and returns its number.';
+
+-- function record_inbox_sighting(text, text, text, jsonb) of symphony_owner
+CREATE FUNCTION record_inbox_sighting(p_source text, p_message_id text, p_topic text DEFAULT NULL::text, p_payload jsonb DEFAULT NULL::jsonb)
+RETURNS TABLE(state text, sightings bigint, created boolean, content_differs boolean)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_content_hash bytea;
+  v_defect text := payload_defect(p_payload);
+BEGIN
+  PERFORM check_inbox_key(p_source, p_message_id);
+  IF p_topic IS NOT NULL AND NOT is_id(p_topic) THEN
+    PERFORM refuse_argument('p_topic', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF p_payload IS NOT NULL THEN
+    IF v_defect IS NOT NULL THEN
+      PERFORM refuse_argument('p_payload', v_defect);
+    END IF;
+    v_content_hash := inbox_content_hash(p_topic, p_payload::text);
+  END IF;
+  RETURN QUERY
+  SELECT s.state, s.sightings, s.created, s.content_differs
+  FROM sight_inbox_message(p_source, p_message_id, NULL, NULL, v_content_hash, NULL, clock_timestamp()) s;
+END
+$$;
+COMMENT ON FUNCTION record_inbox_sighting(text, text, text, jsonb) IS 'For deduplication alone: counts a sighting, and says what became of the message. Of a content only its hash is kept.';
 
 -- function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) of symphony_owner
 CREATE FUNCTION record_late_outcome(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text, p_rail_reference text DEFAULT NULL::text, p_rail_code text DEFAULT NULL::text, p_error_code text DEFAULT NULL::text, p_error_message text DEFAULT NULL::text, p_latency_ms integer DEFAULT NULL::integer)
@@ -2760,6 +3498,44 @@ END
 $$;
 COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Lifts a pause; false when there was none.';
 
+-- function revive_inbox_message(text, text, text) of symphony_owner
+CREATE FUNCTION revive_inbox_message(p_source text, p_message_id text, p_reason text)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+  v_known inbox_messages;
+  v_event_id uuid := uuid_v7();
+  v_now timestamptz;
+BEGIN
+  PERFORM check_inbox_key(p_source, p_message_id);
+  IF NOT is_short_text(p_reason, 1000) THEN
+    PERFORM refuse_argument('p_reason', 'text of 1 to 1000 characters');
+  END IF;
+  v_known := lock_inbox_message(p_source, p_message_id);
+  IF v_known.state <> 'dead' THEN
+    RAISE EXCEPTION 'inbox message: it is %, and only a dead one can be revived', v_known.state
+      USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', 'seen')::text;
+  END IF;
+  v_now := clock_timestamp();
+  UPDATE inbox_messages m
+  SET state = 'seen', ended_at = NULL, attempt_count = 0, due_at = CASE WHEN m.topic IS NOT NULL THEN v_now END
+  WHERE m.source = p_source AND m.message_id = p_message_id;
+  INSERT INTO inbox_events (event_id, source, message_id, event_type, actor, detail, created_at)
+  VALUES (v_event_id, p_source, p_message_id, 'REVIVED', v_actor,
+    jsonb_build_object('reason', p_reason, 'attempts', v_known.attempt_count, 'error', v_known.last_error), v_now);
+  PERFORM wake_inbox_workers();
+  RETURN v_event_id;
+END
+$$;
+COMMENT ON FUNCTION revive_inbox_message(text, text, text) IS 'A person brings a dead message back, due at once and with a fresh count of attempts; an event says who and why.';
+
 -- function set_participant_outbox_policy(text, text) of symphony_owner
 CREATE FUNCTION set_participant_outbox_policy(p_participant_id text, p_on_ordered_failure text)
 RETURNS void
@@ -2784,6 +3560,57 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION set_participant_outbox_policy(text, text) IS 'Says whether a FAILED head of a participant''s ordered stream lets the next one go (continue) or stops the stream (halt).';
+
+-- function sight_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) of symphony_owner
+CREATE FUNCTION sight_inbox_message(p_source text, p_message_id text, p_topic text, p_payload jsonb, p_content_hash bytea, p_not_before timestamp with time zone, p_now timestamp with time zone)
+RETURNS TABLE(state text, sightings bigint, created boolean, content_differs boolean)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_due_at CONSTANT timestamptz := CASE WHEN p_topic IS NOT NULL THEN COALESCE(p_not_before, p_now) END;
+  v_known inbox_messages;
+  v_differs boolean;
+  v_becomes_work boolean;
+BEGIN
+  LOOP
+    INSERT INTO inbox_messages (source, message_id, topic, payload, content_hash, due_at, first_seen_at, last_seen_at)
+    VALUES (p_source, p_message_id, p_topic, p_payload, p_content_hash, v_due_at, p_now, p_now)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      RETURN QUERY SELECT 'seen', 1::bigint, true, false;
+      RETURN;
+    END IF;
+    SELECT m.* INTO v_known FROM inbox_messages m
+    WHERE m.source = p_source AND m.message_id = p_message_id FOR UPDATE;
+    -- Not found: retention has removed it since the insert looked, and it is new after all.
+    EXIT WHEN FOUND;
+  END LOOP;
+  v_differs := COALESCE(v_known.content_hash <> p_content_hash, false);
+  v_becomes_work := p_topic IS NOT NULL AND v_known.topic IS NULL AND v_known.state = 'seen' AND NOT v_differs;
+  UPDATE inbox_messages m
+  SET sightings = m.sightings + 1, last_seen_at = GREATEST(m.last_seen_at, p_now),
+    content_hash = COALESCE(m.content_hash, p_content_hash),
+    topic = CASE WHEN v_becomes_work THEN p_topic ELSE m.topic END,
+    payload = CASE WHEN v_becomes_work THEN p_payload ELSE m.payload END,
+    due_at = CASE WHEN v_becomes_work THEN v_due_at ELSE m.due_at END
+  WHERE m.source = p_source AND m.message_id = p_message_id;
+  IF v_differs THEN
+    INSERT INTO inbox_events (event_id, source, message_id, event_type, actor, content_hash, detail, created_at)
+    VALUES (uuid_v7(), p_source, p_message_id, 'CONTENT_DIFFERS', session_user, p_content_hash,
+      jsonb_build_object('kept_hash', encode(v_known.content_hash, 'hex'), 'refused_hash', encode(p_content_hash, 'hex'),
+        'topic', p_topic, 'state', v_known.state), p_now)
+    ON CONFLICT DO NOTHING;
+  END IF;
+  RETURN QUERY SELECT v_known.state, v_known.sightings + 1, v_becomes_work, v_differs;
+END
+$$;
+COMMENT ON FUNCTION sight_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) IS 'Internal: brings a message in, or counts another sighting of it and compares contents.';
 
 -- function uuid_v7() of symphony_owner
 CREATE FUNCTION uuid_v7()
@@ -2849,6 +3676,28 @@ END
 $$;
 COMMENT ON FUNCTION verify_blocked_outbox_items(integer) IS 'Internal: confirms or lifts blocks that may rest on a missed commit.';
 
+-- function wake_inbox_workers() of symphony_owner
+CREATE FUNCTION wake_inbox_workers()
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_enabled boolean;
+BEGIN
+  SELECT s.notify_enabled INTO v_enabled FROM symphony_settings s;
+  -- A full notification queue would fail the COMMIT. And NOTIFY takes a cluster-wide lock at commit: while another writer
+  -- is about to notify, this one need not, because who reads that notification too early polls.
+  IF v_enabled AND pg_notification_queue_usage() < 0.5
+    AND pg_try_advisory_xact_lock(1937337959, 'inbox_messages'::regclass::oid::integer)
+  THEN
+    NOTIFY inbox_ready, 'new_work';
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION wake_inbox_workers() IS 'Internal: NOTIFY inbox_ready, unless it is switched off, its queue is filling up, or another writer is about to.';
+
 -- function wake_outbox_workers() of symphony_owner
 CREATE FUNCTION wake_outbox_workers()
 RETURNS void
@@ -2894,19 +3743,31 @@ $$;
 COMMENT ON FUNCTION withdraw_outbox_proposal(uuid, text) IS 'Withdraws or refuses an open proposal; the item stays as it is.';
 
 -- Rights
+GRANT EXECUTE ON function abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean) TO symphony_executor;
+GRANT EXECUTE ON function ack_inbox_messages(text[], text[], uuid[], text) TO symphony_executor;
 GRANT EXECUTE ON function approve_outbox_proposal(uuid) TO symphony_control;
 GRANT EXECUTE ON function begin_outbox_dispatch(uuid, uuid, text) TO symphony_executor;
+GRANT EXECUTE ON function claim_inbox_batch(integer, text, integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function claim_outbox_batch(integer, text, integer, text[], text[]) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) TO symphony_executor;
+GRANT EXECUTE ON function enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) TO symphony_ingest;
+GRANT EXECUTE ON function enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) TO symphony_ingest;
 GRANT EXECUTE ON function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean) TO symphony_ingest;
 GRANT EXECUTE ON function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[]) TO symphony_ingest;
+GRANT EXECUTE ON function fail_inbox_messages(text[], text[], uuid[], text, text[]) TO symphony_executor;
 GRANT EXECUTE ON function heartbeat_outbox_worker(text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function hold_leased_outbox_item(uuid, uuid, text, text) TO symphony_executor;
+GRANT EXECUTE ON function mark_inbox_dead(text, text, text) TO symphony_executor;
+GRANT EXECUTE ON function mark_inbox_processed(text, text) TO symphony_executor;
+GRANT EXECUTE ON function mark_inbox_processing(text, text) TO symphony_executor;
+GRANT EXECUTE ON function next_inbox_event() TO symphony_executor;
 GRANT EXECUTE ON function next_outbox_event(text[]) TO symphony_executor;
 GRANT EXECUTE ON function outbox_backoff(integer, uuid) TO symphony_executor;
 GRANT EXECUTE ON function pause_outbox(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function place_outbox_hold(uuid, text) TO symphony_control;
+GRANT EXECUTE ON function prune_inbox_messages(integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function record_inbox_sighting(text, text, text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) TO symphony_executor;
 GRANT EXECUTE ON function redrive_outbox_item(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function release_outbox_lease(uuid, uuid, text) TO symphony_executor;
@@ -2916,12 +3777,19 @@ GRANT EXECUTE ON function renew_outbox_leases(uuid[], uuid[], text, integer) TO 
 GRANT EXECUTE ON function repair_expired_leases(integer, text) TO symphony_executor;
 GRANT EXECUTE ON function resolve_outbox_hold(uuid, text, text, text) TO symphony_control;
 GRANT EXECUTE ON function resume_outbox(text, text, text) TO symphony_control;
+GRANT EXECUTE ON function revive_inbox_message(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function set_participant_outbox_policy(text, text) TO symphony_control;
 GRANT EXECUTE ON function withdraw_outbox_proposal(uuid, text) TO symphony_control;
+GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_auditor;
+GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_control;
+GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, sightings, source, state, topic) ON table inbox_messages TO symphony_readonly;
 GRANT SELECT (attempt_id, attempt_no, claimed_at, completed_at, created_at, error_code, error_message, idempotency_key, instruction_id, latency_ms, outbox_id, participant_id, prev_hash, rail_code, rail_reference, rail_type, row_hash, sequence_id, state, worker_id) ON table payment_outbox_attempts TO symphony_readonly;
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id) ON table payment_outbox_pending TO symphony_auditor;
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id) ON table payment_outbox_pending TO symphony_control;
 GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, rail_type, sequence_id) ON table payment_outbox_pending TO symphony_readonly;
+GRANT SELECT ON table inbox_events TO symphony_auditor;
+GRANT SELECT ON table inbox_events TO symphony_control;
+GRANT SELECT ON table inbox_events TO symphony_readonly;
 GRANT SELECT ON table outbox_operational_status TO symphony_auditor;
 GRANT SELECT ON table outbox_operational_status TO symphony_control;
 GRANT SELECT ON table outbox_operational_status TO symphony_readonly;

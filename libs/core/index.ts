@@ -6,7 +6,7 @@ export { systemClock } from './clock.js'
 export type { Clock } from './clock.js'
 export { currencyCodes, minorUnitsOf } from './currencies.js'
 export { storableErrorText } from './errorText.js'
-export { createWorkerId, requiredId, requiredIdempotencyKey } from './ids.js'
+export { createWorkerId, requiredId, requiredIdempotencyKey, requiredInboxId } from './ids.js'
 export { indexPath, keyPath } from './jsonPath.js'
 export type { JsonObject, JsonValue } from './JsonValue.js'
 export {
@@ -14,6 +14,7 @@ export {
   ERROR_CODE_LENGTH_MAX,
   ERROR_MESSAGE_LENGTH_MAX,
   ID_LENGTH_MAX,
+  INBOX_ID_LENGTH_MAX,
   JSON_TEXT_BYTES_MAX,
   LEASE_SECONDS,
   NUMBER_MAGNITUDE,
@@ -26,6 +27,7 @@ export {
 export { AMOUNT_MINOR_DIGITS_MAX, formatMoney, parseMoney } from './money.js'
 export type { Money } from './money.js'
 export { encodePayload } from './payload.js'
+export { isPermanentFailure, PermanentFailureError } from './PermanentFailureError.js'
 export { requiredText } from './requiredText.js'
 export { parseStrictJson } from './strictJson.js'
 export type { StrictJsonOptions } from './strictJson.js'
