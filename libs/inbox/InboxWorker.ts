@@ -103,25 +103,30 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   /** One round: claim what there is room for, and handle it. */
   async runOnce(): Promise<InboxWorkerCounts> {
     this.#counts = emptyCounts()
-    await this.#turn()
+    await this.#takeMore()
     await this.#allHandled()
     return this.#counts
   }
 
   async #turn(): Promise<Turn> {
-    const wanted = Math.min(this.#slots.free, this.#options.batchSize)
+    const again = await this.#takeMore()
     // Whoever frees a slot wakes us.
-    if (wanted === 0 || this.#stopping) return { again: false }
+    if (again || this.#slots.free === 0) return { again }
+    const next = await nextInboxEvent(this.#role)
+    return { again, idleMs: next === null ? undefined : Math.max(MIN_IDLE_MS, next.inMs) }
+  }
+
+  /** Claims what there is room for, and begins it at once: nothing waits in memory while its claim runs out. */
+  async #takeMore(): Promise<boolean> {
+    const wanted = Math.min(this.#slots.free, this.#options.batchSize)
+    if (wanted === 0 || this.#stopping) return false
     const { leaseSeconds, attemptsMax } = this.#options
     const sentAtMs = this.#clock.monotonicMs()
     const messages = await claimInboxBatch(this.#role, wanted, this.workerId, leaseSeconds, attemptsMax)
     const takeovers = messages.filter(({ takenOver }) => takenOver).length
     this.#onEvent({ type: 'claimed', messages: messages.length, takeovers })
-    // Each is begun at once: none waits in memory while its claim runs out.
     for (const message of messages) this.#take(message, sentAtMs + leaseSeconds * 1_000 - marginMs(leaseSeconds))
-    if (messages.length === wanted) return { again: true }
-    const next = await nextInboxEvent(this.#role)
-    return { again: false, idleMs: next === null ? undefined : Math.max(MIN_IDLE_MS, next.inMs) }
+    return messages.length === wanted
   }
 
   #take(message: ClaimedMessage, trustedUntilMs: number): void {
