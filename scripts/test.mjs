@@ -22,9 +22,11 @@ const given = process.argv.slice(2).filter((word) => word !== '--matrix')
 /** What proves the SQL itself, and therefore runs on the oldest server and in an awkward schema too. */
 const SQL_PROOFS = [
   'tests/unit/outbox',
+  'tests/unit/inbox',
   'tests/unit/leaseRepairProof',
   'tests/unit/deploymentTestDatabase',
   'tests/integration/outbox',
+  'tests/integration/inboxRace',
   'tests/security/',
   'tests/contract/catalog',
   'tests/contract/strictInput',

@@ -21,6 +21,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   withdraw: async () => (await import('./commands/withdraw.js')).registerWithdraw,
   pause: async () => (await import('./commands/pause.js')).registerPause,
   resume: async () => (await import('./commands/resume.js')).registerResume,
+  inbox: async () => (await import('./commands/inbox.js')).registerInbox,
   ledger: async () => (await import('./commands/ledger.js')).registerLedger,
   db: async () => (await import('./commands/db.js')).registerDb,
 }

@@ -8,6 +8,8 @@ export { currencyCodes, minorUnitsOf } from './currencies.js'
 export { storableErrorText } from './errorText.js'
 export { createWorkerId, requiredId, requiredIdempotencyKey, requiredInboxId } from './ids.js'
 export { indexPath, keyPath } from './jsonPath.js'
+export { compileJsonPointer } from './jsonPointer.js'
+export type { JsonPointer } from './jsonPointer.js'
 export type { JsonObject, JsonValue } from './JsonValue.js'
 export {
   BATCH_SIZE,
