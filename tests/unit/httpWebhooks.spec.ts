@@ -164,8 +164,8 @@ describe('refused, and nothing stored', () => {
   ])('a signature made %s seconds from now: %s', async (offset, status) => {
     const answer = await fromBank({ body: event(`evt-at-${offset}`), atSeconds: NOW_SECONDS + offset })
     expect(answer.status).toBe(status)
-    const refused = { status: 401, code: 'TIMESTAMP_OUT_OF_TOLERANCE' }
-    if (status === 401) expect(await problemOf(answer)).toMatchObject(refused)
+    const { code } = await bodyOf(answer)
+    expect(code).toBe(status === 401 ? 'TIMESTAMP_OUT_OF_TOLERANCE' : undefined)
     expect((await rowOf(db, { source: 'bank', messageId: `evt-at-${offset}` }))['state']).toBe(
       status === 202 ? 'seen' : undefined,
     )
