@@ -13,6 +13,8 @@ export {
   DatabaseError,
   HeldError,
   IdempotencyConflictError,
+  InboxTransitionError,
+  InboxUnknownError,
   InvalidCompletionStateError,
   InvalidParameterError,
   isLeaseLostError,
@@ -21,6 +23,15 @@ export {
   withSchema,
 } from './db/index.js'
 export type { Database, DatabaseOptions, Queryable, RoleHandle } from './db/index.js'
+export { Inbox, InboxContentDiffersError, InboxWorker, InboxWorkStore } from './inbox/index.js'
+export type {
+  EnqueuedMessage,
+  InboxHandler,
+  InboxKey,
+  InboxMessage,
+  InboxWorkerEvent,
+  InboxWorkerOptions,
+} from './inbox/index.js'
 export { Leases, LostLeaseError } from './lease/index.js'
 export type { AcquireOptions, LeaderOptions, Leadership, Lease } from './lease/index.js'
 export { enqueue, enqueueMany, OutboxStore, topicRails } from './outbox/index.js'

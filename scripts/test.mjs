@@ -23,9 +23,11 @@ const given = process.argv.slice(2).filter((word) => word !== '--matrix')
 const SQL_PROOFS = [
   'tests/unit/outbox',
   'tests/unit/lease',
+  'tests/unit/inbox',
   'tests/unit/deploymentTestDatabase',
   'tests/integration/outbox',
   'tests/integration/lease',
+  'tests/integration/inboxRace',
   'tests/security/',
   'tests/contract/catalog',
   'tests/contract/strictInput',

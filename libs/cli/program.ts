@@ -22,6 +22,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   pause: async () => (await import('./commands/pause.js')).registerPause,
   resume: async () => (await import('./commands/resume.js')).registerResume,
   leases: async () => (await import('./commands/leases.js')).registerLeases,
+  inbox: async () => (await import('./commands/inbox.js')).registerInbox,
   ledger: async () => (await import('./commands/ledger.js')).registerLedger,
   db: async () => (await import('./commands/db.js')).registerDb,
 }

@@ -174,6 +174,13 @@ export const SETTINGS = Object.freeze({
     default: undefined,
     help: 'what a request must present as its bearer token',
   }),
+  webhooks: setting({
+    flag: '--webhooks <file>',
+    env: 'SYMPHONY_WEBHOOKS',
+    kind: path(),
+    default: undefined,
+    help: 'a JSON file of the senders whose signed webhooks go into the inbox',
+  }),
   logLevel: setting({
     flag: '--log-level <level>',
     env: 'SYMPHONY_LOG_LEVEL',
@@ -221,6 +228,10 @@ export const RELAY = [
 /** How a long-running process is reached, and how it speaks. */
 export const PROCESS = ['host', 'port', 'accessToken', 'logLevel', 'strict'] as const
 
+/** What an API receives beside instructions. */
+export const API = ['webhooks'] as const
+
 export type TargetSettings = Pick<Settings, (typeof TARGET)[number]>
 export type RelaySettings = Pick<Settings, (typeof RELAY)[number]>
+export type ApiSettings = Pick<Settings, (typeof API)[number]>
 export type ProcessSettings = Pick<Settings, (typeof PROCESS)[number]>

@@ -6,6 +6,9 @@
 /** Instruction, participant, idempotency key, rail type, worker id: printable ASCII without spaces. */
 export const ID_LENGTH_MAX = 128
 
+/** The source and id of an inbox message: what other systems call their messages, any text without control characters. */
+export const INBOX_ID_LENGTH_MAX = 255
+
 /** Measured on the text that jsonb prints, which has a space after each `:` and `,`. */
 export const PAYLOAD_BYTES_MAX = 65_536
 

@@ -5,6 +5,8 @@ import {
   ApprovalRequiredError,
   HeldError,
   IdempotencyConflictError,
+  InboxTransitionError,
+  InboxUnknownError,
   InvalidCompletionStateError,
   InvalidParameterError,
   LeaseLostError,
@@ -27,6 +29,8 @@ export const RAISED_STATES: ReadonlyMap<string, RaisedState> = new Map([
   ['P7006', { name: 'HELD', errorClass: HeldError }],
   ['P7007', { name: 'APPROVAL_REQUIRED', errorClass: ApprovalRequiredError }],
   ['P7008', { name: 'RETRY_CEILING', errorClass: RetryCeilingError }],
+  ['P7010', { name: 'INBOX_TRANSITION', errorClass: InboxTransitionError }],
+  ['P7011', { name: 'INBOX_UNKNOWN', errorClass: InboxUnknownError }],
   ['22023', { name: 'INVALID_PARAMETER', errorClass: InvalidParameterError }],
 ])
 
@@ -48,6 +52,7 @@ export const SQLSTATE = {
   readOnlyServer: '25006',
   idleInTransactionTimeout: '25P03',
   unknownStatementName: '26000',
+  unknownSavepoint: '3B001',
   insufficientPrivilege: '42501',
   idleSessionTimeout: '57P05',
 } as const

@@ -28,7 +28,9 @@ ALTER DEFAULT PRIVILEGES REVOKE USAGE ON TYPES FROM PUBLIC;
 -- not take a number.
 GRANT EXECUTE ON FUNCTION
   enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean),
-  enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[])
+  enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[]),
+  enqueue_inbox_message(text, text, text, jsonb, timestamptz),
+  enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamptz[])
 TO symphony_ingest;
 
 -- symphony_executor: workers. They move items through functions that check their lease; they can read no table, so a
@@ -51,7 +53,17 @@ GRANT EXECUTE ON FUNCTION
   acquire_lease(text, text, integer, jsonb),
   renew_lease(text, text, uuid, integer),
   release_lease(text, text, uuid),
-  remove_dead_leases(integer, integer)
+  remove_dead_leases(integer, integer),
+  record_inbox_sighting(text, text, text, jsonb),
+  mark_inbox_processing(text, text),
+  mark_inbox_processed(text, text),
+  mark_inbox_dead(text, text, text),
+  claim_inbox_batch(integer, text, integer, integer),
+  ack_inbox_messages(text[], text[], uuid[], text),
+  abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean),
+  fail_inbox_messages(text[], text[], uuid[], text, text[]),
+  next_inbox_event(),
+  prune_inbox_messages(integer, integer)
 TO symphony_executor;
 
 -- symphony_control: operators. They read everything but lease tokens, with which they could complete another's work, and
@@ -59,13 +71,17 @@ TO symphony_executor;
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
-  supervisor_outbox_status, outbox_operational_status
+  supervisor_outbox_status, outbox_operational_status, inbox_events
 TO symphony_control;
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count,
   next_attempt_at, created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak,
   late_outcome, hold_reason, held_by, held_at, ordered, blocked, block_unverified, identity_hash
 ) ON payment_outbox_pending TO symphony_control, symphony_auditor;
+GRANT SELECT (
+  source, message_id, topic, payload, content_hash, state, sightings, attempt_count, attempts_max, due_at, first_seen_at,
+  last_seen_at, ended_at, last_error, claimed_by, claim_expires_at, claimed_at
+) ON inbox_messages TO symphony_control, symphony_auditor;
 GRANT EXECUTE ON FUNCTION
   place_outbox_hold(uuid, text),
   resolve_outbox_hold(uuid, text, text, text),
@@ -74,21 +90,22 @@ GRANT EXECUTE ON FUNCTION
   withdraw_outbox_proposal(uuid, text),
   pause_outbox(text, text, text),
   resume_outbox(text, text, text),
-  set_participant_outbox_policy(text, text)
+  set_participant_outbox_policy(text, text),
+  revive_inbox_message(text, text, text)
 TO symphony_control;
 
 -- symphony_auditor: auditors. The whole ledger, payloads included, because the hashes are taken over them.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
-  supervisor_outbox_status, outbox_operational_status
+  supervisor_outbox_status, outbox_operational_status, inbox_events
 TO symphony_auditor;
 
 -- symphony_readonly: dashboards and analysts. The same without payloads and without any token.
 GRANT SELECT ON
   payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
-  supervisor_outbox_status, outbox_operational_status
+  supervisor_outbox_status, outbox_operational_status, inbox_events
 TO symphony_readonly;
 GRANT SELECT (
   attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state,
@@ -100,6 +117,10 @@ GRANT SELECT (
   created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak, hold_reason,
   held_by, held_at, ordered, blocked
 ) ON payment_outbox_pending TO symphony_readonly;
+GRANT SELECT (
+  source, message_id, topic, content_hash, state, sightings, attempt_count, attempts_max, due_at, first_seen_at,
+  last_seen_at, ended_at, last_error, claimed_by, claim_expires_at, claimed_at
+) ON inbox_messages TO symphony_readonly;
 
 -- Leases: who holds what, for everybody who watches. Never lease_id, with which one could release another's. The fencing token
 -- is a number that holders show to others. What they say of themselves (context) is not for dashboards.

@@ -56,7 +56,9 @@ describe('PRIM-POSTGRES-API-001 addPostgresPlatform registers the provider servi
     const services = new PlatformServices()
     expect(() => services.resolve(OutboxStoreProvider)).toThrow('OutboxStoreProvider is not registered')
     addPostgresPlatform(services, { databases: databases() })
-    for (const service of EVERYTHING) expect(services.resolve(service)).toBeInstanceOf(service)
+    for (const service of EVERYTHING) {
+      expect(services.resolve<object>(service)).toBeInstanceOf(service)
+    }
   })
 
   test('the outbox works, in the database that was named', async () => {

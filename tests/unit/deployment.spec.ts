@@ -106,6 +106,8 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
   test('PRIM-POSTGRES-SCHEMA-003 the tables and views', async () => {
     await deploy({ url: db.url, schema })
     expect(namesIn(await catalogOf(db.url, schema), 'relations')).toEqual([
+      'inbox_events',
+      'inbox_messages',
       'outbox_attempt_tallies',
       'outbox_attempt_totals',
       'outbox_operational_status',
@@ -129,6 +131,12 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
     const catalog = await catalogOf(db.url, schema)
     const constraints = namesIn(catalog, 'constraints')
     expect(namesIn(catalog, 'indexes').filter((name) => !constraints.includes(name))).toEqual([
+      'inbox_events.ix_inbox_events_by_message',
+      'inbox_events.ux_inbox_events_one_per_content',
+      'inbox_messages.ix_inbox_claim_expiry',
+      'inbox_messages.ix_inbox_claimable',
+      'inbox_messages.ix_inbox_dead',
+      'inbox_messages.ix_inbox_done',
       'payment_outbox_attempts.ix_attempts_by_instruction',
       'payment_outbox_attempts.ix_attempts_by_outbox',
       'payment_outbox_attempts.payment_outbox_attempts_one_terminal_per_outbox',
@@ -146,6 +154,10 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
     await deploy({ url: db.url, schema })
     const triggers = (await catalogOf(db.url, schema)).get('triggers')!
     expect([...triggers].map(([name, { enabled }]) => `${name} ${String(enabled)}`).toSorted()).toEqual([
+      'inbox_events.inbox_events_is_append_only always',
+      'inbox_messages.inbox_messages_done_is_final always',
+      'inbox_messages.inbox_messages_is_not_truncated always',
+      'inbox_messages.inbox_messages_only_done_is_removed always',
       'participant_outbox_sequences.participant_outbox_sequences_is_not_truncated always',
       'payment_outbox_attempts.payment_outbox_attempts_is_append_only always',
       'payment_outbox_events.payment_outbox_events_is_append_only always',
@@ -170,22 +182,35 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'control: redrive_outbox_item',
       'control: resolve_outbox_hold',
       'control: resume_outbox',
+      'control: revive_inbox_message',
       'control: set_participant_outbox_policy',
       'control: withdraw_outbox_proposal',
+      'executor: abandon_inbox_messages',
+      'executor: ack_inbox_messages',
       'executor: begin_outbox_dispatch',
+      'executor: claim_inbox_batch',
       'executor: claim_outbox_batch',
       'executor: complete_outbox_attempt',
       'executor: complete_outbox_attempts',
+      'executor: fail_inbox_messages',
       'executor: heartbeat_outbox_worker',
       'executor: hold_leased_outbox_item',
+      'executor: mark_inbox_dead',
+      'executor: mark_inbox_processed',
+      'executor: mark_inbox_processing',
+      'executor: next_inbox_event',
       'executor: next_outbox_event',
       'executor: outbox_backoff',
+      'executor: prune_inbox_messages',
+      'executor: record_inbox_sighting',
       'executor: record_late_outcome',
       'executor: release_outbox_lease',
       'executor: release_outbox_leases',
       'executor: renew_outbox_lease',
       'executor: renew_outbox_leases',
       'executor: repair_expired_leases',
+      'ingest: enqueue_inbox_message',
+      'ingest: enqueue_inbox_messages',
       'ingest: enqueue_payment_outbox',
       'ingest: enqueue_payment_outbox_batch',
     ])

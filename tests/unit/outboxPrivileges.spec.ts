@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { callFunction, quoteIdentifier, type RoleHandle } from '../../libs/db/index.js'
 import { deploy } from '../../libs/deployment/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
+import type { ClaimedMessage } from '../../libs/inbox/index.js'
 import {
   heartbeatOutboxWorker,
   pauseOutbox,
@@ -15,6 +16,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
+import { aMessage, enqueued, enqueuedAndClaimed } from '../support/inboxMessages.js'
 import { anInstruction, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import { refusalIn } from '../support/refusal.js'
@@ -33,6 +35,12 @@ type Actor = (typeof ACTORS)[number]
 /** Who may read a table or view. A role that is not named may not; the columns are those it may not see. */
 const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: readonly string[] }>>>> = {
   symphony_settings: {},
+  inbox_messages: {
+    control: except('fence'),
+    auditor: except('fence'),
+    readonly: except('fence', 'payload'),
+  },
+  inbox_events: { control: whole(), auditor: whole(), readonly: whole() },
   symphony_deployments: { control: whole(), auditor: whole(), readonly: whole() },
   // How much each participant pays is for operators alone.
   participant_outbox_sequences: { control: whole() },
@@ -66,6 +74,8 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
 const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   enqueue_payment_outbox: 'ingest',
   enqueue_payment_outbox_batch: 'ingest',
+  enqueue_inbox_message: 'ingest',
+  enqueue_inbox_messages: 'ingest',
 
   claim_outbox_batch: 'executor',
   renew_outbox_lease: 'executor',
@@ -85,6 +95,16 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   renew_lease: 'executor',
   release_lease: 'executor',
   remove_dead_leases: 'executor',
+  record_inbox_sighting: 'executor',
+  mark_inbox_processing: 'executor',
+  mark_inbox_processed: 'executor',
+  mark_inbox_dead: 'executor',
+  claim_inbox_batch: 'executor',
+  ack_inbox_messages: 'executor',
+  abandon_inbox_messages: 'executor',
+  fail_inbox_messages: 'executor',
+  next_inbox_event: 'executor',
+  prune_inbox_messages: 'executor',
 
   place_outbox_hold: 'control',
   resolve_outbox_hold: 'control',
@@ -94,6 +114,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   pause_outbox: 'control',
   resume_outbox: 'control',
   set_participant_outbox_policy: 'control',
+  revive_inbox_message: 'control',
 
   admit_outbox_items: 'nobody',
   advance_outbox_streams: 'nobody',
@@ -103,6 +124,11 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   bump_participant_outbox_seq: 'nobody',
   check_lease_duration: 'nobody',
   check_lease_names: 'nobody',
+  bury_inbox_messages: 'nobody',
+  check_inbox_claims: 'nobody',
+  check_inbox_errors: 'nobody',
+  check_inbox_key: 'nobody',
+  check_inbox_messages: 'nobody',
   check_outbox_items: 'nobody',
   check_outbox_leases: 'nobody',
   check_outbox_outcomes: 'nobody',
@@ -114,19 +140,24 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   expire_outbox_leases: 'nobody',
   fold_outbox_tallies: 'nobody',
   has_unbounded_number: 'nobody',
+  inbox_content_hash: 'nobody',
   insert_outbox_items: 'nobody',
   is_id: 'nobody',
   is_id_list: 'nobody',
+  is_inbox_id: 'nobody',
   is_short_text: 'nobody',
   lock_due_outbox_rows: 'nobody',
   lock_held_outbox_item: 'nobody',
   lock_live_lease: 'nobody',
+  lock_inbox_message: 'nobody',
+  lock_live_inbox_claims: 'nobody',
   lock_live_outbox_leases: 'nobody',
   lock_open_outbox_proposal: 'nobody',
   lock_outbox_item: 'nobody',
   lock_outbox_payment: 'nobody',
   hold_outbox_redrives: 'nobody',
   lock_redrivable_outbox_item: 'nobody',
+  mark_inbox_message: 'nobody',
   notify_outbox_pending: 'nobody',
   outbox_actor: 'nobody',
   outbox_attempt_ceiling: 'nobody',
@@ -147,8 +178,10 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   refuse_stale_snapshot: 'nobody',
   refuse_mutation: 'nobody',
   require_operator_arguments: 'nobody',
+  sight_inbox_message: 'nobody',
   uuid_v7: 'nobody',
   verify_blocked_outbox_items: 'nobody',
+  wake_inbox_workers: 'nobody',
   wake_outbox_workers: 'nobody',
 }
 
@@ -156,6 +189,8 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
 const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   enqueue_payment_outbox: (call) => call(...instructionValues()),
   enqueue_payment_outbox_batch: (call) => call(...instructionValues().map((value) => [value])),
+  enqueue_inbox_message: (call) => call(...messageValues()),
+  enqueue_inbox_messages: (call) => call(...messageValues().map((value) => [value])),
 
   claim_outbox_batch: async (call) => call(1, WORKER, 60, [(await enqueue(db)).railType]),
   renew_outbox_lease: async (call) => call(...lease(await enqueueAndClaim(db)), 60),
@@ -178,6 +213,23 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   renew_lease: async (call) => call(...(await heldLease()), 60_000),
   release_lease: async (call) => call(...(await heldLease())),
   remove_dead_leases: (call) => call(10, 3600),
+  record_inbox_sighting: (call) => call('source', randomUUID()),
+  mark_inbox_processing: async (call) => call(...(await sighted())),
+  mark_inbox_processed: async (call) => {
+    const key = await sighted()
+    await callFunction(db.as('symphony_executor'), 'mark_inbox_processing', key)
+    return call(...key)
+  },
+  mark_inbox_dead: async (call) => call(...(await sighted()), 'poison'),
+  claim_inbox_batch: async (call) => {
+    await enqueued(db)
+    return call(1, WORKER, 60)
+  },
+  ack_inbox_messages: async (call) => call(...inboxClaims(await enqueuedAndClaimed(db))),
+  abandon_inbox_messages: async (call) => call(...inboxClaims(await enqueuedAndClaimed(db))),
+  fail_inbox_messages: async (call) => call(...inboxClaims(await enqueuedAndClaimed(db))),
+  next_inbox_event: (call) => call(),
+  prune_inbox_messages: (call) => call(1_000, 10),
 
   place_outbox_hold: async (call) => call((await enqueue(db)).outboxId, 'odd'),
   resolve_outbox_hold: async (call) => call(await heldItem(), 'RETRY', 'checked'),
@@ -190,6 +242,7 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
     return call('rail', 'rail-to-resume', 'done')
   },
   set_participant_outbox_policy: (call) => call('participant-1', 'halt'),
+  revive_inbox_message: async (call) => call(...(await deadMessage()), 'mended'),
 }
 
 /** Everything that changes a table, its rows or its shape, and what only holds it up. */
@@ -472,6 +525,27 @@ function leases({ outboxId, leaseToken }: ClaimedItem): unknown[] {
   return [[outboxId], [leaseToken], WORKER]
 }
 
+function messageValues(): unknown[] {
+  const { source, messageId, topic, payload } = aMessage()
+  return [source, messageId, topic, payload]
+}
+
+async function sighted(): Promise<string[]> {
+  const key = ['source', randomUUID()]
+  await callFunction(db.as('symphony_executor'), 'record_inbox_sighting', key)
+  return key
+}
+
+async function deadMessage(): Promise<string[]> {
+  const key = await sighted()
+  await callFunction(db.as('symphony_executor'), 'mark_inbox_dead', [...key, 'poison'])
+  return key
+}
+
+function inboxClaims({ source, messageId, fence }: ClaimedMessage): unknown[] {
+  return [[source], [messageId], [fence], WORKER]
+}
+
 async function heldItem(): Promise<string> {
   const { outboxId } = await enqueue(db)
   await placeOutboxHold(control(), outboxId, 'odd')
@@ -508,6 +582,8 @@ async function putARowInEveryTable(): Promise<void> {
   await heldLease()
   await pauseOutbox(control(), 'rail', 'rail-paused', 'maintenance')
   await setParticipantOutboxPolicy(control(), 'participant-1', 'halt')
+  await enqueuedAndClaimed(db)
+  await deadMessage()
 }
 
 async function readRelations(): Promise<ReadonlyMap<string, Relation>> {

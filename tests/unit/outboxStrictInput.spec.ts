@@ -5,6 +5,7 @@ import { acquireLease } from '../../libs/lease/index.js'
 import { pauseOutbox, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
+import { enqueuedAndClaimed } from '../support/inboxMessages.js'
 import { complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { failureOf, openConnection, type Connection } from '../support/race.js'
 import { refusalIn } from '../support/refusal.js'
@@ -29,6 +30,8 @@ interface Subject {
   readonly optional?: readonly string[]
   /** Whose elements may be NULL, one by one. */
   readonly optionalElements?: readonly string[]
+  /** How it says that what is well-formed names nothing it knows. */
+  readonly unknown?: string
 }
 
 const OUTCOME = ['p_rail_reference', 'p_rail_code', 'p_error_code', 'p_error_message', 'p_latency_ms']
@@ -131,6 +134,77 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     role: 'control',
     sound: async () => ({ p_participant_id: `'p'`, p_on_ordered_failure: `'halt'` }),
   },
+
+  enqueue_inbox_message: { role: 'ingest', sound: async () => aMessage('new'), optional: ['p_not_before'] },
+  enqueue_inbox_messages: {
+    role: 'ingest',
+    sound: async () => ({
+      p_sources: `ARRAY['s']`,
+      p_message_ids: `ARRAY['m']`,
+      p_topics: `ARRAY['t']`,
+      p_payloads: `ARRAY['{"a": 1}'::jsonb]`,
+      p_not_before: 'ARRAY[now()]',
+    }),
+    optional: ['p_not_before'],
+    optionalElements: ['p_not_before'],
+  },
+  record_inbox_sighting: {
+    role: 'executor',
+    sound: async () => ({ p_source: `'s'`, p_message_id: `'m'`, p_topic: `'t'`, p_payload: `'{"a": 1}'` }),
+    optional: ['p_topic', 'p_payload'],
+  },
+  mark_inbox_processing: { role: 'executor', sound: aSighting, unknown: 'P7011' },
+  mark_inbox_processed: {
+    role: 'executor',
+    sound: async () => {
+      const key = await aSighting()
+      await db
+        .as('symphony_executor')
+        .query(`SELECT ${db.qualify('mark_inbox_processing')}(${key['p_source']}, ${key['p_message_id']})`)
+      return key
+    },
+    unknown: 'P7011',
+  },
+  mark_inbox_dead: {
+    role: 'executor',
+    sound: async () => ({ ...(await aSighting()), p_error: `'poison'` }),
+    unknown: 'P7011',
+  },
+  claim_inbox_batch: {
+    role: 'executor',
+    sound: async () => ({ p_batch_size: '1', p_worker_id: `'w'`, p_lease_seconds: '60', p_attempts_max: '20' }),
+  },
+  ack_inbox_messages: { role: 'executor', sound: inboxClaims },
+  abandon_inbox_messages: {
+    role: 'executor',
+    sound: async () => ({
+      ...(await inboxClaims()),
+      p_errors: `ARRAY['odd']`,
+      p_retry_delays_seconds: 'ARRAY[60]',
+      p_costs_attempt: 'true',
+    }),
+    optional: ['p_errors', 'p_retry_delays_seconds'],
+    optionalElements: ['p_errors', 'p_retry_delays_seconds'],
+  },
+  fail_inbox_messages: {
+    role: 'executor',
+    sound: async () => ({ ...(await inboxClaims()), p_errors: `ARRAY['odd']` }),
+    optional: ['p_errors'],
+    optionalElements: ['p_errors'],
+  },
+  next_inbox_event: { role: 'executor', sound: async () => ({}) },
+  prune_inbox_messages: { role: 'executor', sound: async () => ({ p_keep_seconds: '60', p_batch_size: '10' }) },
+  revive_inbox_message: {
+    role: 'control',
+    sound: async () => {
+      const key = await aSighting()
+      await db
+        .as('symphony_executor')
+        .query(`SELECT ${db.qualify('mark_inbox_dead')}(${key['p_source']}, ${key['p_message_id']}, 'poison')`)
+      return { ...key, p_reason: `'mended'` }
+    },
+    unknown: 'P7011',
+  },
 }
 const names = Object.keys(SUBJECTS)
 
@@ -160,6 +234,24 @@ const ID: Limits = {
     'a zero-width space': `E'\\u200b'`,
   },
   accepted: { 'the first and last printable character': `'!~'`, '128 characters': `repeat('x', 128)` },
+}
+
+const INBOX_ID: Limits = {
+  refused: {
+    'an empty one': `''`,
+    'a blank one': `'   '`,
+    'a no-break space': `E'\\u00a0'`,
+    'wide spaces': `E'\\u2003\\u3000\\ufeff'`,
+    '256 characters': `rpad('${CANARY}', 256, 'x')`,
+    '256 characters of several bytes': `repeat('é', 256)`,
+    '5,000 characters': `rpad('${CANARY}', 5000, 'x')`,
+    'a tab': `E'${CANARY}\\tb'`,
+    'a line end': `E'${CANARY}\\n'`,
+    'an escape character': `E'${CANARY}\\u001b[0m'`,
+    'a delete character': `E'${CANARY}\\u007f'`,
+    'a control character beyond ASCII': `E'${CANARY}\\u0085'`,
+  },
+  accepted: { 'spaces among letters': `' é b '`, '255 characters of four bytes': `repeat(E'\\U0001F600', 255)` },
 }
 
 const KEY: Limits = {
@@ -297,6 +389,12 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_decision: { ...oneOf('DISPATCHED'), accepted: {} },
   p_kind: oneOf('rail'),
   p_on_ordered_failure: oneOf('halt'),
+  p_source: INBOX_ID,
+  p_message_id: INBOX_ID,
+  p_topic: ID,
+  p_error: text(2000),
+  p_attempts_max: integer(1, 1000),
+  p_keep_seconds: integer(1, 315_576_000),
 }
 
 /** Every value of their type is one; whether it is the right one, the database judges. */
@@ -308,6 +406,8 @@ const WITHOUT_LIMITS = [
   'p_proposal_id',
   'p_ordered',
   'p_outcome_unknown',
+  'p_fence',
+  'p_costs_attempt',
 ]
 
 /** The batch forms use the words of the single ones: `p_payloads` holds a `p_payload` for each item. */
@@ -392,7 +492,7 @@ describe.each(names)('%s', (name) => {
         expect([argument, what, await attempt(name, { [argument]: value(expression) })]).toEqual([
           argument,
           what,
-          isFence ? 'no lease' : 'accepted',
+          isFence ? 'no lease' : isKey(argument) && subject.unknown !== undefined ? 'unknown' : 'accepted',
         ])
       }
     }
@@ -523,7 +623,12 @@ test('a gateway must say who acts, in words that can stand in the ledger', async
   })
 })
 
-type Outcome = 'accepted' | 'no lease' | { readonly code: string; readonly names: string }
+/** A well-formed key of another message. */
+function isKey(argument: string): boolean {
+  return argument === 'p_source' || argument === 'p_message_id'
+}
+
+type Outcome = 'accepted' | 'no lease' | 'unknown' | { readonly code: string; readonly names: string }
 
 /** What became of a call with these arguments in place of sound ones. It is undone in any case. */
 async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
@@ -535,6 +640,7 @@ async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
   } catch (error) {
     const { code, message } = refusalIn(error)
     if (code === 'P7002') return 'no lease'
+    if (code === 'P7011') return 'unknown'
     const named = /^(p_[a-z_]+)(?: of item \d+)?: expected /.exec(message)?.[1] ?? message
     return { code, names: saidIn(error).includes(CANARY) ? 'ITS VALUE' : singular(named) }
   } finally {
@@ -566,10 +672,10 @@ function limitsOf(argument: string): Limits {
 /** From the catalog: what the runtime roles may call. */
 async function readSignatures(): Promise<typeof signatures> {
   const { rows } = await db.queryNoRole<{ name: string; arguments: Argument[] }>(
-    `SELECT p.proname AS name, (
+    `SELECT p.proname AS name, COALESCE((
        SELECT jsonb_agg(jsonb_build_object('name', p.proargnames[a.position], 'type', format_type(a.type, NULL))
          ORDER BY a.position)
-       FROM unnest(p.proargtypes) WITH ORDINALITY AS a(type, position)) AS arguments
+       FROM unnest(p.proargtypes) WITH ORDINALITY AS a(type, position)), '[]') AS arguments
      FROM pg_proc p
      WHERE p.pronamespace = $1::regnamespace AND EXISTS (
        SELECT 1 FROM aclexplode(p.proacl) acl WHERE acl.grantee <> p.proowner AND acl.privilege_type = 'EXECUTE')`,
@@ -664,6 +770,34 @@ function outcomes(state: string): Arguments {
     p_retry_delays_seconds: 'ARRAY[60]',
     p_outcomes_unknown: 'ARRAY[false]',
     p_hold_reasons: `ARRAY['odd']`,
+  }
+}
+
+async function aMessage(messageId: string): Promise<Arguments> {
+  return {
+    p_source: `'s'`,
+    p_message_id: `'${messageId}'`,
+    p_topic: `'t'`,
+    p_payload: `'{"a": 1}'`,
+    p_not_before: 'now()',
+  }
+}
+
+async function aSighting(): Promise<Arguments> {
+  const messageId = randomUUID()
+  await db
+    .as('symphony_executor')
+    .query(`SELECT * FROM ${db.qualify('record_inbox_sighting')}('sighted', $1)`, [messageId])
+  return { p_source: `'sighted'`, p_message_id: `'${messageId}'` }
+}
+
+async function inboxClaims(): Promise<Arguments> {
+  const { source, messageId, fence } = await enqueuedAndClaimed(db)
+  return {
+    p_sources: `ARRAY['${source}']`,
+    p_message_ids: `ARRAY['${messageId}']`,
+    p_fences: `ARRAY[${uuid(fence)}]`,
+    p_worker_id: `'${WORKER}'`,
   }
 }
 
