@@ -23,8 +23,10 @@ const given = process.argv.slice(2).filter((word) => word !== '--matrix')
 const SQL_PROOFS = [
   'tests/unit/outbox',
   'tests/unit/leaseRepairProof',
+  'tests/unit/scheduler',
   'tests/unit/deploymentTestDatabase',
   'tests/integration/outbox',
+  'tests/integration/scheduler',
   'tests/security/',
   'tests/contract/catalog',
   'tests/contract/strictInput',

@@ -41,6 +41,7 @@ export {
   InvalidParameterError,
   LeaseLostError,
   RetryCeilingError,
+  UnknownJobError,
 } from './raisedErrors.js'
 export type { RecordedOutcome } from './raisedErrors.js'
 export { POSTGRES_STATES, RAISED_STATES } from './sqlstates.js'

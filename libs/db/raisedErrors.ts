@@ -52,6 +52,9 @@ export class ApprovalRequiredError extends RaisedError {}
 /** A path tried to schedule an attempt beyond the ceiling. */
 export class RetryCeilingError extends RaisedError {}
 
+/** A job that nobody has defined, or that was deleted. */
+export class UnknownJobError extends RaisedError {}
+
 /** A null, blank, zero, negative or oversized argument of a function. */
 export class InvalidParameterError extends RaisedError {}
 

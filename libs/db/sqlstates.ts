@@ -9,6 +9,7 @@ import {
   InvalidParameterError,
   LeaseLostError,
   RetryCeilingError,
+  UnknownJobError,
   type RaisedFields,
 } from './raisedErrors.js'
 
@@ -27,6 +28,7 @@ export const RAISED_STATES: ReadonlyMap<string, RaisedState> = new Map([
   ['P7006', { name: 'HELD', errorClass: HeldError }],
   ['P7007', { name: 'APPROVAL_REQUIRED', errorClass: ApprovalRequiredError }],
   ['P7008', { name: 'RETRY_CEILING', errorClass: RetryCeilingError }],
+  ['P7012', { name: 'UNKNOWN_JOB', errorClass: UnknownJobError }],
   ['22023', { name: 'INVALID_PARAMETER', errorClass: InvalidParameterError }],
 ])
 

@@ -98,6 +98,7 @@ describe('functions', () => {
       'claimable_outbox_rails',
       'epoch_micros',
       'next_outbox_event',
+      'next_scheduler_event',
       'outbox_actor',
       'outbox_attempt_hash',
       'outbox_content_hash',

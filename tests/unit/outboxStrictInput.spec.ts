@@ -6,6 +6,7 @@ import { rowHashes } from '../support/fingerprint.js'
 import { complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { failureOf, openConnection, type Connection } from '../support/race.js'
 import { refusalIn } from '../support/refusal.js'
+import { aClaimedJobRun, aClaimedTimer, aJob } from '../support/scheduled.js'
 
 /**
  * The SQL functions called raw, without the wrappers that check first: whatever is null, blank, oversized or misshapen is
@@ -27,6 +28,8 @@ interface Subject {
   readonly optional?: readonly string[]
   /** Whose elements may be NULL, one by one. */
   readonly optionalElements?: readonly string[]
+  /** Another job is well-formed, and then is not there. */
+  readonly needsJob?: boolean
 }
 
 const OUTCOME = ['p_rail_reference', 'p_rail_code', 'p_error_code', 'p_error_message', 'p_latency_ms']
@@ -41,6 +44,13 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     optional: ['p_not_before', 'p_ordered'],
     optionalElements: ['p_not_before'],
   },
+
+  schedule_timer: {
+    role: 'ingest',
+    sound: async () => ({ ...aMessage(), p_due_at: 'now()' }),
+    optional: ['p_participant_id'],
+  },
+  cancel_timer: { role: 'ingest', sound: async () => ({ p_timer_id: uuid((await aClaimedTimer(db)).timerId) }) },
 
   claim_outbox_batch: {
     role: 'executor',
@@ -85,6 +95,50 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   outbox_backoff: { role: 'executor', sound: async () => ({ p_attempt_no: '1', p_outbox_id: 'gen_random_uuid()' }) },
   next_outbox_event: { role: 'executor', sound: async () => ({ p_rails: `ARRAY['r']` }), optional: ['p_rails'] },
   heartbeat_outbox_worker: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, p_detail: `'{}'` }) },
+  due_jobs: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
+  create_job_runs: {
+    role: 'executor',
+    sound: async () => ({
+      p_job_names: `ARRAY['${await aJob(db)}']`,
+      p_revisions: 'ARRAY[1]',
+      p_next_due_at: 'ARRAY[now()]',
+      p_scheduled_for: 'ARRAY[now()]',
+    }),
+    optionalElements: ['p_scheduled_for'],
+  },
+  postpone_job: {
+    role: 'executor',
+    sound: async () => ({ p_job_name: `'${await aJob(db)}'`, p_revision: '1', p_error_message: `'unreadable'` }),
+  },
+  next_scheduler_event: { role: 'executor', sound: async () => ({ p_outbox_only: 'false' }) },
+  enqueue_due_timers: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
+  claim_timers: { role: 'executor', sound: async () => aSchedulerClaim(), optional: ['p_topics'] },
+  ack_timers: { role: 'executor', sound: timerClaims },
+  abandon_timers: {
+    role: 'executor',
+    sound: async () => ({ ...(await timerClaims()), p_error_message: `'busy'`, p_retry_delay_seconds: '60' }),
+    optional: ['p_error_message'],
+  },
+  fail_timers: {
+    role: 'executor',
+    sound: async () => ({ ...(await timerClaims()), p_error_message: `'busy'` }),
+    optional: ['p_error_message'],
+  },
+  purge_finished_timers: { role: 'executor', sound: async () => ({ p_retention_seconds: '60', p_batch_size: '10' }) },
+  enqueue_due_job_runs: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
+  claim_job_runs: { role: 'executor', sound: async () => aSchedulerClaim(), optional: ['p_topics'] },
+  ack_job_runs: { role: 'executor', sound: runClaims },
+  abandon_job_runs: {
+    role: 'executor',
+    sound: async () => ({ ...(await runClaims()), p_error_message: `'busy'`, p_retry_delay_seconds: '60' }),
+    optional: ['p_error_message'],
+  },
+  fail_job_runs: {
+    role: 'executor',
+    sound: async () => ({ ...(await runClaims()), p_error_message: `'busy'` }),
+    optional: ['p_error_message'],
+  },
+  purge_finished_job_runs: { role: 'executor', sound: async () => ({ p_retention_seconds: '60', p_batch_size: '10' }) },
 
   place_outbox_hold: {
     role: 'control',
@@ -120,6 +174,26 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     role: 'control',
     sound: async () => ({ p_participant_id: `'p'`, p_on_ordered_failure: `'halt'` }),
   },
+  create_or_update_job: {
+    role: 'control',
+    sound: async () => ({
+      ...aMessage(),
+      p_job_name: `'j'`,
+      p_cron: `'@daily'`,
+      p_time_zone: `'UTC'`,
+      p_next_due_at: 'now()',
+      p_missed_runs: `'once'`,
+    }),
+    optional: ['p_participant_id'],
+  },
+  pause_job: { role: 'control', sound: aJobName, needsJob: true },
+  resume_job: {
+    role: 'control',
+    sound: async () => ({ ...(await aJobName()), p_revision: '1', p_next_due_at: 'now()' }),
+    needsJob: true,
+  },
+  trigger_job: { role: 'control', sound: aJobName, needsJob: true },
+  delete_job: { role: 'control', sound: aJobName },
 }
 const names = Object.keys(SUBJECTS)
 
@@ -257,6 +331,10 @@ const TIME: Limits = {
 const LIMITS: Readonly<Record<string, Limits>> = {
   p_instruction_id: ID,
   p_participant_id: ID,
+  p_topic: ID,
+  p_job_name: ID,
+  p_time_zone: ID,
+  p_cron: text(256),
   p_idempotency_key: KEY,
   p_rail_type: ID,
   p_worker_id: ID,
@@ -266,6 +344,11 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_payload: PAYLOAD,
   p_detail: PAYLOAD,
   p_not_before: TIME,
+  p_due_at: TIME,
+  p_next_due_at: TIME,
+  p_scheduled_for: TIME,
+  p_revision: integer(1, 2_147_483_647),
+  p_retention_seconds: integer(60, 315_360_000),
   p_batch_size: integer(1, 1000),
   p_lease_seconds: integer(1, 3600),
   p_latency_ms: integer(0, 2_147_483_647),
@@ -281,10 +364,21 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_decision: { ...oneOf('DISPATCHED'), accepted: {} },
   p_kind: oneOf('rail'),
   p_on_ordered_failure: oneOf('halt'),
+  p_delivery: oneOf('outbox'),
+  p_missed_runs: oneOf('once'),
 }
 
 /** Every value of their type is one; whether it is the right one, the database judges. */
-const WITHOUT_LIMITS = ['p_outbox_id', 'p_lease_token', 'p_proposal_id', 'p_ordered', 'p_outcome_unknown']
+const WITHOUT_LIMITS = [
+  'p_outbox_id',
+  'p_lease_token',
+  'p_proposal_id',
+  'p_timer_id',
+  'p_run_id',
+  'p_ordered',
+  'p_outcome_unknown',
+  'p_outbox_only',
+]
 
 /** The batch forms use the words of the single ones: `p_payloads` holds a `p_payload` for each item. */
 const IRREGULAR: Readonly<Record<string, string>> = {
@@ -368,7 +462,7 @@ describe.each(names)('%s', (name) => {
         expect([argument, what, await attempt(name, { [argument]: value(expression) })]).toEqual([
           argument,
           what,
-          isFence ? 'no lease' : 'accepted',
+          isFence ? 'no lease' : argument === 'p_job_name' && subject.needsJob === true ? 'no job' : 'accepted',
         ])
       }
     }
@@ -499,7 +593,7 @@ test('a gateway must say who acts, in words that can stand in the ledger', async
   })
 })
 
-type Outcome = 'accepted' | 'no lease' | { readonly code: string; readonly names: string }
+type Outcome = 'accepted' | 'no lease' | 'no job' | { readonly code: string; readonly names: string }
 
 /** What became of a call with these arguments in place of sound ones. It is undone in any case. */
 async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
@@ -511,6 +605,7 @@ async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
   } catch (error) {
     const { code, message } = refusalIn(error)
     if (code === 'P7002') return 'no lease'
+    if (code === 'P7012') return 'no job'
     const named = /^(p_[a-z_]+)(?: of item \d+)?: expected /.exec(message)?.[1] ?? message
     return { code, names: saidIn(error).includes(CANARY) ? 'ITS VALUE' : singular(named) }
   } finally {
@@ -634,6 +729,30 @@ function outcomes(state: string): Arguments {
     p_outcomes_unknown: 'ARRAY[false]',
     p_hold_reasons: `ARRAY['odd']`,
   }
+}
+
+function aMessage(): Arguments {
+  return { p_topic: `'t'`, p_payload: `'{}'`, p_participant_id: `'p'`, p_delivery: `'outbox'` }
+}
+
+function aSchedulerClaim(): Arguments {
+  return { p_batch_size: '10', p_worker_id: `'w'`, p_lease_seconds: '60', p_topics: `ARRAY['t']` }
+}
+
+async function timerClaims(): Promise<Arguments> {
+  const { timerId, leaseToken } = await aClaimedTimer(db)
+  const tokens = `ARRAY[${uuid(leaseToken)}]`
+  return { p_timer_ids: `ARRAY[${uuid(timerId)}]`, p_lease_tokens: tokens, p_worker_id: `'${WORKER}'` }
+}
+
+async function runClaims(): Promise<Arguments> {
+  const { runId, leaseToken } = await aClaimedJobRun(db)
+  const tokens = `ARRAY[${uuid(leaseToken)}]`
+  return { p_run_ids: `ARRAY[${uuid(runId)}]`, p_lease_tokens: tokens, p_worker_id: `'${WORKER}'` }
+}
+
+async function aJobName(): Promise<Arguments> {
+  return { p_job_name: `'${await aJob(db)}'` }
 }
 
 async function aHeldItem(): Promise<string> {
