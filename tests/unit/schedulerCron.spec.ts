@@ -188,6 +188,8 @@ describe('missed runs', () => {
     const { occurrences, nextDueAt: next, missed } = planRuns(job(missedRuns, nextDueAt, cron), 10_000)
     return { occurrences: occurrences.map(shortly), next: shortly(next), missed }
   }
+  const everySecond = (policy: MissedRuns) => plan(policy, '2026-11-15T12:00:19Z', '* * * * * *')
+  const everyHour = (policy: MissedRuns) => plan(policy, '2026-11-15T11:30:00Z', '30 * * * *')
   const POLICIES: readonly MissedRuns[] = ['skip', 'once', 'all']
 
   test.each(POLICIES)('%s: an occurrence that has just come is run', (policy) => {
@@ -211,13 +213,12 @@ describe('missed runs', () => {
   )
 
   test('one second beyond the bound it was missed: skip keeps those on time, once the latest, all every one', () => {
-    const second = (policy: MissedRuns) => plan(policy, '2026-11-15T12:00:19Z', '* * * * * *')
-    expect(second('skip')).toMatchObject({ missed: true, next: '2026-11-15T12:00:31Z' })
-    expect(second('skip').occurrences.map((at) => at.slice(17, 19))).toEqual(
+    expect(everySecond('skip')).toMatchObject({ missed: true, next: '2026-11-15T12:00:31Z' })
+    expect(everySecond('skip').occurrences.map((at) => at.slice(17, 19))).toEqual(
       Array.from({ length: 11 }, (_, index) => String(20 + index)),
     )
-    expect(second('once').occurrences).toEqual(['2026-11-15T12:00:30Z'])
-    expect(second('all').occurrences).toHaveLength(12)
+    expect(everySecond('once').occurrences).toEqual(['2026-11-15T12:00:30Z'])
+    expect(everySecond('all').occurrences).toHaveLength(12)
   })
 
   test('after an hour: skip runs none, once the latest, all sixty of them; the next one is ahead', () => {
@@ -233,10 +234,9 @@ describe('missed runs', () => {
   })
 
   test('one occurrence alone, an hour late: skip leaves it out, once and all run it', () => {
-    const hourly = (policy: MissedRuns) => plan(policy, '2026-11-15T11:30:00Z', '30 * * * *')
-    expect(hourly('skip')).toEqual({ occurrences: [], next: '2026-11-15T12:30:00Z', missed: true })
-    expect(hourly('once').occurrences).toEqual(['2026-11-15T11:30:00Z'])
-    expect(hourly('all').occurrences).toEqual(['2026-11-15T11:30:00Z'])
+    expect(everyHour('skip')).toEqual({ occurrences: [], next: '2026-11-15T12:30:00Z', missed: true })
+    expect(everyHour('once').occurrences).toEqual(['2026-11-15T11:30:00Z'])
+    expect(everyHour('all').occurrences).toEqual(['2026-11-15T11:30:00Z'])
   })
 
   test('all is bounded: of 3,600 missed seconds the newest thousand are run', () => {

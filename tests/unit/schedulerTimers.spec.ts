@@ -11,6 +11,7 @@ import {
   purgeFinishedTimers,
   readTimer,
   scheduleTimer,
+  type ClaimedTimer,
 } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueue, WORKER } from '../support/outboxItems.js'
@@ -52,6 +53,16 @@ async function expire(timerId: string): Promise<void> {
 /** Everything about timers but their order in the table. */
 async function allTimers(): Promise<unknown[]> {
   return (await db.queryNoRole('SELECT * FROM scheduler_timers ORDER BY timer_id')).rows
+}
+
+/** The message that it became, if any. */
+async function items(timerId: string): Promise<unknown[]> {
+  const { rows } = await db.queryNoRole(
+    `SELECT instruction_id, idempotency_key, participant_id, rail_type, payload
+     FROM payment_outbox_pending WHERE instruction_id = $1`,
+    [timerId],
+  )
+  return rows
 }
 
 const STRANGER = { timerId: randomUUID(), leaseToken: randomUUID() }
@@ -146,17 +157,17 @@ describe('claiming', () => {
     expect((await readTimer(db.as('symphony_control'), claimed.timerId))?.error).toBe('the claim of crashed expired')
   })
 
-  test('the twentieth claim is the last: then it fails, whether it expires or is abandoned', async () => {
-    for (const end of ['expires', 'is abandoned']) {
-      const { timerId, topic } = await aTimer(db)
-      await db.queryNoRole('UPDATE scheduler_timers SET attempt_count = 19 WHERE timer_id = $1', [timerId])
-      const last = onlyOne(await claim(topic))
-      expect(last.attemptCount).toBe(20)
-      if (end === 'expires') await expire(timerId)
-      else expect(await abandonTimers(executor(), [last], WORKER)).toEqual([timerId])
-      expect(await claim(topic)).toEqual([])
-      expect([end, await stateOf(timerId)]).toEqual([end, 'FAILED'])
-    }
+  test.each<[string, (last: ClaimedTimer) => Promise<unknown>]>([
+    ['it expires', ({ timerId }) => expire(timerId)],
+    ['it is abandoned', (last) => abandonTimers(executor(), [last], WORKER)],
+  ])('the twentieth claim is the last: when %s, the timer fails', async (_how, end) => {
+    const { timerId, topic } = await aTimer(db)
+    await db.queryNoRole('UPDATE scheduler_timers SET attempt_count = 19 WHERE timer_id = $1', [timerId])
+    const last = onlyOne(await claim(topic))
+    expect(last.attemptCount).toBe(20)
+    await end(last)
+    expect(await claim(topic)).toEqual([])
+    expect(await stateOf(timerId)).toBe('FAILED')
   })
 })
 
@@ -269,15 +280,6 @@ describe('into the outbox', () => {
   beforeEach(async () => {
     await enqueueDueTimers(executor(), 1000)
   })
-
-  const items = async (timerId: string) =>
-    (
-      await db.queryNoRole(
-        `SELECT instruction_id, idempotency_key, participant_id, rail_type, payload
-         FROM payment_outbox_pending WHERE instruction_id = $1`,
-        [timerId],
-      )
-    ).rows
 
   test('a due timer becomes one message, under its own id, with its topic and payload', async () => {
     const { timerId, topic } = await aTimer(db, { payload: { amount: '12.50' } })
