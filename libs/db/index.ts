@@ -44,6 +44,7 @@ export {
   InvalidParameterError,
   LeaseLostError,
   RetryCeilingError,
+  UnknownJobError,
 } from './raisedErrors.js'
 export type { RecordedOutcome } from './raisedErrors.js'
 export { POSTGRES_STATES, RAISED_STATES } from './sqlstates.js'

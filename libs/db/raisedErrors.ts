@@ -58,6 +58,9 @@ export class InboxTransitionError extends RaisedError {}
 /** No message of this source and id came in, or it is not remembered any more. */
 export class InboxUnknownError extends RaisedError {}
 
+/** A job that nobody has defined, or that was deleted. */
+export class UnknownJobError extends RaisedError {}
+
 /** A null, blank, zero, negative or oversized argument of a function. */
 export class InvalidParameterError extends RaisedError {}
 

@@ -11,6 +11,7 @@ import {
   InvalidParameterError,
   LeaseLostError,
   RetryCeilingError,
+  UnknownJobError,
   type RaisedFields,
 } from './raisedErrors.js'
 
@@ -31,6 +32,7 @@ export const RAISED_STATES: ReadonlyMap<string, RaisedState> = new Map([
   ['P7008', { name: 'RETRY_CEILING', errorClass: RetryCeilingError }],
   ['P7010', { name: 'INBOX_TRANSITION', errorClass: InboxTransitionError }],
   ['P7011', { name: 'INBOX_UNKNOWN', errorClass: InboxUnknownError }],
+  ['P7012', { name: 'UNKNOWN_JOB', errorClass: UnknownJobError }],
   ['22023', { name: 'INVALID_PARAMETER', errorClass: InvalidParameterError }],
 ])
 

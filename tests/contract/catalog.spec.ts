@@ -101,6 +101,7 @@ describe('functions', () => {
       'inbox_content_hash',
       'next_inbox_event',
       'next_outbox_event',
+      'next_scheduler_event',
       'outbox_actor',
       'outbox_attempt_hash',
       'outbox_content_hash',

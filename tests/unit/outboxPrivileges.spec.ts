@@ -14,12 +14,14 @@ import {
   setParticipantOutboxPolicy,
   type ClaimedItem,
 } from '../../libs/outbox/index.js'
+import type { ClaimedJobRun, ClaimedTimer } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
 import { aMessage, enqueued, enqueuedAndClaimed } from '../support/inboxMessages.js'
 import { anInstruction, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import { refusalIn } from '../support/refusal.js'
+import { aClaimedJobRun, aClaimedTimer, aJob } from '../support/scheduled.js'
 
 /**
  * Every role × every object × every right, exercised on rows that exist. The objects come from the catalog, so that a new
@@ -66,6 +68,17 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   symphony_lease_floor: {},
   outbox_attempt_tallies: {},
   outbox_attempt_totals: {},
+  scheduler_jobs: { control: whole(), auditor: whole(), readonly: except('payload') },
+  scheduler_timers: {
+    control: except('lease_token'),
+    auditor: except('lease_token'),
+    readonly: except('lease_token', 'payload'),
+  },
+  scheduler_job_runs: {
+    control: except('lease_token'),
+    auditor: except('lease_token'),
+    readonly: except('lease_token', 'payload'),
+  },
   supervisor_outbox_status: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_operational_status: { control: whole(), auditor: whole(), readonly: whole() },
 }
@@ -76,6 +89,8 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   enqueue_payment_outbox_batch: 'ingest',
   enqueue_inbox_message: 'ingest',
   enqueue_inbox_messages: 'ingest',
+  schedule_timer: 'ingest',
+  cancel_timer: 'ingest',
 
   claim_outbox_batch: 'executor',
   renew_outbox_lease: 'executor',
@@ -105,6 +120,22 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   fail_inbox_messages: 'executor',
   next_inbox_event: 'executor',
   prune_inbox_messages: 'executor',
+  due_jobs: 'executor',
+  create_job_runs: 'executor',
+  postpone_job: 'executor',
+  next_scheduler_event: 'executor',
+  enqueue_due_timers: 'executor',
+  claim_timers: 'executor',
+  ack_timers: 'executor',
+  abandon_timers: 'executor',
+  fail_timers: 'executor',
+  purge_finished_timers: 'executor',
+  enqueue_due_job_runs: 'executor',
+  claim_job_runs: 'executor',
+  ack_job_runs: 'executor',
+  abandon_job_runs: 'executor',
+  fail_job_runs: 'executor',
+  purge_finished_job_runs: 'executor',
 
   place_outbox_hold: 'control',
   resolve_outbox_hold: 'control',
@@ -115,6 +146,11 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   resume_outbox: 'control',
   set_participant_outbox_policy: 'control',
   revive_inbox_message: 'control',
+  create_or_update_job: 'control',
+  pause_job: 'control',
+  resume_job: 'control',
+  trigger_job: 'control',
+  delete_job: 'control',
 
   admit_outbox_items: 'nobody',
   advance_outbox_streams: 'nobody',
@@ -129,16 +165,27 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   check_inbox_errors: 'nobody',
   check_inbox_key: 'nobody',
   check_inbox_messages: 'nobody',
+  check_job_name: 'nobody',
+  check_job_runs: 'nobody',
   check_outbox_items: 'nobody',
   check_outbox_leases: 'nobody',
   check_outbox_outcomes: 'nobody',
   check_outbox_pause: 'nobody',
+  check_scheduled_message: 'nobody',
+  check_scheduler_claim: 'nobody',
+  check_scheduler_leases: 'nobody',
+  check_scheduler_retention: 'nobody',
   claimable_outbox_rails: 'nobody',
   create_outbox_redrive: 'nobody',
+  end_job_run_claims: 'nobody',
   end_outbox_heads: 'nobody',
+  end_timer_claims: 'nobody',
+  enqueue_scheduled_messages: 'nobody',
   epoch_micros: 'nobody',
   expire_outbox_leases: 'nobody',
   fold_outbox_tallies: 'nobody',
+  give_back_job_runs: 'nobody',
+  give_back_timers: 'nobody',
   has_unbounded_number: 'nobody',
   inbox_content_hash: 'nobody',
   insert_outbox_items: 'nobody',
@@ -171,6 +218,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   propose_outbox_decision: 'nobody',
   raise_already_ended: 'nobody',
   raise_lease_lost: 'nobody',
+  raise_unknown_job: 'nobody',
   record_completion_events: 'nobody',
   record_deployment: 'nobody',
   refuse_argument: 'nobody',
@@ -179,10 +227,13 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   refuse_mutation: 'nobody',
   require_operator_arguments: 'nobody',
   sight_inbox_message: 'nobody',
+  return_expired_job_runs: 'nobody',
+  return_expired_timers: 'nobody',
   uuid_v7: 'nobody',
   verify_blocked_outbox_items: 'nobody',
   wake_inbox_workers: 'nobody',
   wake_outbox_workers: 'nobody',
+  wake_schedulers: 'nobody',
 }
 
 /** A call of each public function that must succeed, on items made for it. */
@@ -191,6 +242,8 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   enqueue_payment_outbox_batch: (call) => call(...instructionValues().map((value) => [value])),
   enqueue_inbox_message: (call) => call(...messageValues()),
   enqueue_inbox_messages: (call) => call(...messageValues().map((value) => [value])),
+  schedule_timer: (call) => call('topic', {}, new Date()),
+  cancel_timer: async (call) => call((await aClaimedTimer(db)).timerId),
 
   claim_outbox_batch: async (call) => call(1, WORKER, 60, [(await enqueue(db)).railType]),
   renew_outbox_lease: async (call) => call(...lease(await enqueueAndClaim(db)), 60),
@@ -230,6 +283,22 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   fail_inbox_messages: async (call) => call(...inboxClaims(await enqueuedAndClaimed(db))),
   next_inbox_event: (call) => call(),
   prune_inbox_messages: (call) => call(1_000, 10),
+  due_jobs: (call) => call(10),
+  create_job_runs: async (call) => call([await aJob(db)], [1], [new Date()], [new Date()]),
+  postpone_job: async (call) => call(await aJob(db), 1, 'unreadable'),
+  next_scheduler_event: (call) => call(false),
+  enqueue_due_timers: (call) => call(10),
+  claim_timers: (call) => call(10, WORKER, 60),
+  ack_timers: async (call) => call(...timerClaims(await aClaimedTimer(db))),
+  abandon_timers: async (call) => call(...timerClaims(await aClaimedTimer(db))),
+  fail_timers: async (call) => call(...timerClaims(await aClaimedTimer(db))),
+  purge_finished_timers: (call) => call(60, 10),
+  enqueue_due_job_runs: (call) => call(10),
+  claim_job_runs: (call) => call(10, WORKER, 60),
+  ack_job_runs: async (call) => call(...runClaims(await aClaimedJobRun(db))),
+  abandon_job_runs: async (call) => call(...runClaims(await aClaimedJobRun(db))),
+  fail_job_runs: async (call) => call(...runClaims(await aClaimedJobRun(db))),
+  purge_finished_job_runs: (call) => call(60, 10),
 
   place_outbox_hold: async (call) => call((await enqueue(db)).outboxId, 'odd'),
   resolve_outbox_hold: async (call) => call(await heldItem(), 'RETRY', 'checked'),
@@ -243,6 +312,11 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   },
   set_participant_outbox_policy: (call) => call('participant-1', 'halt'),
   revive_inbox_message: async (call) => call(...(await deadMessage()), 'mended'),
+  create_or_update_job: (call) => call('job', '@daily', 'UTC', 'topic', {}, new Date()),
+  pause_job: async (call) => call(await aJob(db)),
+  resume_job: async (call) => call(await aJob(db), 1, new Date()),
+  trigger_job: async (call) => call(await aJob(db)),
+  delete_job: async (call) => call(await aJob(db)),
 }
 
 /** Everything that changes a table, its rows or its shape, and what only holds it up. */
@@ -546,6 +620,14 @@ function inboxClaims({ source, messageId, fence }: ClaimedMessage): unknown[] {
   return [[source], [messageId], [fence], WORKER]
 }
 
+function timerClaims({ timerId, leaseToken }: ClaimedTimer): unknown[] {
+  return [[timerId], [leaseToken], WORKER]
+}
+
+function runClaims({ runId, leaseToken }: ClaimedJobRun): unknown[] {
+  return [[runId], [leaseToken], WORKER]
+}
+
 async function heldItem(): Promise<string> {
   const { outboxId } = await enqueue(db)
   await placeOutboxHold(control(), outboxId, 'odd')
@@ -584,6 +666,8 @@ async function putARowInEveryTable(): Promise<void> {
   await setParticipantOutboxPolicy(control(), 'participant-1', 'halt')
   await enqueuedAndClaimed(db)
   await deadMessage()
+  await aClaimedTimer(db)
+  await aClaimedJobRun(db)
 }
 
 async function readRelations(): Promise<ReadonlyMap<string, Relation>> {

@@ -9,6 +9,7 @@ import { enqueuedAndClaimed } from '../support/inboxMessages.js'
 import { complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { failureOf, openConnection, type Connection } from '../support/race.js'
 import { refusalIn } from '../support/refusal.js'
+import { aClaimedJobRun, aClaimedTimer, aJob } from '../support/scheduled.js'
 
 /**
  * The SQL functions called raw, without the wrappers that check first: whatever is null, blank, oversized or misshapen is
@@ -46,6 +47,13 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     optional: ['p_not_before', 'p_ordered'],
     optionalElements: ['p_not_before'],
   },
+
+  schedule_timer: {
+    role: 'ingest',
+    sound: async () => ({ ...aScheduledMessage(), p_due_at: 'now()' }),
+    optional: ['p_participant_id'],
+  },
+  cancel_timer: { role: 'ingest', sound: async () => ({ p_timer_id: uuid((await aClaimedTimer(db)).timerId) }) },
 
   claim_outbox_batch: {
     role: 'executor',
@@ -91,6 +99,50 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   outbox_backoff: { role: 'executor', sound: async () => ({ p_attempt_no: '1', p_outbox_id: 'gen_random_uuid()' }) },
   next_outbox_event: { role: 'executor', sound: async () => ({ p_rails: `ARRAY['r']` }), optional: ['p_rails'] },
   heartbeat_outbox_worker: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, p_detail: `'{}'` }) },
+  due_jobs: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
+  create_job_runs: {
+    role: 'executor',
+    sound: async () => ({
+      p_job_names: `ARRAY['${await aJob(db)}']`,
+      p_revisions: 'ARRAY[1]',
+      p_next_due_at: 'ARRAY[now()]',
+      p_scheduled_for: 'ARRAY[now()]',
+    }),
+    optionalElements: ['p_scheduled_for'],
+  },
+  postpone_job: {
+    role: 'executor',
+    sound: async () => ({ p_job_name: `'${await aJob(db)}'`, p_revision: '1', p_error_message: `'unreadable'` }),
+  },
+  next_scheduler_event: { role: 'executor', sound: async () => ({ p_outbox_only: 'false' }) },
+  enqueue_due_timers: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
+  claim_timers: { role: 'executor', sound: async () => aSchedulerClaim(), optional: ['p_topics'] },
+  ack_timers: { role: 'executor', sound: timerClaims },
+  abandon_timers: {
+    role: 'executor',
+    sound: async () => ({ ...(await timerClaims()), p_error_message: `'busy'`, p_retry_delay_seconds: '60' }),
+    optional: ['p_error_message'],
+  },
+  fail_timers: {
+    role: 'executor',
+    sound: async () => ({ ...(await timerClaims()), p_error_message: `'busy'` }),
+    optional: ['p_error_message'],
+  },
+  purge_finished_timers: { role: 'executor', sound: async () => ({ p_retention_seconds: '60', p_batch_size: '10' }) },
+  enqueue_due_job_runs: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
+  claim_job_runs: { role: 'executor', sound: async () => aSchedulerClaim(), optional: ['p_topics'] },
+  ack_job_runs: { role: 'executor', sound: runClaims },
+  abandon_job_runs: {
+    role: 'executor',
+    sound: async () => ({ ...(await runClaims()), p_error_message: `'busy'`, p_retry_delay_seconds: '60' }),
+    optional: ['p_error_message'],
+  },
+  fail_job_runs: {
+    role: 'executor',
+    sound: async () => ({ ...(await runClaims()), p_error_message: `'busy'` }),
+    optional: ['p_error_message'],
+  },
+  purge_finished_job_runs: { role: 'executor', sound: async () => ({ p_retention_seconds: '60', p_batch_size: '10' }) },
 
   acquire_lease: {
     role: 'executor',
@@ -205,6 +257,26 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     },
     unknown: 'P7011',
   },
+  create_or_update_job: {
+    role: 'control',
+    sound: async () => ({
+      ...aScheduledMessage(),
+      p_job_name: `'j'`,
+      p_cron: `'@daily'`,
+      p_time_zone: `'UTC'`,
+      p_next_due_at: 'now()',
+      p_missed_runs: `'once'`,
+    }),
+    optional: ['p_participant_id'],
+  },
+  pause_job: { role: 'control', sound: aJobName, unknown: 'P7012' },
+  resume_job: {
+    role: 'control',
+    sound: async () => ({ ...(await aJobName()), p_revision: '1', p_next_due_at: 'now()' }),
+    unknown: 'P7012',
+  },
+  trigger_job: { role: 'control', sound: aJobName, unknown: 'P7012' },
+  delete_job: { role: 'control', sound: aJobName },
 }
 const names = Object.keys(SUBJECTS)
 
@@ -360,6 +432,10 @@ const TIME: Limits = {
 const LIMITS: Readonly<Record<string, Limits>> = {
   p_instruction_id: ID,
   p_participant_id: ID,
+  p_topic: ID,
+  p_job_name: ID,
+  p_time_zone: ID,
+  p_cron: text(256),
   p_idempotency_key: KEY,
   p_rail_type: ID,
   p_worker_id: ID,
@@ -372,6 +448,11 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_detail: PAYLOAD,
   p_context: PAYLOAD,
   p_not_before: TIME,
+  p_due_at: TIME,
+  p_next_due_at: TIME,
+  p_scheduled_for: TIME,
+  p_revision: integer(1, 2_147_483_647),
+  p_retention_seconds: integer(60, 315_360_000),
   p_batch_size: integer(1, 1000),
   p_lease_seconds: integer(1, 3600),
   p_duration_ms: integer(1_000, 3_600_000),
@@ -391,10 +472,11 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_on_ordered_failure: oneOf('halt'),
   p_source: INBOX_ID,
   p_message_id: INBOX_ID,
-  p_topic: ID,
   p_error: text(2000),
   p_attempts_max: integer(1, 1000),
   p_keep_seconds: integer(1, 315_576_000),
+  p_delivery: oneOf('outbox'),
+  p_missed_runs: oneOf('once'),
 }
 
 /** Every value of their type is one; whether it is the right one, the database judges. */
@@ -408,6 +490,9 @@ const WITHOUT_LIMITS = [
   'p_outcome_unknown',
   'p_fence',
   'p_costs_attempt',
+  'p_timer_id',
+  'p_run_id',
+  'p_outbox_only',
 ]
 
 /** The batch forms use the words of the single ones: `p_payloads` holds a `p_payload` for each item. */
@@ -625,7 +710,7 @@ test('a gateway must say who acts, in words that can stand in the ledger', async
 
 /** A well-formed key of another message. */
 function isKey(argument: string): boolean {
-  return argument === 'p_source' || argument === 'p_message_id'
+  return ['p_source', 'p_message_id', 'p_job_name'].includes(argument)
 }
 
 type Outcome = 'accepted' | 'no lease' | 'unknown' | { readonly code: string; readonly names: string }
@@ -640,7 +725,7 @@ async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
   } catch (error) {
     const { code, message } = refusalIn(error)
     if (code === 'P7002') return 'no lease'
-    if (code === 'P7011') return 'unknown'
+    if (code === 'P7011' || code === 'P7012') return 'unknown'
     const named = /^(p_[a-z_]+)(?: of item \d+)?: expected /.exec(message)?.[1] ?? message
     return { code, names: saidIn(error).includes(CANARY) ? 'ITS VALUE' : singular(named) }
   } finally {
@@ -799,6 +884,30 @@ async function inboxClaims(): Promise<Arguments> {
     p_fences: `ARRAY[${uuid(fence)}]`,
     p_worker_id: `'${WORKER}'`,
   }
+}
+
+function aScheduledMessage(): Arguments {
+  return { p_topic: `'t'`, p_payload: `'{}'`, p_participant_id: `'p'`, p_delivery: `'outbox'` }
+}
+
+function aSchedulerClaim(): Arguments {
+  return { p_batch_size: '10', p_worker_id: `'w'`, p_lease_seconds: '60', p_topics: `ARRAY['t']` }
+}
+
+async function timerClaims(): Promise<Arguments> {
+  const { timerId, leaseToken } = await aClaimedTimer(db)
+  const tokens = `ARRAY[${uuid(leaseToken)}]`
+  return { p_timer_ids: `ARRAY[${uuid(timerId)}]`, p_lease_tokens: tokens, p_worker_id: `'${WORKER}'` }
+}
+
+async function runClaims(): Promise<Arguments> {
+  const { runId, leaseToken } = await aClaimedJobRun(db)
+  const tokens = `ARRAY[${uuid(leaseToken)}]`
+  return { p_run_ids: `ARRAY[${uuid(runId)}]`, p_lease_tokens: tokens, p_worker_id: `'${WORKER}'` }
+}
+
+async function aJobName(): Promise<Arguments> {
+  return { p_job_name: `'${await aJob(db)}'` }
 }
 
 async function aHeldItem(): Promise<string> {
