@@ -57,7 +57,10 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #completions: CompletionQueue
   readonly #inFlight = new Map<Flight, Promise<void>>()
   readonly #claimedAtMs = new WeakMap<Flight, number>()
-  /** Items whose lease expired before: each is carried alone, so that what killed its worker takes no other along. */
+  /**
+   * Items whose lease expired twice in a row: each is carried with nothing else in flight in this process, so that what kills
+   * its worker takes no other along. After one expiry its lane sees to it, which keeps no other rail waiting.
+   */
   readonly #suspects: { readonly flight: Flight; readonly lane: RailLane }[] = []
   #suspectInFlight = false
   #nextLane = 0
@@ -161,7 +164,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   get gauge(): { readonly running: number; readonly waiting: number; readonly completing: number } {
     return {
       running: this.#inFlight.size,
-      waiting: this.#lanes.reduce((sum, lane) => sum + lane.waiting.length, this.#suspects.length),
+      waiting: this.#lanes.reduce((sum, lane) => sum + lane.waiting, this.#suspects.length),
       completing: this.#completions.size,
     }
   }
@@ -224,7 +227,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       const flight = new Flight(item, sentAtMs + trustMs(leaseSeconds), this.#clock)
       this.#claimedAtMs.set(flight, sentAtMs)
       this.#keeper.keep(flight)
-      if (item.expiryStreak > 0) this.#suspects.push({ flight, lane })
+      if (item.expiryStreak > 1) this.#suspects.push({ flight, lane })
+      else if (item.expiryStreak > 0) lane.addSuspect(flight)
       else lane.add(flight)
     }
     const [first] = items

@@ -27,6 +27,9 @@ export class RailLane {
   readonly #slots: BoundedSlots
   readonly #rate: RateLimit | undefined
   readonly #waiting: Flight[] = []
+  /** Items whose lease expired once: each is carried with nothing else of this rail beside it. */
+  readonly #suspects: Flight[] = []
+  #suspectRunning = false
   #paused = false
   /** Calls finished per second, smoothed: what the prefetch is measured by. */
   #speed = 0
@@ -53,8 +56,9 @@ export class RailLane {
     return this.#slots.taken
   }
 
-  get waiting(): readonly Flight[] {
-    return this.#waiting
+  /** Items leased and not departed yet. */
+  get waiting(): number {
+    return this.#waiting.length + this.#suspects.length
   }
 
   get paused(): boolean {
@@ -71,7 +75,8 @@ export class RailLane {
 
   /** How many more items this lane may lease now. */
   get room(): number {
-    if (this.#paused) return 0
+    // What was leased beside a suspect could only wait, and would be a suspect too if this process died.
+    if (this.#paused || this.#hasSuspect) return 0
     const { clock, prefetchMax } = this.#options
     this.#measure(clock.monotonicMs())
     // No more than half a second's work waits in memory: its lease is surely honoured, and another worker is not starved.
@@ -90,12 +95,22 @@ export class RailLane {
     this.#waiting.push(flight)
   }
 
+  addSuspect(flight: Flight): void {
+    this.#suspects.push(flight)
+  }
+
   /** The next item that may depart, if any; its slot is taken. */
   next(): Flight | undefined {
-    if (this.#waiting.length === 0 || this.#slots.free === 0) return undefined
+    const queue = this.#hasSuspect ? this.#suspects : this.#waiting
+    if (queue.length === 0 || this.#slots.free === 0 || (this.#hasSuspect && this.#slots.taken > 0)) return undefined
     if (this.breaker.admits(1) === 0 || this.#rateAllows() < 1) return undefined
+    this.#suspectRunning = queue === this.#suspects
     this.departing()
-    return this.#waiting.shift()
+    return queue.shift()
+  }
+
+  get #hasSuspect(): boolean {
+    return this.#suspects.length > 0 || this.#suspectRunning
   }
 
   /** A call starts: one of `next`, or one that never waited in this lane. */
@@ -107,12 +122,14 @@ export class RailLane {
 
   landed(): void {
     this.#slots.give()
+    // It was alone: whoever lands while a suspect runs is that one.
+    this.#suspectRunning = false
     this.#finishedSince += 1
   }
 
   /** Takes all waiting items out: they are to be given back. */
   clear(): Flight[] {
-    return this.#waiting.splice(0)
+    return [...this.#suspects.splice(0), ...this.#waiting.splice(0)]
   }
 
   #rateAllows(): number {

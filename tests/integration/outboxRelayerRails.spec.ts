@@ -2,11 +2,16 @@ import { Registry } from 'prom-client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Clock } from '../../libs/core/index.js'
 import { OutboxMetrics } from '../../libs/observability/index.js'
-import { OutboxRelayer, type RelayerEvent, type RelayerOptions } from '../../libs/outbox/index.js'
+import {
+  enqueuePaymentOutboxBatch,
+  OutboxRelayer,
+  type RelayerEvent,
+  type RelayerOptions,
+} from '../../libs/outbox/index.js'
 import { NotSentError } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
-import { anInstruction, claim, enqueue } from '../support/outboxItems.js'
+import { anInstruction, claim } from '../support/outboxItems.js'
 import { PATIENTLY } from '../support/patiently.js'
 import { rememberingRail, type RememberingRail } from '../support/relayRail.js'
 
@@ -51,7 +56,9 @@ function observe(rails: readonly RememberingRail[], options: RelayerOptions = {}
 }
 
 async function enqueueMany(railType: string, count: number): Promise<string[]> {
-  const items = await Promise.all(Array.from({ length: count }, () => enqueue(db, { railType })))
+  if (count === 0) return []
+  const instructions = Array.from({ length: count }, () => anInstruction({ railType }))
+  const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
   return items.map(({ outboxId }) => outboxId)
 }
 
