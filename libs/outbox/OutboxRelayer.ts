@@ -4,6 +4,7 @@ import type { LoadedRail, RailVerdict } from '../rails/index.js'
 import { BoundedSlots, PollLoop, settleWithin, Wakeup, type Turn, type Worker } from '../worker/index.js'
 import { carryItem, type CarryTools, type Landing } from './carryItem.js'
 import { CompletionQueue, DECIDED_BY_DATABASE } from './CompletionQueue.js'
+import { DatabaseClock } from './DatabaseClock.js'
 import {
   beginOutboxDispatch,
   claimOutboxBatch,
@@ -12,22 +13,13 @@ import {
   nextOutboxEvent,
   releaseOutboxLeases,
 } from './db.js'
-import type { OnRelayerEvent, RelayerEvent } from './events.js'
+import type { OnRelayerEvent } from './events.js'
 import { Flight } from './Flight.js'
 import { LeaseKeeper, trustMs } from './LeaseKeeper.js'
 import { LEASE_MARGIN_MS, resolveRelayerOptions, type RelayerOptions, type ResolvedRelayerOptions } from './options.js'
 import { RailLane } from './RailLane.js'
+import { RelayerTally, type RelayerCounts } from './RelayerTally.js'
 import type { HeldTakeover } from './types.js'
-
-export interface RelayerCounts {
-  readonly claimed: number
-  readonly dispatched: number
-  readonly failed: number
-  readonly retryable: number
-  readonly held: number
-  readonly released: number
-  readonly leasesLost: number
-}
 
 const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'outbox_pending'
@@ -66,9 +58,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   #nextLane = 0
   #listener: Listener | undefined
   #stopping = false
-  #counts = emptyCounts()
-  /** The database's clock minus ours, as last seen. */
-  #databaseAheadMs: number | undefined
+  #tally = new RelayerTally()
+  readonly #databaseClock: DatabaseClock
   #claimsPausedUntilMs = 0
 
   constructor(
@@ -83,8 +74,9 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     this.#database = database
     this.#role = database.as(EXECUTOR)
     this.#clock = clock
+    this.#databaseClock = new DatabaseClock(clock)
     this.#onEvent = (event) => {
-      this.#count(event)
+      this.#tally.add(event)
       onEvent(event)
     }
     this.#rails = rails
@@ -138,13 +130,13 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   /** One round: claim what there is room for, carry it, record it. */
   async runOnce(): Promise<RelayerCounts> {
-    this.#counts = emptyCounts()
+    this.#tally = new RelayerTally()
     if (this.#options.renewLeases) this.#keeper.start()
     await this.#turn()
     await this.#landed()
     await this.#completions.drain(new AbortController().signal)
     if (this.#listener === undefined) await this.#keeper.stop()
-    return this.#counts
+    return this.#tally.counts
   }
 
   /** Stops claiming for a rail in this process alone; what waits for it goes back. `pause_outbox` does it for all. */
@@ -232,7 +224,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       else lane.add(flight)
     }
     const [first] = items
-    if (first !== undefined) this.#compareClocks(first.claimedAt, sentAtMs, claimMs)
+    if (first !== undefined) this.#compareClocks(first.claimedAt, sentAtMs)
     return items.length
   }
 
@@ -407,11 +399,10 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   async #idleMs(): Promise<number | undefined> {
     const rails = this.#lanes.filter(({ room }) => room > 0).map(({ railType }) => railType)
     const resting = Math.min(...this.#lanes.map(({ fullForMs }) => (fullForMs > 0 ? fullForMs : NEVER_MS)))
-    if (rails.length === 0 || this.#databaseAheadMs === undefined) return resting
+    if (rails.length === 0) return resting
     const next = await nextOutboxEvent(this.#role, rails)
-    if (next === null) return resting
-    const dueInMs = next.getTime() - (this.#clock.monotonicMs() + this.#databaseAheadMs)
-    return Math.min(resting, Math.max(1, dueInMs))
+    const dueInMs = next === null ? undefined : this.#databaseClock.msUntil(next)
+    return dueInMs === undefined ? resting : Math.min(resting, Math.max(1, dueInMs))
   }
 
   async #listen(): Promise<void> {
@@ -444,23 +435,16 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       calls,
     }))
     const databaseNow = await heartbeatOutboxWorker(this.#role, this.workerId, { running, waiting, completing, rails })
-    this.#compareClocks(databaseNow, sentAtMs, this.#clock.monotonicMs() - sentAtMs)
+    this.#compareClocks(databaseNow, sentAtMs)
     return { again: false }
   }
 
-  /**
-   * Both clocks run at the same pace, so their difference is constant but for the time an answer takes. When it jumps, one of
-   * them was set: leases may be shorter than this process believes, so it claims nothing until those in hand have ended.
-   */
-  #compareClocks(databaseNow: Date, sentAtMs: number, answerMs: number): void {
-    const aheadMs = databaseNow.getTime() - sentAtMs
-    const before = this.#databaseAheadMs
-    this.#databaseAheadMs = aheadMs
-    if (before === undefined) return
-    const jumpedMs = Math.abs(aheadMs - before) - answerMs
-    if (jumpedMs <= CLOCK_JUMP_MAX_MS) return
+  /** After a jump it claims nothing until the leases in hand have surely ended. */
+  #compareClocks(databaseNow: Date, sentAtMs: number): void {
+    const byMs = this.#databaseClock.observe(databaseNow, sentAtMs)
+    if (byMs === undefined) return
     this.#claimsPausedUntilMs = this.#clock.monotonicMs() + this.#options.leaseSeconds * 1_000
-    this.#onEvent({ type: 'clockJumped', byMs: aheadMs - before })
+    this.#onEvent({ type: 'clockJumped', byMs })
   }
 
   #createLane(rail: LoadedRail): RailLane {
@@ -480,26 +464,6 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       },
     })
   }
-
-  #count(event: RelayerEvent): void {
-    const { type } = event
-    const counts = this.#counts
-    if (type === 'claimed') counts.claimed += event.items
-    else if (type === 'released') counts.released += event.items
-    else if (type === 'leaseLost') counts.leasesLost += 1
-    else if (type === 'held') counts.held += 1
-    else if (type === 'recorded' || type === 'alreadyRecorded') {
-      if (event.state === 'DISPATCHED') counts.dispatched += 1
-      else if (event.state === 'FAILED') counts.failed += 1
-      else counts.retryable += 1
-    }
-  }
-}
-
-type MutableCounts = { -readonly [K in keyof RelayerCounts]: number }
-
-function emptyCounts(): MutableCounts {
-  return { claimed: 0, dispatched: 0, failed: 0, retryable: 0, held: 0, released: 0, leasesLost: 0 }
 }
 
 /** Longer than any process runs. */
@@ -507,4 +471,3 @@ const NEVER_MS = 2_147_483_647
 const GIVE_BACK_MAX = 500
 const ABORTED_CALLS_MS = 2_000
 const DRAIN_MS = 5_000
-const CLOCK_JUMP_MAX_MS = 5_000

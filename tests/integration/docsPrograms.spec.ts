@@ -49,5 +49,5 @@ test('every page of the concepts that begins with a program is among them', asyn
     pages.map(async (page) => [page, await readFile(join(root, 'docs', 'concepts', page), 'utf8')] as const),
   )
   const withPrograms = texts.filter(([, text]) => text.includes("from 'symphony-pg'")).map(([page]) => page)
-  expect(withPrograms.sort()).toEqual(['inbox.md', 'leases.md', 'many-databases.md', 'messages.md', 'scheduler.md'])
+  expect(withPrograms.toSorted()).toEqual(['inbox.md', 'leases.md', 'many-databases.md', 'messages.md', 'scheduler.md'])
 })

@@ -195,7 +195,7 @@ async function finished(db: TestDatabase): Promise<Record<'inbox' | 'runs' | 'ti
     [3.5, 2.5],
     'scheduler_job_runs',
     'run_id, job_name, scheduled_for',
-    `$1, $1::text, now()`,
+    `$1::uuid, $1::text, now()`,
   )
   const [oldTimer, youngTimer] = await ids([4.5, 3.5], 'scheduler_timers', 'timer_id', '$1')
   return {
