@@ -25,7 +25,7 @@ const SQL_PROOFS = [
   'tests/unit/lease',
   'tests/unit/deploymentTestDatabase',
   'tests/integration/outbox',
-  'tests/integration/lease',
+  'tests/integration/leaseRace',
   'tests/security/',
   'tests/contract/catalog',
   'tests/contract/strictInput',

@@ -84,7 +84,7 @@ describe.concurrent('runAsLeader', () => {
       terms.push(leadership)
       return (terms.length === 1 ? first : second).lead(leadership)
     }
-    const options = { ...OFTEN, durationMs: 2_000, signal: stop.signal }
+    const options = { ...OFTEN, durationMs: 4_000, signal: stop.signal }
     const run = newLeases((event) => events.push(event)).runAsLeader(resource, lead, options)
     await expect.poll(() => terms).toHaveLength(1)
     await expireResource(db, resource)
@@ -116,7 +116,7 @@ describe.concurrent('runAsLeader', () => {
         await aborted(signal)
         throw new Error('interrupted in the middle')
       },
-      { ...OFTEN, durationMs: 2_000 },
+      { ...OFTEN, durationMs: 4_000 },
     )
     expect(await run).toBe('led again')
     expect(events).toContainEqual(

@@ -83,7 +83,7 @@ describe.concurrent('what passes costs no lease, and nothing waits for ever', ()
   test('connections that are cut are replaced, and the lease lives on', async (context) => {
     const { expect } = context
     const { proxy, leases } = await leasesBehindProxy(context)
-    const lease = (await leases.acquire(aResource(), { durationMs: 3_000 }))!
+    const lease = (await leases.acquire(aResource(), { durationMs: 4_000 }))!
     for (const token of [1n, 2n]) {
       proxy.cut()
       await expect.poll(() => lease.fencingToken).toBeGreaterThan(token)

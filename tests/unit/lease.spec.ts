@@ -221,7 +221,7 @@ describe('renewing', () => {
   })
 
   test('PRIM-POSTGRES-LEASE-005 the renewals that nobody asked for increment it too', async () => {
-    const lease = await acquire(aResource(), { durationMs: 2_000 })
+    const lease = await acquire(aResource(), { durationMs: 3_000 })
     await expect.poll(() => lease.fencingToken).toBeGreaterThan(1n)
     expect(lease.isLost).toBe(false)
   })
@@ -243,7 +243,7 @@ describe('losing', () => {
     const resource = aResource()
     const events: LeaseEvent[] = []
     const observed = new Leases(db.as('symphony_executor'), { onEvent: (event) => events.push(event) })
-    const lease = await acquire(resource, { durationMs: 2_000, owner: 'loser' }, observed)
+    const lease = await acquire(resource, { durationMs: 3_000, owner: 'loser' }, observed)
     await expireResource(db, resource)
     await expect.poll(() => lease.signal.aborted).toBe(true)
     expect(lease.signal.reason).toBeInstanceOf(LostLeaseError)
