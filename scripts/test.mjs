@@ -27,7 +27,7 @@ const SQL_PROOFS = [
   'tests/unit/scheduler',
   'tests/unit/deploymentTestDatabase',
   'tests/integration/outbox',
-  'tests/integration/lease',
+  'tests/integration/leaseRace',
   'tests/integration/inboxRace',
   'tests/integration/scheduler',
   'tests/security/',

@@ -4,7 +4,7 @@ import { settleWithin, sleep } from '../worker/index.js'
 import { releaseLease, renewLease } from './db.js'
 import type { OnLeaseEvent } from './events.js'
 import { LostLeaseError, type LossReason } from './LostLeaseError.js'
-import { renewalTimes, trustMs } from './options.js'
+import { renewalPatience, trustMs } from './options.js'
 import type { LeaseClaim, LeaseGrant, LeaseRequest } from './types.js'
 
 export interface LeaseSurroundings {
@@ -12,6 +12,10 @@ export interface LeaseSurroundings {
   readonly clock: Clock
   readonly onEvent: OnLeaseEvent
   readonly onEnd: (lease: Lease) => void
+}
+
+export interface RenewedRequest extends LeaseRequest {
+  readonly renewEveryMs: number
 }
 
 /**
@@ -30,6 +34,7 @@ export class Lease implements AsyncDisposable {
   readonly #surroundings: LeaseSurroundings
   readonly #claim: LeaseClaim
   readonly #durationMs: number
+  readonly #renewEveryMs: number
   readonly #ended = new AbortController()
   #fencingToken: bigint
   #expiresAt: Date
@@ -38,13 +43,14 @@ export class Lease implements AsyncDisposable {
   #releasing: Promise<boolean> | undefined
 
   /** Made by `Leases.acquire`. `sentAtMs` is when the grant was asked for, not when it came. */
-  constructor(surroundings: LeaseSurroundings, request: LeaseRequest, grant: LeaseGrant, sentAtMs: number) {
+  constructor(surroundings: LeaseSurroundings, request: RenewedRequest, grant: LeaseGrant, sentAtMs: number) {
     this.resource = request.resource
     this.owner = request.owner
     this.acquiredAt = grant.acquiredAt
     this.#surroundings = surroundings
     this.#claim = { resource: request.resource, owner: request.owner, leaseId: grant.leaseId }
     this.#durationMs = request.durationMs
+    this.#renewEveryMs = request.renewEveryMs
     this.#fencingToken = grant.fencingToken
     this.#expiresAt = grant.expiresAt
     this.#trustedUntilMs = sentAtMs + trustMs(request.durationMs)
@@ -129,10 +135,10 @@ export class Lease implements AsyncDisposable {
   }
 
   async #keepRenewing(): Promise<void> {
-    const { everyMs, retryMs } = renewalTimes(this.#durationMs)
+    const { retryMs } = renewalPatience(this.#renewEveryMs)
     let renewed = true
     for (;;) {
-      await sleep(renewed ? everyMs : retryMs, this.signal)
+      await sleep(renewed ? this.#renewEveryMs : retryMs, this.signal)
       if (this.isLost) return
       renewed = await this.#renewInTime()
     }
@@ -153,7 +159,7 @@ export class Lease implements AsyncDisposable {
         (error: unknown) => this.#fault('renewing a lease', error),
       )
       .finally(settle)
-    await sleep(renewalTimes(this.#durationMs).answerMs, settled.signal)
+    await sleep(renewalPatience(this.#renewEveryMs).answerMs, settled.signal)
     this.signal.removeEventListener('abort', settle)
     return renewed
   }

@@ -3,7 +3,7 @@ import type { Queryable } from '../db/index.js'
 import { acquireLease } from './db.js'
 import type { OnLeaseEvent } from './events.js'
 import { Lease } from './Lease.js'
-import { resolveLeaseRequest, type AcquireOptions, type LeaderOptions, type LeasesOptions } from './options.js'
+import { resolveAcquireOptions, type AcquireOptions, type LeaderOptions, type LeasesOptions } from './options.js'
 import { runAsLeader, type Lead } from './runAsLeader.js'
 
 /**
@@ -27,7 +27,7 @@ export class Leases {
 
   /** Null: another owner holds it, or the answer took so long that the lease could not be trusted any more. */
   async acquire(resource: string, options: AcquireOptions): Promise<Lease | null> {
-    const request = resolveLeaseRequest(resource, options)
+    const { request, renewEveryMs } = resolveAcquireOptions(resource, options)
     const sentAtMs = this.#clock.monotonicMs()
     const grant = await acquireLease(this.#role, request)
     if (grant === null) return null
@@ -36,7 +36,7 @@ export class Leases {
     if (former !== undefined && former.fencingToken > grant.fencingToken) return null
     former?.supersede()
     const surroundings = { role: this.#role, clock: this.#clock, onEvent: this.#onEvent, onEnd: this.#forget }
-    const lease = new Lease(surroundings, request, grant, sentAtMs)
+    const lease = new Lease(surroundings, { ...request, renewEveryMs }, grant, sentAtMs)
     if (lease.isLost) {
       await lease[Symbol.asyncDispose]()
       return null

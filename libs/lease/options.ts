@@ -23,6 +23,11 @@ export interface AcquireOptions {
    */
   readonly durationMs: number
   /**
+   * How often it renews itself: 100 to half of the duration. Shorter: a failure is noticed sooner and there is time for more
+   * attempts, at the price of more queries. @default a third of the duration
+   */
+  readonly renewEveryMs?: number
+  /**
    * Who holds it. Acquiring again under the same name takes the lease from its former holder, so a name that two may use at
    * once is no protection. @default a fresh one for each call: host, pid and a UUID
    */
@@ -35,6 +40,8 @@ export interface AcquireOptions {
 export interface LeaderOptions {
   /** As in `AcquireOptions`. @default 15000 */
   readonly durationMs?: number
+  /** As in `AcquireOptions`. @default a third of the duration */
+  readonly renewEveryMs?: number
   /** As in `AcquireOptions`. @default {} */
   readonly context?: JsonObject
   /** How often to ask for the lease while another leads: 100 to 600000. @default 1000 */
@@ -44,30 +51,40 @@ export interface LeaderOptions {
 }
 
 export interface ResolvedLeaderOptions {
-  readonly request: LeaseRequest
+  readonly acquire: Required<Pick<AcquireOptions, 'owner'>> & AcquireOptions
   readonly retryMs: number
   readonly stop: AbortSignal
 }
 
+/** What is asked of the database, and what this process does about it. */
+export interface ResolvedAcquireOptions {
+  readonly request: LeaseRequest
+  readonly renewEveryMs: number
+}
+
 /** Checked again by the wrapper; here so that a bad argument is refused before there is anything to undo. */
-export function resolveLeaseRequest(resource: string, options: AcquireOptions): LeaseRequest {
+export function resolveAcquireOptions(resource: string, options: AcquireOptions): ResolvedAcquireOptions {
+  const durationMs = boundedInteger('durationMs', options.durationMs, LEASE_DURATION_MS)
+  const renewEveryMs = options.renewEveryMs ?? Math.floor(durationMs / 3)
   return {
-    resource: requiredId('resource', resource),
-    owner: requiredId('owner', options.owner ?? createWorkerId()),
-    durationMs: boundedInteger('durationMs', options.durationMs, LEASE_DURATION_MS),
-    ...(options.context === undefined ? {} : { context: options.context }),
+    request: {
+      resource: requiredId('resource', resource),
+      owner: requiredId('owner', options.owner ?? createWorkerId()),
+      durationMs,
+      ...(options.context === undefined ? {} : { context: options.context }),
+    },
+    renewEveryMs: boundedInteger('renewEveryMs', renewEveryMs, { min: 100, max: Math.floor(durationMs / 2) }),
   }
 }
 
 /** One owner for all its terms: after an answer that was lost on the way, it need not wait for its own lease to expire. */
 export function resolveLeaderOptions(resource: string, given: LeaderOptions): ResolvedLeaderOptions {
+  const { durationMs = 15_000, retryMs = 1_000, signal, ...others } = given
+  const { request, renewEveryMs } = resolveAcquireOptions(resource, { ...others, durationMs })
   return {
-    request: resolveLeaseRequest(resource, {
-      durationMs: given.durationMs ?? 15_000,
-      ...(given.context === undefined ? {} : { context: given.context }),
-    }),
-    retryMs: boundedInteger('retryMs', given.retryMs ?? 1_000, { min: 100, max: 600_000 }),
-    stop: given.signal ?? new AbortController().signal,
+    acquire: { ...request, renewEveryMs },
+    retryMs: boundedInteger('retryMs', retryMs, { min: 100, max: 600_000 }),
+    stop: signal ?? new AbortController().signal,
   }
 }
 
@@ -79,7 +96,7 @@ export function trustMs(durationMs: number): number {
   return durationMs - Math.min(10_000, durationMs / 10)
 }
 
-/** When a renewal is due, and how patient it is: two of three may fail before the lease is in danger. */
-export function renewalTimes(durationMs: number): { everyMs: number; answerMs: number; retryMs: number } {
-  return { everyMs: durationMs / 3, answerMs: durationMs / 6, retryMs: Math.min(5_000, durationMs / 30) }
+/** How long an attempt to renew may stay unanswered, and how soon after a failure the next one is made. */
+export function renewalPatience(renewEveryMs: number): { readonly answerMs: number; readonly retryMs: number } {
+  return { answerMs: renewEveryMs / 2, retryMs: Math.min(5_000, renewEveryMs / 10) }
 }

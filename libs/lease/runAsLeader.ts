@@ -27,10 +27,10 @@ export async function runAsLeader<T>(
   lead: Lead<T>,
   options: LeaderOptions,
 ): Promise<T | undefined> {
-  const { request, retryMs, stop } = resolveLeaderOptions(resource, options)
+  const { acquire, retryMs, stop } = resolveLeaderOptions(resource, options)
   let failures = 0
   while (!stop.aborted) {
-    const lease = await leases.acquire(resource, request).catch((error: unknown) => {
+    const lease = await leases.acquire(resource, acquire).catch((error: unknown) => {
       if (!(error instanceof DatabaseError) || error.disposition === 'fatal') throw error
       onEvent({ type: 'fault', resource, during: 'waiting for leadership', error })
       return error
@@ -49,7 +49,7 @@ export async function runAsLeader<T>(
     if (!lost) return resultOf(outcome, stop)
     // Whatever it says now, it was not the leader's word any more.
     if (outcome.status === 'rejected') {
-      onEvent({ type: 'interrupted', resource, owner: request.owner, error: outcome.reason })
+      onEvent({ type: 'interrupted', resource, owner: acquire.owner, error: outcome.reason })
     }
   }
   return undefined

@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 /** Asks often, so that a test need not wait. */
-const OFTEN = { retryMs: 100 }
+const OFTEN = { retryMs: 100, renewEveryMs: 100 }
 
 function newLeases(onEvent: (event: LeaseEvent) => void = () => {}): Leases {
   return new Leases(db.as('symphony_executor'), { onEvent })
@@ -68,7 +68,7 @@ describe.concurrent('runAsLeader', () => {
 
   test('the token it is given is the latest: it grows with each renewal', async ({ expect }) => {
     const { lead, terms, resign } = office()
-    const run = newLeases().runAsLeader(aResource(), lead, { durationMs: 2_000 })
+    const run = newLeases().runAsLeader(aResource(), lead, OFTEN)
     await expect.poll(() => terms[0]?.fencingToken ?? 0n).toBeGreaterThan(1n)
     resign()
     expect(await run).toBe('done')
@@ -84,7 +84,7 @@ describe.concurrent('runAsLeader', () => {
       terms.push(leadership)
       return (terms.length === 1 ? first : second).lead(leadership)
     }
-    const options = { ...OFTEN, durationMs: 2_000, signal: stop.signal }
+    const options = { ...OFTEN, signal: stop.signal }
     const run = newLeases((event) => events.push(event)).runAsLeader(resource, lead, options)
     await expect.poll(() => terms).toHaveLength(1)
     await expireResource(db, resource)
@@ -116,7 +116,7 @@ describe.concurrent('runAsLeader', () => {
         await aborted(signal)
         throw new Error('interrupted in the middle')
       },
-      { ...OFTEN, durationMs: 2_000 },
+      OFTEN,
     )
     expect(await run).toBe('led again')
     expect(events).toContainEqual(
@@ -196,7 +196,7 @@ describe.concurrent('runAsLeader', () => {
     const proxy = await TcpProxy.before(db.url)
     const url = new URL(db.url)
     url.port = String(proxy.port)
-    const database = openDatabase({ url: url.href, schema: db.schema, connectTimeoutMs: 200 })
+    const database = openDatabase({ url: url.href, schema: db.schema, connectTimeoutMs: 500 })
     const faults: LeaseEvent[] = []
     const leases = new Leases(database.as('symphony_executor'), {
       onEvent: (event) => {
@@ -207,7 +207,7 @@ describe.concurrent('runAsLeader', () => {
     })
     proxy.traffic = 'vanishes'
     expect(await leases.runAsLeader(aResource(), () => 'led', OFTEN)).toBe('led')
-    expect(faults).toMatchObject([{ during: 'waiting for leadership', error: { disposition: 'retry' } }])
+    expect(faults[0]).toMatchObject({ during: 'waiting for leadership', error: { disposition: 'retry' } })
     await proxy.close()
     await database.close()
   })
@@ -222,6 +222,7 @@ describe.concurrent('runAsLeader', () => {
   test.for<[string, object, object]>([
     [' ', {}, { name: 'InvalidArgumentError', argument: 'resource' }],
     ['r', { durationMs: 999 }, { name: 'ArgumentRangeError', argument: 'durationMs' }],
+    ['r', { renewEveryMs: 99 }, { name: 'ArgumentRangeError', argument: 'renewEveryMs' }],
     ['r', { retryMs: 99 }, { name: 'ArgumentRangeError', argument: 'retryMs' }],
   ])('%j with %j is refused', async ([resource, options, error], { expect }) => {
     expect(await failureOf(newLeases().runAsLeader(resource, () => 'led', options))).toMatchObject(error)

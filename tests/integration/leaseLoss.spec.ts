@@ -3,7 +3,7 @@ import { openDatabase, type Queryable } from '../../libs/db/index.js'
 import { Leases, LostLeaseError, type Lease, type LeaseEvent } from '../../libs/lease/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { freezeServer } from '../support/freezeServer.js'
-import { aResource, leaseRow } from '../support/leaseRows.js'
+import { aResource, leaseRow, LIVELY } from '../support/leaseRows.js'
 import { startPrivateServer } from '../support/server.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
@@ -24,7 +24,9 @@ async function leasesBehindProxy(
   const proxy = await TcpProxy.before(target.url)
   const url = new URL(target.url)
   url.port = String(proxy.port)
-  const database = openDatabase({ url: url.href, schema: target.schema, connectTimeoutMs: 1_000, closeTimeoutMs: 0 })
+  const database = openDatabase({ url: url.href, schema: target.schema, closeTimeoutMs: 0 })
+  // Connected before anything is timed.
+  await database.queryAsRole('symphony_executor', 'SELECT 1')
   const events: LeaseEvent[] = []
   const onEvent = (event: LeaseEvent) => void events.push(event)
   const leases = new Leases(tap(database.as('symphony_executor')), { onEvent })
@@ -45,7 +47,7 @@ describe.concurrent('PRIM-POSTGRES-LEASE-006 loss aborts the signal before the d
     const { expect } = context
     const { proxy, leases } = await leasesBehindProxy(context)
     const resource = aResource()
-    const lease = (await leases.acquire(resource, { durationMs: 2_000 }))!
+    const lease = (await leases.acquire(resource, { durationMs: 3_000 }))!
     proxy.traffic = 'vanishes'
     const abortedAt = await abortTime(lease)
     const { expires_at: givenAwayAt } = await leaseRow(db, resource)
@@ -62,6 +64,7 @@ describe.concurrent('PRIM-POSTGRES-LEASE-006 loss aborts the signal before the d
     const server = await startPrivateServer()
     onTestFinished(server.remove)
     await using own = await createTestDatabase({ serverUrl: server.url, countBranches: false })
+    await own.as('symphony_executor').query('SELECT 1')
     const resource = aResource()
     const lease = (await new Leases(own.as('symphony_executor')).acquire(resource, { durationMs: 3_000 }))!
     const thaw = await freezeServer(own)
@@ -83,7 +86,7 @@ describe.concurrent('what passes costs no lease, and nothing waits for ever', ()
   test('connections that are cut are replaced, and the lease lives on', async (context) => {
     const { expect } = context
     const { proxy, leases } = await leasesBehindProxy(context)
-    const lease = (await leases.acquire(aResource(), { durationMs: 3_000 }))!
+    const lease = (await leases.acquire(aResource(), LIVELY))!
     for (const token of [1n, 2n]) {
       proxy.cut()
       await expect.poll(() => lease.fencingToken).toBeGreaterThan(token)
@@ -105,7 +108,7 @@ describe.concurrent('what passes costs no lease, and nothing waits for ever', ()
       },
     }))
     const resource = aResource()
-    const lease = (await leases.acquire(resource, { durationMs: 4_000 }))!
+    const lease = (await leases.acquire(resource, LIVELY))!
     proxy.traffic = 'vanishes'
     await expect.poll(() => lease.fencingToken).toBeGreaterThan(1n)
     expect(renewals).toBeGreaterThan(1)
@@ -119,7 +122,7 @@ describe.concurrent('what passes costs no lease, and nothing waits for ever', ()
     await using own = await createTestDatabase()
     const { leases, events } = await leasesBehindProxy(context, undefined, own)
     const resource = aResource()
-    const lease = (await leases.acquire(resource, { durationMs: 4_000 }))!
+    const lease = (await leases.acquire(resource, LIVELY))!
     await own.queryNoRole('REVOKE EXECUTE ON FUNCTION renew_lease FROM symphony_executor')
     await expect.poll(() => events.map(({ type }) => type)).toContain('fault')
     await own.queryNoRole('GRANT EXECUTE ON FUNCTION renew_lease TO symphony_executor')
@@ -131,7 +134,7 @@ describe.concurrent('what passes costs no lease, and nothing waits for ever', ()
   test('a release that nobody answers ends no later than the lease', async (context) => {
     const { expect } = context
     const { proxy, leases } = await leasesBehindProxy(context)
-    const lease = (await leases.acquire(aResource(), { durationMs: 1_000 }))!
+    const lease = (await leases.acquire(aResource(), { durationMs: 2_000 }))!
     proxy.traffic = 'vanishes'
     expect(await lease.release()).toBe(false)
     expect(lease.signal.reason).toMatchObject({ reason: 'released' })

@@ -10,7 +10,7 @@ test(
   { timeout: 30_000 + TOKENS * 10 },
   async () => {
     await using db = await createTestDatabase({ countBranches: false })
-    const options = { tokens: TOKENS, processes: 3, tokensPerKill: Math.max(200, TOKENS / 50) }
+    const options = { tokens: TOKENS, processes: 2, tokensPerKill: Math.max(200, TOKENS / 50) }
     const { notGreater, unfounded, ...counts } = await leaseTurmoil(db, options)
     expect({ notGreater, unfounded }).toEqual({ notGreater: [], unfounded: [] })
     expect(counts.issued).toBeGreaterThanOrEqual(TOKENS)

@@ -16,6 +16,9 @@ export interface LeaseRow {
 /** Long enough that no machine is slow enough to lose it by accident. */
 export const LONG = { durationMs: 600_000 }
 
+/** The same, and renewed at once: what needs a renewal need not wait for one. */
+export const LIVELY = { ...LONG, renewEveryMs: 100 }
+
 export function aResource(): string {
   return `resource-${randomUUID()}`
 }

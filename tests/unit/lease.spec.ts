@@ -4,7 +4,7 @@ import { ArgumentRangeError, InvalidArgumentError, type Clock } from '../../libs
 import { DatabaseClosedError, openDatabase } from '../../libs/db/index.js'
 import { Leases, LostLeaseError, type AcquireOptions, type Lease, type LeaseEvent } from '../../libs/lease/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aResource, expireResource, leaseRow, LONG } from '../support/leaseRows.js'
+import { aResource, expireResource, leaseRow, LIVELY, LONG } from '../support/leaseRows.js'
 import { failureOf } from '../support/race.js'
 
 let db: TestDatabase
@@ -70,6 +70,8 @@ describe('acquire', () => {
     ['a duration above the most', 'r', { durationMs: 3_600_001 }, ArgumentRangeError, 'durationMs'],
     ['a fraction', 'r', { durationMs: 1_000.5 }, ArgumentRangeError, 'durationMs'],
     ['NaN', 'r', { durationMs: Number.NaN }, ArgumentRangeError, 'durationMs'],
+    ['renewals too seldom', 'r', { durationMs: 10_000, renewEveryMs: 5_001 }, ArgumentRangeError, 'renewEveryMs'],
+    ['renewals too often', 'r', { durationMs: 10_000, renewEveryMs: 99 }, ArgumentRangeError, 'renewEveryMs'],
     ['a context that is no object', 'r', { ...LONG, context: [] }, InvalidArgumentError, 'context'],
   ])('PRIM-POSTGRES-LEASE-001 %s is refused before any I/O', async (_what, resource, options, kind, argument) => {
     // Any I/O would be answered with DATABASE_CLOSED.
@@ -221,7 +223,7 @@ describe('renewing', () => {
   })
 
   test('PRIM-POSTGRES-LEASE-005 the renewals that nobody asked for increment it too', async () => {
-    const lease = await acquire(aResource(), { durationMs: 2_000 })
+    const lease = await acquire(aResource(), LIVELY)
     await expect.poll(() => lease.fencingToken).toBeGreaterThan(1n)
     expect(lease.isLost).toBe(false)
   })
@@ -243,14 +245,14 @@ describe('losing', () => {
     const resource = aResource()
     const events: LeaseEvent[] = []
     const observed = new Leases(db.as('symphony_executor'), { onEvent: (event) => events.push(event) })
-    const lease = await acquire(resource, { durationMs: 2_000, owner: 'loser' }, observed)
+    const lease = await acquire(resource, { ...LIVELY, owner: 'loser' }, observed)
     await expireResource(db, resource)
     await expect.poll(() => lease.signal.aborted).toBe(true)
     expect(lease.signal.reason).toBeInstanceOf(LostLeaseError)
     expect(lease.signal.reason).toMatchObject({ code: 'LOST_LEASE', resource, reason: 'refused' })
     expect(events).toContainEqual({ type: 'ended', resource, owner: 'loser', reason: 'refused' })
     // It is lost for good, and does not come back to life by itself.
-    expect((await leaseRow(db, resource)).fencing_token).toBe(1n)
+    expect((await leaseRow(db, resource)).fencing_token).toBe(lease.fencingToken)
   })
 
   test('PRIM-POSTGRES-LEASE-007 throwIfLost throws LostLeaseError after loss, and not before', async () => {
