@@ -1,6 +1,7 @@
 import { systemClock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
 import { pruneInboxMessages } from '../inbox/index.js'
+import { removeDeadLeases } from '../lease/index.js'
 import { purgeFinishedJobRuns, purgeFinishedTimers } from '../scheduler/index.js'
 import { PollLoop, Wakeup, type Worker } from '../worker/index.js'
 import type { RetentionOptions } from './options.js'
@@ -9,6 +10,7 @@ export interface CleanupCounts {
   readonly inboxMessages: number
   readonly jobRuns: number
   readonly timers: number
+  readonly leases: number
 }
 
 export type CleanupEvent =
@@ -25,7 +27,8 @@ const BATCH_SIZE = 1_000
 const DAY_SECONDS = 86_400
 
 /**
- * Removes what is finished and older than its retention, in small batches: handled messages, runs of jobs, timers. It never
+ * Removes what is finished and older than its retention, in small batches: handled messages, runs of jobs, timers, and
+ * resources that nobody holds. It never
  * touches the outbox: its ledger and events are append-only, and nothing in this product can remove them.
  */
 export class CleanupWorker implements Worker<CleanupCounts> {
@@ -59,11 +62,12 @@ export class CleanupWorker implements Worker<CleanupCounts> {
   }
 
   async runOnce(): Promise<CleanupCounts> {
-    const { inboxDays, jobRunsDays, timersDays } = this.#retention
+    const { inboxDays, jobRunsDays, timersDays, leasesDays } = this.#retention
     const counts = {
       inboxMessages: await untilDone(() => pruneInboxMessages(this.#role, inboxDays * DAY_SECONDS, BATCH_SIZE)),
       jobRuns: await untilDone(() => purgeFinishedJobRuns(this.#role, jobRunsDays * DAY_SECONDS, BATCH_SIZE)),
       timers: await untilDone(() => purgeFinishedTimers(this.#role, timersDays * DAY_SECONDS, BATCH_SIZE)),
+      leases: await untilDone(() => removeDeadLeases(this.#role, BATCH_SIZE, leasesDays * DAY_SECONDS)),
     }
     if (Object.values(counts).some((count) => count > 0)) this.#onEvent({ type: 'cleaned', ...counts })
     return counts

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { enqueueInboxMessage } from '../../libs/inbox/index.js'
+import { acquireLease } from '../../libs/lease/index.js'
 import {
   addPostgresPlatform,
   CleanupWorker,
@@ -139,14 +140,19 @@ describe('PRIM-POSTGRES-API-002 a registration that is refused', () => {
 })
 
 describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
-  const retention = { inboxDays: 2, jobRunsDays: 3, timersDays: 4 }
+  const retention = { inboxDays: 2, jobRunsDays: 3, timersDays: 4, leasesDays: 5 }
 
   test('removes what is finished and past its retention, of each kind by its own, and nothing else', async () => {
-    const { inbox, runs, timers } = await finished(eu)
+    const { inbox, runs, timers, leases } = await finished(eu)
     const worker = new CleanupWorker(eu.as('symphony_executor'), { intervalMs: 1_000, retention })
-    expect(await worker.runOnce()).toEqual({ inboxMessages: 1, jobRuns: 1, timers: 1 })
-    expect(await worker.runOnce()).toEqual({ inboxMessages: 0, jobRuns: 0, timers: 0 })
-    expect(await remaining(eu)).toEqual({ inbox: inbox.young, runs: runs.young, timers: timers.young })
+    expect(await worker.runOnce()).toEqual({ inboxMessages: 1, jobRuns: 1, timers: 1, leases: 1 })
+    expect(await worker.runOnce()).toEqual({ inboxMessages: 0, jobRuns: 0, timers: 0, leases: 0 })
+    expect(await remaining(eu)).toEqual({
+      inbox: inbox.young,
+      runs: runs.young,
+      timers: timers.young,
+      leases: leases.young,
+    })
   })
 
   test('runs in every database of a platform that is served, at the interval it was given', async () => {
@@ -156,7 +162,12 @@ describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
     stops.push(() => platform.stop())
     await platform.start()
     await platform.serve(() => [])
-    const young = { inbox: before.inbox.young, runs: before.runs.young, timers: before.timers.young }
+    const young = {
+      inbox: before.inbox.young,
+      runs: before.runs.young,
+      timers: before.timers.young,
+      leases: before.leases.young,
+    }
     await expect.poll(() => remaining(us), PATIENTLY).toEqual(young)
   })
 })
@@ -167,7 +178,7 @@ interface Finished {
 }
 
 /** Of each kind one that ended longer ago than it is kept, and one that did not. */
-async function finished(db: TestDatabase): Promise<Record<'inbox' | 'runs' | 'timers', Finished>> {
+async function finished(db: TestDatabase): Promise<Record<'inbox' | 'runs' | 'timers' | 'leases', Finished>> {
   const inbox = { old: `old-${randomUUID()}`, young: [`young-${randomUUID()}`] }
   for (const [messageId, days] of [
     [inbox.old, 2.5],
@@ -177,6 +188,18 @@ async function finished(db: TestDatabase): Promise<Record<'inbox' | 'runs' | 'ti
       `INSERT INTO inbox_messages (source, message_id, state, first_seen_at, last_seen_at, ended_at)
        VALUES ('bank', $1, 'done', now() - $2 * interval '1 day', now(), now() - $2 * interval '1 day')`,
       [messageId, days],
+    )
+  }
+  const leases = { old: `old-${randomUUID()}`, young: [`young-${randomUUID()}`] }
+  for (const [resource, days] of [
+    [leases.old, 5.5],
+    [leases.young[0], 4.5],
+  ] as const) {
+    await acquireLease(db.as('symphony_executor'), { resource: resource!, owner: 'somebody', durationMs: 1_000 })
+    await db.queryNoRole(
+      `UPDATE symphony_leases SET acquired_at = now() - $2 * interval '1 day', renewed_at = now() - $2 * interval '1 day',
+         expires_at = now() - $2 * interval '1 day' WHERE resource = $1`,
+      [resource, days],
     )
   }
   const ids = (days: readonly [number, number], table: string, columns: string, values: string) =>
@@ -202,14 +225,16 @@ async function finished(db: TestDatabase): Promise<Record<'inbox' | 'runs' | 'ti
     inbox,
     runs: { old: oldRun!, young: [youngRun!] },
     timers: { old: oldTimer!, young: [youngTimer!] },
+    leases,
   }
 }
 
-async function remaining(db: TestDatabase): Promise<Record<'inbox' | 'runs' | 'timers', string[]>> {
+async function remaining(db: TestDatabase): Promise<Record<'inbox' | 'runs' | 'timers' | 'leases', string[]>> {
   const idsOf = async (query: string) => (await db.queryNoRole<{ id: string }>(query)).rows.map(({ id }) => id)
   return {
     inbox: await idsOf(`SELECT message_id AS id FROM inbox_messages WHERE topic IS NULL`),
     runs: await idsOf('SELECT run_id AS id FROM scheduler_job_runs'),
+    leases: await idsOf(`SELECT resource AS id FROM symphony_leases WHERE owner = 'somebody'`),
     timers: await idsOf(`SELECT timer_id AS id FROM scheduler_timers WHERE state = 'CANCELLED'`),
   }
 }

@@ -75,6 +75,7 @@ describe('PRIM-POSTGRES-API-003 options are validated', () => {
     ['retention.inboxDays', 1, 3_650],
     ['retention.jobRunsDays', 1, 3_650],
     ['retention.timersDays', 1, 3_650],
+    ['retention.leasesDays', 1, 3_650],
   ] as const
 
   const given = (option: string, value: unknown) => {
@@ -126,7 +127,7 @@ describe('PRIM-POSTGRES-API-003 options are validated', () => {
       leaseSeconds: 60,
       pollMs: 500,
       cleanupIntervalMs: 3_600_000,
-      retention: { inboxDays: 30, jobRunsDays: 30, timersDays: 30 },
+      retention: { inboxDays: 30, jobRunsDays: 30, timersDays: 30, leasesDays: 30 },
       connectionsMax: 50,
       connectionsPerDatabase: 5,
       selection: 'round-robin',
