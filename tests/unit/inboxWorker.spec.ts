@@ -310,7 +310,7 @@ describe('started', () => {
     await hasty.start()
     await begunAgain
     await hasty.stop()
-    expect(await rowOf(db, second)).toMatchObject({ last_error: 'Error: the worker is shutting down' })
+    await expect.poll(async () => (await rowOf(db, second))['last_error']).toBe('Error: the worker is shutting down')
   })
 
   test('the signal of a handler aborts when its claim is about to end', async () => {
