@@ -11,10 +11,10 @@ import { PATIENTLY } from '../support/patiently.js'
  */
 
 const MESSAGES = Number(process.env['INBOX_TEST_MESSAGES'] ?? 1_000)
-const KILLS = Math.max(6, Math.ceil(MESSAGES / 2_000))
+const KILLS = Math.max(5, Math.ceil(MESSAGES / 2_000))
 const WORKERS = 3
 /** Short, so that a killed worker's messages are not waited for long. */
-const LEASE_SECONDS = 1
+const LEASE_SECONDS = 2
 
 test(
   'messages with duplicates and kills: the effect of each is there exactly once, and other content is reported',

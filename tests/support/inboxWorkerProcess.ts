@@ -35,7 +35,9 @@ const handler = async ({ source, messageId, attemptCount }, { tx }) => {
   await tx.query('INSERT INTO shop.effects (source, message_id, process) VALUES ($1, $2, $3)', [source, messageId, process.pid])
   if (attemptCount === 1 && Math.random() < 0.05) throw new Error('the first attempt failed')
 }
-const worker = new InboxWorker(database, { effect: handler }, { pollMs: 50, ...workerOptions }, (event) => {
+// No limit that a crowded machine could reach: it would be a death that nobody looks for here.
+const settings = { pollMs: 50, attemptsMax: 1000, ...workerOptions }
+const worker = new InboxWorker(database, { effect: handler }, settings, (event) => {
   if (event.type === 'done') console.log('done')
   if (event.type === 'fault') console.error(String(event.error))
 })

@@ -102,16 +102,17 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     const holder = await openConnection(db)
     const waiter = await openConnection(db, 'symphony_executor')
     await holder.client.query('BEGIN')
-    await holder.client.query(
-      `UPDATE inbox_messages SET claim_expires_at = clock_timestamp() - interval '1 second' WHERE source = $1`,
-      [claim.source],
-    )
+    await holder.client.query('SELECT 1 FROM inbox_messages WHERE source = $1 FOR UPDATE', [claim.source])
     const call = {
       ack: () => ackInboxMessages(waiter, [claim], WORKER),
       abandon: () => abandonInboxMessages(waiter, [claim], WORKER),
       fail: () => failInboxMessages(waiter, [claim], WORKER),
     }[name]!()
     await untilWaiting(db, waiter)
+    // The claim ends now: after the waiter began, and before it gets the row.
+    await holder.client.query('UPDATE inbox_messages SET claim_expires_at = clock_timestamp() WHERE source = $1', [
+      claim.source,
+    ])
     await holder.client.query('COMMIT')
     expect(await call).toEqual([])
     expect(await rowOf(db, claim)).toMatchObject({ state: 'processing', fence: claim.fence })
