@@ -12,8 +12,11 @@ export {
   isLeaseLostError,
   LeaseLostError,
   openDatabase,
+  UnknownJobError,
   withSchema,
 } from './db/index.js'
 export type { Database, DatabaseOptions, Queryable, RoleHandle } from './db/index.js'
 export { enqueue, enqueueMany } from './outbox/index.js'
 export type { EnqueuedItem, EnqueueOptions, OutboxInstruction, OutboxState } from './outbox/index.js'
+export { SchedulerStore } from './scheduler/index.js'
+export type { JobDefinition, TimerDefinition } from './scheduler/index.js'
