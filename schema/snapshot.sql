@@ -2098,9 +2098,10 @@ BEGIN
   EXCEPTION WHEN SQLSTATE 'P7004' OR invalid_parameter_value THEN
     FOR v_ordinal IN 1 .. cardinality(v_ids) LOOP
       BEGIN
-        SELECT e.outbox_id INTO v_outbox_ids[v_ordinal]
-        FROM enqueue_payment_outbox(v_ids[v_ordinal], v_participant_ids[v_ordinal], v_ids[v_ordinal], p_topics[v_ordinal],
-          p_payloads[v_ordinal]) e;
+        v_outbox_ids[v_ordinal] := (
+          SELECT e.outbox_id
+          FROM enqueue_payment_outbox(v_ids[v_ordinal], v_participant_ids[v_ordinal], v_ids[v_ordinal],
+            p_topics[v_ordinal], p_payloads[v_ordinal]) e);
       EXCEPTION WHEN SQLSTATE 'P7004' OR invalid_parameter_value THEN
         v_errors[v_ordinal] := format('refused by the outbox: %s', SQLERRM);
       END;
