@@ -20,6 +20,7 @@ export {
   isLeaseLostError,
   LeaseLostError,
   openDatabase,
+  UnknownJobError,
   withSchema,
 } from './db/index.js'
 export type { Database, DatabaseOptions, Queryable, RoleHandle } from './db/index.js'
@@ -46,3 +47,5 @@ export type {
   TopicHandlers,
   TopicMessage,
 } from './outbox/index.js'
+export { SchedulerStore } from './scheduler/index.js'
+export type { JobDefinition, TimerDefinition } from './scheduler/index.js'

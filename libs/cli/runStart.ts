@@ -14,16 +14,18 @@ import { loginOf, urlOfLogin } from './processLogin.js'
 import { Relay } from './Relay.js'
 import { requireStart } from './requireStart.js'
 import { keptSecret } from './secretFile.js'
+import { createScheduler } from './runScheduler.js'
 import {
   SETTINGS,
   type ApiSettings,
   type ProcessSettings,
   type RelaySettings,
+  type SchedulerSettings,
   type TargetSettings,
 } from './settings.js'
 import { untilAborted } from './untilAborted.js'
 
-export type StartSettings = TargetSettings & RelaySettings & ProcessSettings & ApiSettings
+export type StartSettings = TargetSettings & RelaySettings & SchedulerSettings & ProcessSettings & ApiSettings
 
 const USUAL_PORT = 7_420
 const SIMULATED_RAIL = 'simulated'
@@ -73,13 +75,15 @@ async function serve(url: string, settings: StartSettings, cli: Cli): Promise<vo
       ...(webhooks === undefined ? {} : { webhooks }),
     })
     const relay = new Relay({ database, rails, settings, log, metrics: face.metrics })
+    const scheduler = createScheduler(database, settings, log)
     try {
       await relay.start()
+      await scheduler.start()
       const address = await face.listen(settings, USUAL_PORT)
       printWelcome({ address, accessToken, rail: [...rails.keys()][0] ?? SIMULATED_RAIL }, settings, cli)
       await untilAborted(cli.signal)
     } finally {
-      await Promise.all([face.close(), relay.stop()])
+      await Promise.all([face.close(), scheduler.stop(), relay.stop()])
     }
   } finally {
     await database.close()

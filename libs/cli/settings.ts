@@ -123,6 +123,20 @@ export const SETTINGS = Object.freeze({
     default: 100,
     help: 'expired leases per repair call',
   }),
+  schedulerPollMs: setting({
+    flag: '--scheduler-poll-ms <n>',
+    env: 'SCHEDULER_POLL_MS',
+    kind: wholeNumber({ min: 10, max: 60_000 }),
+    default: 5_000,
+    help: 'longest pause before looking for due timers and jobs unasked',
+  }),
+  missedAfterMs: setting({
+    flag: '--missed-after-ms <n>',
+    env: 'SCHEDULER_MISSED_AFTER_MS',
+    kind: wholeNumber({ min: 1_000, max: 600_000 }),
+    default: 10_000,
+    help: 'how late a run of a job may be before the job’s policy about missed runs applies',
+  }),
   listen: setting({
     flag: '--listen',
     offFlag: '--no-listen',
@@ -225,6 +239,9 @@ export const RELAY = [
   'shutdownMs',
 ] as const
 
+/** How timers and jobs are scheduled. */
+export const SCHEDULER = ['schedulerPollMs', 'missedAfterMs'] as const
+
 /** How a long-running process is reached, and how it speaks. */
 export const PROCESS = ['host', 'port', 'accessToken', 'logLevel', 'strict'] as const
 
@@ -234,4 +251,5 @@ export const API = ['webhooks'] as const
 export type TargetSettings = Pick<Settings, (typeof TARGET)[number]>
 export type RelaySettings = Pick<Settings, (typeof RELAY)[number]>
 export type ApiSettings = Pick<Settings, (typeof API)[number]>
+export type SchedulerSettings = Pick<Settings, (typeof SCHEDULER)[number]>
 export type ProcessSettings = Pick<Settings, (typeof PROCESS)[number]>
