@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -26,7 +26,7 @@ async function programOf(page: string): Promise<{ readonly source: string; reado
   return { source, output }
 }
 
-test.for(['inbox.md', 'leases.md', 'many-databases.md', 'messages.md', 'scheduler.md'])(
+test.for(['leases.md', 'many-databases.md', 'messages.md'])(
   'the program of %s works when pasted, and prints what the page says',
   async (page) => {
     const { source, output } = await programOf(page)
@@ -42,12 +42,3 @@ test.for(['inbox.md', 'leases.md', 'many-databases.md', 'messages.md', 'schedule
     }
   },
 )
-
-test('every page of the concepts that begins with a program is among them', async () => {
-  const pages = await readdir(join(root, 'docs', 'concepts'))
-  const texts = await Promise.all(
-    pages.map(async (page) => [page, await readFile(join(root, 'docs', 'concepts', page), 'utf8')] as const),
-  )
-  const withPrograms = texts.filter(([, text]) => text.includes("from 'symphony-pg'")).map(([page]) => page)
-  expect(withPrograms.toSorted()).toEqual(['inbox.md', 'leases.md', 'many-databases.md', 'messages.md', 'scheduler.md'])
-})
