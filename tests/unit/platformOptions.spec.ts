@@ -10,10 +10,17 @@ function failuresOf(options: object, registered?: PlatformDiscovery): string[] {
     resolvePlatformOptions(options, registered)
   } catch (error) {
     if (!(error instanceof PlatformOptionsError)) throw error
-    expect(error.message).not.toContain('secret')
+    if (error.message.includes('secret')) throw new Error('a connection was repeated in the message')
     return error.failures.map(({ option }) => option)
   }
   return []
+}
+
+/** Options with this one set, and others that leave it all the room it has. */
+function given(option: string, value: unknown): object {
+  const [group, name] = option.split('.')
+  const others = { databases: [eu], connectionsMax: 10_000, connectionsPerDatabase: 1 }
+  return name === undefined ? { ...others, [group!]: value } : { ...others, [group!]: { [name]: value } }
 }
 
 describe('PRIM-POSTGRES-API-002 a list of databases is refused', () => {
@@ -77,12 +84,6 @@ describe('PRIM-POSTGRES-API-003 options are validated', () => {
     ['retention.timersDays', 1, 3_650],
     ['retention.leasesDays', 1, 3_650],
   ] as const
-
-  const given = (option: string, value: unknown) => {
-    const [group, name] = option.split('.')
-    const others = { databases: [eu], connectionsMax: 10_000, connectionsPerDatabase: 1 }
-    return name === undefined ? { ...others, [group!]: value } : { ...others, [group!]: { [name]: value } }
-  }
 
   test.for(bounds)('%s: from %d to %d, on both sides of each bound', ([option, min, max]) => {
     expect(failuresOf(given(option, min))).toEqual([])
