@@ -10,7 +10,7 @@ function failuresOf(options: object, registered?: PlatformDiscovery): string[] {
     resolvePlatformOptions(options, registered)
   } catch (error) {
     if (!(error instanceof PlatformOptionsError)) throw error
-    if (error.message.includes('secret')) throw new Error('a connection was repeated in the message')
+    if (error.message.includes('secret')) throw new Error('the message repeats a connection', { cause: error })
     return error.failures.map(({ option }) => option)
   }
   return []
