@@ -1,4 +1,5 @@
 import type { Database, Queryable } from '../db/index.js'
+import * as verbs from './claims.js'
 import { createJobRunsFromDueJobs, type CreateJobRunsOptions } from './createJobRunsFromDueJobs.js'
 import * as db from './db.js'
 import type {
@@ -16,7 +17,7 @@ import type {
 } from './types.js'
 
 /** How claims are made by a store. */
-export interface SchedulerClaim extends db.SchedulerClaimOptions {
+export interface SchedulerClaim extends verbs.SchedulerClaimOptions {
   readonly batchSize: number
   readonly workerId: string
   /** @default 60 */
@@ -51,19 +52,19 @@ export class SchedulerStore {
   }
 
   claimTimers({ batchSize, workerId, leaseSeconds = 60, ...options }: SchedulerClaim): Promise<ClaimedTimer[]> {
-    return db.claimTimers(this.#executor, batchSize, workerId, leaseSeconds, options)
+    return verbs.claimTimers(this.#executor, batchSize, workerId, leaseSeconds, options)
   }
 
   ackTimers(claims: readonly TimerClaim[], workerId: string): Promise<string[]> {
-    return db.ackTimers(this.#executor, claims, workerId)
+    return verbs.ackTimers(this.#executor, claims, workerId)
   }
 
-  abandonTimers(claims: readonly TimerClaim[], workerId: string, options?: db.AbandonOptions): Promise<string[]> {
-    return db.abandonTimers(this.#executor, claims, workerId, options)
+  abandonTimers(claims: readonly TimerClaim[], workerId: string, options?: verbs.AbandonOptions): Promise<string[]> {
+    return verbs.abandonTimers(this.#executor, claims, workerId, options)
   }
 
   failTimers(claims: readonly TimerClaim[], workerId: string, error?: string): Promise<string[]> {
-    return db.failTimers(this.#executor, claims, workerId, error)
+    return verbs.failTimers(this.#executor, claims, workerId, error)
   }
 
   createOrUpdateJob(job: JobDefinition): Promise<DefinedJob> {
@@ -92,19 +93,19 @@ export class SchedulerStore {
   }
 
   claimJobRuns({ batchSize, workerId, leaseSeconds = 60, ...options }: SchedulerClaim): Promise<ClaimedJobRun[]> {
-    return db.claimJobRuns(this.#executor, batchSize, workerId, leaseSeconds, options)
+    return verbs.claimJobRuns(this.#executor, batchSize, workerId, leaseSeconds, options)
   }
 
   ackJobRuns(claims: readonly JobRunClaim[], workerId: string): Promise<string[]> {
-    return db.ackJobRuns(this.#executor, claims, workerId)
+    return verbs.ackJobRuns(this.#executor, claims, workerId)
   }
 
-  abandonJobRuns(claims: readonly JobRunClaim[], workerId: string, options?: db.AbandonOptions): Promise<string[]> {
-    return db.abandonJobRuns(this.#executor, claims, workerId, options)
+  abandonJobRuns(claims: readonly JobRunClaim[], workerId: string, options?: verbs.AbandonOptions): Promise<string[]> {
+    return verbs.abandonJobRuns(this.#executor, claims, workerId, options)
   }
 
   failJobRuns(claims: readonly JobRunClaim[], workerId: string, error?: string): Promise<string[]> {
-    return db.failJobRuns(this.#executor, claims, workerId, error)
+    return verbs.failJobRuns(this.#executor, claims, workerId, error)
   }
 
   getNextEventTime(): Promise<Date | null> {

@@ -12,22 +12,25 @@
  * scheduler whose view of the job was still true: one run per occurrence, however many schedulers there are. A message has the
  * id of its timer or run, so a repeat would find the first.
  */
-export { createJobRunsFromDueJobs } from './createJobRunsFromDueJobs.js'
-export type { CreateJobRunsOptions, JobRunsFromDueJobs } from './createJobRunsFromDueJobs.js'
 export {
   abandonJobRuns,
   abandonTimers,
   ackJobRuns,
   ackTimers,
-  cancelTimer,
   claimJobRuns,
   claimTimers,
+  failJobRuns,
+  failTimers,
+} from './claims.js'
+export type { AbandonOptions, SchedulerClaimOptions } from './claims.js'
+export { createJobRunsFromDueJobs } from './createJobRunsFromDueJobs.js'
+export type { CreateJobRunsOptions, JobRunsFromDueJobs } from './createJobRunsFromDueJobs.js'
+export {
+  cancelTimer,
   createOrUpdateJob,
   deleteJob,
   enqueueDueJobRuns,
   enqueueDueTimers,
-  failJobRuns,
-  failTimers,
   getNextEventTime,
   pauseJob,
   purgeFinishedJobRuns,
@@ -40,7 +43,7 @@ export {
   scheduleTimer,
   triggerJob,
 } from './db.js'
-export type { AbandonOptions, JobRunFilter, SchedulerClaimOptions } from './db.js'
+export type { JobRunFilter } from './db.js'
 export type { OnSchedulerEvent, SchedulerEvent } from './events.js'
 export type { SchedulerOptions } from './options.js'
 export { MISSED_RUNS_MAX } from './planRuns.js'

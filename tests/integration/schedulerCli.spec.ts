@@ -1,7 +1,7 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { readJob, readTimer } from '../../libs/scheduler/index.js'
 import { symphony, type Said } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
@@ -14,6 +14,10 @@ beforeAll(async () => {
   url = (await db.createLogin('cli', { roles: ['symphony_control', 'symphony_executor', 'symphony_readonly'] })).url
 })
 afterAll(() => db.drop())
+// What is listed depends on everything there is.
+beforeEach(async () => {
+  for (const table of ['timers', 'jobs', 'job_runs']) await db.queryNoRole(`DELETE FROM scheduler_${table}`)
+})
 
 function command(words: readonly string[], signal?: AbortSignal): Promise<Said> {
   return symphony(words, { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema }, signal)

@@ -13,7 +13,7 @@ import { aJobDefinition } from '../support/scheduled.js'
  */
 const asked = process.env['SYMPHONY_TEST_SCHEDULER_SECONDS']
 const SCALE =
-  asked === undefined ? { processes: 4, jobs: 40, seconds: 4 } : { processes: 10, jobs: 100, seconds: Number(asked) }
+  asked === undefined ? { processes: 4, jobs: 40, seconds: 3 } : { processes: 10, jobs: 100, seconds: Number(asked) }
 
 let db: TestDatabase
 let login: TestLogin
