@@ -56,7 +56,7 @@ describe('PRIM-POSTGRES-OUTBOX-001 claim out of range throws a RangeError that n
 
   test('and what is missing or blank is a TypeError that names it', async () => {
     expect(() => new OutboxStore(db.database, { owner: ' ' })).toThrow(TypeError)
-    const { claim } = { claim: owner.claim.bind(owner) }
+    const claim = owner.claim.bind(owner)
     const noSize = Reflect.apply(claim, undefined, [{}])
     await expect(noSize).rejects.toThrow(TypeError)
     await expect(noSize).rejects.toMatchObject({ argument: 'batchSize' })
