@@ -1,4 +1,4 @@
-/** What an application imports: enough to enqueue, claim and complete, and to know what went wrong. */
+/** What an application imports: enough to enqueue, to handle messages, to hold a lease, and to know what went wrong. */
 export {
   AppError,
   ArgumentRangeError,
@@ -13,14 +13,28 @@ export {
   DatabaseError,
   HeldError,
   IdempotencyConflictError,
+  InboxTransitionError,
+  InboxUnknownError,
   InvalidCompletionStateError,
   InvalidParameterError,
   isLeaseLostError,
   LeaseLostError,
   openDatabase,
+  UnknownJobError,
   withSchema,
 } from './db/index.js'
 export type { Database, DatabaseOptions, Queryable, RoleHandle } from './db/index.js'
+export { Inbox, InboxContentDiffersError, InboxWorker, InboxWorkStore } from './inbox/index.js'
+export type {
+  EnqueuedMessage,
+  InboxHandler,
+  InboxKey,
+  InboxMessage,
+  InboxWorkerEvent,
+  InboxWorkerOptions,
+} from './inbox/index.js'
+export { Leases, LostLeaseError } from './lease/index.js'
+export type { AcquireOptions, LeaderOptions, Leadership, Lease } from './lease/index.js'
 export { enqueue, enqueueMany, OutboxStore, topicRails } from './outbox/index.js'
 export type {
   ClaimedMessage,
@@ -33,3 +47,5 @@ export type {
   TopicHandlers,
   TopicMessage,
 } from './outbox/index.js'
+export { SchedulerStore } from './scheduler/index.js'
+export type { JobDefinition, TimerDefinition } from './scheduler/index.js'

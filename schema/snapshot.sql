@@ -22,6 +22,75 @@ COMMENT ON SCHEMA symphony IS 'Symphony: deployed by "symphony deploy", checked 
 CREATE TYPE outbox_attempt_state AS ENUM ('DISPATCHING', 'DISPATCHED', 'RETRYABLE', 'FAILED', 'ZOMBIE_REQUEUE');
 COMMENT ON TYPE outbox_attempt_state IS 'What became of an attempt. DISPATCHING is a historical name that no row may carry: in flight means leased.';
 
+-- table inbox_events of symphony_owner
+CREATE TABLE inbox_events (
+  event_id uuid NOT NULL,
+  source text COLLATE "C" NOT NULL,
+  message_id text COLLATE "C" NOT NULL,
+  event_type text NOT NULL,
+  actor text NOT NULL,
+  content_hash bytea,
+  detail jsonb NOT NULL DEFAULT '{}'::jsonb,
+  created_at timestamp with time zone NOT NULL,
+  CONSTRAINT inbox_events_hash_of_what_differs CHECK ((event_type = 'CONTENT_DIFFERS'::text) = (content_hash IS NOT NULL)),
+  CONSTRAINT inbox_events_known_type CHECK (event_type = ANY (ARRAY['CONTENT_DIFFERS'::text, 'DIED'::text, 'REVIVED'::text])),
+  CONSTRAINT inbox_events_pkey PRIMARY KEY (event_id)
+);
+CREATE INDEX ix_inbox_events_by_message ON inbox_events USING btree (source, message_id, created_at);
+CREATE UNIQUE INDEX ux_inbox_events_one_per_content ON inbox_events USING btree (source, message_id, content_hash) WHERE event_type = 'CONTENT_DIFFERS'::text;
+CREATE TRIGGER inbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON inbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE inbox_events ENABLE ALWAYS TRIGGER inbox_events_is_append_only;
+COMMENT ON TABLE inbox_events IS 'What happened to messages beside their work: other contents under a known key, deaths, revivals. Kept for ever.';
+COMMENT ON COLUMN inbox_events.content_hash IS 'The content that was refused; each is told once, however often it is sent.';
+
+-- table inbox_messages of symphony_owner
+CREATE TABLE inbox_messages (
+  source text COLLATE "C" NOT NULL,
+  message_id text COLLATE "C" NOT NULL,
+  topic text,
+  payload jsonb,
+  content_hash bytea,
+  state text NOT NULL DEFAULT 'seen'::text,
+  sightings bigint NOT NULL DEFAULT 1,
+  attempt_count integer NOT NULL DEFAULT 0,
+  attempts_max integer NOT NULL DEFAULT 20,
+  due_at timestamp with time zone,
+  first_seen_at timestamp with time zone NOT NULL,
+  last_seen_at timestamp with time zone NOT NULL,
+  ended_at timestamp with time zone,
+  last_error text,
+  claimed_by text,
+  fence uuid,
+  claim_expires_at timestamp with time zone,
+  claimed_at timestamp with time zone,
+  CONSTRAINT inbox_messages_claim_all_or_none CHECK (num_nonnulls(claimed_by, fence, claim_expires_at, claimed_at) = ANY (ARRAY[0, 4])),
+  CONSTRAINT inbox_messages_content_all_or_none CHECK (num_nonnulls(topic, payload, due_at) = ANY (ARRAY[0, 3])),
+  CONSTRAINT inbox_messages_content_has_hash CHECK (payload IS NULL OR content_hash IS NOT NULL),
+  CONSTRAINT inbox_messages_counts_not_negative CHECK (sightings >= 1 AND attempt_count >= 0 AND attempts_max >= 1),
+  CONSTRAINT inbox_messages_ended_once_ended CHECK ((ended_at IS NOT NULL) = (state = ANY (ARRAY['done'::text, 'dead'::text]))),
+  CONSTRAINT inbox_messages_known_state CHECK (state = ANY (ARRAY['seen'::text, 'processing'::text, 'done'::text, 'dead'::text])),
+  CONSTRAINT inbox_messages_payload_is_object CHECK (jsonb_typeof(payload) = 'object'::text),
+  CONSTRAINT inbox_messages_pkey PRIMARY KEY (source, message_id),
+  CONSTRAINT inbox_messages_work_in_process_is_claimed CHECK ((fence IS NOT NULL) = (state = 'processing'::text AND topic IS NOT NULL))
+) WITH (autovacuum_analyze_scale_factor=0.1, autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, fillfactor=70);
+CREATE INDEX ix_inbox_claim_expiry ON inbox_messages USING btree (claim_expires_at) WHERE fence IS NOT NULL;
+CREATE INDEX ix_inbox_claimable ON inbox_messages USING btree (due_at, first_seen_at) WHERE state = 'seen'::text AND topic IS NOT NULL;
+CREATE INDEX ix_inbox_dead ON inbox_messages USING btree (ended_at) WHERE state = 'dead'::text;
+CREATE INDEX ix_inbox_done ON inbox_messages USING btree (ended_at) WHERE state = 'done'::text;
+CREATE TRIGGER inbox_messages_done_is_final BEFORE UPDATE ON inbox_messages FOR EACH ROW WHEN (old.state = 'done'::text AND new.state <> 'done'::text) EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_done_is_final;
+CREATE TRIGGER inbox_messages_is_not_truncated BEFORE TRUNCATE ON inbox_messages FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_is_not_truncated;
+CREATE TRIGGER inbox_messages_only_done_is_removed BEFORE DELETE ON inbox_messages FOR EACH ROW WHEN (old.state <> 'done'::text) EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_only_done_is_removed;
+COMMENT ON TABLE inbox_messages IS 'Every message that came in and is not forgotten yet: the queue and the memory of duplicates in one.';
+COMMENT ON COLUMN inbox_messages.topic IS 'What its handler is found by; null for a message known only for deduplication, which is never claimed.';
+COMMENT ON COLUMN inbox_messages.content_hash IS 'SHA-256 of topic and payload: what "the same content" means. The first content counts.';
+COMMENT ON COLUMN inbox_messages.sightings IS 'How often the message came in. Says nothing about attempts to handle it.';
+COMMENT ON COLUMN inbox_messages.attempt_count IS 'How often it was claimed since it came in or was revived: counted by the claim, so that a crash counts.';
+COMMENT ON COLUMN inbox_messages.attempts_max IS 'The limit that the latest claim was made with.';
+COMMENT ON COLUMN inbox_messages.fence IS 'Fresh for each claim and known to the claimer alone: ack, abandon and fail must show it.';
+
 -- table outbox_attempt_tallies of symphony_owner
 CREATE TABLE outbox_attempt_tallies (
   recorded_at timestamp with time zone NOT NULL,
@@ -304,6 +373,123 @@ CREATE TABLE payment_outbox_proposals (
 CREATE UNIQUE INDEX ux_proposals_one_open_per_item ON payment_outbox_proposals USING btree (outbox_id) WHERE status = 'OPEN'::text;
 COMMENT ON TABLE payment_outbox_proposals IS 'Decisions about money that wait for, or have had, their second person.';
 
+-- table scheduler_job_runs of symphony_owner
+CREATE TABLE scheduler_job_runs (
+  run_id uuid NOT NULL,
+  job_name text NOT NULL,
+  scheduled_for timestamp with time zone NOT NULL,
+  triggered_by text,
+  topic text NOT NULL,
+  participant_id text,
+  payload jsonb NOT NULL,
+  delivery text NOT NULL,
+  due_at timestamp with time zone NOT NULL,
+  state text NOT NULL DEFAULT 'READY'::text,
+  attempt_count integer NOT NULL DEFAULT 0,
+  claimed_by text,
+  lease_token uuid,
+  lease_expires_at timestamp with time zone,
+  started_at timestamp with time zone,
+  finished_at timestamp with time zone,
+  error_message text,
+  outbox_id uuid,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT scheduler_job_runs_attempt_count_within_ceiling CHECK (attempt_count >= 0 AND attempt_count <= 20),
+  CONSTRAINT scheduler_job_runs_end_when_finished CHECK ((state = ANY (ARRAY['READY'::text, 'CLAIMED'::text])) = (finished_at IS NULL)),
+  CONSTRAINT scheduler_job_runs_enqueued_names_its_item CHECK ((state = 'ENQUEUED'::text) = (outbox_id IS NOT NULL)),
+  CONSTRAINT scheduler_job_runs_known_state CHECK (state = ANY (ARRAY['READY'::text, 'CLAIMED'::text, 'DONE'::text, 'ENQUEUED'::text, 'FAILED'::text, 'CANCELLED'::text])),
+  CONSTRAINT scheduler_job_runs_leased_while_claimed CHECK (num_nonnulls(claimed_by, lease_token, lease_expires_at) =
+CASE
+    WHEN state = 'CLAIMED'::text THEN 3
+    ELSE 0
+END),
+  CONSTRAINT scheduler_job_runs_one_per_occurrence UNIQUE (job_name, scheduled_for),
+  CONSTRAINT scheduler_job_runs_payload_is_object CHECK (jsonb_typeof(payload) = 'object'::text),
+  CONSTRAINT scheduler_job_runs_pkey PRIMARY KEY (run_id),
+  CONSTRAINT scheduler_job_runs_to_the_outbox_or_claimed CHECK (delivery = ANY (ARRAY['outbox'::text, 'claim'::text]))
+);
+CREATE INDEX ix_job_runs_finished ON scheduler_job_runs USING btree (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX ix_job_runs_leased ON scheduler_job_runs USING btree (lease_expires_at) WHERE state = 'CLAIMED'::text;
+CREATE INDEX ix_job_runs_ready ON scheduler_job_runs USING btree (due_at, run_id) WHERE state = 'READY'::text;
+CREATE INDEX ix_job_runs_ready_for_outbox ON scheduler_job_runs USING btree (due_at, run_id) WHERE state = 'READY'::text AND delivery = 'outbox'::text;
+COMMENT ON TABLE scheduler_job_runs IS 'One row per occurrence of a job, with the topic and payload the job had then. It outlives the job, until retention.';
+COMMENT ON COLUMN scheduler_job_runs.scheduled_for IS 'The instant of the occurrence, however late the run is.';
+COMMENT ON COLUMN scheduler_job_runs.triggered_by IS 'Who asked for the run; null: the schedule did.';
+COMMENT ON COLUMN scheduler_job_runs.due_at IS 'When it may be claimed: at first the occurrence, later the retry of an abandoned run.';
+COMMENT ON COLUMN scheduler_job_runs.lease_token IS 'The fence: fresh for each claim, known to the claimer alone.';
+
+-- table scheduler_jobs of symphony_owner
+CREATE TABLE scheduler_jobs (
+  job_name text NOT NULL,
+  cron text NOT NULL,
+  time_zone text NOT NULL,
+  topic text NOT NULL,
+  participant_id text,
+  payload jsonb NOT NULL,
+  delivery text NOT NULL,
+  missed_runs text NOT NULL,
+  state text NOT NULL DEFAULT 'ACTIVE'::text,
+  next_due_at timestamp with time zone NOT NULL,
+  revision bigint NOT NULL DEFAULT 1,
+  schedule_error text,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  updated_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT scheduler_jobs_active_or_paused CHECK (state = ANY (ARRAY['ACTIVE'::text, 'PAUSED'::text])),
+  CONSTRAINT scheduler_jobs_payload_is_object CHECK (jsonb_typeof(payload) = 'object'::text),
+  CONSTRAINT scheduler_jobs_pkey PRIMARY KEY (job_name),
+  CONSTRAINT scheduler_jobs_skip_once_or_all CHECK (missed_runs = ANY (ARRAY['skip'::text, 'once'::text, 'all'::text])),
+  CONSTRAINT scheduler_jobs_to_the_outbox_or_claimed CHECK (delivery = ANY (ARRAY['outbox'::text, 'claim'::text]))
+);
+CREATE INDEX ix_jobs_due ON scheduler_jobs USING btree (next_due_at) WHERE state = 'ACTIVE'::text;
+COMMENT ON TABLE scheduler_jobs IS 'What is to be done again and again. Its name is its identity.';
+COMMENT ON COLUMN scheduler_jobs.missed_runs IS 'What becomes of occurrences nobody was there for: skip, once (the latest), all.';
+COMMENT ON COLUMN scheduler_jobs.next_due_at IS 'The next occurrence. The scheduler makes the run and moves this in one call.';
+COMMENT ON COLUMN scheduler_jobs.revision IS 'Grows with every change. Runs are made only from the revision that they were computed from: the fence of the schedulers.';
+COMMENT ON COLUMN scheduler_jobs.schedule_error IS 'Why the last scheduler that tried could not read the expression; null when one could.';
+
+-- table scheduler_timers of symphony_owner
+CREATE TABLE scheduler_timers (
+  timer_id uuid NOT NULL,
+  topic text NOT NULL,
+  participant_id text,
+  payload jsonb NOT NULL,
+  delivery text NOT NULL,
+  due_at timestamp with time zone NOT NULL,
+  state text NOT NULL DEFAULT 'READY'::text,
+  attempt_count integer NOT NULL DEFAULT 0,
+  claimed_by text,
+  lease_token uuid,
+  lease_expires_at timestamp with time zone,
+  started_at timestamp with time zone,
+  finished_at timestamp with time zone,
+  error_message text,
+  outbox_id uuid,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT scheduler_timers_attempt_count_within_ceiling CHECK (attempt_count >= 0 AND attempt_count <= 20),
+  CONSTRAINT scheduler_timers_end_when_finished CHECK ((state = ANY (ARRAY['READY'::text, 'CLAIMED'::text])) = (finished_at IS NULL)),
+  CONSTRAINT scheduler_timers_enqueued_names_its_item CHECK ((state = 'ENQUEUED'::text) = (outbox_id IS NOT NULL)),
+  CONSTRAINT scheduler_timers_known_state CHECK (state = ANY (ARRAY['READY'::text, 'CLAIMED'::text, 'DONE'::text, 'ENQUEUED'::text, 'FAILED'::text, 'CANCELLED'::text])),
+  CONSTRAINT scheduler_timers_leased_while_claimed CHECK (num_nonnulls(claimed_by, lease_token, lease_expires_at) =
+CASE
+    WHEN state = 'CLAIMED'::text THEN 3
+    ELSE 0
+END),
+  CONSTRAINT scheduler_timers_payload_is_object CHECK (jsonb_typeof(payload) = 'object'::text),
+  CONSTRAINT scheduler_timers_pkey PRIMARY KEY (timer_id),
+  CONSTRAINT scheduler_timers_to_the_outbox_or_claimed CHECK (delivery = ANY (ARRAY['outbox'::text, 'claim'::text]))
+);
+CREATE INDEX ix_timers_finished ON scheduler_timers USING btree (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX ix_timers_leased ON scheduler_timers USING btree (lease_expires_at) WHERE state = 'CLAIMED'::text;
+CREATE INDEX ix_timers_ready ON scheduler_timers USING btree (due_at, timer_id) WHERE state = 'READY'::text;
+CREATE INDEX ix_timers_ready_for_outbox ON scheduler_timers USING btree (due_at, timer_id) WHERE state = 'READY'::text AND delivery = 'outbox'::text;
+COMMENT ON TABLE scheduler_timers IS 'What is to be done once, at a moment. Rows stay until retention removes what has ended.';
+COMMENT ON COLUMN scheduler_timers.topic IS 'The rail_type of the message that the timer becomes.';
+COMMENT ON COLUMN scheduler_timers.participant_id IS 'Whose stream the message belongs to; null: its own, so that no row is hot.';
+COMMENT ON COLUMN scheduler_timers.delivery IS 'outbox: the scheduler makes it a message; claim: it waits for whoever claims it.';
+COMMENT ON COLUMN scheduler_timers.attempt_count IS 'Claims so far, counted when claimed, so that a crash counts.';
+COMMENT ON COLUMN scheduler_timers.lease_token IS 'The fence: fresh for each claim, known to the claimer alone.';
+COMMENT ON COLUMN scheduler_timers.outbox_id IS 'The outbox item that it became.';
+
 -- view supervisor_outbox_status of symphony_owner
 CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
  WITH item AS (
@@ -392,6 +578,41 @@ ALTER TABLE symphony_deployments ENABLE ALWAYS TRIGGER symphony_deployments_is_a
 COMMENT ON TABLE symphony_deployments IS 'Every deployment of this schema, file by file. The highest number is in force.';
 COMMENT ON COLUMN symphony_deployments.schema_level IS 'Raised when a release changes the schema in a way that an older one must not undo.';
 
+-- table symphony_lease_floor of symphony_owner
+CREATE TABLE symphony_lease_floor (
+  singleton boolean NOT NULL DEFAULT true,
+  fencing_token bigint NOT NULL DEFAULT 0,
+  CONSTRAINT symphony_lease_floor_is_one_row CHECK (singleton),
+  CONSTRAINT symphony_lease_floor_pkey PRIMARY KEY (singleton)
+);
+CREATE TRIGGER symphony_lease_floor_is_not_truncated BEFORE TRUNCATE ON symphony_lease_floor FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE symphony_lease_floor ENABLE ALWAYS TRIGGER symphony_lease_floor_is_not_truncated;
+COMMENT ON TABLE symphony_lease_floor IS 'The highest token of any lease row that was removed: a resource that is acquired as if for the first time counts on from it.';
+
+-- table symphony_leases of symphony_owner
+CREATE TABLE symphony_leases (
+  resource text NOT NULL,
+  owner text NOT NULL,
+  lease_id uuid,
+  fencing_token bigint NOT NULL,
+  acquired_at timestamp with time zone NOT NULL,
+  renewed_at timestamp with time zone NOT NULL,
+  expires_at timestamp with time zone NOT NULL,
+  released_at timestamp with time zone,
+  context jsonb NOT NULL DEFAULT '{}'::jsonb,
+  CONSTRAINT symphony_leases_context_is_object CHECK (jsonb_typeof(context) = 'object'::text),
+  CONSTRAINT symphony_leases_either_granted_or_released CHECK (num_nonnulls(lease_id, released_at) = 1),
+  CONSTRAINT symphony_leases_pkey PRIMARY KEY (resource),
+  CONSTRAINT symphony_leases_token_not_negative CHECK (fencing_token >= 0)
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, fillfactor=50);
+CREATE TRIGGER symphony_leases_is_not_truncated BEFORE TRUNCATE ON symphony_leases FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE symphony_leases ENABLE ALWAYS TRIGGER symphony_leases_is_not_truncated;
+COMMENT ON TABLE symphony_leases IS 'One row per resource: its holder, or who held it last, and the token to count on from.';
+COMMENT ON COLUMN symphony_leases.lease_id IS 'The fence: made anew by each acquire, known to that holder alone; null once released. No role can read it.';
+COMMENT ON COLUMN symphony_leases.fencing_token IS 'Grows with each acquire and renewal of the resource, across owners and releases. Not a secret: holders show it to others.';
+COMMENT ON COLUMN symphony_leases.expires_at IS 'Until when it is held, by this server''s clock; once released, since when it is free.';
+COMMENT ON COLUMN symphony_leases.context IS 'What the holder wants others to know of it. Nothing here reads it.';
+
 -- table symphony_settings of symphony_owner
 CREATE TABLE symphony_settings (
   singleton boolean NOT NULL DEFAULT true,
@@ -405,6 +626,177 @@ COMMENT ON TABLE symphony_settings IS 'Switches of this deployment: one row, cha
 COMMENT ON COLUMN symphony_settings.notify_enabled IS 'Whether an enqueue notifies the channel outbox_pending.';
 COMMENT ON COLUMN symphony_settings.full_trail IS 'Whether every step of every item is written to payment_outbox_events.';
 COMMENT ON COLUMN symphony_settings.actor_gateways IS 'Logins that authenticate people themselves (the HTTP API) and name them in the setting symphony.actor.';
+
+-- function abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean) of symphony_owner
+CREATE FUNCTION abandon_inbox_messages(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text, p_errors text[] DEFAULT NULL::text[], p_retry_delays_seconds integer[] DEFAULT NULL::integer[], p_costs_attempt boolean DEFAULT true)
+RETURNS TABLE(ordinal integer, source text, message_id text, state text)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_places tid[];
+  v_spent tid[] := '{}';
+  v_spent_errors text[];
+  v_now timestamptz;
+BEGIN
+  PERFORM check_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
+  PERFORM check_inbox_errors(p_errors, cardinality(p_sources));
+  IF p_retry_delays_seconds IS NOT NULL THEN
+    IF array_dims(p_retry_delays_seconds) IS DISTINCT FROM array_dims(p_sources)
+      OR EXISTS (SELECT 1 FROM unnest(p_retry_delays_seconds) AS d(seconds) WHERE d.seconds NOT BETWEEN 0 AND 2592000)
+    THEN
+      PERFORM refuse_argument('p_retry_delays_seconds', 'for each message null or 0 to 2592000');
+    END IF;
+  END IF;
+  IF p_costs_attempt IS NULL THEN
+    PERFORM refuse_argument('p_costs_attempt', 'true or false');
+  END IF;
+  v_places := lock_live_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
+  IF p_costs_attempt THEN
+    SELECT COALESCE(array_agg(g.place), '{}'), COALESCE(array_agg(g.error), '{}') INTO v_spent, v_spent_errors
+    FROM unnest(v_places, p_errors) AS g(place, error)
+    JOIN inbox_messages m ON m.ctid = g.place
+    WHERE m.attempt_count >= m.attempts_max;
+  END IF;
+  IF cardinality(v_spent) > 0 THEN
+    PERFORM bury_inbox_messages(v_spent, v_spent_errors, p_worker_id);
+  END IF;
+  v_now := clock_timestamp();
+  UPDATE inbox_messages m
+  SET state = 'seen', claimed_by = NULL, fence = NULL, claim_expires_at = NULL, claimed_at = NULL,
+    attempt_count = m.attempt_count - CASE WHEN p_costs_attempt THEN 0 ELSE 1 END,
+    last_error = COALESCE(g.error, m.last_error),
+    due_at = v_now + COALESCE(make_interval(secs => g.delay_seconds), outbox_backoff(m.attempt_count, m.fence))
+  FROM unnest(v_places, p_errors, p_retry_delays_seconds) AS g(place, error, delay_seconds)
+  WHERE m.ctid = g.place AND m.state = 'processing';
+  RETURN QUERY
+  SELECT g.ordinal::integer, g.source, g.message_id, CASE WHEN g.place = ANY (v_spent) THEN 'dead' ELSE 'seen' END
+  FROM unnest(p_sources, p_message_ids, v_places) WITH ORDINALITY AS g(source, message_id, place, ordinal)
+  WHERE g.place IS NOT NULL ORDER BY g.ordinal;
+END
+$$;
+COMMENT ON FUNCTION abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean) IS 'Claims that came to nothing: due again after a delay (given, else growing), or dead at the limit. Returns those changed.';
+
+-- function abandon_job_runs(uuid[], uuid[], text, text, integer) of symphony_owner
+CREATE FUNCTION abandon_job_runs(p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text DEFAULT NULL::text, p_retry_delay_seconds integer DEFAULT 0)
+RETURNS SETOF uuid
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$ SELECT end_job_run_claims(p_run_ids, p_lease_tokens, p_worker_id, 'READY', p_error_message, p_retry_delay_seconds) $$;
+COMMENT ON FUNCTION abandon_job_runs(uuid[], uuid[], text, text, integer) IS 'Returns claimed runs to ready, due as before or after a delay; the twentieth time they fail instead.';
+
+-- function abandon_timers(uuid[], uuid[], text, text, integer) of symphony_owner
+CREATE FUNCTION abandon_timers(p_timer_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text DEFAULT NULL::text, p_retry_delay_seconds integer DEFAULT 0)
+RETURNS SETOF uuid
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$ SELECT end_timer_claims(p_timer_ids, p_lease_tokens, p_worker_id, 'READY', p_error_message, p_retry_delay_seconds) $$;
+COMMENT ON FUNCTION abandon_timers(uuid[], uuid[], text, text, integer) IS 'Returns claimed timers to ready, due as before or after a delay; the twentieth time they fail instead.';
+
+-- function ack_inbox_messages(text[], text[], uuid[], text) of symphony_owner
+CREATE FUNCTION ack_inbox_messages(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
+RETURNS TABLE(ordinal integer, source text, message_id text)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_places tid[];
+BEGIN
+  PERFORM check_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
+  v_places := lock_live_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
+  UPDATE inbox_messages m
+  SET state = 'done', ended_at = clock_timestamp(), claimed_by = NULL, fence = NULL, claim_expires_at = NULL, claimed_at = NULL
+  WHERE m.ctid = ANY (v_places);
+  RETURN QUERY
+  SELECT g.ordinal::integer, g.source, g.message_id
+  FROM unnest(p_sources, p_message_ids, v_places) WITH ORDINALITY AS g(source, message_id, place, ordinal)
+  WHERE g.place IS NOT NULL ORDER BY g.ordinal;
+END
+$$;
+COMMENT ON FUNCTION ack_inbox_messages(text[], text[], uuid[], text) IS 'Messages were handled, for good. Returns those whose live claim this was; of the others nothing is changed.';
+
+-- function ack_job_runs(uuid[], uuid[], text) of symphony_owner
+CREATE FUNCTION ack_job_runs(p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
+RETURNS SETOF uuid
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$ SELECT end_job_run_claims(p_run_ids, p_lease_tokens, p_worker_id, 'DONE', NULL, 0) $$;
+COMMENT ON FUNCTION ack_job_runs(uuid[], uuid[], text) IS 'Ends claimed runs as done; returns those that were.';
+
+-- function ack_timers(uuid[], uuid[], text) of symphony_owner
+CREATE FUNCTION ack_timers(p_timer_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
+RETURNS SETOF uuid
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$ SELECT end_timer_claims(p_timer_ids, p_lease_tokens, p_worker_id, 'DONE', NULL, 0) $$;
+COMMENT ON FUNCTION ack_timers(uuid[], uuid[], text) IS 'Ends claimed timers as done; returns those that were.';
+
+-- function acquire_lease(text, text, integer, jsonb) of symphony_owner
+CREATE FUNCTION acquire_lease(p_resource text, p_owner text, p_duration_ms integer, p_context jsonb DEFAULT '{}'::jsonb)
+RETURNS TABLE(lease_id uuid, fencing_token bigint, acquired_at timestamp with time zone, expires_at timestamp with time zone)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_held symphony_leases;
+  v_defect text := payload_defect(p_context);
+BEGIN
+  PERFORM check_lease_names(p_resource, p_owner);
+  PERFORM check_lease_duration(p_duration_ms);
+  IF v_defect IS NOT NULL THEN
+    PERFORM refuse_argument('p_context', v_defect);
+  END IF;
+  PERFORM refuse_stale_snapshot();
+
+  LOOP
+    SELECT * INTO v_held FROM symphony_leases l WHERE l.resource = p_resource FOR UPDATE;
+    EXIT WHEN FOUND;
+    -- A row that is free, to be locked and judged like any other. The floor stays locked to the end of the transaction:
+    -- a retention that removed this very resource is either seen here or has yet to begin.
+    v_now := clock_timestamp();
+    INSERT INTO symphony_leases (resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at)
+    SELECT p_resource, p_owner, f.fencing_token, v_now, v_now, v_now, v_now FROM symphony_lease_floor f FOR SHARE
+    ON CONFLICT DO NOTHING;
+  END LOOP;
+
+  -- Read after the row is locked: the wait may have been longer than the lease.
+  v_now := clock_timestamp();
+  IF v_held.lease_id IS NOT NULL AND v_held.expires_at > v_now AND v_held.owner <> p_owner THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+  UPDATE symphony_leases l
+  SET owner = p_owner, lease_id = gen_random_uuid(), fencing_token = l.fencing_token + 1, acquired_at = v_now,
+    renewed_at = v_now, expires_at = v_now + make_interval(secs => p_duration_ms / 1000.0), released_at = NULL,
+    context = p_context
+  WHERE l.resource = p_resource
+  RETURNING l.lease_id, l.fencing_token, l.acquired_at, l.expires_at;
+END
+$$;
+COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS 'Gives a free, expired or own resource to an owner, with a fresh lease_id and a greater token; no row while another holds it.';
 
 -- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid) of symphony_owner
 CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid)
@@ -767,6 +1159,269 @@ END
 $$;
 COMMENT ON FUNCTION bump_participant_outbox_seq(text) IS 'Takes the next number of a participant''s stream. Its row lock lasts until the caller''s transaction ends.';
 
+-- function bury_inbox_messages(tid[], text[], text) of symphony_owner
+CREATE FUNCTION bury_inbox_messages(p_places tid[], p_errors text[], p_actor text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now CONSTANT timestamptz := clock_timestamp();
+BEGIN
+  WITH buried AS (
+    UPDATE inbox_messages m
+    SET state = 'dead', ended_at = v_now, claimed_by = NULL, fence = NULL, claim_expires_at = NULL, claimed_at = NULL,
+      last_error = COALESCE(g.error, m.last_error, 'no error was reported')
+    FROM unnest(p_places, p_errors) AS g(place, error)
+    WHERE m.ctid = g.place
+    RETURNING m.source, m.message_id, m.attempt_count, m.last_error
+  )
+  INSERT INTO inbox_events (event_id, source, message_id, event_type, actor, detail, created_at)
+  SELECT uuid_v7(), b.source, b.message_id, 'DIED', p_actor,
+    jsonb_build_object('attempts', b.attempt_count, 'error', b.last_error), v_now
+  FROM buried b;
+END
+$$;
+COMMENT ON FUNCTION bury_inbox_messages(tid[], text[], text) IS 'Internal: makes locked messages dead, each with its last error and an event.';
+
+-- function cancel_timer(uuid) of symphony_owner
+CREATE FUNCTION cancel_timer(p_timer_id uuid)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+  IF p_timer_id IS NULL THEN
+    PERFORM refuse_argument('p_timer_id', 'an id');
+  END IF;
+  UPDATE scheduler_timers t
+  SET state = 'CANCELLED', finished_at = clock_timestamp(), claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL
+  WHERE t.timer_id = p_timer_id AND t.state IN ('READY', 'CLAIMED');
+  RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION cancel_timer(uuid) IS 'Cancels a timer that has not ended, for good; false when it has, or never was.';
+
+-- function check_inbox_claims(text[], text[], uuid[], text) of symphony_owner
+CREATE FUNCTION check_inbox_claims(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_count integer := cardinality(p_sources);
+  v_list CONSTANT text := format('[1:%s]', v_count);
+  v_ids_expected CONSTANT text := 'a plain list of 1 to 1000, each of 1 to 255 characters, not blank, without control characters';
+BEGIN
+  IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 OR array_dims(p_sources) <> v_list
+    OR NOT (SELECT bool_and(is_inbox_id(g.id)) FROM unnest(p_sources) AS g(id))
+  THEN
+    PERFORM refuse_argument('p_sources', v_ids_expected);
+  END IF;
+  IF array_dims(p_message_ids) IS DISTINCT FROM v_list
+    OR NOT (SELECT bool_and(is_inbox_id(g.id)) FROM unnest(p_message_ids) AS g(id))
+  THEN
+    PERFORM refuse_argument('p_message_ids', v_ids_expected);
+  END IF;
+  IF array_dims(p_fences) IS DISTINCT FROM v_list OR num_nulls(VARIADIC p_fences) > 0 THEN
+    PERFORM refuse_argument('p_fences', 'one fence for each message, none of them null');
+  END IF;
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_inbox_claims(text[], text[], uuid[], text) IS 'Internal: raises 22023 unless keys, fences and worker are well-formed.';
+
+-- function check_inbox_errors(text[], integer) of symphony_owner
+CREATE FUNCTION check_inbox_errors(p_errors text[], p_count integer)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  IF p_errors IS NOT NULL AND (array_dims(p_errors) IS DISTINCT FROM format('[1:%s]', p_count)
+    OR EXISTS (SELECT 1 FROM unnest(p_errors) AS g(error) WHERE g.error IS NOT NULL AND NOT is_short_text(g.error, 2000)))
+  THEN
+    PERFORM refuse_argument('p_errors', 'for each message null or text of 1 to 2000 characters');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_inbox_errors(text[], integer) IS 'Internal: raises 22023 unless each error is null or short text.';
+
+-- function check_inbox_key(text, text) of symphony_owner
+CREATE FUNCTION check_inbox_key(p_source text, p_message_id text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_id_expected CONSTANT text := '1 to 255 characters, not blank, without control characters';
+BEGIN
+  IF NOT is_inbox_id(p_source) THEN
+    PERFORM refuse_argument('p_source', v_id_expected);
+  END IF;
+  IF NOT is_inbox_id(p_message_id) THEN
+    PERFORM refuse_argument('p_message_id', v_id_expected);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_inbox_key(text, text) IS 'Internal: raises 22023 unless both parts of a key are well-formed.';
+
+-- function check_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) of symphony_owner
+CREATE FUNCTION check_inbox_messages(p_sources text[], p_message_ids text[], p_topics text[], p_payloads jsonb[], p_not_before timestamp with time zone[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_count integer := cardinality(p_sources);
+  v_list CONSTANT text := format('[1:%s]', v_count);
+  v_misshapen text;
+  v_payload_defect text;
+  v_id_expected CONSTANT text := '1 to 255 characters, not blank, without control characters';
+BEGIN
+  IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_sources', 'an array of 1 to 1000 items');
+  END IF;
+  v_misshapen := CASE
+    WHEN array_dims(p_sources) IS DISTINCT FROM v_list THEN 'p_sources'
+    WHEN array_dims(p_message_ids) IS DISTINCT FROM v_list THEN 'p_message_ids'
+    WHEN array_dims(p_topics) IS DISTINCT FROM v_list THEN 'p_topics'
+    WHEN array_dims(p_payloads) IS DISTINCT FROM v_list THEN 'p_payloads'
+    WHEN p_not_before IS NOT NULL AND array_dims(p_not_before) IS DISTINCT FROM v_list THEN 'p_not_before'
+  END;
+  IF v_misshapen IS NOT NULL THEN
+    PERFORM refuse_argument(v_misshapen, 'a plain list, as long as p_sources');
+  END IF;
+  FOR v_ordinal IN 1 .. v_count LOOP
+    IF NOT is_inbox_id(p_sources[v_ordinal]) THEN
+      PERFORM refuse_argument(format('p_source of item %s', v_ordinal), v_id_expected);
+    END IF;
+    IF NOT is_inbox_id(p_message_ids[v_ordinal]) THEN
+      PERFORM refuse_argument(format('p_message_id of item %s', v_ordinal), v_id_expected);
+    END IF;
+    IF NOT is_id(p_topics[v_ordinal]) THEN
+      PERFORM refuse_argument(format('p_topic of item %s', v_ordinal), '1 to 128 printable ASCII characters without spaces');
+    END IF;
+    v_payload_defect := payload_defect(p_payloads[v_ordinal]);
+    IF v_payload_defect IS NOT NULL THEN
+      PERFORM refuse_argument(format('p_payload of item %s', v_ordinal), v_payload_defect);
+    END IF;
+    IF p_not_before[v_ordinal] NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
+      PERFORM refuse_argument(format('p_not_before of item %s', v_ordinal), 'a time within 100 years of now');
+    END IF;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION check_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Internal: raises 22023 for the first message that is not acceptable.';
+
+-- function check_job_name(text) of symphony_owner
+CREATE FUNCTION check_job_name(p_job_name text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  IF NOT is_id(p_job_name) THEN
+    PERFORM refuse_argument('p_job_name', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_job_name(text) IS 'Internal: raises 22023 unless it can be the name of a job.';
+
+-- function check_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) of symphony_owner
+CREATE FUNCTION check_job_runs(p_job_names text[], p_revisions bigint[], p_next_due_at timestamp with time zone[], p_scheduled_for timestamp with time zone[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_count integer := cardinality(p_job_names);
+  v_list CONSTANT text := format('[1:%s]', v_count);
+  v_misshapen text;
+BEGIN
+  IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_job_names', 'an array of 1 to 1000 names');
+  END IF;
+  v_misshapen := CASE
+    WHEN array_dims(p_job_names) IS DISTINCT FROM v_list THEN 'p_job_names'
+    WHEN array_dims(p_revisions) IS DISTINCT FROM v_list THEN 'p_revisions'
+    WHEN array_dims(p_next_due_at) IS DISTINCT FROM v_list THEN 'p_next_due_at'
+    WHEN array_dims(p_scheduled_for) IS DISTINCT FROM v_list THEN 'p_scheduled_for'
+  END;
+  IF v_misshapen IS NOT NULL THEN
+    PERFORM refuse_argument(v_misshapen, 'a plain list, as long as p_job_names');
+  END IF;
+  FOR v_ordinal IN 1 .. v_count LOOP
+    IF NOT is_id(p_job_names[v_ordinal]) THEN
+      PERFORM refuse_argument(format('p_job_name of item %s', v_ordinal), '1 to 128 printable ASCII characters without spaces');
+    END IF;
+    IF p_revisions[v_ordinal] IS NULL OR p_revisions[v_ordinal] < 1 THEN
+      PERFORM refuse_argument(format('p_revision of item %s', v_ordinal), 'the revision of the job, from 1');
+    END IF;
+    IF p_next_due_at[v_ordinal] IS NULL
+      OR p_next_due_at[v_ordinal] NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years'
+    THEN
+      PERFORM refuse_argument(format('p_next_due_at of item %s', v_ordinal), 'a time within 100 years of now');
+    END IF;
+    IF p_scheduled_for[v_ordinal] NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
+      PERFORM refuse_argument(format('p_scheduled_for of item %s', v_ordinal), 'null, or a time within 100 years of now');
+    END IF;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION check_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) IS 'Internal: raises 22023 for the first run that is not acceptable.';
+
+-- function check_lease_duration(integer) of symphony_owner
+CREATE FUNCTION check_lease_duration(p_duration_ms integer)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  IF p_duration_ms IS NULL OR p_duration_ms NOT BETWEEN 1000 AND 3600000 THEN
+    PERFORM refuse_argument('p_duration_ms', '1000 (a second) to 3600000 (an hour)');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_lease_duration(integer) IS 'Internal: raises 22023 unless it is 1 second to 1 hour.';
+
+-- function check_lease_names(text, text) of symphony_owner
+CREATE FUNCTION check_lease_names(p_resource text, p_owner text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  IF NOT is_id(p_resource) THEN
+    PERFORM refuse_argument('p_resource', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF NOT is_id(p_owner) THEN
+    PERFORM refuse_argument('p_owner', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_lease_names(text, text) IS 'Internal: raises 22023 unless both are ids.';
+
 -- function check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[]) of symphony_owner
 CREATE FUNCTION check_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[])
 RETURNS void
@@ -953,8 +1608,229 @@ END
 $$;
 COMMENT ON FUNCTION check_outbox_pause(text, text, text) IS 'Internal: raises 22023 unless a pause is well-formed.';
 
--- function claim_outbox_batch(integer, text, integer, text[], text[]) of symphony_owner
-CREATE FUNCTION claim_outbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_announced_rails text[] DEFAULT NULL::text[])
+-- function check_scheduled_message(text, jsonb, text, text) of symphony_owner
+CREATE FUNCTION check_scheduled_message(p_topic text, p_payload jsonb, p_participant_id text, p_delivery text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_payload_defect text := payload_defect(p_payload);
+BEGIN
+  IF NOT is_id(p_topic) THEN
+    PERFORM refuse_argument('p_topic', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF v_payload_defect IS NOT NULL THEN
+    PERFORM refuse_argument('p_payload', v_payload_defect);
+  END IF;
+  IF p_participant_id IS NOT NULL AND NOT is_id(p_participant_id) THEN
+    PERFORM refuse_argument('p_participant_id', 'null, or 1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF p_delivery IS NULL OR p_delivery NOT IN ('outbox', 'claim') THEN
+    PERFORM refuse_argument('p_delivery', 'outbox or claim');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_scheduled_message(text, jsonb, text, text) IS 'Internal: raises 22023 unless a topic, payload, participant and delivery are acceptable.';
+
+-- function check_scheduler_claim(integer, text, integer, text[]) of symphony_owner
+CREATE FUNCTION check_scheduler_claim(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF p_lease_seconds IS NULL OR p_lease_seconds NOT BETWEEN 1 AND 3600 THEN
+    PERFORM refuse_argument('p_lease_seconds', '1 to 3600');
+  END IF;
+  IF p_topics IS NOT NULL AND NOT is_id_list(p_topics) THEN
+    PERFORM refuse_argument('p_topics', 'null for all topics, or a plain list of 1 to 1000 of them');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_scheduler_claim(integer, text, integer, text[]) IS 'Internal: raises 22023 unless a claim is well-formed.';
+
+-- function check_scheduler_leases(text, uuid[], uuid[], text, text, integer) of symphony_owner
+CREATE FUNCTION check_scheduler_leases(p_argument text, p_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text, p_retry_delay_seconds integer)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_count integer := cardinality(p_ids);
+  v_list CONSTANT text := format('[1:%s]', v_count);
+BEGIN
+  IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 OR array_dims(p_ids) IS DISTINCT FROM v_list
+    OR array_position(p_ids, NULL) IS NOT NULL
+  THEN
+    PERFORM refuse_argument(p_argument, 'a plain list of 1 to 1000 ids');
+  END IF;
+  IF array_dims(p_lease_tokens) IS DISTINCT FROM v_list OR array_position(p_lease_tokens, NULL) IS NOT NULL THEN
+    PERFORM refuse_argument('p_lease_tokens', format('a plain list of tokens, as long as %s', p_argument));
+  END IF;
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF p_error_message IS NOT NULL AND NOT is_short_text(p_error_message, 2000) THEN
+    PERFORM refuse_argument('p_error_message', 'null, or text of 1 to 2000 characters');
+  END IF;
+  IF p_retry_delay_seconds IS NULL OR p_retry_delay_seconds NOT BETWEEN 0 AND 2592000 THEN
+    PERFORM refuse_argument('p_retry_delay_seconds', '0 to 2592000');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_scheduler_leases(text, uuid[], uuid[], text, text, integer) IS 'Internal: raises 22023 unless what ends claims is well-formed.';
+
+-- function check_scheduler_retention(integer, integer) of symphony_owner
+CREATE FUNCTION check_scheduler_retention(p_retention_seconds integer, p_batch_size integer)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  IF p_retention_seconds IS NULL OR p_retention_seconds NOT BETWEEN 60 AND 315360000 THEN
+    PERFORM refuse_argument('p_retention_seconds', '60 (a minute) to 315360000 (ten years)');
+  END IF;
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_scheduler_retention(integer, integer) IS 'Internal: raises 22023 unless a retention is well-formed.';
+
+-- function claim_inbox_batch(integer, text, integer, integer) of symphony_owner
+CREATE FUNCTION claim_inbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_attempts_max integer DEFAULT 20)
+RETURNS TABLE(source text, message_id text, topic text, payload jsonb, attempt_count integer, attempts_max integer, sightings bigint, fence uuid, claim_expires_at timestamp with time zone, claimed_at timestamp with time zone, first_seen_at timestamp with time zone, taken_over boolean)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET enable_sort=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_expired tid[];
+  v_taken_over text[] := '{}';
+  v_rows tid[] := '{}';
+  v_exhausted tid[];
+BEGIN
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF p_lease_seconds IS NULL OR p_lease_seconds NOT BETWEEN 1 AND 3600 THEN
+    PERFORM refuse_argument('p_lease_seconds', '1 to 3600');
+  END IF;
+  IF p_attempts_max IS NULL OR p_attempts_max NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_attempts_max', '1 to 1000');
+  END IF;
+
+  -- Two passes, because "unclaimed or expired" in one condition can use neither index. Expired claims come first: they have
+  -- waited longest. What their worker did not live to say is written down as the error of that attempt.
+  v_expired := ARRAY(
+    SELECT m.ctid FROM inbox_messages m
+    WHERE m.fence IS NOT NULL AND m.claim_expires_at <= v_now
+    ORDER BY m.claim_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  IF cardinality(v_expired) > 0 THEN
+    WITH expired AS (
+      UPDATE inbox_messages m
+      SET state = 'seen', claimed_by = NULL, fence = NULL, claim_expires_at = NULL, claimed_at = NULL,
+        last_error = format('attempt %s: the claim of worker %s expired before it answered', m.attempt_count, m.claimed_by)
+      WHERE m.ctid = ANY (v_expired)
+      RETURNING m.ctid AS place, m.source, m.message_id
+    )
+    SELECT array_agg(e.place), array_agg(format('%L,%L', e.source, e.message_id)) INTO v_rows, v_taken_over FROM expired e;
+  END IF;
+  v_rows := v_rows || ARRAY(
+    SELECT m.ctid FROM inbox_messages m
+    WHERE m.state = 'seen' AND m.topic IS NOT NULL AND m.due_at <= v_now AND m.ctid <> ALL (v_rows)
+    ORDER BY m.due_at, m.first_seen_at LIMIT p_batch_size - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
+
+  v_exhausted := ARRAY(
+    SELECT m.ctid FROM inbox_messages m WHERE m.ctid = ANY (v_rows) AND m.attempt_count >= p_attempts_max);
+  IF cardinality(v_exhausted) > 0 THEN
+    PERFORM bury_inbox_messages(v_exhausted, array_fill(NULL::text, ARRAY[cardinality(v_exhausted)]), p_worker_id);
+  END IF;
+
+  -- The rows are locked: from here on the clock is read again, and a claim counts from now.
+  v_now := clock_timestamp();
+  RETURN QUERY
+  WITH claimed AS (
+    UPDATE inbox_messages m
+    SET state = 'processing', attempt_count = m.attempt_count + 1, attempts_max = p_attempts_max,
+      claimed_by = p_worker_id, fence = gen_random_uuid(), claimed_at = v_now,
+      claim_expires_at = v_now + make_interval(secs => p_lease_seconds)
+    WHERE m.ctid = ANY (v_rows) AND m.state = 'seen'
+    RETURNING m.*
+  )
+  SELECT c.source, c.message_id, c.topic, c.payload, c.attempt_count, c.attempts_max, c.sightings, c.fence,
+    c.claim_expires_at, c.claimed_at, c.first_seen_at, format('%L,%L', c.source, c.message_id) = ANY (v_taken_over)
+  FROM claimed c
+  -- UPDATE … RETURNING has no order of its own.
+  ORDER BY c.due_at, c.first_seen_at;
+END
+$$;
+COMMENT ON FUNCTION claim_inbox_batch(integer, text, integer, integer) IS 'Claims due messages for one worker, first in, first out, each with its fence. What has had its attempts is dead instead.';
+
+-- function claim_job_runs(integer, text, integer, text[]) of symphony_owner
+CREATE FUNCTION claim_job_runs(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[] DEFAULT NULL::text[])
+RETURNS TABLE(run_id uuid, job_name text, scheduled_for timestamp with time zone, topic text, participant_id text, payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamp with time zone)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_due uuid[];
+BEGIN
+  PERFORM check_scheduler_claim(p_batch_size, p_worker_id, p_lease_seconds, p_topics);
+  PERFORM return_expired_job_runs();
+  v_now := clock_timestamp();
+  v_due := ARRAY(
+    SELECT r.run_id FROM scheduler_job_runs r
+    WHERE r.state = 'READY' AND r.due_at <= v_now AND (p_topics IS NULL OR r.topic = ANY (p_topics))
+    ORDER BY r.due_at, r.run_id LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  v_now := clock_timestamp();
+  RETURN QUERY
+  WITH leased AS (
+    UPDATE scheduler_job_runs r
+    SET state = 'CLAIMED', claimed_by = p_worker_id, lease_token = gen_random_uuid(),
+      lease_expires_at = v_now + make_interval(secs => p_lease_seconds), attempt_count = r.attempt_count + 1, started_at = v_now
+    WHERE r.run_id = ANY (v_due)
+    RETURNING r.*
+  )
+  -- UPDATE … RETURNING has no order of its own.
+  SELECT l.run_id, l.job_name, l.scheduled_for, l.topic, l.participant_id, l.payload, l.attempt_count, l.lease_token,
+    l.lease_expires_at
+  FROM leased l ORDER BY l.due_at, l.run_id;
+END
+$$;
+COMMENT ON FUNCTION claim_job_runs(integer, text, integer, text[]) IS 'Leases due runs to one worker, at most the batch size, in order; each with its token.';
+
+-- function claim_outbox_batch(integer, text, integer, text[], text[], boolean) of symphony_owner
+CREATE FUNCTION claim_outbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_announced_rails text[] DEFAULT NULL::text[], p_report_held boolean DEFAULT false)
 RETURNS TABLE(outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text, payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamp with time zone, claimed_at timestamp with time zone, outcome_unknown boolean, expiry_streak integer, taken_over boolean, ordered boolean, evidence jsonb)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -994,6 +1870,9 @@ BEGIN
   END IF;
   IF p_announced_rails IS NOT NULL AND NOT is_id_list(p_announced_rails) THEN
     PERFORM refuse_argument('p_announced_rails', 'null for none, or a plain list of 1 to 1000 rails');
+  END IF;
+  IF p_report_held IS NULL THEN
+    PERFORM refuse_argument('p_report_held', 'true or false');
   END IF;
 
   -- An ordered item may have been queued as blocked while its predecessor ended unseen.
@@ -1059,9 +1938,55 @@ BEGIN
   FROM leased l
   -- UPDATE … RETURNING has no order of its own.
   ORDER BY l.next_attempt_at, l.created_at, l.sequence_id;
+  -- A takeover that ended in a hold wrote a ledger row and leased nothing: who counts what it did must hear of it.
+  IF p_report_held AND cardinality(v_expired) > 0 THEN
+    RETURN QUERY
+    SELECT p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
+      p.attempt_count, p.lease_token, p.lease_expires_at, p.claimed_at, p.outcome_unknown, p.expiry_streak, true, p.ordered,
+      NULL::jsonb
+    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.hold_reason IS NOT NULL;
+  END IF;
 END
 $$;
-COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[]) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending.';
+COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and held: without a token.';
+
+-- function claim_timers(integer, text, integer, text[]) of symphony_owner
+CREATE FUNCTION claim_timers(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[] DEFAULT NULL::text[])
+RETURNS TABLE(timer_id uuid, topic text, participant_id text, payload jsonb, due_at timestamp with time zone, attempt_count integer, lease_token uuid, lease_expires_at timestamp with time zone)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_due uuid[];
+BEGIN
+  PERFORM check_scheduler_claim(p_batch_size, p_worker_id, p_lease_seconds, p_topics);
+  PERFORM return_expired_timers();
+  v_now := clock_timestamp();
+  v_due := ARRAY(
+    SELECT t.timer_id FROM scheduler_timers t
+    WHERE t.state = 'READY' AND t.due_at <= v_now AND (p_topics IS NULL OR t.topic = ANY (p_topics))
+    ORDER BY t.due_at, t.timer_id LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  v_now := clock_timestamp();
+  RETURN QUERY
+  WITH leased AS (
+    UPDATE scheduler_timers t
+    SET state = 'CLAIMED', claimed_by = p_worker_id, lease_token = gen_random_uuid(),
+      lease_expires_at = v_now + make_interval(secs => p_lease_seconds), attempt_count = t.attempt_count + 1, started_at = v_now
+    WHERE t.timer_id = ANY (v_due)
+    RETURNING t.*
+  )
+  -- UPDATE … RETURNING has no order of its own.
+  SELECT l.timer_id, l.topic, l.participant_id, l.payload, l.due_at, l.attempt_count, l.lease_token, l.lease_expires_at
+  FROM leased l ORDER BY l.due_at, l.timer_id;
+END
+$$;
+COMMENT ON FUNCTION claim_timers(integer, text, integer, text[]) IS 'Leases due timers to one worker, at most the batch size, in order; each with its token.';
 
 -- function claimable_outbox_rails() of symphony_owner
 CREATE FUNCTION claimable_outbox_rails()
@@ -1277,6 +2202,95 @@ END
 $$;
 COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) IS 'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST.';
 
+-- function create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) of symphony_owner
+CREATE FUNCTION create_job_runs(p_job_names text[], p_revisions bigint[], p_next_due_at timestamp with time zone[], p_scheduled_for timestamp with time zone[])
+RETURNS TABLE(run_id uuid, job_name text, scheduled_for timestamp with time zone)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_unchanged text[];
+BEGIN
+  PERFORM check_job_runs(p_job_names, p_revisions, p_next_due_at, p_scheduled_for);
+  -- Locked in the order of their names, and not waited for: who holds one is moving it, or a person is changing it.
+  v_unchanged := ARRAY(
+    SELECT j.job_name FROM scheduler_jobs j
+    WHERE j.state = 'ACTIVE' AND EXISTS (
+      SELECT 1 FROM unnest(p_job_names, p_revisions) AS g(job_name, revision)
+      WHERE g.job_name = j.job_name AND g.revision = j.revision)
+      AND j.job_name = ANY (p_job_names)
+    ORDER BY j.job_name FOR UPDATE SKIP LOCKED);
+  RETURN QUERY
+  WITH moved AS (
+    UPDATE scheduler_jobs j
+    SET next_due_at = g.next_due_at, revision = j.revision + 1, schedule_error = NULL
+    FROM (
+      SELECT DISTINCT ON (u.job_name) u.job_name, u.next_due_at
+      FROM unnest(p_job_names, p_next_due_at) WITH ORDINALITY AS u(job_name, next_due_at, ordinal)
+      WHERE u.job_name = ANY (v_unchanged) ORDER BY u.job_name, u.ordinal
+    ) g
+    WHERE j.job_name = g.job_name
+    RETURNING j.job_name, j.topic, j.participant_id, j.payload, j.delivery
+  ), made AS (
+    INSERT INTO scheduler_job_runs
+      (run_id, job_name, scheduled_for, topic, participant_id, payload, delivery, due_at)
+    SELECT uuid_v7(), m.job_name, o.scheduled_for, m.topic, m.participant_id, m.payload, m.delivery, o.scheduled_for
+    FROM moved m
+    JOIN unnest(p_job_names, p_scheduled_for) AS o(job_name, scheduled_for) ON o.job_name = m.job_name
+    WHERE o.scheduled_for IS NOT NULL
+    -- A job that was deleted and defined again may meet an occurrence that it has had.
+    ON CONFLICT (job_name, scheduled_for) DO NOTHING
+    RETURNING run_id, job_name, scheduled_for
+  )
+  SELECT n.run_id, n.job_name, n.scheduled_for FROM made n ORDER BY n.scheduled_for, n.job_name;
+END
+$$;
+COMMENT ON FUNCTION create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) IS 'Makes runs of jobs that are still at the given revision, and moves their next due time, in one; returns the runs made.';
+
+-- function create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) of symphony_owner
+CREATE FUNCTION create_or_update_job(p_job_name text, p_cron text, p_time_zone text, p_topic text, p_payload jsonb, p_next_due_at timestamp with time zone, p_participant_id text DEFAULT NULL::text, p_missed_runs text DEFAULT 'once'::text, p_delivery text DEFAULT 'outbox'::text)
+RETURNS TABLE(next_due_at timestamp with time zone, state text, created boolean)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+  PERFORM check_job_name(p_job_name);
+  PERFORM check_scheduled_message(p_topic, p_payload, p_participant_id, p_delivery);
+  IF NOT is_short_text(p_cron, 256) THEN
+    PERFORM refuse_argument('p_cron', 'text of 1 to 256 characters');
+  END IF;
+  IF NOT is_id(p_time_zone) THEN
+    PERFORM refuse_argument('p_time_zone', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF p_next_due_at IS NULL OR p_next_due_at NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
+    PERFORM refuse_argument('p_next_due_at', 'a time within 100 years of now');
+  END IF;
+  IF p_missed_runs IS NULL OR p_missed_runs NOT IN ('skip', 'once', 'all') THEN
+    PERFORM refuse_argument('p_missed_runs', 'skip, once or all');
+  END IF;
+  RETURN QUERY
+  INSERT INTO scheduler_jobs AS j
+    (job_name, cron, time_zone, topic, participant_id, payload, delivery, missed_runs, next_due_at)
+  VALUES (p_job_name, p_cron, p_time_zone, p_topic, p_participant_id, p_payload, p_delivery, p_missed_runs, p_next_due_at)
+  ON CONFLICT (job_name) DO UPDATE
+  SET cron = excluded.cron, time_zone = excluded.time_zone, topic = excluded.topic,
+    participant_id = excluded.participant_id, payload = excluded.payload, delivery = excluded.delivery,
+    missed_runs = excluded.missed_runs, revision = j.revision + 1, updated_at = clock_timestamp(), schedule_error = NULL,
+    -- Whoever registers the same schedule at each start of a program must not push its next occurrence away.
+    next_due_at = CASE WHEN j.cron = excluded.cron AND j.time_zone = excluded.time_zone
+      THEN j.next_due_at ELSE excluded.next_due_at END
+  RETURNING j.next_due_at, j.state, j.revision = 1;
+  PERFORM wake_schedulers(p_next_due_at);
+END
+$$;
+COMMENT ON FUNCTION create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) IS 'Defines a job by its name. With the same expression and zone its next due time stays; a paused job stays paused.';
+
 -- function create_outbox_redrive(uuid, text, text, text) of symphony_owner
 CREATE FUNCTION create_outbox_redrive(p_outbox_id uuid, p_reason text, p_proposed_by text, p_actor text)
 RETURNS uuid
@@ -1307,6 +2321,91 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION create_outbox_redrive(uuid, text, text, text) IS 'Internal: queues a FAILED item again as a new one that names it.';
+
+-- function delete_job(text) of symphony_owner
+CREATE FUNCTION delete_job(p_job_name text)
+RETURNS TABLE(deleted boolean, runs_removed integer)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_deleted boolean;
+  v_runs_removed integer;
+BEGIN
+  PERFORM check_job_name(p_job_name);
+  DELETE FROM scheduler_jobs j WHERE j.job_name = p_job_name;
+  v_deleted := FOUND;
+  DELETE FROM scheduler_job_runs r WHERE r.job_name = p_job_name AND r.state = 'READY';
+  GET DIAGNOSTICS v_runs_removed = ROW_COUNT;
+  RETURN QUERY SELECT v_deleted, v_runs_removed;
+END
+$$;
+COMMENT ON FUNCTION delete_job(text) IS 'Removes a job and its runs that have not begun; says whether there was one, and how many.';
+
+-- function due_jobs(integer) of symphony_owner
+CREATE FUNCTION due_jobs(p_batch_size integer)
+RETURNS TABLE(job_name text, cron text, time_zone text, missed_runs text, next_due_at timestamp with time zone, revision bigint, observed_at timestamp with time zone)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  RETURN QUERY
+  SELECT j.job_name, j.cron, j.time_zone, j.missed_runs, j.next_due_at, j.revision, v_now
+  FROM scheduler_jobs j WHERE j.state = 'ACTIVE' AND j.next_due_at <= v_now
+  ORDER BY j.next_due_at LIMIT p_batch_size;
+END
+$$;
+COMMENT ON FUNCTION due_jobs(integer) IS 'Active jobs whose next occurrence has come, longest due first, at most the batch size.';
+
+-- function end_job_run_claims(uuid[], uuid[], text, text, text, integer) of symphony_owner
+CREATE FUNCTION end_job_run_claims(p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_state text, p_error_message text, p_retry_delay_seconds integer)
+RETURNS SETOF uuid
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_held uuid[];
+BEGIN
+  PERFORM check_scheduler_leases('p_run_ids', p_run_ids, p_lease_tokens, p_worker_id, p_error_message, p_retry_delay_seconds);
+  v_held := ARRAY(
+    SELECT r.run_id
+    FROM unnest(p_run_ids, p_lease_tokens) AS g(run_id, lease_token)
+    JOIN scheduler_job_runs r ON r.run_id = g.run_id
+    WHERE r.state = 'CLAIMED' AND r.lease_token = g.lease_token AND r.claimed_by = p_worker_id
+    ORDER BY r.run_id FOR UPDATE OF r);
+  -- The rows are locked: only now does the clock say whether the leases still live.
+  v_now := clock_timestamp();
+  v_held := ARRAY(
+    SELECT r.run_id FROM scheduler_job_runs r WHERE r.run_id = ANY (v_held) AND r.lease_expires_at > v_now
+    ORDER BY array_position(p_run_ids, r.run_id));
+  IF p_state = 'READY' THEN
+    PERFORM give_back_job_runs(v_held, COALESCE(p_error_message, 'abandoned'), p_retry_delay_seconds);
+    PERFORM wake_schedulers(v_now + make_interval(secs => p_retry_delay_seconds));
+  ELSE
+    UPDATE scheduler_job_runs r
+    SET state = p_state, finished_at = v_now, error_message = p_error_message, claimed_by = NULL, lease_token = NULL,
+      lease_expires_at = NULL
+    WHERE r.run_id = ANY (v_held);
+  END IF;
+  RETURN QUERY SELECT h.run_id FROM unnest(v_held) AS h(run_id);
+END
+$$;
+COMMENT ON FUNCTION end_job_run_claims(uuid[], uuid[], text, text, text, integer) IS 'Internal: moves live claims of a worker to a state; returns those that it moved.';
 
 -- function end_outbox_heads(uuid[]) of symphony_owner
 CREATE FUNCTION end_outbox_heads(p_attempt_ids uuid[])
@@ -1351,6 +2450,202 @@ END
 $$;
 COMMENT ON FUNCTION end_outbox_heads(uuid[]) IS 'Internal: halts or advances the ordered streams in which these attempts ended an item.';
 
+-- function end_timer_claims(uuid[], uuid[], text, text, text, integer) of symphony_owner
+CREATE FUNCTION end_timer_claims(p_timer_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_state text, p_error_message text, p_retry_delay_seconds integer)
+RETURNS SETOF uuid
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_held uuid[];
+BEGIN
+  PERFORM check_scheduler_leases('p_timer_ids', p_timer_ids, p_lease_tokens, p_worker_id, p_error_message, p_retry_delay_seconds);
+  v_held := ARRAY(
+    SELECT t.timer_id
+    FROM unnest(p_timer_ids, p_lease_tokens) AS g(timer_id, lease_token)
+    JOIN scheduler_timers t ON t.timer_id = g.timer_id
+    WHERE t.state = 'CLAIMED' AND t.lease_token = g.lease_token AND t.claimed_by = p_worker_id
+    ORDER BY t.timer_id FOR UPDATE OF t);
+  -- The rows are locked: only now does the clock say whether the leases still live.
+  v_now := clock_timestamp();
+  v_held := ARRAY(
+    SELECT t.timer_id FROM scheduler_timers t WHERE t.timer_id = ANY (v_held) AND t.lease_expires_at > v_now
+    ORDER BY array_position(p_timer_ids, t.timer_id));
+  IF p_state = 'READY' THEN
+    PERFORM give_back_timers(v_held, COALESCE(p_error_message, 'abandoned'), p_retry_delay_seconds);
+    PERFORM wake_schedulers(v_now + make_interval(secs => p_retry_delay_seconds));
+  ELSE
+    UPDATE scheduler_timers t
+    SET state = p_state, finished_at = v_now, error_message = p_error_message, claimed_by = NULL, lease_token = NULL,
+      lease_expires_at = NULL
+    WHERE t.timer_id = ANY (v_held);
+  END IF;
+  RETURN QUERY SELECT h.timer_id FROM unnest(v_held) AS h(timer_id);
+END
+$$;
+COMMENT ON FUNCTION end_timer_claims(uuid[], uuid[], text, text, text, integer) IS 'Internal: moves live claims of a worker to a state; returns those that it moved.';
+
+-- function enqueue_due_job_runs(integer) of symphony_owner
+CREATE FUNCTION enqueue_due_job_runs(p_batch_size integer)
+RETURNS TABLE(run_id uuid, job_name text, scheduled_for timestamp with time zone, topic text, outbox_id uuid, error_message text)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_due scheduler_job_runs[];
+BEGIN
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  PERFORM return_expired_job_runs();
+  v_now := clock_timestamp();
+  v_due := ARRAY(
+    SELECT r FROM scheduler_job_runs r
+    WHERE r.state = 'READY' AND r.delivery = 'outbox' AND r.due_at <= v_now
+    ORDER BY r.due_at, r.run_id LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  IF cardinality(v_due) = 0 THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+  WITH enqueued AS MATERIALIZED (
+    SELECT m.message_id, m.outbox_id, m.error_message
+    FROM enqueue_scheduled_messages(
+      ARRAY(SELECT d.run_id FROM unnest(v_due) d), ARRAY(SELECT d.participant_id FROM unnest(v_due) d),
+      ARRAY(SELECT d.topic FROM unnest(v_due) d), ARRAY(SELECT d.payload FROM unnest(v_due) d)) m
+  ), ended AS (
+    UPDATE scheduler_job_runs r
+    SET state = CASE WHEN e.outbox_id IS NULL THEN 'FAILED' ELSE 'ENQUEUED' END, outbox_id = e.outbox_id,
+      error_message = e.error_message, started_at = v_now, finished_at = clock_timestamp()
+    FROM enqueued e WHERE r.run_id = e.message_id
+    RETURNING r.*
+  )
+  SELECT n.run_id, n.job_name, n.scheduled_for, n.topic, n.outbox_id, n.error_message FROM ended n ORDER BY n.due_at, n.run_id;
+END
+$$;
+COMMENT ON FUNCTION enqueue_due_job_runs(integer) IS 'Makes due runs messages of the outbox, in order, at most the batch size; one that the outbox refuses fails alone.';
+
+-- function enqueue_due_timers(integer) of symphony_owner
+CREATE FUNCTION enqueue_due_timers(p_batch_size integer)
+RETURNS TABLE(timer_id uuid, topic text, due_at timestamp with time zone, outbox_id uuid, error_message text)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_due scheduler_timers[];
+BEGIN
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  PERFORM return_expired_timers();
+  v_now := clock_timestamp();
+  v_due := ARRAY(
+    SELECT t FROM scheduler_timers t
+    WHERE t.state = 'READY' AND t.delivery = 'outbox' AND t.due_at <= v_now
+    ORDER BY t.due_at, t.timer_id LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  IF cardinality(v_due) = 0 THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+  WITH enqueued AS MATERIALIZED (
+    SELECT m.message_id, m.outbox_id, m.error_message
+    FROM enqueue_scheduled_messages(
+      ARRAY(SELECT d.timer_id FROM unnest(v_due) d), ARRAY(SELECT d.participant_id FROM unnest(v_due) d),
+      ARRAY(SELECT d.topic FROM unnest(v_due) d), ARRAY(SELECT d.payload FROM unnest(v_due) d)) m
+  ), ended AS (
+    UPDATE scheduler_timers t
+    SET state = CASE WHEN e.outbox_id IS NULL THEN 'FAILED' ELSE 'ENQUEUED' END, outbox_id = e.outbox_id,
+      error_message = e.error_message, started_at = v_now, finished_at = clock_timestamp()
+    FROM enqueued e WHERE t.timer_id = e.message_id
+    RETURNING t.*
+  )
+  SELECT n.timer_id, n.topic, n.due_at, n.outbox_id, n.error_message FROM ended n ORDER BY n.due_at, n.timer_id;
+END
+$$;
+COMMENT ON FUNCTION enqueue_due_timers(integer) IS 'Makes due timers messages of the outbox, in order, at most the batch size; one that the outbox refuses fails alone.';
+
+-- function enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) of symphony_owner
+CREATE FUNCTION enqueue_inbox_message(p_source text, p_message_id text, p_topic text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone)
+RETURNS TABLE(state text, sightings bigint, created boolean, content_differs boolean)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  SELECT e.state, e.sightings, e.created, e.content_differs
+  FROM enqueue_inbox_messages(
+    ARRAY[p_source], ARRAY[p_message_id], ARRAY[p_topic], ARRAY[p_payload], ARRAY[p_not_before]) e;
+END
+$$;
+COMMENT ON FUNCTION enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) IS 'Puts one message into the inbox: a batch of one. The same message again changes nothing but its sightings.';
+
+-- function enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) of symphony_owner
+CREATE FUNCTION enqueue_inbox_messages(p_sources text[], p_message_ids text[], p_topics text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[])
+RETURNS TABLE(ordinal integer, state text, sightings bigint, created boolean, content_differs boolean)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_given record;
+  v_sighted record;
+  v_ordinals integer[] := '{}';
+  v_states text[] := '{}';
+  v_sightings bigint[] := '{}';
+  v_created boolean[] := '{}';
+  v_differs boolean[] := '{}';
+BEGIN
+  PERFORM check_inbox_messages(p_sources, p_message_ids, p_topics, p_payloads, p_not_before);
+  v_now := clock_timestamp();
+  -- In the order of their keys, so that two calls cannot deadlock.
+  FOR v_given IN
+    SELECT g.ordinal::integer AS ordinal, g.source, g.message_id, g.topic, g.payload, g.not_before
+    FROM unnest(p_sources, p_message_ids, p_topics, p_payloads, p_not_before)
+      WITH ORDINALITY AS g(source, message_id, topic, payload, not_before, ordinal)
+    ORDER BY g.source COLLATE "C", g.message_id COLLATE "C", g.ordinal
+  LOOP
+    -- One microsecond apart, so that a batch is claimed in the order it was given.
+    SELECT s.* INTO v_sighted
+    FROM sight_inbox_message(v_given.source, v_given.message_id, v_given.topic, v_given.payload,
+      inbox_content_hash(v_given.topic, v_given.payload::text), v_given.not_before,
+      v_now + v_given.ordinal * interval '1 microsecond') s;
+    v_ordinals := v_ordinals || v_given.ordinal;
+    v_states := v_states || v_sighted.state;
+    v_sightings := v_sightings || v_sighted.sightings;
+    v_created := v_created || v_sighted.created;
+    v_differs := v_differs || v_sighted.content_differs;
+  END LOOP;
+  IF true = ANY (v_created) THEN
+    PERFORM wake_inbox_workers();
+  END IF;
+  RETURN QUERY
+  SELECT r.ordinal, r.state, r.sightings, r.created, r.content_differs
+  FROM unnest(v_ordinals, v_states, v_sightings, v_created, v_differs) AS r(ordinal, state, sightings, created, content_differs)
+  ORDER BY r.ordinal;
+END
+$$;
+COMMENT ON FUNCTION enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Puts up to 1000 messages into the inbox, each once; rows come back in the order given.';
+
 -- function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean) of symphony_owner
 CREATE FUNCTION enqueue_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, p_ordered boolean DEFAULT false)
 RETURNS TABLE(outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
@@ -1386,6 +2681,44 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[]) IS 'Enqueues up to 1000 items in one call; rows come back in the order given.';
+
+-- function enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) of symphony_owner
+CREATE FUNCTION enqueue_scheduled_messages(p_ids uuid[], p_participant_ids text[], p_topics text[], p_payloads jsonb[])
+RETURNS TABLE(message_id uuid, outbox_id uuid, error_message text)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_ids CONSTANT text[] := p_ids::text[];
+  v_participant_ids CONSTANT text[] := ARRAY(
+    SELECT COALESCE(g.participant_id, g.id)
+    FROM unnest(v_ids, p_participant_ids) WITH ORDINALITY AS g(id, participant_id, ordinal) ORDER BY g.ordinal);
+  v_outbox_ids uuid[];
+  v_errors text[];
+BEGIN
+  BEGIN
+    SELECT array_agg(e.outbox_id ORDER BY e.ordinal) INTO v_outbox_ids
+    FROM enqueue_payment_outbox_batch(v_ids, v_participant_ids, v_ids, p_topics, p_payloads) e;
+  EXCEPTION WHEN SQLSTATE 'P7004' OR invalid_parameter_value THEN
+    FOR v_ordinal IN 1 .. cardinality(v_ids) LOOP
+      BEGIN
+        v_outbox_ids[v_ordinal] := (
+          SELECT e.outbox_id
+          FROM enqueue_payment_outbox(v_ids[v_ordinal], v_participant_ids[v_ordinal], v_ids[v_ordinal],
+            p_topics[v_ordinal], p_payloads[v_ordinal]) e);
+      EXCEPTION WHEN SQLSTATE 'P7004' OR invalid_parameter_value THEN
+        v_errors[v_ordinal] := format('refused by the outbox: %s', SQLERRM);
+      END;
+    END LOOP;
+  END;
+  RETURN QUERY
+  SELECT p_ids[g.ordinal], v_outbox_ids[g.ordinal], v_errors[g.ordinal]
+  FROM generate_series(1, cardinality(v_ids)) AS g(ordinal);
+END
+$$;
+COMMENT ON FUNCTION enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) IS 'Internal: makes scheduled messages items of the outbox; says of each which, or why it was refused.';
 
 -- function epoch_micros(timestamp with time zone) of symphony_owner
 CREATE FUNCTION epoch_micros(p_time timestamp with time zone)
@@ -1481,6 +2814,53 @@ END
 $$;
 COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS 'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease, marks the outcome, holds at the ceiling.';
 
+-- function fail_inbox_messages(text[], text[], uuid[], text, text[]) of symphony_owner
+CREATE FUNCTION fail_inbox_messages(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text, p_errors text[] DEFAULT NULL::text[])
+RETURNS TABLE(ordinal integer, source text, message_id text)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_places tid[];
+BEGIN
+  PERFORM check_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
+  PERFORM check_inbox_errors(p_errors, cardinality(p_sources));
+  v_places := lock_live_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
+  PERFORM bury_inbox_messages(v_places, COALESCE(p_errors, array_fill(NULL::text, ARRAY[cardinality(p_sources)])), p_worker_id);
+  RETURN QUERY
+  SELECT g.ordinal::integer, g.source, g.message_id
+  FROM unnest(p_sources, p_message_ids, v_places) WITH ORDINALITY AS g(source, message_id, place, ordinal)
+  WHERE g.place IS NOT NULL ORDER BY g.ordinal;
+END
+$$;
+COMMENT ON FUNCTION fail_inbox_messages(text[], text[], uuid[], text, text[]) IS 'Messages that no further attempt can help: dead at once, with the error. Returns those whose live claim this was.';
+
+-- function fail_job_runs(uuid[], uuid[], text, text) of symphony_owner
+CREATE FUNCTION fail_job_runs(p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text DEFAULT NULL::text)
+RETURNS SETOF uuid
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$ SELECT end_job_run_claims(p_run_ids, p_lease_tokens, p_worker_id, 'FAILED', p_error_message, 0) $$;
+COMMENT ON FUNCTION fail_job_runs(uuid[], uuid[], text, text) IS 'Ends claimed runs as failed, for good; returns those that were.';
+
+-- function fail_timers(uuid[], uuid[], text, text) of symphony_owner
+CREATE FUNCTION fail_timers(p_timer_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text DEFAULT NULL::text)
+RETURNS SETOF uuid
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$ SELECT end_timer_claims(p_timer_ids, p_lease_tokens, p_worker_id, 'FAILED', p_error_message, 0) $$;
+COMMENT ON FUNCTION fail_timers(uuid[], uuid[], text, text) IS 'Ends claimed timers as failed, for good; returns those that were.';
+
 -- function fold_outbox_tallies() of symphony_owner
 CREATE FUNCTION fold_outbox_tallies()
 RETURNS bigint
@@ -1524,6 +2904,63 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION fold_outbox_tallies() IS 'Internal: folds the tallies of recorded attempts into totals per minute.';
+
+-- function give_back_job_runs(uuid[], text, integer) of symphony_owner
+CREATE FUNCTION give_back_job_runs(p_run_ids uuid[], p_error_message text, p_retry_delay_seconds integer)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+BEGIN
+  PERFORM 1 FROM scheduler_jobs j
+  WHERE j.job_name = ANY (ARRAY(SELECT r.job_name FROM scheduler_job_runs r WHERE r.run_id = ANY (p_run_ids)))
+  ORDER BY j.job_name FOR KEY SHARE;
+  v_now := clock_timestamp();
+  UPDATE scheduler_job_runs r
+  SET state = g.state, finished_at = CASE WHEN g.state = 'READY' THEN NULL ELSE v_now END,
+    due_at = CASE WHEN p_retry_delay_seconds > 0 THEN v_now + make_interval(secs => p_retry_delay_seconds) ELSE r.due_at END,
+    error_message = COALESCE(p_error_message, format('the claim of %s expired', r.claimed_by)),
+    claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL
+  FROM (
+    SELECT n.run_id, CASE
+      WHEN NOT EXISTS (SELECT 1 FROM scheduler_jobs j WHERE j.job_name = n.job_name) THEN 'CANCELLED'
+      WHEN n.attempt_count >= 20 THEN 'FAILED'
+      ELSE 'READY'
+    END AS state
+    FROM scheduler_job_runs n WHERE n.run_id = ANY (p_run_ids)
+  ) g
+  WHERE r.run_id = g.run_id;
+END
+$$;
+COMMENT ON FUNCTION give_back_job_runs(uuid[], text, integer) IS 'Internal: returns locked runs to ready; fails those claimed twenty times, cancels those whose job is gone.';
+
+-- function give_back_timers(uuid[], text, integer) of symphony_owner
+CREATE FUNCTION give_back_timers(p_timer_ids uuid[], p_error_message text, p_retry_delay_seconds integer)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  UPDATE scheduler_timers t
+  SET state = CASE WHEN t.attempt_count < 20 THEN 'READY' ELSE 'FAILED' END,
+    finished_at = CASE WHEN t.attempt_count < 20 THEN NULL ELSE v_now END,
+    due_at = CASE WHEN p_retry_delay_seconds > 0 THEN v_now + make_interval(secs => p_retry_delay_seconds) ELSE t.due_at END,
+    error_message = COALESCE(p_error_message, format('the claim of %s expired', t.claimed_by)),
+    claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL
+  WHERE t.timer_id = ANY (p_timer_ids);
+END
+$$;
+COMMENT ON FUNCTION give_back_timers(uuid[], text, integer) IS 'Internal: returns locked timers to ready; fails those claimed twenty times.';
 
 -- function has_unbounded_number(jsonb) of symphony_owner
 CREATE FUNCTION has_unbounded_number(p_payload jsonb)
@@ -1642,6 +3079,14 @@ END
 $$;
 COMMENT ON FUNCTION hold_outbox_redrives(uuid, text) IS 'Internal: holds the open redrive of a payment of which a worker reported late that the rail had paid it.';
 
+-- function inbox_content_hash(text, text) of symphony_owner
+CREATE FUNCTION inbox_content_hash(p_topic text, p_payload_text text)
+RETURNS bytea
+LANGUAGE sql STABLE
+PARALLEL SAFE
+RETURN sha256(convert_to(concat(octet_length(p_topic), ':', p_topic, ',', octet_length(p_payload_text), ':', p_payload_text, ','), 'UTF8'::name));
+COMMENT ON FUNCTION inbox_content_hash(text, text) IS 'SHA-256 of what a message says: its topic and payload, each behind its length.';
+
 -- function insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid) of symphony_owner
 CREATE FUNCTION insert_outbox_items(p_ordinals integer[], p_content_hashes bytea[], p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid)
 RETURNS uuid[]
@@ -1740,6 +3185,14 @@ LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 RETURN (((cardinality(p_values) >= 1) AND (cardinality(p_values) <= 1000)) AND (array_dims(p_values) = format('[1:%s]'::text, cardinality(p_values))) AND (SELECT bool_and(is_id(given.id)) AS bool_and FROM unnest(is_id_list.p_values) given(id)));
 COMMENT ON FUNCTION is_id_list(text[]) IS 'True for a plain list of 1 to 1000 ids.';
+
+-- function is_inbox_id(text) of symphony_owner
+CREATE FUNCTION is_inbox_id(p_value text)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+RETURN ((p_value IS NOT NULL) AND (char_length(p_value) <= 255) AND ((p_value COLLATE "C") ~ '[^ \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]'::text) AND ((p_value COLLATE "C") !~ '[\u0001-\u001f\u007f-\u009f]'::text));
+COMMENT ON FUNCTION is_inbox_id(text) IS 'True for 1 to 255 characters that are not blank and free of control characters.';
 
 -- function is_short_text(text, integer) of symphony_owner
 CREATE FUNCTION is_short_text(p_value text, p_length_max integer)
@@ -1856,6 +3309,104 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';
+
+-- function lock_inbox_message(text, text) of symphony_owner
+CREATE FUNCTION lock_inbox_message(p_source text, p_message_id text)
+RETURNS inbox_messages
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_known inbox_messages;
+BEGIN
+  SELECT m.* INTO v_known FROM inbox_messages m
+  WHERE m.source = p_source AND m.message_id = p_message_id FOR UPDATE;
+  IF NOT FOUND THEN
+    -- A frozen snapshot does not know a message that is younger than it is.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+      RAISE EXCEPTION 'the inbox message is unknown to the snapshot of this transaction'
+        USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
+    END IF;
+    RAISE EXCEPTION 'there is no such inbox message'
+      USING ERRCODE = 'P7011', HINT = 'It never came in under this source and id, or retention has removed it.';
+  END IF;
+  RETURN v_known;
+END
+$$;
+COMMENT ON FUNCTION lock_inbox_message(text, text) IS 'Internal: locks a message and returns it, or raises P7011.';
+
+-- function lock_live_inbox_claims(text[], text[], uuid[], text) of symphony_owner
+CREATE FUNCTION lock_live_inbox_claims(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
+RETURNS tid[]
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_ordinals integer[];
+  v_places tid[];
+  v_expiries timestamptz[];
+  v_now timestamptz;
+BEGIN
+  SELECT array_agg(l.ordinal ORDER BY l.ordinal), array_agg(l.place ORDER BY l.ordinal), array_agg(l.claim_expires_at ORDER BY l.ordinal)
+  INTO v_ordinals, v_places, v_expiries
+  FROM (
+    SELECT g.ordinal::integer AS ordinal,
+      CASE WHEN m.fence = g.fence AND m.claimed_by = p_worker_id THEN m.place END AS place, m.claim_expires_at
+    FROM (
+      SELECT i.source, i.message_id, i.fence, i.ordinal
+      FROM unnest(p_sources, p_message_ids, p_fences) WITH ORDINALITY AS i(source, message_id, fence, ordinal)
+      ORDER BY i.source COLLATE "C", i.message_id COLLATE "C"
+    ) g
+    LEFT JOIN LATERAL (
+      SELECT q.ctid AS place, q.fence, q.claimed_by, q.claim_expires_at
+      FROM inbox_messages q WHERE q.source = g.source AND q.message_id = g.message_id OFFSET 0 FOR UPDATE
+    ) m ON true
+  ) l;
+  v_now := clock_timestamp();
+  RETURN ARRAY(
+    SELECT CASE WHEN l.expiry > v_now AND l.ordinal = min(l.ordinal) OVER (PARTITION BY l.place) THEN l.place END
+    FROM unnest(v_ordinals, v_places, v_expiries) AS l(ordinal, place, expiry)
+    ORDER BY l.ordinal);
+END
+$$;
+COMMENT ON FUNCTION lock_live_inbox_claims(text[], text[], uuid[], text) IS 'Internal: locks messages; the places of the claims among them that this worker and fence hold live.';
+
+-- function lock_live_lease(text, text, uuid) of symphony_owner
+CREATE FUNCTION lock_live_lease(p_resource text, p_owner text, p_lease_id uuid)
+RETURNS timestamp with time zone
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_lease symphony_leases;
+  v_now timestamptz;
+BEGIN
+  IF p_lease_id IS NULL THEN
+    PERFORM refuse_argument('p_lease_id', 'the id that acquire_lease gave');
+  END IF;
+  PERFORM refuse_stale_snapshot();
+  SELECT * INTO v_lease FROM symphony_leases l WHERE l.resource = p_resource FOR UPDATE;
+  v_now := clock_timestamp();
+  IF v_lease.lease_id = p_lease_id AND v_lease.owner = p_owner AND v_lease.expires_at > v_now THEN
+    RETURN v_now;
+  END IF;
+  RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION lock_live_lease(text, text, uuid) IS 'Internal: locks a resource; the time, if that owner and lease_id hold it live, else null.';
 
 -- function lock_live_outbox_leases(uuid[], uuid[], text) of symphony_owner
 CREATE FUNCTION lock_live_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
@@ -2007,6 +3558,109 @@ END
 $$;
 COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item that may be sent again, or raises P7001 or P7006.';
 
+-- function mark_inbox_dead(text, text, text) of symphony_owner
+CREATE FUNCTION mark_inbox_dead(p_source text, p_message_id text, p_error text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  IF NOT is_short_text(p_error, 2000) THEN
+    PERFORM refuse_argument('p_error', 'text of 1 to 2000 characters');
+  END IF;
+  PERFORM mark_inbox_message(p_source, p_message_id, 'dead', p_error);
+END
+$$;
+COMMENT ON FUNCTION mark_inbox_dead(text, text, text) IS 'A message will not be handled until a person revives it. P7011 unknown, P7010 forbidden.';
+
+-- function mark_inbox_message(text, text, text, text) of symphony_owner
+CREATE FUNCTION mark_inbox_message(p_source text, p_message_id text, p_state text, p_error text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_known inbox_messages;
+  v_now timestamptz;
+BEGIN
+  PERFORM check_inbox_key(p_source, p_message_id);
+  v_known := lock_inbox_message(p_source, p_message_id);
+  -- The same ending again changes nothing: the answer to the first call may have been lost.
+  IF v_known.topic IS NULL AND v_known.state = p_state AND p_state <> 'processing' THEN
+    RETURN;
+  END IF;
+  IF v_known.topic IS NOT NULL THEN
+    RAISE EXCEPTION 'inbox message: it was enqueued, so its claims move it and no mark does'
+      USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', p_state)::text,
+        HINT = 'Claim it, and then ack, abandon or fail it. Marks are for messages known only for deduplication.';
+  END IF;
+  IF NOT (v_known.state = 'processing' OR (v_known.state = 'seen' AND p_state <> 'done')) THEN
+    RAISE EXCEPTION 'inbox message: it is %, and cannot become %', v_known.state, p_state
+      USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', p_state)::text,
+        HINT = 'A message is seen, then processing, then done or dead. Done is final; a dead one is revived by a person.';
+  END IF;
+  v_now := clock_timestamp();
+  UPDATE inbox_messages m
+  SET state = p_state, last_error = COALESCE(p_error, m.last_error),
+    attempt_count = m.attempt_count + CASE WHEN p_state = 'processing' THEN 1 ELSE 0 END,
+    ended_at = CASE WHEN p_state <> 'processing' THEN v_now END
+  WHERE m.source = p_source AND m.message_id = p_message_id;
+  IF p_state = 'dead' THEN
+    INSERT INTO inbox_events (event_id, source, message_id, event_type, actor, detail, created_at)
+    VALUES (uuid_v7(), p_source, p_message_id, 'DIED', session_user,
+      jsonb_build_object('attempts', v_known.attempt_count, 'error', p_error), v_now);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION mark_inbox_message(text, text, text, text) IS 'Internal: moves a message that is known only for deduplication along the edges that exist, or raises P7010.';
+
+-- function mark_inbox_processed(text, text) of symphony_owner
+CREATE FUNCTION mark_inbox_processed(p_source text, p_message_id text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  PERFORM mark_inbox_message(p_source, p_message_id, 'done', NULL);
+END
+$$;
+COMMENT ON FUNCTION mark_inbox_processed(text, text) IS 'A message in process was handled, for good. P7011 unknown, P7010 forbidden.';
+
+-- function mark_inbox_processing(text, text) of symphony_owner
+CREATE FUNCTION mark_inbox_processing(p_source text, p_message_id text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  PERFORM mark_inbox_message(p_source, p_message_id, 'processing', NULL);
+END
+$$;
+COMMENT ON FUNCTION mark_inbox_processing(text, text) IS 'A sighted message is being handled. Again after a crash, it counts another attempt. P7011 unknown, P7010 forbidden.';
+
+-- function next_inbox_event() of symphony_owner
+CREATE FUNCTION next_inbox_event()
+RETURNS timestamp with time zone
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET enable_sort=off
+SET search_path=symphony, pg_temp
+AS $$
+  SELECT LEAST(
+    (SELECT min(m.due_at) FROM inbox_messages m WHERE m.state = 'seen' AND m.topic IS NOT NULL),
+    (SELECT min(m.claim_expires_at) FROM inbox_messages m WHERE m.fence IS NOT NULL))
+$$;
+COMMENT ON FUNCTION next_inbox_event() IS 'The nearest due time of a message or expiry of a claim, for workers that sleep exactly; null when there is none.';
+
 -- function next_outbox_event(text[]) of symphony_owner
 CREATE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL::text[])
 RETURNS timestamp with time zone
@@ -2044,6 +3698,42 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION next_outbox_event(text[]) IS 'The nearest due time of a claimable item or expiry of a lease, for workers that sleep exactly; null when there is none.';
+
+-- function next_scheduler_event(boolean) of symphony_owner
+CREATE FUNCTION next_scheduler_event(p_outbox_only boolean DEFAULT false)
+RETURNS TABLE(next_event_at timestamp with time zone, observed_at timestamp with time zone)
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET enable_sort=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_ready_at timestamptz;
+BEGIN
+  IF p_outbox_only IS NULL THEN
+    PERFORM refuse_argument('p_outbox_only', 'true or false');
+  END IF;
+  -- The predicates are spelled out: only then are they seen to be those of the indexes.
+  IF p_outbox_only THEN
+    v_ready_at := LEAST(
+      (SELECT t.due_at FROM scheduler_timers t WHERE t.state = 'READY' AND t.delivery = 'outbox' ORDER BY t.due_at LIMIT 1),
+      (SELECT r.due_at FROM scheduler_job_runs r WHERE r.state = 'READY' AND r.delivery = 'outbox' ORDER BY r.due_at LIMIT 1));
+  ELSE
+    v_ready_at := LEAST(
+      (SELECT t.due_at FROM scheduler_timers t WHERE t.state = 'READY' ORDER BY t.due_at LIMIT 1),
+      (SELECT r.due_at FROM scheduler_job_runs r WHERE r.state = 'READY' ORDER BY r.due_at LIMIT 1));
+  END IF;
+  RETURN QUERY SELECT LEAST(
+    v_ready_at,
+    (SELECT t.lease_expires_at FROM scheduler_timers t WHERE t.state = 'CLAIMED' ORDER BY t.lease_expires_at LIMIT 1),
+    (SELECT r.lease_expires_at FROM scheduler_job_runs r WHERE r.state = 'CLAIMED' ORDER BY r.lease_expires_at LIMIT 1),
+    (SELECT j.next_due_at FROM scheduler_jobs j WHERE j.state = 'ACTIVE' ORDER BY j.next_due_at LIMIT 1)), clock_timestamp();
+END
+$$;
+COMMENT ON FUNCTION next_scheduler_event(boolean) IS 'The nearest moment at which a timer, a run, a lease or an active job is due, null when there is none; and the time now.';
 
 -- function notify_outbox_pending() of symphony_owner
 CREATE FUNCTION notify_outbox_pending()
@@ -2187,6 +3877,29 @@ PARALLEL SAFE
 RETURN sha256(convert_to(concat(octet_length(p_outbox_id), ':', p_outbox_id, ',', octet_length(p_instruction_id), ':', p_instruction_id, ',', octet_length(p_idempotency_key), ':', p_idempotency_key, ',', octet_length(p_participant_id), ':', p_participant_id, ',', octet_length(p_sequence_id), ':', p_sequence_id, ',', octet_length(p_rail_type), ':', p_rail_type, ',', octet_length(p_ordered), ':', p_ordered, ',', octet_length(p_redrive_of), ':', p_redrive_of, ',', octet_length(p_content_hash), ':', p_content_hash, ',', octet_length(p_created_at), ':', p_created_at, ','), 'UTF8'::name));
 COMMENT ON FUNCTION outbox_identity_hash(text, text, text, text, text, text, text, text, text, text) IS 'SHA-256 of an identity: the first link of the item''s chain.';
 
+-- function pause_job(text) of symphony_owner
+CREATE FUNCTION pause_job(p_job_name text)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+  PERFORM check_job_name(p_job_name);
+  UPDATE scheduler_jobs j SET state = 'PAUSED', revision = j.revision + 1, updated_at = clock_timestamp()
+  WHERE j.job_name = p_job_name AND j.state = 'ACTIVE';
+  IF FOUND THEN
+    RETURN true;
+  END IF;
+  IF NOT EXISTS (SELECT 1 FROM scheduler_jobs j WHERE j.job_name = p_job_name) THEN
+    PERFORM raise_unknown_job(p_job_name);
+  END IF;
+  RETURN false;
+END
+$$;
+COMMENT ON FUNCTION pause_job(text) IS 'Makes no more runs of a job; those already made go on. False when it was paused.';
+
 -- function pause_outbox(text, text, text) of symphony_owner
 CREATE FUNCTION pause_outbox(p_kind text, p_name text, p_reason text)
 RETURNS boolean
@@ -2258,6 +3971,30 @@ END
 $$;
 COMMENT ON FUNCTION place_outbox_hold(uuid, text) IS 'Keeps an item from being claimed until its hold is resolved. A lease in hand goes on and may still end the item.';
 
+-- function postpone_job(text, bigint, text) of symphony_owner
+CREATE FUNCTION postpone_job(p_job_name text, p_revision bigint, p_error_message text)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+  PERFORM check_job_name(p_job_name);
+  IF p_revision IS NULL OR p_revision < 1 THEN
+    PERFORM refuse_argument('p_revision', 'the revision of the job, from 1');
+  END IF;
+  IF NOT is_short_text(p_error_message, 2000) THEN
+    PERFORM refuse_argument('p_error_message', 'text of 1 to 2000 characters');
+  END IF;
+  UPDATE scheduler_jobs j
+  SET next_due_at = clock_timestamp() + interval '1 minute', revision = j.revision + 1, schedule_error = p_error_message
+  WHERE j.job_name = p_job_name AND j.revision = p_revision;
+  RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION postpone_job(text, bigint, text) IS 'Puts a job off for a minute whose expression a scheduler cannot read, and says why. False when it was changed meanwhile.';
+
 -- function propose_outbox_decision(uuid, text, text, text, text) of symphony_owner
 CREATE FUNCTION propose_outbox_decision(p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text)
 RETURNS uuid
@@ -2280,6 +4017,84 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION propose_outbox_decision(uuid, text, text, text, text) IS 'Internal: writes a proposal and its event.';
+
+-- function prune_inbox_messages(integer, integer) of symphony_owner
+CREATE FUNCTION prune_inbox_messages(p_keep_seconds integer, p_batch_size integer)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET enable_sort=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_before timestamptz;
+  v_rows tid[];
+BEGIN
+  IF p_keep_seconds IS NULL OR p_keep_seconds NOT BETWEEN 1 AND 315576000 THEN
+    PERFORM refuse_argument('p_keep_seconds', '1 to 315576000, which is ten years');
+  END IF;
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  v_before := clock_timestamp() - make_interval(secs => p_keep_seconds);
+  v_rows := ARRAY(
+    SELECT m.ctid FROM inbox_messages m WHERE m.state = 'done' AND m.ended_at <= v_before
+    ORDER BY m.ended_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  DELETE FROM inbox_messages m WHERE m.ctid = ANY (v_rows);
+  RETURN cardinality(v_rows);
+END
+$$;
+COMMENT ON FUNCTION prune_inbox_messages(integer, integer) IS 'Forgets one batch of messages that were done at least so long ago; returns how many. Their duplicates are new again.';
+
+-- function purge_finished_job_runs(integer, integer) of symphony_owner
+CREATE FUNCTION purge_finished_job_runs(p_retention_seconds integer, p_batch_size integer)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_before timestamptz := clock_timestamp() - make_interval(secs => p_retention_seconds);
+  v_purged integer;
+BEGIN
+  PERFORM check_scheduler_retention(p_retention_seconds, p_batch_size);
+  DELETE FROM scheduler_job_runs d WHERE d.run_id = ANY (ARRAY(
+    SELECT r.run_id FROM scheduler_job_runs r WHERE r.finished_at IS NOT NULL AND r.finished_at < v_before
+    ORDER BY r.finished_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED));
+  GET DIAGNOSTICS v_purged = ROW_COUNT;
+  RETURN v_purged;
+END
+$$;
+COMMENT ON FUNCTION purge_finished_job_runs(integer, integer) IS 'Deletes runs that ended longer ago than that, oldest first, at most the batch size; returns how many.';
+
+-- function purge_finished_timers(integer, integer) of symphony_owner
+CREATE FUNCTION purge_finished_timers(p_retention_seconds integer, p_batch_size integer)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_before timestamptz := clock_timestamp() - make_interval(secs => p_retention_seconds);
+  v_purged integer;
+BEGIN
+  PERFORM check_scheduler_retention(p_retention_seconds, p_batch_size);
+  DELETE FROM scheduler_timers d WHERE d.timer_id = ANY (ARRAY(
+    SELECT t.timer_id FROM scheduler_timers t WHERE t.finished_at IS NOT NULL AND t.finished_at < v_before
+    ORDER BY t.finished_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED));
+  GET DIAGNOSTICS v_purged = ROW_COUNT;
+  RETURN v_purged;
+END
+$$;
+COMMENT ON FUNCTION purge_finished_timers(integer, integer) IS 'Deletes timers that ended longer ago than that, oldest first, at most the batch size; returns how many.';
 
 -- function raise_already_ended(uuid) of symphony_owner
 CREATE FUNCTION raise_already_ended(p_outbox_id uuid)
@@ -2324,6 +4139,20 @@ END
 $$;
 COMMENT ON FUNCTION raise_lease_lost(uuid, uuid) IS 'Internal: raises P7002 with what the ledger knows of this token.';
 
+-- function raise_unknown_job(text) of symphony_owner
+CREATE FUNCTION raise_unknown_job(p_job_name text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  RAISE EXCEPTION 'there is no job named %', p_job_name
+    USING ERRCODE = 'P7012', HINT = 'Define it first, or look at its spelling: names are compared letter by letter.';
+END
+$$;
+COMMENT ON FUNCTION raise_unknown_job(text) IS 'Internal: raises P7012.';
+
 -- function record_completion_events(uuid[], text, timestamp with time zone, boolean) of symphony_owner
 CREATE FUNCTION record_completion_events(p_attempt_ids uuid[], p_worker_id text, p_now timestamp with time zone, p_full_trail boolean)
 RETURNS void
@@ -2367,6 +4196,35 @@ AS $$
   RETURNING deployment_no
 $$;
 COMMENT ON FUNCTION record_deployment(integer, text, text[], text[]) IS 'Installer: writes down one deployment, and returns its number.';
+
+-- function record_inbox_sighting(text, text, text, jsonb) of symphony_owner
+CREATE FUNCTION record_inbox_sighting(p_source text, p_message_id text, p_topic text DEFAULT NULL::text, p_payload jsonb DEFAULT NULL::jsonb)
+RETURNS TABLE(state text, sightings bigint, created boolean, content_differs boolean)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_content_hash bytea;
+  v_defect text := payload_defect(p_payload);
+BEGIN
+  PERFORM check_inbox_key(p_source, p_message_id);
+  IF p_topic IS NOT NULL AND NOT is_id(p_topic) THEN
+    PERFORM refuse_argument('p_topic', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF p_payload IS NOT NULL THEN
+    IF v_defect IS NOT NULL THEN
+      PERFORM refuse_argument('p_payload', v_defect);
+    END IF;
+    v_content_hash := inbox_content_hash(p_topic, p_payload::text);
+  END IF;
+  RETURN QUERY
+  SELECT s.state, s.sightings, s.created, s.content_differs
+  FROM sight_inbox_message(p_source, p_message_id, NULL, NULL, v_content_hash, NULL, clock_timestamp()) s;
+END
+$$;
+COMMENT ON FUNCTION record_inbox_sighting(text, text, text, jsonb) IS 'For deduplication alone: counts a sighting, and says what became of the message. Of a content only its hash is kept.';
 
 -- function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) of symphony_owner
 CREATE FUNCTION record_late_outcome(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text, p_rail_reference text DEFAULT NULL::text, p_rail_code text DEFAULT NULL::text, p_error_code text DEFAULT NULL::text, p_error_message text DEFAULT NULL::text, p_latency_ms integer DEFAULT NULL::integer)
@@ -2534,6 +4392,26 @@ END
 $$;
 COMMENT ON FUNCTION refuse_stale_snapshot() IS 'Internal: raises 40001 unless the transaction runs under READ COMMITTED.';
 
+-- function release_lease(text, text, uuid) of symphony_owner
+CREATE FUNCTION release_lease(p_resource text, p_owner text, p_lease_id uuid)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_live_at timestamptz;
+BEGIN
+  PERFORM check_lease_names(p_resource, p_owner);
+  v_live_at := lock_live_lease(p_resource, p_owner, p_lease_id);
+  UPDATE symphony_leases l SET lease_id = NULL, released_at = v_live_at, expires_at = v_live_at
+  WHERE l.resource = p_resource AND v_live_at IS NOT NULL;
+  RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION release_lease(text, text, uuid) IS 'Frees a live lease of that owner and lease_id; false, and nothing changed, if it is lost. The row stays, with its token.';
+
 -- function release_outbox_lease(uuid, uuid, text) of symphony_owner
 CREATE FUNCTION release_outbox_lease(p_outbox_id uuid, p_lease_token uuid, p_worker_id text)
 RETURNS void
@@ -2600,6 +4478,65 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS 'Gives back leases whose dispatch never began; says of each whether it was.';
+
+-- function remove_dead_leases(integer, integer) of symphony_owner
+CREATE FUNCTION remove_dead_leases(p_batch_size integer, p_dead_seconds integer)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_dead_since timestamptz;
+  v_removed integer;
+  v_highest bigint;
+BEGIN
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  IF p_dead_seconds IS NULL OR p_dead_seconds NOT BETWEEN 3600 AND 315360000 THEN
+    PERFORM refuse_argument('p_dead_seconds', '3600 (an hour) to 315360000 (ten years)');
+  END IF;
+  PERFORM refuse_stale_snapshot();
+  PERFORM FROM symphony_lease_floor f FOR UPDATE;
+  v_dead_since := clock_timestamp() - make_interval(secs => p_dead_seconds);
+  WITH dead AS (
+    SELECT l.resource FROM symphony_leases l WHERE l.expires_at <= v_dead_since
+    LIMIT p_batch_size FOR UPDATE SKIP LOCKED
+  ), removed AS (
+    DELETE FROM symphony_leases l USING dead WHERE l.resource = dead.resource RETURNING l.fencing_token
+  )
+  SELECT count(*), max(r.fencing_token) INTO v_removed, v_highest FROM removed r;
+  UPDATE symphony_lease_floor f SET fencing_token = v_highest WHERE f.fencing_token < v_highest;
+  RETURN v_removed;
+END
+$$;
+COMMENT ON FUNCTION remove_dead_leases(integer, integer) IS 'Removes rows of resources that nobody has held for so long, and raises the floor to their highest token. Returns how many.';
+
+-- function renew_lease(text, text, uuid, integer) of symphony_owner
+CREATE FUNCTION renew_lease(p_resource text, p_owner text, p_lease_id uuid, p_duration_ms integer)
+RETURNS TABLE(fencing_token bigint, expires_at timestamp with time zone)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_live_at timestamptz;
+BEGIN
+  PERFORM check_lease_names(p_resource, p_owner);
+  PERFORM check_lease_duration(p_duration_ms);
+  v_live_at := lock_live_lease(p_resource, p_owner, p_lease_id);
+  RETURN QUERY
+  UPDATE symphony_leases l
+  SET fencing_token = l.fencing_token + 1, renewed_at = v_live_at,
+    expires_at = GREATEST(l.expires_at, v_live_at + make_interval(secs => p_duration_ms / 1000.0))
+  WHERE l.resource = p_resource AND v_live_at IS NOT NULL
+  RETURNING l.fencing_token, l.expires_at;
+END
+$$;
+COMMENT ON FUNCTION renew_lease(text, text, uuid, integer) IS 'Extends a live lease of that owner and lease_id, with a greater token; no row if it is lost.';
 
 -- function renew_outbox_lease(uuid, uuid, text, integer) of symphony_owner
 CREATE FUNCTION renew_outbox_lease(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_lease_seconds integer)
@@ -2784,6 +4721,38 @@ END
 $$;
 COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS 'Lifts a hold (RETRY where nothing is unknown), or proposes a decision that a second person must approve.';
 
+-- function resume_job(text, bigint, timestamp with time zone) of symphony_owner
+CREATE FUNCTION resume_job(p_job_name text, p_revision bigint, p_next_due_at timestamp with time zone)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_resumed boolean;
+BEGIN
+  PERFORM check_job_name(p_job_name);
+  IF p_revision IS NULL OR p_revision < 1 THEN
+    PERFORM refuse_argument('p_revision', 'the revision of the job, from 1');
+  END IF;
+  IF p_next_due_at IS NULL OR p_next_due_at NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
+    PERFORM refuse_argument('p_next_due_at', 'a time within 100 years of now');
+  END IF;
+  UPDATE scheduler_jobs j
+  SET state = 'ACTIVE', revision = j.revision + 1, updated_at = clock_timestamp(),
+    next_due_at = GREATEST(j.next_due_at, p_next_due_at)
+  WHERE j.job_name = p_job_name AND j.state = 'PAUSED' AND j.revision = p_revision;
+  v_resumed := FOUND;
+  IF NOT EXISTS (SELECT 1 FROM scheduler_jobs j WHERE j.job_name = p_job_name) THEN
+    PERFORM raise_unknown_job(p_job_name);
+  END IF;
+  PERFORM wake_schedulers(p_next_due_at);
+  RETURN v_resumed;
+END
+$$;
+COMMENT ON FUNCTION resume_job(text, bigint, timestamp with time zone) IS 'Makes runs of a paused job again, from its next occurrence. False when it is not paused, or was changed meanwhile.';
+
 -- function resume_outbox(text, text, text) of symphony_owner
 CREATE FUNCTION resume_outbox(p_kind text, p_name text, p_reason text)
 RETURNS boolean
@@ -2832,6 +4801,113 @@ END
 $$;
 COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Lifts a pause; false when there was none.';
 
+-- function return_expired_job_runs() of symphony_owner
+CREATE FUNCTION return_expired_job_runs()
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_expired uuid[];
+BEGIN
+  v_expired := ARRAY(
+    SELECT r.run_id FROM scheduler_job_runs r WHERE r.state = 'CLAIMED' AND r.lease_expires_at <= v_now
+    ORDER BY r.lease_expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED);
+  IF cardinality(v_expired) > 0 THEN
+    PERFORM give_back_job_runs(v_expired, NULL, 0);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION return_expired_job_runs() IS 'Internal: gives back the runs whose claim expired.';
+
+-- function return_expired_timers() of symphony_owner
+CREATE FUNCTION return_expired_timers()
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_expired uuid[];
+BEGIN
+  v_expired := ARRAY(
+    SELECT t.timer_id FROM scheduler_timers t WHERE t.state = 'CLAIMED' AND t.lease_expires_at <= v_now
+    ORDER BY t.lease_expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED);
+  IF cardinality(v_expired) > 0 THEN
+    PERFORM give_back_timers(v_expired, NULL, 0);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION return_expired_timers() IS 'Internal: gives back the timers whose claim expired.';
+
+-- function revive_inbox_message(text, text, text) of symphony_owner
+CREATE FUNCTION revive_inbox_message(p_source text, p_message_id text, p_reason text)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+  v_known inbox_messages;
+  v_event_id uuid := uuid_v7();
+  v_now timestamptz;
+BEGIN
+  PERFORM check_inbox_key(p_source, p_message_id);
+  IF NOT is_short_text(p_reason, 1000) THEN
+    PERFORM refuse_argument('p_reason', 'text of 1 to 1000 characters');
+  END IF;
+  v_known := lock_inbox_message(p_source, p_message_id);
+  IF v_known.state <> 'dead' THEN
+    RAISE EXCEPTION 'inbox message: it is %, and only a dead one can be revived', v_known.state
+      USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', 'seen')::text;
+  END IF;
+  v_now := clock_timestamp();
+  UPDATE inbox_messages m
+  SET state = 'seen', ended_at = NULL, attempt_count = 0, due_at = CASE WHEN m.topic IS NOT NULL THEN v_now END
+  WHERE m.source = p_source AND m.message_id = p_message_id;
+  INSERT INTO inbox_events (event_id, source, message_id, event_type, actor, detail, created_at)
+  VALUES (v_event_id, p_source, p_message_id, 'REVIVED', v_actor,
+    jsonb_build_object('reason', p_reason, 'attempts', v_known.attempt_count, 'error', v_known.last_error), v_now);
+  PERFORM wake_inbox_workers();
+  RETURN v_event_id;
+END
+$$;
+COMMENT ON FUNCTION revive_inbox_message(text, text, text) IS 'A person brings a dead message back, due at once and with a fresh count of attempts; an event says who and why.';
+
+-- function schedule_timer(text, jsonb, timestamp with time zone, text, text) of symphony_owner
+CREATE FUNCTION schedule_timer(p_topic text, p_payload jsonb, p_due_at timestamp with time zone, p_participant_id text DEFAULT NULL::text, p_delivery text DEFAULT 'outbox'::text)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_timer_id uuid := uuid_v7();
+BEGIN
+  PERFORM check_scheduled_message(p_topic, p_payload, p_participant_id, p_delivery);
+  IF p_due_at IS NULL OR p_due_at NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
+    PERFORM refuse_argument('p_due_at', 'a time within 100 years of now');
+  END IF;
+  INSERT INTO scheduler_timers (timer_id, topic, participant_id, payload, delivery, due_at)
+  VALUES (v_timer_id, p_topic, p_participant_id, p_payload, p_delivery, p_due_at);
+  PERFORM wake_schedulers(p_due_at);
+  RETURN v_timer_id;
+END
+$$;
+COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamp with time zone, text, text) IS 'Schedules a message for a moment, in the caller''s transaction. One that has passed is due at once.';
+
 -- function set_participant_outbox_policy(text, text) of symphony_owner
 CREATE FUNCTION set_participant_outbox_policy(p_participant_id text, p_on_ordered_failure text)
 RETURNS void
@@ -2856,6 +4932,93 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION set_participant_outbox_policy(text, text) IS 'Says whether a FAILED head of a participant''s ordered stream lets the next one go (continue) or stops the stream (halt).';
+
+-- function sight_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) of symphony_owner
+CREATE FUNCTION sight_inbox_message(p_source text, p_message_id text, p_topic text, p_payload jsonb, p_content_hash bytea, p_not_before timestamp with time zone, p_now timestamp with time zone)
+RETURNS TABLE(state text, sightings bigint, created boolean, content_differs boolean)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_due_at CONSTANT timestamptz := CASE WHEN p_topic IS NOT NULL THEN COALESCE(p_not_before, p_now) END;
+  v_known inbox_messages;
+  v_differs boolean;
+  v_becomes_work boolean;
+BEGIN
+  LOOP
+    INSERT INTO inbox_messages (source, message_id, topic, payload, content_hash, due_at, first_seen_at, last_seen_at)
+    VALUES (p_source, p_message_id, p_topic, p_payload, p_content_hash, v_due_at, p_now, p_now)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      RETURN QUERY SELECT 'seen', 1::bigint, true, false;
+      RETURN;
+    END IF;
+    SELECT m.* INTO v_known FROM inbox_messages m
+    WHERE m.source = p_source AND m.message_id = p_message_id FOR UPDATE;
+    -- Not found: retention has removed it since the insert looked, and it is new after all.
+    EXIT WHEN FOUND;
+  END LOOP;
+  v_differs := COALESCE(v_known.content_hash <> p_content_hash, false);
+  v_becomes_work := p_topic IS NOT NULL AND v_known.topic IS NULL AND v_known.state = 'seen' AND NOT v_differs;
+  UPDATE inbox_messages m
+  SET sightings = m.sightings + 1, last_seen_at = GREATEST(m.last_seen_at, p_now),
+    content_hash = COALESCE(m.content_hash, p_content_hash),
+    topic = CASE WHEN v_becomes_work THEN p_topic ELSE m.topic END,
+    payload = CASE WHEN v_becomes_work THEN p_payload ELSE m.payload END,
+    due_at = CASE WHEN v_becomes_work THEN v_due_at ELSE m.due_at END
+  WHERE m.source = p_source AND m.message_id = p_message_id;
+  IF v_differs THEN
+    INSERT INTO inbox_events (event_id, source, message_id, event_type, actor, content_hash, detail, created_at)
+    VALUES (uuid_v7(), p_source, p_message_id, 'CONTENT_DIFFERS', session_user, p_content_hash,
+      jsonb_build_object('kept_hash', encode(v_known.content_hash, 'hex'), 'refused_hash', encode(p_content_hash, 'hex'),
+        'topic', p_topic, 'state', v_known.state), p_now)
+    ON CONFLICT DO NOTHING;
+  END IF;
+  RETURN QUERY SELECT v_known.state, v_known.sightings + 1, v_becomes_work, v_differs;
+END
+$$;
+COMMENT ON FUNCTION sight_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) IS 'Internal: brings a message in, or counts another sighting of it and compares contents.';
+
+-- function trigger_job(text) of symphony_owner
+CREATE FUNCTION trigger_job(p_job_name text)
+RETURNS TABLE(run_id uuid, scheduled_for timestamp with time zone)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_job scheduler_jobs;
+  v_run_id uuid := uuid_v7();
+  v_at timestamptz;
+BEGIN
+  PERFORM check_job_name(p_job_name);
+  -- Locked, so that a deletion either removes the run too or comes first.
+  SELECT j.* INTO v_job FROM scheduler_jobs j WHERE j.job_name = p_job_name FOR SHARE;
+  IF v_job.job_name IS NULL THEN
+    PERFORM raise_unknown_job(p_job_name);
+  END IF;
+  LOOP
+    v_at := clock_timestamp();
+    -- Never on a whole second: those belong to the schedule, which must not find its occurrence taken.
+    v_at := v_at + CASE WHEN v_at = date_trunc('second', v_at) THEN interval '1 microsecond' ELSE interval '0' END;
+    INSERT INTO scheduler_job_runs
+      (run_id, job_name, scheduled_for, triggered_by, topic, participant_id, payload, delivery, due_at)
+    VALUES (v_run_id, p_job_name, v_at, session_user, v_job.topic, v_job.participant_id, v_job.payload, v_job.delivery, v_at)
+    ON CONFLICT (job_name, scheduled_for) DO NOTHING;
+    -- Not inserted: somebody else triggered it in this very microsecond, and the clock goes on.
+    EXIT WHEN FOUND;
+  END LOOP;
+  PERFORM wake_schedulers(v_at);
+  RETURN QUERY SELECT v_run_id, v_at;
+END
+$$;
+COMMENT ON FUNCTION trigger_job(text) IS 'Makes a run of a job that is due now, beside its schedule.';
 
 -- function uuid_v7() of symphony_owner
 CREATE FUNCTION uuid_v7()
@@ -2921,6 +5084,28 @@ END
 $$;
 COMMENT ON FUNCTION verify_blocked_outbox_items(integer) IS 'Internal: confirms or lifts blocks that may rest on a missed commit.';
 
+-- function wake_inbox_workers() of symphony_owner
+CREATE FUNCTION wake_inbox_workers()
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_enabled boolean;
+BEGIN
+  SELECT s.notify_enabled INTO v_enabled FROM symphony_settings s;
+  -- A full notification queue would fail the COMMIT. And NOTIFY takes a cluster-wide lock at commit: while another writer
+  -- is about to notify, this one need not, because who reads that notification too early polls.
+  IF v_enabled AND pg_notification_queue_usage() < 0.5
+    AND pg_try_advisory_xact_lock(1937337959, 'inbox_messages'::regclass::oid::integer)
+  THEN
+    NOTIFY inbox_ready, 'new_work';
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION wake_inbox_workers() IS 'Internal: NOTIFY inbox_ready, unless it is switched off, its queue is filling up, or another writer is about to.';
+
 -- function wake_outbox_workers() of symphony_owner
 CREATE FUNCTION wake_outbox_workers()
 RETURNS void
@@ -2940,6 +5125,29 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION wake_outbox_workers() IS 'Internal: NOTIFY outbox_pending, unless it is switched off or its queue is filling up.';
+
+-- function wake_schedulers(timestamp with time zone) of symphony_owner
+CREATE FUNCTION wake_schedulers(p_due_at timestamp with time zone)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_enabled boolean;
+BEGIN
+  -- No scheduler sleeps longer than a minute: what is due later is seen in time, and NOTIFY takes a cluster-wide lock.
+  IF p_due_at > clock_timestamp() + interval '1 minute' THEN
+    RETURN;
+  END IF;
+  SELECT s.notify_enabled INTO v_enabled FROM symphony_settings s;
+  -- A full notification queue would fail the COMMIT, and with it what was scheduled.
+  IF v_enabled AND pg_notification_queue_usage() < 0.5 THEN
+    NOTIFY scheduler_changed;
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION wake_schedulers(timestamp with time zone) IS 'Internal: NOTIFY scheduler_changed for what is due within a minute, unless it is switched off or its queue is filling up.';
 
 -- function withdraw_outbox_proposal(uuid, text) of symphony_owner
 CREATE FUNCTION withdraw_outbox_proposal(p_proposal_id uuid, p_reason text)
@@ -2966,34 +5174,90 @@ $$;
 COMMENT ON FUNCTION withdraw_outbox_proposal(uuid, text) IS 'Withdraws or refuses an open proposal; the item stays as it is.';
 
 -- Rights
+GRANT EXECUTE ON function abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean) TO symphony_executor;
+GRANT EXECUTE ON function abandon_job_runs(uuid[], uuid[], text, text, integer) TO symphony_executor;
+GRANT EXECUTE ON function abandon_timers(uuid[], uuid[], text, text, integer) TO symphony_executor;
+GRANT EXECUTE ON function ack_inbox_messages(text[], text[], uuid[], text) TO symphony_executor;
+GRANT EXECUTE ON function ack_job_runs(uuid[], uuid[], text) TO symphony_executor;
+GRANT EXECUTE ON function ack_timers(uuid[], uuid[], text) TO symphony_executor;
+GRANT EXECUTE ON function acquire_lease(text, text, integer, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function approve_outbox_proposal(uuid) TO symphony_control;
 GRANT EXECUTE ON function begin_outbox_dispatch(uuid, uuid, text) TO symphony_executor;
-GRANT EXECUTE ON function claim_outbox_batch(integer, text, integer, text[], text[]) TO symphony_executor;
+GRANT EXECUTE ON function cancel_timer(uuid) TO symphony_ingest;
+GRANT EXECUTE ON function claim_inbox_batch(integer, text, integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function claim_job_runs(integer, text, integer, text[]) TO symphony_executor;
+GRANT EXECUTE ON function claim_outbox_batch(integer, text, integer, text[], text[], boolean) TO symphony_executor;
+GRANT EXECUTE ON function claim_timers(integer, text, integer, text[]) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) TO symphony_executor;
+GRANT EXECUTE ON function create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) TO symphony_executor;
+GRANT EXECUTE ON function create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) TO symphony_control;
+GRANT EXECUTE ON function delete_job(text) TO symphony_control;
+GRANT EXECUTE ON function due_jobs(integer) TO symphony_executor;
+GRANT EXECUTE ON function enqueue_due_job_runs(integer) TO symphony_executor;
+GRANT EXECUTE ON function enqueue_due_timers(integer) TO symphony_executor;
+GRANT EXECUTE ON function enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) TO symphony_ingest;
+GRANT EXECUTE ON function enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) TO symphony_ingest;
 GRANT EXECUTE ON function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean) TO symphony_ingest;
 GRANT EXECUTE ON function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[]) TO symphony_ingest;
+GRANT EXECUTE ON function fail_inbox_messages(text[], text[], uuid[], text, text[]) TO symphony_executor;
+GRANT EXECUTE ON function fail_job_runs(uuid[], uuid[], text, text) TO symphony_executor;
+GRANT EXECUTE ON function fail_timers(uuid[], uuid[], text, text) TO symphony_executor;
 GRANT EXECUTE ON function heartbeat_outbox_worker(text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function hold_leased_outbox_item(uuid, uuid, text, text) TO symphony_executor;
+GRANT EXECUTE ON function mark_inbox_dead(text, text, text) TO symphony_executor;
+GRANT EXECUTE ON function mark_inbox_processed(text, text) TO symphony_executor;
+GRANT EXECUTE ON function mark_inbox_processing(text, text) TO symphony_executor;
+GRANT EXECUTE ON function next_inbox_event() TO symphony_executor;
 GRANT EXECUTE ON function next_outbox_event(text[]) TO symphony_executor;
+GRANT EXECUTE ON function next_scheduler_event(boolean) TO symphony_executor;
 GRANT EXECUTE ON function outbox_backoff(integer, uuid) TO symphony_executor;
+GRANT EXECUTE ON function pause_job(text) TO symphony_control;
 GRANT EXECUTE ON function pause_outbox(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function place_outbox_hold(uuid, text) TO symphony_control;
+GRANT EXECUTE ON function postpone_job(text, bigint, text) TO symphony_executor;
+GRANT EXECUTE ON function prune_inbox_messages(integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function purge_finished_job_runs(integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function purge_finished_timers(integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function record_inbox_sighting(text, text, text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) TO symphony_executor;
 GRANT EXECUTE ON function redrive_outbox_item(uuid, text) TO symphony_control;
+GRANT EXECUTE ON function release_lease(text, text, uuid) TO symphony_executor;
 GRANT EXECUTE ON function release_outbox_lease(uuid, uuid, text) TO symphony_executor;
 GRANT EXECUTE ON function release_outbox_leases(uuid[], uuid[], text) TO symphony_executor;
+GRANT EXECUTE ON function remove_dead_leases(integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function renew_lease(text, text, uuid, integer) TO symphony_executor;
 GRANT EXECUTE ON function renew_outbox_lease(uuid, uuid, text, integer) TO symphony_executor;
 GRANT EXECUTE ON function renew_outbox_leases(uuid[], uuid[], text, integer) TO symphony_executor;
 GRANT EXECUTE ON function repair_expired_leases(integer, text) TO symphony_executor;
 GRANT EXECUTE ON function resolve_outbox_hold(uuid, text, text, text) TO symphony_control;
+GRANT EXECUTE ON function resume_job(text, bigint, timestamp with time zone) TO symphony_control;
 GRANT EXECUTE ON function resume_outbox(text, text, text) TO symphony_control;
+GRANT EXECUTE ON function revive_inbox_message(text, text, text) TO symphony_control;
+GRANT EXECUTE ON function schedule_timer(text, jsonb, timestamp with time zone, text, text) TO symphony_ingest;
 GRANT EXECUTE ON function set_participant_outbox_policy(text, text) TO symphony_control;
+GRANT EXECUTE ON function trigger_job(text) TO symphony_control;
 GRANT EXECUTE ON function withdraw_outbox_proposal(uuid, text) TO symphony_control;
+GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_auditor;
+GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_control;
+GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, sightings, source, state, topic) ON table inbox_messages TO symphony_readonly;
 GRANT SELECT (attempt_id, attempt_no, claimed_at, completed_at, created_at, error_code, error_message, idempotency_key, instruction_id, latency_ms, outbox_id, participant_id, prev_hash, rail_code, rail_reference, rail_type, row_hash, sequence_id, state, worker_id) ON table payment_outbox_attempts TO symphony_readonly;
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id) ON table payment_outbox_pending TO symphony_auditor;
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id) ON table payment_outbox_pending TO symphony_control;
 GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, rail_type, sequence_id) ON table payment_outbox_pending TO symphony_readonly;
+GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, payload, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_auditor;
+GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, payload, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_control;
+GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_readonly;
+GRANT SELECT (created_at, cron, delivery, job_name, missed_runs, next_due_at, participant_id, revision, schedule_error, state, time_zone, topic, updated_at) ON table scheduler_jobs TO symphony_readonly;
+GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, payload, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_auditor;
+GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, payload, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_control;
+GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_readonly;
+GRANT SELECT (acquired_at, context, expires_at, fencing_token, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_auditor;
+GRANT SELECT (acquired_at, context, expires_at, fencing_token, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_control;
+GRANT SELECT (acquired_at, expires_at, fencing_token, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_readonly;
+GRANT SELECT ON table inbox_events TO symphony_auditor;
+GRANT SELECT ON table inbox_events TO symphony_control;
+GRANT SELECT ON table inbox_events TO symphony_readonly;
 GRANT SELECT ON table outbox_operational_status TO symphony_auditor;
 GRANT SELECT ON table outbox_operational_status TO symphony_control;
 GRANT SELECT ON table outbox_operational_status TO symphony_readonly;
@@ -3018,6 +5282,8 @@ GRANT SELECT ON table payment_outbox_identities TO symphony_readonly;
 GRANT SELECT ON table payment_outbox_proposals TO symphony_auditor;
 GRANT SELECT ON table payment_outbox_proposals TO symphony_control;
 GRANT SELECT ON table payment_outbox_proposals TO symphony_readonly;
+GRANT SELECT ON table scheduler_jobs TO symphony_auditor;
+GRANT SELECT ON table scheduler_jobs TO symphony_control;
 GRANT SELECT ON table supervisor_outbox_status TO symphony_auditor;
 GRANT SELECT ON table supervisor_outbox_status TO symphony_control;
 GRANT SELECT ON table supervisor_outbox_status TO symphony_readonly;

@@ -52,7 +52,10 @@ function proofsOf(report) {
     for (const { fullName, status } of assertionResults) {
       const [, id, title] = /^(PRIM-POSTGRES-[A-Z]+-\d{3}) (.*)$/s.exec(fullName) ?? []
       if (id === undefined) continue
-      proofs.set(id, [...(proofs.get(id) ?? []), { title, file: relative(root, file), passed: status === 'passed' }])
+      proofs.set(id, [
+        ...(proofs.get(id) ?? []),
+        { title: title.replaceAll(`${id} `, ''), file: relative(root, file), passed: status === 'passed' },
+      ])
     }
   }
   for (const tests of proofs.values()) tests.sort((a, b) => compare(a.file, b.file) || compare(a.title, b.title))

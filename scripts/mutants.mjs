@@ -26,7 +26,7 @@ process.exitCode = survivors.length === 0 && mutants.length > 0 ? 0 : 1
 /** A mutant is { id, file, find, replace, test }: a text of a file, what to put in its place, and the spec that must fail. */
 function readMutants() {
   const files = readdirSync(mutantsFolder).filter((name) => name.endsWith('.json'))
-  return files.sort().flatMap((name) => JSON.parse(readFileSync(join(mutantsFolder, name), 'utf8')))
+  return files.toSorted().flatMap((name) => JSON.parse(readFileSync(join(mutantsFolder, name), 'utf8')))
 }
 
 function copyCheckout() {

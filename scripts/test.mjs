@@ -22,9 +22,17 @@ const given = process.argv.slice(2).filter((word) => word !== '--matrix')
 /** What proves the SQL itself, and therefore runs on the oldest server and in an awkward schema too. */
 const SQL_PROOFS = [
   'tests/unit/outbox',
-  'tests/unit/leaseRepairProof',
+  'tests/unit/lease',
+  'tests/unit/inbox',
+  'tests/unit/schedulerJobs',
+  'tests/unit/schedulerRuns',
+  'tests/unit/schedulerTimers',
+  'tests/unit/schedulerWorker',
   'tests/unit/deploymentTestDatabase',
   'tests/integration/outbox',
+  'tests/integration/leaseRace',
+  'tests/integration/inboxRace',
+  'tests/integration/schedulerRace',
   'tests/security/',
   'tests/contract/catalog',
   'tests/contract/strictInput',

@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import { Registry } from 'prom-client'
 import { AppError } from '../core/index.js'
 import type { Database } from '../db/index.js'
-import { createHttpServer, MetricsPage, type HttpServer } from '../http/index.js'
+import { createHttpServer, MetricsPage, type HttpServer, type WebhookSources } from '../http/index.js'
 import { OutboxMetrics } from '../observability/index.js'
 import { readItems, readOutboxStatus } from '../outbox/index.js'
 import { settleWithin } from '../worker/index.js'
@@ -14,6 +14,8 @@ export interface HttpFaceOptions {
   readonly accessToken: string | undefined
   /** Serve the API, too. */
   readonly api: boolean
+  /** Receive the webhooks of these senders. */
+  readonly webhooks?: WebhookSources
 }
 
 /** The HTTP server of a process, composed: which role each route acts in, what "ready" means, what is counted. */
@@ -22,16 +24,18 @@ export class HttpFace {
   readonly metrics: OutboxMetrics
   readonly #server: HttpServer
 
-  constructor({ database, log, accessToken, api }: HttpFaceOptions) {
+  constructor({ database, log, accessToken, api, webhooks }: HttpFaceOptions) {
     const registry = new Registry()
     const readonly = database.as('symphony_readonly')
+    const ingest = database.as('symphony_ingest')
     this.metrics = new OutboxMetrics(registry)
     this.#server = createHttpServer({
       log,
       accessToken,
       isReady: () => isReady(database),
       metrics: new MetricsPage(registry, () => readOutboxStatus(readonly)),
-      ...(api ? { instructions: { ingest: database.as('symphony_ingest'), readonly } } : {}),
+      ...(api ? { instructions: { ingest, readonly } } : {}),
+      ...(webhooks === undefined ? {} : { webhooks: { ingest, sources: webhooks } }),
     })
   }
 

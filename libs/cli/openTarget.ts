@@ -3,7 +3,10 @@ import { embeddedUrl } from '../embedded/index.js'
 import type { TargetSettings } from './settings.js'
 
 /** The address that was given, else that of the embedded server that runs in the data folder. */
-export async function urlOfTarget({ databaseUrl, dataDir }: TargetSettings): Promise<string> {
+export async function urlOfTarget({
+  databaseUrl,
+  dataDir,
+}: Pick<TargetSettings, 'databaseUrl' | 'dataDir'>): Promise<string> {
   return databaseUrl ?? (await embeddedUrl(dataDir))
 }
 

@@ -10,6 +10,7 @@ type Register = (program: Command, cli: Cli) => void
 const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   start: async () => (await import('./commands/start.js')).registerStart,
   worker: async () => (await import('./commands/worker.js')).registerWorker,
+  scheduler: async () => (await import('./commands/scheduler.js')).registerScheduler,
   demo: async () => (await import('./commands/demo.js')).registerDemo,
   deploy: async () => (await import('./commands/deploy.js')).registerDeploy,
   doctor: async () => (await import('./commands/doctor.js')).registerDoctor,
@@ -21,6 +22,9 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   withdraw: async () => (await import('./commands/withdraw.js')).registerWithdraw,
   pause: async () => (await import('./commands/pause.js')).registerPause,
   resume: async () => (await import('./commands/resume.js')).registerResume,
+  leases: async () => (await import('./commands/leases.js')).registerLeases,
+  inbox: async () => (await import('./commands/inbox.js')).registerInbox,
+  jobs: async () => (await import('./commands/jobs.js')).registerJobs,
   ledger: async () => (await import('./commands/ledger.js')).registerLedger,
   db: async () => (await import('./commands/db.js')).registerDb,
 }

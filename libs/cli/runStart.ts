@@ -8,15 +8,24 @@ import { printDiagnosis, requireHealth } from './commands/doctor.js'
 import { createLog } from './createLog.js'
 import { HttpFace } from './HttpFace.js'
 import { loadRailsFile } from './loadRailsFile.js'
+import { loadWebhooksFile } from './loadWebhooksFile.js'
 import { openTargetAt } from './openTarget.js'
 import { loginOf, urlOfLogin } from './processLogin.js'
 import { Relay } from './Relay.js'
 import { requireStart } from './requireStart.js'
 import { keptSecret } from './secretFile.js'
-import { SETTINGS, type ProcessSettings, type RelaySettings, type TargetSettings } from './settings.js'
+import { createScheduler } from './runScheduler.js'
+import {
+  SETTINGS,
+  type ApiSettings,
+  type ProcessSettings,
+  type RelaySettings,
+  type SchedulerSettings,
+  type TargetSettings,
+} from './settings.js'
 import { untilAborted } from './untilAborted.js'
 
-export type StartSettings = TargetSettings & RelaySettings & ProcessSettings
+export type StartSettings = TargetSettings & RelaySettings & SchedulerSettings & ProcessSettings & ApiSettings
 
 const USUAL_PORT = 7_420
 const SIMULATED_RAIL = 'simulated'
@@ -53,19 +62,28 @@ async function prepareDatabase(server: OpenedServer, settings: StartSettings, cl
 
 async function serve(url: string, settings: StartSettings, cli: Cli): Promise<void> {
   const rails = await railsOf(settings)
+  const webhooks = settings.webhooks === undefined ? undefined : await loadWebhooksFile(settings.webhooks)
   const accessToken = settings.accessToken ?? (await keptSecret(join(settings.dataDir, 'access-token'), newToken))
   const log = createLog(settings.logLevel, 'symphony')
   const database = openTargetAt(url, settings, 'start')
   try {
-    const face = new HttpFace({ database, log, accessToken, api: true })
+    const face = new HttpFace({
+      database,
+      log,
+      accessToken,
+      api: true,
+      ...(webhooks === undefined ? {} : { webhooks }),
+    })
     const relay = new Relay({ database, rails, settings, log, metrics: face.metrics })
+    const scheduler = createScheduler(database, settings, log)
     try {
       await relay.start()
+      await scheduler.start()
       const address = await face.listen(settings, USUAL_PORT)
       printWelcome({ address, accessToken, rail: [...rails.keys()][0] ?? SIMULATED_RAIL }, settings, cli)
       await untilAborted(cli.signal)
     } finally {
-      await Promise.all([face.close(), relay.stop()])
+      await Promise.all([face.close(), scheduler.stop(), relay.stop()])
     }
   } finally {
     await database.close()

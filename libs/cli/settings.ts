@@ -93,7 +93,7 @@ export const SETTINGS = Object.freeze({
     env: 'OUTBOX_CONCURRENCY',
     kind: wholeNumber({ min: 1, max: 1_000 }),
     default: 10,
-    help: 'calls at once in this process, over all rails',
+    help: 'calls at once in this process, over all rails that set no concurrency of their own',
   }),
   pollMs: setting({
     flag: '--poll-ms <n>',
@@ -122,6 +122,20 @@ export const SETTINGS = Object.freeze({
     kind: wholeNumber(BATCH_SIZE),
     default: 100,
     help: 'expired leases per repair call',
+  }),
+  schedulerPollMs: setting({
+    flag: '--scheduler-poll-ms <n>',
+    env: 'SCHEDULER_POLL_MS',
+    kind: wholeNumber({ min: 10, max: 60_000 }),
+    default: 5_000,
+    help: 'longest pause before looking for due timers and jobs unasked',
+  }),
+  missedAfterMs: setting({
+    flag: '--missed-after-ms <n>',
+    env: 'SCHEDULER_MISSED_AFTER_MS',
+    kind: wholeNumber({ min: 1_000, max: 600_000 }),
+    default: 10_000,
+    help: 'how late a run of a job may be before the job’s policy about missed runs applies',
   }),
   listen: setting({
     flag: '--listen',
@@ -174,6 +188,13 @@ export const SETTINGS = Object.freeze({
     default: undefined,
     help: 'what a request must present as its bearer token',
   }),
+  webhooks: setting({
+    flag: '--webhooks <file>',
+    env: 'SYMPHONY_WEBHOOKS',
+    kind: path(),
+    default: undefined,
+    help: 'a JSON file of the senders whose signed webhooks go into the inbox',
+  }),
   logLevel: setting({
     flag: '--log-level <level>',
     env: 'SYMPHONY_LOG_LEVEL',
@@ -218,9 +239,17 @@ export const RELAY = [
   'shutdownMs',
 ] as const
 
+/** How timers and jobs are scheduled. */
+export const SCHEDULER = ['schedulerPollMs', 'missedAfterMs'] as const
+
 /** How a long-running process is reached, and how it speaks. */
 export const PROCESS = ['host', 'port', 'accessToken', 'logLevel', 'strict'] as const
 
+/** What an API receives beside instructions. */
+export const API = ['webhooks'] as const
+
 export type TargetSettings = Pick<Settings, (typeof TARGET)[number]>
 export type RelaySettings = Pick<Settings, (typeof RELAY)[number]>
+export type ApiSettings = Pick<Settings, (typeof API)[number]>
+export type SchedulerSettings = Pick<Settings, (typeof SCHEDULER)[number]>
 export type ProcessSettings = Pick<Settings, (typeof PROCESS)[number]>

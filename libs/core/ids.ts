@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
-import { ID_LENGTH_MAX } from './limits.js'
+import { ID_LENGTH_MAX, INBOX_ID_LENGTH_MAX } from './limits.js'
+import { requireStorableText } from './unicode.js'
 
 /** An instruction, participant, rail type or worker id: printable ASCII without spaces, so that two never look alike. */
 export function requiredId(argument: string, value: unknown): string {
@@ -14,6 +15,29 @@ export function requiredId(argument: string, value: unknown): string {
   }
   if (!PRINTABLE_ASCII.test(value)) {
     throw new InvalidArgumentError(argument, 'expected printable ASCII characters without spaces')
+  }
+  return value
+}
+
+export function requiredUuid(argument: string, value: unknown): string {
+  if (!isUuid(value)) throw new InvalidArgumentError(argument, 'expected a UUID')
+  return value
+}
+
+export function isUuid(value: unknown): value is string {
+  return typeof value === 'string' && UUID.test(value)
+}
+
+/** The source or id of an inbox message: any text that can be printed. Counted in characters, as PostgreSQL counts them. */
+export function requiredInboxId(argument: string, value: unknown): string {
+  if (typeof value !== 'string') {
+    throw new InvalidArgumentError(argument, `expected text, got ${value === null ? 'null' : typeof value}`)
+  }
+  if (value.trim() === '') throw new InvalidArgumentError(argument, 'expected an id that is not blank')
+  requireStorableText(argument, value)
+  if (/\p{Cc}/u.test(value)) throw new InvalidArgumentError(argument, 'expected an id without control characters')
+  if (Array.from(value).length > INBOX_ID_LENGTH_MAX) {
+    throw new ArgumentRangeError(argument, `expected at most ${INBOX_ID_LENGTH_MAX} characters`)
   }
   return value
 }
@@ -39,3 +63,4 @@ export function createWorkerId(host = hostname(), pid = process.pid): string {
 
 const PRINTABLE_ASCII = /^[!-~]+$/
 const REDRIVE_SUFFIX = /~redrive~\d+$/
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i

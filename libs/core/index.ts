@@ -6,15 +6,19 @@ export { systemClock } from './clock.js'
 export type { Clock } from './clock.js'
 export { currencyCodes, minorUnitsOf } from './currencies.js'
 export { storableErrorText } from './errorText.js'
-export { createWorkerId, requiredId, requiredIdempotencyKey } from './ids.js'
+export { createWorkerId, isUuid, requiredId, requiredIdempotencyKey, requiredInboxId, requiredUuid } from './ids.js'
 export { indexPath, keyPath } from './jsonPath.js'
+export { compileJsonPointer } from './jsonPointer.js'
+export type { JsonPointer } from './jsonPointer.js'
 export type { JsonObject, JsonValue } from './JsonValue.js'
 export {
   BATCH_SIZE,
   ERROR_CODE_LENGTH_MAX,
   ERROR_MESSAGE_LENGTH_MAX,
   ID_LENGTH_MAX,
+  INBOX_ID_LENGTH_MAX,
   JSON_TEXT_BYTES_MAX,
+  LEASE_DURATION_MS,
   LEASE_SECONDS,
   NUMBER_MAGNITUDE,
   NUMBER_SCALE_MAX,
@@ -26,7 +30,7 @@ export {
 export { AMOUNT_MINOR_DIGITS_MAX, formatMoney, parseMoney } from './money.js'
 export type { Money } from './money.js'
 export { encodePayload } from './payload.js'
-export { PermanentFailureError } from './PermanentFailureError.js'
+export { isPermanentFailure, PermanentFailureError } from './PermanentFailureError.js'
 export { requiredText } from './requiredText.js'
 export { parseStrictJson } from './strictJson.js'
 export type { StrictJsonOptions } from './strictJson.js'

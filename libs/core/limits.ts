@@ -6,6 +6,9 @@
 /** Instruction, participant, idempotency key, rail type, worker id: printable ASCII without spaces. */
 export const ID_LENGTH_MAX = 128
 
+/** The source and id of an inbox message: what other systems call their messages, any text without control characters. */
+export const INBOX_ID_LENGTH_MAX = 255
+
 /** Measured on the text that jsonb prints, which has a space after each `:` and `,`. */
 export const PAYLOAD_BYTES_MAX = 65_536
 
@@ -28,6 +31,9 @@ export const NUMBER_LITERAL_LENGTH_MAX = 64
 export const JSON_TEXT_BYTES_MAX = 262_144
 
 export const LEASE_SECONDS = Object.freeze({ min: 1, max: 3_600 })
+
+/** Of a lease on a resource. Shorter, and one slow round trip costs it; longer, and a crashed holder blocks for hours. */
+export const LEASE_DURATION_MS = Object.freeze({ min: 1_000, max: 3_600_000 })
 
 export const BATCH_SIZE = Object.freeze({ min: 1, max: 1_000 })
 

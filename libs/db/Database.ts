@@ -8,13 +8,13 @@ import { probeRoles, type RoleReport } from './probeRoles.js'
 import type { Queryable, Rows } from './Queryable.js'
 import { requiredRole } from './roles.js'
 import type { Sessions } from './Sessions.js'
-import type { TransactionCallback } from './transaction.js'
+import type { RoleTransactionCallback } from './transaction.js'
 
 /** A database seen in one role: what wrappers of database functions take as their first argument. */
 export interface RoleHandle extends Queryable {
   readonly role: string
   readonly schema: string
-  transaction<T>(callback: TransactionCallback<T>): Promise<T>
+  transaction<T>(callback: RoleTransactionCallback<T>): Promise<T>
 }
 
 /** Opens nothing yet: connections are made when first needed. Throws on options that cannot be used. */
@@ -58,7 +58,7 @@ export class Database {
   }
 
   /** Commits if the callback returns, rolls back if it throws. The handle it receives is dead afterwards. */
-  async transactionAsRole<T>(role: string, callback: TransactionCallback<T>): Promise<T> {
+  async transactionAsRole<T>(role: string, callback: RoleTransactionCallback<T>): Promise<T> {
     this.#assertOpen()
     const name = requiredRole(role)
     if (this.#transactions.getStore()?.open === true) throw new NestedTransactionError()

@@ -8,7 +8,7 @@ import { enterRole } from './roles.js'
 import type { Sessions } from './Sessions.js'
 import { StatementNames } from './statementNames.js'
 import { toDatabaseError } from './toDatabaseError.js'
-import { prepareStatement, runTransaction, type TransactionCallback } from './transaction.js'
+import { prepareStatement, runTransaction, type RoleTransactionCallback } from './transaction.js'
 
 /** Sessions of our own: one pool per role, the role set once per connection, statements kept prepared. */
 export class DirectSessions implements Sessions {
@@ -30,11 +30,11 @@ export class DirectSessions implements Sessions {
     }
   }
 
-  async transaction<T>(role: string, callback: TransactionCallback<T>): Promise<T> {
+  async transaction<T>(role: string, callback: RoleTransactionCallback<T>): Promise<T> {
     const loan = await this.#poolFor(role).lend()
-    const { schema } = this.#options
+    const { schema, target } = this.#options
     const begin = () => loan.send({ text: 'BEGIN ISOLATION LEVEL READ COMMITTED' })
-    return runTransaction(loan, { schema, begin, names: this.#names }, callback)
+    return runTransaction(loan, { schema, role, login: target.url.user, begin, names: this.#names }, callback)
   }
 
   rest(): void {

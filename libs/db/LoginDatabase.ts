@@ -50,7 +50,11 @@ export class LoginDatabase {
   async transaction<T>(mode: TransactionMode, callback: TransactionCallback<T>): Promise<T> {
     const loan = await this.#pool.lend()
     const begin = () => loan.send({ text: `${BEGIN[mode]}; ${asLocalSettings(sessionSettings(this.#options))}` })
-    return runTransaction(loan, { schema: this.schema, begin, names: undefined }, callback)
+    return runTransaction(
+      loan,
+      { schema: this.schema, role: undefined, login: this.#options.target.url.user, begin, names: undefined },
+      callback,
+    )
   }
 
   close(): Promise<void> {

@@ -8,7 +8,7 @@ import { roleErrorIn } from './roles.js'
 import type { Sessions } from './Sessions.js'
 import { asLocalSettings, sessionSettings } from './sessionSettings.js'
 import { toDatabaseError } from './toDatabaseError.js'
-import { assertCommitted, prepareStatement, runTransaction, type TransactionCallback } from './transaction.js'
+import { assertCommitted, prepareStatement, runTransaction, type RoleTransactionCallback } from './transaction.js'
 
 /**
  * Through a pooler in transaction mode, where a session is ours from BEGIN to COMMIT only. Role and settings are local
@@ -53,11 +53,11 @@ export class PooledSessions implements Sessions {
     }
   }
 
-  async transaction<T>(role: string, callback: TransactionCallback<T>): Promise<T> {
+  async transaction<T>(role: string, callback: RoleTransactionCallback<T>): Promise<T> {
     const loan = await this.#pool.lend()
-    const { schema } = this.#options
+    const { schema, target } = this.#options
     const begin = () => this.#begin(loan, role)
-    return runTransaction(loan, { schema, begin, names: undefined }, callback)
+    return runTransaction(loan, { schema, role, login: target.url.user, begin, names: undefined }, callback)
   }
 
   rest(): void {

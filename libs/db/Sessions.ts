@@ -1,10 +1,10 @@
 import type { Rows } from './Queryable.js'
-import type { TransactionCallback } from './transaction.js'
+import type { RoleTransactionCallback } from './transaction.js'
 
 /** How statements reach the server in a role: over sessions of our own, or through a pooler. */
 export interface Sessions {
   query<R>(role: string, text: string, values?: readonly unknown[]): Promise<Rows<R>>
-  transaction<T>(role: string, callback: TransactionCallback<T>): Promise<T>
+  transaction<T>(role: string, callback: RoleTransactionCallback<T>): Promise<T>
   /** Closes the connections that nobody is using. */
   rest(): void
   close(timeoutMs: number): Promise<void>

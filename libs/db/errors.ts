@@ -112,6 +112,16 @@ export class TransactionClosedError extends DatabaseError {
   }
 }
 
+/** The handle of a transaction was used while a part of it runs in another role. */
+export class TransactionLentError extends DatabaseError {
+  constructor() {
+    super('TRANSACTION_LENT', 'a part of this transaction runs in another role: its own handle must wait for that', {
+      disposition: 'fatal',
+      remedy: 'query through the handle that asRole gave to its callback, and await asRole before going on',
+    })
+  }
+}
+
 /**
  * The callback returned as if all were well, yet nothing was committed: a statement had failed and its error was
  * swallowed. PostgreSQL answers such a COMMIT with ROLLBACK and no error. `cause` is the error that was swallowed.

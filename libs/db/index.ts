@@ -22,6 +22,7 @@ export {
   TlsError,
   TransactionAbortedError,
   TransactionClosedError,
+  TransactionLentError,
 } from './errors.js'
 export type { Disposition, FailureContext, Phase } from './errors.js'
 export { openLoginDatabase } from './LoginDatabase.js'
@@ -37,13 +38,16 @@ export {
   ApprovalRequiredError,
   HeldError,
   IdempotencyConflictError,
+  InboxTransitionError,
+  InboxUnknownError,
   InvalidCompletionStateError,
   InvalidParameterError,
   LeaseLostError,
   RetryCeilingError,
+  UnknownJobError,
 } from './raisedErrors.js'
 export type { RecordedOutcome } from './raisedErrors.js'
 export { POSTGRES_STATES, RAISED_STATES } from './sqlstates.js'
 export type { TlsMode, TlsOptions } from './tls.js'
 export { isLeaseLostError, leaseLostErrorIn, toDatabaseError } from './toDatabaseError.js'
-export type { Transaction, TransactionCallback } from './transaction.js'
+export type { RoleTransaction, RoleTransactionCallback, Transaction, TransactionCallback } from './transaction.js'

@@ -52,6 +52,15 @@ export class ApprovalRequiredError extends RaisedError {}
 /** A path tried to schedule an attempt beyond the ceiling. */
 export class RetryCeilingError extends RaisedError {}
 
+/** What became of an inbox message forbids this step: it is done, dead, or moved by claims and not by marks. */
+export class InboxTransitionError extends RaisedError {}
+
+/** No message of this source and id came in, or it is not remembered any more. */
+export class InboxUnknownError extends RaisedError {}
+
+/** A job that nobody has defined, or that was deleted. */
+export class UnknownJobError extends RaisedError {}
+
 /** A null, blank, zero, negative or oversized argument of a function. */
 export class InvalidParameterError extends RaisedError {}
 

@@ -5,10 +5,13 @@ import {
   ApprovalRequiredError,
   HeldError,
   IdempotencyConflictError,
+  InboxTransitionError,
+  InboxUnknownError,
   InvalidCompletionStateError,
   InvalidParameterError,
   LeaseLostError,
   RetryCeilingError,
+  UnknownJobError,
   type RaisedFields,
 } from './raisedErrors.js'
 
@@ -27,6 +30,9 @@ export const RAISED_STATES: ReadonlyMap<string, RaisedState> = new Map([
   ['P7006', { name: 'HELD', errorClass: HeldError }],
   ['P7007', { name: 'APPROVAL_REQUIRED', errorClass: ApprovalRequiredError }],
   ['P7008', { name: 'RETRY_CEILING', errorClass: RetryCeilingError }],
+  ['P7010', { name: 'INBOX_TRANSITION', errorClass: InboxTransitionError }],
+  ['P7011', { name: 'INBOX_UNKNOWN', errorClass: InboxUnknownError }],
+  ['P7012', { name: 'UNKNOWN_JOB', errorClass: UnknownJobError }],
   ['22023', { name: 'INVALID_PARAMETER', errorClass: InvalidParameterError }],
 ])
 
@@ -48,6 +54,7 @@ export const SQLSTATE = {
   readOnlyServer: '25006',
   idleInTransactionTimeout: '25P03',
   unknownStatementName: '26000',
+  unknownSavepoint: '3B001',
   insufficientPrivilege: '42501',
   idleSessionTimeout: '57P05',
 } as const

@@ -1,7 +1,16 @@
-import { DatabaseError, StaleStatementError, TransactionAbortedError, TransactionClosedError } from './errors.js'
+import {
+  DatabaseError,
+  StaleStatementError,
+  TransactionAbortedError,
+  TransactionClosedError,
+  TransactionLentError,
+} from './errors.js'
 import type { Answer, Loan, Statement } from './Loan.js'
-import type { Queryable, Rows } from './Queryable.js'
+import { quoteIdentifier, type Queryable, type Rows } from './Queryable.js'
+import { requiredRole, roleErrorIn } from './roles.js'
 import type { StatementNames } from './statementNames.js'
+import { isServerError } from './serverError.js'
+import { SQLSTATE } from './sqlstates.js'
 import { toDatabaseError } from './toDatabaseError.js'
 import { encodeValues } from './values.js'
 
@@ -10,8 +19,24 @@ export type Transaction = Queryable & { readonly schema: string }
 
 export type TransactionCallback<T> = (tx: Transaction) => Promise<T>
 
+/** A transaction in a role, parts of which may run in another one. */
+export interface RoleTransaction extends Transaction {
+  /**
+   * Runs the callback inside this same transaction, in another role that the login may act as. When it ends, the transaction
+   * is back in its own role, whatever the callback did; if it throws, what it did is undone. Until then this handle refuses to
+   * be used: its statements would run in the wrong role.
+   */
+  asRole<T>(role: string, callback: TransactionCallback<T>): Promise<T>
+}
+
+export type RoleTransactionCallback<T> = (tx: RoleTransaction) => Promise<T>
+
 export interface TransactionSetup {
   readonly schema: string
+  /** The role it runs in, and comes back to; undefined for the login itself. */
+  readonly role: string | undefined
+  /** Who logs in, for the message when a role is refused. */
+  readonly login: string
   /** Opens the transaction on the connection. */
   readonly begin: (loan: Loan) => Promise<unknown>
   /** The names of prepared statements; undefined behind a pooler. */
@@ -22,7 +47,7 @@ export interface TransactionSetup {
 export async function runTransaction<T>(
   loan: Loan,
   setup: TransactionSetup,
-  callback: TransactionCallback<T>,
+  callback: RoleTransactionCallback<T>,
 ): Promise<T> {
   try {
     await begin(loan, setup)
@@ -44,11 +69,12 @@ export async function runTransaction<T>(
   }
 }
 
-class TransactionHandle implements Transaction {
+class TransactionHandle implements RoleTransaction {
   readonly schema: string
   readonly #loan: Loan
   readonly #setup: TransactionSetup
   #closed = false
+  #lent = false
   firstFailure: DatabaseError | undefined
 
   constructor(loan: Loan, setup: TransactionSetup) {
@@ -58,7 +84,7 @@ class TransactionHandle implements Transaction {
   }
 
   async query<R>(text: string, values?: readonly unknown[]): Promise<Rows<R>> {
-    if (this.#closed) throw new TransactionClosedError()
+    this.#assertUsable()
     const { names } = this.#setup
     const statement = prepareStatement(text, values, names)
     try {
@@ -72,10 +98,64 @@ class TransactionHandle implements Transaction {
     }
   }
 
+  async asRole<T>(role: string, callback: TransactionCallback<T>): Promise<T> {
+    this.#assertUsable()
+    const name = requiredRole(role)
+    this.#lent = true
+    try {
+      await this.#switchRole(`SAVEPOINT ${LENT}; SET LOCAL ROLE ${quoteIdentifier(name)}`, name)
+      const borrowed = new TransactionHandle(this.#loan, { ...this.#setup, role: name })
+      let result: T
+      try {
+        result = await callback(borrowed)
+      } catch (error) {
+        borrowed.close()
+        await this.#comeBack(`ROLLBACK TO SAVEPOINT ${LENT}; RELEASE SAVEPOINT ${LENT}`).catch(() => {})
+        throw error
+      }
+      borrowed.close()
+      assertStillOpen(this.#loan)
+      await this.#comeBack(`RELEASE SAVEPOINT ${LENT}`).catch((error: unknown) => {
+        throw borrowed.firstFailure === undefined ? error : swallowedIn(borrowed.firstFailure)
+      })
+      return result
+    } finally {
+      this.#lent = false
+    }
+  }
+
   close(): void {
     this.#closed = true
   }
+
+  /**
+   * The savepoint is the proof that this still is the transaction that was lent: a callback which ended it, even if it began
+   * another, took the savepoint along, and the role is not given back to what it left behind.
+   */
+  async #comeBack(leaving: string): Promise<void> {
+    const { role } = this.#setup
+    await this.#switchRole(`${leaving}; SET LOCAL ROLE ${role === undefined ? 'NONE' : quoteIdentifier(role)}`, role)
+  }
+
+  async #switchRole(text: string, role: string | undefined): Promise<void> {
+    try {
+      await this.#loan.send({ text })
+    } catch (error) {
+      if (isServerError(error) && error.code === SQLSTATE.unknownSavepoint) throw endedInside()
+      const refused = role === undefined ? undefined : roleErrorIn(error, role, this.#setup.login)
+      const typed = refused ?? toDatabaseError(error, { phase: 'uncommitted' })
+      this.firstFailure ??= typed
+      throw typed
+    }
+  }
+
+  #assertUsable(): void {
+    if (this.#closed) throw new TransactionClosedError()
+    if (this.#lent) throw new TransactionLentError()
+  }
 }
+
+const LENT = 'symphony_lent'
 
 /** Statements with parameters are prepared under a name; a text without any may hold several statements. */
 export function prepareStatement(
@@ -88,8 +168,11 @@ export function prepareStatement(
 
 /** COMMIT, believed only if the server says COMMIT: the end of a failed transaction is answered by ROLLBACK. */
 export function assertCommitted({ command }: Answer<unknown>, swallowed: DatabaseError | undefined): void {
-  if (command === 'COMMIT') return
-  throw new TransactionAbortedError(
+  if (command !== 'COMMIT') throw swallowedIn(swallowed)
+}
+
+function swallowedIn(swallowed: DatabaseError | undefined): TransactionAbortedError {
+  return new TransactionAbortedError(
     'nothing was committed: a statement had failed, and its error was swallowed',
     swallowed,
   )
@@ -104,12 +187,7 @@ async function begin(loan: Loan, setup: TransactionSetup): Promise<void> {
 }
 
 async function commit(loan: Loan, handle: TransactionHandle): Promise<void> {
-  if (!loan.isInTransaction) {
-    throw new DatabaseError('TRANSACTION_ENDED_INSIDE', 'the callback ended the transaction by itself', {
-      disposition: 'unknown',
-      remedy: 'leave COMMIT and ROLLBACK to the transaction: return to commit, throw to roll back',
-    })
-  }
+  assertStillOpen(loan)
   const committed = loan.send({ text: 'COMMIT' })
   const survived = loan.giveBack()
   let answer: Answer<unknown>
@@ -119,6 +197,17 @@ async function commit(loan: Loan, handle: TransactionHandle): Promise<void> {
     throw toDatabaseError(error, { phase: 'committing', sessionSurvived: await survived })
   }
   assertCommitted(answer, handle.firstFailure)
+}
+
+function assertStillOpen(loan: Loan): void {
+  if (!loan.isInTransaction) throw endedInside()
+}
+
+function endedInside(): DatabaseError {
+  return new DatabaseError('TRANSACTION_ENDED_INSIDE', 'the callback ended the transaction by itself', {
+    disposition: 'unknown',
+    remedy: 'leave COMMIT and ROLLBACK to the transaction: return to commit, throw to roll back',
+  })
 }
 
 /** If it fails, the connection is dead or still in the transaction, and closing it has the same effect. */

@@ -14,6 +14,7 @@ import { registerInstructions, type InstructionRoles } from './instructionRoutes
 import type { MetricsPage } from './MetricsPage.js'
 import { ProblemError } from './Problem.js'
 import { toProblem } from './toProblem.js'
+import { registerWebhooks, type WebhookReceiver } from './webhookRoutes.js'
 
 export interface HttpServerOptions {
   readonly log: Logger
@@ -24,6 +25,8 @@ export interface HttpServerOptions {
   readonly metrics: MetricsPage
   /** Absent for a process without an API. */
   readonly instructions?: InstructionRoles
+  /** Absent for a process that receives no webhooks. */
+  readonly webhooks?: WebhookReceiver
 }
 
 export interface ListenAddress {
@@ -41,7 +44,7 @@ export interface HttpServer {
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Answered without a token. */
+    /** Answered without a token: open to all, or signed. */
     readonly open?: boolean
   }
 }
@@ -50,6 +53,7 @@ export function createHttpServer(options: HttpServerOptions): HttpServer {
   const app = createApp(options)
   registerHealth(app, options)
   if (options.instructions !== undefined) registerInstructions(app, options.instructions)
+  if (options.webhooks !== undefined) registerWebhooks(app, options.webhooks)
   return {
     listen: (address) => app.listen(address),
     close: async () => {

@@ -1,8 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyInstance, FastifyReply } from 'fastify'
-import { parseStrictJson, PAYLOAD_DEPTH_MAX, requiredId, type JsonValue } from '../core/index.js'
+import { requiredId } from '../core/index.js'
 import { enqueuePaymentOutbox, readAttempts, readInstruction, readItems } from '../outbox/index.js'
 import { ProblemError } from './Problem.js'
+import { readJson } from './readJson.js'
 
 type Role = Parameters<typeof readItems>[0]
 
@@ -48,20 +49,4 @@ function requiredKey(header: string | string[] | undefined): string {
     throw new ProblemError('IDEMPOTENCY_KEY_MISSING', 'It names this payment for ever: choose one and keep it.')
   }
   return String(header)
-}
-
-function readJson(body: Buffer | undefined): JsonValue {
-  const bytes = body ?? Buffer.alloc(0)
-  if (!isJson(bytes)) throw new ProblemError('MALFORMED_JSON')
-  // What is JSON and refused all the same (a key twice, digits that would be lost) is named by its place.
-  return parseStrictJson(bytes, { depthMax: PAYLOAD_DEPTH_MAX + 1 })
-}
-
-function isJson(bytes: Buffer): boolean {
-  try {
-    JSON.parse(bytes.toString())
-    return true
-  } catch {
-    return false
-  }
 }

@@ -10,6 +10,7 @@ export class OutboxMetrics {
   readonly #notifyWakeups: Counter
   readonly #claimBatches: Counter
   readonly #claimMs: Histogram
+  readonly #inFlight: Gauge<'rail'>
   readonly #dispatchLatency: Histogram<'rail'>
   readonly #attempts: Counter<'state'>
   readonly #requeues: Counter
@@ -35,6 +36,12 @@ export class OutboxMetrics {
       name: 'claim_duration_ms',
       help: 'How long a claim took.',
       buckets: BUCKETS_MS,
+      registers,
+    })
+    this.#inFlight = new Gauge({
+      name: 'rail_calls_in_flight',
+      help: 'Items on their way to the rail in this process now. Never more than the rail’s concurrency.',
+      labelNames: ['rail'],
       registers,
     })
     this.#dispatchLatency = new Histogram({
@@ -104,12 +111,18 @@ export class OutboxMetrics {
         if (event.items > 0) this.#claimBatches.inc()
         if (event.takeovers > 0) this.#requeued(event.takeovers)
         return
+      case 'departed':
+        return this.#inFlight.inc({ rail: event.railType })
+      case 'landed':
+        return this.#inFlight.dec({ rail: event.railType })
       case 'called':
         this.#dispatchLatency.observe({ rail: event.railType }, event.latencyMs)
         return this.#answers.inc({ rail: event.railType, answer: event.answer })
       case 'unknownCode':
         return this.#unknownCodes.inc({ rail: event.railType })
       case 'recorded':
+      // Its answer was lost, so it has not been counted; the row is there.
+      case 'alreadyRecorded':
         return this.#attempts.inc({ state: event.state })
       case 'held':
         return this.#held.inc({ reason: event.reason })
@@ -127,7 +140,6 @@ export class OutboxMetrics {
         return this.#clockJumps.inc()
       case 'fault':
         return this.#faults.inc({ during: event.during })
-      case 'alreadyRecorded':
       case 'released':
     }
   }

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { RelayerEvent } from '../outbox/index.js'
 import type { RepairEvent } from '../repair/index.js'
+import type { SchedulerEvent } from '../scheduler/index.js'
 
 /**
  * Log lines of the workers: no payloads, no secrets, and no "error" for a race. What happens for every item is at debug, so
@@ -11,6 +12,8 @@ export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
     switch (event.type) {
       case 'claimed':
       case 'notified':
+      case 'departed':
+      case 'landed':
       case 'called':
       case 'released':
       case 'alreadyRecorded':
@@ -48,5 +51,26 @@ export function logRepairEvents(log: Logger): (event: RepairEvent) => void {
       { expired_leases_detected: expiredLeasesDetected, leases_repaired: leasesRepaired, outboxIds },
       'leases_repaired',
     )
+  }
+}
+
+export function logSchedulerEvents(log: Logger): (event: SchedulerEvent) => void {
+  return (event) => {
+    switch (event.type) {
+      case 'runsCreated':
+      case 'enqueued':
+      case 'notified':
+        return log.debug(event, event.type)
+      case 'listening':
+        return log.info(event, event.connected ? 'listening' : 'listening_lost')
+      case 'missed':
+        return log.warn(event, 'job_missed')
+      case 'refused':
+        return log.error(event, 'scheduled_message_refused')
+      case 'unreadable':
+        return log.error({ jobName: event.jobName, err: event.error }, 'job_unreadable')
+      case 'fault':
+        return log.error({ during: event.during, err: event.error }, 'scheduler_fault')
+    }
   }
 }

@@ -14,9 +14,14 @@ export interface CompletionQueueOptions {
   readonly parallel: number
 }
 
-interface Waiting {
+export interface Completion {
   readonly outcome: AttemptOutcome
   readonly railType: string
+  /** A renewal has found the lease lost and said so. The outcome is still worth keeping; the loss is not news. */
+  readonly leaseKnownLost: boolean
+}
+
+interface Waiting extends Completion {
   readonly done: () => void
 }
 
@@ -46,9 +51,9 @@ export class CompletionQueue {
   #unwritten = 0
 
   /** Resolves when the outcome is recorded, or kept as evidence, or given up with an event. Never rejects. */
-  submit(outcome: AttemptOutcome, railType: string): Promise<void> {
+  submit(completion: Completion): Promise<void> {
     return new Promise((resolve) => {
-      this.#waiting.push({ outcome, railType, done: resolve })
+      this.#waiting.push({ ...completion, done: resolve })
       this.#pump()
     })
   }
@@ -106,14 +111,14 @@ export class CompletionQueue {
       case 'RECORDED': {
         const { outboxId, state, held, attemptNo } = verdict
         onEvent({ type: 'recorded', railType, outboxId, state, held, attemptNo })
-        if (held) onEvent({ type: 'held', railType, outboxId, reason: outcome.holdReason ?? 'decided by the database' })
+        if (held) onEvent({ type: 'held', railType, outboxId, reason: outcome.holdReason ?? DECIDED_BY_DATABASE })
         return
       }
       case 'ALREADY_RECORDED':
         onEvent({ type: 'alreadyRecorded', outboxId: verdict.outboxId, state: verdict.state })
         return
       case 'LEASE_LOST':
-        onEvent({ type: 'leaseLost', outboxId: verdict.outboxId, during: 'completion' })
+        if (!waiting.leaseKnownLost) onEvent({ type: 'leaseLost', outboxId: verdict.outboxId, during: 'completion' })
         await this.keepAsEvidence(outcome)
     }
   }
@@ -157,5 +162,8 @@ function isTransient(error: unknown): boolean {
 function backoffMs(failures: number): number {
   return Math.min(50 * 2 ** failures, 1_000)
 }
+
+/** The reason is in the row and its event; the answer to a claim or a completion says only that there is one. */
+export const DECIDED_BY_DATABASE = 'decided by the database'
 
 const TERMINAL_GUARD = 'payment_outbox_attempts_one_terminal_per_outbox'

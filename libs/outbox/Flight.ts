@@ -19,6 +19,7 @@ export class Flight {
   readonly #clock: Clock
   readonly #aborting = new AbortController()
   #timer: { cancel(): void } | undefined
+  #isLost = false
 
   constructor(item: ClaimedItem, trustedUntilMs: number, clock: Clock) {
     this.item = item
@@ -49,8 +50,17 @@ export class Flight {
     if (this.#timer !== undefined) this.#watch()
   }
 
-  lost(): void {
+  /** Whether somebody has found that the lease is not this worker's any more. */
+  get isLost(): boolean {
+    return this.#isLost
+  }
+
+  /** False if that was known before. */
+  lost(): boolean {
+    if (this.#isLost) return false
+    this.#isLost = true
     this.#aborting.abort(new LeaseEndedError('the lease is held by someone else'))
+    return true
   }
 
   /** Told to hurry by a shutdown that has run out of time. */

@@ -62,9 +62,8 @@ export class LeaseKeeper {
       if (flight === undefined || !this.#flights.has(flight)) continue
       if (renewed) flight.renewed(sentAtMs + trustMs(leaseSeconds))
       else {
-        flight.lost()
         this.#flights.delete(flight)
-        onEvent({ type: 'leaseLost', outboxId, during: 'renewal' })
+        if (flight.lost()) onEvent({ type: 'leaseLost', outboxId, during: 'renewal' })
       }
     }
     return { again: ending.length === RENEWALS_MAX }

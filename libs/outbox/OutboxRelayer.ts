@@ -3,7 +3,8 @@ import { isLeaseLostError, type Database, type Listener, type RoleHandle } from 
 import type { LoadedRail, RailVerdict } from '../rails/index.js'
 import { BoundedSlots, PollLoop, settleWithin, Wakeup, type Turn, type Worker } from '../worker/index.js'
 import { carryItem, type CarryTools, type Landing } from './carryItem.js'
-import { CompletionQueue } from './CompletionQueue.js'
+import { CompletionQueue, DECIDED_BY_DATABASE } from './CompletionQueue.js'
+import { DatabaseClock } from './DatabaseClock.js'
 import {
   beginOutboxDispatch,
   claimOutboxBatch,
@@ -12,21 +13,13 @@ import {
   nextOutboxEvent,
   releaseOutboxLeases,
 } from './db.js'
-import type { OnRelayerEvent, RelayerEvent } from './events.js'
+import type { OnRelayerEvent } from './events.js'
 import { Flight } from './Flight.js'
 import { LeaseKeeper, trustMs } from './LeaseKeeper.js'
 import { LEASE_MARGIN_MS, resolveRelayerOptions, type RelayerOptions, type ResolvedRelayerOptions } from './options.js'
 import { RailLane } from './RailLane.js'
-
-export interface RelayerCounts {
-  readonly claimed: number
-  readonly dispatched: number
-  readonly failed: number
-  readonly retryable: number
-  readonly held: number
-  readonly released: number
-  readonly leasesLost: number
-}
+import { RelayerTally, type RelayerCounts } from './RelayerTally.js'
+import type { HeldTakeover } from './types.js'
 
 const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'outbox_pending'
@@ -47,7 +40,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #options: ResolvedRelayerOptions
   readonly #clock: Clock
   readonly #onEvent: OnRelayerEvent
-  readonly #slots: BoundedSlots
+  /** For the rails that do not say how many calls they bear. */
+  readonly #sharedSlots: BoundedSlots
   readonly #wakeup: Wakeup
   readonly #loop: PollLoop
   readonly #heartbeat: PollLoop
@@ -55,15 +49,17 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #completions: CompletionQueue
   readonly #inFlight = new Map<Flight, Promise<void>>()
   readonly #claimedAtMs = new WeakMap<Flight, number>()
-  /** Items whose lease expired before: each is carried alone, so that what killed its worker takes no other along. */
+  /**
+   * Items whose lease expired twice in a row: each is carried with nothing else in flight in this process, so that what kills
+   * its worker takes no other along. After one expiry its lane sees to it, which keeps no other rail waiting.
+   */
   readonly #suspects: { readonly flight: Flight; readonly lane: RailLane }[] = []
   #suspectInFlight = false
   #nextLane = 0
   #listener: Listener | undefined
   #stopping = false
-  #counts = emptyCounts()
-  /** The database's clock minus ours, as last seen. */
-  #databaseAheadMs: number | undefined
+  #tally = new RelayerTally()
+  readonly #databaseClock: DatabaseClock
   #claimsPausedUntilMs = 0
 
   constructor(
@@ -78,13 +74,14 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     this.#database = database
     this.#role = database.as(EXECUTOR)
     this.#clock = clock
+    this.#databaseClock = new DatabaseClock(clock)
     this.#onEvent = (event) => {
-      this.#count(event)
+      this.#tally.add(event)
       onEvent(event)
     }
     this.#rails = rails
     this.#lanes = [...rails.values()].map((rail) => this.#createLane(rail))
-    this.#slots = new BoundedSlots(this.#options.concurrency)
+    this.#sharedSlots = new BoundedSlots(this.#options.concurrency)
     this.#wakeup = new Wakeup(this.#options.debounceMs, clock)
     this.#loop = new PollLoop({
       turn: () => this.#turn(),
@@ -133,20 +130,21 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   /** One round: claim what there is room for, carry it, record it. */
   async runOnce(): Promise<RelayerCounts> {
-    this.#counts = emptyCounts()
+    this.#tally = new RelayerTally()
     if (this.#options.renewLeases) this.#keeper.start()
     await this.#turn()
     await this.#landed()
     await this.#completions.drain(new AbortController().signal)
     if (this.#listener === undefined) await this.#keeper.stop()
-    return this.#counts
+    return this.#tally.counts
   }
 
   /** Stops claiming for a rail in this process alone; what waits for it goes back. `pause_outbox` does it for all. */
   async pauseRail(railType: string): Promise<void> {
     const lane = this.#lanes.find((one) => one.railType === railType)
-    lane?.pause()
-    await this.#giveBack(lane?.clear() ?? [])
+    if (lane === undefined) return
+    lane.pause()
+    await this.#giveBack(this.#clear(lane))
   }
 
   resumeRail(railType: string): void {
@@ -158,7 +156,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   get gauge(): { readonly running: number; readonly waiting: number; readonly completing: number } {
     return {
       running: this.#inFlight.size,
-      waiting: this.#lanes.reduce((sum, lane) => sum + lane.waiting.length, this.#suspects.length),
+      waiting: this.#lanes.reduce((sum, lane) => sum + lane.waiting, this.#suspects.length),
       completing: this.#completions.size,
     }
   }
@@ -193,30 +191,40 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     // A suspect is carried alone: what was leased beside it could only wait, and would be a suspect too if this process died.
     if (this.#suspects.length > 0 || this.#suspectInFlight) return 0
     const { running, waiting } = this.gauge
-    return this.#options.concurrency + this.#options.batchSize - running - waiting
+    return this.#callsMax + this.#options.batchSize - running - waiting
+  }
+
+  /** Calls at once, all rails together. */
+  get #callsMax(): number {
+    const own = this.#lanes.filter(({ sharesSlots }) => !sharesSlots)
+    return own.reduce((sum, lane) => sum + lane.concurrency, this.#sharedSlots.size)
   }
 
   async #claim(lanes: readonly RailLane[], wanted: number): Promise<number> {
     const { leaseSeconds } = this.#options
+    const held: HeldTakeover[] = []
     const sentAtMs = this.#clock.monotonicMs()
     const items = await claimOutboxBatch(this.#role, wanted, this.workerId, leaseSeconds, {
       rails: lanes.map(({ railType }) => railType),
+      onHeld: (takeover) => held.push(takeover),
       ...this.#announcedRails(),
     })
     const claimMs = this.#clock.monotonicMs() - sentAtMs
-    const takeovers = items.filter(({ takenOver }) => takenOver).length
+    const takeovers = held.length + items.filter(({ takenOver }) => takenOver).length
     this.#onEvent({ type: 'claimed', items: items.length, takeovers, claimMs })
+    for (const takeover of held) this.#onEvent({ type: 'held', ...takeover, reason: DECIDED_BY_DATABASE })
     for (const item of items) {
       const lane = lanes.find(({ railType }) => railType === item.railType)
       if (lane === undefined) continue
       const flight = new Flight(item, sentAtMs + trustMs(leaseSeconds), this.#clock)
       this.#claimedAtMs.set(flight, sentAtMs)
       this.#keeper.keep(flight)
-      if (item.expiryStreak > 0) this.#suspects.push({ flight, lane })
+      if (item.expiryStreak > 1) this.#suspects.push({ flight, lane })
+      else if (item.expiryStreak > 0) lane.addSuspect(flight)
       else lane.add(flight)
     }
     const [first] = items
-    if (first !== undefined) this.#compareClocks(first.claimedAt, sentAtMs, claimMs)
+    if (first !== undefined) this.#compareClocks(first.claimedAt, sentAtMs)
     return items.length
   }
 
@@ -235,14 +243,15 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       return
     }
     let idleLanes = 0
-    while (this.#slots.free > 0 && idleLanes < this.#lanes.length) {
+    while (idleLanes < this.#lanes.length) {
       const lane = this.#lanes[this.#nextLane]
       this.#nextLane = (this.#nextLane + 1) % this.#lanes.length
-      const flight = lane?.next()
+      const mayDepart = lane !== undefined && (!lane.sharesSlots || this.#sharedSlots.free > 0)
+      const flight = mayDepart ? lane.next() : undefined
       if (lane === undefined || flight === undefined) idleLanes += 1
       else {
         idleLanes = 0
-        this.#depart(flight, lane, () => lane.landed())
+        this.#depart(flight, lane)
       }
     }
   }
@@ -252,20 +261,25 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const suspect = this.#suspects.shift()
     if (suspect === undefined) return
     this.#suspectInFlight = true
-    this.#depart(suspect.flight, suspect.lane, () => {
-      this.#suspectInFlight = false
-    })
+    suspect.lane.departing()
+    this.#depart(suspect.flight, suspect.lane)
   }
 
-  #depart(flight: Flight, lane: RailLane, onLanded: () => void): void {
-    const rail = this.#rails.get(lane.railType)
+  #depart(flight: Flight, lane: RailLane): void {
+    const { railType } = lane
+    const { outboxId } = flight.item
+    const rail = this.#rails.get(railType)
     if (rail === undefined) return
-    this.#slots.take()
+    if (lane.sharesSlots) this.#sharedSlots.take()
     flight.depart()
+    this.#onEvent({ type: 'departed', railType, outboxId })
     const landed = this.#carry(flight, rail, lane).finally(() => {
       this.#inFlight.delete(flight)
-      this.#slots.give()
-      onLanded()
+      // A suspect is alone: whoever lands while one is in flight is that one.
+      this.#suspectInFlight = false
+      if (lane.sharesSlots) this.#sharedSlots.give()
+      lane.landed()
+      this.#onEvent({ type: 'landed', railType, outboxId })
       this.#pump()
       this.#wakeup.notify()
     })
@@ -312,7 +326,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     // A refusal is an answer: only silence says that a rail is down.
     if (answer === 'unknown' || answer === 'notSent') lane.breaker.failed()
     else lane.breaker.succeeded()
-    if (lane.breaker.state === 'open') void this.#giveBack(lane.clear())
+    if (lane.breaker.state === 'open') void this.#giveBack(this.#clear(lane))
   }
 
   async #hand(flight: Flight, landing: Landing): Promise<void> {
@@ -321,23 +335,32 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       case 'complete':
         // Not waited for: the slot is free, and the queue holds no more than was claimed. Once it is recorded there may be
         // a new due time, or a successor unblocked, that a sleeper does not know of.
-        void this.#completions.submit(landing.outcome, item.railType).then(() => this.#wakeup.notify())
+        void this.#completions
+          .submit({ outcome: landing.outcome, railType: item.railType, leaseKnownLost: flight.isLost })
+          .then(() => this.#wakeup.notify())
         return
       case 'hold':
         return this.#hold(flight, landing.reason)
       case 'release':
         return this.#giveBack([flight])
       case 'lost':
-        this.#onEvent({ type: 'leaseLost', outboxId: item.outboxId, during: 'dispatch' })
+        this.#lost(flight)
     }
   }
 
-  async #hold({ item }: Flight, reason: string): Promise<void> {
+  /** Unless the renewal has said so already: one lease is lost once. */
+  #lost(flight: Flight): void {
+    const { outboxId } = flight.item
+    if (flight.lost()) this.#onEvent({ type: 'leaseLost', outboxId, during: 'dispatch' })
+  }
+
+  async #hold(flight: Flight, reason: string): Promise<void> {
+    const { item } = flight
     try {
       await holdLeasedOutboxItem(this.#role, item, this.workerId, reason)
       this.#onEvent({ type: 'held', railType: item.railType, outboxId: item.outboxId, reason })
     } catch (error) {
-      if (isLeaseLostError(error)) this.#onEvent({ type: 'leaseLost', outboxId: item.outboxId, during: 'dispatch' })
+      if (isLeaseLostError(error)) this.#lost(flight)
       else this.#onEvent({ type: 'fault', during: 'holding', error, outboxId: item.outboxId })
     }
   }
@@ -357,8 +380,14 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   }
 
   async #giveBackWaiting(): Promise<void> {
-    const suspects = this.#suspects.splice(0).map(({ flight }) => flight)
-    await this.#giveBack([...suspects, ...this.#lanes.flatMap((lane) => lane.clear())])
+    await this.#giveBack(this.#lanes.flatMap((lane) => this.#clear(lane)))
+  }
+
+  /** Takes out everything that waits for this rail: it is to be given back. */
+  #clear(lane: RailLane): Flight[] {
+    const suspects = this.#suspects.filter((suspect) => suspect.lane === lane)
+    for (const suspect of suspects) this.#suspects.splice(this.#suspects.indexOf(suspect), 1)
+    return [...suspects.map(({ flight }) => flight), ...lane.clear()]
   }
 
   /** Resolves when nothing is waiting or running any more. */
@@ -370,15 +399,15 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   async #idleMs(): Promise<number | undefined> {
     const rails = this.#lanes.filter(({ room }) => room > 0).map(({ railType }) => railType)
     const resting = Math.min(...this.#lanes.map(({ fullForMs }) => (fullForMs > 0 ? fullForMs : NEVER_MS)))
-    if (rails.length === 0 || this.#databaseAheadMs === undefined) return resting
+    if (rails.length === 0) return resting
     const next = await nextOutboxEvent(this.#role, rails)
-    if (next === null) return resting
-    const dueInMs = next.getTime() - (this.#clock.monotonicMs() + this.#databaseAheadMs)
-    return Math.min(resting, Math.max(1, dueInMs))
+    const dueInMs = next === null ? undefined : this.#databaseClock.msUntil(next)
+    return dueInMs === undefined ? resting : Math.min(resting, Math.max(1, dueInMs))
   }
 
   async #listen(): Promise<void> {
-    this.#listener ??= await this.#database.listenAsRole(
+    if (this.#listener !== undefined) return
+    this.#listener = await this.#database.listenAsRole(
       EXECUTOR,
       CHANNEL,
       () => {
@@ -393,6 +422,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
         },
       },
     )
+    // Later changes are told; the first success is the call that returned.
+    this.#onEvent({ type: 'listening', connected: true })
   }
 
   async #beat(): Promise<Turn> {
@@ -404,23 +435,16 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       calls,
     }))
     const databaseNow = await heartbeatOutboxWorker(this.#role, this.workerId, { running, waiting, completing, rails })
-    this.#compareClocks(databaseNow, sentAtMs, this.#clock.monotonicMs() - sentAtMs)
+    this.#compareClocks(databaseNow, sentAtMs)
     return { again: false }
   }
 
-  /**
-   * Both clocks run at the same pace, so their difference is constant but for the time an answer takes. When it jumps, one of
-   * them was set: leases may be shorter than this process believes, so it claims nothing until those in hand have ended.
-   */
-  #compareClocks(databaseNow: Date, sentAtMs: number, answerMs: number): void {
-    const aheadMs = databaseNow.getTime() - sentAtMs
-    const before = this.#databaseAheadMs
-    this.#databaseAheadMs = aheadMs
-    if (before === undefined) return
-    const jumpedMs = Math.abs(aheadMs - before) - answerMs
-    if (jumpedMs <= CLOCK_JUMP_MAX_MS) return
+  /** After a jump it claims nothing until the leases in hand have surely ended. */
+  #compareClocks(databaseNow: Date, sentAtMs: number): void {
+    const byMs = this.#databaseClock.observe(databaseNow, sentAtMs)
+    if (byMs === undefined) return
     this.#claimsPausedUntilMs = this.#clock.monotonicMs() + this.#options.leaseSeconds * 1_000
-    this.#onEvent({ type: 'clockJumped', byMs: aheadMs - before })
+    this.#onEvent({ type: 'clockJumped', byMs })
   }
 
   #createLane(rail: LoadedRail): RailLane {
@@ -428,6 +452,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     return new RailLane({
       railType: rail.type,
       concurrency: Math.min(rail.concurrency ?? concurrency, concurrency),
+      sharesSlots: rail.concurrency === undefined,
       // An announced call that has not begun costs nothing, but it must not wait long enough to be mistaken for one.
       prefetchMax: rail.onUnknown === 'hold' ? 0 : batchSize,
       perSecond: rail.ratePerSecond,
@@ -439,24 +464,6 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       },
     })
   }
-
-  #count(event: RelayerEvent): void {
-    const { type } = event
-    const counts = this.#counts
-    if (type === 'claimed') counts.claimed += event.items
-    else if (type === 'released') counts.released += event.items
-    else if (type === 'leaseLost') counts.leasesLost += 1
-    else if (type === 'held') counts.held += 1
-    else if (type === 'recorded' && event.state === 'DISPATCHED') counts.dispatched += 1
-    else if (type === 'recorded' && event.state === 'FAILED') counts.failed += 1
-    else if (type === 'recorded') counts.retryable += 1
-  }
-}
-
-type MutableCounts = { -readonly [K in keyof RelayerCounts]: number }
-
-function emptyCounts(): MutableCounts {
-  return { claimed: 0, dispatched: 0, failed: 0, retryable: 0, held: 0, released: 0, leasesLost: 0 }
 }
 
 /** Longer than any process runs. */
@@ -464,4 +471,3 @@ const NEVER_MS = 2_147_483_647
 const GIVE_BACK_MAX = 500
 const ABORTED_CALLS_MS = 2_000
 const DRAIN_MS = 5_000
-const CLOCK_JUMP_MAX_MS = 5_000

@@ -4,12 +4,12 @@ import {
   boundedInteger,
   createWorkerId,
   InvalidArgumentError,
+  isUuid,
   LEASE_SECONDS,
   requiredId,
   type JsonObject,
 } from '../core/index.js'
 import type { Queryable, RoleHandle } from '../db/index.js'
-import { isUuid } from './arguments.js'
 import { claimOutboxBatch, completeOutboxAttempts } from './db.js'
 import { enqueue } from './enqueue.js'
 import type { AttemptOutcome, ClaimedItem, EnqueuedItem } from './types.js'

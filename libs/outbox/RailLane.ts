@@ -5,6 +5,8 @@ import type { Flight } from './Flight.js'
 export interface LaneOptions {
   readonly railType: string
   readonly concurrency: number
+  /** Whether its calls take slots that other lanes want too. A rail that says how many it bears has slots of its own. */
+  readonly sharesSlots: boolean
   /** Items that may be leased before there is a slot for them, at the most. 0 for rails whose calls are announced. */
   readonly prefetchMax: number
   readonly perSecond: number | undefined
@@ -19,11 +21,15 @@ export interface LaneOptions {
  */
 export class RailLane {
   readonly railType: string
+  readonly sharesSlots: boolean
   readonly breaker: CircuitBreaker
   readonly #options: LaneOptions
   readonly #slots: BoundedSlots
   readonly #rate: RateLimit | undefined
   readonly #waiting: Flight[] = []
+  /** Items whose lease expired once: each is carried with nothing else of this rail beside it. */
+  readonly #suspects: Flight[] = []
+  #suspectRunning = false
   #paused = false
   /** Calls finished per second, smoothed: what the prefetch is measured by. */
   #speed = 0
@@ -34,18 +40,25 @@ export class RailLane {
     const { railType, concurrency, perSecond, breaker, clock } = options
     this.#options = options
     this.railType = railType
+    this.sharesSlots = options.sharesSlots
     this.#slots = new BoundedSlots(concurrency)
     this.#rate = perSecond === undefined ? undefined : new RateLimit(perSecond, clock)
     this.breaker = new CircuitBreaker({ ...breaker, clock, onChange: options.onBreaker })
     this.#measuredAtMs = clock.monotonicMs()
   }
 
+  /** Calls at once, at the most. */
+  get concurrency(): number {
+    return this.#slots.size
+  }
+
   get running(): number {
     return this.#slots.taken
   }
 
-  get waiting(): readonly Flight[] {
-    return this.#waiting
+  /** Items leased and not departed yet. */
+  get waiting(): number {
+    return this.#waiting.length + this.#suspects.length
   }
 
   get paused(): boolean {
@@ -62,7 +75,8 @@ export class RailLane {
 
   /** How many more items this lane may lease now. */
   get room(): number {
-    if (this.#paused) return 0
+    // What was leased beside a suspect could only wait, and would be a suspect too if this process died.
+    if (this.#paused || this.#hasSuspect) return 0
     const { clock, prefetchMax } = this.#options
     this.#measure(clock.monotonicMs())
     // No more than half a second's work waits in memory: its lease is surely honoured, and another worker is not starved.
@@ -81,24 +95,41 @@ export class RailLane {
     this.#waiting.push(flight)
   }
 
+  addSuspect(flight: Flight): void {
+    this.#suspects.push(flight)
+  }
+
   /** The next item that may depart, if any; its slot is taken. */
   next(): Flight | undefined {
-    if (this.#waiting.length === 0 || this.#slots.free === 0) return undefined
+    const queue = this.#hasSuspect ? this.#suspects : this.#waiting
+    if (queue.length === 0 || this.#slots.free === 0 || (this.#hasSuspect && this.#slots.taken > 0)) return undefined
     if (this.breaker.admits(1) === 0 || this.#rateAllows() < 1) return undefined
+    this.#suspectRunning = queue === this.#suspects
+    this.departing()
+    return queue.shift()
+  }
+
+  get #hasSuspect(): boolean {
+    return this.#suspects.length > 0 || this.#suspectRunning
+  }
+
+  /** A call starts: one of `next`, or one that never waited in this lane. */
+  departing(): void {
     this.#slots.take()
     this.#rate?.take()
     this.breaker.started()
-    return this.#waiting.shift()
   }
 
   landed(): void {
     this.#slots.give()
+    // It was alone: whoever lands while a suspect runs is that one.
+    this.#suspectRunning = false
     this.#finishedSince += 1
   }
 
   /** Takes all waiting items out: they are to be given back. */
   clear(): Flight[] {
-    return this.#waiting.splice(0)
+    return [...this.#suspects.splice(0), ...this.#waiting.splice(0)]
   }
 
   #rateAllows(): number {

@@ -10,6 +10,7 @@ import {
   requiredId,
   requiredIdempotencyKey,
   requiredText,
+  requiredUuid,
   storableErrorText,
 } from '../core/index.js'
 import type { AttemptOutcome, LeaseClaim, OutboxInstruction } from './types.js'
@@ -97,15 +98,6 @@ export function outcomeColumns(outcomes: readonly AttemptOutcome[]): OutcomeColu
   }
 }
 
-export function requiredUuid(argument: string, value: unknown): string {
-  if (!isUuid(value)) throw new InvalidArgumentError(argument, 'expected a UUID')
-  return value
-}
-
-export function isUuid(value: unknown): value is string {
-  return typeof value === 'string' && UUID.test(value)
-}
-
 /** A list of rails, or null for all of them. */
 export function optionalRails(argument: string, rails: readonly string[] | undefined): string[] | null {
   if (rails === undefined) return null
@@ -153,7 +145,6 @@ function optionalDate(argument: string, value: Date | undefined): Date | null {
   return value
 }
 
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 /** int4 in the ledger. */
 const LATENCY_MS = Object.freeze({ min: 0, max: 2_147_483_647 })
 /** Thirty days: a rail's Retry-After beyond it is a mistake. */

@@ -101,13 +101,13 @@ async function inquire(flight: Flight, rail: LoadedRail, tools: CarryTools): Pro
       return complete(item, { ...told, state: 'FAILED', errorCode: answer.code, outcomeUnknown: false })
     case 'absent': {
       // A paused worker's request may still be on its way: absence counts only when it has had time to arrive.
-      const unsettledMs = rail.settleMs - sinceLastAttemptMs(flight, tools)
-      if (unsettledMs <= 0) return 'absent'
+      if (sinceLastAttemptMs(flight, tools) >= rail.settleMs) return 'absent'
       return complete(item, {
         ...told,
         state: 'RETRYABLE',
         errorCode: 'INQUIRY_TOO_EARLY',
-        retryDelaySeconds: Math.ceil(unsettledMs / 1_000),
+        // All of it, not the rest: this inquiry is the last attempt when the item comes back, and would be too recent again.
+        retryDelaySeconds: Math.ceil(rail.settleMs / 1_000),
       })
     }
     case 'unknown':

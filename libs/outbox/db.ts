@@ -7,19 +7,13 @@ import {
   REASON_LENGTH_MAX,
   requiredId,
   requiredText,
+  requiredUuid,
 } from '../core/index.js'
 import type { JsonObject } from '../core/index.js'
 import { callFunction, qualify, type Queryable } from '../db/index.js'
-import {
-  instructionColumns,
-  leaseColumns,
-  optionalRails,
-  optionalText,
-  outcomeColumns,
-  requiredUuid,
-} from './arguments.js'
+import { instructionColumns, leaseColumns, optionalRails, optionalText, outcomeColumns } from './arguments.js'
 import { onlyRow, toClaimedItem, toDate, toEnqueuedItem, toVerdict } from './rows.js'
-import type { ClaimedRow, EnqueuedRow, VerdictRow } from './rows.js'
+import type { ClaimedRow, EnqueuedRow, HeldTakeoverRow, VerdictRow } from './rows.js'
 import type {
   ApprovedProposal,
   AttemptOutcome,
@@ -28,6 +22,7 @@ import type {
   CompletionVerdict,
   DecisionResult,
   EnqueuedItem,
+  HeldTakeover,
   HoldDecision,
   ItemEvent,
   ItemState,
@@ -80,6 +75,8 @@ export interface ClaimOptions {
   readonly rails?: readonly string[]
   /** Rails whose calls this worker announces with `beginOutboxDispatch`. @default none */
   readonly announcedRails?: readonly string[]
+  /** Told of each expired lease that the claim found and that ended in a hold: a ledger row, and nothing to carry. */
+  readonly onHeld?: (held: HeldTakeover) => void
 }
 
 export async function claimOutboxBatch(
@@ -89,14 +86,20 @@ export async function claimOutboxBatch(
   leaseSeconds: number,
   options: ClaimOptions = {},
 ): Promise<ClaimedItem[]> {
-  const rows = await callFunction<ClaimedRow>(role, 'claim_outbox_batch', [
+  const rows = await callFunction<ClaimedRow | HeldTakeoverRow>(role, 'claim_outbox_batch', [
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
     requiredId('workerId', workerId),
     boundedInteger('leaseSeconds', leaseSeconds, LEASE_SECONDS),
     optionalRails('rails', options.rails),
     optionalRails('announcedRails', options.announcedRails),
+    options.onHeld !== undefined,
   ])
-  return rows.map(toClaimedItem)
+  const items: ClaimedItem[] = []
+  for (const row of rows) {
+    if (row.lease_token === null) options.onHeld?.({ outboxId: row.outbox_id, railType: row.rail_type })
+    else items.push(toClaimedItem(row))
+  }
+  return items
 }
 
 export async function renewOutboxLease(

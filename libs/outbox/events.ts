@@ -6,10 +6,12 @@ import type { AttemptState } from './types.js'
  * metrics and log lines. None carries a payload.
  */
 export type RelayerEvent =
-  /** A claim came back, empty or not. */
+  /** A claim came back, empty or not. `takeovers`: expired leases it wrote to the ledger, also where they ended in a hold. */
   | { readonly type: 'claimed'; readonly items: number; readonly takeovers: number; readonly claimMs: number }
   | { readonly type: 'notified' }
   | { readonly type: 'listening'; readonly connected: boolean }
+  /** An item takes one of its rail's slots until it has landed: to be sent, asked about, or found not to be. */
+  | { readonly type: 'departed' | 'landed'; readonly railType: string; readonly outboxId: string }
   /** A rail was called and answered, or did not. */
   | {
       readonly type: 'called'
@@ -27,7 +29,6 @@ export type RelayerEvent =
       readonly outboxId: string
       readonly state: AttemptState
       readonly held: boolean
-      /** From enqueue to the ending, where it ended and the clocks allow it. */
       readonly attemptNo: number
     }
   /** The answer to a completion was lost, and the same token was told that its outcome stands. */

@@ -51,7 +51,7 @@ export type { ReadInstructionOptions } from './readInstruction.js'
 export { RelayerOptionError } from './options.js'
 export type { RelayerOptions } from './options.js'
 export { OutboxRelayer } from './OutboxRelayer.js'
-export type { RelayerCounts } from './OutboxRelayer.js'
+export type { RelayerCounts } from './RelayerTally.js'
 export { OutboxStore } from './OutboxStore.js'
 export type {
   AbandonOptions,
@@ -73,6 +73,7 @@ export type {
   CompletionVerdict,
   DecisionResult,
   EnqueuedItem,
+  HeldTakeover,
   HoldDecision,
   ItemEvent,
   ItemState,

@@ -10,7 +10,10 @@ export interface RelayerOptions {
   readonly leaseSeconds?: number
   /** Items per claim at the most. @default 50 */
   readonly batchSize?: number
-  /** Calls at once in this process, over all rails. @default 10 */
+  /**
+   * Calls at once in this process, over all rails that set no `concurrency` of their own. One that does has that many slots
+   * beside these (at most this many), so that it takes none from the others, however slow it is. @default 10
+   */
   readonly concurrency?: number
   /** How long to wait at the most before looking for work unasked. @default 500 */
   readonly pollMs?: number

@@ -53,6 +53,13 @@ export interface ClaimedRow {
   readonly evidence: EvidenceJson | null
 }
 
+/** What a claim took over and held instead of leasing it. */
+export interface HeldTakeoverRow {
+  readonly outbox_id: string
+  readonly rail_type: string
+  readonly lease_token: null
+}
+
 export function toClaimedItem(row: ClaimedRow): ClaimedItem {
   return {
     outboxId: row.outbox_id,

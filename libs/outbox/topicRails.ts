@@ -1,4 +1,4 @@
-import { InvalidArgumentError, PermanentFailureError, requiredId, type JsonObject } from '../core/index.js'
+import { InvalidArgumentError, isPermanentFailure, requiredId, type JsonObject } from '../core/index.js'
 import type { Rail, RailAnswer, RailContext, RailRequest, StandardSchema } from '../rails/index.js'
 
 /** A message as its handler sees it. The same id again is the same message: handling it twice must be harmless. */
@@ -78,8 +78,8 @@ function railOf(topic: string, { handle, ...bounds }: TopicDeclaration<JsonObjec
 
 function refusal(error: unknown): RailAnswer {
   const message = error instanceof Error ? error.message : String(error)
-  return error instanceof PermanentFailureError
-    ? { outcome: 'terminal', code: error.code, message }
+  return isPermanentFailure(error)
+    ? { outcome: 'terminal', code: 'PERMANENT_FAILURE', message }
     : { outcome: 'retryable', code: 'HANDLER_FAILED', message }
 }
 

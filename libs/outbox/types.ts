@@ -151,6 +151,12 @@ export interface RepairedLease {
   readonly attemptNo: number
 }
 
+/** An expired lease that a claim took over and the database held: at the ceiling, or because an announced call had begun. */
+export interface HeldTakeover {
+  readonly outboxId: string
+  readonly railType: string
+}
+
 export type HoldDecision = 'DISPATCHED' | 'FAILED' | 'RETRY'
 
 /** APPLIED at once, or PROPOSED: a second person must approve it. */

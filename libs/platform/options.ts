@@ -38,6 +38,8 @@ export interface RetentionOptions {
   readonly jobRunsDays?: number
   /** Finished and cancelled timers. @default 30 */
   readonly timersDays?: number
+  /** Resources that nobody has held. Their tokens go on growing. @default 30 */
+  readonly leasesDays?: number
 }
 
 export type Selection = 'round-robin' | 'drain-first'
@@ -87,7 +89,7 @@ const DEFAULTS: Readonly<Omit<ResolvedPlatformOptions, 'discovery' | 'retention'
   connectionsPerDatabase: 5,
   selection: 'round-robin',
 })
-const RETENTION_DEFAULTS = Object.freeze({ inboxDays: 30, jobRunsDays: 30, timersDays: 30 })
+const RETENTION_DEFAULTS = Object.freeze({ inboxDays: 30, jobRunsDays: 30, timersDays: 30, leasesDays: 30 })
 
 /** @param registered a discovery that the application registered as a service of its own */
 export function resolvePlatformOptions(
@@ -142,8 +144,9 @@ function resolveRetention(
     inboxDays = RETENTION_DEFAULTS.inboxDays,
     jobRunsDays = RETENTION_DEFAULTS.jobRunsDays,
     timersDays = RETENTION_DEFAULTS.timersDays,
+    leasesDays = RETENTION_DEFAULTS.leasesDays,
   } = given
-  const retention = { inboxDays, jobRunsDays, timersDays }
+  const retention = { inboxDays, jobRunsDays, timersDays, leasesDays }
   for (const [name, value] of Object.entries(retention)) {
     checkBounds(`retention.${name}`, value, RETENTION_DAYS, failures)
   }

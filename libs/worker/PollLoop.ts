@@ -7,6 +7,8 @@ export interface Turn {
   readonly again: boolean
   /** Nothing will be due for this long, as far as the turn knows. @default the poll interval */
   readonly idleMs?: number | undefined
+  /** Something is due then, to the millisecond: do not turn earlier unasked. @default false */
+  readonly exact?: boolean
 }
 
 export interface PollLoopOptions {
@@ -53,9 +55,10 @@ export class PollLoop {
     let failures = 0
     while (!signal.aborted) {
       try {
-        const { again, idleMs } = await turn(signal)
+        const { again, idleMs = pollMs, exact = false } = await turn(signal)
         failures = 0
-        if (!again && !signal.aborted) await wakeup.wait(jittered(Math.min(pollMs, idleMs ?? pollMs)), signal)
+        const pauseMs = exact ? Math.min(jittered(pollMs), idleMs) : jittered(Math.min(pollMs, idleMs))
+        if (!again && !signal.aborted) await wakeup.wait(pauseMs, signal)
       } catch (error) {
         onError(error)
         failures += 1

@@ -23,6 +23,15 @@ RETURN p_value IS NOT NULL AND char_length(p_value) <= p_length_max AND p_value 
   AND p_value COLLATE "C" !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]';
 COMMENT ON FUNCTION is_short_text(text, integer) IS 'True for text that is not blank, bounded, and free of control characters.';
 
+-- What another system calls its messages is any text that can be printed: bounded, not blank, no control character at all.
+-- Blank is said character by character, because what counts as a space otherwise depends on the database's locale.
+CREATE OR REPLACE FUNCTION is_inbox_id(p_value text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN p_value IS NOT NULL AND char_length(p_value) <= 255
+  AND p_value COLLATE "C" ~ '[^ \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]'
+  AND p_value COLLATE "C" !~ '[\u0001-\u001f\u007f-\u009f]';
+COMMENT ON FUNCTION is_inbox_id(text) IS 'True for 1 to 255 characters that are not blank and free of control characters.';
+
 -- A list is a plain one: one-dimensional and counted from 1, which its dimensions say. Of any other array a check that
 -- looks at element 1 sees something else than the statement behind it, which unnests.
 CREATE OR REPLACE FUNCTION is_id_list(p_values text[]) RETURNS boolean

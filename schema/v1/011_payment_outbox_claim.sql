@@ -1,8 +1,9 @@
 -- Claiming. A claim is a lease in the row, not a removal: a crash costs one lease length and never a row.
 
+DROP FUNCTION IF EXISTS claim_outbox_batch(integer, text, integer, text[], text[]);
 CREATE OR REPLACE FUNCTION claim_outbox_batch(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer,
-  p_rails text[] DEFAULT NULL, p_announced_rails text[] DEFAULT NULL
+  p_rails text[] DEFAULT NULL, p_announced_rails text[] DEFAULT NULL, p_report_held boolean DEFAULT false
 ) RETURNS TABLE (
   outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text,
   payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamptz, claimed_at timestamptz,
@@ -39,6 +40,9 @@ BEGIN
   END IF;
   IF p_announced_rails IS NOT NULL AND NOT is_id_list(p_announced_rails) THEN
     PERFORM refuse_argument('p_announced_rails', 'null for none, or a plain list of 1 to 1000 rails');
+  END IF;
+  IF p_report_held IS NULL THEN
+    PERFORM refuse_argument('p_report_held', 'true or false');
   END IF;
 
   -- An ordered item may have been queued as blocked while its predecessor ended unseen.
@@ -104,10 +108,18 @@ BEGIN
   FROM leased l
   -- UPDATE … RETURNING has no order of its own.
   ORDER BY l.next_attempt_at, l.created_at, l.sequence_id;
+  -- A takeover that ended in a hold wrote a ledger row and leased nothing: who counts what it did must hear of it.
+  IF p_report_held AND cardinality(v_expired) > 0 THEN
+    RETURN QUERY
+    SELECT p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
+      p.attempt_count, p.lease_token, p.lease_expires_at, p.claimed_at, p.outcome_unknown, p.expiry_streak, true, p.ordered,
+      NULL::jsonb
+    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.hold_reason IS NOT NULL;
+  END IF;
 END
 $$;
-COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[]) IS
-  'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending.';
+COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean) IS
+  'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and held: without a token.';
 
 -- What the next claimer must know about an item whose outcome is unknown: the last attempt, and what came in late.
 CREATE OR REPLACE FUNCTION outbox_evidence(p_outbox_id uuid, p_late_outcome jsonb) RETURNS jsonb

@@ -24,17 +24,21 @@ $$;
 ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
 ALTER DEFAULT PRIVILEGES REVOKE USAGE ON TYPES FROM PUBLIC;
 
--- symphony_ingest: applications. They enqueue, inside their own transaction, and can do nothing else: not read the queue,
--- not take a number.
+-- symphony_ingest: applications. They enqueue, now or by a timer, inside their own transaction, and can do nothing else:
+-- not read the queue, not take a number.
 GRANT EXECUTE ON FUNCTION
   enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean),
-  enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[])
+  enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[]),
+  enqueue_inbox_message(text, text, text, jsonb, timestamptz),
+  enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamptz[]),
+  schedule_timer(text, jsonb, timestamptz, text, text),
+  cancel_timer(uuid)
 TO symphony_ingest;
 
 -- symphony_executor: workers. They move items through functions that check their lease; they can read no table, so a
 -- stolen worker login shows no payload that it did not lease and no token that it was not given.
 GRANT EXECUTE ON FUNCTION
-  claim_outbox_batch(integer, text, integer, text[], text[]),
+  claim_outbox_batch(integer, text, integer, text[], text[], boolean),
   renew_outbox_lease(uuid, uuid, text, integer),
   renew_outbox_leases(uuid[], uuid[], text, integer),
   release_outbox_lease(uuid, uuid, text),
@@ -47,7 +51,40 @@ GRANT EXECUTE ON FUNCTION
   repair_expired_leases(integer, text),
   outbox_backoff(integer, uuid),
   next_outbox_event(text[]),
-  heartbeat_outbox_worker(text, jsonb)
+  heartbeat_outbox_worker(text, jsonb),
+  acquire_lease(text, text, integer, jsonb),
+  renew_lease(text, text, uuid, integer),
+  release_lease(text, text, uuid),
+  remove_dead_leases(integer, integer),
+  record_inbox_sighting(text, text, text, jsonb),
+  mark_inbox_processing(text, text),
+  mark_inbox_processed(text, text),
+  mark_inbox_dead(text, text, text),
+  claim_inbox_batch(integer, text, integer, integer),
+  ack_inbox_messages(text[], text[], uuid[], text),
+  abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean),
+  fail_inbox_messages(text[], text[], uuid[], text, text[]),
+  next_inbox_event(),
+  prune_inbox_messages(integer, integer)
+TO symphony_executor;
+-- The same of the scheduler: what is due, what becomes of it, and what may be forgotten.
+GRANT EXECUTE ON FUNCTION
+  due_jobs(integer),
+  create_job_runs(text[], bigint[], timestamptz[], timestamptz[]),
+  postpone_job(text, bigint, text),
+  next_scheduler_event(boolean),
+  enqueue_due_timers(integer),
+  claim_timers(integer, text, integer, text[]),
+  ack_timers(uuid[], uuid[], text),
+  abandon_timers(uuid[], uuid[], text, text, integer),
+  fail_timers(uuid[], uuid[], text, text),
+  purge_finished_timers(integer, integer),
+  enqueue_due_job_runs(integer),
+  claim_job_runs(integer, text, integer, text[]),
+  ack_job_runs(uuid[], uuid[], text),
+  abandon_job_runs(uuid[], uuid[], text, text, integer),
+  fail_job_runs(uuid[], uuid[], text, text),
+  purge_finished_job_runs(integer, integer)
 TO symphony_executor;
 
 -- symphony_control: operators. They read everything but lease tokens, with which they could complete another's work, and
@@ -55,13 +92,25 @@ TO symphony_executor;
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
-  supervisor_outbox_status, outbox_operational_status
+  supervisor_outbox_status, outbox_operational_status, inbox_events, scheduler_jobs
 TO symphony_control;
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count,
   next_attempt_at, created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak,
   late_outcome, hold_reason, held_by, held_at, ordered, blocked, block_unverified, identity_hash
 ) ON payment_outbox_pending TO symphony_control, symphony_auditor;
+GRANT SELECT (
+  source, message_id, topic, payload, content_hash, state, sightings, attempt_count, attempts_max, due_at, first_seen_at,
+  last_seen_at, ended_at, last_error, claimed_by, claim_expires_at, claimed_at
+) ON inbox_messages TO symphony_control, symphony_auditor;
+GRANT SELECT (
+  timer_id, topic, participant_id, payload, delivery, due_at, state, attempt_count, claimed_by, lease_expires_at,
+  started_at, finished_at, error_message, outbox_id, created_at
+) ON scheduler_timers TO symphony_control, symphony_auditor;
+GRANT SELECT (
+  run_id, job_name, scheduled_for, triggered_by, topic, participant_id, payload, delivery, due_at, state, attempt_count,
+  claimed_by, lease_expires_at, started_at, finished_at, error_message, outbox_id, created_at
+) ON scheduler_job_runs TO symphony_control, symphony_auditor;
 GRANT EXECUTE ON FUNCTION
   place_outbox_hold(uuid, text),
   resolve_outbox_hold(uuid, text, text, text),
@@ -70,21 +119,27 @@ GRANT EXECUTE ON FUNCTION
   withdraw_outbox_proposal(uuid, text),
   pause_outbox(text, text, text),
   resume_outbox(text, text, text),
-  set_participant_outbox_policy(text, text)
+  set_participant_outbox_policy(text, text),
+  revive_inbox_message(text, text, text),
+  create_or_update_job(text, text, text, text, jsonb, timestamptz, text, text, text),
+  pause_job(text),
+  resume_job(text, bigint, timestamptz),
+  trigger_job(text),
+  delete_job(text)
 TO symphony_control;
 
 -- symphony_auditor: auditors. The whole ledger, payloads included, because the hashes are taken over them.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
-  supervisor_outbox_status, outbox_operational_status
+  supervisor_outbox_status, outbox_operational_status, inbox_events, scheduler_jobs
 TO symphony_auditor;
 
 -- symphony_readonly: dashboards and analysts. The same without payloads and without any token.
 GRANT SELECT ON
   payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
-  supervisor_outbox_status, outbox_operational_status
+  supervisor_outbox_status, outbox_operational_status, inbox_events
 TO symphony_readonly;
 GRANT SELECT (
   attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state,
@@ -96,6 +151,31 @@ GRANT SELECT (
   created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak, hold_reason,
   held_by, held_at, ordered, blocked
 ) ON payment_outbox_pending TO symphony_readonly;
+GRANT SELECT (
+  source, message_id, topic, content_hash, state, sightings, attempt_count, attempts_max, due_at, first_seen_at,
+  last_seen_at, ended_at, last_error, claimed_by, claim_expires_at, claimed_at
+) ON inbox_messages TO symphony_readonly;
+GRANT SELECT (
+  job_name, cron, time_zone, topic, participant_id, delivery, missed_runs, state, next_due_at, revision, schedule_error,
+  created_at, updated_at
+) ON scheduler_jobs TO symphony_readonly;
+GRANT SELECT (
+  timer_id, topic, participant_id, delivery, due_at, state, attempt_count, claimed_by, lease_expires_at, started_at,
+  finished_at, error_message, outbox_id, created_at
+) ON scheduler_timers TO symphony_readonly;
+GRANT SELECT (
+  run_id, job_name, scheduled_for, triggered_by, topic, participant_id, delivery, due_at, state, attempt_count, claimed_by,
+  lease_expires_at, started_at, finished_at, error_message, outbox_id, created_at
+) ON scheduler_job_runs TO symphony_readonly;
+
+-- Leases: who holds what, for everybody who watches. Never lease_id, with which one could release another's. The fencing token
+-- is a number that holders show to others. What they say of themselves (context) is not for dashboards.
+GRANT SELECT (
+  resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at, context
+) ON symphony_leases TO symphony_control, symphony_auditor;
+GRANT SELECT (
+  resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at
+) ON symphony_leases TO symphony_readonly;
 
 -- symphony_auth: nothing. It is reserved, and a test proves that it holds nothing.
 

@@ -89,6 +89,7 @@ describe('functions', () => {
       'has_unbounded_number',
       'is_id',
       'is_id_list',
+      'is_inbox_id',
       'is_short_text',
       'outbox_attempt_ceiling',
       'outbox_backoff',
@@ -97,7 +98,10 @@ describe('functions', () => {
     expect(await functionsOf('s')).toEqual([
       'claimable_outbox_rails',
       'epoch_micros',
+      'inbox_content_hash',
+      'next_inbox_event',
       'next_outbox_event',
+      'next_scheduler_event',
       'outbox_actor',
       'outbox_attempt_hash',
       'outbox_content_hash',
@@ -360,6 +364,15 @@ describe('indexes', () => {
       'payment_outbox_attempts_one_terminal_per_outbox',
       `CREATE UNIQUE INDEX payment_outbox_attempts_one_terminal_per_outbox ON payment_outbox_attempts USING btree (outbox_id) WHERE state = ANY (ARRAY['DISPATCHED'::outbox_attempt_state, 'FAILED'::outbox_attempt_state])`,
     ],
+    [
+      'ix_inbox_claimable',
+      `CREATE INDEX ix_inbox_claimable ON inbox_messages USING btree (due_at, first_seen_at) WHERE state = 'seen'::text AND topic IS NOT NULL`,
+    ],
+    [
+      'ix_inbox_claim_expiry',
+      'CREATE INDEX ix_inbox_claim_expiry ON inbox_messages USING btree (claim_expires_at) WHERE fence IS NOT NULL',
+    ],
+    ['ix_inbox_done', `CREATE INDEX ix_inbox_done ON inbox_messages USING btree (ended_at) WHERE state = 'done'::text`],
   ])('%s is what the specification says, valid and ready', async (name, definition) => {
     const { rows } = await db.queryNoRole(
       `SELECT pg_get_indexdef(i.indexrelid, 0, true) AS definition, i.indisvalid AND i.indisready AND i.indislive AS usable
@@ -380,7 +393,7 @@ describe('indexes', () => {
 })
 
 describe('triggers', () => {
-  test('the ledgers refuse UPDATE, DELETE and TRUNCATE, the queue and the sequences TRUNCATE; always, per statement', async () => {
+  test('the ledgers refuse UPDATE, DELETE and TRUNCATE, the queues, the sequences and the leases TRUNCATE; always, per statement', async () => {
     expect(
       await ask(
         `SELECT c.relname AS table, t.tgenabled AS mode,
@@ -389,20 +402,44 @@ describe('triggers', () => {
              CASE WHEN t.tgtype & 8 > 0 THEN 'DELETE' END, CASE WHEN t.tgtype & 32 > 0 THEN 'TRUNCATE' END) AS events,
            t.tgqual IS NULL AND t.tgattr = '' AS unconditional
          FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid, ours
-         WHERE c.relnamespace = ours.oid AND t.tgfoid = 'refuse_mutation'::regproc ORDER BY c.relname COLLATE "C"`,
+         WHERE c.relnamespace = ours.oid AND t.tgfoid = 'refuse_mutation'::regproc AND t.tgqual IS NULL
+         ORDER BY c.relname COLLATE "C"`,
       ),
     ).toEqual(
       (
         [
+          ['inbox_events', 'UPDATE DELETE TRUNCATE'],
+          ['inbox_messages', 'TRUNCATE'],
           ['participant_outbox_sequences', 'TRUNCATE'],
           ['payment_outbox_attempts', 'UPDATE DELETE TRUNCATE'],
           ['payment_outbox_events', 'UPDATE DELETE TRUNCATE'],
           ['payment_outbox_identities', 'UPDATE DELETE TRUNCATE'],
           ['payment_outbox_pending', 'TRUNCATE'],
           ['symphony_deployments', 'UPDATE DELETE TRUNCATE'],
+          ['symphony_lease_floor', 'TRUNCATE'],
+          ['symphony_leases', 'TRUNCATE'],
         ] as const
       ).map(([table, events]) => ({ table, mode: 'A', before: true, perRow: false, events, unconditional: true })),
     )
+  })
+
+  test('the inbox refuses to undo what is done, and to remove what is not', async () => {
+    expect(
+      await ask(
+        `SELECT pg_get_triggerdef(t.oid, true) AS definition, t.tgenabled AS mode
+         FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid, ours
+         WHERE c.relnamespace = ours.oid AND t.tgqual IS NOT NULL ORDER BY t.tgname`,
+      ),
+    ).toEqual([
+      {
+        definition: `CREATE TRIGGER inbox_messages_done_is_final BEFORE UPDATE ON inbox_messages FOR EACH ROW WHEN (old.state = 'done'::text AND new.state <> 'done'::text) EXECUTE FUNCTION refuse_mutation()`,
+        mode: 'A',
+      },
+      {
+        definition: `CREATE TRIGGER inbox_messages_only_done_is_removed BEFORE DELETE ON inbox_messages FOR EACH ROW WHEN (old.state <> 'done'::text) EXECUTE FUNCTION refuse_mutation()`,
+        mode: 'A',
+      },
+    ])
   })
 
   test('beside the guards there is the one that wakes the workers, after INSERT, once per statement', async () => {

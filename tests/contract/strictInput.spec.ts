@@ -10,6 +10,7 @@ import {
   PAYLOAD_BYTES_MAX,
   PAYLOAD_DEPTH_MAX,
   requiredId,
+  requiredInboxId,
   requiredText,
 } from '../../libs/core/index.js'
 
@@ -109,6 +110,37 @@ describe('ids and texts', () => {
     await fc.assert(
       fc.asyncProperty(storable({ maxLength: 130 }), async (id) => {
         expect(await sql('is_id($1)', id)).toBe(passes(() => requiredId('id', id)))
+      }),
+      { numRuns: 300 },
+    )
+  })
+
+  test.each([
+    'a',
+    ' a b ',
+    'é'.repeat(255),
+    '😀'.repeat(255),
+    '😀'.repeat(256),
+    'x'.repeat(256),
+    '',
+    ' ',
+    '\u00A0',
+    '\u2003\u3000',
+    '\uFEFF',
+    '\u180E',
+    '\u200B',
+    'a\tb',
+    'a\n',
+    'a\u007F',
+    'a\u0085',
+  ])('both sides agree on the id of a message %j', async (id) => {
+    expect(await sql('is_inbox_id($1)', id)).toBe(passes(() => requiredInboxId('id', id)))
+  })
+
+  test('both sides agree on any id of a message', async () => {
+    await fc.assert(
+      fc.asyncProperty(storable({ maxLength: 300 }), async (id) => {
+        expect(await sql('is_inbox_id($1)', id)).toBe(passes(() => requiredInboxId('id', id)))
       }),
       { numRuns: 300 },
     )

@@ -4,12 +4,14 @@ import { readFile, readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { readTimer } from '../../libs/scheduler/index.js'
 import { spawnSymphony, symphony } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueue } from '../support/outboxItems.js'
 import { PATIENTLY } from '../support/patiently.js'
 import { portOf } from '../support/portOf.js'
 import { writeRailsFile } from '../support/railsFile.js'
+import { aTimer } from '../support/scheduled.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 let db: TestDatabase
@@ -145,6 +147,10 @@ describe('symphony start', () => {
     expect(rows).toEqual([
       { usename: expect.stringMatching(/^symphony_start_[0-9a-f]{8}$/), superuser: false, inherits: false },
     ])
+    // It schedules, too.
+    const { timerId } = await aTimer(db)
+    const timer = async () => (await readTimer(db.as('symphony_readonly'), timerId))?.state
+    await expect.poll(timer, PATIENTLY).toBe('ENQUEUED')
     running.child.kill('SIGTERM')
     expect((await running.ended).exitCode).toBe(0)
   })

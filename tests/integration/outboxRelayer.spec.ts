@@ -3,7 +3,7 @@ import { OutboxRelayer, type RelayerEvent, type RelayerOptions } from '../../lib
 import { NotSentError, type RailAnswer } from '../../libs/rails/index.js'
 import { sleep } from '../../libs/worker/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, claim, enqueue } from '../support/outboxItems.js'
+import { anInstruction, claim, enqueue, pendingRow } from '../support/outboxItems.js'
 import { rememberingRail, type RememberingRail } from '../support/relayRail.js'
 
 let db: TestDatabase
@@ -26,13 +26,13 @@ async function stateOf(outboxId: string): Promise<Record<string, unknown>> {
   return rows[0] ?? {}
 }
 
-/** Moves the item's last attempt an hour back and makes it due: a late request would have arrived by now. */
-async function settle(outboxId: string): Promise<void> {
+/** Moves the item's last attempt back, an hour unless told otherwise, and makes it due: a late request would have arrived by now. */
+async function settle(outboxId: string, ago = '1 hour'): Promise<void> {
   await db.queryNoRole('ALTER TABLE payment_outbox_attempts DISABLE TRIGGER payment_outbox_attempts_is_append_only')
-  await db.queryNoRole(
-    `UPDATE payment_outbox_attempts SET completed_at = now() - interval '1 hour' WHERE outbox_id = $1`,
-    [outboxId],
-  )
+  await db.queryNoRole(`UPDATE payment_outbox_attempts SET completed_at = now() - $2::interval WHERE outbox_id = $1`, [
+    outboxId,
+    ago,
+  ])
   await db.queryNoRole(
     'ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER payment_outbox_attempts_is_append_only',
   )
@@ -153,6 +153,23 @@ describe('unknown outcomes, by policy', () => {
       last_error_code: 'INQUIRY_TOO_EARLY',
     })
     expect(rail.calls).toHaveLength(1)
+  })
+
+  test('absent too early is asked again when it can be believed: the inquiry itself starts the time anew', async () => {
+    const { railType } = anInstruction()
+    const rail = rememberingRail(
+      { type: railType, onUnknown: 'inquire', settleMs: 3_600_000, queryStatus: () => ({ outcome: 'absent' }) },
+      () => ({ outcome: 'unknown', code: 'NO_ANSWER' }),
+    )
+    const item = await enqueue(db, { railType })
+    const { relayer } = relayerFor(rail)
+    await relayer.runOnce()
+    await settle(item.outboxId, '50 minutes')
+    await relayer.runOnce()
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({ attempt_count: 2, retry_after_seconds: 3_600 })
+    await settle(item.outboxId)
+    await relayer.runOnce()
+    expect(rail.calls).toHaveLength(2)
   })
 
   test('an idempotent rail is sent the same reference again, and its refusal ends the item', async () => {

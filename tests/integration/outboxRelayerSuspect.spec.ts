@@ -35,3 +35,56 @@ test('while an item whose lease expired before is carried, nothing else is lease
   await relayer.runOnce()
   expect(await pendingRow(db, other.outboxId)).toBeUndefined()
 })
+
+/** A rail whose calls are answered when the test opens its gate. */
+function gatedRail() {
+  const { railType } = anInstruction()
+  const { opened, open } = gate()
+  const rail = rememberingRail({ type: railType }, async ({ reference }) => {
+    await opened
+    return { outcome: 'success', reference: `paid-${reference}` }
+  })
+  return { railType, rail, open, called: () => rail.calls.map(({ reference }) => reference) }
+}
+
+test('after one expiry an item waits for its own rail alone, and keeps no other rail waiting', async () => {
+  const [hung, suspected, other] = [gatedRail(), gatedRail(), gatedRail()]
+  const rails = new Map([...hung.rail.rails, ...suspected.rail.rails, ...other.rail.rails])
+  const suspect = (await enqueue(db, { railType: suspected.railType })).outboxId
+  await claimOnly(db, suspected.railType)
+  const relayer = new OutboxRelayer(db.database, rails, { pollMs: 50 })
+  await relayer.start()
+  const calling = await enqueue(db, { railType: hung.railType })
+  await expect.poll(hung.called, PATIENTLY).toEqual([calling.outboxId])
+  // A call hangs elsewhere: the suspect goes. The suspect hangs: others go, but none beside it on its rail.
+  await db.expireLease(suspect)
+  await expect.poll(suspected.called, PATIENTLY).toEqual([suspect])
+  const beside = await enqueue(db, { railType: suspected.railType })
+  const elsewhere = await enqueue(db, { railType: other.railType })
+  await expect.poll(other.called, PATIENTLY).toEqual([elsewhere.outboxId])
+  expect(suspected.called()).toEqual([suspect])
+  for (const { open } of [hung, suspected, other]) open()
+  await expect.poll(suspected.called, PATIENTLY).toEqual([suspect, beside.outboxId])
+  await relayer.stop()
+  expect(suspected.rail.gauge.most).toBe(1)
+})
+
+test('after two expiries in a row an item waits until nothing is in flight in the process', async () => {
+  const [hung, suspected] = [gatedRail(), gatedRail()]
+  suspected.open()
+  const relayer = new OutboxRelayer(db.database, new Map([...hung.rail.rails, ...suspected.rail.rails]))
+  const calling = await enqueue(db, { railType: hung.railType })
+  const first = relayer.runOnce()
+  await expect.poll(hung.called, PATIENTLY).toEqual([calling.outboxId])
+  const suspect = (await enqueue(db, { railType: suspected.railType })).outboxId
+  for (let expiries = 0; expiries < 2; expiries += 1) {
+    await claimOnly(db, suspected.railType)
+    await db.expireLease(suspect)
+  }
+  const second = relayer.runOnce()
+  await expect.poll(() => relayer.gauge.waiting, PATIENTLY).toBe(1)
+  expect(suspected.called()).toEqual([])
+  hung.open()
+  await Promise.all([first, second])
+  expect(suspected.called()).toEqual([suspect])
+})

@@ -8,7 +8,7 @@ declare module 'vitest' {
     /** Superuser address of the run's own server. */
     readonly serverUrl: string
     /** Its major version: 18. */
-    readonly postgresVersion: number
+    readonly postgresVersion: PostgresVersion
     /** Whether dist/ is what the sources say; tests that start processes of their own need it. */
     readonly isBuilt: boolean
   }
@@ -25,8 +25,9 @@ export default async function setup(project: TestProject): Promise<() => Promise
   process.umask(0o022)
   await removeFoldersOfDeadRuns()
   project.provide('isBuilt', isBuilt())
+  const version = versionAskedFor()
   const server = await startPrivateServer({
-    version: versionAskedFor(),
+    version,
     settings: {
       // Races open many connections at once, in two files at once.
       max_connections: '300',
@@ -39,7 +40,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
     },
   })
   project.provide('serverUrl', server.url)
-  project.provide('postgresVersion', server.version)
+  project.provide('postgresVersion', version)
   return server.remove
 }
 

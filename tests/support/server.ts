@@ -13,6 +13,8 @@ const SHIPPED_VERSION = 18
 const FOLDER_PREFIX = 'symphony-test-'
 
 export interface PrivateServer extends EmbeddedServer {
+  /** Starts it again where it was, after it died. */
+  readonly restart: () => Promise<EmbeddedServer>
   /** Stops the server and deletes its folder. */
   readonly remove: () => Promise<void>
 }
@@ -26,14 +28,19 @@ interface PrivateServerOptions extends Omit<StartOptions, 'dataDir' | 'binaries'
 export async function startPrivateServer(options: PrivateServerOptions = {}): Promise<PrivateServer> {
   const { version = SHIPPED_VERSION, ...startOptions } = options
   const folder = await makeTestFolder()
+  const launch = {
+    ...startOptions,
+    dataDir: join(folder, 'symphony'),
+    // The shipped version is found the way users find it.
+    binaries: version === SHIPPED_VERSION ? undefined : testBinaries(version),
+  }
   try {
-    const server = await startEmbedded({
-      ...startOptions,
-      dataDir: join(folder, 'symphony'),
-      // The shipped version is found the way users find it.
-      binaries: version === SHIPPED_VERSION ? undefined : testBinaries(version),
-    })
-    return { ...server, remove: () => removeTestFolder(folder) }
+    const server = await startEmbedded(launch)
+    return {
+      ...server,
+      restart: () => startEmbedded({ ...launch, port: server.port }),
+      remove: () => removeTestFolder(folder),
+    }
   } catch (error) {
     await removeTestFolder(folder)
     throw error

@@ -8,6 +8,8 @@ import {
   DatabaseError,
   HeldError,
   IdempotencyConflictError,
+  InboxTransitionError,
+  InboxUnknownError,
   InvalidCompletionStateError,
   InvalidParameterError,
   isLeaseLostError,
@@ -61,6 +63,8 @@ describe('what our functions raise', () => {
     ['P7006', 'HELD', HeldError],
     ['P7007', 'APPROVAL_REQUIRED', ApprovalRequiredError],
     ['P7008', 'RETRY_CEILING', RetryCeilingError],
+    ['P7010', 'INBOX_TRANSITION', InboxTransitionError],
+    ['P7011', 'INBOX_UNKNOWN', InboxUnknownError],
     ['22023', 'INVALID_PARAMETER', InvalidParameterError],
   ] as const)('%s is %s', async ([sqlstate, code, errorClass]) => {
     for (const queryable of [worker, stage.admin]) {
@@ -80,7 +84,7 @@ describe('what our functions raise', () => {
 
   test('the registry has these, APPEND_ONLY, and no others', () => {
     expect([...RAISED_STATES.keys()].toSorted()).toEqual(
-      ['22023', 'P0001', 'P7001', 'P7002', 'P7003', 'P7004', 'P7006', 'P7007', 'P7008'].toSorted(),
+      ['22023', 'P0001', 'P7001', 'P7002', 'P7003', 'P7004', 'P7006', 'P7007', 'P7008', 'P7010', 'P7011'].toSorted(),
     )
   })
 

@@ -106,6 +106,8 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
   test('PRIM-POSTGRES-SCHEMA-003 the tables and views', async () => {
     await deploy({ url: db.url, schema })
     expect(namesIn(await catalogOf(db.url, schema), 'relations')).toEqual([
+      'inbox_events',
+      'inbox_messages',
       'outbox_attempt_tallies',
       'outbox_attempt_totals',
       'outbox_operational_status',
@@ -118,8 +120,13 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'payment_outbox_identities',
       'payment_outbox_pending',
       'payment_outbox_proposals',
+      'scheduler_job_runs',
+      'scheduler_jobs',
+      'scheduler_timers',
       'supervisor_outbox_status',
       'symphony_deployments',
+      'symphony_lease_floor',
+      'symphony_leases',
       'symphony_settings',
     ])
   })
@@ -129,6 +136,12 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
     const catalog = await catalogOf(db.url, schema)
     const constraints = namesIn(catalog, 'constraints')
     expect(namesIn(catalog, 'indexes').filter((name) => !constraints.includes(name))).toEqual([
+      'inbox_events.ix_inbox_events_by_message',
+      'inbox_events.ux_inbox_events_one_per_content',
+      'inbox_messages.ix_inbox_claim_expiry',
+      'inbox_messages.ix_inbox_claimable',
+      'inbox_messages.ix_inbox_dead',
+      'inbox_messages.ix_inbox_done',
       'payment_outbox_attempts.ix_attempts_by_instruction',
       'payment_outbox_attempts.ix_attempts_by_outbox',
       'payment_outbox_attempts.payment_outbox_attempts_one_terminal_per_outbox',
@@ -139,6 +152,15 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'payment_outbox_pending.ix_pending_lease_expired',
       'payment_outbox_pending.ix_pending_ordered',
       'payment_outbox_proposals.ux_proposals_one_open_per_item',
+      'scheduler_job_runs.ix_job_runs_finished',
+      'scheduler_job_runs.ix_job_runs_leased',
+      'scheduler_job_runs.ix_job_runs_ready',
+      'scheduler_job_runs.ix_job_runs_ready_for_outbox',
+      'scheduler_jobs.ix_jobs_due',
+      'scheduler_timers.ix_timers_finished',
+      'scheduler_timers.ix_timers_leased',
+      'scheduler_timers.ix_timers_ready',
+      'scheduler_timers.ix_timers_ready_for_outbox',
     ])
   })
 
@@ -146,6 +168,10 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
     await deploy({ url: db.url, schema })
     const triggers = (await catalogOf(db.url, schema)).get('triggers')!
     expect([...triggers].map(([name, { enabled }]) => `${name} ${String(enabled)}`).toSorted()).toEqual([
+      'inbox_events.inbox_events_is_append_only always',
+      'inbox_messages.inbox_messages_done_is_final always',
+      'inbox_messages.inbox_messages_is_not_truncated always',
+      'inbox_messages.inbox_messages_only_done_is_removed always',
       'participant_outbox_sequences.participant_outbox_sequences_is_not_truncated always',
       'payment_outbox_attempts.payment_outbox_attempts_is_append_only always',
       'payment_outbox_events.payment_outbox_events_is_append_only always',
@@ -153,6 +179,8 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'payment_outbox_pending.payment_outbox_pending_is_not_truncated always',
       'payment_outbox_pending.payment_outbox_pending_notifies origin',
       'symphony_deployments.symphony_deployments_is_append_only always',
+      'symphony_lease_floor.symphony_lease_floor_is_not_truncated always',
+      'symphony_leases.symphony_leases_is_not_truncated always',
     ])
   })
 
@@ -165,29 +193,69 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
     })
     expect(callable.toSorted()).toEqual([
       'control: approve_outbox_proposal',
+      'control: create_or_update_job',
+      'control: delete_job',
+      'control: pause_job',
       'control: pause_outbox',
       'control: place_outbox_hold',
       'control: redrive_outbox_item',
       'control: resolve_outbox_hold',
+      'control: resume_job',
       'control: resume_outbox',
+      'control: revive_inbox_message',
       'control: set_participant_outbox_policy',
+      'control: trigger_job',
       'control: withdraw_outbox_proposal',
+      'executor: abandon_inbox_messages',
+      'executor: abandon_job_runs',
+      'executor: abandon_timers',
+      'executor: ack_inbox_messages',
+      'executor: ack_job_runs',
+      'executor: ack_timers',
+      'executor: acquire_lease',
       'executor: begin_outbox_dispatch',
+      'executor: claim_inbox_batch',
+      'executor: claim_job_runs',
       'executor: claim_outbox_batch',
+      'executor: claim_timers',
       'executor: complete_outbox_attempt',
       'executor: complete_outbox_attempts',
+      'executor: create_job_runs',
+      'executor: due_jobs',
+      'executor: enqueue_due_job_runs',
+      'executor: enqueue_due_timers',
+      'executor: fail_inbox_messages',
+      'executor: fail_job_runs',
+      'executor: fail_timers',
       'executor: heartbeat_outbox_worker',
       'executor: hold_leased_outbox_item',
+      'executor: mark_inbox_dead',
+      'executor: mark_inbox_processed',
+      'executor: mark_inbox_processing',
+      'executor: next_inbox_event',
       'executor: next_outbox_event',
+      'executor: next_scheduler_event',
       'executor: outbox_backoff',
+      'executor: postpone_job',
+      'executor: prune_inbox_messages',
+      'executor: purge_finished_job_runs',
+      'executor: purge_finished_timers',
+      'executor: record_inbox_sighting',
       'executor: record_late_outcome',
+      'executor: release_lease',
       'executor: release_outbox_lease',
       'executor: release_outbox_leases',
+      'executor: remove_dead_leases',
+      'executor: renew_lease',
       'executor: renew_outbox_lease',
       'executor: renew_outbox_leases',
       'executor: repair_expired_leases',
+      'ingest: cancel_timer',
+      'ingest: enqueue_inbox_message',
+      'ingest: enqueue_inbox_messages',
       'ingest: enqueue_payment_outbox',
       'ingest: enqueue_payment_outbox_batch',
+      'ingest: schedule_timer',
     ])
   })
 

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { cp, readFile, symlink } from 'node:fs/promises'
+import { cp, readFile, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Client } from 'pg'
@@ -52,6 +52,23 @@ describe('symphony deploy and doctor', () => {
     expect(await symphony({}, 'doctor', ...target)).toMatchObject({
       exitCode: 0,
       stdout: expect.stringContaining('is what this release deploys'),
+    })
+  })
+
+  test('take the database from a configuration file, over which a flag wins', async () => {
+    const db = await database('empty')
+    const folder = await makeTestFolder()
+    onTestFinished(() => removeTestFolder(folder))
+    const config = join(folder, 'symphony.json')
+    await writeFile(config, JSON.stringify({ databaseUrl: db.url, schema: 'filed', leaseSeconds: 30 }))
+    expect(await symphony({}, 'deploy', '--config', config, '--schema', 'flagged')).toMatchObject({
+      exitCode: 0,
+      stdout: expect.stringContaining('is deployed to the schema flagged.'),
+    })
+    expect((await symphony({}, 'deploy', '--config', config)).stdout).toContain('is deployed to the schema filed.')
+    expect(await symphony({}, 'doctor', '--config', config)).toMatchObject({
+      exitCode: 0,
+      stdout: expect.stringContaining('The schema filed is what this release deploys'),
     })
   })
 

@@ -17,7 +17,7 @@ const DRIFTS: readonly Drift[] = [
     title: 'PUBLIC may execute a function',
     sql: 'GRANT EXECUTE ON FUNCTION claim_outbox_batch TO PUBLIC',
     code: 'GRANT_UNEXPECTED',
-    object: 'EXECUTE on function claim_outbox_batch(integer, text, integer, text[], text[]) to PUBLIC',
+    object: 'EXECUTE on function claim_outbox_batch(integer, text, integer, text[], text[], boolean) to PUBLIC',
     mendedBy: 'deploy',
   },
   {
@@ -73,7 +73,8 @@ const DRIFTS: readonly Drift[] = [
     title: 'a right that is missing',
     sql: 'REVOKE EXECUTE ON FUNCTION claim_outbox_batch FROM symphony_executor',
     code: 'GRANT_MISSING',
-    object: 'EXECUTE on function claim_outbox_batch(integer, text, integer, text[], text[]) to symphony_executor',
+    object:
+      'EXECUTE on function claim_outbox_batch(integer, text, integer, text[], text[], boolean) to symphony_executor',
     mendedBy: 'deploy',
   },
   {
@@ -152,21 +153,21 @@ const DRIFTS: readonly Drift[] = [
     title: 'a definer function without the fixed path',
     sql: 'ALTER FUNCTION claim_outbox_batch RESET search_path',
     code: 'FUNCTION_SETTINGS_MISSING',
-    object: 'claim_outbox_batch(integer, text, integer, text[], text[])',
+    object: 'claim_outbox_batch(integer, text, integer, text[], text[], boolean)',
     mendedBy: 'reapply',
   },
   {
     title: 'a definer function that searches another schema first',
     sql: 'ALTER FUNCTION claim_outbox_batch SET search_path = public, pg_temp',
     code: 'FUNCTION_SETTINGS_UNEXPECTED',
-    object: 'claim_outbox_batch(integer, text, integer, text[], text[])',
+    object: 'claim_outbox_batch(integer, text, integer, text[], text[], boolean)',
     mendedBy: 'reapply',
   },
   {
     title: 'a function that is a definer no longer',
     sql: 'ALTER FUNCTION claim_outbox_batch SECURITY INVOKER',
     code: 'FUNCTION_SECURITY_DEFINER_CHANGED',
-    object: 'claim_outbox_batch(integer, text, integer, text[], text[])',
+    object: 'claim_outbox_batch(integer, text, integer, text[], text[], boolean)',
     mendedBy: 'reapply',
   },
   {
@@ -201,7 +202,7 @@ const DRIFTS: readonly Drift[] = [
     title: 'a function that belongs to somebody else',
     sql: 'ALTER FUNCTION claim_outbox_batch OWNER TO postgres',
     code: 'FUNCTION_OWNER_CHANGED',
-    object: 'claim_outbox_batch(integer, text, integer, text[], text[])',
+    object: 'claim_outbox_batch(integer, text, integer, text[], text[], boolean)',
     mendedBy: 'hand',
   },
   {

@@ -40,6 +40,11 @@ function padded(bytes: number): string {
   return `{"instructionId":"a"${' '.repeat(bytes - 21)}}`
 }
 
+async function countWaiting(): Promise<number> {
+  const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+  return (await db.queryNoRole(waiting)).rows.length
+}
+
 async function countItems(instructionId: string): Promise<number> {
   const { rows } = await db.queryNoRole('SELECT 1 FROM payment_outbox_identities WHERE instruction_id = $1', [
     instructionId,
@@ -379,11 +384,14 @@ describe('when the database is away', () => {
       instructions: { ingest: databaseAt(url.href).as('symphony_ingest'), readonly: db.as('symphony_readonly') },
     })
     onTestFinished(() => lying.close())
-    // The first one opens the connection and prepares the statement; of the second one the answer is lost.
-    await lying.post(body(), 'key-1')
+    // The statement waits in the server, so it has surely arrived when answers begin to vanish.
+    const blocker = await db.connect()
+    await blocker.query('BEGIN; LOCK TABLE payment_outbox_identities IN EXCLUSIVE MODE')
     const instruction = body()
-    proxy.traffic = 'answers vanish'
     const answering = lying.post(instruction, 'key-1')
+    await expect.poll(countWaiting, PATIENTLY).toBe(1)
+    proxy.traffic = 'answers vanish'
+    await blocker.query('COMMIT')
     await expect.poll(() => countItems(instruction.instructionId), PATIENTLY).toBe(1)
     proxy.cut()
     expect(await problemOf(await answering)).toMatchObject({

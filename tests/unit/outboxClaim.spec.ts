@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
+  beginOutboxDispatch,
   claimOutboxBatch,
   enqueuePaymentOutboxBatch,
   placeOutboxHold,
@@ -7,6 +8,7 @@ import {
   renewOutboxLease,
   resolveOutboxHold,
   type EnqueuedItem,
+  type HeldTakeover,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 import {
@@ -324,6 +326,26 @@ describe('taking over an expired lease', () => {
       '4 ZOMBIE_REQUEUE',
       '5 RETRYABLE',
     ])
+  })
+
+  test('that ends in a hold leases nothing, and is told to who asks, beside what was leased', async () => {
+    const { railType } = anInstruction()
+    const executor = db.as('symphony_executor')
+    const takeOver = async (told?: HeldTakeover[]) => {
+      const begun = await enqueueAndClaim(db, { railType }, { announced: true })
+      await beginOutboxDispatch(executor, begun, WORKER)
+      await db.expireLease(begun.outboxId)
+      const { outboxId: due } = await enqueue(db, { railType })
+      const onHeld = told === undefined ? {} : { onHeld: (held: HeldTakeover) => told.push(held) }
+      const items = await claimOutboxBatch(executor, 10, 'another', 600, { rails: [railType], ...onHeld })
+      expect(items.map(({ outboxId }) => outboxId)).toEqual([due])
+      expect(await ledger(db, begun.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
+      return begun.outboxId
+    }
+    await takeOver()
+    const told: HeldTakeover[] = []
+    const held = await takeOver(told)
+    expect(told).toEqual([{ outboxId: held, railType }])
   })
 
   test('that the ledger refuses does not keep a worker from claiming the rest', async () => {

@@ -53,7 +53,7 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
   }),
   'claim that takes expired leases over': executor('claim_outbox_batch', async ({ db }) => {
     const [item] = await expiredItems(db)
-    return [BATCH, WORKER, 600, [item!.railType]]
+    return [BATCH, WORKER, 600, [item!.railType], null, true]
   }),
   'repair of expired leases': executor('repair_expired_leases', async ({ db }) => {
     await expiredItems(db)

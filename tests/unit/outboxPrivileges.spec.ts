@@ -1,7 +1,10 @@
+import { randomUUID } from 'node:crypto'
 import type { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { callFunction, quoteIdentifier, type RoleHandle } from '../../libs/db/index.js'
 import { deploy } from '../../libs/deployment/index.js'
+import { acquireLease } from '../../libs/lease/index.js'
+import type { ClaimedMessage } from '../../libs/inbox/index.js'
 import {
   heartbeatOutboxWorker,
   pauseOutbox,
@@ -11,11 +14,14 @@ import {
   setParticipantOutboxPolicy,
   type ClaimedItem,
 } from '../../libs/outbox/index.js'
+import type { ClaimedJobRun, ClaimedTimer } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
+import { aMessage, enqueued, enqueuedAndClaimed } from '../support/inboxMessages.js'
 import { anInstruction, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import { refusalIn } from '../support/refusal.js'
+import { aClaimedJobRun, aClaimedTimer, aJob } from '../support/scheduled.js'
 
 /**
  * Every role × every object × every right, exercised on rows that exist. The objects come from the catalog, so that a new
@@ -31,6 +37,12 @@ type Actor = (typeof ACTORS)[number]
 /** Who may read a table or view. A role that is not named may not; the columns are those it may not see. */
 const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: readonly string[] }>>>> = {
   symphony_settings: {},
+  inbox_messages: {
+    control: except('fence'),
+    auditor: except('fence'),
+    readonly: except('fence', 'payload'),
+  },
+  inbox_events: { control: whole(), auditor: whole(), readonly: whole() },
   symphony_deployments: { control: whole(), auditor: whole(), readonly: whole() },
   // How much each participant pays is for operators alone.
   participant_outbox_sequences: { control: whole() },
@@ -47,8 +59,26 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   payment_outbox_proposals: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_pauses: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_workers: { control: whole(), auditor: whole(), readonly: whole() },
+  // Not lease_id, with which another's lease can be renewed and released.
+  symphony_leases: {
+    control: except('lease_id'),
+    auditor: except('lease_id'),
+    readonly: except('lease_id', 'context'),
+  },
+  symphony_lease_floor: {},
   outbox_attempt_tallies: {},
   outbox_attempt_totals: {},
+  scheduler_jobs: { control: whole(), auditor: whole(), readonly: except('payload') },
+  scheduler_timers: {
+    control: except('lease_token'),
+    auditor: except('lease_token'),
+    readonly: except('lease_token', 'payload'),
+  },
+  scheduler_job_runs: {
+    control: except('lease_token'),
+    auditor: except('lease_token'),
+    readonly: except('lease_token', 'payload'),
+  },
   supervisor_outbox_status: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_operational_status: { control: whole(), auditor: whole(), readonly: whole() },
 }
@@ -57,6 +87,10 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
 const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   enqueue_payment_outbox: 'ingest',
   enqueue_payment_outbox_batch: 'ingest',
+  enqueue_inbox_message: 'ingest',
+  enqueue_inbox_messages: 'ingest',
+  schedule_timer: 'ingest',
+  cancel_timer: 'ingest',
 
   claim_outbox_batch: 'executor',
   renew_outbox_lease: 'executor',
@@ -72,6 +106,36 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   outbox_backoff: 'executor',
   next_outbox_event: 'executor',
   heartbeat_outbox_worker: 'executor',
+  acquire_lease: 'executor',
+  renew_lease: 'executor',
+  release_lease: 'executor',
+  remove_dead_leases: 'executor',
+  record_inbox_sighting: 'executor',
+  mark_inbox_processing: 'executor',
+  mark_inbox_processed: 'executor',
+  mark_inbox_dead: 'executor',
+  claim_inbox_batch: 'executor',
+  ack_inbox_messages: 'executor',
+  abandon_inbox_messages: 'executor',
+  fail_inbox_messages: 'executor',
+  next_inbox_event: 'executor',
+  prune_inbox_messages: 'executor',
+  due_jobs: 'executor',
+  create_job_runs: 'executor',
+  postpone_job: 'executor',
+  next_scheduler_event: 'executor',
+  enqueue_due_timers: 'executor',
+  claim_timers: 'executor',
+  ack_timers: 'executor',
+  abandon_timers: 'executor',
+  fail_timers: 'executor',
+  purge_finished_timers: 'executor',
+  enqueue_due_job_runs: 'executor',
+  claim_job_runs: 'executor',
+  ack_job_runs: 'executor',
+  abandon_job_runs: 'executor',
+  fail_job_runs: 'executor',
+  purge_finished_job_runs: 'executor',
 
   place_outbox_hold: 'control',
   resolve_outbox_hold: 'control',
@@ -81,6 +145,12 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   pause_outbox: 'control',
   resume_outbox: 'control',
   set_participant_outbox_policy: 'control',
+  revive_inbox_message: 'control',
+  create_or_update_job: 'control',
+  pause_job: 'control',
+  resume_job: 'control',
+  trigger_job: 'control',
+  delete_job: 'control',
 
   admit_outbox_items: 'nobody',
   advance_outbox_streams: 'nobody',
@@ -88,29 +158,53 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   append_outbox_scope_event: 'nobody',
   apply_outbox_decision: 'nobody',
   bump_participant_outbox_seq: 'nobody',
+  check_lease_duration: 'nobody',
+  check_lease_names: 'nobody',
+  bury_inbox_messages: 'nobody',
+  check_inbox_claims: 'nobody',
+  check_inbox_errors: 'nobody',
+  check_inbox_key: 'nobody',
+  check_inbox_messages: 'nobody',
+  check_job_name: 'nobody',
+  check_job_runs: 'nobody',
   check_outbox_items: 'nobody',
   check_outbox_leases: 'nobody',
   check_outbox_outcomes: 'nobody',
   check_outbox_pause: 'nobody',
+  check_scheduled_message: 'nobody',
+  check_scheduler_claim: 'nobody',
+  check_scheduler_leases: 'nobody',
+  check_scheduler_retention: 'nobody',
   claimable_outbox_rails: 'nobody',
   create_outbox_redrive: 'nobody',
+  end_job_run_claims: 'nobody',
   end_outbox_heads: 'nobody',
+  end_timer_claims: 'nobody',
+  enqueue_scheduled_messages: 'nobody',
   epoch_micros: 'nobody',
   expire_outbox_leases: 'nobody',
   fold_outbox_tallies: 'nobody',
+  give_back_job_runs: 'nobody',
+  give_back_timers: 'nobody',
   has_unbounded_number: 'nobody',
+  inbox_content_hash: 'nobody',
   insert_outbox_items: 'nobody',
   is_id: 'nobody',
   is_id_list: 'nobody',
+  is_inbox_id: 'nobody',
   is_short_text: 'nobody',
   lock_due_outbox_rows: 'nobody',
   lock_held_outbox_item: 'nobody',
+  lock_live_lease: 'nobody',
+  lock_inbox_message: 'nobody',
+  lock_live_inbox_claims: 'nobody',
   lock_live_outbox_leases: 'nobody',
   lock_open_outbox_proposal: 'nobody',
   lock_outbox_item: 'nobody',
   lock_outbox_payment: 'nobody',
   hold_outbox_redrives: 'nobody',
   lock_redrivable_outbox_item: 'nobody',
+  mark_inbox_message: 'nobody',
   notify_outbox_pending: 'nobody',
   outbox_actor: 'nobody',
   outbox_attempt_ceiling: 'nobody',
@@ -124,6 +218,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   propose_outbox_decision: 'nobody',
   raise_already_ended: 'nobody',
   raise_lease_lost: 'nobody',
+  raise_unknown_job: 'nobody',
   record_completion_events: 'nobody',
   record_deployment: 'nobody',
   refuse_argument: 'nobody',
@@ -131,15 +226,24 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   refuse_stale_snapshot: 'nobody',
   refuse_mutation: 'nobody',
   require_operator_arguments: 'nobody',
+  sight_inbox_message: 'nobody',
+  return_expired_job_runs: 'nobody',
+  return_expired_timers: 'nobody',
   uuid_v7: 'nobody',
   verify_blocked_outbox_items: 'nobody',
+  wake_inbox_workers: 'nobody',
   wake_outbox_workers: 'nobody',
+  wake_schedulers: 'nobody',
 }
 
 /** A call of each public function that must succeed, on items made for it. */
 const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   enqueue_payment_outbox: (call) => call(...instructionValues()),
   enqueue_payment_outbox_batch: (call) => call(...instructionValues().map((value) => [value])),
+  enqueue_inbox_message: (call) => call(...messageValues()),
+  enqueue_inbox_messages: (call) => call(...messageValues().map((value) => [value])),
+  schedule_timer: (call) => call('topic', {}, new Date()),
+  cancel_timer: async (call) => call((await aClaimedTimer(db)).timerId),
 
   claim_outbox_batch: async (call) => call(1, WORKER, 60, [(await enqueue(db)).railType]),
   renew_outbox_lease: async (call) => call(...lease(await enqueueAndClaim(db)), 60),
@@ -158,6 +262,43 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   outbox_backoff: async (call) => call(1, (await enqueue(db)).outboxId),
   next_outbox_event: (call) => call(null),
   heartbeat_outbox_worker: (call) => call(WORKER, {}),
+  acquire_lease: (call) => call('a-free-resource', WORKER, 60_000, {}),
+  renew_lease: async (call) => call(...(await heldLease()), 60_000),
+  release_lease: async (call) => call(...(await heldLease())),
+  remove_dead_leases: (call) => call(10, 3600),
+  record_inbox_sighting: (call) => call('source', randomUUID()),
+  mark_inbox_processing: async (call) => call(...(await sighted())),
+  mark_inbox_processed: async (call) => {
+    const key = await sighted()
+    await callFunction(db.as('symphony_executor'), 'mark_inbox_processing', key)
+    return call(...key)
+  },
+  mark_inbox_dead: async (call) => call(...(await sighted()), 'poison'),
+  claim_inbox_batch: async (call) => {
+    await enqueued(db)
+    return call(1, WORKER, 60)
+  },
+  ack_inbox_messages: async (call) => call(...inboxClaims(await enqueuedAndClaimed(db))),
+  abandon_inbox_messages: async (call) => call(...inboxClaims(await enqueuedAndClaimed(db))),
+  fail_inbox_messages: async (call) => call(...inboxClaims(await enqueuedAndClaimed(db))),
+  next_inbox_event: (call) => call(),
+  prune_inbox_messages: (call) => call(1_000, 10),
+  due_jobs: (call) => call(10),
+  create_job_runs: async (call) => call([await aJob(db)], [1], [new Date()], [new Date()]),
+  postpone_job: async (call) => call(await aJob(db), 1, 'unreadable'),
+  next_scheduler_event: (call) => call(false),
+  enqueue_due_timers: (call) => call(10),
+  claim_timers: (call) => call(10, WORKER, 60),
+  ack_timers: async (call) => call(...timerClaims(await aClaimedTimer(db))),
+  abandon_timers: async (call) => call(...timerClaims(await aClaimedTimer(db))),
+  fail_timers: async (call) => call(...timerClaims(await aClaimedTimer(db))),
+  purge_finished_timers: (call) => call(60, 10),
+  enqueue_due_job_runs: (call) => call(10),
+  claim_job_runs: (call) => call(10, WORKER, 60),
+  ack_job_runs: async (call) => call(...runClaims(await aClaimedJobRun(db))),
+  abandon_job_runs: async (call) => call(...runClaims(await aClaimedJobRun(db))),
+  fail_job_runs: async (call) => call(...runClaims(await aClaimedJobRun(db))),
+  purge_finished_job_runs: (call) => call(60, 10),
 
   place_outbox_hold: async (call) => call((await enqueue(db)).outboxId, 'odd'),
   resolve_outbox_hold: async (call) => call(await heldItem(), 'RETRY', 'checked'),
@@ -170,6 +311,12 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
     return call('rail', 'rail-to-resume', 'done')
   },
   set_participant_outbox_policy: (call) => call('participant-1', 'halt'),
+  revive_inbox_message: async (call) => call(...(await deadMessage()), 'mended'),
+  create_or_update_job: (call) => call('job', '@daily', 'UTC', 'topic', {}, new Date()),
+  pause_job: async (call) => call(await aJob(db)),
+  resume_job: async (call) => call(await aJob(db), 1, new Date()),
+  trigger_job: async (call) => call(await aJob(db)),
+  delete_job: async (call) => call(await aJob(db)),
 }
 
 /** Everything that changes a table, its rows or its shape, and what only holds it up. */
@@ -452,10 +599,45 @@ function leases({ outboxId, leaseToken }: ClaimedItem): unknown[] {
   return [[outboxId], [leaseToken], WORKER]
 }
 
+function messageValues(): unknown[] {
+  const { source, messageId, topic, payload } = aMessage()
+  return [source, messageId, topic, payload]
+}
+
+async function sighted(): Promise<string[]> {
+  const key = ['source', randomUUID()]
+  await callFunction(db.as('symphony_executor'), 'record_inbox_sighting', key)
+  return key
+}
+
+async function deadMessage(): Promise<string[]> {
+  const key = await sighted()
+  await callFunction(db.as('symphony_executor'), 'mark_inbox_dead', [...key, 'poison'])
+  return key
+}
+
+function inboxClaims({ source, messageId, fence }: ClaimedMessage): unknown[] {
+  return [[source], [messageId], [fence], WORKER]
+}
+
+function timerClaims({ timerId, leaseToken }: ClaimedTimer): unknown[] {
+  return [[timerId], [leaseToken], WORKER]
+}
+
+function runClaims({ runId, leaseToken }: ClaimedJobRun): unknown[] {
+  return [[runId], [leaseToken], WORKER]
+}
+
 async function heldItem(): Promise<string> {
   const { outboxId } = await enqueue(db)
   await placeOutboxHold(control(), outboxId, 'odd')
   return outboxId
+}
+
+async function heldLease(): Promise<unknown[]> {
+  const resource = `resource-${randomUUID()}`
+  const grant = await acquireLease(db.as('symphony_executor'), { resource, owner: WORKER, durationMs: 60_000 })
+  return [resource, WORKER, grant!.leaseId]
 }
 
 async function failedItem(): Promise<string> {
@@ -479,8 +661,13 @@ async function putARowInEveryTable(): Promise<void> {
   await failedItem()
   await enqueueAndClaim(db)
   await heartbeatOutboxWorker(executor, WORKER)
+  await heldLease()
   await pauseOutbox(control(), 'rail', 'rail-paused', 'maintenance')
   await setParticipantOutboxPolicy(control(), 'participant-1', 'halt')
+  await enqueuedAndClaimed(db)
+  await deadMessage()
+  await aClaimedTimer(db)
+  await aClaimedJobRun(db)
 }
 
 async function readRelations(): Promise<ReadonlyMap<string, Relation>> {

@@ -56,7 +56,8 @@ describe('PRIM-POSTGRES-OUTBOX-001 claim out of range throws a RangeError that n
 
   test('and what is missing or blank is a TypeError that names it', async () => {
     expect(() => new OutboxStore(db.database, { owner: ' ' })).toThrow(TypeError)
-    const noSize = Reflect.apply(owner.claim, owner, [{}])
+    const claim = owner.claim.bind(owner)
+    const noSize = Reflect.apply(claim, undefined, [{}])
     await expect(noSize).rejects.toThrow(TypeError)
     await expect(noSize).rejects.toMatchObject({ argument: 'batchSize' })
     for (const broken of [{ topic: '' }, { messageId: ' ' }, { key: '' }]) {
@@ -122,9 +123,9 @@ describe('PRIM-POSTGRES-OUTBOX-003 a verb of a non-owner changes nothing', () =>
     abandon: (store: OutboxStore, messages: readonly ClaimedMessage[]) => store.abandon(messages),
     fail: (store: OutboxStore, messages: readonly ClaimedMessage[]) => store.fail(messages, 'broken'),
   }
-  const each = test.for(Object.entries(verbs).map(([name, verb]) => ({ name, verb })))
+  const each = Object.entries(verbs).map(([name, verb]) => ({ name, verb }))
 
-  each('$name with the right token and another name: owner and lease stay', async ({ verb }) => {
+  test.for(each)('$name with the right token and another name: owner and lease stay', async ({ verb }) => {
     const message = await claimedOne()
     const before = await pendingRow(db, message.id)
     expect(await verb(other, [message])).toEqual([])
@@ -132,14 +133,14 @@ describe('PRIM-POSTGRES-OUTBOX-003 a verb of a non-owner changes nothing', () =>
     expect(await ledger(db, message.id)).toEqual([])
   })
 
-  each('$name with the right name and another token', async ({ verb }) => {
+  test.for(each)('$name with the right name and another token', async ({ verb }) => {
     const message = await claimedOne()
     const before = await pendingRow(db, message.id)
     expect(await verb(owner, [{ ...message, leaseToken: randomUUID() }])).toEqual([])
     expect(await pendingRow(db, message.id)).toEqual(before)
   })
 
-  each('$name of mixed ids changes the own one, once', async ({ verb }) => {
+  test.for(each)('$name of mixed ids changes the own one, once', async ({ verb }) => {
     const [mine] = await claimed(1, owner)
     const [foreign] = await claimed(1, other)
     const unknown = { ...mine!, id: randomUUID() }
@@ -154,7 +155,7 @@ describe('PRIM-POSTGRES-OUTBOX-003 a verb of a non-owner changes nothing', () =>
     expect(await verb(owner, [])).toEqual([])
   })
 
-  each('$name after the lease expired and another claimed: the new lease stays', async ({ verb }) => {
+  test.for(each)('$name after the lease expired and another claimed: the new lease stays', async ({ verb }) => {
     const message = await claimedOne()
     await db.expireLease(message.id)
     const [taken] = await other.claim({ batchSize: 1, topics: [message.topic] })

@@ -1,11 +1,15 @@
+import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { quoteIdentifier } from '../../libs/db/index.js'
+import { acquireLease } from '../../libs/lease/index.js'
 import { pauseOutbox, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
+import { enqueuedAndClaimed } from '../support/inboxMessages.js'
 import { complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { failureOf, openConnection, type Connection } from '../support/race.js'
 import { refusalIn } from '../support/refusal.js'
+import { aClaimedJobRun, aClaimedTimer, aJob } from '../support/scheduled.js'
 
 /**
  * The SQL functions called raw, without the wrappers that check first: whatever is null, blank, oversized or misshapen is
@@ -27,6 +31,8 @@ interface Subject {
   readonly optional?: readonly string[]
   /** Whose elements may be NULL, one by one. */
   readonly optionalElements?: readonly string[]
+  /** How it says that what is well-formed names nothing it knows. */
+  readonly unknown?: string
 }
 
 const OUTCOME = ['p_rail_reference', 'p_rail_code', 'p_error_code', 'p_error_message', 'p_latency_ms']
@@ -42,6 +48,13 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     optionalElements: ['p_not_before'],
   },
 
+  schedule_timer: {
+    role: 'ingest',
+    sound: async () => ({ ...aScheduledMessage(), p_due_at: 'now()' }),
+    optional: ['p_participant_id'],
+  },
+  cancel_timer: { role: 'ingest', sound: async () => ({ p_timer_id: uuid((await aClaimedTimer(db)).timerId) }) },
+
   claim_outbox_batch: {
     role: 'executor',
     sound: async () => ({
@@ -50,6 +63,7 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
       p_lease_seconds: '60',
       p_rails: `ARRAY['${(await enqueue(db)).railType}']`,
       p_announced_rails: `ARRAY['r']`,
+      p_report_held: 'true',
     }),
     optional: ['p_rails', 'p_announced_rails'],
   },
@@ -85,6 +99,58 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   outbox_backoff: { role: 'executor', sound: async () => ({ p_attempt_no: '1', p_outbox_id: 'gen_random_uuid()' }) },
   next_outbox_event: { role: 'executor', sound: async () => ({ p_rails: `ARRAY['r']` }), optional: ['p_rails'] },
   heartbeat_outbox_worker: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, p_detail: `'{}'` }) },
+  due_jobs: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
+  create_job_runs: {
+    role: 'executor',
+    sound: async () => ({
+      p_job_names: `ARRAY['${await aJob(db)}']`,
+      p_revisions: 'ARRAY[1]',
+      p_next_due_at: 'ARRAY[now()]',
+      p_scheduled_for: 'ARRAY[now()]',
+    }),
+    optionalElements: ['p_scheduled_for'],
+  },
+  postpone_job: {
+    role: 'executor',
+    sound: async () => ({ p_job_name: `'${await aJob(db)}'`, p_revision: '1', p_error_message: `'unreadable'` }),
+  },
+  next_scheduler_event: { role: 'executor', sound: async () => ({ p_outbox_only: 'false' }) },
+  enqueue_due_timers: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
+  claim_timers: { role: 'executor', sound: async () => aSchedulerClaim(), optional: ['p_topics'] },
+  ack_timers: { role: 'executor', sound: timerClaims },
+  abandon_timers: {
+    role: 'executor',
+    sound: async () => ({ ...(await timerClaims()), p_error_message: `'busy'`, p_retry_delay_seconds: '60' }),
+    optional: ['p_error_message'],
+  },
+  fail_timers: {
+    role: 'executor',
+    sound: async () => ({ ...(await timerClaims()), p_error_message: `'busy'` }),
+    optional: ['p_error_message'],
+  },
+  purge_finished_timers: { role: 'executor', sound: async () => ({ p_retention_seconds: '60', p_batch_size: '10' }) },
+  enqueue_due_job_runs: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
+  claim_job_runs: { role: 'executor', sound: async () => aSchedulerClaim(), optional: ['p_topics'] },
+  ack_job_runs: { role: 'executor', sound: runClaims },
+  abandon_job_runs: {
+    role: 'executor',
+    sound: async () => ({ ...(await runClaims()), p_error_message: `'busy'`, p_retry_delay_seconds: '60' }),
+    optional: ['p_error_message'],
+  },
+  fail_job_runs: {
+    role: 'executor',
+    sound: async () => ({ ...(await runClaims()), p_error_message: `'busy'` }),
+    optional: ['p_error_message'],
+  },
+  purge_finished_job_runs: { role: 'executor', sound: async () => ({ p_retention_seconds: '60', p_batch_size: '10' }) },
+
+  acquire_lease: {
+    role: 'executor',
+    sound: async () => ({ p_resource: `'r'`, p_owner: `'o'`, p_duration_ms: '60000', p_context: `'{}'` }),
+  },
+  renew_lease: { role: 'executor', sound: async () => ({ ...(await aHeldLease()), p_duration_ms: '60000' }) },
+  release_lease: { role: 'executor', sound: aHeldLease },
+  remove_dead_leases: { role: 'executor', sound: async () => ({ p_batch_size: '10', p_dead_seconds: '3600' }) },
 
   place_outbox_hold: {
     role: 'control',
@@ -120,6 +186,97 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     role: 'control',
     sound: async () => ({ p_participant_id: `'p'`, p_on_ordered_failure: `'halt'` }),
   },
+
+  enqueue_inbox_message: { role: 'ingest', sound: async () => aMessage('new'), optional: ['p_not_before'] },
+  enqueue_inbox_messages: {
+    role: 'ingest',
+    sound: async () => ({
+      p_sources: `ARRAY['s']`,
+      p_message_ids: `ARRAY['m']`,
+      p_topics: `ARRAY['t']`,
+      p_payloads: `ARRAY['{"a": 1}'::jsonb]`,
+      p_not_before: 'ARRAY[now()]',
+    }),
+    optional: ['p_not_before'],
+    optionalElements: ['p_not_before'],
+  },
+  record_inbox_sighting: {
+    role: 'executor',
+    sound: async () => ({ p_source: `'s'`, p_message_id: `'m'`, p_topic: `'t'`, p_payload: `'{"a": 1}'` }),
+    optional: ['p_topic', 'p_payload'],
+  },
+  mark_inbox_processing: { role: 'executor', sound: aSighting, unknown: 'P7011' },
+  mark_inbox_processed: {
+    role: 'executor',
+    sound: async () => {
+      const key = await aSighting()
+      await db
+        .as('symphony_executor')
+        .query(`SELECT ${db.qualify('mark_inbox_processing')}(${key['p_source']}, ${key['p_message_id']})`)
+      return key
+    },
+    unknown: 'P7011',
+  },
+  mark_inbox_dead: {
+    role: 'executor',
+    sound: async () => ({ ...(await aSighting()), p_error: `'poison'` }),
+    unknown: 'P7011',
+  },
+  claim_inbox_batch: {
+    role: 'executor',
+    sound: async () => ({ p_batch_size: '1', p_worker_id: `'w'`, p_lease_seconds: '60', p_attempts_max: '20' }),
+  },
+  ack_inbox_messages: { role: 'executor', sound: inboxClaims },
+  abandon_inbox_messages: {
+    role: 'executor',
+    sound: async () => ({
+      ...(await inboxClaims()),
+      p_errors: `ARRAY['odd']`,
+      p_retry_delays_seconds: 'ARRAY[60]',
+      p_costs_attempt: 'true',
+    }),
+    optional: ['p_errors', 'p_retry_delays_seconds'],
+    optionalElements: ['p_errors', 'p_retry_delays_seconds'],
+  },
+  fail_inbox_messages: {
+    role: 'executor',
+    sound: async () => ({ ...(await inboxClaims()), p_errors: `ARRAY['odd']` }),
+    optional: ['p_errors'],
+    optionalElements: ['p_errors'],
+  },
+  next_inbox_event: { role: 'executor', sound: async () => ({}) },
+  prune_inbox_messages: { role: 'executor', sound: async () => ({ p_keep_seconds: '60', p_batch_size: '10' }) },
+  revive_inbox_message: {
+    role: 'control',
+    sound: async () => {
+      const key = await aSighting()
+      await db
+        .as('symphony_executor')
+        .query(`SELECT ${db.qualify('mark_inbox_dead')}(${key['p_source']}, ${key['p_message_id']}, 'poison')`)
+      return { ...key, p_reason: `'mended'` }
+    },
+    unknown: 'P7011',
+  },
+  create_or_update_job: {
+    role: 'control',
+    sound: async () => ({
+      ...aScheduledMessage(),
+      p_job_name: `'j'`,
+      p_cron: `'@daily'`,
+      p_time_zone: `'UTC'`,
+      p_next_due_at: 'now()',
+      p_missed_runs: `'once'`,
+    }),
+    optional: ['p_participant_id'],
+  },
+  pause_job: { role: 'control', sound: aJobName, unknown: 'P7012' },
+  resume_job: {
+    role: 'control',
+    sound: async () => ({ ...(await aJobName()), p_revision: '1', p_next_due_at: 'now()' }),
+    unknown: 'P7012',
+  },
+  trigger_job: { role: 'control', sound: aJobName, unknown: 'P7012' },
+  delete_job: { role: 'control', sound: aJobName },
 }
 const names = Object.keys(SUBJECTS)
 
@@ -149,6 +306,24 @@ const ID: Limits = {
     'a zero-width space': `E'\\u200b'`,
   },
   accepted: { 'the first and last printable character': `'!~'`, '128 characters': `repeat('x', 128)` },
+}
+
+const INBOX_ID: Limits = {
+  refused: {
+    'an empty one': `''`,
+    'a blank one': `'   '`,
+    'a no-break space': `E'\\u00a0'`,
+    'wide spaces': `E'\\u2003\\u3000\\ufeff'`,
+    '256 characters': `rpad('${CANARY}', 256, 'x')`,
+    '256 characters of several bytes': `repeat('é', 256)`,
+    '5,000 characters': `rpad('${CANARY}', 5000, 'x')`,
+    'a tab': `E'${CANARY}\\tb'`,
+    'a line end': `E'${CANARY}\\n'`,
+    'an escape character': `E'${CANARY}\\u001b[0m'`,
+    'a delete character': `E'${CANARY}\\u007f'`,
+    'a control character beyond ASCII': `E'${CANARY}\\u0085'`,
+  },
+  accepted: { 'spaces among letters': `' é b '`, '255 characters of four bytes': `repeat(E'\\U0001F600', 255)` },
 }
 
 const KEY: Limits = {
@@ -257,17 +432,31 @@ const TIME: Limits = {
 const LIMITS: Readonly<Record<string, Limits>> = {
   p_instruction_id: ID,
   p_participant_id: ID,
+  p_topic: ID,
+  p_job_name: ID,
+  p_time_zone: ID,
+  p_cron: text(256),
   p_idempotency_key: KEY,
   p_rail_type: ID,
   p_worker_id: ID,
+  p_resource: ID,
+  p_owner: ID,
   p_name: ID,
   p_rail: ID,
   p_announced_rail: ID,
   p_payload: PAYLOAD,
   p_detail: PAYLOAD,
+  p_context: PAYLOAD,
   p_not_before: TIME,
+  p_due_at: TIME,
+  p_next_due_at: TIME,
+  p_scheduled_for: TIME,
+  p_revision: integer(1, 2_147_483_647),
+  p_retention_seconds: integer(60, 315_360_000),
   p_batch_size: integer(1, 1000),
   p_lease_seconds: integer(1, 3600),
+  p_duration_ms: integer(1_000, 3_600_000),
+  p_dead_seconds: integer(3_600, 315_360_000),
   p_latency_ms: integer(0, 2_147_483_647),
   p_retry_delay_seconds: integer(0, 2_592_000),
   p_attempt_no: integer(1, 2_147_483_647),
@@ -281,10 +470,30 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_decision: { ...oneOf('DISPATCHED'), accepted: {} },
   p_kind: oneOf('rail'),
   p_on_ordered_failure: oneOf('halt'),
+  p_source: INBOX_ID,
+  p_message_id: INBOX_ID,
+  p_error: text(2000),
+  p_attempts_max: integer(1, 1000),
+  p_keep_seconds: integer(1, 315_576_000),
+  p_delivery: oneOf('outbox'),
+  p_missed_runs: oneOf('once'),
 }
 
 /** Every value of their type is one; whether it is the right one, the database judges. */
-const WITHOUT_LIMITS = ['p_outbox_id', 'p_lease_token', 'p_proposal_id', 'p_ordered', 'p_outcome_unknown']
+const WITHOUT_LIMITS = [
+  'p_report_held',
+  'p_outbox_id',
+  'p_lease_token',
+  'p_lease_id',
+  'p_proposal_id',
+  'p_ordered',
+  'p_outcome_unknown',
+  'p_fence',
+  'p_costs_attempt',
+  'p_timer_id',
+  'p_run_id',
+  'p_outbox_only',
+]
 
 /** The batch forms use the words of the single ones: `p_payloads` holds a `p_payload` for each item. */
 const IRREGULAR: Readonly<Record<string, string>> = {
@@ -368,7 +577,7 @@ describe.each(names)('%s', (name) => {
         expect([argument, what, await attempt(name, { [argument]: value(expression) })]).toEqual([
           argument,
           what,
-          isFence ? 'no lease' : 'accepted',
+          isFence ? 'no lease' : isKey(argument) && subject.unknown !== undefined ? 'unknown' : 'accepted',
         ])
       }
     }
@@ -499,7 +708,12 @@ test('a gateway must say who acts, in words that can stand in the ledger', async
   })
 })
 
-type Outcome = 'accepted' | 'no lease' | { readonly code: string; readonly names: string }
+/** A well-formed key of another message. */
+function isKey(argument: string): boolean {
+  return ['p_source', 'p_message_id', 'p_job_name'].includes(argument)
+}
+
+type Outcome = 'accepted' | 'no lease' | 'unknown' | { readonly code: string; readonly names: string }
 
 /** What became of a call with these arguments in place of sound ones. It is undone in any case. */
 async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
@@ -511,6 +725,7 @@ async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
   } catch (error) {
     const { code, message } = refusalIn(error)
     if (code === 'P7002') return 'no lease'
+    if (code === 'P7011' || code === 'P7012') return 'unknown'
     const named = /^(p_[a-z_]+)(?: of item \d+)?: expected /.exec(message)?.[1] ?? message
     return { code, names: saidIn(error).includes(CANARY) ? 'ITS VALUE' : singular(named) }
   } finally {
@@ -542,10 +757,10 @@ function limitsOf(argument: string): Limits {
 /** From the catalog: what the runtime roles may call. */
 async function readSignatures(): Promise<typeof signatures> {
   const { rows } = await db.queryNoRole<{ name: string; arguments: Argument[] }>(
-    `SELECT p.proname AS name, (
+    `SELECT p.proname AS name, COALESCE((
        SELECT jsonb_agg(jsonb_build_object('name', p.proargnames[a.position], 'type', format_type(a.type, NULL))
          ORDER BY a.position)
-       FROM unnest(p.proargtypes) WITH ORDINALITY AS a(type, position)) AS arguments
+       FROM unnest(p.proargtypes) WITH ORDINALITY AS a(type, position)), '[]') AS arguments
      FROM pg_proc p
      WHERE p.pronamespace = $1::regnamespace AND EXISTS (
        SELECT 1 FROM aclexplode(p.proacl) acl WHERE acl.grantee <> p.proowner AND acl.privilege_type = 'EXECUTE')`,
@@ -606,6 +821,13 @@ async function aLease(): Promise<Arguments> {
   return { p_outbox_id: uuid(outboxId), p_lease_token: uuid(leaseToken), p_worker_id: `'${WORKER}'` }
 }
 
+async function aHeldLease(): Promise<Arguments> {
+  const resource = `resource-${randomUUID()}`
+  const executor = db.as('symphony_executor')
+  const grant = await acquireLease(executor, { resource, owner: WORKER, durationMs: 3_600_000 })
+  return { p_resource: `'${resource}'`, p_owner: `'${WORKER}'`, p_lease_id: uuid(grant!.leaseId) }
+}
+
 async function leases(): Promise<Arguments> {
   const { p_outbox_id: outboxId, p_lease_token: token, p_worker_id: worker } = await aLease()
   return { p_outbox_ids: `ARRAY[${outboxId}]`, p_lease_tokens: `ARRAY[${token}]`, p_worker_id: worker! }
@@ -634,6 +856,58 @@ function outcomes(state: string): Arguments {
     p_outcomes_unknown: 'ARRAY[false]',
     p_hold_reasons: `ARRAY['odd']`,
   }
+}
+
+async function aMessage(messageId: string): Promise<Arguments> {
+  return {
+    p_source: `'s'`,
+    p_message_id: `'${messageId}'`,
+    p_topic: `'t'`,
+    p_payload: `'{"a": 1}'`,
+    p_not_before: 'now()',
+  }
+}
+
+async function aSighting(): Promise<Arguments> {
+  const messageId = randomUUID()
+  await db
+    .as('symphony_executor')
+    .query(`SELECT * FROM ${db.qualify('record_inbox_sighting')}('sighted', $1)`, [messageId])
+  return { p_source: `'sighted'`, p_message_id: `'${messageId}'` }
+}
+
+async function inboxClaims(): Promise<Arguments> {
+  const { source, messageId, fence } = await enqueuedAndClaimed(db)
+  return {
+    p_sources: `ARRAY['${source}']`,
+    p_message_ids: `ARRAY['${messageId}']`,
+    p_fences: `ARRAY[${uuid(fence)}]`,
+    p_worker_id: `'${WORKER}'`,
+  }
+}
+
+function aScheduledMessage(): Arguments {
+  return { p_topic: `'t'`, p_payload: `'{}'`, p_participant_id: `'p'`, p_delivery: `'outbox'` }
+}
+
+function aSchedulerClaim(): Arguments {
+  return { p_batch_size: '10', p_worker_id: `'w'`, p_lease_seconds: '60', p_topics: `ARRAY['t']` }
+}
+
+async function timerClaims(): Promise<Arguments> {
+  const { timerId, leaseToken } = await aClaimedTimer(db)
+  const tokens = `ARRAY[${uuid(leaseToken)}]`
+  return { p_timer_ids: `ARRAY[${uuid(timerId)}]`, p_lease_tokens: tokens, p_worker_id: `'${WORKER}'` }
+}
+
+async function runClaims(): Promise<Arguments> {
+  const { runId, leaseToken } = await aClaimedJobRun(db)
+  const tokens = `ARRAY[${uuid(leaseToken)}]`
+  return { p_run_ids: `ARRAY[${uuid(runId)}]`, p_lease_tokens: tokens, p_worker_id: `'${WORKER}'` }
+}
+
+async function aJobName(): Promise<Arguments> {
+  return { p_job_name: `'${await aJob(db)}'` }
 }
 
 async function aHeldItem(): Promise<string> {

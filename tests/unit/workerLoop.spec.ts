@@ -69,6 +69,34 @@ describe('PollLoop', () => {
     await loop.stop()
   })
 
+  test('what is due exactly then is waited for in full; otherwise up to a tenth is left out, so that nobody polls in step', async () => {
+    const waits: number[] = []
+    class RecordingWakeup extends Wakeup {
+      override wait(ms: number, signal: AbortSignal): Promise<boolean> {
+        waits.push(ms)
+        return super.wait(waits.length < 40 ? 0 : 60_000, signal)
+      }
+    }
+    let turns = 0
+    const loop = new PollLoop({
+      turn: () => {
+        turns += 1
+        return Promise.resolve({ again: false, idleMs: 1_000, exact: turns % 2 === 1 })
+      },
+      pollMs: 60_000,
+      wakeup: new RecordingWakeup(0, systemClock),
+      onError: () => {},
+    })
+    loop.start()
+    await expect.poll(() => waits.length).toBe(40)
+    await loop.stop()
+    const exact = waits.filter((_, index) => index % 2 === 0)
+    const jittered = waits.filter((_, index) => index % 2 === 1)
+    expect(new Set(exact)).toEqual(new Set([1_000]))
+    expect(jittered.every((ms) => ms >= 900 && ms <= 1_000)).toBe(true)
+    expect(new Set(jittered).size).toBeGreaterThan(1)
+  })
+
   test('an error does not end it, and turns never overlap', async () => {
     let running = 0
     let most = 0

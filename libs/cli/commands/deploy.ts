@@ -2,10 +2,10 @@ import type { Command } from 'commander'
 import { InvalidArgumentError } from '../../core/index.js'
 import { deploy, parseLoginRequest, type DeployReport, type LoginRequest } from '../../deployment/index.js'
 import type { Cli } from '../Cli.js'
-import { dataDirOption, jsonOption } from '../commonOptions.js'
-import { databaseUrlOption, schemaOption, targetSchema, targetUrl, type TargetOptions } from '../targetDatabase.js'
+import { jsonOption } from '../commonOptions.js'
+import { addDatabaseSettings, resolveDatabase, type DatabaseFlags } from '../targetDatabase.js'
 
-interface DeployCommandOptions extends TargetOptions {
+interface DeployCommandOptions extends DatabaseFlags {
   readonly dryRun?: boolean
   readonly dropLegacy?: boolean
   readonly reapply?: boolean
@@ -16,12 +16,9 @@ interface DeployCommandOptions extends TargetOptions {
 
 /** `symphony deploy`: the schema of this release into a database. */
 export function registerDeploy(program: Command, cli: Cli): void {
-  program
-    .command('deploy')
-    .description('bring the schema of this release to a database; safe to repeat')
-    .addOption(databaseUrlOption())
-    .addOption(schemaOption())
-    .addOption(dataDirOption())
+  addDatabaseSettings(
+    program.command('deploy').description('bring the schema of this release to a database; safe to repeat'),
+  )
     .option('--dry-run', 'print the SQL and change nothing')
     .option('--drop-legacy', 'drop the outbox that came before this one: its view, its table, its type')
     .option('--reapply', 'apply every file, also if none has changed: mends functions, views, triggers, indexes')
@@ -46,8 +43,7 @@ Examples:
 
 async function runDeploy(options: DeployCommandOptions, cli: Cli): Promise<void> {
   const report = await deploy({
-    url: await targetUrl(options, cli),
-    ...targetSchema(options, cli),
+    ...(await resolveDatabase(options, cli)),
     dryRun: options.dryRun === true,
     dropLegacy: options.dropLegacy === true,
     reapply: options.reapply === true,

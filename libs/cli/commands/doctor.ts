@@ -2,22 +2,19 @@ import type { Command } from 'commander'
 import { AppError } from '../../core/index.js'
 import { doctor, type Diagnosis, type Finding } from '../../deployment/index.js'
 import type { Cli } from '../Cli.js'
-import { dataDirOption, jsonOption } from '../commonOptions.js'
-import { databaseUrlOption, schemaOption, targetSchema, targetUrl, type TargetOptions } from '../targetDatabase.js'
+import { jsonOption } from '../commonOptions.js'
+import { addDatabaseSettings, resolveDatabase, type DatabaseFlags } from '../targetDatabase.js'
 
-interface DoctorCommandOptions extends TargetOptions {
+interface DoctorCommandOptions extends DatabaseFlags {
   readonly full?: boolean
   readonly json?: boolean
 }
 
 /** `symphony doctor`: is the database still what was deployed, and does its data keep the promises? */
 export function registerDoctor(program: Command, cli: Cli): void {
-  program
-    .command('doctor')
-    .description('compare a database with what this release deploys; changes nothing')
-    .addOption(databaseUrlOption())
-    .addOption(schemaOption())
-    .addOption(dataDirOption())
+  addDatabaseSettings(
+    program.command('doctor').description('compare a database with what this release deploys; changes nothing'),
+  )
     .option('--full', 'look at every item, not only at the newest')
     .addOption(jsonOption())
     .addHelpText(
@@ -31,8 +28,7 @@ more than a mention.`,
 
 async function runDoctor(options: DoctorCommandOptions, cli: Cli): Promise<void> {
   const diagnosis = await doctor({
-    url: await targetUrl(options, cli),
-    ...targetSchema(options, cli),
+    ...(await resolveDatabase(options, cli)),
     full: options.full === true,
   })
   if (options.json === true) cli.terminal.printJson(diagnosis)

@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import {
+  compileJsonPointer,
   boundedInteger,
   InvalidArgumentError,
   requiredId,
@@ -7,13 +8,13 @@ import {
   systemClock,
   type Clock,
   type JsonObject,
+  type JsonPointer,
   type JsonValue,
 } from '../../core/index.js'
 import type { Rail, RailOutcome, RailRequest } from '../types.js'
 import { refuseUnknownKeys } from '../unknownKeys.js'
 import { mergeStatusOutcomes, type StatusOutcomes } from './httpOutcomes.js'
 import type { TlsMaterial } from './HttpTransport.js'
-import { compileJsonPointer, type JsonPointer } from './jsonPointer.js'
 import type { SigningKey } from './requestSignature.js'
 
 /** A declaration like that of any rail, but with `http` in place of the calls. */

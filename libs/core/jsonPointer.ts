@@ -1,5 +1,5 @@
-import { InvalidArgumentError } from '../../core/index.js'
-import type { JsonValue } from '../../core/index.js'
+import { InvalidArgumentError } from './AppError.js'
+import type { JsonValue } from './JsonValue.js'
 
 /** RFC 6901, `/data/0/id`, compiled once. Undefined where the document has nothing there. */
 export type JsonPointer = (document: JsonValue | undefined) => JsonValue | undefined

@@ -1,0 +1,122 @@
+import { Option, type Command } from 'commander'
+import { AppError, BATCH_SIZE, boundedInteger } from '../../core/index.js'
+import type { RoleHandle } from '../../db/index.js'
+import {
+  readInboxEvents,
+  readInboxMessage,
+  readInboxMessages,
+  reviveInboxMessage,
+  type InboxEvent,
+  type InboxKey,
+  type InboxMessageStatus,
+  type InboxState,
+} from '../../inbox/index.js'
+import type { Cli } from '../Cli.js'
+import { parseWholeNumber } from '../commonOptions.js'
+import { withTarget } from '../openTarget.js'
+import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
+import { resolveSettings, type GivenFlags } from '../resolveSettings.js'
+import { TARGET } from '../settings.js'
+
+/** `symphony inbox`: messages of other systems. */
+export function registerInbox(program: Command, cli: Cli): void {
+  const inbox = program.command('inbox').description('messages of other systems').addHelpText('after', HELP)
+
+  addOperatorOptions(inbox.command('list').description('the latest messages in a state'))
+    .addOption(new Option('--state <state>', 'which messages').choices(STATES).default('dead'))
+    .addOption(new Option('--limit <n>', 'how many at the most').argParser(parseWholeNumber).default(100))
+    .action((flags: GivenFlags & ListFlags) => list(flags, cli))
+
+  addOperatorOptions(
+    inbox.command('show').description('one message, and what happened to it').argument('<source>').argument('<id>'),
+  ).action((source: string, messageId: string, flags: GivenFlags) => show({ source, messageId }, flags, cli))
+
+  addOperatorOptions(
+    inbox
+      .command('revive')
+      .description('bring a dead message back, with a fresh count of attempts')
+      .argument('<source>')
+      .argument('<id>'),
+  )
+    .addOption(reasonOption())
+    .action((source: string, messageId: string, flags: GivenFlags) => revive({ source, messageId }, flags, cli))
+}
+
+const STATES: readonly InboxState[] = ['seen', 'processing', 'done', 'dead']
+
+const HELP = `
+A message is named by its source and its id. It is dead when its handler said so, or when its last attempt had failed;
+then it waits for a person. Who acts is the login of --database-url. Payloads are never shown.
+
+Examples:
+  symphony inbox list
+  symphony inbox list --state processing --json
+  symphony inbox show bank-of-x evt_17
+  symphony inbox revive bank-of-x evt_17 --reason "the account exists now"`
+
+interface ListFlags {
+  readonly state: InboxState
+  readonly limit: number
+}
+
+async function list(flags: GivenFlags & ListFlags, cli: Cli): Promise<void> {
+  const limit = boundedInteger('--limit', flags.limit, BATCH_SIZE)
+  const messages = await asReader(flags, cli, (role) => readInboxMessages(role, flags.state, limit))
+  if (flags['json'] === true) return cli.terminal.printJson({ messages })
+  if (messages.length === 0) cli.terminal.print(`Nothing is ${flags.state}.`)
+  for (const message of messages) printMessage(message, cli)
+  if (messages.length === limit) cli.terminal.note(`These are the latest ${limit}; there may be more.`)
+}
+
+async function show(key: InboxKey, flags: GivenFlags, cli: Cli): Promise<void> {
+  const { message, events } = await asReader(flags, cli, async (role) => ({
+    message: await readInboxMessage(role, key),
+    events: await readInboxEvents(role, key),
+  }))
+  // Events outlive their message.
+  if (message === null && events.length === 0) {
+    throw new AppError('MESSAGE_NOT_FOUND', `There is no message ${key.messageId} of ${key.source} in the inbox.`, {
+      remedy: 'Look in the database and schema it came to (--database-url, --schema); retention may have removed it.',
+    })
+  }
+  if (flags['json'] === true) return cli.terminal.printJson({ message, events })
+  if (message === null) cli.terminal.print('The message itself was removed by retention.')
+  else printMessage(message, cli)
+  for (const event of events) printEvent(event, cli)
+}
+
+async function revive(key: InboxKey, flags: GivenFlags, cli: Cli): Promise<void> {
+  const reason = requiredReason(flags)
+  const eventId = await asControl('inbox', flags, cli, (control) => reviveInboxMessage(control, key, reason))
+  printResult({ ...key, eventId }, `${key.messageId} of ${key.source} is due again.`, flags, cli)
+}
+
+async function asReader<T>(flags: GivenFlags, cli: Cli, body: (role: RoleHandle) => Promise<T>): Promise<T> {
+  const settings = await resolveSettings(TARGET, flags, cli)
+  return withTarget(settings, 'inbox', (database) => body(database.as('symphony_readonly')))
+}
+
+function printMessage(message: InboxMessageStatus, { terminal }: Cli): void {
+  const { bold, dim } = terminal.colors
+  const topic = message.topic ?? 'known for deduplication only'
+  terminal.print(`${bold(message.source)} ${bold(message.messageId)} ${bold(message.state)} ${topic}`)
+  for (const [word, value] of factsOf(message)) terminal.print(`  ${dim(word.padEnd(10))} ${value}`)
+}
+
+function factsOf(message: InboxMessageStatus): readonly (readonly [string, string])[] {
+  const { attemptCount, attemptsMax, sightings, claimedBy, claimExpiresAt, lastError } = message
+  const facts: readonly (readonly [string, string | null | undefined])[] = [
+    ['first seen', message.firstSeenAt.toISOString()],
+    ['last seen', sightings === 1n ? null : `${message.lastSeenAt.toISOString()}, ${sightings} times in all`],
+    ['attempts', attemptCount === 0 ? null : `${attemptCount} of ${attemptsMax}`],
+    ['due', message.state === 'seen' ? message.dueAt?.toISOString() : null],
+    ['claimed by', claimedBy === null ? null : `${claimedBy} until ${claimExpiresAt?.toISOString()}`],
+    ['ended', message.endedAt?.toISOString()],
+    ['last error', lastError],
+  ]
+  return facts.flatMap(([word, value]) => (value === null || value === undefined ? [] : [[word, value] as const]))
+}
+
+function printEvent({ createdAt, eventType, actor, detail }: InboxEvent, { terminal }: Cli): void {
+  terminal.print(`  ${terminal.colors.dim(createdAt.toISOString())} ${eventType} by ${actor} ${JSON.stringify(detail)}`)
+}

@@ -1,0 +1,165 @@
+import { Option, type Command } from 'commander'
+import { InvalidArgumentError, parseStrictJson, type JsonObject, type JsonValue } from '../../core/index.js'
+import {
+  createOrUpdateJob,
+  deleteJob,
+  pauseJob,
+  readJobRuns,
+  readJobs,
+  resumeJob,
+  triggerJob,
+  type JobDefinition,
+  type JobRunStatus,
+  type JobStatus,
+  type MissedRuns,
+} from '../../scheduler/index.js'
+import type { Cli } from '../Cli.js'
+import { parseWholeNumber } from '../commonOptions.js'
+import { addOperatorOptions, asControl, printResult } from '../operator.js'
+import type { GivenFlags } from '../resolveSettings.js'
+
+/** `symphony jobs`: what runs again and again, and what became of its runs. */
+export function registerJobs(program: Command, cli: Cli): void {
+  const jobs = program.command('jobs').description('jobs by cron expression, and their runs').addHelpText('after', HELP)
+
+  addOperatorOptions(jobs.command('list').description('every job, and when it is due next')).action(
+    (flags: GivenFlags) => list(flags, cli),
+  )
+
+  addOperatorOptions(jobs.command('add').description('define a job, or update the one of that name').argument('<name>'))
+    .option('--cron <expression>', 'five fields, or six with the seconds first, or @hourly, @daily …')
+    .option('--time-zone <zone>', 'in which the expression is read (default: UTC)')
+    .option('--topic <topic>', 'the rail that carries its messages')
+    .option('--payload <json>', 'what each message says (default: {})')
+    .option('--participant <id>', 'whose stream the messages belong to (default: each its own)')
+    .addOption(
+      new Option('--missed-runs <policy>', 'what becomes of runs nobody was there for (default: once)').choices([
+        ...POLICIES,
+      ]),
+    )
+    .action((name: string, flags: GivenFlags) => add(name, flags, cli))
+
+  for (const [word, description, act] of VERBS) {
+    addOperatorOptions(jobs.command(word).description(description).argument('<name>')).action(
+      (name: string, flags: GivenFlags) => act(name, flags, cli),
+    )
+  }
+
+  addOperatorOptions(jobs.command('runs').description('runs, newest first').argument('[name]', 'of this job alone'))
+    .addOption(new Option('--limit <n>', 'so many (default: 20)').argParser(parseWholeNumber))
+    .action((name: string | undefined, flags: GivenFlags & { readonly limit?: number }) => runs(name, flags, cli))
+}
+
+const POLICIES: readonly MissedRuns[] = ['skip', 'once', 'all']
+
+const VERBS: readonly (readonly [string, string, (name: string, flags: GivenFlags, cli: Cli) => Promise<void>])[] = [
+  ['pause', 'make no more runs of a job; those already made go on', pause],
+  ['resume', 'make runs again, from the next occurrence on', resume],
+  ['trigger', 'make a run now, beside the schedule', trigger],
+  ['delete', 'remove a job and its runs that have not begun', remove],
+]
+
+const HELP = `
+Runs are made by "symphony scheduler" (or "symphony start"), and carried by "symphony worker". The login needs the role control.
+
+Examples:
+  symphony jobs add nightly-report --cron "0 2 * * *" --time-zone Africa/Cairo --topic reports --payload '{"kind":"nightly"}'
+  symphony jobs runs nightly-report --limit 5
+  symphony jobs trigger nightly-report`
+
+async function list(flags: GivenFlags, cli: Cli): Promise<void> {
+  const jobs = await asControl('jobs', flags, cli, readJobs)
+  if (flags['json'] === true) return cli.terminal.printJson({ jobs })
+  if (jobs.length === 0) cli.terminal.print('There are no jobs.')
+  for (const job of jobs) printJob(job, cli)
+}
+
+function printJob(job: JobStatus, { terminal }: Cli): void {
+  const { bold, dim } = terminal.colors
+  const when = job.state === 'PAUSED' ? 'paused' : `next at ${job.nextDueAt.toISOString()}`
+  terminal.print(`${bold(job.name)} ${job.cron} ${dim(job.timeZone)} to ${job.topic}: ${when}`)
+  if (job.scheduleError !== null) terminal.print(`  cannot be scheduled: ${job.scheduleError}`)
+}
+
+async function add(name: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  const job = definitionOf(name, flags)
+  const { created, state, nextDueAt } = await asControl('jobs', flags, cli, (control) =>
+    createOrUpdateJob(control, job),
+  )
+  const verb = created ? 'is defined' : 'is updated'
+  const when = state === 'PAUSED' ? 'it stays paused' : `next at ${nextDueAt.toISOString()}`
+  printResult({ name, created, state, nextDueAt }, `The job ${name} ${verb}; ${when}.`, flags, cli)
+}
+
+function definitionOf(name: string, flags: GivenFlags): JobDefinition {
+  const { cron, timeZone, topic, payload = '{}', participant, missedRuns } = flags
+  if (typeof cron !== 'string') throw new InvalidArgumentError('--cron', 'expected a cron expression')
+  if (typeof topic !== 'string') throw new InvalidArgumentError('--topic', 'expected where its messages go')
+  const policy = POLICIES.find((word) => word === missedRuns)
+  return {
+    name,
+    cron,
+    topic,
+    payload: requiredObject(parseStrictJson(String(payload), { argument: '--payload' })),
+    ...(typeof timeZone === 'string' ? { timeZone } : {}),
+    ...(typeof participant === 'string' ? { participantId: participant } : {}),
+    ...(policy === undefined ? {} : { missedRuns: policy }),
+  }
+}
+
+function requiredObject(value: JsonValue): JsonObject {
+  if (isObject(value)) return value
+  throw new InvalidArgumentError('--payload', 'expected a JSON object')
+}
+
+function isObject(value: JsonValue): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+async function pause(name: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  const changed = await asControl('jobs', flags, cli, (control) => pauseJob(control, name))
+  printResult({ name, changed }, `The job ${name} ${changed ? 'is paused' : 'was paused already'}.`, flags, cli)
+}
+
+async function resume(name: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  const changed = await asControl('jobs', flags, cli, (control) => resumeJob(control, name))
+  printResult({ name, changed }, `The job ${name} ${changed ? 'is resumed' : 'was not paused'}.`, flags, cli)
+}
+
+async function trigger(name: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  const run = await asControl('jobs', flags, cli, (control) => triggerJob(control, name))
+  printResult(run, `A run of ${name} is due now: ${run.runId}.`, flags, cli)
+}
+
+async function remove(name: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  const result = await asControl('jobs', flags, cli, (control) => deleteJob(control, name))
+  const sentence = result.deleted
+    ? `The job ${name} is deleted, and ${result.runsRemoved} run(s) that had not begun.`
+    : `There was no job ${name}.`
+  printResult({ name, ...result }, sentence, flags, cli)
+}
+
+async function runs(
+  jobName: string | undefined,
+  flags: GivenFlags & { readonly limit?: number },
+  cli: Cli,
+): Promise<void> {
+  const { limit = LISTED } = flags
+  const found = await asControl('jobs', flags, cli, (control) =>
+    readJobRuns(control, { limit, ...(jobName === undefined ? {} : { jobName }) }),
+  )
+  if (flags['json'] === true) return cli.terminal.printJson({ runs: found })
+  if (found.length === 0) cli.terminal.print('There are no runs.')
+  for (const run of found) printRun(run, cli)
+}
+
+function printRun(run: JobRunStatus, { terminal }: Cli): void {
+  const { bold, dim } = terminal.colors
+  const state = run.outboxState === null ? run.state : `${run.state} (${run.outboxState} in the outbox)`
+  const ended = run.finishedAt === null ? '' : `, ended ${run.finishedAt.toISOString()}`
+  const by = run.triggeredBy === null ? '' : ` by ${run.triggeredBy}`
+  terminal.print(`${run.scheduledFor.toISOString()} ${bold(run.jobName)}${by} ${state}${ended} ${dim(run.runId)}`)
+  if (run.error !== null) terminal.print(`  ${run.error}`)
+}
+
+const LISTED = 20

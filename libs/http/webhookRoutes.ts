@@ -1,0 +1,126 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import {
+  ArgumentRangeError,
+  InvalidArgumentError,
+  requiredId,
+  requiredInboxId,
+  systemClock,
+  type Clock,
+  type JsonObject,
+  type JsonPointer,
+  type JsonValue,
+} from '../core/index.js'
+import { enqueueInboxMessage, type InboxMessage } from '../inbox/index.js'
+import { ProblemError } from './Problem.js'
+import { readJson } from './readJson.js'
+import { isSigned } from './webhookSignature.js'
+import { resolveWebhookSource, type ResolvedWebhookSource, type WebhookSources } from './webhookSources.js'
+
+type Role = Parameters<typeof enqueueInboxMessage>[0]
+
+export interface WebhookReceiver {
+  /** symphony_ingest */
+  readonly ingest: Role
+  readonly sources: WebhookSources
+  /** @default the system's */
+  readonly clock?: Clock
+}
+
+interface Received {
+  readonly body: Buffer
+  readonly headers: IncomingHttpHeaders
+}
+
+/**
+ * `POST /v1/webhooks/{source}`: no token, the signature is the proof. 202 for a message that is new, 200 for one that is known,
+ * 409 for one that is known with other content; each only after COMMIT, so that a sender who repeats loses nothing.
+ */
+export function registerWebhooks(
+  app: FastifyInstance,
+  { ingest, sources, clock = systemClock }: WebhookReceiver,
+): void {
+  const known = new Map(Object.entries(sources).map(([name, given]) => [name, resolveWebhookSource(name, given)]))
+  app.post<{ Params: { source: string }; Body: Buffer | undefined }>(
+    '/v1/webhooks/:source',
+    { config: { open: true }, bodyLimit: BODY_BYTES_MAX },
+    async ({ params, headers, body = Buffer.alloc(0) }, reply) => {
+      const source = known.get(params.source)
+      if (source === undefined) throw new ProblemError('WEBHOOK_SOURCE_UNKNOWN')
+      const received = { headers, body }
+      requireSignature(source, received, clock)
+      try {
+        return await accept(ingest, messageIn(params.source, source, received), reply)
+      } catch (error) {
+        throw asMessageProblem(error)
+      }
+    },
+  )
+}
+
+async function accept(ingest: Role, message: InboxMessage, reply: FastifyReply): Promise<object> {
+  // A statement of its own: when it returns, it is committed, and only then is anything answered.
+  const { source, messageId, state, created, contentDiffers } = await enqueueInboxMessage(ingest, message)
+  if (contentDiffers) {
+    throw new ProblemError('CONTENT_DIFFERS', 'The content that came first stands. A new message needs a new id.')
+  }
+  void reply.code(created ? 202 : 200)
+  return { source, messageId, state, created }
+}
+
+function requireSignature(source: ResolvedWebhookSource, { headers, body }: Received, clock: Clock): void {
+  const timestamp = headerOf(headers, source.timestampHeader)
+  const signature = headerOf(headers, source.signatureHeader)
+  // An id that stands in a header is signed with the rest: otherwise who recorded one webhook could send it as another.
+  const id = 'header' in source.messageId ? [headerOf(headers, source.messageId.header)] : []
+  if (!isSigned(source.keys, [...id, timestamp, body], signature)) throw new ProblemError('SIGNATURE_INVALID')
+  // Judged after the signature, so that a stranger learns nothing about our clock.
+  const ageSeconds = clock.now().getTime() / 1_000 - Number(timestamp)
+  if (!TIMESTAMP.test(timestamp) || Math.abs(ageSeconds) > source.toleranceSeconds) {
+    throw new ProblemError(
+      'TIMESTAMP_OUT_OF_TOLERANCE',
+      `Expected seconds since 1970, at most ${source.toleranceSeconds} from now. Sign each attempt anew.`,
+    )
+  }
+}
+
+function messageIn(name: string, source: ResolvedWebhookSource, { headers, body }: Received): InboxMessage {
+  const payload = readJson(body)
+  if (!isObject(payload)) throw new InvalidArgumentError('body', 'expected a JSON object')
+  const messageId =
+    'header' in source.messageId
+      ? headerOf(headers, source.messageId.header)
+      : textAt(source.messageId.pointer, payload)
+  const topic = 'fixed' in source.topic ? source.topic.fixed : textAt(source.topic.pointer, payload)
+  return {
+    source: name,
+    messageId: requiredInboxId('messageId', messageId),
+    topic: requiredId('topic', topic),
+    payload,
+  }
+}
+
+/** What is wrong with a message is named by its place; everything else is as for any route. */
+function asMessageProblem(error: unknown): unknown {
+  const isArgument = error instanceof InvalidArgumentError || error instanceof ArgumentRangeError
+  return isArgument ? new ProblemError('INVALID_MESSAGE', error.message) : error
+}
+
+/** Ids are numbers with some senders; as text they are the same everywhere. */
+function textAt(pointer: JsonPointer, payload: JsonObject): JsonValue | undefined {
+  const value = pointer(payload)
+  return typeof value === 'number' ? String(value) : value
+}
+
+function headerOf(headers: IncomingHttpHeaders, name: string): string {
+  const value = headers[name]
+  return typeof value === 'string' ? value : ''
+}
+
+function isObject(value: JsonValue): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** The most a payload may be. */
+const BODY_BYTES_MAX = 65_536
+const TIMESTAMP = /^\d{1,12}$/

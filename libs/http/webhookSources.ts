@@ -1,0 +1,143 @@
+import {
+  ArgumentRangeError,
+  boundedInteger,
+  compileJsonPointer,
+  InvalidArgumentError,
+  requiredId,
+  requiredText,
+  type JsonPointer,
+  type JsonValue,
+} from '../core/index.js'
+
+/** How one sender signs its webhooks, and where in them it says what they are. */
+export interface WebhookSource {
+  /**
+   * What the sender signs with; each is accepted, so that a new one can be given before the old one is taken away. `whsec_` and
+   * base64 behind it stand for the bytes, as the Standard Webhooks have it. At least 16 characters.
+   */
+  readonly secrets: readonly string[]
+  /** The topic of all its messages; or `topicPointer`. @default the name of the source */
+  readonly topic?: string
+  /** Where in the body its topic stands, as a JSON pointer: `/type`. */
+  readonly topicPointer?: string
+  /** The header with the message's id. It is part of what is signed. @default webhook-id, unless `messageIdPointer` is given */
+  readonly messageIdHeader?: string
+  /** Where in the body the message's id stands, as a JSON pointer: `/id`. */
+  readonly messageIdPointer?: string
+  /** The header with the time of signing, in seconds since 1970. @default webhook-timestamp */
+  readonly timestampHeader?: string
+  /** The header with one signature or several, each in hexadecimal or base64. @default webhook-signature */
+  readonly signatureHeader?: string
+  /** How far the time of signing may be from ours. Shorter: less time to replay; longer: more patience with clocks. @default 300 */
+  readonly toleranceSeconds?: number
+}
+
+export type WebhookSources = Readonly<Record<string, WebhookSource>>
+
+/** A source as it is used: checked, with its defaults. */
+export interface ResolvedWebhookSource {
+  readonly keys: readonly Buffer[]
+  readonly topic: { readonly fixed: string } | { readonly pointer: JsonPointer }
+  readonly messageId: { readonly header: string } | { readonly pointer: JsonPointer }
+  readonly timestampHeader: string
+  readonly signatureHeader: string
+  readonly toleranceSeconds: number
+}
+
+/** The same from JSON, such as a file of settings. An error names the place, and never a secret. */
+export function readWebhookSources(argument: string, value: JsonValue): WebhookSources {
+  if (!isObject(value)) throw new InvalidArgumentError(argument, 'expected an object of sources by their names')
+  const sources: Record<string, WebhookSource> = {}
+  for (const [name, given] of Object.entries(value)) {
+    const place = `${argument}: ${name}`
+    if (!isObject(given)) throw new InvalidArgumentError(place, 'expected an object')
+    // Checked here only for its shape; what each field may be is checked by the resolving below.
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- every field is checked before it is used
+    const source = given as unknown as WebhookSource
+    resolveWebhookSource(name, source, place)
+    sources[name] = source
+  }
+  return sources
+}
+
+export function resolveWebhookSource(name: string, given: WebhookSource, place = name): ResolvedWebhookSource {
+  const at = (field: string) => `${place}.${field}`
+  requiredId(place, name)
+  const stranger = Object.keys(given).find((key) => !FIELDS.has(key))
+  if (stranger !== undefined) {
+    throw new InvalidArgumentError(at(stranger), `unknown; expected one of ${[...FIELDS].join(', ')}`)
+  }
+  refuseBoth(at, given, 'topic', 'topicPointer')
+  refuseBoth(at, given, 'messageIdHeader', 'messageIdPointer')
+  const { topicPointer, messageIdPointer } = given
+  return {
+    keys: signingKeys(at('secrets'), given.secrets),
+    topic:
+      topicPointer === undefined
+        ? { fixed: requiredId(at('topic'), given.topic ?? name) }
+        : { pointer: compileJsonPointer(at('topicPointer'), topicPointer) },
+    messageId:
+      messageIdPointer === undefined
+        ? { header: headerName(at('messageIdHeader'), given.messageIdHeader ?? 'webhook-id') }
+        : { pointer: compileJsonPointer(at('messageIdPointer'), messageIdPointer) },
+    timestampHeader: headerName(at('timestampHeader'), given.timestampHeader ?? 'webhook-timestamp'),
+    signatureHeader: headerName(at('signatureHeader'), given.signatureHeader ?? 'webhook-signature'),
+    toleranceSeconds: boundedInteger(at('toleranceSeconds'), given.toleranceSeconds ?? 300, { min: 1, max: 86_400 }),
+  }
+}
+
+function signingKeys(argument: string, secrets: unknown): readonly Buffer[] {
+  if (!Array.isArray(secrets)) throw new InvalidArgumentError(argument, 'expected an array of secrets')
+  if (secrets.length < 1 || secrets.length > SECRETS_MAX) {
+    throw new ArgumentRangeError(argument, `expected 1 to ${SECRETS_MAX} secrets, got ${secrets.length}`)
+  }
+  return secrets.map((given: unknown, index) => {
+    const place = `${argument}[${index}]`
+    const secret = requiredText(place, given, 1_024)
+    if (secret.length < SECRET_LENGTH_MIN) {
+      throw new ArgumentRangeError(place, `expected at least ${SECRET_LENGTH_MIN} characters`)
+    }
+    return secret.startsWith(BASE64_MARK)
+      ? Buffer.from(secret.slice(BASE64_MARK.length), 'base64')
+      : Buffer.from(secret, 'utf8')
+  })
+}
+
+/** As Node.js spells the headers of a request. */
+function headerName(argument: string, value: unknown): string {
+  if (typeof value !== 'string' || !HEADER_NAME.test(value)) {
+    throw new InvalidArgumentError(argument, 'expected the name of a header')
+  }
+  return value.toLowerCase()
+}
+
+function refuseBoth(
+  at: (field: string) => string,
+  given: WebhookSource,
+  one: keyof WebhookSource,
+  other: keyof WebhookSource,
+): void {
+  if (given[one] !== undefined && given[other] !== undefined) {
+    throw new InvalidArgumentError(at(other), `expected this or ${one}, got both`)
+  }
+}
+
+function isObject(value: JsonValue): value is Readonly<Record<string, JsonValue>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+const FIELDS: ReadonlySet<string> = new Set([
+  'secrets',
+  'topic',
+  'topicPointer',
+  'messageIdHeader',
+  'messageIdPointer',
+  'timestampHeader',
+  'signatureHeader',
+  'toleranceSeconds',
+] satisfies (keyof WebhookSource)[])
+
+const SECRETS_MAX = 5
+const SECRET_LENGTH_MIN = 16
+const BASE64_MARK = 'whsec_'
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9a-z-]{1,64}$/i

@@ -1,0 +1,108 @@
+import {
+  ArgumentRangeError,
+  BATCH_SIZE,
+  boundedInteger,
+  encodePayload,
+  InvalidArgumentError,
+  requiredId,
+  requiredInboxId,
+  storableErrorText,
+} from '../core/index.js'
+import type { ClaimRetry, InboxClaim, InboxKey, InboxMessage } from './types.js'
+
+/** Arguments as the functions take them, checked before any I/O; each error names the argument and where it stands. */
+
+export function keyValues(key: InboxKey): [source: string, messageId: string] {
+  return [requiredInboxId('source', key.source), requiredInboxId('messageId', key.messageId)]
+}
+
+export interface MessageColumns {
+  readonly sources: string[]
+  readonly messageIds: string[]
+  readonly topics: string[]
+  readonly payloads: string[]
+  readonly notBefore: (Date | null)[]
+}
+
+export function messageColumns(messages: readonly InboxMessage[]): MessageColumns {
+  requireList('messages', messages)
+  if (messages.length < BATCH_SIZE.min || messages.length > BATCH_SIZE.max) throw wrongLength('messages', messages)
+  const columns: MessageColumns = { sources: [], messageIds: [], topics: [], payloads: [], notBefore: [] }
+  for (const [index, message] of messages.entries()) {
+    const at = (field: string) => (messages.length === 1 ? field : `messages[${index}].${field}`)
+    columns.sources.push(requiredInboxId(at('source'), message.source))
+    columns.messageIds.push(requiredInboxId(at('messageId'), message.messageId))
+    columns.topics.push(requiredId(at('topic'), message.topic))
+    columns.payloads.push(encodePayload(message.payload, at('payload')))
+    columns.notBefore.push(optionalDate(at('notBefore'), message.notBefore))
+  }
+  return columns
+}
+
+export interface ClaimColumns {
+  readonly sources: string[]
+  readonly messageIds: string[]
+  readonly fences: string[]
+}
+
+/**
+ * A claim that names no message is quietly left out: it is not among those that could be changed. A fence that is none is a
+ * bug of the caller.
+ */
+export function namedClaims<Claim extends InboxClaim>(claims: readonly Claim[]): Claim[] {
+  requireList('claims', claims)
+  if (claims.length > BATCH_SIZE.max) throw wrongLength('claims', claims)
+  return claims.filter(({ source, messageId }) => !isBlank(source) && !isBlank(messageId))
+}
+
+export function claimColumns(claims: readonly InboxClaim[]): ClaimColumns {
+  const each = (field: keyof InboxClaim, check: (argument: string, value: unknown) => string) =>
+    claims.map((claim, index) => check(`claims[${index}].${field}`, claim[field]))
+  return {
+    sources: each('source', requiredInboxId),
+    messageIds: each('messageId', requiredInboxId),
+    fences: each('fence', requiredUuid),
+  }
+}
+
+/** What went wrong must never be why it could not be recorded: repaired, not refused. */
+export function errorColumn(claims: readonly ClaimRetry[]): (string | null)[] {
+  return claims.map(({ error }) => (error === undefined ? null : storableErrorText(error)))
+}
+
+export function delayColumn(claims: readonly ClaimRetry[]): (number | null)[] {
+  return claims.map(({ retryDelaySeconds }, index) =>
+    retryDelaySeconds === undefined
+      ? null
+      : boundedInteger(`claims[${index}].retryDelaySeconds`, retryDelaySeconds, RETRY_DELAY_SECONDS),
+  )
+}
+
+function requireList(argument: string, items: unknown): void {
+  if (!Array.isArray(items)) throw new InvalidArgumentError(argument, 'expected an array')
+}
+
+function wrongLength(argument: string, items: readonly unknown[]): ArgumentRangeError {
+  return new ArgumentRangeError(argument, `expected at most ${BATCH_SIZE.max} and at least 1, got ${items.length}`)
+}
+
+function isBlank(id: unknown): boolean {
+  return id === undefined || id === null || (typeof id === 'string' && id.trim() === '')
+}
+
+function requiredUuid(argument: string, value: unknown): string {
+  if (typeof value !== 'string' || !UUID.test(value)) throw new InvalidArgumentError(argument, 'expected a UUID')
+  return value
+}
+
+function optionalDate(argument: string, value: Date | undefined): Date | null {
+  if (value === undefined) return null
+  if (!(value instanceof Date) || Number.isNaN(value.getTime())) {
+    throw new InvalidArgumentError(argument, 'expected a valid Date')
+  }
+  return value
+}
+
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+/** Thirty days. */
+const RETRY_DELAY_SECONDS = Object.freeze({ min: 0, max: 2_592_000 })

@@ -1,0 +1,275 @@
+import {
+  AppError,
+  BATCH_SIZE,
+  boundedInteger,
+  encodePayload,
+  LEASE_SECONDS,
+  REASON_LENGTH_MAX,
+  requiredId,
+  requiredText,
+  storableErrorText,
+  type JsonObject,
+} from '../core/index.js'
+import { callFunction, qualify, type Queryable } from '../db/index.js'
+import { claimColumns, delayColumn, errorColumn, keyValues, messageColumns, namedClaims } from './arguments.js'
+import type {
+  AbandonedMessage,
+  ClaimedMessage,
+  ClaimFailure,
+  ClaimRetry,
+  EnqueuedMessage,
+  InboxClaim,
+  InboxEvent,
+  InboxKey,
+  InboxMessage,
+  InboxMessageStatus,
+  InboxState,
+  NextInboxEvent,
+  SightedContent,
+  Sighting,
+} from './types.js'
+
+/**
+ * The functions of the inbox, one wrapper each, under the same name. Each takes first who asks: a role of a database
+ * (`database.as('symphony_executor')`), a transaction in it, or the caller's own client. Arguments are checked before any
+ * I/O; what the database refuses is a typed error (`InboxTransitionError`, `InboxUnknownError` …).
+ */
+
+interface SightingRow {
+  readonly state: InboxState
+  readonly sightings: bigint | string
+  readonly created: boolean
+  readonly content_differs: boolean
+}
+
+/** Up to 1000 messages, each once; answers come in the order given. */
+export async function enqueueInboxMessages(
+  role: Queryable,
+  messages: readonly InboxMessage[],
+): Promise<EnqueuedMessage[]> {
+  const { sources, messageIds, topics, payloads, notBefore } = messageColumns(messages)
+  const values = [sources, messageIds, topics, payloads, notBefore]
+  const rows = await callFunction<SightingRow>(role, 'enqueue_inbox_messages', values)
+  return rows.map((row, index) => {
+    const { state, sightings, created, contentDiffers } = toSighting(row)
+    return { source: sources[index]!, messageId: messageIds[index]!, state, sightings, created, contentDiffers }
+  })
+}
+
+export async function enqueueInboxMessage(role: Queryable, message: InboxMessage): Promise<EnqueuedMessage> {
+  return onlyRow(await enqueueInboxMessages(role, [message]))
+}
+
+export async function recordInboxSighting(role: Queryable, key: InboxKey, content?: SightedContent): Promise<Sighting> {
+  const rows = await callFunction<SightingRow>(role, 'record_inbox_sighting', [
+    ...keyValues(key),
+    content?.topic === undefined ? null : requiredId('topic', content.topic),
+    content === undefined ? null : encodePayload(content.payload),
+  ])
+  return toSighting(onlyRow(rows))
+}
+
+export async function markInboxProcessing(role: Queryable, key: InboxKey): Promise<void> {
+  await callFunction(role, 'mark_inbox_processing', keyValues(key))
+}
+
+export async function markInboxProcessed(role: Queryable, key: InboxKey): Promise<void> {
+  await callFunction(role, 'mark_inbox_processed', keyValues(key))
+}
+
+export async function markInboxDead(role: Queryable, key: InboxKey, error: string): Promise<void> {
+  await callFunction(role, 'mark_inbox_dead', [...keyValues(key), storableErrorText(error)])
+}
+
+interface ClaimedRow {
+  readonly source: string
+  readonly message_id: string
+  readonly topic: string
+  readonly payload: JsonObject
+  readonly attempt_count: number
+  readonly attempts_max: number
+  readonly sightings: bigint | string
+  readonly fence: string
+  readonly claim_expires_at: Date
+  readonly claimed_at: Date
+  readonly first_seen_at: Date
+  readonly taken_over: boolean
+}
+
+export async function claimInboxBatch(
+  role: Queryable,
+  batchSize: number,
+  workerId: string,
+  leaseSeconds: number,
+  attemptsMax: number = ATTEMPTS_MAX_DEFAULT,
+): Promise<ClaimedMessage[]> {
+  const rows = await callFunction<ClaimedRow>(role, 'claim_inbox_batch', [
+    boundedInteger('batchSize', batchSize, BATCH_SIZE),
+    requiredId('workerId', workerId),
+    boundedInteger('leaseSeconds', leaseSeconds, LEASE_SECONDS),
+    boundedInteger('attemptsMax', attemptsMax, ATTEMPTS_MAX),
+  ])
+  return rows.map((row) => ({
+    source: row.source,
+    messageId: row.message_id,
+    topic: row.topic,
+    payload: row.payload,
+    attemptCount: row.attempt_count,
+    attemptsMax: row.attempts_max,
+    sightings: BigInt(row.sightings),
+    fence: row.fence,
+    claimExpiresAt: row.claim_expires_at,
+    claimedAt: row.claimed_at,
+    firstSeenAt: row.first_seen_at,
+    takenOver: row.taken_over,
+  }))
+}
+
+interface KeyRow {
+  readonly source: string
+  readonly message_id: string
+}
+
+export async function ackInboxMessages(
+  role: Queryable,
+  claims: readonly InboxClaim[],
+  workerId: string,
+): Promise<InboxKey[]> {
+  const worker = requiredId('workerId', workerId)
+  const named = namedClaims(claims)
+  if (named.length === 0) return []
+  const { sources, messageIds, fences } = claimColumns(named)
+  const values = [sources, messageIds, fences, worker]
+  return (await callFunction<KeyRow>(role, 'ack_inbox_messages', values)).map(toKey)
+}
+
+/** With `costsAttempt` false the attempt is given back: for what says nothing about the message, such as no handler here. */
+export async function abandonInboxMessages(
+  role: Queryable,
+  claims: readonly (InboxClaim & ClaimRetry)[],
+  workerId: string,
+  costsAttempt = true,
+): Promise<AbandonedMessage[]> {
+  const worker = requiredId('workerId', workerId)
+  const named = namedClaims(claims)
+  if (named.length === 0) return []
+  const { sources, messageIds, fences } = claimColumns(named)
+  const rows = await callFunction<KeyRow & { readonly state: 'seen' | 'dead' }>(role, 'abandon_inbox_messages', [
+    sources,
+    messageIds,
+    fences,
+    worker,
+    errorColumn(named),
+    delayColumn(named),
+    costsAttempt,
+  ])
+  return rows.map(({ source, message_id: messageId, state }) => ({ source, messageId, state }))
+}
+
+export async function failInboxMessages(
+  role: Queryable,
+  claims: readonly (InboxClaim & ClaimFailure)[],
+  workerId: string,
+): Promise<InboxKey[]> {
+  const worker = requiredId('workerId', workerId)
+  const named = namedClaims(claims)
+  if (named.length === 0) return []
+  const { sources, messageIds, fences } = claimColumns(named)
+  const values = [sources, messageIds, fences, worker, errorColumn(named)]
+  return (await callFunction<KeyRow>(role, 'fail_inbox_messages', values)).map(toKey)
+}
+
+/** As symphony_control: the person is the login. Returns the id of the event. */
+export async function reviveInboxMessage(role: Queryable, key: InboxKey, reason: string): Promise<string> {
+  const rows = await callFunction<{ revive_inbox_message: string }>(role, 'revive_inbox_message', [
+    ...keyValues(key),
+    requiredText('reason', reason, REASON_LENGTH_MAX),
+  ])
+  return onlyRow(rows).revive_inbox_message
+}
+
+/** Forgets one batch of messages that were done at least so long ago; returns how many. */
+export async function pruneInboxMessages(role: Queryable, keepSeconds: number, batchSize: number): Promise<number> {
+  const rows = await callFunction<{ prune_inbox_messages: number }>(role, 'prune_inbox_messages', [
+    boundedInteger('keepSeconds', keepSeconds, KEEP_SECONDS),
+    boundedInteger('batchSize', batchSize, BATCH_SIZE),
+  ])
+  return onlyRow(rows).prune_inbox_messages
+}
+
+/** The difference is taken by the database's own clock: ours may be set to anything. */
+export async function nextInboxEvent(role: Queryable): Promise<NextInboxEvent | null> {
+  const { rows } = await role.query<{ at: Date | null; in_ms: number }>(
+    `SELECT n.at, (extract(epoch FROM n.at - clock_timestamp()) * 1000)::float8 AS in_ms
+     FROM ${qualify(role, 'next_inbox_event')}() AS n(at)`,
+  )
+  const { at, in_ms: inMs } = onlyRow(rows)
+  return at === null ? null : { at, inMs }
+}
+
+const STATUS_COLUMNS = `source, message_id AS "messageId", topic, state, sightings, attempt_count AS "attemptCount",
+  attempts_max AS "attemptsMax", due_at AS "dueAt", first_seen_at AS "firstSeenAt", last_seen_at AS "lastSeenAt",
+  ended_at AS "endedAt", last_error AS "lastError", claimed_by AS "claimedBy", claim_expires_at AS "claimExpiresAt"`
+
+/** As symphony_readonly, symphony_auditor or symphony_control. Of a state, the latest first; of what ended, by its end. */
+export async function readInboxMessages(
+  role: Queryable,
+  state: InboxState,
+  limit: number,
+): Promise<InboxMessageStatus[]> {
+  const order = state === 'done' || state === 'dead' ? 'ended_at' : 'first_seen_at'
+  const { rows } = await role.query<InboxMessageStatus>(
+    `SELECT ${STATUS_COLUMNS} FROM ${qualify(role, 'inbox_messages')}
+     WHERE state = $1 ORDER BY ${order} DESC LIMIT $2`,
+    [state, boundedInteger('limit', limit, BATCH_SIZE)],
+  )
+  return rows
+}
+
+export async function readInboxMessage(role: Queryable, key: InboxKey): Promise<InboxMessageStatus | null> {
+  const { rows } = await role.query<InboxMessageStatus>(
+    `SELECT ${STATUS_COLUMNS} FROM ${qualify(role, 'inbox_messages')} WHERE source = $1 AND message_id = $2`,
+    keyValues(key),
+  )
+  return rows[0] ?? null
+}
+
+/** In the order they happened; also of a message that was forgotten since. */
+export async function readInboxEvents(role: Queryable, key: InboxKey): Promise<InboxEvent[]> {
+  const { rows } = await role.query<InboxEvent>(
+    `SELECT event_id AS "eventId", event_type AS "eventType", actor, detail, created_at AS "createdAt"
+     FROM ${qualify(role, 'inbox_events')} WHERE source = $1 AND message_id = $2 ORDER BY created_at, event_id`,
+    keyValues(key),
+  )
+  return rows
+}
+
+function toSighting(row: SightingRow): Sighting {
+  return {
+    state: row.state,
+    // The caller's own client may read it as text.
+    sightings: BigInt(row.sightings),
+    created: row.created,
+    contentDiffers: row.content_differs,
+  }
+}
+
+function toKey({ source, message_id: messageId }: KeyRow): InboxKey {
+  return { source, messageId }
+}
+
+/** Functions that always return one row. */
+function onlyRow<R>(rows: readonly R[]): R {
+  const [row] = rows
+  if (row === undefined || rows.length > 1) {
+    throw new AppError('UNEXPECTED_ROWS', `a function that returns one row returned ${rows.length}`, {
+      remedy: 'The schema and this release do not fit together: run `symphony doctor`.',
+    })
+  }
+  return row
+}
+
+export const ATTEMPTS_MAX_DEFAULT = 20
+export const ATTEMPTS_MAX = Object.freeze({ min: 1, max: 1_000 })
+/** Ten years. */
+export const KEEP_SECONDS = Object.freeze({ min: 1, max: 315_576_000 })

@@ -1,0 +1,57 @@
+/**
+ * The inbox: messages of other systems, each handled once. A message is named by its source and its id, and stands for the
+ * content that came first.
+ *
+ * | state | who moves it | a crash there leaves |
+ * | --- | --- | --- |
+ * | seen | `claimInboxBatch` (work), `markInboxProcessing` (known for deduplication alone) | the row |
+ * | processing | the holder of the claim, by its fence: ack, abandon, fail; the next claim, once it expired | a claim that expires; the attempt is counted |
+ * | done | nobody; retention forgets it | the row, by which duplicates are recognised |
+ * | dead | a person, with a reason: `reviveInboxMessage` | the row, with the last error |
+ *
+ * All of it is decided by SQL functions; this room calls them. `InboxWorker` commits what a handler writes together with
+ * "done", so that its effect happens exactly once.
+ */
+export {
+  abandonInboxMessages,
+  ackInboxMessages,
+  claimInboxBatch,
+  enqueueInboxMessage,
+  enqueueInboxMessages,
+  failInboxMessages,
+  markInboxDead,
+  markInboxProcessed,
+  markInboxProcessing,
+  nextInboxEvent,
+  pruneInboxMessages,
+  readInboxEvents,
+  readInboxMessage,
+  readInboxMessages,
+  recordInboxSighting,
+  reviveInboxMessage,
+} from './db.js'
+export { InboxContentDiffersError, InboxFenceLostError } from './errors.js'
+export type { InboxWorkerEvent, OnInboxWorkerEvent } from './events.js'
+export { Inbox } from './Inbox.js'
+export { InboxWorker } from './InboxWorker.js'
+export type { InboxHandler, InboxHandling, InboxWorkerCounts } from './InboxWorker.js'
+export { InboxWorkStore } from './InboxWorkStore.js'
+export type { InboxClaimOptions, InboxRetentionOptions } from './InboxWorkStore.js'
+export { InboxWorkerOptionError } from './options.js'
+export type { InboxWorkerOptions } from './options.js'
+export type {
+  AbandonedMessage,
+  ClaimedMessage,
+  ClaimFailure,
+  ClaimRetry,
+  EnqueuedMessage,
+  InboxClaim,
+  InboxEvent,
+  InboxKey,
+  InboxMessage,
+  InboxMessageStatus,
+  InboxState,
+  NextInboxEvent,
+  SightedContent,
+  Sighting,
+} from './types.js'

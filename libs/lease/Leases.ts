@@ -1,0 +1,61 @@
+import { systemClock, type Clock } from '../core/index.js'
+import type { Queryable } from '../db/index.js'
+import { acquireLease } from './db.js'
+import type { OnLeaseEvent } from './events.js'
+import { Lease } from './Lease.js'
+import { resolveAcquireOptions, type AcquireOptions, type LeaderOptions, type LeasesOptions } from './options.js'
+import { runAsLeader, type Lead } from './runAsLeader.js'
+
+/**
+ * Leases of one database. The role is `database.as('symphony_executor')`: each call is a statement of its own.
+ *
+ * It promises that of all who ask for a resource at most one is told that it holds it. It does not queue: who is refused
+ * asks again.
+ */
+export class Leases {
+  readonly #role: Queryable
+  readonly #clock: Clock
+  readonly #onEvent: OnLeaseEvent
+  /** What this process holds, by resource. */
+  readonly #held = new Map<string, Lease>()
+
+  constructor(role: Queryable, options: LeasesOptions = {}) {
+    this.#role = role
+    this.#clock = options.clock ?? systemClock
+    this.#onEvent = options.onEvent ?? (() => {})
+  }
+
+  /** Null: another owner holds it, or the answer took so long that the lease could not be trusted any more. */
+  async acquire(resource: string, options: AcquireOptions): Promise<Lease | null> {
+    const { request, renewEveryMs } = resolveAcquireOptions(resource, options)
+    const sentAtMs = this.#clock.monotonicMs()
+    const grant = await acquireLease(this.#role, request)
+    if (grant === null) return null
+    // Of two calls as the same owner the database served this one first: it was lost before we heard of it.
+    const former = this.#held.get(resource)
+    if (former !== undefined && former.fencingToken > grant.fencingToken) return null
+    former?.supersede()
+    const surroundings = { role: this.#role, clock: this.#clock, onEvent: this.#onEvent, onEnd: this.#forget }
+    const lease = new Lease(surroundings, { ...request, renewEveryMs }, grant, sentAtMs)
+    if (lease.isLost) {
+      await lease[Symbol.asyncDispose]()
+      return null
+    }
+    this.#held.set(resource, lease)
+    this.#onEvent({ type: 'acquired', resource, owner: lease.owner, fencingToken: lease.fencingToken })
+    return lease
+  }
+
+  /**
+   * Waits until it holds the lease, calls the function, and gives the lease back when the function ends. If the lease is
+   * lost first, the function is told by its signal, and called again once the lease is regained: two calls never overlap.
+   * Ends when the function returns or throws as the leader, or when `options.signal` aborts and the function has ended.
+   */
+  async runAsLeader<T>(resource: string, lead: Lead<T>, options: LeaderOptions = {}): Promise<T | undefined> {
+    return runAsLeader({ leases: this, onEvent: this.#onEvent }, resource, lead, options)
+  }
+
+  readonly #forget = (lease: Lease): void => {
+    if (this.#held.get(lease.resource) === lease) this.#held.delete(lease.resource)
+  }
+}

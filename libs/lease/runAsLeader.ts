@@ -1,0 +1,99 @@
+import { DatabaseError } from '../db/index.js'
+import { sleep } from '../worker/index.js'
+import type { OnLeaseEvent } from './events.js'
+import type { Lease } from './Lease.js'
+import { resolveLeaderOptions, type AcquireOptions, type LeaderOptions } from './options.js'
+
+/** What a leader's function is given. */
+export interface Leadership {
+  /** Aborts when the lease is lost, and when the run is asked to stop. */
+  readonly signal: AbortSignal
+  /** The latest one; a renewal makes it greater. Read it when it is used, not once at the beginning. */
+  readonly fencingToken: bigint
+  throwIfLost(): void
+}
+
+export type Lead<T> = (leadership: Leadership) => Promise<T> | T
+
+interface Office {
+  readonly leases: { acquire(resource: string, options: AcquireOptions): Promise<Lease | null> }
+  readonly onEvent: OnLeaseEvent
+}
+
+/** See `Leases.runAsLeader`. */
+export async function runAsLeader<T>(
+  { leases, onEvent }: Office,
+  resource: string,
+  lead: Lead<T>,
+  options: LeaderOptions,
+): Promise<T | undefined> {
+  const { acquire, retryMs, stop } = resolveLeaderOptions(resource, options)
+  let failures = 0
+  while (!stop.aborted) {
+    const lease = await leases.acquire(resource, acquire).catch((error: unknown) => {
+      if (!(error instanceof DatabaseError) || error.disposition === 'fatal') throw error
+      onEvent({ type: 'fault', resource, during: 'waiting for leadership', error })
+      return error
+    })
+    failures = lease instanceof Error ? failures + 1 : 0
+    if (lease === null || lease instanceof Error) {
+      await sleep(pauseMs(retryMs, failures), stop)
+      continue
+    }
+    // It may have been asked to stop while the lease was on its way.
+    if (stop.aborted) {
+      await lease[Symbol.asyncDispose]()
+      break
+    }
+    const { outcome, lost } = await serve(lease, lead, stop)
+    if (!lost) return resultOf(outcome, stop)
+    // Whatever it says now, it was not the leader's word any more.
+    if (outcome.status === 'rejected') {
+      onEvent({ type: 'interrupted', resource, owner: acquire.owner, error: outcome.reason })
+    }
+  }
+  return undefined
+}
+
+interface Term<T> {
+  readonly outcome: PromiseSettledResult<T>
+  /** Whether the lease was lost before the function ended. */
+  readonly lost: boolean
+}
+
+async function serve<T>(lease: Lease, lead: Lead<T>, stop: AbortSignal): Promise<Term<T>> {
+  const ending = new AbortController()
+  const endTerm = () => ending.abort(lease.signal.aborted ? lease.signal.reason : stop.reason)
+  lease.signal.addEventListener('abort', endTerm, { once: true })
+  stop.addEventListener('abort', endTerm, { once: true })
+  const leadership: Leadership = {
+    signal: ending.signal,
+    get fencingToken() {
+      return lease.fencingToken
+    },
+    throwIfLost: () => lease.throwIfLost(),
+  }
+  const [outcome] = await Promise.allSettled([(async () => lead(leadership))()])
+  const lost = lease.isLost
+  lease.signal.removeEventListener('abort', endTerm)
+  stop.removeEventListener('abort', endTerm)
+  await lease[Symbol.asyncDispose]()
+  return { outcome, lost }
+}
+
+function resultOf<T>(outcome: PromiseSettledResult<T>, stop: AbortSignal): T | undefined {
+  if (outcome.status === 'fulfilled') return outcome.value
+  const error: unknown = outcome.reason
+  const obeyed = stop.aborted && (error === stop.reason || (error instanceof Error && error.name === 'AbortError'))
+  if (obeyed) return undefined
+  throw error
+}
+
+/** Longer with each failure in a row; another's leadership is none. */
+function pauseMs(retryMs: number, failures: number): number {
+  if (failures === 0) return retryMs
+  return Math.max(retryMs, Math.min(retryMs * 2 ** Math.min(failures, 20), RETRY_MAX_MS))
+}
+
+/** However long the database has been away, it is asked again this often at least. */
+const RETRY_MAX_MS = 10_000

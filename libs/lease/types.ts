@@ -1,0 +1,45 @@
+import type { JsonObject } from '../core/index.js'
+
+/** What the database gives to whoever acquires a resource. */
+export interface LeaseGrant {
+  /** Known to this holder alone: whoever has it can renew and release. Never log it, never hand it on. */
+  readonly leaseId: string
+  readonly fencingToken: bigint
+  readonly acquiredAt: Date
+  /** By the database's clock; for display. */
+  readonly expiresAt: Date
+}
+
+export interface LeaseRenewal {
+  readonly fencingToken: bigint
+  readonly expiresAt: Date
+}
+
+/** Which lease is meant, and the proof that it is the caller's. */
+export interface LeaseClaim {
+  readonly resource: string
+  readonly owner: string
+  readonly leaseId: string
+}
+
+export interface LeaseRequest {
+  readonly resource: string
+  readonly owner: string
+  readonly durationMs: number
+  readonly context?: JsonObject
+}
+
+/** HELD: nobody else can have it. EXPIRED: its holder did not come back, and nobody has taken it yet. */
+export type LeaseState = 'HELD' | 'EXPIRED' | 'RELEASED'
+
+/** A resource as those see it who only watch. */
+export interface LeaseStatus {
+  readonly resource: string
+  /** Who holds it, or held it last. */
+  readonly owner: string
+  readonly state: LeaseState
+  readonly fencingToken: bigint
+  readonly acquiredAt: Date
+  readonly renewedAt: Date
+  readonly expiresAt: Date
+}

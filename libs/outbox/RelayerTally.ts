@@ -1,0 +1,34 @@
+import type { RelayerEvent } from './events.js'
+
+export interface RelayerCounts {
+  readonly claimed: number
+  readonly dispatched: number
+  readonly failed: number
+  readonly retryable: number
+  readonly held: number
+  readonly released: number
+  readonly leasesLost: number
+}
+
+/** What one round came to, counted from the events it emitted. */
+export class RelayerTally {
+  readonly #counts = { claimed: 0, dispatched: 0, failed: 0, retryable: 0, held: 0, released: 0, leasesLost: 0 }
+
+  get counts(): RelayerCounts {
+    return { ...this.#counts }
+  }
+
+  add(event: RelayerEvent): void {
+    const counts = this.#counts
+    const { type } = event
+    if (type === 'claimed') counts.claimed += event.items
+    else if (type === 'released') counts.released += event.items
+    else if (type === 'leaseLost') counts.leasesLost += 1
+    else if (type === 'held') counts.held += 1
+    else if (type === 'recorded' || type === 'alreadyRecorded') {
+      if (event.state === 'DISPATCHED') counts.dispatched += 1
+      else if (event.state === 'FAILED') counts.failed += 1
+      else counts.retryable += 1
+    }
+  }
+}

@@ -1,0 +1,85 @@
+import { systemClock } from '../core/index.js'
+import type { Queryable } from '../db/index.js'
+import { pruneInboxMessages } from '../inbox/index.js'
+import { removeDeadLeases } from '../lease/index.js'
+import { purgeFinishedJobRuns, purgeFinishedTimers } from '../scheduler/index.js'
+import { PollLoop, Wakeup, type Worker } from '../worker/index.js'
+import type { RetentionOptions } from './options.js'
+
+export interface CleanupCounts {
+  readonly inboxMessages: number
+  readonly jobRuns: number
+  readonly timers: number
+  readonly leases: number
+}
+
+export type CleanupEvent =
+  | ({ readonly type: 'cleaned' } & CleanupCounts)
+  /** A run failed; the next one will find the same rows. */
+  | { readonly type: 'fault'; readonly during: string; readonly error: unknown }
+
+export interface CleanupOptions {
+  readonly intervalMs: number
+  readonly retention: Required<RetentionOptions>
+}
+
+const BATCH_SIZE = 1_000
+const DAY_SECONDS = 86_400
+
+/**
+ * Removes what is finished and older than its retention, in small batches: handled messages, runs of jobs, timers, and
+ * resources that nobody holds. It never
+ * touches the outbox: its ledger and events are append-only, and nothing in this product can remove them.
+ */
+export class CleanupWorker implements Worker<CleanupCounts> {
+  readonly #role: Queryable
+  readonly #retention: Required<RetentionOptions>
+  readonly #onEvent: (event: CleanupEvent) => void
+  readonly #loop: PollLoop
+
+  constructor(role: Queryable, options: CleanupOptions, onEvent: (event: CleanupEvent) => void = () => {}) {
+    this.#role = role
+    this.#retention = options.retention
+    this.#onEvent = onEvent
+    this.#loop = new PollLoop({
+      turn: async () => {
+        await this.runOnce()
+        return { again: false }
+      },
+      pollMs: options.intervalMs,
+      wakeup: new Wakeup(0, systemClock),
+      onError: (error) => onEvent({ type: 'fault', during: 'cleaning up', error }),
+    })
+  }
+
+  start(): Promise<void> {
+    this.#loop.start()
+    return Promise.resolve()
+  }
+
+  async stop(): Promise<void> {
+    await this.#loop.stop()
+  }
+
+  async runOnce(): Promise<CleanupCounts> {
+    const { inboxDays, jobRunsDays, timersDays, leasesDays } = this.#retention
+    const counts = {
+      inboxMessages: await untilDone(() => pruneInboxMessages(this.#role, inboxDays * DAY_SECONDS, BATCH_SIZE)),
+      jobRuns: await untilDone(() => purgeFinishedJobRuns(this.#role, jobRunsDays * DAY_SECONDS, BATCH_SIZE)),
+      timers: await untilDone(() => purgeFinishedTimers(this.#role, timersDays * DAY_SECONDS, BATCH_SIZE)),
+      leases: await untilDone(() => removeDeadLeases(this.#role, BATCH_SIZE, leasesDays * DAY_SECONDS)),
+    }
+    if (Object.values(counts).some((count) => count > 0)) this.#onEvent({ type: 'cleaned', ...counts })
+    return counts
+  }
+}
+
+/** A batch that is not full was the last. */
+async function untilDone(removeBatch: () => Promise<number>): Promise<number> {
+  let removed = 0
+  for (;;) {
+    const batch = await removeBatch()
+    removed += batch
+    if (batch < BATCH_SIZE) return removed
+  }
+}

@@ -1,0 +1,25 @@
+/**
+ * Many databases, one platform: registration, discovery, routing, and a fleet of workers within one budget of connections.
+ *
+ * A database is there while discovery lists it. What is new is opened and served; what is gone is let go of, round by round,
+ * and closed. One that does not answer is left alone and asked again; the others do not notice. A crash leaves nothing behind
+ * but leases that expire, in each database for itself.
+ */
+export { CleanupWorker } from './CleanupWorker.js'
+export type { CleanupCounts, CleanupEvent, CleanupOptions } from './CleanupWorker.js'
+export type { OptionFailure } from './checkDatabases.js'
+export { DatabaseSet, UnknownDatabaseError } from './DatabaseSet.js'
+export type { Follower, Member } from './DatabaseSet.js'
+export { PlatformDiscovery, StaticDiscovery } from './discovery.js'
+export type { PlatformDatabase } from './discovery.js'
+export type { OnPlatformEvent, PlatformEvent } from './events.js'
+export { Fleet } from './Fleet.js'
+export type { FleetWorker, Serve } from './Fleet.js'
+export { fleetWorker } from './fleetWorker.js'
+export { PlatformOptionsError } from './options.js'
+export type { PlatformOptions, ResolvedPlatformOptions, RetentionOptions, Selection } from './options.js'
+export { InboxWorkStoreProvider, LeaseProvider, OutboxStoreProvider, SchedulerStoreProvider } from './providers.js'
+export { addPostgresPlatform, PostgresPlatform } from './registration.js'
+export type { ServePlatform } from './registration.js'
+export { PlatformServices, ServiceError } from './services.js'
+export type { ServiceClass } from './services.js'

@@ -1,0 +1,138 @@
+import type { Database, Queryable } from '../db/index.js'
+import * as verbs from './claims.js'
+import { createJobRunsFromDueJobs, type CreateJobRunsOptions } from './createJobRunsFromDueJobs.js'
+import * as db from './db.js'
+import type {
+  ClaimedJobRun,
+  ClaimedTimer,
+  CreatedJobRun,
+  DefinedJob,
+  JobDefinition,
+  JobRunClaim,
+  JobRunStatus,
+  JobStatus,
+  TimerClaim,
+  TimerDefinition,
+  TimerStatus,
+} from './types.js'
+
+/** How claims are made by a store. */
+export interface SchedulerClaim extends verbs.SchedulerClaimOptions {
+  readonly batchSize: number
+  readonly workerId: string
+  /** @default 60 */
+  readonly leaseSeconds?: number
+}
+
+/**
+ * The scheduler of one database, each verb in the role that may do it: timers are the applications' (ingest), jobs the operators'
+ * (control), claims and retention the workers' (executor), and anybody may look (readonly). It does nothing by itself: what makes
+ * runs and messages is a `SchedulerWorker`.
+ */
+export class SchedulerStore {
+  readonly #ingest: Queryable
+  readonly #control: Queryable
+  readonly #executor: Queryable
+  readonly #readonly: Queryable
+
+  constructor(database: Database) {
+    this.#ingest = database.as('symphony_ingest')
+    this.#control = database.as('symphony_control')
+    this.#executor = database.as('symphony_executor')
+    this.#readonly = database.as('symphony_readonly')
+  }
+
+  /** With `tx`, in the caller's own transaction: committed or rolled back with it. */
+  scheduleTimer(timer: TimerDefinition, { tx = this.#ingest }: { readonly tx?: Queryable } = {}): Promise<string> {
+    return db.scheduleTimer(tx, timer)
+  }
+
+  cancelTimer(timerId: string, { tx = this.#ingest }: { readonly tx?: Queryable } = {}): Promise<boolean> {
+    return db.cancelTimer(tx, timerId)
+  }
+
+  claimTimers({ batchSize, workerId, leaseSeconds = 60, ...options }: SchedulerClaim): Promise<ClaimedTimer[]> {
+    return verbs.claimTimers(this.#executor, batchSize, workerId, leaseSeconds, options)
+  }
+
+  ackTimers(claims: readonly TimerClaim[], workerId: string): Promise<string[]> {
+    return verbs.ackTimers(this.#executor, claims, workerId)
+  }
+
+  abandonTimers(claims: readonly TimerClaim[], workerId: string, options?: verbs.AbandonOptions): Promise<string[]> {
+    return verbs.abandonTimers(this.#executor, claims, workerId, options)
+  }
+
+  failTimers(claims: readonly TimerClaim[], workerId: string, error?: string): Promise<string[]> {
+    return verbs.failTimers(this.#executor, claims, workerId, error)
+  }
+
+  createOrUpdateJob(job: JobDefinition): Promise<DefinedJob> {
+    return db.createOrUpdateJob(this.#control, job)
+  }
+
+  pauseJob(name: string): Promise<boolean> {
+    return db.pauseJob(this.#control, name)
+  }
+
+  resumeJob(name: string): Promise<boolean> {
+    return db.resumeJob(this.#control, name)
+  }
+
+  triggerJob(name: string): Promise<CreatedJobRun> {
+    return db.triggerJob(this.#control, name)
+  }
+
+  deleteJob(name: string): Promise<{ readonly deleted: boolean; readonly runsRemoved: number }> {
+    return db.deleteJob(this.#control, name)
+  }
+
+  /** The runs that this call made; another scheduler may have made the others. */
+  async createJobRunsFromDueJobs(options?: CreateJobRunsOptions): Promise<readonly CreatedJobRun[]> {
+    return (await createJobRunsFromDueJobs(this.#executor, options)).runs
+  }
+
+  claimJobRuns({ batchSize, workerId, leaseSeconds = 60, ...options }: SchedulerClaim): Promise<ClaimedJobRun[]> {
+    return verbs.claimJobRuns(this.#executor, batchSize, workerId, leaseSeconds, options)
+  }
+
+  ackJobRuns(claims: readonly JobRunClaim[], workerId: string): Promise<string[]> {
+    return verbs.ackJobRuns(this.#executor, claims, workerId)
+  }
+
+  abandonJobRuns(claims: readonly JobRunClaim[], workerId: string, options?: verbs.AbandonOptions): Promise<string[]> {
+    return verbs.abandonJobRuns(this.#executor, claims, workerId, options)
+  }
+
+  failJobRuns(claims: readonly JobRunClaim[], workerId: string, error?: string): Promise<string[]> {
+    return verbs.failJobRuns(this.#executor, claims, workerId, error)
+  }
+
+  getNextEventTime(): Promise<Date | null> {
+    return db.getNextEventTime(this.#executor)
+  }
+
+  purgeFinishedTimers(retentionSeconds: number, batchSize: number): Promise<number> {
+    return db.purgeFinishedTimers(this.#executor, retentionSeconds, batchSize)
+  }
+
+  purgeFinishedJobRuns(retentionSeconds: number, batchSize: number): Promise<number> {
+    return db.purgeFinishedJobRuns(this.#executor, retentionSeconds, batchSize)
+  }
+
+  readTimer(timerId: string): Promise<TimerStatus | undefined> {
+    return db.readTimer(this.#readonly, timerId)
+  }
+
+  readJob(name: string): Promise<JobStatus | undefined> {
+    return db.readJob(this.#readonly, name)
+  }
+
+  readJobs(): Promise<JobStatus[]> {
+    return db.readJobs(this.#readonly)
+  }
+
+  readJobRuns(filter?: db.JobRunFilter): Promise<JobRunStatus[]> {
+    return db.readJobRuns(this.#readonly, filter)
+  }
+}

@@ -1,0 +1,108 @@
+import {
+  ArgumentRangeError,
+  BATCH_SIZE,
+  boundedInteger,
+  encodePayload,
+  InvalidArgumentError,
+  requiredId,
+  storableErrorText,
+} from '../core/index.js'
+import { requiredCron, requiredTimeZone } from './cron.js'
+import type { Delivery, JobDefinition, MissedRuns, ScheduledMessage, TimerDefinition } from './types.js'
+
+/** Arguments as the functions take them, checked before any I/O; each error names the argument. */
+
+export interface MessageColumns {
+  readonly topic: string
+  readonly payload: string
+  readonly participantId: string | null
+  readonly delivery: Delivery
+}
+
+export function messageColumns(message: ScheduledMessage): MessageColumns {
+  return {
+    topic: requiredId('topic', message.topic),
+    payload: encodePayload(message.payload),
+    participantId: message.participantId === undefined ? null : requiredId('participantId', message.participantId),
+    delivery: oneOf('delivery', message.delivery ?? 'outbox', DELIVERIES),
+  }
+}
+
+export function timerColumns(timer: TimerDefinition): MessageColumns & { readonly dueAt: Date } {
+  return { ...messageColumns(timer), dueAt: requiredDate('dueAt', timer.dueAt) }
+}
+
+export interface JobColumns extends MessageColumns {
+  readonly name: string
+  readonly cron: string
+  readonly timeZone: string
+  readonly missedRuns: MissedRuns
+}
+
+export function jobColumns(job: JobDefinition): JobColumns {
+  return {
+    ...messageColumns(job),
+    name: requiredId('name', job.name),
+    cron: requiredCron('cron', job.cron),
+    timeZone: requiredTimeZone('timeZone', job.timeZone ?? 'UTC'),
+    missedRuns: oneOf('missedRuns', job.missedRuns ?? 'once', MISSED_RUNS),
+  }
+}
+
+/**
+ * Ids and tokens as two columns. What cannot be an id of ours (empty, no UUID) is left out, as an unknown id would be: whoever
+ * ends claims is told which of them were ended, and of nothing else.
+ */
+export function claimColumns(
+  argument: string,
+  claims: readonly (readonly [id: string, leaseToken: string])[],
+): { readonly ids: string[]; readonly leaseTokens: string[] } {
+  if (claims.length > BATCH_SIZE.max) {
+    throw new ArgumentRangeError(argument, `expected at most ${BATCH_SIZE.max} claims, got ${claims.length}`)
+  }
+  const possible = claims.filter(([id, token]) => isUuid(id) && isUuid(token))
+  return { ids: possible.map(([id]) => id), leaseTokens: possible.map(([, token]) => token) }
+}
+
+export function requiredUuid(argument: string, value: unknown): string {
+  if (!isUuid(value)) throw new InvalidArgumentError(argument, 'expected a UUID')
+  return value
+}
+
+export function optionalTopics(topics: readonly string[] | undefined): string[] | null {
+  if (topics === undefined) return null
+  boundedInteger('topics.length', topics.length, BATCH_SIZE)
+  return topics.map((topic, index) => requiredId(`topics[${index}]`, topic))
+}
+
+/** What went wrong must never be why it could not be recorded: repaired, not refused. */
+export function optionalErrorText(value: string | undefined): string | null {
+  return value === undefined ? null : storableErrorText(value)
+}
+
+export function retryDelay(value: number | undefined): number {
+  return boundedInteger('retryDelaySeconds', value ?? 0, RETRY_DELAY_SECONDS)
+}
+
+function oneOf<const Word extends string>(argument: string, value: unknown, words: readonly Word[]): Word {
+  const known = words.find((word) => word === value)
+  if (known === undefined) throw new InvalidArgumentError(argument, `expected ${words.join(', ')}`)
+  return known
+}
+
+function requiredDate(argument: string, value: unknown): Date {
+  if (value instanceof Date && !Number.isNaN(value.getTime())) return value
+  throw new InvalidArgumentError(argument, 'expected a valid Date')
+}
+
+function isUuid(value: unknown): value is string {
+  return typeof value === 'string' && UUID.test(value)
+}
+
+const DELIVERIES: readonly Delivery[] = ['outbox', 'claim']
+const MISSED_RUNS: readonly MissedRuns[] = ['skip', 'once', 'all']
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+/** Thirty days. */
+const RETRY_DELAY_SECONDS = Object.freeze({ min: 0, max: 2_592_000 })
+/** A minute to ten years. */
+export const RETENTION_SECONDS = Object.freeze({ min: 60, max: 315_360_000 })

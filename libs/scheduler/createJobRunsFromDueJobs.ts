@@ -1,0 +1,85 @@
+import { BATCH_SIZE, boundedInteger } from '../core/index.js'
+import type { Queryable } from '../db/index.js'
+import { createJobRuns, dueJobs, postponeJob, type JobSchedule } from './db.js'
+import type { OnSchedulerEvent } from './events.js'
+import { MISSED_AFTER_DEFAULT_MS, MISSED_AFTER_MS } from './options.js'
+import { planRuns } from './planRuns.js'
+import type { CreatedJobRun, DueJob } from './types.js'
+
+export interface CreateJobRunsOptions {
+  /** Jobs at the most. @default 100 */
+  readonly batchSize?: number
+  /** An occurrence older than this was missed. @default 10000 */
+  readonly missedAfterMs?: number
+  readonly onEvent?: OnSchedulerEvent
+}
+
+export interface JobRunsFromDueJobs {
+  /** Jobs that were due, whoever made their runs. */
+  readonly jobsDue: number
+  /** The runs that this call made. */
+  readonly runs: readonly CreatedJobRun[]
+}
+
+/**
+ * Makes the runs of the jobs that are due, longest due first. Any number of schedulers may do so at once: each computes the
+ * occurrences from what it has seen, and of those that saw the same job, the database lets one make its runs.
+ */
+export async function createJobRunsFromDueJobs(
+  role: Queryable,
+  options: CreateJobRunsOptions = {},
+): Promise<JobRunsFromDueJobs> {
+  const { onEvent = () => {} } = options
+  const batchSize = boundedInteger('batchSize', options.batchSize ?? 100, BATCH_SIZE)
+  const missedAfterMs = boundedInteger(
+    'missedAfterMs',
+    options.missedAfterMs ?? MISSED_AFTER_DEFAULT_MS,
+    MISSED_AFTER_MS,
+  )
+  const jobs = await dueJobs(role, batchSize)
+  const schedules: JobSchedule[] = []
+  for (const job of jobs) {
+    const schedule = await planOrPostpone(role, job, missedAfterMs, onEvent)
+    if (schedule !== undefined) schedules.push(schedule)
+  }
+  const runs: CreatedJobRun[] = []
+  for (const batch of batchesOf(schedules)) runs.push(...(await createJobRuns(role, batch)))
+  if (runs.length > 0) onEvent({ type: 'runsCreated', jobs: jobs.length, runs: runs.length })
+  return { jobsDue: jobs.length, runs }
+}
+
+/** A job that this process cannot read must not keep the others waiting. */
+async function planOrPostpone(
+  role: Queryable,
+  job: DueJob,
+  missedAfterMs: number,
+  onEvent: OnSchedulerEvent,
+): Promise<JobSchedule | undefined> {
+  try {
+    const { occurrences, nextDueAt, missed } = planRuns(job, missedAfterMs)
+    const { name: jobName, nextDueAt: since, missedRuns: policy } = job
+    if (missed) onEvent({ type: 'missed', jobName, since, policy, runs: occurrences.length })
+    return { job, nextDueAt, occurrences }
+  } catch (error) {
+    onEvent({ type: 'unreadable', jobName: job.name, error })
+    await postponeJob(role, job, error instanceof Error ? error.message : String(error))
+    return undefined
+  }
+}
+
+/** As few calls as their bound allows; all runs of one job in one call, because it also moves the job. */
+function* batchesOf(schedules: readonly JobSchedule[]): Generator<readonly JobSchedule[]> {
+  let batch: JobSchedule[] = []
+  let lines = 0
+  for (const schedule of schedules) {
+    const more = Math.max(1, schedule.occurrences.length)
+    if (lines + more > BATCH_SIZE.max) {
+      yield batch
+      batch = []
+      lines = 0
+    }
+    batch.push(schedule)
+    lines += more
+  }
+  if (batch.length > 0) yield batch
+}

@@ -1,0 +1,321 @@
+import { AppError, BATCH_SIZE, boundedInteger, requiredId, storableErrorText } from '../core/index.js'
+import { callFunction, qualify, type Queryable } from '../db/index.js'
+import { jobColumns, requiredUuid, RETENTION_SECONDS, timerColumns } from './arguments.js'
+import { CronSchedule, requiredSchedule } from './cron.js'
+import type {
+  CreatedJobRun,
+  DefinedJob,
+  DueJob,
+  EnqueuedWork,
+  JobDefinition,
+  JobRunStatus,
+  JobState,
+  JobStatus,
+  MissedRuns,
+  TimerDefinition,
+  TimerStatus,
+  WorkState,
+} from './types.js'
+
+/**
+ * The functions of the scheduler, one wrapper each, under the same name. Each takes first who asks: a role of a database, or a
+ * transaction in it; timers also the caller's own client. Arguments are checked before any I/O.
+ */
+
+// Timers, as symphony_ingest ------------------------------------------------------------------------------------------
+
+/** Returns the id, which is also the id of the message that the timer becomes. Committed or rolled back with the caller. */
+export async function scheduleTimer(role: Queryable, timer: TimerDefinition): Promise<string> {
+  const { topic, payload, dueAt, participantId, delivery } = timerColumns(timer)
+  const rows = await callFunction<{ schedule_timer: string }>(role, 'schedule_timer', [
+    topic,
+    payload,
+    dueAt,
+    participantId,
+    delivery,
+  ])
+  return onlyRow(rows).schedule_timer
+}
+
+/** False: it has ended already, or never was. */
+export async function cancelTimer(role: Queryable, timerId: string): Promise<boolean> {
+  const rows = await callFunction<{ cancel_timer: boolean }>(role, 'cancel_timer', [requiredUuid('timerId', timerId)])
+  return onlyRow(rows).cancel_timer
+}
+
+// Jobs, as symphony_control -------------------------------------------------------------------------------------------
+
+/**
+ * Defines a job by its name. With the expression and zone that it has, its next due time stays; a paused job stays paused. The
+ * first occurrence is counted from the database's clock.
+ */
+export async function createOrUpdateJob(role: Queryable, job: JobDefinition): Promise<DefinedJob> {
+  const { name, cron, timeZone, topic, payload, participantId, missedRuns, delivery } = jobColumns(job)
+  const schedule = requiredSchedule(cron, timeZone)
+  const nextDueAt = schedule.next(await readClock(role))
+  const rows = await callFunction<{ next_due_at: Date; state: JobState; created: boolean }>(
+    role,
+    'create_or_update_job',
+    [name, cron, timeZone, topic, payload, nextDueAt, participantId, missedRuns, delivery],
+  )
+  const row = onlyRow(rows)
+  return { nextDueAt: row.next_due_at, state: row.state, created: row.created }
+}
+
+/** No more runs are made; those already made go on. False: it was paused already. */
+export async function pauseJob(role: Queryable, name: string): Promise<boolean> {
+  const rows = await callFunction<{ pause_job: boolean }>(role, 'pause_job', [requiredId('name', name)])
+  return onlyRow(rows).pause_job
+}
+
+/** From its next occurrence on; those of the pause are gone, whatever the policy about missed ones. False: it was not paused. */
+export async function resumeJob(role: Queryable, name: string): Promise<boolean> {
+  for (let round = 1; ; round += 1) {
+    const job = await readJob(role, name)
+    if (job?.state === 'ACTIVE') return false
+    const now = await readClock(role)
+    // A job that is not there is the database's to refuse.
+    const nextDueAt = job === undefined ? now : new CronSchedule(job.cron, job.timeZone).next(now)
+    const rows = await callFunction<{ resume_job: boolean }>(role, 'resume_job', [name, job?.revision ?? 1n, nextDueAt])
+    // Otherwise somebody changed it between the look and the call: look again.
+    if (onlyRow(rows).resume_job) return true
+    if (round === RESUME_ROUNDS_MAX) {
+      throw new AppError('JOB_KEEPS_CHANGING', `The job ${name} was changed each time it was about to be resumed.`)
+    }
+  }
+}
+
+/** A run that is due now, beside the schedule. */
+export async function triggerJob(role: Queryable, name: string): Promise<CreatedJobRun> {
+  const rows = await callFunction<{ run_id: string; scheduled_for: Date }>(role, 'trigger_job', [
+    requiredId('name', name),
+  ])
+  const row = onlyRow(rows)
+  return { runId: row.run_id, jobName: name, scheduledFor: row.scheduled_for }
+}
+
+/** Removes the job and its runs that have not begun; what is claimed is left to its holder, what has ended stays as history. */
+export async function deleteJob(
+  role: Queryable,
+  name: string,
+): Promise<{ readonly deleted: boolean; readonly runsRemoved: number }> {
+  const rows = await callFunction<{ deleted: boolean; runs_removed: number }>(role, 'delete_job', [
+    requiredId('name', name),
+  ])
+  const row = onlyRow(rows)
+  return { deleted: row.deleted, runsRemoved: row.runs_removed }
+}
+
+// The schedulers' part, as symphony_executor --------------------------------------------------------------------------
+
+export async function dueJobs(role: Queryable, batchSize: number): Promise<DueJob[]> {
+  const rows = await callFunction<{
+    job_name: string
+    cron: string
+    time_zone: string
+    missed_runs: MissedRuns
+    next_due_at: Date
+    revision: bigint
+    observed_at: Date
+  }>(role, 'due_jobs', [boundedInteger('batchSize', batchSize, BATCH_SIZE)])
+  return rows.map((row) => ({
+    name: row.job_name,
+    cron: row.cron,
+    timeZone: row.time_zone,
+    missedRuns: row.missed_runs,
+    nextDueAt: row.next_due_at,
+    revision: row.revision,
+    observedAt: row.observed_at,
+  }))
+}
+
+/** One job's part of a call: the runs to make, and when it is due next. */
+export interface JobSchedule {
+  readonly job: DueJob
+  readonly nextDueAt: Date
+  readonly occurrences: readonly Date[]
+}
+
+/** Makes the runs and moves the jobs, in one; a job that is no longer as it was seen is left alone. */
+export async function createJobRuns(role: Queryable, schedules: readonly JobSchedule[]): Promise<CreatedJobRun[]> {
+  const lines = schedules.flatMap(({ job, nextDueAt, occurrences }) =>
+    (occurrences.length === 0 ? [null] : occurrences).map((scheduledFor) => ({ job, nextDueAt, scheduledFor })),
+  )
+  const rows = await callFunction<{ run_id: string; job_name: string; scheduled_for: Date }>(role, 'create_job_runs', [
+    lines.map(({ job }) => job.name),
+    lines.map(({ job }) => job.revision),
+    lines.map(({ nextDueAt }) => nextDueAt),
+    lines.map(({ scheduledFor }) => scheduledFor),
+  ])
+  return rows.map((row) => ({ runId: row.run_id, jobName: row.job_name, scheduledFor: row.scheduled_for }))
+}
+
+/** Puts a job off for a minute that this process cannot read, with the reason. */
+export async function postponeJob(role: Queryable, job: DueJob, reason: string): Promise<boolean> {
+  const rows = await callFunction<{ postpone_job: boolean }>(role, 'postpone_job', [
+    job.name,
+    job.revision,
+    storableErrorText(reason),
+  ])
+  return onlyRow(rows).postpone_job
+}
+
+export interface NextEvent {
+  /** Null: nothing is scheduled. */
+  readonly at: Date | null
+  /** The database's clock when it was asked. */
+  readonly observedAt: Date
+}
+
+/** With `outboxOnly`, what waits for claimers does not count: a scheduler has nothing to do about it. */
+export async function nextSchedulerEvent(role: Queryable, outboxOnly = false): Promise<NextEvent> {
+  const rows = await callFunction<{ next_event_at: Date | null; observed_at: Date }>(role, 'next_scheduler_event', [
+    outboxOnly,
+  ])
+  const row = onlyRow(rows)
+  return { at: row.next_event_at, observedAt: row.observed_at }
+}
+
+/** The nearest due time of a pending timer, run or active job, or end of a claim; null when there is none. */
+export async function getNextEventTime(role: Queryable): Promise<Date | null> {
+  return (await nextSchedulerEvent(role)).at
+}
+
+interface EnqueuedRow {
+  readonly topic: string
+  readonly outbox_id: string | null
+  readonly error_message: string | null
+}
+
+/** Due timers become messages, each in the transaction that ends it. */
+export async function enqueueDueTimers(role: Queryable, batchSize: number): Promise<EnqueuedWork[]> {
+  const rows = await callFunction<EnqueuedRow & { timer_id: string }>(role, 'enqueue_due_timers', [
+    boundedInteger('batchSize', batchSize, BATCH_SIZE),
+  ])
+  return rows.map((row) => toEnqueuedWork(row.timer_id, row))
+}
+
+export async function enqueueDueJobRuns(role: Queryable, batchSize: number): Promise<EnqueuedWork[]> {
+  const rows = await callFunction<EnqueuedRow & { run_id: string }>(role, 'enqueue_due_job_runs', [
+    boundedInteger('batchSize', batchSize, BATCH_SIZE),
+  ])
+  return rows.map((row) => toEnqueuedWork(row.run_id, row))
+}
+
+function toEnqueuedWork(id: string, { topic, outbox_id: outboxId, error_message: error }: EnqueuedRow): EnqueuedWork {
+  return outboxId === null ? { id, topic, outboxId, error: error ?? '' } : { id, topic, outboxId }
+}
+
+// Retention, as symphony_executor -------------------------------------------------------------------------------------
+
+/** Deletes timers that ended longer ago than that, at most a batch; returns how many. */
+export async function purgeFinishedTimers(
+  role: Queryable,
+  retentionSeconds: number,
+  batchSize: number,
+): Promise<number> {
+  const values = purgeValues(retentionSeconds, batchSize)
+  const rows = await callFunction<{ purge_finished_timers: number }>(role, 'purge_finished_timers', values)
+  return onlyRow(rows).purge_finished_timers
+}
+
+export async function purgeFinishedJobRuns(
+  role: Queryable,
+  retentionSeconds: number,
+  batchSize: number,
+): Promise<number> {
+  const values = purgeValues(retentionSeconds, batchSize)
+  const rows = await callFunction<{ purge_finished_job_runs: number }>(role, 'purge_finished_job_runs', values)
+  return onlyRow(rows).purge_finished_job_runs
+}
+
+function purgeValues(retentionSeconds: number, batchSize: number): unknown[] {
+  return [
+    boundedInteger('retentionSeconds', retentionSeconds, RETENTION_SECONDS),
+    boundedInteger('batchSize', batchSize, BATCH_SIZE),
+  ]
+}
+
+// Reading, as symphony_control, symphony_auditor or symphony_readonly -------------------------------------------------
+
+const JOB_COLUMNS = `job_name AS "name", cron, time_zone AS "timeZone", topic, participant_id AS "participantId", delivery,
+  missed_runs AS "missedRuns", state, next_due_at AS "nextDueAt", revision, schedule_error AS "scheduleError"`
+
+export async function readJob(role: Queryable, name: string): Promise<JobStatus | undefined> {
+  const { rows } = await role.query<JobStatus>(
+    `SELECT ${JOB_COLUMNS} FROM ${qualify(role, 'scheduler_jobs')} WHERE job_name = $1`,
+    [requiredId('name', name)],
+  )
+  return rows[0]
+}
+
+/** By name, the first thousand. */
+export async function readJobs(role: Queryable): Promise<JobStatus[]> {
+  const { rows } = await role.query<JobStatus>(
+    `SELECT ${JOB_COLUMNS} FROM ${qualify(role, 'scheduler_jobs')} ORDER BY job_name COLLATE "C" LIMIT ${BATCH_SIZE.max}`,
+  )
+  return rows
+}
+
+export async function readTimer(role: Queryable, timerId: string): Promise<TimerStatus | undefined> {
+  const { rows } = await role.query<TimerStatus>(
+    `SELECT timer_id AS "timerId", topic, delivery, due_at AS "dueAt", state, attempt_count AS "attemptCount",
+       started_at AS "startedAt", finished_at AS "finishedAt", error_message AS "error", outbox_id AS "outboxId"
+     FROM ${qualify(role, 'scheduler_timers')} WHERE timer_id = $1`,
+    [requiredUuid('timerId', timerId)],
+  )
+  return rows[0]
+}
+
+export interface JobRunFilter {
+  readonly jobName?: string
+  readonly state?: WorkState
+  /** @default 100 */
+  readonly limit?: number
+}
+
+/** Newest first. Of a run that became a message, how it ended is read from the ledger of the outbox. */
+export async function readJobRuns(role: Queryable, filter: JobRunFilter = {}): Promise<JobRunStatus[]> {
+  const { jobName, state, limit = 100 } = filter
+  const { rows } = await role.query<JobRunStatus>(
+    `SELECT r.run_id AS "runId", r.job_name AS "jobName", r.scheduled_for AS "scheduledFor",
+       r.triggered_by AS "triggeredBy", r.topic, r.delivery, r.state, r.attempt_count AS "attemptCount",
+       r.started_at AS "startedAt", r.outbox_id AS "outboxId",
+       CASE WHEN r.outbox_id IS NULL THEN r.finished_at ELSE ending.completed_at END AS "finishedAt",
+       COALESCE(r.error_message, ending.error_message, ending.error_code) AS "error",
+       CASE WHEN r.outbox_id IS NOT NULL THEN COALESCE(ending.state::text, 'PENDING') END AS "outboxState"
+     FROM ${qualify(role, 'scheduler_job_runs')} r
+     LEFT JOIN LATERAL (
+       SELECT a.state, a.error_code, a.error_message,
+         CASE WHEN a.state IN ('DISPATCHED', 'FAILED') THEN a.completed_at END AS completed_at
+       FROM ${qualify(role, 'payment_outbox_attempts')} a
+       WHERE a.outbox_id = r.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
+     ) ending ON true
+     WHERE ($1::text IS NULL OR r.job_name = $1) AND ($2::text IS NULL OR r.state = $2)
+     ORDER BY r.scheduled_for DESC LIMIT $3`,
+    [
+      jobName === undefined ? null : requiredId('jobName', jobName),
+      state ?? null,
+      boundedInteger('limit', limit, BATCH_SIZE),
+    ],
+  )
+  return rows
+}
+
+/** Occurrences are counted from the clock that will judge whether they are due. */
+async function readClock(role: Queryable): Promise<Date> {
+  const { rows } = await role.query<{ now: Date }>('SELECT clock_timestamp() AS now')
+  return new Date(onlyRow(rows).now)
+}
+
+function onlyRow<R>(rows: readonly R[]): R {
+  const [row] = rows
+  if (row === undefined || rows.length > 1) {
+    throw new AppError('UNEXPECTED_ROWS', `a function that returns one row returned ${rows.length}`, {
+      remedy: 'The schema and this release do not fit together: run `symphony doctor`.',
+    })
+  }
+  return row
+}
+
+const RESUME_ROUNDS_MAX = 5

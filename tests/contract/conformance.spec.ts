@@ -1,0 +1,46 @@
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { CONFORMANCE_IDS, conformancePage, conformanceProblems } from '../../scripts/conformance.mjs'
+
+const root = join(import.meta.dirname, '..', '..')
+
+function reportOf(titles: readonly string[], status = 'passed') {
+  const assertionResults = titles.map((fullName) => ({ fullName, status }))
+  return { testResults: [{ name: join(root, 'tests', 'unit', 'a.spec.ts'), assertionResults }] }
+}
+
+const complete = reportOf(CONFORMANCE_IDS.map((id) => `${id} holds`))
+
+describe('conformance', () => {
+  test('has the 38 scenarios of the specification', () => {
+    expect(CONFORMANCE_IDS).toHaveLength(38)
+    expect(new Set(CONFORMANCE_IDS).size).toBe(38)
+  })
+
+  test('a run in which each scenario has a test, with its own page, has no problem', () => {
+    expect(conformanceProblems(complete, conformancePage(complete))).toEqual([])
+  })
+
+  test('a scenario without a test is a problem, also when another test only mentions it', () => {
+    const report = reportOf([...CONFORMANCE_IDS.slice(1).map((id) => `${id} holds`), `see ${CONFORMANCE_IDS[0]}`])
+    expect(conformanceProblems(report, conformancePage(report))).toEqual([`${CONFORMANCE_IDS[0]} has no test`])
+  })
+
+  test('a scenario that nobody specified is a problem', () => {
+    const report = reportOf([...CONFORMANCE_IDS.map((id) => `${id} holds`), 'PRIM-POSTGRES-OUTBOX-007 is new'])
+    expect(conformanceProblems(report, conformancePage(report))).toEqual([
+      'PRIM-POSTGRES-OUTBOX-007 is no scenario of the specification',
+    ])
+  })
+
+  test('a page of another run is a problem, and one that says FAILED is never the page of a good run', () => {
+    const failed = reportOf(
+      CONFORMANCE_IDS.map((id) => `${id} holds`),
+      'failed',
+    )
+    expect(conformancePage(failed)).toContain('FAILED: holds (`tests/unit/a.spec.ts`)')
+    expect(conformanceProblems(complete, conformancePage(failed))).toEqual([
+      'docs/conformance.md is not of this run: npm run conformance',
+    ])
+  })
+})

@@ -1,0 +1,44 @@
+import { execFile } from 'node:child_process'
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createTestDatabase } from '../support/database.js'
+
+const root = join(import.meta.dirname, '..', '..')
+const run = promisify(execFile)
+
+/** Where a newcomer would be: an empty folder in which the package was installed. */
+let folder: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'symphony-docs-'))
+  await mkdir(join(folder, 'node_modules'))
+  await symlink(root, join(folder, 'node_modules', 'symphony-pg'))
+})
+afterAll(() => rm(folder, { recursive: true, force: true }))
+
+/** A page starts with its program, and says what it prints. */
+async function programOf(page: string): Promise<{ readonly source: string; readonly output: string }> {
+  const text = await readFile(join(root, 'docs', 'concepts', page), 'utf8')
+  const [, source, output] = /```js\n(.*?)```\n\nIt prints\n\n```text\n(.*?)```/s.exec(text) ?? []
+  if (source === undefined || output === undefined) throw new Error(`${page} has no program with its output`)
+  return { source, output }
+}
+
+test.for(['leases.md', 'many-databases.md', 'messages.md'])(
+  'the program of %s works when pasted, and prints what the page says',
+  async (page) => {
+    const { source, output } = await programOf(page)
+    const db = await createTestDatabase({ content: 'empty' })
+    try {
+      const file = join(folder, page.replace('.md', '.mjs'))
+      await writeFile(file, source)
+      const env = { ...process.env, DATABASE_URL: db.url }
+      const { stdout } = await run(process.execPath, [file], { cwd: folder, env, timeout: 25_000 })
+      expect(stdout).toBe(output)
+    } finally {
+      await db.drop()
+    }
+  },
+)

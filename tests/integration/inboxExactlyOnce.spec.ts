@@ -1,0 +1,156 @@
+import { createHash } from 'node:crypto'
+import { expect, onTestFinished, test } from 'vitest'
+import { Inbox, type InboxMessage } from '../../libs/inbox/index.js'
+import { withTestDatabase, type TestDatabase } from '../support/database.js'
+import { startInboxWorker, type InboxWorkerProcess } from '../support/inboxWorkerProcess.js'
+import { PATIENTLY } from '../support/patiently.js'
+
+/**
+ * Worker processes that are killed at work, senders that repeat themselves, two sources that use the same ids, and handlers
+ * that fail: each message has its effect once. By hand with more: INBOX_TEST_MESSAGES=100000.
+ */
+
+const MESSAGES = Number(process.env['INBOX_TEST_MESSAGES'] ?? 1_000)
+const KILLS = Math.max(5, Math.ceil(MESSAGES / 2_000))
+const WORKERS = 3
+/** Short, so that a killed worker's messages are not waited for long. */
+const LEASE_SECONDS = 2
+
+test(
+  'messages with duplicates and kills: the effect of each is there exactly once, and other content is reported',
+  { timeout: 30_000 + MESSAGES * 20 },
+  async () => {
+    await withTestDatabase(async (db) => {
+      const handlerRole = await setUpShop(db)
+      const fleet = await Fleet.start(db, handlerRole)
+      onTestFinished(() => fleet.end())
+
+      const answers: Answers = { created: 0, differing: 0, sent: 0 }
+      const inbox = new Inbox(db.database)
+      const perKill = Math.ceil(MESSAGES / KILLS)
+      for (let start = 0; start < MESSAGES; start += perKill) {
+        await send(inbox, start, Math.min(start + perKill, MESSAGES), answers)
+        await fleet.killOneAtWork(() => finished(db))
+      }
+      await finished(db)
+      await fleet.end()
+
+      // Both books: what came in, and what was done about it.
+      expect(answers.created).toBe(MESSAGES)
+      const { rows } = await db.queryNoRole(
+        `SELECT (SELECT count(*) FROM inbox_messages WHERE state = 'done')::int AS done,
+           (SELECT count(*) FROM inbox_messages)::int AS messages,
+           (SELECT count(*) FROM shop.effects)::int AS effects,
+           (SELECT count(DISTINCT (source, message_id)) FROM shop.effects)::int AS distinct_effects,
+           (SELECT count(*) FROM inbox_events WHERE event_type = 'CONTENT_DIFFERS')::int AS differing,
+           (SELECT count(*) FROM inbox_events WHERE event_type <> 'CONTENT_DIFFERS')::int AS deaths,
+           (SELECT sum(sightings) FROM inbox_messages)::int AS sightings`,
+      )
+      expect(rows).toEqual([
+        {
+          done: MESSAGES,
+          messages: MESSAGES,
+          effects: MESSAGES,
+          distinct_effects: MESSAGES,
+          differing: answers.differing,
+          deaths: 0,
+          sightings: answers.sent,
+        },
+      ])
+      expect(answers.differing).toBeGreaterThan(0)
+      expect(fleet.kills).toBe(KILLS)
+    })
+  },
+)
+
+async function setUpShop(db: TestDatabase): Promise<string> {
+  const { name } = await db.createLogin('shop')
+  await db.queryNoRole(`
+    CREATE SCHEMA shop; GRANT USAGE ON SCHEMA shop TO ${name};
+    CREATE TABLE shop.effects (source text, message_id text, process integer);
+    GRANT SELECT, INSERT ON shop.effects TO ${name}`)
+  return name
+}
+
+async function finished(db: TestDatabase): Promise<void> {
+  await expect.poll(() => unfinished(db), { ...PATIENTLY, timeout: 25_000 + MESSAGES * 10 }).toBe(0)
+}
+
+async function unfinished(db: TestDatabase): Promise<number> {
+  // A failed attempt waits five seconds for the next one; the test does not.
+  await db.queryNoRole(`UPDATE inbox_messages SET due_at = now() WHERE state = 'seen' AND due_at > now()`)
+  const { rows } = await db.queryNoRole<{ count: bigint }>(`SELECT count(*) FROM inbox_messages WHERE state <> 'done'`)
+  return Number(rows[0]!.count)
+}
+
+interface Answers {
+  created: number
+  differing: number
+  sent: number
+}
+
+/** Each message once, and about three of ten again, at once or later; one of a hundred again with another content. */
+async function send(inbox: Inbox, start: number, end: number, answers: Answers): Promise<void> {
+  for (let next = start; next < end; next += BATCH) {
+    const numbers = Array.from({ length: Math.min(BATCH, end - next) }, (_, n) => next + n)
+    const batch = numbers.flatMap((n) => {
+      const again = duplicateOf(n)
+      return again === undefined ? [aMessage(n)] : [aMessage(n), again]
+    })
+    for (const { created, contentDiffers } of await inbox.enqueueMany(batch)) {
+      answers.sent += 1
+      if (created) answers.created += 1
+      if (contentDiffers) answers.differing += 1
+    }
+  }
+}
+
+const BATCH = 100
+
+/** Two sources that count alike. */
+function aMessage(n: number): InboxMessage {
+  return { source: n % 2 === 0 ? 'bank' : 'shop', messageId: String(n >> 1), topic: 'effect', payload: { n } }
+}
+
+function duplicateOf(n: number): InboxMessage | undefined {
+  const lot = createHash('sha256').update(String(n)).digest().readUInt16BE(0) % 100
+  if (lot === 0) return { ...aMessage(n), payload: { n, other: true } }
+  if (lot >= 30) return undefined
+  // Of an earlier message, which may be done by now, or of this one.
+  return aMessage(lot < 15 ? n : Math.max(0, n - 40))
+}
+
+/** Some workers, replaced as they are killed. */
+class Fleet {
+  kills = 0
+  readonly #start: (workerId: string) => Promise<InboxWorkerProcess>
+  readonly #workers: InboxWorkerProcess[] = []
+
+  private constructor(start: (workerId: string) => Promise<InboxWorkerProcess>) {
+    this.#start = start
+  }
+
+  static async start(db: TestDatabase, handlerRole: string): Promise<Fleet> {
+    const { url } = await db.createLogin('fleet', { roles: ['symphony_executor', handlerRole] })
+    const settings = { url, schema: db.schema, handlerRole, leaseSeconds: LEASE_SECONDS, concurrency: 5 }
+    const fleet = new Fleet((workerId) => startInboxWorker({ ...settings, workerId }))
+    await Promise.all(Array.from({ length: WORKERS }, () => fleet.#replace()))
+    return fleet
+  }
+
+  /** Killed while it is at work, or when the others have left it none; another takes its place. */
+  async killOneAtWork(allDone: () => Promise<unknown>): Promise<void> {
+    const victim = this.#workers.shift()!
+    await Promise.race([victim.untilDone(3 + (this.kills % 5)), allDone()])
+    await Promise.all([victim.kill(), this.#replace()])
+    this.kills += 1
+  }
+
+  async end(): Promise<void> {
+    await Promise.all(this.#workers.splice(0).map((worker) => worker.stop()))
+  }
+
+  async #replace(): Promise<void> {
+    this.#workers.push(await this.#start(`worker-${this.#workers.length}-${this.kills}`))
+  }
+}

@@ -1,0 +1,126 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import {
+  ackInboxMessages,
+  claimInboxBatch,
+  enqueueInboxMessage,
+  enqueueInboxMessages,
+  pruneInboxMessages,
+  readInboxEvents,
+  recordInboxSighting,
+  type ClaimedMessage,
+} from '../../libs/inbox/index.js'
+import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import { aMessage, endedAgo, enqueuedAndClaimed, rowOf, WORKER } from '../support/inboxMessages.js'
+import { openConnection, race, untilWaiting } from '../support/race.js'
+
+/** Several at once: one message stays one message, one claim stays one claim. */
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+test('of twenty that enqueue the same message at once, one brings it in and all are counted', async () => {
+  const message = aMessage()
+  const { values, errors } = await race(db, 'symphony_ingest', 20, (connection) =>
+    enqueueInboxMessage(connection, message),
+  )
+  expect(errors).toEqual([])
+  expect(values.filter(({ created }) => created)).toHaveLength(1)
+  expect(values.map(({ sightings }) => sightings).toSorted((a, b) => Number(a - b))).toEqual(
+    Array.from({ length: 20 }, (_, n) => BigInt(n + 1)),
+  )
+  expect(await rowOf(db, message)).toMatchObject({ sightings: 20n, attempt_count: 0 })
+})
+
+test('of ten contents under one key at once, one stands, and the nine others are reported and kept as events', async () => {
+  const message = aMessage()
+  const { values, errors } = await race(db, 'symphony_ingest', 10, (connection, n) =>
+    enqueueInboxMessage(connection, { ...message, payload: { n } }),
+  )
+  expect(errors).toEqual([])
+  expect(values.filter(({ created, contentDiffers }) => created && !contentDiffers)).toHaveLength(1)
+  expect(values.filter(({ contentDiffers }) => contentDiffers)).toHaveLength(9)
+  expect(await readInboxEvents(db.as('symphony_readonly'), message)).toHaveLength(9)
+})
+
+test('batches of the same messages in opposite order do not deadlock', async () => {
+  const messages = Array.from({ length: 50 }, (_, n) => aMessage({ source: 'opposite', messageId: `m-${n}` }))
+  const { values, errors } = await race(db, 'symphony_ingest', 6, (connection, n) =>
+    enqueueInboxMessages(connection, n % 2 === 0 ? messages : messages.toReversed()),
+  )
+  expect(errors).toEqual([])
+  expect(values.flat().filter(({ created }) => created)).toHaveLength(50)
+})
+
+test('a sighting and an enqueue at once end as one message that is work', async () => {
+  for (let round = 0; round < 5; round += 1) {
+    const message = aMessage()
+    const sighting = recordInboxSighting(db.as('symphony_executor'), message)
+    const enqueue = enqueueInboxMessage(db.as('symphony_ingest'), message)
+    expect((await Promise.all([sighting, enqueue]))[1].created).toBe(true)
+    expect(await rowOf(db, message)).toMatchObject({ topic: message.topic, sightings: 2n })
+  }
+})
+
+test('a message that retention removes while it comes again is new, not lost', async () => {
+  const claim = await enqueuedAndClaimed(db)
+  await ackInboxMessages(db.as('symphony_executor'), [claim], WORKER)
+  await endedAgo(db, claim, 1_000)
+  const retention = await openConnection(db, 'symphony_executor')
+  await retention.client.query('BEGIN')
+  await pruneInboxMessages(retention, 999, 1_000)
+  const sender = await openConnection(db, 'symphony_ingest')
+  const again = enqueueInboxMessage(sender, aMessage({ source: claim.source, payload: { again: true } }))
+  await untilWaiting(db, sender)
+  await retention.client.query('COMMIT')
+  expect(await again).toMatchObject({ created: true, contentDiffers: false, sightings: 1n })
+  await Promise.all([retention.close(), sender.close()])
+})
+
+test('retention leaves alone what another one is removing', async () => {
+  await withTestDatabase(async (own) => {
+    const executor = own.as('symphony_executor')
+    const claim = await enqueuedAndClaimed(own)
+    await ackInboxMessages(executor, [claim], WORKER)
+    await endedAgo(own, claim, 1_000)
+    const first = await openConnection(own, 'symphony_executor')
+    await first.client.query('BEGIN')
+    expect(await pruneInboxMessages(first, 10, 10)).toBe(1)
+    expect(await pruneInboxMessages(executor, 10, 10)).toBe(0)
+    await first.client.query('COMMIT')
+  })
+})
+
+test('claims at once are disjoint and complete, also of expired ones', async () => {
+  await withTestDatabase(async (own) => {
+    const messages = Array.from({ length: 300 }, (_, n) => aMessage({ source: 's', messageId: `m-${n}` }))
+    await enqueueInboxMessages(own.as('symphony_ingest'), messages)
+    for (const round of ['due', 'expired']) {
+      const { values, errors } = await race(own, 'symphony_executor', 8, async (connection, n) => {
+        const claimed: ClaimedMessage[] = []
+        for (;;) {
+          const batch = await claimInboxBatch(connection, 7, `worker-${n}`, 600)
+          if (batch.length === 0) return claimed
+          claimed.push(...batch)
+        }
+      })
+      expect(errors).toEqual([])
+      const claimed = values.flat()
+      expect(new Set(claimed.map(({ messageId }) => messageId)).size).toBe(300)
+      expect(claimed).toHaveLength(300)
+      expect(claimed.every(({ takenOver }) => takenOver === (round === 'expired'))).toBe(true)
+      await own.queryNoRole(`UPDATE inbox_messages SET claim_expires_at = clock_timestamp() - interval '1 second'`)
+    }
+  })
+})
+
+test('of ten that ack with one fence at once, one changes the message', async () => {
+  const claim = await enqueuedAndClaimed(db)
+  const { values, errors } = await race(db, 'symphony_executor', 10, (connection) =>
+    ackInboxMessages(connection, [claim], WORKER),
+  )
+  expect(errors).toEqual([])
+  expect(values.flat()).toEqual([{ source: claim.source, messageId: claim.messageId }])
+})

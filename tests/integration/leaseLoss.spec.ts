@@ -1,0 +1,142 @@
+import { afterAll, beforeAll, describe, test, type TestContext } from 'vitest'
+import { openDatabase, type Queryable } from '../../libs/db/index.js'
+import { Leases, LostLeaseError, type Lease, type LeaseEvent } from '../../libs/lease/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { freezeServer } from '../support/freezeServer.js'
+import { aResource, leaseRow, LIVELY } from '../support/leaseRows.js'
+import { startPrivateServer } from '../support/server.js'
+import { TcpProxy } from '../support/tcpProxy.js'
+
+/** The holder, the database, and a way between them that breaks. */
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+/** Leases by way of a proxy that this test can interrupt. */
+async function leasesBehindProxy(
+  { onTestFinished }: TestContext,
+  tap: (role: Queryable) => Queryable = (role) => role,
+  target = db,
+) {
+  const proxy = await TcpProxy.before(target.url)
+  const url = new URL(target.url)
+  url.port = String(proxy.port)
+  const database = openDatabase({ url: url.href, schema: target.schema, closeTimeoutMs: 0 })
+  // Connected before anything is timed.
+  await database.queryAsRole('symphony_executor', 'SELECT 1')
+  const events: LeaseEvent[] = []
+  const onEvent = (event: LeaseEvent) => void events.push(event)
+  const leases = new Leases(tap(database.as('symphony_executor')), { onEvent })
+  onTestFinished(async () => {
+    await proxy.close()
+    await database.close()
+  })
+  return { proxy, leases, events }
+}
+
+/** When the signal aborted, by the clock that the database on this machine reads too. */
+async function abortTime(lease: Lease): Promise<Date> {
+  return new Promise((resolve) => lease.signal.addEventListener('abort', () => resolve(new Date()), { once: true }))
+}
+
+describe.concurrent('PRIM-POSTGRES-LEASE-006 loss aborts the signal before the database would give the lease away', () => {
+  test('PRIM-POSTGRES-LEASE-006 also when the database is unreachable', async (context) => {
+    const { expect } = context
+    const { proxy, leases } = await leasesBehindProxy(context)
+    const resource = aResource()
+    const lease = (await leases.acquire(resource, { durationMs: 3_000 }))!
+    proxy.traffic = 'vanishes'
+    const abortedAt = await abortTime(lease)
+    const { expires_at: givenAwayAt } = await leaseRow(db, resource)
+    expect(abortedAt.getTime()).toBeLessThan(givenAwayAt.getTime())
+    expect(lease.signal.reason).toBeInstanceOf(LostLeaseError)
+    expect(lease.signal.reason).toMatchObject({ reason: 'expired' })
+    expect(await lease.tryRenewNow()).toBe(false)
+  })
+
+  test('PRIM-POSTGRES-LEASE-006 also when PostgreSQL is frozen, and its clock runs on', async ({
+    expect,
+    onTestFinished,
+  }) => {
+    const server = await startPrivateServer()
+    onTestFinished(server.remove)
+    await using own = await createTestDatabase({ serverUrl: server.url, countBranches: false })
+    await own.as('symphony_executor').query('SELECT 1')
+    const resource = aResource()
+    const lease = (await new Leases(own.as('symphony_executor')).acquire(resource, { durationMs: 3_000 }))!
+    const thaw = await freezeServer(own)
+    onTestFinished(thaw)
+    // One who waits for an answer is not kept waiting either.
+    const asking = lease.tryRenewNow()
+    const abortedAt = await abortTime(lease)
+    expect(await asking).toBe(false)
+    thaw()
+    // What it granted last, and what it says now: a request that was on its way may have extended it since.
+    const { expires_at: givenAwayAt } = await leaseRow(own, resource)
+    expect(abortedAt.getTime()).toBeLessThan(lease.expiresAt.getTime())
+    expect(lease.expiresAt.getTime()).toBeLessThanOrEqual(givenAwayAt.getTime())
+    expect(lease.signal.reason).toMatchObject({ reason: 'expired' })
+  })
+})
+
+describe.concurrent('what passes costs no lease, and nothing waits for ever', () => {
+  test('connections that are cut are replaced, and the lease lives on', async (context) => {
+    const { expect } = context
+    const { proxy, leases } = await leasesBehindProxy(context)
+    const lease = (await leases.acquire(aResource(), LIVELY))!
+    for (const token of [1n, 2n]) {
+      proxy.cut()
+      await expect.poll(() => lease.fencingToken).toBeGreaterThan(token)
+    }
+    expect(lease.isLost).toBe(false)
+    await lease.release()
+  })
+
+  test('a renewal that is never answered does not keep the next one from being tried', async (context) => {
+    const { expect } = context
+    let renewals = 0
+    const { proxy, leases } = await leasesBehindProxy(context, (role) => ({
+      ...role,
+      query: (text, values) => {
+        if (text.includes('renew_lease')) renewals += 1
+        // The first is on a connection that has died without a word; from the second on, others can be made.
+        if (renewals === 2) proxy.traffic = 'flows'
+        return role.query<never>(text, values)
+      },
+    }))
+    const resource = aResource()
+    const lease = (await leases.acquire(resource, LIVELY))!
+    proxy.traffic = 'vanishes'
+    await expect.poll(() => lease.fencingToken).toBeGreaterThan(1n)
+    expect(renewals).toBeGreaterThan(1)
+    expect(lease.isLost).toBe(false)
+    await lease.release()
+  })
+
+  test('an error of the database is told, and the renewal tried again until it succeeds', async (context) => {
+    const { expect } = context
+    // Of its own, because for a while nobody can renew there.
+    await using own = await createTestDatabase()
+    const { leases, events } = await leasesBehindProxy(context, undefined, own)
+    const resource = aResource()
+    const lease = (await leases.acquire(resource, LIVELY))!
+    await own.queryNoRole('REVOKE EXECUTE ON FUNCTION renew_lease FROM symphony_executor')
+    await expect.poll(() => events.map(({ type }) => type)).toContain('fault')
+    await own.queryNoRole('GRANT EXECUTE ON FUNCTION renew_lease TO symphony_executor')
+    await expect.poll(() => lease.fencingToken).toBeGreaterThan(1n)
+    expect(events).toContainEqual(expect.objectContaining({ type: 'fault', resource, during: 'renewing a lease' }))
+    await lease.release()
+  })
+
+  test('a release that nobody answers ends no later than the lease', async (context) => {
+    const { expect } = context
+    const { proxy, leases } = await leasesBehindProxy(context)
+    const lease = (await leases.acquire(aResource(), { durationMs: 2_000 }))!
+    proxy.traffic = 'vanishes'
+    expect(await lease.release()).toBe(false)
+    expect(lease.signal.reason).toMatchObject({ reason: 'released' })
+  })
+})

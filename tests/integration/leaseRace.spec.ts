@@ -1,0 +1,138 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { acquireLease, Leases, removeDeadLeases, renewLease, releaseLease } from '../../libs/lease/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { aResource, expireResource, leaseRow, LONG } from '../support/leaseRows.js'
+import { openConnection, race, untilWaiting } from '../support/race.js'
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+const executor = () => db.as('symphony_executor')
+const HOUR_SECONDS = 3_600
+
+describe('one winner', () => {
+  test('PRIM-POSTGRES-LEASE-002 of 100 who race for a resource that never was, one wins and 99 get null', async () => {
+    const resource = aResource()
+    const { values, errors } = await race(db, 'symphony_executor', 100, async (connection) => {
+      const lease = await new Leases(connection).acquire(resource, LONG)
+      return lease?.fencingToken ?? null
+    })
+    expect(errors).toEqual([])
+    expect(values.filter((token) => token !== null)).toEqual([1n])
+    expect(values).toHaveLength(100)
+  })
+
+  test('PRIM-POSTGRES-LEASE-002 of 100 who meet at one expired lease, one wins', async () => {
+    const resource = aResource()
+    await acquireLease(executor(), { resource, owner: 'late', ...LONG })
+    await expireResource(db, resource)
+    // Everybody is let into the function, and held at the row.
+    const doorkeeper = await openConnection(db)
+    await doorkeeper.query('BEGIN')
+    await doorkeeper.query('SELECT FROM symphony_leases WHERE resource = $1 FOR UPDATE', [resource])
+    const { values, errors } = await race(
+      db,
+      'symphony_executor',
+      100,
+      (connection, index) => acquireLease(connection, { resource, owner: `racer-${index}`, ...LONG }),
+      { releaseWhenAllWait: () => doorkeeper.query('COMMIT') },
+    )
+    expect(errors).toEqual([])
+    expect(values.flatMap((grant) => (grant === null ? [] : [grant.fencingToken]))).toEqual([2n])
+    expect((await leaseRow(db, resource)).owner).toMatch(/^racer-/)
+  })
+
+  test('of renewal, release and takeover at the same expired lease, only the takeover succeeds', async () => {
+    const resource = aResource()
+    const grant = await acquireLease(executor(), { resource, owner: 'late', ...LONG })
+    await expireResource(db, resource)
+    const claim = { resource, owner: 'late', leaseId: grant!.leaseId }
+    const { values, errors } = await race(db, 'symphony_executor', 3, async (connection, index) => {
+      if (index === 0) return (await renewLease(connection, claim, 60_000)) === null ? 'lost' : 'renewed'
+      if (index === 1) return (await releaseLease(connection, claim)) ? 'released' : 'lost'
+      return (await acquireLease(connection, { resource, owner: 'heir', ...LONG })) === null ? 'lost' : 'taken'
+    })
+    expect({ values, errors }).toEqual({ values: ['lost', 'lost', 'taken'], errors: [] })
+  })
+})
+
+test.each(['renewed', 'released'])('a lease that ends while its holder waits for the row is not %s', async (verb) => {
+  const resource = aResource()
+  const grant = await acquireLease(executor(), { resource, owner: 'o', ...LONG })
+  const claim = { resource, owner: 'o', leaseId: grant!.leaseId }
+  // A lock that changes nothing: whoever waited for it sees the row as it was, only later.
+  await db.queryNoRole(
+    `UPDATE symphony_leases SET expires_at = clock_timestamp() + interval '300 milliseconds' WHERE resource = $1`,
+    [resource],
+  )
+  const blocker = await openConnection(db)
+  await blocker.query('BEGIN')
+  await blocker.query('SELECT FROM symphony_leases WHERE resource = $1 FOR UPDATE', [resource])
+  const waiting = await openConnection(db, 'symphony_executor')
+  const attempt = verb === 'renewed' ? renewLease(waiting, claim, 60_000) : releaseLease(waiting, claim)
+  await untilWaiting(db, waiting)
+  await expect
+    .poll(async () => {
+      const { rows } = await db.queryNoRole<{ ended: boolean }>(
+        'SELECT expires_at < clock_timestamp() AS ended FROM symphony_leases WHERE resource = $1',
+        [resource],
+      )
+      return rows[0]?.ended
+    })
+    .toBe(true)
+  await blocker.query('COMMIT')
+  expect(await attempt).toBe(verb === 'renewed' ? null : false)
+})
+
+describe('retention beside acquire', () => {
+  test('who asks for a resource while it is being removed waits, and counts on from its last token', async () => {
+    const { resource, lastToken } = await deadResource()
+    const remover = await openConnection(db, 'symphony_executor')
+    await remover.query('BEGIN')
+    expect(await removeDeadLeases(remover, 1_000, HOUR_SECONDS)).toBe(1)
+    const asking = await openConnection(db, 'symphony_executor')
+    const attempt = acquireLease(asking, { resource, owner: 'heir', ...LONG })
+    await untilWaiting(db, asking)
+    await remover.query('COMMIT')
+    expect((await attempt)?.fencingToken).toBeGreaterThan(lastToken)
+  })
+
+  test('retention waits for who acquires as if for the first time, and touches no row before', async () => {
+    const { resource, lastToken } = await deadResource()
+    const asking = await openConnection(db, 'symphony_executor')
+    await asking.query('BEGIN')
+    await acquireLease(asking, { resource: aResource(), owner: 'newcomer', ...LONG })
+    const remover = await openConnection(db, 'symphony_executor')
+    const removal = removeDeadLeases(remover, 1_000, HOUR_SECONDS)
+    await untilWaiting(db, remover)
+    const grant = await acquireLease(executor(), { resource, owner: 'heir', ...LONG })
+    expect(grant?.fencingToken).toBe(lastToken + 1n)
+    await asking.query('COMMIT')
+    expect(await removal).toBe(0)
+  })
+
+  test('a resource that is being acquired is left alone, and nobody waits', async () => {
+    const { resource, lastToken } = await deadResource()
+    const asking = await openConnection(db, 'symphony_executor')
+    await asking.query('BEGIN')
+    const grant = await acquireLease(asking, { resource, owner: 'heir', ...LONG })
+    expect(await removeDeadLeases(executor(), 1_000, HOUR_SECONDS)).toBe(0)
+    await asking.query('COMMIT')
+    expect(grant?.fencingToken).toBe(lastToken + 1n)
+    expect(await leaseRow(db, resource)).toMatchObject({ owner: 'heir' })
+  })
+})
+
+/** A resource that was renewed a few times, and then left alone for long. */
+async function deadResource(): Promise<{ resource: string; lastToken: bigint }> {
+  const resource = aResource()
+  const grant = await acquireLease(executor(), { resource, owner: 'gone', ...LONG })
+  const claim = { resource, owner: 'gone', leaseId: grant!.leaseId }
+  for (let turn = 0; turn < 5; turn += 1) await renewLease(executor(), claim, 60_000)
+  const { fencing_token: lastToken } = await leaseRow(db, resource)
+  await expireResource(db, resource, '2 hours')
+  return { resource, lastToken }
+}

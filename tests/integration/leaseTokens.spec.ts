@@ -1,0 +1,21 @@
+import { expect, test } from 'vitest'
+import { createTestDatabase } from '../support/database.js'
+import { leaseTurmoil } from '../support/leaseTurmoil.js'
+
+/** How many tokens to issue. The long form is `SYMPHONY_TEST_LEASE_TOKENS=100000 npx vitest run tests/integration/leaseTokens.spec.ts`. */
+const TOKENS = Number(process.env['SYMPHONY_TEST_LEASE_TOKENS'] ?? 400)
+
+test(
+  'tokens of a resource grow strictly, whoever acquires, steals, renews, releases, is killed or is forgotten',
+  { timeout: 30_000 + TOKENS * 10 },
+  async () => {
+    await using db = await createTestDatabase({ countBranches: false })
+    const options = { tokens: TOKENS, processes: 2, tokensPerKill: Math.max(200, TOKENS / 50) }
+    const { notGreater, unfounded, ...counts } = await leaseTurmoil(db, options)
+    expect({ notGreater, unfounded }).toEqual({ notGreater: [], unfounded: [] })
+    expect(counts.issued).toBeGreaterThanOrEqual(TOKENS)
+    expect(counts.kills).toBe(Math.floor(TOKENS / options.tokensPerKill))
+    expect(counts.expired).toBeGreaterThan(0)
+    expect(counts.removed).toBeGreaterThan(0)
+  },
+)

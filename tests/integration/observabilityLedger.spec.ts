@@ -1,0 +1,316 @@
+import { readFile } from 'node:fs/promises'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { openDatabase } from '../../libs/db/index.js'
+import type { Database } from '../../libs/db/index.js'
+import { beginOutboxDispatch, OutboxRelayer, type RelayerOptions } from '../../libs/outbox/index.js'
+import { NotSentError, type RailAnswer } from '../../libs/rails/index.js'
+import { LeaseRepairWorker } from '../../libs/repair/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { openHttpStage, type HttpStage } from '../support/httpStage.js'
+import { claim, enqueue, ledger } from '../support/outboxItems.js'
+import { PATIENTLY } from '../support/patiently.js'
+import { rememberingRail, type RememberingRail } from '../support/relayRail.js'
+import { TcpProxy } from '../support/tcpProxy.js'
+
+let db: TestDatabase
+let stage: HttpStage
+beforeAll(async () => {
+  db = await createTestDatabase()
+  // Every step leaves its event, so that the ledger can say who did what.
+  await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
+  stage = await openHttpStage(db)
+})
+afterAll(async () => {
+  await stage.close()
+  await db.drop()
+})
+
+/** Leases items and dies. It is the only one that no metric counts, and it writes nothing to the ledger. */
+const DEAD = 'dead'
+const REPAIRER = 'repairer'
+let relayers = 0
+
+function meteredRelayer(
+  rails: readonly RememberingRail[],
+  options: RelayerOptions = {},
+  database: Database = db.database,
+): OutboxRelayer {
+  const loaded = new Map(rails.flatMap((rail) => [...rail.rails]))
+  const workerId = `relayer-${(relayers += 1)}`
+  return new OutboxRelayer(database, loaded, { workerId, ...options }, stage.metrics.onRelayerEvent)
+}
+
+/** Answers in turn, then with success. */
+function answering(...answers: (RailAnswer | Error)[]): (request: { readonly reference: string }) => RailAnswer {
+  return ({ reference }) => {
+    const answer = answers.shift() ?? { outcome: 'success', reference: `paid-${reference}` }
+    if (answer instanceof Error) throw answer
+    return answer
+  }
+}
+
+async function enqueueMany(railType: string, count: number, payload = {}): Promise<string[]> {
+  const items = await Promise.all(Array.from({ length: count }, () => enqueue(db, { railType, payload })))
+  return items.map(({ outboxId }) => outboxId)
+}
+
+/** Items that a worker leased and died with; `begun`: in the middle of announced calls. */
+async function enqueueAbandoned(railType: string, count: number, begun = false): Promise<void> {
+  await enqueueMany(railType, count)
+  const leases = await claim(db, railType, { workerId: DEAD, announced: begun })
+  for (const lease of leases) {
+    if (begun) await beginOutboxDispatch(db.as('symphony_executor'), lease, DEAD)
+    await db.expireLease(lease.outboxId)
+  }
+}
+
+async function makeAllDue(): Promise<void> {
+  await db.queryNoRole(`UPDATE payment_outbox_pending SET next_attempt_at = clock_timestamp() - interval '1 second'`)
+}
+
+/** The page as Prometheus reads it: each line's name with labels, and its value. */
+async function scrape(): Promise<Map<string, number>> {
+  const page = await (await stage.call('/metrics')).text()
+  const lines = page.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
+  return new Map(lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ')))]))
+}
+
+/** The same figures, counted in the ledger, the queue and the events. */
+async function countLedger(): Promise<Record<string, number>> {
+  const { rows } = await db.queryNoRole<{ name: string; value: number }>(
+    `WITH attempt AS (SELECT * FROM payment_outbox_attempts WHERE worker_id IS NOT NULL)
+     SELECT name, value::int FROM (
+       SELECT format('attempts_total{state="%s"}', state) AS name, count(*) AS value FROM attempt GROUP BY state
+       UNION ALL SELECT 'reaper_requeues_total', count(*) FROM attempt WHERE state = 'ZOMBIE_REQUEUE'
+       UNION ALL SELECT 'repair_requeued_count', count(*) FROM payment_outbox_events
+         WHERE event_type = 'LEASE_EXPIRED_REPAIRED' AND actor = $1
+       -- A lease that expired in the hands of a living worker is one that it found lost.
+       UNION ALL SELECT 'lease_lost_count', count(*) FROM attempt
+         WHERE state = 'ZOMBIE_REQUEUE' AND worker_id LIKE 'relayer-%'
+       UNION ALL SELECT 'late_outcomes_total', count(*) FROM payment_outbox_events
+         WHERE event_type IN ('LATE_OUTCOME', 'TERMINAL_BLOCKED')
+       UNION ALL SELECT 'terminal_blocked_total', count(*) FROM payment_outbox_events WHERE event_type = 'TERMINAL_BLOCKED'
+       UNION ALL SELECT 'holds placed', count(*) FROM payment_outbox_events WHERE event_type = 'HOLD_PLACED'
+       UNION ALL SELECT 'claim_batches_total', count(DISTINCT (actor, detail ->> 'lease_expires_at'))
+         FROM payment_outbox_events WHERE event_type = 'LEASE_CLAIMED' AND actor LIKE 'relayer-%'
+       UNION ALL SELECT 'dlq_depth', count(*) FROM attempt WHERE state = 'FAILED'
+       UNION ALL SELECT 'outbox_pending_depth', count(*) FROM payment_outbox_pending
+       UNION ALL SELECT 'outbox_held_count', count(*) FROM payment_outbox_pending
+         WHERE hold_reason IS NOT NULL AND lease_token IS NULL
+       UNION ALL SELECT 'outbox_leased_count', count(*) FROM payment_outbox_pending WHERE lease_expires_at > now()
+       UNION ALL SELECT expired.name, count(*) FROM payment_outbox_pending,
+         (VALUES ('expired_lease_count'), ('stuck_dispatching_count')) AS expired(name)
+         WHERE lease_expires_at <= now() GROUP BY 1
+     ) figure`,
+    [REPAIRER],
+  )
+  return Object.fromEntries(rows.map(({ name, value }) => [name, value]))
+}
+
+test('every metric of the page has its line in the reference, and the other way round', async () => {
+  const page = await (await stage.call('/metrics')).text()
+  const served = [...page.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name)
+  const reference = await readFile(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8')
+  const firstCells = [...reference.matchAll(/^\| (`.*?) \|/gm)].map(([, cell = '']) => cell)
+  const documented = firstCells.flatMap((cell) => [...cell.matchAll(/`(\w+)/g)].map(([, name]) => name))
+  expect(new Set(documented)).toEqual(new Set(served))
+  expect(documented).toHaveLength(served.length)
+})
+
+test('after a run in which everything happened a known number of times, the metrics page equals the ledger', async () => {
+  const busy: RailAnswer = { outcome: 'retryable', code: 'BUSY' }
+  const closed: RailAnswer = { outcome: 'terminal', code: 'CLOSED' }
+  const rails = {
+    plain: rememberingRail({ type: 'plain' }, answering(closed, closed, closed, busy, busy, new Error('reset'))),
+    checked: rememberingRail({ type: 'checked', money: true }),
+    coded: rememberingRail(
+      { type: 'coded', codes: { BUSY: 'retryable' } },
+      answering({ outcome: 'terminal', code: 'X9' }),
+    ),
+    held: rememberingRail({ type: 'held', onUnknown: 'hold' }, answering(new Error('reset'), new Error('reset'))),
+    asked: rememberingRail(
+      { type: 'asked', onUnknown: 'inquire', queryStatus: () => ({ outcome: 'success', reference: 'found' }) },
+      answering(new Error('reset')),
+    ),
+  }
+  const main = meteredRelayer(Object.values(rails), { concurrency: 50 })
+
+  // 3 FAILED, 3 RETRYABLE (one unknown), 6 DISPATCHED; 2 FAILED unsent; an unknown code; 2 held; one asked about later.
+  await enqueueMany('plain', 12)
+  await enqueueMany('checked', 2, { amount: '0', currency: 'EUR', destination: 'X' })
+  await enqueueMany('coded', 1)
+  await enqueueMany('held', 2)
+  await enqueueMany('asked', 1)
+  await main.runOnce()
+  await makeAllDue()
+  await main.runOnce()
+  // Expired leases: 3 taken over and sent, 2 taken over and held, 4 repaired and sent.
+  await enqueueAbandoned('plain', 3)
+  await main.runOnce()
+  await enqueueAbandoned('held', 2, true)
+  await main.runOnce()
+  await enqueueAbandoned('plain', 4)
+  await new LeaseRepairWorker(db.as('symphony_executor'), { workerId: REPAIRER }, stage.metrics.onRepairEvent).runOnce()
+  await makeAllDue()
+  await main.runOnce()
+
+  const called: RememberingRail[] = Object.values(rails)
+  called.push(await loseLeasesAtCompletion(2), await loseLeaseAtRenewal(), await contradictAnEnding())
+  called.push(await loseAnAnswer(), await openABreaker(3), await hearNotifications(3), await hitTheTerminalGuard())
+
+  const page = await scrape()
+  const counted = await countLedger()
+  const shown = Object.fromEntries(Object.keys(counted).map((name) => [name, page.get(name)]))
+  const holds = [...page]
+    .filter(([name]) => name.startsWith('holds_placed_total'))
+    .reduce((sum, [, value]) => sum + value, 0)
+  expect({ ...shown, 'holds placed': holds }).toEqual(counted)
+  // The run did what it says: without these, nothing would equal nothing.
+  expect(counted).toMatchObject({
+    'attempts_total{state="FAILED"}': 3 + 2 + 1,
+    'attempts_total{state="RETRYABLE"}': 3 + 1 + 2 + 1 + 3,
+    'attempts_total{state="ZOMBIE_REQUEUE"}': 3 + 2 + 4 + 2 + 1 + 1,
+    reaper_requeues_total: 13,
+    repair_requeued_count: 4,
+    lease_lost_count: 4,
+    late_outcomes_total: 3,
+    terminal_blocked_total: 1,
+    'holds placed': 4,
+    dlq_depth: 6,
+    expired_lease_count: 1,
+    stuck_dispatching_count: 1,
+    outbox_held_count: 4,
+  })
+  for (const { rails: loaded, calls } of called) {
+    const [railType = ''] = loaded.keys()
+    const answers = [...page].filter(([name]) => name.startsWith(`rail_answers_total{rail="${railType}"`))
+    expect([railType, page.get(`dispatch_latency_ms_count{rail="${railType}"}`) ?? 0]).toEqual([railType, calls.length])
+    expect([railType, answers.reduce((sum, [, value]) => sum + value, 0)]).toEqual([railType, calls.length])
+    expect([railType, page.get(`rail_calls_in_flight{rail="${railType}"}`)]).toEqual([railType, 0])
+  }
+  const unknown = [...page].filter(([name]) => name.includes('answer="unknown"'))
+  expect(Object.fromEntries(unknown)).toEqual({
+    'rail_answers_total{rail="plain",answer="unknown"}': 1,
+    'rail_answers_total{rail="coded",answer="unknown"}': 1,
+    'rail_answers_total{rail="held",answer="unknown"}': 2,
+    'rail_answers_total{rail="asked",answer="unknown"}': 1,
+    'rail_answers_total{rail="renewed",answer="unknown"}': 1,
+  })
+  expect(page.get('rail_unknown_codes_total{rail="coded"}')).toBe(1)
+  expect(page.get('rail_breaker_open{rail="down"}')).toBe(1)
+  expect(page.get('notify_wakeups_total')).toBe(3)
+  expect(page.get('terminal_guard_hit_count')).toBe(1)
+  expect(page.get('oldest_pending_age_seconds')).toBeGreaterThan(0)
+})
+
+/** The lease ends during the call: what was learned is kept, and the next claim completes the item with it. */
+async function loseLeasesAtCompletion(count: number): Promise<RememberingRail> {
+  const rail = rememberingRail({ type: 'late' }, async ({ reference }) => {
+    await db.expireLease(reference)
+    return { outcome: 'success', reference: `paid-${reference}` }
+  })
+  await enqueueMany('late', count)
+  const relayer = meteredRelayer([rail])
+  expect(await relayer.runOnce()).toMatchObject({ leasesLost: count })
+  expect(await relayer.runOnce()).toMatchObject({ dispatched: count })
+  return rail
+}
+
+/** A renewal finds the lease gone and ends the call; that its completion finds it gone as well is not a second loss. */
+async function loseLeaseAtRenewal(): Promise<RememberingRail> {
+  let lost = false
+  const rail = rememberingRail({ type: 'renewed' }, async ({ reference }, signal) => {
+    if (lost) return { outcome: 'success', reference }
+    lost = true
+    await db.expireLease(reference)
+    return new Promise((_, reject) => signal.addEventListener('abort', () => reject(new Error('aborted'))))
+  })
+  await enqueueMany('renewed', 1)
+  const relayer = meteredRelayer([rail], { leaseSeconds: 1 })
+  expect(await relayer.runOnce()).toMatchObject({ leasesLost: 1 })
+  expect(await relayer.runOnce()).toMatchObject({ dispatched: 1 })
+  return rail
+}
+
+/** While one worker waits for its answer, its lease ends and another is told something else. */
+async function contradictAnEnding(): Promise<RememberingRail> {
+  const rail = rememberingRail({ type: 'contradicted' }, async ({ reference, attempt }) => {
+    if (attempt > 1) return { outcome: 'terminal', code: 'CLOSED' }
+    await db.expireLease(reference)
+    await meteredRelayer([rail]).runOnce()
+    return { outcome: 'success', reference: `paid-${reference}` }
+  })
+  await enqueueMany('contradicted', 1)
+  expect(await meteredRelayer([rail]).runOnce()).toMatchObject({ leasesLost: 1 })
+  return rail
+}
+
+/** The server commits the completion, and its answer never arrives. */
+async function loseAnAnswer(): Promise<RememberingRail> {
+  const { url } = await db.createLogin('cut', { roles: ['symphony_executor'] })
+  const proxy = await TcpProxy.before(url)
+  const through = new URL(url)
+  through.port = String(proxy.port)
+  const database = openDatabase({ url: through.href, schema: db.schema })
+  onTestFinished(async () => {
+    await database.close()
+    await proxy.close()
+  })
+  // Somebody holds the row, so that the completion is surely on its way before the answers begin to vanish.
+  const holder = await db.connect()
+  const rail = rememberingRail({ type: 'unheard' }, async ({ reference }) => {
+    await holder.query('BEGIN')
+    await holder.query('SELECT FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [reference])
+    return { outcome: 'success', reference: `paid-${reference}` }
+  })
+  const [outboxId = ''] = await enqueueMany('unheard', 1)
+  const round = meteredRelayer([rail], {}, database).runOnce()
+  const countWaiting = `SELECT count(*)::int AS waiting FROM pg_stat_activity
+    WHERE datname = current_database() AND wait_event_type = 'Lock'`
+  await expect.poll(async () => (await db.queryNoRole(countWaiting)).rows, PATIENTLY).toEqual([{ waiting: 1 }])
+  proxy.traffic = 'answers vanish'
+  await holder.query('COMMIT')
+  await expect.poll(() => ledger(db, outboxId), PATIENTLY).toEqual(['1 DISPATCHED'])
+  proxy.traffic = 'flows'
+  proxy.cut()
+  expect(await round).toMatchObject({ dispatched: 1, leasesLost: 0 })
+  return rail
+}
+
+async function openABreaker(failures: number): Promise<RememberingRail> {
+  const rail = rememberingRail({ type: 'down' }, () => {
+    throw new NotSentError('connection refused')
+  })
+  await enqueueMany('down', failures)
+  await meteredRelayer([rail], { breakerFailures: failures, breakerOpenMs: 600_000 }).runOnce()
+  return rail
+}
+
+async function hearNotifications(count: number): Promise<RememberingRail> {
+  const rail = rememberingRail({ type: 'heard' })
+  const relayer = meteredRelayer([rail], { poll: false })
+  await relayer.start()
+  for (let heard = 0; heard < count; heard += 1) {
+    const [outboxId = ''] = await enqueueMany('heard', 1)
+    await expect.poll(() => ledger(db, outboxId), PATIENTLY).toEqual(['1 DISPATCHED'])
+  }
+  await relayer.stop()
+  return rail
+}
+
+/** An ending that only a superuser could have planted: the index refuses the second, and the item stays as it is. */
+async function hitTheTerminalGuard(): Promise<RememberingRail> {
+  const rail = rememberingRail({ type: 'guarded' })
+  const [outboxId = ''] = await enqueueMany('guarded', 1)
+  await db.queryNoRole(
+    `INSERT INTO payment_outbox_attempts (attempt_id, outbox_id, instruction_id, participant_id, sequence_id,
+       idempotency_key, rail_type, payload, attempt_no, state)
+     SELECT gen_random_uuid(), outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, 1,
+       'DISPATCHED'
+     FROM payment_outbox_pending WHERE outbox_id = $1`,
+    [outboxId],
+  )
+  await meteredRelayer([rail]).runOnce()
+  await db.expireLease(outboxId)
+  return rail
+}

@@ -1,0 +1,193 @@
+import { Registry } from 'prom-client'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Clock } from '../../libs/core/index.js'
+import { OutboxMetrics } from '../../libs/observability/index.js'
+import {
+  enqueuePaymentOutboxBatch,
+  OutboxRelayer,
+  type RelayerEvent,
+  type RelayerOptions,
+} from '../../libs/outbox/index.js'
+import { NotSentError } from '../../libs/rails/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { gate } from '../support/gate.js'
+import { anInstruction, claim } from '../support/outboxItems.js'
+import { PATIENTLY } from '../support/patiently.js'
+import { rememberingRail, type RememberingRail } from '../support/relayRail.js'
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+interface Observed {
+  readonly relayer: OutboxRelayer
+  readonly metricsPage: () => Promise<string>
+  /** The most items that were ever on their way to this rail at once, by the events that feed the gauge. */
+  readonly mostInFlight: (railType: string) => number
+  readonly recorded: (railType: string) => number
+}
+
+function observe(rails: readonly RememberingRail[], options: RelayerOptions = {}, clock?: Clock): Observed {
+  const registry = new Registry()
+  const metrics = new OutboxMetrics(registry)
+  const events: RelayerEvent[] = []
+  const onEvent = (event: RelayerEvent) => {
+    metrics.onRelayerEvent(event)
+    events.push(event)
+  }
+  const loaded = new Map(rails.flatMap((rail) => [...rail.rails]))
+  const mostInFlight = (railType: string) => {
+    let now = 0
+    const counts = events.map((event) => {
+      if (event.type === 'departed' && event.railType === railType) now += 1
+      if (event.type === 'landed' && event.railType === railType) now -= 1
+      return now
+    })
+    return Math.max(0, ...counts)
+  }
+  return {
+    relayer: new OutboxRelayer(db.database, loaded, options, onEvent, clock),
+    metricsPage: () => registry.metrics(),
+    mostInFlight,
+    recorded: (railType) => events.filter((event) => event.type === 'recorded' && event.railType === railType).length,
+  }
+}
+
+async function enqueueMany(railType: string, count: number): Promise<string[]> {
+  if (count === 0) return []
+  const instructions = Array.from({ length: count }, () => anInstruction({ railType }))
+  const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
+  return items.map(({ outboxId }) => outboxId)
+}
+
+/** Items that a worker leased and died with. */
+async function enqueueSuspects(railType: string, count: number): Promise<string[]> {
+  const outboxIds = await enqueueMany(railType, count)
+  await claim(db, railType)
+  await Promise.all(outboxIds.map((outboxId) => db.expireLease(outboxId)))
+  return outboxIds
+}
+
+/** A rail none of whose calls is answered before so many are under way at once. */
+function crowdedRail(railType: string, crowd: number): RememberingRail {
+  const crowded = gate()
+  const rail: RememberingRail = rememberingRail({ type: railType }, async ({ reference }) => {
+    if (rail.gauge.now >= crowd) crowded.open()
+    await crowded.opened
+    return { outcome: 'success', reference: `paid-${reference}` }
+  })
+  return rail
+}
+
+describe('a slow rail beside a fast one', () => {
+  const CONCURRENCY = 10
+
+  test.each([
+    { beside: 'nothing', slowItems: 0 },
+    { beside: 'a slow rail with all its calls under way', slowItems: 12 },
+  ])('beside $beside the fast rail has every slot there is, and drains', async ({ slowItems }) => {
+    const [slowType, fastType] = [anInstruction().railType, anInstruction().railType]
+    const answered = gate()
+    const slow = rememberingRail({ type: slowType, concurrency: 5 }, async ({ reference }) => {
+      await answered.opened
+      return { outcome: 'success', reference: `paid-${reference}` }
+    })
+    const fast = crowdedRail(fastType, CONCURRENCY)
+    const { relayer, metricsPage, mostInFlight, recorded } = observe([slow, fast], {
+      concurrency: CONCURRENCY,
+      pollMs: 50,
+    })
+    await enqueueMany(slowType, slowItems)
+    await relayer.start()
+    const slowCalls = Math.min(slowItems, 5)
+    await expect.poll(() => slow.gauge.now, PATIENTLY).toBe(slowCalls)
+    await enqueueMany(fastType, 100)
+    // No slow call has been answered yet, and none of the fast ones is before all ten of its slots are taken.
+    await expect.poll(() => recorded(fastType), PATIENTLY).toBe(100)
+    expect(fast.gauge.most).toBe(CONCURRENCY)
+    expect(slow.gauge.now).toBe(slowCalls)
+    const gauge = `rail_calls_in_flight{rail="${slowType}"} 5\n`
+    expect((await metricsPage()).includes(gauge)).toBe(slowItems > 0)
+    answered.open()
+    await expect.poll(() => recorded(slowType), PATIENTLY).toBe(slowItems)
+    await relayer.stop()
+    expect([slow.gauge.most, mostInFlight(slowType)]).toEqual([slowCalls, slowCalls])
+    expect([fast.gauge.most, mostInFlight(fastType)]).toEqual([CONCURRENCY, CONCURRENCY])
+  })
+
+  test('rails that say nothing of their own share the slots of the process, and are never more together', async () => {
+    const rails = Array.from({ length: 3 }, () => anInstruction().railType)
+    const together = { now: 0, most: 0 }
+    const crowded = gate()
+    const sharing = rails.map((type) =>
+      rememberingRail({ type }, async ({ reference }) => {
+        together.now += 1
+        together.most = Math.max(together.most, together.now)
+        if (together.now >= 4) crowded.open()
+        await crowded.opened
+        together.now -= 1
+        return { outcome: 'success', reference }
+      }),
+    )
+    const { relayer, recorded } = observe(sharing, { concurrency: 4, pollMs: 50 })
+    await Promise.all(rails.map((railType) => enqueueMany(railType, 20)))
+    await relayer.start()
+    await expect.poll(() => rails.map(recorded), PATIENTLY).toEqual([20, 20, 20])
+    await relayer.stop()
+    expect(together.most).toBe(4)
+  })
+})
+
+describe('items whose lease expired before', () => {
+  test('cost no attempt either while their rail gets a rest', async () => {
+    const { railType } = anInstruction()
+    const outboxIds = await enqueueSuspects(railType, 8)
+    const rail = rememberingRail({ type: railType }, () => {
+      throw new NotSentError('connection refused')
+    })
+    const { relayer } = observe([rail], { breakerFailures: 3, breakerOpenMs: 600_000 })
+    expect(await relayer.runOnce()).toMatchObject({ claimed: 8, retryable: 3, released: 5 })
+    expect(rail.calls).toHaveLength(3)
+    const { rows } = await db.queryNoRole<{ leased: number; untouched: number }>(
+      `SELECT count(lease_token)::int AS leased, count(*) FILTER (WHERE attempt_count = 1)::int AS untouched
+       FROM payment_outbox_pending WHERE outbox_id = ANY ($1)`,
+      [outboxIds],
+    )
+    // One attempt each is the expiry itself.
+    expect(rows).toEqual([{ leased: 0, untouched: 5 }])
+  })
+
+  test('count against the rate of their rail', async () => {
+    const { railType } = anInstruction()
+    await enqueueSuspects(railType, 6)
+    const rail = rememberingRail({ type: railType, rate: { perSecond: 2 } })
+    const now = new Date()
+    const stoppedClock: Clock = { now: () => now, monotonicMs: () => 1_000 }
+    const { relayer } = observe([rail], {}, stoppedClock)
+    expect(await relayer.runOnce()).toMatchObject({ dispatched: 2 })
+    expect(await relayer.runOnce()).toMatchObject({ claimed: 0 })
+  })
+
+  test('go back with the others when their rail is paused in this process', async () => {
+    const { railType } = anInstruction()
+    const outboxIds = await enqueueSuspects(railType, 3)
+    const answered = gate()
+    const rail = rememberingRail({ type: railType }, async ({ reference }) => {
+      await answered.opened
+      return { outcome: 'success', reference }
+    })
+    const { relayer } = observe([rail])
+    const round = relayer.runOnce()
+    await expect.poll(() => rail.calls.length, PATIENTLY).toBe(1)
+    await relayer.pauseRail(railType)
+    const { rows } = await db.queryNoRole<{ leased: number }>(
+      'SELECT count(lease_token)::int AS leased FROM payment_outbox_pending WHERE outbox_id = ANY ($1)',
+      [outboxIds],
+    )
+    expect(rows).toEqual([{ leased: 1 }])
+    answered.open()
+    expect(await round).toMatchObject({ dispatched: 1, released: 2 })
+  })
+})

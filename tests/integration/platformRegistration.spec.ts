@@ -1,0 +1,240 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { enqueueInboxMessage } from '../../libs/inbox/index.js'
+import { acquireLease } from '../../libs/lease/index.js'
+import {
+  addPostgresPlatform,
+  CleanupWorker,
+  InboxWorkStoreProvider,
+  LeaseProvider,
+  OutboxStoreProvider,
+  PlatformDiscovery,
+  PlatformOptionsError,
+  PlatformServices,
+  PostgresPlatform,
+  SchedulerStoreProvider,
+  StaticDiscovery,
+} from '../../libs/platform/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { PATIENTLY } from '../support/patiently.js'
+
+let eu: TestDatabase
+let us: TestDatabase
+const stops: (() => Promise<unknown>)[] = []
+beforeAll(async () => {
+  eu = await createTestDatabase()
+  us = await createTestDatabase()
+})
+afterEach(async () => {
+  for (const stop of stops.splice(0)) await stop()
+})
+afterAll(() => Promise.all([eu.drop(), us.drop()]))
+
+const databases = () => [
+  { name: 'eu', url: eu.url, schema: eu.schema },
+  { name: 'us', url: us.url, schema: us.schema },
+]
+
+const EVERYTHING = [
+  PostgresPlatform,
+  PlatformDiscovery,
+  OutboxStoreProvider,
+  InboxWorkStoreProvider,
+  SchedulerStoreProvider,
+  LeaseProvider,
+]
+
+async function started(): Promise<PlatformServices> {
+  const services = new PlatformServices()
+  const platform = addPostgresPlatform(services, { databases: databases() })
+  stops.push(() => platform.stop())
+  await platform.start()
+  return services
+}
+
+describe('PRIM-POSTGRES-API-001 addPostgresPlatform registers the provider services and discovery', () => {
+  test('which all resolve', () => {
+    const services = new PlatformServices()
+    expect(() => services.resolve(OutboxStoreProvider)).toThrow('OutboxStoreProvider is not registered')
+    addPostgresPlatform(services, { databases: databases() })
+    for (const service of EVERYTHING) {
+      expect(services.resolve<object>(service)).toBeInstanceOf(service)
+    }
+  })
+
+  test('the outbox works, in the database that was named', async () => {
+    const stores = (await started()).resolve(OutboxStoreProvider)
+    const topic = `topic-${randomUUID()}`
+    await stores.of('EU').enqueue({ topic, payload: { n: 1 } })
+    expect(await stores.of('us').claim({ batchSize: 1, topics: [topic] })).toEqual([])
+    const claimed = await stores.of('eu').claim({ batchSize: 1, topics: [topic] })
+    expect(await stores.of('eu').ack(claimed)).toHaveLength(1)
+    expect(stores.of('eu')).toBe(stores.of('Eu'))
+    expect([...stores.all().keys()]).toEqual(['eu', 'us'])
+    expect(() => stores.of('asia')).toThrow('no database is called "asia"')
+  })
+
+  test('the inbox works', async () => {
+    const inboxes = (await started()).resolve(InboxWorkStoreProvider)
+    await enqueueInboxMessage(us.as('symphony_ingest'), {
+      source: 'bank',
+      messageId: 'm-1',
+      topic: 'paid',
+      payload: {},
+    })
+    const claimed = await inboxes.of('us').claim({ batchSize: 10, leaseSeconds: 60 })
+    expect(claimed).toMatchObject([{ source: 'bank', messageId: 'm-1' }])
+    expect(await inboxes.of('us').ack(claimed)).toHaveLength(1)
+  })
+
+  test('the scheduler works', async () => {
+    const schedulers = (await started()).resolve(SchedulerStoreProvider)
+    expect(await schedulers.of('eu').getNextEventTime()).toBeNull()
+    const dueAt = new Date(Date.now() + 86_400_000)
+    await schedulers.of('eu').scheduleTimer({ topic: 'reminder', payload: {}, dueAt })
+    expect(await schedulers.of('eu').getNextEventTime()).toEqual(dueAt)
+  })
+
+  test('leases work, and a key always leads to the same database', async () => {
+    const leases = (await started()).resolve(LeaseProvider)
+    const resource = `report-${randomUUID()}`
+    const held = await leases.forKey(resource).acquire(resource, { durationMs: 60_000 })
+    expect(await leases.forKey(resource).acquire(resource, { durationMs: 60_000 })).toBeNull()
+    await held!.release()
+  })
+
+  test('a discovery of the application is used, and stays the one that is registered', async () => {
+    const services = new PlatformServices()
+    const own = new StaticDiscovery(databases().slice(1))
+    services.add(PlatformDiscovery, own)
+    const platform = addPostgresPlatform(services, {})
+    stops.push(() => platform.stop())
+    await platform.start()
+    expect(services.resolve(PlatformDiscovery)).toBe(own)
+    expect([...services.resolve(OutboxStoreProvider).all().keys()]).toEqual(['us'])
+  })
+})
+
+describe('PRIM-POSTGRES-API-002 a registration that is refused', () => {
+  test('changes nothing: validation comes first', () => {
+    const services = new PlatformServices()
+    expect(() => addPostgresPlatform(services, { databases: [] })).toThrow(PlatformOptionsError)
+    for (const service of EVERYTHING) expect(services.has(service)).toBe(false)
+    addPostgresPlatform(services, { databases: databases() })
+  })
+
+  test('is any second one, whatever it says', () => {
+    const services = new PlatformServices()
+    const first = addPostgresPlatform(services, { databases: databases() })
+    expect(() => addPostgresPlatform(services, { databases: databases().slice(1) })).toThrow('registered already')
+    expect(services.resolve(PostgresPlatform)).toBe(first)
+  })
+
+  test('is one that finds a service of its own registered by another, and says so before it adds any', () => {
+    const services = new PlatformServices()
+    const { databases: set } = addPostgresPlatform(new PlatformServices(), { databases: databases() })
+    services.add(LeaseProvider, new LeaseProvider(set, () => expect.unreachable()))
+    expect(() => addPostgresPlatform(services, { databases: databases() })).toThrow('LeaseProvider')
+    expect(EVERYTHING.filter((service) => services.has(service))).toEqual([LeaseProvider])
+  })
+})
+
+describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
+  const retention = { inboxDays: 2, jobRunsDays: 3, timersDays: 4, leasesDays: 5 }
+
+  test('removes what is finished and past its retention, of each kind by its own, and nothing else', async () => {
+    const { inbox, runs, timers, leases } = await finished(eu)
+    const worker = new CleanupWorker(eu.as('symphony_executor'), { intervalMs: 1_000, retention })
+    expect(await worker.runOnce()).toEqual({ inboxMessages: 1, jobRuns: 1, timers: 1, leases: 1 })
+    expect(await worker.runOnce()).toEqual({ inboxMessages: 0, jobRuns: 0, timers: 0, leases: 0 })
+    expect(await remaining(eu)).toEqual({
+      inbox: inbox.young,
+      runs: runs.young,
+      timers: timers.young,
+      leases: leases.young,
+    })
+  })
+
+  test('runs in every database of a platform that is served, at the interval it was given', async () => {
+    const before = await finished(us)
+    const services = new PlatformServices()
+    const platform = addPostgresPlatform(services, { databases: databases(), cleanupIntervalMs: 1_000, retention })
+    stops.push(() => platform.stop())
+    await platform.start()
+    await platform.serve(() => [])
+    const young = {
+      inbox: before.inbox.young,
+      runs: before.runs.young,
+      timers: before.timers.young,
+      leases: before.leases.young,
+    }
+    await expect.poll(() => remaining(us), PATIENTLY).toEqual(young)
+  })
+})
+
+interface Finished {
+  readonly old: string
+  readonly young: string[]
+}
+
+/** Of each kind one that ended longer ago than it is kept, and one that did not. */
+async function finished(db: TestDatabase): Promise<Record<'inbox' | 'runs' | 'timers' | 'leases', Finished>> {
+  const inbox = { old: `old-${randomUUID()}`, young: [`young-${randomUUID()}`] }
+  for (const [messageId, days] of [
+    [inbox.old, 2.5],
+    [inbox.young[0], 1.5],
+  ] as const) {
+    await db.queryNoRole(
+      `INSERT INTO inbox_messages (source, message_id, state, first_seen_at, last_seen_at, ended_at)
+       VALUES ('bank', $1, 'done', now() - $2 * interval '1 day', now(), now() - $2 * interval '1 day')`,
+      [messageId, days],
+    )
+  }
+  const leases = { old: `old-${randomUUID()}`, young: [`young-${randomUUID()}`] }
+  for (const [resource, days] of [
+    [leases.old, 5.5],
+    [leases.young[0], 4.5],
+  ] as const) {
+    await acquireLease(db.as('symphony_executor'), { resource: resource!, owner: 'somebody', durationMs: 1_000 })
+    await db.queryNoRole(
+      `UPDATE symphony_leases SET acquired_at = now() - $2 * interval '1 day', renewed_at = now() - $2 * interval '1 day',
+         expires_at = now() - $2 * interval '1 day' WHERE resource = $1`,
+      [resource, days],
+    )
+  }
+  const ids = (days: readonly [number, number], table: string, columns: string, values: string) =>
+    Promise.all(
+      days.map(async (age) => {
+        const id = randomUUID()
+        await db.queryNoRole(
+          `INSERT INTO ${table} (${columns}, topic, payload, delivery, due_at, state, finished_at)
+           VALUES (${values}, 't', '{}', 'outbox', now(), 'CANCELLED', now() - $2 * interval '1 day')`,
+          [id, age],
+        )
+        return id
+      }),
+    )
+  const [oldRun, youngRun] = await ids(
+    [3.5, 2.5],
+    'scheduler_job_runs',
+    'run_id, job_name, scheduled_for',
+    `$1::uuid, $1::text, now()`,
+  )
+  const [oldTimer, youngTimer] = await ids([4.5, 3.5], 'scheduler_timers', 'timer_id', '$1')
+  return {
+    inbox,
+    runs: { old: oldRun!, young: [youngRun!] },
+    timers: { old: oldTimer!, young: [youngTimer!] },
+    leases,
+  }
+}
+
+async function remaining(db: TestDatabase): Promise<Record<'inbox' | 'runs' | 'timers' | 'leases', string[]>> {
+  const idsOf = async (query: string) => (await db.queryNoRole<{ id: string }>(query)).rows.map(({ id }) => id)
+  return {
+    inbox: await idsOf(`SELECT message_id AS id FROM inbox_messages WHERE topic IS NULL`),
+    runs: await idsOf('SELECT run_id AS id FROM scheduler_job_runs'),
+    leases: await idsOf(`SELECT resource AS id FROM symphony_leases WHERE owner = 'somebody'`),
+    timers: await idsOf(`SELECT timer_id AS id FROM scheduler_timers WHERE state = 'CANCELLED'`),
+  }
+}

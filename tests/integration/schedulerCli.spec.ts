@@ -1,0 +1,123 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { readJob, readTimer } from '../../libs/scheduler/index.js'
+import { symphony, type Said } from '../support/commandLine.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { aTimer } from '../support/scheduled.js'
+
+let db: TestDatabase
+let url: string
+beforeAll(async () => {
+  db = await createTestDatabase({ countBranches: false })
+  url = (await db.createLogin('cli', { roles: ['symphony_control', 'symphony_executor', 'symphony_readonly'] })).url
+})
+afterAll(() => db.drop())
+// What is listed depends on everything there is.
+beforeEach(async () => {
+  for (const table of ['timers', 'jobs', 'job_runs']) await db.queryNoRole(`DELETE FROM scheduler_${table}`)
+})
+
+function command(words: readonly string[], signal?: AbortSignal): Promise<Said> {
+  return symphony(words, { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema }, signal)
+}
+
+/** The JSON a command printed; fails if it did anything else. */
+async function json(words: readonly string[]): Promise<Record<string, unknown>> {
+  const { exitCode, stdout, stderr } = await command([...words, '--json'])
+  expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
+  const printed: Record<string, unknown> = JSON.parse(stdout)
+  return printed
+}
+
+const REPORT = ['jobs', 'add', 'report', '--cron', '0 0 1 1 *', '--topic', 'reports']
+
+describe('symphony jobs', () => {
+  test('a job is added, listed, updated, paused, resumed, triggered and deleted; each says so in words and as JSON', async () => {
+    expect((await command(['jobs', 'list'])).stdout).toBe('There are no jobs.\n')
+    expect(await json(REPORT)).toMatchObject({ name: 'report', created: true, state: 'ACTIVE' })
+    const options = ['--time-zone', 'Africa/Cairo', '--missed-runs', 'skip', '--participant', 'ACME']
+    const updated = await command([...REPORT, ...options, '--payload', '{"kind":"nightly"}'])
+    expect(updated.stdout).toMatch(/^The job report is updated; next at 20\d\d-12-31T22:00:00\.000Z\.\n$/)
+    expect(await readJob(db.as('symphony_control'), 'report')).toMatchObject({
+      timeZone: 'Africa/Cairo',
+      missedRuns: 'skip',
+      participantId: 'ACME',
+    })
+    expect((await command(['jobs', 'list'])).stdout).toMatch(/^report 0 0 1 1 \* Africa\/Cairo to reports: next at /)
+    expect(await json(['jobs', 'pause', 'report'])).toEqual({ name: 'report', changed: true })
+    expect((await command(['jobs', 'pause', 'report'])).stdout).toBe('The job report was paused already.\n')
+    expect((await command(['jobs', 'list'])).stdout).toContain('to reports: paused')
+    expect((await command([...REPORT])).stdout).toContain('it stays paused')
+    expect((await command(['jobs', 'resume', 'report'])).stdout).toBe('The job report is resumed.\n')
+    expect(await json(['jobs', 'resume', 'report'])).toEqual({ name: 'report', changed: false })
+    expect((await command(['jobs', 'runs'])).stdout).toBe('There are no runs.\n')
+    const run = await json(['jobs', 'trigger', 'report'])
+    expect((await command(['jobs', 'trigger', 'report'])).stdout).toMatch(/^A run of report is due now: /)
+    expect((await json(['jobs', 'runs', 'report']))['runs']).toMatchObject([
+      { state: 'READY' },
+      { runId: run['runId'], state: 'READY' },
+    ])
+    expect((await json(['jobs', 'runs', '--limit', '1']))['runs']).toHaveLength(1)
+    expect((await command(['jobs', 'runs', 'report'])).stdout).toMatch(/^\S+Z report by cli_\S+ READY \S+\n/)
+    expect((await command(['jobs', 'delete', 'report'])).stdout).toContain('is deleted, and 2 run(s)')
+    expect(await json(['jobs', 'delete', 'report'])).toEqual({ name: 'report', deleted: false, runsRemoved: 0 })
+  })
+
+  test.each([
+    [['jobs', 'add', 'x', '--topic', 't'], '--cron'],
+    [['jobs', 'add', 'x', '--cron', '@daily'], '--topic'],
+    [['jobs', 'add', 'x', '--cron', '61 * * * *', '--topic', 't'], 'cron'],
+    [['jobs', 'add', 'x', '--cron', '@daily', '--topic', 't', '--time-zone', 'Mars/Base'], 'timeZone'],
+    [['jobs', 'add', 'x', '--cron', '@daily', '--topic', 't', '--payload', '[]'], '--payload'],
+    [['jobs', 'add', 'x', '--cron', '@daily', '--topic', 't', '--missed-runs', 'maybe'], '--missed-runs'],
+    [['jobs', 'runs', '--limit', '0'], 'limit'],
+  ])('%j is a usage error that names the option', async (words, named) => {
+    const { exitCode, stderr } = await command(words)
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain(named)
+  })
+
+  test('an unknown job is an error with its code', async () => {
+    const { exitCode, stderr } = await command(['jobs', 'trigger', 'nobody', '--json'])
+    expect(exitCode).toBe(1)
+    expect(JSON.parse(stderr)).toMatchObject({ error: { code: 'UNKNOWN_JOB' } })
+  })
+})
+
+test('symphony scheduler makes messages of what is due until it is told to stop', async () => {
+  const stopping = new AbortController()
+  const running = command(['scheduler', '--no-http', '--log-level', 'silent'], stopping.signal)
+  const { timerId } = await aTimer(db)
+  const state = async () => (await readTimer(db.as('symphony_readonly'), timerId))?.state
+  await expect.poll(state).toBe('ENQUEUED')
+  stopping.abort()
+  expect(await running).toMatchObject({ exitCode: 0, stdout: expect.stringContaining('The scheduler makes messages') })
+})
+
+test('the program at the top of the page on the scheduler works as pasted', async () => {
+  const page = await readFile(new URL('../../docs/concepts/scheduler.md', import.meta.url), 'utf8')
+  const [, source = ''] = /```js\n(.*?)```/s.exec(page) ?? []
+  const door = new URL('../../libs/index.ts', import.meta.url).href
+  const scheduler = new URL('../../libs/scheduler/index.ts', import.meta.url).href
+  const login = await db.createLogin('pasted', {
+    roles: ['symphony_control', 'symphony_executor', 'symphony_readonly', 'symphony_ingest'],
+  })
+  const pasted = source
+    .replaceAll(`'symphony-pg/scheduler'`, `'${scheduler}'`)
+    .replaceAll(`'symphony-pg'`, `'${door}'`)
+    .replace('process.env.DATABASE_URL', `${JSON.stringify(login.url)}, schema: ${JSON.stringify(db.schema)}`)
+  const { reminder, report } = await runPasted(pasted)
+  expect(reminder).toMatchObject({ state: 'ENQUEUED', topic: 'reminders' })
+  expect(report).toMatchObject({ name: 'nightly-report', timeZone: 'Africa/Cairo', state: 'ACTIVE' })
+})
+
+/** As a module of its own, in this process. */
+async function runPasted(source: string): Promise<{ readonly reminder: unknown; readonly report: unknown }> {
+  const folder = await mkdtemp(join(tmpdir(), 'symphony-scheduler-'))
+  onTestFinished(() => rm(folder, { recursive: true }))
+  const path = join(folder, 'pasted.ts')
+  await writeFile(path, source)
+  return import(path)
+}

@@ -1,0 +1,181 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  abandonJobRuns,
+  cancelTimer,
+  claimJobRuns,
+  claimTimers,
+  createJobRunsFromDueJobs,
+  createOrUpdateJob,
+  deleteJob,
+  enqueueDueJobRuns,
+  enqueueDueTimers,
+  readJobRuns,
+  readTimer,
+  scheduleTimer,
+  triggerJob,
+} from '../../libs/scheduler/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { WORKER } from '../support/outboxItems.js'
+import { openConnection, race, untilWaiting } from '../support/race.js'
+import { aClaimedJobRun, aJobDefinition, aTimer, aTimerDefinition, quietCron } from '../support/scheduled.js'
+
+/** Many schedulers, claimers and operators at once. */
+
+const TEN = 10
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+// What one test left due is no business of the next.
+beforeEach(async () => {
+  for (const table of ['timers', 'jobs', 'job_runs']) await db.queryNoRole(`DELETE FROM scheduler_${table}`)
+})
+
+const control = () => db.as('symphony_control')
+
+describe('schedulers', () => {
+  test('PRIM-POSTGRES-SCHED-009 ten schedulers that see the same jobs due make exactly one run per occurrence', async () => {
+    const cron = quietCron()
+    const jobs = Array.from({ length: 6 }, (_, index) =>
+      aJobDefinition({ name: `job-${index}`, cron, missedRuns: 'all' }),
+    )
+    for (const job of jobs) await createOrUpdateJob(control(), job)
+    await db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = next_due_at - interval '25 minutes'`)
+    // All may look, and nobody may act until all have looked.
+    const holder = await openConnection(db)
+    await holder.query('BEGIN')
+    await holder.query('LOCK TABLE scheduler_jobs IN EXCLUSIVE MODE')
+    const { values, errors } = await race(
+      db,
+      'symphony_executor',
+      TEN,
+      (role) => createJobRunsFromDueJobs(role, { batchSize: 1000 }),
+      { releaseWhenAllWait: () => holder.query('COMMIT') },
+    )
+    await holder.close()
+    expect(errors).toEqual([])
+    expect(values.map(({ jobsDue }) => jobsDue)).toEqual(Array.from({ length: TEN }, () => 6))
+    const made = values.flatMap(({ runs }) => runs)
+    expect(made).toHaveLength(6 * 5)
+    const { rows } = await db.queryNoRole(
+      `SELECT job_name, count(*)::int AS runs, count(DISTINCT scheduled_for)::int AS occurrences
+       FROM scheduler_job_runs GROUP BY job_name`,
+    )
+    expect(rows).toHaveLength(6)
+    expect(rows.filter(({ runs, occurrences }) => runs !== 5 || occurrences !== 5)).toEqual([])
+    const { rows: due } = await db.queryNoRole('SELECT 1 FROM scheduler_jobs WHERE next_due_at <= clock_timestamp()')
+    expect(due).toEqual([])
+  })
+
+  test('each due run and timer becomes one message, whichever of ten schedulers takes it', async () => {
+    const { topic } = aTimerDefinition()
+    for (let count = 0; count < 60; count += 1) await aTimer(db, { topic })
+    const job = aJobDefinition()
+    await createOrUpdateJob(control(), job)
+    for (let count = 0; count < 20; count += 1) await triggerJob(control(), job.name)
+    const { values, errors } = await race(db, 'symphony_executor', TEN, async (role) => [
+      ...(await enqueueDueTimers(role, 7)),
+      ...(await enqueueDueJobRuns(role, 3)),
+    ])
+    expect(errors).toEqual([])
+    const taken = values.flat().map(({ id }) => id)
+    expect(new Set(taken).size).toBe(taken.length)
+    await enqueueDueTimers(db.as('symphony_executor'), 1000)
+    await enqueueDueJobRuns(db.as('symphony_executor'), 1000)
+    const { rows } = await db.queryNoRole(
+      `SELECT count(*)::int AS items, count(DISTINCT instruction_id)::int AS messages
+       FROM payment_outbox_pending WHERE rail_type IN ($1, $2)`,
+      [topic, job.topic],
+    )
+    expect(rows).toEqual([{ items: 80, messages: 80 }])
+  })
+})
+
+test('PRIM-POSTGRES-SCHED-002 claims of ten workers are disjoint, and together complete', async () => {
+  const { topic } = aTimerDefinition()
+  for (let count = 0; count < 50; count += 1) await aTimer(db, { topic })
+  const { values, errors } = await race(db, 'symphony_executor', TEN, (role, index) =>
+    claimTimers(role, 5, `worker-${index}`, 60, { topics: [topic] }),
+  )
+  expect(errors).toEqual([])
+  const rest = await claimTimers(db.as('symphony_executor'), 1000, WORKER, 60, { topics: [topic] })
+  const ids = [...values.flat(), ...rest].map(({ timerId }) => timerId)
+  expect(values.every((claims) => claims.length <= 5)).toBe(true)
+  expect(ids).toHaveLength(50)
+  expect(new Set(ids).size).toBe(50)
+})
+
+test('PRIM-POSTGRES-SCHED-005 ten who define one job at once have one job, created once', async () => {
+  const job = aJobDefinition()
+  const { values, errors } = await race(db, 'symphony_control', TEN, (role) => createOrUpdateJob(role, job))
+  expect(errors).toEqual([])
+  expect(values.filter(({ created }) => created)).toHaveLength(1)
+  expect(new Set(values.map(({ nextDueAt }) => nextDueAt.getTime())).size).toBe(1)
+  const { rows } = await db.queryNoRole('SELECT revision FROM scheduler_jobs WHERE job_name = $1', [job.name])
+  expect(rows).toEqual([{ revision: BigInt(TEN) }])
+})
+
+test('PRIM-POSTGRES-SCHED-006 runs triggered at the same moment are as many as were asked for', async () => {
+  const job = aJobDefinition()
+  await createOrUpdateJob(control(), job)
+  const { values, errors } = await race(db, 'symphony_control', TEN, (role) => triggerJob(role, job.name))
+  expect(errors).toEqual([])
+  expect(new Set(values.map(({ runId }) => runId)).size).toBe(TEN)
+  const claimed = await claimJobRuns(db.as('symphony_executor'), 1000, WORKER, 60, { topics: [job.topic] })
+  expect(claimed).toHaveLength(TEN)
+})
+
+describe('while a job is being deleted', () => {
+  test('PRIM-POSTGRES-SCHED-008 a run given back meanwhile is cancelled, not left behind ready', async () => {
+    const claimed = await aClaimedJobRun(db)
+    const deleter = await openConnection(db, 'symphony_control')
+    const worker = await openConnection(db, 'symphony_executor')
+    await deleter.query('BEGIN')
+    await deleteJob(deleter, claimed.jobName)
+    const given = abandonJobRuns(worker, [claimed], WORKER)
+    await untilWaiting(db, worker)
+    await deleter.query('COMMIT')
+    expect(await given).toEqual([claimed.runId])
+    expect(await readJobRuns(control(), { jobName: claimed.jobName })).toMatchObject([{ state: 'CANCELLED' }])
+    await Promise.all([deleter.close(), worker.close()])
+  })
+
+  test('PRIM-POSTGRES-SCHED-008 a run triggered before is removed with it, and one after is refused', async () => {
+    const job = aJobDefinition()
+    await createOrUpdateJob(control(), job)
+    const operator = await openConnection(db, 'symphony_control')
+    const deleter = await openConnection(db, 'symphony_control')
+    await operator.query('BEGIN')
+    await triggerJob(operator, job.name)
+    const deleted = deleteJob(deleter, job.name)
+    await untilWaiting(db, deleter)
+    await operator.query('COMMIT')
+    expect(await deleted).toEqual({ deleted: true, runsRemoved: 1 })
+    await expect(triggerJob(operator, job.name)).rejects.toMatchObject({ code: 'UNKNOWN_JOB' })
+    expect(await readJobRuns(control(), { jobName: job.name })).toEqual([])
+    await Promise.all([operator.close(), deleter.close()])
+  })
+})
+
+test('PRIM-POSTGRES-SCHED-004 a timer that is cancelled while it is being made a message is one or the other, never both', async () => {
+  const timerId = await scheduleTimer(db.as('symphony_ingest'), aTimerDefinition())
+  const scheduler = await openConnection(db, 'symphony_executor')
+  const application = await openConnection(db, 'symphony_ingest')
+  await scheduler.query('BEGIN')
+  expect(await enqueueDueTimers(scheduler, 10)).toHaveLength(1)
+  const cancelled = cancelTimer(application, timerId)
+  await untilWaiting(db, application)
+  await scheduler.query('COMMIT')
+  expect(await cancelled).toBe(false)
+  expect(await readTimer(control(), timerId)).toMatchObject({ state: 'ENQUEUED' })
+  const other = await scheduleTimer(db.as('symphony_ingest'), aTimerDefinition())
+  await application.query('BEGIN')
+  expect(await cancelTimer(application, other)).toBe(true)
+  // Not waited for: somebody has it in hand.
+  expect(await enqueueDueTimers(scheduler, 10)).toEqual([])
+  await application.query('COMMIT')
+  expect(await enqueueDueTimers(scheduler, 10)).toEqual([])
+  await Promise.all([scheduler.close(), application.close()])
+})

@@ -1,0 +1,77 @@
+import { once } from 'node:events'
+import { createServer, type Server, type ServerResponse } from 'node:http'
+import { portOf } from './portOf.js'
+
+/** A worker that came by: where it was, and with which payment, if it could tell. */
+export interface Arrival {
+  readonly worker: string
+  readonly point: string
+  readonly reference: string
+}
+
+/**
+ * Places in the work of other processes where a test can stop them. A process asks here before it goes on, and is
+ * answered at once unless the test has closed that place to it: so a fault hits the very point it is meant for.
+ */
+export class Checkpoints {
+  /** Everyone who ever came by, in order. */
+  readonly arrivals: Arrival[] = []
+  readonly #server: Server
+  readonly #closed = new Set<string>()
+  readonly #waiting: { readonly arrival: Arrival; readonly answer: ServerResponse }[] = []
+
+  private constructor() {
+    this.#server = createServer((request, answer) => {
+      const { searchParams } = new URL(request.url ?? '/', 'http://checkpoints')
+      const word = (name: string) => searchParams.get(name) ?? ''
+      const arrival = { worker: word('worker'), point: word('point'), reference: word('reference') }
+      this.arrivals.push(arrival)
+      if (this.#closed.has(placeOf(arrival))) this.#waiting.push({ arrival, answer })
+      else answer.end()
+    })
+  }
+
+  static async open(): Promise<Checkpoints> {
+    const checkpoints = new Checkpoints()
+    checkpoints.#server.listen(0, '127.0.0.1')
+    await once(checkpoints.#server, 'listening')
+    return checkpoints
+  }
+
+  /** For the processes that pass here. */
+  get url(): string {
+    return `http://127.0.0.1:${portOf(this.#server)}`
+  }
+
+  /** From now on this worker waits when it gets there. */
+  close(worker: string, point: string): void {
+    this.#closed.add(placeOf({ worker, point }))
+  }
+
+  /** Lets go on who waits with this payment; without one, everyone who waits. */
+  release(reference?: string): void {
+    for (const { arrival, answer } of this.#waiting) {
+      if (reference === undefined || arrival.reference === reference) answer.end()
+    }
+  }
+
+  /** Nobody is stopped any more. */
+  openAll(): void {
+    this.#closed.clear()
+    this.release()
+  }
+
+  count(worker: string, point: string): number {
+    return this.arrivals.filter((arrival) => placeOf(arrival) === placeOf({ worker, point })).length
+  }
+
+  async stop(): Promise<void> {
+    this.#server.closeAllConnections()
+    this.#server.close()
+    await once(this.#server, 'close')
+  }
+}
+
+function placeOf({ worker, point }: Pick<Arrival, 'worker' | 'point'>): string {
+  return `${worker} at ${point}`
+}

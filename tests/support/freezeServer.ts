@@ -1,0 +1,18 @@
+import type { TestDatabase } from './database.js'
+
+/**
+ * Stops every process of the database's server as SIGSTOP does: connections stay open and nothing is answered, while the
+ * machine's clock runs on. Only for a server that the test has to itself. Returns how to let it go on; safe to call twice.
+ */
+export async function freezeServer(db: TestDatabase): Promise<() => void> {
+  const { rows } = await db.queryNoRole<{ pid: number }>(
+    `SELECT split_part(pg_read_file('postmaster.pid'), chr(10), 1)::integer AS pid
+     UNION ALL SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+     UNION ALL SELECT pg_backend_pid()`,
+  )
+  const stopped = rows.map(({ pid }) => pid)
+  for (const pid of stopped) process.kill(pid, 'SIGSTOP')
+  return () => {
+    for (const pid of stopped.splice(0)) process.kill(pid, 'SIGCONT')
+  }
+}

@@ -1,0 +1,86 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { builtPath } from './builtPath.js'
+
+/** A process with an inbox worker in it, which can be killed at any moment. */
+export interface InboxWorkerProcess {
+  /** How many messages it reported as done. */
+  readonly done: () => number
+  /** Resolves when it has reported so many more, or has ended. */
+  untilDone(more: number): Promise<void>
+  /** Ends it as `kill -9` does; resolves when it is gone. */
+  kill(): Promise<void>
+  /** Stops it as it should be; resolves when it is gone. */
+  stop(): Promise<void>
+}
+
+export interface InboxWorkerProcessOptions {
+  readonly url: string
+  readonly schema: string
+  readonly handlerRole: string
+  readonly workerId: string
+  readonly leaseSeconds: number
+  readonly concurrency: number
+}
+
+/** Every handler writes one row of effects, through the transaction it was given; some fail after it, at random. */
+const PROGRAM = `
+const [, inboxPath, dbPath, options] = process.argv
+const { InboxWorker } = await import(inboxPath)
+const { openDatabase } = await import(dbPath)
+const { url, schema, ...workerOptions } = JSON.parse(options)
+const database = openDatabase({ url, schema })
+const handler = async ({ source, messageId, attemptCount }, { tx }) => {
+  await tx.query('INSERT INTO shop.effects (source, message_id, process) VALUES ($1, $2, $3)', [source, messageId, process.pid])
+  if (attemptCount === 1 && Math.random() < 0.05) throw new Error('the first attempt failed')
+}
+// No limit that a crowded machine could reach: it would be a death that nobody looks for here.
+const settings = { pollMs: 50, attemptsMax: 1000, ...workerOptions }
+const worker = new InboxWorker(database, { effect: handler }, settings, (event) => {
+  if (event.type === 'done') console.log('done')
+  if (event.type === 'fault') console.error(String(event.error))
+})
+process.stdin.on('end', async () => {
+  await worker.stop()
+  await database.close()
+  process.exit(0)
+})
+process.stdin.resume()
+await worker.start()
+console.log('ready')
+`
+
+export async function startInboxWorker(options: InboxWorkerProcessOptions): Promise<InboxWorkerProcess> {
+  const words = ['--input-type=module', '--eval', PROGRAM]
+  const child = spawn(
+    process.execPath,
+    [...words, builtPath('libs/inbox/index.js'), builtPath('libs/db/index.js'), JSON.stringify(options)],
+    { stdio: ['pipe', 'pipe', 'inherit'] },
+  )
+  let done = 0
+  const lines = createInterface(child.stdout)
+  const closed = once(lines, 'close').then(() => 'closed' as const)
+  const exited = once(child, 'exit')
+  const ready = once(lines, 'line')
+  lines.on('line', (line) => {
+    if (line === 'done') done += 1
+  })
+  await ready
+  return {
+    done: () => done,
+    untilDone: async (more) => {
+      for (const wanted = done + more; ;) {
+        if (done >= wanted || (await Promise.race([once(lines, 'line'), closed])) === 'closed') return
+      }
+    },
+    kill: async () => {
+      child.kill('SIGKILL')
+      await exited
+    },
+    stop: async () => {
+      child.stdin.end()
+      await exited
+    },
+  }
+}

@@ -1,0 +1,71 @@
+import { once } from 'node:events'
+import type { ChildProcess } from 'node:child_process'
+import { spawnSymphony, type Running } from './commandLine.js'
+import type { TestDatabase } from './database.js'
+
+export interface KillableWorkerOptions {
+  /** A login that may act as executor. */
+  readonly url: string
+  readonly workerId: string
+  readonly railsFile: string
+  /** Further words of the command line. */
+  readonly words?: readonly string[]
+}
+
+/** A real `symphony worker`, and an end that no handler of it can soften. */
+export class KillableWorker {
+  readonly workerId: string
+  readonly #db: TestDatabase
+  readonly #running: Running
+
+  constructor(db: TestDatabase, { url, workerId, railsFile, words = [] }: KillableWorkerOptions) {
+    this.workerId = workerId
+    this.#db = db
+    this.#running = spawnSymphony(['worker', '--rails', railsFile, '--worker-id', workerId, '--no-http', ...words], {
+      DATABASE_URL: url,
+      SYMPHONY_SCHEMA: db.schema,
+    })
+  }
+
+  get child(): ChildProcess {
+    return this.#running.child
+  }
+
+  /** Resolves when it has said that it is at work. */
+  async atWork(): Promise<void> {
+    const { stdout, ended, child } = this.#running
+    while (!stdout().includes(`Worker ${this.workerId} carries`)) {
+      if (child.stdout === null) throw new Error(`${this.workerId} has no output`)
+      const said = await Promise.race([once(child.stdout, 'data'), ended])
+      if ('stderr' in said) throw new Error(`${this.workerId} ended before it was at work: ${said.stderr}`)
+    }
+  }
+
+  /** `kill -9`; resolves when the process is gone, whatever it had in hand. */
+  async kill(): Promise<void> {
+    const { child } = this
+    if (child.exitCode !== null || child.signalCode !== null) {
+      throw new Error(`${this.workerId} had ended before it was killed: ${this.#running.stderr()}`)
+    }
+    const exited = once(child, 'exit')
+    child.kill('SIGKILL')
+    await exited
+  }
+
+  /** The time until its leases end passes. Returns how many there were. */
+  async outlive(): Promise<number> {
+    const { rows } = await this.#db.queryNoRole(
+      `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'
+       WHERE claimed_by = $1 RETURNING outbox_id`,
+      [this.workerId],
+    )
+    return rows.length
+  }
+
+  /** The gentle way, for the last ones. */
+  async stop(): Promise<void> {
+    this.child.kill('SIGTERM')
+    const { exitCode, stderr } = await this.#running.ended
+    if (exitCode !== 0) throw new Error(`${this.workerId} ended with ${exitCode}: ${stderr}`)
+  }
+}

@@ -1,0 +1,150 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { EventEmitter, once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { removeDeadLeases } from '../../libs/lease/index.js'
+import { builtPath } from './builtPath.js'
+import type { TestDatabase } from './database.js'
+import { openConnection } from './race.js'
+
+export interface TurmoilOptions {
+  /** Goes on until the processes were told so many tokens. */
+  readonly tokens: number
+  readonly processes: number
+  /** A process is killed, and leases are expired and removed, after every so many tokens. */
+  readonly tokensPerKill: number
+}
+
+export interface TurmoilResult {
+  /** How many tokens the database issued: those that were told, and those whose holder was killed first. */
+  readonly issued: number
+  readonly kills: number
+  readonly expired: number
+  readonly removed: number
+  /** Where a resource's token was not greater than the one before it, in the order of the commits. */
+  readonly notGreater: readonly unknown[]
+  /** What the processes were told, and the database never issued; or issued to two. */
+  readonly unfounded: readonly string[]
+}
+
+/**
+ * Processes that acquire, steal, renew and release the same few resources as hard as they can, and say each token they get;
+ * `kill -9` for one of them now and then; and time that jumps, so that leases expire and long-dead ones are removed.
+ */
+export async function leaseTurmoil(db: TestDatabase, options: TurmoilOptions): Promise<TurmoilResult> {
+  await recordTokens(db)
+  const { url } = await db.createLogin('turmoil', { roles: ['symphony_executor'] })
+  const told: string[] = []
+  const spoken = new EventEmitter()
+  const start = () =>
+    startHolder(url, db.schema, (token) => {
+      told.push(token)
+      spoken.emit(String(told.length))
+    })
+  const holders = Array.from({ length: options.processes }, start)
+  const done = { kills: 0, expired: 0, removed: 0 }
+  try {
+    for (let target = options.tokensPerKill; target <= options.tokens; target += options.tokensPerKill) {
+      // A holder that ends by itself has failed, and said why.
+      const ended = Promise.race(holders.map(({ closed }) => closed.then(() => 'ended')))
+      if (told.length < target && (await Promise.race([once(spoken, String(target)), ended])) === 'ended') {
+        throw new Error('a holder ended by itself')
+      }
+      await kill(holders.shift()!)
+      done.kills += 1
+      holders.push(start())
+      const { expired, removed } = await jumpInTime(db)
+      done.expired += expired
+      done.removed += removed
+    }
+  } finally {
+    await Promise.all(holders.map(kill))
+  }
+  return { ...done, ...(await judge(db, told)) }
+}
+
+const PROGRAM = `
+const [leaseDoor, dbDoor, url, schema] = process.argv.slice(1)
+const { acquireLease, renewLease, releaseLease } = await import(leaseDoor)
+const { openDatabase } = await import(dbDoor)
+const executor = openDatabase({ url, schema }).as('symphony_executor')
+const oneOf = (list) => list[Math.floor(Math.random() * list.length)]
+const claims = new Map()
+const say = (resource, grant) => grant && console.log(resource + ' ' + grant.fencingToken + '.')
+async function step() {
+  const resource = oneOf(['a', 'b', 'c', 'd'])
+  const claim = claims.get(resource)
+  const dice = Math.random()
+  if (claim && dice < 0.5) return say(resource, await renewLease(executor, claim, 60_000))
+  if (claim && dice < 0.7) return claims.delete(resource) && releaseLease(executor, claim)
+  // The owners are the same in every process: each takes from the others what it names as its own.
+  const owner = oneOf(['x', 'y'])
+  const grant = await acquireLease(executor, { resource, owner, durationMs: 60_000 })
+  if (grant) claims.set(resource, { resource, owner, leaseId: grant.leaseId })
+  say(resource, grant)
+}
+await Promise.all([1, 2, 3].map(async () => { for (;;) await step() }))
+`
+
+interface Holder {
+  readonly process: ChildProcess
+  /** All it said has been read. */
+  readonly closed: Promise<unknown>
+}
+
+function startHolder(url: string, schema: string, onToken: (token: string) => void): Holder {
+  const doors = [builtPath('libs/lease/index.js'), builtPath('libs/db/index.js')]
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', PROGRAM, ...doors, url, schema], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const lines = createInterface(child.stdout)
+  lines.on('line', onToken)
+  return { process: child, closed: Promise.all([once(lines, 'close'), once(child, 'exit')]) }
+}
+
+async function kill({ process: child, closed }: Holder): Promise<void> {
+  child.kill('SIGKILL')
+  await closed
+}
+
+/** The database's own word: every change of a token, in the order of the commits, since the row stays locked until then. */
+async function recordTokens(db: TestDatabase): Promise<void> {
+  await db.queryNoRole(`
+    CREATE SCHEMA turmoil;
+    CREATE TABLE turmoil.issued (no bigint GENERATED ALWAYS AS IDENTITY, resource text, token bigint);
+    CREATE FUNCTION turmoil.record() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+    BEGIN
+      INSERT INTO turmoil.issued (resource, token) VALUES (NEW.resource, NEW.fencing_token);
+      RETURN NULL;
+    END $$;
+    CREATE TRIGGER turmoil AFTER UPDATE ON symphony_leases FOR EACH ROW
+      WHEN (NEW.fencing_token IS DISTINCT FROM OLD.fencing_token) EXECUTE FUNCTION turmoil.record()`)
+}
+
+/** As if nobody had come back for two hours: every lease has expired, and two resources are forgotten. */
+async function jumpInTime(db: TestDatabase): Promise<{ expired: number; removed: number }> {
+  const connection = await openConnection(db)
+  // In one transaction, or the holders would have taken them all before the first is removed.
+  await connection.query('BEGIN')
+  const { rows } = await connection.query(
+    `UPDATE symphony_leases SET expires_at = clock_timestamp() - interval '2 hours' RETURNING resource`,
+  )
+  const removed = await removeDeadLeases(connection, 2, 3_600)
+  await connection.query('COMMIT')
+  await connection.close()
+  return { expired: rows.length, removed }
+}
+
+async function judge(db: TestDatabase, told: readonly string[]) {
+  const { rows: issued } = await db.queryNoRole<{ token: string }>(
+    `SELECT resource || ' ' || token AS token FROM turmoil.issued`,
+  )
+  const { rows: notGreater } = await db.queryNoRole(
+    `SELECT * FROM (
+       SELECT no, resource, token, lag(token) OVER (PARTITION BY resource ORDER BY no) AS before FROM turmoil.issued
+     ) t WHERE token <= before`,
+  )
+  const unclaimed = new Set(issued.map(({ token }) => token))
+  // Without its full stop a line is the last one of a process that was killed while it spoke.
+  const unfounded = told.filter((line) => line.endsWith('.') && !unclaimed.delete(line.slice(0, -1)))
+  return { issued: issued.length, notGreater, unfounded }
+}

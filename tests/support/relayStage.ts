@@ -1,0 +1,230 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { onTestFinished } from 'vitest'
+import { readEffects } from '../../libs/cli/readEffects.js'
+import type { JsonObject } from '../../libs/core/index.js'
+import { audit } from '../../libs/ledger/index.js'
+import { enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
+import { readBook, type startRailBook, type UnknownPolicy } from '../../libs/rails/index.js'
+import { builtPath } from './builtPath.js'
+import { Checkpoints } from './checkpoints.js'
+import { spawnSymphony, type Running } from './commandLine.js'
+import { createTestDatabase, type TestDatabase } from './database.js'
+import { anInstruction, attemptRows, enqueue, pendingRow, type Enqueued } from './outboxItems.js'
+import type { Story } from './relayStories.js'
+import { makeTestFolder, removeTestFolder } from './server.js'
+
+/** Where a worker can be stopped with a payment in hand, in the order it gets there. */
+export type RelayPoint =
+  /** Leased, and being checked; its rail was not called yet. */
+  | 'claimed'
+  /** Its rail was called, and has sent nothing yet. */
+  | 'called'
+  /** The rail's answer is there; the relayer was not told yet. */
+  | 'answered'
+
+export interface WorkerOptions {
+  readonly words?: readonly string[]
+  readonly env?: Readonly<Record<string, string>>
+  /** Another way to the same server, such as a proxy's. */
+  readonly port?: number
+}
+
+/**
+ * Everything a relay needs but the workers, which come and go: a database, a rail of each policy whose book is a process
+ * of its own, and checkpoints along the way. Gone when the test is.
+ */
+export class RelayStage {
+  readonly db: TestDatabase
+  readonly checkpoints: Checkpoints
+  readonly bookFile: string
+  readonly #railsFile: string
+  readonly #bookUrl: string
+  readonly #loginUrl: string
+
+  private constructor(given: Pick<RelayStage, 'db' | 'checkpoints' | 'bookFile'>, files: StageFiles) {
+    this.db = given.db
+    this.checkpoints = given.checkpoints
+    this.bookFile = given.bookFile
+    this.#railsFile = files.railsFile
+    this.#bookUrl = files.bookUrl
+    this.#loginUrl = files.loginUrl
+  }
+
+  static async set({ serverUrl }: { readonly serverUrl?: string } = {}): Promise<RelayStage> {
+    const folder = await makeTestFolder()
+    onTestFinished(() => removeTestFolder(folder))
+    const db = await createTestDatabase({ countBranches: false, ...(serverUrl === undefined ? {} : { serverUrl }) })
+    onTestFinished(() => db.drop())
+    const { url: loginUrl } = await db.createLogin('worker', { roles: ['symphony_executor', 'symphony_readonly'] })
+    const checkpoints = await Checkpoints.open()
+    onTestFinished(() => checkpoints.stop())
+    const bookFile = join(folder, 'rail-book.ndjson')
+    // From dist/: the program it starts is a file beside it.
+    const built: { startRailBook: typeof startRailBook } = await import(builtPath('libs/rails/index.js'))
+    const book = await built.startRailBook({ file: bookFile })
+    onTestFinished(() => book.stop())
+    const railsFile = join(folder, 'rails.mjs')
+    await writeFile(railsFile, RAILS)
+    return new RelayStage({ db, checkpoints, bookFile }, { railsFile, bookUrl: book.url, loginUrl })
+  }
+
+  /** Spawns a worker under this name; resolves when it is at work. */
+  async startWorker(name: string, { words = [], env = {}, port }: WorkerOptions = {}): Promise<Running> {
+    const worker = spawnSymphony(['worker', '--rails', this.#railsFile, ...words], {
+      DATABASE_URL: this.urlThrough(port),
+      SYMPHONY_SCHEMA: this.db.schema,
+      SYMPHONY_ACCESS_TOKEN: ACCESS_TOKEN,
+      RAILS_MODULE: pathToFileURL(builtPath('libs/rails/index.js')).href,
+      BOOK_URL: this.#bookUrl,
+      CHECKPOINTS_URL: this.checkpoints.url,
+      OUTBOX_WORKER_ID: name,
+      ...env,
+    })
+    onTestFinished(async () => {
+      worker.child.kill('SIGKILL')
+      await worker.ended
+    })
+    await untilStarted(worker)
+    return worker
+  }
+
+  /** The workers' address of the database, by another port if one is given. */
+  urlThrough(port: number | undefined): string {
+    const url = new URL(this.#loginUrl)
+    if (port !== undefined) url.port = String(port)
+    return url.href
+  }
+
+  enqueue(policy: UnknownPolicy, payload: JsonObject = {}): Promise<Enqueued> {
+    return enqueue(this.db, { railType: policy, payload: { ...MONEY, ...payload } })
+  }
+
+  /** Spread over these policies, in one transaction. */
+  async enqueueMany(count: number, policies: readonly UnknownPolicy[]): Promise<void> {
+    const instructions = Array.from({ length: count }, (_, index) =>
+      anInstruction({ railType: policies[index % policies.length]!, payload: MONEY }),
+    )
+    await enqueuePaymentOutboxBatch(this.db.as('symphony_ingest'), instructions)
+  }
+
+  /** How many references the rail has paid. */
+  async paidCount(): Promise<number> {
+    return (await readBook(this.bookFile)).size
+  }
+
+  async storyOf(outboxId: string): Promise<Story> {
+    const attempts = await attemptRows(this.db, outboxId)
+    const pending = await pendingRow(this.db, outboxId)
+    return {
+      attempts: attempts
+        .filter(({ error_code }) => error_code !== 'INQUIRY_TOO_EARLY')
+        .map(({ state, worker_id }) => `${state} by ${worker_id}`),
+      calls: this.checkpoints.arrivals
+        .filter(({ point, reference }) => point === 'called' && reference === outboxId)
+        .map(({ worker }) => worker),
+      paid: (await readBook(this.bookFile)).get(outboxId)?.count ?? 0,
+      pending: pending && { hold_reason: pending.hold_reason, outcome_unknown: pending.outcome_unknown },
+    }
+  }
+
+  /** The stories of some payments, by the policy of their rail. */
+  async storiesOf(items: readonly Enqueued[]): Promise<Record<string, Story>> {
+    const told = items.map(async ({ railType, outboxId }) => [railType, await this.storyOf(outboxId)] as const)
+    return Object.fromEntries(await Promise.all(told))
+  }
+
+  /** How much is neither ended nor held. Asks by a pool that survives the loss of its server. */
+  async leftCount(): Promise<number | undefined> {
+    const { rows } = await this.db
+      .as('symphony_auditor')
+      .query<{ left: number }>(
+        `SELECT count(*)::int AS left FROM ${this.db.qualify('payment_outbox_pending')} WHERE hold_reason IS NULL`,
+      )
+    return rows[0]?.left
+  }
+
+  /** Every lease there is has ended by the database's clock: what time does to a worker that is gone. */
+  async expireLeases(): Promise<void> {
+    await this.db.queryNoRole(
+      `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'
+       WHERE lease_token IS NOT NULL`,
+    )
+  }
+
+  /** What breaks the invariants, our book held against the rail's: empty if all ten were judged and hold. */
+  async auditFindings(): Promise<string[]> {
+    const { invariants } = await audit(this.db.as('symphony_auditor'), {
+      effects: await readEffects(this.bookFile),
+      drained: true,
+    })
+    const unjudged = ALL_INVARIANTS.filter((id) => !invariants.some((verdict) => verdict.id === id))
+    const broken = invariants.filter(({ ok }) => !ok).map(({ id, found }) => `${id}: ${found.join(', ')}`)
+    return [...unjudged.map((id) => `${id} was not judged`), ...broken]
+  }
+
+  /** A metric that this worker serves, as it stands. */
+  async metricOf(worker: Running, name: string): Promise<number> {
+    const address = /"address":"([^"]+)"/.exec(worker.stderr())?.[1] ?? ''
+    const answer = await fetch(`${address}/metrics`, { headers: { authorization: `Bearer ${ACCESS_TOKEN}` } })
+    const line = (await answer.text()).split('\n').find((one) => one.startsWith(`${name} `))
+    return Number(line?.slice(name.length))
+  }
+}
+
+/** Rejects, with what it said, when the worker ends instead. */
+async function untilStarted({ child, ended, stderr }: Running): Promise<void> {
+  const started = new Promise<void>((resolve) => {
+    child.stderr?.on('data', () => {
+      if (stderr().includes('worker_started')) resolve()
+    })
+  })
+  const ending = ended.then((said) => {
+    throw new Error(`the worker ended with ${said.exitCode} before it was at work: ${said.stderr}`)
+  })
+  await Promise.race([started, ending])
+}
+
+interface StageFiles {
+  readonly railsFile: string
+  readonly bookUrl: string
+  readonly loginUrl: string
+}
+
+const MONEY = { amount: '10.50', currency: 'EUR', destination: 'account-1' }
+const ACCESS_TOKEN = 'secret-of-the-stage'
+const ALL_INVARIANTS = ['I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7', 'I8', 'I9', 'I10']
+
+/**
+ * The workers' file of rails: one for each policy, named after it. The adapter is the worst there is: it does not heed
+ * its signal, so that only the rail itself can refuse what comes too late.
+ */
+const RAILS = `
+const { RAILS_MODULE, BOOK_URL, CHECKPOINTS_URL, OUTBOX_WORKER_ID } = process.env
+const { simulatedRail } = await import(RAILS_MODULE)
+
+async function pass(point, reference = '') {
+  const where = new URLSearchParams({ worker: OUTBOX_WORKER_ID, point, reference })
+  await (await fetch(CHECKPOINTS_URL + '?' + where)).text()
+}
+
+const validate = async (value) => {
+  await pass('claimed')
+  return { value }
+}
+
+export default ['inquire', 'resend', 'hold'].map((onUnknown) => {
+  const rail = simulatedRail({ type: onUnknown, onUnknown, bookUrl: BOOK_URL })
+  return {
+    ...rail,
+    payload: { '~standard': { version: 1, vendor: 'stage', validate } },
+    dispatch: async (request) => {
+      await pass('called', request.reference)
+      const answer = await rail.dispatch(request, { signal: new AbortController().signal })
+      await pass('answered', request.reference)
+      return answer
+    },
+  }
+})
+`

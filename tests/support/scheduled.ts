@@ -1,0 +1,77 @@
+import { randomUUID } from 'node:crypto'
+import {
+  claimJobRuns,
+  claimTimers,
+  createOrUpdateJob,
+  scheduleTimer,
+  triggerJob,
+  type ClaimedJobRun,
+  type ClaimedTimer,
+  type JobDefinition,
+  type TimerDefinition,
+} from '../../libs/scheduler/index.js'
+import type { TestDatabase } from './database.js'
+import { WORKER } from './outboxItems.js'
+
+/** Timers and jobs like no others: each has a topic of its own, so that tests of one file share no queue. */
+
+export function aTimerDefinition(overrides: Partial<TimerDefinition> = {}): TimerDefinition {
+  return {
+    topic: `topic-${randomUUID()}`,
+    payload: { remind: 'me' },
+    dueAt: new Date('2026-01-01T00:00:00Z'),
+    ...overrides,
+  }
+}
+
+export function aJobDefinition(overrides: Partial<JobDefinition> = {}): JobDefinition {
+  const name = `job-${randomUUID()}`
+  return { name, cron: '0 0 1 1 *', topic: `topic-${name}`, payload: { report: 'daily' }, ...overrides }
+}
+
+/** Every five minutes, and next in two to three: nothing comes due by itself while a test runs. */
+export function quietCron(): string {
+  return `${(new Date().getUTCMinutes() + 3) % 5}-59/5 * * * *`
+}
+
+/** Its id and topic. Without a due time it is long due. */
+export async function aTimer(
+  db: TestDatabase,
+  overrides: Partial<TimerDefinition> = {},
+): Promise<{ readonly timerId: string; readonly topic: string }> {
+  const timer = aTimerDefinition(overrides)
+  return { timerId: await scheduleTimer(db.as('symphony_ingest'), timer), topic: timer.topic }
+}
+
+/** Its name. Without a cron expression it is due in January. */
+export async function aJob(db: TestDatabase, overrides: Partial<JobDefinition> = {}): Promise<string> {
+  const job = aJobDefinition(overrides)
+  await createOrUpdateJob(db.as('symphony_control'), job)
+  return job.name
+}
+
+export async function aClaimedTimer(
+  db: TestDatabase,
+  overrides: Partial<TimerDefinition> = {},
+  workerId = WORKER,
+): Promise<ClaimedTimer> {
+  const { topic } = await aTimer(db, overrides)
+  return onlyOne(await claimTimers(db.as('symphony_executor'), 10, workerId, 600, { topics: [topic] }))
+}
+
+export async function aClaimedJobRun(
+  db: TestDatabase,
+  overrides: Partial<JobDefinition> = {},
+  workerId = WORKER,
+): Promise<ClaimedJobRun> {
+  const job = aJobDefinition(overrides)
+  await createOrUpdateJob(db.as('symphony_control'), job)
+  await triggerJob(db.as('symphony_control'), job.name)
+  return onlyOne(await claimJobRuns(db.as('symphony_executor'), 10, workerId, 600, { topics: [job.topic] }))
+}
+
+export function onlyOne<T>(items: readonly T[]): T {
+  const [item] = items
+  if (item === undefined || items.length > 1) throw new Error(`expected one, got ${items.length}`)
+  return item
+}

@@ -1,0 +1,296 @@
+import { createHmac } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { systemClock } from '../../libs/core/index.js'
+import { readWebhookSources, type WebhookSources } from '../../libs/http/index.js'
+import { readInboxEvents } from '../../libs/inbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { bodyOf, openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
+import { claimOf, rowOf } from '../support/inboxMessages.js'
+
+/** POST /v1/webhooks/{source}: whoever can sign may put messages into the inbox, and nobody else. */
+
+const SECRET = 'a secret of the tests'
+const OLD_SECRET = 'the secret before it'
+const STANDARD_KEY = Buffer.from('twenty-four random bytes')
+
+const SOURCES: WebhookSources = {
+  standard: { secrets: [`whsec_${STANDARD_KEY.toString('base64')}`] },
+  bank: {
+    secrets: [SECRET, OLD_SECRET],
+    messageIdPointer: '/id',
+    topicPointer: '/type',
+    timestampHeader: 'X-Bank-Time',
+    signatureHeader: 'X-Bank-Signature',
+    toleranceSeconds: 60,
+  },
+}
+
+/** The moment at which every test takes place. */
+const NOW_SECONDS = 1_767_225_600
+
+let db: TestDatabase
+let stage: HttpStage
+beforeAll(async () => {
+  db = await createTestDatabase()
+  const clock = { ...systemClock, now: () => new Date(NOW_SECONDS * 1_000) }
+  stage = await openHttpStage(db, { webhooks: { ingest: db.as('symphony_ingest'), sources: SOURCES, clock } })
+})
+afterAll(async () => {
+  await stage.close()
+  await db.drop()
+})
+
+interface Sent {
+  readonly body: string | Uint8Array
+  readonly atSeconds?: number | string
+  readonly secret?: string | Buffer
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+/** As the bank sends it: the id in the body, a signature in hexadecimal. No token is shown. */
+function fromBank({ body, atSeconds = NOW_SECONDS, secret = SECRET, headers = {} }: Sent): Promise<Response> {
+  const signature = createHmac('sha256', secret).update(`${atSeconds}.`).update(body).digest('hex')
+  return stage.call('/v1/webhooks/bank', {
+    method: 'POST',
+    body,
+    headers: {
+      authorization: '',
+      'content-type': 'application/json',
+      'x-bank-time': String(atSeconds),
+      'x-bank-signature': `sha256=${signature}`,
+      ...headers,
+    },
+  })
+}
+
+/** As the Standard Webhooks have it: the id in a header, signed with the rest, base64. */
+function standard(id: string, body: string, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
+  const signature = createHmac('sha256', STANDARD_KEY).update(`${id}.${NOW_SECONDS}.${body}`).digest('base64')
+  return stage.call('/v1/webhooks/standard', {
+    method: 'POST',
+    body,
+    headers: {
+      authorization: '',
+      'content-type': 'application/json',
+      'webhook-id': id,
+      'webhook-timestamp': String(NOW_SECONDS),
+      'webhook-signature': `v1,${'A'.repeat(43)}= v1,${signature}`,
+      ...headers,
+    },
+  })
+}
+
+const event = (id: unknown, more: object = {}) => JSON.stringify({ id, type: 'payment.settled', ...more })
+
+async function messages(): Promise<bigint> {
+  const { rows } = await db.queryNoRole<{ count: bigint }>('SELECT count(*) FROM inbox_messages')
+  return rows[0]!.count
+}
+
+describe('a signed webhook', () => {
+  test('is in the inbox when 202 is answered; again it is 200, and counted', async () => {
+    const first = await fromBank({ body: event('evt-1', { amount: '12.50' }) })
+    expect([first.status, await bodyOf(first)]).toEqual([
+      202,
+      { source: 'bank', messageId: 'evt-1', state: 'seen', created: true },
+    ])
+    const key = { source: 'bank', messageId: 'evt-1' }
+    expect(await rowOf(db, key)).toMatchObject({
+      topic: 'payment.settled',
+      payload: { id: 'evt-1', type: 'payment.settled', amount: '12.50' },
+    })
+    const again = await fromBank({ body: event('evt-1', { amount: '12.50' }), atSeconds: NOW_SECONDS + 1 })
+    expect([again.status, await bodyOf(again)]).toEqual([
+      200,
+      { source: 'bank', messageId: 'evt-1', state: 'seen', created: false },
+    ])
+    expect(await rowOf(db, key)).toMatchObject({ sightings: 2n })
+    expect((await claimOf(db, key)).map(({ messageId }) => messageId)).toContain('evt-1')
+  })
+
+  test('with other content under a known id is 409; the event is kept, the first content stands', async () => {
+    const key = { source: 'bank', messageId: 'evt-2' }
+    expect((await fromBank({ body: event('evt-2', { amount: '1.00' }) })).status).toBe(202)
+    const other = await fromBank({ body: event('evt-2', { amount: '9.00' }) })
+    expect(await problemOf(other)).toMatchObject({ status: 409, code: 'CONTENT_DIFFERS' })
+    expect(await rowOf(db, key)).toMatchObject({ payload: { amount: '1.00' } })
+    expect(await readInboxEvents(db.as('symphony_readonly'), key)).toMatchObject([{ eventType: 'CONTENT_DIFFERS' }])
+  })
+
+  test('may be signed with the secret that is being replaced, and may have a number for its id', async () => {
+    expect((await fromBank({ body: event(17), secret: OLD_SECRET })).status).toBe(202)
+    expect(await rowOf(db, { source: 'bank', messageId: '17' })).toMatchObject({ state: 'seen' })
+  })
+
+  test('of the Standard Webhooks is understood, with one good signature among several', async () => {
+    expect((await standard('msg_1', '{"a":1}')).status).toBe(202)
+    expect(await rowOf(db, { source: 'standard', messageId: 'msg_1' })).toMatchObject({ topic: 'standard' })
+  })
+
+  test('cannot be sent as another: an id in a header is part of what is signed', async () => {
+    const replayed = await standard('msg_2', '{"a":1}', { 'webhook-id': 'msg_3' })
+    expect(await problemOf(replayed)).toMatchObject({ status: 401, code: 'SIGNATURE_INVALID' })
+    expect(await rowOf(db, { source: 'standard', messageId: 'msg_3' })).toEqual({})
+  })
+
+  test('is judged by its bytes: the same JSON spelled otherwise is not what was signed', async () => {
+    const body = event('evt-3')
+    const signature = createHmac('sha256', SECRET).update(`${NOW_SECONDS}.${body}`).digest('hex')
+    const respelled = await fromBank({ body: `${body} `, headers: { 'x-bank-signature': signature } })
+    expect(await problemOf(respelled)).toMatchObject({ status: 401, code: 'SIGNATURE_INVALID' })
+  })
+})
+
+describe('refused, and nothing stored', () => {
+  test.each([
+    ['a missing signature', { headers: { 'x-bank-signature': '' } }],
+    ['a signature that is none', { headers: { 'x-bank-signature': 'sha256=letters' } }],
+    ['a signature of another secret', { secret: 'another secret, not ours' }],
+    ['a timestamp that was not signed', { headers: { 'x-bank-time': String(NOW_SECONDS + 1) } }],
+    ['a missing timestamp', { headers: { 'x-bank-time': '' } }],
+    ['a signature for a shorter body', { headers: { 'x-bank-signature': 'a'.repeat(64) } }],
+  ])('%s: 401', async (_what, sent) => {
+    const before = await messages()
+    const answer = await fromBank({ body: event('evt-refused'), ...sent })
+    expect(await problemOf(answer)).toMatchObject({ status: 401, code: 'SIGNATURE_INVALID' })
+    expect(await messages()).toBe(before)
+  })
+
+  test.each([
+    [-60, 202],
+    [60, 202],
+    [-61, 401],
+    [61, 401],
+  ])('a signature made %s seconds from now: %s', async (offset, status) => {
+    const answer = await fromBank({ body: event(`evt-at-${offset}`), atSeconds: NOW_SECONDS + offset })
+    expect(answer.status).toBe(status)
+    const { code } = await bodyOf(answer)
+    expect(code).toBe(status === 401 ? 'TIMESTAMP_OUT_OF_TOLERANCE' : undefined)
+    expect((await rowOf(db, { source: 'bank', messageId: `evt-at-${offset}` }))['state']).toBe(
+      status === 202 ? 'seen' : undefined,
+    )
+  })
+
+  test.each(['soon', '', '1767225600.0', '-1', 'NaN'])(
+    'a timestamp that is no number of seconds: %j',
+    async (atSeconds) => {
+      const answer = await fromBank({ body: event('evt-odd-time'), atSeconds })
+      expect(await problemOf(answer)).toMatchObject({ status: 401 })
+    },
+  )
+
+  test.each([
+    ['no JSON', 'not json', 400, 'MALFORMED_JSON'],
+    ['an empty body', '', 400, 'MALFORMED_JSON'],
+    ['no object', '[1]', 422, 'INVALID_MESSAGE'],
+    ['a key twice', '{"id":"a","id":"b"}', 422, 'INVALID_MESSAGE'],
+    ['no id', '{"type":"t"}', 422, 'INVALID_MESSAGE'],
+    ['a blank id', event('  '), 422, 'INVALID_MESSAGE'],
+    ['an id that is an object', event({}), 422, 'INVALID_MESSAGE'],
+    ['an id of 256 characters', event('x'.repeat(256)), 422, 'INVALID_MESSAGE'],
+    ['an id with a control character', event('a\tb'), 422, 'INVALID_MESSAGE'],
+    ['no topic', '{"id":"a"}', 422, 'INVALID_MESSAGE'],
+    ['a topic with a space', '{"id":"a","type":"a b"}', 422, 'INVALID_MESSAGE'],
+    ['a NUL', event('a', { text: '\0' }), 422, 'INVALID_MESSAGE'],
+    [
+      'a payload that is too large as jsonb prints it',
+      event('a', { list: Array.from({ length: 32_000 }, () => 1) }),
+      422,
+      'INVALID_MESSAGE',
+    ],
+  ])('well signed, and %s', async (_what, body, status, code) => {
+    const before = await messages()
+    const problem = await problemOf(await fromBank({ body }))
+    expect(problem).toMatchObject({ status, code })
+    expect(await messages()).toBe(before)
+  })
+
+  test('a body of 64 KiB is taken, one byte more is not, whatever is signed', async () => {
+    const room = 65_536 - event('evt-64', { text: '' }).length
+    // Two bytes less of text: jsonb puts a space behind each colon and comma.
+    const fitting = event('evt-64', { text: 'x'.repeat(room - 5) })
+    expect((await fromBank({ body: fitting })).status).toBe(202)
+    const tooLarge = event('evt-65', { text: 'x'.repeat(room + 1) })
+    expect(await problemOf(await fromBank({ body: tooLarge }))).toMatchObject({ status: 413, code: 'BODY_TOO_LARGE' })
+  })
+
+  test('another media type, another source, another method', async () => {
+    const form = await fromBank({ body: event('a'), headers: { 'content-type': 'text/plain' } })
+    expect(await problemOf(form)).toMatchObject({ status: 415, code: 'UNSUPPORTED_MEDIA_TYPE' })
+    for (const source of ['nobody', 'constructor', '__proto__']) {
+      const unknown = await stage.call(`/v1/webhooks/${source}`, {
+        method: 'POST',
+        body: '{}',
+        headers: { 'content-type': 'application/json' },
+      })
+      expect(await problemOf(unknown)).toMatchObject({ status: 404, code: 'WEBHOOK_SOURCE_UNKNOWN' })
+    }
+    expect((await stage.call('/v1/webhooks/bank')).status).toBe(404)
+  })
+
+  test('the log has neither secrets nor payloads', async () => {
+    await fromBank({ body: event('evt-canary', { card: 'CANARY4929' }) })
+    await fromBank({ body: event('evt-canary', { card: 'CANARY4930' }) })
+    expect(stage.logged()).toContain('/v1/webhooks/:source')
+    for (const word of ['CANARY49', SECRET, 'sha256=']) expect(stage.logged()).not.toContain(word)
+  })
+})
+
+test('an unreachable database is 503, and nothing is promised', async () => {
+  const unreachable = {
+    ...db.as('symphony_ingest'),
+    query: () => Promise.reject(Object.assign(new Error('gone'), { code: 'ECONNREFUSED' })),
+  }
+  const own = await openHttpStage(db, { webhooks: { ingest: unreachable, sources: SOURCES } })
+  const atSeconds = Math.floor(Date.now() / 1_000)
+  const body = event('evt-503')
+  const answer = await own.call('/v1/webhooks/bank', {
+    method: 'POST',
+    body,
+    headers: {
+      'content-type': 'application/json',
+      'x-bank-time': String(atSeconds),
+      'x-bank-signature': createHmac('sha256', SECRET).update(`${atSeconds}.${body}`).digest('hex'),
+    },
+  })
+  expect(await problemOf(answer)).toMatchObject({ status: 503, code: 'DATABASE_UNAVAILABLE' })
+  await own.close()
+})
+
+test('a process without sources has no such route', async () => {
+  const own = await openHttpStage(db)
+  const answer = await own.call('/v1/webhooks/bank', {
+    method: 'POST',
+    body: '{}',
+    headers: { 'content-type': 'application/json' },
+  })
+  expect(await problemOf(answer)).toMatchObject({ status: 404, code: 'NOT_FOUND' })
+  await own.close()
+})
+
+describe('sources', () => {
+  const secrets = [SECRET]
+  test.each([
+    ['no object', [], 'webhooks.json: expected an object of sources'],
+    ['a source that is none', { bank: 'secret' }, 'webhooks.json: bank: expected an object'],
+    ['a name with a space', { 'a b': { secrets } }, 'webhooks.json: a b: expected printable ASCII'],
+    ['no secrets', { bank: {} }, 'webhooks.json: bank.secrets: expected an array'],
+    ['an empty list of secrets', { bank: { secrets: [] } }, 'bank.secrets: expected 1 to 5'],
+    ['a short secret', { bank: { secrets: ['fifteen letters'] } }, 'bank.secrets[0]: expected at least 16'],
+    ['a misspelt field', { bank: { secrets, tolerance: 1 } }, 'bank.tolerance: unknown; expected one of secrets, '],
+    ['two ways to the id', { bank: { secrets, messageIdHeader: 'a', messageIdPointer: '/a' } }, 'got both'],
+    ['two ways to the topic', { bank: { secrets, topic: 'a', topicPointer: '/a' } }, 'got both'],
+    ['a pointer that is none', { bank: { secrets, messageIdPointer: 'id' } }, 'bank.messageIdPointer: expected a JSON'],
+    ['a header that is none', { bank: { secrets, signatureHeader: 'a b' } }, 'bank.signatureHeader: expected the name'],
+    ['a tolerance of nothing', { bank: { secrets, toleranceSeconds: 0 } }, 'bank.toleranceSeconds: expected a whole'],
+  ])('%s is refused, by its place', (_what, value, message) => {
+    expect(() => readWebhookSources('webhooks.json', value)).toThrow(message)
+    expect(() => readWebhookSources('webhooks.json', value)).not.toThrow(SECRET)
+  })
+
+  test('what is sound is taken as it is', () => {
+    expect(readWebhookSources('webhooks.json', { bank: { secrets, topic: 'a' } })).toEqual({
+      bank: { secrets, topic: 'a' },
+    })
+  })
+})

@@ -1,0 +1,296 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
+import { InboxTransitionError, InboxUnknownError } from '../../libs/db/index.js'
+import {
+  Inbox,
+  InboxContentDiffersError,
+  markInboxProcessed,
+  readInboxEvents,
+  recordInboxSighting,
+  reviveInboxMessage,
+  type InboxKey,
+} from '../../libs/inbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { claimOf, enqueued, enqueuedAndClaimed, rowOf } from '../support/inboxMessages.js'
+import { failureOf, openConnection } from '../support/race.js'
+
+/** The inbox as a memory: messages that are marked by whoever handles them, and that no worker ever claims. */
+
+let db: TestDatabase
+let inbox: Inbox
+beforeAll(async () => {
+  db = await createTestDatabase()
+  inbox = new Inbox(db.database)
+})
+afterAll(() => db.drop())
+
+const aKey = (): InboxKey => ({ source: `source-${randomUUID()}`, messageId: 'message-1' })
+
+/** A message in a state, brought there by the marks alone. */
+async function inState(state: 'seen' | 'processing' | 'done' | 'dead'): Promise<InboxKey> {
+  const key = aKey()
+  await inbox.alreadyProcessed(key)
+  if (state === 'processing' || state === 'done') await inbox.markProcessing(key)
+  if (state === 'done') await inbox.markProcessed(key)
+  if (state === 'dead') await inbox.markDead(key, 'poison')
+  return key
+}
+
+describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
+  test.each([null, undefined, '', ' ', '\t\r\n', '\u00A0\u2003\u3000\uFEFF', 17])(
+    'PRIM-POSTGRES-INBOX-001 rejects the message id and the source %j before any I/O, and names it',
+    async (blank) => {
+      const unreachable = new Inbox({
+        as: (role) => ({ ...db.as(role), query: () => Promise.reject(new Error('there was I/O')) }),
+      })
+      for (const argument of ['messageId', 'source'] as const) {
+        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what a caller without types may pass
+        const key = { ...aKey(), [argument]: blank } as unknown as InboxKey
+        const error = await failureOf(unreachable.alreadyProcessed(key))
+        expect(error).toBeInstanceOf(InvalidArgumentError)
+        expect(error).toBeInstanceOf(TypeError)
+        expect(error).toMatchObject({ argument })
+      }
+    },
+  )
+
+  test('PRIM-POSTGRES-INBOX-001 the database rejects the same by itself, and stores nothing', async () => {
+    const executor = db.as('symphony_executor')
+    for (const blank of [null, '', ' ', '\t', '\u00A0\u2003\u3000\uFEFF']) {
+      for (const values of [
+        [blank, 'message-1'],
+        ['source-1', blank],
+      ]) {
+        const sighting = executor.query(`SELECT * FROM ${db.qualify('record_inbox_sighting')}($1, $2)`, values)
+        const argument = values[0] === blank ? 'p_source' : 'p_message_id'
+        expect(await failureOf(sighting)).toMatchObject({
+          code: 'INVALID_PARAMETER',
+          message: expect.stringMatching(`^${argument}: expected`),
+        })
+      }
+    }
+    expect((await db.queryNoRole(`SELECT 1 FROM inbox_messages WHERE btrim(source) IN ('', 'source-1')`)).rows).toEqual(
+      [],
+    )
+  })
+
+  test('PRIM-POSTGRES-INBOX-001 ids have 255 characters at the most, of four bytes each, and no control character', async () => {
+    const longest = { source: '😀'.repeat(255), messageId: '😀'.repeat(255) }
+    expect(await inbox.alreadyProcessed(longest)).toBe(false)
+    expect(await rowOf(db, longest)).toMatchObject({ state: 'seen' })
+    for (const messageId of ['x'.repeat(256), '😀'.repeat(256)]) {
+      expect(await failureOf(inbox.alreadyProcessed({ ...aKey(), messageId }))).toBeInstanceOf(ArgumentRangeError)
+    }
+    for (const messageId of ['a\tb', 'a\n', 'a\u007F', 'a\u0085', 'a\0', 'a\uD800']) {
+      const error = await failureOf(inbox.alreadyProcessed({ ...aKey(), messageId }))
+      expect(error).toBeInstanceOf(InvalidArgumentError)
+      expect(error).toMatchObject({ argument: 'messageId' })
+    }
+  })
+
+  test('PRIM-POSTGRES-INBOX-001 is false until the message is done, and true ever after', async () => {
+    const key = aKey()
+    expect(await inbox.alreadyProcessed(key)).toBe(false)
+    expect(await inbox.alreadyProcessed(key)).toBe(false)
+    await inbox.markProcessing(key)
+    expect(await inbox.alreadyProcessed(key)).toBe(false)
+    await inbox.markProcessed(key)
+    expect(await inbox.alreadyProcessed(key)).toBe(true)
+    // The same id of another source is another message.
+    expect(await inbox.alreadyProcessed({ ...aKey(), messageId: key.messageId })).toBe(false)
+  })
+
+  test('PRIM-POSTGRES-INBOX-001 counts sightings apart from attempts', async () => {
+    const key = aKey()
+    for (let sighting = 0; sighting < 3; sighting += 1) await inbox.alreadyProcessed(key)
+    expect(await rowOf(db, key)).toMatchObject({ sightings: 3n, attempt_count: 0 })
+    await inbox.markProcessing(key)
+    expect(await rowOf(db, key)).toMatchObject({ sightings: 3n, attempt_count: 1 })
+  })
+
+  test('PRIM-POSTGRES-INBOX-001 a content that differs from the first is reported, and kept as an event once', async () => {
+    const key = aKey()
+    const executor = db.as('symphony_executor')
+    expect(await inbox.alreadyProcessed(key, { payload: { a: 1, b: 2 } })).toBe(false)
+    // The order of keys is no difference.
+    expect(await inbox.alreadyProcessed(key, { payload: { b: 2, a: 1 } })).toBe(false)
+    expect(await inbox.alreadyProcessed(key)).toBe(false)
+    for (let repetition = 0; repetition < 2; repetition += 1) {
+      const error = await failureOf(inbox.alreadyProcessed(key, { payload: { a: 1, b: 3 } }))
+      expect(error).toBeInstanceOf(InboxContentDiffersError)
+      expect(error).toMatchObject({ code: 'INBOX_CONTENT_DIFFERS', ...key })
+    }
+    expect(await recordInboxSighting(executor, key, { payload: { a: 1, b: 4 } })).toMatchObject({
+      contentDiffers: true,
+    })
+    const events = await readInboxEvents(db.as('symphony_readonly'), key)
+    expect(events.map(({ eventType }) => eventType)).toEqual(['CONTENT_DIFFERS', 'CONTENT_DIFFERS'])
+    // A topic is part of a content.
+    expect(await recordInboxSighting(executor, key, { topic: 'other', payload: { a: 1, b: 2 } })).toMatchObject({
+      contentDiffers: true,
+    })
+    expect(await rowOf(db, key)).toMatchObject({ topic: null, payload: null, sightings: 7n })
+  })
+
+  test('PRIM-POSTGRES-INBOX-001 a content that comes later than its message is adopted', async () => {
+    const key = aKey()
+    await inbox.alreadyProcessed(key)
+    await inbox.alreadyProcessed(key, { payload: { a: 1 } })
+    await expect(inbox.alreadyProcessed(key, { payload: { a: 2 } })).rejects.toThrow(InboxContentDiffersError)
+  })
+
+  test('PRIM-POSTGRES-INBOX-001 refuses a topic or payload that no message could have', async () => {
+    expect(await failureOf(sightingOf('a b', {}))).toMatchObject({ message: expect.stringMatching(/^p_topic: /) })
+    expect(await failureOf(sightingOf('a', '[]'))).toMatchObject({ message: expect.stringMatching(/^p_payload: /) })
+  })
+})
+
+function sightingOf(topic: string, payload: unknown): Promise<unknown> {
+  const call = `SELECT * FROM ${db.qualify('record_inbox_sighting')}('s', 'm', $1, $2)`
+  return db.as('symphony_executor').query(call, [topic, payload])
+}
+
+describe('PRIM-POSTGRES-INBOX-002 markProcessing', () => {
+  test('PRIM-POSTGRES-INBOX-002 moves a seen message to processing, and counts the attempt', async () => {
+    const key = await inState('seen')
+    await inbox.markProcessing(key)
+    expect(await rowOf(db, key)).toMatchObject({ state: 'processing', attempt_count: 1, fence: null, ended_at: null })
+  })
+
+  test('PRIM-POSTGRES-INBOX-002 may be made again after a crash, which counts as another attempt', async () => {
+    const key = await inState('processing')
+    await inbox.markProcessing(key)
+    expect(await rowOf(db, key)).toMatchObject({ state: 'processing', attempt_count: 2 })
+  })
+})
+
+describe('PRIM-POSTGRES-INBOX-003 markProcessed', () => {
+  test('PRIM-POSTGRES-INBOX-003 moves a message in process to done; the same again changes nothing', async () => {
+    const key = await inState('processing')
+    await inbox.markProcessed(key)
+    const done = await rowOf(db, key)
+    expect(done).toMatchObject({ state: 'done', attempt_count: 1, ended_at: expect.any(Date) })
+    await inbox.markProcessed(key)
+    expect(await rowOf(db, key)).toEqual(done)
+  })
+
+  test('PRIM-POSTGRES-INBOX-003 made in the transaction of the work it is about, it stands or falls with it', async () => {
+    const key = await inState('processing')
+    const undone = db.database.transactionAsRole('symphony_executor', async (tx) => {
+      await markInboxProcessed(tx, key)
+      throw new Error('the work failed')
+    })
+    await expect(undone).rejects.toThrow('the work failed')
+    expect(await rowOf(db, key)).toMatchObject({ state: 'processing' })
+  })
+})
+
+describe('PRIM-POSTGRES-INBOX-004 markDead', () => {
+  test.each(['seen', 'processing'] as const)(
+    'PRIM-POSTGRES-INBOX-004 moves a message that is %s to dead, with its error and an event',
+    async (state) => {
+      const key = await inState(state)
+      await inbox.markDead(key, 'nobody can read this')
+      const dead = await rowOf(db, key)
+      expect(dead).toMatchObject({ state: 'dead', last_error: 'nobody can read this', ended_at: expect.any(Date) })
+      await inbox.markDead(key, 'again')
+      expect(await rowOf(db, key)).toEqual(dead)
+      expect(await readInboxEvents(db.as('symphony_readonly'), key)).toMatchObject([
+        { eventType: 'DIED', actor: 'symphony_test_login', detail: { error: 'nobody can read this' } },
+      ])
+    },
+  )
+
+  test('PRIM-POSTGRES-INBOX-004 stores any error, shortened and repaired, and refuses none in SQL that is blank', async () => {
+    const key = await inState('seen')
+    await inbox.markDead(key, `\u0000${'x'.repeat(5_000)}`)
+    expect(String((await rowOf(db, key))['last_error'])).toHaveLength(2_000)
+    const blank = db.as('symphony_executor').query(`SELECT ${db.qualify('mark_inbox_dead')}('s', 'm', $1)`, [' '])
+    expect(await failureOf(blank)).toMatchObject({ code: 'INVALID_PARAMETER' })
+  })
+
+  test('PRIM-POSTGRES-INBOX-004 a dead one is brought back by a person alone, with a fresh count', async () => {
+    const key = await inState('processing')
+    await inbox.markDead(key, 'poison')
+    await reviveInboxMessage(db.as('symphony_control'), key, 'the sender mended it')
+    expect(await rowOf(db, key)).toMatchObject({ state: 'seen', attempt_count: 0, ended_at: null, due_at: null })
+    await inbox.markProcessing(key)
+    await inbox.markProcessed(key)
+  })
+})
+
+const MARKS = {
+  'PRIM-POSTGRES-INBOX-002 markProcessing': (key: InboxKey) => inbox.markProcessing(key),
+  'PRIM-POSTGRES-INBOX-003 markProcessed': (key: InboxKey) => inbox.markProcessed(key),
+  'PRIM-POSTGRES-INBOX-004 markDead': (key: InboxKey) => inbox.markDead(key, 'poison'),
+} as const
+
+describe.each(Object.entries(MARKS))('%s', (name, mark) => {
+  test(`${name} of an unknown message is a typed error, and creates nothing`, async () => {
+    const key = aKey()
+    const error = await failureOf(mark(key))
+    expect(error).toBeInstanceOf(InboxUnknownError)
+    expect(error).toMatchObject({ code: 'INBOX_UNKNOWN', sqlstate: 'P7011', disposition: 'fatal' })
+    expect(await rowOf(db, key)).toEqual({})
+  })
+
+  test(`${name} of a blank source or id is refused before any I/O`, async () => {
+    await expect(mark({ ...aKey(), source: ' ' })).rejects.toThrow(InvalidArgumentError)
+    await expect(mark({ ...aKey(), messageId: '' })).rejects.toThrow(InvalidArgumentError)
+  })
+
+  test(`${name} of a message that was enqueued is refused, claimed or not: its claims move it`, async () => {
+    const waiting = await enqueued(db, { notBefore: new Date(Date.now() + 3_600_000) })
+    const claimed = await enqueuedAndClaimed(db)
+    for (const key of [waiting, claimed]) {
+      const before = await rowOf(db, key)
+      const error = await failureOf(mark(key))
+      expect(error).toBeInstanceOf(InboxTransitionError)
+      expect(error).toMatchObject({ code: 'INBOX_TRANSITION', sqlstate: 'P7010' })
+      expect(await rowOf(db, key)).toMatchObject({ ...before, due_later: expect.anything() })
+    }
+  })
+
+  test(`${name} in a transaction that began before the message came in is told to retry`, async () => {
+    const connection = await openConnection(db, 'symphony_executor')
+    await connection.client.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
+    await connection.client.query('SELECT 1')
+    const { source, messageId } = await inState('processing')
+    const call = connection.client.query(`SELECT ${functionOf(name)}`, [source, messageId])
+    expect(await failureOf(call)).toMatchObject({ code: '40001' })
+    await connection.close()
+  })
+})
+
+function functionOf(name: string): string {
+  if (name.includes('002')) return `${db.qualify('mark_inbox_processing')}($1, $2)`
+  if (name.includes('003')) return `${db.qualify('mark_inbox_processed')}($1, $2)`
+  return `${db.qualify('mark_inbox_dead')}($1, $2, 'poison')`
+}
+
+test.each([
+  ['PRIM-POSTGRES-INBOX-002 markProcessing', 'done', 'processing'],
+  ['PRIM-POSTGRES-INBOX-002 markProcessing', 'dead', 'processing'],
+  ['PRIM-POSTGRES-INBOX-003 markProcessed', 'seen', 'done'],
+  ['PRIM-POSTGRES-INBOX-003 markProcessed', 'dead', 'done'],
+  ['PRIM-POSTGRES-INBOX-004 markDead', 'done', 'dead'],
+] as const)('%s of a message that is %s is a forbidden edge', async (name, from, to) => {
+  const key = await inState(from)
+  const before = await rowOf(db, key)
+  const error = await failureOf(MARKS[name](key))
+  expect(error).toBeInstanceOf(InboxTransitionError)
+  expect(error).toMatchObject({ sqlstate: 'P7010', detail: `{"from" : "${from}", "to" : "${to}"}` })
+  expect(await rowOf(db, key)).toEqual(before)
+})
+
+test('a message known only for deduplication is never claimed, whatever state it is in', async () => {
+  for (const state of ['seen', 'processing', 'done', 'dead'] as const) {
+    const key = await inState(state)
+    expect(await claimOf(db, key)).toEqual([])
+    expect(await rowOf(db, key)).toMatchObject({ state, fence: null })
+  }
+  const revived = await inState('dead')
+  await reviveInboxMessage(db.as('symphony_control'), revived, 'again')
+  expect(await claimOf(db, revived)).toEqual([])
+})

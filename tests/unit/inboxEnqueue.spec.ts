@@ -1,0 +1,237 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
+import {
+  enqueueInboxMessage,
+  enqueueInboxMessages,
+  Inbox,
+  nextInboxEvent,
+  readInboxEvents,
+  type InboxMessage,
+} from '../../libs/inbox/index.js'
+import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import { aMessage, claimOf, enqueued, rowOf } from '../support/inboxMessages.js'
+import { failureOf } from '../support/race.js'
+
+/** How a message gets in: once, whatever is sent how often. */
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+const many = (count: number) =>
+  Array.from({ length: count }, (_, n) => aMessage({ source: 'thousand', messageId: String(n) }))
+
+const enqueue = (message: InboxMessage) => enqueueInboxMessage(db.as('symphony_ingest'), message)
+
+describe('a message', () => {
+  test('is seen once it is in, and due at once', async () => {
+    const message = aMessage()
+    expect(await enqueue(message)).toEqual({
+      source: message.source,
+      messageId: message.messageId,
+      state: 'seen',
+      sightings: 1n,
+      created: true,
+      contentDiffers: false,
+    })
+    expect(await rowOf(db, message)).toMatchObject({ topic: message.topic, payload: message.payload, due_later: false })
+  })
+
+  test('that comes again is counted and nothing else, also when it is done', async () => {
+    const message = aMessage({ payload: { a: 1, b: [2, { c: 'é' }] } })
+    await enqueue(message)
+    // The order of keys is no difference.
+    const again = { ...message, payload: { b: [2, { c: 'é' }], a: 1 } }
+    expect(await enqueue(again)).toMatchObject({ created: false, contentDiffers: false, sightings: 2n, state: 'seen' })
+    const [claim] = await claimOf(db, message)
+    expect(await enqueue(again)).toMatchObject({ created: false, sightings: 3n, state: 'processing' })
+    expect(await rowOf(db, message)).toMatchObject({ fence: claim!.fence, attempt_count: 1 })
+  })
+
+  test('of another source may have the same id', async () => {
+    const one = aMessage()
+    const other = aMessage({ payload: { other: true } })
+    expect([(await enqueue(one)).created, (await enqueue(other)).created]).toEqual([true, true])
+    expect(await claimOf(db, other)).toMatchObject([{ messageId: one.messageId, payload: { other: true } }])
+  })
+
+  test('with a time before which it must wait is not claimed until then', async () => {
+    const message = await enqueued(db, { notBefore: new Date(Date.now() + 3_600_000) })
+    expect(await claimOf(db, message)).toEqual([])
+    expect(await rowOf(db, message)).toMatchObject({ due_later: true, state: 'seen' })
+  })
+
+  test('enqueued in the caller’s transaction stands or falls with it', async () => {
+    const message = aMessage()
+    const client = await db.connect('symphony_ingest')
+    await client.query('BEGIN')
+    const { rows } = await client.query(`SELECT * FROM ${db.qualify('enqueue_inbox_message')}($1, $2, $3, $4)`, [
+      message.source,
+      message.messageId,
+      message.topic,
+      message.payload,
+    ])
+    expect(rows).toEqual([{ state: 'seen', sightings: 1n, created: true, content_differs: false }])
+    await client.query('ROLLBACK')
+    expect(await rowOf(db, message)).toEqual({})
+    expect((await enqueue(message)).created).toBe(true)
+  })
+
+  test('that was asked about first, and then enqueued, is not lost', async () => {
+    const message = aMessage()
+    const inbox = new Inbox(db.database)
+    expect(await inbox.alreadyProcessed(message)).toBe(false)
+    expect(await inbox.enqueue(message)).toMatchObject({ created: true, sightings: 2n })
+    expect(await inbox.enqueue(message)).toMatchObject({ created: false, sightings: 3n })
+    expect(await claimOf(db, message)).toHaveLength(1)
+  })
+
+  test('that somebody else has begun to handle by marks does not become work', async () => {
+    for (const marks of [['markProcessing'], ['markProcessing', 'markProcessed'], ['markDead']] as const) {
+      const message = aMessage()
+      const inbox = new Inbox(db.database)
+      await inbox.alreadyProcessed(message)
+      for (const mark of marks) await inbox[mark](message, 'poison')
+      expect(await inbox.enqueue(message)).toMatchObject({ created: false, contentDiffers: false })
+      expect(await rowOf(db, message)).toMatchObject({ topic: null, payload: null })
+    }
+  })
+})
+
+describe('another content under a known key', () => {
+  test.each([
+    ['another payload', { payload: { amountMinor: '1051' } }],
+    ['another topic', { topic: 'payment.refunded' }],
+  ])('%s is reported, changes nothing, and leaves one event for each content', async (_what, change) => {
+    const message = await enqueued(db)
+    const before = await rowOf(db, message)
+    for (let repetition = 2n; repetition < 4n; repetition += 1n) {
+      expect(await enqueue({ ...message, ...change })).toMatchObject({
+        created: false,
+        contentDiffers: true,
+        sightings: repetition,
+        state: 'seen',
+      })
+    }
+    expect(await rowOf(db, message)).toEqual({ ...before, sightings: 3n, last_seen_at: expect.any(Date) })
+    const events = await readInboxEvents(db.as('symphony_auditor'), message)
+    expect(events).toMatchObject([{ eventType: 'CONTENT_DIFFERS', actor: 'symphony_test_login' }])
+    expect(JSON.stringify(events)).not.toContain('1051')
+  })
+
+  test('is reported after the first content is done, too', async () => {
+    const message = await enqueued(db)
+    const [claim] = await claimOf(db, message)
+    await db
+      .as('symphony_executor')
+      .query(`SELECT * FROM ${db.qualify('ack_inbox_messages')}(ARRAY[$1], ARRAY[$2], ARRAY[$3::uuid], 'worker-1')`, [
+        message.source,
+        message.messageId,
+        claim!.fence,
+      ])
+    expect(await enqueue({ ...message, payload: {} })).toMatchObject({ state: 'done', contentDiffers: true })
+    expect(await readInboxEvents(db.as('symphony_control'), message)).toHaveLength(1)
+  })
+
+  test('of a sighting does not become work, and is reported', async () => {
+    const message = aMessage()
+    const inbox = new Inbox(db.database)
+    await inbox.alreadyProcessed(message, { topic: message.topic, payload: { other: true } })
+    expect(await inbox.enqueue(message)).toMatchObject({ created: false, contentDiffers: true })
+    expect(await rowOf(db, message)).toMatchObject({ topic: null })
+  })
+})
+
+describe('a batch', () => {
+  test('is answered in the order given, repetitions in it included, and claimed in that order', async () => {
+    await withTestDatabase(async (own) => {
+      const messages = ['c', 'a', 'b', 'a'].map((messageId) => aMessage({ source: 'batch', messageId }))
+      const answers = await enqueueInboxMessages(own.as('symphony_ingest'), messages)
+      expect(answers.map(({ messageId, created, sightings }) => [messageId, created, sightings])).toEqual([
+        ['c', true, 1n],
+        ['a', true, 1n],
+        ['b', true, 1n],
+        ['a', false, 2n],
+      ])
+      expect((await claimOf(own, { source: 'batch' })).map(({ messageId }) => messageId)).toEqual(['c', 'a', 'b'])
+    })
+  })
+
+  test('is all or nothing, and the item that is refused is named', async () => {
+    const good = aMessage()
+    const refused = enqueueInboxMessages(db.as('symphony_ingest'), [good, aMessage({ topic: 'a b' })])
+    expect(await failureOf(refused)).toMatchObject({ argument: 'messages[1].topic' })
+    const raw = db
+      .as('symphony_ingest')
+      .query(`SELECT * FROM ${db.qualify('enqueue_inbox_messages')}($1, $2, $3, $4)`, [
+        [good.source, good.source],
+        ['x', 'y\n'],
+        ['t', 't'],
+        ['{}', '{}'],
+      ])
+    expect(await failureOf(raw)).toMatchObject({ message: expect.stringMatching(/^p_message_id of item 2: /) })
+    expect(await rowOf(db, good)).toEqual({})
+  })
+
+  test('has 1 to 1000 messages', async () => {
+    const ingest = db.as('symphony_ingest')
+    expect(await enqueueInboxMessages(ingest, many(1_000))).toHaveLength(1_000)
+    for (const count of [0, 1_001]) {
+      await expect(enqueueInboxMessages(ingest, many(count))).rejects.toThrow(ArgumentRangeError)
+    }
+  })
+})
+
+test.each([
+  ['source', { source: ' ' }],
+  ['messageId', { messageId: '' }],
+  ['topic', { topic: '' }],
+  ['payload.n', { payload: { n: Number.NaN } }],
+  ['notBefore', { notBefore: new Date(Number.NaN) }],
+])('%s is refused before any I/O', async (argument, change) => {
+  const error = await failureOf(enqueue(aMessage(change)))
+  expect(error instanceof InvalidArgumentError || error instanceof ArgumentRangeError).toBe(true)
+  expect(error).toMatchObject({ argument })
+})
+
+describe('workers are woken', () => {
+  test('by a new message, not by a sighting of a known one, and not where notifications are switched off', async () => {
+    await withTestDatabase(async (own) => {
+      const ingest = own.as('symphony_ingest')
+      const heard: string[] = []
+      const listener = await own.connect()
+      listener.on('notification', ({ channel, payload }) => heard.push(`${channel} ${payload}`))
+      await listener.query('LISTEN inbox_ready')
+      const message = aMessage()
+      await enqueueInboxMessage(ingest, message)
+      await expect.poll(() => heard).toEqual(['inbox_ready new_work'])
+      await enqueueInboxMessage(ingest, message)
+      await own.queryNoRole('UPDATE symphony_settings SET notify_enabled = false')
+      await enqueueInboxMessage(ingest, aMessage())
+      await own.queryNoRole('UPDATE symphony_settings SET notify_enabled = true')
+      await enqueueInboxMessages(ingest, [aMessage(), aMessage()])
+      await expect.poll(() => heard.length).toBeGreaterThan(1)
+      expect(heard).toEqual(['inbox_ready new_work', 'inbox_ready new_work'])
+    })
+  })
+
+  test('and can know when the next thing happens, by the database’s clock', async () => {
+    await withTestDatabase(async (own) => {
+      const executor = own.as('symphony_executor')
+      expect(await nextInboxEvent(executor)).toBeNull()
+      await new Inbox(own.database).alreadyProcessed({ source: 's', messageId: 'known only' })
+      expect(await nextInboxEvent(executor)).toBeNull()
+      await enqueued(own, { notBefore: new Date(Date.now() + 7_200_000) })
+      const later = await nextInboxEvent(executor)
+      expect(later!.inMs).toBeGreaterThan(7_000_000)
+      const message = await enqueued(own)
+      expect((await nextInboxEvent(executor))!.inMs).toBeLessThanOrEqual(0)
+      await claimOf(own, message, { leaseSeconds: 3_600 })
+      const expiry = await nextInboxEvent(executor)
+      expect(expiry!.inMs).toBeGreaterThan(3_000_000)
+      expect(expiry!.inMs).toBeLessThanOrEqual(3_600_000)
+    })
+  })
+})

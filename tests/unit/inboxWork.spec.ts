@@ -1,0 +1,455 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
+import { InboxTransitionError, InboxUnknownError } from '../../libs/db/index.js'
+import {
+  abandonInboxMessages,
+  ackInboxMessages,
+  claimInboxBatch,
+  enqueueInboxMessages,
+  failInboxMessages,
+  InboxWorkStore,
+  readInboxEvents,
+  type ClaimedMessage,
+  type InboxClaim,
+} from '../../libs/inbox/index.js'
+import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import {
+  aMessage,
+  claimOf,
+  endedAgo,
+  enqueued,
+  enqueuedAndClaimed,
+  expireClaim,
+  makeDue,
+  rowOf,
+  WORKER,
+} from '../support/inboxMessages.js'
+import { failureOf, openConnection, untilWaiting } from '../support/race.js'
+
+/** The inbox as a queue: claims, their fence, and what becomes of messages. */
+
+let db: TestDatabase
+let store: InboxWorkStore
+beforeAll(async () => {
+  db = await createTestDatabase()
+  store = new InboxWorkStore(db.database, WORKER)
+})
+afterAll(() => db.drop())
+
+const keyOf = ({ source, messageId }: InboxClaim) => ({ source, messageId })
+
+/** The three verbs, each with the keys that it says it changed. */
+const VERBS: Readonly<Record<string, (claims: readonly InboxClaim[], workerId?: string) => Promise<unknown[]>>> = {
+  ack: (claims, workerId = WORKER) => ackInboxMessages(db.as('symphony_executor'), claims, workerId),
+  abandon: async (claims, workerId = WORKER) =>
+    (await abandonInboxMessages(db.as('symphony_executor'), claims, workerId)).map(({ source, messageId }) => ({
+      source,
+      messageId,
+    })),
+  fail: (claims, workerId = WORKER) => failInboxMessages(db.as('symphony_executor'), claims, workerId),
+}
+
+describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) => {
+  const title = `PRIM-POSTGRES-INBOX-005 ${name}`
+
+  test(`${title} by the owner with its fence changes the message, once`, async () => {
+    const claim = await enqueuedAndClaimed(db)
+    expect(await verb([claim])).toEqual([keyOf(claim)])
+    expect(await rowOf(db, claim)).toMatchObject({
+      state: { ack: 'done', abandon: 'seen', fail: 'dead' }[name],
+      fence: null,
+      claimed_by: null,
+      claim_expires_at: null,
+    })
+    const after = await rowOf(db, claim)
+    expect(await verb([claim])).toEqual([])
+    expect(await rowOf(db, claim)).toEqual(after)
+  })
+
+  test(`${title} with another fence, or by another worker, changes nothing`, async () => {
+    const claim = await enqueuedAndClaimed(db)
+    const before = await rowOf(db, claim)
+    expect(await verb([{ ...claim, fence: randomUUID() }])).toEqual([])
+    expect(await verb([claim], 'worker-2')).toEqual([])
+    const foreign = await enqueuedAndClaimed(db)
+    expect(await verb([{ ...claim, fence: foreign.fence }])).toEqual([])
+    expect(await rowOf(db, claim)).toEqual(before)
+  })
+
+  test(`${title} after the claim expired changes nothing, although nobody has claimed it since`, async () => {
+    const claim = await enqueuedAndClaimed(db)
+    await expireClaim(db, claim)
+    const before = await rowOf(db, claim)
+    expect(await verb([claim])).toEqual([])
+    expect(await rowOf(db, claim)).toEqual(before)
+  })
+
+  test(`${title} after expiry and re-claim changes nothing, and the new owner keeps its claim`, async () => {
+    const claim = await enqueuedAndClaimed(db)
+    await expireClaim(db, claim)
+    // By the same worker: its name alone must not be enough.
+    const [second] = await claimOf(db, claim)
+    expect(second).toMatchObject({ takenOver: true, attemptCount: 2 })
+    expect(second!.fence).not.toBe(claim.fence)
+    expect(await verb([claim])).toEqual([])
+    expect(await rowOf(db, claim)).toMatchObject({ state: 'processing', fence: second!.fence, claim_live: true })
+    expect(await verb([second!])).toEqual([keyOf(claim)])
+  })
+
+  test(`${title} judges the claim when it has the row, not when it began to wait for it`, async () => {
+    const claim = await enqueuedAndClaimed(db)
+    const holder = await openConnection(db)
+    const waiter = await openConnection(db, 'symphony_executor')
+    await holder.client.query('BEGIN')
+    await holder.client.query('SELECT 1 FROM inbox_messages WHERE source = $1 FOR UPDATE', [claim.source])
+    const call = {
+      ack: () => ackInboxMessages(waiter, [claim], WORKER),
+      abandon: () => abandonInboxMessages(waiter, [claim], WORKER),
+      fail: () => failInboxMessages(waiter, [claim], WORKER),
+    }[name]!()
+    await untilWaiting(db, waiter)
+    // The claim ends now: after the waiter began, and before it gets the row.
+    await holder.client.query('UPDATE inbox_messages SET claim_expires_at = clock_timestamp() WHERE source = $1', [
+      claim.source,
+    ])
+    await holder.client.query('COMMIT')
+    expect(await call).toEqual([])
+    expect(await rowOf(db, claim)).toMatchObject({ state: 'processing', fence: claim.fence })
+    await Promise.all([holder.close(), waiter.close()])
+  })
+
+  test(`${title} of foreign, unknown, repeated and empty ids among good ones returns the good ones alone`, async () => {
+    const [one, two, foreign] = [
+      await enqueuedAndClaimed(db),
+      await enqueuedAndClaimed(db),
+      await enqueuedAndClaimed(db, {}, { workerId: 'worker-2' }),
+    ]
+    const changed = await verb([
+      two,
+      foreign,
+      { ...one, messageId: 'unknown' },
+      one,
+      two,
+      { ...one, source: '' },
+      { ...one, messageId: '  ' },
+    ])
+    expect(changed).toEqual([keyOf(two), keyOf(one)])
+    expect(await rowOf(db, foreign)).toMatchObject({ state: 'processing', claimed_by: 'worker-2' })
+    expect(await verb([])).toEqual([])
+    expect(await verb([{ ...one, source: ' ' }])).toEqual([])
+  })
+
+  test(`${title} refuses before any I/O what is no fence, no worker, or more than 1000 claims`, async () => {
+    const claim = { ...aMessage(), fence: randomUUID() }
+    await expect(verb([{ ...claim, fence: 'mine' }])).rejects.toThrow(InvalidArgumentError)
+    await expect(verb([claim], '')).rejects.toThrow(InvalidArgumentError)
+    await expect(verb(Array.from({ length: 1_001 }, () => claim))).rejects.toThrow(ArgumentRangeError)
+  })
+})
+
+describe('claim', () => {
+  test('takes at most the batch, first in, first out, each with a fence of its own; the rest is still seen', async () => {
+    await withTestDatabase(async (own) => {
+      const messages = Array.from({ length: 7 }, (_, n) => aMessage({ source: 's', messageId: `m-${6 - n}` }))
+      await enqueueInboxMessages(own.as('symphony_ingest'), messages)
+      const executor = own.as('symphony_executor')
+      const claimed: ClaimedMessage[] = []
+      for (const size of [3, 2, 3, 1]) claimed.push(...(await claimInboxBatch(executor, size, WORKER, 60)))
+      expect(claimed.map(({ messageId }) => messageId)).toEqual(messages.map(({ messageId }) => messageId))
+      expect(new Set(claimed.map(({ fence }) => fence)).size).toBe(7)
+      expect(claimed[0]).toMatchObject({
+        payload: messages[0]!.payload,
+        attemptCount: 1,
+        attemptsMax: 20,
+        sightings: 1n,
+        takenOver: false,
+      })
+    })
+  })
+
+  test('takes an expired claim before what is only due', async () => {
+    await withTestDatabase(async (own) => {
+      const executor = own.as('symphony_executor')
+      const stuck = await enqueuedAndClaimed(own)
+      await enqueued(own)
+      await expireClaim(own, stuck)
+      expect(await claimInboxBatch(executor, 1, 'worker-2', 60)).toMatchObject([
+        { source: stuck.source, takenOver: true, attemptCount: 2 },
+      ])
+      expect(await rowOf(own, stuck)).toMatchObject({
+        claimed_by: 'worker-2',
+        last_error: `attempt 1: the claim of worker ${WORKER} expired before it answered`,
+      })
+      expect(await claimInboxBatch(executor, 10, 'worker-2', 60)).toMatchObject([{ takenOver: false }])
+    })
+  })
+
+  test.each([
+    ['batchSize', [0, WORKER, 60]],
+    ['batchSize', [1_001, WORKER, 60]],
+    ['batchSize', [1.5, WORKER, 60]],
+    ['batchSize', [Number.NaN, WORKER, 60]],
+    ['leaseSeconds', [1, WORKER, 0]],
+    ['leaseSeconds', [1, WORKER, 3_601]],
+    ['attemptsMax', [1, WORKER, 60, 0]],
+    ['attemptsMax', [1, WORKER, 60, 1_001]],
+  ] as const)('refuses %s out of range before any I/O: %j', async (argument, [batch, worker, lease, attemptsMax]) => {
+    const error = await failureOf(claimInboxBatch(db.as('symphony_executor'), batch, worker, lease, attemptsMax))
+    expect(error).toBeInstanceOf(ArgumentRangeError)
+    expect(error).toMatchObject({ argument })
+  })
+})
+
+describe('abandon', () => {
+  test('makes the message due again after a delay that grows, with its error', async () => {
+    const message = await enqueued(db)
+    const delays: number[] = []
+    for (let attempt = 1; attempt <= 3; attempt += 1) {
+      const [claim] = await claimOf(db, message)
+      expect(await store.abandon([{ ...claim!, error: `failure ${attempt}` }])).toMatchObject([{ state: 'seen' }])
+      expect(await rowOf(db, message)).toMatchObject({
+        state: 'seen',
+        attempt_count: attempt,
+        last_error: `failure ${attempt}`,
+        due_later: true,
+      })
+      expect(await claimOf(db, message)).toEqual([])
+      const { rows } = await db.queryNoRole<{ seconds: number }>(
+        `SELECT extract(epoch FROM due_at - clock_timestamp())::float8 AS seconds FROM inbox_messages WHERE source = $1`,
+        [message.source],
+      )
+      delays.push(rows[0]!.seconds)
+      await makeDue(db, message)
+    }
+    // 5, 10 and 20 seconds, each shortened by up to a fifth.
+    expect(delays.map((delay, index) => delay <= 5 * 2 ** index && delay > 3 * 2 ** index)).toEqual([true, true, true])
+  })
+
+  test('takes the delay that is given, of up to thirty days', async () => {
+    const claim = await enqueuedAndClaimed(db)
+    await store.abandon([{ ...claim, retryDelaySeconds: 0 }])
+    expect(await rowOf(db, claim)).toMatchObject({ due_later: false, last_error: null })
+    const [again] = await claimOf(db, claim)
+    await expect(store.abandon([{ ...again!, retryDelaySeconds: 2_592_001 }])).rejects.toThrow(ArgumentRangeError)
+    await store.abandon([{ ...again!, retryDelaySeconds: 2_592_000 }])
+    expect(await rowOf(db, claim)).toMatchObject({ due_later: true })
+  })
+
+  test('gives the attempt back where nothing was learned about the message', async () => {
+    const claim = await enqueuedAndClaimed(db, {}, { attemptsMax: 1 })
+    const executor = db.as('symphony_executor')
+    expect(await abandonInboxMessages(executor, [{ ...claim, error: 'no handler' }], WORKER, false)).toMatchObject([
+      { state: 'seen' },
+    ])
+    expect(await rowOf(db, claim)).toMatchObject({ state: 'seen', attempt_count: 0, last_error: 'no handler' })
+  })
+})
+
+describe('the limit', () => {
+  test('the last attempt that fails makes the message dead, with its own error and an event', async () => {
+    const message = await enqueued(db)
+    const [first] = await claimOf(db, message, { attemptsMax: 2 })
+    await store.abandon([{ ...first!, error: 'the first failure', retryDelaySeconds: 0 }])
+    const [second] = await claimOf(db, message, { attemptsMax: 2 })
+    expect(await store.abandon([{ ...second!, error: 'the real reason' }])).toMatchObject([{ state: 'dead' }])
+    expect(await rowOf(db, message)).toMatchObject({ state: 'dead', last_error: 'the real reason', attempt_count: 2 })
+    expect(await readInboxEvents(db.as('symphony_readonly'), message)).toMatchObject([
+      { eventType: 'DIED', actor: WORKER, detail: { attempts: 2, error: 'the real reason' } },
+    ])
+    expect(await claimOf(db, message)).toEqual([])
+  })
+
+  test('the last error is kept where the last attempt brings none', async () => {
+    const message = await enqueued(db)
+    const [first] = await claimOf(db, message, { attemptsMax: 2 })
+    await store.abandon([{ ...first!, error: 'the real reason', retryDelaySeconds: 0 }])
+    const [second] = await claimOf(db, message, { attemptsMax: 2 })
+    await store.abandon([second!])
+    expect(await rowOf(db, message)).toMatchObject({ state: 'dead', last_error: 'the real reason' })
+    const silent = await enqueuedAndClaimed(db)
+    await store.fail([silent])
+    expect(await rowOf(db, silent)).toMatchObject({ state: 'dead', last_error: 'no error was reported' })
+  })
+
+  test('crashes count: after the last one the message is dead instead of claimed', async () => {
+    const message = await enqueued(db)
+    for (let crash = 1; crash <= 2; crash += 1) {
+      expect(await claimOf(db, message, { attemptsMax: 2 })).toMatchObject([{ attemptCount: crash }])
+      await expireClaim(db, message)
+    }
+    expect(await claimOf(db, message, { attemptsMax: 2, workerId: 'worker-3' })).toEqual([])
+    expect(await rowOf(db, message)).toMatchObject({
+      state: 'dead',
+      attempt_count: 2,
+      last_error: `attempt 2: the claim of worker ${WORKER} expired before it answered`,
+    })
+    expect(await readInboxEvents(db.as('symphony_control'), message)).toMatchObject([{ actor: 'worker-3' }])
+  })
+
+  test('is twenty attempts unless the claim says otherwise, and that of the claim at hand', async () => {
+    const message = await enqueued(db)
+    for (let attempt = 1; attempt <= 20; attempt += 1) {
+      const [claim] = await claimOf(db, message)
+      const [abandoned] = await store.abandon([{ ...claim!, retryDelaySeconds: 0, error: String(attempt) }])
+      expect(abandoned!.state).toBe(attempt < 20 ? 'seen' : 'dead')
+    }
+    const other = await enqueued(db)
+    const [claim] = await claimOf(db, other, { attemptsMax: 5 })
+    await store.abandon([{ ...claim!, retryDelaySeconds: 0, error: 'once' }])
+    expect(await claimOf(db, other, { attemptsMax: 1 })).toEqual([])
+    expect(await rowOf(db, other)).toMatchObject({ state: 'dead', last_error: 'once' })
+  })
+})
+
+describe('fail', () => {
+  test('makes the message dead at once, and no verb revives it', async () => {
+    const claim = await enqueuedAndClaimed(db)
+    await store.fail([{ ...claim, error: 'malformed' }])
+    expect(await rowOf(db, claim)).toMatchObject({ state: 'dead', last_error: 'malformed', ended_at: expect.any(Date) })
+    expect(await store.ack([claim])).toEqual([])
+    expect(await store.abandon([claim])).toEqual([])
+    expect(await claimOf(db, claim)).toEqual([])
+  })
+})
+
+describe('revive', () => {
+  test('brings a dead message back at once with a fresh count, and says who did it and why', async () => {
+    const person = await db.createLogin('alice', { roles: ['symphony_control'] })
+    const claim = await enqueuedAndClaimed(db, {}, { attemptsMax: 1 })
+    await store.abandon([{ ...claim, error: 'the bank was closed' }])
+    const eventId = await new InboxWorkStore(person.database, 'x').revive(claim, 'it is open again')
+    const events = await readInboxEvents(db.as('symphony_auditor'), claim)
+    expect(events.map(({ eventType }) => eventType)).toEqual(['DIED', 'REVIVED'])
+    expect(events[1]).toMatchObject({
+      eventId,
+      actor: person.name,
+      detail: { reason: 'it is open again', attempts: 1, error: 'the bank was closed' },
+    })
+    expect(await claimOf(db, claim, { attemptsMax: 1 })).toMatchObject([{ attemptCount: 1 }])
+  })
+
+  test('is refused for what is not dead, is not known, or has no reason', async () => {
+    const seen = await enqueued(db, { notBefore: new Date(Date.now() + 3_600_000) })
+    const processing = await enqueuedAndClaimed(db)
+    const done = await enqueuedAndClaimed(db)
+    await store.ack([done])
+    for (const key of [seen, processing, done]) {
+      const error = await failureOf(store.revive(key, 'why not'))
+      expect(error).toBeInstanceOf(InboxTransitionError)
+      expect(error).toMatchObject({ code: 'INBOX_TRANSITION' })
+    }
+    expect(await failureOf(store.revive(aMessage(), 'why not'))).toBeInstanceOf(InboxUnknownError)
+    expect(await failureOf(store.revive(seen, ' '))).toBeInstanceOf(InvalidArgumentError)
+    expect(await readInboxEvents(db.as('symphony_control'), seen)).toEqual([])
+  })
+
+  test('wakes the workers', async () => {
+    await withTestDatabase(async (own) => {
+      const claim = await enqueuedAndClaimed(own)
+      await failInboxMessages(own.as('symphony_executor'), [claim], WORKER)
+      const heard: string[] = []
+      const listener = await own.connect()
+      listener.on('notification', ({ channel }) => heard.push(channel))
+      await listener.query('LISTEN inbox_ready')
+      await new InboxWorkStore(own.database, WORKER).revive(claim, 'again')
+      await expect.poll(() => heard).toEqual(['inbox_ready'])
+    })
+  })
+})
+
+describe('retention', () => {
+  test('forgets, a batch at a time and the oldest first, what was done long enough ago, and nothing else', async () => {
+    await withTestDatabase(async (own) => {
+      const retention = new InboxWorkStore(own.database, WORKER)
+      const claims: ClaimedMessage[] = []
+      for (let n = 0; n < 5; n += 1) claims.push(await enqueuedAndClaimed(own))
+      await retention.ack(claims)
+      for (const [n, claim] of claims.entries()) await endedAgo(own, claim, 101 + n)
+      await endedAgo(own, claims[0]!, 99)
+      const dead = await enqueuedAndClaimed(own)
+      await retention.fail([dead])
+      await endedAgo(own, dead, 1_000_000)
+      const [waiting, working] = [await enqueuedAndClaimed(own), await enqueued(own)]
+      expect(await retention.prune({ keepSeconds: 100, batchSize: 3 })).toBe(3)
+      expect(await rowOf(own, claims[4]!)).toEqual({})
+      expect(await rowOf(own, claims[1]!)).toMatchObject({ state: 'done' })
+      expect(await retention.prune({ keepSeconds: 100, batchSize: 3 })).toBe(1)
+      expect(await retention.prune({ keepSeconds: 100, batchSize: 3 })).toBe(0)
+      for (const key of [claims[0]!, dead, waiting, working]) expect(await rowOf(own, key)).not.toEqual({})
+    })
+  })
+
+  test('ends the time in which duplicates are recognised', async () => {
+    const claim = await enqueuedAndClaimed(db)
+    await store.ack([claim])
+    await endedAgo(db, claim, 1_000)
+    await store.prune({ keepSeconds: 999, batchSize: 1_000 })
+    const [again] = await enqueueInboxMessages(db.as('symphony_ingest'), [aMessage(keyOf(claim))])
+    expect(again).toMatchObject({ created: true, sightings: 1n })
+  })
+
+  test.each([0, -1, 1.5, 315_576_001])('refuses to keep for %s seconds', async (keepSeconds) => {
+    await expect(store.prune({ keepSeconds, batchSize: 1 })).rejects.toThrow(ArgumentRangeError)
+  })
+})
+
+describe('whoever writes', () => {
+  test('what is done stays done', async () => {
+    const claim = await enqueuedAndClaimed(db)
+    await store.ack([claim])
+    for (const state of ['seen', 'processing', 'dead']) {
+      const rewrite = db.queryNoRole('UPDATE inbox_messages SET state = $2 WHERE source = $1', [claim.source, state])
+      expect(await failureOf(rewrite)).toMatchObject({ code: 'P0001', table: 'inbox_messages' })
+    }
+  })
+
+  test('what is not done is not removed, and nothing at once', async () => {
+    const open = await enqueuedAndClaimed(db)
+    const dead = await enqueuedAndClaimed(db)
+    await store.fail([dead])
+    for (const { source } of [open, dead]) {
+      const removal = db.queryNoRole('DELETE FROM inbox_messages WHERE source = $1', [source])
+      expect(await failureOf(removal)).toMatchObject({ code: 'P0001', table: 'inbox_messages' })
+    }
+    for (const statement of ['TRUNCATE inbox_messages', 'TRUNCATE inbox_events']) {
+      expect(await failureOf(db.queryNoRole(statement))).toMatchObject({ code: 'P0001' })
+    }
+  })
+
+  test('the events are append-only, also for a statement that matches none', async () => {
+    const claim = await enqueuedAndClaimed(db)
+    await store.fail([claim])
+    for (const statement of [
+      `UPDATE inbox_events SET actor = 'nobody'`,
+      'DELETE FROM inbox_events',
+      `UPDATE inbox_events SET actor = 'nobody' WHERE false`,
+      `SET LOCAL session_replication_role = replica; DELETE FROM inbox_events`,
+    ]) {
+      expect(await failureOf(db.queryNoRole(statement))).toMatchObject({ code: 'P0001', table: 'inbox_events' })
+    }
+  })
+
+  test.each([
+    ['an unknown state', `state = 'odd'`, 'known_state'],
+    [
+      'work in process without a claim',
+      `fence = NULL, claimed_by = NULL, claim_expires_at = NULL, claimed_at = NULL`,
+      'work_in_process_is_claimed',
+    ],
+    ['half a claim', 'claimed_by = NULL', 'claim_all_or_none'],
+    ['a payload without its topic', 'topic = NULL', 'content_all_or_none'],
+    ['a payload that is no object', `payload = '[]'`, 'payload_is_object'],
+    ['a content without its hash', 'content_hash = NULL', 'content_has_hash'],
+    ['an end before the end', 'ended_at = now()', 'ended_once_ended'],
+    ['a negative count', 'attempt_count = -1', 'counts_not_negative'],
+  ])('%s is refused by the table', async (_what, set, constraint) => {
+    const { source } = await enqueuedAndClaimed(db)
+    expect(
+      await failureOf(db.queryNoRole(`UPDATE inbox_messages SET ${set} WHERE source = $1`, [source])),
+    ).toMatchObject({
+      code: '23514',
+      constraint: `inbox_messages_${constraint}`,
+    })
+  })
+})

@@ -1,0 +1,359 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { ArgumentRangeError, InvalidArgumentError, PermanentFailureError } from '../../libs/core/index.js'
+import {
+  InboxWorker,
+  InboxWorkerOptionError,
+  readInboxEvents,
+  type ClaimedMessage,
+  type InboxHandler,
+  type InboxWorkerEvent,
+  type InboxWorkerOptions,
+} from '../../libs/inbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { gate } from '../support/gate.js'
+import { aMessage, claimOf, enqueued, expireClaim, makeDue, rowOf } from '../support/inboxMessages.js'
+
+/** One for each test: a worker takes whatever is due. */
+let db: TestDatabase
+let events: InboxWorkerEvent[]
+let stopping: (() => Promise<void>)[]
+beforeEach(async () => {
+  db = await createTestDatabase()
+  events = []
+  stopping = []
+  await setUpApplication()
+})
+afterEach(async () => {
+  for (const stop of stopping) await stop()
+  await db.drop()
+})
+
+/** The role of the application: it may write its own table, and nothing of Symphony's. */
+let application: string
+
+async function setUpApplication(): Promise<void> {
+  application = (await db.createLogin('application')).name
+  await db.queryNoRole(`GRANT ${application} TO symphony_test_login;
+    CREATE SCHEMA shop; GRANT USAGE ON SCHEMA shop TO ${application};
+    CREATE TABLE shop.effects (source text, message_id text);
+    GRANT SELECT, INSERT ON shop.effects TO ${application}`)
+}
+
+const write: InboxHandler = async ({ source, messageId }, { tx }) => {
+  await tx.query('INSERT INTO shop.effects VALUES ($1, $2)', [source, messageId])
+}
+
+const swallowing: InboxHandler = async (claimed, handling) => {
+  await write(claimed, handling)
+  await handling.tx.query('SELECT 1 / 0').catch(() => {})
+}
+
+async function effects(): Promise<number> {
+  const { rows } = await db.queryNoRole<{ count: bigint }>('SELECT count(*) FROM shop.effects')
+  return Number(rows[0]!.count)
+}
+
+function worker(
+  handlers: Readonly<Record<string, InboxHandler>>,
+  options: Partial<InboxWorkerOptions> = {},
+): InboxWorker {
+  const made = new InboxWorker(db.database, handlers, { handlerRole: application, ...options }, (event) =>
+    events.push(event),
+  )
+  stopping.push(() => made.stop())
+  return made
+}
+
+const typesOf = () => events.map(({ type }) => type)
+
+describe('one round', () => {
+  test('hands each message to the handler of its topic, and commits its write together with "done"', async () => {
+    const seen: ClaimedMessage[] = []
+    const one = await enqueued(db, { topic: 'one', payload: { n: 1 } })
+    const two = await enqueued(db, { topic: 'two' })
+    const handlers: Record<string, InboxHandler> = {
+      one: async (message, handling) => {
+        seen.push(message)
+        await write(message, handling)
+      },
+      two: write,
+    }
+    expect(await worker(handlers).runOnce()).toEqual({
+      claimed: 2,
+      done: 2,
+      retried: 0,
+      died: 0,
+      handlersMissing: 0,
+      fencesLost: 0,
+    })
+    expect(seen).toMatchObject([{ ...one, attemptCount: 1 }])
+    for (const message of [one, two]) expect(await rowOf(db, message)).toMatchObject({ state: 'done' })
+    expect(await effects()).toBe(2)
+    expect(await worker(handlers).runOnce()).toMatchObject({ claimed: 0 })
+  })
+
+  test('runs the handler in the application’s role, with none of Symphony’s rights', async () => {
+    const roles: string[] = []
+    const message = await enqueued(db)
+    await worker({
+      [message.topic]: async (_message, { tx }) => {
+        const { rows } = await tx.query<{ role: string; may: boolean }>(
+          `SELECT current_user AS role, has_schema_privilege($1, 'USAGE') AS may`,
+          [db.schema],
+        )
+        roles.push(`${rows[0]!.role} ${rows[0]!.may}`)
+        await tx.query(`SELECT * FROM ${db.qualify('ack_inbox_messages')}('{}', '{}', '{}', 'w')`)
+      },
+    }).runOnce()
+    expect(roles).toEqual([`${application} false`])
+    expect(await rowOf(db, message)).toMatchObject({ state: 'seen', last_error: expect.stringContaining('permission') })
+  })
+
+  test('a handler that throws has its writes undone; the message is due again later, with the error', async () => {
+    const message = await enqueued(db)
+    const failing: InboxHandler = async (claimed, handling) => {
+      await write(claimed, handling)
+      throw new Error('the warehouse is closed', { cause: new Error('until Monday') })
+    }
+    expect(await worker({ [message.topic]: failing }).runOnce()).toMatchObject({ done: 0, retried: 1 })
+    expect(await effects()).toBe(0)
+    expect(await rowOf(db, message)).toMatchObject({
+      state: 'seen',
+      attempt_count: 1,
+      due_later: true,
+      last_error: 'Error: the warehouse is closed (Error: until Monday)',
+    })
+    await makeDue(db, message)
+    expect(await worker({ [message.topic]: write }).runOnce()).toMatchObject({ done: 1 })
+    expect(await effects()).toBe(1)
+  })
+
+  test('a statement that failed and was swallowed commits nothing', async () => {
+    const message = await enqueued(db)
+    await worker({ [message.topic]: swallowing }).runOnce()
+    expect(await effects()).toBe(0)
+    expect(await rowOf(db, message)).toMatchObject({
+      state: 'seen',
+      last_error: expect.stringContaining('22012'),
+    })
+  })
+
+  test('PermanentFailureError makes the message dead at once, by any copy of that class', async () => {
+    class Foreign extends Error {
+      override readonly name = 'PermanentFailureError'
+    }
+    for (const failure of [new PermanentFailureError('malformed'), new Foreign('malformed')]) {
+      const message = await enqueued(db)
+      const counts = await worker({ [message.topic]: () => Promise.reject(failure) }).runOnce()
+      expect(counts).toMatchObject({ died: 1, retried: 0 })
+      expect(await rowOf(db, message)).toMatchObject({
+        state: 'dead',
+        attempt_count: 1,
+        last_error: 'PermanentFailureError: malformed',
+      })
+    }
+  })
+
+  test('the last attempt that fails is told as a death', async () => {
+    const message = await enqueued(db)
+    const failing = worker({ [message.topic]: () => Promise.reject(new Error('no')) }, { attemptsMax: 1 })
+    expect(await failing.runOnce()).toMatchObject({ died: 1 })
+    expect(await readInboxEvents(db.as('symphony_control'), message)).toMatchObject([
+      { eventType: 'DIED', actor: failing.workerId, detail: { error: 'Error: no' } },
+    ])
+  })
+
+  test('a missing handler never kills: it is told, tried again later, and costs no attempt', async () => {
+    const message = await enqueued(db)
+    const other = worker({ other: write }, { attemptsMax: 1 })
+    for (let round = 0; round < 3; round += 1) {
+      expect(await other.runOnce()).toMatchObject({ claimed: 1, handlersMissing: 1, died: 0 })
+      expect(await rowOf(db, message)).toMatchObject({
+        state: 'seen',
+        attempt_count: 0,
+        due_later: true,
+        last_error: `no handler for the topic ${message.topic} in worker ${other.workerId}`,
+      })
+      await makeDue(db, message)
+    }
+    expect(events).toContainEqual({
+      type: 'handlerMissing',
+      source: message.source,
+      messageId: message.messageId,
+      topic: message.topic,
+      attemptCount: 1,
+    })
+    // An own property is a handler; what every object has is none.
+    const odd = await enqueued(db, { topic: 'constructor' })
+    await worker({ [message.topic]: write }, { attemptsMax: 1 }).runOnce()
+    expect(await rowOf(db, odd)).toMatchObject({ state: 'seen' })
+    expect(await rowOf(db, message)).toMatchObject({ state: 'done' })
+  })
+
+  test('a claim that expired under its handler takes the handler’s writes back', async () => {
+    const message = await enqueued(db)
+    const slow: InboxHandler = async (claimed, handling) => {
+      await write(claimed, handling)
+      await expireClaim(db, claimed)
+    }
+    expect(await worker({ [message.topic]: slow }).runOnce()).toMatchObject({ done: 0, fencesLost: 1, retried: 0 })
+    expect(await effects()).toBe(0)
+    expect(await rowOf(db, message)).toMatchObject({ state: 'processing' })
+    expect(await worker({ [message.topic]: write }).runOnce()).toMatchObject({ claimed: 1, done: 1 })
+    expect(await effects()).toBe(1)
+    expect(events).toContainEqual({ type: 'claimed', messages: 1, takeovers: 1 })
+  })
+
+  test('of two workers that have the same message, the effect of the one with the live claim stands alone', async () => {
+    const message = await enqueued(db)
+    const second = await db.createLogin('second', { roles: ['symphony_executor', application] })
+    const overtaken: InboxHandler = async (claimed, handling) => {
+      await write(claimed, handling)
+      await expireClaim(db, claimed)
+      // Another process, as far as the database can see.
+      await new InboxWorker(second.database, { [message.topic]: write }, { handlerRole: application }).runOnce()
+    }
+    expect(await worker({ [message.topic]: overtaken }).runOnce()).toMatchObject({ done: 0, fencesLost: 1 })
+    expect(await effects()).toBe(1)
+    expect(await rowOf(db, message)).toMatchObject({ state: 'done', attempt_count: 2 })
+  })
+
+  test('a handler that fails after its claim was lost does not touch the new claim', async () => {
+    for (const failure of [new Error('late'), new PermanentFailureError('late')]) {
+      const message = await enqueued(db)
+      let fence: string | undefined
+      const overtaken: InboxHandler = async (claimed) => {
+        await expireClaim(db, claimed)
+        fence = (await claimOf(db, message, { workerId: 'worker-2' }))[0]!.fence
+        throw failure
+      }
+      expect(await worker({ [message.topic]: overtaken }).runOnce()).toMatchObject({ fencesLost: 1, died: 0 })
+      expect(await rowOf(db, message)).toMatchObject({ state: 'processing', claimed_by: 'worker-2', fence })
+    }
+  })
+
+  test('no more handlers run at once than allowed, and no more is claimed than can be begun', async () => {
+    for (let n = 0; n < 7; n += 1) await enqueued(db)
+    let running = 0
+    let most = 0
+    const { topic } = aMessage()
+    const counting: InboxHandler = async (claimed, handling) => {
+      running += 1
+      most = Math.max(most, running)
+      await write(claimed, handling)
+      running -= 1
+    }
+    const bounded = worker({ [topic]: counting }, { concurrency: 3 })
+    expect((await bounded.runOnce()).claimed).toBe(3)
+    expect((await bounded.runOnce()).claimed).toBe(3)
+    expect((await bounded.runOnce()).claimed).toBe(1)
+    expect(most).toBeLessThanOrEqual(3)
+    expect(await effects()).toBe(7)
+  })
+})
+
+describe('started', () => {
+  test('it handles what is there and what comes, woken by notifications alone, until it is stopped', async () => {
+    const { topic } = await enqueued(db)
+    const running = worker({ [topic]: write }, { pollMs: 60_000 })
+    await running.start()
+    await expect.poll(effects).toBe(1)
+    for (let n = 0; n < 20; n += 1) await enqueued(db)
+    await expect.poll(effects).toBe(21)
+    await running.stop()
+    await running.stop()
+    await enqueued(db)
+    expect(typesOf().filter((type) => type === 'done')).toHaveLength(21)
+    expect(typesOf()).toContain('notified')
+    expect(typesOf()).not.toContain('fault')
+  })
+
+  test('it sleeps exactly until something is due, without a notification and without polling', async () => {
+    const running = worker({ [aMessage().topic]: write }, { pollMs: 60_000, listen: false })
+    await enqueued(db, { notBefore: new Date(Date.now() + 400) })
+    await running.start()
+    await expect.poll(effects).toBe(1)
+  })
+
+  test('a stop waits for the handler in hand; one that does not end is told, and its claim is left to expire', async () => {
+    const first = await enqueued(db, { topic: 'obedient' })
+    const { opened: begun, open: begin } = gate()
+    const { opened: finished, open: finish } = gate()
+    const patient = worker({
+      obedient: async (claimed, handling) => {
+        begin()
+        await finished
+        await write(claimed, handling)
+      },
+    })
+    await patient.start()
+    await begun
+    const stopped = patient.stop()
+    finish()
+    await stopped
+    expect(await rowOf(db, first)).toMatchObject({ state: 'done' })
+
+    const second = await enqueued(db, { topic: 'stubborn' })
+    const { opened: begunAgain, open: beginAgain } = gate()
+    const { opened: aborted, open: abort } = gate()
+    const hasty = worker(
+      {
+        stubborn: async (_claimed, { signal }) => {
+          signal.addEventListener('abort', abort)
+          beginAgain()
+          await aborted
+          signal.throwIfAborted()
+        },
+      },
+      { shutdownMs: 0 },
+    )
+    await hasty.start()
+    await begunAgain
+    await hasty.stop()
+    await expect.poll(async () => (await rowOf(db, second))['last_error']).toBe('Error: the worker is shutting down')
+  })
+
+  test('the signal of a handler aborts when its claim is about to end', async () => {
+    const message = await enqueued(db)
+    const reasons: unknown[] = []
+    const waiting: InboxHandler = (_claimed, { signal }) =>
+      new Promise((_resolve, reject) => {
+        signal.addEventListener('abort', () => {
+          reasons.push(signal.reason)
+          reject(signal.reason instanceof Error ? signal.reason : new Error('aborted'))
+        })
+      })
+    expect(await worker({ [message.topic]: waiting }, { leaseSeconds: 1 }).runOnce()).toMatchObject({ done: 0 })
+    expect(reasons).toEqual([new Error('the claim is about to end')])
+  })
+
+  test('what fails around the handlers is told, and the claim is left to expire', async () => {
+    const message = await enqueued(db)
+    const cutting: InboxHandler = async () => {
+      await db.queryNoRole('REVOKE ALL ON FUNCTION abandon_inbox_messages FROM symphony_executor')
+      throw new Error('and now nothing can be recorded')
+    }
+    expect(await worker({ [message.topic]: cutting }).runOnce()).toMatchObject({ retried: 0, died: 0 })
+    expect(events).toContainEqual({ type: 'fault', during: 'giving a message back', error: expect.any(Error) })
+    expect(await rowOf(db, message)).toMatchObject({ state: 'processing', claim_live: true })
+  })
+})
+
+test('options out of bounds are refused when the worker is made, each by its name', () => {
+  for (const [option, value] of Object.entries({
+    leaseSeconds: 0,
+    attemptsMax: 1_001,
+    batchSize: 0,
+    concurrency: 101,
+    missingHandlerDelaySeconds: 0,
+    pollMs: 9,
+    debounceMs: -1,
+    shutdownMs: 600_001,
+  })) {
+    expect(() => worker({}, { [option]: value })).toThrow(ArgumentRangeError)
+    expect(() => worker({}, { [option]: value })).toThrow(`${option}: `)
+  }
+  expect(() => worker({}, { workerId: 'a b' })).toThrow(InvalidArgumentError)
+  expect(() => worker({}, { handlerRole: '' })).toThrow(InvalidArgumentError)
+  expect(() => worker({}, { handlerRole: 'symphony_executor' })).toThrow(InboxWorkerOptionError)
+})

@@ -1,0 +1,393 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { ArgumentRangeError, InvalidArgumentError, type Clock } from '../../libs/core/index.js'
+import { DatabaseClosedError, openDatabase } from '../../libs/db/index.js'
+import { Leases, LostLeaseError, type AcquireOptions, type Lease, type LeaseEvent } from '../../libs/lease/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { aResource, expireResource, leaseRow, LIVELY, LONG } from '../support/leaseRows.js'
+import { failureOf } from '../support/race.js'
+
+let db: TestDatabase
+let leases: Leases
+beforeAll(async () => {
+  db = await createTestDatabase()
+  leases = new Leases(db.as('symphony_executor'))
+})
+afterAll(() => db.drop())
+
+/** Released when the test ends, whatever it did. */
+async function acquire(resource: string, options: Partial<AcquireOptions> = {}, from = leases): Promise<Lease> {
+  const lease = await from.acquire(resource, { ...LONG, ...options })
+  if (lease === null) throw new Error(`${resource} is held by another`)
+  onTestFinished(() => lease[Symbol.asyncDispose]())
+  return lease
+}
+
+/** The system's clock, and a hand on it. */
+function movableClock(): Clock & { moveMs: number } {
+  return {
+    moveMs: 0,
+    now: () => new Date(),
+    monotonicMs() {
+      return Math.floor(performance.now()) + this.moveMs
+    },
+  }
+}
+
+describe('acquire', () => {
+  test('PRIM-POSTGRES-LEASE-001 acquire on a free resource succeeds with a valid token', async () => {
+    const resource = aResource()
+    const lease = await acquire(resource, { durationMs: 90_000, owner: 'owner-1', context: { host: 'a' } })
+    expect(lease).toMatchObject({ resource, owner: 'owner-1', fencingToken: 1n, isLost: false })
+    expect(lease.signal.aborted).toBe(false)
+    const row = await leaseRow(db, resource)
+    expect(row).toMatchObject({ owner: 'owner-1', fencing_token: 1n, released_at: null, context: { host: 'a' } })
+    expect({ acquiredAt: row.acquired_at, expiresAt: row.expires_at }).toEqual({
+      acquiredAt: lease.acquiredAt,
+      expiresAt: lease.expiresAt,
+    })
+    expect(row.expires_at.getTime() - row.acquired_at.getTime()).toBe(90_000)
+    expect(row.renewed_at).toEqual(row.acquired_at)
+  })
+
+  test('PRIM-POSTGRES-LEASE-001 two resources are held side by side, each with tokens of its own', async () => {
+    const [one, other] = [await acquire(aResource()), await acquire(aResource())]
+    expect([one.fencingToken, other.fencingToken]).toEqual([1n, 1n])
+    expect(await one.tryRenewNow()).toBe(true)
+    expect([one.fencingToken, other.fencingToken]).toEqual([2n, 1n])
+  })
+
+  test.each<[string, unknown, unknown, Function, string]>([
+    ['a blank resource', '   ', LONG, InvalidArgumentError, 'resource'],
+    ['an empty resource', '', LONG, InvalidArgumentError, 'resource'],
+    ['no resource', undefined, LONG, InvalidArgumentError, 'resource'],
+    ['a resource of 129 characters', 'x'.repeat(129), LONG, ArgumentRangeError, 'resource'],
+    ['a blank owner', 'r', { ...LONG, owner: ' ' }, InvalidArgumentError, 'owner'],
+    ['no duration', 'r', {}, InvalidArgumentError, 'durationMs'],
+    ['a duration of 0', 'r', { durationMs: 0 }, ArgumentRangeError, 'durationMs'],
+    ['a negative duration', 'r', { durationMs: -1 }, ArgumentRangeError, 'durationMs'],
+    ['a duration below the least', 'r', { durationMs: 999 }, ArgumentRangeError, 'durationMs'],
+    ['a duration above the most', 'r', { durationMs: 3_600_001 }, ArgumentRangeError, 'durationMs'],
+    ['a fraction', 'r', { durationMs: 1_000.5 }, ArgumentRangeError, 'durationMs'],
+    ['NaN', 'r', { durationMs: Number.NaN }, ArgumentRangeError, 'durationMs'],
+    ['renewals too seldom', 'r', { durationMs: 10_000, renewEveryMs: 5_001 }, ArgumentRangeError, 'renewEveryMs'],
+    ['renewals too often', 'r', { durationMs: 10_000, renewEveryMs: 99 }, ArgumentRangeError, 'renewEveryMs'],
+    ['a context that is no object', 'r', { ...LONG, context: [] }, InvalidArgumentError, 'context'],
+  ])('PRIM-POSTGRES-LEASE-001 %s is refused before any I/O', async (_what, resource, options, kind, argument) => {
+    // Any I/O would be answered with DATABASE_CLOSED.
+    const database = openDatabase({ url: db.url })
+    await database.close()
+    const closed = new Leases(database.as('symphony_executor'))
+    const attempt = Reflect.apply(closed.acquire.bind(closed), undefined, [resource, options])
+    const error = await failureOf(attempt)
+    expect(error).toBeInstanceOf(kind)
+    expect(error).toMatchObject({ argument })
+    expect(await failureOf(closed.acquire('r', LONG))).toBeInstanceOf(DatabaseClosedError)
+  })
+
+  test('the least and the most duration are taken', async () => {
+    for (const durationMs of [1_000, 3_600_000]) {
+      const lease = await leases.acquire(aResource(), { durationMs })
+      expect(lease!.expiresAt.getTime() - lease!.acquiredAt.getTime()).toBe(durationMs)
+      await lease!.release()
+    }
+  })
+
+  test('PRIM-POSTGRES-LEASE-002 is null while another holds it, and leaves the holder alone', async () => {
+    const resource = aResource()
+    const lease = await acquire(resource)
+    const before = await leaseRow(db, resource)
+    expect(await leases.acquire(resource, LONG)).toBeNull()
+    expect(await leases.acquire(resource, { ...LONG, owner: 'another' })).toBeNull()
+    expect(await leaseRow(db, resource)).toEqual(before)
+    expect(lease.isLost).toBe(false)
+  })
+
+  test('PRIM-POSTGRES-LEASE-010 an expired lease can be reacquired by a new instance, with a greater token', async () => {
+    const resource = aResource()
+    const first = await acquire(resource, { owner: 'first' })
+    await expireResource(db, resource)
+    const second = await acquire(resource, { owner: 'second' })
+    expect(second.fencingToken).toBeGreaterThan(first.fencingToken)
+    expect(await first.tryRenewNow()).toBe(false)
+    expect(second.isLost).toBe(false)
+    expect(await leaseRow(db, resource)).toMatchObject({ owner: 'second', fencing_token: second.fencingToken })
+  })
+
+  test('PRIM-POSTGRES-LEASE-010 a lease that ends a moment later is not expired yet', async () => {
+    const resource = aResource()
+    await acquire(resource)
+    await expireResource(db, resource, '-5 minutes')
+    expect(await leases.acquire(resource, LONG)).toBeNull()
+  })
+
+  test('again as the same owner gives a new token, and the old instance is lost at once', async () => {
+    const resource = aResource()
+    const old = await acquire(resource, { owner: 'same' })
+    const anew = await acquire(resource, { owner: 'same' })
+    expect(anew.fencingToken).toBeGreaterThan(old.fencingToken)
+    expect(old.signal.reason).toMatchObject({ code: 'LOST_LEASE', reason: 'superseded' })
+    expect(await old.release()).toBe(false)
+    expect(await anew.tryRenewNow()).toBe(true)
+  })
+
+  test('again as the same owner from elsewhere: the old instance learns it when it renews', async () => {
+    const resource = aResource()
+    const old = await acquire(resource, { owner: 'same' })
+    const elsewhere = new Leases(db.as('symphony_executor'))
+    const anew = await acquire(resource, { owner: 'same' }, elsewhere)
+    expect(await old.tryRenewNow()).toBe(false)
+    expect(old.signal.reason).toMatchObject({ reason: 'refused' })
+    expect(await anew.tryRenewNow()).toBe(true)
+  })
+
+  test('of calls as the same owner that overlap, only the last one served is held', async () => {
+    const resource = aResource()
+    const calls = Array.from({ length: 8 }, () => leases.acquire(resource, { ...LONG, owner: 'same' }))
+    const given = (await Promise.all(calls)).filter((lease) => lease !== null)
+    const held = given.filter((lease) => !lease.isLost)
+    expect(held.map((lease) => lease.fencingToken)).toEqual([8n])
+    await held[0]!.release()
+  })
+
+  test('an answer that comes when the lease cannot be trusted any more is no lease, and blocks nobody', async () => {
+    const resource = aResource()
+    const clock = movableClock()
+    const executor = db.as('symphony_executor')
+    const slow = new Leases(
+      {
+        schema: executor.schema,
+        query: async (text, values) => {
+          const answer = await executor.query<never>(text, values)
+          clock.moveMs += 9_000
+          return answer
+        },
+      },
+      { clock },
+    )
+    expect(await slow.acquire(resource, { durationMs: 10_000 })).toBeNull()
+    await expect.poll(async () => (await leaseRow(db, resource)).lease_id).toBeNull()
+  })
+})
+
+describe('renewing', () => {
+  test('PRIM-POSTGRES-LEASE-003 tryRenewNow extends', async () => {
+    const resource = aResource()
+    const lease = await acquire(resource, { durationMs: 60_000 })
+    // As if most of it had passed.
+    await expireResource(db, resource, '-10 seconds')
+    const before = await leaseRow(db, resource)
+    expect(await lease.tryRenewNow()).toBe(true)
+    const after = await leaseRow(db, resource)
+    expect(after.expires_at.getTime()).toBeGreaterThan(before.expires_at.getTime() + 40_000)
+    expect(after.expires_at.getTime() - after.renewed_at.getTime()).toBe(60_000)
+    expect(lease.expiresAt).toEqual(after.expires_at)
+    expect({ ...after, expires_at: 0, renewed_at: 0, fencing_token: 0 }).toEqual({
+      ...before,
+      expires_at: 0,
+      renewed_at: 0,
+      fencing_token: 0,
+    })
+  })
+
+  test('PRIM-POSTGRES-LEASE-003 it moves the local deadline too', async () => {
+    const clock = movableClock()
+    const lease = await acquire(aResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
+    clock.moveMs = 500_000
+    expect(await lease.tryRenewNow()).toBe(true)
+    clock.moveMs = 1_000_000
+    expect(lease.isLost).toBe(false)
+    clock.moveMs = 1_100_000
+    expect(lease.isLost).toBe(true)
+  })
+
+  test('never shortens: a lease that already lasts longer stays as it is', async () => {
+    const resource = aResource()
+    const lease = await acquire(resource)
+    await expireResource(db, resource, '-1 hour')
+    const { expires_at: until } = await leaseRow(db, resource)
+    expect(await lease.tryRenewNow()).toBe(true)
+    expect((await leaseRow(db, resource)).expires_at).toEqual(until)
+  })
+
+  test('PRIM-POSTGRES-LEASE-005 a successful renew increments the token', async () => {
+    const resource = aResource()
+    const lease = await acquire(resource)
+    const tokens = [lease.fencingToken]
+    for (let turn = 0; turn < 3; turn += 1) {
+      await lease.tryRenewNow()
+      tokens.push(lease.fencingToken)
+    }
+    expect(tokens).toEqual([1n, 2n, 3n, 4n])
+    expect((await leaseRow(db, resource)).fencing_token).toBe(4n)
+  })
+
+  test('PRIM-POSTGRES-LEASE-005 the renewals that nobody asked for increment it too', async () => {
+    const lease = await acquire(aResource(), LIVELY)
+    await expect.poll(() => lease.fencingToken).toBeGreaterThan(1n)
+    expect(lease.isLost).toBe(false)
+  })
+
+  test('a renewal that fails is told to who asked, and the lease is still held', async () => {
+    const resource = aResource()
+    const lease = await acquire(resource)
+    await db.queryNoRole('REVOKE EXECUTE ON FUNCTION renew_lease FROM symphony_executor')
+    const refusal = await failureOf(lease.tryRenewNow())
+    await db.queryNoRole('GRANT EXECUTE ON FUNCTION renew_lease TO symphony_executor')
+    expect(refusal).toMatchObject({ sqlstate: '42501' })
+    expect(lease.isLost).toBe(false)
+    expect(await lease.tryRenewNow()).toBe(true)
+  })
+})
+
+describe('losing', () => {
+  test('PRIM-POSTGRES-LEASE-006 loss after expiry aborts the signal, without anybody asking', async () => {
+    const resource = aResource()
+    const events: LeaseEvent[] = []
+    const observed = new Leases(db.as('symphony_executor'), { onEvent: (event) => events.push(event) })
+    const lease = await acquire(resource, { ...LIVELY, owner: 'loser' }, observed)
+    await expireResource(db, resource)
+    await expect.poll(() => lease.signal.aborted).toBe(true)
+    expect(lease.signal.reason).toBeInstanceOf(LostLeaseError)
+    expect(lease.signal.reason).toMatchObject({ code: 'LOST_LEASE', resource, reason: 'refused' })
+    expect(events).toContainEqual({ type: 'ended', resource, owner: 'loser', reason: 'refused' })
+    // It is lost for good, and does not come back to life by itself.
+    expect((await leaseRow(db, resource)).fencing_token).toBe(lease.fencingToken)
+  })
+
+  test('PRIM-POSTGRES-LEASE-007 throwIfLost throws LostLeaseError after loss, and not before', async () => {
+    const resource = aResource()
+    const lease = await acquire(resource)
+    expect(() => lease.throwIfLost()).not.toThrow()
+    await lease.tryRenewNow()
+    expect(() => lease.throwIfLost()).not.toThrow()
+    await expireResource(db, resource)
+    await lease.tryRenewNow()
+    expect(() => lease.throwIfLost()).toThrow(LostLeaseError)
+    expect(() => lease.throwIfLost()).toThrow(lease.signal.reason)
+  })
+
+  test('PRIM-POSTGRES-LEASE-007 it judges by the clock, also when no timer could fire', async () => {
+    const clock = movableClock()
+    const lease = await acquire(aResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
+    clock.moveMs = 585_000
+    expect(() => lease.throwIfLost()).not.toThrow()
+    // Ten seconds before the database would give it away.
+    clock.moveMs = 590_000
+    expect(() => lease.throwIfLost()).toThrow('could not be renewed in time')
+    expect(lease.signal.aborted).toBe(true)
+    clock.moveMs = 0
+    expect(() => lease.throwIfLost()).toThrow(LostLeaseError)
+  })
+
+  test('PRIM-POSTGRES-LEASE-008 tryRenewNow returns false after loss, and changes nothing', async () => {
+    const resource = aResource()
+    const lease = await acquire(resource)
+    await expireResource(db, resource)
+    const before = await leaseRow(db, resource)
+    expect(await lease.tryRenewNow()).toBe(false)
+    expect(await lease.tryRenewNow()).toBe(false)
+    expect(await leaseRow(db, resource)).toEqual(before)
+    expect(lease.fencingToken).toBe(1n)
+  })
+
+  test('PRIM-POSTGRES-LEASE-008 also when only this process has lost faith, and the database has not', async () => {
+    const resource = aResource()
+    const clock = movableClock()
+    const lease = await acquire(resource, {}, new Leases(db.as('symphony_executor'), { clock }))
+    clock.moveMs = 590_000
+    expect(await lease.tryRenewNow()).toBe(false)
+    expect(await leaseRow(db, resource)).toMatchObject({ fencing_token: 1n, released_at: null })
+  })
+
+  test('PRIM-POSTGRES-LEASE-008 also after release', async () => {
+    const lease = await acquire(aResource())
+    await lease.release()
+    expect(await lease.tryRenewNow()).toBe(false)
+  })
+})
+
+describe('releasing', () => {
+  test('PRIM-POSTGRES-LEASE-009 disposing releases and allows reacquisition, with a greater token', async () => {
+    const resource = aResource()
+    {
+      await using lease = await leases.acquire(resource, LONG)
+      expect(lease?.fencingToken).toBe(1n)
+    }
+    expect(await leaseRow(db, resource)).toMatchObject({ lease_id: null, fencing_token: 1n })
+    expect((await acquire(resource)).fencingToken).toBe(2n)
+  })
+
+  test('PRIM-POSTGRES-LEASE-009 disposing twice is harmless', async () => {
+    const resource = aResource()
+    const lease = await acquire(resource)
+    expect(await Promise.all([lease.release(), lease.release()])).toEqual([true, true])
+    await lease[Symbol.asyncDispose]()
+    const heir = await acquire(resource)
+    await lease[Symbol.asyncDispose]()
+    expect(await heir.tryRenewNow()).toBe(true)
+  })
+
+  test.each(['expired and taken by another', 'taken by the same owner'])(
+    'PRIM-POSTGRES-LEASE-009 a stale dispose never releases a lease that was %s',
+    async (how) => {
+      const resource = aResource()
+      const stale = await acquire(resource, { owner: 'stale' })
+      if (how.startsWith('expired')) await expireResource(db, resource)
+      const owner = how.startsWith('expired') ? 'heir' : 'stale'
+      const heir = await acquire(resource, { owner }, new Leases(db.as('symphony_executor')))
+      const before = await leaseRow(db, resource)
+      await stale[Symbol.asyncDispose]()
+      expect(await leaseRow(db, resource)).toEqual(before)
+      expect(await heir.tryRenewNow()).toBe(true)
+    },
+  )
+
+  test('from then on it is not held: the signal aborts before the database is asked', async () => {
+    const lease = await acquire(aResource())
+    const releasing = lease.release()
+    expect(lease.signal.reason).toMatchObject({ reason: 'released' })
+    expect(() => lease.throwIfLost()).toThrow(LostLeaseError)
+    expect(await releasing).toBe(true)
+  })
+
+  test('a lease that only this process had given up on is given back', async () => {
+    const resource = aResource()
+    const clock = movableClock()
+    const lease = await acquire(resource, {}, new Leases(db.as('symphony_executor'), { clock }))
+    clock.moveMs = 595_000
+    expect(await lease.release()).toBe(true)
+    expect(await leaseRow(db, resource)).toMatchObject({ lease_id: null })
+  })
+
+  test('a dispose that fails is an event, a release that fails an error; the lease expires by itself', async () => {
+    const events: LeaseEvent[] = []
+    const observed = new Leases(db.as('symphony_executor'), { onEvent: (event) => events.push(event) })
+    const lease = (await observed.acquire(aResource(), LONG))!
+    await db.queryNoRole('REVOKE EXECUTE ON FUNCTION release_lease FROM symphony_executor')
+    const refusal = await failureOf(lease.release())
+    await lease[Symbol.asyncDispose]()
+    await db.queryNoRole('GRANT EXECUTE ON FUNCTION release_lease TO symphony_executor')
+    expect(refusal).toMatchObject({ sqlstate: '42501' })
+    expect(events).toContainEqual({
+      type: 'fault',
+      resource: lease.resource,
+      during: 'releasing a lease',
+      error: refusal,
+    })
+  })
+})
+
+test('the events tell one life', async () => {
+  const events: LeaseEvent[] = []
+  const observed = new Leases(db.as('symphony_executor'), { onEvent: (event) => events.push(event) })
+  const resource = `life-${randomUUID()}`
+  const lease = (await observed.acquire(resource, { ...LONG, owner: 'o' }))!
+  await lease.tryRenewNow()
+  await lease.release()
+  expect(events).toEqual([
+    { type: 'acquired', resource, owner: 'o', fencingToken: 1n },
+    { type: 'renewed', resource, owner: 'o', fencingToken: 2n },
+    { type: 'ended', resource, owner: 'o', reason: 'released' },
+  ])
+})

@@ -1,0 +1,241 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
+import {
+  acquireLease,
+  readLeases,
+  releaseLease,
+  removeDeadLeases,
+  renewLease,
+  type LeaseClaim,
+} from '../../libs/lease/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { aResource, expireResource, leaseRow } from '../support/leaseRows.js'
+import { failureOf, openConnection } from '../support/race.js'
+
+/** The SQL functions by way of their wrappers, without a `Lease` around them. */
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+const executor = () => db.as('symphony_executor')
+const OWNER = 'owner-1'
+const HOUR_SECONDS = 3_600
+
+interface Held extends LeaseClaim {
+  readonly fencingToken: bigint
+}
+
+async function hold(resource = aResource(), durationMs = 60_000): Promise<Held> {
+  const grant = await acquireLease(executor(), { resource, owner: OWNER, durationMs })
+  if (grant === null) throw new Error(`${resource} is held by another`)
+  return { resource, owner: OWNER, leaseId: grant.leaseId, fencingToken: grant.fencingToken }
+}
+
+describe('the fence', () => {
+  test.each<[string, (claim: Held) => LeaseClaim]>([
+    ['an invalid owner', (claim) => ({ ...claim, owner: 'another' })],
+    ['an owner in another case', (claim) => ({ ...claim, owner: OWNER.toUpperCase() })],
+    ['another lease id', (claim) => ({ ...claim, leaseId: randomUUID() })],
+    ['another resource', (claim) => ({ ...claim, resource: aResource() })],
+  ])('PRIM-POSTGRES-LEASE-004 renew fails for %s, release too, and nothing is changed', async (_what, forge) => {
+    const claim = await hold()
+    const before = await leaseRow(db, claim.resource)
+    expect(await renewLease(executor(), forge(claim), 60_000)).toBeNull()
+    expect(await releaseLease(executor(), forge(claim))).toBe(false)
+    expect(await leaseRow(db, claim.resource)).toEqual(before)
+    expect(await renewLease(executor(), claim, 60_000)).toMatchObject({ fencingToken: claim.fencingToken + 1n })
+  })
+
+  test('PRIM-POSTGRES-LEASE-004 the id of an earlier lease of the same owner is worth nothing', async () => {
+    const stale = await hold()
+    const claim = await hold(stale.resource)
+    expect(await renewLease(executor(), stale, 60_000)).toBeNull()
+    expect(await releaseLease(executor(), stale)).toBe(false)
+    expect(await releaseLease(executor(), claim)).toBe(true)
+    expect(await releaseLease(executor(), claim)).toBe(false)
+    expect(await renewLease(executor(), claim, 60_000)).toBeNull()
+  })
+
+  test('an expired lease is neither renewed nor released, though nobody has taken it', async () => {
+    const claim = await hold()
+    await expireResource(db, claim.resource)
+    const before = await leaseRow(db, claim.resource)
+    expect(await renewLease(executor(), claim, 60_000)).toBeNull()
+    expect(await releaseLease(executor(), claim)).toBe(false)
+    expect(await leaseRow(db, claim.resource)).toEqual(before)
+  })
+
+  test('nobody but the holder is told the lease id', async () => {
+    const { resource } = await hold()
+    for (const role of ['symphony_control', 'symphony_auditor', 'symphony_readonly', 'symphony_executor']) {
+      const look = db.as(role).query(`SELECT lease_id FROM ${db.qualify('symphony_leases')}`)
+      expect(await failureOf(look)).toMatchObject({ sqlstate: '42501' })
+    }
+    expect(await acquireLease(executor(), { resource, owner: 'curious', durationMs: 60_000 })).toBeNull()
+  })
+})
+
+describe('time is the database’s, read when it matters', () => {
+  test('a lease that ended after the transaction began can be acquired in it, and counts from then', async () => {
+    const claim = await hold()
+    const later = await executor().transaction(async (tx) => {
+      const { rows } = await tx.query<{ began: Date }>('SELECT now() AS began')
+      await db.queryNoRole(
+        `UPDATE symphony_leases SET expires_at = clock_timestamp() WHERE resource = $1 AND $2::timestamptz < clock_timestamp()`,
+        [claim.resource, rows[0]!.began],
+      )
+      return acquireLease(tx, { resource: claim.resource, owner: 'another', durationMs: 60_000 })
+    })
+    expect(later).toMatchObject({ fencingToken: claim.fencingToken + 1n })
+    const { rows } = await db.queryNoRole(
+      `SELECT expires_at - acquired_at = interval '60 seconds' AS whole FROM symphony_leases WHERE resource = $1`,
+      [claim.resource],
+    )
+    expect(rows).toEqual([{ whole: true }])
+  })
+
+  test('a lease that ended after the transaction began cannot be renewed or released in it', async () => {
+    const claim = await hold()
+    await executor().transaction(async (tx) => {
+      await tx.query('SELECT 1')
+      await db.queryNoRole('UPDATE symphony_leases SET expires_at = clock_timestamp() WHERE resource = $1', [
+        claim.resource,
+      ])
+      expect(await renewLease(tx, claim, 60_000)).toBeNull()
+      expect(await releaseLease(tx, claim)).toBe(false)
+    })
+  })
+
+  test('an older snapshot gets 40001 from each function, never a wrong answer', async () => {
+    const claim = await hold()
+    const before = await leaseRow(db, claim.resource)
+    const connection = await openConnection(db, 'symphony_executor')
+    for (const level of ['REPEATABLE READ', 'SERIALIZABLE']) {
+      for (const call of [
+        () => acquireLease(connection, { resource: claim.resource, owner: 'another', durationMs: 60_000 }),
+        () => renewLease(connection, claim, 60_000),
+        () => releaseLease(connection, claim),
+        () => removeDeadLeases(connection, 10, HOUR_SECONDS),
+      ]) {
+        await connection.query(`BEGIN ISOLATION LEVEL ${level}`)
+        expect(await failureOf(call())).toMatchObject({ sqlstate: '40001', disposition: 'retry' })
+        await connection.query('ROLLBACK')
+      }
+    }
+    expect(await leaseRow(db, claim.resource)).toEqual(before)
+  })
+
+  test('rolled back, an acquire has taken nothing, and no token is spent', async () => {
+    const resource = aResource()
+    const undone = new Error('undone')
+    let spent: bigint | undefined
+    const attempt = executor().transaction(async (tx) => {
+      spent = (await acquireLease(tx, { resource, owner: 'a', durationMs: 60_000 }))?.fencingToken
+      throw undone
+    })
+    expect(await failureOf(attempt)).toBe(undone)
+    const grant = await acquireLease(executor(), { resource, owner: 'b', durationMs: 60_000 })
+    expect(grant?.fencingToken).toBe(spent)
+  })
+})
+
+describe('retention', () => {
+  test('removes what nobody has held for so long, and only that', async () => {
+    const [held, expired, released, longExpired, longReleased] = await Promise.all(
+      Array.from({ length: 5 }, () => hold()),
+    )
+    for (const claim of [released!, longReleased!]) await releaseLease(executor(), claim)
+    await expireResource(db, expired!.resource, '59 minutes')
+    await expireResource(db, released!.resource, '59 minutes')
+    await expireResource(db, longExpired!.resource, '61 minutes')
+    await expireResource(db, longReleased!.resource, '61 minutes')
+    expect(await removeDeadLeases(executor(), 1_000, HOUR_SECONDS)).toBe(2)
+    const { rows } = await db.queryNoRole('SELECT resource FROM symphony_leases WHERE resource = ANY ($1)', [
+      [held, expired, released, longExpired, longReleased].map((claim) => claim!.resource),
+    ])
+    expect(new Set(rows.map(({ resource }) => resource))).toEqual(
+      new Set([held!.resource, expired!.resource, released!.resource]),
+    )
+  })
+
+  test('tokens of a removed resource go on growing', async () => {
+    const claim = await hold()
+    for (let turn = 0; turn < 20; turn += 1) await renewLease(executor(), claim, 60_000)
+    const { fencing_token: last } = await leaseRow(db, claim.resource)
+    await expireResource(db, claim.resource, '2 hours')
+    expect(await removeDeadLeases(executor(), 1_000, HOUR_SECONDS)).toBe(1)
+    expect((await hold(claim.resource)).fencingToken).toBeGreaterThan(last)
+  })
+
+  test('the floor never sinks: what is removed later may have counted less', async () => {
+    const floor = async () =>
+      (await db.queryNoRole<{ fencing_token: bigint }>('SELECT fencing_token FROM symphony_lease_floor')).rows[0]!
+    const [little, much] = [await hold(), await hold()]
+    for (let turn = 0; turn < 5; turn += 1) await renewLease(executor(), much, 60_000)
+    await expireResource(db, much.resource, '2 hours')
+    await removeDeadLeases(executor(), 1_000, HOUR_SECONDS)
+    const before = await floor()
+    await expireResource(db, little.resource, '2 hours')
+    expect(await removeDeadLeases(executor(), 1_000, HOUR_SECONDS)).toBe(1)
+    expect(await floor()).toEqual(before)
+  })
+
+  test('takes at most a batch, and nothing is nothing', async () => {
+    for (const claim of [await hold(), await hold(), await hold()]) await expireResource(db, claim.resource, '2 hours')
+    expect(await removeDeadLeases(executor(), 2, HOUR_SECONDS)).toBe(2)
+    expect(await removeDeadLeases(executor(), 2, HOUR_SECONDS)).toBe(1)
+    expect(await removeDeadLeases(executor(), 2, HOUR_SECONDS)).toBe(0)
+  })
+})
+
+describe('reading', () => {
+  test.each(['symphony_readonly', 'symphony_auditor', 'symphony_control'])('%s sees who holds what', async (role) => {
+    const [held, expired, released] = [await hold(), await hold(), await hold()]
+    await expireResource(db, expired.resource)
+    await releaseLease(executor(), released)
+    const read = async (all: boolean) => {
+      const statuses = await readLeases(db.as(role), { released: all })
+      return new Map(
+        statuses.map(({ resource, state, owner, fencingToken }) => [resource, [state, owner, fencingToken]]),
+      )
+    }
+    const all = await read(true)
+    expect(all.get(held.resource)).toEqual(['HELD', OWNER, held.fencingToken])
+    expect(all.get(expired.resource)).toEqual(['EXPIRED', OWNER, expired.fencingToken])
+    expect(all.get(released.resource)).toEqual(['RELEASED', OWNER, released.fencingToken])
+    const current = await read(false)
+    expect([current.has(held.resource), current.has(expired.resource), current.has(released.resource)]).toEqual([
+      true,
+      true,
+      false,
+    ])
+    expect([...current.keys()]).toEqual([...current.keys()].toSorted())
+  })
+
+  test('at most as many as asked for', async () => {
+    await Promise.all([hold(), hold()])
+    expect(await readLeases(db.as('symphony_readonly'), { limit: 1 })).toHaveLength(1)
+  })
+})
+
+test.each<[string, () => Promise<unknown>, Function, string]>([
+  ['no lease id', () => renewLease(executor(), claimWith({ leaseId: 'x' }), 60_000), InvalidArgumentError, 'leaseId'],
+  ['a blank owner', () => releaseLease(executor(), claimWith({ owner: ' ' })), InvalidArgumentError, 'owner'],
+  ['a blank resource', () => releaseLease(executor(), claimWith({ resource: '' })), InvalidArgumentError, 'resource'],
+  ['a duration of 0', () => renewLease(executor(), claimWith({}), 0), ArgumentRangeError, 'durationMs'],
+  ['a batch of 0', () => removeDeadLeases(executor(), 0, HOUR_SECONDS), ArgumentRangeError, 'batchSize'],
+  ['less than an hour', () => removeDeadLeases(executor(), 1, 3_599), ArgumentRangeError, 'deadSeconds'],
+  ['a limit of 1001', () => readLeases(db.as('symphony_readonly'), { limit: 1_001 }), ArgumentRangeError, 'limit'],
+])('%s is refused with the argument named', async (_what, call, kind, argument) => {
+  const error = await failureOf(call())
+  expect(error).toBeInstanceOf(kind)
+  expect(error).toMatchObject({ argument })
+})
+
+function claimWith(part: Partial<LeaseClaim>): LeaseClaim {
+  return { resource: 'r', owner: 'o', leaseId: randomUUID(), ...part }
+}

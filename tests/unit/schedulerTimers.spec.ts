@@ -1,0 +1,427 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
+import {
+  abandonTimers,
+  ackTimers,
+  cancelTimer,
+  claimTimers,
+  enqueueDueTimers,
+  failTimers,
+  purgeFinishedTimers,
+  readTimer,
+  scheduleTimer,
+  type ClaimedTimer,
+} from '../../libs/scheduler/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { enqueue, WORKER } from '../support/outboxItems.js'
+import { failureOf } from '../support/race.js'
+import { aClaimedTimer, aTimer, aTimerDefinition, onlyOne } from '../support/scheduled.js'
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+const ingest = () => db.as('symphony_ingest')
+const executor = () => db.as('symphony_executor')
+
+const claim = (topic: string, batchSize = 100, workerId = WORKER) =>
+  claimTimers(executor(), batchSize, workerId, 600, { topics: [topic] })
+
+const idsOf = (claims: readonly { readonly timerId: string }[]) => claims.map(({ timerId }) => timerId)
+
+async function stateOf(timerId: string): Promise<string | undefined> {
+  return (await readTimer(db.as('symphony_readonly'), timerId))?.state
+}
+
+/** Moves its due time to so long from now. */
+async function moveTo(timerId: string, interval: string): Promise<void> {
+  await db.queryNoRole('UPDATE scheduler_timers SET due_at = clock_timestamp() + $2::interval WHERE timer_id = $1', [
+    timerId,
+    interval,
+  ])
+}
+
+async function expire(timerId: string): Promise<void> {
+  await db.queryNoRole('UPDATE scheduler_timers SET lease_expires_at = clock_timestamp() WHERE timer_id = $1', [
+    timerId,
+  ])
+}
+
+/** Everything about timers but their order in the table. */
+async function allTimers(): Promise<unknown[]> {
+  return (await db.queryNoRole('SELECT * FROM scheduler_timers ORDER BY timer_id')).rows
+}
+
+/** The message that it became, if any. */
+async function items(timerId: string): Promise<unknown[]> {
+  const { rows } = await db.queryNoRole(
+    `SELECT instruction_id, idempotency_key, participant_id, rail_type, payload
+     FROM payment_outbox_pending WHERE instruction_id = $1`,
+    [timerId],
+  )
+  return rows
+}
+
+const STRANGER = { timerId: randomUUID(), leaseToken: randomUUID() }
+
+describe('claiming', () => {
+  test('PRIM-POSTGRES-SCHED-001 a timer is not claimed before it is due, nor enqueued, and is at the instant it is', async () => {
+    const { timerId, topic } = await aTimer(db, { dueAt: new Date('2100-01-01T00:00:00Z') })
+    expect(await claim(topic)).toEqual([])
+    await moveTo(timerId, '1 minute')
+    expect(await claim(topic)).toEqual([])
+    expect((await enqueueDueTimers(executor(), 1000)).map(({ id }) => id)).not.toContain(timerId)
+    expect(await stateOf(timerId)).toBe('READY')
+    await moveTo(timerId, '0 seconds')
+    expect(idsOf(await claim(topic))).toEqual([timerId])
+  })
+
+  test('PRIM-POSTGRES-SCHED-002 claimTimers takes at most the batch size, longest due first; the rest stay ready', async () => {
+    const { topic } = aTimerDefinition()
+    const due = ['2026-01-03', '2026-01-01', '2026-01-04', '2026-01-02', '2026-01-02'].map((day) => new Date(day))
+    const made: string[] = []
+    for (const dueAt of due) made.push((await aTimer(db, { topic, dueAt })).timerId)
+    const inOrder = [1, 3, 4, 0, 2].map((index) => made[index]!)
+    const first = await claim(topic, 2)
+    expect(idsOf(first)).toEqual(inOrder.slice(0, 2))
+    expect(await Promise.all(inOrder.map(stateOf))).toEqual(['CLAIMED', 'CLAIMED', 'READY', 'READY', 'READY'])
+    expect(idsOf(await claim(topic, 1000))).toEqual(inOrder.slice(2))
+    expect(await claim(topic)).toEqual([])
+    expect(first[0]).toMatchObject({ topic, payload: { remind: 'me' }, participantId: null, attemptCount: 1 })
+  })
+
+  test.each([0, -1, 1.5, Number.NaN, 1001, Number.POSITIVE_INFINITY])(
+    'PRIM-POSTGRES-SCHED-002 a batch size of %s is a RangeError, and nothing is touched',
+    async (batchSize) => {
+      await aTimer(db)
+      const before = await allTimers()
+      expect(await failureOf(claimTimers(executor(), batchSize, WORKER, 60))).toBeInstanceOf(ArgumentRangeError)
+      expect(await failureOf(enqueueDueTimers(executor(), batchSize))).toBeInstanceOf(RangeError)
+      expect(await failureOf(purgeFinishedTimers(executor(), 60, batchSize))).toBeInstanceOf(RangeError)
+      expect(await allTimers()).toEqual(before)
+    },
+  )
+
+  test('other arguments that are no arguments are refused before anything is asked', async () => {
+    const closed = { query: () => Promise.reject(new Error('asked')) }
+    expect(await failureOf(claimTimers(closed, 1, ' ', 60))).toBeInstanceOf(InvalidArgumentError)
+    expect(await failureOf(claimTimers(closed, 1, WORKER, 0))).toMatchObject({ argument: 'leaseSeconds' })
+    expect(await failureOf(claimTimers(closed, 1, WORKER, 60, { topics: [] }))).toMatchObject({
+      argument: 'topics.length',
+    })
+    expect(await failureOf(claimTimers(closed, 1, WORKER, 60, { topics: [''] }))).toMatchObject({
+      argument: 'topics[0]',
+    })
+    expect(await failureOf(ackTimers(closed, [STRANGER], ''))).toBeInstanceOf(TypeError)
+    expect(
+      await failureOf(
+        ackTimers(
+          closed,
+          Array.from({ length: 1001 }, () => STRANGER),
+          WORKER,
+        ),
+      ),
+    ).toMatchObject({
+      argument: 'claims',
+    })
+    expect(await failureOf(abandonTimers(closed, [STRANGER], WORKER, { retryDelaySeconds: -1 }))).toBeInstanceOf(
+      RangeError,
+    )
+    expect(await failureOf(purgeFinishedTimers(closed, 59, 1))).toMatchObject({ argument: 'retentionSeconds' })
+    expect(await failureOf(cancelTimer(closed, 'no-uuid'))).toBeInstanceOf(TypeError)
+    const wrong: [object, string][] = [
+      [{ topic: '' }, 'topic'],
+      [{ payload: [] }, 'payload'],
+      [{ dueAt: new Date(Number.NaN) }, 'dueAt'],
+      [{ dueAt: '2026-01-01' }, 'dueAt'],
+      [{ participantId: ' ' }, 'participantId'],
+      [{ delivery: 'pigeon' }, 'delivery'],
+    ]
+    for (const [overrides, argument] of wrong) {
+      expect(await failureOf(scheduleTimer(closed, { ...aTimerDefinition(), ...overrides }))).toMatchObject({
+        argument,
+      })
+    }
+  })
+
+  test('a claim that expired is a claim that crashed: the timer is ready again, with its place and the reason', async () => {
+    const claimed = await aClaimedTimer(db, {}, 'crashed')
+    await expire(claimed.timerId)
+    const again = onlyOne(await claim(claimed.topic))
+    expect(again).toMatchObject({ timerId: claimed.timerId, attemptCount: 2, dueAt: claimed.dueAt })
+    expect(again.leaseToken).not.toBe(claimed.leaseToken)
+    expect(await ackTimers(executor(), [claimed], 'crashed')).toEqual([])
+    expect((await readTimer(db.as('symphony_control'), claimed.timerId))?.error).toBe('the claim of crashed expired')
+  })
+
+  test.each<[string, (last: ClaimedTimer) => Promise<unknown>]>([
+    ['it expires', ({ timerId }) => expire(timerId)],
+    ['it is abandoned', (last) => abandonTimers(executor(), [last], WORKER)],
+  ])('the twentieth claim is the last: when %s, the timer fails', async (_how, end) => {
+    const { timerId, topic } = await aTimer(db)
+    await db.queryNoRole('UPDATE scheduler_timers SET attempt_count = 19 WHERE timer_id = $1', [timerId])
+    const last = onlyOne(await claim(topic))
+    expect(last.attemptCount).toBe(20)
+    await end(last)
+    expect(await claim(topic)).toEqual([])
+    expect(await stateOf(timerId)).toBe('FAILED')
+  })
+})
+
+describe('ending a claim', () => {
+  test('PRIM-POSTGRES-SCHED-003 ackTimers by the owner finalises: done, ended, never claimed again', async () => {
+    const claimed = await aClaimedTimer(db)
+    expect(await ackTimers(executor(), [claimed], WORKER)).toEqual([claimed.timerId])
+    const done = await readTimer(db.as('symphony_auditor'), claimed.timerId)
+    expect(done).toMatchObject({
+      state: 'DONE',
+      error: null,
+      startedAt: expect.any(Date),
+      finishedAt: expect.any(Date),
+    })
+    expect(await claim(claimed.topic)).toEqual([])
+    expect(await ackTimers(executor(), [claimed], WORKER)).toEqual([])
+    expect(await abandonTimers(executor(), [claimed], WORKER)).toEqual([])
+    expect(await failTimers(executor(), [claimed], WORKER)).toEqual([])
+    expect(await cancelTimer(ingest(), claimed.timerId)).toBe(false)
+    expect(await stateOf(claimed.timerId)).toBe('DONE')
+  })
+
+  test.each([
+    ['ack', ackTimers],
+    ['abandon', abandonTimers],
+    ['fail', failTimers],
+  ])('PRIM-POSTGRES-SCHED-003 %s by anybody but the owner changes nothing', async (_verb, end) => {
+    const claimed = await aClaimedTimer(db)
+    const other = await aClaimedTimer(db, {}, 'worker-2')
+    const before = await allTimers()
+    const { timerId } = claimed
+    expect(await end(executor(), [claimed], 'worker-2')).toEqual([])
+    expect(await end(executor(), [{ timerId, leaseToken: randomUUID() }], WORKER)).toEqual([])
+    expect(await end(executor(), [{ timerId, leaseToken: other.leaseToken }], WORKER)).toEqual([])
+    expect(await end(executor(), [other], WORKER)).toEqual([])
+    expect(await end(executor(), [STRANGER], WORKER)).toEqual([])
+    expect(await end(executor(), [{ timerId: '', leaseToken: '' }], WORKER)).toEqual([])
+    expect(await end(executor(), [], WORKER)).toEqual([])
+    expect(await allTimers()).toEqual(before)
+    // Among others, its own is found, once.
+    expect(await end(executor(), [other, STRANGER, claimed, claimed], WORKER)).toEqual([timerId])
+    expect(await stateOf(other.timerId)).toBe('CLAIMED')
+  })
+
+  test.each([
+    ['ack', ackTimers],
+    ['abandon', abandonTimers],
+    ['fail', failTimers],
+  ])('PRIM-POSTGRES-SCHED-003 %s of an expired claim changes nothing, taken over or not', async (_verb, end) => {
+    const claimed = await aClaimedTimer(db)
+    await expire(claimed.timerId)
+    expect(await end(executor(), [claimed], WORKER)).toEqual([])
+    expect(await stateOf(claimed.timerId)).toBe('CLAIMED')
+    const next = onlyOne(await claim(claimed.topic))
+    expect(await end(executor(), [claimed], WORKER)).toEqual([])
+    expect(await end(executor(), [next], WORKER)).toEqual([claimed.timerId])
+  })
+
+  test('PRIM-POSTGRES-SCHED-004 abandonTimers returns to ready: claimable at once, in its place, with the reason', async () => {
+    const claimed = await aClaimedTimer(db)
+    const later = await aTimer(db, { topic: claimed.topic, dueAt: new Date('2026-02-01') })
+    expect(await abandonTimers(executor(), [claimed], WORKER, { error: 'busy' })).toEqual([claimed.timerId])
+    expect(await readTimer(db.as('symphony_control'), claimed.timerId)).toMatchObject({
+      state: 'READY',
+      error: 'busy',
+      dueAt: claimed.dueAt,
+      finishedAt: null,
+    })
+    const again = await claim(claimed.topic)
+    expect(idsOf(again)).toEqual([claimed.timerId, later.timerId])
+    expect(again[0]).toMatchObject({ attemptCount: 2 })
+  })
+
+  test('PRIM-POSTGRES-SCHED-004 with a delay it is not claimable until then', async () => {
+    const claimed = await aClaimedTimer(db)
+    expect(await abandonTimers(executor(), [claimed], WORKER, { retryDelaySeconds: 3600 })).toEqual([claimed.timerId])
+    expect(await claim(claimed.topic)).toEqual([])
+    await moveTo(claimed.timerId, '0 seconds')
+    expect(idsOf(await claim(claimed.topic))).toEqual([claimed.timerId])
+  })
+
+  test('PRIM-POSTGRES-SCHED-004 a cancelled timer is not returned to ready by abandon, nor claimable, nor enqueued', async () => {
+    const claimed = await aClaimedTimer(db)
+    expect(await cancelTimer(ingest(), claimed.timerId)).toBe(true)
+    expect(await abandonTimers(executor(), [claimed], WORKER)).toEqual([])
+    expect(await ackTimers(executor(), [claimed], WORKER)).toEqual([])
+    const { timerId, topic } = await aTimer(db)
+    expect(await cancelTimer(ingest(), timerId)).toBe(true)
+    expect(await cancelTimer(ingest(), timerId)).toBe(false)
+    expect(await cancelTimer(ingest(), randomUUID())).toBe(false)
+    expect([...(await claim(topic)), ...(await claim(claimed.topic))]).toEqual([])
+    await enqueueDueTimers(executor(), 1000)
+    expect([await stateOf(timerId), await stateOf(claimed.timerId)]).toEqual(['CANCELLED', 'CANCELLED'])
+  })
+
+  test('failTimers ends a timer for good, with the reason', async () => {
+    const claimed = await aClaimedTimer(db)
+    expect(await failTimers(executor(), [claimed], WORKER, 'no such person')).toEqual([claimed.timerId])
+    expect(await readTimer(db.as('symphony_control'), claimed.timerId)).toMatchObject({
+      state: 'FAILED',
+      error: 'no such person',
+      finishedAt: expect.any(Date),
+    })
+    expect(await claim(claimed.topic)).toEqual([])
+  })
+})
+
+describe('into the outbox', () => {
+  // What other tests left due.
+  beforeEach(async () => {
+    await enqueueDueTimers(executor(), 1000)
+  })
+
+  test('a due timer becomes one message, under its own id, with its topic and payload', async () => {
+    const { timerId, topic } = await aTimer(db, { payload: { amount: '12.50' } })
+    const given = await aTimer(db, { topic, participantId: 'ACME' })
+    const enqueued = (await enqueueDueTimers(executor(), 1000)).filter((one) => one.topic === topic)
+    expect(enqueued.map(({ id }) => id)).toEqual([timerId, given.timerId])
+    expect(await items(timerId)).toEqual([
+      {
+        instruction_id: timerId,
+        idempotency_key: timerId,
+        participant_id: timerId,
+        rail_type: topic,
+        payload: { amount: '12.50' },
+      },
+    ])
+    expect(await items(given.timerId)).toMatchObject([{ participant_id: 'ACME' }])
+    expect(await readTimer(db.as('symphony_readonly'), timerId)).toMatchObject({
+      state: 'ENQUEUED',
+      outboxId: enqueued[0]!.outboxId,
+      finishedAt: expect.any(Date),
+    })
+    expect(await enqueueDueTimers(executor(), 1000)).toEqual([])
+    expect(await claim(topic)).toEqual([])
+    expect(await cancelTimer(ingest(), timerId)).toBe(false)
+  })
+
+  test('claim and enqueue are one transaction: undone together, and done again once', async () => {
+    const { timerId, topic } = await aTimer(db)
+    const crash = new Error('crash')
+    const undone = executor().transaction(async (tx) => {
+      expect(await enqueueDueTimers(tx, 1000)).toMatchObject([{ id: timerId, topic }])
+      throw crash
+    })
+    expect(await failureOf(undone)).toBe(crash)
+    expect([await stateOf(timerId), await items(timerId)]).toEqual(['READY', []])
+    expect(await enqueueDueTimers(executor(), 1000)).toMatchObject([{ id: timerId }])
+    expect(await items(timerId)).toHaveLength(1)
+  })
+
+  test('even a timer that was put back by hand makes no second message', async () => {
+    const { timerId } = await aTimer(db)
+    const [first] = await enqueueDueTimers(executor(), 1000)
+    await db.queryNoRole(
+      `UPDATE scheduler_timers SET state = 'READY', outbox_id = NULL, finished_at = NULL WHERE timer_id = $1`,
+      [timerId],
+    )
+    const [second] = await enqueueDueTimers(executor(), 1000)
+    expect(second).toEqual(first)
+    expect(await items(timerId)).toHaveLength(1)
+  })
+
+  test('what is to be claimed is left to whoever claims it; the batch size is kept, longest due first', async () => {
+    const { topic } = aTimerDefinition()
+    const waiting = await aTimer(db, { topic, delivery: 'claim', dueAt: new Date('2025-01-01') })
+    const third = await aTimer(db, { topic, dueAt: new Date('2025-01-04') })
+    const first = await aTimer(db, { topic, dueAt: new Date('2025-01-02') })
+    const second = await aTimer(db, { topic, dueAt: new Date('2025-01-03') })
+    expect((await enqueueDueTimers(executor(), 2)).map(({ id }) => id)).toEqual([first.timerId, second.timerId])
+    expect((await enqueueDueTimers(executor(), 2)).map(({ id }) => id)).toEqual([third.timerId])
+    expect(idsOf(await claim(topic))).toEqual([waiting.timerId])
+  })
+
+  test('an expired claim of one that was bound for the outbox goes there', async () => {
+    const claimed = await aClaimedTimer(db)
+    expect(await enqueueDueTimers(executor(), 1000)).toEqual([])
+    await expire(claimed.timerId)
+    expect(await enqueueDueTimers(executor(), 1000)).toMatchObject([{ id: claimed.timerId }])
+  })
+
+  test('one that the outbox refuses fails alone, with the reason', async () => {
+    const { topic } = aTimerDefinition()
+    const good = await aTimer(db, { topic })
+    const bad = await aTimer(db, { topic })
+    const other = await aTimer(db, { topic })
+    // Whoever knows the id has used it for something else.
+    await enqueue(db, { instructionId: bad.timerId, idempotencyKey: bad.timerId })
+    const results = await enqueueDueTimers(executor(), 1000)
+    expect(results.map(({ id, outboxId }) => [id, outboxId !== null])).toEqual([
+      [good.timerId, true],
+      [bad.timerId, false],
+      [other.timerId, true],
+    ])
+    expect(await readTimer(db.as('symphony_control'), bad.timerId)).toMatchObject({
+      state: 'FAILED',
+      error: expect.stringMatching(/^refused by the outbox: .*already stand for another/),
+    })
+  })
+})
+
+test('a timer is committed or rolled back with the transaction that scheduled it', async () => {
+  const client = await db.connect('symphony_ingest')
+  const tx = {
+    schema: db.schema,
+    query: (text: string, values?: readonly unknown[]) => client.query<never>(text, [...(values ?? [])]),
+  }
+  await client.query('BEGIN')
+  const gone = await scheduleTimer(tx, aTimerDefinition())
+  await client.query('ROLLBACK')
+  await client.query('BEGIN')
+  const kept = await scheduleTimer(tx, aTimerDefinition())
+  await client.query('COMMIT')
+  expect([await stateOf(gone), await stateOf(kept)]).toEqual([undefined, 'READY'])
+})
+
+test('retention deletes what ended longer ago than that, oldest first, by batches, and nothing that is pending', async () => {
+  const { topic } = aTimerDefinition()
+  const pending = await aTimer(db, { topic })
+  const ended: string[] = []
+  for (const seconds of [61, 59, 3600, 86_400]) {
+    const { timerId } = await aTimer(db, { topic })
+    await cancelTimer(ingest(), timerId)
+    await db.queryNoRole(
+      `UPDATE scheduler_timers SET finished_at = clock_timestamp() - make_interval(secs => $2) WHERE timer_id = $1`,
+      [timerId, seconds],
+    )
+    ended.push(timerId)
+  }
+  expect(await purgeFinishedTimers(executor(), 60, 1)).toBe(1)
+  expect(await Promise.all(ended.map(stateOf))).toEqual(['CANCELLED', 'CANCELLED', 'CANCELLED', undefined])
+  expect(await purgeFinishedTimers(executor(), 60, 1000)).toBe(2)
+  expect(await purgeFinishedTimers(executor(), 60, 1000)).toBe(0)
+  expect(await Promise.all(ended.map(stateOf))).toEqual([undefined, 'CANCELLED', undefined, undefined])
+  expect(await stateOf(pending.timerId)).toBe('READY')
+})
+
+test('schedulers are woken for what is due within a minute, and not for later, nor where it is switched off', async () => {
+  const listener = await db.connect()
+  const heard: string[] = []
+  listener.on('notification', ({ channel }) => heard.push(channel))
+  await listener.query('LISTEN scheduler_changed')
+  const after = async (work: Promise<unknown>) => {
+    await work
+    // An answer comes after the notifications that were committed before it was asked.
+    await listener.query('SELECT 1')
+    return heard.splice(0).length
+  }
+  expect(await after(aTimer(db, { dueAt: new Date() }))).toBe(1)
+  expect(await after(aTimer(db, { dueAt: new Date('2100-01-01') }))).toBe(0)
+  const claimed = await aClaimedTimer(db, { dueAt: new Date('2026-01-01') })
+  await after(Promise.resolve())
+  expect(await after(abandonTimers(executor(), [claimed], WORKER))).toBe(1)
+  await db.queryNoRole('UPDATE symphony_settings SET notify_enabled = false')
+  expect(await after(aTimer(db, { dueAt: new Date() }))).toBe(0)
+  await db.queryNoRole('UPDATE symphony_settings SET notify_enabled = true')
+})

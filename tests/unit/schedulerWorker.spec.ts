@@ -1,0 +1,247 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
+import {
+  ackTimers,
+  cancelTimer,
+  claimJobRuns,
+  claimTimers,
+  createOrUpdateJob,
+  deleteJob,
+  enqueueDueTimers,
+  getNextEventTime,
+  pauseJob,
+  scheduleTimer,
+  SchedulerStore,
+  SchedulerWorker,
+  triggerJob,
+  type SchedulerEvent,
+  type SchedulerOptions,
+} from '../../libs/scheduler/index.js'
+import { nextSchedulerEvent } from '../../libs/scheduler/db.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { enqueue, WORKER } from '../support/outboxItems.js'
+import { failureOf } from '../support/race.js'
+import { aJob, aJobDefinition, aTimer, aTimerDefinition, onlyOne, quietCron } from '../support/scheduled.js'
+
+/** One worker, and what it sleeps for. Each test starts with nothing scheduled: what is next depends on everything there is. */
+
+let db: TestDatabase
+const running: SchedulerWorker[] = []
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+beforeEach(async () => {
+  for (const table of ['timers', 'jobs', 'job_runs']) await db.queryNoRole(`DELETE FROM scheduler_${table}`)
+})
+afterEach(async () => {
+  await Promise.all(running.splice(0).map((worker) => worker.stop()))
+})
+
+const ingest = () => db.as('symphony_ingest')
+const control = () => db.as('symphony_control')
+const executor = () => db.as('symphony_executor')
+
+const at = (day: number) => new Date(`2100-01-0${day}T00:00:00Z`)
+const next = () => getNextEventTime(executor())
+
+/** Longer than any test waits: who is found at work was not polling. */
+const NO_POLL: SchedulerOptions = { pollMs: 60_000, listen: false }
+
+function workerWith(options: SchedulerOptions): {
+  readonly worker: SchedulerWorker
+  readonly events: SchedulerEvent[]
+} {
+  const events: SchedulerEvent[] = []
+  const worker = new SchedulerWorker(db.database, options, (event) => void events.push(event))
+  running.push(worker)
+  return { worker, events }
+}
+
+async function enqueuedTimers(): Promise<number> {
+  const { rows } = await db.queryNoRole(`SELECT 1 FROM scheduler_timers WHERE state = 'ENQUEUED'`)
+  return rows.length
+}
+
+describe('PRIM-POSTGRES-SCHED-010', () => {
+  test('PRIM-POSTGRES-SCHED-010 getNextEventTime is null when nothing is scheduled', async () => {
+    expect(await next()).toBeNull()
+  })
+
+  test('PRIM-POSTGRES-SCHED-010 getNextEventTime is the nearest of pending timers, runs and active jobs', async () => {
+    const timer = await aTimer(db, { dueAt: at(5) })
+    expect(await next()).toEqual(at(5))
+    const nearer = await aTimer(db, { dueAt: at(4) })
+    expect(await next()).toEqual(at(4))
+    const name = await aJob(db)
+    await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = $1', [at(3)])
+    expect(await next()).toEqual(at(3))
+    const { runId } = await triggerJob(control(), name)
+    await db.queryNoRole('UPDATE scheduler_job_runs SET due_at = $1', [at(2)])
+    expect(await next()).toEqual(at(2))
+    // Each of them leaves in turn, and the one behind it is the nearest again.
+    await db.queryNoRole(
+      `UPDATE scheduler_job_runs SET state = 'DONE', finished_at = clock_timestamp() WHERE run_id = $1`,
+      [runId],
+    )
+    expect(await next()).toEqual(at(3))
+    await pauseJob(control(), name)
+    expect(await next()).toEqual(at(4))
+    await cancelTimer(ingest(), nearer.timerId)
+    expect(await next()).toEqual(at(5))
+    await cancelTimer(ingest(), timer.timerId)
+    expect(await next()).toBeNull()
+  })
+
+  test('PRIM-POSTGRES-SCHED-010 finished timers are no events; a claim is one, when it expires', async () => {
+    const { topic } = await aTimer(db)
+    await scheduleTimer(ingest(), aTimerDefinition({ topic }))
+    expect(await next()).toEqual(new Date('2026-01-01T00:00:00Z'))
+    const claims = await claimTimers(executor(), 2, WORKER, 600)
+    expect(await next()).toEqual(claims[0]!.leaseExpiresAt)
+    await ackTimers(executor(), claims, WORKER)
+    expect(await next()).toBeNull()
+    await aTimer(db)
+    await enqueueDueTimers(executor(), 10)
+    expect(await next()).toBeNull()
+    const name = await aJob(db)
+    await triggerJob(control(), name)
+    const run = onlyOne(await claimJobRuns(executor(), 1, WORKER, 60))
+    expect(await next()).toEqual(run.leaseExpiresAt)
+    await deleteJob(control(), name)
+    expect(await next()).toEqual(run.leaseExpiresAt)
+  })
+
+  test('PRIM-POSTGRES-SCHED-010 a scheduler does not wake for what waits to be claimed', async () => {
+    await aTimer(db, { delivery: 'claim' })
+    await triggerJob(control(), await aJob(db, { delivery: 'claim' }))
+    await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = $1', [at(9)])
+    expect((await next())!.getTime()).toBeLessThan(at(1).getTime())
+    expect(await nextSchedulerEvent(executor(), true)).toEqual({ at: at(9), observedAt: expect.any(Date) })
+    await aTimer(db, { dueAt: at(8) })
+    expect(await nextSchedulerEvent(executor(), true)).toMatchObject({ at: at(8) })
+  })
+})
+
+describe('a round', () => {
+  test('does everything that is due, over as many batches as it takes, and says what it did', async () => {
+    for (const name of ['a', 'b', 'c']) await createOrUpdateJob(control(), aJobDefinition({ name, cron: quietCron() }))
+    await db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = next_due_at - interval '5 minutes'`)
+    for (let count = 0; count < 5; count += 1) await aTimer(db)
+    await aTimer(db, { dueAt: new Date('2100-01-01') })
+    const { worker, events } = workerWith({ batchSize: 2 })
+    expect(await worker.runOnce()).toEqual({ runsCreated: 3, runsEnqueued: 3, timersEnqueued: 5, refused: 0 })
+    expect(await worker.runOnce()).toEqual({ runsCreated: 0, runsEnqueued: 0, timersEnqueued: 0, refused: 0 })
+    expect(events.filter(({ type }) => type === 'runsCreated')).toEqual([
+      { type: 'runsCreated', jobs: 2, runs: 2 },
+      { type: 'runsCreated', jobs: 1, runs: 1 },
+    ])
+    const { rows } = await db.queryNoRole(
+      `SELECT i.outbox_id FROM payment_outbox_identities i
+       WHERE i.outbox_id IN (SELECT outbox_id FROM scheduler_timers UNION ALL SELECT outbox_id FROM scheduler_job_runs)`,
+    )
+    expect(rows).toHaveLength(8)
+  })
+
+  test('tells which were refused by the outbox', async () => {
+    const { timerId } = await aTimer(db)
+    await enqueue(db, { instructionId: timerId, idempotencyKey: timerId })
+    const { worker, events } = workerWith({})
+    expect(await worker.runOnce()).toMatchObject({ timersEnqueued: 0, refused: 1 })
+    expect(events).toEqual([
+      { type: 'refused', kind: 'timer', id: timerId, error: expect.stringMatching(/^refused by the outbox: /) },
+    ])
+  })
+})
+
+describe('between rounds', () => {
+  test('it sleeps until the next event, without a poll and without a word', async () => {
+    await aTimer(db, { dueAt: new Date(Date.now() + 400) })
+    const { worker } = workerWith(NO_POLL)
+    await worker.start()
+    await expect.poll(enqueuedTimers).toBe(1)
+  })
+
+  test('it is woken by whatever brings an event nearer: a timer, a trigger', async () => {
+    const { worker, events } = workerWith({ ...NO_POLL, listen: true })
+    await worker.start()
+    await aTimer(db, { dueAt: new Date() })
+    await expect.poll(enqueuedTimers).toBe(1)
+    await triggerJob(control(), await aJob(db))
+    await expect.poll(() => events).toContainEqual({ type: 'enqueued', kind: 'run', items: 1 })
+    expect(events).toContainEqual({ type: 'notified' })
+  })
+
+  test('it polls, where nobody says a word', async () => {
+    const { worker } = workerWith({ pollMs: 20, listen: false })
+    await worker.start()
+    await aTimer(db)
+    await expect.poll(enqueuedTimers).toBe(1)
+  })
+
+  test('a round that fails is told, and does not end it', async () => {
+    await db.queryNoRole('REVOKE EXECUTE ON FUNCTION due_jobs(integer) FROM symphony_executor')
+    await aTimer(db)
+    const { worker, events } = workerWith({ pollMs: 20, listen: false })
+    await worker.start()
+    await expect.poll(() => events.map(({ type }) => type)).toContain('fault')
+    await db.queryNoRole('GRANT EXECUTE ON FUNCTION due_jobs(integer) TO symphony_executor')
+    await expect.poll(enqueuedTimers).toBe(1)
+  })
+
+  test('it stops before it was started, twice, and starts again', async () => {
+    const { worker } = workerWith({ pollMs: 20, listen: false })
+    await worker.stop()
+    await worker.start()
+    await worker.stop()
+    await worker.stop()
+    await aTimer(db)
+    expect(await enqueuedTimers()).toBe(0)
+    await worker.start()
+    await expect.poll(enqueuedTimers).toBe(1)
+  })
+})
+
+test.each([
+  [{ pollMs: 9 }, 'pollMs'],
+  [{ pollMs: 60_001 }, 'pollMs'],
+  [{ batchSize: 0 }, 'batchSize'],
+  [{ batchSize: 1001 }, 'batchSize'],
+  [{ missedAfterMs: 999 }, 'missedAfterMs'],
+  [{ missedAfterMs: 600_001 }, 'missedAfterMs'],
+])('the option %j is a RangeError that names %s', (options, argument) => {
+  const make = () => new SchedulerWorker(db.database, options)
+  expect(make).toThrow(ArgumentRangeError)
+  expect(make).toThrow(argument)
+})
+
+test('a store does each thing in the role that may do it', async () => {
+  const store = new SchedulerStore(db.database)
+  const claims = { batchSize: 10, workerId: WORKER }
+  const timer = await store.scheduleTimer(aTimerDefinition())
+  const [claimed] = await store.claimTimers(claims)
+  expect(await store.abandonTimers([claimed!], WORKER)).toEqual([timer])
+  const [second] = await store.claimTimers({ ...claims, leaseSeconds: 5 })
+  expect(await store.failTimers([second!], WORKER, 'no')).toEqual([timer])
+  expect(await store.readTimer(timer)).toMatchObject({ state: 'FAILED', error: 'no' })
+  expect(await store.cancelTimer(timer)).toBe(false)
+  expect(await store.ackTimers([claimed!], WORKER)).toEqual([])
+  const job = aJobDefinition()
+  expect(await store.createOrUpdateJob(job)).toMatchObject({ created: true })
+  expect([await store.pauseJob(job.name), await store.resumeJob(job.name)]).toEqual([true, true])
+  expect(await store.createJobRunsFromDueJobs()).toEqual([])
+  for (const end of ['ackJobRuns', 'failJobRuns', 'abandonJobRuns'] as const) {
+    const { runId } = await store.triggerJob(job.name)
+    const run = onlyOne(await store.claimJobRuns(claims))
+    expect(await store[end]([run], WORKER)).toEqual([runId])
+  }
+  expect(await store.readJob(job.name)).toMatchObject({ name: job.name })
+  expect(await store.readJobs()).toHaveLength(1)
+  expect(await store.readJobRuns({ state: 'DONE' })).toHaveLength(1)
+  expect(await store.getNextEventTime()).toBeInstanceOf(Date)
+  expect(await store.deleteJob(job.name)).toEqual({ deleted: true, runsRemoved: 1 })
+  expect([await store.purgeFinishedTimers(60, 10), await store.purgeFinishedJobRuns(60, 10)]).toEqual([0, 0])
+  expect(
+    await failureOf(Promise.resolve().then(() => store.scheduleTimer({ ...aTimerDefinition(), topic: '' }))),
+  ).toBeInstanceOf(InvalidArgumentError)
+})
