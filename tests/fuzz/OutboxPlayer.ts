@@ -1,4 +1,4 @@
-import { DatabaseError, LeaseLostError, type Queryable } from '../../libs/db/index.js'
+import { LeaseLostError, type DatabaseError, type Queryable } from '../../libs/db/index.js'
 import {
   approveOutboxProposal,
   beginOutboxDispatch,
@@ -26,11 +26,14 @@ import {
   type EnqueuedItem,
 } from '../../libs/outbox/index.js'
 import type { TestDatabase } from '../support/database.js'
+import { compareAnswers, NOTHING_DONE, refuseDifferences } from './answers.js'
+import { Names } from './Names.js'
 import { brokenInvariants, ledgerDifferences } from './outboxLedger.js'
-import { at, CEILING, OutboxModel, Refusal, type Instruction, type Item, type Outcome } from './outboxModel.js'
-import { JUMP, OutboxQueue } from './outboxQueue.js'
+import { OutboxModel, CEILING, type Instruction, type Item, type Outcome } from './outboxModel.js'
+import { OutboxQueue } from './outboxQueue.js'
 import type { EnqueueStep, ItemPick, LeasePick, OutboxStep, OutcomeStep } from './outboxSteps.js'
 import { PreparedConnection } from './PreparedConnection.js'
+import { at, JUMP, Timeline } from './Timeline.js'
 
 interface Hands {
   readonly ingest: Queryable
@@ -51,8 +54,6 @@ const PRELUDE: OutboxStep = {
   do: 'enqueue',
   items: [0, 1, 2, 3].map((key) => ({ key, ordered: key === 1 || key === 3, future: false, twist: 0 })),
 }
-/** There was nothing for this step to pick: the database was not asked, and need not be looked at. */
-const NOTHING_DONE: string[] = []
 
 /**
  * Plays sequences of steps on a database, one after the other, each with participants, rails and instructions of its own,
@@ -106,7 +107,8 @@ class Sequence {
   readonly #hands: Hands
   readonly #suffix: string
   readonly #model = new OutboxModel()
-  readonly #names = new Names()
+  readonly #names = new Names<'item' | 'token' | 'proposal'>()
+  readonly #timeline = new Timeline()
   readonly #queue: OutboxQueue
   /** The leases that each worker believes in, right or wrong, until it crashes. */
   readonly #leases: KnownLease[][] = Array.from({ length: WORKERS }, () => [])
@@ -114,19 +116,19 @@ class Sequence {
   constructor(hands: Hands, number: number) {
     this.#hands = hands
     this.#suffix = `-${number}`
-    this.#queue = new OutboxQueue(hands.superuser, this.#model, (uuid) => this.#names.known(uuid))
+    this.#queue = new OutboxQueue(hands.superuser, this.#timeline, this.#model, (uuid) => this.#names.known(uuid))
   }
 
   async play(steps: readonly OutboxStep[]): Promise<void> {
-    await this.#queue.begin()
+    await this.#timeline.begin(this.#hands.superuser)
     for (const [index, step] of [PRELUDE, ...steps].entries()) {
       const differences = await this.#step(step)
       if (differences !== NOTHING_DONE)
-        refuse(`step ${index}, ${step.do}`, [...differences, ...(await this.#queue.compare())])
+        refuseDifferences(`step ${index}, ${step.do}`, [...differences, ...(await this.#queue.compare())])
     }
     const { superuser } = this.#hands
     const idOf = (name: string): string => this.#names.id(name)
-    refuse('at the end', [
+    refuseDifferences('at the end', [
       ...(await brokenInvariants(
         superuser,
         this.#model.items.map(({ name }) => idOf(name)),
@@ -248,13 +250,13 @@ class Sequence {
         return this.#move(
           model.pending.filter(({ lease }) => lease !== null),
           step.pick,
-          (item) => (item.lease!.expires = this.#queue.past()),
+          (item) => (item.lease!.expires = this.#timeline.past()),
         )
       case 'makeDue':
         return this.#move(
           model.pending.filter((item) => item.lease === null && at(item.due) > model.clock),
           step.pick,
-          (item) => (item.due = this.#queue.past()),
+          (item) => (item.due = this.#timeline.past()),
         )
       case 'jump': {
         const distance = step.forward ? -JUMP : JUMP
@@ -374,30 +376,15 @@ class Sequence {
               executor,
               rails?.map((rail) => this.#full(rail)),
             )
-            return toMilliseconds(next && this.#queue.fromDate(next))
+            return toMilliseconds(next && this.#timeline.fromDate(next))
           },
         )
       }
     }
   }
 
-  /** The model's answer, which may be a refusal, and the database's. */
-  async #same(expect: () => string | string[], ask: () => Promise<string | string[]>): Promise<string[]> {
-    let expected: readonly string[]
-    try {
-      expected = [tell(expect())]
-    } catch (error) {
-      if (!(error instanceof Refusal)) throw error
-      expected = error.answers.map((answer) => `refused ${answer}`)
-    }
-    let actual: string
-    try {
-      actual = tell(await ask())
-    } catch (error) {
-      if (!(error instanceof DatabaseError)) throw error
-      actual = `refused ${tellRefusal(error)}`
-    }
-    return expected.includes(actual) ? [] : [`answered: ${actual}\nexpected: ${expected.join('\nor: ')}`]
+  #same(expect: () => string | string[], ask: () => Promise<string | string[]>): Promise<string[]> {
+    return compareAnswers(expect, ask, tellRefusal)
   }
 
   // Picking ---------------------------------------------------------------------------------------------------------
@@ -454,7 +441,7 @@ class Sequence {
       rail: RAILS[(Math.floor(key / 2) + Number(twist === 2)) % 2]!,
       payload: Number(twist === 3),
       ordered,
-      notBefore: future ? this.#queue.future() : undefined,
+      notBefore: future ? this.#timeline.future() : undefined,
     }
   }
 
@@ -466,7 +453,7 @@ class Sequence {
       railType: this.#full(rail),
       payload: { n: payload },
       ordered,
-      ...(notBefore === undefined ? {} : { notBefore: this.#queue.toDate(notBefore) }),
+      ...(notBefore === undefined ? {} : { notBefore: this.#timeline.toDate(notBefore) }),
     }
   }
 
@@ -514,34 +501,6 @@ class Sequence {
   }
 }
 
-/** item1, token1, proposal1, … in the order in which the database first told of them. */
-class Names {
-  readonly #names = new Map<string, string>()
-  readonly #ids = new Map<string, string>()
-  readonly #counts = new Map<string, number>()
-
-  of(kind: 'item' | 'token' | 'proposal', uuid: string): string {
-    const known = this.#names.get(uuid)
-    if (known !== undefined) return known
-    const number = (this.#counts.get(kind) ?? 0) + 1
-    const name = `${kind}${number}`
-    this.#counts.set(kind, number)
-    this.#names.set(uuid, name)
-    this.#ids.set(name, uuid)
-    return name
-  }
-
-  known(uuid: string): string {
-    return this.#names.get(uuid) ?? `unheard-of ${uuid}`
-  }
-
-  id(name: string): string {
-    const uuid = this.#ids.get(name)
-    if (uuid === undefined) throw new Error(`the database never told of ${name}`)
-    return uuid
-  }
-}
-
 function readOutcome({ state, reference, unknown, hold, delaySeconds }: OutcomeStep): Omit<Outcome, 'item' | 'token'> {
   return {
     state,
@@ -582,12 +541,4 @@ function tellRefusal(error: DatabaseError): string {
 /** A Date has milliseconds. */
 function toMilliseconds(micros: number | null): string {
   return micros === null ? 'never' : String(Math.floor(micros / 1_000))
-}
-
-function tell(answer: string | string[]): string {
-  return typeof answer === 'string' ? answer : `[${answer.join('; ')}]`
-}
-
-function refuse(where: string, differences: readonly string[]): void {
-  if (differences.length > 0) throw new Error(`${where}:\n${differences.join('\n')}`)
 }

@@ -1,9 +1,12 @@
+import { Refusal } from './answers.js'
+import { at, backoff, exactly, NOW, SECOND, type Time } from './Timeline.js'
+
 /**
  * The payment outbox as the specification tells it, in memory and without a database: what each call answers, and what
  * becomes of each item. It was written from the specification, not from the SQL, so that the two can be compared.
  *
  * Items, tokens and proposals have names, numbered in the order in which they appear: item1, token1, proposal1. Times
- * are microseconds since the sequence began. Those that only PostgreSQL's clock knows are a `Rule` until they were read.
+ * are those of a Timeline.
  */
 export type Completion = 'DISPATCHED' | 'FAILED' | 'RETRYABLE'
 export type Decision = 'DISPATCHED' | 'FAILED' | 'RETRY'
@@ -12,20 +15,6 @@ export type Policy = 'continue' | 'halt'
 
 /** The real ceiling is 20. Sequences of 50 steps would hardly ever come near it, so the fuzz lowers it (see OutboxPlayer). */
 export const CEILING = 4
-
-const SECOND = 1_000_000
-const BACKOFF_FIRST = 5 * SECOND
-const BACKOFF_MAX = 300 * SECOND
-/** The hash of the id shortens a backoff by up to a fifth. */
-const BACKOFF_SPREAD = 0.8
-
-/** How a time that the database's clock decides relates to what can be read afterwards. */
-export type Rule =
-  | { readonly since: 'call'; readonly min: number; readonly max: number; readonly notBefore?: number }
-  | { readonly since: 'attempt' | 'claim'; readonly min: number; readonly max: number }
-export type Time = number | Rule
-
-const NOW: Rule = { since: 'call', min: 0, max: 0 }
 
 export interface Lease {
   readonly token: string
@@ -105,16 +94,6 @@ export interface Outcome {
   readonly hold: string | null
   /** Null: the database's backoff. */
   readonly delaySeconds: number | null
-}
-
-/** A call that must be refused, with one of these answers. */
-export class Refusal extends Error {
-  readonly answers: readonly string[]
-
-  constructor(...answers: string[]) {
-    super(answers.join(' or '))
-    this.answers = answers
-  }
 }
 
 interface State {
@@ -251,10 +230,9 @@ export class OutboxModel {
       .toSorted(byDueTime)
       .slice(0, batchSize - takenOver.length)
     return [...takenOver, ...due].toSorted(byDueTime).map((item) => {
-      const lengthOf = leaseSeconds * SECOND
       const mark = announced.includes(item.rail) ? 'awaited' : null
       const token = `token${++this.#state.tokens}`
-      item.lease = { token, worker, expires: { since: 'claim', min: lengthOf, max: lengthOf }, mark }
+      item.lease = { token, worker, expires: exactly('claim', leaseSeconds * SECOND), mark }
       const takeover = takenOver.includes(item) ? ' taken over' : ''
       return `${describe(item)} ${token} after ${count(item)} streak ${item.streak}${takeover}${evidence(item)}`
     })
@@ -285,14 +263,13 @@ export class OutboxModel {
 
   #expireAndReschedule(item: Item): void {
     this.#expire(item)
-    item.due = { since: 'attempt', min: SECOND, max: SECOND }
+    item.due = exactly('attempt', SECOND)
   }
 
   renew(worker: string, item: string, token: string, leaseSeconds: number): string {
     const lease = this.#liveLease(worker, item, token)
-    const lengthOf = leaseSeconds * SECOND
     // Never shortened.
-    lease.expires = { since: 'call', min: lengthOf, max: lengthOf, notBefore: at(lease.expires) }
+    lease.expires = { ...exactly('call', leaseSeconds * SECOND), notBefore: at(lease.expires) }
     return 'renewed'
   }
 
@@ -360,10 +337,8 @@ export class OutboxModel {
     }
     item.unknown = unknown
     item.streak = 0
-    item.due = {
-      since: 'attempt',
-      ...(outcome.delaySeconds === null ? backoff(attemptNo) : exactly(outcome.delaySeconds)),
-    }
+    const delay = outcome.delaySeconds
+    item.due = delay === null ? backoff('attempt', attemptNo) : exactly('attempt', delay * SECOND)
     const reason = holdReason(outcome, unknown, attemptNo, mark)
     if (reason !== null) this.#hold(item, reason)
     return `${attemptNo} ${state}${item.hold === null ? '' : ' held'}`
@@ -594,15 +569,6 @@ function holdReason(
   return unknown && mark === 'begun' ? 'OUTCOME_UNKNOWN' : null
 }
 
-function backoff(attemptNo: number): { min: number; max: number } {
-  const max = Math.min(BACKOFF_FIRST * 2 ** (attemptNo - 1), BACKOFF_MAX)
-  return { min: max * BACKOFF_SPREAD, max }
-}
-
-function exactly(seconds: number): { min: number; max: number } {
-  return { min: seconds * SECOND, max: seconds * SECOND }
-}
-
 /** What this very token has recorded, if it has. */
 function recordedBy(item: Item, token: string): string | undefined {
   const index = item.attempts.findIndex((attempt) => attempt.token === token && attempt.state !== 'ZOMBIE_REQUEUE')
@@ -631,10 +597,4 @@ function sameWord(a: LateWord | undefined, b: LateWord): boolean {
 
 function byDueTime(a: Item, b: Item): number {
   return at(a.due) - at(b.due) || a.created - b.created
-}
-
-/** Between two steps every time has been read. */
-export function at(time: Time): number {
-  if (typeof time !== 'number') throw new Error('a time that was not read yet')
-  return time
 }

@@ -1,19 +1,11 @@
 import type { Queryable } from '../../libs/db/index.js'
-import { at, count, type Item, type OutboxModel, type Time } from './outboxModel.js'
+import { fieldDifferences } from './answers.js'
+import { count, type Item, type OutboxModel } from './outboxModel.js'
+import { at, SOON, timeDifference, type Timeline } from './Timeline.js'
 
 /**
  * The queue as it stands in the database, compared with the model after every step, whether the step was refused or not.
- *
- * Nothing here waits for a clock. A time that the model cannot know is checked against what it must follow from, and then
- * taken over; one that would soon be in the past is moved so far into the future that no slow machine gets there. Times
- * are microseconds since the beginning of the sequence.
  */
-
-const SECOND = 1_000_000
-/** Further away than any sequence takes, and half a jump of the clock: a jump always crosses the present, and never meets it. */
-const FAR = 500_000 * SECOND
-export const JUMP = 2 * FAR
-const SOON = 3600 * SECOND
 
 interface QueueRow {
   readonly outbox_id: string
@@ -36,50 +28,29 @@ interface QueueRow {
 
 export class OutboxQueue {
   readonly #superuser: Queryable
+  readonly #timeline: Timeline
   readonly #model: OutboxModel
   readonly #nameOf: (uuid: string) => string
   readonly #ids = new Map<string, string>()
-  #start = 0
-  #ticks = 0
   /** Items that the database still blocks until somebody looks whether it must. */
   #unverified: ReadonlySet<string> = new Set()
 
-  constructor(superuser: Queryable, model: OutboxModel, nameOf: (uuid: string) => string) {
+  constructor(superuser: Queryable, timeline: Timeline, model: OutboxModel, nameOf: (uuid: string) => string) {
     this.#superuser = superuser
+    this.#timeline = timeline
     this.#model = model
     this.#nameOf = nameOf
-  }
-
-  async begin(): Promise<void> {
-    const { rows } = await this.#superuser.query<{ start: bigint }>('SELECT epoch_micros(clock_timestamp()) AS start')
-    // Whole milliseconds: a Date can say them.
-    this.#start = Math.floor(Number(rows[0]!.start) / 1_000) * 1_000
   }
 
   get unverified(): ReadonlySet<string> {
     return this.#unverified
   }
 
-  /** A past moment like no other, or a future one. */
-  past(): number {
-    return -FAR + ++this.#ticks * SECOND
-  }
-
-  future(): number {
-    return FAR + ++this.#ticks * SECOND
-  }
-
-  toDate(time: number): Date {
-    return new Date((this.#start + time) / 1_000)
-  }
-
-  fromDate(date: Date): number {
-    return date.getTime() * 1_000 - this.#start
-  }
-
   /** What differs between the queue and the model; times that were not known are known afterwards. */
   async compare(): Promise<string[]> {
-    const { rows } = await this.#superuser.query<{ clock: bigint; queue: QueueRow[] | null }>(READ, [this.#start])
+    const { rows } = await this.#superuser.query<{ clock: bigint; queue: QueueRow[] | null }>(READ, [
+      this.#timeline.start,
+    ])
     const queue = rows[0]!.queue ?? []
     const clock = Number(rows[0]!.clock)
     const stored = new Map(queue.map((row) => [this.#nameOf(row.outbox_id), row]))
@@ -100,26 +71,23 @@ export class OutboxQueue {
 
   #compareRow(item: Item, row: QueueRow, clock: number): string[] {
     const { lease, late } = item
-    const told = {
-      attempt_count: [count(item), row.attempt_count],
-      'last attempt': [item.attempts.length, row.attempt_no ?? 0],
-      lease: [lease && `${lease.token} of ${lease.worker} ${lease.mark}`, this.#leaseOf(row)],
-      outcome_unknown: [item.unknown, row.outcome_unknown],
-      expiry_streak: [item.streak, row.expiry_streak],
-      late_outcome: [late && `${late.state} ${late.reference}`, row.late],
-      hold_reason: [item.hold, row.hold_reason],
-      // Blocked on the word of somebody who may have missed a commit: whoever claims next looks again.
-      blocked: [this.#model.isBlocked(item), row.block_unverified ? this.#model.isBlocked(item) : row.blocked],
-      'blocked at all': [row.blocked || this.#model.isBlocked(item), row.blocked],
-    }
-    const differences = Object.entries(told).flatMap(([field, [expected, actual]]) =>
-      expected === actual ? [] : [`${item.name}: ${field} is ${String(actual)}, expected ${String(expected)}`],
-    )
+    const blocked = this.#model.isBlocked(item)
     const known = { attempt: row.completed, claim: row.claimed, call: [this.#model.clock, clock] } as const
-    if (!follows(item.due, row.due, known))
-      differences.push(`${item.name}: due ${row.due}, expected ${tell(item.due, known)}`)
-    if (lease !== null && !follows(lease.expires, row.expires!, known))
-      differences.push(`${item.name}: lease until ${row.expires}, expected ${tell(lease.expires, known)}`)
+    const differences = [
+      ...fieldDifferences(item.name, {
+        attempt_count: [count(item), row.attempt_count],
+        'last attempt': [item.attempts.length, row.attempt_no ?? 0],
+        lease: [lease && `${lease.token} of ${lease.worker} ${lease.mark}`, this.#leaseOf(row)],
+        outcome_unknown: [item.unknown, row.outcome_unknown],
+        expiry_streak: [item.streak, row.expiry_streak],
+        late_outcome: [late && `${late.state} ${late.reference}`, row.late],
+        hold_reason: [item.hold, row.hold_reason],
+        // It may be blocked on the word of somebody who missed a commit; then whoever claims next looks again.
+        blocked: [blocked || (row.blocked && row.block_unverified), row.blocked],
+      }),
+      ...timeDifference(`${item.name}: due`, item.due, row.due, known),
+      ...(lease === null ? [] : timeDifference(`${item.name}: leased until`, lease.expires, row.expires, known)),
+    ]
     if (differences.length > 0) return differences
     if (lease !== null) lease.expires = row.expires!
     if (typeof item.due === 'number' || item.due.since !== 'attempt' || item.due.max === 0 || item.due.max >= SOON)
@@ -134,7 +102,7 @@ export class OutboxQueue {
   /** What is due in a second, or in five, would be due while the sequence is played, or would not be, as the machine likes. */
   async #keepFromComingDue(items: readonly Item[]): Promise<void> {
     const soon = items.filter((item) => typeof item.due !== 'number')
-    for (const item of soon) item.due = this.future()
+    for (const item of soon) item.due = this.#timeline.future()
     await this.write(soon)
   }
 
@@ -143,34 +111,10 @@ export class OutboxQueue {
     if (items.length === 0) return
     await this.#superuser.query(WRITE, [
       items.map((item) => this.#ids.get(item.name)),
-      items.map((item) => this.#start + at(item.due)),
-      items.map((item) => item.lease && this.#start + at(item.lease.expires)),
+      items.map((item) => this.#timeline.start + at(item.due)),
+      items.map((item) => item.lease && this.#timeline.start + at(item.lease.expires)),
     ])
   }
-}
-
-interface Known {
-  readonly attempt: number | null
-  readonly claim: number | null
-  /** The clock before and after the call. */
-  readonly call: readonly [number, number]
-}
-
-function follows(expected: Time, actual: number, known: Known): boolean {
-  const [min, max] = rangeOf(expected, known)
-  return actual >= min && actual <= max
-}
-
-function rangeOf(expected: Time, known: Known): [number, number] {
-  if (typeof expected === 'number') return [expected, expected]
-  const { since, min, max } = expected
-  if (since !== 'call') return [known[since]! + min, known[since]! + max]
-  const earliest = expected.notBefore ?? -Infinity
-  return [Math.max(earliest, known.call[0] + min), Math.max(earliest, known.call[1] + max)]
-}
-
-function tell(expected: Time, known: Known): string {
-  return rangeOf(expected, known).join(' to ')
 }
 
 const READ = `
