@@ -236,8 +236,10 @@ class Sequence {
     const believed = this.#claims[busy]!
     const live = believed.filter((claim) => this.#model.isLive(`w${busy}`, claim))
     const error = retry.error ? ERROR : null
+    const stale = believed.filter((claim) => !live.includes(claim))
     const chosen = pick.picks.map((number) => {
-      const among = number < 5 && live.length > 0 ? live : believed
+      const preferred = number < 5 ? live : stale
+      const among = preferred.length > 0 ? preferred : believed
       return { ...among[number % among.length]!, error, delaySeconds: retry.delaySeconds }
     })
     const spelled = chosen.map(({ key, fence, delaySeconds }) => ({

@@ -3,9 +3,8 @@ import type { TestDatabase } from '../support/database.js'
 import { compareAnswers, fieldDifferences, NOTHING_DONE, refuseDifferences } from './answers.js'
 import { Names } from './Names.js'
 import { PreparedConnection } from './PreparedConnection.js'
-import { SchedulerModel, type ClaimShown, type Job, type Kind, type Work } from './schedulerModel.js'
+import { ATTEMPTS_MAX, SchedulerModel, type ClaimShown, type Job, type Kind, type Work } from './schedulerModel.js'
 import type { ClaimsPick, OccurrenceStep, RetryStep, SchedulerStep } from './schedulerSteps.js'
-import { ATTEMPTS_MAX } from './schedulerModel.js'
 import { at, JUMP, timeDifference, Timeline, type Time } from './Timeline.js'
 
 interface Hands {
@@ -15,10 +14,18 @@ interface Hands {
   readonly superuser: Queryable
 }
 
-const WORKERS = 3
+/** Two, so that one often claims anew what it lost before. */
+const WORKERS = 2
 const LEASE_SECONDS = 1800
 const RETENTION_SECONDS = 3600
 const ERROR = 'went wrong'
+/** Before the first step, so that it finds something to do. */
+const PRELUDE: readonly SchedulerStep[] = [
+  { do: 'schedule', topic: 0, delivery: 'claim', future: false },
+  { do: 'schedule', topic: 1, delivery: 'outbox', future: false },
+  { do: 'define', job: 0, cron: 0, topic: 0, delivery: 'claim', future: false },
+  { do: 'createRuns', job: 0, stale: false, occurrences: ['past', 'past'] },
+]
 /** Timers and runs have the same functions under two names. */
 const NAMES = {
   timer: { id: 'timer_id', plural: 'timers', table: 'scheduler_timers' },
@@ -99,10 +106,13 @@ class Sequence {
 
   async play(steps: readonly SchedulerStep[]): Promise<void> {
     await this.#timeline.begin(this.#hands.superuser)
-    for (const [index, step] of steps.entries()) {
+    for (const [index, step] of [...PRELUDE, ...steps].entries()) {
       const differences = await this.#step(step)
       if (differences !== NOTHING_DONE)
-        refuseDifferences(`step ${index + 1}, ${step.do}`, [...differences, ...(await this.#compare())])
+        refuseDifferences(`step ${index + 1 - PRELUDE.length}, ${step.do}`, [
+          ...differences,
+          ...(await this.#compare()),
+        ])
     }
   }
 
@@ -322,8 +332,10 @@ class Sequence {
     const worker = `w${pick.foreign ? (busy + 1) % WORKERS : busy}`
     const believed = ofKind(busy)
     const live = believed.filter((claim) => this.#model.isLive(`w${busy}`, claim))
+    const stale = believed.filter((claim) => !live.includes(claim))
     const chosen = pick.picks.map((number) => {
-      const among = number < 5 && live.length > 0 ? live : believed
+      const preferred = number < 4 ? live : stale
+      const among = preferred.length > 0 ? preferred : believed
       return among[number % among.length]!
     })
     const error = retry.error ? ERROR : null
