@@ -17,7 +17,7 @@ afterAll(() => db.drop())
 test(
   'PRIM-POSTGRES-FUZZ-001 the inbox answers and keeps what its model says, in every random sequence',
   async () => {
-    const { difference } = await fuzz({ name: 'inbox', step: inboxStep, play: player.play }, fuzzSettings(100))
+    const { difference } = await fuzz({ name: 'inbox', step: inboxStep, play: player.play }, fuzzSettings('inbox'))
     expect(difference).toBeNull()
   },
   FUZZ_TIMEOUT_MS,

@@ -17,7 +17,7 @@ afterAll(() => db.drop())
 test(
   'PRIM-POSTGRES-FUZZ-001 leases are given, renewed and lost as their model says, in every random sequence',
   async () => {
-    const { difference } = await fuzz({ name: 'lease', step: leaseStep, play: player.play }, fuzzSettings(100))
+    const { difference } = await fuzz({ name: 'lease', step: leaseStep, play: player.play }, fuzzSettings('lease'))
     expect(difference).toBeNull()
   },
   FUZZ_TIMEOUT_MS,

@@ -17,7 +17,7 @@ afterAll(() => db.drop())
 test(
   'PRIM-POSTGRES-FUZZ-001 the outbox answers and keeps what its model says, in every random sequence',
   async () => {
-    const { difference } = await fuzz({ name: 'outbox', step: outboxStep, play: player.play }, fuzzSettings(200))
+    const { difference } = await fuzz({ name: 'outbox', step: outboxStep, play: player.play }, fuzzSettings('outbox'))
     expect(difference).toBeNull()
   },
   FUZZ_TIMEOUT_MS,

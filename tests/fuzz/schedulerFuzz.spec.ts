@@ -17,7 +17,10 @@ afterAll(() => db.drop())
 test(
   'PRIM-POSTGRES-FUZZ-001 the scheduler answers and keeps what its model says, in every random sequence',
   async () => {
-    const { difference } = await fuzz({ name: 'scheduler', step: schedulerStep, play: player.play }, fuzzSettings(100))
+    const { difference } = await fuzz(
+      { name: 'scheduler', step: schedulerStep, play: player.play },
+      fuzzSettings('scheduler'),
+    )
     expect(difference).toBeNull()
   },
   FUZZ_TIMEOUT_MS,
