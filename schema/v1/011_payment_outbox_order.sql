@@ -27,6 +27,13 @@ BEGIN
     VALUES ('stream', v_failed.participant_id, 'ORDERED_HEAD_FAILED', 'symphony', clock_timestamp())
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
+      -- What failed need not have been the head: two people may end an item further back. Then the head is marked, as by
+      -- any pause, unless somebody is changing it right now: who does may be waiting for what is held here.
+      UPDATE payment_outbox_pending p SET blocked = true
+      WHERE p.outbox_id = ANY (ARRAY(
+        SELECT q.outbox_id FROM payment_outbox_pending q
+        WHERE q.participant_id = v_failed.participant_id AND q.ordered AND NOT q.blocked
+        FOR NO KEY UPDATE SKIP LOCKED));
       PERFORM append_outbox_scope_event('PAUSED', 'symphony', 'stream:' || v_failed.participant_id,
         jsonb_build_object('reason', 'ORDERED_HEAD_FAILED', 'outbox_id', v_failed.outbox_id));
     END IF;

@@ -69,11 +69,13 @@ type IdentityField = (typeof IDENTITY)[number]
 type AttemptField = (typeof ATTEMPT)[number]
 type EventField = (typeof EVENT)[number]
 
-/** All of the ledger as text, the same whatever the session is set to. */
-export async function exportLedger(auditor: Queryable): Promise<LedgerText> {
+/** All of the ledger as text, or what it says of some items, the same whatever the session is set to. */
+export async function exportLedger(auditor: Queryable, among?: readonly string[]): Promise<LedgerText> {
+  const [condition, values] = among === undefined ? ['', []] : ['WHERE t.outbox_id = ANY ($1)', [among]]
   const select = async <R>(columns: readonly string[], table: string, order: string): Promise<R[]> => {
     const { rows } = await auditor.query<R>(
-      `SELECT ${columns.map(asText).join(', ')} FROM ${qualify(auditor, table)} t ORDER BY ${order}`,
+      `SELECT ${columns.map(asText).join(', ')} FROM ${qualify(auditor, table)} t ${condition} ORDER BY ${order}`,
+      values,
     )
     return rows
   }

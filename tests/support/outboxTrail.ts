@@ -30,7 +30,6 @@ interface TrailDetail {
   readonly blocked?: boolean
   readonly reason?: string
   readonly decision?: string
-  readonly outbox_id?: string
 }
 
 const NO_LEASE = { claimedBy: null, leaseExpiresAt: null }
@@ -108,13 +107,13 @@ function foldEvent(
   }
 }
 
-/** A pause marks what it keeps; its end lifts the mark from what is not ordered. A halted stream has no head to mark. */
+/** A pause marks what it keeps; its end lifts the mark from what is not ordered. */
 function foldPause(
   items: Map<string, TrailItem>,
-  { event_type: type, scope, detail }: TrailEvent,
+  { event_type: type, scope }: TrailEvent,
   identities: readonly { readonly outbox_id: string; readonly participant_id: string; readonly ordered: boolean }[],
 ): void {
-  const isPause = type === 'PAUSED' && detail.outbox_id === undefined
+  const isPause = type === 'PAUSED'
   if (!isPause && type !== 'RESUMED') return
   for (const { outbox_id: outboxId, participant_id: participantId, ordered } of identities) {
     const item = items.get(outboxId)

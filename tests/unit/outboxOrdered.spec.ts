@@ -6,6 +6,7 @@ import {
   enqueuePaymentOutboxBatch,
   pauseOutbox,
   placeOutboxHold,
+  releaseOutboxLease,
   repairExpiredLeases,
   resolveOutboxHold,
   resumeOutbox,
@@ -229,6 +230,31 @@ describe('a head that FAILED', () => {
     expect(await stream.claimed()).toEqual([])
     await resumeOutbox(olga.control, 'stream', stream.participantId, 'go on')
     expect(await stream.drain()).toEqual([ids[0], ids[2]])
+  })
+
+  test('by decision in the middle marks the head as blocked: it does not count as due', async () => {
+    const stream = new Stream(db)
+    await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
+    const ids = [await stream.enqueue(), await stream.enqueue()]
+    await placeOutboxHold(olga.control, ids[1]!, 'please wait')
+    const proposal = await propose(olga, ids[1]!, 'FAILED')
+    expect(await pendingRow(db, ids[0]!)).toMatchObject({ blocked: false })
+    await approve(pavel, proposal)
+    expect(await pendingRow(db, ids[0]!)).toMatchObject({ blocked: true })
+  })
+
+  test('by decision in the middle does not wait for a head that somebody else has locked, and halts it all the same', async () => {
+    const stream = new Stream(db)
+    await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
+    const ids = [await stream.enqueue(), await stream.enqueue()]
+    await placeOutboxHold(olga.control, ids[1]!, 'please wait')
+    const proposal = await propose(olga, ids[1]!, 'FAILED')
+    const lease = await stream.claimOnly()
+    const holder = await openTransaction(db, 'symphony_executor')
+    await releaseOutboxLease(holder, lease, WORKER)
+    await approve(pavel, proposal)
+    await holder.query('COMMIT')
+    expect(await stream.claimed()).toEqual([])
   })
 
   test('or DISPATCHED, or without the flag, halts nothing', async () => {

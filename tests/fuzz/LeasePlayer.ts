@@ -1,0 +1,218 @@
+import type { Queryable } from '../../libs/db/index.js'
+import { acquireLease, releaseLease, removeDeadLeases, renewLease, type LeaseClaim } from '../../libs/lease/index.js'
+import type { TestDatabase } from '../support/database.js'
+import { compareAnswers, fieldDifferences, NOTHING_DONE, refuseDifferences } from './answers.js'
+import { LeaseModel, type Holding, type Resource } from './leaseModel.js'
+import type { HoldingPick, LeaseStep } from './leaseSteps.js'
+import { Names } from './Names.js'
+import { PreparedConnection } from './PreparedConnection.js'
+import { at, JUMP, Timeline, timeDifference } from './Timeline.js'
+
+interface Hands {
+  readonly executor: Queryable
+  readonly superuser: Queryable
+}
+
+const OWNERS = 3
+const DEAD_SECONDS = 3600
+
+/** Plays sequences of steps on leases and on their model, each sequence with resources of its own. */
+export class LeasePlayer {
+  readonly #hands: Hands
+  #sequences = 0
+
+  private constructor(hands: Hands) {
+    this.#hands = hands
+  }
+
+  /** @param db nobody else's: leases are deleted after each sequence */
+  static async open(db: TestDatabase): Promise<LeasePlayer> {
+    return new LeasePlayer({
+      executor: await PreparedConnection.open(await db.connect('symphony_executor'), db.schema),
+      superuser: await PreparedConnection.open(await db.connect(), db.schema),
+    })
+  }
+
+  readonly play = async (steps: readonly LeaseStep[]): Promise<void> => {
+    try {
+      await new Sequence(this.#hands, ++this.#sequences).play(steps)
+    } finally {
+      await this.#hands.superuser.query('DELETE FROM symphony_leases')
+    }
+  }
+}
+
+interface LeaseRow {
+  readonly resource: string
+  readonly owner: string
+  readonly lease_id: string | null
+  readonly token: number
+  readonly expires: number
+  readonly acquired: number
+}
+
+class Sequence {
+  readonly #hands: Hands
+  readonly #suffix: string
+  readonly #model = new LeaseModel()
+  readonly #names = new Names<'lease'>()
+  readonly #timeline = new Timeline()
+  /** The leases that each owner believes in, right or wrong, until it crashes. */
+  readonly #holdings: Holding[][] = Array.from({ length: OWNERS }, () => [])
+  /** The greatest token that anybody was ever given for a resource. */
+  readonly #greatest = new Map<string, number>()
+  #floor = 0n
+
+  constructor(hands: Hands, number: number) {
+    this.#hands = hands
+    this.#suffix = `-${number}`
+  }
+
+  async play(steps: readonly LeaseStep[]): Promise<void> {
+    await this.#timeline.begin(this.#hands.superuser)
+    // The floor belongs to all resources that there ever were: tokens are counted from where it stands now.
+    const { rows } = await this.#hands.superuser.query<{ floor: bigint }>(
+      'SELECT fencing_token AS floor FROM symphony_lease_floor',
+    )
+    this.#floor = rows[0]!.floor
+    for (const [index, step] of steps.entries()) {
+      const differences = await this.#step(step)
+      if (differences !== NOTHING_DONE)
+        refuseDifferences(`step ${index + 1}, ${step.do}`, [...differences, ...(await this.#compare())])
+    }
+  }
+
+  async #step(step: LeaseStep): Promise<string[]> {
+    const { executor } = this.#hands
+    const model = this.#model
+    switch (step.do) {
+      case 'acquire': {
+        const resource = `r${step.resource}`
+        const owner = `o${step.owner}`
+        return compareAnswers(
+          () => model.acquire(resource, owner, step.durationMs),
+          async () => {
+            const request = { resource: this.#full(resource), owner, durationMs: step.durationMs }
+            const grant = await acquireLease(executor, request)
+            if (grant === null) return 'held by another'
+            const lease = this.#names.of('lease', grant.leaseId)
+            this.#holdings[step.owner]!.push({ resource, owner, lease })
+            return `${lease} token ${this.#tokenOf(resource, grant.fencingToken)}`
+          },
+        )
+      }
+      case 'renew':
+        return this.#withHolding(step.holding, (holding) =>
+          compareAnswers(
+            () => model.renew(holding, step.durationMs),
+            async () => {
+              const renewal = await renewLease(executor, this.#claimOf(holding), step.durationMs)
+              return renewal === null ? 'lost' : `token ${this.#tokenOf(holding.resource, renewal.fencingToken)}`
+            },
+          ),
+        )
+      case 'release':
+        return this.#withHolding(step.holding, (holding) =>
+          compareAnswers(
+            () => String(model.release(holding)),
+            async () => String(await releaseLease(executor, this.#claimOf(holding))),
+          ),
+        )
+      case 'removeDead':
+        return compareAnswers(
+          () => String(model.removeDead(DEAD_SECONDS)),
+          async () => String(await removeDeadLeases(executor, 1000, DEAD_SECONDS)),
+        )
+      case 'expire': {
+        const resource = model.resources[step.resource % Math.max(1, model.resources.length)]
+        if (resource === undefined) return NOTHING_DONE
+        resource.expires = this.#timeline.past()
+        return this.#write([resource])
+      }
+      case 'jump':
+        for (const resource of model.resources) resource.expires = at(resource.expires) + (step.forward ? -JUMP : JUMP)
+        return this.#write(model.resources)
+      case 'crash':
+        this.#holdings[step.owner] = []
+        return NOTHING_DONE
+    }
+  }
+
+  /** Strictly greater than any before it, whoever had that: what a fencing token is for. */
+  #tokenOf(resource: string, fencingToken: bigint): string {
+    const token = Number(fencingToken - this.#floor)
+    const before = this.#greatest.get(resource) ?? 0
+    this.#greatest.set(resource, Math.max(token, before))
+    return token > before ? String(token) : `${token}, which is not greater than ${before}`
+  }
+
+  #withHolding(pick: HoldingPick, body: (holding: Holding) => Promise<string[]>): Promise<string[]> {
+    const owners = Array.from({ length: OWNERS }, (_, index) => (pick.owner + index) % OWNERS)
+    const owner = owners.find((candidate) => this.#holdings[candidate]!.length > 0)
+    if (owner === undefined) return Promise.resolve(NOTHING_DONE)
+    const believed = this.#holdings[owner]!
+    const live = believed.filter((holding) => this.#model.isLive(holding))
+    const among = pick.pick < 3 && live.length > 0 ? live : believed
+    const holding = among[pick.pick % among.length]!
+    return body(pick.foreign ? { ...holding, owner: `o${(owner + 1) % OWNERS}` } : holding)
+  }
+
+  #claimOf({ resource, owner, lease }: Holding): LeaseClaim {
+    return { resource: this.#full(resource), owner, leaseId: this.#names.id(lease) }
+  }
+
+  #full(resource: string): string {
+    return `${resource}${this.#suffix}`
+  }
+
+  async #compare(): Promise<string[]> {
+    const { rows } = await this.#hands.superuser.query<{ clock: bigint; leases: LeaseRow[] | null }>(READ, [
+      this.#timeline.start,
+      this.#floor,
+    ])
+    const clock = Number(rows[0]!.clock)
+    const stored = new Map((rows[0]!.leases ?? []).map((row) => [row.resource, row]))
+    const expected = this.#model.resources
+    const differences = expected.flatMap((resource) =>
+      this.#compareRow(resource, stored.get(this.#full(resource.name)), clock),
+    )
+    this.#model.clock = clock
+    return [...differences, ...fieldDifferences('the table', { rows: [expected.length, stored.size] })]
+  }
+
+  #compareRow(resource: Resource, row: LeaseRow | undefined, clock: number): string[] {
+    const { name, owner, lease, token, expires } = resource
+    if (row === undefined) return [`${name}: not in the table`]
+    const differences = [
+      ...fieldDifferences(name, {
+        owner: [owner, row.owner],
+        lease: [lease, row.lease_id && this.#names.known(row.lease_id)],
+        token: [token, row.token],
+      }),
+      ...timeDifference(`${name}: until`, expires, row.expires, {
+        call: [this.#model.clock, clock],
+        claim: row.acquired,
+      }),
+    ]
+    resource.expires = row.expires
+    return differences
+  }
+
+  async #write(resources: readonly Resource[]): Promise<string[]> {
+    await this.#hands.superuser.query(WRITE, [
+      resources.map(({ name }) => this.#full(name)),
+      resources.map(({ expires }) => this.#timeline.start + at(expires)),
+    ])
+    return []
+  }
+}
+
+const READ = `
+  SELECT epoch_micros(clock_timestamp()) - $1::bigint AS clock, (SELECT json_agg(q) FROM (
+    SELECT l.resource, l.owner, l.lease_id, l.fencing_token - $2::bigint AS token,
+      epoch_micros(l.expires_at) - $1::bigint AS expires, epoch_micros(l.acquired_at) - $1::bigint AS acquired
+    FROM symphony_leases l) q) AS leases`
+
+const WRITE = `
+  UPDATE symphony_leases l SET expires_at = 'epoch'::timestamptz + moved.expires * interval '1 microsecond'
+  FROM unnest($1::text[], $2::bigint[]) AS moved(resource, expires) WHERE l.resource = moved.resource`

@@ -1,0 +1,55 @@
+import { DatabaseError } from '../../libs/db/index.js'
+
+/** A call that the model refuses, with one of these answers. */
+export class Refusal extends Error {
+  readonly answers: readonly string[]
+
+  constructor(...answers: string[]) {
+    super(answers.join(' or '))
+    this.answers = answers
+  }
+}
+
+/** There was nothing for a step to pick: the database was not asked, and need not be looked at. */
+export const NOTHING_DONE: string[] = []
+
+/** Asks the model and then the database; what differs in their answers, each of which may be a refusal. */
+export async function compareAnswers(
+  expect: () => string | string[],
+  ask: () => Promise<string | string[]>,
+  tellRefusal: (error: DatabaseError) => string = (error) => error.sqlstate ?? error.message,
+): Promise<string[]> {
+  let expected: readonly string[]
+  try {
+    expected = [tell(expect())]
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error
+    expected = error.answers.map((answer) => `refused ${answer}`)
+  }
+  let actual: string
+  try {
+    actual = tell(await ask())
+  } catch (error) {
+    if (!(error instanceof DatabaseError)) throw error
+    actual = `refused ${tellRefusal(error)}`
+  }
+  return expected.includes(actual) ? [] : [`answered: ${actual}\nexpected: ${expected.join('\nor: ')}`]
+}
+
+function tell(answer: string | string[]): string {
+  return typeof answer === 'string' ? answer : `[${answer.join('; ')}]`
+}
+
+/** `item1: hold_reason is null, expected RETRY_CEILING`, for each pair of expected and actual that is not one. */
+export function fieldDifferences(
+  name: string,
+  fields: Readonly<Record<string, readonly [unknown, unknown]>>,
+): string[] {
+  return Object.entries(fields).flatMap(([field, [expected, actual]]) =>
+    expected === actual ? [] : [`${name}: ${field} is ${String(actual)}, expected ${String(expected)}`],
+  )
+}
+
+export function refuseDifferences(where: string, differences: readonly string[]): void {
+  if (differences.length > 0) throw new Error(`${where}:\n${differences.join('\n')}`)
+}

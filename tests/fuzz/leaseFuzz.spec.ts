@@ -1,0 +1,24 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { fuzz, fuzzSettings, FUZZ_TIMEOUT_MS } from './fuzz.js'
+import { LeasePlayer } from './LeasePlayer.js'
+import { leaseStep } from './leaseSteps.js'
+
+let db: TestDatabase
+let player: LeasePlayer
+
+beforeAll(async () => {
+  db = await createTestDatabase()
+  player = await LeasePlayer.open(db)
+})
+
+afterAll(() => db.drop())
+
+test(
+  'PRIM-POSTGRES-FUZZ-001 leases are given, renewed and lost as their model says, in every random sequence',
+  async () => {
+    const { difference } = await fuzz({ name: 'lease', step: leaseStep, play: player.play }, fuzzSettings(100))
+    expect(difference).toBeNull()
+  },
+  FUZZ_TIMEOUT_MS,
+)

@@ -1,0 +1,24 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { fuzz, fuzzSettings, FUZZ_TIMEOUT_MS } from './fuzz.js'
+import { OutboxPlayer } from './OutboxPlayer.js'
+import { outboxStep } from './outboxSteps.js'
+
+let db: TestDatabase
+let player: OutboxPlayer
+
+beforeAll(async () => {
+  db = await createTestDatabase()
+  player = await OutboxPlayer.open(db)
+})
+
+afterAll(() => db.drop())
+
+test(
+  'PRIM-POSTGRES-FUZZ-001 the outbox answers and keeps what its model says, in every random sequence',
+  async () => {
+    const { difference } = await fuzz({ name: 'outbox', step: outboxStep, play: player.play }, fuzzSettings(200))
+    expect(difference).toBeNull()
+  },
+  FUZZ_TIMEOUT_MS,
+)

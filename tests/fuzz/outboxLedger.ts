@@ -1,0 +1,89 @@
+import type { Queryable } from '../../libs/db/index.js'
+import { exportLedger, ledgerDefects } from '../support/ledgerChain.js'
+import type { OutboxModel } from './outboxModel.js'
+
+/**
+ * What must hold of any ledger, whatever the model says: the chain verifies, numbers have no gap, an item ends at most once
+ * and nothing follows its ending, and it is either in the queue or has ended. The ledger only grows, so that a look at the
+ * end of a sequence misses nothing that happened in it.
+ */
+export async function brokenInvariants(superuser: Queryable, outboxIds: readonly string[]): Promise<string[]> {
+  const ledger = await exportLedger(superuser, outboxIds)
+  const queued = new Set(ledger.pending.map((row) => row.outbox_id))
+  const endings = ledger.identities.map(({ outbox_id: id }) => {
+    const ended = ledger.attempts.filter(
+      (row) => row.outbox_id === id && (row.state === 'DISPATCHED' || row.state === 'FAILED'),
+    )
+    return { id, places: ended.length + (queued.has(id!) ? 1 : 0) }
+  })
+  const { rows } = await superuser.query<{ participant_id: string; taken: bigint[]; next: bigint }>(
+    `SELECT i.participant_id, array_agg(i.sequence_id ORDER BY i.sequence_id) AS taken, min(s.next_sequence_id) AS next
+     FROM payment_outbox_identities i LEFT JOIN participant_outbox_sequences s USING (participant_id)
+     WHERE i.participant_id IN (SELECT o.participant_id FROM payment_outbox_identities o WHERE o.outbox_id = ANY ($1))
+     GROUP BY i.participant_id`,
+    [outboxIds],
+  )
+  return [
+    ...ledgerDefects(ledger),
+    ...endings
+      .filter(({ places }) => places !== 1)
+      .map(({ id, places }) => `${id}: queued or ended ${places} times, expected once`),
+    ...rows
+      .filter(({ taken, next }) => [...taken, next].some((number, index) => number !== BigInt(index + 1)))
+      .map(({ participant_id, taken, next }) => `${participant_id}: numbers ${taken.join(' ')}, next ${next}`),
+  ]
+}
+
+/** Each item's attempts, events and state, as the ledger and the view tell them; and the events of each scope. */
+export async function ledgerDifferences(
+  superuser: Queryable,
+  model: OutboxModel,
+  unverified: ReadonlySet<string>,
+  idOf: (name: string) => string,
+  scopeOf: (scope: string) => string,
+): Promise<string[]> {
+  const { rows } = await superuser.query<{
+    id: string
+    state: string
+    attempts: string[] | null
+    events: string[] | null
+  }>(
+    `SELECT v.outbox_id AS id, v.state,
+       (SELECT array_agg(a.state::text || ' ' || COALESCE(a.rail_reference, 'null') ORDER BY a.attempt_no)
+        FROM payment_outbox_attempts a WHERE a.outbox_id = v.outbox_id) AS attempts,
+       (SELECT array_agg(e.event_type ORDER BY e.event_no)
+        FROM payment_outbox_events e WHERE e.outbox_id = v.outbox_id) AS events
+     FROM unnest($1::uuid[]) AS given(outbox_id)
+     CROSS JOIN LATERAL (SELECT * FROM outbox_operational_status o WHERE o.outbox_id = given.outbox_id) v`,
+    [model.items.map((item) => idOf(item.name))],
+  )
+  const stored = new Map(rows.map((row) => [row.id, row]))
+  const items = model.items.flatMap((item) => {
+    const row = stored.get(idOf(item.name))
+    const attempts = item.attempts.map(({ state, reference }) => `${state} ${reference}`)
+    const state = unverified.has(item.name) ? (row?.state ?? '') : model.stateOf(item)
+    return [
+      ...difference(`${item.name}: state`, state, row?.state),
+      ...difference(`${item.name}: attempts`, attempts.join(', '), row?.attempts?.join(', ') ?? ''),
+      ...difference(
+        `${item.name}: events`,
+        item.events.map(({ type }) => type).join(', '),
+        row?.events?.join(', ') ?? '',
+      ),
+    ]
+  })
+  const scopes = await superuser.query<{ scope: string; events: string }>(
+    `SELECT scope, string_agg(event_type, ', ' ORDER BY event_no) AS events
+     FROM payment_outbox_events WHERE scope = ANY ($1) GROUP BY scope`,
+    [[...model.scopes.keys()].map(scopeOf)],
+  )
+  const told = new Map(scopes.rows.map((row) => [row.scope, row.events]))
+  return [
+    ...items,
+    ...[...model.scopes].flatMap(([scope, events]) => difference(scope, events.join(', '), told.get(scopeOf(scope)))),
+  ]
+}
+
+function difference(what: string, expected: string, actual: string | undefined): string[] {
+  return expected === actual ? [] : [`${what} is ${actual}, expected ${expected}`]
+}

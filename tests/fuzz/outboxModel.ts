@@ -1,0 +1,600 @@
+import { Refusal } from './answers.js'
+import { at, backoff, exactly, NOW, SECOND, type Time } from './Timeline.js'
+
+/**
+ * The payment outbox as the specification tells it, in memory and without a database: what each call answers, and what
+ * becomes of each item. It was written from the specification, not from the SQL, so that the two can be compared.
+ *
+ * Items, tokens and proposals have names, numbered in the order in which they appear: item1, token1, proposal1. Times
+ * are those of a Timeline.
+ */
+export type Completion = 'DISPATCHED' | 'FAILED' | 'RETRYABLE'
+export type Decision = 'DISPATCHED' | 'FAILED' | 'RETRY'
+export type PauseKind = 'rail' | 'participant' | 'stream'
+export type Policy = 'continue' | 'halt'
+
+/** The real ceiling is 20. Sequences of 50 steps would hardly ever come near it, so the fuzz lowers it (see OutboxPlayer). */
+export const CEILING = 4
+
+export interface Lease {
+  readonly token: string
+  readonly worker: string
+  expires: Time
+  mark: 'awaited' | 'begun' | null
+}
+
+interface Attempt {
+  readonly state: Completion | 'ZOMBIE_REQUEUE'
+  readonly token: string | null
+  readonly worker: string | null
+  readonly reference: string | null
+}
+
+/** What a worker said after the fact. */
+interface LateWord {
+  readonly state: Completion
+  readonly reference: string | null
+  readonly token: string
+}
+
+interface ItemEvent {
+  readonly type: string
+  readonly word?: LateWord
+}
+
+export interface Instruction {
+  readonly key: number
+  readonly participant: string
+  readonly rail: string
+  readonly payload: number
+  readonly ordered: boolean
+  /** Undefined: as soon as possible. */
+  readonly notBefore: number | undefined
+}
+
+export interface Item extends Omit<Instruction, 'notBefore'> {
+  readonly name: string
+  /** 0 for the item itself, n for its n-th redrive. */
+  readonly redrive: number
+  readonly sequence: number
+  /** Items were created in this order. */
+  readonly created: number
+  readonly attempts: Attempt[]
+  readonly events: ItemEvent[]
+  ending: 'DISPATCHED' | 'FAILED' | null
+  due: Time
+  lease: Lease | null
+  unknown: boolean
+  streak: number
+  late: LateWord | null
+  hold: string | null
+}
+
+interface Pause {
+  readonly kind: PauseKind
+  readonly name: string
+}
+
+interface Proposal {
+  readonly name: string
+  readonly item: string
+  readonly decision: Decision | 'REDRIVE'
+  readonly reference: string | null
+  readonly by: string
+  status: 'OPEN' | 'APPROVED' | 'WITHDRAWN'
+}
+
+export interface Outcome {
+  readonly item: string
+  readonly token: string
+  readonly state: Completion
+  readonly reference: string | null
+  /** Null: what was known stays. */
+  readonly unknown: boolean | null
+  readonly hold: string | null
+  /** Null: the database's backoff. */
+  readonly delaySeconds: number | null
+}
+
+interface State {
+  items: Item[]
+  proposals: Proposal[]
+  /** By scope: `rail:r0`. */
+  pauses: Map<string, Pause>
+  policies: Map<string, Policy>
+  /** Events about a rail, a participant or a stream. */
+  scopes: Map<string, string[]>
+  tokens: number
+}
+
+export class OutboxModel {
+  #state: State = {
+    items: [],
+    proposals: [],
+    pauses: new Map(),
+    policies: new Map(),
+    scopes: new Map(),
+    tokens: 0,
+  }
+  /** What PostgreSQL's clock showed after the last step. */
+  clock = 0
+
+  get items(): readonly Item[] {
+    return this.#state.items
+  }
+
+  get pending(): readonly Item[] {
+    return this.#state.items.filter((item) => item.ending === null)
+  }
+
+  get proposals(): readonly Proposal[] {
+    return this.#state.proposals
+  }
+
+  get pauses(): Iterable<Pause> {
+    return this.#state.pauses.values()
+  }
+
+  get scopes(): ReadonlyMap<string, readonly string[]> {
+    return this.#state.scopes
+  }
+
+  // What can be said about an item --------------------------------------------------------------------------------
+
+  /** Every item is in exactly one of these. */
+  stateOf(item: Item): string {
+    if (item.ending !== null) return item.ending
+    if (item.lease !== null) return this.#isPast(item.lease.expires) ? 'EXPIRED' : 'LEASED'
+    if (item.hold !== null) return 'HELD'
+    if (this.isBlocked(item)) return 'BLOCKED'
+    return this.#isPast(item.due) ? 'DUE' : 'SCHEDULED'
+  }
+
+  /** Waits for an earlier ordered item of its participant, or for a pause of its participant or stream. */
+  isBlocked(item: Item): boolean {
+    const { participant, ordered, sequence } = item
+    if (this.#isPaused('participant', participant)) return true
+    if (!ordered) return false
+    if (this.#isPaused('stream', participant)) return true
+    return this.pending.some((other) => other.ordered && other.participant === participant && other.sequence < sequence)
+  }
+
+  #isPaused(kind: PauseKind, name: string): boolean {
+    return this.#state.pauses.has(`${kind}:${name}`)
+  }
+
+  #isPast(time: Time): boolean {
+    return typeof time === 'number' && time <= this.clock
+  }
+
+  // Enqueue -------------------------------------------------------------------------------------------------------
+
+  enqueue(instructions: readonly Instruction[]): string[] {
+    return this.#orNothing(() =>
+      instructions.map((given) => {
+        const known = this.items.find((item) => item.key === given.key && item.redrive === 0)
+        if (known === undefined) return `${describe(this.#create(given, 0))} PENDING created`
+        const same = (['participant', 'rail', 'payload'] as const).every((field) => known[field] === given[field])
+        if (!same) throw new Refusal('P7004')
+        return `${describe(known)} ${known.ending ?? 'PENDING'} known`
+      }),
+    )
+  }
+
+  #create({ notBefore, ...content }: Instruction, redrive: number): Item {
+    const item: Item = {
+      ...content,
+      name: `item${this.items.length + 1}`,
+      redrive,
+      sequence: this.items.filter(({ participant }) => participant === content.participant).length + 1,
+      created: this.items.length,
+      attempts: [],
+      events: [],
+      ending: null,
+      due: notBefore ?? NOW,
+      lease: null,
+      unknown: false,
+      streak: 0,
+      late: null,
+      hold: null,
+    }
+    this.#state.items.push(item)
+    return item
+  }
+
+  // Leases --------------------------------------------------------------------------------------------------------
+
+  /** Expired leases first, oldest first; then what is due, oldest first; told in the order of their due times. */
+  claim(
+    worker: string,
+    batchSize: number,
+    leaseSeconds: number,
+    rails: readonly string[] | null,
+    announced: readonly string[],
+  ): string[] {
+    const open = this.pending.filter(
+      (item) =>
+        item.hold === null &&
+        !this.isBlocked(item) &&
+        !this.#isPaused('rail', item.rail) &&
+        (rails === null || rails.includes(item.rail)),
+    )
+    const expired = open
+      .filter((item) => this.stateOf(item) === 'EXPIRED')
+      .toSorted((a, b) => at(a.lease!.expires) - at(b.lease!.expires))
+      .slice(0, batchSize)
+    for (const item of expired) this.#expire(item)
+    const takenOver = expired.filter((item) => item.hold === null)
+    const due = open
+      .filter((item) => !expired.includes(item) && this.stateOf(item) === 'DUE')
+      .toSorted(byDueTime)
+      .slice(0, batchSize - takenOver.length)
+    return [...takenOver, ...due].toSorted(byDueTime).map((item) => {
+      const mark = announced.includes(item.rail) ? 'awaited' : null
+      const token = `token${++this.#state.tokens}`
+      item.lease = { token, worker, expires: exactly('claim', leaseSeconds * SECOND), mark }
+      const takeover = takenOver.includes(item) ? ' taken over' : ''
+      return `${describe(item)} ${token} after ${count(item)} streak ${item.streak}${takeover}${evidence(item)}`
+    })
+  }
+
+  /** A worker that may have called the rail and died. */
+  #expire(item: Item): void {
+    const { token, worker, mark } = item.lease!
+    item.attempts.push({ state: 'ZOMBIE_REQUEUE', token, worker, reference: null })
+    item.lease = null
+    item.streak++
+    // A call that was to be announced and was not was never made.
+    item.unknown ||= mark !== 'awaited'
+    if (item.attempts.length >= CEILING) this.#hold(item, 'RETRY_CEILING')
+    else if (mark === 'begun') this.#hold(item, 'OUTCOME_UNKNOWN')
+  }
+
+  repair(batchSize: number): string[] {
+    const expired = this.pending
+      .filter((item) => this.stateOf(item) === 'EXPIRED')
+      .toSorted((a, b) => at(a.lease!.expires) - at(b.lease!.expires))
+      .slice(0, batchSize)
+    return expired.map((item) => {
+      this.#expireAndReschedule(item)
+      return `${item.name} attempt ${item.attempts.length}`
+    })
+  }
+
+  #expireAndReschedule(item: Item): void {
+    this.#expire(item)
+    item.due = exactly('attempt', SECOND)
+  }
+
+  renew(worker: string, item: string, token: string, leaseSeconds: number): string {
+    const lease = this.#liveLease(worker, item, token)
+    // Never shortened.
+    lease.expires = { ...exactly('call', leaseSeconds * SECOND), notBefore: at(lease.expires) }
+    return 'renewed'
+  }
+
+  release(worker: string, item: string, token: string): string {
+    if (this.#liveLease(worker, item, token).mark === 'begun') throw new Refusal('P7006')
+    this.#item(item).lease = null
+    return 'released'
+  }
+
+  begin(worker: string, item: string, token: string): string {
+    this.#liveLease(worker, item, token).mark = 'begun'
+    return 'begun'
+  }
+
+  holdLeased(worker: string, name: string, token: string, reason: string): string {
+    const { mark } = this.#liveLease(worker, name, token)
+    const item = this.#item(name)
+    item.lease = null
+    item.unknown ||= mark === 'begun'
+    item.hold ??= reason
+    item.events.push({ type: 'HOLD_PLACED' })
+    return 'held'
+  }
+
+  #liveLease(worker: string, name: string, token: string): Lease {
+    const item = this.#item(name)
+    const { lease } = item
+    if (lease?.token === token && lease.worker === worker && !this.#isPast(lease.expires)) return lease
+    throw new Refusal(`P7002 ${recordedBy(item, token) ?? 'nothing'} recorded`)
+  }
+
+  // Outcomes ------------------------------------------------------------------------------------------------------
+
+  /** One outcome alone: what a batch tells as a verdict is then a refusal. */
+  complete(worker: string, outcome: Outcome): string {
+    this.#liveLease(worker, outcome.item, outcome.token)
+    return this.#record(worker, outcome)
+  }
+
+  completeBatch(worker: string, outcomes: readonly Outcome[]): string[] {
+    return outcomes.map((outcome) => {
+      try {
+        return this.complete(worker, outcome)
+      } catch (error) {
+        if (!(error instanceof Refusal)) throw error
+        return recordedBy(this.#item(outcome.item), outcome.token) ?? 'lease lost'
+      }
+    })
+  }
+
+  #record(worker: string, { item: name, token, ...outcome }: Outcome): string {
+    const item = this.#item(name)
+    const paidLate = item.late?.state === 'DISPATCHED'
+    const unknown = (outcome.unknown ?? item.unknown) || paidLate
+    const attemptNo = item.attempts.length + 1
+    const { mark } = item.lease!
+    const state = effectiveState(outcome, unknown, attemptNo)
+    item.attempts.push({ state, token, worker, reference: outcome.reference })
+    item.lease = null
+    if (state !== 'RETRYABLE') {
+      if (state === 'DISPATCHED' && paidLate && item.late!.reference !== outcome.reference)
+        item.events.push({ type: 'TERMINAL_BLOCKED', word: item.late! })
+      this.#end(item, state)
+      return `${attemptNo} ${state}`
+    }
+    item.unknown = unknown
+    item.streak = 0
+    const delay = outcome.delaySeconds
+    item.due = delay === null ? backoff('attempt', attemptNo) : exactly('attempt', delay * SECOND)
+    const reason = holdReason(outcome, unknown, attemptNo, mark)
+    if (reason !== null) this.#hold(item, reason)
+    return `${attemptNo} ${state}${item.hold === null ? '' : ' held'}`
+  }
+
+  #end(item: Item, ending: 'DISPATCHED' | 'FAILED'): void {
+    item.ending = ending
+    const halts = ending === 'FAILED' && item.ordered && this.#state.policies.get(item.participant) === 'halt'
+    if (halts) this.pause('stream', item.participant)
+  }
+
+  #hold(item: Item, reason: string): void {
+    if (item.hold !== null) return
+    item.hold = reason
+    item.events.push({ type: 'HOLD_PLACED' })
+  }
+
+  /** What was learned after the lease was lost: kept, believed where it says "paid", and never an outcome. */
+  tellLate(worker: string, name: string, word: LateWord): string {
+    const item = this.#item(name)
+    const holds = item.lease?.token === word.token && item.lease.worker === worker
+    const issued = holds || item.attempts.some((attempt) => attempt.token === word.token && attempt.worker === worker)
+    if (!issued) throw new Refusal(`P7002 ${recordedBy(item, word.token) ?? 'nothing'} recorded`)
+    const ending = item.ending === null ? undefined : item.attempts.at(-1)!
+    const contradicts =
+      ending !== undefined &&
+      word.state !== 'RETRYABLE' &&
+      (ending.state !== word.state || ending.reference !== word.reference)
+    const type = contradicts ? 'TERMINAL_BLOCKED' : 'LATE_OUTCOME'
+    if (item.events.some((event) => event.type === type && sameWord(event.word, word))) return type
+    item.events.push({ type, word })
+    if (ending === undefined) {
+      if (item.late?.state !== 'DISPATCHED') item.late = word
+      item.unknown ||= word.state === 'DISPATCHED'
+    } else if (contradicts && word.state === 'DISPATCHED') {
+      for (const other of this.#payment(item)) if (other.ending === null) this.#hold(other, 'EARLIER_ITEM_PAID')
+    }
+    return type
+  }
+
+  // People --------------------------------------------------------------------------------------------------------
+
+  placeHold(name: string, reason: string): string {
+    const item = this.#item(name)
+    if (item.ending !== null) throw new Refusal('P7001')
+    if (item.hold !== null) throw new Refusal('P7006')
+    this.#hold(item, reason)
+    return 'held'
+  }
+
+  resolve(person: string, name: string, decision: Decision, reference: string | null): string {
+    return this.#orNothing(() => {
+      const item = this.#decidable(name, decision)
+      this.#refuseBesideOpenProposal(name)
+      if (decision !== 'RETRY' || item.unknown) return this.#propose(person, item, decision, reference)
+      this.#decide(item, decision, null)
+      return 'APPLIED'
+    })
+  }
+
+  redrive(person: string, name: string): string {
+    const item = this.#item(name)
+    this.#requireRedrivable(item)
+    this.#refuseBesideOpenProposal(name)
+    return this.#propose(person, item, 'REDRIVE', null)
+  }
+
+  approve(person: string, name: string): string {
+    return this.#orNothing(() => {
+      const proposal = this.#openProposal(name)
+      if (proposal.by === person) throw new Refusal('P7007')
+      const { decision } = proposal
+      let answer = `${proposal.item} ${decision}`
+      if (decision === 'REDRIVE') {
+        const item = this.#item(proposal.item)
+        this.#requireRedrivable(item)
+        answer += ` as ${this.#create({ ...item, notBefore: undefined }, this.#payment(item).length).name}`
+        item.events.push({ type: 'REDRIVE_CREATED' })
+      } else {
+        this.#decide(this.#decidable(proposal.item, decision), decision, proposal.reference)
+      }
+      proposal.status = 'APPROVED'
+      return answer
+    })
+  }
+
+  withdraw(name: string): string {
+    const proposal = this.#openProposal(name)
+    proposal.status = 'WITHDRAWN'
+    this.#item(proposal.item).events.push({ type: 'DECISION_WITHDRAWN' })
+    return 'withdrawn'
+  }
+
+  /** A held item that nobody has in hand. A lease that ran out is written down first. */
+  #decidable(name: string, decision: Decision): Item {
+    const item = this.#item(name)
+    if (item.ending !== null) throw new Refusal('P7001')
+    if (this.stateOf(item) === 'EXPIRED') this.#expireAndReschedule(item)
+    const paidLate = item.late?.state === 'DISPATCHED'
+    if (item.lease !== null || item.hold === null || (decision !== 'DISPATCHED' && paidLate)) throw new Refusal('P7006')
+    return item
+  }
+
+  #refuseBesideOpenProposal(name: string): void {
+    if (this.proposals.some(({ item, status }) => item === name && status === 'OPEN')) throw new Refusal('P7006')
+  }
+
+  #propose(by: string, item: Item, decision: Proposal['decision'], reference: string | null): string {
+    const name = `proposal${this.proposals.length + 1}`
+    this.#state.proposals.push({ name, item: item.name, decision, reference, by, status: 'OPEN' })
+    item.events.push({ type: decision === 'REDRIVE' ? 'REDRIVE_PROPOSED' : 'DECISION_PROPOSED' })
+    return `PROPOSED ${name}`
+  }
+
+  #openProposal(name: string): Proposal {
+    const proposal = this.proposals.find((candidate) => candidate.name === name)!
+    if (proposal.status !== 'OPEN') throw new Refusal('P7006')
+    return proposal
+  }
+
+  #decide(item: Item, decision: Decision, reference: string | null): void {
+    item.events.push({ type: 'HOLD_RESOLVED' })
+    if (decision === 'RETRY') {
+      item.hold = null
+      item.unknown = false
+      item.streak = 0
+      if (!this.#isPast(item.due)) item.due = NOW
+      return
+    }
+    item.attempts.push({ state: decision, token: null, worker: null, reference })
+    this.#end(item, decision)
+  }
+
+  /** Sending again must be the only payment under way, and nothing may say that one was made. */
+  #requireRedrivable(item: Item): void {
+    const reasons = new Set(
+      this.#payment(item).flatMap(({ ending, events }) => {
+        if (ending === 'DISPATCHED') return ['P7001']
+        const paid = events.some(({ type, word }) => type === 'TERMINAL_BLOCKED' && word!.state === 'DISPATCHED')
+        return ending === null || paid ? ['P7006'] : []
+      }),
+    )
+    if (reasons.size > 0) throw new Refusal(...reasons)
+  }
+
+  /** An item and its redrives. */
+  #payment({ key }: Item): Item[] {
+    return this.#state.items.filter((item) => item.key === key)
+  }
+
+  pause(kind: PauseKind, name: string): boolean {
+    if (this.#isPaused(kind, name)) return false
+    this.#state.pauses.set(`${kind}:${name}`, { kind, name })
+    this.#note(`${kind}:${name}`, 'PAUSED')
+    return true
+  }
+
+  resume(kind: PauseKind, name: string): boolean {
+    const scope = `${kind}:${name}`
+    if (!this.#state.pauses.delete(scope)) return false
+    this.#note(scope, 'RESUMED')
+    return true
+  }
+
+  setPolicy(participant: string, policy: Policy): string {
+    this.#state.policies.set(participant, policy)
+    this.#note(`policy:${participant}`, 'POLICY_SET')
+    return 'set'
+  }
+
+  #note(scope: string, type: string): void {
+    this.#state.scopes.set(scope, [...(this.#state.scopes.get(scope) ?? []), type])
+  }
+
+  // -----------------------------------------------------------------------------------------------------------------
+
+  /** The nearest due time of what can be claimed, or expiry of any lease. */
+  nextEvent(rails: readonly string[] | null): number | null {
+    const due = this.pending.filter(
+      (item) =>
+        ['DUE', 'SCHEDULED'].includes(this.stateOf(item)) &&
+        !this.#isPaused('rail', item.rail) &&
+        (rails === null || rails.includes(item.rail)),
+    )
+    const leases = this.pending.flatMap(({ lease }) => (lease === null ? [] : [at(lease.expires)]))
+    const times = [...due.map((item) => at(item.due)), ...leases]
+    return times.length === 0 ? null : Math.min(...times)
+  }
+
+  #item(name: string): Item {
+    return this.#state.items.find((item) => item.name === name)!
+  }
+
+  /** A refused call changes nothing, however far it had come. */
+  #orNothing<T>(body: () => T): T {
+    const before = structuredClone(this.#state)
+    try {
+      return body()
+    } catch (error) {
+      this.#state = before
+      throw error
+    }
+  }
+}
+
+/** Unknown is never failed by a counter, a code or a check; the last attempt of a known one fails. */
+function effectiveState(
+  { state, hold }: Omit<Outcome, 'item' | 'token'>,
+  unknown: boolean,
+  attemptNo: number,
+): Completion {
+  if (state === 'DISPATCHED') return state
+  if (unknown) return 'RETRYABLE'
+  if (state === 'FAILED') return state
+  return attemptNo === CEILING && hold === null ? 'FAILED' : 'RETRYABLE'
+}
+
+/** Why an item that goes back to the queue must wait there for a person. */
+function holdReason(
+  { state, hold }: Omit<Outcome, 'item' | 'token'>,
+  unknown: boolean,
+  attemptNo: number,
+  mark: Lease['mark'],
+): string | null {
+  if (hold !== null) return hold
+  if (state === 'FAILED') return 'FAILED_WHILE_OUTCOME_UNKNOWN'
+  if (attemptNo >= CEILING) return 'RETRY_CEILING'
+  return unknown && mark === 'begun' ? 'OUTCOME_UNKNOWN' : null
+}
+
+/** What this very token has recorded, if it has. */
+function recordedBy(item: Item, token: string): string | undefined {
+  const index = item.attempts.findIndex((attempt) => attempt.token === token && attempt.state !== 'ZOMBIE_REQUEUE')
+  return index === -1 ? undefined : `already ${index + 1} ${item.attempts[index]!.state}`
+}
+
+function describe({ name, participant, sequence }: Item): string {
+  return `${name} ${participant}#${sequence}`
+}
+
+/** The cache in the row: it stops at the ceiling, the ledger does not. */
+export function count({ attempts }: Item): number {
+  return Math.min(attempts.length, CEILING)
+}
+
+/** What the claimer of an item of unknown outcome is told. */
+function evidence({ unknown, late, attempts }: Item): string {
+  if (!unknown && late === null) return ''
+  const last = attempts.length === 0 ? 'none' : `${attempts.length} ${attempts.at(-1)!.state}`
+  return `${unknown ? ' unknown' : ''} last ${last} late ${late === null ? 'none' : `${late.state} ${late.reference}`}`
+}
+
+function sameWord(a: LateWord | undefined, b: LateWord): boolean {
+  return a?.state === b.state && a.reference === b.reference && a.token === b.token
+}
+
+function byDueTime(a: Item, b: Item): number {
+  return at(a.due) - at(b.due) || a.created - b.created
+}

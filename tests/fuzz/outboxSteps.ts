@@ -1,0 +1,118 @@
+import * as fc from 'fast-check'
+import type { Completion, Decision, PauseKind, Policy } from './outboxModel.js'
+
+/**
+ * What can be done to an outbox. A step names workers and people by number, and picks items, leases and proposals by a
+ * number too, counted among those that there are when its turn comes: so a step still means something when the steps before
+ * it are left out.
+ */
+export type OutboxStep =
+  | { readonly do: 'enqueue'; readonly items: readonly EnqueueStep[] }
+  | {
+      readonly do: 'claim'
+      readonly worker: number
+      readonly batch: number
+      readonly rails: number
+      readonly announce: number
+    }
+  | { readonly do: 'complete'; readonly lease: LeasePick; readonly outcome: OutcomeStep }
+  | { readonly do: 'completeBatch'; readonly lease: LeasePick; readonly outcomes: readonly OutcomeStep[] }
+  | { readonly do: 'renew'; readonly lease: LeasePick; readonly seconds: number }
+  | { readonly do: 'release' | 'begin' | 'holdLeased'; readonly lease: LeasePick }
+  | { readonly do: 'tellLate'; readonly lease: LeasePick; readonly state: Completion; readonly reference: number }
+  | { readonly do: 'expire' | 'makeDue'; readonly pick: number }
+  | { readonly do: 'repair'; readonly batch: number }
+  | { readonly do: 'placeHold' | 'redrive'; readonly person: number; readonly item: ItemPick }
+  | { readonly do: 'resolve'; readonly person: number; readonly item: ItemPick; readonly decision: Decision }
+  | { readonly do: 'approve' | 'withdraw'; readonly person: number; readonly item: ItemPick }
+  | { readonly do: 'pause'; readonly kind: PauseKind; readonly which: number }
+  | { readonly do: 'resume'; readonly pick: number }
+  | { readonly do: 'setPolicy'; readonly which: number; readonly policy: Policy }
+  | { readonly do: 'crash'; readonly worker: number }
+  /** The clock jumps by more than any lease or delay. */
+  | { readonly do: 'jump'; readonly forward: boolean }
+  | { readonly do: 'nextEvent'; readonly rails: number }
+
+export interface EnqueueStep {
+  readonly key: number
+  readonly ordered: boolean
+  readonly future: boolean
+  /** What differs from the content that this key always stands for: nothing, or the participant, rail or payload. */
+  readonly twist: number
+}
+
+/** A lease of this worker, or, foreign, one that it never had. */
+export interface LeasePick {
+  readonly worker: number
+  readonly pick: number
+  readonly foreign: boolean
+}
+
+/** One that the step can do something with, or, blind, any. */
+export interface ItemPick {
+  readonly pick: number
+  readonly blind: boolean
+}
+
+export interface OutcomeStep {
+  readonly state: Completion
+  readonly reference: number
+  readonly unknown: boolean | null
+  readonly hold: boolean
+  readonly delaySeconds: number | null
+}
+
+const oneIn = (n: number): fc.Arbitrary<boolean> => fc.nat(n - 1).map((value) => value === 0)
+const two = fc.nat(1)
+const worker = fc.nat(2)
+const completion = fc.constantFrom('DISPATCHED', 'FAILED', 'RETRYABLE', 'RETRYABLE', 'RETRYABLE')
+const lease: fc.Arbitrary<LeasePick> = fc.record({ worker, pick: fc.nat(6), foreign: oneIn(10) })
+const item: fc.Arbitrary<ItemPick> = fc.record({ pick: fc.nat(9), blind: oneIn(4) })
+const outcome: fc.Arbitrary<OutcomeStep> = fc.record({
+  state: completion,
+  reference: fc.nat(2),
+  unknown: fc.constantFrom(null, null, true, false),
+  hold: oneIn(8),
+  delaySeconds: fc.constantFrom(0, 0, 0, 7200, null),
+})
+const enqueue: fc.Arbitrary<EnqueueStep> = fc.record({
+  key: fc.nat(11),
+  ordered: oneIn(3),
+  future: oneIn(8),
+  twist: fc.constantFrom(0, 0, 0, 0, 0, 0, 1, 2, 3),
+})
+
+function step<K extends OutboxStep['do'], R extends object>(
+  weight: number,
+  kinds: readonly K[],
+  fields: { readonly [F in keyof R]: fc.Arbitrary<R[F]> },
+): { readonly weight: number; readonly arbitrary: fc.Arbitrary<{ do: K } & R> } {
+  const arbitrary = fc
+    .tuple(fc.constantFrom(...kinds), fc.record(fields))
+    .map(([kind, rest]) => Object.assign({ do: kind }, rest))
+  return { weight: weight * kinds.length, arbitrary }
+}
+
+/** Weighted so that items live through several attempts: a sequence that is paused or held all the way tries nothing. */
+export const outboxStep: fc.Arbitrary<OutboxStep> = fc.oneof(
+  step(9, ['enqueue'], { items: fc.array(enqueue, { minLength: 1, maxLength: 3, size: 'max' }) }),
+  step(20, ['claim'], { worker, batch: fc.integer({ min: 1, max: 4 }), rails: fc.nat(3), announce: fc.nat(2) }),
+  step(14, ['complete'], { lease, outcome }),
+  step(8, ['completeBatch'], { lease, outcomes: fc.array(outcome, { minLength: 2, maxLength: 3, size: 'max' }) }),
+  step(2, ['renew', 'begin'], { lease, seconds: fc.constantFrom(60, 3600) }),
+  step(1, ['release', 'holdLeased'], { lease }),
+  step(4, ['tellLate'], { lease, state: completion, reference: fc.nat(2) }),
+  step(6, ['expire', 'makeDue'], { pick: fc.nat(9) }),
+  step(4, ['repair'], { batch: fc.integer({ min: 1, max: 4 }) }),
+  step(1, ['placeHold'], { person: two, item }),
+  step(3, ['redrive'], { person: two, item }),
+  step(6, ['resolve'], { person: two, item, decision: fc.constantFrom('RETRY', 'RETRY', 'FAILED', 'DISPATCHED') }),
+  step(5, ['approve'], { person: two, item }),
+  step(1, ['withdraw'], { person: two, item }),
+  step(1, ['pause'], { kind: fc.constantFrom('rail', 'participant', 'stream'), which: two }),
+  step(3, ['resume'], { pick: fc.nat(5) }),
+  step(1, ['setPolicy'], { which: two, policy: fc.constantFrom('continue', 'halt', 'halt') }),
+  step(1, ['crash'], { worker }),
+  step(1, ['jump'], { forward: fc.constantFrom(true, true, false) }),
+  step(1, ['nextEvent'], { rails: fc.nat(3) }),
+)

@@ -1,0 +1,268 @@
+import { Refusal } from './answers.js'
+import { at, exactly, NOW, SECOND, type Time } from './Timeline.js'
+
+/**
+ * The scheduler as the specification tells it. Timers and runs of jobs are the same kind of work: ready, claimed under a
+ * lease, and ended once, as done, failed, cancelled or enqueued into the outbox. A job makes runs, one for each occurrence,
+ * and only from the revision that somebody computed them from.
+ */
+export type Kind = 'timer' | 'run'
+export type Delivery = 'outbox' | 'claim'
+
+export interface Work {
+  /** timer1, run1, … in the order in which they were made. */
+  readonly name: string
+  readonly kind: Kind
+  readonly topic: string
+  readonly delivery: Delivery
+  /** Of a run: its job and its occurrence, which no other run of the job has. */
+  readonly job: string | null
+  occurrence: Time | null
+  due: Time
+  state: 'READY' | 'CLAIMED' | 'DONE' | 'ENQUEUED' | 'FAILED' | 'CANCELLED'
+  attempts: number
+  error: string | null
+  claim: { readonly token: string; readonly worker: string; expires: Time } | null
+  finished: Time | null
+}
+
+export interface Job {
+  readonly name: string
+  cron: string
+  topic: string
+  delivery: Delivery
+  state: 'ACTIVE' | 'PAUSED'
+  due: Time
+  revision: number
+}
+
+export interface Definition {
+  readonly cron: string
+  readonly topic: string
+  readonly delivery: Delivery
+  readonly due: number
+}
+
+export interface ClaimShown {
+  readonly name: string
+  readonly token: string
+}
+
+export const ATTEMPTS_MAX = 20
+
+export class SchedulerModel {
+  #works: Work[] = []
+  readonly #jobs = new Map<string, Job>()
+  readonly #counts = { timer: 0, run: 0, token: 0 }
+  clock = 0
+
+  get works(): readonly Work[] {
+    return this.#works
+  }
+
+  get jobs(): readonly Job[] {
+    return [...this.#jobs.values()]
+  }
+
+  job(name: string): Job | undefined {
+    return this.#jobs.get(name)
+  }
+
+  // Work ------------------------------------------------------------------------------------------------------------
+
+  schedule(topic: string, delivery: Delivery, due: number): string {
+    return this.#make({ kind: 'timer', topic, delivery, job: null, occurrence: null, due }).name
+  }
+
+  #make(work: Pick<Work, 'kind' | 'topic' | 'delivery' | 'job' | 'occurrence' | 'due'>): Work {
+    const name = `${work.kind}${++this.#counts[work.kind]}`
+    const made: Work = { ...work, name, state: 'READY', attempts: 0, error: null, claim: null, finished: null }
+    this.#works.push(made)
+    return made
+  }
+
+  cancel(name: string): boolean {
+    const work = this.#works.find((candidate) => candidate.name === name)
+    if (work === undefined || (work.state !== 'READY' && work.state !== 'CLAIMED')) return false
+    this.#end(work, 'CANCELLED', work.error)
+    return true
+  }
+
+  claim(
+    kind: Kind,
+    worker: string,
+    batchSize: number,
+    leaseSeconds: number,
+    topics: readonly string[] | null,
+  ): string[] {
+    this.#returnExpired(kind)
+    return this.#due(kind, (work) => topics === null || topics.includes(work.topic), batchSize).map((work) => {
+      const token = `token${++this.#counts.token}`
+      work.state = 'CLAIMED'
+      work.attempts++
+      work.claim = { token, worker, expires: exactly('claim', leaseSeconds * SECOND) }
+      return `${work.name} ${work.topic} ${token} attempt ${work.attempts}`
+    })
+  }
+
+  /** In one transaction: the message and the end of the work. */
+  enqueueDue(kind: Kind, batchSize: number): string[] {
+    this.#returnExpired(kind)
+    return this.#due(kind, (work) => work.delivery === 'outbox', batchSize).map((work) => {
+      this.#end(work, 'ENQUEUED', null)
+      return `${work.name} ${work.topic} enqueued`
+    })
+  }
+
+  #due(kind: Kind, suits: (work: Work) => boolean, batchSize: number): Work[] {
+    return this.#works
+      .filter((work) => work.kind === kind && work.state === 'READY' && at(work.due) <= this.clock && suits(work))
+      .toSorted((a, b) => at(a.due) - at(b.due))
+      .slice(0, batchSize)
+  }
+
+  /** A claim that expired is a claim that crashed. */
+  #returnExpired(kind: Kind): void {
+    for (const work of this.#works)
+      if (work.kind === kind && work.claim !== null && at(work.claim.expires) <= this.clock)
+        this.#giveBack(work, `the claim of ${work.claim.worker} expired`)
+  }
+
+  #giveBack(work: Work, error: string): void {
+    if (work.job !== null && !this.#jobs.has(work.job)) this.#end(work, 'CANCELLED', error)
+    else if (work.attempts >= ATTEMPTS_MAX) this.#end(work, 'FAILED', error)
+    else Object.assign(work, { state: 'READY', error, claim: null })
+  }
+
+  ack(worker: string, claims: readonly ClaimShown[]): string[] {
+    return this.#endClaims(worker, claims, (work) => this.#end(work, 'DONE', null))
+  }
+
+  fail(worker: string, claims: readonly ClaimShown[], error: string | null): string[] {
+    return this.#endClaims(worker, claims, (work) => this.#end(work, 'FAILED', error))
+  }
+
+  abandon(worker: string, claims: readonly ClaimShown[], error: string | null, delaySeconds: number): string[] {
+    return this.#endClaims(worker, claims, (work) => {
+      this.#giveBack(work, error ?? 'abandoned')
+      if (delaySeconds > 0) work.due = exactly('call', delaySeconds * SECOND)
+    })
+  }
+
+  /** Foreign, stale and repeated claims are quietly not among the answers. */
+  #endClaims(worker: string, claims: readonly ClaimShown[], end: (work: Work) => void): string[] {
+    return claims.flatMap((claim) => {
+      if (!this.isLive(worker, claim)) return []
+      end(this.#works.find(({ name }) => name === claim.name)!)
+      return [claim.name]
+    })
+  }
+
+  isLive(worker: string, { name, token }: ClaimShown): boolean {
+    const claim = this.#works.find((work) => work.name === name)?.claim
+    return claim?.token === token && claim.worker === worker && at(claim.expires) > this.clock
+  }
+
+  #end(work: Work, state: 'DONE' | 'ENQUEUED' | 'FAILED' | 'CANCELLED', error: string | null): void {
+    Object.assign(work, { state, error, claim: null, finished: NOW })
+  }
+
+  purge(kind: Kind, retentionSeconds: number): number {
+    const before = this.clock - retentionSeconds * SECOND
+    const kept = this.#works.filter(
+      (work) => work.kind !== kind || work.finished === null || at(work.finished) >= before,
+    )
+    const purged = this.#works.length - kept.length
+    this.#works = kept
+    return purged
+  }
+
+  // Jobs ------------------------------------------------------------------------------------------------------------
+
+  /** Whoever registers the same schedule again must not push its next occurrence away. */
+  define(name: string, { due, ...content }: Definition): string {
+    const known = this.#jobs.get(name)
+    if (known === undefined) {
+      this.#jobs.set(name, { name, ...content, state: 'ACTIVE', due, revision: 1 })
+      return `${due} ACTIVE created`
+    }
+    const keepsDue = known.cron === content.cron
+    Object.assign(known, content, { revision: known.revision + 1, due: keepsDue ? known.due : due })
+    return `${at(known.due)} ${known.state} updated`
+  }
+
+  pause(name: string): boolean {
+    const job = this.#known(name)
+    if (job.state === 'PAUSED') return false
+    job.state = 'PAUSED'
+    job.revision++
+    return true
+  }
+
+  resume(name: string, revision: number, due: number): boolean {
+    const job = this.#known(name)
+    if (job.state === 'ACTIVE' || job.revision !== revision) return false
+    Object.assign(job, { state: 'ACTIVE', revision: revision + 1, due: Math.max(at(job.due), due) })
+    return true
+  }
+
+  trigger(name: string): string {
+    const { topic, delivery } = this.#known(name)
+    return this.#make({ kind: 'run', topic, delivery, job: name, occurrence: NOW, due: NOW }).name
+  }
+
+  /** With the runs that nobody has begun; what has ended is history. */
+  delete(name: string): string {
+    const deleted = this.#jobs.delete(name)
+    const kept = this.#works.filter(({ job, state }) => job !== name || state !== 'READY')
+    const removed = this.#works.length - kept.length
+    this.#works = kept
+    return `${deleted} ${removed}`
+  }
+
+  dueJobs(batchSize: number): string[] {
+    return this.jobs
+      .filter(({ state, due }) => state === 'ACTIVE' && at(due) <= this.clock)
+      .toSorted((a, b) => at(a.due) - at(b.due))
+      .slice(0, batchSize)
+      .map(({ name, revision }) => `${name} ${revision}`)
+  }
+
+  /** One run for each occurrence, however many schedulers ask. */
+  createRuns(name: string, revision: number, due: number, occurrences: readonly number[]): string[] {
+    const job = this.#jobs.get(name)
+    if (job?.state !== 'ACTIVE' || job.revision !== revision) return []
+    Object.assign(job, { due, revision: revision + 1 })
+    return occurrences
+      .filter((occurrence) => !this.#works.some((work) => work.job === name && work.occurrence === occurrence))
+      .toSorted((a, b) => a - b)
+      .map((occurrence) => {
+        const { topic, delivery } = job
+        return this.#make({ kind: 'run', topic, delivery, job: name, occurrence, due: occurrence }).name
+      })
+  }
+
+  postpone(name: string, revision: number): boolean {
+    const job = this.#jobs.get(name)
+    if (job?.revision !== revision) return false
+    Object.assign(job, { due: exactly('call', 60 * SECOND), revision: revision + 1 })
+    return true
+  }
+
+  #known(name: string): Job {
+    const job = this.#jobs.get(name)
+    if (job === undefined) throw new Refusal('P7012')
+    return job
+  }
+
+  nextEvent(outboxOnly: boolean): number | null {
+    const times = [
+      ...this.#works.flatMap((work) => {
+        if (work.claim !== null) return [at(work.claim.expires)]
+        return work.state === 'READY' && (!outboxOnly || work.delivery === 'outbox') ? [at(work.due)] : []
+      }),
+      ...this.jobs.flatMap(({ state, due }) => (state === 'ACTIVE' ? [at(due)] : [])),
+    ]
+    return times.length === 0 ? null : Math.min(...times)
+  }
+}
