@@ -39,7 +39,7 @@ const STOPS: Readonly<Record<string, Stop>> = {
 test.each(Object.entries(STOPS))(
   'a worker stopped past its leases %s changes nothing when it goes on, and what it learned is kept',
   // Processes start and stop, also on a busy machine.
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async (_when, { at, leaseSeconds, pass, stories, late }) => {
     const stage = await RelayStage.set()
     stage.checkpoints.close('first', at)
