@@ -17,11 +17,12 @@ import {
 } from '../../libs/inbox/index.js'
 import type { TestDatabase } from '../support/database.js'
 import { compareAnswers, fieldDifferences, NOTHING_DONE, refuseDifferences } from './answers.js'
+import { Beliefs, type BeliefPick } from './Beliefs.js'
 import { InboxModel, type ClaimShown, type Content, type Delivery, type Message } from './inboxModel.js'
-import type { ClaimsPick, InboxStep, MessageStep, RetryStep } from './inboxSteps.js'
+import type { InboxStep, MessageStep, RetryStep } from './inboxSteps.js'
 import { Names } from './Names.js'
 import { PreparedConnection } from './PreparedConnection.js'
-import { at, JUMP, SOON, timeDifference, Timeline } from './Timeline.js'
+import { at, JUMP, SOON, timeDifference, Timeline, toMilliseconds } from './Timeline.js'
 
 interface Hands {
   readonly ingest: Queryable
@@ -94,8 +95,7 @@ class Sequence {
   readonly #model = new InboxModel()
   readonly #names = new Names<'fence'>()
   readonly #timeline = new Timeline()
-  /** The claims that each worker believes in, right or wrong, until it crashes. */
-  readonly #claims: ClaimShown[][] = Array.from({ length: WORKERS }, () => [])
+  readonly #claims = new Beliefs<ClaimShown>(WORKERS)
 
   constructor(hands: Hands, number: number) {
     this.#hands = hands
@@ -152,7 +152,7 @@ class Sequence {
             return claimed.map((row) => {
               const key = this.#read(row)
               const fence = this.#names.of('fence', row.fence)
-              this.#claims[step.worker]!.push({ key, fence })
+              this.#claims.add(step.worker, { key, fence })
               const takeover = row.takenOver ? ' taken over' : ''
               return `${key} ${fence} attempt ${row.attemptCount} of ${row.attemptsMax} sighted ${row.sightings}${takeover}`
             })
@@ -222,27 +222,20 @@ class Sequence {
         return this.#write(model.messages)
       }
       case 'crash':
-        this.#claims[step.worker] = []
+        this.#claims.forget(step.worker)
         return NOTHING_DONE
     }
   }
 
-  #endClaims(how: 'ack' | 'fail' | 'abandon', pick: ClaimsPick, retry: RetryStep): Promise<string[]> {
+  #endClaims(how: 'ack' | 'fail' | 'abandon', pick: BeliefPick, retry: RetryStep): Promise<string[]> {
     const { executor } = this.#hands
-    const workers = Array.from({ length: WORKERS }, (_, index) => (pick.worker + index) % WORKERS)
-    const busy = workers.find((candidate) => this.#claims[candidate]!.length > 0)
-    if (busy === undefined) return Promise.resolve(NOTHING_DONE)
-    const worker = `w${pick.foreign ? (busy + 1) % WORKERS : busy}`
-    const believed = this.#claims[busy]!
-    const live = believed.filter((claim) => this.#model.isLive(`w${busy}`, claim))
+    const acting = this.#claims.pick(pick, (worker, claim) => this.#model.isLive(`w${worker}`, claim))
+    if (acting === undefined) return Promise.resolve(NOTHING_DONE)
+    const worker = `w${acting.worker}`
     const error = retry.error ? ERROR : null
-    const stale = believed.filter((claim) => !live.includes(claim))
-    const chosen = pick.picks.map((number) => {
-      const preferred = number < 5 ? live : stale
-      const among = preferred.length > 0 ? preferred : believed
-      return { ...among[number % among.length]!, error, delaySeconds: retry.delaySeconds }
-    })
-    const spelled = chosen.map(({ key, fence, delaySeconds }) => ({
+    const { delaySeconds } = retry
+    const chosen = acting.chosen.map(({ key, fence }) => ({ key, fence, error, delaySeconds }))
+    const spelled = chosen.map(({ key, fence }) => ({
       ...this.#spell(key),
       fence: this.#names.id(fence),
       ...(error === null ? {} : { error }),
@@ -388,11 +381,6 @@ function tellSighting({
   readonly contentDiffers: boolean
 }): string {
   return `${state} ${sightings}${created ? ' created' : ''}${contentDiffers ? ' differs' : ''}`
-}
-
-/** A Date has milliseconds. */
-function toMilliseconds(micros: number | null): string {
-  return micros === null ? 'never' : String(Math.floor(micros / 1_000))
 }
 
 const READ = `

@@ -2,6 +2,7 @@ import type { Queryable } from '../../libs/db/index.js'
 import { acquireLease, releaseLease, removeDeadLeases, renewLease, type LeaseClaim } from '../../libs/lease/index.js'
 import type { TestDatabase } from '../support/database.js'
 import { compareAnswers, fieldDifferences, NOTHING_DONE, refuseDifferences } from './answers.js'
+import { Beliefs } from './Beliefs.js'
 import { LeaseModel, type Holding, type Resource } from './leaseModel.js'
 import type { HoldingPick, LeaseStep } from './leaseSteps.js'
 import { Names } from './Names.js'
@@ -57,8 +58,7 @@ class Sequence {
   readonly #model = new LeaseModel()
   readonly #names = new Names<'lease'>()
   readonly #timeline = new Timeline()
-  /** The leases that each owner believes in, right or wrong, until it crashes. */
-  readonly #holdings: Holding[][] = Array.from({ length: OWNERS }, () => [])
+  readonly #holdings = new Beliefs<Holding>(OWNERS)
   /** The greatest token that anybody was ever given for a resource. */
   readonly #greatest = new Map<string, number>()
   #floor = 0n
@@ -96,7 +96,7 @@ class Sequence {
             const grant = await acquireLease(executor, request)
             if (grant === null) return 'held by another'
             const lease = this.#names.of('lease', grant.leaseId)
-            this.#holdings[step.owner]!.push({ resource, owner, lease })
+            this.#holdings.add(step.owner, { resource, owner, lease })
             return `${lease} token ${this.#tokenOf(resource, grant.fencingToken)}`
           },
         )
@@ -133,7 +133,7 @@ class Sequence {
         for (const resource of model.resources) resource.expires = at(resource.expires) + (step.forward ? -JUMP : JUMP)
         return this.#write(model.resources)
       case 'crash':
-        this.#holdings[step.owner] = []
+        this.#holdings.forget(step.owner)
         return NOTHING_DONE
     }
   }
@@ -146,15 +146,15 @@ class Sequence {
     return token > before ? String(token) : `${token}, which is not greater than ${before}`
   }
 
-  #withHolding(pick: HoldingPick, body: (holding: Holding) => Promise<string[]>): Promise<string[]> {
-    const owners = Array.from({ length: OWNERS }, (_, index) => (pick.owner + index) % OWNERS)
-    const owner = owners.find((candidate) => this.#holdings[candidate]!.length > 0)
-    if (owner === undefined) return Promise.resolve(NOTHING_DONE)
-    const believed = this.#holdings[owner]!
-    const live = believed.filter((holding) => this.#model.isLive(holding))
-    const among = pick.pick < 3 && live.length > 0 ? live : believed
-    const holding = among[pick.pick % among.length]!
-    return body(pick.foreign ? { ...holding, owner: `o${(owner + 1) % OWNERS}` } : holding)
+  #withHolding(
+    { owner, pick, foreign }: HoldingPick,
+    body: (holding: Holding) => Promise<string[]>,
+  ): Promise<string[]> {
+    const isLive = (_: number, holding: Holding): boolean => this.#model.isLive(holding)
+    const acting = this.#holdings.pick({ worker: owner, picks: [pick], foreign }, isLive)
+    return acting === undefined
+      ? Promise.resolve(NOTHING_DONE)
+      : body({ ...acting.chosen[0]!, owner: `o${acting.worker}` })
   }
 
   #claimOf({ resource, owner, lease }: Holding): LeaseClaim {

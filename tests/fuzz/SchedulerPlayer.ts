@@ -1,11 +1,12 @@
 import { callFunction, type Queryable } from '../../libs/db/index.js'
 import type { TestDatabase } from '../support/database.js'
 import { compareAnswers, fieldDifferences, NOTHING_DONE, refuseDifferences } from './answers.js'
+import { Beliefs, type BeliefPick } from './Beliefs.js'
 import { Names } from './Names.js'
 import { PreparedConnection } from './PreparedConnection.js'
 import { ATTEMPTS_MAX, SchedulerModel, type ClaimShown, type Job, type Kind, type Work } from './schedulerModel.js'
-import type { ClaimsPick, OccurrenceStep, RetryStep, SchedulerStep } from './schedulerSteps.js'
-import { at, JUMP, timeDifference, Timeline, type Time } from './Timeline.js'
+import type { OccurrenceStep, RetryStep, SchedulerStep } from './schedulerSteps.js'
+import { at, JUMP, timeDifference, Timeline, toMilliseconds, type Time } from './Timeline.js'
 
 interface Hands {
   readonly ingest: Queryable
@@ -96,8 +97,7 @@ class Sequence {
   readonly #model = new SchedulerModel()
   readonly #names = new Names<Kind | 'token'>()
   readonly #timeline = new Timeline()
-  /** The claims that each worker believes in, right or wrong, until it crashes. */
-  readonly #claims: ClaimShown[][] = Array.from({ length: WORKERS }, () => [])
+  readonly #claims = new Beliefs<ClaimShown>(WORKERS)
 
   constructor(hands: Hands, number: number) {
     this.#hands = hands
@@ -296,7 +296,7 @@ class Sequence {
         return this.#write(model.works, model.jobs)
       }
       case 'crash':
-        this.#claims[step.worker] = []
+        this.#claims.forget(step.worker)
         return NOTHING_DONE
     }
   }
@@ -324,20 +324,15 @@ class Sequence {
     )
   }
 
-  #endClaims(how: 'ack' | 'fail' | 'abandon', kind: Kind, pick: ClaimsPick, retry: RetryStep): Promise<string[]> {
-    const ofKind = (worker: number): ClaimShown[] => this.#claims[worker]!.filter(({ name }) => name.startsWith(kind))
-    const workers = Array.from({ length: WORKERS }, (_, index) => (pick.worker + index) % WORKERS)
-    const busy = workers.find((candidate) => ofKind(candidate).length > 0)
-    if (busy === undefined) return Promise.resolve(NOTHING_DONE)
-    const worker = `w${pick.foreign ? (busy + 1) % WORKERS : busy}`
-    const believed = ofKind(busy)
-    const live = believed.filter((claim) => this.#model.isLive(`w${busy}`, claim))
-    const stale = believed.filter((claim) => !live.includes(claim))
-    const chosen = pick.picks.map((number) => {
-      const preferred = number < 4 ? live : stale
-      const among = preferred.length > 0 ? preferred : believed
-      return among[number % among.length]!
-    })
+  #endClaims(how: 'ack' | 'fail' | 'abandon', kind: Kind, pick: BeliefPick, retry: RetryStep): Promise<string[]> {
+    const acting = this.#claims.pick(
+      pick,
+      (worker, claim) => this.#model.isLive(`w${worker}`, claim),
+      ({ name }) => name.startsWith(kind),
+    )
+    if (acting === undefined) return Promise.resolve(NOTHING_DONE)
+    const { chosen } = acting
+    const worker = `w${acting.worker}`
     const error = retry.error ? ERROR : null
     const rest = { ack: [], fail: [error], abandon: [error, retry.delaySeconds] }[how]
     return compareAnswers(
@@ -361,7 +356,7 @@ class Sequence {
   #tellClaimed(kind: Kind, worker: number, row: ClaimRow): string {
     const name = this.#nameOf(kind, row)
     const token = this.#names.of('token', row.lease_token)
-    this.#claims[worker]!.push({ name, token })
+    this.#claims.add(worker, { name, token })
     return `${name} ${this.#short(row.topic)} ${token} attempt ${row.attempt_count}`
   }
 
@@ -500,11 +495,6 @@ interface ClaimRow {
 async function scalar<T>(role: Queryable, functionName: string, values: readonly unknown[]): Promise<T> {
   const [row] = await callFunction<Record<string, T>>(role, functionName, values)
   return Object.values(row!)[0]!
-}
-
-/** A Date has milliseconds. */
-function toMilliseconds(micros: number | null): string {
-  return micros === null ? 'never' : String(Math.floor(micros / 1_000))
 }
 
 const WORK_COLUMNS = `w.topic, w.delivery, w.state, w.attempt_count, w.error_message, w.claimed_by, w.lease_token,

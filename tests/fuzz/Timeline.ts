@@ -95,3 +95,8 @@ export function at(time: Time): number {
   if (typeof time !== 'number') throw new Error('a time that was not read yet')
   return time
 }
+
+/** For comparing with a Date, which has milliseconds. */
+export function toMilliseconds(micros: number | null): string {
+  return micros === null ? 'never' : String(Math.floor(micros / 1_000))
+}

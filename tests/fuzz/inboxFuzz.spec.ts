@@ -8,7 +8,7 @@ let db: TestDatabase
 let player: InboxPlayer
 
 beforeAll(async () => {
-  db = await createTestDatabase()
+  db = await createTestDatabase({ countBranches: false })
   player = await InboxPlayer.open(db)
 })
 

@@ -1,4 +1,5 @@
 import * as fc from 'fast-check'
+import type { BeliefPick } from './Beliefs.js'
 import type { Mark } from './inboxModel.js'
 
 /** What can be done to an inbox. Messages are named outright; claims are picked by a number among those a worker believes in. */
@@ -6,7 +7,7 @@ export type InboxStep =
   | { readonly do: 'enqueue'; readonly messages: readonly MessageStep[] }
   | { readonly do: 'sight'; readonly message: MessageStep; readonly withContent: boolean }
   | { readonly do: 'claim'; readonly worker: number; readonly batch: number; readonly attemptsMax: number }
-  | { readonly do: 'ack' | 'fail' | 'abandon'; readonly claims: ClaimsPick; readonly retry: RetryStep }
+  | { readonly do: 'ack' | 'fail' | 'abandon'; readonly claims: BeliefPick; readonly retry: RetryStep }
   | { readonly do: 'mark'; readonly key: number; readonly to: Mark }
   | { readonly do: 'revive'; readonly pick: number; readonly blind: boolean }
   | { readonly do: 'expire' | 'makeDue'; readonly pick: number }
@@ -21,12 +22,6 @@ export interface MessageStep {
   readonly payload: number
   readonly topic: number
   readonly future: boolean
-}
-
-export interface ClaimsPick {
-  readonly worker: number
-  readonly picks: readonly number[]
-  readonly foreign: boolean
 }
 
 export interface RetryStep {
@@ -45,7 +40,7 @@ const message: fc.Arbitrary<MessageStep> = fc.record({
   topic: rarelyOther,
   future: oneIn(6),
 })
-const claims: fc.Arbitrary<ClaimsPick> = fc.record({
+const claims: fc.Arbitrary<BeliefPick> = fc.record({
   worker,
   picks: fc.array(fc.nat(6), { minLength: 1, maxLength: 3, size: 'max' }),
   foreign: oneIn(10),

@@ -8,7 +8,7 @@ let db: TestDatabase
 let player: LeasePlayer
 
 beforeAll(async () => {
-  db = await createTestDatabase()
+  db = await createTestDatabase({ countBranches: false })
   player = await LeasePlayer.open(db)
 })
 

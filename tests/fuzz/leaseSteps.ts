@@ -21,7 +21,7 @@ const owner = fc.nat(2)
 const durationMs = fc.constantFrom(1_200_000, 3_600_000)
 const holding: fc.Arbitrary<HoldingPick> = fc.record({
   owner,
-  pick: fc.nat(4),
+  pick: fc.nat(6),
   foreign: fc.nat(7).map((value) => value === 0),
 })
 

@@ -1,6 +1,7 @@
 import type { Queryable } from '../../libs/db/index.js'
 import { fieldDifferences } from './answers.js'
-import { count, type Item, type OutboxModel } from './outboxModel.js'
+import { type OutboxModel } from './outboxModel.js'
+import { count, type Item } from './outboxRules.js'
 import { at, SOON, timeDifference, type Timeline } from './Timeline.js'
 
 /**

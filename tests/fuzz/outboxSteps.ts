@@ -1,5 +1,5 @@
 import * as fc from 'fast-check'
-import type { Completion, Decision, PauseKind, Policy } from './outboxModel.js'
+import type { Completion, Decision, PauseKind, Policy } from './outboxRules.js'
 
 /**
  * What can be done to an outbox. A step names workers and people by number, and picks items, leases and proposals by a

@@ -1,4 +1,5 @@
 import * as fc from 'fast-check'
+import type { BeliefPick } from './Beliefs.js'
 import type { Delivery, Kind } from './schedulerModel.js'
 
 /** What can be done to a scheduler. Jobs are named outright; timers, runs and claims are picked by a number among those there are. */
@@ -17,7 +18,7 @@ export type SchedulerStep =
   | {
       readonly do: 'ack' | 'fail' | 'abandon'
       readonly kind: Kind
-      readonly claims: ClaimsPick
+      readonly claims: BeliefPick
       readonly retry: RetryStep
     }
   | {
@@ -43,12 +44,6 @@ export type SchedulerStep =
   | { readonly do: 'crash'; readonly worker: number }
   | { readonly do: 'jump'; readonly forward: boolean }
 
-export interface ClaimsPick {
-  readonly worker: number
-  readonly picks: readonly number[]
-  readonly foreign: boolean
-}
-
 export interface RetryStep {
   readonly error: boolean
   readonly delaySeconds: number
@@ -64,7 +59,7 @@ const worker = fc.nat(1)
 const batch = fc.integer({ min: 1, max: 4 })
 const kind: fc.Arbitrary<Kind> = fc.constantFrom('timer', 'run', 'run')
 const delivery: fc.Arbitrary<Delivery> = fc.constantFrom('claim', 'claim', 'outbox')
-const claims: fc.Arbitrary<ClaimsPick> = fc.record({
+const claims: fc.Arbitrary<BeliefPick> = fc.record({
   worker,
   picks: fc.array(fc.nat(6), { minLength: 1, maxLength: 3, size: 'max' }),
   foreign: oneIn(10),

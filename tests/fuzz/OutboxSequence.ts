@@ -1,0 +1,464 @@
+import type { Queryable } from '../../libs/db/index.js'
+import {
+  approveOutboxProposal,
+  beginOutboxDispatch,
+  claimOutboxBatch,
+  completeOutboxAttempt,
+  completeOutboxAttempts,
+  enqueuePaymentOutboxBatch,
+  holdLeasedOutboxItem,
+  nextOutboxEvent,
+  pauseOutbox,
+  placeOutboxHold,
+  recordLateOutcome,
+  redriveOutboxItem,
+  releaseOutboxLease,
+  renewOutboxLease,
+  repairExpiredLeases,
+  resolveOutboxHold,
+  resumeOutbox,
+  setParticipantOutboxPolicy,
+  withdrawOutboxProposal,
+  type AttemptOutcome,
+  type ClaimedItem,
+  type DecisionResult,
+  type EnqueuedItem,
+} from '../../libs/outbox/index.js'
+import { compareAnswers, NOTHING_DONE, refuseDifferences } from './answers.js'
+import { Beliefs } from './Beliefs.js'
+import { Names } from './Names.js'
+import { brokenInvariants, ledgerDifferences } from './outboxLedger.js'
+import { OutboxModel } from './outboxModel.js'
+import { type Instruction, type Item, type Outcome } from './outboxRules.js'
+import { OutboxQueue } from './outboxQueue.js'
+import type { EnqueueStep, ItemPick, LeasePick, OutboxStep, OutcomeStep } from './outboxSteps.js'
+import { tellEvidence, tellRecorded, tellRefusal, tellVerdict } from './outboxTelling.js'
+import { at, JUMP, Timeline, toMilliseconds } from './Timeline.js'
+
+/** One connection for each role, and one for each of two people. */
+export interface OutboxHands {
+  readonly ingest: Queryable
+  readonly executor: Queryable
+  readonly people: readonly [Queryable, Queryable]
+  readonly superuser: Queryable
+}
+
+const PARTICIPANTS = ['p0', 'p1']
+const RAILS = ['r0', 'r1']
+const RAIL_CHOICES = [null, ['r0'], ['r1'], RAILS] as const
+const ANNOUNCED_CHOICES = [[], ['r0'], ['r1']] as const
+const WORKERS = 3
+const LEASE_SECONDS = 1800
+const REASON = 'said the fuzz'
+/** Before the first step, so that it finds something to do. */
+const PRELUDE: OutboxStep = {
+  do: 'enqueue',
+  items: [0, 1, 2, 3].map((key) => ({ key, ordered: key === 1 || key === 3, future: false, twist: 0 })),
+}
+
+interface KnownLease {
+  readonly item: string
+  readonly token: string
+}
+
+/** One sequence: each step done in the model and in the database, every answer and the queue after it compared. */
+export class OutboxSequence {
+  readonly #hands: OutboxHands
+  readonly #suffix: string
+  readonly #model = new OutboxModel()
+  readonly #names = new Names<'item' | 'token' | 'proposal'>()
+  readonly #timeline = new Timeline()
+  readonly #queue: OutboxQueue
+  readonly #leases = new Beliefs<KnownLease>(WORKERS)
+
+  constructor(hands: OutboxHands, number: number) {
+    this.#hands = hands
+    this.#suffix = `-${number}`
+    this.#queue = new OutboxQueue(hands.superuser, this.#timeline, this.#model, (uuid) => this.#names.known(uuid))
+  }
+
+  async play(steps: readonly OutboxStep[]): Promise<void> {
+    await this.#timeline.begin(this.#hands.superuser)
+    for (const [index, step] of [PRELUDE, ...steps].entries()) {
+      const differences = await this.#step(step)
+      if (differences !== NOTHING_DONE)
+        refuseDifferences(`step ${index}, ${step.do}`, [...differences, ...(await this.#queue.compare())])
+    }
+    const { superuser } = this.#hands
+    const idOf = (name: string): string => this.#names.id(name)
+    refuseDifferences('at the end', [
+      ...(await brokenInvariants(
+        superuser,
+        this.#model.items.map(({ name }) => idOf(name)),
+      )),
+      ...(await ledgerDifferences(superuser, this.#model, this.#queue.unverified, idOf, (scope) => this.#full(scope))),
+    ])
+  }
+
+  /** Does one step, in the model and in the database; what differs in their answers. */
+  async #step(step: OutboxStep): Promise<string[]> {
+    const { ingest, executor, people } = this.#hands
+    const model = this.#model
+    switch (step.do) {
+      case 'enqueue': {
+        const items = step.items.map((item) => this.#instruction(item))
+        return this.#same(
+          () => model.enqueue(items),
+          async () =>
+            (
+              await enqueuePaymentOutboxBatch(
+                ingest,
+                items.map((item) => this.#spell(item)),
+              )
+            ).map((row) => this.#tellEnqueued(row)),
+        )
+      }
+      case 'claim': {
+        const worker = `w${step.worker}`
+        const rails = RAIL_CHOICES[step.rails]!
+        const announced = ANNOUNCED_CHOICES[step.announce]!
+        return this.#same(
+          () => model.claim(worker, step.batch, LEASE_SECONDS, rails, announced),
+          async () => {
+            const items = await claimOutboxBatch(executor, step.batch, worker, LEASE_SECONDS, {
+              ...(rails === null ? {} : { rails: rails.map((rail) => this.#full(rail)) }),
+              ...(announced.length === 0 ? {} : { announcedRails: announced.map((rail) => this.#full(rail)) }),
+            })
+            const told = items.map((item) => this.#tellClaimed(item))
+            for (const { outboxId, leaseToken } of items)
+              this.#leases.add(step.worker, { item: this.#names.known(outboxId), token: this.#names.known(leaseToken) })
+            return told
+          },
+        )
+      }
+      case 'complete':
+        return this.#withLease(step.lease, (lease, worker) => {
+          const outcome = { ...lease, ...readOutcome(step.outcome) }
+          return this.#same(
+            () => model.complete(worker, outcome),
+            async () => tellRecorded(await completeOutboxAttempt(executor, worker, this.#spellOutcome(outcome))),
+          )
+        })
+      case 'completeBatch':
+        return this.#withLeases(step.lease, step.outcomes.length, (leases, worker) => {
+          const outcomes = step.outcomes.map((outcome, index) => ({ ...leases[index]!, ...readOutcome(outcome) }))
+          const spelled = outcomes.map((outcome) => this.#spellOutcome(outcome))
+          return this.#same(
+            () => model.completeBatch(worker, outcomes),
+            async () => (await completeOutboxAttempts(executor, worker, spelled)).map(tellVerdict),
+          )
+        })
+      case 'renew':
+        return this.#withLease(step.lease, ({ item, token }, worker) =>
+          this.#same(
+            () => model.renew(worker, item, token, step.seconds),
+            async () => {
+              await renewOutboxLease(executor, this.#claimOf(item, token), worker, step.seconds)
+              return 'renewed'
+            },
+          ),
+        )
+      case 'release':
+        return this.#withLease(step.lease, ({ item, token }, worker) =>
+          this.#same(
+            () => model.release(worker, item, token),
+            async () => {
+              await releaseOutboxLease(executor, this.#claimOf(item, token), worker)
+              return 'released'
+            },
+          ),
+        )
+      case 'begin':
+        return this.#withLease(step.lease, ({ item, token }, worker) =>
+          this.#same(
+            () => model.begin(worker, item, token),
+            async () => {
+              await beginOutboxDispatch(executor, this.#claimOf(item, token), worker)
+              return 'begun'
+            },
+          ),
+        )
+      case 'holdLeased':
+        return this.#withLease(step.lease, ({ item, token }, worker) =>
+          this.#same(
+            () => model.holdLeased(worker, item, token, REASON),
+            async () => {
+              await holdLeasedOutboxItem(executor, this.#claimOf(item, token), worker, REASON)
+              return 'held'
+            },
+          ),
+        )
+      case 'tellLate':
+        return this.#withLease(step.lease, ({ item, token }, worker) => {
+          const word = { state: step.state, reference: referenceOf(step.reference), token }
+          const spelled = { ...this.#claimOf(item, token), state: word.state, railReference: word.reference }
+          return this.#same(
+            () => model.tellLate(worker, item, word),
+            async () => (await recordLateOutcome(executor, worker, spelled)).eventType,
+          )
+        })
+      case 'expire':
+        return this.#move(
+          model.pending.filter(({ lease }) => lease !== null),
+          step.pick,
+          (item) => (item.lease!.expires = this.#timeline.past()),
+        )
+      case 'makeDue':
+        return this.#move(
+          model.pending.filter((item) => item.lease === null && at(item.due) > model.clock),
+          step.pick,
+          (item) => (item.due = this.#timeline.past()),
+        )
+      case 'jump': {
+        const distance = step.forward ? -JUMP : JUMP
+        for (const item of model.pending) {
+          item.due = at(item.due) + distance
+          // Leases of one claim end together. They are kept apart, so that there is one order in which they are found.
+          if (item.lease !== null) item.lease.expires = at(item.lease.expires) + distance + item.created
+        }
+        await this.#queue.write(model.pending)
+        return []
+      }
+      case 'repair':
+        return this.#same(
+          () => model.repair(step.batch).toSorted(),
+          async () => {
+            const repaired = await repairExpiredLeases(executor, step.batch, 'repairer')
+            return repaired.map((row) => `${this.#names.known(row.outboxId)} attempt ${row.attemptNo}`).toSorted()
+          },
+        )
+      case 'placeHold':
+        return this.#withItem(
+          step.item,
+          ({ ending, hold }) => ending === null && hold === null,
+          ({ name }) =>
+            this.#same(
+              () => model.placeHold(name, REASON),
+              async () => {
+                await placeOutboxHold(people[step.person]!, this.#names.id(name), REASON)
+                return 'held'
+              },
+            ),
+        )
+      case 'resolve':
+        return this.#withItem(
+          step.item,
+          ({ ending, hold }) => ending === null && hold !== null,
+          ({ name }) => {
+            const reference = step.decision === 'DISPATCHED' ? 'from the statement' : null
+            return this.#same(
+              () => model.resolve(`person${step.person}`, name, step.decision, reference),
+              async () =>
+                this.#tellDecision(
+                  await resolveOutboxHold(people[step.person]!, this.#names.id(name), step.decision, REASON, reference),
+                ),
+            )
+          },
+        )
+      case 'redrive':
+        return this.#withItem(
+          step.item,
+          ({ ending }) => ending === 'FAILED',
+          ({ name }) =>
+            this.#same(
+              () => model.redrive(`person${step.person}`, name),
+              async () =>
+                this.#tellDecision(await redriveOutboxItem(people[step.person]!, this.#names.id(name), REASON)),
+            ),
+        )
+      case 'approve':
+        return this.#withProposal(step.item, (name) =>
+          this.#same(
+            () => model.approve(`person${step.person}`, name),
+            async () => {
+              const answer = await approveOutboxProposal(people[step.person]!, this.#names.id(name))
+              const redriven = answer.redrivenAs === null ? '' : ` as ${this.#names.of('item', answer.redrivenAs)}`
+              return `${this.#names.known(answer.outboxId)} ${answer.decision}${redriven}`
+            },
+          ),
+        )
+      case 'withdraw':
+        return this.#withProposal(step.item, (name) =>
+          this.#same(
+            () => model.withdraw(name),
+            async () => {
+              await withdrawOutboxProposal(people[step.person]!, this.#names.id(name), REASON)
+              return 'withdrawn'
+            },
+          ),
+        )
+      case 'pause': {
+        const name = (step.kind === 'rail' ? RAILS : PARTICIPANTS)[step.which]!
+        return this.#same(
+          () => String(model.pause(step.kind, name)),
+          async () => String(await pauseOutbox(people[0], step.kind, this.#full(name), REASON)),
+        )
+      }
+      case 'resume': {
+        // One of the pauses that there are, and now and then one that there may not be.
+        const pauses = [...model.pauses, { kind: 'participant', name: 'p0' } as const]
+        const { kind, name } = pauses[step.pick % pauses.length]!
+        return this.#same(
+          () => String(model.resume(kind, name)),
+          async () => String(await resumeOutbox(people[1], kind, this.#full(name), REASON)),
+        )
+      }
+      case 'setPolicy': {
+        const participant = PARTICIPANTS[step.which]!
+        return this.#same(
+          () => model.setPolicy(participant, step.policy),
+          async () => {
+            await setParticipantOutboxPolicy(people[0], this.#full(participant), step.policy)
+            return 'set'
+          },
+        )
+      }
+      case 'crash':
+        this.#leases.forget(step.worker)
+        return NOTHING_DONE
+      case 'nextEvent': {
+        // What waits to be looked at again is not counted as claimable, though it may be.
+        if (this.#queue.unverified.size > 0) return NOTHING_DONE
+        const rails = RAIL_CHOICES[step.rails]!
+        return this.#same(
+          () => toMilliseconds(model.nextEvent(rails)),
+          async () => {
+            const next = await nextOutboxEvent(
+              executor,
+              rails?.map((rail) => this.#full(rail)),
+            )
+            return toMilliseconds(next && this.#timeline.fromDate(next))
+          },
+        )
+      }
+    }
+  }
+
+  #same(expect: () => string | string[], ask: () => Promise<string | string[]>): Promise<string[]> {
+    return compareAnswers(expect, ask, tellRefusal)
+  }
+
+  // Picking ---------------------------------------------------------------------------------------------------------
+
+  #withLease(pick: LeasePick, body: (lease: KnownLease, worker: string) => Promise<string[]>): Promise<string[]> {
+    return this.#withLeases(pick, 1, ([lease], worker) => body(lease!, worker))
+  }
+
+  #withLeases(
+    { worker, pick, foreign }: LeasePick,
+    count: number,
+    body: (leases: readonly KnownLease[], worker: string) => Promise<string[]>,
+  ): Promise<string[]> {
+    const picks = Array.from({ length: count }, (_, index) => pick + index)
+    const isLive = (_: number, { token }: KnownLease): boolean =>
+      this.#model.items.some((item) => item.lease?.token === token)
+    const acting = this.#leases.pick({ worker, picks, foreign }, isLive)
+    return acting === undefined ? Promise.resolve(NOTHING_DONE) : body(acting.chosen, `w${acting.worker}`)
+  }
+
+  #withItem(
+    { pick, blind }: ItemPick,
+    suits: (item: Item) => boolean,
+    body: (item: Item) => Promise<string[]>,
+  ): Promise<string[]> {
+    const suitable = this.#model.items.filter(suits)
+    const among = blind || suitable.length === 0 ? this.#model.items : suitable
+    return among.length === 0 ? Promise.resolve(NOTHING_DONE) : body(among[pick % among.length]!)
+  }
+
+  #withProposal({ pick, blind }: ItemPick, body: (name: string) => Promise<string[]>): Promise<string[]> {
+    const open = this.#model.proposals.filter(({ status }) => status === 'OPEN')
+    const among = blind || open.length === 0 ? this.#model.proposals : open
+    return among.length === 0 ? Promise.resolve(NOTHING_DONE) : body(among[pick % among.length]!.name)
+  }
+
+  async #move(among: readonly Item[], pick: number, change: (item: Item) => void): Promise<string[]> {
+    const item = among[pick % Math.max(1, among.length)]
+    if (item === undefined) return NOTHING_DONE
+    change(item)
+    await this.#queue.write([item])
+    return []
+  }
+
+  // Spelling --------------------------------------------------------------------------------------------------------
+
+  #instruction({ key, ordered, future, twist }: EnqueueStep): Instruction {
+    return {
+      key,
+      participant: PARTICIPANTS[(key + Number(twist === 1)) % 2]!,
+      rail: RAILS[(Math.floor(key / 2) + Number(twist === 2)) % 2]!,
+      payload: Number(twist === 3),
+      ordered,
+      notBefore: future ? this.#timeline.future() : undefined,
+    }
+  }
+
+  #spell({ key, participant, rail, payload, ordered, notBefore }: Instruction) {
+    return {
+      instructionId: this.#full(`i${key}`),
+      idempotencyKey: this.#full(`k${key}`),
+      participantId: this.#full(participant),
+      railType: this.#full(rail),
+      payload: { n: payload },
+      ordered,
+      ...(notBefore === undefined ? {} : { notBefore: this.#timeline.toDate(notBefore) }),
+    }
+  }
+
+  #spellOutcome({ item, token, state, reference, unknown, hold, delaySeconds }: Outcome): AttemptOutcome {
+    return {
+      ...this.#claimOf(item, token),
+      state,
+      railReference: reference,
+      outcomeUnknown: unknown,
+      holdReason: hold,
+      retryDelaySeconds: delaySeconds,
+    }
+  }
+
+  #claimOf(item: string, token: string): { outboxId: string; leaseToken: string } {
+    return { outboxId: this.#names.id(item), leaseToken: this.#names.id(token) }
+  }
+
+  /** `p0` is `p0-17` in the database, for the 17th sequence. */
+  #full(name: string): string {
+    return `${name}${this.#suffix}`
+  }
+
+  #short(name: string): string {
+    return name.slice(0, -this.#suffix.length)
+  }
+
+  #tellEnqueued({ outboxId, sequenceId, state, created }: EnqueuedItem): string {
+    const name = this.#names.of('item', outboxId)
+    const { participant } = this.#model.items.find((item) => item.name === name) ?? {
+      participant: 'unknown to the model',
+    }
+    return `${name} ${participant}#${sequenceId} ${state} ${created ? 'created' : 'known'}`
+  }
+
+  #tellClaimed(claimed: ClaimedItem): string {
+    const item = `${this.#names.known(claimed.outboxId)} ${this.#short(claimed.participantId)}#${claimed.sequenceId}`
+    const token = this.#names.of('token', claimed.leaseToken)
+    const takeover = claimed.takenOver ? ' taken over' : ''
+    return `${item} ${token} after ${claimed.attemptCount} streak ${claimed.expiryStreak}${takeover}${tellEvidence(claimed)}`
+  }
+
+  #tellDecision({ status, proposalId }: DecisionResult): string {
+    return proposalId === null ? status : `${status} ${this.#names.of('proposal', proposalId)}`
+  }
+}
+
+function readOutcome({ state, reference, unknown, hold, delaySeconds }: OutcomeStep): Omit<Outcome, 'item' | 'token'> {
+  return {
+    state,
+    reference: referenceOf(reference),
+    unknown,
+    hold: hold && state !== 'DISPATCHED' ? REASON : null,
+    delaySeconds,
+  }
+}
+
+function referenceOf(number: number): string | null {
+  return number === 0 ? null : `reference${number}`
+}

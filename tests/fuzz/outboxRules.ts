@@ -1,0 +1,146 @@
+import { at, type Time } from './Timeline.js'
+
+/** The words of the outbox's model, and the rules that need nothing but an item. */
+
+export type Completion = 'DISPATCHED' | 'FAILED' | 'RETRYABLE'
+export type Decision = 'DISPATCHED' | 'FAILED' | 'RETRY'
+export type PauseKind = 'rail' | 'participant' | 'stream'
+export type Policy = 'continue' | 'halt'
+
+/** The real ceiling is 20. Sequences of 50 steps would hardly ever come near it, so the fuzz lowers it (see OutboxPlayer). */
+export const CEILING = 4
+
+export interface Lease {
+  readonly token: string
+  readonly worker: string
+  expires: Time
+  mark: 'awaited' | 'begun' | null
+}
+
+export interface Attempt {
+  readonly state: Completion | 'ZOMBIE_REQUEUE'
+  readonly token: string | null
+  readonly worker: string | null
+  readonly reference: string | null
+}
+
+/** What a worker said after the fact. */
+export interface LateWord {
+  readonly state: Completion
+  readonly reference: string | null
+  readonly token: string
+}
+
+export interface ItemEvent {
+  readonly type: string
+  readonly word?: LateWord
+}
+
+export interface Instruction {
+  readonly key: number
+  readonly participant: string
+  readonly rail: string
+  readonly payload: number
+  readonly ordered: boolean
+  /** Undefined: as soon as possible. */
+  readonly notBefore: number | undefined
+}
+
+export interface Item extends Omit<Instruction, 'notBefore'> {
+  readonly name: string
+  /** 0 for the item itself, n for its n-th redrive. */
+  readonly redrive: number
+  readonly sequence: number
+  /** Items were created in this order. */
+  readonly created: number
+  readonly attempts: Attempt[]
+  readonly events: ItemEvent[]
+  ending: 'DISPATCHED' | 'FAILED' | null
+  due: Time
+  lease: Lease | null
+  unknown: boolean
+  streak: number
+  late: LateWord | null
+  hold: string | null
+}
+
+export interface Pause {
+  readonly kind: PauseKind
+  readonly name: string
+}
+
+export interface Proposal {
+  readonly name: string
+  readonly item: string
+  readonly decision: Decision | 'REDRIVE'
+  readonly reference: string | null
+  readonly by: string
+  status: 'OPEN' | 'APPROVED' | 'WITHDRAWN'
+}
+
+export interface Outcome {
+  readonly item: string
+  readonly token: string
+  readonly state: Completion
+  readonly reference: string | null
+  /** Null: what was known stays. */
+  readonly unknown: boolean | null
+  readonly hold: string | null
+  /** Null: the database's backoff. */
+  readonly delaySeconds: number | null
+}
+
+/** Unknown is never failed by a counter, a code or a check; the last attempt of a known one fails. */
+export function effectiveState(
+  { state, hold }: Omit<Outcome, 'item' | 'token'>,
+  unknown: boolean,
+  attemptNo: number,
+): Completion {
+  if (state === 'DISPATCHED') return state
+  if (unknown) return 'RETRYABLE'
+  if (state === 'FAILED') return state
+  return attemptNo === CEILING && hold === null ? 'FAILED' : 'RETRYABLE'
+}
+
+/** Why an item that goes back to the queue must wait there for a person. */
+export function holdReason(
+  { state, hold }: Omit<Outcome, 'item' | 'token'>,
+  unknown: boolean,
+  attemptNo: number,
+  mark: Lease['mark'],
+): string | null {
+  if (hold !== null) return hold
+  if (state === 'FAILED') return 'FAILED_WHILE_OUTCOME_UNKNOWN'
+  if (attemptNo >= CEILING) return 'RETRY_CEILING'
+  return unknown && mark === 'begun' ? 'OUTCOME_UNKNOWN' : null
+}
+
+/** What this very token has recorded, if it has. */
+export function recordedBy(item: Item, token: string): string | undefined {
+  const index = item.attempts.findIndex((attempt) => attempt.token === token && attempt.state !== 'ZOMBIE_REQUEUE')
+  return index === -1 ? undefined : `already ${index + 1} ${item.attempts[index]!.state}`
+}
+
+export function describe({ name, participant, sequence }: Item): string {
+  return `${name} ${participant}#${sequence}`
+}
+
+/** The cache in the row: it stops at the ceiling, the ledger does not. */
+export function count({ attempts }: Item): number {
+  return Math.min(attempts.length, CEILING)
+}
+
+/** What the claimer of an item of unknown outcome is told. */
+export function evidence({ unknown, late, attempts }: Item): string {
+  if (!unknown && late === null) return ''
+  const last = attempts.length === 0 ? 'none' : `${attempts.length} ${attempts.at(-1)!.state}`
+  return `${unknown ? ' unknown' : ''} last ${last} late ${late === null ? 'none' : `${late.state} ${late.reference}`}`
+}
+
+export function sameWord(a: LateWord | undefined, b: LateWord): boolean {
+  return a?.state === b.state && a.reference === b.reference && a.token === b.token
+}
+
+export function byDueTime(a: Item, b: Item): number {
+  return at(a.due) - at(b.due) || a.created - b.created
+}

@@ -1,0 +1,27 @@
+import { LeaseLostError, type DatabaseError } from '../../libs/db/index.js'
+import type { ClaimedItem, CompletionVerdict } from '../../libs/outbox/index.js'
+
+/** The database's answers, in the words of the model. */
+
+export function tellRecorded({ attemptNo, state, held }: { attemptNo: number; state: string; held: boolean }): string {
+  return `${attemptNo} ${state}${held ? ' held' : ''}`
+}
+
+export function tellVerdict(verdict: CompletionVerdict): string {
+  if (verdict.verdict === 'RECORDED') return tellRecorded(verdict)
+  return verdict.verdict === 'LEASE_LOST' ? 'lease lost' : `already ${verdict.attemptNo} ${verdict.state}`
+}
+
+export function tellEvidence({ outcomeUnknown, evidence }: ClaimedItem): string {
+  if (evidence === null) return outcomeUnknown ? ' unknown' : ''
+  const { lastAttempt, lateOutcome } = evidence
+  const last = lastAttempt === null ? 'none' : `${lastAttempt.attemptNo} ${lastAttempt.state}`
+  const late = lateOutcome === null ? 'none' : `${lateOutcome.state} ${lateOutcome.railReference}`
+  return `${outcomeUnknown ? ' unknown' : ''} last ${last} late ${late}`
+}
+
+export function tellRefusal(error: DatabaseError): string {
+  if (!(error instanceof LeaseLostError)) return error.sqlstate ?? error.message
+  const { recorded } = error
+  return `P7002 ${recorded === undefined ? 'nothing' : `already ${recorded.attemptNo} ${recorded.state}`} recorded`
+}
