@@ -49,17 +49,23 @@ export function conformanceProblems(report, page) {
 function proofsOf(report) {
   const proofs = new Map()
   for (const { name: file, assertionResults } of report.testResults) {
-    for (const { fullName, status } of assertionResults) {
-      const [, id, title] = /^(PRIM-POSTGRES-[A-Z]+-\d{3}) (.*)$/s.exec(fullName) ?? []
+    for (const { ancestorTitles, title, status } of assertionResults) {
+      const id = [title, ...ancestorTitles].map(idOf).find((found) => found !== undefined)
       if (id === undefined) continue
+      const sentence = [...ancestorTitles, title].map((part) => part.replace(`${id} `, '')).join(' › ')
       proofs.set(id, [
         ...(proofs.get(id) ?? []),
-        { title: title.replaceAll(`${id} `, ''), file: relative(root, file), passed: status === 'passed' },
+        { title: sentence, file: relative(root, file), passed: status === 'passed' },
       ])
     }
   }
   for (const tests of proofs.values()) tests.sort((a, b) => compare(a.file, b.file) || compare(a.title, b.title))
   return proofs
+}
+
+/** A test proves what its title, or that of a group it is in, begins with. */
+function idOf(title) {
+  return /^PRIM-POSTGRES-[A-Z]+-\d{3}(?= )/.exec(title)?.[0]
 }
 
 function compare(a, b) {
@@ -73,7 +79,7 @@ function writePage() {
   const words = [
     'run',
     '-t',
-    '^PRIM-POSTGRES-',
+    'PRIM-POSTGRES-',
     '--reporter=default',
     '--reporter=json',
     `--outputFile.json=${reportFile}`,

@@ -63,7 +63,7 @@ function readFailed(reportFile, id) {
   try {
     const { testResults } = JSON.parse(readFileSync(reportFile, 'utf8'))
     const tests = testResults.flatMap(({ assertionResults }) => assertionResults)
-    return tests.find(({ fullName, status }) => fullName.startsWith(id) && status === 'failed')?.fullName
+    return tests.find(({ fullName, status }) => fullName.includes(id) && status === 'failed')?.fullName
   } catch {
     return undefined
   }

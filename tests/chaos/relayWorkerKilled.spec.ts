@@ -112,7 +112,7 @@ async function untilNoSessionIsLeft({ db }: RelayStage): Promise<void> {
 test.each(Object.entries(KILLS))(
   'a worker killed %s: the next one finishes its payments',
   // Processes start and stop, also on a busy machine.
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async (_when, { at, simulate, die, stories }) => {
     const stage = await RelayStage.set()
     const policies = (['inquire', 'resend', 'hold'] as const).filter((policy) => stories[policy] !== undefined)

@@ -4,8 +4,14 @@ import { CONFORMANCE_IDS, conformancePage, conformanceProblems } from '../../scr
 
 const root = join(import.meta.dirname, '..', '..')
 
+interface Assertion {
+  readonly ancestorTitles: readonly string[]
+  readonly title: string
+  readonly status: string
+}
+
 function reportOf(titles: readonly string[], status = 'passed') {
-  const assertionResults = titles.map((fullName) => ({ fullName, status }))
+  const assertionResults: Assertion[] = titles.map((title) => ({ ancestorTitles: [], title, status }))
   return { testResults: [{ name: join(root, 'tests', 'unit', 'a.spec.ts'), assertionResults }] }
 }
 
@@ -19,6 +25,18 @@ describe('conformance', () => {
 
   test('a run in which each scenario has a test, with its own page, has no problem', () => {
     expect(conformanceProblems(complete, conformancePage(complete))).toEqual([])
+  })
+
+  test('a title counts inside a group too, and the title of a group for all in it', () => {
+    const [first, second, ...others] = CONFORMANCE_IDS
+    const report = reportOf(others.map((id) => `${id} holds`))
+    report.testResults[0]!.assertionResults.push(
+      { ancestorTitles: ['a group'], title: `${first} holds`, status: 'passed' },
+      { ancestorTitles: [`${second} in short`], title: 'holds', status: 'passed' },
+    )
+    expect(conformanceProblems(report, conformancePage(report))).toEqual([])
+    expect(conformancePage(report)).toContain('passed: a group › holds')
+    expect(conformancePage(report)).toContain('passed: in short › holds')
   })
 
   test('a scenario without a test is a problem, also when another test only mentions it', () => {

@@ -35,7 +35,7 @@ test.for(['leases.md', 'many-databases.md', 'messages.md'])(
       const file = join(folder, page.replace('.md', '.mjs'))
       await writeFile(file, source)
       const env = { ...process.env, DATABASE_URL: db.url }
-      const { stdout } = await run(process.execPath, [file], { cwd: folder, env, timeout: 25_000 })
+      const { stdout } = await run(process.execPath, [file], { cwd: folder, env, timeout: 100_000 })
       expect(stdout).toBe(output)
     } finally {
       await db.drop()

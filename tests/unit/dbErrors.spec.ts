@@ -21,6 +21,7 @@ import {
   toDatabaseError,
   type Database,
   type Queryable,
+  UnknownJobError,
 } from '../../libs/db/index.js'
 import { dispositionOf } from '../../libs/db/toDatabaseError.js'
 import { DbStage } from '../support/dbStage.js'
@@ -65,6 +66,7 @@ describe('what our functions raise', () => {
     ['P7008', 'RETRY_CEILING', RetryCeilingError],
     ['P7010', 'INBOX_TRANSITION', InboxTransitionError],
     ['P7011', 'INBOX_UNKNOWN', InboxUnknownError],
+    ['P7012', 'UNKNOWN_JOB', UnknownJobError],
     ['22023', 'INVALID_PARAMETER', InvalidParameterError],
   ] as const)('%s is %s', async ([sqlstate, code, errorClass]) => {
     for (const queryable of [worker, stage.admin]) {
@@ -84,7 +86,20 @@ describe('what our functions raise', () => {
 
   test('the registry has these, APPEND_ONLY, and no others', () => {
     expect([...RAISED_STATES.keys()].toSorted()).toEqual(
-      ['22023', 'P0001', 'P7001', 'P7002', 'P7003', 'P7004', 'P7006', 'P7007', 'P7008', 'P7010', 'P7011'].toSorted(),
+      [
+        '22023',
+        'P0001',
+        'P7001',
+        'P7002',
+        'P7003',
+        'P7004',
+        'P7006',
+        'P7007',
+        'P7008',
+        'P7010',
+        'P7011',
+        'P7012',
+      ].toSorted(),
     )
   })
 

@@ -176,7 +176,7 @@ describe('symphony start', () => {
     })
     let output = ''
     child.stdout.on('data', (chunk) => (output += String(chunk)))
-    await expect.poll(() => output, { timeout: 30_000 }).toContain('found it sound')
+    await expect.poll(() => output, { timeout: 60_000 }).toContain('found it sound')
     expect(output).toContain('PostgreSQL 18 is running')
     const { stdout: url } = await symphony({}, 'db', 'url', '--data-dir', dataDir)
     expect((await symphony({}, 'doctor', '--data-dir', dataDir)).exitCode).toBe(0)
@@ -194,7 +194,7 @@ describe('symphony start', () => {
     const child = spawn(process.execPath, [BIN, 'start'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
     let output = ''
     child.stdout.on('data', (chunk) => (output += String(chunk)))
-    await expect.poll(() => output, { timeout: 30_000 }).toContain('found it sound')
+    await expect.poll(() => output, { timeout: 60_000 }).toContain('found it sound')
     expect(output).toContain(db.name)
     expect(output).not.toContain('postgres:')
     child.kill('SIGTERM')

@@ -1,0 +1,94 @@
+// What one dead database costs the others: `npm run bench:fleet`. Eight databases, seven with work; the eighth is served by a
+// server of its own, which is running in one round and stopped in the next. Prints how fast the seven were drained, each
+// round, and the ratio of the medians.
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Client } from 'pg'
+import { deploy } from 'symphony-pg/deployment'
+import { startEmbedded } from 'symphony-pg/embedded'
+import { OutboxRelayer } from 'symphony-pg/outbox'
+import { addPostgresPlatform, fleetWorker, PlatformServices } from 'symphony-pg/platform'
+import { loadRails } from 'symphony-pg/rails'
+import { enqueueMany, openDatabase, topicRails } from 'symphony-pg'
+
+const ROUNDS = Number(process.argv[2] ?? 3)
+const MESSAGES = Number(process.argv[3] ?? 3_000)
+const folder = await mkdtemp(join(tmpdir(), 'symphony-fleet-'))
+const seven = await startEmbedded({ dataDir: join(folder, 'seven') })
+let eighth = await startEmbedded({ dataDir: join(folder, 'eighth') })
+const names = ['one', 'two', 'three', 'four', 'five', 'six', 'seven']
+try {
+  const databases = [
+    ...(await Promise.all(names.map((name) => createDatabase(seven.url, name)))),
+    await createDatabase(eighth.url, 'eight'),
+  ]
+  for (const { url } of databases) await deploy({ url })
+  const progress = { handled: 0 }
+  const rails = loadRails(topicRails({ work: () => void (progress.handled += 1) }))
+  const platform = addPostgresPlatform(new PlatformServices(), { databases, pollMs: 50 })
+  await platform.start()
+  const workersOf = ({ database }) => {
+    const relayer = new OutboxRelayer(database, rails, { listen: false, batchSize: 100, concurrency: 50 })
+    return [fleetWorker('relayer', relayer, ({ claimed }) => claimed > 0)]
+  }
+
+  const drain = async (round) => {
+    const wanted = progress.handled + 7 * MESSAGES
+    for (const { name, url } of databases.slice(0, 7)) await fill(url, `${round}-${name}`)
+    const startedMs = performance.now()
+    const fleet = await platform.serve(workersOf)
+    while (progress.handled < wanted) await sleep(5)
+    const seconds = (performance.now() - startedMs) / 1_000
+    await fleet.stop()
+    return (7 * MESSAGES) / seconds
+  }
+  await drain('warm-up')
+  const rates = { up: [], down: [] }
+  for (let round = 1; round <= ROUNDS; round++) {
+    rates.up.push(await drain(`${round}-up`))
+    const { dataDir, port } = eighth
+    await eighth.stop()
+    rates.down.push(await drain(`${round}-down`))
+    eighth = await startEmbedded({ dataDir, port })
+    print(
+      `round ${round}: ${Math.round(rates.up.at(-1))} a second with all eight, ${Math.round(rates.down.at(-1))} with one down`,
+    )
+  }
+  const ratio = median(rates.down) / median(rates.up)
+  print(JSON.stringify({ up: median(rates.up), down: median(rates.down), ratio }))
+  await platform.stop()
+} finally {
+  await Promise.allSettled([seven.stop(), eighth.stop()])
+  await rm(folder, { recursive: true, force: true })
+}
+process.exit()
+
+async function createDatabase(serverUrl, name) {
+  const client = new Client(serverUrl)
+  await client.connect()
+  await client.query(`CREATE DATABASE ${name}`)
+  await client.end()
+  const url = new URL(serverUrl)
+  url.pathname = `/${name}`
+  return { name, url: url.href }
+}
+
+async function fill(url, prefix) {
+  const database = openDatabase({ url })
+  const instructions = Array.from({ length: MESSAGES }, (_, n) => {
+    const id = `${prefix}-${n}`
+    return { instructionId: id, idempotencyKey: id, participantId: id, railType: 'work', payload: {} }
+  })
+  await enqueueMany(instructions, { tx: database.as('symphony_ingest') })
+  await database.close()
+}
+
+function median(values) {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]
+}
+
+function print(line) {
+  process.stdout.write(`${line}\n`)
+}

@@ -1,0 +1,101 @@
+// What a slow rail costs a fast one in the same worker: `npm run bench:slow-rail`. The fast rail answers in 5 ms; the slow one,
+// with a concurrency of 5, in two seconds, and has more to do than it can. Prints how fast the fast rail was drained, alone and
+// beside the slow one, in turn, and the ratio of the medians.
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { enqueueMany, openDatabase } from 'symphony-pg'
+import { deploy } from 'symphony-pg/deployment'
+import { startEmbedded } from 'symphony-pg/embedded'
+import { OutboxRelayer } from 'symphony-pg/outbox'
+import { loadRails } from 'symphony-pg/rails'
+
+const ROUNDS = Number(process.argv[2] ?? 3)
+const PAYMENTS = Number(process.argv[3] ?? 5_000)
+const folder = await mkdtemp(join(tmpdir(), 'symphony-slow-rail-'))
+const server = await startEmbedded({ dataDir: join(folder, 'server') })
+try {
+  await deploy({ url: server.url })
+  const database = openDatabase({ url: server.url })
+  const progress = { paid: 0, slow: 0, slowMost: 0 }
+  const rails = loadRails([
+    rail('fast', 5, { onPaid: () => (progress.paid += 1) }),
+    rail('slow', 2_000, {
+      concurrency: 5,
+      onCalled: () => {
+        progress.slow += 1
+        progress.slowMost = Math.max(progress.slowMost, progress.slow)
+      },
+      onPaid: () => (progress.slow -= 1),
+    }),
+  ])
+  const rates = { alone: [], beside: [] }
+  for (let round = 0; round <= ROUNDS; round++) {
+    for (const setting of ['alone', 'beside']) {
+      if (setting === 'beside') await fill(database, 'slow', `${round}`, 100)
+      await fill(database, 'fast', `${round}-${setting}`, PAYMENTS)
+      const wanted = progress.paid + PAYMENTS
+      const relayer = new OutboxRelayer(database, rails, { shutdownMs: 5_000 })
+      const startedMs = performance.now()
+      await relayer.start()
+      while (progress.paid < wanted) await sleep(5)
+      const perSecond = PAYMENTS / ((performance.now() - startedMs) / 1_000)
+      await relayer.stop()
+      // What is left of the slow rail would be beside the next "alone".
+      await drainSlow(database)
+      // The first round is for warming up.
+      if (round > 0) {
+        rates[setting].push(perSecond)
+        print(`round ${round}, ${setting}: ${Math.round(perSecond)} a second`)
+      }
+    }
+  }
+  const ratio = median(rates.beside) / median(rates.alone)
+  print(
+    JSON.stringify({ alone: median(rates.alone), beside: median(rates.beside), ratio, slowAtOnce: progress.slowMost }),
+  )
+  await database.close()
+} finally {
+  await server.stop()
+  await rm(folder, { recursive: true, force: true })
+}
+
+function rail(type, answerMs, { concurrency, onCalled = () => {}, onPaid }) {
+  return {
+    type,
+    onUnknown: 'resend',
+    money: false,
+    ...(concurrency === undefined ? {} : { concurrency }),
+    dispatch: async ({ reference }) => {
+      onCalled()
+      await sleep(answerMs)
+      onPaid()
+      return { outcome: 'success', reference }
+    },
+  }
+}
+
+async function fill(database, railType, prefix, count) {
+  const instructions = Array.from({ length: count }, (_, n) => {
+    const id = `${railType}-${prefix}-${n}`
+    return { instructionId: id, idempotencyKey: id, participantId: id, railType, payload: {} }
+  })
+  await enqueueMany(instructions, { tx: database.as('symphony_ingest') })
+}
+
+/** Ends what waits for the slow rail, by a rail of the same name that answers at once. */
+async function drainSlow(database) {
+  const quick = loadRails([rail('slow', 0, { onPaid: () => {} })])
+  const relayer = new OutboxRelayer(database, quick)
+  while ((await relayer.runOnce()).claimed > 0);
+  await relayer.stop()
+}
+
+function median(values) {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]
+}
+
+function print(line) {
+  process.stdout.write(`${line}\n`)
+}
