@@ -3286,7 +3286,9 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_item payment_outbox_pending;
+  v_paid_as uuid;
 BEGIN
+  PERFORM lock_outbox_payment(p_outbox_id);
   IF NOT lock_outbox_item(p_outbox_id) THEN
     PERFORM raise_already_ended(p_outbox_id);
   END IF;
@@ -3304,6 +3306,11 @@ BEGIN
   IF p_decision <> 'DISPATCHED' AND v_item.late_outcome ->> 'state' = 'DISPATCHED' THEN
     RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', p_outbox_id
       USING ERRCODE = 'P7006', HINT = 'Check that reference with the rail; the decision that fits it is DISPATCHED.';
+  END IF;
+  v_paid_as := outbox_paid_as_other(p_outbox_id);
+  IF p_decision = 'RETRY' AND v_paid_as IS NOT NULL THEN
+    RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid the same payment as item %', p_outbox_id, v_paid_as
+      USING ERRCODE = 'P7006', HINT = 'Sending it could pay twice. FAILED ends it without sending it, as two people decide.';
   END IF;
   RETURN v_item.outcome_unknown;
 END
@@ -3876,6 +3883,31 @@ LANGUAGE sql STABLE
 PARALLEL SAFE
 RETURN sha256(convert_to(concat(octet_length(p_outbox_id), ':', p_outbox_id, ',', octet_length(p_instruction_id), ':', p_instruction_id, ',', octet_length(p_idempotency_key), ':', p_idempotency_key, ',', octet_length(p_participant_id), ':', p_participant_id, ',', octet_length(p_sequence_id), ':', p_sequence_id, ',', octet_length(p_rail_type), ':', p_rail_type, ',', octet_length(p_ordered), ':', p_ordered, ',', octet_length(p_redrive_of), ':', p_redrive_of, ',', octet_length(p_content_hash), ':', p_content_hash, ',', octet_length(p_created_at), ':', p_created_at, ','), 'UTF8'::name));
 COMMENT ON FUNCTION outbox_identity_hash(text, text, text, text, text, text, text, text, text, text) IS 'SHA-256 of an identity: the first link of the item''s chain.';
+
+-- function outbox_paid_as_other(uuid) of symphony_owner
+CREATE FUNCTION outbox_paid_as_other(p_outbox_id uuid)
+RETURNS uuid
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET enable_hashjoin=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+  SELECT i.outbox_id
+  FROM payment_outbox_identities own
+  JOIN payment_outbox_identities i ON i.instruction_id = own.instruction_id
+    AND outbox_base_key(i.idempotency_key) = outbox_base_key(own.idempotency_key) AND i.outbox_id <> own.outbox_id
+  -- Item by item: an EXISTS may be hashed instead, and reads every event there is.
+  CROSS JOIN LATERAL (
+    SELECT 1 FROM payment_outbox_events e
+    WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'
+    LIMIT 1
+  ) late
+  WHERE own.outbox_id = p_outbox_id
+  LIMIT 1
+$$;
+COMMENT ON FUNCTION outbox_paid_as_other(uuid) IS 'Internal: the item as which the rail has paid the same payment, by a late report.';
 
 -- function pause_job(text) of symphony_owner
 CREATE FUNCTION pause_job(p_job_name text)

@@ -66,7 +66,8 @@ export class ConnectionPool {
 
   /** Closes what is idle now, and what is lent when it comes back. The next borrower gets a connection of its own. */
   rest(): void {
-    if (this.#closed !== undefined || this.#open.size === 0) return
+    // Whoever waits for a connection of this pool would wait for ever: a pool that ends serves nobody.
+    if (this.#closed !== undefined || this.#open.size === 0 || this.#pool.waitingCount > 0) return
     const resting = this.#pool
     this.#pool = this.#createPool()
     // Ends when the last loan has come back; `close` waits for it too.

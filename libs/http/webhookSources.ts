@@ -97,10 +97,21 @@ function signingKeys(argument: string, secrets: unknown): readonly Buffer[] {
     if (secret.length < SECRET_LENGTH_MIN) {
       throw new ArgumentRangeError(place, `expected at least ${SECRET_LENGTH_MIN} characters`)
     }
-    return secret.startsWith(BASE64_MARK)
-      ? Buffer.from(secret.slice(BASE64_MARK.length), 'base64')
-      : Buffer.from(secret, 'utf8')
+    if (!secret.startsWith(BASE64_MARK)) return Buffer.from(secret, 'utf8')
+    return decodedKey(place, secret.slice(BASE64_MARK.length))
   })
+}
+
+/** Node.js drops what is no base64: of a secret that was masked with asterisks, an empty key would be left for anybody to sign with. */
+function decodedKey(place: string, text: string): Buffer {
+  const key = Buffer.from(text, 'base64')
+  if (key.toString('base64').replaceAll('=', '') !== text.replaceAll('=', '')) {
+    throw new InvalidArgumentError(place, `expected base64 after ${BASE64_MARK}`)
+  }
+  if (key.length < SECRET_LENGTH_MIN) {
+    throw new ArgumentRangeError(place, `expected at least ${SECRET_LENGTH_MIN} bytes after ${BASE64_MARK}`)
+  }
+  return key
 }
 
 /** As Node.js spells the headers of a request. */

@@ -151,6 +151,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     try {
       await this.#database.transactionAsRole(EXECUTOR, async (tx) => {
         await tx.asRole(this.#options.handlerRole, (application) => handler(message, { tx: application, signal }))
+        signal.throwIfAborted()
         const acked = await ackInboxMessages(tx, [message], this.workerId)
         if (acked.length === 0) throw new InboxFenceLostError()
       })

@@ -1,4 +1,4 @@
-import { systemClock, type Clock } from '../core/index.js'
+import { AppError, systemClock, type Clock } from '../core/index.js'
 import { isLeaseLostError, type Database, type Listener, type RoleHandle } from '../db/index.js'
 import type { LoadedRail, RailVerdict } from '../rails/index.js'
 import { BoundedSlots, PollLoop, settleWithin, Wakeup, type Turn, type Worker } from '../worker/index.js'
@@ -134,8 +134,11 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     if (this.#options.renewLeases) this.#keeper.start()
     await this.#turn()
     await this.#landed()
-    await this.#completions.drain(new AbortController().signal)
+    const drained = this.#completions.drain(new AbortController().signal)
+    const isRecorded = await settleWithin(drained, ROUND_DRAIN_MS)
     if (this.#listener === undefined) await this.#keeper.stop()
+    // They stay in the queue and are tried on, but whoever runs rounds must hear that the database does not take them.
+    if (!isRecorded) throw new CompletionsWaitingError(this.#completions.size)
     return this.#tally.counts
   }
 
@@ -466,8 +469,16 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   }
 }
 
+/** A round whose outcomes are not in the ledger yet. None is lost: they go on being tried. */
+export class CompletionsWaitingError extends AppError {
+  constructor(count: number) {
+    super('COMPLETIONS_WAITING', `${count} outcomes wait for the database, which has not taken them in time`)
+  }
+}
+
 /** Longer than any process runs. */
 const NEVER_MS = 2_147_483_647
 const GIVE_BACK_MAX = 500
 const ABORTED_CALLS_MS = 2_000
 const DRAIN_MS = 5_000
+const ROUND_DRAIN_MS = 10_000

@@ -94,7 +94,11 @@ function unhandled(topic: string, onMissingHandler: ((message: TopicMessage) => 
     money: false,
     dispatch: (request) => {
       onMissingHandler(messageOf(topic, request))
-      return { outcome: 'retryable', code: 'NO_HANDLER', message: `no handler for the topic ${topic}` }
+      const message = `no handler for the topic ${topic}`
+      // The last attempt would be recorded as FAILED. Unknown, it is held instead: nobody has refused the message.
+      if (request.attempt >= ATTEMPTS_MAX) return { outcome: 'unknown', code: 'NO_HANDLER', message }
+      const retryAfterMs = Math.min(MINUTE_MS * 2 ** (request.attempt - 1), MISSING_HANDLER_DELAY_MAX_MS)
+      return { outcome: 'retryable', code: 'NO_HANDLER', message, retryAfterMs }
     },
   }
 }
@@ -115,3 +119,9 @@ function declarationOf<Payload extends object>(topic: string, handler: unknown):
 function isDeclaration<Payload extends object>(value: unknown): value is TopicDeclaration<Payload> {
   return typeof value === 'object' && value !== null && typeof Reflect.get(value, 'handle') === 'function'
 }
+
+const MINUTE_MS = 60_000
+/** So that a topic forgotten on a Friday is still being tried on Monday. */
+const MISSING_HANDLER_DELAY_MAX_MS = 6 * 60 * MINUTE_MS
+/** As in the database: `outbox_attempt_ceiling()`. */
+const ATTEMPTS_MAX = 20

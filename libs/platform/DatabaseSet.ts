@@ -14,6 +14,11 @@ export interface Member {
   readonly identity: string
 }
 
+/** Its URL stays in here: it holds a password. */
+interface OpenMember extends Member {
+  readonly url: string
+}
+
 /** Told of databases that come and go. A database is closed only when everybody who was told has let go of it. */
 export interface Follower {
   readonly added: (member: Member) => Promise<void>
@@ -33,7 +38,7 @@ export class UnknownDatabaseError extends AppError {
 export class DatabaseSet {
   readonly #options: ResolvedPlatformOptions
   readonly #onEvent: OnPlatformEvent
-  readonly #members = new Map<string, Member>()
+  readonly #members = new Map<string, OpenMember>()
   readonly #followers = new Set<Follower>()
   readonly #loop: PollLoop
   #refreshing: Promise<void> | undefined
@@ -113,7 +118,11 @@ export class DatabaseSet {
     const check = checkDatabases(await this.#options.discovery.databases(), this.#options.schema)
     if (!check.ok) throw new PlatformOptionsError(check.failures)
     const wanted = new Map(check.databases.map((entry) => [entry.name.toLowerCase(), entry]))
-    const gone = [...this.#members].filter(([name, { identity }]) => wanted.get(name)?.identity !== identity)
+    // Also one that is reached in another way now: with another password, say.
+    const gone = [...this.#members].filter(([name, { identity, url }]) => {
+      const entry = wanted.get(name)
+      return entry?.identity !== identity || entry.url !== url
+    })
     await Promise.all(gone.map(([, member]) => this.#remove(member)))
     const fresh = [...wanted].filter(([name]) => !this.#members.has(name))
     await Promise.all(fresh.map(([, entry]) => this.#add(entry)))
@@ -121,9 +130,10 @@ export class DatabaseSet {
 
   async #add({ name, url, schema, identity }: CheckedDatabase): Promise<void> {
     const { connectionsPerDatabase } = this.#options
-    const member = {
+    const member: OpenMember = {
       name,
       identity,
+      url,
       database: openDatabase({
         url,
         schema,

@@ -83,6 +83,7 @@ export class Fleet {
       this.#onEvent({ type: 'servedElsewhere', database: member.name })
       return
     }
+    const workers = this.#serve(member)
     servedHere.add(member.identity)
     const breaker = new CircuitBreaker({
       failuresMax: 1,
@@ -90,7 +91,6 @@ export class Fleet {
       clock: this.#clock,
       onChange: (state) => this.#changed(member, state),
     })
-    const workers = this.#serve(member)
     const loops = workers.map(
       (worker) =>
         new PollLoop({
@@ -107,8 +107,8 @@ export class Fleet {
   async #dismiss(member: Member): Promise<void> {
     const crew = this.#crews.get(member)
     if (crew === undefined) return
-    await Promise.all(crew.loops.map((loop) => loop.stop()))
-    await Promise.all(crew.workers.map((worker) => worker.stop()))
+    // Side by side: a round that waits for a database which is gone ends when its worker is told to stop.
+    await Promise.all([...crew.loops, ...crew.workers].map((one) => one.stop()))
     member.database.rest()
     this.#crews.delete(member)
     this.#down.delete(member.name)

@@ -217,7 +217,9 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_item payment_outbox_pending;
+  v_paid_as uuid;
 BEGIN
+  PERFORM lock_outbox_payment(p_outbox_id);
   IF NOT lock_outbox_item(p_outbox_id) THEN
     PERFORM raise_already_ended(p_outbox_id);
   END IF;
@@ -235,6 +237,11 @@ BEGIN
   IF p_decision <> 'DISPATCHED' AND v_item.late_outcome ->> 'state' = 'DISPATCHED' THEN
     RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', p_outbox_id
       USING ERRCODE = 'P7006', HINT = 'Check that reference with the rail; the decision that fits it is DISPATCHED.';
+  END IF;
+  v_paid_as := outbox_paid_as_other(p_outbox_id);
+  IF p_decision = 'RETRY' AND v_paid_as IS NOT NULL THEN
+    RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid the same payment as item %', p_outbox_id, v_paid_as
+      USING ERRCODE = 'P7006', HINT = 'Sending it could pay twice. FAILED ends it without sending it, as two people decide.';
   END IF;
   RETURN v_item.outcome_unknown;
 END

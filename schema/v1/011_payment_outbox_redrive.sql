@@ -105,6 +105,26 @@ END
 $$;
 COMMENT ON FUNCTION create_outbox_redrive(uuid, text, text, text) IS 'Internal: queues a FAILED item again as a new one that names it.';
 
+-- Another item of the same payment, of which a worker reported late that the rail had paid it; null if there is none.
+CREATE OR REPLACE FUNCTION outbox_paid_as_other(p_outbox_id uuid) RETURNS uuid
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+  SELECT i.outbox_id
+  FROM payment_outbox_identities own
+  JOIN payment_outbox_identities i ON i.instruction_id = own.instruction_id
+    AND outbox_base_key(i.idempotency_key) = outbox_base_key(own.idempotency_key) AND i.outbox_id <> own.outbox_id
+  -- Item by item: an EXISTS may be hashed instead, and reads every event there is.
+  CROSS JOIN LATERAL (
+    SELECT 1 FROM payment_outbox_events e
+    WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'
+    LIMIT 1
+  ) late
+  WHERE own.outbox_id = p_outbox_id
+  LIMIT 1
+$$;
+COMMENT ON FUNCTION outbox_paid_as_other(uuid) IS 'Internal: the item as which the rail has paid the same payment, by a late report.';
+
 -- The rail has paid an item that was declared failed and has since been sent again: the second payment, if it can still
 -- be stopped, waits for two people. At most one redrive is ever open.
 CREATE OR REPLACE FUNCTION hold_outbox_redrives(p_outbox_id uuid, p_found_by text) RETURNS void

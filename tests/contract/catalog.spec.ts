@@ -108,6 +108,7 @@ describe('functions', () => {
       'outbox_event_hash',
       'outbox_evidence',
       'outbox_identity_hash',
+      'outbox_paid_as_other',
       'payload_defect',
       'refuse_stale_snapshot',
     ])

@@ -8,6 +8,7 @@ import {
   evidence,
   holdReason,
   recordedBy,
+  reportedPaid,
   sameWord,
   type Decision,
   type Instruction,
@@ -372,6 +373,8 @@ export class OutboxModel {
     if (this.stateOf(item) === 'EXPIRED') this.#expireAndReschedule(item)
     const paidLate = item.late?.state === 'DISPATCHED'
     if (item.lease !== null || item.hold === null || (decision !== 'DISPATCHED' && paidLate)) throw new Refusal('P7006')
+    const others = this.#payment(item).filter((other) => other !== item)
+    if (decision === 'RETRY' && others.some((other) => reportedPaid(other))) throw new Refusal('P7006')
     return item
   }
 
@@ -410,8 +413,7 @@ export class OutboxModel {
     const reasons = new Set(
       this.#payment(item).flatMap(({ ending, events }) => {
         if (ending === 'DISPATCHED') return ['P7001']
-        const paid = events.some(({ type, word }) => type === 'TERMINAL_BLOCKED' && word!.state === 'DISPATCHED')
-        return ending === null || paid ? ['P7006'] : []
+        return ending === null || reportedPaid({ events }) ? ['P7006'] : []
       }),
     )
     if (reasons.size > 0) throw new Refusal(...reasons)

@@ -144,3 +144,8 @@ export function sameWord(a: LateWord | undefined, b: LateWord): boolean {
 export function byDueTime(a: Item, b: Item): number {
   return at(a.due) - at(b.due) || a.created - b.created
 }
+
+/** Somebody said, too late, that the rail had paid it. */
+export function reportedPaid({ events }: Pick<Item, 'events'>): boolean {
+  return events.some(({ type, word }) => type === 'TERMINAL_BLOCKED' && word!.state === 'DISPATCHED')
+}

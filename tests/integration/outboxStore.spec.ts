@@ -4,6 +4,7 @@ import { PermanentFailureError } from '../../libs/core/index.js'
 import { loadRails } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { attemptRows } from '../support/outboxItems.js'
+import { railRequest } from '../support/railRequest.js'
 
 let db: TestDatabase
 let store: OutboxStore
@@ -77,6 +78,21 @@ test('handlers by topic are run by the relayer: done, tried again, or ended for 
   ])
   // What nobody here was asked to serve is left alone.
   expect(await outcome(elsewhere)).toBeUndefined()
+})
+
+test('a message that nobody can handle is tried for days, and never declared failed', async () => {
+  const [rail] = topicRails({}, { expected: { topics: ['forgotten'], onMissingHandler: () => {} } })
+  const answers = []
+  for (let attempt = 1; attempt <= 20; attempt++) {
+    const request = railRequest({ attempt })
+    answers.push(await rail!.dispatch(request, { signal: new AbortController().signal }))
+  }
+  const delays = answers.slice(0, 19).map((answer) => ('retryAfterMs' in answer ? (answer.retryAfterMs ?? 0) : 0))
+  expect(answers.slice(0, 19).every(({ outcome }) => outcome === 'retryable')).toBe(true)
+  expect(delays.reduce((sum, delay) => sum + delay, 0)).toBeGreaterThan(2.5 * 86_400_000)
+  expect(Math.max(...delays)).toBe(6 * 3_600_000)
+  // Recorded at the ceiling as unknown, it is held.
+  expect(answers[19]).toMatchObject({ outcome: 'unknown', code: 'NO_HANDLER' })
 })
 
 test('a topic that is expected needs somebody to tell, and a handler must be one', () => {

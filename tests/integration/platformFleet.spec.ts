@@ -71,9 +71,9 @@ const relayers = ({ database }: Member) => [
   fleetWorker('relayer', new OutboxRelayer(database, RAILS, { listen: false }), ({ claimed }) => claimed > 0),
 ]
 
-async function pay(db: TestDatabase): Promise<string> {
+async function pay(db: TestDatabase, railType = 'bank'): Promise<string> {
   const id = randomUUID()
-  const instruction = { instructionId: id, idempotencyKey: id, participantId: id, railType: 'bank', payload: {} }
+  const instruction = { instructionId: id, idempotencyKey: id, participantId: id, railType, payload: {} }
   return (await enqueue(instruction, { tx: db.as('symphony_ingest') })).outboxId
 }
 
@@ -129,6 +129,42 @@ test('a database that goes down is left alone, the others do not notice, and it 
   expect(events).toContainEqual({ type: 'databaseUp', database: 'shaky' })
 })
 
+test('a database that dies in the middle of a round gives its turn back, and stopping does not wait for it', async () => {
+  const proxy = await TcpProxy.before(dbs[0]!.url)
+  stops.push(() => proxy.close())
+  const throughProxy = new URL(dbs[0]!.url)
+  throughProxy.hostname = '127.0.0.1'
+  throughProxy.port = String(proxy.port)
+  // Its own rail answers only when the way to the database is gone: the outcome has nowhere to go.
+  const cutting = loadRails([
+    {
+      type: 'cutting',
+      onUnknown: 'resend',
+      money: false,
+      dispatch: ({ reference }: { readonly reference: string }) => {
+        proxy.refusing = true
+        proxy.cut()
+        return { outcome: 'success', reference }
+      },
+    },
+  ])
+  const discovery = new ToldDiscovery([
+    { name: 'dying', url: throughProxy.href, schema: dbs[0]!.schema },
+    entry('steady', dbs[1]!),
+  ])
+  const serve = ({ name, database }: Member) => {
+    const rails = name === 'dying' ? cutting : RAILS
+    return [fleetWorker('relayer', new OutboxRelayer(database, rails, { listen: false }), ({ claimed }) => claimed > 0)]
+  }
+  // One turn for both of them.
+  const { fleet, events } = await stage(serve, { discovery, connectionsMax: 1, connectionsPerDatabase: 1 })
+  await pay(dbs[0]!, 'cutting')
+  await expect.poll(() => events, PATIENTLY).toContainEqual({ type: 'databaseDown', database: 'dying' })
+  const steady = await pay(dbs[1]!)
+  await expect.poll(() => statesOf(dbs[1]!, steady), PATIENTLY).toEqual(['DISPATCHED'])
+  await fleet.stop()
+})
+
 describe('discovery', () => {
   test('adds databases while the fleet runs, and one that is removed is left in peace and closed', async () => {
     const discovery = new ToldDiscovery([entry('first', dbs[0]!)])
@@ -163,6 +199,17 @@ describe('discovery', () => {
     discovery.answer = new Error('the registry is down')
     const databases = new DatabaseSet(resolvePlatformOptions({ discovery }, undefined), () => {})
     await expect(databases.start()).rejects.toThrow('the registry is down')
+  })
+
+  test('that gives a database another password opens it anew', async () => {
+    const discovery = new ToldDiscovery([entry('main', dbs[0]!)])
+    const { databases } = await stage(() => [], { discovery })
+    const before = databases.get('main')
+    await databases.refresh()
+    expect(databases.get('main')).toBe(before)
+    discovery.answer = [{ ...entry('main', dbs[0]!), url: `${dbs[0]!.url}?application_name=other` }]
+    await databases.refresh()
+    expect(databases.get('main')).not.toBe(before)
   })
 
   test('that moves a name to another database closes the one and opens the other', async () => {

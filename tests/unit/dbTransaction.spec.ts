@@ -243,6 +243,22 @@ test.for(['none', 'transaction'] as const)(
   },
 )
 
+test('a database that others are waiting for does not rest, and they are served', async () => {
+  const database = stage.open({ connectionsMax: 1 })
+  const { opened, open } = gate()
+  const working = database.transactionAsRole(stage.worker, async (tx) => {
+    await tx.query(INSERT, [1])
+    await opened
+  })
+  await expect.poll(busySessions, PATIENTLY).toBe(1)
+  const waiting = database.queryAsRole(stage.worker, INSERT, [2])
+  await new Promise((resolve) => setImmediate(resolve))
+  database.rest()
+  open()
+  await Promise.all([working, waiting])
+  expect(await entries()).toEqual([1, 2])
+})
+
 test('closing waits for work in hand, ends the sessions, and refuses what comes later', async () => {
   const database = stage.open()
   const working = database.transactionAsRole(stage.worker, async (tx) => {

@@ -277,6 +277,8 @@ describe('sources', () => {
     ['no secrets', { bank: {} }, 'webhooks.json: bank.secrets: expected an array'],
     ['an empty list of secrets', { bank: { secrets: [] } }, 'bank.secrets: expected 1 to 5'],
     ['a short secret', { bank: { secrets: ['fifteen letters'] } }, 'bank.secrets[0]: expected at least 16'],
+    ['a masked secret', { bank: { secrets: [`whsec_${'*'.repeat(40)}`] } }, 'bank.secrets[0]: expected base64'],
+    ['a short secret in base64', { bank: { secrets: ['whsec_AAAAAAAAAAAA'] } }, 'expected at least 16 bytes'],
     ['a misspelt field', { bank: { secrets, tolerance: 1 } }, 'bank.tolerance: unknown; expected one of secrets, '],
     ['two ways to the id', { bank: { secrets, messageIdHeader: 'a', messageIdPointer: '/a' } }, 'got both'],
     ['two ways to the topic', { bank: { secrets, topic: 'a', topicPointer: '/a' } }, 'got both'],

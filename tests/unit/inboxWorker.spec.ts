@@ -327,6 +327,13 @@ describe('started', () => {
     expect(reasons).toEqual([new Error('the claim is about to end')])
   })
 
+  test('nothing is committed once the signal has aborted, though the handler returns as if it had succeeded', async () => {
+    const message = await enqueued(db)
+    const late = worker({ [message.topic]: untilAborted }, { leaseSeconds: 1 })
+    expect(await late.runOnce()).toMatchObject({ done: 0 })
+    expect(await rowOf(db, message)).not.toMatchObject({ state: 'done' })
+  })
+
   test('what fails around the handlers is told, and the claim is left to expire', async () => {
     const message = await enqueued(db)
     const cutting: InboxHandler = async () => {
@@ -357,3 +364,9 @@ test('options out of bounds are refused when the worker is made, each by its nam
   expect(() => worker({}, { handlerRole: '' })).toThrow(InvalidArgumentError)
   expect(() => worker({}, { handlerRole: 'symphony_executor' })).toThrow(InboxWorkerOptionError)
 })
+
+/** Returns as if it had succeeded, but only when it is too late. */
+const untilAborted: InboxHandler = (_claimed, { signal }) =>
+  new Promise((resolve) => {
+    signal.addEventListener('abort', () => resolve())
+  })

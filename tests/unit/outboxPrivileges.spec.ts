@@ -203,6 +203,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   lock_outbox_item: 'nobody',
   lock_outbox_payment: 'nobody',
   hold_outbox_redrives: 'nobody',
+  outbox_paid_as_other: 'nobody',
   lock_redrivable_outbox_item: 'nobody',
   mark_inbox_message: 'nobody',
   notify_outbox_pending: 'nobody',

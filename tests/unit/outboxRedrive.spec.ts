@@ -5,6 +5,7 @@ import {
   enqueuePaymentOutbox,
   placeOutboxHold,
   recordLateOutcome,
+  resolveOutboxHold,
   type ClaimedItem,
   type OutboxInstruction,
 } from '../../libs/outbox/index.js'
@@ -324,6 +325,33 @@ describe('a redrive that is open when a worker reports late that the rail had pa
     await tellLate(lease, 'DISPATCHED')
     expect(await pendingRow(db, redriven)).toMatchObject({ hold_reason: 'asked by the bank' })
     expect(await eventRows(db, redriven)).toEqual(before)
+  })
+
+  test.for(['EARLIER_ITEM_PAID', 'asked by the bank'])('cannot be sent by anybody while held: %s', async (reason) => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
+    const redriven = await redrive(lease.outboxId)
+    // The second one was held before the report came, which leaves no mark on it.
+    if (reason === 'asked by the bank') await placeOutboxHold(olga.control, redriven, reason)
+    await tellLate(lease, 'DISPATCHED')
+    expect(await pendingRow(db, redriven)).toMatchObject({ hold_reason: reason })
+    const retry = resolveOutboxHold(olga.control, redriven, 'RETRY', 'send it', null)
+    await expect(retry).rejects.toMatchObject({ sqlstate: 'P7006', message: expect.stringContaining(lease.outboxId) })
+    // Two people may end it without sending it.
+    await approve(pavel, await propose(olga, redriven, 'FAILED'))
+    expect(await ledger(db, redriven)).toEqual(['1 FAILED'])
+  })
+
+  test('cannot be sent by a decision that was made before the report came', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
+    const redriven = await redrive(lease.outboxId)
+    const unknown = await claimOnly(db, lease.railType)
+    await complete(db, unknown, { state: 'RETRYABLE', outcomeUnknown: true, holdReason: 'no answer' })
+    const proposalId = await propose(olga, redriven, 'RETRY')
+    await tellLate(lease, 'DISPATCHED')
+    await expect(approve(pavel, proposalId)).rejects.toMatchObject({ sqlstate: 'P7006' })
+    expect(await claim(db, lease.railType)).toEqual([])
   })
 
   test.for(['FAILED', 'RETRYABLE'] as const)('goes on when the late word was %s', async (state) => {
