@@ -10,6 +10,7 @@ import { choosePort, isPortFree } from './ports.js'
 import { readClusterVersion, readLastStart, readPostmaster } from './postmasterFile.js'
 import type { Binaries } from './prepareBinaries.js'
 import { ServerLog } from './ServerLog.js'
+import { withStartLock } from './startLock.js'
 
 export interface EmbeddedServer {
   /** Address with the superuser's password: as secret as the password file. */
@@ -50,7 +51,10 @@ export async function startEmbedded(given: StartOptions): Promise<EmbeddedServer
   const home = await prepareHome(options.dataDir, options.outsideDir)
   const attempt = { home, log: new ServerLog(home.logPath), options, deadline }
   for (;;) {
-    const server = (await adoptRunning(attempt)) ?? (await startOwn(attempt))
+    const server =
+      (await adoptRunning(attempt)) ??
+      // Whoever waited for another starter finds the server that it has started.
+      (await withStartLock(home.dataPath, deadline, async () => (await adoptRunning(attempt)) ?? startOwn(attempt)))
     if (server !== undefined) return server
     // Somebody else took the folder or the port between our look and our start: look again.
     await deadline.pause()

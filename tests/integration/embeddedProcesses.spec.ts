@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, stat } from 'node:fs/promises'
+import { mkdir, readdir, readFile, stat, symlink } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Client } from 'pg'
@@ -77,6 +77,16 @@ describe('several starters', () => {
     expect(await countOf(owner?.report.url ?? '', 'payment')).toBe(1)
     expect(await owner?.end('stop')).toBe(0)
     await serverIsGone(dataDir)
+  })
+
+  test('a start that was killed keeps nobody from the next one', async () => {
+    const dataDir = await usedDataDir()
+    // The mark of a starter whose pid nobody has.
+    await symlink('2147483646', join(dataDir, 'postgres', 'data.starting'))
+    const server = await startEmbedded({ dataDir })
+    expect(server.adopted).toBe(false)
+    expect((await readdir(join(dataDir, 'postgres'))).filter((name) => name.includes('starting'))).toEqual([])
+    await server.stop()
   })
 
   test('of four at once after a crash one recovers the server and three adopt it', async () => {
