@@ -169,12 +169,17 @@ test.for(['none', 'transaction'] as const)(
     const url = stage.url(proxy.port)
     const database = stage.open({ url, pooler, connectionsMax: 2, statementTimeoutMs: 1_500, closeTimeoutMs: 100 })
     const { opened, open } = gate()
+    const began = gate()
     const inside = database
       .transactionAsRole(stage.worker, async (tx) => {
+        await tx.query('SELECT 1')
+        began.open()
         await opened
         await tx.query('SELECT 1')
       })
       .catch(caught)
+    // Both must be connected before the answers vanish: it is not the connecting that is asked about here.
+    await began.opened
     const alone = database.queryAsRole(stage.worker, 'SELECT pg_catalog.pg_sleep(1)').catch(caught)
     await expect.poll(sleepers, PATIENTLY).toBe(1)
     proxy.traffic = 'answers vanish'
