@@ -1,0 +1,113 @@
+// One contender in a process of its own, so that neither its heap nor its event loop is another's: `bench/run.mjs` forks it and
+// sends it one task at a time. Times are taken here, by the monotonic clock, around exactly what the figure names.
+import { createRequire } from 'node:module'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+const [moduleUrl, url] = process.argv.slice(2)
+const contender = await import(moduleUrl)
+const { default: pg } = await import(createRequire(moduleUrl).resolve('pg'))
+const queue = await contender.open({ url, pg })
+let last = 0
+
+const TASKS = {
+  about: () => ({ version: contender.version, setting: contender.setting, node: process.version }),
+  enqueueBatch: ({ count, size }) =>
+    perSecond(count, async () => {
+      for (let done = 0; done < count; done += size) await queue.enqueueMany(payloads(Math.min(size, count - done)))
+    }),
+  enqueue: ({ count, inFlight }) =>
+    perSecond(count, async () => {
+      let left = count
+      const lane = async () => {
+        while (left-- > 0) await queue.enqueue(payloads(1)[0])
+      }
+      await Promise.all(Array.from({ length: inFlight }, lane))
+    }),
+  drain: ({ count }) => perSecond(count, () => drain(count)),
+  latency: ({ samples }) => latencies(samples),
+  sustained: ({ seconds }) => sustained(seconds),
+}
+
+/** Until every item was handled and its end is recorded, by the product's own book. */
+async function drain(count) {
+  let left = count
+  const worker = await queue.work(() => (left -= 1))
+  while (left > 0) await sleep(5)
+  while ((await queue.unfinished()) > 0) await sleep(1)
+  return () => worker.stop()
+}
+
+/** From the call that enqueues and commits to the start of the handler, one at a time on an idle system, in milliseconds. */
+async function latencies(samples) {
+  const measured = []
+  let arrived = deferred()
+  const worker = await queue.work(() => arrived.resolve(performance.now()))
+  await sleep(1_000)
+  for (let n = 0; n < samples; n++) {
+    arrived = deferred()
+    const startedMs = performance.now()
+    await queue.enqueue(payloads(1)[0])
+    measured.push((await arrived.promise) - startedMs)
+    // Not in step with anybody's timer.
+    await sleep(20 + Math.random() * 30)
+  }
+  await worker.stop()
+  return measured
+}
+
+/** Enqueues in batches of 100, never more than a backlog of 5,000 ahead of the worker; counts what was handled. */
+async function sustained(seconds) {
+  let handled = 0
+  let enqueued = 0
+  let rssMax = 0
+  const worker = await queue.work(() => (handled += 1))
+  const startedMs = performance.now()
+  const lane = async () => {
+    while (performance.now() - startedMs < seconds * 1_000) {
+      if (enqueued - handled > 5_000) {
+        await sleep(1)
+        continue
+      }
+      enqueued += 100
+      await queue.enqueueMany(payloads(100))
+      rssMax = Math.max(rssMax, process.memoryUsage.rss())
+    }
+  }
+  await Promise.all([lane(), lane()])
+  const rate = handled / ((performance.now() - startedMs) / 1_000)
+  while ((await queue.unfinished()) > 0) await sleep(10)
+  await worker.stop()
+  return { rate, rssMiB: Math.round(rssMax / 2 ** 20) }
+}
+
+async function perSecond(count, work) {
+  const startedMs = performance.now()
+  const after = await work()
+  const rate = count / ((performance.now() - startedMs) / 1_000)
+  await after?.()
+  return rate
+}
+
+function payloads(count) {
+  return Array.from({ length: count }, () => {
+    last += 1
+    return { n: last, amount: '12.34', currency: 'EUR', destination: 'DE89370400440532013000' }
+  })
+}
+
+function deferred() {
+  let resolve
+  const promise = new Promise((settle) => (resolve = settle))
+  return { promise, resolve }
+}
+
+async function answer({ id, task, options }) {
+  try {
+    process.send({ id, result: await TASKS[task](options ?? {}) })
+  } catch (error) {
+    process.send({ id, error: error instanceof Error ? error.stack : String(error) })
+  }
+}
+
+process.on('message', (message) => void answer(message))
+process.send({ id: 'ready' })

@@ -1,0 +1,49 @@
+// Symphony with everything on: the ledger with its hash chain, leases with fencing tokens, the roles, lease repair's columns,
+// idempotent and sequenced enqueue. The rail is a no-op that answers at once.
+import { createRequire } from 'node:module'
+import { enqueue, enqueueMany, openDatabase } from 'symphony-pg'
+import { deploy } from 'symphony-pg/deployment'
+import { OutboxRelayer, readOutboxStatus } from 'symphony-pg/outbox'
+import { loadRails } from 'symphony-pg/rails'
+
+export const setting = 'batchSize 500, concurrency 500, 16 connections; everything else as by default'
+export const version = createRequire(import.meta.url)('../package.json').version
+
+export async function open({ url }) {
+  await deploy({ url })
+  const database = openDatabase({ url, connectionsMax: 16 })
+  const ingest = database.as('symphony_ingest')
+  const readonly = database.as('symphony_readonly')
+  return {
+    enqueue: (payload) => enqueue(instructionOf(payload), { tx: ingest }),
+    enqueueMany: (payloads) => enqueueMany(payloads.map(instructionOf), { tx: ingest }),
+    work: async (onHandled) => {
+      const rails = loadRails([
+        {
+          type: 'noop',
+          onUnknown: 'resend',
+          dispatch: ({ reference, payload }) => {
+            onHandled(payload)
+            return Promise.resolve({ outcome: 'success', reference })
+          },
+        },
+      ])
+      const relayer = new OutboxRelayer(database, rails, { batchSize: 500, concurrency: 500 })
+      await relayer.start()
+      return { stop: () => relayer.stop() }
+    },
+    unfinished: async () => Number((await readOutboxStatus(readonly)).pendingCount),
+    close: () => database.close(),
+  }
+}
+
+/** A payment of its own each time, of one of a thousand participants: the sequence of each is kept without gaps. */
+function instructionOf(payload) {
+  return {
+    instructionId: `i-${payload.n}`,
+    participantId: `p-${payload.n % 1_000}`,
+    idempotencyKey: `k-${payload.n}`,
+    railType: 'noop',
+    payload,
+  }
+}
