@@ -2,6 +2,8 @@
 export { AppError, ArgumentRangeError, InvalidArgumentError } from './AppError.js'
 export { boundedInteger } from './boundedInteger.js'
 export type { Bounds } from './boundedInteger.js'
+export { Cancellation } from './Cancellation.js'
+export type { StopSignal } from './Cancellation.js'
 export { systemClock } from './clock.js'
 export type { Clock } from './clock.js'
 export { currencyCodes, minorUnitsOf } from './currencies.js'

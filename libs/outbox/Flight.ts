@@ -1,5 +1,5 @@
-import type { Clock } from '../core/index.js'
-import { timerSignal } from '../worker/index.js'
+import { Cancellation, type Clock, type StopSignal } from '../core/index.js'
+import { after, type Timer } from '../worker/index.js'
 import type { ClaimedItem } from './types.js'
 
 /** Why a call in progress was told to stop. */
@@ -17,8 +17,8 @@ export class Flight {
   /** When this process stops trusting the lease. */
   #trustedUntilMs: number
   readonly #clock: Clock
-  readonly #aborting = new AbortController()
-  #timer: { cancel(): void } | undefined
+  readonly #stop = new Cancellation()
+  #timer: Timer | undefined
   #isLost = false
 
   constructor(item: ClaimedItem, trustedUntilMs: number, clock: Clock) {
@@ -36,8 +36,8 @@ export class Flight {
     return new Date(this.#clock.now().getTime() + this.trustedForMs)
   }
 
-  get signal(): AbortSignal {
-    return this.#aborting.signal
+  get signal(): StopSignal {
+    return this.#stop
   }
 
   /** From here on the call is aborted when the lease can no longer be trusted. */
@@ -59,13 +59,13 @@ export class Flight {
   lost(): boolean {
     if (this.#isLost) return false
     this.#isLost = true
-    this.#aborting.abort(new LeaseEndedError('the lease is held by someone else'))
+    this.#stop.abort(new LeaseEndedError('the lease is held by someone else'))
     return true
   }
 
   /** Told to hurry by a shutdown that has run out of time. */
   abort(reason: Error): void {
-    this.#aborting.abort(reason)
+    this.#stop.abort(reason)
   }
 
   land(): void {
@@ -74,8 +74,8 @@ export class Flight {
 
   #watch(): void {
     this.#timer?.cancel()
-    const timer = timerSignal(Math.max(0, this.trustedForMs), () => new LeaseEndedError('the lease is about to end'))
-    timer.signal.addEventListener('abort', () => this.#aborting.abort(timer.signal.reason), { once: true })
-    this.#timer = timer
+    this.#timer = after(Math.max(0, this.trustedForMs), () =>
+      this.#stop.abort(new LeaseEndedError('the lease is about to end')),
+    )
   }
 }

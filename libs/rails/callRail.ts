@@ -1,4 +1,4 @@
-import { systemClock, type Clock } from '../core/index.js'
+import { systemClock, type Clock, type StopSignal } from '../core/index.js'
 import { describeThrown } from './describeThrown.js'
 import { judgeAnswer, judgeStatus, VERDICT_CODES, type Judgement, type Unpaid } from './judgeAnswer.js'
 import type { LoadedRail } from './loadRails.js'
@@ -29,7 +29,7 @@ interface Timed {
 
 export interface CallOptions {
   /** Ends the wait earlier than the rail's timeout: the end of the lease, a shutdown. */
-  readonly signal?: AbortSignal
+  readonly signal?: StopSignal
   /** @default systemClock */
   readonly clock?: Clock
 }
@@ -54,7 +54,7 @@ export async function callRail(
     if (late.kind !== 'unknown') onLateAnswer?.(timed(late))
   }
   if (signal?.aborted === true) return timed({ kind: 'notSent', code: VERDICT_CODES.aborted })
-  const call = await withDeadline((callSignal) => rail.dispatch(request, { signal: callSignal }), {
+  const call = await withDeadline((context) => rail.dispatch(request, context), {
     timeoutMs: rail.timeoutMs,
     signal,
   })
@@ -76,7 +76,7 @@ export async function inquireRail(
   const timed = stopwatch(clock)
   const { queryStatus } = rail
   if (queryStatus === undefined) return timed({ kind: 'unknown', code: VERDICT_CODES.notAskable })
-  const call = await withDeadline((callSignal) => queryStatus(request, { signal: callSignal }), {
+  const call = await withDeadline((context) => queryStatus(request, context), {
     timeoutMs: rail.timeoutMs,
     signal,
   })

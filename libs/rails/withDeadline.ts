@@ -1,9 +1,15 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { Cancellation, type StopSignal } from '../core/index.js'
 
 export interface Deadline {
   readonly timeoutMs: number
   /** Ends the wait earlier. */
-  readonly signal?: AbortSignal | undefined
+  readonly signal?: StopSignal | undefined
+}
+
+/** What the work is given. Its signal is made when it is read, and not before: most work never looks. */
+export interface WorkContext {
+  readonly signal: AbortSignal
 }
 
 export type Ending<Value> =
@@ -27,46 +33,59 @@ export type Waited<Value> =
  * worker's shutdown, for ever.
  */
 export async function withDeadline<Value>(
-  work: (signal: AbortSignal) => Value | Promise<Value>,
+  work: (context: WorkContext) => Value | Promise<Value>,
   deadline: Deadline,
 ): Promise<Waited<Value>> {
-  const controller = new AbortController()
-  const watch = watchDeadline(deadline)
-  try {
-    const end = settle(work, controller.signal)
-    const first = await Promise.race([end, watch.reached])
-    if (typeof first !== 'string') return { cut: undefined, ending: first }
-    controller.abort(first === 'timeout' ? new DOMException('the call timed out', 'TimeoutError') : undefined)
-    // An adapter that obeys its signal knows best what it had sent by then, so its reaction gets one turn to arrive.
-    await nextTurn()
-    return { cut: first, ending: await Promise.race([end, Promise.resolve(undefined)]), end }
-  } finally {
-    watch.dismiss()
-  }
+  const stop = new Cancellation()
+  const end = settle(work, stop)
+  const first = await firstOf(end, deadline)
+  if (typeof first !== 'string') return { cut: undefined, ending: first }
+  stop.abort(new DOMException(...REASONS[first]))
+  // An adapter that obeys its signal knows best what it had sent by then, so its reaction gets one turn to arrive.
+  await nextTurn()
+  return { cut: first, ending: await Promise.race([end, Promise.resolve(undefined)]), end }
 }
 
 /** Not AbortSignal.timeout, which lets the process exit before it, nor AbortSignal.any, which Node.js 20 never frees. */
-function watchDeadline({ timeoutMs, signal }: Deadline): {
-  readonly reached: Promise<'timeout' | 'aborted'>
-  readonly dismiss: () => void
-} {
-  const dismissed = new AbortController()
-  const reached = new Promise<'timeout' | 'aborted'>((resolve) => {
-    const timer = setTimeout(resolve, timeoutMs, 'timeout')
-    dismissed.signal.addEventListener('abort', () => clearTimeout(timer))
-    if (signal?.aborted === true) resolve('aborted')
-    signal?.addEventListener('abort', () => resolve('aborted'), { signal: dismissed.signal })
+function firstOf<Value>(
+  end: Promise<Ending<Value>>,
+  { timeoutMs, signal }: Deadline,
+): Promise<Ending<Value> | 'timeout' | 'aborted'> {
+  return new Promise((resolve) => {
+    const settled = (first: Ending<Value> | 'timeout' | 'aborted') => {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', abort)
+      resolve(first)
+    }
+    const abort = () => settled('aborted')
+    const timer = setTimeout(settled, timeoutMs, 'timeout')
+    if (signal?.aborted === true) abort()
+    else signal?.addEventListener('abort', abort)
+    void end.then(settled)
   })
-  return { reached, dismiss: () => dismissed.abort() }
 }
 
 async function settle<Value>(
-  work: (signal: AbortSignal) => Value | Promise<Value>,
-  signal: AbortSignal,
+  work: (context: WorkContext) => Value | Promise<Value>,
+  stop: Cancellation,
 ): Promise<Ending<Value>> {
   try {
-    return { how: 'answered', value: await work(signal) }
+    return { how: 'answered', value: await work(contextOf(stop)) }
   } catch (error) {
     return { how: 'threw', error }
   }
 }
+
+/** A getter of its own object, so that it survives being spread. */
+function contextOf(stop: Cancellation): WorkContext {
+  return {
+    get signal() {
+      return stop.signal
+    },
+  }
+}
+
+const REASONS = {
+  timeout: ['the call timed out', 'TimeoutError'],
+  aborted: ['the call was given up', 'AbortError'],
+} as const

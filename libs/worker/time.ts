@@ -24,6 +24,16 @@ export async function settleWithin(promise: Promise<unknown>, ms: number): Promi
   return winner
 }
 
+export interface Timer {
+  cancel(): void
+}
+
+/** Does something later, unless told not to. */
+export function after(ms: number, action: () => void): Timer {
+  const timer = setTimeout(action, Math.min(ms, TIMER_MAX_MS))
+  return { cancel: () => clearTimeout(timer) }
+}
+
 /** A signal that aborts after a while or when told to, and whose timer keeps no process alive once `cancel` was called. */
 export function timerSignal(ms: number, reason: () => Error): { readonly signal: AbortSignal; cancel(): void } {
   const controller = new AbortController()
