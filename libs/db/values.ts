@@ -53,9 +53,21 @@ function typeParser(oid: number, arrayOid: number, parse: (text: string) => unkn
 
 /** `2026-02-03 04:05:06.789123+02`, the ISO style our sessions ask for. */
 function parseInstant(text: string): Date {
+  // Nearly every instant: four digits of a year, in the time zone our sessions ask for. A claim reads two for each item.
+  if (text.charCodeAt(4) === HYPHEN && text.charCodeAt(0) !== ZERO && text.endsWith('+00')) return plainInstant(text)
   if (text.endsWith('infinity')) return new Date(text.startsWith('-') ? -DATE_MAX_MS : DATE_MAX_MS)
   return new Date(text.replace(' ', 'T').replace(/([+-]\d\d)$/, '$1:00'))
 }
+
+function plainInstant(text: string): Date {
+  const two = (index: number) => (text.charCodeAt(index) - ZERO) * 10 + text.charCodeAt(index + 1) - ZERO
+  // Cut to milliseconds, not rounded, as Date itself does it.
+  const ms = text.length > 22 ? Number(text.slice(20, -3).padEnd(3, '0').slice(0, 3)) : 0
+  return new Date(Date.UTC(two(0) * 100 + two(2), two(5) - 1, two(8), two(11), two(14), two(17), ms))
+}
+
+const HYPHEN = 45
+const ZERO = 48
 
 /** The furthest a Date reaches from 1970. */
 const DATE_MAX_MS = 8.64e15
