@@ -434,18 +434,20 @@ CREATE TABLE scheduler_jobs (
   schedule_error text,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   updated_at timestamp with time zone NOT NULL DEFAULT now(),
+  postponed_until timestamp with time zone,
   CONSTRAINT scheduler_jobs_active_or_paused CHECK (state = ANY (ARRAY['ACTIVE'::text, 'PAUSED'::text])),
   CONSTRAINT scheduler_jobs_payload_is_object CHECK (jsonb_typeof(payload) = 'object'::text),
   CONSTRAINT scheduler_jobs_pkey PRIMARY KEY (job_name),
   CONSTRAINT scheduler_jobs_skip_once_or_all CHECK (missed_runs = ANY (ARRAY['skip'::text, 'once'::text, 'all'::text])),
   CONSTRAINT scheduler_jobs_to_the_outbox_or_claimed CHECK (delivery = ANY (ARRAY['outbox'::text, 'claim'::text]))
 );
-CREATE INDEX ix_jobs_due ON scheduler_jobs USING btree (next_due_at) WHERE state = 'ACTIVE'::text;
+CREATE INDEX ix_jobs_looked_at ON scheduler_jobs USING btree (GREATEST(next_due_at, postponed_until)) WHERE state = 'ACTIVE'::text;
 COMMENT ON TABLE scheduler_jobs IS 'What is to be done again and again. Its name is its identity.';
 COMMENT ON COLUMN scheduler_jobs.missed_runs IS 'What becomes of occurrences nobody was there for: skip, once (the latest), all.';
 COMMENT ON COLUMN scheduler_jobs.next_due_at IS 'The next occurrence. The scheduler makes the run and moves this in one call.';
 COMMENT ON COLUMN scheduler_jobs.revision IS 'Grows with every change. Runs are made only from the revision that they were computed from: the fence of the schedulers.';
 COMMENT ON COLUMN scheduler_jobs.schedule_error IS 'Why the last scheduler that tried could not read the expression; null when one could.';
+COMMENT ON COLUMN scheduler_jobs.postponed_until IS 'Not looked at before this, although it is due: no scheduler could read it. Null for a job that can be read.';
 
 -- table scheduler_timers of symphony_owner
 CREATE TABLE scheduler_timers (
@@ -2227,7 +2229,7 @@ BEGIN
   RETURN QUERY
   WITH moved AS (
     UPDATE scheduler_jobs j
-    SET next_due_at = g.next_due_at, revision = j.revision + 1, schedule_error = NULL
+    SET next_due_at = g.next_due_at, revision = j.revision + 1, schedule_error = NULL, postponed_until = NULL
     FROM (
       SELECT DISTINCT ON (u.job_name) u.job_name, u.next_due_at
       FROM unnest(p_job_names, p_next_due_at) WITH ORDINALITY AS u(job_name, next_due_at, ordinal)
@@ -2274,7 +2276,6 @@ BEGIN
   IF p_missed_runs IS NULL OR p_missed_runs NOT IN ('skip', 'once', 'all') THEN
     PERFORM refuse_argument('p_missed_runs', 'skip, once or all');
   END IF;
-  RETURN QUERY
   INSERT INTO scheduler_jobs AS j
     (job_name, cron, time_zone, topic, participant_id, payload, delivery, missed_runs, next_due_at)
   VALUES (p_job_name, p_cron, p_time_zone, p_topic, p_participant_id, p_payload, p_delivery, p_missed_runs, p_next_due_at)
@@ -2282,11 +2283,13 @@ BEGIN
   SET cron = excluded.cron, time_zone = excluded.time_zone, topic = excluded.topic,
     participant_id = excluded.participant_id, payload = excluded.payload, delivery = excluded.delivery,
     missed_runs = excluded.missed_runs, revision = j.revision + 1, updated_at = clock_timestamp(), schedule_error = NULL,
+    postponed_until = NULL,
     -- Whoever registers the same schedule at each start of a program must not push its next occurrence away.
     next_due_at = CASE WHEN j.cron = excluded.cron AND j.time_zone = excluded.time_zone
       THEN j.next_due_at ELSE excluded.next_due_at END
-  RETURNING j.next_due_at, j.state, j.revision = 1;
-  PERFORM wake_schedulers(p_next_due_at);
+  RETURNING j.next_due_at, j.state, j.revision = 1 INTO next_due_at, state, created;
+  PERFORM wake_schedulers(next_due_at);
+  RETURN NEXT;
 END
 $$;
 COMMENT ON FUNCTION create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) IS 'Defines a job by its name. With the same expression and zone its next due time stays; a paused job stays paused.';
@@ -2361,11 +2364,11 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT j.job_name, j.cron, j.time_zone, j.missed_runs, j.next_due_at, j.revision, v_now
-  FROM scheduler_jobs j WHERE j.state = 'ACTIVE' AND j.next_due_at <= v_now
-  ORDER BY j.next_due_at LIMIT p_batch_size;
+  FROM scheduler_jobs j WHERE j.state = 'ACTIVE' AND GREATEST(j.next_due_at, j.postponed_until) <= v_now
+  ORDER BY GREATEST(j.next_due_at, j.postponed_until) LIMIT p_batch_size;
 END
 $$;
-COMMENT ON FUNCTION due_jobs(integer) IS 'Active jobs whose next occurrence has come, longest due first, at most the batch size.';
+COMMENT ON FUNCTION due_jobs(integer) IS 'Active jobs whose next occurrence has come and which are not put off, longest due first, at most the batch size.';
 
 -- function end_job_run_claims(uuid[], uuid[], text, text, text, integer) of symphony_owner
 CREATE FUNCTION end_job_run_claims(p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_state text, p_error_message text, p_retry_delay_seconds integer)
@@ -3737,7 +3740,8 @@ BEGIN
     v_ready_at,
     (SELECT t.lease_expires_at FROM scheduler_timers t WHERE t.state = 'CLAIMED' ORDER BY t.lease_expires_at LIMIT 1),
     (SELECT r.lease_expires_at FROM scheduler_job_runs r WHERE r.state = 'CLAIMED' ORDER BY r.lease_expires_at LIMIT 1),
-    (SELECT j.next_due_at FROM scheduler_jobs j WHERE j.state = 'ACTIVE' ORDER BY j.next_due_at LIMIT 1)), clock_timestamp();
+    (SELECT GREATEST(j.next_due_at, j.postponed_until) FROM scheduler_jobs j WHERE j.state = 'ACTIVE'
+     ORDER BY GREATEST(j.next_due_at, j.postponed_until) LIMIT 1)), clock_timestamp();
 END
 $$;
 COMMENT ON FUNCTION next_scheduler_event(boolean) IS 'The nearest moment at which a timer, a run, a lease or an active job is due, null when there is none; and the time now.';
@@ -4020,7 +4024,7 @@ BEGIN
     PERFORM refuse_argument('p_error_message', 'text of 1 to 2000 characters');
   END IF;
   UPDATE scheduler_jobs j
-  SET next_due_at = clock_timestamp() + interval '1 minute', revision = j.revision + 1, schedule_error = p_error_message
+  SET postponed_until = clock_timestamp() + interval '1 minute', revision = j.revision + 1, schedule_error = p_error_message
   WHERE j.job_name = p_job_name AND j.revision = p_revision;
   RETURN FOUND;
 END
@@ -4772,7 +4776,7 @@ BEGIN
     PERFORM refuse_argument('p_next_due_at', 'a time within 100 years of now');
   END IF;
   UPDATE scheduler_jobs j
-  SET state = 'ACTIVE', revision = j.revision + 1, updated_at = clock_timestamp(),
+  SET state = 'ACTIVE', revision = j.revision + 1, updated_at = clock_timestamp(), postponed_until = NULL,
     next_due_at = GREATEST(j.next_due_at, p_next_due_at)
   WHERE j.job_name = p_job_name AND j.state = 'PAUSED' AND j.revision = p_revision;
   v_resumed := FOUND;
@@ -5280,7 +5284,7 @@ GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispat
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, payload, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_auditor;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, payload, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_control;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_readonly;
-GRANT SELECT (created_at, cron, delivery, job_name, missed_runs, next_due_at, participant_id, revision, schedule_error, state, time_zone, topic, updated_at) ON table scheduler_jobs TO symphony_readonly;
+GRANT SELECT (created_at, cron, delivery, job_name, missed_runs, next_due_at, participant_id, postponed_until, revision, schedule_error, state, time_zone, topic, updated_at) ON table scheduler_jobs TO symphony_readonly;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, payload, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_auditor;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, payload, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_control;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_readonly;

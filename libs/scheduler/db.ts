@@ -150,7 +150,7 @@ export async function createJobRuns(role: Queryable, schedules: readonly JobSche
   return rows.map((row) => ({ runId: row.run_id, jobName: row.job_name, scheduledFor: row.scheduled_for }))
 }
 
-/** Puts a job off for a minute that this process cannot read, with the reason. */
+/** Puts a job off for a minute that this process cannot read, with the reason. What it is due for stays. */
 export async function postponeJob(role: Queryable, job: DueJob, reason: string): Promise<boolean> {
   const rows = await callFunction<{ postpone_job: boolean }>(role, 'postpone_job', [
     job.name,
@@ -239,7 +239,8 @@ function purgeValues(retentionSeconds: number, batchSize: number): unknown[] {
 // Reading, as symphony_control, symphony_auditor or symphony_readonly -------------------------------------------------
 
 const JOB_COLUMNS = `job_name AS "name", cron, time_zone AS "timeZone", topic, participant_id AS "participantId", delivery,
-  missed_runs AS "missedRuns", state, next_due_at AS "nextDueAt", revision, schedule_error AS "scheduleError"`
+  missed_runs AS "missedRuns", state, next_due_at AS "nextDueAt", postponed_until AS "postponedUntil", revision,
+  schedule_error AS "scheduleError"`
 
 export async function readJob(role: Queryable, name: string): Promise<JobStatus | undefined> {
   const { rows } = await role.query<JobStatus>(

@@ -58,6 +58,8 @@ export interface JobStatus {
   readonly missedRuns: MissedRuns
   readonly state: JobState
   readonly nextDueAt: Date
+  /** Not looked at before this, although it is due: no scheduler could read it. */
+  readonly postponedUntil: Date | null
   /** Grows with every change. */
   readonly revision: bigint
   /** Why no scheduler could read its expression, when last tried. */

@@ -156,8 +156,8 @@ GRANT SELECT (
   last_seen_at, ended_at, last_error, claimed_by, claim_expires_at, claimed_at
 ) ON inbox_messages TO symphony_readonly;
 GRANT SELECT (
-  job_name, cron, time_zone, topic, participant_id, delivery, missed_runs, state, next_due_at, revision, schedule_error,
-  created_at, updated_at
+  job_name, cron, time_zone, topic, participant_id, delivery, missed_runs, state, next_due_at, postponed_until, revision,
+  schedule_error, created_at, updated_at
 ) ON scheduler_jobs TO symphony_readonly;
 GRANT SELECT (
   timer_id, topic, participant_id, delivery, due_at, state, attempt_count, claimed_by, lease_expires_at, started_at,

@@ -156,7 +156,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'scheduler_job_runs.ix_job_runs_leased',
       'scheduler_job_runs.ix_job_runs_ready',
       'scheduler_job_runs.ix_job_runs_ready_for_outbox',
-      'scheduler_jobs.ix_jobs_due',
+      'scheduler_jobs.ix_jobs_looked_at',
       'scheduler_timers.ix_timers_finished',
       'scheduler_timers.ix_timers_leased',
       'scheduler_timers.ix_timers_ready',

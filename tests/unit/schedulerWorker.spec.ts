@@ -76,6 +76,9 @@ describe('PRIM-POSTGRES-SCHED-010', () => {
     const name = await aJob(db)
     await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = $1', [at(3)])
     expect(await next()).toEqual(at(3))
+    // One that is put off is none until then.
+    await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = $1, postponed_until = $2', [at(1), at(3)])
+    expect(await next()).toEqual(at(3))
     const { runId } = await triggerJob(control(), name)
     await db.queryNoRole('UPDATE scheduler_job_runs SET due_at = $1', [at(2)])
     expect(await next()).toEqual(at(2))
