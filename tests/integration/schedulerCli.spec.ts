@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import { readJob, readTimer } from '../../libs/scheduler/index.js'
 import { symphony, type Said } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aTimer } from '../support/scheduled.js'
+import { anEndedTimer, aTimer } from '../support/scheduled.js'
 
 let db: TestDatabase
 let url: string
@@ -94,6 +94,18 @@ test('symphony scheduler makes messages of what is due until it is told to stop'
   await expect.poll(state).toBe('ENQUEUED')
   stopping.abort()
   expect(await running).toMatchObject({ exitCode: 0, stdout: expect.stringContaining('The scheduler makes messages') })
+})
+
+test('symphony scheduler removes what is past the retention that it was given, and nothing younger', async () => {
+  const old = await anEndedTimer(db, '49 hours')
+  const young = await anEndedTimer(db, '47 hours')
+  const stopping = new AbortController()
+  const words = ['scheduler', '--no-http', '--log-level', 'silent', '--timer-retention-days', '2']
+  const running = command(words, stopping.signal)
+  await expect.poll(() => readTimer(db.as('symphony_readonly'), old)).toBeUndefined()
+  expect(await readTimer(db.as('symphony_readonly'), young)).toMatchObject({ state: 'CANCELLED' })
+  stopping.abort()
+  expect(await running).toMatchObject({ exitCode: 0 })
 })
 
 test('the program at the top of the page on the scheduler works as pasted', async () => {
