@@ -77,12 +77,13 @@ CREATE INDEX ix_inbox_claim_expiry ON inbox_messages USING btree (claim_expires_
 CREATE INDEX ix_inbox_claimable ON inbox_messages USING btree (due_at, first_seen_at) WHERE state = 'seen'::text AND topic IS NOT NULL;
 CREATE INDEX ix_inbox_dead ON inbox_messages USING btree (ended_at) WHERE state = 'dead'::text;
 CREATE INDEX ix_inbox_done ON inbox_messages USING btree (ended_at) WHERE state = 'done'::text;
+CREATE INDEX ix_inbox_sighted ON inbox_messages USING btree (first_seen_at) WHERE state = 'seen'::text AND topic IS NULL;
 CREATE TRIGGER inbox_messages_done_is_final BEFORE UPDATE ON inbox_messages FOR EACH ROW WHEN (old.state = 'done'::text AND new.state <> 'done'::text) EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_done_is_final;
 CREATE TRIGGER inbox_messages_is_not_truncated BEFORE TRUNCATE ON inbox_messages FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_is_not_truncated;
-CREATE TRIGGER inbox_messages_only_done_is_removed BEFORE DELETE ON inbox_messages FOR EACH ROW WHEN (old.state <> 'done'::text) EXECUTE FUNCTION refuse_mutation();
-ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_only_done_is_removed;
+CREATE TRIGGER inbox_messages_unfinished_is_not_removed BEFORE DELETE ON inbox_messages FOR EACH ROW WHEN (old.state <> 'done'::text AND (old.state <> 'seen'::text OR old.topic IS NOT NULL)) EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_unfinished_is_not_removed;
 COMMENT ON TABLE inbox_messages IS 'Every message that came in and is not forgotten yet: the queue and the memory of duplicates in one.';
 COMMENT ON COLUMN inbox_messages.topic IS 'What its handler is found by; null for a message known only for deduplication, which is never claimed.';
 COMMENT ON COLUMN inbox_messages.content_hash IS 'SHA-256 of topic and payload: what "the same content" means. The first content counts.';
@@ -4080,11 +4081,15 @@ BEGIN
   v_rows := ARRAY(
     SELECT m.ctid FROM inbox_messages m WHERE m.state = 'done' AND m.ended_at <= v_before
     ORDER BY m.ended_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  v_rows := v_rows || ARRAY(
+    SELECT m.ctid FROM inbox_messages m
+    WHERE m.state = 'seen' AND m.topic IS NULL AND m.first_seen_at <= v_before AND m.last_seen_at <= v_before
+    ORDER BY m.first_seen_at LIMIT p_batch_size - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
   DELETE FROM inbox_messages m WHERE m.ctid = ANY (v_rows);
   RETURN cardinality(v_rows);
 END
 $$;
-COMMENT ON FUNCTION prune_inbox_messages(integer, integer) IS 'Forgets one batch of messages that were done at least so long ago; returns how many. Their duplicates are new again.';
+COMMENT ON FUNCTION prune_inbox_messages(integer, integer) IS 'Forgets one batch of messages that were done, or only sighted, at least so long ago; returns how many. Their duplicates are new again.';
 
 -- function purge_finished_job_runs(integer, integer) of symphony_owner
 CREATE FUNCTION purge_finished_job_runs(p_retention_seconds integer, p_batch_size integer)
@@ -4246,10 +4251,11 @@ DECLARE
   v_defect text := payload_defect(p_payload);
 BEGIN
   PERFORM check_inbox_key(p_source, p_message_id);
-  IF p_topic IS NOT NULL AND NOT is_id(p_topic) THEN
-    PERFORM refuse_argument('p_topic', '1 to 128 printable ASCII characters without spaces');
-  END IF;
-  IF p_payload IS NOT NULL THEN
+  -- Half a content would never equal the whole one that the same message is enqueued with, and the message would be lost.
+  IF num_nonnulls(p_topic, p_payload) > 0 THEN
+    IF NOT is_id(p_topic) THEN
+      PERFORM refuse_argument('p_topic', 'beside a payload, 1 to 128 printable ASCII characters without spaces');
+    END IF;
     IF v_defect IS NOT NULL THEN
       PERFORM refuse_argument('p_payload', v_defect);
     END IF;
@@ -4260,7 +4266,7 @@ BEGIN
   FROM sight_inbox_message(p_source, p_message_id, NULL, NULL, v_content_hash, NULL, clock_timestamp()) s;
 END
 $$;
-COMMENT ON FUNCTION record_inbox_sighting(text, text, text, jsonb) IS 'For deduplication alone: counts a sighting, and says what became of the message. Of a content only its hash is kept.';
+COMMENT ON FUNCTION record_inbox_sighting(text, text, text, jsonb) IS 'For deduplication alone: counts a sighting, and says what became of the message. A content is told whole, or not at all; only its hash is kept.';
 
 -- function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) of symphony_owner
 CREATE FUNCTION record_late_outcome(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text, p_rail_reference text DEFAULT NULL::text, p_rail_code text DEFAULT NULL::text, p_error_code text DEFAULT NULL::text, p_error_message text DEFAULT NULL::text, p_latency_ms integer DEFAULT NULL::integer)

@@ -8,6 +8,7 @@ import {
   claimInboxBatch,
   enqueueInboxMessages,
   failInboxMessages,
+  Inbox,
   InboxWorkStore,
   readInboxEvents,
   type ClaimedMessage,
@@ -23,6 +24,7 @@ import {
   expireClaim,
   makeDue,
   rowOf,
+  sightedAgo,
   WORKER,
 } from '../support/inboxMessages.js'
 import { failureOf, openConnection, untilWaiting } from '../support/race.js'
@@ -377,6 +379,35 @@ describe('retention', () => {
       expect(await retention.prune({ keepSeconds: 100, batchSize: 3 })).toBe(1)
       expect(await retention.prune({ keepSeconds: 100, batchSize: 3 })).toBe(0)
       for (const key of [claims[0]!, dead, waiting, working]) expect(await rowOf(own, key)).not.toEqual({})
+    })
+  })
+
+  test('forgets a sighting that nobody has begun, by its last one, and no other that is unfinished', async () => {
+    await withTestDatabase(async (own) => {
+      const inbox = new Inbox(own.database)
+      const sighted = async (messageId: string, ...lastSeenAgo: readonly number[]) => {
+        const key = { source: 'sightings', messageId }
+        await inbox.alreadyProcessed(key)
+        for (const seconds of lastSeenAgo) await sightedAgo(own, key, seconds)
+        return key
+      }
+      const [older, old] = [await sighted('older', 1_000), await sighted('old', 100)]
+      const young = await sighted('young', 1_000, 10)
+      const begun = await sighted('begun', 1_000)
+      await inbox.markProcessing(begun)
+      const died = await sighted('died', 1_000)
+      await inbox.markDead(died, 'poison')
+      const work = await enqueued(own, { source: 'sightings', messageId: 'work' })
+      await sightedAgo(own, work, 1_000)
+      const retention = new InboxWorkStore(own.database, WORKER)
+      expect(await retention.prune({ keepSeconds: 100, batchSize: 1 })).toBe(1)
+      expect(await rowOf(own, older)).toEqual({})
+      expect(await rowOf(own, old)).toMatchObject({ state: 'seen' })
+      expect(await retention.prune({ keepSeconds: 100, batchSize: 10 })).toBe(1)
+      expect(await rowOf(own, old)).toEqual({})
+      for (const key of [young, begun, died, work]) expect(await rowOf(own, key)).not.toEqual({})
+      // Forgotten or not, whoever asks is told the same.
+      expect(await inbox.alreadyProcessed(old)).toBe(false)
     })
   })
 

@@ -203,7 +203,6 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   record_inbox_sighting: {
     role: 'executor',
     sound: async () => ({ p_source: `'s'`, p_message_id: `'m'`, p_topic: `'t'`, p_payload: `'{"a": 1}'` }),
-    optional: ['p_topic', 'p_payload'],
   },
   mark_inbox_processing: { role: 'executor', sound: aSighting, unknown: 'P7011' },
   mark_inbox_processed: {
