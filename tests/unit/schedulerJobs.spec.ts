@@ -289,6 +289,7 @@ describe('due jobs', () => {
     const second = await createJobRunsFromDueJobs(executor(), { batchSize: 2 })
     expect(second.runs.filter(({ jobName }) => jobName === names[0])).toHaveLength(1000)
     expect(await failureOf(createJobRunsFromDueJobs(executor(), { batchSize: 0 }))).toBeInstanceOf(RangeError)
+    expect(await failureOf(createJobRunsFromDueJobs(executor(), { runsMax: 0 }))).toBeInstanceOf(RangeError)
     expect(await failureOf(createJobRunsFromDueJobs(executor(), { missedAfterMs: 999 }))).toBeInstanceOf(RangeError)
     expect(await failureOf(createJobRunsFromDueJobs(executor(), { missedAfterMs: 600_001 }))).toBeInstanceOf(RangeError)
   })
