@@ -41,6 +41,8 @@ export class Fleet {
   readonly #clock: Clock
   readonly #turns: Turns
   readonly #crews = new Map<Member, Crew>()
+  /** Those whose database somebody else of this process serves, each with what asks again. */
+  readonly #waiting = new Map<Member, { readonly loop: PollLoop; readonly wakeup: Wakeup }>()
   readonly #down = new Set<string>()
   #unfollow: (() => Promise<void>) | undefined
 
@@ -79,10 +81,35 @@ export class Fleet {
   }
 
   #enlist(member: Member): void {
-    if (servedHere.has(member.identity)) {
-      this.#onEvent({ type: 'servedElsewhere', database: member.name })
-      return
-    }
+    if (!servedHere.has(member.identity)) return this.#putToWork(member)
+    // Without a word if it is this fleet that is about to let go of it: the same database, reached in another way now.
+    const isOurs = [...this.#crews.keys()].some(({ identity }) => identity === member.identity)
+    if (!isOurs) this.#onEvent({ type: 'servedElsewhere', database: member.name })
+    this.#waitFor(member)
+  }
+
+  /** Until whoever serves the database has let go of it; asked with the poll, because another fleet does not tell. */
+  #waitFor(member: Member): void {
+    const wakeup = new Wakeup(0, this.#clock)
+    const loop: PollLoop = new PollLoop({
+      turn: async () => {
+        if (!servedHere.has(member.identity)) {
+          this.#putToWork(member)
+          this.#waiting.delete(member)
+          // Not awaited: it waits for this very turn.
+          void loop.stop()
+        }
+        return { again: false }
+      },
+      pollMs: this.#options.pollMs,
+      wakeup,
+      onError: (error) => this.#onEvent({ type: 'fault', database: member.name, worker: 'serve', error }),
+    })
+    this.#waiting.set(member, { loop, wakeup })
+    loop.start()
+  }
+
+  #putToWork(member: Member): void {
     const workers = this.#serve(member)
     servedHere.add(member.identity)
     const breaker = new CircuitBreaker({
@@ -105,6 +132,8 @@ export class Fleet {
   }
 
   async #dismiss(member: Member): Promise<void> {
+    await this.#waiting.get(member)?.loop.stop()
+    this.#waiting.delete(member)
     const crew = this.#crews.get(member)
     if (crew === undefined) return
     // Side by side: a round that waits for a database which is gone ends when its worker is told to stop.
@@ -113,6 +142,7 @@ export class Fleet {
     this.#crews.delete(member)
     this.#down.delete(member.name)
     servedHere.delete(member.identity)
+    for (const { wakeup } of this.#waiting.values()) wakeup.notify()
   }
 
   async #turn(member: Member, worker: FleetWorker, breaker: CircuitBreaker, signal: AbortSignal): Promise<Turn> {

@@ -94,9 +94,24 @@ test('a database is never served by two dispatchers of one process, however it i
   expect(second.events).toContainEqual({ type: 'servedElsewhere', database: 'another name' })
   expect(second.fleet.served).toEqual([])
   expect(fleet.served.map(({ database }) => database)).toEqual(['db-0', 'db-1', 'db-2'])
+})
+
+test('a fleet that was told so asks again, and serves the database as soon as nobody else does', async () => {
+  const { fleet } = await stage(relayers)
+  const second = await stage(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
+  const third = await stage(relayers, { discovery: new ToldDiscovery([entry('a third name', dbs[0]!)]) })
   await fleet.stop()
-  const third = await stage(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
-  expect(third.fleet.served).toEqual([{ database: 'another name', up: true }])
+  const served = () => [...second.fleet.served, ...third.fleet.served]
+  await expect.poll(served, PATIENTLY).toHaveLength(1)
+  const outboxId = await pay(dbs[0]!)
+  await expect.poll(() => statesOf(dbs[0]!, outboxId), PATIENTLY).toEqual(['DISPATCHED'])
+  // Still one, and said once.
+  expect(served()).toHaveLength(1)
+  for (const { events } of [second, third]) {
+    expect(events.filter(({ type }) => type === 'servedElsewhere')).toHaveLength(1)
+  }
+  await second.fleet.stop()
+  await expect.poll(() => third.fleet.served, PATIENTLY).toEqual([{ database: 'a third name', up: true }])
 })
 
 test('a database that goes down is left alone, the others do not notice, and it is served again when it is back', async () => {
