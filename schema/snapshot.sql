@@ -1017,6 +1017,7 @@ DECLARE
   v_due timestamptz;
   v_attempt_id uuid;
   v_ordered boolean;
+  v_contradiction jsonb;
 BEGIN
   IF p_decision = 'RETRY' THEN
     UPDATE payment_outbox_pending p
@@ -1049,7 +1050,10 @@ BEGIN
           p_actor, NULL, epoch_micros(v_now)::text)
       FROM item i
     )
-    SELECT i.attempt_id, i.ordered INTO v_attempt_id, v_ordered FROM item i;
+    SELECT i.attempt_id, i.ordered,
+      CASE WHEN p_decision = 'DISPATCHED' THEN outbox_other_success(i.late_outcome, p_rail_reference) END
+    INTO v_attempt_id, v_ordered, v_contradiction
+    FROM item i;
     INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, failed)
     VALUES (v_now, (p_decision = 'DISPATCHED')::integer, (p_decision = 'FAILED')::integer);
   END IF;
@@ -1057,6 +1061,9 @@ BEGIN
     'decision', p_decision, 'reason', p_reason, 'rail_reference', p_rail_reference, 'proposed_by', p_proposed_by,
     'approved_by', CASE WHEN p_proposed_by IS NOT NULL THEN p_actor END, 'next_attempt_at', epoch_micros(v_due)))],
     ARRAY[v_attempt_id]);
+  IF v_contradiction IS NOT NULL THEN
+    PERFORM append_outbox_events('TERMINAL_BLOCKED', p_actor, ARRAY[p_outbox_id], ARRAY[v_contradiction], ARRAY[v_attempt_id]);
+  END IF;
   IF v_attempt_id IS NOT NULL THEN
     DELETE FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;
     IF v_ordered THEN
@@ -2145,11 +2152,7 @@ BEGIN
     SELECT j.ordinal, j.outbox_id, j.attempt_id, j.attempt_no, j.effective, j.ordered,
       j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
       j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL AS newly_held,
-      CASE
-        WHEN j.effective = 'DISPATCHED' AND j.late_outcome ->> 'state' = 'DISPATCHED'
-          AND j.late_outcome ->> 'rail_reference' IS DISTINCT FROM j.rail_reference
-        THEN j.late_outcome
-      END AS contradiction
+      CASE WHEN j.effective = 'DISPATCHED' THEN outbox_other_success(j.late_outcome, j.rail_reference) END AS contradiction
     FROM judged j ORDER BY j.ordinal
   LOOP
     IF v_done.effective = 'RETRYABLE' AND v_done.attempt_no >= outbox_attempt_ceiling() AND NOT v_done.held THEN
@@ -2183,7 +2186,6 @@ BEGIN
   IF v_held OR v_full_trail THEN
     PERFORM record_completion_events(v_attempt_ids, p_worker_id, v_now, v_full_trail);
   END IF;
-  -- Two successes under two references may be two payments. The later word alarms, whichever of the two it is.
   IF cardinality(v_contradicted) > 0 THEN
     PERFORM append_outbox_events('TERMINAL_BLOCKED', p_worker_id, v_contradicted, v_contradictions, v_contradicted_by);
   END IF;
@@ -3888,6 +3890,14 @@ LANGUAGE sql STABLE
 PARALLEL SAFE
 RETURN sha256(convert_to(concat(octet_length(p_outbox_id), ':', p_outbox_id, ',', octet_length(p_instruction_id), ':', p_instruction_id, ',', octet_length(p_idempotency_key), ':', p_idempotency_key, ',', octet_length(p_participant_id), ':', p_participant_id, ',', octet_length(p_sequence_id), ':', p_sequence_id, ',', octet_length(p_rail_type), ':', p_rail_type, ',', octet_length(p_ordered), ':', p_ordered, ',', octet_length(p_redrive_of), ':', p_redrive_of, ',', octet_length(p_content_hash), ':', p_content_hash, ',', octet_length(p_created_at), ':', p_created_at, ','), 'UTF8'::name));
 COMMENT ON FUNCTION outbox_identity_hash(text, text, text, text, text, text, text, text, text, text) IS 'SHA-256 of an identity: the first link of the item''s chain.';
+
+-- function outbox_other_success(jsonb, text) of symphony_owner
+CREATE FUNCTION outbox_other_success(p_late_outcome jsonb, p_rail_reference text)
+RETURNS jsonb
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+RETURN CASE WHEN (((p_late_outcome ->> 'state'::text) = 'DISPATCHED'::text) AND ((p_late_outcome ->> 'rail_reference'::text) IS DISTINCT FROM p_rail_reference)) THEN p_late_outcome ELSE NULL::jsonb END;
+COMMENT ON FUNCTION outbox_other_success(jsonb, text) IS 'Internal: a late word, if it was that the rail paid under another reference than this one; else null.';
 
 -- function outbox_paid_as_other(uuid) of symphony_owner
 CREATE FUNCTION outbox_paid_as_other(p_outbox_id uuid)

@@ -34,6 +34,17 @@ END
 $$;
 COMMENT ON FUNCTION outbox_backoff(integer, uuid) IS 'How long to wait after attempt n: bounded, exponential, spread by a hash of the id.';
 
+-- Two successes under two references may be two payments. The later word alarms, whichever of the two it is, and whoever
+-- recorded it: a worker, or two people.
+CREATE OR REPLACE FUNCTION outbox_other_success(p_late_outcome jsonb, p_rail_reference text) RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+  WHEN p_late_outcome ->> 'state' = 'DISPATCHED' AND p_late_outcome ->> 'rail_reference' IS DISTINCT FROM p_rail_reference
+  THEN p_late_outcome
+END;
+COMMENT ON FUNCTION outbox_other_success(jsonb, text) IS
+  'Internal: a late word, if it was that the rail paid under another reference than this one; else null.';
+
 CREATE OR REPLACE FUNCTION complete_outbox_attempts(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[],
   p_rail_references text[] DEFAULT NULL, p_rail_codes text[] DEFAULT NULL,
@@ -141,11 +152,7 @@ BEGIN
     SELECT j.ordinal, j.outbox_id, j.attempt_id, j.attempt_no, j.effective, j.ordered,
       j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
       j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL AS newly_held,
-      CASE
-        WHEN j.effective = 'DISPATCHED' AND j.late_outcome ->> 'state' = 'DISPATCHED'
-          AND j.late_outcome ->> 'rail_reference' IS DISTINCT FROM j.rail_reference
-        THEN j.late_outcome
-      END AS contradiction
+      CASE WHEN j.effective = 'DISPATCHED' THEN outbox_other_success(j.late_outcome, j.rail_reference) END AS contradiction
     FROM judged j ORDER BY j.ordinal
   LOOP
     IF v_done.effective = 'RETRYABLE' AND v_done.attempt_no >= outbox_attempt_ceiling() AND NOT v_done.held THEN
@@ -179,7 +186,6 @@ BEGIN
   IF v_held OR v_full_trail THEN
     PERFORM record_completion_events(v_attempt_ids, p_worker_id, v_now, v_full_trail);
   END IF;
-  -- Two successes under two references may be two payments. The later word alarms, whichever of the two it is.
   IF cardinality(v_contradicted) > 0 THEN
     PERFORM append_outbox_events('TERMINAL_BLOCKED', p_worker_id, v_contradicted, v_contradictions, v_contradicted_by);
   END IF;

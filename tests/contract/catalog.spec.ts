@@ -94,6 +94,7 @@ describe('functions', () => {
       'outbox_attempt_ceiling',
       'outbox_backoff',
       'outbox_base_key',
+      'outbox_other_success',
     ])
     expect(await functionsOf('s')).toEqual([
       'claimable_outbox_rails',

@@ -215,6 +215,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   outbox_event_hash: 'nobody',
   outbox_evidence: 'nobody',
   outbox_identity_hash: 'nobody',
+  outbox_other_success: 'nobody',
   payload_defect: 'nobody',
   propose_outbox_decision: 'nobody',
   raise_already_ended: 'nobody',
