@@ -2314,9 +2314,7 @@ DECLARE
 BEGIN
   SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
   SELECT a.payload INTO v_payload FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id AND a.state = 'FAILED';
-  SELECT count(*) INTO v_number FROM payment_outbox_identities i
-  WHERE i.instruction_id = v_item.instruction_id
-    AND outbox_base_key(i.idempotency_key) = outbox_base_key(v_item.idempotency_key);
+  SELECT count(*) INTO v_number FROM outbox_payment_items(p_outbox_id);
   SELECT e.outbox_id INTO v_redriven_as
   FROM admit_outbox_items(ARRAY[v_item.instruction_id], ARRAY[v_item.participant_id],
     ARRAY[outbox_base_key(v_item.idempotency_key) || '~redrive~' || v_number], ARRAY[v_item.rail_type],
@@ -3072,10 +3070,8 @@ BEGIN
   WITH held AS (
     UPDATE payment_outbox_pending p
     SET hold_reason = 'EARLIER_ITEM_PAID', held_by = p_found_by, held_at = clock_timestamp()
-    FROM payment_outbox_identities paid
-    JOIN payment_outbox_identities i ON i.instruction_id = paid.instruction_id
-      AND outbox_base_key(i.idempotency_key) = outbox_base_key(paid.idempotency_key)
-    WHERE paid.outbox_id = p_outbox_id AND p.outbox_id = i.outbox_id AND p.hold_reason IS NULL
+    FROM outbox_payment_items(p_outbox_id) i
+    WHERE p.outbox_id = i.outbox_id AND p.hold_reason IS NULL
     RETURNING p.outbox_id
   )
   SELECT COALESCE(array_agg(h.outbox_id), '{}') INTO v_held FROM held h;
@@ -3313,7 +3309,7 @@ BEGIN
     RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', p_outbox_id
       USING ERRCODE = 'P7006', HINT = 'Check that reference with the rail; the decision that fits it is DISPATCHED.';
   END IF;
-  v_paid_as := outbox_paid_as_other(p_outbox_id);
+  v_paid_as := outbox_paid_late_as(p_outbox_id);
   IF p_decision = 'RETRY' AND v_paid_as IS NOT NULL THEN
     RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid the same payment as item %', p_outbox_id, v_paid_as
       USING ERRCODE = 'P7006', HINT = 'Sending it could pay twice. FAILED ends it without sending it, as two people decide.';
@@ -3536,24 +3532,15 @@ SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_item payment_outbox_identities;
   v_other record;
+  v_paid_as uuid;
 BEGIN
-  SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
   PERFORM lock_outbox_payment(p_outbox_id);
   PERFORM lock_outbox_item(p_outbox_id);
   FOR v_other IN
-    SELECT i.outbox_id, i.idempotency_key, a.state, late.paid AS paid_after_all
-    FROM payment_outbox_identities i
+    SELECT i.outbox_id, i.idempotency_key, a.state
+    FROM outbox_payment_items(p_outbox_id) i
     LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED')
-    -- Item by item: an EXISTS may be hashed instead, and reads every event there is.
-    LEFT JOIN LATERAL (
-      SELECT true AS paid FROM payment_outbox_events e
-      WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'
-      LIMIT 1
-    ) late ON true
-    WHERE i.instruction_id = v_item.instruction_id
-      AND outbox_base_key(i.idempotency_key) = outbox_base_key(v_item.idempotency_key)
   LOOP
     IF v_other.state = 'DISPATCHED' THEN
       PERFORM raise_already_ended(v_other.outbox_id);
@@ -3562,11 +3549,12 @@ BEGIN
       RAISE EXCEPTION 'outbox item %: this payment is still on its way under the key %', v_other.outbox_id, v_other.idempotency_key
         USING ERRCODE = 'P7006', HINT = 'Only a FAILED item can be redriven, and only one redrive may be open.';
     END IF;
-    IF v_other.paid_after_all THEN
-      RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', v_other.outbox_id
-        USING ERRCODE = 'P7006', HINT = 'Reconcile with the rail first: sending it again could pay twice.';
-    END IF;
   END LOOP;
+  v_paid_as := outbox_paid_late_as(p_outbox_id);
+  IF v_paid_as IS NOT NULL THEN
+    RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', v_paid_as
+      USING ERRCODE = 'P7006', HINT = 'Reconcile with the rail first: sending it again could pay twice.';
+  END IF;
 END
 $$;
 COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item that may be sent again, or raises P7001 or P7006.';
@@ -3899,8 +3887,8 @@ PARALLEL SAFE
 RETURN CASE WHEN (((p_late_outcome ->> 'state'::text) = 'DISPATCHED'::text) AND ((p_late_outcome ->> 'rail_reference'::text) IS DISTINCT FROM p_rail_reference)) THEN p_late_outcome ELSE NULL::jsonb END;
 COMMENT ON FUNCTION outbox_other_success(jsonb, text) IS 'Internal: a late word, if it was that the rail paid under another reference than this one; else null.';
 
--- function outbox_paid_as_other(uuid) of symphony_owner
-CREATE FUNCTION outbox_paid_as_other(p_outbox_id uuid)
+-- function outbox_paid_late_as(uuid) of symphony_owner
+CREATE FUNCTION outbox_paid_late_as(p_outbox_id uuid)
 RETURNS uuid
 LANGUAGE sql STABLE
 SECURITY DEFINER
@@ -3910,19 +3898,34 @@ SET enable_seqscan=off
 SET search_path=symphony, pg_temp
 AS $$
   SELECT i.outbox_id
-  FROM payment_outbox_identities own
-  JOIN payment_outbox_identities i ON i.instruction_id = own.instruction_id
-    AND outbox_base_key(i.idempotency_key) = outbox_base_key(own.idempotency_key) AND i.outbox_id <> own.outbox_id
+  FROM outbox_payment_items(p_outbox_id) i
   -- Item by item: an EXISTS may be hashed instead, and reads every event there is.
   CROSS JOIN LATERAL (
     SELECT 1 FROM payment_outbox_events e
     WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'
     LIMIT 1
   ) late
-  WHERE own.outbox_id = p_outbox_id
   LIMIT 1
 $$;
-COMMENT ON FUNCTION outbox_paid_as_other(uuid) IS 'Internal: the item as which the rail has paid the same payment, by a late report.';
+COMMENT ON FUNCTION outbox_paid_late_as(uuid) IS 'Internal: the item as which the rail has paid this payment, by a late report.';
+
+-- function outbox_payment_items(uuid) of symphony_owner
+CREATE FUNCTION outbox_payment_items(p_outbox_id uuid)
+RETURNS SETOF payment_outbox_identities
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET enable_hashjoin=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+  SELECT i.*
+  FROM payment_outbox_identities own
+  JOIN payment_outbox_identities i ON i.instruction_id = own.instruction_id
+    AND outbox_base_key(i.idempotency_key) = outbox_base_key(own.idempotency_key)
+  WHERE own.outbox_id = p_outbox_id
+$$;
+COMMENT ON FUNCTION outbox_payment_items(uuid) IS 'Internal: every item of the payment that this item belongs to, itself included.';
 
 -- function pause_job(text) of symphony_owner
 CREATE FUNCTION pause_job(p_job_name text)

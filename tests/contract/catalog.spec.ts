@@ -109,7 +109,8 @@ describe('functions', () => {
       'outbox_event_hash',
       'outbox_evidence',
       'outbox_identity_hash',
-      'outbox_paid_as_other',
+      'outbox_paid_late_as',
+      'outbox_payment_items',
       'payload_defect',
       'refuse_stale_snapshot',
     ])
