@@ -424,8 +424,11 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
+  v_wanted integer := p_batch_size;
   v_expired uuid[];
+  v_last boolean;
   v_outbox_id uuid;
+  v_bad uuid[] := '{}';
 BEGIN
   IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
     PERFORM refuse_argument('p_batch_size', '1 to 1000');
@@ -435,33 +438,38 @@ BEGIN
   END IF;
   PERFORM verify_blocked_outbox_items(1000);
   PERFORM fold_outbox_tallies();
-  v_now := clock_timestamp();
-  v_expired := ARRAY(
-    SELECT p.outbox_id FROM payment_outbox_pending p
-    WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now
-    ORDER BY p.lease_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
-  IF cardinality(v_expired) = 0 THEN
-    RETURN;
-  END IF;
-  BEGIN
-    RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
-    RETURN;
-  EXCEPTION
-    WHEN serialization_failure OR deadlock_detected THEN
-      RAISE;
-    WHEN OTHERS THEN
-      RAISE WARNING 'lease repair: the set of % failed (%), repairing one by one', cardinality(v_expired), SQLERRM;
-  END;
-  -- One bad row must not keep a hundred good ones leased for ever.
-  FOREACH v_outbox_id IN ARRAY v_expired LOOP
+  -- One bad row must not keep a hundred good ones leased for ever, nor a batch of bad ones those behind them: they are passed
+  -- over, a thousand at the most, and found again by the next call.
+  LOOP
+    v_now := clock_timestamp();
+    v_expired := ARRAY(
+      SELECT p.outbox_id FROM payment_outbox_pending p
+      WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now AND p.outbox_id <> ALL (v_bad)
+      ORDER BY p.lease_expires_at LIMIT v_wanted FOR UPDATE SKIP LOCKED);
+    EXIT WHEN cardinality(v_expired) = 0;
     BEGIN
-      RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(ARRAY[v_outbox_id], p_worker_id, true) e;
+      RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
+      EXIT;
     EXCEPTION
       WHEN serialization_failure OR deadlock_detected THEN
         RAISE;
       WHEN OTHERS THEN
-        RAISE WARNING 'lease repair: outbox item % stays leased: % (%)', v_outbox_id, SQLERRM, SQLSTATE;
+        RAISE WARNING 'lease repair: the set of % failed (%), repairing one by one', cardinality(v_expired), SQLERRM;
     END;
+    v_last := cardinality(v_expired) < v_wanted;
+    FOREACH v_outbox_id IN ARRAY v_expired LOOP
+      BEGIN
+        RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(ARRAY[v_outbox_id], p_worker_id, true) e;
+        v_wanted := v_wanted - 1;
+      EXCEPTION
+        WHEN serialization_failure OR deadlock_detected THEN
+          RAISE;
+        WHEN OTHERS THEN
+          RAISE WARNING 'lease repair: outbox item % stays leased: % (%)', v_outbox_id, SQLERRM, SQLSTATE;
+          v_bad := v_bad || v_outbox_id;
+      END;
+    END LOOP;
+    EXIT WHEN v_last OR v_wanted = 0 OR cardinality(v_bad) >= 1000;
   END LOOP;
 END
 $$;
