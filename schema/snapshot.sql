@@ -5246,6 +5246,7 @@ GRANT EXECUTE ON function ack_timers(uuid[], uuid[], text) TO symphony_executor;
 GRANT EXECUTE ON function acquire_lease(text, text, integer, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function approve_outbox_proposal(uuid) TO symphony_control;
 GRANT EXECUTE ON function begin_outbox_dispatch(uuid, uuid, text) TO symphony_executor;
+GRANT EXECUTE ON function cancel_timer(uuid) TO symphony_control;
 GRANT EXECUTE ON function cancel_timer(uuid) TO symphony_ingest;
 GRANT EXECUTE ON function claim_inbox_batch(integer, text, integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function claim_job_runs(integer, text, integer, text[]) TO symphony_executor;

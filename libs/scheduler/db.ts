@@ -22,7 +22,7 @@ import type {
  * transaction in it; timers also the caller's own client. Arguments are checked before any I/O.
  */
 
-// Timers, as symphony_ingest ------------------------------------------------------------------------------------------
+// Timers, as symphony_ingest; an operator cancels as symphony_control -------------------------------------------------
 
 /** Returns the id, which is also the id of the message that the timer becomes. Committed or rolled back with the caller. */
 export async function scheduleTimer(role: Queryable, timer: TimerDefinition): Promise<string> {
@@ -258,14 +258,33 @@ export async function readJobs(role: Queryable): Promise<JobStatus[]> {
   return rows
 }
 
+const TIMER_COLUMNS = `timer_id AS "timerId", topic, delivery, due_at AS "dueAt", state, attempt_count AS "attemptCount",
+  started_at AS "startedAt", finished_at AS "finishedAt", error_message AS "error", outbox_id AS "outboxId"`
+
 export async function readTimer(role: Queryable, timerId: string): Promise<TimerStatus | undefined> {
   const { rows } = await role.query<TimerStatus>(
-    `SELECT timer_id AS "timerId", topic, delivery, due_at AS "dueAt", state, attempt_count AS "attemptCount",
-       started_at AS "startedAt", finished_at AS "finishedAt", error_message AS "error", outbox_id AS "outboxId"
-     FROM ${qualify(role, 'scheduler_timers')} WHERE timer_id = $1`,
+    `SELECT ${TIMER_COLUMNS} FROM ${qualify(role, 'scheduler_timers')} WHERE timer_id = $1`,
     [requiredUuid('timerId', timerId)],
   )
   return rows[0]
+}
+
+export interface TimerFilter {
+  readonly state: WorkState
+  readonly topic?: string
+  /** @default 100 */
+  readonly limit?: number
+}
+
+/** Of one state, those due first at the top. */
+export async function readTimers(role: Queryable, filter: TimerFilter): Promise<TimerStatus[]> {
+  const { state, topic, limit = 100 } = filter
+  const { rows } = await role.query<TimerStatus>(
+    `SELECT ${TIMER_COLUMNS} FROM ${qualify(role, 'scheduler_timers')}
+     WHERE state = $1 AND ($2::text IS NULL OR topic = $2) ORDER BY due_at, timer_id LIMIT $3`,
+    [state, topic === undefined ? null : requiredId('topic', topic), boundedInteger('limit', limit, BATCH_SIZE)],
+  )
+  return rows
 }
 
 export interface JobRunFilter {

@@ -12,7 +12,8 @@ export type MissedRuns = 'skip' | 'once' | 'all'
 export type JobState = 'ACTIVE' | 'PAUSED'
 
 /** READY and CLAIMED are pending; the others have ended. */
-export type WorkState = 'READY' | 'CLAIMED' | 'DONE' | 'ENQUEUED' | 'FAILED' | 'CANCELLED'
+export const WORK_STATES = ['READY', 'CLAIMED', 'DONE', 'ENQUEUED', 'FAILED', 'CANCELLED'] as const
+export type WorkState = (typeof WORK_STATES)[number]
 
 /** What a timer or a job sends when it is due. */
 export interface ScheduledMessage {

@@ -125,7 +125,8 @@ GRANT EXECUTE ON FUNCTION
   pause_job(text),
   resume_job(text, bigint, timestamptz),
   trigger_job(text),
-  delete_job(text)
+  delete_job(text),
+  cancel_timer(uuid)
 TO symphony_control;
 
 -- symphony_auditor: auditors. The whole ledger, payloads included, because the hashes are taken over them.

@@ -194,6 +194,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
     })
     expect(callable.toSorted()).toEqual([
       'control: approve_outbox_proposal',
+      'control: cancel_timer',
       'control: create_or_update_job',
       'control: delete_job',
       'control: pause_job',
