@@ -4068,41 +4068,40 @@ END
 $$;
 COMMENT ON FUNCTION propose_outbox_decision(uuid, text, text, text, text) IS 'Internal: writes a proposal and its event.';
 
--- function prune_inbox_messages(integer, integer) of symphony_owner
-CREATE FUNCTION prune_inbox_messages(p_keep_seconds integer, p_batch_size integer)
+-- function purge_dead_leases(integer, integer) of symphony_owner
+CREATE FUNCTION purge_dead_leases(p_dead_seconds integer, p_batch_size integer)
 RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
-SET enable_bitmapscan=off
-SET enable_seqscan=off
-SET enable_sort=off
-SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_before timestamptz;
-  v_rows tid[];
+  v_dead_since timestamptz;
+  v_removed integer;
+  v_highest bigint;
 BEGIN
-  IF p_keep_seconds IS NULL OR p_keep_seconds NOT BETWEEN 1 AND 315576000 THEN
-    PERFORM refuse_argument('p_keep_seconds', '1 to 315576000, which is ten years');
+  IF p_dead_seconds IS NULL OR p_dead_seconds NOT BETWEEN 3600 AND 315360000 THEN
+    PERFORM refuse_argument('p_dead_seconds', '3600 (an hour) to 315360000 (ten years)');
   END IF;
   IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
     PERFORM refuse_argument('p_batch_size', '1 to 1000');
   END IF;
-  v_before := clock_timestamp() - make_interval(secs => p_keep_seconds);
-  v_rows := ARRAY(
-    SELECT m.ctid FROM inbox_messages m WHERE m.state = 'done' AND m.ended_at <= v_before
-    ORDER BY m.ended_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
-  v_rows := v_rows || ARRAY(
-    SELECT m.ctid FROM inbox_messages m
-    WHERE m.state = 'seen' AND m.topic IS NULL AND m.first_seen_at <= v_before AND m.last_seen_at <= v_before
-    ORDER BY m.first_seen_at LIMIT p_batch_size - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
-  DELETE FROM inbox_messages m WHERE m.ctid = ANY (v_rows);
-  RETURN cardinality(v_rows);
+  PERFORM refuse_stale_snapshot();
+  PERFORM FROM symphony_lease_floor f FOR UPDATE;
+  v_dead_since := clock_timestamp() - make_interval(secs => p_dead_seconds);
+  WITH dead AS (
+    SELECT l.resource FROM symphony_leases l WHERE l.expires_at <= v_dead_since
+    LIMIT p_batch_size FOR UPDATE SKIP LOCKED
+  ), removed AS (
+    DELETE FROM symphony_leases l USING dead WHERE l.resource = dead.resource RETURNING l.fencing_token
+  )
+  SELECT count(*), max(r.fencing_token) INTO v_removed, v_highest FROM removed r;
+  UPDATE symphony_lease_floor f SET fencing_token = v_highest WHERE f.fencing_token < v_highest;
+  RETURN v_removed;
 END
 $$;
-COMMENT ON FUNCTION prune_inbox_messages(integer, integer) IS 'Forgets one batch of messages that were done, or only sighted, at least so long ago; returns how many. Their duplicates are new again.';
+COMMENT ON FUNCTION purge_dead_leases(integer, integer) IS 'Removes rows of resources that nobody has held for so long, and raises the floor to their highest token. Returns how many.';
 
 -- function purge_finished_job_runs(integer, integer) of symphony_owner
 CREATE FUNCTION purge_finished_job_runs(p_retention_seconds integer, p_batch_size integer)
@@ -4149,6 +4148,42 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION purge_finished_timers(integer, integer) IS 'Deletes timers that ended longer ago than that, oldest first, at most the batch size; returns how many.';
+
+-- function purge_inbox_messages(integer, integer) of symphony_owner
+CREATE FUNCTION purge_inbox_messages(p_keep_seconds integer, p_batch_size integer)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET enable_sort=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_before timestamptz;
+  v_rows tid[];
+BEGIN
+  IF p_keep_seconds IS NULL OR p_keep_seconds NOT BETWEEN 1 AND 315576000 THEN
+    PERFORM refuse_argument('p_keep_seconds', '1 to 315576000, which is ten years');
+  END IF;
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  v_before := clock_timestamp() - make_interval(secs => p_keep_seconds);
+  v_rows := ARRAY(
+    SELECT m.ctid FROM inbox_messages m WHERE m.state = 'done' AND m.ended_at <= v_before
+    ORDER BY m.ended_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  v_rows := v_rows || ARRAY(
+    SELECT m.ctid FROM inbox_messages m
+    WHERE m.state = 'seen' AND m.topic IS NULL AND m.first_seen_at <= v_before AND m.last_seen_at <= v_before
+    ORDER BY m.first_seen_at LIMIT p_batch_size - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
+  DELETE FROM inbox_messages m WHERE m.ctid = ANY (v_rows);
+  RETURN cardinality(v_rows);
+END
+$$;
+COMMENT ON FUNCTION purge_inbox_messages(integer, integer) IS 'Forgets one batch of messages that were done, or only sighted, at least so long ago; returns how many. Their duplicates are new again.';
 
 -- function raise_already_ended(uuid) of symphony_owner
 CREATE FUNCTION raise_already_ended(p_outbox_id uuid)
@@ -4533,41 +4568,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS 'Gives back leases whose dispatch never began; says of each whether it was.';
-
--- function remove_dead_leases(integer, integer) of symphony_owner
-CREATE FUNCTION remove_dead_leases(p_batch_size integer, p_dead_seconds integer)
-RETURNS integer
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET search_path=symphony, pg_temp
-AS $$
-#variable_conflict use_column
-DECLARE
-  v_dead_since timestamptz;
-  v_removed integer;
-  v_highest bigint;
-BEGIN
-  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
-    PERFORM refuse_argument('p_batch_size', '1 to 1000');
-  END IF;
-  IF p_dead_seconds IS NULL OR p_dead_seconds NOT BETWEEN 3600 AND 315360000 THEN
-    PERFORM refuse_argument('p_dead_seconds', '3600 (an hour) to 315360000 (ten years)');
-  END IF;
-  PERFORM refuse_stale_snapshot();
-  PERFORM FROM symphony_lease_floor f FOR UPDATE;
-  v_dead_since := clock_timestamp() - make_interval(secs => p_dead_seconds);
-  WITH dead AS (
-    SELECT l.resource FROM symphony_leases l WHERE l.expires_at <= v_dead_since
-    LIMIT p_batch_size FOR UPDATE SKIP LOCKED
-  ), removed AS (
-    DELETE FROM symphony_leases l USING dead WHERE l.resource = dead.resource RETURNING l.fencing_token
-  )
-  SELECT count(*), max(r.fencing_token) INTO v_removed, v_highest FROM removed r;
-  UPDATE symphony_lease_floor f SET fencing_token = v_highest WHERE f.fencing_token < v_highest;
-  RETURN v_removed;
-END
-$$;
-COMMENT ON FUNCTION remove_dead_leases(integer, integer) IS 'Removes rows of resources that nobody has held for so long, and raises the floor to their highest token. Returns how many.';
 
 -- function renew_lease(text, text, uuid, integer) of symphony_owner
 CREATE FUNCTION renew_lease(p_resource text, p_owner text, p_lease_id uuid, p_duration_ms integer)
@@ -5280,16 +5280,16 @@ GRANT EXECUTE ON function pause_job(text) TO symphony_control;
 GRANT EXECUTE ON function pause_outbox(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function place_outbox_hold(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function postpone_job(text, bigint, text) TO symphony_executor;
-GRANT EXECUTE ON function prune_inbox_messages(integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function purge_dead_leases(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_finished_job_runs(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_finished_timers(integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function purge_inbox_messages(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function record_inbox_sighting(text, text, text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) TO symphony_executor;
 GRANT EXECUTE ON function redrive_outbox_item(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function release_lease(text, text, uuid) TO symphony_executor;
 GRANT EXECUTE ON function release_outbox_lease(uuid, uuid, text) TO symphony_executor;
 GRANT EXECUTE ON function release_outbox_leases(uuid[], uuid[], text) TO symphony_executor;
-GRANT EXECUTE ON function remove_dead_leases(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function renew_lease(text, text, uuid, integer) TO symphony_executor;
 GRANT EXECUTE ON function renew_outbox_lease(uuid, uuid, text, integer) TO symphony_executor;
 GRANT EXECUTE ON function renew_outbox_leases(uuid[], uuid[], text, integer) TO symphony_executor;

@@ -189,12 +189,12 @@ export async function reviveInboxMessage(role: Queryable, key: InboxKey, reason:
 }
 
 /** Forgets one batch of messages that were done, or only sighted, at least so long ago; returns how many. */
-export async function pruneInboxMessages(role: Queryable, keepSeconds: number, batchSize: number): Promise<number> {
-  const rows = await callFunction<{ prune_inbox_messages: number }>(role, 'prune_inbox_messages', [
+export async function purgeInboxMessages(role: Queryable, keepSeconds: number, batchSize: number): Promise<number> {
+  const rows = await callFunction<{ purge_inbox_messages: number }>(role, 'purge_inbox_messages', [
     boundedInteger('keepSeconds', keepSeconds, KEEP_SECONDS),
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
   ])
-  return onlyRow(rows).prune_inbox_messages
+  return onlyRow(rows).purge_inbox_messages
 }
 
 /** The difference is taken by the database's own clock: ours may be set to anything. */

@@ -1,7 +1,7 @@
 import { systemClock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
-import { pruneInboxMessages } from '../inbox/index.js'
-import { removeDeadLeases } from '../lease/index.js'
+import { purgeInboxMessages } from '../inbox/index.js'
+import { purgeDeadLeases } from '../lease/index.js'
 import { purgeFinishedJobRuns, purgeFinishedTimers } from '../scheduler/index.js'
 import { PollLoop, Wakeup, type Worker } from '../worker/index.js'
 import type { RetentionOptions } from './options.js'
@@ -63,10 +63,10 @@ export class CleanupWorker implements Worker<CleanupCounts> {
   async runOnce(): Promise<CleanupCounts> {
     const { inboxDays, jobRunsDays, timersDays, leasesDays } = this.#retention
     const removed = {
-      inboxMessages: await pruneInboxMessages(this.#role, inboxDays * DAY_SECONDS, BATCH_SIZE),
+      inboxMessages: await purgeInboxMessages(this.#role, inboxDays * DAY_SECONDS, BATCH_SIZE),
       jobRuns: await purgeFinishedJobRuns(this.#role, jobRunsDays * DAY_SECONDS, BATCH_SIZE),
       timers: await purgeFinishedTimers(this.#role, timersDays * DAY_SECONDS, BATCH_SIZE),
-      leases: await removeDeadLeases(this.#role, BATCH_SIZE, leasesDays * DAY_SECONDS),
+      leases: await purgeDeadLeases(this.#role, leasesDays * DAY_SECONDS, BATCH_SIZE),
     }
     // A batch that is not full was the last of its kind.
     const counts = { ...removed, more: Object.values(removed).includes(BATCH_SIZE) }

@@ -55,7 +55,7 @@ GRANT EXECUTE ON FUNCTION
   acquire_lease(text, text, integer, jsonb),
   renew_lease(text, text, uuid, integer),
   release_lease(text, text, uuid),
-  remove_dead_leases(integer, integer),
+  purge_dead_leases(integer, integer),
   record_inbox_sighting(text, text, text, jsonb),
   mark_inbox_processing(text, text),
   mark_inbox_processed(text, text),
@@ -65,7 +65,7 @@ GRANT EXECUTE ON FUNCTION
   abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean),
   fail_inbox_messages(text[], text[], uuid[], text, text[]),
   next_inbox_event(),
-  prune_inbox_messages(integer, integer)
+  purge_inbox_messages(integer, integer)
 TO symphony_executor;
 -- The same of the scheduler: what is due, what becomes of it, and what may be forgotten.
 GRANT EXECUTE ON FUNCTION

@@ -9,7 +9,7 @@ import {
   markInboxProcessed,
   markInboxProcessing,
   nextInboxEvent,
-  pruneInboxMessages,
+  purgeInboxMessages,
   recordInboxSighting,
   reviveInboxMessage,
   type InboxKey,
@@ -187,10 +187,10 @@ class Sequence {
           },
         )
       }
-      case 'prune':
+      case 'purge':
         return compareAnswers(
-          () => String(model.prune(KEEP_SECONDS)),
-          async () => String(await pruneInboxMessages(executor, KEEP_SECONDS, 1000)),
+          () => String(model.purge(KEEP_SECONDS)),
+          async () => String(await purgeInboxMessages(executor, KEEP_SECONDS, 1000)),
         )
       case 'nextEvent':
         return compareAnswers(

@@ -217,7 +217,7 @@ export class InboxModel {
   }
 
   /** Only what is done is ever forgotten, and what was sighted and never begun. */
-  prune(keepSeconds: number): number {
+  purge(keepSeconds: number): number {
     const before = this.clock - keepSeconds * SECOND
     const old = this.messages.filter(({ state, isWork, ended, lastSeen }) => {
       if (state === 'done') return at(ended!) <= before

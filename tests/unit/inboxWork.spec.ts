@@ -373,11 +373,11 @@ describe('retention', () => {
       await retention.fail([dead])
       await endedAgo(own, dead, 1_000_000)
       const [waiting, working] = [await enqueuedAndClaimed(own), await enqueued(own)]
-      expect(await retention.prune({ keepSeconds: 100, batchSize: 3 })).toBe(3)
+      expect(await retention.purge({ keepSeconds: 100, batchSize: 3 })).toBe(3)
       expect(await rowOf(own, claims[4]!)).toEqual({})
       expect(await rowOf(own, claims[1]!)).toMatchObject({ state: 'done' })
-      expect(await retention.prune({ keepSeconds: 100, batchSize: 3 })).toBe(1)
-      expect(await retention.prune({ keepSeconds: 100, batchSize: 3 })).toBe(0)
+      expect(await retention.purge({ keepSeconds: 100, batchSize: 3 })).toBe(1)
+      expect(await retention.purge({ keepSeconds: 100, batchSize: 3 })).toBe(0)
       for (const key of [claims[0]!, dead, waiting, working]) expect(await rowOf(own, key)).not.toEqual({})
     })
   })
@@ -400,10 +400,10 @@ describe('retention', () => {
       const work = await enqueued(own, { source: 'sightings', messageId: 'work' })
       await sightedAgo(own, work, 1_000)
       const retention = new InboxWorkStore(own.database, WORKER)
-      expect(await retention.prune({ keepSeconds: 100, batchSize: 1 })).toBe(1)
+      expect(await retention.purge({ keepSeconds: 100, batchSize: 1 })).toBe(1)
       expect(await rowOf(own, older)).toEqual({})
       expect(await rowOf(own, old)).toMatchObject({ state: 'seen' })
-      expect(await retention.prune({ keepSeconds: 100, batchSize: 10 })).toBe(1)
+      expect(await retention.purge({ keepSeconds: 100, batchSize: 10 })).toBe(1)
       expect(await rowOf(own, old)).toEqual({})
       for (const key of [young, begun, died, work]) expect(await rowOf(own, key)).not.toEqual({})
       // Forgotten or not, whoever asks is told the same.
@@ -415,13 +415,13 @@ describe('retention', () => {
     const claim = await enqueuedAndClaimed(db)
     await store.ack([claim])
     await endedAgo(db, claim, 1_000)
-    await store.prune({ keepSeconds: 999, batchSize: 1_000 })
+    await store.purge({ keepSeconds: 999, batchSize: 1_000 })
     const [again] = await enqueueInboxMessages(db.as('symphony_ingest'), [aMessage(keyOf(claim))])
     expect(again).toMatchObject({ created: true, sightings: 1n })
   })
 
   test.each([0, -1, 1.5, 315_576_001])('refuses to keep for %s seconds', async (keepSeconds) => {
-    await expect(store.prune({ keepSeconds, batchSize: 1 })).rejects.toThrow(ArgumentRangeError)
+    await expect(store.purge({ keepSeconds, batchSize: 1 })).rejects.toThrow(ArgumentRangeError)
   })
 })
 
