@@ -77,12 +77,13 @@ CREATE INDEX ix_inbox_claim_expiry ON inbox_messages USING btree (claim_expires_
 CREATE INDEX ix_inbox_claimable ON inbox_messages USING btree (due_at, first_seen_at) WHERE state = 'seen'::text AND topic IS NOT NULL;
 CREATE INDEX ix_inbox_dead ON inbox_messages USING btree (ended_at) WHERE state = 'dead'::text;
 CREATE INDEX ix_inbox_done ON inbox_messages USING btree (ended_at) WHERE state = 'done'::text;
+CREATE INDEX ix_inbox_sighted ON inbox_messages USING btree (first_seen_at) WHERE state = 'seen'::text AND topic IS NULL;
 CREATE TRIGGER inbox_messages_done_is_final BEFORE UPDATE ON inbox_messages FOR EACH ROW WHEN (old.state = 'done'::text AND new.state <> 'done'::text) EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_done_is_final;
 CREATE TRIGGER inbox_messages_is_not_truncated BEFORE TRUNCATE ON inbox_messages FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_is_not_truncated;
-CREATE TRIGGER inbox_messages_only_done_is_removed BEFORE DELETE ON inbox_messages FOR EACH ROW WHEN (old.state <> 'done'::text) EXECUTE FUNCTION refuse_mutation();
-ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_only_done_is_removed;
+CREATE TRIGGER inbox_messages_unfinished_is_not_removed BEFORE DELETE ON inbox_messages FOR EACH ROW WHEN (old.state <> 'done'::text AND (old.state <> 'seen'::text OR old.topic IS NOT NULL)) EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_unfinished_is_not_removed;
 COMMENT ON TABLE inbox_messages IS 'Every message that came in and is not forgotten yet: the queue and the memory of duplicates in one.';
 COMMENT ON COLUMN inbox_messages.topic IS 'What its handler is found by; null for a message known only for deduplication, which is never claimed.';
 COMMENT ON COLUMN inbox_messages.content_hash IS 'SHA-256 of topic and payload: what "the same content" means. The first content counts.';
@@ -434,18 +435,20 @@ CREATE TABLE scheduler_jobs (
   schedule_error text,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   updated_at timestamp with time zone NOT NULL DEFAULT now(),
+  postponed_until timestamp with time zone,
   CONSTRAINT scheduler_jobs_active_or_paused CHECK (state = ANY (ARRAY['ACTIVE'::text, 'PAUSED'::text])),
   CONSTRAINT scheduler_jobs_payload_is_object CHECK (jsonb_typeof(payload) = 'object'::text),
   CONSTRAINT scheduler_jobs_pkey PRIMARY KEY (job_name),
   CONSTRAINT scheduler_jobs_skip_once_or_all CHECK (missed_runs = ANY (ARRAY['skip'::text, 'once'::text, 'all'::text])),
   CONSTRAINT scheduler_jobs_to_the_outbox_or_claimed CHECK (delivery = ANY (ARRAY['outbox'::text, 'claim'::text]))
 );
-CREATE INDEX ix_jobs_due ON scheduler_jobs USING btree (next_due_at) WHERE state = 'ACTIVE'::text;
+CREATE INDEX ix_jobs_looked_at ON scheduler_jobs USING btree (GREATEST(next_due_at, postponed_until)) WHERE state = 'ACTIVE'::text;
 COMMENT ON TABLE scheduler_jobs IS 'What is to be done again and again. Its name is its identity.';
 COMMENT ON COLUMN scheduler_jobs.missed_runs IS 'What becomes of occurrences nobody was there for: skip, once (the latest), all.';
 COMMENT ON COLUMN scheduler_jobs.next_due_at IS 'The next occurrence. The scheduler makes the run and moves this in one call.';
 COMMENT ON COLUMN scheduler_jobs.revision IS 'Grows with every change. Runs are made only from the revision that they were computed from: the fence of the schedulers.';
 COMMENT ON COLUMN scheduler_jobs.schedule_error IS 'Why the last scheduler that tried could not read the expression; null when one could.';
+COMMENT ON COLUMN scheduler_jobs.postponed_until IS 'Not looked at before this, although it is due: no scheduler could read it. Null for a job that can be read.';
 
 -- table scheduler_timers of symphony_owner
 CREATE TABLE scheduler_timers (
@@ -1014,6 +1017,7 @@ DECLARE
   v_due timestamptz;
   v_attempt_id uuid;
   v_ordered boolean;
+  v_contradiction jsonb;
 BEGIN
   IF p_decision = 'RETRY' THEN
     UPDATE payment_outbox_pending p
@@ -1046,7 +1050,10 @@ BEGIN
           p_actor, NULL, epoch_micros(v_now)::text)
       FROM item i
     )
-    SELECT i.attempt_id, i.ordered INTO v_attempt_id, v_ordered FROM item i;
+    SELECT i.attempt_id, i.ordered,
+      CASE WHEN p_decision = 'DISPATCHED' THEN outbox_other_success(i.late_outcome, p_rail_reference) END
+    INTO v_attempt_id, v_ordered, v_contradiction
+    FROM item i;
     INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, failed)
     VALUES (v_now, (p_decision = 'DISPATCHED')::integer, (p_decision = 'FAILED')::integer);
   END IF;
@@ -1054,6 +1061,9 @@ BEGIN
     'decision', p_decision, 'reason', p_reason, 'rail_reference', p_rail_reference, 'proposed_by', p_proposed_by,
     'approved_by', CASE WHEN p_proposed_by IS NOT NULL THEN p_actor END, 'next_attempt_at', epoch_micros(v_due)))],
     ARRAY[v_attempt_id]);
+  IF v_contradiction IS NOT NULL THEN
+    PERFORM append_outbox_events('TERMINAL_BLOCKED', p_actor, ARRAY[p_outbox_id], ARRAY[v_contradiction], ARRAY[v_attempt_id]);
+  END IF;
   IF v_attempt_id IS NOT NULL THEN
     DELETE FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;
     IF v_ordered THEN
@@ -2142,11 +2152,7 @@ BEGIN
     SELECT j.ordinal, j.outbox_id, j.attempt_id, j.attempt_no, j.effective, j.ordered,
       j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
       j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL AS newly_held,
-      CASE
-        WHEN j.effective = 'DISPATCHED' AND j.late_outcome ->> 'state' = 'DISPATCHED'
-          AND j.late_outcome ->> 'rail_reference' IS DISTINCT FROM j.rail_reference
-        THEN j.late_outcome
-      END AS contradiction
+      CASE WHEN j.effective = 'DISPATCHED' THEN outbox_other_success(j.late_outcome, j.rail_reference) END AS contradiction
     FROM judged j ORDER BY j.ordinal
   LOOP
     IF v_done.effective = 'RETRYABLE' AND v_done.attempt_no >= outbox_attempt_ceiling() AND NOT v_done.held THEN
@@ -2180,7 +2186,6 @@ BEGIN
   IF v_held OR v_full_trail THEN
     PERFORM record_completion_events(v_attempt_ids, p_worker_id, v_now, v_full_trail);
   END IF;
-  -- Two successes under two references may be two payments. The later word alarms, whichever of the two it is.
   IF cardinality(v_contradicted) > 0 THEN
     PERFORM append_outbox_events('TERMINAL_BLOCKED', p_worker_id, v_contradicted, v_contradictions, v_contradicted_by);
   END IF;
@@ -2227,7 +2232,7 @@ BEGIN
   RETURN QUERY
   WITH moved AS (
     UPDATE scheduler_jobs j
-    SET next_due_at = g.next_due_at, revision = j.revision + 1, schedule_error = NULL
+    SET next_due_at = g.next_due_at, revision = j.revision + 1, schedule_error = NULL, postponed_until = NULL
     FROM (
       SELECT DISTINCT ON (u.job_name) u.job_name, u.next_due_at
       FROM unnest(p_job_names, p_next_due_at) WITH ORDINALITY AS u(job_name, next_due_at, ordinal)
@@ -2274,7 +2279,6 @@ BEGIN
   IF p_missed_runs IS NULL OR p_missed_runs NOT IN ('skip', 'once', 'all') THEN
     PERFORM refuse_argument('p_missed_runs', 'skip, once or all');
   END IF;
-  RETURN QUERY
   INSERT INTO scheduler_jobs AS j
     (job_name, cron, time_zone, topic, participant_id, payload, delivery, missed_runs, next_due_at)
   VALUES (p_job_name, p_cron, p_time_zone, p_topic, p_participant_id, p_payload, p_delivery, p_missed_runs, p_next_due_at)
@@ -2282,11 +2286,13 @@ BEGIN
   SET cron = excluded.cron, time_zone = excluded.time_zone, topic = excluded.topic,
     participant_id = excluded.participant_id, payload = excluded.payload, delivery = excluded.delivery,
     missed_runs = excluded.missed_runs, revision = j.revision + 1, updated_at = clock_timestamp(), schedule_error = NULL,
+    postponed_until = NULL,
     -- Whoever registers the same schedule at each start of a program must not push its next occurrence away.
     next_due_at = CASE WHEN j.cron = excluded.cron AND j.time_zone = excluded.time_zone
       THEN j.next_due_at ELSE excluded.next_due_at END
-  RETURNING j.next_due_at, j.state, j.revision = 1;
-  PERFORM wake_schedulers(p_next_due_at);
+  RETURNING j.next_due_at, j.state, j.revision = 1 INTO next_due_at, state, created;
+  PERFORM wake_schedulers(next_due_at);
+  RETURN NEXT;
 END
 $$;
 COMMENT ON FUNCTION create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) IS 'Defines a job by its name. With the same expression and zone its next due time stays; a paused job stays paused.';
@@ -2308,9 +2314,7 @@ DECLARE
 BEGIN
   SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
   SELECT a.payload INTO v_payload FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id AND a.state = 'FAILED';
-  SELECT count(*) INTO v_number FROM payment_outbox_identities i
-  WHERE i.instruction_id = v_item.instruction_id
-    AND outbox_base_key(i.idempotency_key) = outbox_base_key(v_item.idempotency_key);
+  SELECT count(*) INTO v_number FROM outbox_payment_items(p_outbox_id);
   SELECT e.outbox_id INTO v_redriven_as
   FROM admit_outbox_items(ARRAY[v_item.instruction_id], ARRAY[v_item.participant_id],
     ARRAY[outbox_base_key(v_item.idempotency_key) || '~redrive~' || v_number], ARRAY[v_item.rail_type],
@@ -2361,11 +2365,11 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT j.job_name, j.cron, j.time_zone, j.missed_runs, j.next_due_at, j.revision, v_now
-  FROM scheduler_jobs j WHERE j.state = 'ACTIVE' AND j.next_due_at <= v_now
-  ORDER BY j.next_due_at LIMIT p_batch_size;
+  FROM scheduler_jobs j WHERE j.state = 'ACTIVE' AND GREATEST(j.next_due_at, j.postponed_until) <= v_now
+  ORDER BY GREATEST(j.next_due_at, j.postponed_until) LIMIT p_batch_size;
 END
 $$;
-COMMENT ON FUNCTION due_jobs(integer) IS 'Active jobs whose next occurrence has come, longest due first, at most the batch size.';
+COMMENT ON FUNCTION due_jobs(integer) IS 'Active jobs whose next occurrence has come and which are not put off, longest due first, at most the batch size.';
 
 -- function end_job_run_claims(uuid[], uuid[], text, text, text, integer) of symphony_owner
 CREATE FUNCTION end_job_run_claims(p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_state text, p_error_message text, p_retry_delay_seconds integer)
@@ -3066,10 +3070,8 @@ BEGIN
   WITH held AS (
     UPDATE payment_outbox_pending p
     SET hold_reason = 'EARLIER_ITEM_PAID', held_by = p_found_by, held_at = clock_timestamp()
-    FROM payment_outbox_identities paid
-    JOIN payment_outbox_identities i ON i.instruction_id = paid.instruction_id
-      AND outbox_base_key(i.idempotency_key) = outbox_base_key(paid.idempotency_key)
-    WHERE paid.outbox_id = p_outbox_id AND p.outbox_id = i.outbox_id AND p.hold_reason IS NULL
+    FROM outbox_payment_items(p_outbox_id) i
+    WHERE p.outbox_id = i.outbox_id AND p.hold_reason IS NULL
     RETURNING p.outbox_id
   )
   SELECT COALESCE(array_agg(h.outbox_id), '{}') INTO v_held FROM held h;
@@ -3307,7 +3309,7 @@ BEGIN
     RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', p_outbox_id
       USING ERRCODE = 'P7006', HINT = 'Check that reference with the rail; the decision that fits it is DISPATCHED.';
   END IF;
-  v_paid_as := outbox_paid_as_other(p_outbox_id);
+  v_paid_as := outbox_paid_late_as(p_outbox_id);
   IF p_decision = 'RETRY' AND v_paid_as IS NOT NULL THEN
     RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid the same payment as item %', p_outbox_id, v_paid_as
       USING ERRCODE = 'P7006', HINT = 'Sending it could pay twice. FAILED ends it without sending it, as two people decide.';
@@ -3530,24 +3532,15 @@ SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_item payment_outbox_identities;
   v_other record;
+  v_paid_as uuid;
 BEGIN
-  SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
   PERFORM lock_outbox_payment(p_outbox_id);
   PERFORM lock_outbox_item(p_outbox_id);
   FOR v_other IN
-    SELECT i.outbox_id, i.idempotency_key, a.state, late.paid AS paid_after_all
-    FROM payment_outbox_identities i
+    SELECT i.outbox_id, i.idempotency_key, a.state
+    FROM outbox_payment_items(p_outbox_id) i
     LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED')
-    -- Item by item: an EXISTS may be hashed instead, and reads every event there is.
-    LEFT JOIN LATERAL (
-      SELECT true AS paid FROM payment_outbox_events e
-      WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'
-      LIMIT 1
-    ) late ON true
-    WHERE i.instruction_id = v_item.instruction_id
-      AND outbox_base_key(i.idempotency_key) = outbox_base_key(v_item.idempotency_key)
   LOOP
     IF v_other.state = 'DISPATCHED' THEN
       PERFORM raise_already_ended(v_other.outbox_id);
@@ -3556,11 +3549,12 @@ BEGIN
       RAISE EXCEPTION 'outbox item %: this payment is still on its way under the key %', v_other.outbox_id, v_other.idempotency_key
         USING ERRCODE = 'P7006', HINT = 'Only a FAILED item can be redriven, and only one redrive may be open.';
     END IF;
-    IF v_other.paid_after_all THEN
-      RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', v_other.outbox_id
-        USING ERRCODE = 'P7006', HINT = 'Reconcile with the rail first: sending it again could pay twice.';
-    END IF;
   END LOOP;
+  v_paid_as := outbox_paid_late_as(p_outbox_id);
+  IF v_paid_as IS NOT NULL THEN
+    RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', v_paid_as
+      USING ERRCODE = 'P7006', HINT = 'Reconcile with the rail first: sending it again could pay twice.';
+  END IF;
 END
 $$;
 COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item that may be sent again, or raises P7001 or P7006.';
@@ -3737,7 +3731,8 @@ BEGIN
     v_ready_at,
     (SELECT t.lease_expires_at FROM scheduler_timers t WHERE t.state = 'CLAIMED' ORDER BY t.lease_expires_at LIMIT 1),
     (SELECT r.lease_expires_at FROM scheduler_job_runs r WHERE r.state = 'CLAIMED' ORDER BY r.lease_expires_at LIMIT 1),
-    (SELECT j.next_due_at FROM scheduler_jobs j WHERE j.state = 'ACTIVE' ORDER BY j.next_due_at LIMIT 1)), clock_timestamp();
+    (SELECT GREATEST(j.next_due_at, j.postponed_until) FROM scheduler_jobs j WHERE j.state = 'ACTIVE'
+     ORDER BY GREATEST(j.next_due_at, j.postponed_until) LIMIT 1)), clock_timestamp();
 END
 $$;
 COMMENT ON FUNCTION next_scheduler_event(boolean) IS 'The nearest moment at which a timer, a run, a lease or an active job is due, null when there is none; and the time now.';
@@ -3884,8 +3879,16 @@ PARALLEL SAFE
 RETURN sha256(convert_to(concat(octet_length(p_outbox_id), ':', p_outbox_id, ',', octet_length(p_instruction_id), ':', p_instruction_id, ',', octet_length(p_idempotency_key), ':', p_idempotency_key, ',', octet_length(p_participant_id), ':', p_participant_id, ',', octet_length(p_sequence_id), ':', p_sequence_id, ',', octet_length(p_rail_type), ':', p_rail_type, ',', octet_length(p_ordered), ':', p_ordered, ',', octet_length(p_redrive_of), ':', p_redrive_of, ',', octet_length(p_content_hash), ':', p_content_hash, ',', octet_length(p_created_at), ':', p_created_at, ','), 'UTF8'::name));
 COMMENT ON FUNCTION outbox_identity_hash(text, text, text, text, text, text, text, text, text, text) IS 'SHA-256 of an identity: the first link of the item''s chain.';
 
--- function outbox_paid_as_other(uuid) of symphony_owner
-CREATE FUNCTION outbox_paid_as_other(p_outbox_id uuid)
+-- function outbox_other_success(jsonb, text) of symphony_owner
+CREATE FUNCTION outbox_other_success(p_late_outcome jsonb, p_rail_reference text)
+RETURNS jsonb
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+RETURN CASE WHEN (((p_late_outcome ->> 'state'::text) = 'DISPATCHED'::text) AND ((p_late_outcome ->> 'rail_reference'::text) IS DISTINCT FROM p_rail_reference)) THEN p_late_outcome ELSE NULL::jsonb END;
+COMMENT ON FUNCTION outbox_other_success(jsonb, text) IS 'Internal: a late word, if it was that the rail paid under another reference than this one; else null.';
+
+-- function outbox_paid_late_as(uuid) of symphony_owner
+CREATE FUNCTION outbox_paid_late_as(p_outbox_id uuid)
 RETURNS uuid
 LANGUAGE sql STABLE
 SECURITY DEFINER
@@ -3895,19 +3898,34 @@ SET enable_seqscan=off
 SET search_path=symphony, pg_temp
 AS $$
   SELECT i.outbox_id
-  FROM payment_outbox_identities own
-  JOIN payment_outbox_identities i ON i.instruction_id = own.instruction_id
-    AND outbox_base_key(i.idempotency_key) = outbox_base_key(own.idempotency_key) AND i.outbox_id <> own.outbox_id
+  FROM outbox_payment_items(p_outbox_id) i
   -- Item by item: an EXISTS may be hashed instead, and reads every event there is.
   CROSS JOIN LATERAL (
     SELECT 1 FROM payment_outbox_events e
     WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'
     LIMIT 1
   ) late
-  WHERE own.outbox_id = p_outbox_id
   LIMIT 1
 $$;
-COMMENT ON FUNCTION outbox_paid_as_other(uuid) IS 'Internal: the item as which the rail has paid the same payment, by a late report.';
+COMMENT ON FUNCTION outbox_paid_late_as(uuid) IS 'Internal: the item as which the rail has paid this payment, by a late report.';
+
+-- function outbox_payment_items(uuid) of symphony_owner
+CREATE FUNCTION outbox_payment_items(p_outbox_id uuid)
+RETURNS SETOF payment_outbox_identities
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET enable_hashjoin=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+  SELECT i.*
+  FROM payment_outbox_identities own
+  JOIN payment_outbox_identities i ON i.instruction_id = own.instruction_id
+    AND outbox_base_key(i.idempotency_key) = outbox_base_key(own.idempotency_key)
+  WHERE own.outbox_id = p_outbox_id
+$$;
+COMMENT ON FUNCTION outbox_payment_items(uuid) IS 'Internal: every item of the payment that this item belongs to, itself included.';
 
 -- function pause_job(text) of symphony_owner
 CREATE FUNCTION pause_job(p_job_name text)
@@ -4020,7 +4038,7 @@ BEGIN
     PERFORM refuse_argument('p_error_message', 'text of 1 to 2000 characters');
   END IF;
   UPDATE scheduler_jobs j
-  SET next_due_at = clock_timestamp() + interval '1 minute', revision = j.revision + 1, schedule_error = p_error_message
+  SET postponed_until = clock_timestamp() + interval '1 minute', revision = j.revision + 1, schedule_error = p_error_message
   WHERE j.job_name = p_job_name AND j.revision = p_revision;
   RETURN FOUND;
 END
@@ -4050,37 +4068,40 @@ END
 $$;
 COMMENT ON FUNCTION propose_outbox_decision(uuid, text, text, text, text) IS 'Internal: writes a proposal and its event.';
 
--- function prune_inbox_messages(integer, integer) of symphony_owner
-CREATE FUNCTION prune_inbox_messages(p_keep_seconds integer, p_batch_size integer)
+-- function purge_dead_leases(integer, integer) of symphony_owner
+CREATE FUNCTION purge_dead_leases(p_dead_seconds integer, p_batch_size integer)
 RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
-SET enable_bitmapscan=off
-SET enable_seqscan=off
-SET enable_sort=off
-SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_before timestamptz;
-  v_rows tid[];
+  v_dead_since timestamptz;
+  v_removed integer;
+  v_highest bigint;
 BEGIN
-  IF p_keep_seconds IS NULL OR p_keep_seconds NOT BETWEEN 1 AND 315576000 THEN
-    PERFORM refuse_argument('p_keep_seconds', '1 to 315576000, which is ten years');
+  IF p_dead_seconds IS NULL OR p_dead_seconds NOT BETWEEN 3600 AND 315360000 THEN
+    PERFORM refuse_argument('p_dead_seconds', '3600 (an hour) to 315360000 (ten years)');
   END IF;
   IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
     PERFORM refuse_argument('p_batch_size', '1 to 1000');
   END IF;
-  v_before := clock_timestamp() - make_interval(secs => p_keep_seconds);
-  v_rows := ARRAY(
-    SELECT m.ctid FROM inbox_messages m WHERE m.state = 'done' AND m.ended_at <= v_before
-    ORDER BY m.ended_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
-  DELETE FROM inbox_messages m WHERE m.ctid = ANY (v_rows);
-  RETURN cardinality(v_rows);
+  PERFORM refuse_stale_snapshot();
+  PERFORM FROM symphony_lease_floor f FOR UPDATE;
+  v_dead_since := clock_timestamp() - make_interval(secs => p_dead_seconds);
+  WITH dead AS (
+    SELECT l.resource FROM symphony_leases l WHERE l.expires_at <= v_dead_since
+    LIMIT p_batch_size FOR UPDATE SKIP LOCKED
+  ), removed AS (
+    DELETE FROM symphony_leases l USING dead WHERE l.resource = dead.resource RETURNING l.fencing_token
+  )
+  SELECT count(*), max(r.fencing_token) INTO v_removed, v_highest FROM removed r;
+  UPDATE symphony_lease_floor f SET fencing_token = v_highest WHERE f.fencing_token < v_highest;
+  RETURN v_removed;
 END
 $$;
-COMMENT ON FUNCTION prune_inbox_messages(integer, integer) IS 'Forgets one batch of messages that were done at least so long ago; returns how many. Their duplicates are new again.';
+COMMENT ON FUNCTION purge_dead_leases(integer, integer) IS 'Removes rows of resources that nobody has held for so long, and raises the floor to their highest token. Returns how many.';
 
 -- function purge_finished_job_runs(integer, integer) of symphony_owner
 CREATE FUNCTION purge_finished_job_runs(p_retention_seconds integer, p_batch_size integer)
@@ -4127,6 +4148,42 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION purge_finished_timers(integer, integer) IS 'Deletes timers that ended longer ago than that, oldest first, at most the batch size; returns how many.';
+
+-- function purge_inbox_messages(integer, integer) of symphony_owner
+CREATE FUNCTION purge_inbox_messages(p_keep_seconds integer, p_batch_size integer)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET enable_sort=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_before timestamptz;
+  v_rows tid[];
+BEGIN
+  IF p_keep_seconds IS NULL OR p_keep_seconds NOT BETWEEN 1 AND 315576000 THEN
+    PERFORM refuse_argument('p_keep_seconds', '1 to 315576000, which is ten years');
+  END IF;
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  v_before := clock_timestamp() - make_interval(secs => p_keep_seconds);
+  v_rows := ARRAY(
+    SELECT m.ctid FROM inbox_messages m WHERE m.state = 'done' AND m.ended_at <= v_before
+    ORDER BY m.ended_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  v_rows := v_rows || ARRAY(
+    SELECT m.ctid FROM inbox_messages m
+    WHERE m.state = 'seen' AND m.topic IS NULL AND m.first_seen_at <= v_before AND m.last_seen_at <= v_before
+    ORDER BY m.first_seen_at LIMIT p_batch_size - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
+  DELETE FROM inbox_messages m WHERE m.ctid = ANY (v_rows);
+  RETURN cardinality(v_rows);
+END
+$$;
+COMMENT ON FUNCTION purge_inbox_messages(integer, integer) IS 'Forgets one batch of messages that were done, or only sighted, at least so long ago; returns how many. Their duplicates are new again.';
 
 -- function raise_already_ended(uuid) of symphony_owner
 CREATE FUNCTION raise_already_ended(p_outbox_id uuid)
@@ -4242,10 +4299,11 @@ DECLARE
   v_defect text := payload_defect(p_payload);
 BEGIN
   PERFORM check_inbox_key(p_source, p_message_id);
-  IF p_topic IS NOT NULL AND NOT is_id(p_topic) THEN
-    PERFORM refuse_argument('p_topic', '1 to 128 printable ASCII characters without spaces');
-  END IF;
-  IF p_payload IS NOT NULL THEN
+  -- Half a content would never equal the whole one that the same message is enqueued with, and the message would be lost.
+  IF num_nonnulls(p_topic, p_payload) > 0 THEN
+    IF NOT is_id(p_topic) THEN
+      PERFORM refuse_argument('p_topic', 'beside a payload, 1 to 128 printable ASCII characters without spaces');
+    END IF;
     IF v_defect IS NOT NULL THEN
       PERFORM refuse_argument('p_payload', v_defect);
     END IF;
@@ -4256,7 +4314,7 @@ BEGIN
   FROM sight_inbox_message(p_source, p_message_id, NULL, NULL, v_content_hash, NULL, clock_timestamp()) s;
 END
 $$;
-COMMENT ON FUNCTION record_inbox_sighting(text, text, text, jsonb) IS 'For deduplication alone: counts a sighting, and says what became of the message. Of a content only its hash is kept.';
+COMMENT ON FUNCTION record_inbox_sighting(text, text, text, jsonb) IS 'For deduplication alone: counts a sighting, and says what became of the message. A content is told whole, or not at all; only its hash is kept.';
 
 -- function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) of symphony_owner
 CREATE FUNCTION record_late_outcome(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text, p_rail_reference text DEFAULT NULL::text, p_rail_code text DEFAULT NULL::text, p_error_code text DEFAULT NULL::text, p_error_message text DEFAULT NULL::text, p_latency_ms integer DEFAULT NULL::integer)
@@ -4511,41 +4569,6 @@ END
 $$;
 COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS 'Gives back leases whose dispatch never began; says of each whether it was.';
 
--- function remove_dead_leases(integer, integer) of symphony_owner
-CREATE FUNCTION remove_dead_leases(p_batch_size integer, p_dead_seconds integer)
-RETURNS integer
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET search_path=symphony, pg_temp
-AS $$
-#variable_conflict use_column
-DECLARE
-  v_dead_since timestamptz;
-  v_removed integer;
-  v_highest bigint;
-BEGIN
-  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
-    PERFORM refuse_argument('p_batch_size', '1 to 1000');
-  END IF;
-  IF p_dead_seconds IS NULL OR p_dead_seconds NOT BETWEEN 3600 AND 315360000 THEN
-    PERFORM refuse_argument('p_dead_seconds', '3600 (an hour) to 315360000 (ten years)');
-  END IF;
-  PERFORM refuse_stale_snapshot();
-  PERFORM FROM symphony_lease_floor f FOR UPDATE;
-  v_dead_since := clock_timestamp() - make_interval(secs => p_dead_seconds);
-  WITH dead AS (
-    SELECT l.resource FROM symphony_leases l WHERE l.expires_at <= v_dead_since
-    LIMIT p_batch_size FOR UPDATE SKIP LOCKED
-  ), removed AS (
-    DELETE FROM symphony_leases l USING dead WHERE l.resource = dead.resource RETURNING l.fencing_token
-  )
-  SELECT count(*), max(r.fencing_token) INTO v_removed, v_highest FROM removed r;
-  UPDATE symphony_lease_floor f SET fencing_token = v_highest WHERE f.fencing_token < v_highest;
-  RETURN v_removed;
-END
-$$;
-COMMENT ON FUNCTION remove_dead_leases(integer, integer) IS 'Removes rows of resources that nobody has held for so long, and raises the floor to their highest token. Returns how many.';
-
 -- function renew_lease(text, text, uuid, integer) of symphony_owner
 CREATE FUNCTION renew_lease(p_resource text, p_owner text, p_lease_id uuid, p_duration_ms integer)
 RETURNS TABLE(fencing_token bigint, expires_at timestamp with time zone)
@@ -4653,8 +4676,11 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
+  v_wanted integer := p_batch_size;
   v_expired uuid[];
+  v_last boolean;
   v_outbox_id uuid;
+  v_bad uuid[] := '{}';
 BEGIN
   IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
     PERFORM refuse_argument('p_batch_size', '1 to 1000');
@@ -4664,33 +4690,38 @@ BEGIN
   END IF;
   PERFORM verify_blocked_outbox_items(1000);
   PERFORM fold_outbox_tallies();
-  v_now := clock_timestamp();
-  v_expired := ARRAY(
-    SELECT p.outbox_id FROM payment_outbox_pending p
-    WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now
-    ORDER BY p.lease_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
-  IF cardinality(v_expired) = 0 THEN
-    RETURN;
-  END IF;
-  BEGIN
-    RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
-    RETURN;
-  EXCEPTION
-    WHEN serialization_failure OR deadlock_detected THEN
-      RAISE;
-    WHEN OTHERS THEN
-      RAISE WARNING 'lease repair: the set of % failed (%), repairing one by one', cardinality(v_expired), SQLERRM;
-  END;
-  -- One bad row must not keep a hundred good ones leased for ever.
-  FOREACH v_outbox_id IN ARRAY v_expired LOOP
+  -- One bad row must not keep a hundred good ones leased for ever, nor a batch of bad ones those behind them: they are passed
+  -- over, a thousand at the most, and found again by the next call.
+  LOOP
+    v_now := clock_timestamp();
+    v_expired := ARRAY(
+      SELECT p.outbox_id FROM payment_outbox_pending p
+      WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now AND p.outbox_id <> ALL (v_bad)
+      ORDER BY p.lease_expires_at LIMIT v_wanted FOR UPDATE SKIP LOCKED);
+    EXIT WHEN cardinality(v_expired) = 0;
     BEGIN
-      RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(ARRAY[v_outbox_id], p_worker_id, true) e;
+      RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
+      EXIT;
     EXCEPTION
       WHEN serialization_failure OR deadlock_detected THEN
         RAISE;
       WHEN OTHERS THEN
-        RAISE WARNING 'lease repair: outbox item % stays leased: % (%)', v_outbox_id, SQLERRM, SQLSTATE;
+        RAISE WARNING 'lease repair: the set of % failed (%), repairing one by one', cardinality(v_expired), SQLERRM;
     END;
+    v_last := cardinality(v_expired) < v_wanted;
+    FOREACH v_outbox_id IN ARRAY v_expired LOOP
+      BEGIN
+        RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(ARRAY[v_outbox_id], p_worker_id, true) e;
+        v_wanted := v_wanted - 1;
+      EXCEPTION
+        WHEN serialization_failure OR deadlock_detected THEN
+          RAISE;
+        WHEN OTHERS THEN
+          RAISE WARNING 'lease repair: outbox item % stays leased: % (%)', v_outbox_id, SQLERRM, SQLSTATE;
+          v_bad := v_bad || v_outbox_id;
+      END;
+    END LOOP;
+    EXIT WHEN v_last OR v_wanted = 0 OR cardinality(v_bad) >= 1000;
   END LOOP;
 END
 $$;
@@ -4772,7 +4803,7 @@ BEGIN
     PERFORM refuse_argument('p_next_due_at', 'a time within 100 years of now');
   END IF;
   UPDATE scheduler_jobs j
-  SET state = 'ACTIVE', revision = j.revision + 1, updated_at = clock_timestamp(),
+  SET state = 'ACTIVE', revision = j.revision + 1, updated_at = clock_timestamp(), postponed_until = NULL,
     next_due_at = GREATEST(j.next_due_at, p_next_due_at)
   WHERE j.job_name = p_job_name AND j.state = 'PAUSED' AND j.revision = p_revision;
   v_resumed := FOUND;
@@ -5215,6 +5246,7 @@ GRANT EXECUTE ON function ack_timers(uuid[], uuid[], text) TO symphony_executor;
 GRANT EXECUTE ON function acquire_lease(text, text, integer, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function approve_outbox_proposal(uuid) TO symphony_control;
 GRANT EXECUTE ON function begin_outbox_dispatch(uuid, uuid, text) TO symphony_executor;
+GRANT EXECUTE ON function cancel_timer(uuid) TO symphony_control;
 GRANT EXECUTE ON function cancel_timer(uuid) TO symphony_ingest;
 GRANT EXECUTE ON function claim_inbox_batch(integer, text, integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function claim_job_runs(integer, text, integer, text[]) TO symphony_executor;
@@ -5248,16 +5280,16 @@ GRANT EXECUTE ON function pause_job(text) TO symphony_control;
 GRANT EXECUTE ON function pause_outbox(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function place_outbox_hold(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function postpone_job(text, bigint, text) TO symphony_executor;
-GRANT EXECUTE ON function prune_inbox_messages(integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function purge_dead_leases(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_finished_job_runs(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_finished_timers(integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function purge_inbox_messages(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function record_inbox_sighting(text, text, text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) TO symphony_executor;
 GRANT EXECUTE ON function redrive_outbox_item(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function release_lease(text, text, uuid) TO symphony_executor;
 GRANT EXECUTE ON function release_outbox_lease(uuid, uuid, text) TO symphony_executor;
 GRANT EXECUTE ON function release_outbox_leases(uuid[], uuid[], text) TO symphony_executor;
-GRANT EXECUTE ON function remove_dead_leases(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function renew_lease(text, text, uuid, integer) TO symphony_executor;
 GRANT EXECUTE ON function renew_outbox_lease(uuid, uuid, text, integer) TO symphony_executor;
 GRANT EXECUTE ON function renew_outbox_leases(uuid[], uuid[], text, integer) TO symphony_executor;
@@ -5280,7 +5312,7 @@ GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispat
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, payload, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_auditor;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, payload, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_control;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_readonly;
-GRANT SELECT (created_at, cron, delivery, job_name, missed_runs, next_due_at, participant_id, revision, schedule_error, state, time_zone, topic, updated_at) ON table scheduler_jobs TO symphony_readonly;
+GRANT SELECT (created_at, cron, delivery, job_name, missed_runs, next_due_at, participant_id, postponed_until, revision, schedule_error, state, time_zone, topic, updated_at) ON table scheduler_jobs TO symphony_readonly;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, payload, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_auditor;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, payload, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_control;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_readonly;

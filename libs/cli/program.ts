@@ -25,6 +25,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   leases: async () => (await import('./commands/leases.js')).registerLeases,
   inbox: async () => (await import('./commands/inbox.js')).registerInbox,
   jobs: async () => (await import('./commands/jobs.js')).registerJobs,
+  timers: async () => (await import('./commands/timers.js')).registerTimers,
   ledger: async () => (await import('./commands/ledger.js')).registerLedger,
   db: async () => (await import('./commands/db.js')).registerDb,
 }

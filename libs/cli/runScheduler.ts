@@ -3,14 +3,16 @@ import type { Database } from '../db/index.js'
 import { logSchedulerEvents } from '../observability/index.js'
 import { SchedulerWorker } from '../scheduler/index.js'
 import type { Cli } from './Cli.js'
+import { createCleanup } from './createCleanup.js'
 import { createLog } from './createLog.js'
 import { openTargetAt, urlOfTarget } from './openTarget.js'
 import { requireStart } from './requireStart.js'
-import type { ProcessSettings, SchedulerSettings, Settings, TargetSettings } from './settings.js'
+import type { CleanupSettings, ProcessSettings, SchedulerSettings, Settings, TargetSettings } from './settings.js'
 import { untilAborted } from './untilAborted.js'
 
 export type SchedulerProcessSettings = TargetSettings &
   SchedulerSettings &
+  CleanupSettings &
   ProcessSettings &
   Pick<Settings, 'listen' | 'http'>
 
@@ -24,15 +26,17 @@ export async function runScheduler(settings: SchedulerProcessSettings, cli: Cli)
   const face = settings.http ? await openFace() : undefined
   try {
     const scheduler = createScheduler(database, settings, log)
+    const cleanup = createCleanup(database, settings, log)
     try {
       await scheduler.start()
+      await cleanup.start()
       const address = await face?.listen(settings, USUAL_PORT)
       log.info({ address }, 'scheduler_started')
       cli.terminal.print('The scheduler makes messages of due timers and jobs.')
       await untilAborted(cli.signal)
     } finally {
       await face?.close()
-      await scheduler.stop()
+      await Promise.all([scheduler.stop(), cleanup.stop()])
     }
     log.info({}, 'scheduler_stopped')
   } finally {

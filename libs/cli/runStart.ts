@@ -4,6 +4,7 @@ import { deploy, doctor, type DeployReport, type Diagnosis } from '../deployment
 import { openServer, type OpenedServer } from '../embedded/index.js'
 import { loadRails, simulatedRail, type LoadedRail } from '../rails/index.js'
 import type { Cli } from './Cli.js'
+import { createCleanup } from './createCleanup.js'
 import { printDiagnosis, requireHealth } from './commands/doctor.js'
 import { createLog } from './createLog.js'
 import { HttpFace } from './HttpFace.js'
@@ -18,6 +19,7 @@ import { createScheduler } from './runScheduler.js'
 import {
   SETTINGS,
   type ApiSettings,
+  type CleanupSettings,
   type ProcessSettings,
   type RelaySettings,
   type SchedulerSettings,
@@ -25,7 +27,12 @@ import {
 } from './settings.js'
 import { untilAborted } from './untilAborted.js'
 
-export type StartSettings = TargetSettings & RelaySettings & SchedulerSettings & ProcessSettings & ApiSettings
+export type StartSettings = TargetSettings &
+  RelaySettings &
+  SchedulerSettings &
+  CleanupSettings &
+  ProcessSettings &
+  ApiSettings
 
 const USUAL_PORT = 7_420
 const SIMULATED_RAIL = 'simulated'
@@ -76,14 +83,16 @@ async function serve(url: string, settings: StartSettings, cli: Cli): Promise<vo
     })
     const relay = new Relay({ database, rails, settings, log, metrics: face.metrics })
     const scheduler = createScheduler(database, settings, log)
+    const cleanup = createCleanup(database, settings, log)
     try {
       await relay.start()
       await scheduler.start()
+      await cleanup.start()
       const address = await face.listen(settings, USUAL_PORT)
       printWelcome({ address, accessToken, rail: [...rails.keys()][0] ?? SIMULATED_RAIL }, settings, cli)
       await untilAborted(cli.signal)
     } finally {
-      await Promise.all([face.close(), scheduler.stop(), relay.stop()])
+      await Promise.all([face.close(), cleanup.stop(), scheduler.stop(), relay.stop()])
     }
   } finally {
     await database.close()

@@ -18,6 +18,7 @@ function setting<Value, Default>(given: Setting<Value, Default>): Setting<Value,
   return given
 }
 
+const RETENTION_DAYS = Object.freeze({ min: 1, max: 3_650 })
 const PORT = Object.freeze({ min: 0, max: 65_535 })
 
 /**
@@ -137,6 +138,41 @@ export const SETTINGS = Object.freeze({
     default: 10_000,
     help: 'how late a run of a job may be before the job’s policy about missed runs applies',
   }),
+  cleanupIntervalMs: setting({
+    flag: '--cleanup-interval-ms <n>',
+    env: 'CLEANUP_INTERVAL_MS',
+    kind: wholeNumber({ min: 1_000, max: 86_400_000 }),
+    default: 3_600_000,
+    help: 'how often what is past its retention is removed',
+  }),
+  inboxRetentionDays: setting({
+    flag: '--inbox-retention-days <n>',
+    env: 'INBOX_RETENTION_DAYS',
+    kind: wholeNumber(RETENTION_DAYS),
+    default: 30,
+    help: 'how long handled messages of the inbox are kept, and their repeats recognised',
+  }),
+  jobRunRetentionDays: setting({
+    flag: '--job-run-retention-days <n>',
+    env: 'JOB_RUN_RETENTION_DAYS',
+    kind: wholeNumber(RETENTION_DAYS),
+    default: 30,
+    help: 'how long finished runs of jobs are kept',
+  }),
+  timerRetentionDays: setting({
+    flag: '--timer-retention-days <n>',
+    env: 'TIMER_RETENTION_DAYS',
+    kind: wholeNumber(RETENTION_DAYS),
+    default: 30,
+    help: 'how long finished and cancelled timers are kept',
+  }),
+  leaseRetentionDays: setting({
+    flag: '--lease-retention-days <n>',
+    env: 'LEASE_RETENTION_DAYS',
+    kind: wholeNumber(RETENTION_DAYS),
+    default: 30,
+    help: 'how long a resource that nobody holds is remembered',
+  }),
   listen: setting({
     flag: '--listen',
     offFlag: '--no-listen',
@@ -242,6 +278,15 @@ export const RELAY = [
 /** How timers and jobs are scheduled. */
 export const SCHEDULER = ['schedulerPollMs', 'missedAfterMs'] as const
 
+/** How long what is finished is kept. */
+export const CLEANUP = [
+  'cleanupIntervalMs',
+  'inboxRetentionDays',
+  'jobRunRetentionDays',
+  'timerRetentionDays',
+  'leaseRetentionDays',
+] as const
+
 /** How a long-running process is reached, and how it speaks. */
 export const PROCESS = ['host', 'port', 'accessToken', 'logLevel', 'strict'] as const
 
@@ -252,4 +297,5 @@ export type TargetSettings = Pick<Settings, (typeof TARGET)[number]>
 export type RelaySettings = Pick<Settings, (typeof RELAY)[number]>
 export type ApiSettings = Pick<Settings, (typeof API)[number]>
 export type SchedulerSettings = Pick<Settings, (typeof SCHEDULER)[number]>
+export type CleanupSettings = Pick<Settings, (typeof CLEANUP)[number]>
 export type ProcessSettings = Pick<Settings, (typeof PROCESS)[number]>

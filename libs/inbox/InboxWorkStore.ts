@@ -5,7 +5,7 @@ import {
   claimInboxBatch,
   failInboxMessages,
   nextInboxEvent,
-  pruneInboxMessages,
+  purgeInboxMessages,
   reviveInboxMessage,
 } from './db.js'
 import type {
@@ -74,7 +74,7 @@ export class InboxWorkStore {
   }
 
   /** One batch of retention; returns how many were forgotten. Less than the batch: there are no more. */
-  prune({ keepSeconds, batchSize }: InboxRetentionOptions): Promise<number> {
-    return pruneInboxMessages(this.#executor, keepSeconds, batchSize)
+  purge({ keepSeconds, batchSize }: InboxRetentionOptions): Promise<number> {
+    return purgeInboxMessages(this.#executor, keepSeconds, batchSize)
   }
 }

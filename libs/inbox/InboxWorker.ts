@@ -1,6 +1,15 @@
 import { isPermanentFailure, systemClock, type Clock } from '../core/index.js'
 import type { Database, Listener, RoleHandle, Transaction } from '../db/index.js'
-import { BoundedSlots, PollLoop, settleWithin, timerSignal, Wakeup, type Turn, type Worker } from '../worker/index.js'
+import {
+  BoundedSlots,
+  PollLoop,
+  settleWithin,
+  sleep,
+  timerSignal,
+  Wakeup,
+  type Turn,
+  type Worker,
+} from '../worker/index.js'
 import { abandonInboxMessages, ackInboxMessages, claimInboxBatch, failInboxMessages, nextInboxEvent } from './db.js'
 import { InboxFenceLostError } from './errors.js'
 import type { InboxWorkerEvent, OnInboxWorkerEvent } from './events.js'
@@ -26,6 +35,7 @@ export interface InboxWorkerCounts {
   readonly retried: number
   readonly died: number
   readonly handlersMissing: number
+  readonly notBegun: number
   readonly fencesLost: number
 }
 
@@ -148,15 +158,19 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   async #carry(message: ClaimedMessage, signal: AbortSignal): Promise<void> {
     const handler = this.#handlers.get(message.topic)
     if (handler === undefined) return this.#returnUnhandled(message)
+    let begun = false
     try {
       await this.#database.transactionAsRole(EXECUTOR, async (tx) => {
-        await tx.asRole(this.#options.handlerRole, (application) => handler(message, { tx: application, signal }))
+        await tx.asRole(this.#options.handlerRole, (application) => {
+          begun = true
+          return handler(message, { tx: application, signal })
+        })
         signal.throwIfAborted()
         const acked = await ackInboxMessages(tx, [message], this.workerId)
         if (acked.length === 0) throw new InboxFenceLostError()
       })
     } catch (error) {
-      return this.#settleFailure(message, error)
+      return begun ? this.#settleFailure(message, error) : this.#returnNotBegun(message, error, signal)
     }
     this.#onEvent({ type: 'done', ...about(message) })
   }
@@ -182,6 +196,25 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     const error = `no handler for the topic ${message.topic} in worker ${this.workerId}`
     await abandonInboxMessages(this.#role, [{ ...message, error, retryDelaySeconds }], this.workerId, false)
     this.#onEvent({ type: 'handlerMissing', ...about(message) })
+  }
+
+  /**
+   * What kept a handler from being called says nothing about the message, and is often what keeps the message from being given
+   * back, too: so that is tried until the claim is about to end. The slot is kept meanwhile; another message would fare no better.
+   */
+  async #returnNotBegun(message: ClaimedMessage, error: unknown, signal: AbortSignal): Promise<void> {
+    this.#onEvent({ type: 'notBegun', error, ...about(message) })
+    const claim = { ...message, error: `not begun: ${describe(error)}` }
+    for (let pauseMs = GIVE_BACK_AGAIN_MS; ; pauseMs *= 2) {
+      try {
+        await abandonInboxMessages(this.#role, [claim], this.workerId, false)
+        return
+      } catch (fault) {
+        this.#onEvent({ type: 'fault', during: 'giving a message back', error: fault })
+        await sleep(pauseMs, signal)
+        if (signal.aborted) return
+      }
+    }
   }
 
   async #allHandled(): Promise<void> {
@@ -214,6 +247,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     else if (type === 'retried') counts.retried += 1
     else if (type === 'died') counts.died += 1
     else if (type === 'handlerMissing') counts.handlersMissing += 1
+    else if (type === 'notBegun') counts.notBegun += 1
     else if (type === 'fenceLost') counts.fencesLost += 1
   }
 }
@@ -221,7 +255,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
 type MutableCounts = { -readonly [K in keyof InboxWorkerCounts]: number }
 
 function emptyCounts(): MutableCounts {
-  return { claimed: 0, done: 0, retried: 0, died: 0, handlersMissing: 0, fencesLost: 0 }
+  return { claimed: 0, done: 0, retried: 0, died: 0, handlersMissing: 0, notBegun: 0, fencesLost: 0 }
 }
 
 function about({ source, messageId, topic, attemptCount }: ClaimedMessage) {
@@ -241,5 +275,7 @@ function marginMs(leaseSeconds: number): number {
 }
 
 const ABORTED_HANDLERS_MS = 2_000
+/** At first; it doubles. */
+const GIVE_BACK_AGAIN_MS = 100
 /** What is due but locked by another worker at this moment is not asked for in a tight circle. */
 const MIN_IDLE_MS = 20

@@ -63,7 +63,7 @@ export async function enqueueInboxMessage(role: Queryable, message: InboxMessage
 export async function recordInboxSighting(role: Queryable, key: InboxKey, content?: SightedContent): Promise<Sighting> {
   const rows = await callFunction<SightingRow>(role, 'record_inbox_sighting', [
     ...keyValues(key),
-    content?.topic === undefined ? null : requiredId('topic', content.topic),
+    content === undefined ? null : requiredId('topic', content.topic),
     content === undefined ? null : encodePayload(content.payload),
   ])
   return toSighting(onlyRow(rows))
@@ -188,13 +188,13 @@ export async function reviveInboxMessage(role: Queryable, key: InboxKey, reason:
   return onlyRow(rows).revive_inbox_message
 }
 
-/** Forgets one batch of messages that were done at least so long ago; returns how many. */
-export async function pruneInboxMessages(role: Queryable, keepSeconds: number, batchSize: number): Promise<number> {
-  const rows = await callFunction<{ prune_inbox_messages: number }>(role, 'prune_inbox_messages', [
+/** Forgets one batch of messages that were done, or only sighted, at least so long ago; returns how many. */
+export async function purgeInboxMessages(role: Queryable, keepSeconds: number, batchSize: number): Promise<number> {
+  const rows = await callFunction<{ purge_inbox_messages: number }>(role, 'purge_inbox_messages', [
     boundedInteger('keepSeconds', keepSeconds, KEEP_SECONDS),
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
   ])
-  return onlyRow(rows).prune_inbox_messages
+  return onlyRow(rows).purge_inbox_messages
 }
 
 /** The difference is taken by the database's own clock: ours may be set to anything. */

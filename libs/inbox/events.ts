@@ -19,6 +19,8 @@ export type InboxWorkerEvent =
   | ({ readonly type: 'died'; readonly error: unknown } & AboutMessage)
   /** No handler here knows this topic. It costs no attempt; somebody should look. */
   | ({ readonly type: 'handlerMissing' } & AboutMessage)
+  /** Its handler could not be called: no connection, or a role not granted. It costs no attempt; somebody should look. */
+  | ({ readonly type: 'notBegun'; readonly error: unknown } & AboutMessage)
   /** The claim had ended first. A race, not an error: what the handler wrote was rolled back. */
   | ({ readonly type: 'fenceLost' } & AboutMessage)
   /** Something else failed. Claims in hand end by themselves. */

@@ -23,7 +23,7 @@ export {
   markInboxProcessed,
   markInboxProcessing,
   nextInboxEvent,
-  pruneInboxMessages,
+  purgeInboxMessages,
   readInboxEvents,
   readInboxMessage,
   readInboxMessages,

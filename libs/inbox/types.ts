@@ -31,10 +31,12 @@ export interface Sighting {
 
 export type EnqueuedMessage = InboxKey & Sighting
 
-/** What a sighting may be compared by. Only a hash of it is kept. */
+/**
+ * What a sighting may be compared by. Only a hash of it is kept. It is told whole: the same message may also be enqueued, and
+ * its topic is part of what it says.
+ */
 export interface SightedContent {
-  /** To be given if the same message may also be enqueued, where its topic is part of its content. */
-  readonly topic?: string
+  readonly topic: string
   readonly payload: JsonObject
 }
 

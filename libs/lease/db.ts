@@ -45,12 +45,12 @@ export async function releaseLease(role: Queryable, claim: LeaseClaim): Promise<
 }
 
 /** Removes what nobody has held for so long; returns how many. Tokens of those resources go on growing all the same. */
-export async function removeDeadLeases(role: Queryable, batchSize: number, deadSeconds: number): Promise<number> {
-  const rows = await callFunction<{ remove_dead_leases: number }>(role, 'remove_dead_leases', [
-    boundedInteger('batchSize', batchSize, BATCH_SIZE),
+export async function purgeDeadLeases(role: Queryable, deadSeconds: number, batchSize: number): Promise<number> {
+  const rows = await callFunction<{ purge_dead_leases: number }>(role, 'purge_dead_leases', [
     boundedInteger('deadSeconds', deadSeconds, DEAD_SECONDS),
+    boundedInteger('batchSize', batchSize, BATCH_SIZE),
   ])
-  return rows[0]?.remove_dead_leases ?? 0
+  return rows[0]?.purge_dead_leases ?? 0
 }
 
 export interface LeaseFilter {

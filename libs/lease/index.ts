@@ -11,7 +11,7 @@
  * the resource to another, also when the database is out of reach. The lease id, which never leaves the `Lease`, is what
  * renews and releases; the fencing token is for showing.
  */
-export { acquireLease, readLeases, releaseLease, removeDeadLeases, renewLease } from './db.js'
+export { acquireLease, purgeDeadLeases, readLeases, releaseLease, renewLease } from './db.js'
 export type { LeaseFilter } from './db.js'
 export type { LeaseEvent, OnLeaseEvent } from './events.js'
 export { Lease } from './Lease.js'

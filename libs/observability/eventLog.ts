@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
 import type { RelayerEvent } from '../outbox/index.js'
+import type { CleanupEvent } from '../platform/index.js'
 import type { RepairEvent } from '../repair/index.js'
 import type { SchedulerEvent } from '../scheduler/index.js'
 
@@ -51,6 +52,13 @@ export function logRepairEvents(log: Logger): (event: RepairEvent) => void {
       { expired_leases_detected: expiredLeasesDetected, leases_repaired: leasesRepaired, outboxIds },
       'leases_repaired',
     )
+  }
+}
+
+export function logCleanupEvents(log: Logger): (event: CleanupEvent) => void {
+  return (event) => {
+    if (event.type === 'fault') return log.warn({ during: event.during, err: event.error }, 'cleanup_failed')
+    log.info(event, 'cleaned_up')
   }
 }
 

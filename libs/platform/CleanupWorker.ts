@@ -1,7 +1,7 @@
 import { systemClock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
-import { pruneInboxMessages } from '../inbox/index.js'
-import { removeDeadLeases } from '../lease/index.js'
+import { purgeInboxMessages } from '../inbox/index.js'
+import { purgeDeadLeases } from '../lease/index.js'
 import { purgeFinishedJobRuns, purgeFinishedTimers } from '../scheduler/index.js'
 import { PollLoop, Wakeup, type Worker } from '../worker/index.js'
 import type { RetentionOptions } from './options.js'
@@ -11,6 +11,8 @@ export interface CleanupCounts {
   readonly jobRuns: number
   readonly timers: number
   readonly leases: number
+  /** Surely not all that is past its retention: another round is wanted at once. */
+  readonly more: boolean
 }
 
 export type CleanupEvent =
@@ -27,9 +29,9 @@ const BATCH_SIZE = 1_000
 const DAY_SECONDS = 86_400
 
 /**
- * Removes what is finished and older than its retention, in small batches: handled messages, runs of jobs, timers, and
- * resources that nobody holds. It never
- * touches the outbox: its ledger and events are append-only, and nothing in this product can remove them.
+ * Removes what is finished and older than its retention, a batch of each a round, round after round until nothing is left:
+ * handled messages, runs of jobs, timers, and resources that nobody holds. It never touches the outbox: its ledger and events
+ * are append-only, and nothing in this product can remove them.
  */
 export class CleanupWorker implements Worker<CleanupCounts> {
   readonly #role: Queryable
@@ -42,10 +44,7 @@ export class CleanupWorker implements Worker<CleanupCounts> {
     this.#retention = options.retention
     this.#onEvent = onEvent
     this.#loop = new PollLoop({
-      turn: async () => {
-        await this.runOnce()
-        return { again: false }
-      },
+      turn: async () => ({ again: (await this.runOnce()).more }),
       pollMs: options.intervalMs,
       wakeup: new Wakeup(0, systemClock),
       onError: (error) => onEvent({ type: 'fault', during: 'cleaning up', error }),
@@ -63,23 +62,15 @@ export class CleanupWorker implements Worker<CleanupCounts> {
 
   async runOnce(): Promise<CleanupCounts> {
     const { inboxDays, jobRunsDays, timersDays, leasesDays } = this.#retention
-    const counts = {
-      inboxMessages: await untilDone(() => pruneInboxMessages(this.#role, inboxDays * DAY_SECONDS, BATCH_SIZE)),
-      jobRuns: await untilDone(() => purgeFinishedJobRuns(this.#role, jobRunsDays * DAY_SECONDS, BATCH_SIZE)),
-      timers: await untilDone(() => purgeFinishedTimers(this.#role, timersDays * DAY_SECONDS, BATCH_SIZE)),
-      leases: await untilDone(() => removeDeadLeases(this.#role, BATCH_SIZE, leasesDays * DAY_SECONDS)),
+    const removed = {
+      inboxMessages: await purgeInboxMessages(this.#role, inboxDays * DAY_SECONDS, BATCH_SIZE),
+      jobRuns: await purgeFinishedJobRuns(this.#role, jobRunsDays * DAY_SECONDS, BATCH_SIZE),
+      timers: await purgeFinishedTimers(this.#role, timersDays * DAY_SECONDS, BATCH_SIZE),
+      leases: await purgeDeadLeases(this.#role, leasesDays * DAY_SECONDS, BATCH_SIZE),
     }
-    if (Object.values(counts).some((count) => count > 0)) this.#onEvent({ type: 'cleaned', ...counts })
+    // A batch that is not full was the last of its kind.
+    const counts = { ...removed, more: Object.values(removed).includes(BATCH_SIZE) }
+    if (Object.values(removed).some((count) => count > 0)) this.#onEvent({ type: 'cleaned', ...counts })
     return counts
-  }
-}
-
-/** A batch that is not full was the last. */
-async function untilDone(removeBatch: () => Promise<number>): Promise<number> {
-  let removed = 0
-  for (;;) {
-    const batch = await removeBatch()
-    removed += batch
-    if (batch < BATCH_SIZE) return removed
   }
 }

@@ -33,7 +33,8 @@ export class UnknownDatabaseError extends AppError {
 
 /**
  * The databases there are now, kept up to date from discovery. What stays stays open; what is new is opened; what is gone is
- * closed after its followers have let go. It does not promise that a database can be reached.
+ * closed after its followers have let go. One set follows the other at once: between them no name is missing that both know.
+ * It does not promise that a database can be reached.
  */
 export class DatabaseSet {
   readonly #options: ResolvedPlatformOptions
@@ -68,7 +69,9 @@ export class DatabaseSet {
 
   async stop(): Promise<void> {
     await this.#loop.stop()
-    await Promise.all([...this.#members.values()].map((member) => this.#remove(member)))
+    const gone = [...this.#members.values()]
+    this.#members.clear()
+    await Promise.all(gone.map((member) => this.#letGo(member)))
   }
 
   /** Brings the set up to date now. Throws, and changes nothing, if discovery fails or contradicts itself. */
@@ -84,7 +87,7 @@ export class DatabaseSet {
   }
 
   get(name: string): Member {
-    const member = this.#members.get(requiredText('name', name, NAME_LENGTH_MAX).toLowerCase())
+    const member = this.#members.get(keyOf({ name: requiredText('name', name, NAME_LENGTH_MAX) }))
     if (member === undefined) throw new UnknownDatabaseError(`no database is called "${name}"`)
     return member
   }
@@ -117,41 +120,43 @@ export class DatabaseSet {
   async #refresh(): Promise<void> {
     const check = checkDatabases(await this.#options.discovery.databases(), this.#options.schema)
     if (!check.ok) throw new PlatformOptionsError(check.failures)
-    const wanted = new Map(check.databases.map((entry) => [entry.name.toLowerCase(), entry]))
-    // Also one that is reached in another way now: with another password, say.
-    const gone = [...this.#members].filter(([name, { identity, url }]) => {
-      const entry = wanted.get(name)
-      return entry?.identity !== identity || entry.url !== url
-    })
-    await Promise.all(gone.map(([, member]) => this.#remove(member)))
-    const fresh = [...wanted].filter(([name]) => !this.#members.has(name))
-    await Promise.all(fresh.map(([, entry]) => this.#add(entry)))
+    const wanted = new Map(check.databases.map((entry) => [keyOf(entry), entry]))
+    const gone = [...this.#members.values()].filter((member) => !isSame(member, wanted.get(keyOf(member))))
+    const fresh = check.databases.filter((entry) => !isSame(this.#members.get(keyOf(entry)), entry))
+    const added = fresh.map((entry) => this.#open(entry))
+    for (const member of gone) this.#members.delete(keyOf(member))
+    for (const member of added) this.#members.set(keyOf(member), member)
+    // Side by side: to let go of a database takes as long as the rounds in hand, and nobody new should wait for that.
+    await Promise.all([...added.map((member) => this.#take(member)), ...gone.map((member) => this.#letGo(member))])
   }
 
-  async #add({ name, url, schema, identity }: CheckedDatabase): Promise<void> {
-    const { connectionsPerDatabase } = this.#options
-    const member: OpenMember = {
-      name,
-      identity,
-      url,
-      database: openDatabase({
-        url,
-        schema,
-        connectionsMax: connectionsPerDatabase,
-        applicationName: APPLICATION_NAME,
-      }),
-    }
-    this.#members.set(name.toLowerCase(), member)
-    this.#onEvent({ type: 'databaseAdded', database: name })
+  #open({ name, url, schema, identity }: CheckedDatabase): OpenMember {
+    const connectionsMax = this.#options.connectionsPerDatabase
+    const database = openDatabase({ url, schema, connectionsMax, applicationName: APPLICATION_NAME })
+    return { name, identity, url, database }
+  }
+
+  async #take(member: Member): Promise<void> {
+    this.#onEvent({ type: 'databaseAdded', database: member.name })
     await Promise.all([...this.#followers].map((follower) => follower.added(member)))
   }
 
-  async #remove(member: Member): Promise<void> {
-    this.#members.delete(member.name.toLowerCase())
+  /** Of one that is no member any more. */
+  async #letGo(member: Member): Promise<void> {
     await Promise.all([...this.#followers].map((follower) => follower.removed(member)))
     await member.database.close()
     this.#onEvent({ type: 'databaseRemoved', database: member.name })
   }
+}
+
+/** Not if it is reached in another way now: with another password, say. */
+function isSame(member: OpenMember | undefined, entry: CheckedDatabase | undefined): boolean {
+  return member !== undefined && member.identity === entry?.identity && member.url === entry.url
+}
+
+/** Names are the same in any case. */
+function keyOf({ name }: Pick<Member, 'name'>): string {
+  return name.toLowerCase()
 }
 
 /** Tells a DBA whose budget a connection counts against. */

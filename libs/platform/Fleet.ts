@@ -1,6 +1,6 @@
 import { systemClock, type Clock } from '../core/index.js'
 import { nextOutboxEvent } from '../outbox/index.js'
-import { CircuitBreaker, PollLoop, Wakeup, type BreakerState, type Turn } from '../worker/index.js'
+import { CircuitBreaker, PollLoop, settleWithin, Wakeup, type BreakerState, type Turn } from '../worker/index.js'
 import type { DatabaseSet, Member } from './DatabaseSet.js'
 import type { OnPlatformEvent } from './events.js'
 import type { ResolvedPlatformOptions } from './options.js'
@@ -22,6 +22,8 @@ export type Serve = (member: Member) => readonly FleetWorker[]
 
 /** How long a database that failed is left alone at first; this doubles, at most sixteenfold. */
 const DOWN_MS = 500
+/** Who was down and does not answer for so long is waited for outside the turns. */
+const ANSWER_MS = 1_000
 /** Who drains keeps its turn for this many rounds at the most, so that the others come at all. */
 const ROUNDS_MAX = 100
 
@@ -30,8 +32,8 @@ const servedHere = new Set<string>()
 
 /**
  * One set of workers over every database of a platform, within one budget of connections. Each worker of each database has a
- * loop of its own; a turn is what it needs to work. A database that fails is left alone by a breaker and asked again, without
- * taking a turn from the others. It does not promise an order between databases.
+ * loop of its own; a turn is what it needs to work. A database that fails is left alone by a breaker and asked again, one such
+ * database at a time. It does not promise an order between databases.
  */
 export class Fleet {
   readonly #databases: DatabaseSet
@@ -40,8 +42,11 @@ export class Fleet {
   readonly #onEvent: OnPlatformEvent
   readonly #clock: Clock
   readonly #turns: Turns
+  readonly #probes = new Turns(1)
   readonly #crews = new Map<Member, Crew>()
-  readonly #down = new Set<string>()
+  /** Those whose database somebody else of this process serves, each with what asks again. */
+  readonly #waiting = new Map<Member, { readonly loop: PollLoop; readonly wakeup: Wakeup }>()
+  readonly #down = new Set<Member>()
   #unfollow: (() => Promise<void>) | undefined
 
   constructor(
@@ -57,7 +62,7 @@ export class Fleet {
     this.#onEvent = onEvent
     this.#clock = clock
     const { connectionsMax, connectionsPerDatabase } = options
-    this.#turns = new Turns(Math.floor(connectionsMax / connectionsPerDatabase), (name) => this.#left(name))
+    this.#turns = new Turns(Math.floor(connectionsMax / connectionsPerDatabase), (identity) => this.#left(identity))
   }
 
   async start(): Promise<void> {
@@ -79,10 +84,35 @@ export class Fleet {
   }
 
   #enlist(member: Member): void {
-    if (servedHere.has(member.identity)) {
-      this.#onEvent({ type: 'servedElsewhere', database: member.name })
-      return
-    }
+    if (!servedHere.has(member.identity)) return this.#putToWork(member)
+    // Without a word if it is this fleet that is about to let go of it: the same database, reached in another way now.
+    const isOurs = [...this.#crews.keys()].some(({ identity }) => identity === member.identity)
+    if (!isOurs) this.#onEvent({ type: 'servedElsewhere', database: member.name })
+    this.#waitFor(member)
+  }
+
+  /** Until whoever serves the database has let go of it; asked with the poll, because another fleet does not tell. */
+  #waitFor(member: Member): void {
+    const wakeup = new Wakeup(0, this.#clock)
+    const loop: PollLoop = new PollLoop({
+      turn: async () => {
+        if (!servedHere.has(member.identity)) {
+          this.#putToWork(member)
+          this.#waiting.delete(member)
+          // Not awaited: it waits for this very turn.
+          void loop.stop()
+        }
+        return { again: false }
+      },
+      pollMs: this.#options.pollMs,
+      wakeup,
+      onError: (error) => this.#onEvent({ type: 'fault', database: member.name, worker: 'serve', error }),
+    })
+    this.#waiting.set(member, { loop, wakeup })
+    loop.start()
+  }
+
+  #putToWork(member: Member): void {
     const workers = this.#serve(member)
     servedHere.add(member.identity)
     const breaker = new CircuitBreaker({
@@ -105,21 +135,25 @@ export class Fleet {
   }
 
   async #dismiss(member: Member): Promise<void> {
+    await this.#waiting.get(member)?.loop.stop()
+    this.#waiting.delete(member)
     const crew = this.#crews.get(member)
     if (crew === undefined) return
     // Side by side: a round that waits for a database which is gone ends when its worker is told to stop.
     await Promise.all([...crew.loops, ...crew.workers].map((one) => one.stop()))
     member.database.rest()
     this.#crews.delete(member)
-    this.#down.delete(member.name)
+    this.#down.delete(member)
     servedHere.delete(member.identity)
+    for (const { wakeup } of this.#waiting.values()) wakeup.notify()
   }
 
   async #turn(member: Member, worker: FleetWorker, breaker: CircuitBreaker, signal: AbortSignal): Promise<Turn> {
-    if (breaker.state !== 'closed' && !(await this.#isBack(member, breaker))) {
-      return { again: false, idleMs: Math.max(breaker.closedForMs, 1) }
+    if (breaker.state !== 'closed' && !(await this.#isBack(member, breaker, signal))) {
+      // While another worker of this database asks, nothing says how long that takes.
+      return { again: false, idleMs: breaker.state === 'open' ? breaker.closedForMs : undefined }
     }
-    const end = await this.#turns.take(member.name, signal)
+    const end = await this.#turns.take(member.identity, signal)
     if (end === undefined) return { again: false }
     try {
       const roundsMax = this.#options.selection === 'drain-first' ? ROUNDS_MAX : 1
@@ -135,35 +169,52 @@ export class Fleet {
     }
   }
 
-  /** Asks a database that was down, outside any turn: whoever is slow to answer must not keep the others waiting. */
-  async #isBack({ database }: Member, breaker: CircuitBreaker): Promise<boolean> {
+  /**
+   * Asks a database that was down. That takes a connection, and so a turn, like any work; but they are asked one at a time, and
+   * who is slow to answer is waited for outside the turns: however many are dead, they keep one turn from the others, briefly.
+   */
+  async #isBack({ identity, database }: Member, breaker: CircuitBreaker, signal: AbortSignal): Promise<boolean> {
     if (breaker.admits(1) === 0) return false
     breaker.started()
+    const endProbe = await this.#probes.take(identity, signal)
+    const end = endProbe === undefined ? undefined : await this.#turns.take(identity, signal)
+    if (end === undefined) {
+      endProbe?.()
+      breaker.abandoned()
+      return false
+    }
+    const answered = nextOutboxEvent(database.as(EXECUTOR))
+    await settleWithin(answered, ANSWER_MS)
+    end()
+    endProbe?.()
     try {
-      await nextOutboxEvent(database.as(EXECUTOR))
+      await answered
       breaker.succeeded()
       return true
     } catch {
       breaker.failed()
       return false
+    } finally {
+      // A late answer came by a connection that nobody has a turn for.
+      this.#left(identity)
     }
   }
 
   /** With more databases than connections, each gives its own back after its turn. */
-  #left(name: string): void {
+  #left(identity: string): void {
     const { connectionsMax, connectionsPerDatabase } = this.#options
     if (this.#crews.size * connectionsPerDatabase <= connectionsMax) return
-    for (const { name: one, database } of this.#crews.keys()) if (one === name) database.rest()
+    for (const member of this.#crews.keys()) if (member.identity === identity) member.database.rest()
   }
 
   /** Said once each time: that it was asked again and is still down is no news. */
-  #changed({ name: database }: Member, state: BreakerState): void {
-    const wasDown = this.#down.has(database)
-    if (state === 'open' && !wasDown) {
-      this.#down.add(database)
+  #changed(member: Member, state: BreakerState): void {
+    const { name: database } = member
+    if (state === 'open' && !this.#down.has(member)) {
+      this.#down.add(member)
       this.#onEvent({ type: 'databaseDown', database })
     }
-    if (state === 'closed' && this.#down.delete(database)) this.#onEvent({ type: 'databaseUp', database })
+    if (state === 'closed' && this.#down.delete(member)) this.#onEvent({ type: 'databaseUp', database })
   }
 }
 

@@ -4,7 +4,7 @@ export type PlatformEvent =
   | { readonly type: 'databaseRemoved'; readonly database: string }
   /** Discovery failed, or said something that cannot be. The last good set stands. */
   | { readonly type: 'discoveryFailed'; readonly error: unknown }
-  /** A dispatcher of this process serves the same database already; this one leaves it alone. */
+  /** A dispatcher of this process serves the same database already; this one takes over when that has let go. */
   | { readonly type: 'servedElsewhere'; readonly database: string }
   | { readonly type: 'databaseDown'; readonly database: string }
   | { readonly type: 'databaseUp'; readonly database: string }

@@ -32,7 +32,7 @@ export interface PlatformOptions {
 }
 
 export interface RetentionOptions {
-  /** Handled messages. This is how long a repeated one is recognised. @default 30 */
+  /** Handled messages, and sightings that nobody has begun. This is how long a repeated one is recognised. @default 30 */
   readonly inboxDays?: number
   /** Finished runs of jobs. @default 30 */
   readonly jobRunsDays?: number

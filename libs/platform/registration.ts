@@ -55,7 +55,7 @@ export class PostgresPlatform {
   #cleanup({ database }: Member): FleetWorker {
     const { cleanupIntervalMs: intervalMs, retention } = this.#options
     const worker = new CleanupWorker(database.as('symphony_executor'), { intervalMs, retention })
-    return fleetWorker('cleanup', worker, () => false, intervalMs)
+    return fleetWorker('cleanup', worker, ({ more }) => more, intervalMs)
   }
 }
 

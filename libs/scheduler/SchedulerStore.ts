@@ -124,6 +124,10 @@ export class SchedulerStore {
     return db.readTimer(this.#readonly, timerId)
   }
 
+  readTimers(filter: db.TimerFilter): Promise<TimerStatus[]> {
+    return db.readTimers(this.#readonly, filter)
+  }
+
   readJob(name: string): Promise<JobStatus | undefined> {
     return db.readJob(this.#readonly, name)
   }

@@ -13,6 +13,8 @@ export interface SchedulerCounts {
   readonly timersEnqueued: number
   /** Refused by the outbox. */
   readonly refused: number
+  /** Surely not all that is due: another round is wanted at once. */
+  readonly more: boolean
 }
 
 const EXECUTOR = 'symphony_executor'
@@ -65,29 +67,30 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     this.#listener = undefined
   }
 
-  /** Everything that is due now. */
+  /** A batch of each: jobs, runs, timers. However much is due, a round is short, and a stop waits for no more than one. */
   async runOnce(): Promise<SchedulerCounts> {
     const { batchSize, missedAfterMs } = this.#options
-    const onEvent = this.#onEvent
-    const counts = { runsCreated: 0, runsEnqueued: 0, timersEnqueued: 0, refused: 0 }
-    let full = true
-    while (full) {
-      const { jobsDue, runs } = await createJobRunsFromDueJobs(this.#role, { batchSize, missedAfterMs, onEvent })
-      const enqueuedRuns = await enqueueDueJobRuns(this.#role, batchSize)
-      const enqueuedTimers = await enqueueDueTimers(this.#role, batchSize)
-      counts.runsCreated += runs.length
-      counts.runsEnqueued += this.#tell('run', enqueuedRuns)
-      counts.timersEnqueued += this.#tell('timer', enqueuedTimers)
-      counts.refused += [...enqueuedRuns, ...enqueuedTimers].filter(({ outboxId }) => outboxId === null).length
-      // Jobs whose runs another scheduler made do not count: they would be asked for again until it has committed.
-      const jobsFull = jobsDue === batchSize && runs.length > 0
-      full = jobsFull || enqueuedRuns.length === batchSize || enqueuedTimers.length === batchSize
+    const { jobsDue, jobsLeft, runs } = await createJobRunsFromDueJobs(this.#role, {
+      batchSize,
+      missedAfterMs,
+      runsMax: ROUND_RUNS_MAX,
+      onEvent: this.#onEvent,
+    })
+    const enqueuedRuns = await enqueueDueJobRuns(this.#role, batchSize)
+    const enqueuedTimers = await enqueueDueTimers(this.#role, batchSize)
+    // Jobs whose runs another scheduler made do not count: they would be asked for again until it has committed.
+    const moreJobs = runs.length > 0 && (jobsLeft > 0 || jobsDue === batchSize)
+    return {
+      runsCreated: runs.length,
+      runsEnqueued: this.#tell('run', enqueuedRuns),
+      timersEnqueued: this.#tell('timer', enqueuedTimers),
+      refused: [...enqueuedRuns, ...enqueuedTimers].filter(({ outboxId }) => outboxId === null).length,
+      more: moreJobs || enqueuedRuns.length === batchSize || enqueuedTimers.length === batchSize,
     }
-    return counts
   }
 
   async #turn(): Promise<Turn> {
-    await this.runOnce()
+    if ((await this.runOnce()).more) return { again: true }
     const { at, observedAt } = await nextSchedulerEvent(this.#role, true)
     if (at === null) return { again: false }
     const dueInMs = at.getTime() - observedAt.getTime()
@@ -125,6 +128,8 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
   }
 }
 
+/** After so many runs of missed occurrences, those of the other jobs are for the next round. */
+const ROUND_RUNS_MAX = 1_000
 /** Notifications within this time count as one. */
 const DEBOUNCE_MS = 30
 const IN_OTHER_HANDS_MS = 50

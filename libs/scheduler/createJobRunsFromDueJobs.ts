@@ -3,7 +3,7 @@ import type { Queryable } from '../db/index.js'
 import { createJobRuns, dueJobs, postponeJob, type JobSchedule } from './db.js'
 import type { OnSchedulerEvent } from './events.js'
 import { MISSED_AFTER_DEFAULT_MS, MISSED_AFTER_MS } from './options.js'
-import { planRuns } from './planRuns.js'
+import { MISSED_RUNS_MAX, planRuns } from './planRuns.js'
 import type { CreatedJobRun, DueJob } from './types.js'
 
 export interface CreateJobRunsOptions {
@@ -11,12 +11,16 @@ export interface CreateJobRunsOptions {
   readonly batchSize?: number
   /** An occurrence older than this was missed. @default 10000 */
   readonly missedAfterMs?: number
+  /** Once so many runs are to be made, further jobs are left for the next call. One job has up to a thousand. @default 1000000 */
+  readonly runsMax?: number
   readonly onEvent?: OnSchedulerEvent
 }
 
 export interface JobRunsFromDueJobs {
   /** Jobs that were due, whoever made their runs. */
   readonly jobsDue: number
+  /** Of these, those left for the next call. */
+  readonly jobsLeft: number
   /** The runs that this call made. */
   readonly runs: readonly CreatedJobRun[]
 }
@@ -36,16 +40,23 @@ export async function createJobRunsFromDueJobs(
     options.missedAfterMs ?? MISSED_AFTER_DEFAULT_MS,
     MISSED_AFTER_MS,
   )
+  const runsMax = boundedInteger('runsMax', options.runsMax ?? RUNS_MAX.max, RUNS_MAX)
   const jobs = await dueJobs(role, batchSize)
   const schedules: JobSchedule[] = []
+  let planned = 0
+  let jobsSeen = 0
   for (const job of jobs) {
+    if (planned >= runsMax) break
+    jobsSeen += 1
     const schedule = await planOrPostpone(role, job, missedAfterMs, onEvent)
-    if (schedule !== undefined) schedules.push(schedule)
+    if (schedule === undefined) continue
+    schedules.push(schedule)
+    planned += schedule.occurrences.length
   }
   const runs: CreatedJobRun[] = []
   for (const batch of batchesOf(schedules)) runs.push(...(await createJobRuns(role, batch)))
-  if (runs.length > 0) onEvent({ type: 'runsCreated', jobs: jobs.length, runs: runs.length })
-  return { jobsDue: jobs.length, runs }
+  if (runs.length > 0) onEvent({ type: 'runsCreated', jobs: jobsSeen, runs: runs.length })
+  return { jobsDue: jobs.length, jobsLeft: jobs.length - jobsSeen, runs }
 }
 
 /** A job that this process cannot read must not keep the others waiting. */
@@ -83,3 +94,6 @@ function* batchesOf(schedules: readonly JobSchedule[]): Generator<readonly JobSc
   }
   if (batch.length > 0) yield batch
 }
+
+/** At most as many jobs as a call may ask for, with as many missed runs as a job may make up for: no limit. */
+const RUNS_MAX = Object.freeze({ min: 1, max: BATCH_SIZE.max * MISSED_RUNS_MAX })

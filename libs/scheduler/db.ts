@@ -22,7 +22,7 @@ import type {
  * transaction in it; timers also the caller's own client. Arguments are checked before any I/O.
  */
 
-// Timers, as symphony_ingest ------------------------------------------------------------------------------------------
+// Timers, as symphony_ingest; an operator cancels as symphony_control -------------------------------------------------
 
 /** Returns the id, which is also the id of the message that the timer becomes. Committed or rolled back with the caller. */
 export async function scheduleTimer(role: Queryable, timer: TimerDefinition): Promise<string> {
@@ -150,7 +150,7 @@ export async function createJobRuns(role: Queryable, schedules: readonly JobSche
   return rows.map((row) => ({ runId: row.run_id, jobName: row.job_name, scheduledFor: row.scheduled_for }))
 }
 
-/** Puts a job off for a minute that this process cannot read, with the reason. */
+/** Puts a job off for a minute that this process cannot read, with the reason. What it is due for stays. */
 export async function postponeJob(role: Queryable, job: DueJob, reason: string): Promise<boolean> {
   const rows = await callFunction<{ postpone_job: boolean }>(role, 'postpone_job', [
     job.name,
@@ -239,7 +239,8 @@ function purgeValues(retentionSeconds: number, batchSize: number): unknown[] {
 // Reading, as symphony_control, symphony_auditor or symphony_readonly -------------------------------------------------
 
 const JOB_COLUMNS = `job_name AS "name", cron, time_zone AS "timeZone", topic, participant_id AS "participantId", delivery,
-  missed_runs AS "missedRuns", state, next_due_at AS "nextDueAt", revision, schedule_error AS "scheduleError"`
+  missed_runs AS "missedRuns", state, next_due_at AS "nextDueAt", postponed_until AS "postponedUntil", revision,
+  schedule_error AS "scheduleError"`
 
 export async function readJob(role: Queryable, name: string): Promise<JobStatus | undefined> {
   const { rows } = await role.query<JobStatus>(
@@ -257,14 +258,33 @@ export async function readJobs(role: Queryable): Promise<JobStatus[]> {
   return rows
 }
 
+const TIMER_COLUMNS = `timer_id AS "timerId", topic, delivery, due_at AS "dueAt", state, attempt_count AS "attemptCount",
+  started_at AS "startedAt", finished_at AS "finishedAt", error_message AS "error", outbox_id AS "outboxId"`
+
 export async function readTimer(role: Queryable, timerId: string): Promise<TimerStatus | undefined> {
   const { rows } = await role.query<TimerStatus>(
-    `SELECT timer_id AS "timerId", topic, delivery, due_at AS "dueAt", state, attempt_count AS "attemptCount",
-       started_at AS "startedAt", finished_at AS "finishedAt", error_message AS "error", outbox_id AS "outboxId"
-     FROM ${qualify(role, 'scheduler_timers')} WHERE timer_id = $1`,
+    `SELECT ${TIMER_COLUMNS} FROM ${qualify(role, 'scheduler_timers')} WHERE timer_id = $1`,
     [requiredUuid('timerId', timerId)],
   )
   return rows[0]
+}
+
+export interface TimerFilter {
+  readonly state: WorkState
+  readonly topic?: string
+  /** @default 100 */
+  readonly limit?: number
+}
+
+/** Of one state, those due first at the top. */
+export async function readTimers(role: Queryable, filter: TimerFilter): Promise<TimerStatus[]> {
+  const { state, topic, limit = 100 } = filter
+  const { rows } = await role.query<TimerStatus>(
+    `SELECT ${TIMER_COLUMNS} FROM ${qualify(role, 'scheduler_timers')}
+     WHERE state = $1 AND ($2::text IS NULL OR topic = $2) ORDER BY due_at, timer_id LIMIT $3`,
+    [state, topic === undefined ? null : requiredId('topic', topic), boundedInteger('limit', limit, BATCH_SIZE)],
+  )
+  return rows
 }
 
 export interface JobRunFilter {

@@ -39,11 +39,12 @@ export {
   readJobRuns,
   readJobs,
   readTimer,
+  readTimers,
   resumeJob,
   scheduleTimer,
   triggerJob,
 } from './db.js'
-export type { JobRunFilter } from './db.js'
+export type { JobRunFilter, TimerFilter } from './db.js'
 export type { OnSchedulerEvent, SchedulerEvent } from './events.js'
 export type { SchedulerOptions } from './options.js'
 export { MISSED_RUNS_MAX } from './planRuns.js'
@@ -51,6 +52,7 @@ export { SchedulerStore } from './SchedulerStore.js'
 export type { SchedulerClaim } from './SchedulerStore.js'
 export { SchedulerWorker } from './SchedulerWorker.js'
 export type { SchedulerCounts } from './SchedulerWorker.js'
+export { WORK_STATES } from './types.js'
 export type {
   ClaimedJobRun,
   ClaimedTimer,

@@ -6,7 +6,7 @@ export interface SchedulerOptions {
    * nearer; this is for what it was not told. At most a minute: nobody is woken for what is due later than that. @default 5000
    */
   readonly pollMs?: number
-  /** Jobs, runs and timers per call. A round repeats until a call finds fewer. @default 100 */
+  /** Jobs, runs and timers per round; while a round is full, the next one follows at once. @default 100 */
   readonly batchSize?: number
   /**
    * An occurrence older than this was missed, and the job's policy says what becomes of it; younger ones are on time. Longer: a

@@ -12,7 +12,8 @@ export type MissedRuns = 'skip' | 'once' | 'all'
 export type JobState = 'ACTIVE' | 'PAUSED'
 
 /** READY and CLAIMED are pending; the others have ended. */
-export type WorkState = 'READY' | 'CLAIMED' | 'DONE' | 'ENQUEUED' | 'FAILED' | 'CANCELLED'
+export const WORK_STATES = ['READY', 'CLAIMED', 'DONE', 'ENQUEUED', 'FAILED', 'CANCELLED'] as const
+export type WorkState = (typeof WORK_STATES)[number]
 
 /** What a timer or a job sends when it is due. */
 export interface ScheduledMessage {
@@ -58,6 +59,8 @@ export interface JobStatus {
   readonly missedRuns: MissedRuns
   readonly state: JobState
   readonly nextDueAt: Date
+  /** Not looked at before this, although it is due: no scheduler could read it. */
+  readonly postponedUntil: Date | null
   /** Grows with every change. */
   readonly revision: bigint
   /** Why no scheduler could read its expression, when last tried. */

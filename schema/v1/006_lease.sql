@@ -137,7 +137,8 @@ COMMENT ON FUNCTION release_lease(text, text, uuid) IS
 
 -- Retention. The floor is locked before anything is removed and rises in the same transaction, so no resource is ever
 -- counted from a lower number again.
-CREATE OR REPLACE FUNCTION remove_dead_leases(p_batch_size integer, p_dead_seconds integer) RETURNS integer
+DROP FUNCTION IF EXISTS remove_dead_leases(integer, integer);
+CREATE OR REPLACE FUNCTION purge_dead_leases(p_dead_seconds integer, p_batch_size integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
@@ -146,11 +147,11 @@ DECLARE
   v_removed integer;
   v_highest bigint;
 BEGIN
-  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
-    PERFORM refuse_argument('p_batch_size', '1 to 1000');
-  END IF;
   IF p_dead_seconds IS NULL OR p_dead_seconds NOT BETWEEN 3600 AND 315360000 THEN
     PERFORM refuse_argument('p_dead_seconds', '3600 (an hour) to 315360000 (ten years)');
+  END IF;
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
   END IF;
   PERFORM refuse_stale_snapshot();
   PERFORM FROM symphony_lease_floor f FOR UPDATE;
@@ -166,7 +167,7 @@ BEGIN
   RETURN v_removed;
 END
 $$;
-COMMENT ON FUNCTION remove_dead_leases(integer, integer) IS
+COMMENT ON FUNCTION purge_dead_leases(integer, integer) IS
   'Removes rows of resources that nobody has held for so long, and raises the floor to their highest token. Returns how many.';
 
 -- Behind them.

@@ -4,12 +4,13 @@
 --   inbox_messages   one row per message: (source, message_id) names it, and is refused a second time while the row is kept
 --   inbox_events     the trail: contents that differ from the first, deaths, revivals
 --
---   seen ──► processing ──► done        final; removed by retention alone
+--   seen ──► processing ──► done        final; forgotten by retention
 --     │          │
 --     └──────────┴────────► dead ──► seen   by a person, who says why
 --
 -- A message that was enqueued has a topic and a payload: it is work, moved by claims. A message that was only sighted has
--- neither: it is known for deduplication, moved by marks, and no worker ever claims it. A crash leaves a claim that expires.
+-- neither: it is known for deduplication, moved by marks, and no worker ever claims it; while nobody has begun it, retention
+-- forgets it as it does what is done, for its next sighting gets the same answer. A crash leaves a claim that expires.
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 
@@ -83,6 +84,8 @@ CREATE INDEX IF NOT EXISTS ix_inbox_claimable ON inbox_messages (due_at, first_s
   WHERE state = 'seen' AND topic IS NOT NULL;
 CREATE INDEX IF NOT EXISTS ix_inbox_claim_expiry ON inbox_messages (claim_expires_at) WHERE fence IS NOT NULL;
 CREATE INDEX IF NOT EXISTS ix_inbox_done ON inbox_messages (ended_at) WHERE state = 'done';
+-- By the first sighting, although the last one decides: an indexed last_seen_at would make every repeat a costlier update.
+CREATE INDEX IF NOT EXISTS ix_inbox_sighted ON inbox_messages (first_seen_at) WHERE state = 'seen' AND topic IS NULL;
 CREATE INDEX IF NOT EXISTS ix_inbox_dead ON inbox_messages (ended_at) WHERE state = 'dead';
 CREATE INDEX IF NOT EXISTS ix_inbox_events_by_message ON inbox_events (source, message_id, created_at);
 CREATE UNIQUE INDEX IF NOT EXISTS ux_inbox_events_one_per_content ON inbox_events (source, message_id, content_hash)
@@ -174,10 +177,11 @@ DECLARE
   v_defect text := payload_defect(p_payload);
 BEGIN
   PERFORM check_inbox_key(p_source, p_message_id);
-  IF p_topic IS NOT NULL AND NOT is_id(p_topic) THEN
-    PERFORM refuse_argument('p_topic', '1 to 128 printable ASCII characters without spaces');
-  END IF;
-  IF p_payload IS NOT NULL THEN
+  -- Half a content would never equal the whole one that the same message is enqueued with, and the message would be lost.
+  IF num_nonnulls(p_topic, p_payload) > 0 THEN
+    IF NOT is_id(p_topic) THEN
+      PERFORM refuse_argument('p_topic', 'beside a payload, 1 to 128 printable ASCII characters without spaces');
+    END IF;
     IF v_defect IS NOT NULL THEN
       PERFORM refuse_argument('p_payload', v_defect);
     END IF;
@@ -189,7 +193,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION record_inbox_sighting(text, text, text, jsonb) IS
-  'For deduplication alone: counts a sighting, and says what became of the message. Of a content only its hash is kept.';
+  'For deduplication alone: counts a sighting, and says what became of the message. A content is told whole, or not at all; only its hash is kept.';
 
 CREATE OR REPLACE FUNCTION check_inbox_key(p_source text, p_message_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -439,13 +443,14 @@ CREATE OR REPLACE TRIGGER inbox_messages_is_not_truncated
   FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_is_not_truncated;
 
--- Whoever writes: what is done stays done, and what is not done is not removed.
+-- Whoever writes: what is done stays done, and what somebody has begun or has still to begin is not removed.
 CREATE OR REPLACE TRIGGER inbox_messages_done_is_final
   BEFORE UPDATE ON inbox_messages
   FOR EACH ROW WHEN (OLD.state = 'done' AND NEW.state <> 'done') EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_done_is_final;
 
-CREATE OR REPLACE TRIGGER inbox_messages_only_done_is_removed
+DROP TRIGGER IF EXISTS inbox_messages_only_done_is_removed ON inbox_messages;
+CREATE OR REPLACE TRIGGER inbox_messages_unfinished_is_not_removed
   BEFORE DELETE ON inbox_messages
-  FOR EACH ROW WHEN (OLD.state <> 'done') EXECUTE FUNCTION refuse_mutation();
-ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_only_done_is_removed;
+  FOR EACH ROW WHEN (OLD.state <> 'done' AND (OLD.state <> 'seen' OR OLD.topic IS NOT NULL)) EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_unfinished_is_not_removed;

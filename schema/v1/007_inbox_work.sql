@@ -219,9 +219,11 @@ $$;
 COMMENT ON FUNCTION next_inbox_event() IS
   'The nearest due time of a message or expiry of a claim, for workers that sleep exactly; null when there is none.';
 
--- What is done is remembered for as long as its duplicates are to be recognised, and then forgotten, a batch at a time. What
+-- What is done is remembered for as long as its duplicates are to be recognised, and then forgotten, a batch at a time. So is
+-- what was only sighted and is not sighted any more. What somebody began by a mark stays, for nobody knows how it ended; what
 -- is dead waits for a person, however long.
-CREATE OR REPLACE FUNCTION prune_inbox_messages(p_keep_seconds integer, p_batch_size integer) RETURNS integer
+DROP FUNCTION IF EXISTS prune_inbox_messages(integer, integer);
+CREATE OR REPLACE FUNCTION purge_inbox_messages(p_keep_seconds integer, p_batch_size integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
 AS $$
@@ -240,12 +242,16 @@ BEGIN
   v_rows := ARRAY(
     SELECT m.ctid FROM inbox_messages m WHERE m.state = 'done' AND m.ended_at <= v_before
     ORDER BY m.ended_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  v_rows := v_rows || ARRAY(
+    SELECT m.ctid FROM inbox_messages m
+    WHERE m.state = 'seen' AND m.topic IS NULL AND m.first_seen_at <= v_before AND m.last_seen_at <= v_before
+    ORDER BY m.first_seen_at LIMIT p_batch_size - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
   DELETE FROM inbox_messages m WHERE m.ctid = ANY (v_rows);
   RETURN cardinality(v_rows);
 END
 $$;
-COMMENT ON FUNCTION prune_inbox_messages(integer, integer) IS
-  'Forgets one batch of messages that were done at least so long ago; returns how many. Their duplicates are new again.';
+COMMENT ON FUNCTION purge_inbox_messages(integer, integer) IS
+  'Forgets one batch of messages that were done, or only sighted, at least so long ago; returns how many. Their duplicates are new again.';
 
 CREATE OR REPLACE FUNCTION revive_inbox_message(p_source text, p_message_id text, p_reason text) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

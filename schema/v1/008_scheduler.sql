@@ -7,7 +7,8 @@
 --
 -- A due timer or run either becomes a message of the outbox, in the transaction that marks it ENQUEUED, or is claimed
 -- under a lease by whoever works it off. A crash leaves a row that is READY, or a lease that expires. Cron expressions are
--- read by the scheduler processes; here they are text, and what counts is next_due_at.
+-- read by the scheduler processes; here they are text, and what counts is next_due_at. A job that no scheduler could read
+-- keeps it, and is put off beside it: the occurrence is not forgotten because nobody knew what came after it.
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 
@@ -66,8 +67,12 @@ CREATE TABLE IF NOT EXISTS scheduler_jobs (
   CONSTRAINT scheduler_jobs_skip_once_or_all CHECK (missed_runs IN ('skip', 'once', 'all')),
   CONSTRAINT scheduler_jobs_payload_is_object CHECK (jsonb_typeof(payload) = 'object')
 );
+-- For deployments that are older than the column.
+ALTER TABLE scheduler_jobs ADD COLUMN IF NOT EXISTS postponed_until timestamptz;
 COMMENT ON TABLE scheduler_jobs IS 'What is to be done again and again. Its name is its identity.';
 COMMENT ON COLUMN scheduler_jobs.next_due_at IS 'The next occurrence. The scheduler makes the run and moves this in one call.';
+COMMENT ON COLUMN scheduler_jobs.postponed_until IS
+  'Not looked at before this, although it is due: no scheduler could read it. Null for a job that can be read.';
 COMMENT ON COLUMN scheduler_jobs.revision IS
   'Grows with every change. Runs are made only from the revision that they were computed from: the fence of the schedulers.';
 COMMENT ON COLUMN scheduler_jobs.missed_runs IS 'What becomes of occurrences nobody was there for: skip, once (the latest), all.';
@@ -120,7 +125,10 @@ CREATE INDEX IF NOT EXISTS ix_timers_ready_for_outbox
 CREATE INDEX IF NOT EXISTS ix_timers_leased ON scheduler_timers (lease_expires_at) WHERE state = 'CLAIMED';
 CREATE INDEX IF NOT EXISTS ix_timers_finished ON scheduler_timers (finished_at) WHERE finished_at IS NOT NULL;
 
-CREATE INDEX IF NOT EXISTS ix_jobs_due ON scheduler_jobs (next_due_at) WHERE state = 'ACTIVE';
+-- GREATEST passes over a null: a job that was not put off is looked at when it is due.
+CREATE INDEX IF NOT EXISTS ix_jobs_looked_at
+  ON scheduler_jobs (GREATEST(next_due_at, postponed_until)) WHERE state = 'ACTIVE';
+DROP INDEX IF EXISTS ix_jobs_due;
 
 CREATE INDEX IF NOT EXISTS ix_job_runs_ready ON scheduler_job_runs (due_at, run_id) WHERE state = 'READY';
 CREATE INDEX IF NOT EXISTS ix_job_runs_ready_for_outbox
@@ -310,7 +318,8 @@ BEGIN
     v_ready_at,
     (SELECT t.lease_expires_at FROM scheduler_timers t WHERE t.state = 'CLAIMED' ORDER BY t.lease_expires_at LIMIT 1),
     (SELECT r.lease_expires_at FROM scheduler_job_runs r WHERE r.state = 'CLAIMED' ORDER BY r.lease_expires_at LIMIT 1),
-    (SELECT j.next_due_at FROM scheduler_jobs j WHERE j.state = 'ACTIVE' ORDER BY j.next_due_at LIMIT 1)), clock_timestamp();
+    (SELECT GREATEST(j.next_due_at, j.postponed_until) FROM scheduler_jobs j WHERE j.state = 'ACTIVE'
+     ORDER BY GREATEST(j.next_due_at, j.postponed_until) LIMIT 1)), clock_timestamp();
 END
 $$;
 COMMENT ON FUNCTION next_scheduler_event(boolean) IS

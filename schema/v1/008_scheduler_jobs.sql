@@ -45,7 +45,6 @@ BEGIN
   IF p_missed_runs IS NULL OR p_missed_runs NOT IN ('skip', 'once', 'all') THEN
     PERFORM refuse_argument('p_missed_runs', 'skip, once or all');
   END IF;
-  RETURN QUERY
   INSERT INTO scheduler_jobs AS j
     (job_name, cron, time_zone, topic, participant_id, payload, delivery, missed_runs, next_due_at)
   VALUES (p_job_name, p_cron, p_time_zone, p_topic, p_participant_id, p_payload, p_delivery, p_missed_runs, p_next_due_at)
@@ -53,11 +52,13 @@ BEGIN
   SET cron = excluded.cron, time_zone = excluded.time_zone, topic = excluded.topic,
     participant_id = excluded.participant_id, payload = excluded.payload, delivery = excluded.delivery,
     missed_runs = excluded.missed_runs, revision = j.revision + 1, updated_at = clock_timestamp(), schedule_error = NULL,
+    postponed_until = NULL,
     -- Whoever registers the same schedule at each start of a program must not push its next occurrence away.
     next_due_at = CASE WHEN j.cron = excluded.cron AND j.time_zone = excluded.time_zone
       THEN j.next_due_at ELSE excluded.next_due_at END
-  RETURNING j.next_due_at, j.state, j.revision = 1;
-  PERFORM wake_schedulers(p_next_due_at);
+  RETURNING j.next_due_at, j.state, j.revision = 1 INTO next_due_at, state, created;
+  PERFORM wake_schedulers(next_due_at);
+  RETURN NEXT;
 END
 $$;
 COMMENT ON FUNCTION create_or_update_job(text, text, text, text, jsonb, timestamptz, text, text, text) IS
@@ -99,7 +100,7 @@ BEGIN
     PERFORM refuse_argument('p_next_due_at', 'a time within 100 years of now');
   END IF;
   UPDATE scheduler_jobs j
-  SET state = 'ACTIVE', revision = j.revision + 1, updated_at = clock_timestamp(),
+  SET state = 'ACTIVE', revision = j.revision + 1, updated_at = clock_timestamp(), postponed_until = NULL,
     next_due_at = GREATEST(j.next_due_at, p_next_due_at)
   WHERE j.job_name = p_job_name AND j.state = 'PAUSED' AND j.revision = p_revision;
   v_resumed := FOUND;
@@ -181,11 +182,11 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT j.job_name, j.cron, j.time_zone, j.missed_runs, j.next_due_at, j.revision, v_now
-  FROM scheduler_jobs j WHERE j.state = 'ACTIVE' AND j.next_due_at <= v_now
-  ORDER BY j.next_due_at LIMIT p_batch_size;
+  FROM scheduler_jobs j WHERE j.state = 'ACTIVE' AND GREATEST(j.next_due_at, j.postponed_until) <= v_now
+  ORDER BY GREATEST(j.next_due_at, j.postponed_until) LIMIT p_batch_size;
 END
 $$;
-COMMENT ON FUNCTION due_jobs(integer) IS 'Active jobs whose next occurrence has come, longest due first, at most the batch size.';
+COMMENT ON FUNCTION due_jobs(integer) IS 'Active jobs whose next occurrence has come and which are not put off, longest due first, at most the batch size.';
 
 -- One row per run to be made, with the job's revision and its next due time beside each; a job without a run to make has one
 -- row whose occurrence is null. A job that is not at that revision any more is left alone: another scheduler was faster, or
@@ -212,7 +213,7 @@ BEGIN
   RETURN QUERY
   WITH moved AS (
     UPDATE scheduler_jobs j
-    SET next_due_at = g.next_due_at, revision = j.revision + 1, schedule_error = NULL
+    SET next_due_at = g.next_due_at, revision = j.revision + 1, schedule_error = NULL, postponed_until = NULL
     FROM (
       SELECT DISTINCT ON (u.job_name) u.job_name, u.next_due_at
       FROM unnest(p_job_names, p_next_due_at) WITH ORDINALITY AS u(job_name, next_due_at, ordinal)
@@ -281,6 +282,7 @@ COMMENT ON FUNCTION check_job_runs(text[], bigint[], timestamptz[], timestamptz[
   'Internal: raises 22023 for the first run that is not acceptable.';
 
 -- What a scheduler cannot read must not keep the others waiting: it is put off a minute, with the reason where people look.
+-- Its due time stays: mended, it is a job whose occurrence is late, and its policy says what becomes of that.
 CREATE OR REPLACE FUNCTION postpone_job(p_job_name text, p_revision bigint, p_error_message text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -294,7 +296,7 @@ BEGIN
     PERFORM refuse_argument('p_error_message', 'text of 1 to 2000 characters');
   END IF;
   UPDATE scheduler_jobs j
-  SET next_due_at = clock_timestamp() + interval '1 minute', revision = j.revision + 1, schedule_error = p_error_message
+  SET postponed_until = clock_timestamp() + interval '1 minute', revision = j.revision + 1, schedule_error = p_error_message
   WHERE j.job_name = p_job_name AND j.revision = p_revision;
   RETURN FOUND;
 END

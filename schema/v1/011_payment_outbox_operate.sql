@@ -238,7 +238,7 @@ BEGIN
     RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', p_outbox_id
       USING ERRCODE = 'P7006', HINT = 'Check that reference with the rail; the decision that fits it is DISPATCHED.';
   END IF;
-  v_paid_as := outbox_paid_as_other(p_outbox_id);
+  v_paid_as := outbox_paid_late_as(p_outbox_id);
   IF p_decision = 'RETRY' AND v_paid_as IS NOT NULL THEN
     RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid the same payment as item %', p_outbox_id, v_paid_as
       USING ERRCODE = 'P7006', HINT = 'Sending it could pay twice. FAILED ends it without sending it, as two people decide.';
@@ -297,6 +297,7 @@ DECLARE
   v_due timestamptz;
   v_attempt_id uuid;
   v_ordered boolean;
+  v_contradiction jsonb;
 BEGIN
   IF p_decision = 'RETRY' THEN
     UPDATE payment_outbox_pending p
@@ -329,7 +330,10 @@ BEGIN
           p_actor, NULL, epoch_micros(v_now)::text)
       FROM item i
     )
-    SELECT i.attempt_id, i.ordered INTO v_attempt_id, v_ordered FROM item i;
+    SELECT i.attempt_id, i.ordered,
+      CASE WHEN p_decision = 'DISPATCHED' THEN outbox_other_success(i.late_outcome, p_rail_reference) END
+    INTO v_attempt_id, v_ordered, v_contradiction
+    FROM item i;
     INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, failed)
     VALUES (v_now, (p_decision = 'DISPATCHED')::integer, (p_decision = 'FAILED')::integer);
   END IF;
@@ -337,6 +341,9 @@ BEGIN
     'decision', p_decision, 'reason', p_reason, 'rail_reference', p_rail_reference, 'proposed_by', p_proposed_by,
     'approved_by', CASE WHEN p_proposed_by IS NOT NULL THEN p_actor END, 'next_attempt_at', epoch_micros(v_due)))],
     ARRAY[v_attempt_id]);
+  IF v_contradiction IS NOT NULL THEN
+    PERFORM append_outbox_events('TERMINAL_BLOCKED', p_actor, ARRAY[p_outbox_id], ARRAY[v_contradiction], ARRAY[v_attempt_id]);
+  END IF;
   IF v_attempt_id IS NOT NULL THEN
     DELETE FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;
     IF v_ordered THEN

@@ -34,6 +34,17 @@ END
 $$;
 COMMENT ON FUNCTION outbox_backoff(integer, uuid) IS 'How long to wait after attempt n: bounded, exponential, spread by a hash of the id.';
 
+-- Two successes under two references may be two payments. The later word alarms, whichever of the two it is, and whoever
+-- recorded it: a worker, or two people.
+CREATE OR REPLACE FUNCTION outbox_other_success(p_late_outcome jsonb, p_rail_reference text) RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+  WHEN p_late_outcome ->> 'state' = 'DISPATCHED' AND p_late_outcome ->> 'rail_reference' IS DISTINCT FROM p_rail_reference
+  THEN p_late_outcome
+END;
+COMMENT ON FUNCTION outbox_other_success(jsonb, text) IS
+  'Internal: a late word, if it was that the rail paid under another reference than this one; else null.';
+
 CREATE OR REPLACE FUNCTION complete_outbox_attempts(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[],
   p_rail_references text[] DEFAULT NULL, p_rail_codes text[] DEFAULT NULL,
@@ -141,11 +152,7 @@ BEGIN
     SELECT j.ordinal, j.outbox_id, j.attempt_id, j.attempt_no, j.effective, j.ordered,
       j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
       j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL AS newly_held,
-      CASE
-        WHEN j.effective = 'DISPATCHED' AND j.late_outcome ->> 'state' = 'DISPATCHED'
-          AND j.late_outcome ->> 'rail_reference' IS DISTINCT FROM j.rail_reference
-        THEN j.late_outcome
-      END AS contradiction
+      CASE WHEN j.effective = 'DISPATCHED' THEN outbox_other_success(j.late_outcome, j.rail_reference) END AS contradiction
     FROM judged j ORDER BY j.ordinal
   LOOP
     IF v_done.effective = 'RETRYABLE' AND v_done.attempt_no >= outbox_attempt_ceiling() AND NOT v_done.held THEN
@@ -179,7 +186,6 @@ BEGIN
   IF v_held OR v_full_trail THEN
     PERFORM record_completion_events(v_attempt_ids, p_worker_id, v_now, v_full_trail);
   END IF;
-  -- Two successes under two references may be two payments. The later word alarms, whichever of the two it is.
   IF cardinality(v_contradicted) > 0 THEN
     PERFORM append_outbox_events('TERMINAL_BLOCKED', p_worker_id, v_contradicted, v_contradictions, v_contradicted_by);
   END IF;
@@ -418,8 +424,11 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
+  v_wanted integer := p_batch_size;
   v_expired uuid[];
+  v_last boolean;
   v_outbox_id uuid;
+  v_bad uuid[] := '{}';
 BEGIN
   IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
     PERFORM refuse_argument('p_batch_size', '1 to 1000');
@@ -429,33 +438,38 @@ BEGIN
   END IF;
   PERFORM verify_blocked_outbox_items(1000);
   PERFORM fold_outbox_tallies();
-  v_now := clock_timestamp();
-  v_expired := ARRAY(
-    SELECT p.outbox_id FROM payment_outbox_pending p
-    WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now
-    ORDER BY p.lease_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
-  IF cardinality(v_expired) = 0 THEN
-    RETURN;
-  END IF;
-  BEGIN
-    RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
-    RETURN;
-  EXCEPTION
-    WHEN serialization_failure OR deadlock_detected THEN
-      RAISE;
-    WHEN OTHERS THEN
-      RAISE WARNING 'lease repair: the set of % failed (%), repairing one by one', cardinality(v_expired), SQLERRM;
-  END;
-  -- One bad row must not keep a hundred good ones leased for ever.
-  FOREACH v_outbox_id IN ARRAY v_expired LOOP
+  -- One bad row must not keep a hundred good ones leased for ever, nor a batch of bad ones those behind them: they are passed
+  -- over, a thousand at the most, and found again by the next call.
+  LOOP
+    v_now := clock_timestamp();
+    v_expired := ARRAY(
+      SELECT p.outbox_id FROM payment_outbox_pending p
+      WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now AND p.outbox_id <> ALL (v_bad)
+      ORDER BY p.lease_expires_at LIMIT v_wanted FOR UPDATE SKIP LOCKED);
+    EXIT WHEN cardinality(v_expired) = 0;
     BEGIN
-      RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(ARRAY[v_outbox_id], p_worker_id, true) e;
+      RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
+      EXIT;
     EXCEPTION
       WHEN serialization_failure OR deadlock_detected THEN
         RAISE;
       WHEN OTHERS THEN
-        RAISE WARNING 'lease repair: outbox item % stays leased: % (%)', v_outbox_id, SQLERRM, SQLSTATE;
+        RAISE WARNING 'lease repair: the set of % failed (%), repairing one by one', cardinality(v_expired), SQLERRM;
     END;
+    v_last := cardinality(v_expired) < v_wanted;
+    FOREACH v_outbox_id IN ARRAY v_expired LOOP
+      BEGIN
+        RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(ARRAY[v_outbox_id], p_worker_id, true) e;
+        v_wanted := v_wanted - 1;
+      EXCEPTION
+        WHEN serialization_failure OR deadlock_detected THEN
+          RAISE;
+        WHEN OTHERS THEN
+          RAISE WARNING 'lease repair: outbox item % stays leased: % (%)', v_outbox_id, SQLERRM, SQLSTATE;
+          v_bad := v_bad || v_outbox_id;
+      END;
+    END LOOP;
+    EXIT WHEN v_last OR v_wanted = 0 OR cardinality(v_bad) >= 1000;
   END LOOP;
 END
 $$;

@@ -24,8 +24,21 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN regexp_replace(p_idempotency_key, '~redrive~[0-9]+$', '');
 COMMENT ON FUNCTION outbox_base_key(text) IS 'Internal: an idempotency key without its redrive number.';
 
--- A payment is an item and its redrives. What concerns more than one of them is ordered by the lock of the first identity,
--- which is always taken before the lock of an item.
+-- A payment is an item and its redrives.
+CREATE OR REPLACE FUNCTION outbox_payment_items(p_outbox_id uuid) RETURNS SETOF payment_outbox_identities
+LANGUAGE sql STABLE ROWS 2 SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+  SELECT i.*
+  FROM payment_outbox_identities own
+  JOIN payment_outbox_identities i ON i.instruction_id = own.instruction_id
+    AND outbox_base_key(i.idempotency_key) = outbox_base_key(own.idempotency_key)
+  WHERE own.outbox_id = p_outbox_id
+$$;
+COMMENT ON FUNCTION outbox_payment_items(uuid) IS 'Internal: every item of the payment that this item belongs to, itself included.';
+
+-- What concerns more than one item of a payment is ordered by the lock of the first identity, which is always taken before
+-- the lock of an item.
 CREATE OR REPLACE FUNCTION lock_outbox_payment(p_outbox_id uuid) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 AS $$
@@ -44,24 +57,15 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enab
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_item payment_outbox_identities;
   v_other record;
+  v_paid_as uuid;
 BEGIN
-  SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
   PERFORM lock_outbox_payment(p_outbox_id);
   PERFORM lock_outbox_item(p_outbox_id);
   FOR v_other IN
-    SELECT i.outbox_id, i.idempotency_key, a.state, late.paid AS paid_after_all
-    FROM payment_outbox_identities i
+    SELECT i.outbox_id, i.idempotency_key, a.state
+    FROM outbox_payment_items(p_outbox_id) i
     LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED')
-    -- Item by item: an EXISTS may be hashed instead, and reads every event there is.
-    LEFT JOIN LATERAL (
-      SELECT true AS paid FROM payment_outbox_events e
-      WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'
-      LIMIT 1
-    ) late ON true
-    WHERE i.instruction_id = v_item.instruction_id
-      AND outbox_base_key(i.idempotency_key) = outbox_base_key(v_item.idempotency_key)
   LOOP
     IF v_other.state = 'DISPATCHED' THEN
       PERFORM raise_already_ended(v_other.outbox_id);
@@ -70,11 +74,12 @@ BEGIN
       RAISE EXCEPTION 'outbox item %: this payment is still on its way under the key %', v_other.outbox_id, v_other.idempotency_key
         USING ERRCODE = 'P7006', HINT = 'Only a FAILED item can be redriven, and only one redrive may be open.';
     END IF;
-    IF v_other.paid_after_all THEN
-      RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', v_other.outbox_id
-        USING ERRCODE = 'P7006', HINT = 'Reconcile with the rail first: sending it again could pay twice.';
-    END IF;
   END LOOP;
+  v_paid_as := outbox_paid_late_as(p_outbox_id);
+  IF v_paid_as IS NOT NULL THEN
+    RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', v_paid_as
+      USING ERRCODE = 'P7006', HINT = 'Reconcile with the rail first: sending it again could pay twice.';
+  END IF;
 END
 $$;
 COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item that may be sent again, or raises P7001 or P7006.';
@@ -91,9 +96,7 @@ DECLARE
 BEGIN
   SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
   SELECT a.payload INTO v_payload FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id AND a.state = 'FAILED';
-  SELECT count(*) INTO v_number FROM payment_outbox_identities i
-  WHERE i.instruction_id = v_item.instruction_id
-    AND outbox_base_key(i.idempotency_key) = outbox_base_key(v_item.idempotency_key);
+  SELECT count(*) INTO v_number FROM outbox_payment_items(p_outbox_id);
   SELECT e.outbox_id INTO v_redriven_as
   FROM admit_outbox_items(ARRAY[v_item.instruction_id], ARRAY[v_item.participant_id],
     ARRAY[outbox_base_key(v_item.idempotency_key) || '~redrive~' || v_number], ARRAY[v_item.rail_type],
@@ -105,25 +108,23 @@ END
 $$;
 COMMENT ON FUNCTION create_outbox_redrive(uuid, text, text, text) IS 'Internal: queues a FAILED item again as a new one that names it.';
 
--- Another item of the same payment, of which a worker reported late that the rail had paid it; null if there is none.
-CREATE OR REPLACE FUNCTION outbox_paid_as_other(p_outbox_id uuid) RETURNS uuid
+-- The item of a payment, ended otherwise, of which a worker reported late that the rail had paid it; null if there is none.
+DROP FUNCTION IF EXISTS outbox_paid_as_other(uuid);
+CREATE OR REPLACE FUNCTION outbox_paid_late_as(p_outbox_id uuid) RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
   SELECT i.outbox_id
-  FROM payment_outbox_identities own
-  JOIN payment_outbox_identities i ON i.instruction_id = own.instruction_id
-    AND outbox_base_key(i.idempotency_key) = outbox_base_key(own.idempotency_key) AND i.outbox_id <> own.outbox_id
+  FROM outbox_payment_items(p_outbox_id) i
   -- Item by item: an EXISTS may be hashed instead, and reads every event there is.
   CROSS JOIN LATERAL (
     SELECT 1 FROM payment_outbox_events e
     WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'
     LIMIT 1
   ) late
-  WHERE own.outbox_id = p_outbox_id
   LIMIT 1
 $$;
-COMMENT ON FUNCTION outbox_paid_as_other(uuid) IS 'Internal: the item as which the rail has paid the same payment, by a late report.';
+COMMENT ON FUNCTION outbox_paid_late_as(uuid) IS 'Internal: the item as which the rail has paid this payment, by a late report.';
 
 -- The rail has paid an item that was declared failed and has since been sent again: the second payment, if it can still
 -- be stopped, waits for two people. At most one redrive is ever open.
@@ -138,10 +139,8 @@ BEGIN
   WITH held AS (
     UPDATE payment_outbox_pending p
     SET hold_reason = 'EARLIER_ITEM_PAID', held_by = p_found_by, held_at = clock_timestamp()
-    FROM payment_outbox_identities paid
-    JOIN payment_outbox_identities i ON i.instruction_id = paid.instruction_id
-      AND outbox_base_key(i.idempotency_key) = outbox_base_key(paid.idempotency_key)
-    WHERE paid.outbox_id = p_outbox_id AND p.outbox_id = i.outbox_id AND p.hold_reason IS NULL
+    FROM outbox_payment_items(p_outbox_id) i
+    WHERE p.outbox_id = i.outbox_id AND p.hold_reason IS NULL
     RETURNING p.outbox_id
   )
   SELECT COALESCE(array_agg(h.outbox_id), '{}') INTO v_held FROM held h;

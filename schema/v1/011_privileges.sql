@@ -55,7 +55,7 @@ GRANT EXECUTE ON FUNCTION
   acquire_lease(text, text, integer, jsonb),
   renew_lease(text, text, uuid, integer),
   release_lease(text, text, uuid),
-  remove_dead_leases(integer, integer),
+  purge_dead_leases(integer, integer),
   record_inbox_sighting(text, text, text, jsonb),
   mark_inbox_processing(text, text),
   mark_inbox_processed(text, text),
@@ -65,7 +65,7 @@ GRANT EXECUTE ON FUNCTION
   abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean),
   fail_inbox_messages(text[], text[], uuid[], text, text[]),
   next_inbox_event(),
-  prune_inbox_messages(integer, integer)
+  purge_inbox_messages(integer, integer)
 TO symphony_executor;
 -- The same of the scheduler: what is due, what becomes of it, and what may be forgotten.
 GRANT EXECUTE ON FUNCTION
@@ -125,7 +125,8 @@ GRANT EXECUTE ON FUNCTION
   pause_job(text),
   resume_job(text, bigint, timestamptz),
   trigger_job(text),
-  delete_job(text)
+  delete_job(text),
+  cancel_timer(uuid)
 TO symphony_control;
 
 -- symphony_auditor: auditors. The whole ledger, payloads included, because the hashes are taken over them.
@@ -156,8 +157,8 @@ GRANT SELECT (
   last_seen_at, ended_at, last_error, claimed_by, claim_expires_at, claimed_at
 ) ON inbox_messages TO symphony_readonly;
 GRANT SELECT (
-  job_name, cron, time_zone, topic, participant_id, delivery, missed_runs, state, next_due_at, revision, schedule_error,
-  created_at, updated_at
+  job_name, cron, time_zone, topic, participant_id, delivery, missed_runs, state, next_due_at, postponed_until, revision,
+  schedule_error, created_at, updated_at
 ) ON scheduler_jobs TO symphony_readonly;
 GRANT SELECT (
   timer_id, topic, participant_id, delivery, due_at, state, attempt_count, claimed_by, lease_expires_at, started_at,

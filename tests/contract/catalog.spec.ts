@@ -94,6 +94,7 @@ describe('functions', () => {
       'outbox_attempt_ceiling',
       'outbox_backoff',
       'outbox_base_key',
+      'outbox_other_success',
     ])
     expect(await functionsOf('s')).toEqual([
       'claimable_outbox_rails',
@@ -108,7 +109,8 @@ describe('functions', () => {
       'outbox_event_hash',
       'outbox_evidence',
       'outbox_identity_hash',
-      'outbox_paid_as_other',
+      'outbox_paid_late_as',
+      'outbox_payment_items',
       'payload_defect',
       'refuse_stale_snapshot',
     ])
@@ -374,6 +376,10 @@ describe('indexes', () => {
       'CREATE INDEX ix_inbox_claim_expiry ON inbox_messages USING btree (claim_expires_at) WHERE fence IS NOT NULL',
     ],
     ['ix_inbox_done', `CREATE INDEX ix_inbox_done ON inbox_messages USING btree (ended_at) WHERE state = 'done'::text`],
+    [
+      'ix_inbox_sighted',
+      `CREATE INDEX ix_inbox_sighted ON inbox_messages USING btree (first_seen_at) WHERE state = 'seen'::text AND topic IS NULL`,
+    ],
   ])('%s is what the specification says, valid and ready', async (name, definition) => {
     const { rows } = await db.queryNoRole(
       `SELECT pg_get_indexdef(i.indexrelid, 0, true) AS definition, i.indisvalid AND i.indisready AND i.indislive AS usable
@@ -437,7 +443,7 @@ describe('triggers', () => {
         mode: 'A',
       },
       {
-        definition: `CREATE TRIGGER inbox_messages_only_done_is_removed BEFORE DELETE ON inbox_messages FOR EACH ROW WHEN (old.state <> 'done'::text) EXECUTE FUNCTION refuse_mutation()`,
+        definition: `CREATE TRIGGER inbox_messages_unfinished_is_not_removed BEFORE DELETE ON inbox_messages FOR EACH ROW WHEN (old.state <> 'done'::text AND (old.state <> 'seen'::text OR old.topic IS NOT NULL)) EXECUTE FUNCTION refuse_mutation()`,
         mode: 'A',
       },
     ])

@@ -9,7 +9,7 @@ import {
   markInboxProcessed,
   markInboxProcessing,
   nextInboxEvent,
-  pruneInboxMessages,
+  purgeInboxMessages,
   recordInboxSighting,
   reviveInboxMessage,
   type InboxKey,
@@ -61,7 +61,7 @@ export class InboxPlayer {
     try {
       await new Sequence(this.#hands, ++this.#sequences).play(steps)
     } finally {
-      // Only what is done can be removed, by anybody.
+      // What is unfinished can be removed by nobody.
       await superuser.query(
         `UPDATE inbox_messages SET state = 'done', ended_at = clock_timestamp(), claimed_by = NULL, fence = NULL,
            claim_expires_at = NULL, claimed_at = NULL WHERE state <> 'done'`,
@@ -84,6 +84,7 @@ interface InboxRow {
   readonly claimed_by: string | null
   readonly fence: string | null
   readonly due: number | null
+  readonly last_seen: number
   readonly ended: number | null
   readonly expires: number | null
   readonly claimed: number | null
@@ -186,10 +187,10 @@ class Sequence {
           },
         )
       }
-      case 'prune':
+      case 'purge':
         return compareAnswers(
-          () => String(model.prune(KEEP_SECONDS)),
-          async () => String(await pruneInboxMessages(executor, KEEP_SECONDS, 1000)),
+          () => String(model.purge(KEEP_SECONDS)),
+          async () => String(await purgeInboxMessages(executor, KEEP_SECONDS, 1000)),
         )
       case 'nextEvent':
         return compareAnswers(
@@ -215,6 +216,7 @@ class Sequence {
         const distance = step.forward ? -JUMP : JUMP
         for (const message of model.messages) {
           if (message.due !== null) message.due = at(message.due) + distance
+          message.lastSeen = at(message.lastSeen) + distance
           if (message.ended !== null) message.ended = at(message.ended) + distance
           // Claims of one call end together. They are kept apart, so that there is one order in which they are found.
           if (message.claim !== null) message.claim.expires = at(message.claim.expires) + distance + message.order
@@ -314,12 +316,14 @@ class Sequence {
         'has ended': [ended !== null, row.ended !== null],
       }),
       ...(due === null ? [] : timeDifference(`${key}: due`, due, row.due, known)),
+      ...timeDifference(`${key}: last seen`, message.lastSeen, row.last_seen, known),
       ...(ended === null ? [] : timeDifference(`${key}: ended`, ended, row.ended, known)),
       ...(claim === null ? [] : timeDifference(`${key}: claimed until`, claim.expires, row.expires, known)),
     ]
     if (differences.length > 0) return differences
     if (claim !== null) claim.expires = row.expires!
     if (ended !== null) message.ended = row.ended!
+    message.lastSeen = row.last_seen
     const comesDueSoon = due !== null && typeof due !== 'number' && due.min > 0 && due.max < SOON
     if (!comesDueSoon) message.due = row.due
     return []
@@ -340,6 +344,7 @@ class Sequence {
       messages.map(({ due }) => micros(due)),
       messages.map(({ ended }) => micros(ended)),
       messages.map(({ claim }) => micros(claim && claim.expires)),
+      messages.map(({ lastSeen }) => micros(lastSeen)),
     ])
     return []
   }
@@ -387,6 +392,7 @@ const READ = `
   SELECT epoch_micros(clock_timestamp()) - $1::bigint AS clock, (SELECT json_agg(q) FROM (
     SELECT m.source, m.message_id, m.topic, m.payload, m.state, m.sightings, m.attempt_count, m.attempts_max, m.last_error,
       m.claimed_by, m.fence, epoch_micros(m.due_at) - $1::bigint AS due, epoch_micros(m.ended_at) - $1::bigint AS ended,
+      epoch_micros(m.last_seen_at) - $1::bigint AS last_seen,
       epoch_micros(m.claim_expires_at) - $1::bigint AS expires, epoch_micros(m.claimed_at) - $1::bigint AS claimed
     FROM inbox_messages m) q) AS messages`
 
@@ -394,9 +400,13 @@ const WRITE = `
   UPDATE inbox_messages m
   SET due_at = 'epoch'::timestamptz + moved.due * interval '1 microsecond',
     ended_at = 'epoch'::timestamptz + moved.ended * interval '1 microsecond',
-    claim_expires_at = 'epoch'::timestamptz + moved.expires * interval '1 microsecond'
-  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
-    AS moved(source, message_id, due, ended, expires)
+    claim_expires_at = 'epoch'::timestamptz + moved.expires * interval '1 microsecond',
+    last_seen_at = 'epoch'::timestamptz + moved.last_seen * interval '1 microsecond',
+    -- Nothing is seen last before it is seen first. Of work this is left alone: it is the order in which it is claimed.
+    first_seen_at = CASE WHEN m.topic IS NULL
+      THEN LEAST(m.first_seen_at, 'epoch'::timestamptz + moved.last_seen * interval '1 microsecond') ELSE m.first_seen_at END
+  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
+    AS moved(source, message_id, due, ended, expires, last_seen)
   WHERE m.source = moved.source AND m.message_id = moved.message_id`
 
 const EVENTS = `

@@ -1,5 +1,5 @@
 import type { Queryable } from '../../libs/db/index.js'
-import { acquireLease, releaseLease, removeDeadLeases, renewLease, type LeaseClaim } from '../../libs/lease/index.js'
+import { acquireLease, releaseLease, purgeDeadLeases, renewLease, type LeaseClaim } from '../../libs/lease/index.js'
 import type { TestDatabase } from '../support/database.js'
 import { compareAnswers, fieldDifferences, NOTHING_DONE, refuseDifferences } from './answers.js'
 import { Beliefs } from './Beliefs.js'
@@ -118,10 +118,10 @@ class Sequence {
             async () => String(await releaseLease(executor, this.#claimOf(holding))),
           ),
         )
-      case 'removeDead':
+      case 'purgeDead':
         return compareAnswers(
-          () => String(model.removeDead(DEAD_SECONDS)),
-          async () => String(await removeDeadLeases(executor, 1000, DEAD_SECONDS)),
+          () => String(model.purgeDead(DEAD_SECONDS)),
+          async () => String(await purgeDeadLeases(executor, DEAD_SECONDS, 1000)),
         )
       case 'expire': {
         const resource = model.resources[step.resource % Math.max(1, model.resources.length)]

@@ -258,6 +258,7 @@ class Sequence {
         const job = model.jobs[step.pick % Math.max(1, model.jobs.length)]
         if (job === undefined) return NOTHING_DONE
         job.due = this.#timeline.past()
+        if (job.postponedUntil !== null) job.postponedUntil = this.#timeline.past()
         return this.#tables.write([], [job])
       }
       case 'jump': {
@@ -267,7 +268,10 @@ class Sequence {
           if (work.finished !== null) work.finished = shift(work.finished)
           if (work.claim !== null) work.claim.expires = shift(work.claim.expires)
         }
-        for (const job of model.jobs) job.due = shift(job.due)
+        for (const job of model.jobs) {
+          job.due = shift(job.due)
+          if (job.postponedUntil !== null) job.postponedUntil = shift(job.postponedUntil)
+        }
         return this.#tables.write(model.works, model.jobs)
       }
       case 'crash':

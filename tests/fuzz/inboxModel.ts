@@ -1,5 +1,5 @@
 import { Refusal } from './answers.js'
-import { at, backoff, exactly, SECOND, type Time } from './Timeline.js'
+import { at, backoff, exactly, SECOND, type Rule, type Time } from './Timeline.js'
 
 /**
  * The inbox as the specification tells it: each message once by its source and id, moved either by claims, if it was
@@ -33,6 +33,7 @@ export interface Message {
   attempts: number
   attemptsMax: number
   due: Time | null
+  lastSeen: Time
   ended: Time | null
   error: string | null
   claim: Claim | null
@@ -55,7 +56,7 @@ export interface Retry extends ClaimShown {
 }
 
 /** A batch is told apart by microseconds. */
-const JUST_NOW: Time = { since: 'call', min: 0, max: 10 }
+const JUST_NOW: Rule = { since: 'call', min: 0, max: 10 }
 
 export class InboxModel {
   readonly #messages = new Map<string, Message>()
@@ -91,6 +92,7 @@ export class InboxModel {
         attempts: 0,
         attemptsMax: 20,
         due,
+        lastSeen: JUST_NOW,
         ended: null,
         error: null,
         claim: null,
@@ -98,6 +100,8 @@ export class InboxModel {
       return `${key} seen 1 created`
     }
     known.sightings++
+    // Never back, however the clock jumps. Twice in one call, it is the call that counts.
+    if (typeof known.lastSeen === 'number') known.lastSeen = { ...JUST_NOW, notBefore: known.lastSeen }
     const differs = known.content !== null && content !== null && !sameContent(known.content, content)
     const becomesWork = asWork && !known.isWork && known.state === 'seen' && !differs
     known.content ??= content
@@ -212,11 +216,13 @@ export class InboxModel {
     return 'revived'
   }
 
-  /** Only what is done is ever forgotten. */
-  prune(keepSeconds: number): number {
-    const old = this.messages.filter(
-      ({ state, ended }) => state === 'done' && at(ended!) <= this.clock - keepSeconds * SECOND,
-    )
+  /** Only what is done is ever forgotten, and what was sighted and never begun. */
+  purge(keepSeconds: number): number {
+    const before = this.clock - keepSeconds * SECOND
+    const old = this.messages.filter(({ state, isWork, ended, lastSeen }) => {
+      if (state === 'done') return at(ended!) <= before
+      return state === 'seen' && !isWork && at(lastSeen) <= before
+    })
     for (const { key } of old) this.#messages.delete(key)
     return old.length
   }

@@ -11,7 +11,7 @@ export type InboxStep =
   | { readonly do: 'mark'; readonly key: number; readonly to: Mark }
   | { readonly do: 'revive'; readonly pick: number; readonly blind: boolean }
   | { readonly do: 'expire' | 'makeDue'; readonly pick: number }
-  | { readonly do: 'prune' | 'nextEvent' }
+  | { readonly do: 'purge' | 'nextEvent' }
   | { readonly do: 'crash'; readonly worker: number }
   | { readonly do: 'jump'; readonly forward: boolean }
 
@@ -74,7 +74,7 @@ export const inboxStep: fc.Arbitrary<InboxStep> = fc.oneof(
   { weight: 8, arbitrary: fc.record({ do: is('mark'), key, to: fc.constantFrom('processing', 'done', 'dead') }) },
   { weight: 4, arbitrary: fc.record({ do: is('revive'), pick: fc.nat(9), blind: oneIn(4) }) },
   { weight: 8, arbitrary: fc.record({ do: is('expire', 'makeDue'), pick: fc.nat(9) }) },
-  { weight: 4, arbitrary: fc.record({ do: is('prune', 'nextEvent') }) },
+  { weight: 4, arbitrary: fc.record({ do: is('purge', 'nextEvent') }) },
   { weight: 1, arbitrary: fc.record({ do: is('crash'), worker }) },
   { weight: 2, arbitrary: fc.record({ do: is('jump'), forward: fc.constantFrom(true, true, false) }) },
 )

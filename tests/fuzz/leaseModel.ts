@@ -65,7 +65,7 @@ export class LeaseModel {
   }
 
   /** Rows that were free for longer than that go; their tokens are remembered together, as the floor. */
-  removeDead(deadSeconds: number): number {
+  purgeDead(deadSeconds: number): number {
     const dead = this.resources.filter(({ expires }) => at(expires) <= this.clock - deadSeconds * 1_000_000)
     for (const { name, token } of dead) {
       this.floor = Math.max(this.floor, token)

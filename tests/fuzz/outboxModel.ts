@@ -264,8 +264,7 @@ export class OutboxModel {
     item.attempts.push({ state, token, worker, reference: outcome.reference })
     item.lease = null
     if (state !== 'RETRYABLE') {
-      if (state === 'DISPATCHED' && paidLate && item.late!.reference !== outcome.reference)
-        item.events.push({ type: 'TERMINAL_BLOCKED', word: item.late! })
+      if (state === 'DISPATCHED') this.#alarmIfPaidOtherwise(item, outcome.reference)
       this.#end(item, state)
       return `${attemptNo} ${state}`
     }
@@ -276,6 +275,12 @@ export class OutboxModel {
     const reason = holdReason(outcome, unknown, attemptNo, mark)
     if (reason !== null) this.#hold(item, reason)
     return `${attemptNo} ${state}${item.hold === null ? '' : ' held'}`
+  }
+
+  /** Two successes under two references may be two payments, whoever says so. */
+  #alarmIfPaidOtherwise({ late, events }: Item, reference: string | null): void {
+    if (late?.state === 'DISPATCHED' && late.reference !== reference)
+      events.push({ type: 'TERMINAL_BLOCKED', word: late })
   }
 
   #end(item: Item, ending: 'DISPATCHED' | 'FAILED'): void {
@@ -405,6 +410,7 @@ export class OutboxModel {
       return
     }
     item.attempts.push({ state: decision, token: null, worker: null, reference })
+    if (decision === 'DISPATCHED') this.#alarmIfPaidOtherwise(item, reference)
     this.#end(item, decision)
   }
 

@@ -33,6 +33,8 @@ export interface Job {
   delivery: Delivery
   state: 'ACTIVE' | 'PAUSED'
   due: Time
+  /** Not looked at before this, although due: somebody could not read it. */
+  postponedUntil: Time | null
   revision: number
 }
 
@@ -183,11 +185,12 @@ export class SchedulerModel {
   define(name: string, { due, ...content }: Definition): string {
     const known = this.#jobs.get(name)
     if (known === undefined) {
-      this.#jobs.set(name, { name, ...content, state: 'ACTIVE', due, revision: 1 })
+      this.#jobs.set(name, { name, ...content, state: 'ACTIVE', due, postponedUntil: null, revision: 1 })
       return `${due} ACTIVE created`
     }
     const keepsDue = known.cron === content.cron
-    Object.assign(known, content, { revision: known.revision + 1, due: keepsDue ? known.due : due })
+    const revision = known.revision + 1
+    Object.assign(known, content, { revision, due: keepsDue ? known.due : due, postponedUntil: null })
     return `${at(known.due)} ${known.state} updated`
   }
 
@@ -202,7 +205,8 @@ export class SchedulerModel {
   resume(name: string, revision: number, due: number): boolean {
     const job = this.#known(name)
     if (job.state === 'ACTIVE' || job.revision !== revision) return false
-    Object.assign(job, { state: 'ACTIVE', revision: revision + 1, due: Math.max(at(job.due), due) })
+    const later = Math.max(at(job.due), due)
+    Object.assign(job, { state: 'ACTIVE', revision: revision + 1, due: later, postponedUntil: null })
     return true
   }
 
@@ -222,8 +226,8 @@ export class SchedulerModel {
 
   dueJobs(batchSize: number): string[] {
     return this.jobs
-      .filter(({ state, due }) => state === 'ACTIVE' && at(due) <= this.clock)
-      .toSorted((a, b) => at(a.due) - at(b.due))
+      .filter((job) => job.state === 'ACTIVE' && lookedAt(job) <= this.clock)
+      .toSorted((a, b) => lookedAt(a) - lookedAt(b))
       .slice(0, batchSize)
       .map(({ name, revision }) => `${name} ${revision}`)
   }
@@ -232,7 +236,7 @@ export class SchedulerModel {
   createRuns(name: string, revision: number, due: number, occurrences: readonly number[]): string[] {
     const job = this.#jobs.get(name)
     if (job?.state !== 'ACTIVE' || job.revision !== revision) return []
-    Object.assign(job, { due, revision: revision + 1 })
+    Object.assign(job, { due, postponedUntil: null, revision: revision + 1 })
     return occurrences
       .filter((occurrence) => !this.#works.some((work) => work.job === name && work.occurrence === occurrence))
       .toSorted((a, b) => a - b)
@@ -242,10 +246,11 @@ export class SchedulerModel {
       })
   }
 
+  /** What it is due for stays. */
   postpone(name: string, revision: number): boolean {
     const job = this.#jobs.get(name)
     if (job?.revision !== revision) return false
-    Object.assign(job, { due: exactly('call', 60 * SECOND), revision: revision + 1 })
+    Object.assign(job, { postponedUntil: exactly('call', 60 * SECOND), revision: revision + 1 })
     return true
   }
 
@@ -261,8 +266,12 @@ export class SchedulerModel {
         if (work.claim !== null) return [at(work.claim.expires)]
         return work.state === 'READY' && (!outboxOnly || work.delivery === 'outbox') ? [at(work.due)] : []
       }),
-      ...this.jobs.flatMap(({ state, due }) => (state === 'ACTIVE' ? [at(due)] : [])),
+      ...this.jobs.flatMap((job) => (job.state === 'ACTIVE' ? [lookedAt(job)] : [])),
     ]
     return times.length === 0 ? null : Math.min(...times)
   }
+}
+
+function lookedAt({ due, postponedUntil }: Job): number {
+  return postponedUntil === null ? at(due) : Math.max(at(due), at(postponedUntil))
 }

@@ -83,6 +83,7 @@ export class SchedulerTables {
 
   #compareJob(job: Job, row: JobRow | undefined, clock: number): string[] {
     if (row === undefined) return [`${job.name}: not in its table`]
+    const known = { call: [this.#model.clock, clock] } as const
     return [
       ...fieldDifferences(job.name, {
         cron: [job.cron, row.cron],
@@ -90,16 +91,23 @@ export class SchedulerTables {
         delivery: [job.delivery, row.delivery],
         state: [job.state, row.state],
         revision: [job.revision, row.revision],
+        'is put off': [job.postponedUntil !== null, row.postponed !== null],
       }),
-      ...timeDifference(`${job.name}: due`, job.due, row.due, { call: [this.#model.clock, clock] }),
+      ...timeDifference(`${job.name}: due`, job.due, row.due, known),
+      ...(job.postponedUntil === null
+        ? []
+        : timeDifference(`${job.name}: put off until`, job.postponedUntil, row.postponed, known)),
     ]
   }
 
   /** What is to come, by the clock, would come while the sequence is played, or would not; and no two are due at once. */
   async #keepFromComingDue(): Promise<void> {
     const works = this.#model.works.filter(({ due }) => typeof due !== 'number')
-    const jobs = this.#model.jobs.filter(({ due }) => typeof due !== 'number')
-    for (const waiting of [...works, ...jobs]) waiting.due = this.#timeline.future()
+    const jobs = this.#model.jobs.filter(
+      ({ postponedUntil }) => postponedUntil !== null && typeof postponedUntil !== 'number',
+    )
+    for (const work of works) work.due = this.#timeline.future()
+    for (const job of jobs) job.postponedUntil = this.#timeline.future()
     if (works.length + jobs.length > 0) await this.write(works, jobs)
   }
 
@@ -121,6 +129,7 @@ export class SchedulerTables {
       await this.#superuser.query(WRITE_JOBS, [
         jobs.map(({ name }) => `${name}${this.#suffix}`),
         jobs.map(({ due }) => micros(due)),
+        jobs.map(({ postponedUntil }) => micros(postponedUntil)),
       ])
     return []
   }
@@ -156,6 +165,7 @@ interface JobRow {
   readonly state: string
   readonly revision: number
   readonly due: number
+  readonly postponed: number | null
 }
 
 const WORK_COLUMNS = `w.topic, w.delivery, w.state, w.attempt_count, w.error_message, w.claimed_by, w.lease_token,
@@ -174,7 +184,8 @@ const READ = `
       FROM scheduler_job_runs w) q) AS works,
     (SELECT json_agg(q) FROM (
       SELECT j.job_name, j.cron, j.topic, j.delivery, j.state, j.revision,
-        epoch_micros(j.next_due_at) - $1::bigint AS due FROM scheduler_jobs j) q) AS jobs`
+        epoch_micros(j.next_due_at) - $1::bigint AS due, epoch_micros(j.postponed_until) - $1::bigint AS postponed
+      FROM scheduler_jobs j) q) AS jobs`
 
 function writeWorks(kind: Kind): string {
   const [table, id] = kind === 'timer' ? ['scheduler_timers', 'timer_id'] : ['scheduler_job_runs', 'run_id']
@@ -190,5 +201,7 @@ function writeWorks(kind: Kind): string {
 }
 
 const WRITE_JOBS = `
-  UPDATE scheduler_jobs j SET next_due_at = 'epoch'::timestamptz + moved.due * interval '1 microsecond'
-  FROM unnest($1::text[], $2::bigint[]) AS moved(job_name, due) WHERE j.job_name = moved.job_name`
+  UPDATE scheduler_jobs j
+  SET next_due_at = 'epoch'::timestamptz + moved.due * interval '1 microsecond',
+    postponed_until = 'epoch'::timestamptz + moved.postponed * interval '1 microsecond'
+  FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS moved(job_name, due, postponed) WHERE j.job_name = moved.job_name`

@@ -11,7 +11,7 @@ import { enqueue } from '../support/outboxItems.js'
 import { PATIENTLY } from '../support/patiently.js'
 import { portOf } from '../support/portOf.js'
 import { writeRailsFile } from '../support/railsFile.js'
-import { aTimer } from '../support/scheduled.js'
+import { anEndedTimer, aTimer } from '../support/scheduled.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 let db: TestDatabase
@@ -136,7 +136,8 @@ describe('symphony start', () => {
 
   test('the processes log in as somebody who inherits nothing, also in a database that was given', async () => {
     const dataDir = join(await testFolder(), 'symphony')
-    const running = spawnSymphony(['start', '--data-dir', dataDir], {
+    const old = await anEndedTimer(db, '25 hours')
+    const running = spawnSymphony(['start', '--data-dir', dataDir, '--timer-retention-days', '1'], {
       DATABASE_URL: db.url,
       SYMPHONY_SCHEMA: db.schema,
     })
@@ -149,7 +150,8 @@ describe('symphony start', () => {
     expect(rows).toEqual([
       { usename: expect.stringMatching(/^symphony_start_[0-9a-f]{8}$/), superuser: false, inherits: false },
     ])
-    // It schedules, too.
+    // It schedules and cleans up, too.
+    await expect.poll(() => readTimer(db.as('symphony_readonly'), old), PATIENTLY).toBeUndefined()
     const { timerId } = await aTimer(db)
     const timer = async () => (await readTimer(db.as('symphony_readonly'), timerId))?.state
     await expect.poll(timer, PATIENTLY).toBe('ENQUEUED')

@@ -4,7 +4,7 @@ import {
   claimInboxBatch,
   enqueueInboxMessage,
   enqueueInboxMessages,
-  pruneInboxMessages,
+  purgeInboxMessages,
   readInboxEvents,
   recordInboxSighting,
   type ClaimedMessage,
@@ -70,7 +70,7 @@ test('a message that retention removes while it comes again is new, not lost', a
   await endedAgo(db, claim, 1_000)
   const retention = await openConnection(db, 'symphony_executor')
   await retention.client.query('BEGIN')
-  await pruneInboxMessages(retention, 999, 1_000)
+  await purgeInboxMessages(retention, 999, 1_000)
   const sender = await openConnection(db, 'symphony_ingest')
   const again = enqueueInboxMessage(sender, aMessage({ source: claim.source, payload: { again: true } }))
   await untilWaiting(db, sender)
@@ -87,8 +87,8 @@ test('retention leaves alone what another one is removing', async () => {
     await endedAgo(own, claim, 1_000)
     const first = await openConnection(own, 'symphony_executor')
     await first.client.query('BEGIN')
-    expect(await pruneInboxMessages(first, 10, 10)).toBe(1)
-    expect(await pruneInboxMessages(executor, 10, 10)).toBe(0)
+    expect(await purgeInboxMessages(first, 10, 10)).toBe(1)
+    expect(await purgeInboxMessages(executor, 10, 10)).toBe(0)
     await first.client.query('COMMIT')
   })
 })

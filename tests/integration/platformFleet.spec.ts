@@ -94,9 +94,24 @@ test('a database is never served by two dispatchers of one process, however it i
   expect(second.events).toContainEqual({ type: 'servedElsewhere', database: 'another name' })
   expect(second.fleet.served).toEqual([])
   expect(fleet.served.map(({ database }) => database)).toEqual(['db-0', 'db-1', 'db-2'])
+})
+
+test('a fleet that was told so asks again, and serves the database as soon as nobody else does', async () => {
+  const { fleet } = await stage(relayers)
+  const second = await stage(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
+  const third = await stage(relayers, { discovery: new ToldDiscovery([entry('a third name', dbs[0]!)]) })
   await fleet.stop()
-  const third = await stage(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
-  expect(third.fleet.served).toEqual([{ database: 'another name', up: true }])
+  const served = () => [...second.fleet.served, ...third.fleet.served]
+  await expect.poll(served, PATIENTLY).toHaveLength(1)
+  const outboxId = await pay(dbs[0]!)
+  await expect.poll(() => statesOf(dbs[0]!, outboxId), PATIENTLY).toEqual(['DISPATCHED'])
+  // Still one, and said once.
+  expect(served()).toHaveLength(1)
+  for (const { events } of [second, third]) {
+    expect(events.filter(({ type }) => type === 'servedElsewhere')).toHaveLength(1)
+  }
+  await second.fleet.stop()
+  await expect.poll(() => third.fleet.served, PATIENTLY).toEqual([{ database: 'a third name', up: true }])
 })
 
 test('a database that goes down is left alone, the others do not notice, and it is served again when it is back', async () => {
@@ -212,6 +227,60 @@ describe('discovery', () => {
     expect(databases.get('main')).not.toBe(before)
   })
 
+  test('that replaces a database has the new one served before the last round of the old one ends', async () => {
+    const { opened, open } = gate()
+    const serve = ({ name }: Member): FleetWorker[] => [
+      {
+        name: 'slow',
+        stop: async () => {},
+        run: async () => {
+          if (name === 'old') await opened
+          return { again: false }
+        },
+      },
+    ]
+    const discovery = new ToldDiscovery([entry('old', dbs[0]!)])
+    const { databases, fleet } = await stage(serve, { discovery })
+    discovery.answer = [entry('new', dbs[1]!)]
+    const refreshed = databases.refresh()
+    await expect.poll(() => fleet.served.map(({ database }) => database), PATIENTLY).toEqual(['old', 'new'])
+    expect(databases.members.map(({ name }) => name)).toEqual(['new'])
+    open()
+    await refreshed
+    expect(fleet.served.map(({ database }) => database)).toEqual(['new'])
+  })
+
+  test('that gives a database another password knows it all the while, and has it served by one at a time', async () => {
+    const { opened, open } = gate()
+    const working: string[] = []
+    const serve = ({ name, database }: Member): FleetWorker[] => [
+      {
+        name: 'slow',
+        stop: async () => {},
+        run: async () => {
+          working.push(name)
+          if (working.length === 1) await opened
+          await database.as('symphony_executor').query('SELECT 1')
+          return { again: false }
+        },
+      },
+    ]
+    const discovery = new ToldDiscovery([entry('main', dbs[0]!)])
+    const { databases, fleet, events } = await stage(serve, { discovery })
+    await expect.poll(() => working, PATIENTLY).toEqual(['main'])
+    const before = databases.get('main')
+    discovery.answer = [{ ...entry('main', dbs[0]!), url: `${dbs[0]!.url}?application_name=other` }]
+    const refreshed = databases.refresh()
+    // Discovery has answered when this question has been.
+    await expect.poll(() => databases.get('main'), PATIENTLY).not.toBe(before)
+    expect([working.length, fleet.served.length]).toEqual([1, 1])
+    open()
+    await refreshed
+    await expect.poll(() => working.length, PATIENTLY).toBeGreaterThan(1)
+    expect(fleet.served).toEqual([{ database: 'main', up: true }])
+    expect(events.map(({ type }) => type)).not.toContain('servedElsewhere')
+  })
+
   test('that moves a name to another database closes the one and opens the other', async () => {
     const discovery = new ToldDiscovery([entry('main', dbs[0]!)])
     const { databases } = await stage(() => [], { discovery })
@@ -275,6 +344,39 @@ describe('with fewer connections than databases', () => {
         ).rows.length
       await expect.poll(sessions, PATIENTLY).toBe(0)
     }
+  })
+
+  test('who was down is asked within the budget, too: never while another has the only turn', async () => {
+    const proxy = await TcpProxy.before(dbs[0]!.url)
+    stops.push(() => proxy.close())
+    proxy.refusing = true
+    const throughProxy = new URL(dbs[0]!.url)
+    throughProxy.hostname = '127.0.0.1'
+    throughProxy.port = String(proxy.port)
+    const discovery = new ToldDiscovery([
+      { name: 'down', url: throughProxy.href, schema: dbs[0]!.schema },
+      entry('busy', dbs[1]!),
+    ])
+    let rounds = 0
+    let visitsInRounds = 0
+    const serve = ({ name, database }: Member): FleetWorker[] => [
+      {
+        name: 'busy',
+        stop: async () => {},
+        run: async () => {
+          const before = proxy.visits
+          await database.as('symphony_executor').query('SELECT pg_catalog.pg_sleep(0.02)')
+          rounds += 1
+          if (name === 'busy') visitsInRounds += proxy.visits - before
+          return { again: true }
+        },
+      },
+    ]
+    await stage(serve, { discovery, connectionsMax: 1, connectionsPerDatabase: 1 })
+    // Once in its own turn, then twice as one that was down.
+    await expect.poll(() => proxy.visits, PATIENTLY).toBeGreaterThanOrEqual(3)
+    expect(rounds).toBeGreaterThan(5)
+    expect(visitsInRounds).toBe(0)
   })
 
   test('drain-first stays with a database until it is empty', async () => {

@@ -14,6 +14,7 @@ import {
   PostgresPlatform,
   SchedulerStoreProvider,
   StaticDiscovery,
+  type CleanupEvent,
 } from '../../libs/platform/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { PATIENTLY } from '../support/patiently.js'
@@ -145,14 +146,38 @@ describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
   test('removes what is finished and past its retention, of each kind by its own, and nothing else', async () => {
     const { inbox, runs, timers, leases } = await finished(eu)
     const worker = new CleanupWorker(eu.as('symphony_executor'), { intervalMs: 1_000, retention })
-    expect(await worker.runOnce()).toEqual({ inboxMessages: 1, jobRuns: 1, timers: 1, leases: 1 })
-    expect(await worker.runOnce()).toEqual({ inboxMessages: 0, jobRuns: 0, timers: 0, leases: 0 })
+    expect(await worker.runOnce()).toEqual({ inboxMessages: 1, jobRuns: 1, timers: 1, leases: 1, more: false })
+    expect(await worker.runOnce()).toEqual({ inboxMessages: 0, jobRuns: 0, timers: 0, leases: 0, more: false })
     expect(await remaining(eu)).toEqual({
       inbox: inbox.young,
       runs: runs.young,
       timers: timers.young,
       leases: leases.young,
     })
+  })
+
+  test('removes a thousand of a kind in one round, and comes again at once while there are more', async () => {
+    await eu.queryNoRole(
+      `INSERT INTO scheduler_timers (timer_id, topic, payload, delivery, due_at, state, finished_at)
+       SELECT gen_random_uuid(), 'crowd', '{}', 'outbox', now(), 'CANCELLED', now() - interval '9 days'
+       FROM generate_series(1, 2500)`,
+    )
+    const crowd = async () => (await eu.queryNoRole(`SELECT 1 FROM scheduler_timers WHERE topic = 'crowd'`)).rows.length
+    const events: CleanupEvent[] = []
+    const worker = new CleanupWorker(eu.as('symphony_executor'), { intervalMs: 86_400_000, retention }, (event) => {
+      events.push(event)
+    })
+    stops.push(() => worker.stop())
+    expect(await worker.runOnce()).toMatchObject({ timers: 1_000, more: true })
+    expect(await crowd()).toBe(1_500)
+    await worker.start()
+    await expect.poll(crowd, PATIENTLY).toBe(0)
+    await worker.stop()
+    expect(events).toMatchObject([
+      { timers: 1_000, more: true },
+      { timers: 1_000, more: true },
+      { timers: 500, more: false },
+    ])
   })
 
   test('runs in every database of a platform that is served, at the interval it was given', async () => {

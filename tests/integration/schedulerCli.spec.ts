@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import { readJob, readTimer } from '../../libs/scheduler/index.js'
 import { symphony, type Said } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aTimer } from '../support/scheduled.js'
+import { anEndedTimer, aTimer } from '../support/scheduled.js'
 
 let db: TestDatabase
 let url: string
@@ -86,6 +86,37 @@ describe('symphony jobs', () => {
   })
 })
 
+describe('symphony timers', () => {
+  test('timers are listed, those due first at the top, and cancelled by an operator; each says so in words and as JSON', async () => {
+    expect((await command(['timers', 'list'])).stdout).toBe('There are no timers that are READY.\n')
+    const later = await aTimer(db, { topic: 'reminders', dueAt: new Date('2100-01-02T00:00:00Z') })
+    const sooner = await aTimer(db, { topic: 'reminders', dueAt: new Date('2100-01-01T00:00:00Z') })
+    await aTimer(db, { topic: 'others', dueAt: new Date('2100-01-01T00:00:00Z') })
+    const reminders = ['timers', 'list', '--topic', 'reminders']
+    expect((await json(reminders))['timers']).toMatchObject([{ timerId: sooner.timerId }, { timerId: later.timerId }])
+    expect((await json([...reminders, '--limit', '1']))['timers']).toHaveLength(1)
+    expect((await command([...reminders, '--limit', '1'])).stdout).toBe(
+      `2100-01-01T00:00:00.000Z reminders READY ${sooner.timerId}\n`,
+    )
+    expect((await command(['timers', 'cancel', sooner.timerId])).stdout).toBe(
+      `The timer ${sooner.timerId} is cancelled.\n`,
+    )
+    expect(await json(['timers', 'cancel', sooner.timerId])).toEqual({ timerId: sooner.timerId, cancelled: false })
+    expect((await json([...reminders, '--state', 'CANCELLED']))['timers']).toMatchObject([{ timerId: sooner.timerId }])
+    expect((await command([...reminders, '--state', 'CANCELLED'])).stdout).toContain('reminders CANCELLED, ended 20')
+  })
+
+  test.each([
+    [['timers', 'cancel', 'not-an-id'], 'timerId'],
+    [['timers', 'list', '--state', 'odd'], '--state'],
+    [['timers', 'list', '--limit', '0'], 'limit'],
+  ])('%j is a usage error that names the option', async (words, named) => {
+    const { exitCode, stderr } = await command(words)
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain(named)
+  })
+})
+
 test('symphony scheduler makes messages of what is due until it is told to stop', async () => {
   const stopping = new AbortController()
   const running = command(['scheduler', '--no-http', '--log-level', 'silent'], stopping.signal)
@@ -94,6 +125,18 @@ test('symphony scheduler makes messages of what is due until it is told to stop'
   await expect.poll(state).toBe('ENQUEUED')
   stopping.abort()
   expect(await running).toMatchObject({ exitCode: 0, stdout: expect.stringContaining('The scheduler makes messages') })
+})
+
+test('symphony scheduler removes what is past the retention that it was given, and nothing younger', async () => {
+  const old = await anEndedTimer(db, '49 hours')
+  const young = await anEndedTimer(db, '47 hours')
+  const stopping = new AbortController()
+  const words = ['scheduler', '--no-http', '--log-level', 'silent', '--timer-retention-days', '2']
+  const running = command(words, stopping.signal)
+  await expect.poll(() => readTimer(db.as('symphony_readonly'), old)).toBeUndefined()
+  expect(await readTimer(db.as('symphony_readonly'), young)).toMatchObject({ state: 'CANCELLED' })
+  stopping.abort()
+  expect(await running).toMatchObject({ exitCode: 0 })
 })
 
 test('the program at the top of the page on the scheduler works as pasted', async () => {

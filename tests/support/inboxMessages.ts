@@ -79,6 +79,12 @@ export async function endedAgo(db: TestDatabase, key: InboxKey, seconds: number)
   await touch(db, key, `ended_at = clock_timestamp() - make_interval(secs => ${seconds})`, 'ended_at IS NOT NULL')
 }
 
+/** Last seen so long ago, and first seen no later. */
+export async function sightedAgo(db: TestDatabase, key: InboxKey, seconds: number): Promise<void> {
+  const then = `clock_timestamp() - make_interval(secs => ${seconds})`
+  await touch(db, key, `last_seen_at = ${then}, first_seen_at = LEAST(first_seen_at, ${then})`, 'true')
+}
+
 async function touch(db: TestDatabase, { source, messageId }: InboxKey, set: string, where: string): Promise<void> {
   const { rows } = await db.queryNoRole(
     `UPDATE inbox_messages SET ${set} WHERE source = $1 AND message_id = $2 AND ${where} RETURNING 1`,

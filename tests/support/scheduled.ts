@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import {
+  cancelTimer,
   claimJobRuns,
   claimTimers,
   createOrUpdateJob,
@@ -41,6 +42,17 @@ export async function aTimer(
 ): Promise<{ readonly timerId: string; readonly topic: string }> {
   const timer = aTimerDefinition(overrides)
   return { timerId: await scheduleTimer(db.as('symphony_ingest'), timer), topic: timer.topic }
+}
+
+/** Its id. Cancelled, so long ago. */
+export async function anEndedTimer(db: TestDatabase, ago: string): Promise<string> {
+  const { timerId } = await aTimer(db)
+  await cancelTimer(db.as('symphony_ingest'), timerId)
+  await db.queryNoRole('UPDATE scheduler_timers SET finished_at = now() - $2::interval WHERE timer_id = $1', [
+    timerId,
+    ago,
+  ])
+  return timerId
 }
 
 /** Its name. Without a cron expression it is due in January. */

@@ -18,10 +18,13 @@ export class TcpProxy {
   traffic: Traffic = 'flows'
   /** Whether who comes now is turned away. */
   refusing = false
+  /** How often somebody came. */
+  visits = 0
   #answersToSwallow = 0
 
   private constructor(host: string, port: number, { alterAnswer = (chunk) => chunk }: TcpProxyOptions) {
     this.#server = createServer((client) => {
+      this.visits += 1
       if (this.refusing) {
         client.resetAndDestroy()
         return

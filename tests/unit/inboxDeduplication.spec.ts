@@ -10,9 +10,10 @@ import {
   recordInboxSighting,
   reviveInboxMessage,
   type InboxKey,
+  type SightedContent,
 } from '../../libs/inbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { claimOf, enqueued, enqueuedAndClaimed, rowOf } from '../support/inboxMessages.js'
+import { aMessage, claimOf, enqueued, enqueuedAndClaimed, rowOf } from '../support/inboxMessages.js'
 import { failureOf, openConnection } from '../support/race.js'
 
 /** The inbox as a memory: messages that are marked by whoever handles them, and that no worker ever claims. */
@@ -112,16 +113,16 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
   test('PRIM-POSTGRES-INBOX-001 a content that differs from the first is reported, and kept as an event once', async () => {
     const key = aKey()
     const executor = db.as('symphony_executor')
-    expect(await inbox.alreadyProcessed(key, { payload: { a: 1, b: 2 } })).toBe(false)
+    expect(await inbox.alreadyProcessed(key, { topic: 'paid', payload: { a: 1, b: 2 } })).toBe(false)
     // The order of keys is no difference.
-    expect(await inbox.alreadyProcessed(key, { payload: { b: 2, a: 1 } })).toBe(false)
+    expect(await inbox.alreadyProcessed(key, { topic: 'paid', payload: { b: 2, a: 1 } })).toBe(false)
     expect(await inbox.alreadyProcessed(key)).toBe(false)
     for (let repetition = 0; repetition < 2; repetition += 1) {
-      const error = await failureOf(inbox.alreadyProcessed(key, { payload: { a: 1, b: 3 } }))
+      const error = await failureOf(inbox.alreadyProcessed(key, { topic: 'paid', payload: { a: 1, b: 3 } }))
       expect(error).toBeInstanceOf(InboxContentDiffersError)
       expect(error).toMatchObject({ code: 'INBOX_CONTENT_DIFFERS', ...key })
     }
-    expect(await recordInboxSighting(executor, key, { payload: { a: 1, b: 4 } })).toMatchObject({
+    expect(await recordInboxSighting(executor, key, { topic: 'paid', payload: { a: 1, b: 4 } })).toMatchObject({
       contentDiffers: true,
     })
     const events = await readInboxEvents(db.as('symphony_readonly'), key)
@@ -136,17 +137,30 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
   test('PRIM-POSTGRES-INBOX-001 a content that comes later than its message is adopted', async () => {
     const key = aKey()
     await inbox.alreadyProcessed(key)
-    await inbox.alreadyProcessed(key, { payload: { a: 1 } })
-    await expect(inbox.alreadyProcessed(key, { payload: { a: 2 } })).rejects.toThrow(InboxContentDiffersError)
+    await inbox.alreadyProcessed(key, { topic: 'paid', payload: { a: 1 } })
+    await expect(inbox.alreadyProcessed(key, { topic: 'paid', payload: { a: 2 } })).rejects.toThrow(
+      InboxContentDiffersError,
+    )
   })
 
   test('PRIM-POSTGRES-INBOX-001 refuses a topic or payload that no message could have', async () => {
     expect(await failureOf(sightingOf('a b', {}))).toMatchObject({ message: expect.stringMatching(/^p_topic: /) })
     expect(await failureOf(sightingOf('a', '[]'))).toMatchObject({ message: expect.stringMatching(/^p_payload: /) })
   })
+
+  test('PRIM-POSTGRES-INBOX-001 a content is told whole, so that the same message enqueued later is the same', async () => {
+    expect(await failureOf(sightingOf(null, {}))).toMatchObject({ message: expect.stringMatching(/^p_topic: /) })
+    expect(await failureOf(sightingOf('a', null))).toMatchObject({ message: expect.stringMatching(/^p_payload: /) })
+    const { topic, payload, ...key } = aMessage()
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what a caller without types may pass
+    const half = { payload } as unknown as SightedContent
+    expect(await failureOf(inbox.alreadyProcessed(key, half))).toMatchObject({ argument: 'topic' })
+    expect(await inbox.alreadyProcessed(key, { topic, payload })).toBe(false)
+    expect(await inbox.enqueue({ ...key, topic, payload })).toMatchObject({ created: true, contentDiffers: false })
+  })
 })
 
-function sightingOf(topic: string, payload: unknown): Promise<unknown> {
+function sightingOf(topic: string | null, payload: unknown): Promise<unknown> {
   const call = `SELECT * FROM ${db.qualify('record_inbox_sighting')}('s', 'm', $1, $2)`
   return db.as('symphony_executor').query(call, [topic, payload])
 }

@@ -87,7 +87,7 @@ const OPERATIONS: Readonly<
   fail: { name: 'fail_inbox_messages', prepare: claims },
   'the next event': { name: 'next_inbox_event', prepare: async () => [] },
   retention: {
-    name: 'prune_inbox_messages',
+    name: 'purge_inbox_messages',
     prepare: async () => {
       await db.queryNoRole(
         `UPDATE inbox_messages SET ended_at = now() - interval '2 days'

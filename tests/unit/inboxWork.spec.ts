@@ -8,6 +8,7 @@ import {
   claimInboxBatch,
   enqueueInboxMessages,
   failInboxMessages,
+  Inbox,
   InboxWorkStore,
   readInboxEvents,
   type ClaimedMessage,
@@ -23,6 +24,7 @@ import {
   expireClaim,
   makeDue,
   rowOf,
+  sightedAgo,
   WORKER,
 } from '../support/inboxMessages.js'
 import { failureOf, openConnection, untilWaiting } from '../support/race.js'
@@ -371,12 +373,41 @@ describe('retention', () => {
       await retention.fail([dead])
       await endedAgo(own, dead, 1_000_000)
       const [waiting, working] = [await enqueuedAndClaimed(own), await enqueued(own)]
-      expect(await retention.prune({ keepSeconds: 100, batchSize: 3 })).toBe(3)
+      expect(await retention.purge({ keepSeconds: 100, batchSize: 3 })).toBe(3)
       expect(await rowOf(own, claims[4]!)).toEqual({})
       expect(await rowOf(own, claims[1]!)).toMatchObject({ state: 'done' })
-      expect(await retention.prune({ keepSeconds: 100, batchSize: 3 })).toBe(1)
-      expect(await retention.prune({ keepSeconds: 100, batchSize: 3 })).toBe(0)
+      expect(await retention.purge({ keepSeconds: 100, batchSize: 3 })).toBe(1)
+      expect(await retention.purge({ keepSeconds: 100, batchSize: 3 })).toBe(0)
       for (const key of [claims[0]!, dead, waiting, working]) expect(await rowOf(own, key)).not.toEqual({})
+    })
+  })
+
+  test('forgets a sighting that nobody has begun, by its last one, and no other that is unfinished', async () => {
+    await withTestDatabase(async (own) => {
+      const inbox = new Inbox(own.database)
+      const sighted = async (messageId: string, ...lastSeenAgo: readonly number[]) => {
+        const key = { source: 'sightings', messageId }
+        await inbox.alreadyProcessed(key)
+        for (const seconds of lastSeenAgo) await sightedAgo(own, key, seconds)
+        return key
+      }
+      const [older, old] = [await sighted('older', 1_000), await sighted('old', 100)]
+      const young = await sighted('young', 1_000, 10)
+      const begun = await sighted('begun', 1_000)
+      await inbox.markProcessing(begun)
+      const died = await sighted('died', 1_000)
+      await inbox.markDead(died, 'poison')
+      const work = await enqueued(own, { source: 'sightings', messageId: 'work' })
+      await sightedAgo(own, work, 1_000)
+      const retention = new InboxWorkStore(own.database, WORKER)
+      expect(await retention.purge({ keepSeconds: 100, batchSize: 1 })).toBe(1)
+      expect(await rowOf(own, older)).toEqual({})
+      expect(await rowOf(own, old)).toMatchObject({ state: 'seen' })
+      expect(await retention.purge({ keepSeconds: 100, batchSize: 10 })).toBe(1)
+      expect(await rowOf(own, old)).toEqual({})
+      for (const key of [young, begun, died, work]) expect(await rowOf(own, key)).not.toEqual({})
+      // Forgotten or not, whoever asks is told the same.
+      expect(await inbox.alreadyProcessed(old)).toBe(false)
     })
   })
 
@@ -384,13 +415,13 @@ describe('retention', () => {
     const claim = await enqueuedAndClaimed(db)
     await store.ack([claim])
     await endedAgo(db, claim, 1_000)
-    await store.prune({ keepSeconds: 999, batchSize: 1_000 })
+    await store.purge({ keepSeconds: 999, batchSize: 1_000 })
     const [again] = await enqueueInboxMessages(db.as('symphony_ingest'), [aMessage(keyOf(claim))])
     expect(again).toMatchObject({ created: true, sightings: 1n })
   })
 
   test.each([0, -1, 1.5, 315_576_001])('refuses to keep for %s seconds', async (keepSeconds) => {
-    await expect(store.prune({ keepSeconds, batchSize: 1 })).rejects.toThrow(ArgumentRangeError)
+    await expect(store.purge({ keepSeconds, batchSize: 1 })).rejects.toThrow(ArgumentRangeError)
   })
 })
 

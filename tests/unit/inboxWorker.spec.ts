@@ -1,16 +1,19 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError, PermanentFailureError } from '../../libs/core/index.js'
+import { openDatabase } from '../../libs/db/index.js'
 import {
   InboxWorker,
   InboxWorkerOptionError,
   readInboxEvents,
   type ClaimedMessage,
   type InboxHandler,
+  type InboxHandling,
   type InboxWorkerEvent,
   type InboxWorkerOptions,
 } from '../../libs/inbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
+import { PATIENTLY } from '../support/patiently.js'
 import { aMessage, claimOf, enqueued, expireClaim, makeDue, rowOf } from '../support/inboxMessages.js'
 
 /** One for each test: a worker takes whatever is due. */
@@ -84,6 +87,7 @@ describe('one round', () => {
       retried: 0,
       died: 0,
       handlersMissing: 0,
+      notBegun: 0,
       fencesLost: 0,
     })
     expect(seen).toMatchObject([{ ...one, attemptCount: 1 }])
@@ -188,6 +192,49 @@ describe('one round', () => {
     await worker({ [message.topic]: write }, { attemptsMax: 1 }).runOnce()
     expect(await rowOf(db, odd)).toMatchObject({ state: 'seen' })
     expect(await rowOf(db, message)).toMatchObject({ state: 'done' })
+  })
+
+  test('a handler that could not be called costs no attempt: its role is not granted', async () => {
+    const message = await enqueued(db)
+    const { name: stranger } = await db.createLogin('stranger')
+    const kept = worker({ [message.topic]: write }, { attemptsMax: 1, handlerRole: stranger })
+    for (let round = 0; round < 2; round += 1) {
+      expect(await kept.runOnce()).toMatchObject({ claimed: 1, notBegun: 1, retried: 0, died: 0 })
+      expect(await rowOf(db, message)).toMatchObject({
+        state: 'seen',
+        attempt_count: 0,
+        due_later: true,
+        last_error: expect.stringMatching(/^not begun: .*role/),
+      })
+      await makeDue(db, message)
+    }
+    expect(events).toContainEqual(expect.objectContaining({ type: 'notBegun', messageId: message.messageId }))
+    expect(await worker({ [message.topic]: write }, { attemptsMax: 1 }).runOnce()).toMatchObject({ done: 1 })
+  })
+
+  test('a handler that could not be called costs no attempt: no connection became free, not even to say so at first', async () => {
+    const messages = [await enqueued(db), await enqueued(db)]
+    const { url } = await db.createLogin('narrow', { roles: ['symphony_executor', application] })
+    const database = openDatabase({ url, schema: db.schema, connectionsMax: 1, connectTimeoutMs: 100 })
+    stopping.push(() => database.close())
+    // On a busy machine to connect takes longer than that; to wait for a connection that is there does not.
+    await expect.poll(() => database.as('symphony_executor').query('SELECT 1'), PATIENTLY).toBeDefined()
+    const { opened, open } = gate()
+    const handlers = {
+      [messages[0]!.topic]: async (claimed: ClaimedMessage, handling: InboxHandling) => {
+        await opened
+        await write(claimed, handling)
+      },
+    }
+    const busy = new InboxWorker(database, handlers, { handlerRole: application, attemptsMax: 1 }, (event) => {
+      if (event.type === 'fault') open()
+    })
+    expect(await busy.runOnce()).toMatchObject({ claimed: 2, done: 1, notBegun: 1, died: 0 })
+    const { rows } = await db.queryNoRole('SELECT state, attempt_count FROM inbox_messages ORDER BY state')
+    expect(rows).toEqual([
+      { state: 'done', attempt_count: 1 },
+      { state: 'seen', attempt_count: 0 },
+    ])
   })
 
   test('a claim that expired under its handler takes the handler’s writes back', async () => {

@@ -223,6 +223,29 @@ describe('a batch of expired leases', () => {
     expect(await repair()).toEqual([{ outboxId: bad.outboxId, attemptNo: 1 }])
   })
 
+  test('is repaired although those that the ledger refuses would fill the batch: they are passed over', async () => {
+    const bad = [await aLease(), await aLease()]
+    const good = await leases(3)
+    await expireAll([...bad, ...good])
+    const ids = bad.map(({ outboxId }) => `'${outboxId}'`).join(', ')
+    await db.queryNoRole(
+      `ALTER TABLE payment_outbox_attempts ADD CONSTRAINT refuses_some CHECK (outbox_id NOT IN (${ids})) NOT VALID`,
+    )
+    try {
+      // A batch counts what it repaired: whoever gets a full one asks again.
+      expect(await repair(2)).toHaveLength(2)
+      expect(await repair(2)).toHaveLength(1)
+      expect(await repair(2)).toEqual([])
+      for (const { outboxId } of good) expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
+      for (const { outboxId, leaseToken } of bad) {
+        expect(await pendingRow(db, outboxId)).toMatchObject({ lease_token: leaseToken })
+      }
+    } finally {
+      await db.queryNoRole('ALTER TABLE payment_outbox_attempts DROP CONSTRAINT refuses_some')
+    }
+    expect(await repair()).toHaveLength(2)
+  })
+
   test('leaves what another transaction has locked to the next run, and does not wait for it', async () => {
     const [locked, free] = [await aLease(), await aLease()]
     await expireAll([locked, free])

@@ -85,12 +85,12 @@ async function unknownAndPaidLate() {
   const lease = await enqueueAndClaim(db)
   await db.expireLease(lease.outboxId)
   await placeOutboxHold(olga.control, lease.outboxId, 'please wait')
-  const tell = () =>
+  const tell = (railReference = 'late-1') =>
     recordLateOutcome(db.as('symphony_executor'), WORKER, {
       outboxId: lease.outboxId,
       leaseToken: lease.leaseToken,
       state: 'DISPATCHED',
-      railReference: 'late-1',
+      railReference,
     })
   return { outboxId: lease.outboxId, tell }
 }
@@ -545,6 +545,34 @@ describe('a success that came in late', () => {
     for (const { outboxId } of [first, second]) {
       expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE', '2 DISPATCHED'])
     }
+  })
+
+  test('alarms when two people decide DISPATCHED under another reference: that may be a second payment', async () => {
+    const { outboxId, tell } = await unknownAndPaidLate()
+    await tell('late-1')
+    await approve(pavel, await propose(olga, outboxId, 'DISPATCHED'))
+    const [ending] = (await attemptRows(db, outboxId)).slice(-1)
+    expect((await eventRows(db, outboxId)).slice(-2)).toMatchObject([
+      { event_type: 'HOLD_RESOLVED', attempt_id: ending!.attempt_id },
+      {
+        event_type: 'TERMINAL_BLOCKED',
+        actor: pavel.name,
+        attempt_id: ending!.attempt_id,
+        detail: expect.objectContaining({ state: 'DISPATCHED', rail_reference: 'late-1' }),
+      },
+    ])
+    // Told again, it is this alarm.
+    expect(await tell('late-1')).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
+    expect((await eventRows(db, outboxId)).filter(({ event_type }) => event_type === 'TERMINAL_BLOCKED')).toHaveLength(
+      1,
+    )
+  })
+
+  test('does not alarm when they decide DISPATCHED under its own reference', async () => {
+    const { outboxId, tell } = await unknownAndPaidLate()
+    await tell('rail-reference-1')
+    await approve(pavel, await propose(olga, outboxId, 'DISPATCHED'))
+    expect((await eventRows(db, outboxId)).map(({ event_type }) => event_type)).not.toContain('TERMINAL_BLOCKED')
   })
 })
 

@@ -150,7 +150,7 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   },
   renew_lease: { role: 'executor', sound: async () => ({ ...(await aHeldLease()), p_duration_ms: '60000' }) },
   release_lease: { role: 'executor', sound: aHeldLease },
-  remove_dead_leases: { role: 'executor', sound: async () => ({ p_batch_size: '10', p_dead_seconds: '3600' }) },
+  purge_dead_leases: { role: 'executor', sound: async () => ({ p_dead_seconds: '3600', p_batch_size: '10' }) },
 
   place_outbox_hold: {
     role: 'control',
@@ -203,7 +203,6 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   record_inbox_sighting: {
     role: 'executor',
     sound: async () => ({ p_source: `'s'`, p_message_id: `'m'`, p_topic: `'t'`, p_payload: `'{"a": 1}'` }),
-    optional: ['p_topic', 'p_payload'],
   },
   mark_inbox_processing: { role: 'executor', sound: aSighting, unknown: 'P7011' },
   mark_inbox_processed: {
@@ -245,7 +244,7 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     optionalElements: ['p_errors'],
   },
   next_inbox_event: { role: 'executor', sound: async () => ({}) },
-  prune_inbox_messages: { role: 'executor', sound: async () => ({ p_keep_seconds: '60', p_batch_size: '10' }) },
+  purge_inbox_messages: { role: 'executor', sound: async () => ({ p_keep_seconds: '60', p_batch_size: '10' }) },
   revive_inbox_message: {
     role: 'control',
     sound: async () => {

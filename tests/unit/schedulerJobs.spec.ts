@@ -70,6 +70,7 @@ describe('defining', () => {
       missedRuns: 'once',
       state: 'ACTIVE',
       nextDueAt: first.nextDueAt,
+      postponedUntil: null,
       revision: 1n,
       scheduleError: null,
     })
@@ -288,6 +289,7 @@ describe('due jobs', () => {
     const second = await createJobRunsFromDueJobs(executor(), { batchSize: 2 })
     expect(second.runs.filter(({ jobName }) => jobName === names[0])).toHaveLength(1000)
     expect(await failureOf(createJobRunsFromDueJobs(executor(), { batchSize: 0 }))).toBeInstanceOf(RangeError)
+    expect(await failureOf(createJobRunsFromDueJobs(executor(), { runsMax: 0 }))).toBeInstanceOf(RangeError)
     expect(await failureOf(createJobRunsFromDueJobs(executor(), { missedAfterMs: 999 }))).toBeInstanceOf(RangeError)
     expect(await failureOf(createJobRunsFromDueJobs(executor(), { missedAfterMs: 600_001 }))).toBeInstanceOf(RangeError)
   })
@@ -297,23 +299,27 @@ describe('due jobs', () => {
     const sound = await aJob(db, { cron: quietCron() })
     await db.queryNoRole(`UPDATE scheduler_jobs SET time_zone = 'Mars/Base' WHERE job_name = $1`, [broken])
     for (const name of [broken, sound]) await moveBack(name, '5 minutes')
+    const { nextDueAt: occurrence } = await jobOf(broken)
     const events: SchedulerEvent[] = []
     await createJobRunsFromDueJobs(executor(), { batchSize: 1000, onEvent: (event) => void events.push(event) })
     expect(events.filter(({ type }) => type === 'unreadable')).toMatchObject([{ jobName: broken }])
     expect([await runsOf(broken), (await runsOf(sound)).length]).toEqual([[], 1])
     expect(await jobOf(broken)).toMatchObject({ scheduleError: expect.stringContaining('Mars/Base'), state: 'ACTIVE' })
+    expect(await jobOf(broken)).toMatchObject({ nextDueAt: occurrence })
     const { rows } = await db.queryNoRole(
-      `SELECT next_due_at BETWEEN clock_timestamp() + interval '50 seconds' AND clock_timestamp() + interval '1 minute' AS soon
+      `SELECT postponed_until BETWEEN clock_timestamp() + interval '50 seconds' AND clock_timestamp() + interval '1 minute' AS soon
        FROM scheduler_jobs WHERE job_name = $1`,
       [broken],
     )
     expect(rows).toEqual([{ soon: true }])
-    // Mended, it is as if nothing had been.
+    // Mended, it is as if nothing had been: before its minute is over it is left alone, then it runs what it was due for.
     await db.queryNoRole(`UPDATE scheduler_jobs SET time_zone = 'UTC' WHERE job_name = $1`, [broken])
-    await moveBack(broken, '5 minutes')
     await createJobRunsFromDueJobs(executor(), { batchSize: 1000 })
-    expect(await runsOf(broken)).toHaveLength(1)
-    expect(await jobOf(broken)).toMatchObject({ scheduleError: null })
+    expect(await runsOf(broken)).toEqual([])
+    await db.queryNoRole('UPDATE scheduler_jobs SET postponed_until = clock_timestamp() WHERE job_name = $1', [broken])
+    await createJobRunsFromDueJobs(executor(), { batchSize: 1000 })
+    expect(await runsOf(broken)).toMatchObject([{ scheduledFor: occurrence }])
+    expect(await jobOf(broken)).toMatchObject({ scheduleError: null, postponedUntil: null })
   })
 })
 

@@ -14,6 +14,7 @@ import {
   SchedulerStore,
   SchedulerWorker,
   triggerJob,
+  type SchedulerCounts,
   type SchedulerEvent,
   type SchedulerOptions,
 } from '../../libs/scheduler/index.js'
@@ -76,6 +77,9 @@ describe('PRIM-POSTGRES-SCHED-010', () => {
     const name = await aJob(db)
     await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = $1', [at(3)])
     expect(await next()).toEqual(at(3))
+    // One that is put off is none until then.
+    await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = $1, postponed_until = $2', [at(1), at(3)])
+    expect(await next()).toEqual(at(3))
     const { runId } = await triggerJob(control(), name)
     await db.queryNoRole('UPDATE scheduler_job_runs SET due_at = $1', [at(2)])
     expect(await next()).toEqual(at(2))
@@ -123,15 +127,22 @@ describe('PRIM-POSTGRES-SCHED-010', () => {
   })
 })
 
+/** What a round in which all went well says that it did. */
+function round(runs: number, timersEnqueued: number, more: boolean): SchedulerCounts {
+  return { runsCreated: runs, runsEnqueued: runs, timersEnqueued, refused: 0, more }
+}
+
 describe('a round', () => {
-  test('does everything that is due, over as many batches as it takes, and says what it did', async () => {
+  test('does a batch of each, says what it did and whether there is more; the rounds together do everything', async () => {
     for (const name of ['a', 'b', 'c']) await createOrUpdateJob(control(), aJobDefinition({ name, cron: quietCron() }))
     await db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = next_due_at - interval '5 minutes'`)
     for (let count = 0; count < 5; count += 1) await aTimer(db)
     await aTimer(db, { dueAt: new Date('2100-01-01') })
     const { worker, events } = workerWith({ batchSize: 2 })
-    expect(await worker.runOnce()).toEqual({ runsCreated: 3, runsEnqueued: 3, timersEnqueued: 5, refused: 0 })
-    expect(await worker.runOnce()).toEqual({ runsCreated: 0, runsEnqueued: 0, timersEnqueued: 0, refused: 0 })
+    expect(await worker.runOnce()).toEqual(round(2, 2, true))
+    expect(await worker.runOnce()).toEqual(round(1, 2, true))
+    expect(await worker.runOnce()).toEqual(round(0, 1, false))
+    expect(await worker.runOnce()).toEqual(round(0, 0, false))
     expect(events.filter(({ type }) => type === 'runsCreated')).toEqual([
       { type: 'runsCreated', jobs: 2, runs: 2 },
       { type: 'runsCreated', jobs: 1, runs: 1 },
@@ -141,6 +152,33 @@ describe('a round', () => {
        WHERE i.outbox_id IN (SELECT outbox_id FROM scheduler_timers UNION ALL SELECT outbox_id FROM scheduler_job_runs)`,
     )
     expect(rows).toHaveLength(8)
+  })
+
+  test('leaves further jobs to the next one, once a thousand missed occurrences are made up for', async () => {
+    for (const name of ['a', 'b']) {
+      await createOrUpdateJob(control(), aJobDefinition({ name, cron: '* * * * *', missedRuns: 'all' }))
+    }
+    await db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = next_due_at - interval '2 days'`)
+    const { worker, events } = workerWith({ batchSize: 10 })
+    expect(await worker.runOnce()).toMatchObject({ runsCreated: 1_000, runsEnqueued: 10, more: true })
+    expect(events).toContainEqual({ type: 'runsCreated', jobs: 1, runs: 1_000 })
+    const { rows } = await db.queryNoRole('SELECT 1 FROM scheduler_jobs WHERE next_due_at <= clock_timestamp()')
+    expect(rows).toHaveLength(1)
+  })
+
+  test('is all that a stop waits for; what is left is there for the next start', async () => {
+    for (let count = 0; count < 5; count += 1) await aTimer(db)
+    let stopped: Promise<void> | undefined
+    const worker = new SchedulerWorker(db.database, { ...NO_POLL, batchSize: 2 }, ({ type }) => {
+      if (type === 'enqueued') stopped ??= worker.stop()
+    })
+    running.push(worker)
+    await worker.start()
+    await expect.poll(() => stopped !== undefined).toBe(true)
+    await stopped
+    expect(await enqueuedTimers()).toBe(2)
+    await worker.start()
+    await expect.poll(enqueuedTimers).toBe(5)
   })
 
   test('tells which were refused by the outbox', async () => {

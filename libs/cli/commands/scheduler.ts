@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
 import type { Cli } from '../Cli.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
-import { PROCESS, SCHEDULER, TARGET } from '../settings.js'
+import { CLEANUP, PROCESS, SCHEDULER, TARGET } from '../settings.js'
 
-const SETTINGS_TAKEN = [...TARGET, ...SCHEDULER, 'listen', ...PROCESS, 'http'] as const
+const SETTINGS_TAKEN = [...TARGET, ...SCHEDULER, ...CLEANUP, 'listen', ...PROCESS, 'http'] as const
 
 /** `symphony scheduler`: timers and jobs alone, one of many processes of a deployment. */
 export function registerScheduler(program: Command, cli: Cli): void {
@@ -17,7 +17,8 @@ export function registerScheduler(program: Command, cli: Cli): void {
 
 const HELP = `
 Start as many as you like: each occurrence of a job is run once. The login needs the role executor, and readonly for
-/readyz and /metrics. What it makes is carried by "symphony worker".
+/readyz and /metrics. What it makes is carried by "symphony worker". It also removes what is finished and past its
+retention: runs, timers, handled messages of the inbox, leases that nobody holds.
 
 Examples:
   symphony deploy --create-login scheduler=executor+readonly

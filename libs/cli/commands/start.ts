@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
 import type { Cli } from '../Cli.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
-import { API, PROCESS, RELAY, SCHEDULER, TARGET, type Settings } from '../settings.js'
+import { API, CLEANUP, PROCESS, RELAY, SCHEDULER, TARGET, type Settings } from '../settings.js'
 
-const SETTINGS_TAKEN = [...TARGET, ...RELAY, ...SCHEDULER, ...PROCESS, ...API] as const
+const SETTINGS_TAKEN = [...TARGET, ...RELAY, ...SCHEDULER, ...CLEANUP, ...PROCESS, ...API] as const
 
 /** Somebody is sitting in front of it: a stop is felt, and log lines hide what was printed. */
 const DEFAULTS: Partial<Settings> = { shutdownMs: 1_500, logLevel: 'warn' }
@@ -13,7 +13,9 @@ export function registerStart(program: Command, cli: Cli): void {
   addSettings(
     program
       .command('start')
-      .description('everything: PostgreSQL if none is given, schema, checks, API, relayer, lease repair, scheduler'),
+      .description(
+        'everything: PostgreSQL if none is given, schema, checks, API, relayer, lease repair, scheduler, cleanup',
+      ),
     SETTINGS_TAKEN,
     DEFAULTS,
   )
