@@ -10,7 +10,10 @@ import type { SchedulerEvent } from '../scheduler/index.js'
 export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
   return (event) => {
     switch (event.type) {
-      case 'claimed':
+      case 'claimed': {
+        const { lagsMs: _, ...claim } = event
+        return log.debug(claim, event.type)
+      }
       case 'notified':
       case 'departed':
       case 'landed':
@@ -46,9 +49,9 @@ export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
 export function logRepairEvents(log: Logger): (event: RepairEvent) => void {
   return (event) => {
     if (event.type === 'fault') return log.warn({ during: event.during, err: event.error }, 'lease_repair_failed')
-    const { expiredLeasesDetected, leasesRepaired, outboxIds } = event
+    const { expiredLeasesDetected, leasesRepaired, outboxIds, holdsPlaced } = event
     log.info(
-      { expired_leases_detected: expiredLeasesDetected, leases_repaired: leasesRepaired, outboxIds },
+      { expired_leases_detected: expiredLeasesDetected, leases_repaired: leasesRepaired, outboxIds, holdsPlaced },
       'leases_repaired',
     )
   }

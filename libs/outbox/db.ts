@@ -66,6 +66,7 @@ export async function enqueuePaymentOutboxBatch(
     columns.payloads,
     columns.notBefore,
     columns.ordered,
+    columns.traceContexts,
   ])
   return rows.map(toEnqueuedItem)
 }
@@ -96,8 +97,8 @@ export async function claimOutboxBatch(
   ])
   const items: ClaimedItem[] = []
   for (const row of rows) {
-    if (row.lease_token === null) options.onHeld?.({ outboxId: row.outbox_id, railType: row.rail_type })
-    else items.push(toClaimedItem(row))
+    if (row.lease_token !== null) items.push(toClaimedItem(row))
+    else options.onHeld?.({ outboxId: row.outbox_id, railType: row.rail_type, reason: row.hold_reason })
   }
   return items
 }
@@ -270,11 +271,12 @@ export async function repairExpiredLeases(
   batchSize: number,
   workerId: string,
 ): Promise<RepairedLease[]> {
-  const rows = await callFunction<{ outbox_id: string; attempt_no: number }>(role, 'repair_expired_leases', [
-    boundedInteger('batchSize', batchSize, BATCH_SIZE),
-    requiredId('workerId', workerId),
-  ])
-  return rows.map((row) => ({ outboxId: row.outbox_id, attemptNo: row.attempt_no }))
+  const rows = await callFunction<{ outbox_id: string; attempt_no: number; placed_hold: string | null }>(
+    role,
+    'repair_expired_leases',
+    [boundedInteger('batchSize', batchSize, BATCH_SIZE), requiredId('workerId', workerId)],
+  )
+  return rows.map((row) => ({ outboxId: row.outbox_id, attemptNo: row.attempt_no, placedHold: row.placed_hold ?? undefined }))
 }
 
 /** The nearest due time or lease expiry; null when nothing waits. */

@@ -27,8 +27,8 @@ ALTER DEFAULT PRIVILEGES REVOKE USAGE ON TYPES FROM PUBLIC;
 -- symphony_ingest: applications. They enqueue, now or by a timer, inside their own transaction, and can do nothing else:
 -- not read the queue, not take a number.
 GRANT EXECUTE ON FUNCTION
-  enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean),
-  enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[]),
+  enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text),
+  enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[]),
   enqueue_inbox_message(text, text, text, jsonb, timestamptz),
   enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamptz[]),
   schedule_timer(text, jsonb, timestamptz, text, text),
@@ -97,7 +97,7 @@ TO symphony_control;
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count,
   next_attempt_at, created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak,
-  late_outcome, hold_reason, held_by, held_at, ordered, blocked, block_unverified, identity_hash
+  late_outcome, hold_reason, held_by, held_at, ordered, blocked, block_unverified, identity_hash, trace_context
 ) ON payment_outbox_pending TO symphony_control, symphony_auditor;
 GRANT SELECT (
   source, message_id, topic, payload, content_hash, state, sightings, attempt_count, attempts_max, due_at, first_seen_at,
@@ -149,7 +149,7 @@ GRANT SELECT (
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_count, next_attempt_at,
   created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak, hold_reason,
-  held_by, held_at, ordered, blocked
+  held_by, held_at, ordered, blocked, trace_context
 ) ON payment_outbox_pending TO symphony_readonly;
 GRANT SELECT (
   source, message_id, topic, content_hash, state, sightings, attempt_count, attempts_max, due_at, first_seen_at,

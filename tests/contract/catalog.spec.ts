@@ -94,6 +94,7 @@ describe('functions', () => {
       'outbox_attempt_ceiling',
       'outbox_backoff',
       'outbox_base_key',
+      'trace_context_or_null',
     ])
     expect(await functionsOf('s')).toEqual([
       'claimable_outbox_rails',

@@ -228,6 +228,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   refuse_mutation: 'nobody',
   require_operator_arguments: 'nobody',
   sight_inbox_message: 'nobody',
+  trace_context_or_null: 'nobody',
   return_expired_job_runs: 'nobody',
   return_expired_timers: 'nobody',
   uuid_v7: 'nobody',
