@@ -207,6 +207,17 @@ export interface OutboxStatus {
   readonly retryableLastHour: bigint
   readonly failedLastHour: bigint
   readonly dlqDepth: bigint
+  /** Pending, and the rail may have acted. */
+  readonly outcomeUnknownCount: bigint
+  readonly heldOutcomeUnknownCount: bigint
+  readonly heldFailedUnknownCount: bigint
+  readonly heldRetryCeilingCount: bigint
+  readonly heldLeaseExpiryCount: bigint
+  readonly heldEarlierPaidCount: bigint
+  /** By a person, or by a rail's own word. */
+  readonly heldOtherCount: bigint
+  /** Relayers that reported within the last minute. */
+  readonly workersAliveCount: bigint
 }
 
 export type ItemState = 'DUE' | 'SCHEDULED' | 'LEASED' | 'EXPIRED' | 'BLOCKED' | 'HELD' | 'DISPATCHED' | 'FAILED'

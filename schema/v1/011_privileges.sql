@@ -92,7 +92,8 @@ TO symphony_executor;
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
-  supervisor_outbox_status, outbox_operational_status, inbox_events, scheduler_jobs
+  supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
+  outbox_operational_status, inbox_events, scheduler_jobs
 TO symphony_control;
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count,
@@ -132,14 +133,16 @@ TO symphony_control;
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
-  supervisor_outbox_status, outbox_operational_status, inbox_events, scheduler_jobs
+  supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
+  outbox_operational_status, inbox_events, scheduler_jobs
 TO symphony_auditor;
 
 -- symphony_readonly: dashboards and analysts. The same without payloads and without any token.
 GRANT SELECT ON
   payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
-  supervisor_outbox_status, outbox_operational_status, inbox_events
+  supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
+  outbox_operational_status, inbox_events
 TO symphony_readonly;
 GRANT SELECT (
   attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state,

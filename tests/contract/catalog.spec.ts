@@ -481,7 +481,10 @@ describe('views', () => {
       ),
     ).toEqual([
       { view: 'outbox_operational_status', options: ['security_barrier=true'], ownFunctions: 0 },
+      { view: 'supervisor_inbox_status', options: ['security_barrier=true'], ownFunctions: 0 },
+      { view: 'supervisor_lease_status', options: ['security_barrier=true'], ownFunctions: 0 },
       { view: 'supervisor_outbox_status', options: ['security_barrier=true'], ownFunctions: 0 },
+      { view: 'supervisor_scheduler_status', options: ['security_barrier=true'], ownFunctions: 0 },
     ])
   })
 

@@ -37,7 +37,7 @@ function meteredRelayer(
 ): OutboxRelayer {
   const loaded = new Map(rails.flatMap((rail) => [...rail.rails]))
   const workerId = `relayer-${(relayers += 1)}`
-  return new OutboxRelayer(database, loaded, { workerId, ...options }, stage.metrics.onRelayerEvent)
+  return new OutboxRelayer(database, loaded, { workerId, ...options }, stage.metrics.outbox.onRelayerEvent)
 }
 
 /** Answers in turn, then with success. */
@@ -150,7 +150,7 @@ test('after a run in which everything happened a known number of times, the metr
   await enqueueAbandoned('held', 2, true)
   await main.runOnce()
   await enqueueAbandoned('plain', 4)
-  await new LeaseRepairWorker(db.as('symphony_executor'), { workerId: REPAIRER }, stage.metrics.onRepairEvent).runOnce()
+  await new LeaseRepairWorker(db.as('symphony_executor'), { workerId: REPAIRER }, stage.metrics.outbox.onRepairEvent).runOnce()
   await makeAllDue()
   await main.runOnce()
 

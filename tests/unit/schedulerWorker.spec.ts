@@ -133,8 +133,8 @@ describe('a round', () => {
     expect(await worker.runOnce()).toEqual({ runsCreated: 3, runsEnqueued: 3, timersEnqueued: 5, refused: 0 })
     expect(await worker.runOnce()).toEqual({ runsCreated: 0, runsEnqueued: 0, timersEnqueued: 0, refused: 0 })
     expect(events.filter(({ type }) => type === 'runsCreated')).toEqual([
-      { type: 'runsCreated', jobs: 2, runs: 2 },
-      { type: 'runsCreated', jobs: 1, runs: 1 },
+      { type: 'runsCreated', jobs: 2, runs: 2, lagsMs: [expect.any(Number), expect.any(Number)] },
+      { type: 'runsCreated', jobs: 1, runs: 1, lagsMs: [expect.any(Number)] },
     ])
     const { rows } = await db.queryNoRole(
       `SELECT i.outbox_id FROM payment_outbox_identities i
