@@ -6,7 +6,10 @@ export interface AlertScenario {
   readonly title: string
   readonly rule: string
   readonly series: readonly ScenarioSeries[]
-  /** One word per minute: `-` silent, `F` firing. */
+  /**
+   * One letter per minute: `-` silent, `F` firing. `?` is not asked: a sample at the very edge of a window is inside it for
+   * Prometheus 2 and outside for Prometheus 3 and us.
+   */
   readonly verdicts: string
 }
 
@@ -127,7 +130,7 @@ export const ALERT_SCENARIOS: readonly AlertScenario[] = [
         samples: [0, 0, 1, 1, ...times(18, 0)],
       },
     ],
-    verdicts: `--${'F'.repeat(14)}------`,
+    verdicts: `--${'F'.repeat(14)}?-----`,
   },
   {
     title: 'a late word that contradicts an ending',

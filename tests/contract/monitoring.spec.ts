@@ -134,13 +134,14 @@ function verdictsOf({ rule, series, verdicts }: AlertScenario): string {
   const evaluator = new AlertEvaluator(ALERT_RULES)
   return verdicts
     .split('')
-    .map((_, minute) => {
+    .map((verdict, minute) => {
       const values = new Map<string, number>()
       for (const { metric, labels = {}, samples } of series) {
         const sample = samples[minute]
         if (typeof sample === 'number') values.set(seriesOf(metric, { job: 'symphony', ...labels }), sample)
       }
       const alerts = evaluator.observe({ at: new Date(minute * 60_000), values })
+      if (verdict === '?') return verdict
       return alerts.some(({ name, state }) => name === rule && state === 'firing') ? 'F' : '-'
     })
     .join('')
