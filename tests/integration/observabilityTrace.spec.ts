@@ -209,6 +209,6 @@ function aboutAttempt(outboxId: string, rail: string, attempt: number, outcome: 
     'symphony.attempt': attempt,
     'symphony.worker_id': 'w',
     'symphony.outcome': outcome,
-    ...(outcome === 'RETRYABLE' ? { 'symphony.rail_code': 'BUSY' } : {}),
+    ...(outcome === 'RETRYABLE' ? { 'symphony.rail_code': 'BUSY', 'symphony.outcome_unknown': true } : {}),
   }
 }
