@@ -7,10 +7,13 @@ import { readSchedulerFigures } from '../scheduler/index.js'
 
 /** How everything stands, by one connection: a look must not take the pool from those who work. */
 export async function readSystemStatus(database: Pick<Database, 'as' | 'poolUse'>): Promise<SystemStatus> {
-  const readonly = database.as('symphony_readonly')
-  const outbox = await readOutboxStatus(readonly)
-  const inbox = await readInboxFigures(readonly)
-  const scheduler = await readSchedulerFigures(readonly)
-  const leases = await readLeaseFigures(readonly)
-  return { outbox, inbox, scheduler, leases, pools: database.poolUse }
+  // Before the look has a connection of its own.
+  const pools = database.poolUse
+  return database.as('symphony_readonly').transaction(async (tx) => ({
+    outbox: await readOutboxStatus(tx),
+    inbox: await readInboxFigures(tx),
+    scheduler: await readSchedulerFigures(tx),
+    leases: await readLeaseFigures(tx),
+    pools,
+  }))
 }
