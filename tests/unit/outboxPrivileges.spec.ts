@@ -80,6 +80,9 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
     readonly: except('lease_token', 'payload'),
   },
   supervisor_outbox_status: { control: whole(), auditor: whole(), readonly: whole() },
+  supervisor_inbox_status: { control: whole(), auditor: whole(), readonly: whole() },
+  supervisor_scheduler_status: { control: whole(), auditor: whole(), readonly: whole() },
+  supervisor_lease_status: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_operational_status: { control: whole(), auditor: whole(), readonly: whole() },
 }
 
