@@ -18,10 +18,13 @@ try {
   await deploy({ url: server.url })
   const client = new Client({ connectionString: server.url })
   await client.connect()
-  await fill(client)
-  const views = ['outbox', 'inbox', 'scheduler', 'lease'].map((name) => `supervisor_${name}_status`)
-  for (const view of views) await measure(view, () => client.query(`SELECT * FROM symphony.${view}`))
-  await client.end()
+  try {
+    await fill(client)
+    const views = ['outbox', 'inbox', 'scheduler', 'lease'].map((name) => `supervisor_${name}_status`)
+    for (const view of views) await measure(view, () => client.query(`SELECT * FROM symphony.${view}`))
+  } finally {
+    await client.end()
+  }
   await measureMetrics(server.url)
 } finally {
   await server.stop()
@@ -67,7 +70,7 @@ async function fill(client) {
        (SELECT array_agg('q-' || n) FROM generate_series(1, ${PENDING}) n), array_fill('p'::text, ARRAY[${PENDING}]),
        array_fill('k'::text, ARRAY[${PENDING}]), array_fill('rail'::text, ARRAY[${PENDING}]), array_fill('{}'::jsonb, ARRAY[${PENDING}]))`,
   )
-  await client.query('RESET search_path; VACUUM ANALYZE')
+  await client.query('VACUUM ANALYZE')
   print(`${ROWS} rows of the ledger loaded in ${Math.round((performance.now() - startedMs) / 1_000)} s`)
 }
 
@@ -76,21 +79,10 @@ async function measureMetrics(url) {
   const { openDatabase } = await import('symphony-pg')
   const { createHttpServer, MetricsPage } = await import('symphony-pg/http')
   const { Metrics } = await import('symphony-pg/observability')
-  const { readOutboxStatus } = await import('symphony-pg/outbox')
-  const { readInboxFigures } = await import('symphony-pg/inbox')
-  const { readSchedulerFigures } = await import('symphony-pg/scheduler')
-  const { readLeaseFigures } = await import('symphony-pg/lease')
+  const { readSystemStatus } = await import('../dist/libs/cli/readSystemStatus.js')
   const { pino } = await import('pino')
   const database = openDatabase({ url })
-  const readonly = database.as('symphony_readonly')
-  const readStatus = async () => ({
-    outbox: await readOutboxStatus(readonly),
-    inbox: await readInboxFigures(readonly),
-    scheduler: await readSchedulerFigures(readonly),
-    leases: await readLeaseFigures(readonly),
-    pools: database.poolUse,
-  })
-  const metrics = new MetricsPage(new Metrics({ version: 'bench' }).registry, readStatus)
+  const metrics = new MetricsPage(new Metrics({ version: 'bench' }).registry, () => readSystemStatus(database))
   const http = createHttpServer({
     log: pino({ level: 'silent' }),
     accessToken: TOKEN,
