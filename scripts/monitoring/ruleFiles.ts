@@ -61,6 +61,6 @@ function seriesName({ metric, labels = {} }: ScenarioSeries): string {
   return `${metric}{${words.join(',')}}`
 }
 
-function annotationsOf({ meaning, firstLook, remedy }: AlertRule): Record<string, string> {
-  return { summary: meaning, first_look: firstLook, remedy }
+function annotationsOf({ summary, firstLook, remedy }: AlertRule): Record<string, string> {
+  return { summary, first_look: firstLook, remedy }
 }

@@ -89,9 +89,9 @@ describe('the rules', () => {
         .slice(1)
         .map((section) => [section.split('\n', 1)[0] ?? '', section]),
     )
-    for (const { name, severity, meaning, firstLook, remedy } of ALERT_RULES) {
+    for (const { name, severity, summary, firstLook, remedy } of ALERT_RULES) {
       const section = sections.get(name) ?? ''
-      for (const text of [`\`${severity}\``, meaning, firstLook, remedy])
+      for (const text of [`\`${severity}\``, summary, firstLook, remedy])
         expect([name, section]).toEqual([name, expect.stringContaining(text)])
     }
     expect([...sections.keys()].filter((name) => name.startsWith('Symphony'))).toHaveLength(ALERT_RULES.length)

@@ -1,5 +1,8 @@
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import {
   AlertEvaluator,
   AlertWatch,
@@ -10,19 +13,19 @@ import {
 } from '../../libs/observability/index.js'
 import { placeOutboxHold } from '../../libs/outbox/index.js'
 import { symphony } from '../support/commandLine.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueue } from '../support/outboxItems.js'
 
 const RULE: AlertRule = {
   name: 'TooHigh',
-  severity: 'page',
+  severity: 'critical',
   forSeconds: 60,
   when: { is: 'above', left: { of: 'value', metric: 'level' }, right: 5 },
-  meaning: 'It is too high.',
+  summary: 'It is too high.',
   firstLook: 'Look up.',
   remedy: 'Lower it.',
 }
-const TICKET: AlertRule = { ...RULE, name: 'Ticket', severity: 'ticket', forSeconds: 0 }
+const WARNING: AlertRule = { ...RULE, name: 'Warning', severity: 'warning', forSeconds: 0 }
 
 const at = (seconds: number, values: Record<string, number>): Reading => ({
   at: new Date(seconds * 1_000),
@@ -33,15 +36,15 @@ const statesOf = (readings: readonly Reading[], rules: readonly AlertRule[] = [R
 
 describe('our own evaluator', () => {
   test('tells an alert as JSON with everything that whoever is woken needs', () => {
-    expect(evaluateAlerts([at(0, { level: 6 })], [TICKET])).toEqual([
+    expect(evaluateAlerts([at(0, { level: 6 })], [WARNING])).toEqual([
       {
-        name: 'Ticket',
-        severity: 'ticket',
+        name: 'Warning',
+        severity: 'warning',
         state: 'firing',
         since: '1970-01-01T00:00:00.000Z',
         forSeconds: 0,
         value: 6,
-        meaning: 'It is too high.',
+        summary: 'It is too high.',
         firstLook: 'Look up.',
         remedy: 'Lower it.',
       },
@@ -61,8 +64,8 @@ describe('our own evaluator', () => {
   test('puts what fires before what is pending, and what wakes somebody before what can wait', () => {
     const pending = { ...RULE, name: 'Pending', forSeconds: 600 }
     const ready = { ...RULE, forSeconds: 0 }
-    const states = statesOf([at(0, { level: 9 })], [pending, TICKET, ready])
-    expect(states).toEqual(['TooHigh firing since 0', 'Ticket firing since 0', 'Pending pending since 0'])
+    const states = statesOf([at(0, { level: 9 })], [pending, WARNING, ready])
+    expect(states).toEqual(['TooHigh firing since 0', 'Warning firing since 0', 'Pending pending since 0'])
   })
 
   test('begins anew when nobody looked for more than five minutes', () => {
@@ -75,14 +78,14 @@ describe('our own evaluator', () => {
   })
 
   test('a metric that is not there is above nothing and below nothing', () => {
-    const below: AlertRule = { ...TICKET, when: { is: 'below', left: { of: 'value', metric: 'level' }, right: 5 } }
+    const below: AlertRule = { ...WARNING, when: { is: 'below', left: { of: 'value', metric: 'level' }, right: 5 } }
     expect(statesOf([at(0, { other: 9 })], [RULE, below])).toEqual([])
   })
 
   test('growth is against then, and increase survives a process that starts anew', () => {
-    const growth: AlertRule = { ...TICKET, name: 'Growth', when: above({ of: 'growth', metric: 'm', seconds: 60 }) }
+    const growth: AlertRule = { ...WARNING, name: 'Growth', when: above({ of: 'growth', metric: 'm', seconds: 60 }) }
     const increase: AlertRule = {
-      ...TICKET,
+      ...WARNING,
       name: 'Increase',
       when: above({ of: 'increase', metric: 'm', seconds: 120 }),
     }
@@ -152,7 +155,7 @@ describe('symphony status', () => {
       inbox: { deadCount: '0' },
       scheduler: { lagSeconds: 0 },
       leases: { heldCount: '0' },
-      alerts: [{ name: 'SymphonyPaymentsHeld', state: 'pending', value: 1, severity: 'ticket' }],
+      alerts: [{ name: 'SymphonyPaymentsHeld', state: 'pending', value: 1, severity: 'warning' }],
     })
   })
 
@@ -165,6 +168,24 @@ describe('symphony status', () => {
     expect(alerts).toContainEqual(
       expect.objectContaining({ name: 'SymphonySchedulerLate', state: 'pending', value: expect.any(Number) }),
     )
+  })
+})
+
+test('symphony ledger verify leaves what it found as a metric, for the alert about a broken chain', async () => {
+  await withTestDatabase(async (own) => {
+    const { url } = await own.createLogin('auditor', { roles: ['symphony_auditor'] })
+    const folder = await mkdtemp(join(tmpdir(), 'symphony-textfile-'))
+    onTestFinished(() => rm(folder, { recursive: true }))
+    const textfile = join(folder, 'symphony.prom')
+    const verify = ['ledger', 'verify', '--database-url', url, '--schema', own.schema, '--textfile', textfile]
+    const { outboxId } = await enqueue(own)
+    expect(await symphony(verify)).toMatchObject({ exitCode: 0 })
+    expect(await readFile(textfile, 'utf8')).toMatch(/^ledger_chain_breaks 0$/m)
+    await own.queryNoRole('ALTER TABLE payment_outbox_identities DISABLE TRIGGER ALL')
+    await own.queryNoRole(`UPDATE payment_outbox_identities SET rail_type = 'another' WHERE outbox_id = $1`, [outboxId])
+    expect(await symphony(verify)).toMatchObject({ exitCode: 1 })
+    expect(await readFile(textfile, 'utf8')).toMatch(/^ledger_chain_breaks [1-9]/m)
+    expect(await readdir(folder)).toEqual(['symphony.prom'])
   })
 })
 

@@ -86,9 +86,9 @@ function describeStatus(status: OutboxStatus, { bold, dim, yellow, red }: Colors
 
 function describeAlerts(alerts: readonly Alert[], { bold, dim, yellow, red }: Colors): readonly string[] {
   if (alerts.length === 0) return [dim('No alert.')]
-  return alerts.flatMap(({ name, state, severity, meaning, firstLook }) => {
-    const paint = state === 'pending' ? dim : severity === 'page' ? red : yellow
-    return [`${paint(state.toUpperCase().padEnd(12))} ${bold(name)}  ${meaning}`, `${' '.repeat(13)}${dim(firstLook)}`]
+  return alerts.flatMap(({ name, state, severity, summary, firstLook }) => {
+    const paint = state === 'pending' ? dim : severity === 'critical' ? red : yellow
+    return [`${paint(state.toUpperCase().padEnd(12))} ${bold(name)}  ${summary}`, `${' '.repeat(13)}${dim(firstLook)}`]
   })
 }
 

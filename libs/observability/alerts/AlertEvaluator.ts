@@ -13,7 +13,7 @@ export interface Alert {
   readonly forSeconds: number
   /** What was measured; null where something is missing. */
   readonly value: number | null
-  readonly meaning: string
+  readonly summary: string
   readonly firstLook: string
   readonly remedy: string
 }
@@ -50,7 +50,7 @@ export class AlertEvaluator {
     }
     const since = this.#since.get(rule.name) ?? at
     this.#since.set(rule.name, since)
-    const { name, severity, forSeconds, meaning, firstLook, remedy } = rule
+    const { name, severity, forSeconds, summary, firstLook, remedy } = rule
     const state = at.getTime() - since.getTime() >= forSeconds * 1_000 ? 'firing' : 'pending'
     return [
       {
@@ -60,7 +60,7 @@ export class AlertEvaluator {
         since: since.toISOString(),
         forSeconds,
         value: value ?? null,
-        meaning,
+        summary,
         firstLook,
         remedy,
       },
@@ -100,7 +100,7 @@ function byGravity(a: Alert, b: Alert): number {
 }
 
 function rank({ state, severity }: Alert): number {
-  return (state === 'firing' ? 0 : 2) + (severity === 'page' ? 0 : 1)
+  return (state === 'firing' ? 0 : 2) + (severity === 'critical' ? 0 : 1)
 }
 
 /** No rule asks for more than an hour, and what it finds then may be as old as anybody trusts. */
