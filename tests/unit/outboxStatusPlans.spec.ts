@@ -8,7 +8,7 @@ import { insertMany, PlanRecorder, scansOf } from '../support/plans.js'
  * inbox and the scheduler. In rows and scans, of tables that hold far more of what has ended than of what waits.
  */
 
-const ENDED = 20_000
+const ENDED = 5_000
 let db: TestDatabase
 beforeAll(async () => {
   db = await createTestDatabase({ countBranches: false })
