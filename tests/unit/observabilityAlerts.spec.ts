@@ -77,6 +77,12 @@ describe('our own evaluator', () => {
     expect(statesOf([at(1_000, { level: 6 }), at(900, { level: 6 })])).toEqual(['TooHigh pending since 900'])
   })
 
+  test('two looks at once, or one that overtakes the other, change nothing', () => {
+    const firing = ['TooHigh firing since 0']
+    expect(statesOf([at(0, { level: 6 }), at(60, { level: 6 }), at(60, { level: 6 })])).toEqual(firing)
+    expect(statesOf([at(0, { level: 6 }), at(60, { level: 6 }), at(59, { level: 0 })])).toEqual(firing)
+  })
+
   test('a metric that is not there is above nothing and below nothing', () => {
     const below: AlertRule = { ...WARNING, when: { is: 'below', left: { of: 'value', metric: 'level' }, right: 5 } }
     expect(statesOf([at(0, { other: 9 })], [RULE, below])).toEqual([])

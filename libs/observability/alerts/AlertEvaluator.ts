@@ -32,14 +32,21 @@ export class AlertEvaluator {
     this.#rules = rules
   }
 
-  /** Takes a reading, later than all before, and says what is true now: firing first, the gravest first. */
+  /** Takes a reading and says what is true now: firing first, the gravest first. */
   observe(reading: Reading): readonly Alert[] {
-    const last = this.#readings.at(-1)
-    if (last !== undefined && reading.at <= last.at) this.#forget()
+    const last = this.#readings.at(-1) ?? reading
+    const passedMs = reading.at.getTime() - last.at.getTime()
+    // Two looks that overtook each other: the later one stands.
+    if (passedMs < 0 && passedMs >= -SPACING_MS) return this.#judgeAll(last.at)
+    if (passedMs < 0) this.#forget()
     // Nobody looked for a while: what was true then says nothing about the time between.
-    else if (last !== undefined && reading.at.getTime() - last.at.getTime() > TRUSTED_MS) this.#since.clear()
+    if (passedMs > TRUSTED_MS) this.#since.clear()
     this.#keep(reading)
-    return this.#rules.flatMap((rule) => this.#judge(rule, reading.at)).toSorted(byGravity)
+    return this.#judgeAll(reading.at)
+  }
+
+  #judgeAll(at: Date): readonly Alert[] {
+    return this.#rules.flatMap((rule) => this.#judge(rule, at)).toSorted(byGravity)
   }
 
   #judge(rule: AlertRule, at: Date): Alert[] {
@@ -77,7 +84,7 @@ export class AlertEvaluator {
     while (reading.at.getTime() - (this.#readings[0] ?? reading).at.getTime() > KEPT_MS) this.#readings.shift()
   }
 
-  /** The clock went back. */
+  /** The clock went back: nothing from before it can be compared. */
   #forget(): void {
     this.#readings.length = 0
     this.#since.clear()
