@@ -283,6 +283,7 @@ CREATE TABLE payment_outbox_identities (
   content_hash bytea NOT NULL,
   row_hash bytea,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
+  traceparent text,
   CONSTRAINT payment_outbox_identities_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id),
   CONSTRAINT payment_outbox_identities_pkey PRIMARY KEY (outbox_id)
@@ -294,6 +295,7 @@ COMMENT ON TABLE payment_outbox_identities IS 'One permanent row per item: an in
 COMMENT ON COLUMN payment_outbox_identities.redrive_of IS 'The FAILED item that two people decided to send again as this one.';
 COMMENT ON COLUMN payment_outbox_identities.content_hash IS 'SHA-256 of participant, rail and payload: what "the same content" means.';
 COMMENT ON COLUMN payment_outbox_identities.row_hash IS 'SHA-256 of the row: the first link of the item''s chain.';
+COMMENT ON COLUMN payment_outbox_identities.traceparent IS 'The trace of the request that enqueued it (W3C), for its redrives. Part of no hash: it says nothing about the money.';
 
 -- table payment_outbox_pending of symphony_owner
 CREATE TABLE payment_outbox_pending (
@@ -322,6 +324,7 @@ CREATE TABLE payment_outbox_pending (
   blocked boolean NOT NULL DEFAULT false,
   block_unverified boolean NOT NULL DEFAULT false,
   identity_hash bytea,
+  trace_context text,
   CONSTRAINT payment_outbox_pending_attempt_count_within_ceiling CHECK (attempt_count >= 0 AND attempt_count <= 20),
   CONSTRAINT payment_outbox_pending_hold_all_or_none CHECK (num_nonnulls(hold_reason, held_by, held_at) = ANY (ARRAY[0, 3])),
   CONSTRAINT payment_outbox_pending_lease_all_or_none CHECK (num_nonnulls(claimed_by, lease_token, lease_expires_at) = ANY (ARRAY[0, 3])),
@@ -351,6 +354,7 @@ COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS 'How many leases in a 
 COMMENT ON COLUMN payment_outbox_pending.late_outcome IS 'What a worker learned after it lost its lease; a success here is completed without calling the rail.';
 COMMENT ON COLUMN payment_outbox_pending.blocked IS 'Waits for an earlier ordered item, or for a paused participant.';
 COMMENT ON COLUMN payment_outbox_pending.block_unverified IS 'Blocked on the word of an enqueuer that may not have seen a completion commit beside it; checked by the next claim or repair.';
+COMMENT ON COLUMN payment_outbox_pending.trace_context IS 'W3C traceparent and, after a space, tracestate of the request that enqueued it. Each attempt is a span in that trace.';
 
 -- table payment_outbox_proposals of symphony_owner
 CREATE TABLE payment_outbox_proposals (
@@ -493,11 +497,56 @@ COMMENT ON COLUMN scheduler_timers.attempt_count IS 'Claims so far, counted when
 COMMENT ON COLUMN scheduler_timers.lease_token IS 'The fence: fresh for each claim, known to the claimer alone.';
 COMMENT ON COLUMN scheduler_timers.outbox_id IS 'The outbox item that it became.';
 
+-- view supervisor_inbox_status of symphony_owner
+CREATE VIEW supervisor_inbox_status WITH (security_barrier=true) AS
+ WITH waiting AS (
+         SELECT count(*) AS total,
+            count(*) FILTER (WHERE m.due_at <= statement_timestamp()) AS due,
+            min(m.due_at) AS first_due_at
+           FROM inbox_messages m
+          WHERE m.state = 'seen'::text AND m.topic IS NOT NULL
+        ), claimed AS (
+         SELECT count(*) AS total,
+            count(*) FILTER (WHERE m.claim_expires_at <= statement_timestamp()) AS expired
+           FROM inbox_messages m
+          WHERE m.fence IS NOT NULL
+        )
+ SELECT w.total AS waiting_count,
+    w.due AS due_count,
+    c.total AS processing_count,
+    c.expired AS expired_claim_count,
+    ( SELECT count(*) AS count
+           FROM inbox_messages m
+          WHERE m.state = 'dead'::text) AS dead_count,
+    GREATEST(COALESCE(EXTRACT(epoch FROM statement_timestamp() - w.first_due_at), 0::numeric), 0::numeric)::double precision AS oldest_due_age_seconds
+   FROM waiting w
+     CROSS JOIN claimed c;
+COMMENT ON VIEW supervisor_inbox_status IS 'The inbox at a glance, in one row: messages that wait for a worker, are in hand, or are dead. Each figure reads a partial index.';
+
+-- view supervisor_lease_status of symphony_owner
+CREATE VIEW supervisor_lease_status WITH (security_barrier=true) AS
+ WITH held AS (
+         SELECT count(*) AS total
+           FROM symphony_leases l
+          WHERE l.released_at IS NULL AND l.expires_at > statement_timestamp()
+        ), expired AS (
+         SELECT count(*) AS total
+           FROM symphony_leases l
+          WHERE l.released_at IS NULL AND l.expires_at <= statement_timestamp()
+        )
+ SELECT h.total AS held_count,
+    e.total AS expired_count
+   FROM held h
+     CROSS JOIN expired e;
+COMMENT ON VIEW supervisor_lease_status IS 'Leases that are held now, and those that ran out in their holder''s hands and that nobody has acquired since.';
+
 -- view supervisor_outbox_status of symphony_owner
 CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
  WITH item AS (
          SELECT p.created_at,
             p.next_attempt_at,
+            p.outcome_unknown,
+            p.hold_reason,
                 CASE
                     WHEN p.lease_expires_at <= statement_timestamp() THEN 'EXPIRED'::text
                     WHEN p.lease_token IS NOT NULL THEN 'LEASED'::text
@@ -516,7 +565,13 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             count(*) FILTER (WHERE i.state = 'BLOCKED'::text) AS blocked_count,
             count(*) FILTER (WHERE i.state = 'HELD'::text) AS held_count,
             COALESCE(EXTRACT(epoch FROM statement_timestamp() - min(i.created_at)), 0::numeric)::double precision AS oldest_pending_age_seconds,
-            COALESCE(EXTRACT(epoch FROM statement_timestamp() - min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE'::text)), 0::numeric)::double precision AS oldest_due_age_seconds
+            COALESCE(EXTRACT(epoch FROM statement_timestamp() - min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE'::text)), 0::numeric)::double precision AS oldest_due_age_seconds,
+            count(*) FILTER (WHERE i.outcome_unknown) AS outcome_unknown_count,
+            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'OUTCOME_UNKNOWN'::text) AS held_outcome_unknown_count,
+            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FAILED_WHILE_OUTCOME_UNKNOWN'::text) AS held_failed_unknown_count,
+            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'RETRY_CEILING'::text) AS held_retry_ceiling_count,
+            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'REPEATED_LEASE_EXPIRY'::text) AS held_lease_expiry_count,
+            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'EARLIER_ITEM_PAID'::text) AS held_earlier_paid_count
            FROM item i
         ), recorded AS (
          SELECT o.minute AS at,
@@ -558,11 +613,54 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
     l.dispatched_last_hour,
     l.retryable_last_hour,
     l.failed_last_hour,
-    l.failed_total AS dlq_depth
+    l.failed_total AS dlq_depth,
+    q.outcome_unknown_count,
+    q.held_outcome_unknown_count,
+    q.held_failed_unknown_count,
+    q.held_retry_ceiling_count,
+    q.held_lease_expiry_count,
+    q.held_earlier_paid_count,
+    q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count - q.held_lease_expiry_count - q.held_earlier_paid_count AS held_other_count,
+    ( SELECT count(*) AS count
+           FROM outbox_workers w
+          WHERE w.last_seen_at > (statement_timestamp() - '00:01:00'::interval)) AS workers_alive_count
    FROM queue q
      CROSS JOIN ledger l;
 COMMENT ON VIEW supervisor_outbox_status IS 'The queue at a glance, in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
 COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'All items that ended as FAILED.';
+COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS 'Relayers that reported within the last minute; they do every ten seconds.';
+
+-- view supervisor_scheduler_status of symphony_owner
+CREATE VIEW supervisor_scheduler_status WITH (security_barrier=true) AS
+ WITH job AS (
+         SELECT count(*) AS active,
+            count(*) FILTER (WHERE j_1.next_due_at <= statement_timestamp()) AS due,
+            count(*) FILTER (WHERE j_1.schedule_error IS NOT NULL) AS unreadable,
+            min(j_1.next_due_at) AS first_due_at
+           FROM scheduler_jobs j_1
+          WHERE j_1.state = 'ACTIVE'::text
+        ), timer AS (
+         SELECT count(*) AS ready,
+            min(t_1.due_at) FILTER (WHERE t_1.delivery = 'outbox'::text) AS first_due_at
+           FROM scheduler_timers t_1
+          WHERE t_1.state = 'READY'::text
+        ), run AS (
+         SELECT count(*) AS ready,
+            min(r_1.due_at) FILTER (WHERE r_1.delivery = 'outbox'::text) AS first_due_at
+           FROM scheduler_job_runs r_1
+          WHERE r_1.state = 'READY'::text
+        )
+ SELECT j.active AS active_jobs_count,
+    j.due AS due_jobs_count,
+    j.unreadable AS unreadable_jobs_count,
+    t.ready AS ready_timers_count,
+    r.ready AS ready_runs_count,
+    GREATEST(COALESCE(EXTRACT(epoch FROM statement_timestamp() - LEAST(j.first_due_at, t.first_due_at, r.first_due_at)), 0::numeric), 0::numeric)::double precision AS lag_seconds
+   FROM job j
+     CROSS JOIN timer t
+     CROSS JOIN run r;
+COMMENT ON VIEW supervisor_scheduler_status IS 'The scheduler at a glance, in one row.';
+COMMENT ON COLUMN supervisor_scheduler_status.lag_seconds IS 'How long the first thing that a scheduler has to do has been due. What waits for a claim is not its business.';
 
 -- table symphony_deployments of symphony_owner
 CREATE TABLE symphony_deployments (
@@ -801,8 +899,8 @@ END
 $$;
 COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS 'Gives a free, expired or own resource to an owner, with a fresh lease_id and a greater token; no row while another holds it.';
 
--- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid) of symphony_owner
-CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid)
+-- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[]) of symphony_owner
+CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[])
 RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -839,7 +937,7 @@ BEGIN
     EXIT WHEN cardinality(v_fresh_ordinals) = 0;
     BEGIN
       v_outbox_ids := insert_outbox_items(v_fresh_ordinals, v_content_hashes, p_instruction_ids, p_participant_ids,
-        p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, p_redrive_of);
+        p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, p_redrive_of, p_trace_contexts);
       EXIT;
     EXCEPTION WHEN unique_violation THEN
       -- After as many rounds as items it was no key: something else, such as a number that a careless restore hands out
@@ -885,7 +983,7 @@ BEGIN
   ORDER BY g.ordinal;
 END
 $$;
-COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid) IS 'Internal: inserts what is new, reports what is known, refuses what conflicts.';
+COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[]) IS 'Internal: inserts what is new, reports what is known, refuses what conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
 CREATE FUNCTION advance_outbox_streams(p_participant_ids text[])
@@ -1432,8 +1530,8 @@ END
 $$;
 COMMENT ON FUNCTION check_lease_names(text, text) IS 'Internal: raises 22023 unless both are ids.';
 
--- function check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[]) of symphony_owner
-CREATE FUNCTION check_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[])
+-- function check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[]) of symphony_owner
+CREATE FUNCTION check_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_trace_contexts text[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -1458,6 +1556,8 @@ BEGIN
     WHEN array_dims(p_payloads) IS DISTINCT FROM v_list THEN 'p_payloads'
     WHEN p_not_before IS NOT NULL AND array_dims(p_not_before) IS DISTINCT FROM v_list THEN 'p_not_before'
     WHEN p_ordered IS NOT NULL AND array_dims(p_ordered) IS DISTINCT FROM v_list THEN 'p_ordered'
+    -- The list is the caller's own; what stands in it is not, and is judged by nobody here.
+    WHEN p_trace_contexts IS NOT NULL AND array_dims(p_trace_contexts) IS DISTINCT FROM v_list THEN 'p_trace_contexts'
   END;
   IF v_misshapen IS NOT NULL THEN
     PERFORM refuse_argument(v_misshapen, 'a plain list, as long as p_instruction_ids');
@@ -1493,7 +1593,7 @@ BEGIN
   END LOOP;
 END
 $$;
-COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[]) IS 'Internal: raises 22023 for the first item that is not acceptable.';
+COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[]) IS 'Internal: raises 22023 for the first item that is not acceptable.';
 
 -- function check_outbox_leases(uuid[], uuid[], text) of symphony_owner
 CREATE FUNCTION check_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
@@ -1841,7 +1941,7 @@ COMMENT ON FUNCTION claim_job_runs(integer, text, integer, text[]) IS 'Leases du
 
 -- function claim_outbox_batch(integer, text, integer, text[], text[], boolean) of symphony_owner
 CREATE FUNCTION claim_outbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_announced_rails text[] DEFAULT NULL::text[], p_report_held boolean DEFAULT false)
-RETURNS TABLE(outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text, payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamp with time zone, claimed_at timestamp with time zone, outcome_unknown boolean, expiry_streak integer, taken_over boolean, ordered boolean, evidence jsonb)
+RETURNS TABLE(outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text, payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamp with time zone, claimed_at timestamp with time zone, outcome_unknown boolean, expiry_streak integer, taken_over boolean, ordered boolean, evidence jsonb, created_at timestamp with time zone, due_at timestamp with time zone, trace_context text, hold_reason text)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
@@ -1944,7 +2044,8 @@ BEGIN
   )
   SELECT l.outbox_id, l.instruction_id, l.participant_id, l.sequence_id, l.idempotency_key, l.rail_type, l.payload,
     l.attempt_count, l.lease_token, l.lease_expires_at, l.claimed_at, l.outcome_unknown, l.expiry_streak, l.outbox_id = ANY (v_expired),
-    l.ordered, CASE WHEN l.outcome_unknown OR l.late_outcome IS NOT NULL THEN outbox_evidence(l.outbox_id, l.late_outcome) END
+    l.ordered, CASE WHEN l.outcome_unknown OR l.late_outcome IS NOT NULL THEN outbox_evidence(l.outbox_id, l.late_outcome) END,
+    l.created_at, l.next_attempt_at, l.trace_context, l.hold_reason
   FROM leased l
   -- UPDATE … RETURNING has no order of its own.
   ORDER BY l.next_attempt_at, l.created_at, l.sequence_id;
@@ -1953,12 +2054,12 @@ BEGIN
     RETURN QUERY
     SELECT p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
       p.attempt_count, p.lease_token, p.lease_expires_at, p.claimed_at, p.outcome_unknown, p.expiry_streak, true, p.ordered,
-      NULL::jsonb
+      NULL::jsonb, p.created_at, p.next_attempt_at, p.trace_context, p.hold_reason
     FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.hold_reason IS NOT NULL;
   END IF;
 END
 $$;
-COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and held: without a token.';
+COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and held: without a token, with the reason.';
 
 -- function claim_timers(integer, text, integer, text[]) of symphony_owner
 CREATE FUNCTION claim_timers(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[] DEFAULT NULL::text[])
@@ -2318,7 +2419,7 @@ BEGIN
   SELECT e.outbox_id INTO v_redriven_as
   FROM admit_outbox_items(ARRAY[v_item.instruction_id], ARRAY[v_item.participant_id],
     ARRAY[outbox_base_key(v_item.idempotency_key) || '~redrive~' || v_number], ARRAY[v_item.rail_type],
-    ARRAY[v_payload], NULL, ARRAY[v_item.ordered], p_outbox_id) e;
+    ARRAY[v_payload], NULL, ARRAY[v_item.ordered], p_outbox_id, ARRAY[v_item.traceparent]) e;
   PERFORM append_outbox_events('REDRIVE_CREATED', p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_build_object(
     'redriven_as', v_redriven_as, 'reason', p_reason, 'proposed_by', p_proposed_by, 'approved_by', p_actor)]);
   RETURN v_redriven_as;
@@ -2650,8 +2751,8 @@ END
 $$;
 COMMENT ON FUNCTION enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Puts up to 1000 messages into the inbox, each once; rows come back in the order given.';
 
--- function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean) of symphony_owner
-CREATE FUNCTION enqueue_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, p_ordered boolean DEFAULT false)
+-- function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text) of symphony_owner
+CREATE FUNCTION enqueue_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL::text)
 RETURNS TABLE(outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -2663,13 +2764,13 @@ BEGIN
   SELECT e.outbox_id, e.sequence_id, e.created_at, e.state, e.created
   FROM enqueue_payment_outbox_batch(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
-    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered]) e;
+    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], ARRAY[p_trace_context]) e;
 END
 $$;
-COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean) IS 'Enqueues one item: a batch of one. The same key and content again returns the first item, also after it has ended.';
+COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text) IS 'Enqueues one item: a batch of one. The same key and content again returns the first item, also after it has ended.';
 
--- function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[]) of symphony_owner
-CREATE FUNCTION enqueue_payment_outbox_batch(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_ordered boolean[] DEFAULT NULL::boolean[])
+-- function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[]) of symphony_owner
+CREATE FUNCTION enqueue_payment_outbox_batch(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_ordered boolean[] DEFAULT NULL::boolean[], p_trace_contexts text[] DEFAULT NULL::text[])
 RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -2678,13 +2779,15 @@ AS $$
 #variable_conflict use_column
 BEGIN
   PERFORM check_outbox_items(
-    p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered);
+    p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered,
+    p_trace_contexts);
   RETURN QUERY
   SELECT * FROM admit_outbox_items(
-    p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, NULL);
+    p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, NULL,
+    p_trace_contexts);
 END
 $$;
-COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[]) IS 'Enqueues up to 1000 items in one call; rows come back in the order given.';
+COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[]) IS 'Enqueues up to 1000 items in one call; rows come back in the order given. A trace context that is none is dropped.';
 
 -- function enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) of symphony_owner
 CREATE FUNCTION enqueue_scheduled_messages(p_ids uuid[], p_participant_ids text[], p_topics text[], p_payloads jsonb[])
@@ -2734,7 +2837,7 @@ COMMENT ON FUNCTION epoch_micros(timestamp with time zone) IS 'Microseconds sinc
 
 -- function expire_outbox_leases(uuid[], text, boolean) of symphony_owner
 CREATE FUNCTION expire_outbox_leases(p_outbox_ids uuid[], p_found_by text, p_reschedule boolean)
-RETURNS TABLE(outbox_id uuid, attempt_no integer)
+RETURNS TABLE(outbox_id uuid, attempt_no integer, placed_hold text)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
@@ -2752,6 +2855,7 @@ DECLARE
   v_expired uuid[];
   v_numbers integer[];
   v_attempt_ids uuid[];
+  v_placed_holds text[];
 BEGIN
   WITH judged AS MATERIALIZED (
     SELECT p.*, p.payload::text AS payload_text, uuid_v7() AS attempt_id,
@@ -2795,8 +2899,10 @@ BEGIN
     INSERT INTO outbox_attempt_tallies (recorded_at, zombie_requeue)
     SELECT v_now, count(*) FROM judged j HAVING count(*) > 0
   )
-  SELECT COALESCE(array_agg(j.outbox_id), '{}'), COALESCE(array_agg(j.attempt_no), '{}'), COALESCE(array_agg(j.attempt_id), '{}')
-  INTO v_expired, v_numbers, v_attempt_ids
+  SELECT COALESCE(array_agg(j.outbox_id), '{}'), COALESCE(array_agg(j.attempt_no), '{}'), COALESCE(array_agg(j.attempt_id), '{}'),
+    -- A person's hold of before stands, and was placed by that person.
+    COALESCE(array_agg(CASE WHEN j.hold_reason IS NULL THEN j.new_hold_reason END), '{}')
+  INTO v_expired, v_numbers, v_attempt_ids, v_placed_holds
   FROM judged j;
 
   SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
@@ -2813,7 +2919,8 @@ BEGIN
   JOIN payment_outbox_pending p ON p.outbox_id = x.outbox_id
   WHERE p.held_at = v_now;
 
-  RETURN QUERY SELECT x.outbox_id, x.attempt_no FROM unnest(v_expired, v_numbers) AS x(outbox_id, attempt_no);
+  RETURN QUERY SELECT x.outbox_id, x.attempt_no, x.placed_hold
+  FROM unnest(v_expired, v_numbers, v_placed_holds) AS x(outbox_id, attempt_no, placed_hold);
 END
 $$;
 COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS 'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease, marks the outcome, holds at the ceiling.';
@@ -3089,8 +3196,8 @@ PARALLEL SAFE
 RETURN sha256(convert_to(concat(octet_length(p_topic), ':', p_topic, ',', octet_length(p_payload_text), ':', p_payload_text, ','), 'UTF8'::name));
 COMMENT ON FUNCTION inbox_content_hash(text, text) IS 'SHA-256 of what a message says: its topic and payload, each behind its length.';
 
--- function insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid) of symphony_owner
-CREATE FUNCTION insert_outbox_items(p_ordinals integer[], p_content_hashes bytea[], p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid)
+-- function insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[]) of symphony_owner
+CREATE FUNCTION insert_outbox_items(p_ordinals integer[], p_content_hashes bytea[], p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[])
 RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -3121,14 +3228,15 @@ BEGIN
 
   WITH numbered AS MATERIALIZED (
     SELECT uuid_v7() AS outbox_id, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload,
-      g.content_hash, COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
+      g.content_hash, trace_context_or_null(g.trace_context) AS trace_context, COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
       -- One microsecond apart, so that a batch is claimed in the order it was given.
       v_now + g.ordinal * interval '1 microsecond' AS created_at,
       s.next_sequence_id - 1 + row_number() OVER stream AS sequence_id,
       COALESCE(bool_or(g.ordered) OVER (stream ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS follows_ordered
     FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
-        p_ordered, p_content_hashes) WITH ORDINALITY
-      AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, content_hash, ordinal)
+        p_ordered, p_content_hashes, p_trace_contexts) WITH ORDINALITY
+      AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, content_hash,
+        trace_context, ordinal)
     JOIN participant_outbox_sequences s ON s.participant_id = g.participant_id
     WHERE g.ordinal = ANY (p_ordinals)
     WINDOW stream AS (PARTITION BY g.participant_id ORDER BY g.ordinal)
@@ -3146,9 +3254,9 @@ BEGIN
   ), identified AS (
     INSERT INTO payment_outbox_identities
       (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
-        content_hash, created_at, row_hash)
+        content_hash, created_at, row_hash, traceparent)
     SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
-      p_redrive_of, f.content_hash, f.created_at, f.row_hash
+      p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55)
     FROM fresh f
     ORDER BY f.instruction_id, f.idempotency_key
   ), bumped AS (
@@ -3158,9 +3266,9 @@ BEGIN
   ), queued AS (
     INSERT INTO payment_outbox_pending
       (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
-        created_at, ordered, blocked, block_unverified, identity_hash)
+        created_at, ordered, blocked, block_unverified, identity_hash, trace_context)
     SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
-      f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash
+      f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash, f.trace_context
     FROM fresh f
     -- Its keys are unique too, and written in the same order: which of the two inserts runs first is the planner's choice.
     ORDER BY f.instruction_id, f.idempotency_key
@@ -3170,7 +3278,7 @@ BEGIN
   RETURN v_outbox_ids;
 END
 $$;
-COMMENT ON FUNCTION insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid) IS 'Internal: writes identities, takes their numbers and queues them, for the given ordinals.';
+COMMENT ON FUNCTION insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[]) IS 'Internal: writes identities, takes their numbers and queues them, for the given ordinals.';
 
 -- function is_id(text) of symphony_owner
 CREATE FUNCTION is_id(p_value text)
@@ -4664,7 +4772,7 @@ COMMENT ON FUNCTION renew_outbox_leases(uuid[], uuid[], text, integer) IS 'Exten
 
 -- function repair_expired_leases(integer, text) of symphony_owner
 CREATE FUNCTION repair_expired_leases(p_batch_size integer, p_worker_id text)
-RETURNS TABLE(outbox_id uuid, attempt_no integer)
+RETURNS TABLE(outbox_id uuid, attempt_no integer, placed_hold text)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
@@ -4700,7 +4808,7 @@ BEGIN
       ORDER BY p.lease_expires_at LIMIT v_wanted FOR UPDATE SKIP LOCKED);
     EXIT WHEN cardinality(v_expired) = 0;
     BEGIN
-      RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
+      RETURN QUERY SELECT e.outbox_id, e.attempt_no, e.placed_hold FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
       EXIT;
     EXCEPTION
       WHEN serialization_failure OR deadlock_detected THEN
@@ -4711,7 +4819,7 @@ BEGIN
     v_last := cardinality(v_expired) < v_wanted;
     FOREACH v_outbox_id IN ARRAY v_expired LOOP
       BEGIN
-        RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(ARRAY[v_outbox_id], p_worker_id, true) e;
+        RETURN QUERY SELECT e.outbox_id, e.attempt_no, e.placed_hold FROM expire_outbox_leases(ARRAY[v_outbox_id], p_worker_id, true) e;
         v_wanted := v_wanted - 1;
       EXCEPTION
         WHEN serialization_failure OR deadlock_detected THEN
@@ -4725,7 +4833,7 @@ BEGIN
   END LOOP;
 END
 $$;
-COMMENT ON FUNCTION repair_expired_leases(integer, text) IS 'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns what was repaired.';
+COMMENT ON FUNCTION repair_expired_leases(integer, text) IS 'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns what was repaired, and why it was held if it was.';
 
 -- function require_operator_arguments(uuid, text) of symphony_owner
 CREATE FUNCTION require_operator_arguments(p_outbox_id uuid, p_reason text)
@@ -5047,6 +5155,14 @@ END
 $$;
 COMMENT ON FUNCTION sight_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) IS 'Internal: brings a message in, or counts another sighting of it and compares contents.';
 
+-- function trace_context_or_null(text) of symphony_owner
+CREATE FUNCTION trace_context_or_null(p_value text)
+RETURNS text
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+RETURN CASE WHEN ((octet_length(p_value) <= 568) AND ((p_value COLLATE "C") ~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}( [!-~][ -~]*)?$'::text) AND ((p_value COLLATE "C") !~ '^00-(0{32}|.{33}0{16})'::text)) THEN p_value ELSE NULL::text END;
+COMMENT ON FUNCTION trace_context_or_null(text) IS 'The trace context, or null for what is none.';
+
 -- function trigger_job(text) of symphony_owner
 CREATE FUNCTION trigger_job(p_job_name text)
 RETURNS TABLE(run_id uuid, scheduled_for timestamp with time zone)
@@ -5262,8 +5378,8 @@ GRANT EXECUTE ON function enqueue_due_job_runs(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_due_timers(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) TO symphony_ingest;
 GRANT EXECUTE ON function enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) TO symphony_ingest;
-GRANT EXECUTE ON function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean) TO symphony_ingest;
-GRANT EXECUTE ON function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[]) TO symphony_ingest;
+GRANT EXECUTE ON function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text) TO symphony_ingest;
+GRANT EXECUTE ON function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[]) TO symphony_ingest;
 GRANT EXECUTE ON function fail_inbox_messages(text[], text[], uuid[], text, text[]) TO symphony_executor;
 GRANT EXECUTE ON function fail_job_runs(uuid[], uuid[], text, text) TO symphony_executor;
 GRANT EXECUTE ON function fail_timers(uuid[], uuid[], text, text) TO symphony_executor;
@@ -5306,9 +5422,9 @@ GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_control;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, sightings, source, state, topic) ON table inbox_messages TO symphony_readonly;
 GRANT SELECT (attempt_id, attempt_no, claimed_at, completed_at, created_at, error_code, error_message, idempotency_key, instruction_id, latency_ms, outbox_id, participant_id, prev_hash, rail_code, rail_reference, rail_type, row_hash, sequence_id, state, worker_id) ON table payment_outbox_attempts TO symphony_readonly;
-GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id) ON table payment_outbox_pending TO symphony_auditor;
-GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id) ON table payment_outbox_pending TO symphony_control;
-GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, rail_type, sequence_id) ON table payment_outbox_pending TO symphony_readonly;
+GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_auditor;
+GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_control;
+GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_readonly;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, payload, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_auditor;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, payload, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_control;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_readonly;
@@ -5348,9 +5464,18 @@ GRANT SELECT ON table payment_outbox_proposals TO symphony_control;
 GRANT SELECT ON table payment_outbox_proposals TO symphony_readonly;
 GRANT SELECT ON table scheduler_jobs TO symphony_auditor;
 GRANT SELECT ON table scheduler_jobs TO symphony_control;
+GRANT SELECT ON table supervisor_inbox_status TO symphony_auditor;
+GRANT SELECT ON table supervisor_inbox_status TO symphony_control;
+GRANT SELECT ON table supervisor_inbox_status TO symphony_readonly;
+GRANT SELECT ON table supervisor_lease_status TO symphony_auditor;
+GRANT SELECT ON table supervisor_lease_status TO symphony_control;
+GRANT SELECT ON table supervisor_lease_status TO symphony_readonly;
 GRANT SELECT ON table supervisor_outbox_status TO symphony_auditor;
 GRANT SELECT ON table supervisor_outbox_status TO symphony_control;
 GRANT SELECT ON table supervisor_outbox_status TO symphony_readonly;
+GRANT SELECT ON table supervisor_scheduler_status TO symphony_auditor;
+GRANT SELECT ON table supervisor_scheduler_status TO symphony_control;
+GRANT SELECT ON table supervisor_scheduler_status TO symphony_readonly;
 GRANT SELECT ON table symphony_deployments TO symphony_auditor;
 GRANT SELECT ON table symphony_deployments TO symphony_control;
 GRANT SELECT ON table symphony_deployments TO symphony_readonly;

@@ -1,11 +1,12 @@
 import type { Logger } from 'pino'
-import { Registry } from 'prom-client'
 import { AppError } from '../core/index.js'
 import type { Database } from '../db/index.js'
 import { createHttpServer, MetricsPage, type HttpServer, type WebhookSources } from '../http/index.js'
-import { OutboxMetrics } from '../observability/index.js'
-import { readItems, readOutboxStatus } from '../outbox/index.js'
+import { AlertWatch, Metrics, registryOfStatus } from '../observability/index.js'
+import { readItems } from '../outbox/index.js'
 import { settleWithin } from '../worker/index.js'
+import { packageVersion } from './packageVersion.js'
+import { readSystemStatus } from './readSystemStatus.js'
 import type { ProcessSettings } from './settings.js'
 
 export interface HttpFaceOptions {
@@ -21,21 +22,28 @@ export interface HttpFaceOptions {
 /** The HTTP server of a process, composed: which role each route acts in, what "ready" means, what is counted. */
 export class HttpFace {
   /** Fed by the workers of this process. */
-  readonly metrics: OutboxMetrics
+  readonly metrics = new Metrics({ version: packageVersion() })
+  /** For the API and the dashboard. While the database does not answer, that is what it says. */
+  readonly alerts: AlertWatch
   readonly #server: HttpServer
 
   constructor({ database, log, accessToken, api, webhooks }: HttpFaceOptions) {
-    const registry = new Registry()
     const readonly = database.as('symphony_readonly')
     const ingest = database.as('symphony_ingest')
-    this.metrics = new OutboxMetrics(registry)
+    const readStatus = () => readSystemStatus(database)
+    this.alerts = new AlertWatch(async () => {
+      const status = await readStatus().catch(() => undefined)
+      return [this.metrics.registry, ...(status === undefined ? [] : [registryOfStatus(status)])]
+    })
     this.#server = createHttpServer({
       log,
       accessToken,
       isReady: () => isReady(database),
-      metrics: new MetricsPage(registry, () => readOutboxStatus(readonly)),
+      metrics: new MetricsPage(this.metrics.registry, readStatus),
       ...(api ? { instructions: { ingest, readonly } } : {}),
-      ...(webhooks === undefined ? {} : { webhooks: { ingest, sources: webhooks } }),
+      ...(webhooks === undefined
+        ? {}
+        : { webhooks: { ingest, sources: webhooks, onReceived: this.metrics.inbox.onReceived } }),
     })
   }
 

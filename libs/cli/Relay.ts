@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { Database } from '../db/index.js'
-import { logRelayerEvents, logRepairEvents, type OutboxMetrics } from '../observability/index.js'
+import { logRelayerEvents, logRepairEvents, type Metrics } from '../observability/index.js'
 import { OutboxRelayer } from '../outbox/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { LeaseRepairWorker } from '../repair/index.js'
@@ -13,7 +13,7 @@ export interface RelayOptions {
   readonly settings: Omit<RelaySettings, 'rails'>
   readonly log: Logger
   /** Absent where nobody scrapes. */
-  readonly metrics: OutboxMetrics | undefined
+  readonly metrics: Metrics | undefined
 }
 
 /** A relayer and lease repair over one database: what `start` and `worker` have in common. */
@@ -28,6 +28,7 @@ export class Relay {
     const logRelayerEvent = logRelayerEvents(log)
     const logRepairEvent = logRepairEvents(log)
     this.#rails = rails
+    metrics?.outbox.carries(rails.keys())
     this.#relayer = new OutboxRelayer(
       database,
       rails,
@@ -42,7 +43,7 @@ export class Relay {
         ...(workerId === undefined ? {} : { workerId }),
       },
       (event) => {
-        metrics?.onRelayerEvent(event)
+        metrics?.outbox.onRelayerEvent(event)
         logRelayerEvent(event)
       },
     )
@@ -51,7 +52,7 @@ export class Relay {
       database.as('symphony_executor'),
       { intervalMs: settings.repairIntervalMs, batchSize: settings.repairBatchSize, workerId: this.workerId },
       (event) => {
-        metrics?.onRepairEvent(event)
+        metrics?.outbox.onRepairEvent(event)
         logRepairEvent(event)
       },
     )

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { Database } from '../db/index.js'
-import { logSchedulerEvents } from '../observability/index.js'
+import { logSchedulerEvents, type Metrics } from '../observability/index.js'
 import { SchedulerWorker } from '../scheduler/index.js'
 import type { Cli } from './Cli.js'
 import { createCleanup } from './createCleanup.js'
@@ -25,7 +25,7 @@ export async function runScheduler(settings: SchedulerProcessSettings, cli: Cli)
   const database = openTargetAt(url, settings, 'scheduler')
   const face = settings.http ? await openFace() : undefined
   try {
-    const scheduler = createScheduler(database, settings, log)
+    const scheduler = createScheduler(database, settings, log, face?.metrics)
     const cleanup = createCleanup(database, settings, log)
     try {
       await scheduler.start()
@@ -54,8 +54,13 @@ export function createScheduler(
   database: Database,
   { schedulerPollMs: pollMs, missedAfterMs, listen }: SchedulerSettings & Pick<Settings, 'listen'>,
   log: Logger,
+  metrics: Metrics | undefined,
 ): SchedulerWorker {
-  return new SchedulerWorker(database, { pollMs, missedAfterMs, listen }, logSchedulerEvents(log))
+  const logSchedulerEvent = logSchedulerEvents(log)
+  return new SchedulerWorker(database, { pollMs, missedAfterMs, listen }, (event) => {
+    metrics?.scheduler.onEvent(event)
+    logSchedulerEvent(event)
+  })
 }
 
 const USUAL_PORT = 7_422

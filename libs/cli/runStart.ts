@@ -82,7 +82,7 @@ async function serve(url: string, settings: StartSettings, cli: Cli): Promise<vo
       ...(webhooks === undefined ? {} : { webhooks }),
     })
     const relay = new Relay({ database, rails, settings, log, metrics: face.metrics })
-    const scheduler = createScheduler(database, settings, log)
+    const scheduler = createScheduler(database, settings, log, face.metrics)
     const cleanup = createCleanup(database, settings, log)
     try {
       await relay.start()

@@ -36,3 +36,5 @@ export { isPermanentFailure, PermanentFailureError } from './PermanentFailureErr
 export { requiredText } from './requiredText.js'
 export { parseStrictJson } from './strictJson.js'
 export type { StrictJsonOptions } from './strictJson.js'
+export { decodeTraceContext, encodeTraceContext } from './traceContext.js'
+export type { TraceContext } from './traceContext.js'

@@ -19,6 +19,16 @@ export interface ConnectionPoolOptions {
   readonly describeFailure: (error: unknown) => DatabaseError
 }
 
+/** What a pool has lent at this moment. */
+export interface PoolUse {
+  /** Whose connections they are; `all` where one pool serves every role, through a pooler. */
+  readonly role: string
+  readonly inUse: number
+  readonly idle: number
+  /** Who waits for a connection. */
+  readonly waiting: number
+}
+
 /** A bounded set of connections, each lent to one borrower at a time. */
 export class ConnectionPool {
   readonly #createPool: () => Pool
@@ -52,6 +62,11 @@ export class ConnectionPool {
       return pool
     }
     this.#pool = this.#createPool()
+  }
+
+  get use(): PoolUse {
+    const { totalCount, idleCount, waitingCount } = this.#pool
+    return { role: this.#role ?? 'all', inUse: totalCount - idleCount, idle: idleCount, waiting: waitingCount }
   }
 
   async lend(): Promise<Loan> {

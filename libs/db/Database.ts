@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
+import type { PoolUse } from './ConnectionPool.js'
 import { DirectSessions } from './DirectSessions.js'
 import { DatabaseClosedError, NestedTransactionError, PoolerInTheWayError } from './errors.js'
 import { listen, type Listener, type ListenOptions, type NotificationHandler } from './listen.js'
@@ -69,6 +70,11 @@ export class Database {
       // What the callback started and did not wait for still sees this state, and may begin its own by now.
       state.open = false
     }
+  }
+
+  /** What its pools have lent now, one per role that was used. */
+  get poolUse(): readonly PoolUse[] {
+    return this.#sessions.use
   }
 
   /** Closes the connections that nobody is using, at once; the next call opens what it needs. Listeners stay. */

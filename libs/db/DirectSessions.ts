@@ -1,6 +1,6 @@
 import { directClientConfig } from './clientConfig.js'
 import { directConnectFailure } from './connectFailure.js'
-import { ConnectionPool } from './ConnectionPool.js'
+import { ConnectionPool, type PoolUse } from './ConnectionPool.js'
 import { StaleStatementError } from './errors.js'
 import type { ResolvedOptions } from './options.js'
 import type { Rows } from './Queryable.js'
@@ -35,6 +35,10 @@ export class DirectSessions implements Sessions {
     const { schema, target } = this.#options
     const begin = () => loan.send({ text: 'BEGIN ISOLATION LEVEL READ COMMITTED' })
     return runTransaction(loan, { schema, role, login: target.url.user, begin, names: this.#names }, callback)
+  }
+
+  get use(): readonly PoolUse[] {
+    return [...this.#pools.values()].map(({ use }) => use)
   }
 
   rest(): void {

@@ -1,6 +1,6 @@
 import { clientConfig } from './clientConfig.js'
 import { connectFailure } from './connectFailure.js'
-import { ConnectionPool } from './ConnectionPool.js'
+import { ConnectionPool, type PoolUse } from './ConnectionPool.js'
 import type { Loan } from './Loan.js'
 import type { ResolvedOptions } from './options.js'
 import { quoteIdentifier, type Rows } from './Queryable.js'
@@ -58,6 +58,10 @@ export class PooledSessions implements Sessions {
     const { schema, target } = this.#options
     const begin = () => this.#begin(loan, role)
     return runTransaction(loan, { schema, role, login: target.url.user, begin, names: undefined }, callback)
+  }
+
+  get use(): readonly PoolUse[] {
+    return [this.#pool.use]
   }
 
   rest(): void {

@@ -1,3 +1,4 @@
+import type { PoolUse } from './ConnectionPool.js'
 import type { Rows } from './Queryable.js'
 import type { RoleTransactionCallback } from './transaction.js'
 
@@ -5,6 +6,7 @@ import type { RoleTransactionCallback } from './transaction.js'
 export interface Sessions {
   query<R>(role: string, text: string, values?: readonly unknown[]): Promise<Rows<R>>
   transaction<T>(role: string, callback: RoleTransactionCallback<T>): Promise<T>
+  readonly use: readonly PoolUse[]
   /** Closes the connections that nobody is using. */
   rest(): void
   close(timeoutMs: number): Promise<void>

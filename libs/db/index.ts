@@ -10,6 +10,7 @@
  * been committed: find out first) or `fatal`. A crash of this process leaves nothing behind but sessions, which the
  * server ends by the timeouts set on each of them.
  */
+export type { PoolUse } from './ConnectionPool.js'
 export { Database, openDatabase } from './Database.js'
 export type { RoleHandle } from './Database.js'
 export {

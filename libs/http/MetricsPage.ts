@@ -1,17 +1,16 @@
-import { Registry } from 'prom-client'
-import { StatusGauges } from '../observability/index.js'
-import type { OutboxStatus } from '../outbox/index.js'
+import type { Registry } from 'prom-client'
+import { registryOfStatus, type SystemStatus } from '../observability/index.js'
 
 /**
- * What Prometheus scrapes: the counters of this process, and what the queue looks like now. While the database does not
- * answer, the gauges are left out: an old depth, or a zero, would be a lie that no alert can see through.
+ * What Prometheus scrapes: the counters of this process, and how things stand now. While the database does not answer, the
+ * gauges are left out: an old depth, or a zero, would be a lie that no alert can see through.
  */
 export class MetricsPage {
   readonly contentType: string
   readonly #counters: Registry
-  readonly #readStatus: () => Promise<OutboxStatus>
+  readonly #readStatus: () => Promise<SystemStatus>
 
-  constructor(counters: Registry, readStatus: () => Promise<OutboxStatus>) {
+  constructor(counters: Registry, readStatus: () => Promise<SystemStatus>) {
     this.contentType = counters.contentType
     this.#counters = counters
     this.#readStatus = readStatus
@@ -22,13 +21,10 @@ export class MetricsPage {
   }
 
   async #gauges(): Promise<string> {
-    const registry = new Registry()
     try {
-      const status = await this.#readStatus()
-      new StatusGauges(registry).set(status)
+      return await registryOfStatus(await this.#readStatus()).metrics()
     } catch {
       return ''
     }
-    return registry.metrics()
   }
 }

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { requiredId } from '../core/index.js'
-import { enqueuePaymentOutbox, readAttempts, readInstruction, readItems } from '../outbox/index.js'
+import { continuedTrace, enqueuePaymentOutbox, readAttempts, readInstruction, readItems } from '../outbox/index.js'
 import { ProblemError } from './Problem.js'
 import { readJson } from './readJson.js'
 
@@ -30,7 +30,7 @@ async function accept(
   const idempotencyKey = requiredKey(headers['idempotency-key'])
   const instruction = readInstruction(readJson(body), { idempotencyKey })
   // A statement of its own: when it returns, it is committed, and only then is anything answered.
-  const { created, ...item } = await enqueuePaymentOutbox(ingest, instruction)
+  const { created, ...item } = await enqueuePaymentOutbox(ingest, { ...instruction, ...continuedTrace(headers) })
   const { instructionId } = instruction
   void reply.code(created ? 201 : 200).header('location', `/v1/instructions/${encodeURIComponent(instructionId)}`)
   return { instructionId, ...item, created }

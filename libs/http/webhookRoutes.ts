@@ -11,7 +11,7 @@ import {
   type JsonPointer,
   type JsonValue,
 } from '../core/index.js'
-import { enqueueInboxMessage, type InboxMessage } from '../inbox/index.js'
+import { enqueueInboxMessage, type EnqueuedMessage, type InboxMessage } from '../inbox/index.js'
 import { ProblemError } from './Problem.js'
 import { readJson } from './readJson.js'
 import { isSigned } from './webhookSignature.js'
@@ -23,6 +23,8 @@ export interface WebhookReceiver {
   /** symphony_ingest */
   readonly ingest: Role
   readonly sources: WebhookSources
+  /** Told what became of each message, once it is committed. */
+  readonly onReceived?: (message: EnqueuedMessage) => void
   /** @default the system's */
   readonly clock?: Clock
 }
@@ -38,7 +40,7 @@ interface Received {
  */
 export function registerWebhooks(
   app: FastifyInstance,
-  { ingest, sources, clock = systemClock }: WebhookReceiver,
+  { ingest, sources, onReceived, clock = systemClock }: WebhookReceiver,
 ): void {
   const known = new Map(Object.entries(sources).map(([name, given]) => [name, resolveWebhookSource(name, given)]))
   app.post<{ Params: { source: string }; Body: Buffer | undefined }>(
@@ -50,7 +52,9 @@ export function registerWebhooks(
       const received = { headers, body }
       requireSignature(source, received, clock)
       try {
-        return await accept(ingest, messageIn(params.source, source, received), reply)
+        const enqueued = await enqueueInboxMessage(ingest, messageIn(params.source, source, received))
+        onReceived?.(enqueued)
+        return answer(enqueued, reply)
       } catch (error) {
         throw asMessageProblem(error)
       }
@@ -58,9 +62,8 @@ export function registerWebhooks(
   )
 }
 
-async function accept(ingest: Role, message: InboxMessage, reply: FastifyReply): Promise<object> {
-  // A statement of its own: when it returns, it is committed, and only then is anything answered.
-  const { source, messageId, state, created, contentDiffers } = await enqueueInboxMessage(ingest, message)
+/** It was enqueued by a statement of its own: that has returned, so it is committed, and only now is anything answered. */
+function answer({ source, messageId, state, created, contentDiffers }: EnqueuedMessage, reply: FastifyReply): object {
   if (contentDiffers) {
     throw new ProblemError('CONTENT_DIFFERS', 'The content that came first stands. A new message needs a new id.')
   }

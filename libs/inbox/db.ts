@@ -20,6 +20,7 @@ import type {
   EnqueuedMessage,
   InboxClaim,
   InboxEvent,
+  InboxFigures,
   InboxKey,
   InboxMessage,
   InboxMessageStatus,
@@ -242,6 +243,15 @@ export async function readInboxEvents(role: Queryable, key: InboxKey): Promise<I
     keyValues(key),
   )
   return rows
+}
+
+/** As symphony_readonly, symphony_auditor or symphony_control. */
+export async function readInboxFigures(role: Queryable): Promise<InboxFigures> {
+  const { rows } = await role.query<InboxFigures>(`
+    SELECT waiting_count AS "waitingCount", due_count AS "dueCount", processing_count AS "processingCount",
+      expired_claim_count AS "expiredClaimCount", dead_count AS "deadCount", oldest_due_age_seconds AS "oldestDueAgeSeconds"
+    FROM ${qualify(role, 'supervisor_inbox_status')}`)
+  return onlyRow(rows)
 }
 
 function toSighting(row: SightingRow): Sighting {

@@ -72,6 +72,16 @@ export interface ClaimRetry extends ClaimFailure {
 /** An abandoned message is due again later, or dead if that was its last attempt. */
 export type AbandonedMessage = InboxKey & { readonly state: 'seen' | 'dead' }
 
+/** The inbox at a glance: one row of the view `supervisor_inbox_status`. */
+export interface InboxFigures {
+  readonly waitingCount: bigint
+  readonly dueCount: bigint
+  readonly processingCount: bigint
+  readonly expiredClaimCount: bigint
+  readonly deadCount: bigint
+  readonly oldestDueAgeSeconds: number
+}
+
 /** The nearest thing that will happen, by the database's clock. */
 export interface NextInboxEvent {
   readonly at: Date

@@ -8,7 +8,7 @@ import {
   type Bounds,
 } from '../core/index.js'
 import { callFunction, qualify, type Queryable } from '../db/index.js'
-import type { LeaseClaim, LeaseGrant, LeaseRenewal, LeaseRequest, LeaseStatus } from './types.js'
+import type { LeaseClaim, LeaseFigures, LeaseGrant, LeaseRenewal, LeaseRequest, LeaseStatus } from './types.js'
 
 /**
  * The functions of leases, one wrapper each, under the same name. Each takes first who asks: `database.as('symphony_executor')`.
@@ -72,6 +72,13 @@ export async function readLeases(role: Queryable, filter: LeaseFilter = {}): Pro
     [released, boundedInteger('limit', limit, BATCH_SIZE)],
   )
   return rows
+}
+
+export async function readLeaseFigures(role: Queryable): Promise<LeaseFigures> {
+  const { rows } = await role.query<LeaseFigures>(
+    `SELECT held_count AS "heldCount", expired_count AS "expiredCount" FROM ${qualify(role, 'supervisor_lease_status')}`,
+  )
+  return rows[0] ?? { heldCount: 0n, expiredCount: 0n }
 }
 
 /** The client may be the caller's own, so an int8 or a time may arrive as text. */

@@ -43,3 +43,9 @@ export interface LeaseStatus {
   readonly renewedAt: Date
   readonly expiresAt: Date
 }
+
+/** Leases at a glance: one row of the view `supervisor_lease_status`. */
+export interface LeaseFigures {
+  readonly heldCount: bigint
+  readonly expiredCount: bigint
+}

@@ -1,15 +1,18 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { RelayerEvent } from '../outbox/index.js'
 import type { RepairEvent } from '../repair/index.js'
+import { faultsCounter } from './faultsCounter.js'
 
 /**
  * The outbox's metrics, under the names operators know. Counters count what this process did, one increment per event, so that
- * their sum over all processes equals the ledger; gauges are read from the database when scraped (`StatusGauges`).
+ * their sum over all processes equals the ledger; gauges are read from the database when scraped (`registryOfStatus`).
  */
 export class OutboxMetrics {
   readonly #notifyWakeups: Counter
   readonly #claimBatches: Counter
   readonly #claimMs: Histogram
+  readonly #claimLag: Histogram
+  readonly #timeToTerminal: Histogram<'rail' | 'state'>
   readonly #inFlight: Gauge<'rail'>
   readonly #dispatchLatency: Histogram<'rail'>
   readonly #attempts: Counter<'state'>
@@ -21,6 +24,7 @@ export class OutboxMetrics {
   readonly #terminalGuard: Counter
   readonly #held: Counter<'reason'>
   readonly #answers: Counter<'rail' | 'answer'>
+  readonly #errors: Counter<'rail' | 'error'>
   readonly #unknownCodes: Counter<'rail'>
   readonly #breaker: Gauge<'rail'>
   readonly #listening: Gauge
@@ -36,6 +40,19 @@ export class OutboxMetrics {
       name: 'claim_duration_ms',
       help: 'How long a claim took.',
       buckets: BUCKETS_MS,
+      registers,
+    })
+    this.#claimLag = new Histogram({
+      name: 'claim_lag_seconds',
+      help: 'From when an item was due to its claim, by the database’s clock. Takeovers of expired leases are not counted.',
+      buckets: BUCKETS_SECONDS,
+      registers,
+    })
+    this.#timeToTerminal = new Histogram({
+      name: 'time_to_terminal_seconds',
+      help: 'From when an item was accepted to its recorded ending.',
+      labelNames: ['rail', 'state'],
+      buckets: BUCKETS_SECONDS,
       registers,
     })
     this.#inFlight = new Gauge({
@@ -68,7 +85,7 @@ export class OutboxMetrics {
     this.#terminalGuard = counter('terminal_guard_hit_count', 'Second endings refused by the unique index.')
     this.#held = new Counter({
       name: 'holds_placed_total',
-      help: 'Items held by this worker.',
+      help: 'Items held by this process.',
       labelNames: ['reason'],
       registers,
     })
@@ -76,6 +93,12 @@ export class OutboxMetrics {
       name: 'rail_answers_total',
       help: 'Calls of a rail, by what came of them.',
       labelNames: ['rail', 'answer'],
+      registers,
+    })
+    this.#errors = new Counter({
+      name: 'rail_errors_total',
+      help: 'Calls of a rail that were no success: what Symphony made of it, or the kind of the rail’s own answer.',
+      labelNames: ['rail', 'error'],
       registers,
     })
     this.#unknownCodes = new Counter({
@@ -92,12 +115,12 @@ export class OutboxMetrics {
     })
     this.#listening = new Gauge({ name: 'notify_listening', help: '1 while notifications can be heard.', registers })
     this.#clockJumps = counter('clock_jumps_total', 'Times the database’s clock moved against this process’s.')
-    this.#faults = new Counter({
-      name: 'worker_faults_total',
-      help: 'What failed and was not a race.',
-      labelNames: ['during'],
-      registers,
-    })
+    this.#faults = faultsCounter(registry)
+  }
+
+  /** Which rails this process carries: an increase that begins with nothing cannot be seen by Prometheus, so it begins with 0. */
+  carries(rails: Iterable<string>): void {
+    for (const rail of rails) this.#unknownCodes.inc({ rail }, 0)
   }
 
   readonly onRelayerEvent = (event: RelayerEvent): void => {
@@ -109,6 +132,7 @@ export class OutboxMetrics {
       case 'claimed':
         this.#claimMs.observe(event.claimMs)
         if (event.items > 0) this.#claimBatches.inc()
+        for (const lagMs of event.lagsMs) this.#claimLag.observe(Math.max(0, lagMs) / 1_000)
         if (event.takeovers > 0) this.#requeued(event.takeovers)
         return
       case 'departed':
@@ -117,13 +141,19 @@ export class OutboxMetrics {
         return this.#inFlight.dec({ rail: event.railType })
       case 'called':
         this.#dispatchLatency.observe({ rail: event.railType }, event.latencyMs)
+        if (event.error !== undefined) this.#errors.inc({ rail: event.railType, error: event.error })
         return this.#answers.inc({ rail: event.railType, answer: event.answer })
       case 'unknownCode':
         return this.#unknownCodes.inc({ rail: event.railType })
       case 'recorded':
       // Its answer was lost, so it has not been counted; the row is there.
       case 'alreadyRecorded':
-        return this.#attempts.inc({ state: event.state })
+        this.#attempts.inc({ state: event.state })
+        if (event.state !== 'RETRYABLE') {
+          const labels = { rail: event.railType, state: event.state }
+          this.#timeToTerminal.observe(labels, Math.max(0, event.sinceAcceptedMs) / 1_000)
+        }
+        return
       case 'held':
         return this.#held.inc({ reason: event.reason })
       case 'leaseLost':
@@ -148,6 +178,7 @@ export class OutboxMetrics {
     if (event.type === 'fault') return this.#faults.inc({ during: event.during })
     this.#repaired.inc(event.leasesRepaired)
     this.#requeued(event.leasesRepaired)
+    for (const [reason, count] of Object.entries(event.holdsPlaced)) this.#held.inc({ reason }, count)
   }
 
   /** Each requeue is a ledger row too. */
@@ -158,4 +189,6 @@ export class OutboxMetrics {
 }
 
 const BUCKETS_MS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000]
+/** A payment may wait a tenth of a second or a day. */
+const BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600, 14_400, 86_400]
 const BREAKER_VALUES = { closed: 0, 'half-open': 0.5, open: 1 } as const

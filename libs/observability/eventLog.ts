@@ -1,6 +1,8 @@
 import type { Logger } from 'pino'
+import type { InboxWorkerEvent } from '../inbox/index.js'
+import type { LeaseEvent } from '../lease/index.js'
 import type { RelayerEvent } from '../outbox/index.js'
-import type { CleanupEvent } from '../platform/index.js'
+import type { CleanupEvent, PlatformEvent } from '../platform/index.js'
 import type { RepairEvent } from '../repair/index.js'
 import type { SchedulerEvent } from '../scheduler/index.js'
 
@@ -11,7 +13,10 @@ import type { SchedulerEvent } from '../scheduler/index.js'
 export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
   return (event) => {
     switch (event.type) {
-      case 'claimed':
+      case 'claimed': {
+        const { lagsMs: _, ...claim } = event
+        return log.debug(claim, event.type)
+      }
       case 'notified':
       case 'departed':
       case 'landed':
@@ -47,9 +52,9 @@ export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
 export function logRepairEvents(log: Logger): (event: RepairEvent) => void {
   return (event) => {
     if (event.type === 'fault') return log.warn({ during: event.during, err: event.error }, 'lease_repair_failed')
-    const { expiredLeasesDetected, leasesRepaired, outboxIds } = event
+    const { expiredLeasesDetected, leasesRepaired, outboxIds, holdsPlaced } = event
     log.info(
-      { expired_leases_detected: expiredLeasesDetected, leases_repaired: leasesRepaired, outboxIds },
+      { expired_leases_detected: expiredLeasesDetected, leases_repaired: leasesRepaired, outboxIds, holdsPlaced },
       'leases_repaired',
     )
   }
@@ -66,6 +71,7 @@ export function logSchedulerEvents(log: Logger): (event: SchedulerEvent) => void
   return (event) => {
     switch (event.type) {
       case 'runsCreated':
+        return log.debug({ type: event.type, jobs: event.jobs, runs: event.runs }, event.type)
       case 'enqueued':
       case 'notified':
         return log.debug(event, event.type)
@@ -81,4 +87,89 @@ export function logSchedulerEvents(log: Logger): (event: SchedulerEvent) => void
         return log.error({ during: event.during, err: event.error }, 'scheduler_fault')
     }
   }
+}
+
+/** A handler's error may quote its message, which is a payload: of what it threw, only the kind is told. */
+export function logInboxEvents(log: Logger): (event: InboxWorkerEvent) => void {
+  return (event) => {
+    switch (event.type) {
+      case 'claimed':
+      case 'notified':
+        return log.debug(event, `inbox_${event.type}`)
+      case 'done':
+        return log.debug(aboutMessage(event), 'inbox_done')
+      case 'listening':
+        return log.info(event, event.connected ? 'inbox_listening' : 'inbox_listening_lost')
+      case 'retried':
+        return log.info({ ...aboutMessage(event), threw: kindOf(event.error) }, 'inbox_retried')
+      case 'fenceLost':
+        return log.info(aboutMessage(event), 'INBOX_FENCE_LOST_CONCURRENCY_EVENT')
+      case 'handlerMissing':
+        return log.warn(aboutMessage(event), 'inbox_handler_missing')
+      case 'died':
+        return log.error({ ...aboutMessage(event), threw: kindOf(event.error) }, 'inbox_died')
+      case 'fault':
+        return log.error({ during: event.during, err: event.error }, 'inbox_fault')
+    }
+  }
+}
+
+function aboutMessage(event: { source: string; messageId: string; topic: string; attemptCount: number }): object {
+  const { source, messageId, topic, attemptCount } = event
+  return { source, messageId, topic, attemptCount }
+}
+
+export function logLeaseEvents(log: Logger): (event: LeaseEvent) => void {
+  return (event) => {
+    switch (event.type) {
+      case 'renewed':
+        return log.debug(leaseOf(event), 'lease_renewed')
+      case 'acquired':
+        return log.info(leaseOf(event), 'lease_acquired')
+      case 'ended':
+        // Losing one is what leases are for: whoever holds it next goes on.
+        return log.info({ ...leaseOf(event), reason: event.reason }, 'lease_ended')
+      case 'interrupted':
+        return log.warn({ ...leaseOf(event), threw: kindOf(event.error) }, 'leader_interrupted')
+      case 'fault':
+        return log.warn({ resource: event.resource, during: event.during, err: event.error }, 'lease_fault')
+    }
+  }
+}
+
+function leaseOf(event: { resource: string; owner: string; fencingToken?: bigint }): object {
+  const { resource, owner, fencingToken } = event
+  return { resource, owner, ...(fencingToken === undefined ? {} : { fencingToken: String(fencingToken) }) }
+}
+
+export function logPlatformEvents(log: Logger): (event: PlatformEvent) => void {
+  return (event) => {
+    switch (event.type) {
+      case 'databaseAdded':
+      case 'databaseRemoved':
+      case 'databaseUp':
+        return log.info({ database: event.database }, EVENT_NAMES[event.type])
+      case 'servedElsewhere':
+      case 'databaseDown':
+        return log.warn({ database: event.database }, EVENT_NAMES[event.type])
+      case 'discoveryFailed':
+        return log.error({ err: event.error }, 'discovery_failed')
+      case 'fault':
+        return log.error({ database: event.database, worker: event.worker, err: event.error }, 'fleet_fault')
+    }
+  }
+}
+
+const EVENT_NAMES = {
+  databaseAdded: 'database_added',
+  databaseRemoved: 'database_removed',
+  databaseUp: 'database_up',
+  databaseDown: 'database_down',
+  servedElsewhere: 'database_served_elsewhere',
+} as const
+
+/** The name of what was thrown, and its code: never its text, which may repeat what it was thrown about. */
+function kindOf(thrown: unknown): string {
+  if (!(thrown instanceof Error)) return typeof thrown
+  return 'code' in thrown && typeof thrown.code === 'string' ? `${thrown.name} ${thrown.code}` : thrown.name
 }

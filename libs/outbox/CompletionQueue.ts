@@ -1,3 +1,4 @@
+import type { Clock } from '../core/index.js'
 import { DatabaseError, isLeaseLostError, type Queryable } from '../db/index.js'
 import { sleep } from '../worker/index.js'
 import { completeOutboxAttempts, recordLateOutcome } from './db.js'
@@ -8,6 +9,7 @@ export interface CompletionQueueOptions {
   readonly role: Queryable
   readonly workerId: string
   readonly onEvent: OnRelayerEvent
+  readonly clock: Clock
   /** How many outcomes go into one statement. */
   readonly groupSize: number
   /** How many statements may be under way at once. */
@@ -17,6 +19,8 @@ export interface CompletionQueueOptions {
 export interface Completion {
   readonly outcome: AttemptOutcome
   readonly railType: string
+  /** When the item was accepted, by this process's monotonic clock. */
+  readonly acceptedAtMs: number
   /** A renewal has found the lease lost and said so. The outcome is still worth keeping; the loss is not news. */
   readonly leaseKnownLost: boolean
 }
@@ -105,17 +109,24 @@ export class CompletionQueue {
 
   async #settle(waiting: Waiting | undefined, verdict: CompletionVerdict): Promise<void> {
     if (waiting === undefined) return
-    const { onEvent } = this.#options
+    const { onEvent, clock } = this.#options
     const { outcome, railType } = waiting
+    const sinceAcceptedMs = clock.monotonicMs() - waiting.acceptedAtMs
     switch (verdict.verdict) {
       case 'RECORDED': {
         const { outboxId, state, held, attemptNo } = verdict
-        onEvent({ type: 'recorded', railType, outboxId, state, held, attemptNo })
+        onEvent({ type: 'recorded', railType, outboxId, state, held, attemptNo, sinceAcceptedMs })
         if (held) onEvent({ type: 'held', railType, outboxId, reason: outcome.holdReason ?? DECIDED_BY_DATABASE })
         return
       }
       case 'ALREADY_RECORDED':
-        onEvent({ type: 'alreadyRecorded', outboxId: verdict.outboxId, state: verdict.state })
+        onEvent({
+          type: 'alreadyRecorded',
+          railType,
+          outboxId: verdict.outboxId,
+          state: verdict.state,
+          sinceAcceptedMs,
+        })
         return
       case 'LEASE_LOST':
         if (!waiting.leaseKnownLost) onEvent({ type: 'leaseLost', outboxId: verdict.outboxId, during: 'completion' })

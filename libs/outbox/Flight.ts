@@ -1,4 +1,4 @@
-import { Cancellation, type Clock, type StopSignal } from '../core/index.js'
+import { Cancellation, type Clock, type StopSignal, type TraceContext } from '../core/index.js'
 import { after, type Timer } from '../worker/index.js'
 import type { ClaimedItem } from './types.js'
 
@@ -14,6 +14,8 @@ export class LeaseEndedError extends Error {
  */
 export class Flight {
   readonly item: ClaimedItem
+  /** What its rail is told of the trace it belongs to. */
+  trace: TraceContext | undefined
   /** When this process stops trusting the lease. */
   #trustedUntilMs: number
   readonly #clock: Clock

@@ -1,9 +1,10 @@
 import { AppError, systemClock, type Clock } from '../core/index.js'
 import { isLeaseLostError, type Database, type Listener, type RoleHandle } from '../db/index.js'
-import type { LoadedRail, RailVerdict } from '../rails/index.js'
+import { VERDICT_CODES, type LoadedRail, type RailVerdict } from '../rails/index.js'
 import { BoundedSlots, PollLoop, settleWithin, Wakeup, type Turn, type Worker } from '../worker/index.js'
+import { AttemptSpans } from './AttemptSpans.js'
 import { carryItem, type CarryTools, type Landing } from './carryItem.js'
-import { CompletionQueue, DECIDED_BY_DATABASE } from './CompletionQueue.js'
+import { CompletionQueue } from './CompletionQueue.js'
 import { DatabaseClock } from './DatabaseClock.js'
 import {
   beginOutboxDispatch,
@@ -47,6 +48,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #heartbeat: PollLoop
   readonly #keeper: LeaseKeeper
   readonly #completions: CompletionQueue
+  readonly #spans: AttemptSpans
   readonly #inFlight = new Map<Flight, Promise<void>>()
   readonly #claimedAtMs = new WeakMap<Flight, number>()
   /**
@@ -97,7 +99,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     })
     const shared = { role: this.#role, workerId: this.workerId, onEvent: this.#onEvent }
     this.#keeper = new LeaseKeeper({ ...shared, leaseSeconds: this.#options.leaseSeconds, clock })
-    this.#completions = new CompletionQueue({ ...shared, groupSize: 500, parallel: 2 })
+    this.#completions = new CompletionQueue({ ...shared, clock, groupSize: 500, parallel: 2 })
+    this.#spans = new AttemptSpans(this.workerId)
   }
 
   async start(): Promise<void> {
@@ -213,9 +216,11 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       ...this.#announcedRails(),
     })
     const claimMs = this.#clock.monotonicMs() - sentAtMs
-    const takeovers = held.length + items.filter(({ takenOver }) => takenOver).length
-    this.#onEvent({ type: 'claimed', items: items.length, takeovers, claimMs })
-    for (const takeover of held) this.#onEvent({ type: 'held', ...takeover, reason: DECIDED_BY_DATABASE })
+    const fresh = items.filter(({ takenOver }) => !takenOver)
+    const takeovers = held.length + items.length - fresh.length
+    const lagsMs = fresh.map(({ claimedAt, dueAt }) => claimedAt.getTime() - dueAt.getTime())
+    this.#onEvent({ type: 'claimed', items: items.length, takeovers, claimMs, lagsMs })
+    for (const takeover of held) this.#onEvent({ type: 'held', ...takeover })
     for (const item of items) {
       const lane = lanes.find(({ railType }) => railType === item.railType)
       if (lane === undefined) continue
@@ -292,7 +297,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   async #carry(flight: Flight, rail: LoadedRail, lane: RailLane): Promise<void> {
     let landing: Landing
     try {
-      landing = await carryItem(flight, rail, this.#toolsFor(lane))
+      landing = await this.#spans.carry(flight, () => carryItem(flight, rail, this.#toolsFor(lane)))
     } catch (error) {
       // Only the database calls before a dispatch can end here: nothing was sent, and the lease goes back.
       lane.breaker.abandoned()
@@ -323,7 +328,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   #heard(lane: RailLane, outboxId: string, verdict: RailVerdict): void {
     const { railType } = lane
     const { kind: answer, latencyMs } = verdict
-    this.#onEvent({ type: 'called', railType, outboxId, answer, latencyMs })
+    const error = answer === 'success' ? {} : { error: OWN_CODES.has(verdict.code) ? verdict.code : answer }
+    this.#onEvent({ type: 'called', railType, outboxId, answer, latencyMs, ...error })
     if (verdict.unknownCode === true)
       this.#onEvent({ type: 'unknownCode', railType, outboxId, code: verdict.railCode ?? verdict.code })
     // A refusal is an answer: only silence says that a rail is down.
@@ -339,7 +345,12 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
         // Not waited for: the slot is free, and the queue holds no more than was claimed. Once it is recorded there may be
         // a new due time, or a successor unblocked, that a sleeper does not know of.
         void this.#completions
-          .submit({ outcome: landing.outcome, railType: item.railType, leaseKnownLost: flight.isLost })
+          .submit({
+            outcome: landing.outcome,
+            railType: item.railType,
+            acceptedAtMs: this.#acceptedAtMs(flight),
+            leaseKnownLost: flight.isLost,
+          })
           .then(() => this.#wakeup.notify())
         return
       case 'hold':
@@ -349,6 +360,12 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       case 'lost':
         this.#lost(flight)
     }
+  }
+
+  /** By the database's clock up to the claim, by ours from then on. */
+  #acceptedAtMs(flight: Flight): number {
+    const { claimedAt, createdAt } = flight.item
+    return (this.#claimedAtMs.get(flight) ?? 0) - (claimedAt.getTime() - createdAt.getTime())
   }
 
   /** Unless the renewal has said so already: one lease is lost once. */
@@ -476,6 +493,8 @@ export class CompletionsWaitingError extends AppError {
   }
 }
 
+/** What a rail calls its errors is its own; a label of a metric must come from a short list. */
+const OWN_CODES: ReadonlySet<string> = new Set(Object.values(VERDICT_CODES))
 /** Longer than any process runs. */
 const NEVER_MS = 2_147_483_647
 const GIVE_BACK_MAX = 500

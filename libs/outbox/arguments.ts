@@ -2,6 +2,7 @@ import {
   ArgumentRangeError,
   BATCH_SIZE,
   boundedInteger,
+  decodeTraceContext,
   encodePayload,
   ERROR_CODE_LENGTH_MAX,
   InvalidArgumentError,
@@ -13,6 +14,7 @@ import {
   requiredUuid,
   storableErrorText,
 } from '../core/index.js'
+import { activeTraceContext } from './traces.js'
 import type { AttemptOutcome, LeaseClaim, OutboxInstruction } from './types.js'
 
 /** Arguments as the functions take them, checked before any I/O; each error names the argument and where it stands. */
@@ -25,10 +27,14 @@ export interface InstructionColumns {
   readonly payloads: string[]
   readonly notBefore: (Date | null)[]
   readonly ordered: boolean[]
+  /** Null where nothing is traced. */
+  readonly traceContexts: (string | null)[] | null
 }
 
 export function instructionColumns(instructions: readonly OutboxInstruction[]): InstructionColumns {
   requireBatch('instructions', instructions)
+  const active = activeTraceContext()
+  const isTraced = active !== undefined || instructions.some(({ traceContext }) => traceContext !== undefined)
   const columns: InstructionColumns = {
     instructionIds: [],
     participantIds: [],
@@ -37,6 +43,7 @@ export function instructionColumns(instructions: readonly OutboxInstruction[]): 
     payloads: [],
     notBefore: [],
     ordered: [],
+    traceContexts: isTraced ? instructions.map(({ traceContext = active }) => keptContext(traceContext)) : null,
   }
   for (const [index, instruction] of instructions.entries()) {
     const at = (field: string) => (instructions.length === 1 ? field : `instructions[${index}].${field}`)
@@ -103,6 +110,11 @@ export function optionalRails(argument: string, rails: readonly string[] | undef
   if (rails === undefined) return null
   requireBatch(argument, rails)
   return rails.map((rail, index) => requiredId(`${argument}[${index}]`, rail))
+}
+
+/** What is none is dropped here, because text that no database can hold would refuse the payment with it. */
+function keptContext(traceContext: string | undefined): string | null {
+  return typeof traceContext === 'string' && decodeTraceContext(traceContext) !== undefined ? traceContext : null
 }
 
 function requireBatch(argument: string, items: readonly unknown[]): void {

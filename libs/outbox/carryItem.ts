@@ -165,7 +165,7 @@ function retryAfter({ retryAfterMs }: RailVerdict | StatusVerdict): { readonly r
   return retryAfterMs === undefined ? {} : { retryDelaySeconds: Math.ceil(retryAfterMs / 1_000) }
 }
 
-function requestFor({ item, trustedUntil }: Flight): RailRequest {
+function requestFor({ item, trustedUntil, trace }: Flight): RailRequest {
   return {
     reference: item.outboxId,
     instructionId: item.instructionId,
@@ -175,6 +175,7 @@ function requestFor({ item, trustedUntil }: Flight): RailRequest {
     attempt: item.attemptCount + 1,
     payload: item.payload,
     notAfter: trustedUntil,
+    ...trace,
   }
 }
 

@@ -66,6 +66,7 @@ export async function enqueuePaymentOutboxBatch(
     columns.payloads,
     columns.notBefore,
     columns.ordered,
+    columns.traceContexts,
   ])
   return rows.map(toEnqueuedItem)
 }
@@ -96,8 +97,8 @@ export async function claimOutboxBatch(
   ])
   const items: ClaimedItem[] = []
   for (const row of rows) {
-    if (row.lease_token === null) options.onHeld?.({ outboxId: row.outbox_id, railType: row.rail_type })
-    else items.push(toClaimedItem(row))
+    if (row.lease_token !== null) items.push(toClaimedItem(row))
+    else options.onHeld?.({ outboxId: row.outbox_id, railType: row.rail_type, reason: row.hold_reason })
   }
   return items
 }
@@ -270,11 +271,16 @@ export async function repairExpiredLeases(
   batchSize: number,
   workerId: string,
 ): Promise<RepairedLease[]> {
-  const rows = await callFunction<{ outbox_id: string; attempt_no: number }>(role, 'repair_expired_leases', [
-    boundedInteger('batchSize', batchSize, BATCH_SIZE),
-    requiredId('workerId', workerId),
-  ])
-  return rows.map((row) => ({ outboxId: row.outbox_id, attemptNo: row.attempt_no }))
+  const rows = await callFunction<{ outbox_id: string; attempt_no: number; placed_hold: string | null }>(
+    role,
+    'repair_expired_leases',
+    [boundedInteger('batchSize', batchSize, BATCH_SIZE), requiredId('workerId', workerId)],
+  )
+  return rows.map((row) => ({
+    outboxId: row.outbox_id,
+    attemptNo: row.attempt_no,
+    placedHold: row.placed_hold ?? undefined,
+  }))
 }
 
 /** The nearest due time or lease expiry; null when nothing waits. */
@@ -394,7 +400,11 @@ export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
       oldest_due_age_seconds AS "oldestDueAgeSeconds", dispatched_total AS "dispatchedTotal",
       retryable_total AS "retryableTotal", failed_total AS "failedTotal", zombie_requeue_total AS "zombieRequeueTotal",
       dispatched_last_hour AS "dispatchedLastHour", retryable_last_hour AS "retryableLastHour",
-      failed_last_hour AS "failedLastHour", dlq_depth AS "dlqDepth"
+      failed_last_hour AS "failedLastHour", dlq_depth AS "dlqDepth", outcome_unknown_count AS "outcomeUnknownCount",
+      held_outcome_unknown_count AS "heldOutcomeUnknownCount", held_failed_unknown_count AS "heldFailedUnknownCount",
+      held_retry_ceiling_count AS "heldRetryCeilingCount", held_lease_expiry_count AS "heldLeaseExpiryCount",
+      held_earlier_paid_count AS "heldEarlierPaidCount", held_other_count AS "heldOtherCount",
+      workers_alive_count AS "workersAliveCount"
     FROM ${qualify(role, 'supervisor_outbox_status')}`)
   return onlyRow(rows)
 }

@@ -6,8 +6,17 @@ import type { AttemptState } from './types.js'
  * metrics and log lines. None carries a payload.
  */
 export type RelayerEvent =
-  /** A claim came back, empty or not. `takeovers`: expired leases it wrote to the ledger, also where they ended in a hold. */
-  | { readonly type: 'claimed'; readonly items: number; readonly takeovers: number; readonly claimMs: number }
+  /**
+   * A claim came back, empty or not. `takeovers`: expired leases it wrote to the ledger, also where they ended in a hold.
+   * `lagsMs`: of each other item, how long it had been due, by the database's clock.
+   */
+  | {
+      readonly type: 'claimed'
+      readonly items: number
+      readonly takeovers: number
+      readonly claimMs: number
+      readonly lagsMs: readonly number[]
+    }
   | { readonly type: 'notified' }
   | { readonly type: 'listening'; readonly connected: boolean }
   /** An item takes one of its rail's slots until it has landed: to be sent, asked about, or found not to be. */
@@ -19,6 +28,8 @@ export type RelayerEvent =
       readonly outboxId: string
       readonly answer: 'success' | 'terminal' | 'retryable' | 'unknown' | 'notSent'
       readonly latencyMs: number
+      /** Of anything but a success: one of `VERDICT_CODES` where Symphony judged, or `answer` where the rail said it. */
+      readonly error?: string
     }
   /** An answer with a code that the rail's table does not know, or that disagrees with it. Somebody should look. */
   | { readonly type: 'unknownCode'; readonly railType: string; readonly outboxId: string; readonly code: string }
@@ -30,9 +41,16 @@ export type RelayerEvent =
       readonly state: AttemptState
       readonly held: boolean
       readonly attemptNo: number
+      readonly sinceAcceptedMs: number
     }
   /** The answer to a completion was lost, and the same token was told that its outcome stands. */
-  | { readonly type: 'alreadyRecorded'; readonly outboxId: string; readonly state: AttemptState }
+  | {
+      readonly type: 'alreadyRecorded'
+      readonly railType: string
+      readonly outboxId: string
+      readonly state: AttemptState
+      readonly sinceAcceptedMs: number
+    }
   /** A race, not an error: someone else holds or has ended the item. What was learned is kept as evidence. */
   | { readonly type: 'leaseLost'; readonly outboxId: string; readonly during: 'completion' | 'renewal' | 'dispatch' }
   | { readonly type: 'lateOutcome'; readonly outboxId: string; readonly contradicts: boolean }

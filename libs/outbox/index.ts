@@ -62,6 +62,7 @@ export type {
   OutboxStoreDatabase,
   OutboxStoreOptions,
 } from './OutboxStore.js'
+export { activeTraceContext, continuedTrace } from './traces.js'
 export { topicRails } from './topicRails.js'
 export type { TopicHandler, TopicHandlers, TopicMessage, TopicOptions } from './topicRails.js'
 export type {

@@ -51,6 +51,9 @@ export interface ClaimedRow {
   readonly taken_over: boolean
   readonly ordered: boolean
   readonly evidence: EvidenceJson | null
+  readonly created_at: Timestamp
+  readonly due_at: Timestamp
+  readonly trace_context: string | null
 }
 
 /** What a claim took over and held instead of leasing it. */
@@ -58,6 +61,7 @@ export interface HeldTakeoverRow {
   readonly outbox_id: string
   readonly rail_type: string
   readonly lease_token: null
+  readonly hold_reason: string
 }
 
 export function toClaimedItem(row: ClaimedRow): ClaimedItem {
@@ -78,6 +82,9 @@ export function toClaimedItem(row: ClaimedRow): ClaimedItem {
     takenOver: row.taken_over,
     ordered: row.ordered,
     evidence: row.evidence && toEvidence(row.evidence),
+    createdAt: toDate(row.created_at),
+    dueAt: toDate(row.due_at),
+    traceContext: row.trace_context,
   }
 }
 

@@ -13,6 +13,11 @@ export interface OutboxInstruction {
   readonly notBefore?: Date
   /** Dispatched one at a time, in sequence, with the other ordered items of the participant. @default false */
   readonly ordered?: boolean
+  /**
+   * The trace it belongs to, as `encodeTraceContext` makes it of a request's headers. No part of what the instruction is: the
+   * same again from another trace is the same. What is no trace context is dropped. @default the active span, if there is one
+   */
+  readonly traceContext?: string
 }
 
 export type OutboxState = 'PENDING' | 'DISPATCHED' | 'FAILED'
@@ -51,6 +56,12 @@ export interface ClaimedItem {
   readonly ordered: boolean
   /** What is known of an unknown outcome; null for an item without one. */
   readonly evidence: OutboxEvidence | null
+  /** When it was accepted. */
+  readonly createdAt: Date
+  /** Since when it could have been claimed. */
+  readonly dueAt: Date
+  /** W3C traceparent and, after a space, tracestate of the request that enqueued it. */
+  readonly traceContext: string | null
 }
 
 export interface OutboxEvidence {
@@ -149,12 +160,15 @@ export interface LateOutcomeEvent {
 export interface RepairedLease {
   readonly outboxId: string
   readonly attemptNo: number
+  /** Why the repair held the item, if it did. */
+  readonly placedHold: string | undefined
 }
 
 /** An expired lease that a claim took over and the database held: at the ceiling, or because an announced call had begun. */
 export interface HeldTakeover {
   readonly outboxId: string
   readonly railType: string
+  readonly reason: string
 }
 
 export type HoldDecision = 'DISPATCHED' | 'FAILED' | 'RETRY'
@@ -193,6 +207,17 @@ export interface OutboxStatus {
   readonly retryableLastHour: bigint
   readonly failedLastHour: bigint
   readonly dlqDepth: bigint
+  /** Pending, and the rail may have acted. */
+  readonly outcomeUnknownCount: bigint
+  readonly heldOutcomeUnknownCount: bigint
+  readonly heldFailedUnknownCount: bigint
+  readonly heldRetryCeilingCount: bigint
+  readonly heldLeaseExpiryCount: bigint
+  readonly heldEarlierPaidCount: bigint
+  /** By a person, or by a rail's own word. */
+  readonly heldOtherCount: bigint
+  /** Relayers that reported within the last minute. */
+  readonly workersAliveCount: bigint
 }
 
 export type ItemState = 'DUE' | 'SCHEDULED' | 'LEASED' | 'EXPIRED' | 'BLOCKED' | 'HELD' | 'DISPATCHED' | 'FAILED'

@@ -72,8 +72,10 @@ export interface RailRequest<Payload extends object = JsonObject> {
   readonly payload: Payload
   /** When the lease behind this call ends. Rails that can should refuse the request after it. */
   readonly notAfter: Date
-  /** W3C Trace Context. */
+  /** W3C Trace Context: the span of this attempt, or what was kept with the instruction where nothing traces here. */
   readonly traceparent?: string
+  /** At most 512 printable characters, and only beside a traceparent. */
+  readonly tracestate?: string
 }
 
 export interface RailContext {

@@ -9,6 +9,8 @@ export interface RepairCounts {
   readonly leasesRepaired: number
   /** The first hundred; a list without a bound would be a log line without one. */
   readonly outboxIds: readonly string[]
+  /** How many it held, by reason: at the retry ceiling, or because an announced call had begun. */
+  readonly holdsPlaced: Readonly<Record<string, number>>
 }
 
 export type RepairEvent =
@@ -54,14 +56,18 @@ export class LeaseRepairWorker implements Worker<RepairCounts> {
   async runOnce(): Promise<RepairCounts> {
     const { batchSize, workerId } = this.#options
     const outboxIds: string[] = []
+    const holdsPlaced: Record<string, number> = {}
     let repaired = 0
     for (;;) {
       const batch = await repairExpiredLeases(this.#role, batchSize, workerId)
       repaired += batch.length
       outboxIds.push(...batch.slice(0, IDS_SHOWN_MAX - outboxIds.length).map(({ outboxId }) => outboxId))
+      for (const { placedHold } of batch) {
+        if (placedHold !== undefined) holdsPlaced[placedHold] = (holdsPlaced[placedHold] ?? 0) + 1
+      }
       if (batch.length < batchSize) break
     }
-    const counts = { expiredLeasesDetected: repaired, leasesRepaired: repaired, outboxIds }
+    const counts = { expiredLeasesDetected: repaired, leasesRepaired: repaired, outboxIds, holdsPlaced }
     if (repaired > 0) this.#onEvent({ type: 'repaired', ...counts })
     return counts
   }

@@ -55,8 +55,15 @@ export async function createJobRunsFromDueJobs(
   }
   const runs: CreatedJobRun[] = []
   for (const batch of batchesOf(schedules)) runs.push(...(await createJobRuns(role, batch)))
-  if (runs.length > 0) onEvent({ type: 'runsCreated', jobs: jobsSeen, runs: runs.length })
+  if (runs.length > 0) {
+    onEvent({ type: 'runsCreated', jobs: jobsSeen, runs: runs.length, lagsMs: lagsOf(runs, jobs) })
+  }
   return { jobsDue: jobs.length, jobsLeft: jobs.length - jobsSeen, runs }
+}
+
+function lagsOf(runs: readonly CreatedJobRun[], jobs: readonly DueJob[]): number[] {
+  const observedAt = new Map(jobs.map((job) => [job.name, job.observedAt.getTime()]))
+  return runs.map(({ jobName, scheduledFor }) => (observedAt.get(jobName) ?? 0) - scheduledFor.getTime())
 }
 
 /** A job that this process cannot read must not keep the others waiting. */

@@ -12,6 +12,7 @@ import type {
   JobState,
   JobStatus,
   MissedRuns,
+  SchedulerFigures,
   TimerDefinition,
   TimerStatus,
   WorkState,
@@ -320,6 +321,15 @@ export async function readJobRuns(role: Queryable, filter: JobRunFilter = {}): P
     ],
   )
   return rows
+}
+
+export async function readSchedulerFigures(role: Queryable): Promise<SchedulerFigures> {
+  const { rows } = await role.query<SchedulerFigures>(`
+    SELECT active_jobs_count AS "activeJobsCount", due_jobs_count AS "dueJobsCount",
+      unreadable_jobs_count AS "unreadableJobsCount", ready_timers_count AS "readyTimersCount",
+      ready_runs_count AS "readyRunsCount", lag_seconds AS "lagSeconds"
+    FROM ${qualify(role, 'supervisor_scheduler_status')}`)
+  return onlyRow(rows)
 }
 
 /** Occurrences are counted from the clock that will judge whether they are due. */

@@ -3,7 +3,13 @@ import type { MissedRuns } from './types.js'
 /** What a scheduler says about its work, one event per fact. Nothing listens by default. None carries a payload. */
 export type SchedulerEvent =
   /** Jobs were due; those runs are this scheduler's. Another one may have made the others. */
-  | { readonly type: 'runsCreated'; readonly jobs: number; readonly runs: number }
+  | {
+      readonly type: 'runsCreated'
+      readonly jobs: number
+      readonly runs: number
+      /** Of each run, how long its occurrence had passed, by the database's clock. */
+      readonly lagsMs: readonly number[]
+    }
   /** Nobody was there when the job was due; its policy was applied. */
   | {
       readonly type: 'missed'

@@ -153,3 +153,14 @@ export interface JobRunStatus {
   /** What the outbox says of its message: the state of the latest attempt, or PENDING before the first. */
   readonly outboxState: string | null
 }
+
+/** The scheduler at a glance: one row of the view `supervisor_scheduler_status`. */
+export interface SchedulerFigures {
+  readonly activeJobsCount: bigint
+  readonly dueJobsCount: bigint
+  readonly unreadableJobsCount: bigint
+  readonly readyTimersCount: bigint
+  readonly readyRunsCount: bigint
+  /** How long the first thing that a scheduler has to do has been due. */
+  readonly lagSeconds: number
+}

@@ -32,6 +32,19 @@ RETURN p_value IS NOT NULL AND char_length(p_value) <= 255
   AND p_value COLLATE "C" !~ '[\u0001-\u001f\u007f-\u009f]';
 COMMENT ON FUNCTION is_inbox_id(text) IS 'True for 1 to 255 characters that are not blank and free of control characters.';
 
+-- W3C Trace Context as we keep it: a traceparent of version 00, then, after a space, a tracestate if there is one. It comes
+-- from strangers' headers and no payment depends on it: what is none is forgotten, never refused.
+CREATE OR REPLACE FUNCTION trace_context_or_null(p_value text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+  WHEN octet_length(p_value) <= 568
+    AND p_value COLLATE "C" ~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}( [!-~][ -~]*)?$'
+    -- All zeros name nothing, by the standard.
+    AND p_value COLLATE "C" !~ '^00-(0{32}|.{33}0{16})'
+  THEN p_value
+END;
+COMMENT ON FUNCTION trace_context_or_null(text) IS 'The trace context, or null for what is none.';
+
 -- A list is a plain one: one-dimensional and counted from 1, which its dimensions say. Of any other array a check that
 -- looks at element 1 sees something else than the statement behind it, which unnests.
 CREATE OR REPLACE FUNCTION is_id_list(p_values text[]) RETURNS boolean

@@ -61,6 +61,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_identities (
   content_hash bytea NOT NULL,
   row_hash bytea,
   created_at timestamptz NOT NULL DEFAULT now(),
+  traceparent text,
   CONSTRAINT payment_outbox_identities_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id)
 );
@@ -100,6 +101,8 @@ CREATE TABLE IF NOT EXISTS payment_outbox_pending (
   block_unverified boolean NOT NULL DEFAULT false,
   -- Where its chain begins.
   identity_hash bytea,
+  -- Whose request it belongs to.
+  trace_context text,
   CONSTRAINT ux_pending_participant_sequence UNIQUE (participant_id, sequence_id),
   CONSTRAINT payment_outbox_pending_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_pending_payload_is_object CHECK (jsonb_typeof(payload) = 'object'),
@@ -133,6 +136,22 @@ COMMENT ON COLUMN payment_outbox_pending.late_outcome IS 'What a worker learned 
 COMMENT ON COLUMN payment_outbox_pending.blocked IS 'Waits for an earlier ordered item, or for a paused participant.';
 COMMENT ON COLUMN payment_outbox_pending.block_unverified IS
   'Blocked on the word of an enqueuer that may not have seen a completion commit beside it; checked by the next claim or repair.';
+
+-- An earlier deployment has the tables without these. Asked first, because ALTER TABLE locks out readers even for nothing.
+DO $$
+BEGIN
+  IF NOT EXISTS (
+    SELECT 1 FROM pg_attribute a WHERE a.attrelid = 'payment_outbox_pending'::regclass AND a.attname = 'trace_context'
+  ) THEN
+    ALTER TABLE payment_outbox_identities ADD COLUMN traceparent text;
+    ALTER TABLE payment_outbox_pending ADD COLUMN trace_context text;
+  END IF;
+END
+$$;
+COMMENT ON COLUMN payment_outbox_identities.traceparent IS
+  'The trace of the request that enqueued it (W3C), for its redrives. Part of no hash: it says nothing about the money.';
+COMMENT ON COLUMN payment_outbox_pending.trace_context IS
+  'W3C traceparent and, after a space, tracestate of the request that enqueued it. Each attempt is a span in that trace.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_attempts (
   attempt_id uuid PRIMARY KEY,

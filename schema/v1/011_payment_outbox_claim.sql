@@ -1,13 +1,26 @@
 -- Claiming. A claim is a lease in the row, not a removal: a crash costs one lease length and never a row.
 
 DROP FUNCTION IF EXISTS claim_outbox_batch(integer, text, integer, text[], text[]);
+DO $$
+BEGIN
+  -- What a function returns cannot be replaced, only dropped with it; and only once, not at every deploy.
+  IF EXISTS (
+    SELECT 1 FROM pg_proc p
+    WHERE p.oid = to_regprocedure('claim_outbox_batch(integer, text, integer, text[], text[], boolean)')
+      AND 'trace_context' <> ALL (p.proargnames)
+  ) THEN
+    DROP FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean);
+  END IF;
+END
+$$;
 CREATE OR REPLACE FUNCTION claim_outbox_batch(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer,
   p_rails text[] DEFAULT NULL, p_announced_rails text[] DEFAULT NULL, p_report_held boolean DEFAULT false
 ) RETURNS TABLE (
   outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text,
   payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamptz, claimed_at timestamptz,
-  outcome_unknown boolean, expiry_streak integer, taken_over boolean, ordered boolean, evidence jsonb
+  outcome_unknown boolean, expiry_streak integer, taken_over boolean, ordered boolean, evidence jsonb,
+  created_at timestamptz, due_at timestamptz, trace_context text, hold_reason text
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -104,7 +117,8 @@ BEGIN
   )
   SELECT l.outbox_id, l.instruction_id, l.participant_id, l.sequence_id, l.idempotency_key, l.rail_type, l.payload,
     l.attempt_count, l.lease_token, l.lease_expires_at, l.claimed_at, l.outcome_unknown, l.expiry_streak, l.outbox_id = ANY (v_expired),
-    l.ordered, CASE WHEN l.outcome_unknown OR l.late_outcome IS NOT NULL THEN outbox_evidence(l.outbox_id, l.late_outcome) END
+    l.ordered, CASE WHEN l.outcome_unknown OR l.late_outcome IS NOT NULL THEN outbox_evidence(l.outbox_id, l.late_outcome) END,
+    l.created_at, l.next_attempt_at, l.trace_context, l.hold_reason
   FROM leased l
   -- UPDATE … RETURNING has no order of its own.
   ORDER BY l.next_attempt_at, l.created_at, l.sequence_id;
@@ -113,13 +127,13 @@ BEGIN
     RETURN QUERY
     SELECT p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
       p.attempt_count, p.lease_token, p.lease_expires_at, p.claimed_at, p.outcome_unknown, p.expiry_streak, true, p.ordered,
-      NULL::jsonb
+      NULL::jsonb, p.created_at, p.next_attempt_at, p.trace_context, p.hold_reason
     FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.hold_reason IS NOT NULL;
   END IF;
 END
 $$;
 COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean) IS
-  'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and held: without a token.';
+  'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and held: without a token, with the reason.';
 
 -- What the next claimer must know about an item whose outcome is unknown: the last attempt, and what came in late.
 CREATE OR REPLACE FUNCTION outbox_evidence(p_outbox_id uuid, p_late_outcome jsonb) RETURNS jsonb

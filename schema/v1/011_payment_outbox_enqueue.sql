@@ -24,27 +24,32 @@ COMMENT ON FUNCTION bump_participant_outbox_seq(text) IS
 -- the whole call). Locks are taken in a fixed order, participants by name and then keys by name, so that two calls
 -- cannot deadlock. Identities decide: their unique key is what refuses a second item, and only for a new identity is a
 -- number taken.
+DROP FUNCTION IF EXISTS enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[]);
 CREATE OR REPLACE FUNCTION enqueue_payment_outbox_batch(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
-  p_payloads jsonb[], p_not_before timestamptz[] DEFAULT NULL, p_ordered boolean[] DEFAULT NULL
+  p_payloads jsonb[], p_not_before timestamptz[] DEFAULT NULL, p_ordered boolean[] DEFAULT NULL,
+  p_trace_contexts text[] DEFAULT NULL
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 BEGIN
   PERFORM check_outbox_items(
-    p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered);
+    p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered,
+    p_trace_contexts);
   RETURN QUERY
   SELECT * FROM admit_outbox_items(
-    p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, NULL);
+    p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, NULL,
+    p_trace_contexts);
 END
 $$;
-COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[]) IS
-  'Enqueues up to 1000 items in one call; rows come back in the order given.';
+COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[]) IS
+  'Enqueues up to 1000 items in one call; rows come back in the order given. A trace context that is none is dropped.';
 
+DROP FUNCTION IF EXISTS enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean);
 CREATE OR REPLACE FUNCTION enqueue_payment_outbox(
   p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb,
-  p_not_before timestamptz DEFAULT NULL, p_ordered boolean DEFAULT false
+  p_not_before timestamptz DEFAULT NULL, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL
 ) RETURNS TABLE (outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -54,15 +59,16 @@ BEGIN
   SELECT e.outbox_id, e.sequence_id, e.created_at, e.state, e.created
   FROM enqueue_payment_outbox_batch(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
-    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered]) e;
+    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], ARRAY[p_trace_context]) e;
 END
 $$;
-COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean) IS
+COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text) IS
   'Enqueues one item: a batch of one. The same key and content again returns the first item, also after it has ended.';
 
+DROP FUNCTION IF EXISTS check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[]);
 CREATE OR REPLACE FUNCTION check_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
-  p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[]
+  p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_trace_contexts text[]
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -85,6 +91,8 @@ BEGIN
     WHEN array_dims(p_payloads) IS DISTINCT FROM v_list THEN 'p_payloads'
     WHEN p_not_before IS NOT NULL AND array_dims(p_not_before) IS DISTINCT FROM v_list THEN 'p_not_before'
     WHEN p_ordered IS NOT NULL AND array_dims(p_ordered) IS DISTINCT FROM v_list THEN 'p_ordered'
+    -- The list is the caller's own; what stands in it is not, and is judged by nobody here.
+    WHEN p_trace_contexts IS NOT NULL AND array_dims(p_trace_contexts) IS DISTINCT FROM v_list THEN 'p_trace_contexts'
   END;
   IF v_misshapen IS NOT NULL THEN
     PERFORM refuse_argument(v_misshapen, 'a plain list, as long as p_instruction_ids');
@@ -120,14 +128,15 @@ BEGIN
   END LOOP;
 END
 $$;
-COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[]) IS
+COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[]) IS
   'Internal: raises 22023 for the first item that is not acceptable.';
 
 -- Admits checked items. Set-based first; if another transaction took one of the keys in the instant between the look
 -- and the insert, everything is undone and done again, and then the key is seen.
+DROP FUNCTION IF EXISTS admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid);
 CREATE OR REPLACE FUNCTION admit_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
-  p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid
+  p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[]
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -158,7 +167,7 @@ BEGIN
     EXIT WHEN cardinality(v_fresh_ordinals) = 0;
     BEGIN
       v_outbox_ids := insert_outbox_items(v_fresh_ordinals, v_content_hashes, p_instruction_ids, p_participant_ids,
-        p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, p_redrive_of);
+        p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, p_redrive_of, p_trace_contexts);
       EXIT;
     EXCEPTION WHEN unique_violation THEN
       -- After as many rounds as items it was no key: something else, such as a number that a careless restore hands out
@@ -204,13 +213,15 @@ BEGIN
   ORDER BY g.ordinal;
 END
 $$;
-COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid) IS
+COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[]) IS
   'Internal: inserts what is new, reports what is known, refuses what conflicts.';
 
+DROP FUNCTION IF EXISTS
+  insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid);
 CREATE OR REPLACE FUNCTION insert_outbox_items(
   p_ordinals integer[], p_content_hashes bytea[], p_instruction_ids text[], p_participant_ids text[],
   p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[],
-  p_redrive_of uuid
+  p_redrive_of uuid, p_trace_contexts text[]
 ) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -235,14 +246,15 @@ BEGIN
 
   WITH numbered AS MATERIALIZED (
     SELECT uuid_v7() AS outbox_id, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload,
-      g.content_hash, COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
+      g.content_hash, trace_context_or_null(g.trace_context) AS trace_context, COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
       -- One microsecond apart, so that a batch is claimed in the order it was given.
       v_now + g.ordinal * interval '1 microsecond' AS created_at,
       s.next_sequence_id - 1 + row_number() OVER stream AS sequence_id,
       COALESCE(bool_or(g.ordered) OVER (stream ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS follows_ordered
     FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
-        p_ordered, p_content_hashes) WITH ORDINALITY
-      AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, content_hash, ordinal)
+        p_ordered, p_content_hashes, p_trace_contexts) WITH ORDINALITY
+      AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, content_hash,
+        trace_context, ordinal)
     JOIN participant_outbox_sequences s ON s.participant_id = g.participant_id
     WHERE g.ordinal = ANY (p_ordinals)
     WINDOW stream AS (PARTITION BY g.participant_id ORDER BY g.ordinal)
@@ -260,9 +272,9 @@ BEGIN
   ), identified AS (
     INSERT INTO payment_outbox_identities
       (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
-        content_hash, created_at, row_hash)
+        content_hash, created_at, row_hash, traceparent)
     SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
-      p_redrive_of, f.content_hash, f.created_at, f.row_hash
+      p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55)
     FROM fresh f
     ORDER BY f.instruction_id, f.idempotency_key
   ), bumped AS (
@@ -272,9 +284,9 @@ BEGIN
   ), queued AS (
     INSERT INTO payment_outbox_pending
       (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
-        created_at, ordered, blocked, block_unverified, identity_hash)
+        created_at, ordered, blocked, block_unverified, identity_hash, trace_context)
     SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
-      f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash
+      f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash, f.trace_context
     FROM fresh f
     -- Its keys are unique too, and written in the same order: which of the two inserts runs first is the planner's choice.
     ORDER BY f.instruction_id, f.idempotency_key
@@ -284,7 +296,7 @@ BEGIN
   RETURN v_outbox_ids;
 END
 $$;
-COMMENT ON FUNCTION insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid) IS
+COMMENT ON FUNCTION insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[]) IS
   'Internal: writes identities, takes their numbers and queues them, for the given ordinals.';
 
 -- Wakes the workers. It only ever wakes: polling is what guarantees.

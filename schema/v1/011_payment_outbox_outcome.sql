@@ -336,8 +336,20 @@ COMMENT ON FUNCTION record_completion_events(uuid[], text, timestamptz, boolean)
 
 -- An expired lease is a worker that may have called the rail and died: a ledger row, and a mark that the outcome is
 -- unknown, unless the call was to be announced and was not. The caller has locked the rows.
+DO $$
+BEGIN
+  -- What a function returns cannot be replaced, only dropped with it; and only once, not at every deploy.
+  IF EXISTS (
+    SELECT 1 FROM pg_proc p
+    WHERE p.oid = to_regprocedure('repair_expired_leases(integer, text)') AND 'placed_hold' <> ALL (p.proargnames)
+  ) THEN
+    DROP FUNCTION repair_expired_leases(integer, text);
+    DROP FUNCTION IF EXISTS expire_outbox_leases(uuid[], text, boolean);
+  END IF;
+END
+$$;
 CREATE OR REPLACE FUNCTION expire_outbox_leases(p_outbox_ids uuid[], p_found_by text, p_reschedule boolean)
-RETURNS TABLE (outbox_id uuid, attempt_no integer)
+RETURNS TABLE (outbox_id uuid, attempt_no integer, placed_hold text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_material = off SET plan_cache_mode = force_generic_plan
@@ -349,6 +361,7 @@ DECLARE
   v_expired uuid[];
   v_numbers integer[];
   v_attempt_ids uuid[];
+  v_placed_holds text[];
 BEGIN
   WITH judged AS MATERIALIZED (
     SELECT p.*, p.payload::text AS payload_text, uuid_v7() AS attempt_id,
@@ -392,8 +405,10 @@ BEGIN
     INSERT INTO outbox_attempt_tallies (recorded_at, zombie_requeue)
     SELECT v_now, count(*) FROM judged j HAVING count(*) > 0
   )
-  SELECT COALESCE(array_agg(j.outbox_id), '{}'), COALESCE(array_agg(j.attempt_no), '{}'), COALESCE(array_agg(j.attempt_id), '{}')
-  INTO v_expired, v_numbers, v_attempt_ids
+  SELECT COALESCE(array_agg(j.outbox_id), '{}'), COALESCE(array_agg(j.attempt_no), '{}'), COALESCE(array_agg(j.attempt_id), '{}'),
+    -- A person's hold of before stands, and was placed by that person.
+    COALESCE(array_agg(CASE WHEN j.hold_reason IS NULL THEN j.new_hold_reason END), '{}')
+  INTO v_expired, v_numbers, v_attempt_ids, v_placed_holds
   FROM judged j;
 
   SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
@@ -410,14 +425,15 @@ BEGIN
   JOIN payment_outbox_pending p ON p.outbox_id = x.outbox_id
   WHERE p.held_at = v_now;
 
-  RETURN QUERY SELECT x.outbox_id, x.attempt_no FROM unnest(v_expired, v_numbers) AS x(outbox_id, attempt_no);
+  RETURN QUERY SELECT x.outbox_id, x.attempt_no, x.placed_hold
+  FROM unnest(v_expired, v_numbers, v_placed_holds) AS x(outbox_id, attempt_no, placed_hold);
 END
 $$;
 COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS
   'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease, marks the outcome, holds at the ceiling.';
 
 CREATE OR REPLACE FUNCTION repair_expired_leases(p_batch_size integer, p_worker_id text)
-RETURNS TABLE (outbox_id uuid, attempt_no integer)
+RETURNS TABLE (outbox_id uuid, attempt_no integer, placed_hold text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
 AS $$
@@ -448,7 +464,7 @@ BEGIN
       ORDER BY p.lease_expires_at LIMIT v_wanted FOR UPDATE SKIP LOCKED);
     EXIT WHEN cardinality(v_expired) = 0;
     BEGIN
-      RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
+      RETURN QUERY SELECT e.outbox_id, e.attempt_no, e.placed_hold FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
       EXIT;
     EXCEPTION
       WHEN serialization_failure OR deadlock_detected THEN
@@ -459,7 +475,7 @@ BEGIN
     v_last := cardinality(v_expired) < v_wanted;
     FOREACH v_outbox_id IN ARRAY v_expired LOOP
       BEGIN
-        RETURN QUERY SELECT e.outbox_id, e.attempt_no FROM expire_outbox_leases(ARRAY[v_outbox_id], p_worker_id, true) e;
+        RETURN QUERY SELECT e.outbox_id, e.attempt_no, e.placed_hold FROM expire_outbox_leases(ARRAY[v_outbox_id], p_worker_id, true) e;
         v_wanted := v_wanted - 1;
       EXCEPTION
         WHEN serialization_failure OR deadlock_detected THEN
@@ -474,4 +490,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION repair_expired_leases(integer, text) IS
-  'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns what was repaired.';
+  'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns what was repaired, and why it was held if it was.';

@@ -27,8 +27,8 @@ ALTER DEFAULT PRIVILEGES REVOKE USAGE ON TYPES FROM PUBLIC;
 -- symphony_ingest: applications. They enqueue, now or by a timer, inside their own transaction, and can do nothing else:
 -- not read the queue, not take a number.
 GRANT EXECUTE ON FUNCTION
-  enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean),
-  enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[]),
+  enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text),
+  enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[]),
   enqueue_inbox_message(text, text, text, jsonb, timestamptz),
   enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamptz[]),
   schedule_timer(text, jsonb, timestamptz, text, text),
@@ -92,12 +92,13 @@ TO symphony_executor;
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
-  supervisor_outbox_status, outbox_operational_status, inbox_events, scheduler_jobs
+  supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
+  outbox_operational_status, inbox_events, scheduler_jobs
 TO symphony_control;
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count,
   next_attempt_at, created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak,
-  late_outcome, hold_reason, held_by, held_at, ordered, blocked, block_unverified, identity_hash
+  late_outcome, hold_reason, held_by, held_at, ordered, blocked, block_unverified, identity_hash, trace_context
 ) ON payment_outbox_pending TO symphony_control, symphony_auditor;
 GRANT SELECT (
   source, message_id, topic, payload, content_hash, state, sightings, attempt_count, attempts_max, due_at, first_seen_at,
@@ -133,14 +134,16 @@ TO symphony_control;
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
-  supervisor_outbox_status, outbox_operational_status, inbox_events, scheduler_jobs
+  supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
+  outbox_operational_status, inbox_events, scheduler_jobs
 TO symphony_auditor;
 
 -- symphony_readonly: dashboards and analysts. The same without payloads and without any token.
 GRANT SELECT ON
   payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
-  supervisor_outbox_status, outbox_operational_status, inbox_events
+  supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
+  outbox_operational_status, inbox_events
 TO symphony_readonly;
 GRANT SELECT (
   attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state,
@@ -150,7 +153,7 @@ GRANT SELECT (
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_count, next_attempt_at,
   created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak, hold_reason,
-  held_by, held_at, ordered, blocked
+  held_by, held_at, ordered, blocked, trace_context
 ) ON payment_outbox_pending TO symphony_readonly;
 GRANT SELECT (
   source, message_id, topic, content_hash, state, sightings, attempt_count, attempts_max, due_at, first_seen_at,

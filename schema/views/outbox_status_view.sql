@@ -3,7 +3,7 @@
 
 CREATE OR REPLACE VIEW supervisor_outbox_status WITH (security_barrier = true) AS
 WITH item AS (
-  SELECT p.created_at, p.next_attempt_at,
+  SELECT p.created_at, p.next_attempt_at, p.outcome_unknown, p.hold_reason,
     CASE
       WHEN p.lease_expires_at <= statement_timestamp() THEN 'EXPIRED'
       WHEN p.lease_token IS NOT NULL THEN 'LEASED'
@@ -23,7 +23,14 @@ WITH item AS (
     count(*) FILTER (WHERE i.state = 'HELD') AS held_count,
     COALESCE(extract(epoch FROM statement_timestamp() - min(i.created_at)), 0)::double precision AS oldest_pending_age_seconds,
     COALESCE(extract(epoch FROM statement_timestamp() - min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE')), 0)::double precision
-      AS oldest_due_age_seconds
+      AS oldest_due_age_seconds,
+    count(*) FILTER (WHERE i.outcome_unknown) AS outcome_unknown_count,
+    -- The reasons that have a name here are Symphony's own; all others are the words of people.
+    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'OUTCOME_UNKNOWN') AS held_outcome_unknown_count,
+    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FAILED_WHILE_OUTCOME_UNKNOWN') AS held_failed_unknown_count,
+    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'RETRY_CEILING') AS held_retry_ceiling_count,
+    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'REPEATED_LEASE_EXPIRY') AS held_lease_expiry_count,
+    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'EARLIER_ITEM_PAID') AS held_earlier_paid_count
   FROM item i
 ), recorded AS (
   -- The roll-up, and its tail that has not been folded yet.
@@ -43,11 +50,17 @@ WITH item AS (
 SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_count, q.scheduled_count, q.blocked_count,
   q.held_count, q.oldest_pending_age_seconds, q.oldest_due_age_seconds, l.dispatched_total, l.retryable_total,
   l.failed_total, l.zombie_requeue_total, l.dispatched_last_hour, l.retryable_last_hour, l.failed_last_hour,
-  l.failed_total AS dlq_depth
+  l.failed_total AS dlq_depth, q.outcome_unknown_count, q.held_outcome_unknown_count, q.held_failed_unknown_count,
+  q.held_retry_ceiling_count, q.held_lease_expiry_count, q.held_earlier_paid_count,
+  q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count
+    - q.held_lease_expiry_count - q.held_earlier_paid_count AS held_other_count,
+  (SELECT count(*) FROM outbox_workers w WHERE w.last_seen_at > statement_timestamp() - interval '1 minute')
+    AS workers_alive_count
 FROM queue q CROSS JOIN ledger l;
 COMMENT ON VIEW supervisor_outbox_status IS
   'The queue at a glance, in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
 COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'All items that ended as FAILED.';
+COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS 'Relayers that reported within the last minute; they do every ten seconds.';
 
 CREATE OR REPLACE VIEW outbox_operational_status WITH (security_barrier = true) AS
 SELECT i.outbox_id, i.instruction_id, i.idempotency_key, i.participant_id, i.sequence_id, i.rail_type, i.created_at,

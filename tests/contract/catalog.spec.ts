@@ -95,6 +95,7 @@ describe('functions', () => {
       'outbox_backoff',
       'outbox_base_key',
       'outbox_other_success',
+      'trace_context_or_null',
     ])
     expect(await functionsOf('s')).toEqual([
       'claimable_outbox_rails',
@@ -486,7 +487,10 @@ describe('views', () => {
       ),
     ).toEqual([
       { view: 'outbox_operational_status', options: ['security_barrier=true'], ownFunctions: 0 },
+      { view: 'supervisor_inbox_status', options: ['security_barrier=true'], ownFunctions: 0 },
+      { view: 'supervisor_lease_status', options: ['security_barrier=true'], ownFunctions: 0 },
       { view: 'supervisor_outbox_status', options: ['security_barrier=true'], ownFunctions: 0 },
+      { view: 'supervisor_scheduler_status', options: ['security_barrier=true'], ownFunctions: 0 },
     ])
   })
 

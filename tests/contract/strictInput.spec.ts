@@ -4,6 +4,7 @@ import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import {
   ArgumentRangeError,
+  decodeTraceContext,
   encodePayload,
   ID_LENGTH_MAX,
   InvalidArgumentError,
@@ -172,6 +173,35 @@ describe('ids and texts', () => {
     expect(await sql('is_short_text($1, 10)', text)).toBe(passes(() => requiredText('reason', text, 10)))
   })
 })
+
+test('both sides agree on what is a trace context, whichever character of it is changed', async () => {
+  const sound = fc
+    .tuple(hex(32), hex(16), hex(2), fc.string({ unit: 'binary-ascii', maxLength: 600 }))
+    .map(([traceId, spanId, flags, state]) => `00-${traceId}-${spanId}-${flags}${state === '' ? '' : ` ${state}`}`)
+  const changed = fc
+    .tuple(sound, fc.nat(60), fc.string({ unit: 'binary', maxLength: 2 }))
+    .map(([text, place, other]) => text.slice(0, place) + other + text.slice(place + 1))
+  const zeros = fc.constantFrom(
+    `00-${'0'.repeat(32)}-${'1'.repeat(16)}-01`,
+    `00-${'1'.repeat(32)}-${'0'.repeat(16)}-01`,
+  )
+  const any = fc.oneof(sound, sound, changed, zeros, storable({ maxLength: 80 }))
+  await fc.assert(
+    fc.asyncProperty(
+      any.filter((text) => !text.includes('\0')),
+      async (text) => {
+        const kept = await sql('trace_context_or_null($1) = $1', text)
+        expect([text, kept]).toEqual([text, decodeTraceContext(text) === undefined ? null : true])
+      },
+    ),
+    { numRuns: 300 },
+  )
+})
+
+function hex(length: number): fc.Arbitrary<string> {
+  const digits = fc.constantFrom(...'0123456789abcdef'.split(''))
+  return fc.string({ unit: digits, minLength: length, maxLength: length })
+}
 
 /** Text that reaches the database at all: no NUL, no half of a surrogate pair. */
 function storable(constraints: fc.StringConstraints): fc.Arbitrary<string> {

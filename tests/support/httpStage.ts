@@ -1,6 +1,5 @@
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
-import { Registry } from 'prom-client'
 import {
   createHttpServer,
   MetricsPage,
@@ -8,8 +7,8 @@ import {
   type InstructionRoles,
   type Problem,
 } from '../../libs/http/index.js'
-import { OutboxMetrics } from '../../libs/observability/index.js'
-import { readOutboxStatus } from '../../libs/outbox/index.js'
+import { readSystemStatus } from '../../libs/cli/readSystemStatus.js'
+import { Metrics } from '../../libs/observability/index.js'
 import type { TestDatabase } from './database.js'
 
 export const TOKEN = 'token-of-the-tests'
@@ -25,7 +24,7 @@ export interface HttpStage {
   readonly address: string
   /** Every line written so far, as one text. */
   readonly logged: () => string
-  readonly metrics: OutboxMetrics
+  readonly metrics: Metrics
   /** A request with the token, unless headers say otherwise. */
   call(path: string, init?: StageRequest): Promise<Response>
   /** A POST of an instruction under a key. */
@@ -47,14 +46,13 @@ export async function openHttpStage(db: TestDatabase, options: HttpStageOptions 
       done()
     },
   })
-  const registry = new Registry()
-  const metrics = new OutboxMetrics(registry)
+  const metrics = new Metrics({ version: 'of the tests' })
   const readonly = db.as('symphony_readonly')
   const server = createHttpServer({
     log: pino({ level: 'debug' }, sink),
     accessToken: TOKEN,
     isReady: async () => true,
-    metrics: new MetricsPage(registry, () => readOutboxStatus(readonly)),
+    metrics: new MetricsPage(metrics.registry, () => readSystemStatus(db.database)),
     ...(instructions === 'none'
       ? {}
       : { instructions: instructions ?? { ingest: db.as('symphony_ingest'), readonly } }),

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { connect } from 'node:net'
 import { Registry } from 'prom-client'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { readSystemStatus } from '../../libs/cli/readSystemStatus.js'
 import { openDatabase, type Database } from '../../libs/db/index.js'
 import { MetricsPage } from '../../libs/http/index.js'
 import { OutboxMetrics } from '../../libs/observability/index.js'
@@ -346,7 +347,7 @@ describe('health and metrics', () => {
 
   test('/metrics shows what this process counted and what the queue looks like now', async () => {
     await enqueue(db)
-    stage.metrics.onRelayerEvent({ type: 'notified' })
+    stage.metrics.outbox.onRelayerEvent({ type: 'notified' })
     const response = await stage.call('/metrics')
     expect(response.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/)
     const text = await response.text()
@@ -403,10 +404,10 @@ describe('when the database is away', () => {
   })
 
   test('metrics are without what only the database knows', async () => {
-    const readonly = databaseAt('postgres://nobody@127.0.0.1:1/none').as('symphony_readonly')
+    const nowhere = databaseAt('postgres://nobody@127.0.0.1:1/none')
     const counters = new Registry()
     new OutboxMetrics(counters).onRelayerEvent({ type: 'notified' })
-    const dark = await openHttpStage(db, { metrics: new MetricsPage(counters, () => readOutboxStatus(readonly)) })
+    const dark = await openHttpStage(db, { metrics: new MetricsPage(counters, () => readSystemStatus(nowhere)) })
     onTestFinished(() => dark.close())
     const text = await (await dark.call('/metrics')).text()
     expect(text).toMatch(/^notify_wakeups_total 1$/m)

@@ -93,7 +93,7 @@ describe('an item of unknown outcome at the ceiling', () => {
     await claimOnly(db, item.railType)
     await db.expireLease(item.outboxId)
     const repaired = await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
-    expect(repaired).toEqual([{ outboxId: item.outboxId, attemptNo: 20 }])
+    expect(repaired).toEqual([{ outboxId: item.outboxId, attemptNo: 20, placedHold: 'RETRY_CEILING' }])
     expect(await lastOf(item)).toBe('20 ZOMBIE_REQUEUE')
     expect(await pendingRow(db, item.outboxId)).toMatchObject({
       hold_reason: 'RETRY_CEILING',

@@ -125,6 +125,9 @@ describe('a claimed item', () => {
       takenOver: false,
       ordered: false,
       evidence: null,
+      createdAt: item.createdAt,
+      dueAt: expect.any(Date),
+      traceContext: null,
     })
     expect(await pendingRow(db, item.outboxId)).toMatchObject({
       claimed_by: 'worker-7',
@@ -345,7 +348,7 @@ describe('taking over an expired lease', () => {
     await takeOver()
     const told: HeldTakeover[] = []
     const held = await takeOver(told)
-    expect(told).toEqual([{ outboxId: held, railType }])
+    expect(told).toEqual([{ outboxId: held, railType, reason: 'OUTCOME_UNKNOWN' }])
   })
 
   test('that the ledger refuses does not keep a worker from claiming the rest', async () => {

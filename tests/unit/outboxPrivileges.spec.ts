@@ -80,6 +80,9 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
     readonly: except('lease_token', 'payload'),
   },
   supervisor_outbox_status: { control: whole(), auditor: whole(), readonly: whole() },
+  supervisor_inbox_status: { control: whole(), auditor: whole(), readonly: whole() },
+  supervisor_scheduler_status: { control: whole(), auditor: whole(), readonly: whole() },
+  supervisor_lease_status: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_operational_status: { control: whole(), auditor: whole(), readonly: whole() },
 }
 
@@ -230,6 +233,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   refuse_mutation: 'nobody',
   require_operator_arguments: 'nobody',
   sight_inbox_message: 'nobody',
+  trace_context_or_null: 'nobody',
   return_expired_job_runs: 'nobody',
   return_expired_timers: 'nobody',
   uuid_v7: 'nobody',

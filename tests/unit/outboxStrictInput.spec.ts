@@ -40,12 +40,12 @@ const OUTCOMES = ['p_rail_references', 'p_rail_codes', 'p_error_codes', 'p_error
 const OUTCOMES_ASKED = [...OUTCOMES, 'p_retry_delays_seconds', 'p_outcomes_unknown', 'p_hold_reasons']
 
 const SUBJECTS: Readonly<Record<string, Subject>> = {
-  enqueue_payment_outbox: { role: 'ingest', sound: anInstruction, optional: ['p_not_before'] },
+  enqueue_payment_outbox: { role: 'ingest', sound: anInstruction, optional: ['p_not_before', 'p_trace_context'] },
   enqueue_payment_outbox_batch: {
     role: 'ingest',
     sound: aBatch,
-    optional: ['p_not_before', 'p_ordered'],
-    optionalElements: ['p_not_before'],
+    optional: ['p_not_before', 'p_ordered', 'p_trace_contexts'],
+    optionalElements: ['p_not_before', 'p_trace_contexts'],
   },
 
   schedule_timer: {
@@ -428,6 +428,20 @@ const TIME: Limits = {
   },
 }
 
+const A_TRACE_CONTEXT = `'00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01 vendor=1'`
+
+/** Comes from strangers' headers, and no payment depends on it: whatever it is, the payment is taken and the rest forgotten. */
+const TRACE_CONTEXT: Limits = {
+  refused: {},
+  accepted: {
+    'an empty one': `''`,
+    'no trace context': `'${CANARY}'`,
+    'all zeros': `'00-' || repeat('0', 32) || '-' || repeat('0', 16) || '-00'`,
+    'a line end': `E'00-\r\nSet-Cookie: ${CANARY}'`,
+    'a megabyte': `rpad('${CANARY}', 1000000, 'x')`,
+  },
+}
+
 const LIMITS: Readonly<Record<string, Limits>> = {
   p_instruction_id: ID,
   p_participant_id: ID,
@@ -476,6 +490,7 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_keep_seconds: integer(1, 315_576_000),
   p_delivery: oneOf('outbox'),
   p_missed_runs: oneOf('once'),
+  p_trace_context: TRACE_CONTEXT,
 }
 
 /** Every value of their type is one; whether it is the right one, the database judges. */
@@ -777,6 +792,7 @@ async function anInstruction(): Promise<Arguments> {
     p_payload: `'{"amountMinor": "1050"}'`,
     p_not_before: 'now()',
     p_ordered: 'false',
+    p_trace_context: A_TRACE_CONTEXT,
   }
 }
 
@@ -789,6 +805,7 @@ async function aBatch(): Promise<Arguments> {
     p_payloads: `ARRAY['{"amountMinor": "1050"}'::jsonb]`,
     p_not_before: 'ARRAY[now()]',
     p_ordered: 'ARRAY[false]',
+    p_trace_contexts: `ARRAY[${A_TRACE_CONTEXT}]`,
   }
 }
 
@@ -801,6 +818,7 @@ function aBatchOf(count: number): Arguments {
     p_payloads: `array_fill('{}'::jsonb, ARRAY[${count}])`,
     p_not_before: 'NULL',
     p_ordered: 'NULL',
+    p_trace_contexts: 'NULL',
   }
 }
 

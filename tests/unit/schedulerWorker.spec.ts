@@ -144,8 +144,8 @@ describe('a round', () => {
     expect(await worker.runOnce()).toEqual(round(0, 1, false))
     expect(await worker.runOnce()).toEqual(round(0, 0, false))
     expect(events.filter(({ type }) => type === 'runsCreated')).toEqual([
-      { type: 'runsCreated', jobs: 2, runs: 2 },
-      { type: 'runsCreated', jobs: 1, runs: 1 },
+      { type: 'runsCreated', jobs: 2, runs: 2, lagsMs: [expect.any(Number), expect.any(Number)] },
+      { type: 'runsCreated', jobs: 1, runs: 1, lagsMs: [expect.any(Number)] },
     ])
     const { rows } = await db.queryNoRole(
       `SELECT i.outbox_id FROM payment_outbox_identities i

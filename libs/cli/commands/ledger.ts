@@ -6,6 +6,7 @@ import { jsonOption } from '../commonOptions.js'
 import { withTarget } from '../openTarget.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
 import { TARGET } from '../settings.js'
+import { writeLedgerMetrics } from '../writeLedgerMetrics.js'
 
 /** `symphony ledger`: for auditors. */
 export function registerLedger(program: Command, cli: Cli): void {
@@ -18,6 +19,10 @@ export function registerLedger(program: Command, cli: Cli): void {
   )
     .option('--book <file>', 'the book of a simulated rail; without it I3, I4 and I5 cannot be judged')
     .option('--drained', 'check also that nothing but held items is left (I10)')
+    .option(
+      '--textfile <file>',
+      'write the number of broken hashes as a metric, for node_exporter’s textfile collector',
+    )
     .addOption(jsonOption())
     .addHelpText(
       'after',
@@ -41,6 +46,7 @@ async function verify(flags: GivenFlags, cli: Cli): Promise<void> {
       drained: flags['drained'] === true,
     }),
   )
+  if (typeof flags['textfile'] === 'string') await writeLedgerMetrics(flags['textfile'], report.chain)
   if (flags['json'] === true) cli.terminal.printJson(report)
   else printReport(report, cli)
   requireSound(report)

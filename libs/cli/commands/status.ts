@@ -1,15 +1,17 @@
 import type { Command } from 'commander'
 import type { Database } from '../../db/index.js'
-import { readOutboxStatus, type OutboxStatus } from '../../outbox/index.js'
+import { AlertWatch, registryOfStatus, type Alert, type SystemStatus } from '../../observability/index.js'
+import type { OutboxStatus } from '../../outbox/index.js'
 import { sleep } from '../../worker/index.js'
 import type { Cli } from '../Cli.js'
 import { jsonOption } from '../commonOptions.js'
 import { withTarget } from '../openTarget.js'
+import { readSystemStatus } from '../readSystemStatus.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
 import { TARGET } from '../settings.js'
 import type { Colors } from '../Terminal.js'
 
-/** `symphony status`: the queue at a glance. */
+/** `symphony status`: the queue at a glance, and what somebody should look at. */
 export function registerStatus(program: Command, cli: Cli): void {
   addSettings(program.command('status').description('the queue at a glance'), TARGET)
     .addOption(jsonOption())
@@ -19,7 +21,10 @@ export function registerStatus(program: Command, cli: Cli): void {
       `
 Examples:
   symphony status --watch
-  symphony status --json | jq .heldCount`,
+  symphony status --json | jq .heldCount
+  symphony status --json | jq '.alerts[] | select(.state == "firing")'
+
+An alert is "pending" while it has not been true for as long as its rule says: one look cannot know that, --watch can.`,
     )
     .action((flags: GivenFlags) => run(flags, cli))
 }
@@ -27,17 +32,25 @@ Examples:
 async function run(flags: GivenFlags, cli: Cli): Promise<void> {
   const settings = await resolveSettings(TARGET, flags, cli)
   await withTarget(settings, 'status', async (database) => {
-    do await look(database, flags, cli)
+    const look = createLook(database, flags, cli)
+    do await look()
     while (flags['watch'] === true && (await oneSecondLater(cli.signal)))
   })
 }
 
-async function look(database: Database, { json, watch }: GivenFlags, { terminal }: Cli): Promise<void> {
-  const status = await readOutboxStatus(database.as('symphony_readonly'))
-  if (json === true) return terminal.printJson(status)
-  const lines = describeStatus(status, terminal.colors)
-  if (watch === true) terminal.printPage(lines)
-  else for (const line of lines) terminal.print(line)
+/** Looks that remember each other, so that an alert can have lasted. */
+function createLook(database: Database, { json, watch }: GivenFlags, { terminal }: Cli): () => Promise<void> {
+  let status: SystemStatus
+  const alerts = new AlertWatch(async () => [registryOfStatus(status)])
+  return async () => {
+    status = await readSystemStatus(database)
+    const told = await alerts.look()
+    const { outbox, inbox, scheduler, leases } = status
+    if (json === true) return terminal.printJson({ ...outbox, inbox, scheduler, leases, alerts: told })
+    const lines = [...describeStatus(outbox, terminal.colors), '', ...describeAlerts(told, terminal.colors)]
+    if (watch === true) terminal.printPage(lines)
+    else for (const line of lines) terminal.print(line)
+  }
 }
 
 async function oneSecondLater(signal: AbortSignal): Promise<boolean> {
@@ -69,6 +82,14 @@ function describeStatus(status: OutboxStatus, { bold, dim, yellow, red }: Colors
   return rows.map(
     ([word, count, note, paint = String]) => `${word.padEnd(12)} ${paint(String(count).padStart(10))}  ${dim(note)}`,
   )
+}
+
+function describeAlerts(alerts: readonly Alert[], { bold, dim, yellow, red }: Colors): readonly string[] {
+  if (alerts.length === 0) return [dim('No alert.')]
+  return alerts.flatMap(({ name, state, severity, summary, firstLook }) => {
+    const paint = state === 'pending' ? dim : severity === 'critical' ? red : yellow
+    return [`${paint(state.toUpperCase().padEnd(12))} ${bold(name)}  ${summary}`, `${' '.repeat(13)}${dim(firstLook)}`]
+  })
 }
 
 function alarming(count: bigint, paint: Paint): Paint {

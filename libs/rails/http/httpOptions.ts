@@ -255,7 +255,7 @@ function checkSigning(field: (name: string) => string, { keyId, secret }: Signin
 }
 
 /** Headers that the rail writes itself: an answer to "who won?" that nobody should have to look up. */
-const OWN_HEADERS = new Set(['idempotency-key', 'content-type', 'content-length', 'host', 'traceparent'])
+const OWN_HEADERS = new Set(['idempotency-key', 'content-type', 'content-length', 'host', 'traceparent', 'tracestate'])
 
 export function isOwnHeader(name: string): boolean {
   return OWN_HEADERS.has(name.toLowerCase()) || name.toLowerCase().startsWith('symphony-')

@@ -16,7 +16,7 @@ import { readRetryAfterMs } from './retryAfter.js'
 
 /**
  * A rail that speaks JSON over HTTPS. Each request carries the reference as `Idempotency-Key`, the end of the lease as
- * `Symphony-Not-After`, `traceparent`, and a signature if there is a key. Connections are kept until `close()`.
+ * `Symphony-Not-After`, `traceparent` and `tracestate`, and a signature if there is a key. Connections are kept until `close()`.
  */
 export function httpRail<Payload extends object>(options: HttpRailOptions<Payload>): Rail<Payload> {
   const http = resolveHttpOptions(options)
@@ -79,7 +79,7 @@ async function prepare(
 
 function ownHeaders(
   { signing }: ResolvedHttp,
-  { reference, notAfter, traceparent }: RailRequest<object>,
+  { reference, notAfter, traceparent, tracestate }: RailRequest<object>,
   { method, url, body }: { method: HttpRequest['method']; url: URL; body: string },
   now: Date,
 ): Record<string, string> {
@@ -96,6 +96,7 @@ function ownHeaders(
     'idempotency-key': reference,
     'symphony-not-after': parts.notAfter,
     ...(traceparent === undefined ? {} : { traceparent }),
+    ...(tracestate === undefined ? {} : { tracestate }),
     ...(signing === undefined ? {} : { 'symphony-signature': signRequest(signing, parts) }),
   }
 }

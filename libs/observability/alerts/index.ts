@@ -1,0 +1,10 @@
+/** Alerts: the rules, what they are made of, and who judges them without a Prometheus. */
+export { AlertEvaluator, evaluateAlerts } from './AlertEvaluator.js'
+export type { Alert } from './AlertEvaluator.js'
+export { AlertWatch } from './AlertWatch.js'
+export { judge } from './conditions.js'
+export type { Condition, Judgement, Quantity } from './conditions.js'
+export { seriesOf, takeReading } from './Reading.js'
+export type { Labels, Reading } from './Reading.js'
+export { ALERT_RULES } from './rules.js'
+export type { AlertRule } from './rules.js'

@@ -1,0 +1,67 @@
+import type { Attributes, BatchObservableCallback, Meter, Observable } from '@opentelemetry/api'
+import type { Registry } from 'prom-client'
+import type { Metrics } from './Metrics.js'
+import { registryOfStatus, type SystemStatus } from './registryOfStatus.js'
+
+/** What the bridge uses of a meter. */
+export type ObservingMeter = Pick<
+  Meter,
+  'createObservableCounter' | 'createObservableGauge' | 'addBatchObservableCallback' | 'removeBatchObservableCallback'
+>
+
+/**
+ * The same metrics by OpenTelemetry: every one of them is registered on a meter under the same name, and read when the SDK
+ * collects. A histogram becomes what Prometheus makes of it (`_bucket`, `_sum` and `_count`), because OpenTelemetry has no
+ * histogram that is observed. Returns what takes it all away again.
+ */
+export function bridgeToMeter(
+  meter: ObservingMeter,
+  metrics: Metrics,
+  readStatus: () => Promise<SystemStatus>,
+): () => void {
+  const instruments = new Map<string, Observable>()
+  for (const { name, help, type } of [metrics.registry, registryOfStatus()].flatMap((registry) =>
+    registry.getMetricsAsArray(),
+  )) {
+    const kind = String(type)
+    const parts = kind === 'histogram' ? ['_bucket', '_sum', '_count'] : ['']
+    for (const part of parts) instruments.set(`${name}${part}`, create(meter, kind, `${name}${part}`, help))
+  }
+  const observe: BatchObservableCallback = async (result) => {
+    for (const registry of [metrics.registry, ...(await statusIfAny(readStatus))]) {
+      for (const { name, values } of await registry.getMetricsAsJSON()) {
+        for (const sample of values) {
+          const instrument = instruments.get(nameOf(sample) ?? name)
+          if (instrument !== undefined) result.observe(instrument, sample.value, attributesOf(sample.labels))
+        }
+      }
+    }
+  }
+  const observed = [...instruments.values()]
+  meter.addBatchObservableCallback(observe, observed)
+  return () => meter.removeBatchObservableCallback(observe, observed)
+}
+
+function create(meter: ObservingMeter, kind: string, name: string, description: string): Observable {
+  return kind === 'gauge'
+    ? meter.createObservableGauge(name, { description })
+    : meter.createObservableCounter(name, { description })
+}
+
+/** While the database does not answer, its gauges are left out, as they are on the page. */
+async function statusIfAny(readStatus: () => Promise<SystemStatus>): Promise<Registry[]> {
+  try {
+    return [registryOfStatus(await readStatus())]
+  } catch {
+    return []
+  }
+}
+
+/** Of the parts of a histogram, which its types do not mention. */
+function nameOf(sample: object): string | undefined {
+  return 'metricName' in sample && typeof sample.metricName === 'string' ? sample.metricName : undefined
+}
+
+function attributesOf(labels: Partial<Record<string, string | number>>): Attributes {
+  return Object.fromEntries(Object.entries(labels).map(([name, value]) => [name, String(value)]))
+}

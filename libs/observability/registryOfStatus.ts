@@ -1,0 +1,186 @@
+import { Gauge, Registry } from 'prom-client'
+import type { PoolUse } from '../db/index.js'
+import type { InboxFigures } from '../inbox/index.js'
+import type { LeaseFigures } from '../lease/index.js'
+import type { OutboxStatus } from '../outbox/index.js'
+import type { SchedulerFigures } from '../scheduler/index.js'
+
+/** Everything that is read at once when somebody wants to know how things stand. */
+export interface SystemStatus {
+  readonly outbox: OutboxStatus
+  readonly inbox: InboxFigures
+  readonly scheduler: SchedulerFigures
+  readonly leases: LeaseFigures
+  /** Of this process; the rest is the database's, and the same for everybody. */
+  readonly pools: readonly PoolUse[]
+}
+
+type Labels = Readonly<Record<string, string>>
+type Sample = readonly [value: bigint | number, labels?: Labels]
+
+interface StatusGauge {
+  readonly name: string
+  readonly help: string
+  readonly labelNames?: readonly string[]
+  readonly read: (status: SystemStatus) => Sample | readonly Sample[]
+}
+
+/**
+ * How things stand, as gauges in a registry of their own: read from the database at each scrape, and therefore the same from
+ * every process. Without a status the gauges are there, and empty.
+ */
+export function registryOfStatus(status?: SystemStatus): Registry {
+  const registry = new Registry()
+  for (const { name, help, labelNames = [], read } of STATUS_GAUGES) {
+    const gauge = new Gauge({ name, help, labelNames: [...labelNames], registers: [registry] })
+    const samples = status === undefined ? [] : read(status)
+    for (const [value, labels = {}] of isOne(samples) ? [samples] : samples) gauge.set(labels, Number(value))
+  }
+  return registry
+}
+
+function isOne(samples: Sample | readonly Sample[]): samples is Sample {
+  return samples.length > 0 && !Array.isArray(samples[0])
+}
+
+const STATUS_GAUGES: readonly StatusGauge[] = [
+  { name: 'outbox_pending_depth', help: 'Items that have not ended.', read: ({ outbox }) => [outbox.pendingCount] },
+  {
+    name: 'outbox_due_depth',
+    help: 'Items that are due and leased by nobody.',
+    read: ({ outbox }) => [outbox.dueUnleasedCount],
+  },
+  { name: 'outbox_leased_count', help: 'Items in flight.', read: ({ outbox }) => [outbox.leasedCount] },
+  { name: 'outbox_held_count', help: 'Items that wait for a person.', read: ({ outbox }) => [outbox.heldCount] },
+  {
+    name: 'outbox_held_by_reason',
+    help: 'Items that wait for a person, by why they do; other: in a person’s or a rail’s own words.',
+    labelNames: ['reason'],
+    read: ({ outbox }) => [
+      [outbox.heldOutcomeUnknownCount, { reason: 'OUTCOME_UNKNOWN' }],
+      [outbox.heldFailedUnknownCount, { reason: 'FAILED_WHILE_OUTCOME_UNKNOWN' }],
+      [outbox.heldRetryCeilingCount, { reason: 'RETRY_CEILING' }],
+      [outbox.heldLeaseExpiryCount, { reason: 'REPEATED_LEASE_EXPIRY' }],
+      [outbox.heldEarlierPaidCount, { reason: 'EARLIER_ITEM_PAID' }],
+      [outbox.heldOtherCount, { reason: 'other' }],
+    ],
+  },
+  {
+    name: 'outbox_blocked_count',
+    help: 'Items that wait for an earlier one or for a pause to end.',
+    read: ({ outbox }) => [outbox.blockedCount],
+  },
+  {
+    name: 'outbox_outcome_unknown_count',
+    help: 'Items that have not ended and that the rail may have paid.',
+    read: ({ outbox }) => [outbox.outcomeUnknownCount],
+  },
+  {
+    name: 'oldest_pending_age_seconds',
+    help: 'Age of the oldest item that has not ended.',
+    read: ({ outbox }) => [outbox.oldestPendingAgeSeconds],
+  },
+  {
+    name: 'oldest_due_age_seconds',
+    help: 'How long the longest-waiting due item has been due.',
+    read: ({ outbox }) => [outbox.oldestDueAgeSeconds],
+  },
+  { name: 'dlq_depth', help: 'Items that ended as FAILED.', read: ({ outbox }) => [outbox.dlqDepth] },
+  {
+    name: 'expired_lease_count',
+    help: 'Leases that have expired and are not repaired yet.',
+    read: ({ outbox }) => [outbox.expiredLeaseCount],
+  },
+  {
+    name: 'stuck_dispatching_count',
+    help: 'The same as expired_lease_count, under its historical name.',
+    read: ({ outbox }) => [outbox.expiredLeaseCount],
+  },
+  {
+    name: 'ledger_attempts',
+    help: 'Rows of the ledger by state, of all processes since the beginning. It only grows.',
+    labelNames: ['state'],
+    read: ({ outbox }) => [
+      [outbox.dispatchedTotal, { state: 'DISPATCHED' }],
+      [outbox.retryableTotal, { state: 'RETRYABLE' }],
+      [outbox.failedTotal, { state: 'FAILED' }],
+      [outbox.zombieRequeueTotal, { state: 'ZOMBIE_REQUEUE' }],
+    ],
+  },
+  {
+    name: 'outbox_workers_alive',
+    help: 'Relayers that reported within the last minute.',
+    read: ({ outbox }) => [outbox.workersAliveCount],
+  },
+  {
+    name: 'inbox_depth',
+    help: 'Messages by state: seen (they wait for a worker), processing, dead. Those that are done are not counted.',
+    labelNames: ['state'],
+    read: ({ inbox }) => [
+      [inbox.waitingCount, { state: 'seen' }],
+      [inbox.processingCount, { state: 'processing' }],
+      [inbox.deadCount, { state: 'dead' }],
+    ],
+  },
+  {
+    name: 'inbox_due_depth',
+    help: 'Messages that are due and claimed by nobody.',
+    read: ({ inbox }) => [inbox.dueCount],
+  },
+  {
+    name: 'inbox_oldest_due_age_seconds',
+    help: 'How long the longest-waiting due message has been due.',
+    read: ({ inbox }) => [inbox.oldestDueAgeSeconds],
+  },
+  {
+    name: 'inbox_expired_claim_count',
+    help: 'Claims that have expired and that no worker has taken over yet.',
+    read: ({ inbox }) => [inbox.expiredClaimCount],
+  },
+  {
+    name: 'scheduler_jobs',
+    help: 'Jobs by condition: active, of those due now, of those unreadable.',
+    labelNames: ['condition'],
+    read: ({ scheduler }) => [
+      [scheduler.activeJobsCount, { condition: 'active' }],
+      [scheduler.dueJobsCount, { condition: 'due' }],
+      [scheduler.unreadableJobsCount, { condition: 'unreadable' }],
+    ],
+  },
+  {
+    name: 'scheduler_ready_count',
+    help: 'Timers and runs that are to become messages or to be claimed, due or not.',
+    labelNames: ['kind'],
+    read: ({ scheduler }) => [
+      [scheduler.readyTimersCount, { kind: 'timer' }],
+      [scheduler.readyRunsCount, { kind: 'run' }],
+    ],
+  },
+  {
+    name: 'scheduler_lag_seconds',
+    help: 'How long the first thing that a scheduler has to do has been due.',
+    read: ({ scheduler }) => [scheduler.lagSeconds],
+  },
+  { name: 'leases_held', help: 'Named leases that are held.', read: ({ leases }) => [leases.heldCount] },
+  {
+    name: 'leases_expired',
+    help: 'Named leases that ran out and that nobody has acquired since.',
+    read: ({ leases }) => [leases.expiredCount],
+  },
+  {
+    name: 'db_pool_connections',
+    help: 'Connections of this process, by role and whether they are lent.',
+    labelNames: ['role', 'state'],
+    read: ({ pools }) =>
+      pools.flatMap(({ role, inUse, idle }): Sample[] => [
+        [inUse, { role, state: 'in_use' }],
+        [idle, { role, state: 'idle' }],
+      ]),
+  },
+  {
+    name: 'db_pool_waiting',
+    help: 'Who waits for a connection of this process.',
+    labelNames: ['role'],
+    read: ({ pools }) => pools.map(({ role, waiting }): Sample => [waiting, { role }]),
+  },
+]

@@ -1,0 +1,16 @@
+-- The inbox at a glance. What is done is not counted: it is kept for months, and nobody waits for it.
+
+CREATE OR REPLACE VIEW supervisor_inbox_status WITH (security_barrier = true) AS
+WITH waiting AS (
+  SELECT count(*) AS total, count(*) FILTER (WHERE m.due_at <= statement_timestamp()) AS due, min(m.due_at) AS first_due_at
+  FROM inbox_messages m WHERE m.state = 'seen' AND m.topic IS NOT NULL
+), claimed AS (
+  SELECT count(*) AS total, count(*) FILTER (WHERE m.claim_expires_at <= statement_timestamp()) AS expired
+  FROM inbox_messages m WHERE m.fence IS NOT NULL
+)
+SELECT w.total AS waiting_count, w.due AS due_count, c.total AS processing_count, c.expired AS expired_claim_count,
+  (SELECT count(*) FROM inbox_messages m WHERE m.state = 'dead') AS dead_count,
+  GREATEST(COALESCE(extract(epoch FROM statement_timestamp() - w.first_due_at), 0), 0)::double precision AS oldest_due_age_seconds
+FROM waiting w CROSS JOIN claimed c;
+COMMENT ON VIEW supervisor_inbox_status IS
+  'The inbox at a glance, in one row: messages that wait for a worker, are in hand, or are dead. Each figure reads a partial index.';

@@ -1,0 +1,11 @@
+-- Leases at a glance.
+
+CREATE OR REPLACE VIEW supervisor_lease_status WITH (security_barrier = true) AS
+WITH held AS (
+  SELECT count(*) AS total FROM symphony_leases l WHERE l.released_at IS NULL AND l.expires_at > statement_timestamp()
+), expired AS (
+  SELECT count(*) AS total FROM symphony_leases l WHERE l.released_at IS NULL AND l.expires_at <= statement_timestamp()
+)
+SELECT h.total AS held_count, e.total AS expired_count FROM held h CROSS JOIN expired e;
+COMMENT ON VIEW supervisor_lease_status IS
+  'Leases that are held now, and those that ran out in their holder''s hands and that nobody has acquired since.';

@@ -1,0 +1,338 @@
+/** The dashboard as a list of what a person wants to see, top to bottom; Grafana's JSON is made of it. */
+interface Panel {
+  readonly title: string
+  readonly description: string
+  /** PromQL, each with its legend. */
+  readonly queries: readonly (readonly [expression: string, legend: string])[]
+  readonly unit?: 's' | 'ms' | 'short' | 'ops' | 'bytes' | 'percentunit'
+  readonly kind?: 'stat' | 'timeseries'
+  /** From here on it is drawn red. */
+  readonly alarmingFrom?: number
+}
+
+interface Row {
+  readonly title: string
+  readonly panels: readonly Panel[]
+}
+
+const worst = (metric: string): string => `max(${metric}{job=~"$job"})`
+const rate = (metric: string, by = ''): string =>
+  `sum${by === '' ? '' : ` by (${by})`} (rate(${metric}{job=~"$job"}[$__rate_interval]))`
+const quantile = (q: number, histogram: string, by = ''): string =>
+  `histogram_quantile(${q}, sum by (le${by === '' ? '' : `, ${by}`}) (rate(${histogram}_bucket{job=~"$job"}[$__rate_interval])))`
+
+const ROWS: readonly Row[] = [
+  {
+    title: 'At a glance',
+    panels: [
+      {
+        title: 'Pending',
+        description: 'Items that have not ended.',
+        queries: [[worst('outbox_pending_depth'), 'pending']],
+        kind: 'stat',
+      },
+      {
+        title: 'Longest due',
+        description: 'How long the longest-waiting due item has been due.',
+        queries: [[worst('oldest_due_age_seconds'), 'due']],
+        unit: 's',
+        kind: 'stat',
+        alarmingFrom: 300,
+      },
+      {
+        title: 'Held',
+        description: 'Items that wait for a person.',
+        queries: [[worst('outbox_held_count'), 'held']],
+        kind: 'stat',
+        alarmingFrom: 1,
+      },
+      {
+        title: 'Outcome unknown',
+        description: 'Items that the rail may have paid.',
+        queries: [[worst('outbox_outcome_unknown_count'), 'unknown']],
+        kind: 'stat',
+      },
+      {
+        title: 'Failed',
+        description: 'Items that ended as FAILED.',
+        queries: [[worst('dlq_depth'), 'failed']],
+        kind: 'stat',
+      },
+      {
+        title: 'Expired leases',
+        description: 'Not repaired yet.',
+        queries: [[worst('expired_lease_count'), 'expired']],
+        kind: 'stat',
+        alarmingFrom: 1,
+      },
+      {
+        title: 'Workers alive',
+        description: 'Relayers that reported within the last minute.',
+        queries: [[worst('outbox_workers_alive'), 'workers']],
+        kind: 'stat',
+      },
+      {
+        title: 'Chain breaks',
+        description: 'Found by the latest verification of the ledger; empty before the first.',
+        queries: [[worst('ledger_chain_breaks'), 'breaks']],
+        kind: 'stat',
+        alarmingFrom: 1,
+      },
+    ],
+  },
+  {
+    title: 'Queue',
+    panels: [
+      {
+        title: 'Depth',
+        description: 'Each pending item is in one of these, or scheduled for later.',
+        queries: [
+          [worst('outbox_due_depth'), 'due'],
+          [worst('outbox_leased_count'), 'in flight'],
+          [worst('outbox_blocked_count'), 'blocked'],
+          [worst('outbox_held_count'), 'held'],
+        ],
+      },
+      {
+        title: 'Attempts a second',
+        description: 'Ledger rows by state.',
+        queries: [[rate('attempts_total', 'state'), '{{state}}']],
+        unit: 'ops',
+      },
+      {
+        title: 'Accepted to ended',
+        description: 'How long payments take, by percentile.',
+        queries: [
+          [quantile(0.5, 'time_to_terminal_seconds'), 'median'],
+          [quantile(0.99, 'time_to_terminal_seconds'), '99 %'],
+        ],
+        unit: 's',
+      },
+      {
+        title: 'Due to claimed',
+        description: 'How late claims are, by the database’s clock.',
+        queries: [
+          [quantile(0.5, 'claim_lag_seconds'), 'median'],
+          [quantile(0.99, 'claim_lag_seconds'), '99 %'],
+        ],
+        unit: 's',
+      },
+      {
+        title: 'Held, by reason',
+        description: 'What a person is to decide about.',
+        queries: [['max by (reason) (outbox_held_by_reason{job=~"$job"})', '{{reason}}']],
+      },
+      {
+        title: 'Leases lost and repaired',
+        description: 'Races and crashes: normal in small numbers.',
+        queries: [
+          [rate('lease_lost_count'), 'lost'],
+          [rate('reaper_requeues_total'), 'requeued'],
+          [rate('late_outcomes_total'), 'late outcomes'],
+        ],
+        unit: 'ops',
+      },
+    ],
+  },
+  {
+    title: 'Rails',
+    panels: [
+      {
+        title: 'Answer time, 99 %',
+        description: 'From the call of a rail to its answer.',
+        queries: [[quantile(0.99, 'dispatch_latency_ms', 'rail'), '{{rail}}']],
+        unit: 'ms',
+      },
+      {
+        title: 'Errors a second',
+        description: 'Calls that were no success.',
+        queries: [[rate('rail_errors_total', 'rail, error'), '{{rail}} {{error}}']],
+        unit: 'ops',
+      },
+      {
+        title: 'Calls in flight',
+        description: 'In all processes.',
+        queries: [['sum by (rail) (rail_calls_in_flight{job=~"$job"})', '{{rail}}']],
+      },
+      {
+        title: 'Breaker',
+        description: '1: the rail gets a rest.',
+        queries: [['max by (rail) (rail_breaker_open{job=~"$job"})', '{{rail}}']],
+      },
+      {
+        title: 'Unknown codes',
+        description: 'Answers that no table covers.',
+        queries: [[rate('rail_unknown_codes_total', 'rail'), '{{rail}}']],
+        unit: 'ops',
+      },
+    ],
+  },
+  {
+    title: 'Inbox, scheduler, leases',
+    panels: [
+      {
+        title: 'Inbox',
+        description: 'Messages by state.',
+        queries: [['max by (state) (inbox_depth{job=~"$job"})', '{{state}}']],
+      },
+      {
+        title: 'Messages a second',
+        description: 'What came in, and what became of it.',
+        queries: [
+          [rate('inbox_received_total', 'result'), 'received: {{result}}'],
+          [rate('inbox_handled_total'), 'handled'],
+          [rate('inbox_abandoned_total'), 'abandoned'],
+          [rate('inbox_died_total'), 'died'],
+        ],
+        unit: 'ops',
+      },
+      {
+        title: 'Scheduler lag',
+        description: 'How long the first due thing has been due.',
+        queries: [[worst('scheduler_lag_seconds'), 'lag']],
+        unit: 's',
+      },
+      {
+        title: 'Runs and timers a second',
+        description: 'What the schedulers made.',
+        queries: [
+          [rate('scheduler_runs_created_total'), 'runs'],
+          [rate('scheduler_enqueued_total', 'kind'), 'enqueued: {{kind}}'],
+          [rate('scheduler_refused_total', 'kind'), 'refused: {{kind}}'],
+        ],
+        unit: 'ops',
+      },
+      {
+        title: 'Leases',
+        description: 'Held now, and lost.',
+        queries: [
+          [worst('leases_held'), 'held'],
+          [rate('leases_lost_total', 'reason'), 'lost a second: {{reason}}'],
+        ],
+      },
+    ],
+  },
+  {
+    title: 'Processes',
+    panels: [
+      {
+        title: 'Connections',
+        description: 'Of each process, by whether they are lent.',
+        queries: [
+          ['sum by (instance, state) (db_pool_connections{job=~"$job"})', '{{instance}} {{state}}'],
+          ['sum by (instance) (db_pool_waiting{job=~"$job"})', '{{instance}} waiting'],
+        ],
+      },
+      {
+        title: 'Event loop',
+        description: 'Near 1, timers and renewals come late.',
+        queries: [['nodejs_eventloop_utilization{job=~"$job"}', '{{instance}}']],
+        unit: 'percentunit',
+      },
+      {
+        title: 'Memory',
+        description: 'Of each process.',
+        queries: [['process_resident_memory_bytes{job=~"$job"}', '{{instance}}']],
+        unit: 'bytes',
+      },
+      {
+        title: 'Faults a second',
+        description: 'What failed and was not a race.',
+        queries: [[rate('worker_faults_total', 'during'), '{{during}}']],
+        unit: 'ops',
+      },
+    ],
+  },
+]
+
+export function grafanaDashboard(): string {
+  return `${JSON.stringify(
+    {
+      uid: 'symphony',
+      title: 'Symphony',
+      description: 'Payments on their way. Made by `npm run monitoring`.',
+      tags: ['symphony'],
+      schemaVersion: 39,
+      editable: true,
+      refresh: '10s',
+      time: { from: 'now-1h', to: 'now' },
+      templating: { list: [datasourceVariable(), jobVariable()] },
+      panels: placed(ROWS),
+    },
+    null,
+    2,
+  )}\n`
+}
+
+/** All expressions, for whoever checks that each metric exists. */
+export function dashboardExpressions(): string[] {
+  return ROWS.flatMap(({ panels }) => panels.flatMap(({ queries }) => queries.map(([expression]) => expression)))
+}
+
+const DATASOURCE = { type: 'prometheus', uid: '${datasource}' }
+
+function datasourceVariable(): object {
+  return { name: 'datasource', label: 'Prometheus', type: 'datasource', query: 'prometheus' }
+}
+
+function jobVariable(): object {
+  return {
+    name: 'job',
+    label: 'Deployment',
+    type: 'query',
+    datasource: DATASOURCE,
+    query: 'label_values(outbox_pending_depth, job)',
+    refresh: 2,
+    includeAll: true,
+    multi: true,
+    current: { text: 'All', value: '$__all' },
+  }
+}
+
+/** Figures are small, eight in a row; charts are three in a row. */
+function placed(rows: readonly Row[]): object[] {
+  const shown: object[] = []
+  let id = 0
+  let y = 0
+  for (const { title, panels } of rows) {
+    shown.push({ id: (id += 1), type: 'row', title, collapsed: false, gridPos: { x: 0, y, w: 24, h: 1 }, panels: [] })
+    y += 1
+    let x = 0
+    let height = 0
+    for (const panel of panels) {
+      const [w, h] = panel.kind === 'stat' ? [3, 4] : [8, 8]
+      if (x + w > 24) {
+        x = 0
+        y += height
+      }
+      height = h
+      shown.push(panelJson((id += 1), panel, { x, y, w, h }))
+      x += w
+    }
+    y += height
+  }
+  return shown
+}
+
+function panelJson(id: number, panel: Panel, gridPos: object): object {
+  const { title, description, queries, unit = 'short', kind = 'timeseries', alarmingFrom } = panel
+  const steps = [
+    { color: 'green', value: null },
+    ...(alarmingFrom === undefined ? [] : [{ color: 'red', value: alarmingFrom }]),
+  ]
+  return {
+    id,
+    type: kind,
+    title,
+    description,
+    datasource: DATASOURCE,
+    gridPos,
+    fieldConfig: { defaults: { unit, min: 0, thresholds: { mode: 'absolute', steps } }, overrides: [] },
+    targets: queries.map(([expr, legendFormat], index) => ({
+      refId: String.fromCodePoint(65 + index),
+      datasource: DATASOURCE,
+      expr,
+      legendFormat,
+    })),
+  }
+}

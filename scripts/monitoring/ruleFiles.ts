@@ -1,0 +1,66 @@
+import type { AlertRule } from '../../libs/observability/index.js'
+import { duration, promqlOf } from './promql.js'
+import type { AlertScenario, ScenarioSeries } from './scenarios.js'
+
+/** YAML whose every text is a JSON string, which YAML reads as it is. */
+const quoted = (text: string): string => JSON.stringify(text)
+
+const HEADER = '# Made from libs/observability/alerts/rules.ts by `npm run monitoring`. Do not edit.\n'
+
+export function rulesFile(rules: readonly AlertRule[]): string {
+  const lines = rules.flatMap((rule) => [
+    `      - alert: ${rule.name}`,
+    `        expr: ${quoted(promqlOf(rule.when))}`,
+    `        for: ${duration(rule.forSeconds)}`,
+    `        labels:`,
+    `          severity: ${rule.severity}`,
+    `        annotations:`,
+    ...Object.entries(annotationsOf(rule)).map(([name, text]) => `          ${name}: ${quoted(text)}`),
+  ])
+  return `${HEADER}groups:\n  - name: symphony\n    rules:\n${lines.join('\n')}\n`
+}
+
+export function ruleTestsFile(rules: readonly AlertRule[], scenarios: readonly AlertScenario[]): string {
+  const tests = scenarios.flatMap((scenario) => {
+    const rule = rules.find(({ name }) => name === scenario.rule)
+    return rule === undefined ? [] : testOf(rule, scenario)
+  })
+  return `${HEADER}rule_files:\n  - symphony.rules.yml\nevaluation_interval: 1m\ntests:\n${tests.join('\n')}\n`
+}
+
+function testOf(rule: AlertRule, { title, series, verdicts }: AlertScenario): string[] {
+  return [
+    `  - name: ${quoted(`${rule.name}: ${title}`)}`,
+    `    interval: 1m`,
+    `    input_series:`,
+    ...series.flatMap((one) => [
+      `      - series: ${quoted(seriesName(one))}`,
+      `        values: ${quoted(one.samples.map((sample) => sample ?? 'stale').join(' '))}`,
+    ]),
+    `    alert_rule_test:`,
+    ...verdicts
+      .split('')
+      .flatMap((verdict, minute) => (verdict === '?' ? [] : expectation(rule, verdict === 'F', minute))),
+  ]
+}
+
+function expectation(rule: AlertRule, isFiring: boolean, minute: number): string[] {
+  const question = [`      - eval_time: ${minute}m`, `        alertname: ${rule.name}`]
+  if (!isFiring) return question.concat(`        exp_alerts: []`)
+  // What is missing has no job to be named by.
+  const labels = { severity: rule.severity, ...(rule.when.is === 'absent' ? {} : { job: 'symphony' }) }
+  return question.concat(
+    `        exp_alerts:`,
+    `          - exp_labels: ${JSON.stringify(labels)}`,
+    `            exp_annotations: ${JSON.stringify(annotationsOf(rule))}`,
+  )
+}
+
+function seriesName({ metric, labels = {} }: ScenarioSeries): string {
+  const words = Object.entries({ job: 'symphony', ...labels }).map(([name, value]) => `${name}="${value}"`)
+  return `${metric}{${words.join(',')}}`
+}
+
+function annotationsOf({ summary, firstLook, remedy }: AlertRule): Record<string, string> {
+  return { summary, first_look: firstLook, remedy }
+}

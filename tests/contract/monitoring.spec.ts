@@ -1,0 +1,148 @@
+import { spawnSync } from 'node:child_process'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { ALERT_RULES, AlertEvaluator, Metrics, registryOfStatus, seriesOf } from '../../libs/observability/index.js'
+import { dashboardExpressions, grafanaDashboard } from '../../scripts/monitoring/grafanaDashboard.js'
+import { metricsOf } from '../../scripts/monitoring/promql.js'
+import { rulesFile, ruleTestsFile } from '../../scripts/monitoring/ruleFiles.js'
+import { ALERT_SCENARIOS, type AlertScenario } from '../../scripts/monitoring/scenarios.js'
+
+/** Every metric that a process can show, with its kind. */
+function registered(): Map<string, string> {
+  const registries = [new Metrics({ version: '1' }).registry, registryOfStatus()]
+  return new Map(registries.flatMap((one) => one.getMetricsAsArray().map(({ name, type }) => [name, String(type)])))
+}
+
+const RULES_FILE = rulesFile(ALERT_RULES)
+const RULE_TESTS_FILE = ruleTestsFile(ALERT_RULES, ALERT_SCENARIOS)
+
+// Fails after a change of rules, scenarios or dashboard: run `npm run monitoring` and review what it writes.
+test.each([
+  ['deploy/prometheus/symphony.rules.yml', RULES_FILE],
+  ['deploy/prometheus/symphony.rules.test.yml', RULE_TESTS_FILE],
+  ['deploy/grafana/symphony.json', grafanaDashboard()],
+])('%s is what its sources say', async (path, generated) => {
+  const file = new URL(`../../${path}`, import.meta.url)
+  if (process.env['SYMPHONY_WRITE_MONITORING'] === '1') await writeFile(file, generated)
+  expect(await readFile(file, 'utf8')).toBe(generated)
+})
+
+test('every metric has its line in the reference, with its kind, and the other way round', async () => {
+  const reference = await readFile(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8')
+  const rows = [...reference.matchAll(/^\| (`.*?) \| (\w+) \|/gm)]
+  const documented = rows.flatMap(([, cell = '', kind = '']) =>
+    [...cell.matchAll(/`(\w+)/g)].map(([, name = '']) => [name, kind]),
+  )
+  expect(Object.fromEntries(documented)).toEqual(Object.fromEntries(registered()))
+  expect(documented).toHaveLength(registered().size)
+})
+
+test('every name of the specification is among them', () => {
+  expect([...registered().keys()]).toEqual(
+    expect.arrayContaining([
+      'outbox_pending_depth',
+      'oldest_pending_age_seconds',
+      'notify_wakeups_total',
+      'claim_batches_total',
+      'dispatch_latency_ms',
+      'attempts_total',
+      'dlq_depth',
+      'reaper_requeues_total',
+      'stuck_dispatching_count',
+      'expired_lease_count',
+      'repair_requeued_count',
+      'lease_lost_count',
+      'terminal_guard_hit_count',
+    ]),
+  )
+})
+
+test('no metric of Prometheus, of the rules or of the dashboard is one that nobody has', () => {
+  const known = new Set(registered().keys())
+  const asked = ALERT_RULES.flatMap(metricsOf)
+  expect(asked.filter((name) => !known.has(name))).toEqual([])
+  const words = dashboardExpressions()
+    .join('\n')
+    .matchAll(/\b([a-z_]+)\{/g)
+  const drawn = [...words].map(([, name = '']) => name.replace(/_bucket$/, ''))
+  expect(drawn.length).toBeGreaterThanOrEqual(dashboardExpressions().length)
+  expect(drawn.filter((name) => !known.has(name))).toEqual([])
+})
+
+describe('the rules', () => {
+  test('have names of their own, ask for no more than an hour, and each has a story in which it fires', () => {
+    const names = ALERT_RULES.map(({ name }) => name)
+    expect(new Set(names).size).toBe(names.length)
+    const windows = [...RULES_FILE.matchAll(/(?:offset |\[)(\d+)m/g)].map(([, minutes]) => Number(minutes))
+    expect(Math.max(...windows)).toBeLessThanOrEqual(60)
+    const firing = ALERT_SCENARIOS.filter(({ verdicts }) => verdicts.includes('F')).map(({ rule }) => rule)
+    expect(new Set(firing)).toEqual(new Set(names))
+  })
+
+  test('are told apart on the page for whoever is woken, with what they mean and what to do', async () => {
+    const page = await readFile(new URL('../../docs/operate/alerts.md', import.meta.url), 'utf8')
+    const sections = new Map(
+      page
+        .split(/^## /m)
+        .slice(1)
+        .map((section) => [section.split('\n', 1)[0] ?? '', section]),
+    )
+    for (const { name, severity, summary, firstLook, remedy } of ALERT_RULES) {
+      const section = sections.get(name) ?? ''
+      for (const text of [`\`${severity}\``, summary, firstLook, remedy])
+        expect([name, section]).toEqual([name, expect.stringContaining(text)])
+    }
+    expect([...sections.keys()].filter((name) => name.startsWith('Symphony'))).toHaveLength(ALERT_RULES.length)
+  })
+})
+
+test.each(ALERT_SCENARIOS.map((scenario) => [scenario.rule, scenario.title, scenario] as const))(
+  '%s, by our own evaluator: %s',
+  (_rule, _title, scenario) => {
+    expect(verdictsOf(scenario)).toBe(scenario.verdicts)
+  },
+)
+
+/** By promtool where it is installed; where it is not, our own evaluator has just been asked the same, above. */
+test('promtool, where it is installed, finds the rules sound and judges every story alike', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'symphony-rules-'))
+  onTestFinished(() => rm(folder, { recursive: true }))
+  await writeFile(join(folder, 'symphony.rules.yml'), RULES_FILE)
+  await writeFile(join(folder, 'symphony.rules.test.yml'), RULE_TESTS_FILE)
+  const said = [
+    ['check', 'rules', 'symphony.rules.yml'],
+    ['test', 'rules', 'symphony.rules.test.yml'],
+  ].map((words) => promtool(words, folder))
+  expect(said).toEqual([
+    expect.stringMatching(new RegExp(`^not installed$|SUCCESS: ${ALERT_RULES.length} rules found`)),
+    expect.stringMatching(/^not installed$|SUCCESS/),
+  ])
+  expect(ALERT_SCENARIOS.map(verdictsOf)).toEqual(ALERT_SCENARIOS.map(({ verdicts }) => verdicts))
+  process.stdout.write(`promtool: ${said.map((text) => text.trim().split('\n').at(-1)).join('; ')}\n`)
+})
+
+function promtool(words: readonly string[], cwd: string): string {
+  const { error, status, stdout, stderr } = spawnSync('promtool', words, { cwd, encoding: 'utf8' })
+  if (error !== undefined && 'code' in error && error.code === 'ENOENT') return 'not installed'
+  return status === 0 ? stdout : `exit ${status}: ${stdout}${stderr}`
+}
+
+/** The story told to our own evaluator, minute by minute. */
+function verdictsOf({ rule, series, verdicts }: AlertScenario): string {
+  const evaluator = new AlertEvaluator(ALERT_RULES)
+  return verdicts
+    .split('')
+    .map((verdict, minute) => {
+      const values = new Map<string, number>()
+      for (const { metric, labels = {}, samples } of series) {
+        const sample = samples[minute]
+        if (typeof sample === 'number') values.set(seriesOf(metric, { job: 'symphony', ...labels }), sample)
+      }
+      const alerts = evaluator.observe({ at: new Date(minute * 60_000), values })
+      if (verdict === '?') return verdict
+      return alerts.some(({ name, state }) => name === rule && state === 'firing') ? 'F' : '-'
+    })
+    .join('')
+}

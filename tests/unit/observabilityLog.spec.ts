@@ -1,0 +1,154 @@
+import { Writable } from 'node:stream'
+import { pino, type Logger } from 'pino'
+import { expect, test } from 'vitest'
+import type { InboxWorkerEvent } from '../../libs/inbox/index.js'
+import type { LeaseEvent } from '../../libs/lease/index.js'
+import {
+  logInboxEvents,
+  logLeaseEvents,
+  logPlatformEvents,
+  logRelayerEvents,
+  logRepairEvents,
+} from '../../libs/observability/index.js'
+import type { PlatformEvent } from '../../libs/platform/index.js'
+
+/** Stands wherever a payload or a secret could: in what handlers throw, above all. */
+const CANARY = 'CANARY4929'
+
+/** What was logged at every level, line by line. */
+function listen(): {
+  readonly log: Logger
+  readonly lines: () => Record<string, unknown>[]
+  readonly text: () => string
+} {
+  let text = ''
+  const sink = new Writable({
+    write(chunk, _encoding, done) {
+      text += String(chunk)
+      done()
+    },
+  })
+  const lines = () => {
+    const parsed: Record<string, unknown>[] = text
+      .split('\n')
+      .filter(Boolean)
+      .map((line) => JSON.parse(line))
+    return parsed
+  }
+  return { log: pino({ level: 'trace', base: null, timestamp: false }, sink), lines, text: () => text }
+}
+
+const LEVELS = { debug: 20, info: 30, warn: 40, error: 50 } as const
+
+/** As a handler may throw it: the whole message in its text and on itself. */
+function quotingError(): Error {
+  return Object.assign(new TypeError(`cannot book ${CANARY}`), { code: 'BAD_BOOKING', payload: CANARY })
+}
+
+test('the inbox: a line per event, a race is no error, and what a handler threw is told by its kind alone', () => {
+  const { log, lines, text } = listen()
+  const tell = logInboxEvents(log)
+  const about = { source: 'bank', messageId: 'm-1', topic: 't', attemptCount: 2 }
+  const error = quotingError()
+  const events: InboxWorkerEvent[] = [
+    { type: 'claimed', messages: 1, takeovers: 0 },
+    { type: 'notified' },
+    { type: 'listening', connected: false },
+    { type: 'done', ...about },
+    { type: 'retried', error, ...about },
+    { type: 'retried', error: CANARY, ...about },
+    { type: 'died', error, ...about },
+    { type: 'handlerMissing', ...about },
+    { type: 'fenceLost', ...about },
+    { type: 'fault', during: 'claiming', error: new Error('connection lost') },
+  ]
+  for (const event of events) tell(event)
+  expect(lines().map(({ level, msg }) => [msg, level])).toEqual([
+    ['inbox_claimed', LEVELS.debug],
+    ['inbox_notified', LEVELS.debug],
+    ['inbox_listening_lost', LEVELS.info],
+    ['inbox_done', LEVELS.debug],
+    ['inbox_retried', LEVELS.info],
+    ['inbox_retried', LEVELS.info],
+    ['inbox_died', LEVELS.error],
+    ['inbox_handler_missing', LEVELS.warn],
+    ['INBOX_FENCE_LOST_CONCURRENCY_EVENT', LEVELS.info],
+    ['inbox_fault', LEVELS.error],
+  ])
+  expect(lines()[4]).toMatchObject({ ...about, threw: 'TypeError BAD_BOOKING' })
+  expect(lines()[5]).toMatchObject({ ...about, threw: 'string' })
+  expect(text()).not.toContain(CANARY)
+})
+
+test('leases: a line per event, and losing one is no error', () => {
+  const { log, lines, text } = listen()
+  const tell = logLeaseEvents(log)
+  const lease = { resource: 'r', owner: 'o' }
+  const events: LeaseEvent[] = [
+    { type: 'acquired', ...lease, fencingToken: 9_007_199_254_740_993n },
+    { type: 'renewed', ...lease, fencingToken: 2n },
+    { type: 'ended', ...lease, reason: 'expired' },
+    { type: 'ended', ...lease, reason: 'released' },
+    { type: 'interrupted', ...lease, error: quotingError() },
+    { type: 'fault', resource: 'r', during: 'renewing a lease', error: new Error('connection lost') },
+  ]
+  for (const event of events) tell(event)
+  expect(lines().map(({ level, msg }) => [msg, level])).toEqual([
+    ['lease_acquired', LEVELS.info],
+    ['lease_renewed', LEVELS.debug],
+    ['lease_ended', LEVELS.info],
+    ['lease_ended', LEVELS.info],
+    ['leader_interrupted', LEVELS.warn],
+    ['lease_fault', LEVELS.warn],
+  ])
+  expect(lines()[0]).toMatchObject({ ...lease, fencingToken: '9007199254740993' })
+  expect(text()).not.toContain(CANARY)
+})
+
+test('a fleet: a line per event, and only what nobody expected is an error', () => {
+  const { log, lines } = listen()
+  const tell = logPlatformEvents(log)
+  const events: PlatformEvent[] = [
+    { type: 'databaseAdded', database: 'a' },
+    { type: 'databaseDown', database: 'a' },
+    { type: 'databaseUp', database: 'a' },
+    { type: 'databaseRemoved', database: 'a' },
+    { type: 'servedElsewhere', database: 'a' },
+    { type: 'discoveryFailed', error: new Error('no answer') },
+    { type: 'fault', database: 'a', worker: 'relayer', error: new Error('connection lost') },
+  ]
+  for (const event of events) tell(event)
+  expect(lines().map(({ level, msg }) => [msg, level])).toEqual([
+    ['database_added', LEVELS.info],
+    ['database_down', LEVELS.warn],
+    ['database_up', LEVELS.info],
+    ['database_removed', LEVELS.info],
+    ['database_served_elsewhere', LEVELS.warn],
+    ['discovery_failed', LEVELS.error],
+    ['fleet_fault', LEVELS.error],
+  ])
+})
+
+test('a claim of a thousand items is one short line, and repair says what it held', () => {
+  const { log, lines } = listen()
+  const lagsMs = Array.from({ length: 1_000 }, () => 5)
+  logRelayerEvents(log)({ type: 'claimed', items: 1_000, takeovers: 0, claimMs: 3, lagsMs })
+  const counts = {
+    expiredLeasesDetected: 2,
+    leasesRepaired: 2,
+    outboxIds: ['a', 'b'],
+    holdsPlaced: { RETRY_CEILING: 1 },
+  }
+  logRepairEvents(log)({ type: 'repaired', ...counts })
+  expect(lines()).toEqual([
+    { level: LEVELS.debug, type: 'claimed', items: 1_000, takeovers: 0, claimMs: 3, msg: 'claimed' },
+    {
+      level: LEVELS.info,
+      expired_leases_detected: 2,
+      leases_repaired: 2,
+      outboxIds: ['a', 'b'],
+      holdsPlaced: { RETRY_CEILING: 1 },
+      msg: 'leases_repaired',
+    },
+  ])
+})

@@ -1,0 +1,69 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { enqueue } from '../support/outboxItems.js'
+import { insertMany, PlanRecorder, scansOf } from '../support/plans.js'
+
+/**
+ * What is looked at every few seconds must not cost more each year: no status view reads the ledger, nor what has ended in the
+ * inbox and the scheduler. In rows and scans, of tables that hold far more of what has ended than of what waits.
+ */
+
+const ENDED = 5_000
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase({ countBranches: false })
+  const client = await db.connect()
+  await insertMany(client, 'inbox_messages', INBOX)
+  await insertMany(client, 'scheduler_timers', TIMERS)
+  await insertMany(client, 'scheduler_job_runs', RUNS)
+  await client.query('ANALYZE inbox_messages; ANALYZE scheduler_timers; ANALYZE scheduler_job_runs')
+  await client.end()
+  await enqueue(db)
+})
+afterAll(() => db.drop())
+
+const MEMORY_OF_PAYMENTS = ['payment_outbox_attempts', 'payment_outbox_identities', 'payment_outbox_events']
+
+test.each([
+  'supervisor_outbox_status',
+  'supervisor_inbox_status',
+  'supervisor_scheduler_status',
+  'supervisor_lease_status',
+])('%s does not look at what payments leave behind for ever', async (view) => {
+  const recorder = await PlanRecorder.open(db, 'symphony_readonly')
+  const execution = await recorder.run(`SELECT * FROM ${db.qualify(view)}`)
+  await recorder.close()
+  expect(MEMORY_OF_PAYMENTS.flatMap((table) => scansOf(execution, table))).toEqual([])
+  expect(execution.scanned.filter((table) => MEMORY_OF_PAYMENTS.includes(table))).toEqual([])
+})
+
+test.each([
+  ['supervisor_inbox_status', ['inbox_messages']],
+  ['supervisor_scheduler_status', ['scheduler_timers', 'scheduler_job_runs']],
+])('%s reads what waits, not what is done', async (view, tables) => {
+  const recorder = await PlanRecorder.open(db, 'symphony_readonly')
+  const execution = await recorder.run(`SELECT * FROM ${db.qualify(view)}`)
+  await recorder.close()
+  expect(execution.scanned.filter((table) => tables.includes(table))).toEqual([])
+  const rows = tables.flatMap((table) => scansOf(execution, table)).reduce((sum, { rows: read }) => sum + read, 0)
+  expect(rows).toBeGreaterThan(0)
+  expect(rows).toBeLessThan(ENDED / 10)
+})
+
+const INBOX = `
+  INSERT INTO inbox_messages (source, message_id, topic, payload, content_hash, state, due_at, first_seen_at, last_seen_at, ended_at)
+  SELECT 's', 'm-' || n, 't', '{}', sha256('x'), CASE WHEN n <= 20 THEN 'seen' ELSE 'done' END, now(), now(), now(),
+    CASE WHEN n > 20 THEN now() END
+  FROM generate_series(1, ${ENDED}) n`
+
+const TIMERS = `
+  INSERT INTO scheduler_timers (timer_id, topic, payload, delivery, due_at, state, finished_at)
+  SELECT gen_random_uuid(), 't', '{}', 'outbox', now(), CASE WHEN n <= 20 THEN 'READY' ELSE 'CANCELLED' END,
+    CASE WHEN n > 20 THEN now() END
+  FROM generate_series(1, ${ENDED}) n`
+
+const RUNS = `
+  INSERT INTO scheduler_job_runs (run_id, job_name, scheduled_for, topic, payload, delivery, due_at, state, finished_at)
+  SELECT gen_random_uuid(), 'j', now() + n * interval '1 second', 't', '{}', 'outbox', now(),
+    CASE WHEN n <= 20 THEN 'READY' ELSE 'CANCELLED' END, CASE WHEN n > 20 THEN now() END
+  FROM generate_series(1, ${ENDED}) n`
