@@ -634,9 +634,9 @@ COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS 'Relayers that
 CREATE VIEW supervisor_scheduler_status WITH (security_barrier=true) AS
  WITH job AS (
          SELECT count(*) AS active,
-            count(*) FILTER (WHERE j_1.next_due_at <= statement_timestamp()) AS due,
+            count(*) FILTER (WHERE GREATEST(j_1.next_due_at, j_1.postponed_until) <= statement_timestamp()) AS due,
             count(*) FILTER (WHERE j_1.schedule_error IS NOT NULL) AS unreadable,
-            min(j_1.next_due_at) AS first_due_at
+            min(GREATEST(j_1.next_due_at, j_1.postponed_until)) AS first_due_at
            FROM scheduler_jobs j_1
           WHERE j_1.state = 'ACTIVE'::text
         ), timer AS (

@@ -2,8 +2,8 @@
 
 CREATE OR REPLACE VIEW supervisor_scheduler_status WITH (security_barrier = true) AS
 WITH job AS (
-  SELECT count(*) AS active, count(*) FILTER (WHERE j.next_due_at <= statement_timestamp()) AS due,
-    count(*) FILTER (WHERE j.schedule_error IS NOT NULL) AS unreadable, min(j.next_due_at) AS first_due_at
+  SELECT count(*) AS active, count(*) FILTER (WHERE GREATEST(j.next_due_at, j.postponed_until) <= statement_timestamp()) AS due,
+    count(*) FILTER (WHERE j.schedule_error IS NOT NULL) AS unreadable, min(GREATEST(j.next_due_at, j.postponed_until)) AS first_due_at
   FROM scheduler_jobs j WHERE j.state = 'ACTIVE'
 ), timer AS (
   SELECT count(*) AS ready, min(t.due_at) FILTER (WHERE t.delivery = 'outbox') AS first_due_at

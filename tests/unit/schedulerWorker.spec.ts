@@ -161,7 +161,7 @@ describe('a round', () => {
     await db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = next_due_at - interval '2 days'`)
     const { worker, events } = workerWith({ batchSize: 10 })
     expect(await worker.runOnce()).toMatchObject({ runsCreated: 1_000, runsEnqueued: 10, more: true })
-    expect(events).toContainEqual({ type: 'runsCreated', jobs: 1, runs: 1_000 })
+    expect(events).toContainEqual(expect.objectContaining({ type: 'runsCreated', jobs: 1, runs: 1_000 }))
     const { rows } = await db.queryNoRole('SELECT 1 FROM scheduler_jobs WHERE next_due_at <= clock_timestamp()')
     expect(rows).toHaveLength(1)
   })
