@@ -36,6 +36,7 @@ export {
   AlreadyTerminalError,
   AppendOnlyError,
   ApprovalRequiredError,
+  DispatchFrozenError,
   HeldError,
   IdempotencyConflictError,
   InboxTransitionError,

@@ -25,6 +25,7 @@ export class OutboxMetrics {
   readonly #breaker: Gauge<'rail'>
   readonly #listening: Gauge
   readonly #clockJumps: Counter
+  readonly #frozen: Gauge
   readonly #faults: Counter<'during'>
 
   constructor(registry: Registry) {
@@ -92,6 +93,11 @@ export class OutboxMetrics {
     })
     this.#listening = new Gauge({ name: 'notify_listening', help: '1 while notifications can be heard.', registers })
     this.#clockJumps = counter('clock_jumps_total', 'Times the database’s clock moved against this process’s.')
+    this.#frozen = new Gauge({
+      name: 'dispatch_frozen',
+      help: '1 while nothing is dispatched because commits may have been lost. A person must look.',
+      registers,
+    })
     this.#faults = new Counter({
       name: 'worker_faults_total',
       help: 'What failed and was not a race.',
@@ -138,6 +144,10 @@ export class OutboxMetrics {
         return this.#breaker.set({ rail: event.railType }, BREAKER_VALUES[event.state])
       case 'clockJumped':
         return this.#clockJumps.inc()
+      case 'frozen':
+        return this.#frozen.set(1)
+      case 'thawed':
+        return this.#frozen.set(0)
       case 'fault':
         return this.#faults.inc({ during: event.during })
       case 'released':

@@ -1,5 +1,5 @@
 import { AppError, systemClock, type Clock } from '../core/index.js'
-import { isLeaseLostError, type Database, type Listener, type RoleHandle } from '../db/index.js'
+import { DispatchFrozenError, isLeaseLostError, type Database, type Listener, type RoleHandle } from '../db/index.js'
 import type { LoadedRail, RailVerdict } from '../rails/index.js'
 import { BoundedSlots, PollLoop, settleWithin, Wakeup, type Turn, type Worker } from '../worker/index.js'
 import { carryItem, type CarryTools, type Landing } from './carryItem.js'
@@ -13,13 +13,14 @@ import {
   nextOutboxEvent,
   releaseOutboxLeases,
 } from './db.js'
+import { DispatchGuard } from './DispatchGuard.js'
 import type { OnRelayerEvent } from './events.js'
 import { Flight } from './Flight.js'
 import { LeaseKeeper, trustMs } from './LeaseKeeper.js'
 import { LEASE_MARGIN_MS, resolveRelayerOptions, type RelayerOptions, type ResolvedRelayerOptions } from './options.js'
 import { RailLane } from './RailLane.js'
 import { RelayerTally, type RelayerCounts } from './RelayerTally.js'
-import type { HeldTakeover } from './types.js'
+import type { ClaimedItem, HeldTakeover } from './types.js'
 
 const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'outbox_pending'
@@ -61,6 +62,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   #tally = new RelayerTally()
   readonly #databaseClock: DatabaseClock
   #claimsPausedUntilMs = 0
+  readonly #guard: DispatchGuard
 
   constructor(
     database: Database,
@@ -98,6 +100,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const shared = { role: this.#role, workerId: this.workerId, onEvent: this.#onEvent }
     this.#keeper = new LeaseKeeper({ ...shared, leaseSeconds: this.#options.leaseSeconds, clock })
     this.#completions = new CompletionQueue({ ...shared, groupSize: 500, parallel: 2 })
+    this.#guard = new DispatchGuard({ ...shared, onFrozen: () => this.#giveBackWaiting() })
   }
 
   async start(): Promise<void> {
@@ -166,12 +169,15 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   async #turn(): Promise<Turn> {
     if (this.#clock.monotonicMs() < this.#claimsPausedUntilMs) return { again: false }
+    if (!(await this.#guard.mayClaim())) return { again: false }
     let again = false
     let claimed = 0
     for (const { lanes, room } of this.#lanesByRoom()) {
       const wanted = Math.min(room, this.#options.batchSize, this.#globalRoom())
       if (wanted < 1 || this.#stopping) continue
       const items = await this.#claim(lanes, wanted)
+      // The server has changed, or somebody else has frozen dispatch: what it is, the next turn finds out first.
+      if (items === 'refused') return { again: true }
       claimed += items
       again ||= items === wanted
     }
@@ -203,15 +209,23 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     return own.reduce((sum, lane) => sum + lane.concurrency, this.#sharedSlots.size)
   }
 
-  async #claim(lanes: readonly RailLane[], wanted: number): Promise<number> {
+  async #claim(lanes: readonly RailLane[], wanted: number): Promise<number | 'refused'> {
     const { leaseSeconds } = this.#options
     const held: HeldTakeover[] = []
     const sentAtMs = this.#clock.monotonicMs()
-    const items = await claimOutboxBatch(this.#role, wanted, this.workerId, leaseSeconds, {
-      rails: lanes.map(({ railType }) => railType),
-      onHeld: (takeover) => held.push(takeover),
-      ...this.#announcedRails(),
-    })
+    let items: ClaimedItem[]
+    try {
+      items = await claimOutboxBatch(this.#role, wanted, this.workerId, leaseSeconds, {
+        rails: lanes.map(({ railType }) => railType),
+        onHeld: (takeover) => held.push(takeover),
+        ...this.#guard.shown,
+        ...this.#announcedRails(),
+      })
+    } catch (error) {
+      if (!(error instanceof DispatchFrozenError)) throw error
+      this.#guard.refused()
+      return 'refused'
+    }
     const claimMs = this.#clock.monotonicMs() - sentAtMs
     const takeovers = held.length + items.filter(({ takenOver }) => takenOver).length
     this.#onEvent({ type: 'claimed', items: items.length, takeovers, claimMs })
@@ -296,7 +310,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     } catch (error) {
       // Only the database calls before a dispatch can end here: nothing was sent, and the lease goes back.
       lane.breaker.abandoned()
-      this.#onEvent({ type: 'fault', during: 'preparing a dispatch', error, outboxId: flight.item.outboxId })
+      if (error instanceof DispatchFrozenError) this.#guard.refused()
+      else this.#onEvent({ type: 'fault', during: 'preparing a dispatch', error, outboxId: flight.item.outboxId })
       landing = { kind: 'release' }
     }
     flight.land()
@@ -439,6 +454,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     }))
     const databaseNow = await heartbeatOutboxWorker(this.#role, this.workerId, { running, waiting, completing, rails })
     this.#compareClocks(databaseNow, sentAtMs)
+    await this.#guard.check()
     return { again: false }
   }
 

@@ -1,9 +1,10 @@
 import type { Command } from 'commander'
 import type { Database } from '../../db/index.js'
-import { readOutboxStatus, type OutboxStatus } from '../../outbox/index.js'
+import { readDispatchEpoch, readOutboxStatus, type OutboxStatus } from '../../outbox/index.js'
 import { sleep } from '../../worker/index.js'
 import type { Cli } from '../Cli.js'
 import { jsonOption } from '../commonOptions.js'
+import { describeFreeze } from '../describeFreeze.js'
 import { withTarget } from '../openTarget.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
 import { TARGET } from '../settings.js'
@@ -33,9 +34,10 @@ async function run(flags: GivenFlags, cli: Cli): Promise<void> {
 }
 
 async function look(database: Database, { json, watch }: GivenFlags, { terminal }: Cli): Promise<void> {
-  const status = await readOutboxStatus(database.as('symphony_readonly'))
-  if (json === true) return terminal.printJson(status)
-  const lines = describeStatus(status, terminal.colors)
+  const role = database.as('symphony_readonly')
+  const [status, epoch] = [await readOutboxStatus(role), await readDispatchEpoch(role)]
+  if (json === true) return terminal.printJson({ ...status, dispatchFrozen: epoch?.frozen === true })
+  const lines = [...describeFreeze(epoch).map(terminal.colors.red), ...describeStatus(status, terminal.colors)]
   if (watch === true) terminal.printPage(lines)
   else for (const line of lines) terminal.print(line)
 }

@@ -1,0 +1,76 @@
+import type { Queryable } from '../db/index.js'
+import { checkDispatchEpoch } from './db.js'
+import type { OnRelayerEvent } from './events.js'
+import type { DispatchFreeze, EpochMemory } from './types.js'
+
+export interface DispatchGuardOptions {
+  readonly role: Queryable
+  readonly workerId: string
+  readonly onEvent: OnRelayerEvent
+  /** Dispatch was open, as far as this worker knew, and is not. */
+  readonly onFrozen: () => Promise<void>
+}
+
+/**
+ * What this worker remembers of the database, held against what the database knows. An older copy of a server looks like a
+ * restart to itself; only somebody who saw what came after can tell. It promises that no claim is made on a run of a server
+ * that was not compared with this memory. What happens to a worker's memory when the worker ends, ends with it.
+ */
+export class DispatchGuard {
+  readonly #options: DispatchGuardOptions
+  #memory: EpochMemory | undefined
+  #freeze: DispatchFreeze | undefined
+  #isKnown = false
+  #checking: Promise<void> | undefined
+
+  constructor(options: DispatchGuardOptions) {
+    this.#options = options
+  }
+
+  /** Goes with every claim: the database refuses it if the server has changed since. */
+  get shown(): { readonly epochId?: string } {
+    return this.#memory === undefined ? {} : { epochId: this.#memory.epochId }
+  }
+
+  /** Asks where it is not known, and while it is frozen: a person may have lifted it. */
+  async mayClaim(): Promise<boolean> {
+    if (!this.#isKnown || this.#freeze !== undefined) await this.check()
+    return this.#freeze === undefined
+  }
+
+  /** The database refused to let anything depart: why, it says when it is asked. */
+  refused(): void {
+    this.#isKnown = false
+  }
+
+  /** One at a time: two answers that overtake each other would make an old memory the newer one. */
+  async check(): Promise<void> {
+    this.#checking ??= this.#look().finally(() => {
+      this.#checking = undefined
+    })
+    await this.#checking
+  }
+
+  async #look(): Promise<void> {
+    const { role, workerId } = this.#options
+    // The call that freezes does not mark what waits: that may take long, and must not undo the freeze if it takes too long.
+    for (const _ of ['freezing', 'marking']) {
+      const { memory, freeze, marked } = await checkDispatchEpoch(role, workerId, this.#memory)
+      this.#memory = memory
+      await this.#hear(freeze)
+      if (freeze === undefined || marked) return
+    }
+  }
+
+  async #hear(freeze: DispatchFreeze | undefined): Promise<void> {
+    const { onEvent, onFrozen } = this.#options
+    const isNews = this.#freeze?.frozenAt.getTime() !== freeze?.frozenAt.getTime()
+    this.#isKnown = true
+    this.#freeze = freeze
+    if (!isNews) return
+    if (freeze === undefined) return onEvent({ type: 'thawed' })
+    const { cause, reason, frozenAt } = freeze
+    onEvent({ type: 'frozen', cause, reason, since: frozenAt })
+    await onFrozen()
+  }
+}
