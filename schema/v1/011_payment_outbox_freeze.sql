@@ -80,6 +80,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_epoch dispatch_epochs;
+  v_frozen_before timestamptz;
   v_synchronous CONSTANT boolean := is_replicated_synchronously();
   v_now timestamptz;
 BEGIN
@@ -97,10 +98,13 @@ BEGIN
       PERFORM refuse_argument('p_beat_at', 'a time within 100 years of now');
     END IF;
   END IF;
+  SELECT e.frozen_at INTO v_frozen_before FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1;
   v_epoch := current_dispatch_epoch(p_worker_id);
   IF v_epoch.frozen THEN
     -- Not by the call that froze it: a queue too long to be marked within the time of one statement stays frozen.
-    PERFORM mark_frozen_outbox_items(v_epoch.epoch_no, p_worker_id);
+    IF v_epoch.frozen_at = v_frozen_before THEN
+      PERFORM mark_frozen_outbox_items(v_epoch.epoch_no, p_worker_id);
+    END IF;
   ELSIF p_epoch_id IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM dispatch_epochs e WHERE e.epoch_id = p_epoch_id AND e.beat_no >= p_beat_no)
     -- A worker that was away meanwhile brings no news: whoever lifted a freeze since has decided about that loss.

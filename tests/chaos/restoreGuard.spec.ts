@@ -11,7 +11,7 @@ import { epochRow } from '../support/outboxEpochs.js'
 import { PATIENTLY } from '../support/patiently.js'
 import { RelayStage } from '../support/relayStage.js'
 import { startPrivateServer, testBinaries, type PrivateServer } from '../support/server.js'
-import { ask, copyOfServer, Standby } from '../support/standby.js'
+import { ask, ServerCopies, Standby } from '../support/standby.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
 /**
@@ -24,6 +24,7 @@ const WORDS = ['--port', '0', '--lease-seconds', '3', '--rail-timeout-ms', '2000
 
 interface Play {
   readonly server: PrivateServer
+  readonly copies: ServerCopies
   readonly proxy: TcpProxy
   readonly stage: RelayStage
 }
@@ -32,11 +33,13 @@ interface Play {
 async function setTheStage(): Promise<Play> {
   const server = await startPrivateServer({ version: inject('postgresVersion') })
   onTestFinished(() => server.remove())
+  const copies = new ServerCopies()
+  onTestFinished(() => copies.remove())
   const proxy = await TcpProxy.before(server.url)
   onTestFinished(() => proxy.close())
   const url = new URL(server.url)
   url.port = String(proxy.port)
-  return { server, proxy, stage: await RelayStage.set({ serverUrl: url.href }) }
+  return { server, copies, proxy, stage: await RelayStage.set({ serverUrl: url.href }) }
 }
 
 function binaries(): string | undefined {
@@ -80,8 +83,16 @@ async function enqueueAndStall(stage: RelayStage, count: number, policies: Param
 }
 
 async function frozenFor(stage: RelayStage, worker: Running, cause: string): Promise<void> {
-  await expect.poll(async () => (await epochOf(stage))?.markedAt, PATIENTLY).toBeInstanceOf(Date)
-  expect(await epochOf(stage)).toMatchObject({ frozen: true, freezeCause: cause, frozenBy: WORKER })
+  const found = async () => {
+    const epoch = await epochOf(stage)
+    return {
+      frozen: epoch?.frozen,
+      cause: epoch?.freezeCause,
+      by: epoch?.frozenBy,
+      marked: epoch?.markedAt instanceof Date,
+    }
+  }
+  await expect.poll(found, PATIENTLY).toEqual({ frozen: true, cause, by: WORKER, marked: true })
   await expect.poll(() => stage.metricOf(worker, 'dispatch_frozen'), PATIENTLY).toBe(1)
   expect(worker.stderr()).toContain(`"cause":"${cause}"`)
 }
@@ -94,18 +105,23 @@ async function liftedAndDrained(stage: RelayStage, worker: Running): Promise<voi
   expect(await stage.auditFindings()).toEqual([])
 }
 
-test('a synchronous failover goes on by itself; one that lost commits is frozen until a person lifts it, and pays nothing twice', async () => {
-  const { server, proxy, stage } = await setTheStage()
+test('a synchronous failover goes on by itself; every other loss of commits freezes dispatch until a person lifts it, and nothing is paid twice', async () => {
+  const { server, copies, proxy, stage } = await setTheStage()
 
   // A standby without which nothing is committed.
   await server.stop()
-  const firstCopy = await copyOfServer(server.dataDir)
+  const firstCopy = await copies.of(server.dataDir)
   const first = await server.restart()
   const second = await Standby.of(first.url, firstCopy, binaries())
   const replication = (column: string) => ask(first.url, `SELECT ${column} AS answer FROM pg_stat_replication`)
   await expect.poll(() => replication('state'), PATIENTLY).toBe('streaming')
   await ask(first.url, `ALTER SYSTEM SET synchronous_standby_names = '*'`)
   await ask(first.url, 'SELECT pg_reload_conf() AS answer')
+  // Should the test end here, whoever tidies up must not wait for a standby that is gone.
+  onTestFinished(async () => {
+    await ask(first.url, 'ALTER SYSTEM RESET synchronous_standby_names').catch(() => {})
+    await ask(first.url, 'SELECT pg_reload_conf() AS answer').catch(() => {})
+  })
   await expect.poll(() => replication('sync_state'), PATIENTLY).toBe('sync')
 
   const worker = await stage.startWorker(WORKER, { words: WORDS })
@@ -123,7 +139,7 @@ test('a synchronous failover goes on by itself; one that lost commits is frozen 
 
   // A standby that is behind when its primary is lost: it has the payments, and not that they were made.
   await promoted.stop()
-  const secondCopy = await copyOfServer(promoted.dataDir)
+  const secondCopy = await copies.of(promoted.dataDir)
   const primary = await startAgain(promoted)
   const third = await Standby.of(primary.url, secondCopy, binaries())
   await enqueueAndStall(stage, 24, ['inquire', 'resend', 'hold'])
@@ -134,7 +150,8 @@ test('a synchronous failover goes on by itself; one that lost commits is frozen 
   expect(await stage.paidCount()).toBe(48)
   await killServer(primary)
   await third.start()
-  proxy.leadTo((await third.promote()).url)
+  const survivor = await third.promote()
+  proxy.leadTo(survivor.url)
   await frozenFor(stage, worker, 'NEW_TIMELINE')
   expect(await marks(stage)).toEqual({ waiting: 24, unmarked: 0 })
 
@@ -146,33 +163,39 @@ test('a synchronous failover goes on by itself; one that lost commits is frozen 
   expect(await stage.paidCount()).toBe(50)
   // What only a person may decide about is held, and was not called again.
   expect(await marks(stage)).toEqual({ waiting: 8, unmarked: 0 })
-}, 120_000)
 
-test('an older copy of the same server is noticed by a worker that remembers more, and the rows of another server by the first claim', async () => {
-  const { server, proxy, stage } = await setTheStage()
-  const worker = await stage.startWorker(WORKER, { words: WORDS })
+  // An older copy of the same server, which takes itself for one that was restarted. The worker remembers more.
   await enqueueAndStall(stage, 12, ['inquire', 'resend'])
-  await server.stop()
-  const copy = await copyOfServer(server.dataDir)
-  const running = await server.restart()
+  await survivor.stop()
+  const thirdCopy = await copies.of(survivor.dataDir)
+  const running = await startAgain(survivor)
   stage.checkpoints.openAll()
   await drained(stage)
-  expect(await stage.paidCount()).toBe(12)
-
+  expect(await stage.paidCount()).toBe(62)
   await running.stop()
-  const restored = await startEmbedded({ dataDir: copy, binaries: binaries() })
+  const settings = { recovery_target_name: 'before_the_mistake' }
+  const restored = await startEmbedded({ dataDir: thirdCopy, binaries: binaries(), settings })
   proxy.leadTo(restored.url)
   await frozenFor(stage, worker, 'LOST_COMMITS')
-  expect(await marks(stage)).toEqual({ waiting: 12, unmarked: 0 })
+  expect(await marks(stage)).toEqual({ waiting: 20, unmarked: 0 })
   await liftedAndDrained(stage, worker)
-  expect(await stage.paidCount()).toBe(12)
+  expect(await stage.paidCount()).toBe(62)
 
+  // The rows of another server, as a dump carries them: the first claim finds out.
   const elsewhere = await createTestDatabase({ countBranches: false })
   onTestFinished(() => elsewhere.drop())
-  await stage.enqueueMany(1, ['hold'])
   await copyRows(stage.db, elsewhere)
   expect(await claimOutboxBatch(elsewhere.as('symphony_executor'), 100, 'another', 60)).toEqual([])
   expect(await epochRow(elsewhere)).toMatchObject({ frozen: true, freeze_cause: 'ANOTHER_SERVER' })
+
+  // A backup of a cluster that was replicated synchronously, recovered to a point that somebody chose: no failover.
+  await stage.db.as('symphony_owner').query(
+    `UPDATE ${stage.db.qualify('dispatch_epochs')} SET synchronous = true, timeline = timeline - 1,
+       server_started_at = server_started_at - interval '1 hour' WHERE beat_at = (
+       SELECT max(beat_at) FROM ${stage.db.qualify('dispatch_epochs')})`,
+  )
+  await frozenFor(stage, worker, 'NEW_TIMELINE')
+  expect(await epochOf(stage)).toMatchObject({ freezeReason: expect.stringContaining('recovery_target_name') })
 }, 120_000)
 
 /** What a dump carries from one server to another. */

@@ -1,19 +1,28 @@
 import { stat, writeFile, chown } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Client } from 'pg'
-import { onTestFinished, vi } from 'vitest'
+import { vi } from 'vitest'
 import { startEmbedded, stopEmbedded, type EmbeddedServer } from '../../libs/embedded/index.js'
 import { choosePort } from '../../libs/embedded/ports.js'
 import { PATIENTLY } from './patiently.js'
 import { copyDataDir, makeTestFolder, removeTestFolder } from './server.js'
 
-/** A copy of a stopped server's folder, with its password: an older state of it, or the beginning of a standby. */
-export async function copyOfServer(dataDir: string): Promise<string> {
-  const folder = await makeTestFolder()
-  onTestFinished(() => removeTestFolder(folder))
-  const copy = join(folder, 'symphony')
-  await copyDataDir(dataDir, copy)
-  return copy
+/** Copies of stopped servers' folders, with their passwords: older states, or the beginnings of standbys. */
+export class ServerCopies {
+  readonly #folders: string[] = []
+
+  async of(dataDir: string): Promise<string> {
+    const folder = await makeTestFolder()
+    this.#folders.push(folder)
+    const copy = join(folder, 'symphony')
+    await copyDataDir(dataDir, copy)
+    return copy
+  }
+
+  /** Stops whatever runs in them, and deletes them. */
+  async remove(): Promise<void> {
+    for (const folder of this.#folders) await removeTestFolder(folder)
+  }
 }
 
 interface Launch {
