@@ -517,7 +517,7 @@ export async function readFailedItems(
      ) again ON true
      LEFT JOIN ${qualify(role, 'payment_outbox_proposals')} asked
        ON asked.outbox_id = a.outbox_id AND asked.status = 'OPEN'
-     WHERE a.state = 'FAILED' AND ($1::text IS NULL OR a.rail_type = $1)
+     WHERE a.state = 'FAILED' AND a.attempt_no >= 1 AND ($1::text IS NULL OR a.rail_type = $1)
        AND ($2::text IS NULL OR a.participant_id = $2) AND ($3::timestamptz IS NULL OR a.completed_at >= $3)
        AND ($4::timestamptz IS NULL OR a.completed_at < $4) AND ($5::uuid IS NULL OR a.attempt_id < $5)
        AND ($7::text IS NULL OR a.error_code = $7)

@@ -271,8 +271,10 @@ CREATE UNIQUE INDEX IF NOT EXISTS ix_attempts_by_outbox ON payment_outbox_attemp
 CREATE INDEX IF NOT EXISTS ix_attempts_by_instruction ON payment_outbox_attempts (instruction_id, idempotency_key);
 CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_attempts_one_terminal_per_outbox
   ON payment_outbox_attempts (outbox_id) WHERE state IN ('DISPATCHED', 'FAILED');
--- The latest failures, for a list that a person pages through. attempt_id grows with time.
-CREATE INDEX IF NOT EXISTS ix_attempts_failed ON payment_outbox_attempts (attempt_id) WHERE state = 'FAILED';
+-- The latest failures, for a list that a person pages through; attempt_id grows with time. The second condition is always
+-- true and only this list says it: to the functions, which look for one item, this index would be the wrong way.
+CREATE INDEX IF NOT EXISTS ix_attempts_failed
+  ON payment_outbox_attempts (attempt_id) WHERE state = 'FAILED' AND attempt_no >= 1;
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS
   'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it.';
 

@@ -233,7 +233,7 @@ BEGIN
   THEN
     RETURN v_epoch;
   END IF;
-  PERFORM begin_dispatch_epoch(v_epoch, p_actor);
+  PERFORM begin_dispatch_epoch(v_epoch.epoch_no, p_actor);
   SELECT * INTO v_epoch FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1;
   RETURN v_epoch;
 END
@@ -241,18 +241,21 @@ $$;
 COMMENT ON FUNCTION current_dispatch_epoch(text) IS 'Internal: the epoch of this run of the server, begun if it is the first call in it.';
 
 -- A start, a failover, a restore: which of them it was is judged here, once.
-CREATE OR REPLACE FUNCTION begin_dispatch_epoch(p_last dispatch_epochs, p_actor text) RETURNS void
+CREATE OR REPLACE FUNCTION begin_dispatch_epoch(p_last_epoch_no integer, p_actor text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
-  v_epoch_no CONSTANT integer := COALESCE(p_last.epoch_no, 0) + 1;
+  v_last dispatch_epochs;
+  v_epoch_no CONSTANT integer := COALESCE(p_last_epoch_no, 0) + 1;
   v_server record;
   v_cause text;
   v_reason text;
   v_doubt text;
 BEGIN
+  -- The one that the caller has seen, not the newest: another session may have begun this epoch meanwhile.
+  SELECT * INTO v_last FROM dispatch_epochs e WHERE e.epoch_no = p_last_epoch_no;
   SELECT s.system_identifier, s.timeline, s.database_oid, s.recovery_target INTO v_server FROM dispatch_server() s;
   -- A freeze outlives a restart. A racing session that begins the same epoch waits here, and finds it begun.
   INSERT INTO dispatch_epochs
@@ -262,39 +265,39 @@ BEGIN
     pg_postmaster_start_time(), current_database(), 'dispatch_epochs'::regclass, v_now, is_replicated_synchronously(),
     f.frozen_at, f.freeze_cause, f.freeze_reason, f.frozen_by, f.marked_at, f.items_marked
   FROM (SELECT 1) AS one
-  LEFT JOIN dispatch_epochs f ON f.epoch_no = p_last.epoch_no AND f.frozen
+  LEFT JOIN dispatch_epochs f ON f.epoch_no = p_last_epoch_no AND f.frozen
   ON CONFLICT (epoch_no) DO NOTHING;
-  IF NOT FOUND OR p_last.epoch_no IS NULL THEN
+  IF NOT FOUND OR p_last_epoch_no IS NULL THEN
     RETURN;
   END IF;
   -- What is not known on one side is not compared.
-  IF v_server.system_identifier <> p_last.system_identifier THEN
+  IF v_server.system_identifier <> v_last.system_identifier THEN
     v_cause := 'ANOTHER_SERVER';
-    v_reason := format('the server with system identifier %s does the work of %s', v_server.system_identifier, p_last.system_identifier);
-  ELSIF v_server.database_oid <> p_last.database_oid THEN
+    v_reason := format('the server with system identifier %s does the work of %s', v_server.system_identifier, v_last.system_identifier);
+  ELSIF v_server.database_oid <> v_last.database_oid THEN
     v_cause := 'ANOTHER_DATABASE';
     v_reason := format('the database %s is a copy or a restored dump: its oid is %s and was %s', current_database(),
-      v_server.database_oid, p_last.database_oid);
-  ELSIF v_server.timeline < p_last.timeline THEN
+      v_server.database_oid, v_last.database_oid);
+  ELSIF v_server.timeline < v_last.timeline THEN
     v_cause := 'LOWER_TIMELINE';
-    v_reason := format('the server is on timeline %s and was on %s', v_server.timeline, p_last.timeline);
-  ELSIF v_server.timeline > p_last.timeline THEN
+    v_reason := format('the server is on timeline %s and was on %s', v_server.timeline, v_last.timeline);
+  ELSIF v_server.timeline > v_last.timeline THEN
     -- A standby that every commit had to reach lost nothing. Not so where a point was chosen to recover to; and an old
     -- heartbeat says nothing about the moment of the failover: what was restored from an archive has one, too.
     v_doubt := CASE
       WHEN v_server.recovery_target IS NOT NULL THEN format('it was recovered to a chosen point (%s)', v_server.recovery_target)
-      WHEN NOT p_last.synchronous THEN 'replication was not synchronous at the last heartbeat'
-      WHEN p_last.beat_at < v_now - interval '5 minutes' THEN 'the last heartbeat was more than five minutes ago'
+      WHEN NOT v_last.synchronous THEN 'replication was not synchronous at the last heartbeat'
+      WHEN v_last.beat_at < v_now - interval '5 minutes' THEN 'the last heartbeat was more than five minutes ago'
     END;
     v_cause := CASE WHEN v_doubt IS NOT NULL THEN 'NEW_TIMELINE' END;
-    v_reason := format('timeline %s follows %s, and %s', v_server.timeline, p_last.timeline, v_doubt);
+    v_reason := format('timeline %s follows %s, and %s', v_server.timeline, v_last.timeline, v_doubt);
   END IF;
   IF v_cause IS NOT NULL THEN
     PERFORM freeze_dispatch_epoch(v_epoch_no, v_cause, v_reason, p_actor);
   END IF;
 END
 $$;
-COMMENT ON FUNCTION begin_dispatch_epoch(dispatch_epochs, text) IS
+COMMENT ON FUNCTION begin_dispatch_epoch(integer, text) IS
   'Internal: writes down on which server the work goes on, and freezes it unless the one before surely lost nothing.';
 
 -- A provider may withhold what a server says of itself. Then it is not known, which is worse than known and not an error.

@@ -328,8 +328,9 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   },
   set_participant_outbox_policy: (call) => call('participant-1', 'halt'),
   freeze_dispatch: async (call) => {
-    await call('restored by hand')
-    return liftDispatchFreeze(control(), 'compared')
+    const answer = await call('restored by hand')
+    await liftDispatchFreeze(control(), 'compared')
+    return answer
   },
   lift_dispatch_freeze: async (call) => {
     await freezeDispatch(control(), 'restored by hand')
