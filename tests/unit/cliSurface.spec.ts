@@ -133,7 +133,7 @@ describe('completion', () => {
     expect(complete('symphony pause r')).toEqual(['rail'])
     expect(complete('symphony completion ')).toEqual(expect.arrayContaining(['bash', 'fish', 'zsh']))
     expect(complete(`symphony worker --rails ${folder}/r`)).toEqual([`${folder}/rails.mjs`])
-    expect(complete('symphony holds list --reason ')).not.toContain('--json')
+    expect(complete('symphony holds place --reason ')).not.toContain('--json')
     expect(complete('symphony frobnicate ')).toContain('status')
   })
 })
