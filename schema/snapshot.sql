@@ -3459,10 +3459,6 @@ CREATE FUNCTION is_dispatch_open(p_epoch_id uuid, p_actor text)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
-SET enable_bitmapscan=off
-SET enable_seqscan=off
-SET enable_sort=off
-SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column

@@ -50,6 +50,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #completions: CompletionQueue
   readonly #inFlight = new Map<Flight, Promise<void>>()
   readonly #claimedAtMs = new WeakMap<Flight, number>()
+  readonly #givingBack = new Set<Promise<void>>()
   /**
    * Items whose lease expired twice in a row: each is carried with nothing else in flight in this process, so that what kills
    * its worker takes no other along. After one expiry its lane sees to it, which keeps no other rail waiting.
@@ -344,7 +345,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     // A refusal is an answer: only silence says that a rail is down.
     if (answer === 'unknown' || answer === 'notSent') lane.breaker.failed()
     else lane.breaker.succeeded()
-    if (lane.breaker.state === 'open') void this.#giveBack(this.#clear(lane))
+    if (lane.breaker.state === 'open') this.#giveBackAside(this.#clear(lane))
   }
 
   async #hand(flight: Flight, landing: Landing): Promise<void> {
@@ -397,6 +398,12 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     }
   }
 
+  /** Nobody waits for it but who ends: a round, or a stop. */
+  #giveBackAside(flights: readonly Flight[]): void {
+    const given = this.#giveBack(flights).finally(() => this.#givingBack.delete(given))
+    this.#givingBack.add(given)
+  }
+
   async #giveBackWaiting(): Promise<void> {
     await this.#giveBack(this.#lanes.flatMap((lane) => this.#clear(lane)))
   }
@@ -411,6 +418,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   /** Resolves when nothing is waiting or running any more. */
   async #landed(): Promise<void> {
     while (this.#inFlight.size > 0) await Promise.all(this.#inFlight.values())
+    await Promise.all(this.#givingBack)
   }
 
   /** How long there is surely nothing to do, by the database's own clock; undefined when that is not known. */
