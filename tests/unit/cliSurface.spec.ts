@@ -100,6 +100,14 @@ test('what decides about money or stops it can be tried without consequences, an
   }
 })
 
+test('every command that answers and ends can do so in JSON', () => {
+  const mute = commands.filter(
+    ({ commands: below, options }) => below.length === 0 && !options.some(({ names }) => names.includes('--json')),
+  )
+  // Three run until they are stopped, and a script is a script.
+  expect(mute.map(({ path }) => path.join(' '))).toEqual(['start', 'worker', 'scheduler', 'completion'])
+})
+
 test('the reference says what the program says', () => {
   const page = readFileSync(new URL('../../docs/reference/cli.md', import.meta.url), 'utf8')
   expect(page === cliReference(program), 'node scripts/cliReference.mjs writes it anew').toBe(true)
