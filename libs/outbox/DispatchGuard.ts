@@ -1,3 +1,4 @@
+import type { Clock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
 import { checkDispatchEpoch } from './db.js'
 import type { OnRelayerEvent } from './events.js'
@@ -7,6 +8,9 @@ export interface DispatchGuardOptions {
   readonly role: Queryable
   readonly workerId: string
   readonly onEvent: OnRelayerEvent
+  readonly clock: Clock
+  /** A memory older than this is refreshed before the next claim: rounds without a heartbeat have no other. */
+  readonly heartbeatMs: number
   /** Dispatch was open, as far as this worker knew, and is not. */
   readonly onFrozen: () => Promise<void>
 }
@@ -20,7 +24,8 @@ export class DispatchGuard {
   readonly #options: DispatchGuardOptions
   #memory: EpochMemory | undefined
   #freeze: DispatchFreeze | undefined
-  #isKnown = false
+  /** When it was last asked, by this process's clock; undefined when it must be asked again. */
+  #checkedAtMs: number | undefined
   #checking: Promise<void> | undefined
 
   constructor(options: DispatchGuardOptions) {
@@ -32,15 +37,17 @@ export class DispatchGuard {
     return this.#memory === undefined ? {} : { epochId: this.#memory.epochId }
   }
 
-  /** Asks where it is not known, and while it is frozen: a person may have lifted it. */
+  /** Asks where it is not known, or not any more; and while it is frozen: a person may have lifted it. */
   async mayClaim(): Promise<boolean> {
-    if (!this.#isKnown || this.#freeze !== undefined) await this.check()
+    const { clock, heartbeatMs } = this.#options
+    const isFresh = this.#checkedAtMs !== undefined && clock.monotonicMs() - this.#checkedAtMs < heartbeatMs
+    if (!isFresh || this.#freeze !== undefined) await this.check()
     return this.#freeze === undefined
   }
 
   /** The database refused to let anything depart: why, it says when it is asked. */
   refused(): void {
-    this.#isKnown = false
+    this.#checkedAtMs = undefined
   }
 
   /** One at a time: two answers that overtake each other would make an old memory the newer one. */
@@ -52,11 +59,12 @@ export class DispatchGuard {
   }
 
   async #look(): Promise<void> {
-    const { role, workerId } = this.#options
+    const { role, workerId, clock } = this.#options
     // The call that freezes does not mark what waits: that may take long, and must not undo the freeze if it takes too long.
     for (const _ of ['freezing', 'marking']) {
       const { memory, freeze, marked } = await checkDispatchEpoch(role, workerId, this.#memory)
       this.#memory = memory
+      this.#checkedAtMs = clock.monotonicMs()
       await this.#hear(freeze)
       if (freeze === undefined || marked) return
     }
@@ -65,7 +73,6 @@ export class DispatchGuard {
   async #hear(freeze: DispatchFreeze | undefined): Promise<void> {
     const { onEvent, onFrozen } = this.#options
     const isNews = this.#freeze?.frozenAt.getTime() !== freeze?.frozenAt.getTime()
-    this.#isKnown = true
     this.#freeze = freeze
     if (!isNews) return
     if (freeze === undefined) return onEvent({ type: 'thawed' })

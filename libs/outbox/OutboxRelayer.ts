@@ -101,7 +101,12 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const shared = { role: this.#role, workerId: this.workerId, onEvent: this.#onEvent }
     this.#keeper = new LeaseKeeper({ ...shared, leaseSeconds: this.#options.leaseSeconds, clock })
     this.#completions = new CompletionQueue({ ...shared, groupSize: 500, parallel: 2 })
-    this.#guard = new DispatchGuard({ ...shared, onFrozen: () => this.#giveBackWaiting() })
+    this.#guard = new DispatchGuard({
+      ...shared,
+      clock,
+      heartbeatMs: this.#options.heartbeatMs,
+      onFrozen: () => this.#giveBackWaiting(),
+    })
   }
 
   async start(): Promise<void> {

@@ -70,6 +70,25 @@ test('a restart of the server is looked at before the next claim, and stops nobo
   expect([...told('frozen'), ...told('fault')]).toEqual([])
 })
 
+test('rounds alone keep the memory fresh: what happened since the first of them is missed, too', async () => {
+  const { railType } = anInstruction()
+  let nowMs = 0
+  const clock = { now: () => new Date(), monotonicMs: () => nowMs }
+  const events: RelayerEvent[] = []
+  const { rails } = rememberingRail({ type: railType })
+  const relayer = new OutboxRelayer(db.database, rails, { heartbeatMs: 10_000 }, (event) => events.push(event), clock)
+  await relayer.runOnce()
+  const copied = (await epochRow(db))!.beat_no
+  await db.queryNoRole(`UPDATE dispatch_epochs SET beat_at = now() - interval '2 seconds'`)
+  nowMs = 10_000
+  await relayer.runOnce()
+  expect((await epochRow(db))!.beat_no).toBe(copied + 1n)
+  await comeFrom(db, `beat_no = ${copied}`)
+  await relayer.runOnce()
+  await relayer.runOnce()
+  expect(events.filter(({ type }) => type === 'frozen')).toMatchObject([{ cause: 'LOST_COMMITS' }])
+})
+
 test('what waits in a relayer when somebody freezes dispatch is given back; what is under way is recorded', async () => {
   const { railType } = anInstruction()
   const answered = gate()
