@@ -2,7 +2,7 @@ import type { Clock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
 import { checkDispatchEpoch } from './db.js'
 import type { OnRelayerEvent } from './events.js'
-import type { DispatchFreeze, EpochMemory } from './types.js'
+import type { DispatchFreeze, EpochKeeper, EpochMemory } from './types.js'
 
 export interface DispatchGuardOptions {
   readonly role: Queryable
@@ -11,6 +11,8 @@ export interface DispatchGuardOptions {
   readonly clock: Clock
   /** A memory older than this is refreshed before the next claim: rounds without a heartbeat have no other. */
   readonly heartbeatMs: number
+  /** Absent: the memory ends with this process. */
+  readonly keeper: EpochKeeper | undefined
   /** Dispatch was open, as far as this worker knew, and is not. */
   readonly onFrozen: () => Promise<void>
 }
@@ -18,7 +20,7 @@ export interface DispatchGuardOptions {
 /**
  * What this worker remembers of the database, held against what the database knows. An older copy of a server looks like a
  * restart to itself; only somebody who saw what came after can tell. It promises that no claim is made on a run of a server
- * that was not compared with this memory. What happens to a worker's memory when the worker ends, ends with it.
+ * that was not compared with this memory, which ends with the process unless somebody keeps it.
  */
 export class DispatchGuard {
   readonly #options: DispatchGuardOptions
@@ -59,14 +61,26 @@ export class DispatchGuard {
   }
 
   async #look(): Promise<void> {
-    const { role, workerId, clock } = this.#options
+    const { role, workerId, clock, keeper } = this.#options
+    this.#memory ??= await keeper?.load()
     // The call that freezes does not mark what waits: that may take long, and must not undo the freeze if it takes too long.
     for (const _ of ['freezing', 'marking']) {
       const { memory, freeze, marked } = await checkDispatchEpoch(role, workerId, this.#memory)
       this.#memory = memory
       this.#checkedAtMs = clock.monotonicMs()
       await this.#hear(freeze)
+      await this.#keep(memory)
       if (freeze === undefined || marked) return
+    }
+  }
+
+  /** A disk that is full keeps nobody from working: the memory of this process is what it was. */
+  async #keep(memory: EpochMemory): Promise<void> {
+    const { keeper, onEvent } = this.#options
+    try {
+      await keeper?.save(memory)
+    } catch (error) {
+      onEvent({ type: 'fault', during: 'keeping the memory of the database', error })
     }
   }
 

@@ -105,6 +105,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       ...shared,
       clock,
       heartbeatMs: this.#options.heartbeatMs,
+      keeper: this.#options.memory,
       onFrozen: () => this.#giveBackWaiting(),
     })
   }

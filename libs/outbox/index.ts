@@ -87,6 +87,7 @@ export type {
   DispatchFreeze,
   EnqueuedItem,
   EpochCheck,
+  EpochKeeper,
   EpochMemory,
   FailedItem,
   FreezeCause,

@@ -203,6 +203,12 @@ export interface EpochMemory {
   readonly beatAt: Date
 }
 
+/** Keeps a worker's memory beyond its process, outside the database. */
+export interface EpochKeeper {
+  readonly load: () => Promise<EpochMemory | undefined>
+  readonly save: (memory: EpochMemory) => Promise<void>
+}
+
 export interface DispatchFreeze {
   readonly frozenAt: Date
   readonly cause: FreezeCause

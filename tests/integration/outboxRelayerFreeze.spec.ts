@@ -1,4 +1,8 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
+import { EpochFile } from '../../libs/cli/EpochFile.js'
 import {
   freezeDispatch,
   liftDispatchFreeze,
@@ -87,6 +91,36 @@ test('rounds alone keep the memory fresh: what happened since the first of them 
   await relayer.runOnce()
   await relayer.runOnce()
   expect(events.filter(({ type }) => type === 'frozen')).toMatchObject([{ cause: 'LOST_COMMITS' }])
+})
+
+test('a worker that comes after a restore notices it by what the one before has kept in a file', async () => {
+  const { railType } = anInstruction()
+  const folder = await mkdtemp(join(tmpdir(), 'symphony-memory-'))
+  onTestFinished(() => rm(folder, { recursive: true }))
+  const path = join(folder, 'memory.json')
+  const memory = () => new EpochFile(path)
+  const { rails } = rememberingRail({ type: railType })
+  await new OutboxRelayer(db.database, rails, { memory: memory() }).runOnce()
+  const { epoch_id: epochId, beat_no: beatNo } = (await epochRow(db))!
+  expect(await memory().load()).toMatchObject({ epochId, beatNo })
+  await comeFrom(db, 'beat_no = 0')
+  const forgetful = relayerFor(rememberingRail({ type: railType }))
+  await forgetful.relayer.runOnce()
+  expect(forgetful.told('frozen')).toEqual([])
+  const next = relayerFor(rememberingRail({ type: railType }), { memory: memory() })
+  await next.relayer.runOnce()
+  expect(next.told('frozen')).toMatchObject([{ cause: 'LOST_COMMITS' }])
+  expect(await memory().load()).toMatchObject({ epochId: (await epochRow(db))!.epoch_id })
+
+  await writeFile(path, '{"epochId":')
+  await expect(memory().load()).rejects.toMatchObject({ code: 'MEMORY_UNREADABLE' })
+  expect(await new EpochFile(join(folder, 'none')).load()).toBeUndefined()
+  // A folder that is gone: the worker says so, and works on.
+  const homeless = relayerFor(rememberingRail({ type: railType }), {
+    memory: new EpochFile(join(folder, 'no', 'file')),
+  })
+  await homeless.relayer.runOnce()
+  expect(homeless.told('fault')).toMatchObject([{ during: 'keeping the memory of the database' }])
 })
 
 test('what waits in a relayer when somebody freezes dispatch is given back; what is under way is recorded', async () => {
