@@ -11,6 +11,7 @@ export {
   AlreadyTerminalError,
   ApprovalRequiredError,
   DatabaseError,
+  DispatchFrozenError,
   HeldError,
   IdempotencyConflictError,
   InboxTransitionError,

@@ -22,6 +22,48 @@ COMMENT ON SCHEMA symphony IS 'Symphony: deployed by "symphony deploy", checked 
 CREATE TYPE outbox_attempt_state AS ENUM ('DISPATCHING', 'DISPATCHED', 'RETRYABLE', 'FAILED', 'ZOMBIE_REQUEUE');
 COMMENT ON TYPE outbox_attempt_state IS 'What became of an attempt. DISPATCHING is a historical name that no row may carry: in flight means leased.';
 
+-- table dispatch_epochs of symphony_owner
+CREATE TABLE dispatch_epochs (
+  epoch_no integer NOT NULL,
+  epoch_id uuid NOT NULL,
+  began_at timestamp with time zone NOT NULL,
+  system_identifier bigint,
+  timeline integer,
+  database_oid oid NOT NULL,
+  server_started_at timestamp with time zone NOT NULL,
+  database_name text NOT NULL,
+  table_oid oid NOT NULL,
+  beat_no bigint NOT NULL DEFAULT 0,
+  beat_at timestamp with time zone NOT NULL,
+  synchronous boolean NOT NULL,
+  frozen_at timestamp with time zone,
+  freeze_cause text,
+  freeze_reason text,
+  frozen_by text,
+  marked_at timestamp with time zone,
+  items_marked bigint,
+  lifted_at timestamp with time zone,
+  lifted_by text,
+  lift_reason text,
+  frozen boolean NOT NULL GENERATED ALWAYS AS (frozen_at IS NOT NULL AND lifted_at IS NULL) STORED,
+  CONSTRAINT dispatch_epochs_beats_count_up CHECK (beat_no >= 0),
+  CONSTRAINT dispatch_epochs_freeze_all_or_none CHECK (num_nonnulls(frozen_at, freeze_cause, freeze_reason, frozen_by) = ANY (ARRAY[0, 4])),
+  CONSTRAINT dispatch_epochs_known_cause CHECK (freeze_cause = ANY (ARRAY['ANOTHER_SERVER'::text, 'ANOTHER_DATABASE'::text, 'LOWER_TIMELINE'::text, 'NEW_TIMELINE'::text, 'LOST_COMMITS'::text, 'OPERATOR'::text])),
+  CONSTRAINT dispatch_epochs_lift_all_or_none CHECK ((num_nonnulls(lifted_at, lifted_by, lift_reason) = ANY (ARRAY[0, 3])) AND (lifted_at IS NULL OR frozen_at IS NOT NULL)),
+  CONSTRAINT dispatch_epochs_lifted_only_when_marked CHECK (lifted_at IS NULL OR marked_at IS NOT NULL),
+  CONSTRAINT dispatch_epochs_one_per_id UNIQUE (epoch_id),
+  CONSTRAINT dispatch_epochs_pkey PRIMARY KEY (epoch_no)
+) WITH (fillfactor=20);
+COMMENT ON TABLE dispatch_epochs IS 'The runs of the servers on which this database was at work, the newest in force; and whether dispatch is frozen on it.';
+COMMENT ON COLUMN dispatch_epochs.epoch_id IS 'Random: a restored copy cannot come to the same one again. Workers show it when they claim.';
+COMMENT ON COLUMN dispatch_epochs.system_identifier IS 'As pg_control_system() tells it; null where that is withheld, and then not compared.';
+COMMENT ON COLUMN dispatch_epochs.timeline IS 'Of the WAL being written: a promotion and a recovery to a point in time begin a new one.';
+COMMENT ON COLUMN dispatch_epochs.beat_no IS 'Heartbeats in this epoch. A worker that remembers a higher one knows that commits were lost.';
+COMMENT ON COLUMN dispatch_epochs.synchronous IS 'Whether commits waited for a standby at the last heartbeat.';
+COMMENT ON COLUMN dispatch_epochs.marked_at IS 'When the items that waited were marked as unknown: after the freeze, before it can be lifted.';
+COMMENT ON COLUMN dispatch_epochs.items_marked IS 'How many there were whose outcome was not unknown already.';
+COMMENT ON COLUMN dispatch_epochs.frozen IS 'Whether nothing may be dispatched until a person lifts the freeze.';
+
 -- table inbox_events of symphony_owner
 CREATE TABLE inbox_events (
   event_id uuid NOT NULL,
@@ -237,6 +279,7 @@ CREATE TABLE payment_outbox_attempts (
 ) WITH (autovacuum_analyze_scale_factor=0.05, autovacuum_vacuum_insert_scale_factor=0.05);
 CREATE INDEX ix_attempts_by_instruction ON payment_outbox_attempts USING btree (instruction_id, idempotency_key);
 CREATE UNIQUE INDEX ix_attempts_by_outbox ON payment_outbox_attempts USING btree (outbox_id, attempt_no);
+CREATE INDEX ix_attempts_failed ON payment_outbox_attempts USING btree (attempt_id) WHERE state = 'FAILED'::outbox_attempt_state AND attempt_no >= 1;
 CREATE UNIQUE INDEX payment_outbox_attempts_one_terminal_per_outbox ON payment_outbox_attempts USING btree (outbox_id) WHERE state = ANY (ARRAY['DISPATCHED'::outbox_attempt_state, 'FAILED'::outbox_attempt_state]);
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it.';
 CREATE TRIGGER payment_outbox_attempts_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_attempts FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
@@ -268,7 +311,7 @@ CREATE TABLE payment_outbox_events (
 CREATE TRIGGER payment_outbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_events ENABLE ALWAYS TRIGGER payment_outbox_events_is_append_only;
 COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
-COMMENT ON COLUMN payment_outbox_events.scope IS 'What the event is about when it is not one item: rail:NAME, participant:ID, stream:ID or policy:ID.';
+COMMENT ON COLUMN payment_outbox_events.scope IS 'What the event is about when it is not one item: rail:NAME, participant:ID, stream:ID, policy:ID, or dispatch as a whole.';
 
 -- table payment_outbox_identities of symphony_owner
 CREATE TABLE payment_outbox_identities (
@@ -1212,6 +1255,69 @@ END
 $$;
 COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS 'The second person''s yes: applies a proposed decision. The proposer cannot (P7007).';
 
+-- function begin_dispatch_epoch(integer, text) of symphony_owner
+CREATE FUNCTION begin_dispatch_epoch(p_last_epoch_no integer, p_actor text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_last dispatch_epochs;
+  v_epoch_no CONSTANT integer := COALESCE(p_last_epoch_no, 0) + 1;
+  v_server record;
+  v_cause text;
+  v_reason text;
+  v_doubt text;
+BEGIN
+  -- The one that the caller has seen, not the newest: another session may have begun this epoch meanwhile.
+  SELECT * INTO v_last FROM dispatch_epochs e WHERE e.epoch_no = p_last_epoch_no;
+  SELECT s.system_identifier, s.timeline, s.database_oid, s.recovery_target INTO v_server FROM dispatch_server() s;
+  -- A freeze outlives a restart. A racing session that begins the same epoch waits here, and finds it begun.
+  INSERT INTO dispatch_epochs
+    (epoch_no, epoch_id, began_at, system_identifier, timeline, database_oid, server_started_at, database_name, table_oid,
+      beat_at, synchronous, frozen_at, freeze_cause, freeze_reason, frozen_by, marked_at, items_marked)
+  SELECT v_epoch_no, gen_random_uuid(), v_now, v_server.system_identifier, v_server.timeline, v_server.database_oid,
+    pg_postmaster_start_time(), current_database(), 'dispatch_epochs'::regclass, v_now, is_replicated_synchronously(),
+    f.frozen_at, f.freeze_cause, f.freeze_reason, f.frozen_by, f.marked_at, f.items_marked
+  FROM (SELECT 1) AS one
+  LEFT JOIN dispatch_epochs f ON f.epoch_no = p_last_epoch_no AND f.frozen
+  ON CONFLICT (epoch_no) DO NOTHING;
+  IF NOT FOUND OR p_last_epoch_no IS NULL THEN
+    RETURN;
+  END IF;
+  -- What is not known on one side is not compared.
+  IF v_server.system_identifier <> v_last.system_identifier THEN
+    v_cause := 'ANOTHER_SERVER';
+    v_reason := format('the server with system identifier %s does the work of %s', v_server.system_identifier, v_last.system_identifier);
+  ELSIF v_server.database_oid <> v_last.database_oid THEN
+    v_cause := 'ANOTHER_DATABASE';
+    v_reason := format('the database %s is a copy or a restored dump: its oid is %s and was %s', current_database(),
+      v_server.database_oid, v_last.database_oid);
+  ELSIF v_server.timeline < v_last.timeline THEN
+    v_cause := 'LOWER_TIMELINE';
+    v_reason := format('the server is on timeline %s and was on %s', v_server.timeline, v_last.timeline);
+  ELSIF v_server.timeline > v_last.timeline THEN
+    -- A standby that every commit had to reach lost nothing. Not so where a point was chosen to recover to; and an old
+    -- heartbeat says nothing about the moment of the failover: what was restored from an archive has one, too.
+    v_doubt := CASE
+      WHEN v_server.recovery_target IS NOT NULL THEN format('it was recovered to a chosen point (%s)', v_server.recovery_target)
+      WHEN NOT v_last.synchronous THEN 'replication was not synchronous at the last heartbeat'
+      WHEN v_last.beat_at < v_now - interval '5 minutes' THEN 'the last heartbeat was more than five minutes ago'
+    END;
+    v_cause := CASE WHEN v_doubt IS NOT NULL THEN 'NEW_TIMELINE' END;
+    v_reason := format('timeline %s follows %s, and %s', v_server.timeline, v_last.timeline, v_doubt);
+  END IF;
+  IF v_cause IS NOT NULL THEN
+    PERFORM freeze_dispatch_epoch(v_epoch_no, v_cause, v_reason, p_actor);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION begin_dispatch_epoch(integer, text) IS 'Internal: writes down on which server the work goes on, and freezes it unless the one before surely lost nothing.';
+
 -- function begin_outbox_dispatch(uuid, uuid, text) of symphony_owner
 CREATE FUNCTION begin_outbox_dispatch(p_outbox_id uuid, p_lease_token uuid, p_worker_id text)
 RETURNS void
@@ -1231,6 +1337,10 @@ DECLARE
   v_full_trail boolean;
 BEGIN
   PERFORM check_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
+  -- A lease taken before a freeze does not depart under it.
+  IF NOT is_dispatch_open(NULL, p_worker_id) THEN
+    PERFORM raise_dispatch_frozen(true);
+  END IF;
   v_places := lock_live_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
   UPDATE payment_outbox_pending p SET dispatch_mark = 'begun' WHERE p.ctid = ANY (v_places);
   IF NOT FOUND THEN
@@ -1242,7 +1352,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION begin_outbox_dispatch(uuid, uuid, text) IS 'Announces a call to a rail whose unknown outcomes go to a person: if this lease now expires, the item is held.';
+COMMENT ON FUNCTION begin_outbox_dispatch(uuid, uuid, text) IS 'Announces a call to a rail whose unknown outcomes go to a person: if this lease now expires, the item is held. Refused while dispatch is frozen (P7009).';
 
 -- function bump_participant_outbox_seq(text) of symphony_owner
 CREATE FUNCTION bump_participant_outbox_seq(p_participant_id text)
@@ -1319,6 +1429,67 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION cancel_timer(uuid) IS 'Cancels a timer that has not ended, for good; false when it has, or never was.';
+
+-- function check_dispatch_epoch(text, uuid, bigint, timestamp with time zone) of symphony_owner
+CREATE FUNCTION check_dispatch_epoch(p_worker_id text, p_epoch_id uuid DEFAULT NULL::uuid, p_beat_no bigint DEFAULT NULL::bigint, p_beat_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
+RETURNS TABLE(epoch_id uuid, beat_no bigint, beat_at timestamp with time zone, frozen_at timestamp with time zone, freeze_cause text, freeze_reason text, marked boolean)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_epoch dispatch_epochs;
+  v_frozen_before timestamptz;
+  v_synchronous CONSTANT boolean := is_replicated_synchronously();
+  v_now timestamptz;
+BEGIN
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF num_nulls(p_epoch_id, p_beat_no, p_beat_at) <> 3 THEN
+    IF p_epoch_id IS NULL THEN
+      PERFORM refuse_argument('p_epoch_id', 'the epoch of the heartbeat that is remembered');
+    END IF;
+    IF p_beat_no IS NULL OR p_beat_no < 0 THEN
+      PERFORM refuse_argument('p_beat_no', 'the number of the heartbeat that is remembered, 0 or more');
+    END IF;
+    IF p_beat_at IS NULL OR p_beat_at NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
+      PERFORM refuse_argument('p_beat_at', 'a time within 100 years of now');
+    END IF;
+  END IF;
+  SELECT e.frozen_at INTO v_frozen_before FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1;
+  v_epoch := current_dispatch_epoch(p_worker_id);
+  IF v_epoch.frozen THEN
+    -- Not by the call that froze it: a queue too long to be marked within the time of one statement stays frozen.
+    IF v_epoch.frozen_at = v_frozen_before THEN
+      PERFORM mark_frozen_outbox_items(v_epoch.epoch_no, p_worker_id);
+    END IF;
+  ELSIF p_epoch_id IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM dispatch_epochs e WHERE e.epoch_id = p_epoch_id AND e.beat_no >= p_beat_no)
+    -- A worker that was away meanwhile brings no news: whoever lifted a freeze since has decided about that loss.
+    AND p_beat_at > COALESCE((SELECT max(e.lifted_at) FROM dispatch_epochs e), '-infinity')
+  THEN
+    PERFORM freeze_dispatch_epoch(v_epoch.epoch_no, 'LOST_COMMITS',
+      format('worker %s was told of heartbeat %s at %s, and this database does not know it: it is an earlier state',
+        p_worker_id, p_beat_no, to_char(p_beat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), p_worker_id);
+  END IF;
+  v_now := clock_timestamp();
+  -- A fleet that beats all at once writes once a second, and nobody waits for the one who does.
+  UPDATE dispatch_epochs e SET beat_no = e.beat_no + 1, beat_at = v_now, synchronous = v_synchronous
+  WHERE e.ctid = ANY (ARRAY(
+    SELECT n.ctid FROM dispatch_epochs n
+    WHERE n.epoch_no = v_epoch.epoch_no
+      AND (n.beat_no = 0 OR n.synchronous <> v_synchronous OR n.beat_at NOT BETWEEN v_now - interval '1 second' AND v_now)
+    FOR NO KEY UPDATE SKIP LOCKED));
+  RETURN QUERY
+  SELECT e.epoch_id, e.beat_no, e.beat_at, CASE WHEN e.frozen THEN e.frozen_at END,
+    CASE WHEN e.frozen THEN e.freeze_cause END, CASE WHEN e.frozen THEN e.freeze_reason END, e.marked_at IS NOT NULL
+  FROM dispatch_epochs e WHERE e.epoch_no = v_epoch.epoch_no;
+END
+$$;
+COMMENT ON FUNCTION check_dispatch_epoch(text, uuid, bigint, timestamp with time zone) IS 'Compares the server and what a worker remembers with what is known here; freezes dispatch where commits may have been lost. A heartbeat.';
 
 -- function check_inbox_claims(text[], text[], uuid[], text) of symphony_owner
 CREATE FUNCTION check_inbox_claims(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
@@ -1939,8 +2110,8 @@ END
 $$;
 COMMENT ON FUNCTION claim_job_runs(integer, text, integer, text[]) IS 'Leases due runs to one worker, at most the batch size, in order; each with its token.';
 
--- function claim_outbox_batch(integer, text, integer, text[], text[], boolean) of symphony_owner
-CREATE FUNCTION claim_outbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_announced_rails text[] DEFAULT NULL::text[], p_report_held boolean DEFAULT false)
+-- function claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid) of symphony_owner
+CREATE FUNCTION claim_outbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_announced_rails text[] DEFAULT NULL::text[], p_report_held boolean DEFAULT false, p_epoch_id uuid DEFAULT NULL::uuid)
 RETURNS TABLE(outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text, payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamp with time zone, claimed_at timestamp with time zone, outcome_unknown boolean, expiry_streak integer, taken_over boolean, ordered boolean, evidence jsonb, created_at timestamp with time zone, due_at timestamp with time zone, trace_context text, hold_reason text)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -1983,6 +2154,11 @@ BEGIN
   END IF;
   IF p_report_held IS NULL THEN
     PERFORM refuse_argument('p_report_held', 'true or false');
+  END IF;
+
+  -- After a restore or a failover that may have lost commits nothing is given to anybody until a person has looked.
+  IF NOT is_dispatch_open(p_epoch_id, p_worker_id) THEN
+    RETURN;
   END IF;
 
   -- An ordered item may have been queued as blocked while its predecessor ended unseen.
@@ -2059,7 +2235,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and held: without a token, with the reason.';
+COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and held: without a token, with the reason. Nothing while dispatch is frozen.';
 
 -- function claim_timers(integer, text, integer, text[]) of symphony_owner
 CREATE FUNCTION claim_timers(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[] DEFAULT NULL::text[])
@@ -2427,6 +2603,31 @@ END
 $$;
 COMMENT ON FUNCTION create_outbox_redrive(uuid, text, text, text) IS 'Internal: queues a FAILED item again as a new one that names it.';
 
+-- function current_dispatch_epoch(text) of symphony_owner
+CREATE FUNCTION current_dispatch_epoch(p_actor text)
+RETURNS dispatch_epochs
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_epoch dispatch_epochs;
+BEGIN
+  SELECT * INTO v_epoch FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1;
+  IF v_epoch.server_started_at = pg_postmaster_start_time() AND v_epoch.database_name = current_database()
+    AND v_epoch.table_oid = 'dispatch_epochs'::regclass
+  THEN
+    RETURN v_epoch;
+  END IF;
+  PERFORM begin_dispatch_epoch(v_epoch.epoch_no, p_actor);
+  SELECT * INTO v_epoch FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1;
+  RETURN v_epoch;
+END
+$$;
+COMMENT ON FUNCTION current_dispatch_epoch(text) IS 'Internal: the epoch of this run of the server, begun if it is the first call in it.';
+
 -- function delete_job(text) of symphony_owner
 CREATE FUNCTION delete_job(p_job_name text)
 RETURNS TABLE(deleted boolean, runs_removed integer)
@@ -2448,6 +2649,40 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION delete_job(text) IS 'Removes a job and its runs that have not begun; says whether there was one, and how many.';
+
+-- function dispatch_server() of symphony_owner
+CREATE FUNCTION dispatch_server()
+RETURNS TABLE(system_identifier bigint, timeline integer, database_oid oid, recovery_target text)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_system_identifier bigint;
+  v_timeline integer;
+BEGIN
+  BEGIN
+    SELECT c.system_identifier INTO v_system_identifier FROM pg_control_system() c;
+  EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
+    v_system_identifier := NULL;
+  END;
+  BEGIN
+    -- Not that of the last checkpoint, which is one behind for a while after a promotion.
+    v_timeline := ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer;
+  EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
+    v_timeline := NULL;
+  END;
+  RETURN QUERY
+  SELECT v_system_identifier, v_timeline, d.oid, (
+    SELECT string_agg(t.name, ', ' ORDER BY t.name)
+    FROM unnest(ARRAY['recovery_target', 'recovery_target_lsn', 'recovery_target_name', 'recovery_target_time',
+      'recovery_target_xid']) AS t(name)
+    WHERE COALESCE(current_setting(t.name, true), '') <> '')
+  FROM pg_database d WHERE d.datname = current_database();
+END
+$$;
+COMMENT ON FUNCTION dispatch_server() IS 'Internal: which server, timeline and database this is, and whether it was recovered to a chosen point.';
 
 -- function due_jobs(integer) of symphony_owner
 CREATE FUNCTION due_jobs(p_batch_size integer)
@@ -3016,6 +3251,55 @@ END
 $$;
 COMMENT ON FUNCTION fold_outbox_tallies() IS 'Internal: folds the tallies of recorded attempts into totals per minute.';
 
+-- function freeze_dispatch(text) of symphony_owner
+CREATE FUNCTION freeze_dispatch(p_reason text)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_actor text := outbox_actor();
+  v_epoch dispatch_epochs;
+BEGIN
+  IF NOT is_short_text(p_reason, 1000) THEN
+    PERFORM refuse_argument('p_reason', 'text of 1 to 1000 characters');
+  END IF;
+  v_epoch := current_dispatch_epoch(v_actor);
+  RETURN freeze_dispatch_epoch(v_epoch.epoch_no, 'OPERATOR', p_reason, v_actor);
+END
+$$;
+COMMENT ON FUNCTION freeze_dispatch(text) IS 'Freezes dispatch after a restore that nothing else can notice; false when it already is. What waits will be marked as unknown.';
+
+-- function freeze_dispatch_epoch(integer, text, text, text) of symphony_owner
+CREATE FUNCTION freeze_dispatch_epoch(p_epoch_no integer, p_cause text, p_reason text, p_actor text)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_cause text;
+BEGIN
+  -- A new cause takes the place of one that was there when the server was started: what came since is to be marked, too.
+  SELECT e.freeze_cause INTO v_cause FROM dispatch_epochs e WHERE e.epoch_no = p_epoch_no AND e.frozen;
+  UPDATE dispatch_epochs e
+  SET frozen_at = clock_timestamp(), freeze_cause = p_cause, freeze_reason = p_reason, frozen_by = p_actor,
+    marked_at = NULL, items_marked = NULL, lifted_at = NULL, lifted_by = NULL, lift_reason = NULL
+  WHERE e.epoch_no = p_epoch_no AND (NOT e.frozen OR p_cause NOT IN ('LOST_COMMITS', 'OPERATOR'));
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM append_outbox_scope_event('PAUSED', p_actor, 'dispatch',
+    jsonb_strip_nulls(jsonb_build_object('reason', p_reason, 'cause', p_cause, 'frozen_before_as', v_cause)));
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION freeze_dispatch_epoch(integer, text, text, text) IS 'Internal: freezes dispatch, with its event; false when it already was.';
+
 -- function give_back_job_runs(uuid[], text, integer) of symphony_owner
 CREATE FUNCTION give_back_job_runs(p_run_ids uuid[], p_error_message text, p_retry_delay_seconds integer)
 RETURNS void
@@ -3280,6 +3564,34 @@ END
 $$;
 COMMENT ON FUNCTION insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[]) IS 'Internal: writes identities, takes their numbers and queues them, for the given ordinals.';
 
+-- function is_dispatch_open(uuid, text) of symphony_owner
+CREATE FUNCTION is_dispatch_open(p_epoch_id uuid, p_actor text)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_epoch_id uuid;
+  v_frozen boolean;
+  v_epoch dispatch_epochs;
+BEGIN
+  SELECT e.epoch_id, e.frozen INTO v_epoch_id, v_frozen
+  FROM (SELECT n.*, n.tableoid AS own_oid FROM dispatch_epochs n ORDER BY n.epoch_no DESC LIMIT 1) e
+  WHERE e.server_started_at = pg_postmaster_start_time() AND e.database_name = current_database() AND e.table_oid = e.own_oid;
+  IF p_epoch_id IS NOT NULL AND (v_epoch_id IS DISTINCT FROM p_epoch_id OR v_frozen) THEN
+    PERFORM raise_dispatch_frozen(v_frozen);
+  END IF;
+  IF v_epoch_id IS NULL THEN
+    v_epoch := current_dispatch_epoch(p_actor);
+    v_frozen := v_epoch.frozen;
+  END IF;
+  RETURN NOT v_frozen;
+END
+$$;
+COMMENT ON FUNCTION is_dispatch_open(uuid, text) IS 'Internal: whether anything may be claimed now; raises P7009 for a worker that shows an epoch which is over or frozen.';
+
 -- function is_id(text) of symphony_owner
 CREATE FUNCTION is_id(p_value text)
 RETURNS boolean
@@ -3304,6 +3616,18 @@ PARALLEL SAFE
 RETURN ((p_value IS NOT NULL) AND (char_length(p_value) <= 255) AND ((p_value COLLATE "C") ~ '[^ \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]'::text) AND ((p_value COLLATE "C") !~ '[\u0001-\u001f\u007f-\u009f]'::text));
 COMMENT ON FUNCTION is_inbox_id(text) IS 'True for 1 to 255 characters that are not blank and free of control characters.';
 
+-- function is_replicated_synchronously() of symphony_owner
+CREATE FUNCTION is_replicated_synchronously()
+RETURNS boolean
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+  SELECT btrim(current_setting('synchronous_standby_names')) <> ''
+    AND current_setting('synchronous_commit') IN ('on', 'remote_write', 'remote_apply')
+$$;
+COMMENT ON FUNCTION is_replicated_synchronously() IS 'Internal: whether the commits of this session wait for a standby.';
+
 -- function is_short_text(text, integer) of symphony_owner
 CREATE FUNCTION is_short_text(p_value text, p_length_max integer)
 RETURNS boolean
@@ -3311,6 +3635,37 @@ LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 RETURN ((p_value IS NOT NULL) AND (char_length(p_value) <= p_length_max) AND (p_value ~ '\S'::text) AND ((p_value COLLATE "C") !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]'::text));
 COMMENT ON FUNCTION is_short_text(text, integer) IS 'True for text that is not blank, bounded, and free of control characters.';
+
+-- function lift_dispatch_freeze(text) of symphony_owner
+CREATE FUNCTION lift_dispatch_freeze(p_reason text)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+  v_epoch dispatch_epochs;
+BEGIN
+  IF NOT is_short_text(p_reason, 1000) THEN
+    PERFORM refuse_argument('p_reason', 'text of 1 to 1000 characters');
+  END IF;
+  SELECT * INTO v_epoch FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1 FOR UPDATE;
+  IF v_epoch.frozen IS NOT TRUE THEN
+    RETURN false;
+  END IF;
+  PERFORM mark_frozen_outbox_items(v_epoch.epoch_no, v_actor);
+  UPDATE dispatch_epochs e SET lifted_at = clock_timestamp(), lifted_by = v_actor, lift_reason = p_reason
+  WHERE e.epoch_no = v_epoch.epoch_no;
+  PERFORM append_outbox_scope_event('RESUMED', v_actor, 'dispatch', jsonb_build_object('reason', p_reason,
+    'cause', v_epoch.freeze_cause, 'frozen_at', epoch_micros(v_epoch.frozen_at)));
+  PERFORM wake_outbox_workers();
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION lift_dispatch_freeze(text) IS 'Lets dispatch go on after a person has compared the books; false when it was not frozen. What was marked as unknown stays so.';
 
 -- function lock_due_outbox_rows(text[], integer, timestamp with time zone, text[], text[], tid[]) of symphony_owner
 CREATE FUNCTION lock_due_outbox_rows(p_rails text[], p_wanted integer, p_now timestamp with time zone, p_paused_participants text[], p_paused_streams text[], p_taken_over tid[])
@@ -3667,6 +4022,34 @@ END
 $$;
 COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item that may be sent again, or raises P7001 or P7006.';
 
+-- function mark_frozen_outbox_items(integer, text) of symphony_owner
+CREATE FUNCTION mark_frozen_outbox_items(p_epoch_no integer, p_actor text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_frozen_at timestamptz;
+  v_count bigint;
+BEGIN
+  SELECT e.frozen_at INTO v_frozen_at FROM dispatch_epochs e
+  WHERE e.epoch_no = p_epoch_no AND e.marked_at IS NULL FOR UPDATE SKIP LOCKED;
+  IF v_frozen_at IS NULL THEN
+    RETURN;
+  END IF;
+  PERFORM 1 FROM payment_outbox_pending p
+  WHERE p.created_at <= v_frozen_at AND NOT p.outcome_unknown ORDER BY p.outbox_id FOR NO KEY UPDATE;
+  UPDATE payment_outbox_pending p SET outcome_unknown = true WHERE p.created_at <= v_frozen_at AND NOT p.outcome_unknown;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  UPDATE dispatch_epochs e SET marked_at = clock_timestamp(), items_marked = v_count WHERE e.epoch_no = p_epoch_no;
+  PERFORM append_outbox_scope_event('PAUSED', p_actor, 'dispatch',
+    jsonb_build_object('items_marked', v_count, 'frozen_at', epoch_micros(v_frozen_at)));
+END
+$$;
+COMMENT ON FUNCTION mark_frozen_outbox_items(integer, text) IS 'Internal: marks every item that waited at the freeze as of unknown outcome, with an event.';
+
 -- function mark_inbox_dead(text, text, text) of symphony_owner
 CREATE FUNCTION mark_inbox_dead(p_source text, p_message_id text, p_error text)
 RETURNS void
@@ -3787,6 +4170,10 @@ DECLARE
 BEGIN
   IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
     PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
+  END IF;
+  -- While dispatch is frozen nothing can be claimed, however long it has been due.
+  IF (SELECT e.frozen FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1) THEN
+    RETURN NULL;
   END IF;
   RETURN LEAST(
     (SELECT min(due.next_attempt_at)
@@ -4312,6 +4699,24 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION raise_already_ended(uuid) IS 'Internal: raises P7001, naming the ending.';
+
+-- function raise_dispatch_frozen(boolean) of symphony_owner
+CREATE FUNCTION raise_dispatch_frozen(p_frozen boolean)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  IF p_frozen THEN
+    RAISE EXCEPTION 'dispatch is frozen: commits may have been lost, and a person must look first'
+      USING ERRCODE = 'P7009', HINT = 'See: symphony freeze show. When the books agree: symphony freeze lift --reason ….';
+  END IF;
+  RAISE EXCEPTION 'dispatch is closed to this worker: the server has changed since it last looked'
+    USING ERRCODE = 'P7009', HINT = 'Call check_dispatch_epoch with what it last answered.';
+END
+$$;
+COMMENT ON FUNCTION raise_dispatch_frozen(boolean) IS 'Internal: raises P7009, saying which it is.';
 
 -- function raise_lease_lost(uuid, uuid) of symphony_owner
 CREATE FUNCTION raise_lease_lost(p_outbox_id uuid, p_lease_token uuid)
@@ -5364,9 +5769,10 @@ GRANT EXECUTE ON function approve_outbox_proposal(uuid) TO symphony_control;
 GRANT EXECUTE ON function begin_outbox_dispatch(uuid, uuid, text) TO symphony_executor;
 GRANT EXECUTE ON function cancel_timer(uuid) TO symphony_control;
 GRANT EXECUTE ON function cancel_timer(uuid) TO symphony_ingest;
+GRANT EXECUTE ON function check_dispatch_epoch(text, uuid, bigint, timestamp with time zone) TO symphony_executor;
 GRANT EXECUTE ON function claim_inbox_batch(integer, text, integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function claim_job_runs(integer, text, integer, text[]) TO symphony_executor;
-GRANT EXECUTE ON function claim_outbox_batch(integer, text, integer, text[], text[], boolean) TO symphony_executor;
+GRANT EXECUTE ON function claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid) TO symphony_executor;
 GRANT EXECUTE ON function claim_timers(integer, text, integer, text[]) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) TO symphony_executor;
@@ -5383,8 +5789,10 @@ GRANT EXECUTE ON function enqueue_payment_outbox_batch(text[], text[], text[], t
 GRANT EXECUTE ON function fail_inbox_messages(text[], text[], uuid[], text, text[]) TO symphony_executor;
 GRANT EXECUTE ON function fail_job_runs(uuid[], uuid[], text, text) TO symphony_executor;
 GRANT EXECUTE ON function fail_timers(uuid[], uuid[], text, text) TO symphony_executor;
+GRANT EXECUTE ON function freeze_dispatch(text) TO symphony_control;
 GRANT EXECUTE ON function heartbeat_outbox_worker(text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function hold_leased_outbox_item(uuid, uuid, text, text) TO symphony_executor;
+GRANT EXECUTE ON function lift_dispatch_freeze(text) TO symphony_control;
 GRANT EXECUTE ON function mark_inbox_dead(text, text, text) TO symphony_executor;
 GRANT EXECUTE ON function mark_inbox_processed(text, text) TO symphony_executor;
 GRANT EXECUTE ON function mark_inbox_processing(text, text) TO symphony_executor;
@@ -5435,6 +5843,9 @@ GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_mes
 GRANT SELECT (acquired_at, context, expires_at, fencing_token, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_auditor;
 GRANT SELECT (acquired_at, context, expires_at, fencing_token, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_control;
 GRANT SELECT (acquired_at, expires_at, fencing_token, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_readonly;
+GRANT SELECT ON table dispatch_epochs TO symphony_auditor;
+GRANT SELECT ON table dispatch_epochs TO symphony_control;
+GRANT SELECT ON table dispatch_epochs TO symphony_readonly;
 GRANT SELECT ON table inbox_events TO symphony_auditor;
 GRANT SELECT ON table inbox_events TO symphony_control;
 GRANT SELECT ON table inbox_events TO symphony_readonly;

@@ -5,6 +5,7 @@ import { OutboxRelayer } from '../outbox/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { LeaseRepairWorker } from '../repair/index.js'
 import { settleWithin } from '../worker/index.js'
+import { EpochFile } from './EpochFile.js'
 import type { RelaySettings } from './settings.js'
 
 export interface RelayOptions {
@@ -20,15 +21,18 @@ export interface RelayOptions {
 export class Relay {
   readonly workerId: string
   readonly #rails: ReadonlyMap<string, LoadedRail>
+  readonly #memory: EpochFile | undefined
   readonly #relayer: OutboxRelayer
   readonly #repair: LeaseRepairWorker
 
   constructor({ database, rails, settings, log, metrics }: RelayOptions) {
-    const { workerId, leaseSeconds, batchSize, concurrency, pollMs, listen, renewLeases, shutdownMs } = settings
+    const { workerId, memoryFile, leaseSeconds, batchSize, concurrency, pollMs, listen, renewLeases, shutdownMs } =
+      settings
     const logRelayerEvent = logRelayerEvents(log)
     const logRepairEvent = logRepairEvents(log)
     this.#rails = rails
     metrics?.outbox.carries(rails.keys())
+    this.#memory = memoryFile === undefined ? undefined : new EpochFile(memoryFile)
     this.#relayer = new OutboxRelayer(
       database,
       rails,
@@ -41,6 +45,7 @@ export class Relay {
         renewLeases,
         shutdownMs,
         ...(workerId === undefined ? {} : { workerId }),
+        ...(this.#memory === undefined ? {} : { memory: this.#memory }),
       },
       (event) => {
         metrics?.outbox.onRelayerEvent(event)
@@ -59,6 +64,8 @@ export class Relay {
   }
 
   async start(): Promise<void> {
+    // A memory that cannot be read is said before anything is claimed without it.
+    await this.#memory?.load()
     await this.#relayer.start()
     await this.#repair.start()
   }

@@ -1,4 +1,4 @@
-import { openDatabase, type Database } from '../db/index.js'
+import { openDatabase, type Database, type DatabaseOptions } from '../db/index.js'
 import { embeddedUrl } from '../embedded/index.js'
 import type { TargetSettings } from './settings.js'
 
@@ -10,10 +10,14 @@ export async function urlOfTarget({
   return databaseUrl ?? (await embeddedUrl(dataDir))
 }
 
+/** For what takes longer than a worker's statement may. */
+export type TargetLimits = Pick<DatabaseOptions, 'statementTimeoutMs'>
+
 export function openTargetAt(
   url: string,
   { schema, pooler, listenUrl }: TargetSettings,
   application: string,
+  limits: TargetLimits = {},
 ): Database {
   return openDatabase({
     url,
@@ -21,6 +25,7 @@ export function openTargetAt(
     pooler,
     applicationName: `symphony ${application}`,
     ...(listenUrl === undefined ? {} : { listenUrl }),
+    ...limits,
   })
 }
 
@@ -29,8 +34,9 @@ export async function withTarget<T>(
   settings: TargetSettings,
   application: string,
   body: (database: Database) => Promise<T>,
+  limits?: TargetLimits,
 ): Promise<T> {
-  const database = openTargetAt(await urlOfTarget(settings), settings, application)
+  const database = openTargetAt(await urlOfTarget(settings), settings, application, limits)
   try {
     return await body(database)
   } finally {

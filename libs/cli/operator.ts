@@ -3,7 +3,7 @@ import { InvalidArgumentError } from '../core/index.js'
 import type { RoleHandle } from '../db/index.js'
 import type { Cli } from './Cli.js'
 import { jsonOption } from './commonOptions.js'
-import { withTarget } from './openTarget.js'
+import { withTarget, type TargetLimits } from './openTarget.js'
 import { addSettings, resolveSettings, type GivenFlags } from './resolveSettings.js'
 import { TARGET } from './settings.js'
 
@@ -31,9 +31,10 @@ export async function asControl<T>(
   flags: GivenFlags,
   cli: Cli,
   body: (control: RoleHandle) => Promise<T>,
+  limits?: TargetLimits,
 ): Promise<T> {
   const settings = await resolveSettings(TARGET, flags, cli)
-  return withTarget(settings, name, (database) => body(database.as('symphony_control')))
+  return withTarget(settings, name, (database) => body(database.as('symphony_control')), limits)
 }
 
 /** The result as JSON, or as a sentence. */

@@ -17,17 +17,21 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   enqueue: async () => (await import('./commands/enqueue.js')).registerEnqueue,
   status: async () => (await import('./commands/status.js')).registerStatus,
   show: async () => (await import('./commands/show.js')).registerShow,
+  dlq: async () => (await import('./commands/dlq.js')).registerDlq,
+  redrive: async () => (await import('./commands/redrive.js')).registerRedrive,
   holds: async () => (await import('./commands/holds.js')).registerHolds,
   approve: async () => (await import('./commands/approve.js')).registerApprove,
   withdraw: async () => (await import('./commands/withdraw.js')).registerWithdraw,
   pause: async () => (await import('./commands/pause.js')).registerPause,
   resume: async () => (await import('./commands/resume.js')).registerResume,
+  freeze: async () => (await import('./commands/freeze.js')).registerFreeze,
   leases: async () => (await import('./commands/leases.js')).registerLeases,
   inbox: async () => (await import('./commands/inbox.js')).registerInbox,
   jobs: async () => (await import('./commands/jobs.js')).registerJobs,
   timers: async () => (await import('./commands/timers.js')).registerTimers,
   ledger: async () => (await import('./commands/ledger.js')).registerLedger,
   db: async () => (await import('./commands/db.js')).registerDb,
+  completion: async () => (await import('./commands/completion.js')).registerCompletion,
 }
 
 /** Runs one command line, as in `process.argv`, and returns its exit code. Never throws. */
@@ -46,7 +50,8 @@ export async function run(argv: readonly string[], cli: Cli): Promise<number> {
   }
 }
 
-async function createProgram(argv: readonly string[], cli: Cli): Promise<Command> {
+/** With the command that is asked for, or with all of them. */
+export async function createProgram(argv: readonly string[], cli: Cli): Promise<Command> {
   const program = new Command('symphony')
     .description('Money-safe dispatch on PostgreSQL.')
     .version(packageVersion())
@@ -69,6 +74,7 @@ async function createProgram(argv: readonly string[], cli: Cli): Promise<Command
  */
 function commandsFor(argv: readonly string[]): readonly (() => Promise<Register>)[] {
   const word = argv.slice(2).find((one) => !one.startsWith('-')) ?? ''
-  const asked = Object.hasOwn(COMMANDS, word) ? COMMANDS[word] : undefined
+  // What completes all of them must know all of them.
+  const asked = Object.hasOwn(COMMANDS, word) && word !== 'completion' ? COMMANDS[word] : undefined
   return asked === undefined ? Object.values(COMMANDS) : [asked]
 }

@@ -1,7 +1,14 @@
 import { readFile } from 'node:fs/promises'
 import { basename, resolve } from 'node:path'
 import { Option, type Command } from 'commander'
-import { AppError, InvalidArgumentError, parseStrictJson, type JsonObject, type JsonValue } from '../core/index.js'
+import {
+  AppError,
+  InvalidArgumentError,
+  nearestSpelling,
+  parseStrictJson,
+  type JsonObject,
+  type JsonValue,
+} from '../core/index.js'
 import type { Cli } from './Cli.js'
 import type { Place, SettingKind } from './settingKinds.js'
 import { SETTINGS, type SettingName, type Settings } from './settings.js'
@@ -87,9 +94,12 @@ async function readConfigFile(given: string | boolean | undefined): Promise<Conf
   if (!isObject(content)) throw new InvalidArgumentError(basename(path), 'expected an object of settings')
   const stranger = Object.keys(content).find((key) => !Object.hasOwn(SETTINGS, key))
   if (stranger !== undefined) {
+    const meant = nearestSpelling(stranger, Object.keys(SETTINGS))
     throw new InvalidArgumentError(
       `${stranger} in ${basename(path)}`,
-      `expected one of the settings ${Object.keys(SETTINGS).join(', ')}`,
+      meant === undefined
+        ? `expected one of the settings ${Object.keys(SETTINGS).join(', ')}`
+        : `expected a setting; did you mean ${meant}?`,
     )
   }
   return { path, content }

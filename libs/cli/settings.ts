@@ -196,6 +196,13 @@ export const SETTINGS = Object.freeze({
     default: 25_000,
     help: 'how long a stop waits for calls in progress before it gives them up',
   }),
+  memoryFile: setting({
+    flag: '--memory-file <file>',
+    env: 'SYMPHONY_MEMORY_FILE',
+    kind: path(),
+    default: undefined,
+    help: 'keeps what this worker has seen of the database, so that the next one notices an older state of it',
+  }),
   http: setting({
     flag: '--http',
     offFlag: '--no-http',
@@ -273,6 +280,7 @@ export const RELAY = [
   'repairBatchSize',
   'renewLeases',
   'shutdownMs',
+  'memoryFile',
 ] as const
 
 /** How timers and jobs are scheduled. */

@@ -31,6 +31,7 @@ export {
 } from './limits.js'
 export { AMOUNT_MINOR_DIGITS_MAX, formatMoney, parseMoney } from './money.js'
 export type { Money } from './money.js'
+export { nearestSpelling } from './nearestSpelling.js'
 export { encodePayload } from './payload.js'
 export { isPermanentFailure, PermanentFailureError } from './PermanentFailureError.js'
 export { requiredText } from './requiredText.js'

@@ -37,6 +37,7 @@ export {
   AlreadyTerminalError,
   AppendOnlyError,
   ApprovalRequiredError,
+  DispatchFrozenError,
   HeldError,
   IdempotencyConflictError,
   InboxTransitionError,

@@ -52,6 +52,9 @@ export class ApprovalRequiredError extends RaisedError {}
 /** A path tried to schedule an attempt beyond the ceiling. */
 export class RetryCeilingError extends RaisedError {}
 
+/** Dispatch is frozen, or the server has changed since this worker last looked at it: nothing may be sent. */
+export class DispatchFrozenError extends RaisedError {}
+
 /** What became of an inbox message forbids this step: it is done, dead, or moved by claims and not by marks. */
 export class InboxTransitionError extends RaisedError {}
 

@@ -159,6 +159,14 @@ function damage(check: string, { object, expected, found }: Observation): Findin
     object,
     expected,
     found,
-    remedy: `Keep the database as it is and find out what wrote to it; schema/checks/${check}.sql is what was asked.`,
+    remedy:
+      REMEDIES[check] ??
+      `Keep the database as it is and find out what wrote to it; schema/checks/${check}.sql is what was asked.`,
   }
+}
+
+/** Where more is known about it than that somebody must look. */
+const REMEDIES: Readonly<Record<string, string>> = {
+  dispatch_is_open:
+    'Compare the rail’s book with this one as docs/operate/restore.md says, then: symphony freeze lift --reason "…"',
 }

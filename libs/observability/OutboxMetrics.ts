@@ -170,6 +170,9 @@ export class OutboxMetrics {
         return this.#clockJumps.inc()
       case 'fault':
         return this.#faults.inc({ during: event.during })
+      // A gauge of the database: `dispatch_frozen`.
+      case 'frozen':
+      case 'thawed':
       case 'released':
     }
   }

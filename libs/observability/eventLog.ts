@@ -41,6 +41,10 @@ export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
         return log.warn(event, `rail_breaker_${event.state}`)
       case 'clockJumped':
         return log.error(event, 'database_clock_jumped')
+      case 'frozen':
+        return log.error({ ...event, remedy: 'symphony freeze show' }, 'dispatch_frozen')
+      case 'thawed':
+        return log.info(event, 'dispatch_thawed')
       case 'terminalGuard':
         return log.error(event, 'terminal_guard_hit')
       case 'fault':

@@ -2,12 +2,14 @@ import { Gauge, Registry } from 'prom-client'
 import type { PoolUse } from '../db/index.js'
 import type { InboxFigures } from '../inbox/index.js'
 import type { LeaseFigures } from '../lease/index.js'
-import type { OutboxStatus } from '../outbox/index.js'
+import type { DispatchEpoch, OutboxStatus } from '../outbox/index.js'
 import type { SchedulerFigures } from '../scheduler/index.js'
 
 /** Everything that is read at once when somebody wants to know how things stand. */
 export interface SystemStatus {
   readonly outbox: OutboxStatus
+  /** Undefined before anything was ever claimed. */
+  readonly epoch: DispatchEpoch | undefined
   readonly inbox: InboxFigures
   readonly scheduler: SchedulerFigures
   readonly leases: LeaseFigures
@@ -74,6 +76,11 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
     name: 'outbox_outcome_unknown_count',
     help: 'Items that have not ended and that the rail may have paid.',
     read: ({ outbox }) => [outbox.outcomeUnknownCount],
+  },
+  {
+    name: 'dispatch_frozen',
+    help: '1 while nothing is dispatched because commits may have been lost. A person must look.',
+    read: ({ epoch }) => [epoch?.frozen === true ? 1 : 0],
   },
   {
     name: 'oldest_pending_age_seconds',

@@ -1,5 +1,5 @@
 import { AppError, systemClock, type Clock } from '../core/index.js'
-import { isLeaseLostError, type Database, type Listener, type RoleHandle } from '../db/index.js'
+import { DispatchFrozenError, isLeaseLostError, type Database, type Listener, type RoleHandle } from '../db/index.js'
 import { VERDICT_CODES, type LoadedRail, type RailVerdict } from '../rails/index.js'
 import { BoundedSlots, PollLoop, settleWithin, Wakeup, type Turn, type Worker } from '../worker/index.js'
 import { AttemptSpans } from './AttemptSpans.js'
@@ -14,13 +14,14 @@ import {
   nextOutboxEvent,
   releaseOutboxLeases,
 } from './db.js'
+import { DispatchGuard } from './DispatchGuard.js'
 import type { OnRelayerEvent } from './events.js'
 import { Flight } from './Flight.js'
 import { LeaseKeeper, trustMs } from './LeaseKeeper.js'
 import { LEASE_MARGIN_MS, resolveRelayerOptions, type RelayerOptions, type ResolvedRelayerOptions } from './options.js'
 import { RailLane } from './RailLane.js'
 import { RelayerTally, type RelayerCounts } from './RelayerTally.js'
-import type { HeldTakeover } from './types.js'
+import type { ClaimedItem, HeldTakeover } from './types.js'
 
 const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'outbox_pending'
@@ -51,6 +52,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #spans: AttemptSpans
   readonly #inFlight = new Map<Flight, Promise<void>>()
   readonly #claimedAtMs = new WeakMap<Flight, number>()
+  readonly #givingBack = new Set<Promise<void>>()
   /**
    * Items whose lease expired twice in a row: each is carried with nothing else in flight in this process, so that what kills
    * its worker takes no other along. After one expiry its lane sees to it, which keeps no other rail waiting.
@@ -63,6 +65,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   #tally = new RelayerTally()
   readonly #databaseClock: DatabaseClock
   #claimsPausedUntilMs = 0
+  readonly #guard: DispatchGuard
 
   constructor(
     database: Database,
@@ -101,6 +104,13 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     this.#keeper = new LeaseKeeper({ ...shared, leaseSeconds: this.#options.leaseSeconds, clock })
     this.#completions = new CompletionQueue({ ...shared, clock, groupSize: 500, parallel: 2 })
     this.#spans = new AttemptSpans(this.workerId)
+    this.#guard = new DispatchGuard({
+      ...shared,
+      clock,
+      heartbeatMs: this.#options.heartbeatMs,
+      keeper: this.#options.memory,
+      onFrozen: () => this.#giveBackWaiting(),
+    })
   }
 
   async start(): Promise<void> {
@@ -169,12 +179,15 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   async #turn(): Promise<Turn> {
     if (this.#clock.monotonicMs() < this.#claimsPausedUntilMs) return { again: false }
+    if (!(await this.#guard.mayClaim())) return { again: false }
     let again = false
     let claimed = 0
     for (const { lanes, room } of this.#lanesByRoom()) {
       const wanted = Math.min(room, this.#options.batchSize, this.#globalRoom())
       if (wanted < 1 || this.#stopping) continue
       const items = await this.#claim(lanes, wanted)
+      // The server has changed, or somebody else has frozen dispatch: what it is, the next turn finds out first.
+      if (items === 'refused') return { again: true }
       claimed += items
       again ||= items === wanted
     }
@@ -206,15 +219,23 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     return own.reduce((sum, lane) => sum + lane.concurrency, this.#sharedSlots.size)
   }
 
-  async #claim(lanes: readonly RailLane[], wanted: number): Promise<number> {
+  async #claim(lanes: readonly RailLane[], wanted: number): Promise<number | 'refused'> {
     const { leaseSeconds } = this.#options
     const held: HeldTakeover[] = []
     const sentAtMs = this.#clock.monotonicMs()
-    const items = await claimOutboxBatch(this.#role, wanted, this.workerId, leaseSeconds, {
-      rails: lanes.map(({ railType }) => railType),
-      onHeld: (takeover) => held.push(takeover),
-      ...this.#announcedRails(),
-    })
+    let items: ClaimedItem[]
+    try {
+      items = await claimOutboxBatch(this.#role, wanted, this.workerId, leaseSeconds, {
+        rails: lanes.map(({ railType }) => railType),
+        onHeld: (takeover) => held.push(takeover),
+        ...this.#guard.shown,
+        ...this.#announcedRails(),
+      })
+    } catch (error) {
+      if (!(error instanceof DispatchFrozenError)) throw error
+      this.#guard.refused()
+      return 'refused'
+    }
     const claimMs = this.#clock.monotonicMs() - sentAtMs
     const fresh = items.filter(({ takenOver }) => !takenOver)
     const takeovers = held.length + items.length - fresh.length
@@ -301,7 +322,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     } catch (error) {
       // Only the database calls before a dispatch can end here: nothing was sent, and the lease goes back.
       lane.breaker.abandoned()
-      this.#onEvent({ type: 'fault', during: 'preparing a dispatch', error, outboxId: flight.item.outboxId })
+      if (error instanceof DispatchFrozenError) this.#guard.refused()
+      else this.#onEvent({ type: 'fault', during: 'preparing a dispatch', error, outboxId: flight.item.outboxId })
       landing = { kind: 'release' }
     }
     flight.land()
@@ -335,7 +357,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     // A refusal is an answer: only silence says that a rail is down.
     if (answer === 'unknown' || answer === 'notSent') lane.breaker.failed()
     else lane.breaker.succeeded()
-    if (lane.breaker.state === 'open') void this.#giveBack(this.#clear(lane))
+    if (lane.breaker.state === 'open') this.#giveBackAside(this.#clear(lane))
   }
 
   async #hand(flight: Flight, landing: Landing): Promise<void> {
@@ -399,6 +421,12 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     }
   }
 
+  /** Nobody waits for it but who ends: a round, or a stop. */
+  #giveBackAside(flights: readonly Flight[]): void {
+    const given = this.#giveBack(flights).finally(() => this.#givingBack.delete(given))
+    this.#givingBack.add(given)
+  }
+
   async #giveBackWaiting(): Promise<void> {
     await this.#giveBack(this.#lanes.flatMap((lane) => this.#clear(lane)))
   }
@@ -413,6 +441,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   /** Resolves when nothing is waiting or running any more. */
   async #landed(): Promise<void> {
     while (this.#inFlight.size > 0) await Promise.all(this.#inFlight.values())
+    await Promise.all(this.#givingBack)
   }
 
   /** How long there is surely nothing to do, by the database's own clock; undefined when that is not known. */
@@ -456,6 +485,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     }))
     const databaseNow = await heartbeatOutboxWorker(this.#role, this.workerId, { running, waiting, completing, rails })
     this.#compareClocks(databaseNow, sentAtMs)
+    await this.#guard.check()
     return { again: false }
   }
 

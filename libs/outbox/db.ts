@@ -12,8 +12,8 @@ import {
 import type { JsonObject } from '../core/index.js'
 import { callFunction, qualify, type Queryable } from '../db/index.js'
 import { instructionColumns, leaseColumns, optionalRails, optionalText, outcomeColumns } from './arguments.js'
-import { onlyRow, toClaimedItem, toDate, toEnqueuedItem, toVerdict } from './rows.js'
-import type { ClaimedRow, EnqueuedRow, HeldTakeoverRow, VerdictRow } from './rows.js'
+import { onlyRow, toClaimedItem, toDate, toEnqueuedItem, toEpochCheck, toVerdict } from './rows.js'
+import type { ClaimedRow, EnqueuedRow, EpochCheckRow, HeldTakeoverRow, VerdictRow } from './rows.js'
 import type {
   ApprovedProposal,
   AttemptOutcome,
@@ -21,10 +21,15 @@ import type {
   ClaimedItem,
   CompletionVerdict,
   DecisionResult,
+  DispatchEpoch,
   EnqueuedItem,
+  EpochCheck,
+  EpochMemory,
+  FailedItem,
   HeldTakeover,
   HoldDecision,
   ItemEvent,
+  ItemSelection,
   ItemState,
   ItemStatus,
   LateOutcome,
@@ -37,6 +42,8 @@ import type {
   OrderedFailurePolicy,
   OutboxInstruction,
   OutboxStatus,
+  Page,
+  Pause,
   PauseKind,
   RecordedAttempt,
   RepairedLease,
@@ -78,6 +85,8 @@ export interface ClaimOptions {
   readonly announcedRails?: readonly string[]
   /** Told of each expired lease that the claim found and that ended in a hold: a ledger row, and nothing to carry. */
   readonly onHeld?: (held: HeldTakeover) => void
+  /** The epoch of the caller's last check: if it is over, or frozen, the claim is refused instead of being empty. */
+  readonly epochId?: string
 }
 
 export async function claimOutboxBatch(
@@ -94,6 +103,7 @@ export async function claimOutboxBatch(
     optionalRails('rails', options.rails),
     optionalRails('announcedRails', options.announcedRails),
     options.onHeld !== undefined,
+    options.epochId === undefined ? null : requiredUuid('epochId', options.epochId),
   ])
   const items: ClaimedItem[] = []
   for (const row of rows) {
@@ -301,6 +311,36 @@ export async function heartbeatOutboxWorker(role: Queryable, workerId: string, d
   return toDate(onlyRow(rows).heartbeat_outbox_worker)
 }
 
+/**
+ * Compares the server, and what this worker remembers, with what the database knows; dispatch is frozen where commits may
+ * have been lost. Show what the last check answered; nothing at the first.
+ */
+export async function checkDispatchEpoch(role: Queryable, workerId: string, memory?: EpochMemory): Promise<EpochCheck> {
+  const rows = await callFunction<EpochCheckRow>(role, 'check_dispatch_epoch', [
+    requiredId('workerId', workerId),
+    memory === undefined ? null : requiredUuid('memory.epochId', memory.epochId),
+    memory === undefined ? null : String(memory.beatNo),
+    memory === undefined ? null : memory.beatAt,
+  ])
+  return toEpochCheck(onlyRow(rows))
+}
+
+/** After a restore that nothing else can notice. False: it was frozen already. */
+export async function freezeDispatch(role: Queryable, reason: string): Promise<boolean> {
+  const rows = await callFunction<{ freeze_dispatch: boolean }>(role, 'freeze_dispatch', [
+    requiredText('reason', reason, REASON_LENGTH_MAX),
+  ])
+  return onlyRow(rows).freeze_dispatch
+}
+
+/** False: it was not frozen. What was marked as unknown stays so, and is decided by the policy of its rail. */
+export async function liftDispatchFreeze(role: Queryable, reason: string): Promise<boolean> {
+  const rows = await callFunction<{ lift_dispatch_freeze: boolean }>(role, 'lift_dispatch_freeze', [
+    requiredText('reason', reason, REASON_LENGTH_MAX),
+  ])
+  return onlyRow(rows).lift_dispatch_freeze
+}
+
 export async function placeOutboxHold(role: Queryable, outboxId: string, reason: string): Promise<string> {
   const rows = await callFunction<{ place_outbox_hold: string }>(role, 'place_outbox_hold', [
     requiredUuid('outboxId', outboxId),
@@ -409,6 +449,18 @@ export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
   return onlyRow(rows)
 }
 
+/** Undefined before the first claim or check: nothing has ever been dispatched from here. */
+export async function readDispatchEpoch(role: Queryable): Promise<DispatchEpoch | undefined> {
+  const { rows } = await role.query<DispatchEpoch>(`
+    SELECT epoch_no AS "epochNo", began_at AS "beganAt", system_identifier AS "systemIdentifier", timeline,
+      beat_no AS "beatNo", beat_at AS "beatAt", synchronous, frozen, frozen_at AS "frozenAt",
+      freeze_cause AS "freezeCause", freeze_reason AS "freezeReason", frozen_by AS "frozenBy",
+      marked_at AS "markedAt", items_marked AS "itemsMarked", lifted_at AS "liftedAt", lifted_by AS "liftedBy",
+      lift_reason AS "liftReason"
+    FROM ${qualify(role, 'dispatch_epochs')} ORDER BY epoch_no DESC LIMIT 1`)
+  return rows[0]
+}
+
 /** Which items to read: one of these, newest first within it. */
 export type ItemFilter =
   | { readonly outboxId: string }
@@ -424,17 +476,76 @@ export async function readItems(role: Queryable, filter: ItemFilter): Promise<It
         : ['state = $1', filter.state]
   const limit = 'state' in filter ? (filter.limit ?? 100) : BATCH_SIZE.max
   const { rows } = await role.query<ItemStatus>(
-    `SELECT outbox_id AS "outboxId", instruction_id AS "instructionId", idempotency_key AS "idempotencyKey",
-       participant_id AS "participantId", sequence_id AS "sequenceId", rail_type AS "railType", created_at AS "createdAt",
-       ordered, redrive_of AS "redriveOf", state, next_attempt_at AS "nextAttemptAt", claimed_by AS "claimedBy",
-       lease_expires_at AS "leaseExpiresAt", COALESCE(outcome_unknown, false) AS "outcomeUnknown",
-       hold_reason AS "holdReason", held_by AS "heldBy", held_at AS "heldAt", last_attempt_no AS "lastAttemptNo",
-       last_attempt_state AS "lastAttemptState", last_rail_reference AS "lastRailReference",
-       last_error_code AS "lastErrorCode"
-     FROM ${qualify(role, 'outbox_operational_status')} WHERE ${condition} ORDER BY created_at DESC LIMIT $2`,
+    `SELECT ${ITEM_STATUS} FROM ${qualify(role, 'outbox_operational_status')} WHERE ${condition} ORDER BY created_at DESC LIMIT $2`,
     [value, boundedInteger('limit', limit, BATCH_SIZE)],
   )
   return rows
+}
+
+/** The columns of `outbox_operational_status`, as an `ItemStatus` names them. */
+const ITEM_STATUS = `outbox_id AS "outboxId", instruction_id AS "instructionId", idempotency_key AS "idempotencyKey",
+  participant_id AS "participantId", sequence_id AS "sequenceId", rail_type AS "railType", created_at AS "createdAt",
+  ordered, redrive_of AS "redriveOf", state, next_attempt_at AS "nextAttemptAt", claimed_by AS "claimedBy",
+  lease_expires_at AS "leaseExpiresAt", COALESCE(outcome_unknown, false) AS "outcomeUnknown",
+  hold_reason AS "holdReason", held_by AS "heldBy", held_at AS "heldAt", last_attempt_no AS "lastAttemptNo",
+  last_attempt_state AS "lastAttemptState", last_rail_reference AS "lastRailReference",
+  last_error_code AS "lastErrorCode"`
+
+/** What waits for a person, newest item first. Found in the queue, however long the ledger is. */
+export async function readHeldItems(role: Queryable, selection: ItemSelection = {}): Promise<Page<ItemStatus>> {
+  const limit = boundedInteger('limit', selection.limit ?? 100, BATCH_SIZE)
+  const { rows } = await role.query<ItemStatus>(
+    `SELECT ${ITEM_STATUS} FROM ${qualify(role, 'outbox_operational_status')}
+     WHERE outbox_id = ANY (ARRAY(
+       SELECT p.outbox_id FROM ${qualify(role, 'payment_outbox_pending')} p
+       WHERE p.hold_reason IS NOT NULL AND ($1::text IS NULL OR p.rail_type = $1)
+         AND ($2::text IS NULL OR p.participant_id = $2) AND ($3::timestamptz IS NULL OR p.held_at >= $3)
+         AND ($4::timestamptz IS NULL OR p.held_at < $4) AND ($5::uuid IS NULL OR p.outbox_id < $5)
+       ORDER BY p.outbox_id DESC LIMIT $6))
+     ORDER BY outbox_id DESC`,
+    [...selectionValues(selection), limit],
+  )
+  return { items: rows, next: rows.length < limit ? null : (rows.at(-1)?.outboxId ?? null) }
+}
+
+/** What ended as FAILED, latest first. `openOnly`: neither sent again nor proposed to be. */
+export async function readFailedItems(
+  role: Queryable,
+  selection: ItemSelection & { readonly openOnly?: boolean } = {},
+): Promise<Page<FailedItem>> {
+  const limit = boundedInteger('limit', selection.limit ?? 100, BATCH_SIZE)
+  const { rows } = await role.query<FailedItem>(
+    `SELECT a.attempt_id AS "attemptId", a.outbox_id AS "outboxId", a.instruction_id AS "instructionId",
+       a.idempotency_key AS "idempotencyKey", a.participant_id AS "participantId", a.sequence_id AS "sequenceId",
+       a.rail_type AS "railType", a.attempt_no AS attempts, a.error_code AS "errorCode",
+       a.error_message AS "errorMessage", a.rail_code AS "railCode", a.completed_at AS "failedAt",
+       again.outbox_id AS "redrivenAs", asked.proposal_id AS "proposalId"
+     FROM ${qualify(role, 'payment_outbox_attempts')} a
+     LEFT JOIN LATERAL (
+       SELECT i.outbox_id FROM ${qualify(role, 'payment_outbox_identities')} i
+       WHERE i.redrive_of = a.outbox_id ORDER BY i.outbox_id DESC LIMIT 1
+     ) again ON true
+     LEFT JOIN ${qualify(role, 'payment_outbox_proposals')} asked
+       ON asked.outbox_id = a.outbox_id AND asked.status = 'OPEN'
+     WHERE a.state = 'FAILED' AND a.attempt_no >= 1 AND ($1::text IS NULL OR a.rail_type = $1)
+       AND ($2::text IS NULL OR a.participant_id = $2) AND ($3::timestamptz IS NULL OR a.completed_at >= $3)
+       AND ($4::timestamptz IS NULL OR a.completed_at < $4) AND ($5::uuid IS NULL OR a.attempt_id < $5)
+       AND ($7::text IS NULL OR a.error_code = $7)
+       AND (NOT $8::boolean OR (again.outbox_id IS NULL AND asked.proposal_id IS NULL))
+     ORDER BY a.attempt_id DESC LIMIT $6`,
+    [...selectionValues(selection), limit, selection.errorCode ?? null, selection.openOnly === true],
+  )
+  return { items: rows, next: rows.length < limit ? null : (rows.at(-1)?.attemptId ?? null) }
+}
+
+function selectionValues({ railType, participantId, since, until, before }: ItemSelection): readonly unknown[] {
+  return [
+    railType === undefined ? null : requiredId('railType', railType),
+    participantId === undefined ? null : requiredId('participantId', participantId),
+    since ?? null,
+    until ?? null,
+    before === undefined ? null : requiredUuid('before', before),
+  ]
 }
 
 export async function readAttempts(role: Queryable, outboxId: string): Promise<LedgerAttempt[]> {
@@ -453,6 +564,14 @@ export async function readItemEvents(role: Queryable, outboxId: string): Promise
     `SELECT event_no AS "eventNo", event_type AS "eventType", actor, detail, created_at AS "createdAt"
      FROM ${qualify(role, 'payment_outbox_events')} WHERE outbox_id = $1 ORDER BY event_no`,
     [requiredUuid('outboxId', outboxId)],
+  )
+  return rows
+}
+
+export async function readPauses(role: Queryable): Promise<Pause[]> {
+  const { rows } = await role.query<Pause>(
+    `SELECT kind, name, reason, paused_by AS "pausedBy", paused_at AS "pausedAt"
+     FROM ${qualify(role, 'outbox_pauses')} ORDER BY paused_at, kind, name LIMIT 1000`,
   )
   return rows
 }

@@ -1,5 +1,5 @@
 import type { BreakerState } from '../worker/index.js'
-import type { AttemptState } from './types.js'
+import type { AttemptState, FreezeCause } from './types.js'
 
 /**
  * What a relayer says about its work, one event per fact. Nothing listens by default; `libs/observability` turns these into
@@ -61,6 +61,10 @@ export type RelayerEvent =
   | { readonly type: 'breaker'; readonly railType: string; readonly state: BreakerState }
   /** The database's clock moved against this process's: claims pause until the leases in hand have surely ended. */
   | { readonly type: 'clockJumped'; readonly byMs: number }
+  /** Commits may have been lost: nothing is claimed until a person has looked. What waited in this process was given back. */
+  | { readonly type: 'frozen'; readonly cause: FreezeCause; readonly reason: string; readonly since: Date }
+  /** A person has looked, and dispatch goes on. */
+  | { readonly type: 'thawed' }
   /** Something failed that a retry is not known to mend. `during` says what was being done. */
   | { readonly type: 'fault'; readonly during: string; readonly error: unknown; readonly outboxId?: string }
 

@@ -9,27 +9,38 @@
  * | held | people, two of them where money is decided | the row |
  * | DISPATCHED, FAILED | nobody | a ledger row; the queue row is gone |
  *
+ * After a restore or a failover that may have lost commits all of it is frozen: nothing can be claimed until a person lifts it
+ * (`liftDispatchFreeze`), and everything that waited is of unknown outcome. Each run of a server is an epoch, and a worker shows the
+ * one it has checked with every claim.
+ *
  * All of it is decided by SQL functions; this room calls them. What a worker learned without a live lease it keeps with
  * `recordLateOutcome`.
  */
 export {
   approveOutboxProposal,
   beginOutboxDispatch,
+  checkDispatchEpoch,
   claimOutboxBatch,
   completeOutboxAttempt,
   completeOutboxAttempts,
   enqueuePaymentOutbox,
   enqueuePaymentOutboxBatch,
+  freezeDispatch,
   heartbeatOutboxWorker,
   holdLeasedOutboxItem,
+  liftDispatchFreeze,
   nextOutboxEvent,
   pauseOutbox,
   placeOutboxHold,
   readAttempts,
+  readDispatchEpoch,
+  readFailedItems,
+  readHeldItems,
   readItemEvents,
   readItems,
   readOpenProposals,
   readOutboxStatus,
+  readPauses,
   recordLateOutcome,
   redriveOutboxItem,
   releaseOutboxLease,
@@ -73,10 +84,18 @@ export type {
   CompletionState,
   CompletionVerdict,
   DecisionResult,
+  DispatchEpoch,
+  DispatchFreeze,
   EnqueuedItem,
+  EpochCheck,
+  EpochKeeper,
+  EpochMemory,
+  FailedItem,
+  FreezeCause,
   HeldTakeover,
   HoldDecision,
   ItemEvent,
+  ItemSelection,
   ItemState,
   ItemStatus,
   LateOutcome,
@@ -91,6 +110,8 @@ export type {
   OutboxInstruction,
   OutboxState,
   OutboxStatus,
+  Page,
+  Pause,
   PauseKind,
   RecordedAttempt,
   RepairedLease,

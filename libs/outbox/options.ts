@@ -1,4 +1,5 @@
 import { AppError, BATCH_SIZE, boundedInteger, createWorkerId, LEASE_SECONDS, requiredId } from '../core/index.js'
+import type { EpochKeeper } from './types.js'
 
 export interface RelayerOptions {
   /** Names this process in leases and in the ledger. @default host, pid and a UUID made at start */
@@ -33,9 +34,11 @@ export interface RelayerOptions {
   readonly breakerOpenMs?: number
   /** How often the worker reports itself. @default 10000 */
   readonly heartbeatMs?: number
+  /** Keeps what this worker remembers of the database for the next one. @default nothing does: it ends with the process */
+  readonly memory?: EpochKeeper
 }
 
-export type ResolvedRelayerOptions = Required<RelayerOptions>
+export type ResolvedRelayerOptions = Required<Omit<RelayerOptions, 'memory'>> & Pick<RelayerOptions, 'memory'>
 
 const DEFAULTS = Object.freeze({
   leaseSeconds: 60,

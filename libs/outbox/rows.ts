@@ -4,6 +4,8 @@ import type {
   ClaimedItem,
   CompletionVerdict,
   EnqueuedItem,
+  EpochCheck,
+  FreezeCause,
   OutboxEvidence,
   OutboxState,
 } from './types.js'
@@ -31,6 +33,26 @@ export function toEnqueuedItem(row: EnqueuedRow): EnqueuedItem {
     createdAt: toDate(row.created_at),
     state: row.state,
     created: row.created,
+  }
+}
+
+export interface EpochCheckRow {
+  readonly epoch_id: string
+  readonly beat_no: Integer8
+  readonly beat_at: Timestamp
+  readonly frozen_at: Timestamp | null
+  readonly freeze_cause: FreezeCause | null
+  readonly freeze_reason: string | null
+  readonly marked: boolean
+}
+
+export function toEpochCheck(row: EpochCheckRow): EpochCheck {
+  const { frozen_at: frozenAt, freeze_cause: cause, freeze_reason: reason, marked } = row
+  return {
+    memory: { epochId: row.epoch_id, beatNo: BigInt(row.beat_no), beatAt: toDate(row.beat_at) },
+    freeze:
+      frozenAt === null || cause === null ? undefined : { frozenAt: toDate(frozenAt), cause, reason: reason ?? '' },
+    marked,
   }
 }
 

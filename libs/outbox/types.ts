@@ -186,7 +186,80 @@ export interface ApprovedProposal {
 }
 
 export type PauseKind = 'rail' | 'participant' | 'stream'
+/** Something that may not be claimed for now. */
+export interface Pause {
+  readonly kind: PauseKind
+  readonly name: string
+  readonly reason: string
+  readonly pausedBy: string
+  readonly pausedAt: Date
+}
+
 export type OrderedFailurePolicy = 'continue' | 'halt'
+
+/** Why nothing may be dispatched. `docs/operate/restore.md` says what to do about each. */
+export type FreezeCause =
+  /** Another system identifier: a restored dump, or a new cluster. */
+  | 'ANOTHER_SERVER'
+  /** The same server, and a copy of the database or a dump restored beside it. */
+  | 'ANOTHER_DATABASE'
+  | 'LOWER_TIMELINE'
+  /** A failover or a recovery that may have lost commits. */
+  | 'NEW_TIMELINE'
+  /** A worker remembers what the database does not: it is an earlier state of itself. */
+  | 'LOST_COMMITS'
+  | 'OPERATOR'
+
+/** The last heartbeat that a worker was told of. */
+export interface EpochMemory {
+  readonly epochId: string
+  readonly beatNo: bigint
+  readonly beatAt: Date
+}
+
+/** Keeps a worker's memory beyond its process, outside the database. */
+export interface EpochKeeper {
+  readonly load: () => Promise<EpochMemory | undefined>
+  readonly save: (memory: EpochMemory) => Promise<void>
+}
+
+export interface DispatchFreeze {
+  readonly frozenAt: Date
+  readonly cause: FreezeCause
+  readonly reason: string
+}
+
+/** What a check found. To be remembered until the next. */
+export interface EpochCheck {
+  readonly memory: EpochMemory
+  /** Undefined: dispatch is open. */
+  readonly freeze: DispatchFreeze | undefined
+  /** Whether the items that waited at the last freeze are marked as unknown already. */
+  readonly marked: boolean
+}
+
+/** The newest row of `dispatch_epochs`: the run of the server in which the work goes on. */
+export interface DispatchEpoch {
+  readonly epochNo: number
+  readonly beganAt: Date
+  /** Null where the server withholds it. */
+  readonly systemIdentifier: bigint | null
+  readonly timeline: number | null
+  readonly beatNo: bigint
+  readonly beatAt: Date
+  readonly synchronous: boolean
+  readonly frozen: boolean
+  /** Of the last freeze, lifted or not. */
+  readonly frozenAt: Date | null
+  readonly freezeCause: FreezeCause | null
+  readonly freezeReason: string | null
+  readonly frozenBy: string | null
+  readonly markedAt: Date | null
+  readonly itemsMarked: bigint | null
+  readonly liftedAt: Date | null
+  readonly liftedBy: string | null
+  readonly liftReason: string | null
+}
 
 /** The queue at a glance: one row of the view `supervisor_outbox_status`. */
 export interface OutboxStatus {
@@ -245,6 +318,47 @@ export interface ItemStatus {
   readonly lastAttemptState: AttemptState | null
   readonly lastRailReference: string | null
   readonly lastErrorCode: string | null
+}
+
+/** What narrows a list, and where its next page begins. */
+export interface ItemSelection {
+  readonly railType?: string
+  readonly participantId?: string
+  readonly errorCode?: string
+  /** By when it failed, or was held. */
+  readonly since?: Date
+  readonly until?: Date
+  /** @default 100 */
+  readonly limit?: number
+  /** The `next` of the page before. */
+  readonly before?: string
+}
+
+export interface Page<Item> {
+  readonly items: readonly Item[]
+  /** Where the next page begins; null when this one was not full. */
+  readonly next: string | null
+}
+
+/** An item that ended as FAILED. */
+export interface FailedItem {
+  /** The attempt that ended it. */
+  readonly attemptId: string
+  readonly outboxId: string
+  readonly instructionId: string
+  readonly idempotencyKey: string
+  readonly participantId: string
+  readonly sequenceId: bigint
+  readonly railType: string
+  readonly attempts: number
+  readonly errorCode: string | null
+  readonly errorMessage: string | null
+  readonly railCode: string | null
+  readonly failedAt: Date | null
+  /** The item that two people decided to send it again as. */
+  readonly redrivenAs: string | null
+  /** A redrive that waits for its second person. */
+  readonly proposalId: string | null
 }
 
 /** A row of the ledger, without payload and token. */

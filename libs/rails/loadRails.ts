@@ -3,11 +3,11 @@ import {
   boundedInteger,
   ERROR_CODE_LENGTH_MAX,
   InvalidArgumentError,
+  nearestSpelling,
   requiredId,
   requiredText,
 } from '../core/index.js'
 import type { Bounds } from '../core/index.js'
-import { nearestSpelling } from './nearestSpelling.js'
 import type { StandardSchema } from './standardSchema.js'
 import type {
   DestinationKind,

@@ -1,5 +1,4 @@
-import { InvalidArgumentError } from '../core/index.js'
-import { nearestSpelling } from './nearestSpelling.js'
+import { InvalidArgumentError, nearestSpelling } from '../core/index.js'
 
 /** A misspelt option would silently be its default, which is the worst way to find out. `name` puts the key into context. */
 export function refuseUnknownKeys(given: object, known: readonly string[], name: (key: string) => string): void {

@@ -210,7 +210,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_events (
     'ATTEMPT_COMPLETED', 'RESCHEDULED', 'UNBLOCKED', 'DISPATCH_BEGUN'))
 );
 COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
-COMMENT ON COLUMN payment_outbox_events.scope IS 'What the event is about when it is not one item: rail:NAME, participant:ID, stream:ID or policy:ID.';
+COMMENT ON COLUMN payment_outbox_events.scope IS 'What the event is about when it is not one item: rail:NAME, participant:ID, stream:ID, policy:ID, or dispatch as a whole.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_proposals (
   proposal_id uuid PRIMARY KEY,
@@ -290,6 +290,10 @@ CREATE UNIQUE INDEX IF NOT EXISTS ix_attempts_by_outbox ON payment_outbox_attemp
 CREATE INDEX IF NOT EXISTS ix_attempts_by_instruction ON payment_outbox_attempts (instruction_id, idempotency_key);
 CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_attempts_one_terminal_per_outbox
   ON payment_outbox_attempts (outbox_id) WHERE state IN ('DISPATCHED', 'FAILED');
+-- The latest failures, for a list that a person pages through; attempt_id grows with time. The second condition is always
+-- true and only this list says it: to the functions, which look for one item, this index would be the wrong way.
+CREATE INDEX IF NOT EXISTS ix_attempts_failed
+  ON payment_outbox_attempts (attempt_id) WHERE state = 'FAILED' AND attempt_no >= 1;
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS
   'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it.';
 

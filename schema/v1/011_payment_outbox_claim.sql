@@ -1,21 +1,11 @@
 -- Claiming. A claim is a lease in the row, not a removal: a crash costs one lease length and never a row.
 
 DROP FUNCTION IF EXISTS claim_outbox_batch(integer, text, integer, text[], text[]);
-DO $$
-BEGIN
-  -- What a function returns cannot be replaced, only dropped with it; and only once, not at every deploy.
-  IF EXISTS (
-    SELECT 1 FROM pg_proc p
-    WHERE p.oid = to_regprocedure('claim_outbox_batch(integer, text, integer, text[], text[], boolean)')
-      AND 'trace_context' <> ALL (p.proargnames)
-  ) THEN
-    DROP FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean);
-  END IF;
-END
-$$;
+DROP FUNCTION IF EXISTS claim_outbox_batch(integer, text, integer, text[], text[], boolean);
 CREATE OR REPLACE FUNCTION claim_outbox_batch(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer,
-  p_rails text[] DEFAULT NULL, p_announced_rails text[] DEFAULT NULL, p_report_held boolean DEFAULT false
+  p_rails text[] DEFAULT NULL, p_announced_rails text[] DEFAULT NULL, p_report_held boolean DEFAULT false,
+  p_epoch_id uuid DEFAULT NULL
 ) RETURNS TABLE (
   outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text,
   payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamptz, claimed_at timestamptz,
@@ -56,6 +46,11 @@ BEGIN
   END IF;
   IF p_report_held IS NULL THEN
     PERFORM refuse_argument('p_report_held', 'true or false');
+  END IF;
+
+  -- After a restore or a failover that may have lost commits nothing is given to anybody until a person has looked.
+  IF NOT is_dispatch_open(p_epoch_id, p_worker_id) THEN
+    RETURN;
   END IF;
 
   -- An ordered item may have been queued as blocked while its predecessor ended unseen.
@@ -132,8 +127,8 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean) IS
-  'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and held: without a token, with the reason.';
+COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid) IS
+  'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and held: without a token, with the reason. Nothing while dispatch is frozen.';
 
 -- What the next claimer must know about an item whose outcome is unknown: the last attempt, and what came in late.
 CREATE OR REPLACE FUNCTION outbox_evidence(p_outbox_id uuid, p_late_outcome jsonb) RETURNS jsonb
@@ -250,6 +245,10 @@ DECLARE
 BEGIN
   IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
     PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
+  END IF;
+  -- While dispatch is frozen nothing can be claimed, however long it has been due.
+  IF (SELECT e.frozen FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1) THEN
+    RETURN NULL;
   END IF;
   RETURN LEAST(
     (SELECT min(due.next_attempt_at)

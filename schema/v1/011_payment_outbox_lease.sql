@@ -130,6 +130,10 @@ DECLARE
   v_full_trail boolean;
 BEGIN
   PERFORM check_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
+  -- A lease taken before a freeze does not depart under it.
+  IF NOT is_dispatch_open(NULL, p_worker_id) THEN
+    PERFORM raise_dispatch_frozen(true);
+  END IF;
   v_places := lock_live_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
   UPDATE payment_outbox_pending p SET dispatch_mark = 'begun' WHERE p.ctid = ANY (v_places);
   IF NOT FOUND THEN
@@ -142,7 +146,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION begin_outbox_dispatch(uuid, uuid, text) IS
-  'Announces a call to a rail whose unknown outcomes go to a person: if this lease now expires, the item is held.';
+  'Announces a call to a rail whose unknown outcomes go to a person: if this lease now expires, the item is held. Refused while dispatch is frozen (P7009).';
 
 CREATE OR REPLACE FUNCTION hold_leased_outbox_item(
   p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_reason text

@@ -38,7 +38,8 @@ TO symphony_ingest;
 -- symphony_executor: workers. They move items through functions that check their lease; they can read no table, so a
 -- stolen worker login shows no payload that it did not lease and no token that it was not given.
 GRANT EXECUTE ON FUNCTION
-  claim_outbox_batch(integer, text, integer, text[], text[], boolean),
+  claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid),
+  check_dispatch_epoch(text, uuid, bigint, timestamptz),
   renew_outbox_lease(uuid, uuid, text, integer),
   renew_outbox_leases(uuid[], uuid[], text, integer),
   release_outbox_lease(uuid, uuid, text),
@@ -91,7 +92,7 @@ TO symphony_executor;
 -- act through functions that leave an event.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
-  participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
+  participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers, dispatch_epochs, symphony_deployments,
   supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
   outbox_operational_status, inbox_events, scheduler_jobs
 TO symphony_control;
@@ -121,6 +122,8 @@ GRANT EXECUTE ON FUNCTION
   pause_outbox(text, text, text),
   resume_outbox(text, text, text),
   set_participant_outbox_policy(text, text),
+  freeze_dispatch(text),
+  lift_dispatch_freeze(text),
   revive_inbox_message(text, text, text),
   create_or_update_job(text, text, text, text, jsonb, timestamptz, text, text, text),
   pause_job(text),
@@ -133,7 +136,7 @@ TO symphony_control;
 -- symphony_auditor: auditors. The whole ledger, payloads included, because the hashes are taken over them.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
-  participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
+  participant_outbox_policies, outbox_pauses, outbox_workers, dispatch_epochs, symphony_deployments,
   supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
   outbox_operational_status, inbox_events, scheduler_jobs
 TO symphony_auditor;
@@ -141,7 +144,7 @@ TO symphony_auditor;
 -- symphony_readonly: dashboards and analysts. The same without payloads and without any token.
 GRANT SELECT ON
   payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
-  participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
+  participant_outbox_policies, outbox_pauses, outbox_workers, dispatch_epochs, symphony_deployments,
   supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
   outbox_operational_status, inbox_events
 TO symphony_readonly;

@@ -39,6 +39,12 @@ function growing(perMinute: number, minutes: number, from = 0): number[] {
 
 export const ALERT_SCENARIOS: readonly AlertScenario[] = [
   {
+    title: 'a freeze is told at once, until it is lifted',
+    rule: 'SymphonyDispatchFrozen',
+    series: one('dispatch_frozen', 0, 1, 1, 0),
+    verdicts: '-FF-',
+  },
+  {
     title: 'a payment that waits too long is told after two minutes of it, and no more once it is taken',
     rule: 'SymphonyOldestPendingAge',
     series: one('oldest_due_age_seconds', 299, 300, 301, 361, 421, 481, 0),

@@ -1,7 +1,6 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { expect, inject, onTestFinished, test } from 'vitest'
 import type { EmbeddedServer } from '../../libs/embedded/index.js'
+import { killServer } from '../support/killServer.js'
 import { PATIENTLY } from '../support/patiently.js'
 import { RelayStage } from '../support/relayStage.js'
 import { startPrivateServer } from '../support/server.js'
@@ -11,19 +10,6 @@ import { startPrivateServer } from '../support/server.js'
 const WORKERS = ['first', 'second', 'third']
 const SERVER_KILLS = 2
 const PAYMENTS_PER_KILL = 80
-
-/** Postmaster and everything it started, before any of them could tidy up. */
-async function killServer({ dataDir }: EmbeddedServer, { db }: RelayStage): Promise<void> {
-  const { rows } = await db.as('symphony_owner').query<{ pid: number }>('SELECT pid FROM pg_catalog.pg_stat_activity')
-  const postmaster = Number.parseInt(await readFile(join(dataDir, 'postgres/data/postmaster.pid'), 'utf8'), 10)
-  for (const pid of [postmaster, ...rows.map((row) => row.pid)]) {
-    try {
-      process.kill(pid, 'SIGKILL')
-    } catch {
-      // It ended by itself since it was listed.
-    }
-  }
-}
 
 test('PostgreSQL killed and restarted under load: no worker ends, and everything is dispatched once', async () => {
   const server = await startPrivateServer({ version: inject('postgresVersion') })
@@ -43,7 +29,7 @@ test('PostgreSQL killed and restarted under load: no worker ends, and everything
     await stage.enqueueMany(PAYMENTS_PER_KILL, ['inquire', 'resend'])
     await expect.poll(() => checkpoints.count('first', 'answered'), PATIENTLY).toBeGreaterThan(answered)
     await expect.poll(() => checkpoints.count('second', 'called'), PATIENTLY).toBeGreaterThan(called)
-    await killServer(running, stage)
+    await killServer(running)
     // The rail goes on: what it does now must be recorded when the server is back.
     checkpoints.openAll()
     await running.stop()

@@ -101,6 +101,7 @@ describe('functions', () => {
       'claimable_outbox_rails',
       'epoch_micros',
       'inbox_content_hash',
+      'is_replicated_synchronously',
       'next_inbox_event',
       'next_outbox_event',
       'next_scheduler_event',

@@ -298,7 +298,12 @@ async function shadowFunctionsAndOperators(
   )
   // Our own types are closed to others.
   const decoys = functions
-    .filter((one) => !/payment_outbox|outbox_attempt_state|\binbox_messages\b/.test(`${one.arguments} ${one.result}`))
+    .filter(
+      (one) =>
+        !/payment_outbox|outbox_attempt_state|\b(?:inbox_messages|dispatch_epochs)\b/.test(
+          `${one.arguments} ${one.result}`,
+        ),
+    )
     .map((one) => `CREATE FUNCTION evil.${quoteIdentifier(one.name)}(${one.arguments}) RETURNS ${one.result} ${body}`)
   const { rows: operators } = await database.queryNoRole<Record<'name' | 'left' | 'right' | 'result', string>>(
     `SELECT o.oprname AS name, format_type(o.oprleft, NULL) AS left, format_type(o.oprright, NULL) AS right,
@@ -318,6 +323,7 @@ async function shadowFunctionsAndOperators(
         'bytea',
         'tid',
         'xid8',
+        'oid',
         'name',
       ],
     ],

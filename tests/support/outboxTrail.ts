@@ -13,6 +13,7 @@ export interface TrailItem {
 }
 
 interface TrailEvent {
+  readonly at: string
   readonly outbox_id: string | null
   readonly scope: string | null
   readonly event_type: string
@@ -30,6 +31,8 @@ interface TrailDetail {
   readonly blocked?: boolean
   readonly reason?: string
   readonly decision?: string
+  readonly items_marked?: number
+  readonly frozen_at?: number
 }
 
 const NO_LEASE = { claimedBy: null, leaseExpiresAt: null }
@@ -41,17 +44,21 @@ const CEILING = 20
  */
 export async function foldTrail(db: TestDatabase): Promise<Map<string, TrailItem>> {
   const { rows: events } = await db.queryNoRole<TrailEvent>(
-    'SELECT outbox_id, scope, event_type, actor, detail FROM payment_outbox_events ORDER BY created_at, event_no',
+    `SELECT outbox_id, scope, event_type, actor, detail, epoch_micros(created_at)::text AS at
+     FROM payment_outbox_events ORDER BY created_at, event_no`,
   )
   const { rows: identities } = await db.queryNoRole<{ outbox_id: string; participant_id: string; ordered: boolean }>(
     'SELECT outbox_id, participant_id, ordered FROM payment_outbox_identities',
   )
   const items = new Map<string, TrailItem>()
+  const enqueuedAt = new Map<string, number>()
   for (const event of events) {
     if (event.outbox_id === null) {
       foldPause(items, event, identities)
+      foldFreeze(items, event, enqueuedAt)
       continue
     }
+    if (event.event_type === 'ENQUEUED') enqueuedAt.set(event.outbox_id, Number(event.at))
     const next = foldEvent(items.get(event.outbox_id), event)
     if (next === undefined) items.delete(event.outbox_id)
     else items.set(event.outbox_id, next)
@@ -122,6 +129,19 @@ function foldPause(
     const ofStream = scope === `stream:${participantId}` && ordered
     if (isPause && (ofParticipant || ofStream)) items.set(outboxId, { ...item, blocked: true })
     if (!isPause && ofParticipant && !ordered) items.set(outboxId, { ...item, blocked: false })
+  }
+}
+
+/** After a freeze, everything that waited when it began is marked at once. */
+function foldFreeze(
+  items: Map<string, TrailItem>,
+  { scope, detail }: TrailEvent,
+  enqueuedAt: ReadonlyMap<string, number>,
+): void {
+  if (scope !== 'dispatch' || detail.items_marked === undefined) return
+  for (const [outboxId, item] of items) {
+    const waited = (enqueuedAt.get(outboxId) ?? 0) <= detail.frozen_at!
+    if (waited) items.set(outboxId, { ...item, outcomeUnknown: true })
   }
 }
 

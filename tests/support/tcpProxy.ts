@@ -21,15 +21,17 @@ export class TcpProxy {
   /** How often somebody came. */
   visits = 0
   #answersToSwallow = 0
+  #target: { readonly host: string; readonly port: number }
 
-  private constructor(host: string, port: number, { alterAnswer = (chunk) => chunk }: TcpProxyOptions) {
+  private constructor(target: URL, { alterAnswer = (chunk) => chunk }: TcpProxyOptions) {
+    this.#target = { host: target.hostname, port: Number(target.port) }
     this.#server = createServer((client) => {
       this.visits += 1
       if (this.refusing) {
         client.resetAndDestroy()
         return
       }
-      const server = connect(port, host)
+      const server = connect(this.#target)
       this.#connections.set(client, server)
       client.on('data', (chunk) => {
         if (this.traffic !== 'vanishes') server.write(chunk)
@@ -52,8 +54,7 @@ export class TcpProxy {
 
   /** Stands before the server of that URL. */
   static async before(serverUrl: string, options: TcpProxyOptions = {}): Promise<TcpProxy> {
-    const { hostname, port } = new URL(serverUrl)
-    const proxy = new TcpProxy(hostname, Number(port), options)
+    const proxy = new TcpProxy(new URL(serverUrl), options)
     proxy.#server.listen(0, '127.0.0.1')
     await once(proxy.#server, 'listening')
     return proxy
@@ -61,6 +62,13 @@ export class TcpProxy {
 
   get port(): number {
     return portOf(this.#server)
+  }
+
+  /** From now on the way leads to another server, as after a failover; whoever is on the old way loses it. */
+  leadTo(serverUrl: string): void {
+    const { hostname, port } = new URL(serverUrl)
+    this.#target = { host: hostname, port: Number(port) }
+    this.cut()
   }
 
   /** Has every session run a statement behind its client's back. */

@@ -106,6 +106,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
   test('PRIM-POSTGRES-SCHEMA-003 the tables and views', async () => {
     await deploy({ url: db.url, schema })
     expect(namesIn(await catalogOf(db.url, schema), 'relations')).toEqual([
+      'dispatch_epochs',
       'inbox_events',
       'inbox_messages',
       'outbox_attempt_tallies',
@@ -148,6 +149,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'inbox_messages.ix_inbox_sighted',
       'payment_outbox_attempts.ix_attempts_by_instruction',
       'payment_outbox_attempts.ix_attempts_by_outbox',
+      'payment_outbox_attempts.ix_attempts_failed',
       'payment_outbox_attempts.payment_outbox_attempts_one_terminal_per_outbox',
       'payment_outbox_identities.ix_identities_redrive_of',
       'payment_outbox_pending.ix_pending_block_unverified',
@@ -200,6 +202,8 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'control: cancel_timer',
       'control: create_or_update_job',
       'control: delete_job',
+      'control: freeze_dispatch',
+      'control: lift_dispatch_freeze',
       'control: pause_job',
       'control: pause_outbox',
       'control: place_outbox_hold',
@@ -219,6 +223,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'executor: ack_timers',
       'executor: acquire_lease',
       'executor: begin_outbox_dispatch',
+      'executor: check_dispatch_epoch',
       'executor: claim_inbox_batch',
       'executor: claim_job_runs',
       'executor: claim_outbox_batch',

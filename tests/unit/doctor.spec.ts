@@ -17,7 +17,7 @@ const DRIFTS: readonly Drift[] = [
     title: 'PUBLIC may execute a function',
     sql: 'GRANT EXECUTE ON FUNCTION claim_outbox_batch TO PUBLIC',
     code: 'GRANT_UNEXPECTED',
-    object: 'EXECUTE on function claim_outbox_batch(integer, text, integer, text[], text[], boolean) to PUBLIC',
+    object: 'EXECUTE on function claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid) to PUBLIC',
     mendedBy: 'deploy',
   },
   {
@@ -74,7 +74,7 @@ const DRIFTS: readonly Drift[] = [
     sql: 'REVOKE EXECUTE ON FUNCTION claim_outbox_batch FROM symphony_executor',
     code: 'GRANT_MISSING',
     object:
-      'EXECUTE on function claim_outbox_batch(integer, text, integer, text[], text[], boolean) to symphony_executor',
+      'EXECUTE on function claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid) to symphony_executor',
     mendedBy: 'deploy',
   },
   {
@@ -153,21 +153,21 @@ const DRIFTS: readonly Drift[] = [
     title: 'a definer function without the fixed path',
     sql: 'ALTER FUNCTION claim_outbox_batch RESET search_path',
     code: 'FUNCTION_SETTINGS_MISSING',
-    object: 'claim_outbox_batch(integer, text, integer, text[], text[], boolean)',
+    object: 'claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid)',
     mendedBy: 'reapply',
   },
   {
     title: 'a definer function that searches another schema first',
     sql: 'ALTER FUNCTION claim_outbox_batch SET search_path = public, pg_temp',
     code: 'FUNCTION_SETTINGS_UNEXPECTED',
-    object: 'claim_outbox_batch(integer, text, integer, text[], text[], boolean)',
+    object: 'claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid)',
     mendedBy: 'reapply',
   },
   {
     title: 'a function that is a definer no longer',
     sql: 'ALTER FUNCTION claim_outbox_batch SECURITY INVOKER',
     code: 'FUNCTION_SECURITY_DEFINER_CHANGED',
-    object: 'claim_outbox_batch(integer, text, integer, text[], text[], boolean)',
+    object: 'claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid)',
     mendedBy: 'reapply',
   },
   {
@@ -202,7 +202,7 @@ const DRIFTS: readonly Drift[] = [
     title: 'a function that belongs to somebody else',
     sql: 'ALTER FUNCTION claim_outbox_batch OWNER TO postgres',
     code: 'FUNCTION_OWNER_CHANGED',
-    object: 'claim_outbox_batch(integer, text, integer, text[], text[], boolean)',
+    object: 'claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid)',
     mendedBy: 'hand',
   },
   {

@@ -6,7 +6,9 @@ import { deploy } from '../../libs/deployment/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
 import type { ClaimedMessage } from '../../libs/inbox/index.js'
 import {
+  freezeDispatch,
   heartbeatOutboxWorker,
+  liftDispatchFreeze,
   pauseOutbox,
   placeOutboxHold,
   repairExpiredLeases,
@@ -59,6 +61,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   payment_outbox_proposals: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_pauses: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_workers: { control: whole(), auditor: whole(), readonly: whole() },
+  dispatch_epochs: { control: whole(), auditor: whole(), readonly: whole() },
   // Not lease_id, with which another's lease can be renewed and released.
   symphony_leases: {
     control: except('lease_id'),
@@ -109,6 +112,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   outbox_backoff: 'executor',
   next_outbox_event: 'executor',
   heartbeat_outbox_worker: 'executor',
+  check_dispatch_epoch: 'executor',
   acquire_lease: 'executor',
   renew_lease: 'executor',
   release_lease: 'executor',
@@ -148,6 +152,8 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   pause_outbox: 'control',
   resume_outbox: 'control',
   set_participant_outbox_policy: 'control',
+  freeze_dispatch: 'control',
+  lift_dispatch_freeze: 'control',
   revive_inbox_message: 'control',
   create_or_update_job: 'control',
   pause_job: 'control',
@@ -160,6 +166,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   append_outbox_events: 'nobody',
   append_outbox_scope_event: 'nobody',
   apply_outbox_decision: 'nobody',
+  begin_dispatch_epoch: 'nobody',
   bump_participant_outbox_seq: 'nobody',
   check_lease_duration: 'nobody',
   check_lease_names: 'nobody',
@@ -180,6 +187,8 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   check_scheduler_retention: 'nobody',
   claimable_outbox_rails: 'nobody',
   create_outbox_redrive: 'nobody',
+  current_dispatch_epoch: 'nobody',
+  dispatch_server: 'nobody',
   end_job_run_claims: 'nobody',
   end_outbox_heads: 'nobody',
   end_timer_claims: 'nobody',
@@ -187,14 +196,17 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   epoch_micros: 'nobody',
   expire_outbox_leases: 'nobody',
   fold_outbox_tallies: 'nobody',
+  freeze_dispatch_epoch: 'nobody',
   give_back_job_runs: 'nobody',
   give_back_timers: 'nobody',
   has_unbounded_number: 'nobody',
   inbox_content_hash: 'nobody',
   insert_outbox_items: 'nobody',
+  is_dispatch_open: 'nobody',
   is_id: 'nobody',
   is_id_list: 'nobody',
   is_inbox_id: 'nobody',
+  is_replicated_synchronously: 'nobody',
   is_short_text: 'nobody',
   lock_due_outbox_rows: 'nobody',
   lock_held_outbox_item: 'nobody',
@@ -209,6 +221,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   outbox_paid_late_as: 'nobody',
   outbox_payment_items: 'nobody',
   lock_redrivable_outbox_item: 'nobody',
+  mark_frozen_outbox_items: 'nobody',
   mark_inbox_message: 'nobody',
   notify_outbox_pending: 'nobody',
   outbox_actor: 'nobody',
@@ -223,6 +236,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   payload_defect: 'nobody',
   propose_outbox_decision: 'nobody',
   raise_already_ended: 'nobody',
+  raise_dispatch_frozen: 'nobody',
   raise_lease_lost: 'nobody',
   raise_unknown_job: 'nobody',
   record_completion_events: 'nobody',
@@ -276,6 +290,7 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   outbox_backoff: async (call) => call(1, (await enqueue(db)).outboxId),
   next_outbox_event: (call) => call(null),
   heartbeat_outbox_worker: (call) => call(WORKER, {}),
+  check_dispatch_epoch: (call) => call(WORKER),
   acquire_lease: (call) => call('a-free-resource', WORKER, 60_000, {}),
   renew_lease: async (call) => call(...(await heldLease()), 60_000),
   release_lease: async (call) => call(...(await heldLease())),
@@ -325,6 +340,15 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
     return call('rail', 'rail-to-resume', 'done')
   },
   set_participant_outbox_policy: (call) => call('participant-1', 'halt'),
+  freeze_dispatch: async (call) => {
+    const answer = await call('restored by hand')
+    await liftDispatchFreeze(control(), 'compared')
+    return answer
+  },
+  lift_dispatch_freeze: async (call) => {
+    await freezeDispatch(control(), 'restored by hand')
+    return call('compared')
+  },
   revive_inbox_message: async (call) => call(...(await deadMessage()), 'mended'),
   create_or_update_job: (call) => call('job', '@daily', 'UTC', 'topic', {}, new Date()),
   pause_job: async (call) => call(await aJob(db)),

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { quoteIdentifier } from '../../libs/db/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
-import { pauseOutbox, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
+import { checkDispatchEpoch, pauseOutbox, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
 import { enqueuedAndClaimed } from '../support/inboxMessages.js'
@@ -64,8 +64,9 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
       p_rails: `ARRAY['${(await enqueue(db)).railType}']`,
       p_announced_rails: `ARRAY['r']`,
       p_report_held: 'true',
+      p_epoch_id: (await anEpoch())['p_epoch_id']!,
     }),
-    optional: ['p_rails', 'p_announced_rails'],
+    optional: ['p_rails', 'p_announced_rails', 'p_epoch_id'],
   },
   renew_outbox_lease: { role: 'executor', sound: async () => ({ ...(await aLease()), p_lease_seconds: '60' }) },
   renew_outbox_leases: { role: 'executor', sound: async () => ({ ...(await leases()), p_lease_seconds: '60' }) },
@@ -99,6 +100,7 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   outbox_backoff: { role: 'executor', sound: async () => ({ p_attempt_no: '1', p_outbox_id: 'gen_random_uuid()' }) },
   next_outbox_event: { role: 'executor', sound: async () => ({ p_rails: `ARRAY['r']` }), optional: ['p_rails'] },
   heartbeat_outbox_worker: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, p_detail: `'{}'` }) },
+  check_dispatch_epoch: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, ...(await anEpoch()) }) },
   due_jobs: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
   create_job_runs: {
     role: 'executor',
@@ -182,6 +184,8 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
       return pause('rail-to-resume')
     },
   },
+  freeze_dispatch: { role: 'control', sound: async () => ({ p_reason: `'restored'` }) },
+  lift_dispatch_freeze: { role: 'control', sound: async () => ({ p_reason: `'compared'` }) },
   set_participant_outbox_policy: {
     role: 'control',
     sound: async () => ({ p_participant_id: `'p'`, p_on_ordered_failure: `'halt'` }),
@@ -464,6 +468,8 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_due_at: TIME,
   p_next_due_at: TIME,
   p_scheduled_for: TIME,
+  p_beat_at: TIME,
+  p_beat_no: integer(0, 2_147_483_647),
   p_revision: integer(1, 2_147_483_647),
   p_retention_seconds: integer(60, 315_360_000),
   p_batch_size: integer(1, 1000),
@@ -496,6 +502,7 @@ const LIMITS: Readonly<Record<string, Limits>> = {
 /** Every value of their type is one; whether it is the right one, the database judges. */
 const WITHOUT_LIMITS = [
   'p_report_held',
+  'p_epoch_id',
   'p_outbox_id',
   'p_lease_token',
   'p_lease_id',
@@ -925,6 +932,12 @@ async function runClaims(): Promise<Arguments> {
 
 async function aJobName(): Promise<Arguments> {
   return { p_job_name: `'${await aJob(db)}'` }
+}
+
+async function anEpoch(): Promise<Arguments> {
+  const { memory } = await checkDispatchEpoch(db.as('symphony_executor'), WORKER)
+  const { epochId, beatNo, beatAt } = memory
+  return { p_epoch_id: uuid(epochId), p_beat_no: `${beatNo}`, p_beat_at: `'${beatAt.toISOString()}'` }
 }
 
 async function aHeldItem(): Promise<string> {

@@ -3,34 +3,44 @@ import { AppError } from '../../core/index.js'
 import type { RoleHandle } from '../../db/index.js'
 import { approveOutboxProposal, readOpenProposals, type OpenProposal } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
+import { addExamples } from '../examples.js'
 import { addOperatorOptions, asControl, printResult } from '../operator.js'
 import type { GivenFlags } from '../resolveSettings.js'
 
 /** `symphony approve`: the second person's yes. */
 export function registerApprove(program: Command, cli: Cli): void {
   addOperatorOptions(
-    program
-      .command('approve')
-      .description('approve a decision that someone else has proposed: what it says happens')
-      .argument('<proposal-id>'),
+    addExamples(
+      program.command('approve'),
+      'symphony approve 01981… --dry-run',
+      'symphony redrive --all-matching --rail sepa --reason OPS-812 --json | jq -r .proposed[].proposalId > proposals',
+      'xargs symphony approve < proposals    # as someone else',
+    )
+      .description('approve decisions that someone else has proposed: what they say happens')
+      .argument('<proposal-id...>'),
   )
     .option('--dry-run', 'show the proposal, and change nothing')
-    .action((id: string, flags: GivenFlags) => run(id, flags, cli))
+    .action((ids: readonly string[], flags: GivenFlags) => run(ids, flags, cli))
 }
 
-async function run(proposalId: string, flags: GivenFlags, cli: Cli): Promise<void> {
+/** One after the other, each for itself: the first that is refused ends it, and those before are done. */
+async function run(proposalIds: readonly string[], flags: GivenFlags, cli: Cli): Promise<void> {
   await asControl('approve', flags, cli, async (control) => {
-    if (flags['dryRun'] === true) {
-      const proposal = await requiredProposal(control, proposalId)
-      const { decision, outboxId, proposedBy, reason } = proposal
-      return printResult(proposal, `${decision} of ${outboxId}, proposed by ${proposedBy}: ${reason}`, flags, cli)
-    }
-    const approved = await approveOutboxProposal(control, proposalId)
-    const { decision, outboxId, redrivenAs } = approved
-    const sentence =
-      redrivenAs === null ? `${outboxId} is decided: ${decision}.` : `${outboxId} is sent again as ${redrivenAs}.`
-    printResult({ proposalId, ...approved }, sentence, flags, cli)
+    for (const proposalId of proposalIds) await approve(control, proposalId, flags, cli)
   })
+}
+
+async function approve(control: RoleHandle, proposalId: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  if (flags['dryRun'] === true) {
+    const proposal = await requiredProposal(control, proposalId)
+    const { decision, outboxId, proposedBy, reason } = proposal
+    return printResult(proposal, `${decision} of ${outboxId}, proposed by ${proposedBy}: ${reason}`, flags, cli)
+  }
+  const approved = await approveOutboxProposal(control, proposalId)
+  const { decision, outboxId, redrivenAs } = approved
+  const sentence =
+    redrivenAs === null ? `${outboxId} is decided: ${decision}.` : `${outboxId} is sent again as ${redrivenAs}.`
+  printResult({ proposalId, ...approved }, sentence, flags, cli)
 }
 
 async function requiredProposal(control: RoleHandle, proposalId: string): Promise<OpenProposal> {

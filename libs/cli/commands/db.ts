@@ -2,6 +2,7 @@ import type { Command } from 'commander'
 import { embeddedUrl, startEmbedded, stopEmbedded } from '../../embedded/index.js'
 import type { Cli } from '../Cli.js'
 import { dataDirOption, jsonOption, parseWholeNumber } from '../commonOptions.js'
+import { addExamples } from '../examples.js'
 
 interface DbOptions {
   readonly dataDir: string
@@ -22,21 +23,21 @@ Examples:
   symphony db stop`,
     )
 
-  db.command('start')
+  addExamples(db.command('start'), 'symphony db start --port 5544')
     .description('start PostgreSQL and leave it running')
     .addOption(dataDirOption())
     .option('--port <number>', 'port that must be used (default: the last one, or any free one)', parseWholeNumber)
     .addOption(jsonOption())
     .action((options: DbOptions & { readonly port?: number }) => startDb(options, cli))
 
-  db.command('stop')
+  addExamples(db.command('stop'), 'symphony db stop')
     .description('stop PostgreSQL; nothing to do is fine')
     .addOption(dataDirOption())
     .option('--force', 'stop it also when it belongs to a running symphony process')
     .addOption(jsonOption())
     .action((options: DbOptions & { readonly force?: boolean }) => stopDb(options, cli))
 
-  db.command('url')
+  addExamples(db.command('url'), 'psql "$(symphony db url)"')
     .description('print the address of the running PostgreSQL, password included')
     .addOption(dataDirOption())
     .addOption(jsonOption())

@@ -21,7 +21,11 @@ export function registerDoctor(program: Command, cli: Cli): void {
       'after',
       `
 The login must be a member of symphony_auditor, or a superuser. The exit code is 1 if anything was found that is
-more than a mention.`,
+more than a mention.
+
+Examples:
+  symphony doctor --full
+  symphony doctor --json | jq '.findings[].code'`,
     )
     .action((options: DoctorCommandOptions) => runDoctor(options, cli))
 }

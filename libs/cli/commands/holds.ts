@@ -3,6 +3,7 @@ import { AppError, InvalidArgumentError } from '../../core/index.js'
 import type { RoleHandle } from '../../db/index.js'
 import {
   placeOutboxHold,
+  readHeldItems,
   readItems,
   readOpenProposals,
   resolveOutboxHold,
@@ -11,6 +12,8 @@ import {
   type OpenProposal,
 } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
+import { addExamples } from '../examples.js'
+import { addPaging, addSelection, selectionOf } from '../itemSelection.js'
 import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
 import type { GivenFlags } from '../resolveSettings.js'
 
@@ -18,15 +21,33 @@ import type { GivenFlags } from '../resolveSettings.js'
 export function registerHolds(program: Command, cli: Cli): void {
   const holds = program.command('holds').description('payments that wait for a person').addHelpText('after', HELP)
 
-  addOperatorOptions(
-    holds.command('list').description('what is held, since when and why, and what is proposed'),
+  addPaging(
+    addSelection(
+      addOperatorOptions(
+        addExamples(holds.command('list'), 'symphony holds list --rail sepa', 'symphony holds list --json').description(
+          'what is held, newest first, since when and why, and what is proposed',
+        ),
+      ),
+    ),
   ).action((flags: GivenFlags) => list(flags, cli))
 
-  addOperatorOptions(holds.command('place').description('keep an item from being claimed').argument('<outbox-id>'))
+  addOperatorOptions(
+    addExamples(holds.command('place'), 'symphony holds place 01981… --reason "the payee called"')
+      .description('keep an item from being claimed')
+      .argument('<outbox-id>'),
+  )
     .addOption(reasonOption())
     .action((id: string, flags: GivenFlags) => place(id, flags, cli))
 
-  addOperatorOptions(holds.command('resolve').description('decide what becomes of a held item').argument('<outbox-id>'))
+  addOperatorOptions(
+    addExamples(
+      holds.command('resolve'),
+      'symphony holds resolve 01981… --decision failed --reason "not in the bank’s book" --dry-run',
+      'symphony holds resolve 01981… --decision dispatched --rail-reference TX-17 --reason "seen in the report"',
+    )
+      .description('decide what becomes of a held item')
+      .argument('<outbox-id>'),
+  )
     .addOption(
       new Option('--decision <word>', 'dispatched: it was paid; failed: it was not; retry: send it again').choices([
         'dispatched',
@@ -50,21 +71,21 @@ Examples:
   symphony approve 01981…`
 
 async function list(flags: GivenFlags, cli: Cli): Promise<void> {
-  const { items, proposals } = await asControl('holds', flags, cli, async (control) => ({
-    items: await readItems(control, { state: 'HELD', limit: LISTED_MAX }),
+  const { items, next, proposals } = await asControl('holds', flags, cli, async (control) => ({
+    ...(await readHeldItems(control, selectionOf(flags))),
     proposals: await readOpenProposals(control),
   }))
   const held = items.map((item) => ({
     ...item,
     proposal: proposals.find(({ outboxId }) => outboxId === item.outboxId) ?? null,
   }))
-  // Proposals about what is not held: redrives of items that have failed.
+  // Proposals about what is not listed: redrives of items that have failed, above all.
   const others = proposals.filter(({ outboxId }) => !items.some((item) => item.outboxId === outboxId))
-  if (flags['json'] === true) return cli.terminal.printJson({ held, otherProposals: others })
+  if (flags['json'] === true) return cli.terminal.printJson({ held, otherProposals: others, next })
   if (held.length === 0) cli.terminal.print('Nothing is held.')
   for (const item of held) printHeld(item, item.proposal, cli)
   for (const proposal of others) cli.terminal.print(describeProposal(proposal))
-  if (items.length === LISTED_MAX) cli.terminal.note(`These are the newest ${LISTED_MAX}; there may be more.`)
+  if (next !== null) cli.terminal.note(`There may be more: add --before ${next}`)
 }
 
 function printHeld(item: ItemStatus, proposal: OpenProposal | null, { terminal }: Cli): void {
@@ -132,5 +153,3 @@ function printPlan(item: ItemStatus, decision: HoldDecision, flags: GivenFlags, 
     cli,
   )
 }
-
-const LISTED_MAX = 1_000

@@ -13,6 +13,7 @@ import {
 } from '../../inbox/index.js'
 import type { Cli } from '../Cli.js'
 import { parseWholeNumber } from '../commonOptions.js'
+import { addExamples } from '../examples.js'
 import { withTarget } from '../openTarget.js'
 import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
 import { resolveSettings, type GivenFlags } from '../resolveSettings.js'
@@ -22,18 +23,24 @@ import { TARGET } from '../settings.js'
 export function registerInbox(program: Command, cli: Cli): void {
   const inbox = program.command('inbox').description('messages of other systems').addHelpText('after', HELP)
 
-  addOperatorOptions(inbox.command('list').description('the latest messages in a state'))
+  addOperatorOptions(
+    addExamples(inbox.command('list'), 'symphony inbox list --state dead --limit 20').description(
+      'the latest messages in a state',
+    ),
+  )
     .addOption(new Option('--state <state>', 'which messages').choices(STATES).default('dead'))
     .addOption(new Option('--limit <n>', 'how many at the most').argParser(parseWholeNumber).default(100))
     .action((flags: GivenFlags & ListFlags) => list(flags, cli))
 
   addOperatorOptions(
-    inbox.command('show').description('one message, and what happened to it').argument('<source>').argument('<id>'),
+    addExamples(inbox.command('show'), 'symphony inbox show bank-of-x evt_17')
+      .description('one message, and what happened to it')
+      .argument('<source>')
+      .argument('<id>'),
   ).action((source: string, messageId: string, flags: GivenFlags) => show({ source, messageId }, flags, cli))
 
   addOperatorOptions(
-    inbox
-      .command('revive')
+    addExamples(inbox.command('revive'), 'symphony inbox revive bank-of-x evt_17 --reason "the account exists now"')
       .description('bring a dead message back, with a fresh count of attempts')
       .argument('<source>')
       .argument('<id>'),

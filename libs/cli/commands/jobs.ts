@@ -15,6 +15,7 @@ import {
 } from '../../scheduler/index.js'
 import type { Cli } from '../Cli.js'
 import { parseWholeNumber } from '../commonOptions.js'
+import { addExamples } from '../examples.js'
 import { addOperatorOptions, asControl, printResult } from '../operator.js'
 import type { GivenFlags } from '../resolveSettings.js'
 
@@ -22,11 +23,15 @@ import type { GivenFlags } from '../resolveSettings.js'
 export function registerJobs(program: Command, cli: Cli): void {
   const jobs = program.command('jobs').description('jobs by cron expression, and their runs').addHelpText('after', HELP)
 
-  addOperatorOptions(jobs.command('list').description('every job, and when it is due next')).action(
-    (flags: GivenFlags) => list(flags, cli),
-  )
+  addOperatorOptions(
+    addExamples(jobs.command('list'), 'symphony jobs list --json').description('every job, and when it is due next'),
+  ).action((flags: GivenFlags) => list(flags, cli))
 
-  addOperatorOptions(jobs.command('add').description('define a job, or update the one of that name').argument('<name>'))
+  addOperatorOptions(
+    addExamples(jobs.command('add'), 'symphony jobs add nightly-report --cron "0 2 * * *" --topic reports')
+      .description('define a job, or update the one of that name')
+      .argument('<name>'),
+  )
     .option('--cron <expression>', 'five fields, or six with the seconds first, or @hourly, @daily …')
     .option('--time-zone <zone>', 'in which the expression is read (default: UTC)')
     .option('--topic <topic>', 'the rail that carries its messages')
@@ -40,12 +45,18 @@ export function registerJobs(program: Command, cli: Cli): void {
     .action((name: string, flags: GivenFlags) => add(name, flags, cli))
 
   for (const [word, description, act] of VERBS) {
-    addOperatorOptions(jobs.command(word).description(description).argument('<name>')).action(
-      (name: string, flags: GivenFlags) => act(name, flags, cli),
-    )
+    addOperatorOptions(
+      addExamples(jobs.command(word), `symphony jobs ${word} nightly-report`)
+        .description(description)
+        .argument('<name>'),
+    ).action((name: string, flags: GivenFlags) => act(name, flags, cli))
   }
 
-  addOperatorOptions(jobs.command('runs').description('runs, newest first').argument('[name]', 'of this job alone'))
+  addOperatorOptions(
+    addExamples(jobs.command('runs'), 'symphony jobs runs nightly-report --limit 5')
+      .description('runs, newest first')
+      .argument('[name]', 'of this job alone'),
+  )
     .addOption(new Option('--limit <n>', 'so many (default: 20)').argParser(parseWholeNumber))
     .action((name: string | undefined, flags: GivenFlags & { readonly limit?: number }) => runs(name, flags, cli))
 }

@@ -2,6 +2,7 @@ import type { Command } from 'commander'
 import { readLeases, type LeaseStatus } from '../../lease/index.js'
 import type { Cli } from '../Cli.js'
 import { jsonOption } from '../commonOptions.js'
+import { addExamples } from '../examples.js'
 import { withTarget } from '../openTarget.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
 import { TARGET } from '../settings.js'
@@ -10,7 +11,12 @@ import { TARGET } from '../settings.js'
 export function registerLeases(program: Command, cli: Cli): void {
   const leases = program.command('leases').description('who holds which resource').addHelpText('after', HELP)
 
-  addSettings(leases.command('list').description('who holds what, until when, and with which fencing token'), TARGET)
+  addSettings(
+    addExamples(leases.command('list'), 'symphony leases list --all').description(
+      'who holds what, until when, and with which fencing token',
+    ),
+    TARGET,
+  )
     .addOption(jsonOption())
     .option('--all', 'also what was released')
     .action((flags: GivenFlags) => list(flags, cli))

@@ -3,6 +3,7 @@ import { AppError } from '../../core/index.js'
 import { audit, type AuditReport } from '../../ledger/index.js'
 import type { Cli } from '../Cli.js'
 import { jsonOption } from '../commonOptions.js'
+import { addExamples } from '../examples.js'
 import { withTarget } from '../openTarget.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
 import { TARGET } from '../settings.js'
@@ -10,7 +11,9 @@ import { writeLedgerMetrics } from '../writeLedgerMetrics.js'
 
 /** `symphony ledger`: for auditors. */
 export function registerLedger(program: Command, cli: Cli): void {
-  const ledger = program.command('ledger').description('the ledger, for auditors')
+  const ledger = addExamples(program.command('ledger'), 'symphony ledger verify --json').description(
+    'the ledger, for auditors',
+  )
   addSettings(
     ledger
       .command('verify')

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
-import { resumeOutbox, type PauseKind } from '../../outbox/index.js'
+import { readPauses, resumeOutbox, type PauseKind } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
+import { addExamples } from '../examples.js'
 import {
   addOperatorOptions,
   asControl,
@@ -14,14 +15,28 @@ import type { GivenFlags } from '../resolveSettings.js'
 /** `symphony resume`: ends a pause. */
 export function registerResume(program: Command, cli: Cli): void {
   addOperatorOptions(
-    program.command('resume').description('end a pause').addArgument(pauseKindArgument()).argument('<name>'),
+    addExamples(program.command('resume'), 'symphony resume rail sepa --reason "the bank is open again"')
+      .description('end a pause')
+      .addArgument(pauseKindArgument())
+      .argument('<name>'),
   )
     .addOption(reasonOption())
+    .option('--dry-run', 'say what would happen, and change nothing')
     .action((kind: PauseKind, name: string, flags: GivenFlags) => run(kind, name, flags, cli))
 }
 
 async function run(kind: PauseKind, name: string, flags: GivenFlags, cli: Cli): Promise<void> {
   const reason = requiredReason(flags)
-  const changed = await asControl('resume', flags, cli, (control) => resumeOutbox(control, kind, name, reason))
-  printResult({ kind, name, changed }, `The ${kind} ${name} ${changed ? 'goes on' : 'was not paused'}.`, flags, cli)
+  await asControl('resume', flags, cli, async (control) => {
+    if (flags['dryRun'] === true) {
+      const pause = (await readPauses(control)).find((one) => one.kind === kind && one.name === name)
+      const sentence =
+        pause === undefined
+          ? `The ${kind} ${name} is not paused.`
+          : `The ${kind} ${name} would go on; ${pause.pausedBy} paused it: ${pause.reason}`
+      return printResult({ kind, name, possible: pause !== undefined }, sentence, flags, cli)
+    }
+    const changed = await resumeOutbox(control, kind, name, reason)
+    printResult({ kind, name, changed }, `The ${kind} ${name} ${changed ? 'goes on' : 'was not paused'}.`, flags, cli)
+  })
 }

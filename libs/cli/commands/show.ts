@@ -11,6 +11,7 @@ import {
 } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
 import { jsonOption } from '../commonOptions.js'
+import { addExamples } from '../examples.js'
 import { withTarget } from '../openTarget.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
 import { TARGET } from '../settings.js'
@@ -18,8 +19,11 @@ import { TARGET } from '../settings.js'
 /** `symphony show`: the whole story of one payment. */
 export function registerShow(program: Command, cli: Cli): void {
   addSettings(
-    program
-      .command('show')
+    addExamples(
+      program.command('show'),
+      'symphony show INV-2026-17',
+      'symphony show 01981… --json | jq .items[0].state',
+    )
       .description('the whole timeline of one payment')
       .argument('<id>', 'an instruction id, or the id of an outbox item'),
     TARGET,

@@ -5,6 +5,7 @@ import type { OutboxStatus } from '../../outbox/index.js'
 import { sleep } from '../../worker/index.js'
 import type { Cli } from '../Cli.js'
 import { jsonOption } from '../commonOptions.js'
+import { describeFreeze } from '../describeFreeze.js'
 import { withTarget } from '../openTarget.js'
 import { readSystemStatus } from '../readSystemStatus.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
@@ -45,9 +46,18 @@ function createLook(database: Database, { json, watch }: GivenFlags, { terminal 
   return async () => {
     status = await readSystemStatus(database)
     const told = await alerts.look()
-    const { outbox, inbox, scheduler, leases } = status
-    if (json === true) return terminal.printJson({ ...outbox, inbox, scheduler, leases, alerts: told })
-    const lines = [...describeStatus(outbox, terminal.colors), '', ...describeAlerts(told, terminal.colors)]
+    const { outbox, epoch, inbox, scheduler, leases } = status
+    if (json === true)
+      return terminal.printJson({
+        ...outbox,
+        dispatchFrozen: epoch?.frozen === true,
+        inbox,
+        scheduler,
+        leases,
+        alerts: told,
+      })
+    const freeze = describeFreeze(epoch).map(terminal.colors.red)
+    const lines = [...freeze, ...describeStatus(outbox, terminal.colors), '', ...describeAlerts(told, terminal.colors)]
     if (watch === true) terminal.printPage(lines)
     else for (const line of lines) terminal.print(line)
   }

@@ -1,14 +1,14 @@
 import type { Command } from 'commander'
 import { withdrawOutboxProposal } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
+import { addExamples } from '../examples.js'
 import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
 import type { GivenFlags } from '../resolveSettings.js'
 
 /** `symphony withdraw`: the proposer's second thought, or the second person's no. */
 export function registerWithdraw(program: Command, cli: Cli): void {
   addOperatorOptions(
-    program
-      .command('withdraw')
+    addExamples(program.command('withdraw'), 'symphony withdraw 01981… --reason "it was paid after all"')
       .description('withdraw or refuse a proposed decision: the item stays as it is')
       .argument('<proposal-id>'),
   )

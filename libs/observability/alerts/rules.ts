@@ -50,6 +50,16 @@ export const ALERT_RULES: readonly AlertRule[] = [
     remedy: 'Start a worker. Nothing is lost meanwhile: what is due stays due, and expired leases are taken over.',
   },
   {
+    name: 'SymphonyDispatchFrozen',
+    severity: 'critical',
+    forSeconds: 0,
+    when: above(value('dispatch_frozen'), 0),
+    summary:
+      'Nothing is dispatched: the database may have lost commits in a restore or a failover, or a person froze it.',
+    firstLook: 'symphony freeze show: since when, and why?',
+    remedy: 'Compare with the books of the rails, then lift it: docs/operate/restore.md says what to look at before.',
+  },
+  {
     name: 'SymphonyDlqGrowing',
     severity: 'warning',
     forSeconds: 0,

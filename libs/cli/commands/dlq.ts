@@ -1,0 +1,50 @@
+import type { Command } from 'commander'
+import { readFailedItems, type FailedItem } from '../../outbox/index.js'
+import type { Cli } from '../Cli.js'
+import { addExamples } from '../examples.js'
+import { addPaging, addSelection, selectionOf } from '../itemSelection.js'
+import { addOperatorOptions, asControl } from '../operator.js'
+import type { GivenFlags } from '../resolveSettings.js'
+
+/** `symphony dlq`: payments that ended as FAILED. */
+export function registerDlq(program: Command, cli: Cli): void {
+  const dlq = program.command('dlq').description('payments that ended as FAILED')
+  addExamples(dlq, 'symphony dlq list --rail sepa', 'symphony redrive 01981… --reason "the account was opened"')
+
+  const list = addPaging(
+    addSelection(addOperatorOptions(dlq.command('list').description('what has failed, newest first, and why'))),
+  )
+    .option('--error-code <code>', 'with this error')
+    .option('--open', 'only what was not sent again, and is not proposed to be')
+    .action((flags: GivenFlags) => run(flags, cli))
+  addExamples(
+    list,
+    'symphony dlq list --rail sepa --since 2026-01-31T08:00:00Z',
+    'symphony dlq list --error-code NO_SUCH_ACCOUNT --open --json | jq -r .items[].outboxId',
+  )
+}
+
+async function run(flags: GivenFlags, cli: Cli): Promise<void> {
+  const { errorCode, open } = flags
+  const selection = {
+    ...selectionOf(flags),
+    ...(typeof errorCode === 'string' ? { errorCode } : {}),
+    openOnly: open === true,
+  }
+  const { items, next } = await asControl('dlq', flags, cli, (control) => readFailedItems(control, selection))
+  if (flags['json'] === true) return cli.terminal.printJson({ items, next })
+  if (items.length === 0) cli.terminal.print('Nothing has failed, as far as was asked.')
+  for (const item of items) print(item, cli)
+  if (next !== null) cli.terminal.note(`There may be more: add --before ${next}`)
+}
+
+function print(item: FailedItem, { terminal }: Cli): void {
+  const { bold, dim } = terminal.colors
+  terminal.print(`${bold(item.outboxId)} ${item.instructionId} on ${item.railType}`)
+  const told = [item.errorCode, item.railCode, item.errorMessage].filter((word) => word !== null)
+  const at = item.failedAt?.toISOString() ?? 'an unknown time'
+  terminal.print(`  ${dim('failed')} at ${at}, attempt ${item.attempts}: ${told.join(', ') || 'nothing was said'}`)
+  if (item.redrivenAs !== null) terminal.print(`  ${dim('sent again')} as ${item.redrivenAs}`)
+  else if (item.proposalId !== null)
+    terminal.print(`  ${dim('to be sent again')}, if someone else agrees: symphony approve ${item.proposalId}`)
+}

@@ -1,0 +1,112 @@
+import type { Command } from 'commander'
+import { AppError, InvalidArgumentError } from '../../core/index.js'
+import { DatabaseError, type RoleHandle } from '../../db/index.js'
+import { readFailedItems, readItems, redriveOutboxItem } from '../../outbox/index.js'
+import type { Cli } from '../Cli.js'
+import { addExamples } from '../examples.js'
+import { addSelection, isNarrowed, selectionOf } from '../itemSelection.js'
+import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
+import { ProgressBar } from '../ProgressBar.js'
+import type { GivenFlags } from '../resolveSettings.js'
+
+/** `symphony redrive`: proposes to send failed payments again. */
+export function registerRedrive(program: Command, cli: Cli): void {
+  const command = addSelection(
+    addOperatorOptions(
+      program
+        .command('redrive')
+        .description('propose to send a failed payment again, as a new item; someone else must approve it')
+        .argument('[outbox-id]'),
+    ),
+  )
+    .option('--error-code <code>', 'with this error')
+    .option('--all-matching', 'every failed payment that the options select and that was not sent again yet')
+    .addOption(reasonOption())
+    .option('--dry-run', 'say what would happen, and change nothing')
+    .action((id: string | undefined, flags: GivenFlags) => run(id, flags, cli))
+  addExamples(
+    command,
+    'symphony redrive 01981… --reason "the account was opened"',
+    'symphony redrive --all-matching --rail sepa --error-code CLOSED --dry-run',
+    'symphony redrive --all-matching --rail sepa --error-code CLOSED --reason OPS-812 --json | jq -r .proposed[].proposalId',
+  )
+}
+
+async function run(outboxId: string | undefined, flags: GivenFlags, cli: Cli): Promise<void> {
+  if ((outboxId === undefined) === (flags['allMatching'] !== true)) {
+    throw new InvalidArgumentError(
+      'outbox-id',
+      'expected the id of one failed payment, or --all-matching instead of it',
+    )
+  }
+  await asControl('redrive', flags, cli, (control) =>
+    outboxId === undefined ? redriveAll(control, flags, cli) : redriveOne(control, outboxId, flags, cli),
+  )
+}
+
+async function redriveOne(control: RoleHandle, outboxId: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  if (flags['dryRun'] === true) {
+    const [item] = await readItems(control, { outboxId })
+    if (item === undefined) throw new AppError('ITEM_NOT_FOUND', `There is no outbox item with the id ${outboxId}.`)
+    const possible = item.state === 'FAILED'
+    const sentence = possible
+      ? `${outboxId} would be proposed to be sent again; someone else must approve it.`
+      : `${outboxId} is ${item.state}: only what has failed can be sent again.`
+    return printResult({ outboxId, state: item.state, possible, secondPerson: true }, sentence, flags, cli)
+  }
+  const { proposalId } = await redriveOutboxItem(control, outboxId, requiredReason(flags))
+  const sentence = `${outboxId} is proposed to be sent again. Someone else must approve it: symphony approve ${proposalId}`
+  printResult({ outboxId, status: 'PROPOSED', proposalId }, sentence, flags, cli)
+}
+
+interface Refusal {
+  readonly outboxId: string
+  readonly code: string
+  readonly message: string
+}
+
+async function redriveAll(control: RoleHandle, flags: GivenFlags, cli: Cli): Promise<void> {
+  const { errorCode } = flags
+  const selection = { ...selectionOf(flags), ...(typeof errorCode === 'string' ? { errorCode } : {}), openOnly: true }
+  if (!isNarrowed(selection)) {
+    throw new InvalidArgumentError(
+      '--all-matching',
+      'expected something that selects: --rail, --participant, --error-code, --since or --until',
+    )
+  }
+  const { items, next } = await readFailedItems(control, selection)
+  const more = next === null ? '' : ' These are the newest; run it again for the others, or raise --limit.'
+  if (flags['dryRun'] === true) {
+    const outboxIds = items.map(({ outboxId }) => outboxId)
+    const sentence = [...outboxIds, `${items.length} would be proposed to be sent again.${more}`].join('\n')
+    return printResult({ outboxIds, more: next !== null, secondPerson: true }, sentence, flags, cli)
+  }
+  const reason = requiredReason(flags)
+  const proposed: { readonly outboxId: string; readonly proposalId: string | null }[] = []
+  const refused: Refusal[] = []
+  const bar = new ProgressBar(cli.terminal, items.length)
+  for (const { outboxId } of items) {
+    cli.signal.throwIfAborted()
+    try {
+      const { proposalId } = await redriveOutboxItem(control, outboxId, reason)
+      proposed.push({ outboxId, proposalId })
+    } catch (error) {
+      // Another person was faster, or the rail was reported to have paid it after all: the others are not concerned.
+      if (!(error instanceof DatabaseError) || error.disposition !== 'fatal') throw error
+      refused.push({ outboxId, code: error.code, message: error.message })
+    }
+    bar.show(proposed.length + refused.length)
+  }
+  bar.clear()
+  const lines = [
+    ...proposed.map(({ outboxId, proposalId }) => `${outboxId}: symphony approve ${proposalId}`),
+    ...refused.map(({ code, message }) => `refused: ${code} ${message}`),
+    `${proposed.length} are proposed to be sent again; someone else must approve them.${more}`,
+  ]
+  printResult({ proposed, refused, more: next !== null }, lines.join('\n'), flags, cli)
+  if (refused.length > 0) {
+    throw new AppError('REDRIVE_REFUSED', `${refused.length} of ${items.length} could not be proposed.`, {
+      remedy: 'Each is named above with its reason.',
+    })
+  }
+}

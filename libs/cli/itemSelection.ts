@@ -1,0 +1,52 @@
+import { Option, type Command } from 'commander'
+import { InvalidArgumentError } from '../core/index.js'
+import type { ItemSelection } from '../outbox/index.js'
+import { parseWholeNumber } from './commonOptions.js'
+import type { GivenFlags } from './resolveSettings.js'
+
+/** The flags with which the lists of operators are narrowed, and read page by page. */
+export function addSelection(command: Command): Command {
+  return command
+    .option('--rail <name>', 'of this rail')
+    .option('--participant <id>', 'of this participant')
+    .option('--since <time>', 'not before this time, as in 2026-01-31T08:00:00Z')
+    .option('--until <time>', 'before this time')
+    .addOption(new Option('--limit <n>', 'how many at the most, up to 1000').argParser(parseWholeNumber).default(100))
+}
+
+/** With the cursor of a list: the next page begins after what this one ended with. */
+export function addPaging(command: Command): Command {
+  return command.option('--before <cursor>', 'the next page: what the last one said')
+}
+
+export function selectionOf(flags: GivenFlags & { readonly limit?: unknown }): ItemSelection {
+  const { rail, participant, before, limit } = flags
+  return {
+    ...(typeof rail === 'string' ? { railType: rail } : {}),
+    ...(typeof participant === 'string' ? { participantId: participant } : {}),
+    ...timeOf('since', flags),
+    ...timeOf('until', flags),
+    ...(typeof before === 'string' ? { before } : {}),
+    ...(typeof limit === 'number' ? { limit } : {}),
+  }
+}
+
+/** Whether anything narrows it down. */
+export function isNarrowed({ railType, participantId, since, until, errorCode }: ItemSelection): boolean {
+  return [railType, participantId, since, until, errorCode].some((value) => value !== undefined)
+}
+
+function timeOf(name: 'since' | 'until', flags: GivenFlags): ItemSelection {
+  const text = flags[name]
+  if (typeof text !== 'string') return {}
+  const time = new Date(text)
+  if (!TIME.test(text) || Number.isNaN(time.getTime())) {
+    throw new InvalidArgumentError(
+      `--${name}`,
+      `expected a time with its zone, as in 2026-01-31T08:00:00Z, got "${text}"`,
+    )
+  }
+  return { [name]: time }
+}
+
+const TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})$/

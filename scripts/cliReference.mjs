@@ -1,0 +1,15 @@
+// Writes docs/reference/cli.md from the program itself. Run it after a command or an option changed; a test compares.
+import { writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { ensureBuilt } from './build.mjs'
+
+ensureBuilt()
+const { createProgram } = await import('../dist/libs/cli/program.js')
+const { cliReference } = await import('../dist/libs/cli/reference.js')
+const { Terminal } = await import('../dist/libs/cli/Terminal.js')
+
+const terminal = new Terminal({ stdout: process.stdout, stderr: process.stderr, env: {} })
+const program = await createProgram(['node', 'symphony'], { env: {}, terminal, signal: new AbortController().signal })
+const page = join(dirname(fileURLToPath(import.meta.url)), '../docs/reference/cli.md')
+writeFileSync(page, cliReference(program))

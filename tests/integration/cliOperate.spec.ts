@@ -1,0 +1,223 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { readDispatchEpoch } from '../../libs/outbox/index.js'
+import { symphony, type Said } from '../support/commandLine.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { forgetEpochs } from '../support/outboxEpochs.js'
+import { claim, claimOnly, complete, enqueue, type Enqueued } from '../support/outboxItems.js'
+import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
+
+/** Operators at work: what failed, what is held, what is paused, what is frozen. */
+
+let db: TestDatabase
+let reader: string
+const people = { alice: '', bob: '' }
+beforeAll(async () => {
+  db = await createTestDatabase()
+  const roles = ['symphony_readonly', 'symphony_auditor']
+  reader = (await db.createLogin('reader', { roles })).url
+  people.alice = (await db.createLogin('alice', { roles: ['symphony_control', 'symphony_readonly'] })).url
+  people.bob = (await db.createLogin('bob', { roles: ['symphony_control'] })).url
+})
+afterAll(() => db.drop())
+
+function command(words: readonly string[], as = people.alice): Promise<Said> {
+  return symphony(words, { DATABASE_URL: as, SYMPHONY_SCHEMA: db.schema })
+}
+
+interface Printed {
+  readonly items: readonly { readonly outboxId: string }[]
+  readonly held: readonly { readonly outboxId: string }[]
+  readonly proposed: readonly { readonly outboxId: string; readonly proposalId: string }[]
+  readonly refused: readonly unknown[]
+  readonly next: string | null
+  readonly [key: string]: unknown
+}
+
+/** The JSON a command printed; fails if it did anything else. */
+async function json(words: readonly string[], as = people.alice): Promise<Printed> {
+  const { exitCode, stdout, stderr } = await command([...words, '--json'], as)
+  expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
+  const printed: Printed = JSON.parse(stdout)
+  return printed
+}
+
+const idsOf = (items: readonly { readonly outboxId: string }[]) => items.map(({ outboxId }) => outboxId)
+
+async function failed(count: number, railType = `rail-${randomUUID()}`): Promise<Enqueued[]> {
+  const items: Enqueued[] = []
+  for (let index = 0; index < count; index += 1) items.push(await enqueueFailed(db, { railType }))
+  return items
+}
+
+describe('dlq list', () => {
+  test('shows what failed, latest first, page by page, with why', async () => {
+    const items = await failed(3)
+    const railType = items[0]!.railType
+    const first = await json(['dlq', 'list', '--rail', railType, '--limit', '2'])
+    expect(idsOf(first.items)).toEqual([items[2]!.outboxId, items[1]!.outboxId])
+    expect(first.items[0]).toMatchObject({ errorCode: 'REFUSED', attempts: 1, redrivenAs: null, proposalId: null })
+    const second = await json(['dlq', 'list', '--rail', railType, '--limit', '2', '--before', first.next!])
+    expect({ ids: idsOf(second.items), next: second.next }).toEqual({ ids: [items[0]!.outboxId], next: null })
+    const text = await command(['dlq', 'list', '--rail', railType, '--limit', '2'])
+    expect(text.stdout).toContain(`${items[2]!.outboxId} ${items[2]!.instructionId} on ${railType}`)
+    expect(text.stdout).toContain('attempt 1: REFUSED')
+    expect(text.stderr).toContain(`add --before ${first.next}`)
+  })
+
+  test('is narrowed by participant, error and time; nothing else is in it', async () => {
+    const [one, other] = await failed(2)
+    const { railType } = one!
+    const list = async (...words: string[]) => idsOf((await json(['dlq', 'list', '--rail', railType, ...words])).items)
+    expect(await list('--participant', one!.participantId)).toEqual([one!.outboxId])
+    expect(await list('--error-code', 'REFUSED')).toEqual([other!.outboxId, one!.outboxId])
+    expect(await list('--error-code', 'OTHER')).toEqual([])
+    expect(await list('--since', '2020-01-01T00:00:00Z')).toHaveLength(2)
+    expect(await list('--since', '2099-01-01T00:00:00Z')).toEqual([])
+    expect(await list('--until', '2020-01-01T00:00:00+01:00')).toEqual([])
+    const pending = await enqueue(db, { railType })
+    await complete(db, await claimOnly(db, pending.railType), { state: 'DISPATCHED', railReference: 'ref' })
+    expect(await list()).toHaveLength(2)
+    expect((await command(['dlq', 'list', '--rail', 'none'])).stdout).toContain('Nothing has failed')
+  })
+
+  test.for([
+    [['--since', 'yesterday'], '--since: expected a time with its zone'],
+    [['--limit', '0'], 'limit: expected a whole number from 1 to 1000'],
+    [['--before', 'x'], 'before'],
+    [['--rail', 'a b'], 'railType'],
+  ] as const)('%j is a usage error that names the option', async ([words, message]) => {
+    const { exitCode, stderr } = await command(['dlq', 'list', ...words])
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain(message)
+  })
+})
+
+describe('redrive', () => {
+  test('one payment: tried first, then proposed, then approved by someone else', async () => {
+    const [item] = await failed(1)
+    const { outboxId, railType } = item!
+    expect(await json(['redrive', outboxId, '--dry-run'])).toMatchObject({ possible: true, secondPerson: true })
+    const proposed = await json(['redrive', outboxId, '--reason', 'account opened'])
+    const proposalId = String(proposed['proposalId'])
+    expect(proposed).toMatchObject({ status: 'PROPOSED' })
+    expect((await command(['dlq', 'list', '--rail', railType])).stdout).toContain(`symphony approve ${proposalId}`)
+    expect((await json(['dlq', 'list', '--rail', railType, '--open'])).items).toEqual([])
+    expect((await command(['approve', proposalId])).stderr).toContain('APPROVAL_REQUIRED')
+    const approved = await json(['approve', proposalId], people.bob)
+    expect(approved).toMatchObject({ decision: 'REDRIVE', outboxId })
+    expect(idsOf(await claim(db, railType))).toEqual([approved['redrivenAs']])
+    expect((await command(['dlq', 'list', '--rail', railType])).stdout).toContain(
+      `as ${String(approved['redrivenAs'])}`,
+    )
+  })
+
+  test('many at once: what matches, and nothing else; one approval each, several in one call', async () => {
+    const items = await failed(3)
+    const { railType } = items[0]!
+    await json(['redrive', items[0]!.outboxId, '--reason', 'first'])
+    const words = ['redrive', '--all-matching', '--rail', railType]
+    expect(await json([...words, '--dry-run'])).toMatchObject({
+      outboxIds: [items[2]!.outboxId, items[1]!.outboxId],
+      secondPerson: true,
+    })
+    const { proposed, refused } = await json([...words, '--reason', 'OPS-812'])
+    expect(idsOf(proposed)).toEqual([items[2]!.outboxId, items[1]!.outboxId])
+    expect(refused).toEqual([])
+    const { stdout, exitCode } = await command(['approve', ...proposed.map(({ proposalId }) => proposalId)], people.bob)
+    expect(exitCode).toBe(0)
+    expect(stdout.trim().split('\n')).toHaveLength(2)
+    expect(await claim(db, railType)).toHaveLength(2)
+    expect(await json([...words, '--dry-run'])).toMatchObject({ outboxIds: [] })
+  })
+
+  test('what cannot be sent again is named, and the others are proposed', async () => {
+    const [one, other] = await failed(2)
+    const { railType } = one!
+    // The rail was reported to have paid it after all.
+    await db.queryNoRole(
+      `INSERT INTO payment_outbox_events (event_id, outbox_id, event_no, event_type, actor, detail)
+       VALUES (gen_random_uuid(), $1, 99, 'TERMINAL_BLOCKED', 'w', '{"state": "DISPATCHED"}')`,
+      [one!.outboxId],
+    )
+    const { exitCode, stdout, stderr } = await command([
+      'redrive',
+      '--all-matching',
+      '--rail',
+      railType,
+      '--reason',
+      'r',
+    ])
+    expect(exitCode).toBe(1)
+    expect(stdout).toContain(`${other!.outboxId}: symphony approve`)
+    expect(stdout).toContain(`refused: HELD outbox item ${one!.outboxId}`)
+    expect(stderr).toContain('REDRIVE_REFUSED 1 of 2')
+  })
+
+  test.for([
+    [['--reason', 'r'], 'outbox-id: expected the id of one failed payment, or --all-matching'],
+    [['01981', '--all-matching', '--rail', 'r'], 'outbox-id'],
+    [['--all-matching', '--reason', 'r'], '--all-matching: expected something that selects'],
+    [[randomUUID()], '--reason: expected why'],
+  ] as const)('%j is a usage error that says what was expected', async ([words, message]) => {
+    const { exitCode, stderr } = await command(['redrive', ...words])
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain(message)
+  })
+})
+
+describe('holds list', () => {
+  test('is narrowed and paged, newest first', async () => {
+    const railType = `rail-${randomUUID()}`
+    const items = [await enqueueUnknown(db, { railType }), await enqueueUnknown(db, { railType })]
+    const first = await json(['holds', 'list', '--rail', railType, '--limit', '1'])
+    expect(idsOf(first.held)).toEqual([items[1]!.outboxId])
+    const second = await json(['holds', 'list', '--rail', railType, '--limit', '1', '--before', first.next!])
+    expect(idsOf(second.held)).toEqual([items[0]!.outboxId])
+    const words = ['holds', 'list', '--participant', items[0]!.participantId]
+    expect(idsOf((await json(words)).held)).toEqual([items[0]!.outboxId])
+    expect((await json([...words, '--since', '2099-01-01T00:00:00Z'])).held).toEqual([])
+  })
+})
+
+describe('pause and resume', () => {
+  test('can be tried without consequences', async () => {
+    const { railType } = await enqueue(db)
+    const trial = (verb: string) => json([verb, 'rail', railType, '--reason', 'closed', '--dry-run'])
+    expect([await trial('pause'), await trial('resume')]).toMatchObject([{ possible: true }, { possible: false }])
+    await json(['pause', 'rail', railType, '--reason', 'closed'])
+    expect([await trial('pause'), await trial('resume')]).toMatchObject([{ possible: false }, { possible: true }])
+    expect(await claim(db, railType)).toEqual([])
+    await json(['resume', 'rail', railType, '--reason', 'open'])
+    expect(await claim(db, railType)).toHaveLength(1)
+  })
+})
+
+describe('freeze', () => {
+  test('is shown, placed, told by status and doctor with what to do, and lifted', async () => {
+    await forgetEpochs(db)
+    expect((await command(['freeze', 'show'])).stdout).toBe('Dispatch is open.\n')
+    const { railType } = await enqueue(db)
+    expect(await json(['freeze', 'place', '--reason', 'snapshot of 03:00', '--dry-run'])).toEqual({ possible: true })
+    expect(await json(['freeze', 'lift', '--reason', 'compared', '--dry-run'])).toEqual({ possible: false })
+    expect((await json(['status']))['dispatchFrozen']).toBe(false)
+    expect(await json(['freeze', 'place', '--reason', 'snapshot of 03:00'])).toEqual({ frozen: true, changed: true })
+    expect(await json(['freeze', 'show'])).toMatchObject({ frozen: true, freezeReason: 'snapshot of 03:00' })
+    const status = await command(['status'], reader)
+    expect(status.stdout).toContain('Dispatch is FROZEN since')
+    expect(status.stdout).toContain('OPERATOR: snapshot of 03:00.')
+    expect(status.stdout).toContain('symphony freeze lift --reason')
+    expect((await json(['status'], reader))['dispatchFrozen']).toBe(true)
+    const doctor = await command(['doctor'], reader)
+    expect(doctor.exitCode).toBe(1)
+    expect(doctor.stdout).toContain('DISPATCH_IS_OPEN dispatch')
+    expect(doctor.stdout).toContain('symphony freeze lift')
+    expect(await claim(db, railType)).toEqual([])
+    expect(await json(['freeze', 'lift', '--reason', 'compared'])).toEqual({ frozen: false, changed: true })
+    expect(await json(['freeze', 'lift', '--reason', 'compared'])).toEqual({ frozen: false, changed: false })
+    expect(await claim(db, railType)).toHaveLength(1)
+    const epoch = await readDispatchEpoch(db.as('symphony_auditor'))
+    expect((await command(['freeze', 'show'])).stdout).toContain(`system identifier  ${epoch!.systemIdentifier}`)
+    expect((await command(['freeze', 'lift'])).stderr).toContain('--reason: expected why')
+  })
+})

@@ -1,0 +1,39 @@
+import type { TestDatabase } from './database.js'
+
+/** The newest epoch as it stands. */
+export interface EpochRow {
+  readonly epoch_no: number
+  readonly epoch_id: string
+  readonly system_identifier: bigint | null
+  readonly timeline: number | null
+  readonly beat_no: bigint
+  readonly beat_at: Date
+  readonly synchronous: boolean
+  readonly frozen: boolean
+  readonly frozen_at: Date | null
+  readonly freeze_cause: string | null
+  readonly freeze_reason: string | null
+  readonly frozen_by: string | null
+  readonly marked_at: Date | null
+  readonly items_marked: bigint | null
+  readonly lifted_at: Date | null
+  readonly lifted_by: string | null
+}
+
+export async function epochRow(db: TestDatabase): Promise<EpochRow | undefined> {
+  const { rows } = await db.queryNoRole<EpochRow>('SELECT * FROM dispatch_epochs ORDER BY epoch_no DESC LIMIT 1')
+  return rows[0]
+}
+
+/** What the data brings along from where it was: the newest epoch with other values, and from an earlier start. */
+export async function comeFrom(db: TestDatabase, change = 'epoch_no = epoch_no'): Promise<void> {
+  await db.queryNoRole(
+    `UPDATE dispatch_epochs SET server_started_at = server_started_at - interval '1 hour', ${change}
+     WHERE epoch_no = (SELECT max(epoch_no) FROM dispatch_epochs)`,
+  )
+}
+
+/** As before the first claim: no epoch at all. */
+export async function forgetEpochs(db: TestDatabase): Promise<void> {
+  await db.queryNoRole('DELETE FROM dispatch_epochs')
+}

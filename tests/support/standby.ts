@@ -1,0 +1,101 @@
+import { stat, writeFile, chown } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Client } from 'pg'
+import { vi } from 'vitest'
+import { startEmbedded, stopEmbedded, type EmbeddedServer } from '../../libs/embedded/index.js'
+import { choosePort } from '../../libs/embedded/ports.js'
+import { PATIENTLY } from './patiently.js'
+import { copyDataDir, makeTestFolder, removeTestFolder } from './server.js'
+
+/** Copies of stopped servers' folders, with their passwords: older states, or the beginnings of standbys. */
+export class ServerCopies {
+  readonly #folders: string[] = []
+
+  async of(dataDir: string): Promise<string> {
+    const folder = await makeTestFolder()
+    this.#folders.push(folder)
+    const copy = join(folder, 'symphony')
+    await copyDataDir(dataDir, copy)
+    return copy
+  }
+
+  /** Stops whatever runs in them, and deletes them. */
+  async remove(): Promise<void> {
+    for (const folder of this.#folders) await removeTestFolder(folder)
+  }
+}
+
+interface Launch {
+  readonly dataDir: string
+  readonly port: number
+  readonly binaries: string | undefined
+}
+
+/** A streaming standby in the copy of its primary's folder. */
+export class Standby {
+  readonly #launch: Launch
+  readonly #primaryUrl: string
+  #starting: Promise<EmbeddedServer> | undefined
+
+  private constructor(launch: Launch, primaryUrl: string) {
+    this.#launch = launch
+    this.#primaryUrl = primaryUrl
+  }
+
+  static async of(primaryUrl: string, copy: string, binaries: string | undefined): Promise<Standby> {
+    const standby = new Standby({ dataDir: copy, port: await choosePort(undefined, undefined), binaries }, primaryUrl)
+    const signal = join(copy, 'postgres/data/standby.signal')
+    await writeFile(signal, '')
+    // The server's account takes it away at the promotion.
+    const { uid, gid } = await stat(join(copy, 'postgres/data'))
+    await chown(signal, uid, gid)
+    await standby.start()
+    return standby
+  }
+
+  get url(): string {
+    const url = new URL(this.#primaryUrl)
+    url.port = String(this.#launch.port)
+    return url.href
+  }
+
+  /** Resolves when it can be asked. A start counts as done only when the server can be written to: by its promotion. */
+  async start(): Promise<void> {
+    const { hostname, port, username, password } = new URL(this.#primaryUrl)
+    const conninfo = `host=${hostname} port=${port} user=${username} password=${decodeURIComponent(password)}`
+    this.#starting = startEmbedded({ ...this.#launch, settings: { primary_conninfo: conninfo } })
+    // Told by whoever waits for the promotion.
+    this.#starting.catch(() => {})
+    await vi.waitUntil(() => ask(this.url, 'SELECT pg_is_in_recovery() AS answer').catch(() => false), PATIENTLY)
+  }
+
+  async stop(): Promise<void> {
+    await stopEmbedded(this.#launch.dataDir, { force: true })
+  }
+
+  async promote(): Promise<EmbeddedServer> {
+    await ask(this.url, 'SELECT pg_promote() AS answer')
+    return this.#starting!
+  }
+
+  /** Waits until everything that was committed on the primary has arrived. */
+  async catchUp(): Promise<void> {
+    const lsn = await ask(this.#primaryUrl, 'SELECT pg_current_wal_lsn() AS answer')
+    const arrived = () => ask(this.url, `SELECT pg_last_wal_replay_lsn() >= '${String(lsn)}' AS answer`)
+    await vi.waitUntil(arrived, PATIENTLY)
+  }
+}
+
+/** One answer of a server, as its superuser. */
+export async function ask(serverUrl: string, sql: string): Promise<unknown> {
+  const client = new Client({ connectionString: serverUrl })
+  // A server that goes down says so.
+  client.on('error', () => {})
+  await client.connect()
+  try {
+    const { rows } = await client.query<{ answer: unknown }>(sql)
+    return rows[0]?.answer
+  } finally {
+    await client.end()
+  }
+}

@@ -1,0 +1,147 @@
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Writable } from 'node:stream'
+import type { Command } from 'commander'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createProgram } from '../../libs/cli/program.js'
+import { cliReference, helpOf } from '../../libs/cli/reference.js'
+import { everyCommand, surfaceOf, type CommandSurface } from '../../libs/cli/surface.js'
+import { Terminal } from '../../libs/cli/Terminal.js'
+import { symphony } from '../support/commandLine.js'
+
+/** The command line as a whole, read from the program: what it explains, what shells complete, what the reference says. */
+
+let program: Command
+let commands: readonly CommandSurface[]
+let folder: string
+beforeAll(async () => {
+  const silent = new Writable({ write: (_chunk, _encoding, done) => done() })
+  const terminal = new Terminal({ stdout: silent, stderr: silent, env: {} })
+  program = await createProgram(['node', 'symphony'], { env: {}, terminal, signal: new AbortController().signal })
+  commands = everyCommand(surfaceOf(program)).slice(1)
+  folder = mkdtempSync(join(tmpdir(), 'symphony-completion-'))
+})
+afterAll(() => rmSync(folder, { recursive: true }))
+
+function commandAt(path: readonly string[]): Command {
+  return path.reduce((at, word) => at.commands.find((command) => command.name() === word)!, program)
+}
+
+async function script(shell: string): Promise<string> {
+  return (await symphony(['completion', shell])).stdout
+}
+
+/** What bash would offer with the cursor at the end of the line. */
+function complete(line: string): string[] {
+  const driver = `
+    source "$1"; words=($2); [[ $2 == *' ' ]] && words+=('')
+    COMP_WORDS=("\${words[@]}"); COMP_CWORD=$((\${#words[@]} - 1)); _symphony; printf '%s\\n' "\${COMPREPLY[@]}"`
+  const { stdout, stderr } = spawnSync('bash', ['-c', driver, 'bash', join(folder, 'symphony.bash'), line])
+  if (String(stderr) !== '') throw new Error(String(stderr))
+  return String(stdout).split('\n').filter(Boolean).toSorted()
+}
+
+test('every command of the specification is there', () => {
+  const words = commands.map(({ path }) => path.join(' '))
+  expect(words).toEqual(
+    expect.arrayContaining([
+      'start',
+      'worker',
+      'scheduler',
+      'deploy',
+      'doctor',
+      'demo',
+      'enqueue',
+      'status',
+      'show',
+      'dlq list',
+      'redrive',
+      'holds list',
+      'holds resolve',
+      'approve',
+      'pause',
+      'resume',
+      'freeze lift',
+      'jobs list',
+      'leases list',
+      'inbox list',
+      'ledger verify',
+      'db start',
+      'db stop',
+      'db url',
+      'completion',
+    ]),
+  )
+})
+
+test('every command, alone or with others below it, explains itself and shows examples that begin with its own words', () => {
+  const silent = commands.filter(({ path, description }) => {
+    const examples = /\nExamples:\n((?:  .+\n?)+)/.exec(helpOf(commandAt(path)))?.[1] ?? ''
+    return description === '' || !examples.includes(`symphony ${path.join(' ')}`)
+  })
+  expect(silent.map(({ path }) => path.join(' '))).toEqual([])
+})
+
+test('every option says what it is for', () => {
+  const silent = commands.flatMap(({ path, options }) =>
+    options.filter(({ description }) => description === '').map(({ names }) => `${path.join(' ')} ${names.join(', ')}`),
+  )
+  expect(silent).toEqual([])
+})
+
+test('what decides about money or stops it can be tried without consequences, and asks why', () => {
+  const deciding = ['redrive', 'holds resolve', 'pause', 'resume', 'freeze place', 'freeze lift']
+  for (const words of deciding) {
+    const { options } = commands.find(({ path }) => path.join(' ') === words)!
+    const names = options.flatMap((option) => option.names)
+    expect([words, names]).toEqual([words, expect.arrayContaining(['--dry-run', '--reason', '--json'])])
+  }
+})
+
+test('every command that answers and ends can do so in JSON', () => {
+  const mute = commands.filter(
+    ({ commands: below, options }) => below.length === 0 && !options.some(({ names }) => names.includes('--json')),
+  )
+  // Three run until they are stopped, and a script is a script.
+  expect(mute.map(({ path }) => path.join(' '))).toEqual(['start', 'worker', 'scheduler', 'completion'])
+})
+
+test('the reference says what the program says', () => {
+  const page = readFileSync(new URL('../../docs/reference/cli.md', import.meta.url), 'utf8')
+  expect(page === cliReference(program), 'node scripts/cliReference.mjs writes it anew').toBe(true)
+})
+
+describe('completion', () => {
+  test.for(['bash', 'zsh', 'fish'])('of %s knows every command and every option', async (shell) => {
+    const text = await script(shell)
+    for (const { path, options } of commands) {
+      expect(text).toContain(path.at(-1))
+      for (const name of options.flatMap((option) => option.names)) {
+        const spelled = name.startsWith('--') ? `-l ${name.slice(2)} ` : `-s ${name.slice(1)} `
+        expect(text).toContain(shell === 'fish' ? spelled : name)
+      }
+    }
+  })
+
+  test('of another shell is a usage error that names those there are', async () => {
+    const { exitCode, stderr } = await symphony(['completion', 'tcsh'])
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain('bash, zsh, fish')
+  })
+
+  test('completes in a real bash: commands, those below them, options, choices and files', async () => {
+    writeFileSync(join(folder, 'symphony.bash'), await script('bash'))
+    writeFileSync(join(folder, 'rails.mjs'), '')
+    expect(complete('symphony ho')).toEqual(['holds'])
+    expect(complete('symphony holds ')).toEqual(['--help', '-h', 'list', 'place', 'resolve'])
+    expect(complete('symphony holds resolve --d')).toEqual(['--data-dir', '--database-url', '--decision', '--dry-run'])
+    expect(complete('symphony holds resolve 01981 --decision ')).toEqual(['dispatched', 'failed', 'retry'])
+    expect(complete('symphony pause r')).toEqual(['rail'])
+    expect(complete('symphony completion ')).toEqual(expect.arrayContaining(['bash', 'fish', 'zsh']))
+    expect(complete(`symphony worker --rails ${folder}/r`)).toEqual([`${folder}/rails.mjs`])
+    expect(complete('symphony holds place --reason ')).not.toContain('--json')
+    expect(complete('symphony frobnicate ')).toContain('status')
+  })
+})

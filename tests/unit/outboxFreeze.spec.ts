@@ -1,0 +1,440 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { DispatchFrozenError } from '../../libs/db/index.js'
+import {
+  beginOutboxDispatch,
+  checkDispatchEpoch,
+  claimOutboxBatch,
+  freezeDispatch,
+  liftDispatchFreeze,
+  nextOutboxEvent,
+  placeOutboxHold,
+  readDispatchEpoch,
+  recordLateOutcome,
+  releaseOutboxLease,
+  renewOutboxLease,
+  repairExpiredLeases,
+  type EpochMemory,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { comeFrom, epochRow, forgetEpochs } from '../support/outboxEpochs.js'
+import { claim, claimOnly, complete, enqueue, enqueueAndClaim, pendingRow, WORKER } from '../support/outboxItems.js'
+import { aPerson, type Person } from '../support/outboxPeople.js'
+import { foldTrail, readPending } from '../support/outboxTrail.js'
+import { PlanRecorder, scansOf } from '../support/plans.js'
+import { failureOf, race } from '../support/race.js'
+
+/**
+ * The restore guard in SQL, by one actor on one server. What a restore or a failover leaves in the data is planted by a
+ * superuser; real servers are promoted, copied and restored in tests/chaos.
+ */
+
+let db: TestDatabase
+let olga: Person
+beforeAll(async () => {
+  db = await createTestDatabase()
+  olga = await aPerson(db, 'olga')
+})
+afterAll(() => db.drop())
+beforeEach(() => forgetEpochs(db))
+
+const executor = () => db.as('symphony_executor')
+const check = (memory?: EpochMemory, workerId = WORKER) => checkDispatchEpoch(executor(), workerId, memory)
+const lift = (reason = 'the books agree') => liftDispatchFreeze(olga.control, reason)
+const freeze = (reason = 'restored by hand') => freezeDispatch(olga.control, reason)
+
+/** Whether a claim gives what is due. */
+async function isOpen(): Promise<boolean> {
+  const { railType } = await enqueue(db)
+  return (await claim(db, railType)).length === 1
+}
+
+async function dispatchEvents(): Promise<Record<string, unknown>[]> {
+  const { rows } = await db.queryNoRole(
+    `SELECT event_type, actor, detail FROM payment_outbox_events WHERE scope = 'dispatch' ORDER BY event_no`,
+  )
+  return rows
+}
+
+describe('an epoch', () => {
+  test('begins with the first claim, knows the server as a superuser does, and is dispatch as ever', async () => {
+    expect(await readDispatchEpoch(db.as('symphony_readonly'))).toBeUndefined()
+    expect(await isOpen()).toBe(true)
+    const { rows } = await db.queryNoRole<{ system_identifier: bigint; timeline_id: number }>(
+      'SELECT s.system_identifier, c.timeline_id FROM pg_control_system() s, pg_control_checkpoint() c',
+    )
+    const { system_identifier: systemIdentifier, timeline_id: timeline } = rows[0]!
+    expect(await readDispatchEpoch(db.as('symphony_readonly'))).toMatchObject({
+      epochNo: 1,
+      systemIdentifier,
+      timeline,
+      synchronous: false,
+      frozen: false,
+      frozenAt: null,
+    })
+  })
+
+  test('lasts as long as the run of the server: further claims and checks begin no other', async () => {
+    const { memory } = await check()
+    expect(await isOpen()).toBe(true)
+    expect((await check(memory)).memory.epochId).toBe(memory.epochId)
+    expect(await epochRow(db)).toMatchObject({ epoch_no: 1, epoch_id: memory.epochId })
+  })
+
+  test.for([
+    ['a restart', 'epoch_no = epoch_no'],
+    ['a database with another name', `server_started_at = pg_postmaster_start_time(), database_name = 'another'`],
+    ['a table that was made anew', 'server_started_at = pg_postmaster_start_time(), table_oid = 1'],
+  ] as const)('%s begins another, and dispatch goes on', async ([, change]) => {
+    const before = await check()
+    await db.queryNoRole(`UPDATE dispatch_epochs SET server_started_at = server_started_at - interval '1 hour'`)
+    await db.queryNoRole(`UPDATE dispatch_epochs SET ${change}`)
+    expect(await isOpen()).toBe(true)
+    const after = await epochRow(db)
+    expect(after).toMatchObject({ epoch_no: 2, frozen: false })
+    expect(after!.epoch_id).not.toBe(before.memory.epochId)
+  })
+
+  test('is begun once, however many claim at once', async () => {
+    const { railType } = await enqueue(db)
+    await check()
+    await comeFrom(db)
+    const { values, errors } = await race(db, 'symphony_executor', 8, (connection) =>
+      claimOutboxBatch(connection, 10, WORKER, 60, { rails: [railType] }),
+    )
+    expect(errors).toEqual([])
+    expect(values.flat()).toHaveLength(1)
+    const { rows } = await db.queryNoRole('SELECT epoch_no, frozen FROM dispatch_epochs ORDER BY epoch_no')
+    expect(rows).toEqual([
+      { epoch_no: 1, frozen: false },
+      { epoch_no: 2, frozen: false },
+    ])
+  })
+
+  test('a claim asks for one row by its index, however many epochs there were', async () => {
+    await check()
+    await db.queryNoRole(
+      `INSERT INTO dispatch_epochs (epoch_no, epoch_id, began_at, database_oid, server_started_at, database_name, table_oid,
+         beat_at, synchronous)
+       SELECT -n, gen_random_uuid(), now(), 1, now(), 'x', 1, now(), false FROM generate_series(1, 5000) AS n`,
+    )
+    const { railType } = await enqueue(db)
+    const recorder = await PlanRecorder.open(db, 'symphony_executor')
+    const call = `SELECT * FROM ${db.qualify('claim_outbox_batch')}(10, 'w', 60, ARRAY[$1])`
+    // The first call of a session plans; the second shows what every other costs.
+    await recorder.run(call, [railType])
+    const execution = await recorder.run(call, [railType])
+    await recorder.close()
+    expect(scansOf(execution, 'dispatch_epochs')).toMatchObject([
+      { type: 'Index Scan', index: 'dispatch_epochs_pkey', rows: 1 },
+    ])
+    const asking = execution.statements.find(({ nodes }) =>
+      nodes.some(({ relation }) => relation === 'dispatch_epochs'),
+    )
+    expect(asking!.buffers).toBeLessThanOrEqual(4)
+  })
+})
+
+describe('what the data brings along', () => {
+  test.for([
+    ['another system identifier', 'system_identifier = system_identifier + 1', 'ANOTHER_SERVER'],
+    ['another database of this server', 'database_oid = (database_oid::bigint + 1)::oid', 'ANOTHER_DATABASE'],
+    ['a higher timeline', 'timeline = timeline + 1', 'LOWER_TIMELINE'],
+    ['a lower timeline, not replicated synchronously', 'timeline = timeline - 1', 'NEW_TIMELINE'],
+    [
+      'a lower timeline, replicated synchronously until six minutes ago',
+      `timeline = timeline - 1, synchronous = true, beat_at = now() - interval '6 minutes'`,
+      'NEW_TIMELINE',
+    ],
+    [
+      'another system identifier, for all that it was replicated synchronously',
+      'system_identifier = system_identifier + 1, synchronous = true',
+      'ANOTHER_SERVER',
+    ],
+  ] as const)('%s freezes dispatch: %s is %s', async ([, change, cause]) => {
+    await check()
+    await comeFrom(db, change)
+    expect(await isOpen()).toBe(false)
+    expect(await epochRow(db)).toMatchObject({ epoch_no: 2, frozen: true, freeze_cause: cause, frozen_by: WORKER })
+  })
+
+  test.for([
+    ['the same of everything', 'synchronous = true'],
+    ['a lower timeline, replicated synchronously a moment ago', 'timeline = timeline - 1, synchronous = true'],
+    [
+      'a lower timeline, replicated synchronously four minutes ago',
+      `timeline = timeline - 1, synchronous = true, beat_at = now() - interval '4 minutes'`,
+    ],
+    ['no system identifier and no timeline', 'system_identifier = NULL, timeline = NULL'],
+  ] as const)('%s lets it go on by itself', async ([, change]) => {
+    await check()
+    await comeFrom(db, change)
+    expect(await isOpen()).toBe(true)
+    expect(await epochRow(db)).toMatchObject({ epoch_no: 2, frozen: false, frozen_at: null })
+  })
+
+  test.for([
+    ['system identifier', 'pg_control_system()', { system_identifier: null, timeline: expect.any(Number) }],
+    ['timeline', 'pg_walfile_name(pg_lsn)', { system_identifier: expect.any(BigInt), timeline: null }],
+  ] as const)('a %s that the server withholds is not known, and no error', async ([, routine, known]) => {
+    await check()
+    await comeFrom(db)
+    await db.queryNoRole(`REVOKE EXECUTE ON FUNCTION ${routine} FROM PUBLIC`)
+    try {
+      expect(await isOpen()).toBe(true)
+    } finally {
+      await db.queryNoRole(`GRANT EXECUTE ON FUNCTION ${routine} TO PUBLIC`)
+    }
+    expect(await epochRow(db)).toMatchObject({ epoch_no: 2, frozen: false, ...known })
+  })
+})
+
+describe('what a worker remembers', () => {
+  test('a heartbeat that the database knows is none the worse for having been followed by others', async () => {
+    const { memory } = await check()
+    await db.queryNoRole('UPDATE dispatch_epochs SET beat_no = beat_no + 1')
+    expect((await check(memory)).freeze).toBeUndefined()
+    await comeFrom(db)
+    expect((await check(memory)).freeze).toBeUndefined()
+  })
+
+  test('a heartbeat beyond the last that the database knows freezes dispatch', async () => {
+    const { memory } = await check()
+    await comeFrom(db)
+    expect((await check(memory)).freeze).toBeUndefined()
+    const { freeze: found } = await check({ ...memory, beatNo: memory.beatNo + 1n })
+    expect(found).toMatchObject({ cause: 'LOST_COMMITS', reason: expect.stringContaining(`worker ${WORKER} was told`) })
+    expect(await isOpen()).toBe(false)
+  })
+
+  test('an epoch that the database does not know freezes dispatch', async () => {
+    const { memory } = await check()
+    expect((await check({ ...memory, epochId: randomUUID() })).freeze).toMatchObject({ cause: 'LOST_COMMITS' })
+    expect(await isOpen()).toBe(false)
+  })
+
+  test('what is older than the last lifting is settled, what is younger is news', async () => {
+    const { memory } = await check()
+    await freeze()
+    await lift()
+    const { lifted_at: liftedAt } = (await epochRow(db))!
+    const lost = { epochId: randomUUID(), beatNo: memory.beatNo }
+    const before = new Date(liftedAt!.getTime() - 1_000)
+    expect((await check({ ...lost, beatAt: before })).freeze).toBeUndefined()
+    await comeFrom(db)
+    expect((await check({ ...lost, beatAt: before })).freeze).toBeUndefined()
+    const after = new Date(liftedAt!.getTime() + 1_000)
+    expect((await check({ ...lost, beatAt: after })).freeze).toMatchObject({ cause: 'LOST_COMMITS' })
+  })
+
+  test('heartbeats count up, at most once a second', async () => {
+    const first = await check()
+    expect(first.memory.beatNo).toBe(1n)
+    expect((await check(first.memory)).memory.beatNo).toBe(1n)
+    await db.queryNoRole(`UPDATE dispatch_epochs SET beat_at = now() - interval '2 seconds'`)
+    expect((await check(first.memory)).memory.beatNo).toBe(2n)
+    // A clock that was set back does not stop them.
+    await db.queryNoRole(`UPDATE dispatch_epochs SET beat_at = now() + interval '1 hour'`)
+    expect((await check(first.memory)).memory.beatNo).toBe(3n)
+  })
+
+  test('each heartbeat tells anew whether replication is synchronous', async () => {
+    await check()
+    await db.queryNoRole('UPDATE dispatch_epochs SET synchronous = true')
+    await check()
+    expect(await epochRow(db)).toMatchObject({ synchronous: false, beat_no: 2n })
+  })
+
+  test('a claim that shows an epoch is refused when it is over or frozen, and one that shows none gets nothing', async () => {
+    const { railType } = await enqueue(db)
+    const { memory } = await check()
+    const claimIn = (epochId: string) => claimOutboxBatch(executor(), 1, WORKER, 60, { rails: [railType], epochId })
+    expect(await failureOf(claimIn(randomUUID()))).toBeInstanceOf(DispatchFrozenError)
+    await comeFrom(db)
+    expect(await failureOf(claimIn(memory.epochId))).toMatchObject({ code: 'DISPATCH_FROZEN', sqlstate: 'P7009' })
+    // Refused, and therefore nothing was begun: that is for the check, which has a memory to compare.
+    expect(await epochRow(db)).toMatchObject({ epoch_no: 1 })
+    const { memory: current } = await check(memory)
+    await freeze()
+    expect(await failureOf(claimIn(current.epochId))).toBeInstanceOf(DispatchFrozenError)
+    expect(await claim(db, railType)).toEqual([])
+    await lift()
+    expect(await claimIn(current.epochId)).toHaveLength(1)
+  })
+})
+
+describe('while dispatch is frozen', () => {
+  test('no rail is claimed, named or not, and nobody is told that something is due', async () => {
+    const { railType } = await enqueue(db)
+    await freeze()
+    expect(await claim(db, railType)).toEqual([])
+    expect(await claimOutboxBatch(executor(), 1000, WORKER, 60)).toEqual([])
+    expect(await nextOutboxEvent(executor(), [railType])).toBeNull()
+    await lift()
+    expect(await nextOutboxEvent(executor(), [railType])).toBeInstanceOf(Date)
+    expect(await claim(db, railType)).toHaveLength(1)
+  })
+
+  test('a lease taken before does not depart, and departs after', async () => {
+    const lease = await enqueueAndClaim(db, {}, { announced: true })
+    await freeze()
+    expect(await failureOf(beginOutboxDispatch(executor(), lease, WORKER))).toBeInstanceOf(DispatchFrozenError)
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({ dispatch_mark: 'awaited' })
+    await lift()
+    await beginOutboxDispatch(executor(), lease, WORKER)
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({ dispatch_mark: 'begun' })
+  })
+
+  test('everything else goes on: enqueueing, completing, renewing, releasing, repairing, late outcomes', async () => {
+    const [ending, renewed, released, expired, late] = [
+      await enqueueAndClaim(db),
+      await enqueueAndClaim(db),
+      await enqueueAndClaim(db),
+      await enqueueAndClaim(db),
+      await enqueueAndClaim(db),
+    ]
+    await freeze()
+    expect(await enqueue(db)).toMatchObject({ state: 'PENDING', created: true })
+    expect(await complete(db, ending, { state: 'DISPATCHED', railReference: 'ref' })).toMatchObject({
+      state: 'DISPATCHED',
+    })
+    await renewOutboxLease(executor(), renewed, WORKER, 60)
+    await releaseOutboxLease(executor(), released, WORKER)
+    await db.expireLease(expired.outboxId)
+    const repaired = await repairExpiredLeases(executor(), 100, WORKER)
+    expect(repaired.map(({ outboxId }) => outboxId)).toContain(expired.outboxId)
+    const kept = await recordLateOutcome(executor(), WORKER, { ...late, state: 'DISPATCHED', railReference: 'ref' })
+    expect(kept).toMatchObject({ eventType: 'LATE_OUTCOME' })
+  })
+
+  test('everything that waited is marked, by the check after the one that froze, and what came later is not', async () => {
+    const leased = await enqueueAndClaim(db)
+    const [due, held, scheduled] = [
+      await enqueue(db),
+      await enqueue(db),
+      await enqueue(db, { notBefore: new Date('2099-01-01') }),
+    ]
+    await placeOutboxHold(olga.control, held.outboxId, 'please wait')
+    const { participantId } = await enqueue(db, { ordered: true })
+    const blocked = await enqueue(db, { participantId, ordered: true })
+    const { memory } = await check()
+    const waiting = [leased, due, held, scheduled, blocked]
+    const lost = { ...memory, epochId: randomUUID() }
+    const frozen = await check(lost)
+    expect(frozen).toMatchObject({ freeze: { cause: 'LOST_COMMITS' }, marked: false })
+    for (const { outboxId } of waiting) expect(await pendingRow(db, outboxId)).toMatchObject({ outcome_unknown: false })
+    const later = await enqueue(db)
+    expect(await check(frozen.memory)).toMatchObject({ freeze: { cause: 'LOST_COMMITS' }, marked: true })
+    for (const { outboxId } of waiting) expect(await pendingRow(db, outboxId)).toMatchObject({ outcome_unknown: true })
+    expect(await pendingRow(db, later.outboxId)).toMatchObject({ outcome_unknown: false })
+    const { items_marked: count, marked_at: at } = (await epochRow(db))!
+    expect(count).toBeGreaterThanOrEqual(5n)
+    await check(frozen.memory)
+    expect(await epochRow(db)).toMatchObject({ items_marked: count, marked_at: at })
+  })
+
+  test('one worker marks, and another does not wait for it', async () => {
+    await check()
+    await freeze()
+    const marking = await db.connect()
+    await marking.query('BEGIN')
+    await marking.query('SELECT mark_frozen_outbox_items(1, $1)', ['another'])
+    expect(await check()).toMatchObject({ freeze: { cause: 'OPERATOR' }, marked: false })
+    await marking.query('COMMIT')
+    expect(await check()).toMatchObject({ marked: true })
+  })
+
+  test('a restart changes nothing about it', async () => {
+    await check()
+    await freeze()
+    await check()
+    const before = (await epochRow(db))!
+    await comeFrom(db)
+    expect(await isOpen()).toBe(false)
+    const { frozen_at, freeze_cause, freeze_reason, frozen_by, marked_at, items_marked } = before
+    expect(await epochRow(db)).toMatchObject({
+      epoch_no: 2,
+      frozen: true,
+      frozen_at,
+      freeze_cause,
+      freeze_reason,
+      frozen_by,
+      marked_at,
+      items_marked,
+    })
+    await lift()
+    expect(await isOpen()).toBe(true)
+  })
+
+  test('a further loss is a further freeze: what came in between is marked, too', async () => {
+    await check()
+    await freeze()
+    await check()
+    const between = await enqueue(db)
+    await comeFrom(db, 'system_identifier = system_identifier + 1')
+    expect(await check()).toMatchObject({ freeze: { cause: 'ANOTHER_SERVER' }, marked: false })
+    expect(await check()).toMatchObject({ marked: true })
+    expect(await pendingRow(db, between.outboxId)).toMatchObject({ outcome_unknown: true })
+  })
+
+  test('the full trail tells the same as the queue', async () => {
+    await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
+    try {
+      const { outboxId } = await enqueue(db)
+      await freeze()
+      const later = await enqueue(db)
+      await check()
+      const [told, stands] = [await foldTrail(db), await readPending(db)]
+      for (const id of [outboxId, later.outboxId]) expect(told.get(id)).toEqual(stands.get(id))
+      expect(stands.get(outboxId)).toMatchObject({ outcomeUnknown: true })
+      expect(stands.get(later.outboxId)).toMatchObject({ outcomeUnknown: false })
+    } finally {
+      await db.queryNoRole('UPDATE symphony_settings SET full_trail = false')
+    }
+  })
+})
+
+describe('a person', () => {
+  test('lifts a freeze with a reason that is kept, and what was marked stays so until its rail has spoken', async () => {
+    const item = await enqueue(db)
+    await check()
+    await comeFrom(db, 'system_identifier = system_identifier + 1')
+    expect(await isOpen()).toBe(false)
+    const before = (await dispatchEvents()).length
+    // Nobody has checked since: the lifting marks.
+    expect(await lift('compared with the bank, OPS-812')).toBe(true)
+    const lease = await claimOnly(db, item.railType)
+    expect(lease).toMatchObject({ outcomeUnknown: true, evidence: { lateOutcome: null, lastAttempt: null } })
+    expect(await epochRow(db)).toMatchObject({ frozen: false, lifted_by: olga.name, freeze_cause: 'ANOTHER_SERVER' })
+    expect((await dispatchEvents()).slice(before)).toMatchObject([
+      { event_type: 'PAUSED', actor: olga.name, detail: { items_marked: expect.any(Number) } },
+      {
+        event_type: 'RESUMED',
+        actor: olga.name,
+        detail: { reason: 'compared with the bank, OPS-812', cause: 'ANOTHER_SERVER' },
+      },
+    ])
+  })
+
+  test('who lifts what is not frozen, or freezes what is, changes nothing and is told', async () => {
+    expect(await lift()).toBe(false)
+    await check()
+    const before = (await dispatchEvents()).length
+    expect(await lift()).toBe(false)
+    expect(await freeze('first')).toBe(true)
+    expect(await freeze('second')).toBe(false)
+    expect(await epochRow(db)).toMatchObject({ freeze_cause: 'OPERATOR', freeze_reason: 'first', frozen_by: olga.name })
+    expect((await dispatchEvents()).slice(before)).toMatchObject([
+      { event_type: 'PAUSED', actor: olga.name, detail: { reason: 'first', cause: 'OPERATOR' } },
+    ])
+  })
+
+  test('freezes before anything was ever claimed, and again after a lifting', async () => {
+    expect(await freeze()).toBe(true)
+    expect(await isOpen()).toBe(false)
+    await lift()
+    expect(await isOpen()).toBe(true)
+    expect(await freeze()).toBe(true)
+    expect(await epochRow(db)).toMatchObject({ epoch_no: 1, frozen: true, lifted_at: null, marked_at: null })
+  })
+})
