@@ -2,6 +2,7 @@ import { Option, type Command } from 'commander'
 import { cancelTimer, readTimers, WORK_STATES, type TimerStatus, type WorkState } from '../../scheduler/index.js'
 import type { Cli } from '../Cli.js'
 import { parseWholeNumber } from '../commonOptions.js'
+import { addExamples } from '../examples.js'
 import { addOperatorOptions, asControl, printResult } from '../operator.js'
 import type { GivenFlags } from '../resolveSettings.js'
 
@@ -11,14 +12,22 @@ type ListFlags = GivenFlags & { readonly state?: WorkState; readonly topic?: str
 export function registerTimers(program: Command, cli: Cli): void {
   const timers = program.command('timers').description('what is scheduled once').addHelpText('after', HELP)
 
-  addOperatorOptions(timers.command('list').description('timers, those due first at the top'))
+  addOperatorOptions(
+    addExamples(
+      timers.command('list'),
+      'symphony timers list --topic reminders --limit 100',
+      'symphony timers list --state FAILED --json',
+    ).description('timers, those due first at the top'),
+  )
     .addOption(new Option('--state <state>', 'in this state (default: READY)').choices([...WORK_STATES]))
     .option('--topic <topic>', 'of this topic alone')
     .addOption(new Option('--limit <n>', 'so many (default: 20)').argParser(parseWholeNumber))
     .action((flags: ListFlags) => list(flags, cli))
 
   addOperatorOptions(
-    timers.command('cancel').description('call a timer off, also one in somebody’s hands').argument('<id>'),
+    addExamples(timers.command('cancel'), 'symphony timers cancel 0199c0de-0000-7000-8000-000000000000')
+      .description('call a timer off, also one in somebody’s hands')
+      .argument('<id>'),
   ).action((timerId: string, flags: GivenFlags) => cancel(timerId, flags, cli))
 }
 

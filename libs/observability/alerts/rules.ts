@@ -57,7 +57,8 @@ export const ALERT_RULES: readonly AlertRule[] = [
     summary:
       'Nothing is dispatched: the database may have lost commits in a restore or a failover, or a person froze it.',
     firstLook: 'symphony freeze show: since when, and why?',
-    remedy: 'Compare with the books of the rails, then lift it: docs/operate/restore.md says what to look at before.',
+    remedy:
+      'Compare with the books of the rails, then lift it (symphony freeze lift): the page about restores says what to look at before.',
   },
   {
     name: 'SymphonyDlqGrowing',
