@@ -34,6 +34,12 @@ async function made(request: ApiKeyRequest = READER) {
   return createApiKey(db.as('symphony_control'), request)
 }
 
+/** A key of this id, whatever its secret. */
+function createTwice(secret: string): Promise<unknown> {
+  const call = `SELECT ${db.qualify('create_api_key')}('twice000', sha256($1::bytea), ARRAY['read'], 'a')`
+  return db.as('symphony_control').query(call, [Buffer.from(secret)])
+}
+
 describe('the text of a key', () => {
   test('has an id to be spoken of and 256 bits that are not; no two are alike', () => {
     const keys = Array.from({ length: 1_000 }, newApiKey)
@@ -150,14 +156,8 @@ describe('a key', () => {
   })
 
   test('of an id that exists is refused, and the first one stands', async () => {
-    const create = (secret: string) =>
-      db
-        .as('symphony_control')
-        .query(`SELECT ${db.qualify('create_api_key')}('twice000', sha256($1::bytea), ARRAY['read'], 'a')`, [
-          Buffer.from(secret),
-        ])
-    await create('one')
-    expect(await failureOf(create('two'))).toMatchObject({ sqlstate: '22023' })
+    await createTwice('one')
+    expect(await failureOf(createTwice('two'))).toMatchObject({ sqlstate: '22023' })
   })
 })
 

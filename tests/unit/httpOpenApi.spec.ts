@@ -78,7 +78,7 @@ describe('the OpenAPI document', () => {
       const where = `${method} ${path}`
       expect([where, path]).toEqual([where, expect.stringMatching(/^\/[a-zA-Z0-9{}/-]*$/)])
       expect(['get', 'put', 'post', 'delete']).toContain(method)
-      expect(Object.keys(operation).filter((key) => !OPERATION_KEYS.includes(key))).toEqual([])
+      expect(Object.keys(operation).filter((key) => !OPERATION_KEYS.has(key))).toEqual([])
       expect([where, operation.summary.length > 0, operation.tags.length]).toEqual([where, true, 1])
       expect(document.tags.map(({ name }) => name)).toContain(operation.tags[0])
       // Every parameter of the path is described, and none that is not there.
@@ -118,27 +118,20 @@ describe('the OpenAPI document', () => {
   })
 
   test('each example in it, of a request and of an answer, fits its own schema', () => {
-    for (const [path, method, operation] of operations()) {
+    const problem = document.components.schemas['Problem']!
+    const shown: (readonly [string, readonly unknown[]])[] = []
+    for (const [path, method, { parameters, requestBody, responses }] of operations()) {
       const where = `${method} ${path}`
-      for (const { name, schema, example } of operation.parameters) {
-        if (example !== undefined) expect([where, name, defectsOf(schema, example)]).toEqual([where, name, []])
+      const media = Object.values(responses).flatMap(({ content }) => Object.values(content))
+      for (const { schema, example } of [...parameters, ...Object.values(requestBody?.content ?? {}), ...media]) {
+        if (example !== undefined) shown.push([where, defectsOf(schema, example)])
       }
-      for (const { schema, example } of Object.values(operation.requestBody?.content ?? {})) {
-        expect([where, 'body', defectsOf(schema, example)]).toEqual([where, 'body', []])
-      }
-      for (const [status, { content }] of Object.entries(operation.responses)) {
-        for (const { schema, example, examples = {} } of Object.values(content)) {
-          if (example !== undefined) expect([where, status, defectsOf(schema, example)]).toEqual([where, status, []])
-          for (const { value } of Object.values(examples)) {
-            expect([where, status, defectsOf(document.components.schemas['Problem']!, value)]).toEqual([
-              where,
-              status,
-              [],
-            ])
-          }
-        }
+      for (const { value } of media.flatMap(({ examples = {} }) => Object.values(examples))) {
+        shown.push([where, defectsOf(problem, value)])
       }
     }
+    expect(shown.length).toBeGreaterThan(300)
+    expect(shown.filter(([, defects]) => defects.length > 0)).toEqual([])
   })
 
   test('is open to all, and so is the page that shows it, which has no script or style of its own in it', async () => {
@@ -166,10 +159,10 @@ describe('each route', () => {
       const text = await response.text()
       expect([where, response.status, response.ok ? '' : text]).toEqual([where, example.status, ''])
       const { schema } = route.answers[example.status]!
-      if (schema !== undefined) expect([where, defectsOf(schema, JSON.parse(text))]).toEqual([where, []])
+      expect([where, schema === undefined ? [] : defectsOf(schema, JSON.parse(text))]).toEqual([where, []])
       // Not an empty list: an example of nothing would prove nothing.
-      if (method === 'GET' && !EMPTY_HERE.includes(path))
-        expect([where, text]).not.toEqual([where, expect.stringMatching(/^\{"\w+":\[\]/)])
+      const isEmpty = method === 'GET' && !EMPTY_HERE.has(path) && /^\{"\w+":\[\]/.test(text)
+      expect([where, isEmpty]).toEqual([where, false])
       executed.push(where)
     }
     expect(executed.length).toBe(operations().length - 1)
@@ -200,9 +193,9 @@ describe('each route', () => {
   })
 })
 
-const OPERATION_KEYS = ['operationId', 'tags', 'summary', 'security', 'parameters', 'requestBody', 'responses']
+const OPERATION_KEYS = new Set(['operationId', 'tags', 'summary', 'security', 'parameters', 'requestBody', 'responses'])
 /** The stage has no alert rules and names no databases; pauses are made and ended by the examples before. */
-const EMPTY_HERE = ['/v1/alerts', '/v1/databases', '/v1/pauses']
+const EMPTY_HERE = new Set(['/v1/alerts', '/v1/databases', '/v1/pauses'])
 const WEBHOOKS = [
   'WEBHOOK_SOURCE_UNKNOWN',
   'SIGNATURE_INVALID',
