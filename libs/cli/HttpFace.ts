@@ -1,10 +1,22 @@
 import type { Logger } from 'pino'
+import { isActorGateway } from '../access/index.js'
 import { AppError } from '../core/index.js'
-import type { Database } from '../db/index.js'
-import { createHttpServer, MetricsPage, type HttpServer, type WebhookSources } from '../http/index.js'
+import { actingFor, type Database } from '../db/index.js'
+import {
+  createHttpServer,
+  MetricsPage,
+  type Api,
+  type DatabaseView,
+  type HttpLimits,
+  type HttpServer,
+  type OidcOptions,
+  type WebhookReceiver,
+  type WebhookSources,
+} from '../http/index.js'
 import { AlertWatch, Metrics, registryOfStatus } from '../observability/index.js'
-import { readItems } from '../outbox/index.js'
+import { readItems, readOutboxStatus, readServerVersion } from '../outbox/index.js'
 import { settleWithin } from '../worker/index.js'
+import { dashboardFolder } from './dashboardFolder.js'
 import { packageVersion } from './packageVersion.js'
 import { readSystemStatus } from './readSystemStatus.js'
 import type { ProcessSettings } from './settings.js'
@@ -13,10 +25,19 @@ export interface HttpFaceOptions {
   readonly database: Database
   readonly log: Logger
   readonly accessToken: string | undefined
-  /** Serve the API, too. */
-  readonly api: boolean
+  /** Serve the API and the dashboard, too. */
+  readonly api?: ApiFaceOptions
   /** Receive the webhooks of these senders. */
-  readonly webhooks?: WebhookSources
+  readonly webhooks?: WebhookSources | undefined
+}
+
+export interface ApiFaceOptions {
+  /** What the database is called in answers. */
+  readonly databaseName: string
+  /** Whom the access token stands for. */
+  readonly accessTokenOwner: string
+  readonly oidc?: OidcOptions | undefined
+  readonly limits: HttpLimits
 }
 
 /** The HTTP server of a process, composed: which role each route acts in, what "ready" means, what is counted. */
@@ -28,8 +49,6 @@ export class HttpFace {
   readonly #server: HttpServer
 
   constructor({ database, log, accessToken, api, webhooks }: HttpFaceOptions) {
-    const readonly = database.as('symphony_readonly')
-    const ingest = database.as('symphony_ingest')
     const readStatus = () => readSystemStatus(database)
     this.alerts = new AlertWatch(async () => {
       const status = await readStatus().catch(() => undefined)
@@ -40,10 +59,9 @@ export class HttpFace {
       accessToken,
       isReady: () => isReady(database),
       metrics: new MetricsPage(this.metrics.registry, readStatus),
-      ...(api ? { instructions: { ingest, readonly } } : {}),
-      ...(webhooks === undefined
-        ? {}
-        : { webhooks: { ingest, sources: webhooks, onReceived: this.metrics.inbox.onReceived } }),
+      version: packageVersion(),
+      ...(api === undefined ? {} : apiOptions(database, api, this.alerts)),
+      ...(webhooks === undefined ? {} : { webhooks: this.#receiverOf(database, webhooks) }),
     })
   }
 
@@ -63,6 +81,63 @@ export class HttpFace {
 
   close(): Promise<void> {
     return this.#server.close()
+  }
+
+  #receiverOf(database: Database, sources: WebhookSources): WebhookReceiver {
+    return { ingest: database.as('symphony_ingest'), sources, onReceived: this.metrics.inbox.onReceived }
+  }
+}
+
+function apiOptions(
+  database: Database,
+  { databaseName, accessTokenOwner, oidc, limits }: ApiFaceOptions,
+  alerts: AlertWatch,
+) {
+  const folder = dashboardFolder()
+  return {
+    api: apiOf(database, databaseName, alerts),
+    accessTokenOwner,
+    limits,
+    ...(oidc === undefined ? {} : { oidc }),
+    ...(folder === undefined ? {} : { dashboardFolder: folder }),
+  }
+}
+
+function apiOf(database: Database, databaseName: string, alerts: AlertWatch): Api {
+  const control = database.as('symphony_control')
+  return {
+    roles: {
+      ingest: database.as('symphony_ingest'),
+      readonly: database.as('symphony_readonly'),
+      auditor: database.as('symphony_auditor'),
+      auth: database.as('symphony_auth'),
+      control: (person) => actingFor(control, person),
+      mayNamePeople: () => isActorGateway(control),
+    },
+    databaseName,
+    readDatabases: async () => [await describeDatabase(database, databaseName)],
+    readAlerts: () => alerts.look(),
+  }
+}
+
+/** A database that does not answer is down, and its figures are not known. */
+async function describeDatabase(database: Database, name: string): Promise<DatabaseView> {
+  const readonly = database.as('symphony_readonly')
+  const { schema } = database
+  try {
+    const { pendingCount, heldCount, oldestPendingAgeSeconds } = await readOutboxStatus(readonly)
+    return {
+      name,
+      schema,
+      state: 'up',
+      pendingCount: String(pendingCount),
+      oldestPendingAgeSeconds,
+      heldCount: String(heldCount),
+      serverVersion: await readServerVersion(readonly),
+    }
+  } catch {
+    const unknown = { pendingCount: null, oldestPendingAgeSeconds: null, heldCount: null, serverVersion: null }
+    return { name, schema, state: 'down', ...unknown }
   }
 }
 

@@ -63,6 +63,8 @@ export class InboxMetrics {
         return this.#fenceLost.inc()
       case 'fault':
         return this.#faults.inc({ during: event.during })
+      case 'notBegun':
+        return this.#faults.inc({ during: 'calling a handler' })
       case 'notified':
       case 'listening':
     }

@@ -43,7 +43,6 @@ import type {
   OutboxInstruction,
   OutboxStatus,
   Page,
-  Pause,
   PauseKind,
   RecordedAttempt,
   RepairedLease,
@@ -564,14 +563,6 @@ export async function readItemEvents(role: Queryable, outboxId: string): Promise
     `SELECT event_no AS "eventNo", event_type AS "eventType", actor, detail, created_at AS "createdAt"
      FROM ${qualify(role, 'payment_outbox_events')} WHERE outbox_id = $1 ORDER BY event_no`,
     [requiredUuid('outboxId', outboxId)],
-  )
-  return rows
-}
-
-export async function readPauses(role: Queryable): Promise<Pause[]> {
-  const { rows } = await role.query<Pause>(
-    `SELECT kind, name, reason, paused_by AS "pausedBy", paused_at AS "pausedAt"
-     FROM ${qualify(role, 'outbox_pauses')} ORDER BY paused_at, kind, name LIMIT 1000`,
   )
   return rows
 }

@@ -40,7 +40,6 @@ export {
   readItems,
   readOpenProposals,
   readOutboxStatus,
-  readPauses,
   recordLateOutcome,
   redriveOutboxItem,
   releaseOutboxLease,
@@ -74,6 +73,31 @@ export type {
   OutboxStoreOptions,
 } from './OutboxStore.js'
 export { activeTraceContext, continuedTrace } from './traces.js'
+export {
+  findItems,
+  readAttemptViews,
+  readErrorMix,
+  readEventViews,
+  readFailures,
+  readInstructionIds,
+  readItemViews,
+  readLatencies,
+  readNow,
+  readParticipantOf,
+  readPauses,
+  readProposalItem,
+  readProposalPage,
+  readProposalsOf,
+  readRailQueues,
+  readRecentlyChanged,
+  readRedrives,
+  readServerVersion,
+  readThroughput,
+  readWorkerReports,
+  searchItems,
+  searchParticipant,
+} from './reads.js'
+export type { IdPage, ItemSearch, ProposalSearch } from './reads.js'
 export { topicRails } from './topicRails.js'
 export type { TopicHandler, TopicHandlers, TopicMessage, TopicOptions } from './topicRails.js'
 export type {
@@ -111,8 +135,20 @@ export type {
   OutboxState,
   OutboxStatus,
   Page,
-  Pause,
   PauseKind,
   RecordedAttempt,
   RepairedLease,
 } from './types.js'
+export type {
+  AttemptView,
+  ErrorView,
+  EventView,
+  ItemView,
+  LatencyView,
+  PauseView,
+  ProposalStatus,
+  ProposalView,
+  RailQueue,
+  ThroughputView,
+  WorkerReport,
+} from './views.js'

@@ -186,14 +186,6 @@ export interface ApprovedProposal {
 }
 
 export type PauseKind = 'rail' | 'participant' | 'stream'
-/** Something that may not be claimed for now. */
-export interface Pause {
-  readonly kind: PauseKind
-  readonly name: string
-  readonly reason: string
-  readonly pausedBy: string
-  readonly pausedAt: Date
-}
 
 export type OrderedFailurePolicy = 'continue' | 'halt'
 

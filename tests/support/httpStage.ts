@@ -1,11 +1,15 @@
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
+import { createApiKey, isActorGateway, type ApiKeyRequest } from '../../libs/access/index.js'
+import { actingFor, type RoleHandle } from '../../libs/db/index.js'
 import {
   createHttpServer,
   MetricsPage,
+  type Api,
+  type ApiRoles,
   type HttpServerOptions,
-  type InstructionRoles,
   type Problem,
+  type Route,
 } from '../../libs/http/index.js'
 import { readSystemStatus } from '../../libs/cli/readSystemStatus.js'
 import { Metrics } from '../../libs/observability/index.js'
@@ -25,6 +29,7 @@ export interface HttpStage {
   /** Every line written so far, as one text. */
   readonly logged: () => string
   readonly metrics: Metrics
+  readonly routes: readonly Route[]
   /** A request with the token, unless headers say otherwise. */
   call(path: string, init?: StageRequest): Promise<Response>
   /** A POST of an instruction under a key. */
@@ -32,13 +37,43 @@ export interface HttpStage {
   close(): Promise<void>
 }
 
-export interface HttpStageOptions extends Partial<Omit<HttpServerOptions, 'instructions'>> {
+export interface HttpStageOptions extends Partial<Omit<HttpServerOptions, 'api'>> {
+  /** Some of the roles, instead of the database's own. */
+  readonly roles?: Partial<ApiRoles>
   /** @default the roles of the database */
-  readonly instructions?: InstructionRoles | 'none'
+  readonly api?: Partial<Api> | 'none'
+}
+
+const gateways = new WeakMap<TestDatabase, Promise<RoleHandle>>()
+
+/** The roles of a database; who operates does so through a login that may name people, as that of an API may. */
+export async function apiRolesOf(db: TestDatabase): Promise<ApiRoles> {
+  const gateway = gateways.get(db) ?? openGateway(db)
+  gateways.set(db, gateway)
+  const control = await gateway
+  return {
+    ingest: db.as('symphony_ingest'),
+    readonly: db.as('symphony_readonly'),
+    auditor: db.as('symphony_auditor'),
+    auth: db.as('symphony_auth'),
+    control: (person) => actingFor(control, person),
+    mayNamePeople: () => isActorGateway(control),
+  }
+}
+
+async function openGateway(db: TestDatabase): Promise<RoleHandle> {
+  const login = await db.createLogin('http_gateway', { roles: ['symphony_control'] })
+  await db.queryNoRole('SELECT add_actor_gateway($1)', [login.name])
+  return login.database.as('symphony_control')
+}
+
+/** A key made by an administrator. */
+export async function aKey(db: TestDatabase, request: ApiKeyRequest): Promise<{ keyId: string; key: string }> {
+  return createApiKey({ schema: db.schema, query: (text, values) => db.queryNoRole(text, values) }, request)
 }
 
 export async function openHttpStage(db: TestDatabase, options: HttpStageOptions = {}): Promise<HttpStage> {
-  const { instructions, ...overrides } = options
+  const { roles, api, ...overrides } = options
   let text = ''
   const sink = new Writable({
     write(chunk, _encoding, done) {
@@ -47,15 +82,22 @@ export async function openHttpStage(db: TestDatabase, options: HttpStageOptions 
     },
   })
   const metrics = new Metrics({ version: 'of the tests' })
-  const readonly = db.as('symphony_readonly')
   const server = createHttpServer({
     log: pino({ level: 'debug' }, sink),
     accessToken: TOKEN,
     isReady: async () => true,
     metrics: new MetricsPage(metrics.registry, () => readSystemStatus(db.database)),
-    ...(instructions === 'none'
+    ...(api === 'none'
       ? {}
-      : { instructions: instructions ?? { ingest: db.as('symphony_ingest'), readonly } }),
+      : {
+          api: {
+            roles: { ...(await apiRolesOf(db)), ...roles },
+            databaseName: 'payments',
+            readDatabases: async () => [],
+            readAlerts: async () => [],
+            ...api,
+          },
+        }),
     ...overrides,
   })
   const address = await server.listen({ host: '127.0.0.1', port: 0 })
@@ -65,6 +107,7 @@ export async function openHttpStage(db: TestDatabase, options: HttpStageOptions 
     address,
     logged: () => text,
     metrics,
+    routes: server.routes,
     call,
     post: (body, key) =>
       call('/v1/instructions', {

@@ -1,0 +1,20 @@
+import { Type, type Static } from 'typebox'
+import { nullable, oneOf, shape, Timestamp } from './common.js'
+
+/** The verdict of one alert rule. */
+export const Alert = shape({
+  name: Type.String(),
+  state: oneOf(['pending', 'firing'], 'pending: it holds, and not for long enough yet'),
+  severity: oneOf(['warning', 'critical']),
+  summary: Type.String(),
+  firstLook: Type.String(),
+  remedy: Type.String(),
+  /** What the rule compares. */
+  value: nullable(Type.Number()),
+  since: Timestamp,
+  forSeconds: Type.Number(),
+})
+export type Alert = Static<typeof Alert>
+
+export const Alerts = shape({ alerts: Type.Array(Alert) })
+export type Alerts = Static<typeof Alerts>
