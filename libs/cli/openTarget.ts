@@ -1,4 +1,4 @@
-import { openDatabase, type Database } from '../db/index.js'
+import { openDatabase, type Database, type DatabaseOptions } from '../db/index.js'
 import { embeddedUrl } from '../embedded/index.js'
 import type { TargetSettings } from './settings.js'
 
@@ -10,12 +10,16 @@ export async function urlOfTarget({
   return databaseUrl ?? (await embeddedUrl(dataDir))
 }
 
+type Timeouts = Pick<DatabaseOptions, 'statementTimeoutMs' | 'idleInTransactionTimeoutMs'>
+
 export function openTargetAt(
   url: string,
   { schema, pooler, listenUrl }: TargetSettings,
   application: string,
+  timeouts: Timeouts = {},
 ): Database {
   return openDatabase({
+    ...timeouts,
     url,
     schema,
     pooler,
@@ -29,8 +33,9 @@ export async function withTarget<T>(
   settings: TargetSettings,
   application: string,
   body: (database: Database) => Promise<T>,
+  timeouts: Timeouts = {},
 ): Promise<T> {
-  const database = openTargetAt(await urlOfTarget(settings), settings, application)
+  const database = openTargetAt(await urlOfTarget(settings), settings, application, timeouts)
   try {
     return await body(database)
   } finally {

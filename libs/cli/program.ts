@@ -26,6 +26,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   inbox: async () => (await import('./commands/inbox.js')).registerInbox,
   jobs: async () => (await import('./commands/jobs.js')).registerJobs,
   ledger: async () => (await import('./commands/ledger.js')).registerLedger,
+  evidence: async () => (await import('./commands/evidence.js')).registerEvidence,
   db: async () => (await import('./commands/db.js')).registerDb,
 }
 

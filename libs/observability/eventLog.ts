@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import type { SealerEvent } from '../ledger/index.js'
 import type { RelayerEvent } from '../outbox/index.js'
 import type { RepairEvent } from '../repair/index.js'
 import type { SchedulerEvent } from '../scheduler/index.js'
@@ -51,6 +52,13 @@ export function logRepairEvents(log: Logger): (event: RepairEvent) => void {
       { expired_leases_detected: expiredLeasesDetected, leases_repaired: leasesRepaired, outboxIds },
       'leases_repaired',
     )
+  }
+}
+
+export function logSealerEvents(log: Logger): (event: SealerEvent) => void {
+  return (event) => {
+    if (event.type === 'fault') return log.error({ during: event.during, err: event.error }, 'ledger_sealing_failed')
+    log.debug(event, 'ledger_sealed')
   }
 }
 

@@ -96,6 +96,7 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     optional: OUTCOME,
   },
   repair_expired_leases: { role: 'executor', sound: async () => ({ p_batch_size: '10', p_worker_id: `'w'` }) },
+  seal_ledger_block: { role: 'executor', sound: async () => ({ p_rows_max: '10' }) },
   outbox_backoff: { role: 'executor', sound: async () => ({ p_attempt_no: '1', p_outbox_id: 'gen_random_uuid()' }) },
   next_outbox_event: { role: 'executor', sound: async () => ({ p_rails: `ARRAY['r']` }), optional: ['p_rails'] },
   heartbeat_outbox_worker: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, p_detail: `'{}'` }) },
