@@ -1,0 +1,103 @@
+// What sealing costs a drain: `npm run bench:sealing`. Items are enqueued, then claimed and completed as fast as the database
+// allows, with and without a sealer that seals every second beside it (ten times as often as by default). In turn, so that both
+// meet the same machine; prints each rate and how much slower the median with a sealer is, in per cent.
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { enqueueMany, openDatabase } from 'symphony-pg'
+import { deploy } from 'symphony-pg/deployment'
+import { startEmbedded } from 'symphony-pg/embedded'
+import { LedgerSealer } from 'symphony-pg/ledger'
+import { claimOutboxBatch, completeOutboxAttempts } from 'symphony-pg/outbox'
+
+const ROUNDS = Number(process.argv[2] ?? 3)
+const ITEMS = Number(process.argv[3] ?? 20_000)
+const SEAL_INTERVAL_MS = Number(process.argv[4] ?? 1_000)
+const BATCH = 500
+const CLAIMERS = 4
+const folder = await mkdtemp(join(tmpdir(), 'symphony-sealing-'))
+const server = await startEmbedded({ dataDir: join(folder, 'server') })
+try {
+  await deploy({ url: server.url })
+  const database = openDatabase({ url: server.url })
+  const executor = database.as('symphony_executor')
+  const rates = { without: [], with: [] }
+  let sealedRows = 0
+  for (let round = 0; round <= ROUNDS; round++) {
+    // The order alternates too: whoever comes second finds a larger ledger.
+    for (const setting of round % 2 === 0 ? ['without', 'with'] : ['with', 'without']) {
+      await fill(database, `${round}-${setting}`)
+      const sealer = new LedgerSealer(executor, { intervalMs: SEAL_INTERVAL_MS }, (event) => {
+        if (event.type === 'fault') throw event.error
+        sealedRows += event.rows
+      })
+      // Enqueued rows are sealed before the clock starts: what is measured is the drain.
+      while ((await sealer.runOnce()).blocks > 0);
+      if (setting === 'with') await sealer.start()
+      const startedMs = performance.now()
+      await Promise.all(Array.from({ length: CLAIMERS }, (_, index) => drain(executor, `worker-${index}`)))
+      const perSecond = ITEMS / ((performance.now() - startedMs) / 1_000)
+      await sealer.stop()
+      // The first round is for warming up.
+      if (round > 0) {
+        rates[setting].push(perSecond)
+        print(`round ${round}, ${setting} a sealer: ${Math.round(perSecond)} a second`)
+      }
+    }
+  }
+  const slowerPercent = 100 * (1 - median(rates.with) / median(rates.without))
+  print(
+    JSON.stringify({
+      items: ITEMS,
+      sealIntervalMs: SEAL_INTERVAL_MS,
+      sealedRows,
+      without: Math.round(median(rates.without)),
+      with: Math.round(median(rates.with)),
+      slowerPercent: Number(slowerPercent.toFixed(2)),
+    }),
+  )
+  await database.close()
+} finally {
+  await server.stop()
+  await rm(folder, { recursive: true, force: true })
+}
+
+async function fill(database, name) {
+  for (let at = 0; at < ITEMS; at += 1_000) {
+    await enqueueMany(
+      database.as('symphony_ingest'),
+      Array.from({ length: Math.min(1_000, ITEMS - at) }, (_, index) => ({
+        instructionId: `${name}-${at + index}`,
+        participantId: `participant-${(at + index) % 100}`,
+        idempotencyKey: 'key',
+        railType: 'bench',
+        payload: { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' },
+      })),
+    )
+  }
+}
+
+async function drain(executor, workerId) {
+  for (;;) {
+    const items = await claimOutboxBatch(executor, BATCH, workerId, 60, { rails: ['bench'] })
+    if (items.length === 0) return
+    await completeOutboxAttempts(
+      executor,
+      workerId,
+      items.map(({ outboxId, leaseToken }) => ({
+        outboxId,
+        leaseToken,
+        state: 'DISPATCHED',
+        railReference: `TX-${outboxId}`,
+      })),
+    )
+  }
+}
+
+function median(values) {
+  return values.toSorted((left, right) => left - right)[Math.floor(values.length / 2)]
+}
+
+function print(line) {
+  process.stdout.write(`${line}\n`)
+}
