@@ -229,6 +229,7 @@ CREATE TABLE payment_outbox_attempts (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   prev_hash bytea,
   row_hash bytea,
+  recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_attempts_dispatching_is_not_stored CHECK (state <> 'DISPATCHING'::outbox_attempt_state),
   CONSTRAINT payment_outbox_attempts_latency_not_negative CHECK (latency_ms >= 0),
   CONSTRAINT payment_outbox_attempts_numbered_from_one CHECK (attempt_no >= 1),
@@ -236,6 +237,7 @@ CREATE TABLE payment_outbox_attempts (
 ) WITH (autovacuum_analyze_scale_factor=0.05, autovacuum_vacuum_insert_scale_factor=0.05);
 CREATE INDEX ix_attempts_by_instruction ON payment_outbox_attempts USING btree (instruction_id, idempotency_key);
 CREATE UNIQUE INDEX ix_attempts_by_outbox ON payment_outbox_attempts USING btree (outbox_id, attempt_no);
+CREATE INDEX ix_attempts_recorded ON payment_outbox_attempts USING brin (recorded_xid) WITH (pages_per_range='16', autosummarize='on');
 CREATE UNIQUE INDEX payment_outbox_attempts_one_terminal_per_outbox ON payment_outbox_attempts USING btree (outbox_id) WHERE state = ANY (ARRAY['DISPATCHED'::outbox_attempt_state, 'FAILED'::outbox_attempt_state]);
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it.';
 CREATE TRIGGER payment_outbox_attempts_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_attempts FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
@@ -244,6 +246,34 @@ COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: what happened, one immu
 COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS 'When the lease of this attempt was taken; null for an operator''s decision.';
 COMMENT ON COLUMN payment_outbox_attempts.prev_hash IS 'The row_hash of the attempt before, or of the identity for the first.';
 COMMENT ON COLUMN payment_outbox_attempts.row_hash IS 'SHA-256 over the row''s canonical content and prev_hash; see outbox_attempt_hash.';
+COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
+
+-- table payment_outbox_blocks of symphony_owner
+CREATE TABLE payment_outbox_blocks (
+  block_no bigint NOT NULL,
+  row_count integer NOT NULL,
+  last_xid bigint NOT NULL,
+  last_kind smallint NOT NULL,
+  last_id uuid NOT NULL,
+  entries bytea NOT NULL,
+  root bytea NOT NULL,
+  prev_hash bytea,
+  block_hash bytea NOT NULL,
+  sealed_at timestamp with time zone NOT NULL,
+  CONSTRAINT payment_outbox_blocks_known_kind CHECK (last_kind >= 1 AND last_kind <= 3),
+  CONSTRAINT payment_outbox_blocks_not_empty CHECK (row_count >= 1),
+  CONSTRAINT payment_outbox_blocks_numbered_from_one CHECK (block_no >= 1),
+  CONSTRAINT payment_outbox_blocks_one_entry_per_row CHECK (octet_length(entries) = (26 * row_count)),
+  CONSTRAINT payment_outbox_blocks_pkey PRIMARY KEY (block_no)
+);
+CREATE TRIGGER payment_outbox_blocks_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_blocks FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE payment_outbox_blocks ENABLE ALWAYS TRIGGER payment_outbox_blocks_is_append_only;
+COMMENT ON TABLE payment_outbox_blocks IS 'The ledger sealed block by block: each covers the rows after the block before, up to its last one.';
+COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'With last_kind and last_id: the last row covered, in the order (recorded_xid, kind, id).';
+COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
+COMMENT ON COLUMN payment_outbox_blocks.entries IS 'Per row in order: kind (2 bytes), id (16 bytes), first 8 bytes of its leaf. Names the row where a root no longer comes out.';
+COMMENT ON COLUMN payment_outbox_blocks.root IS 'SHA-256 over the leaves of the rows in order; a leaf is the SHA-256 of kind, id, recorded_xid and row_hash.';
+COMMENT ON COLUMN payment_outbox_blocks.block_hash IS 'SHA-256 over the block''s canonical content and prev_hash; see outbox_block_hash.';
 
 -- table payment_outbox_events of symphony_owner
 CREATE TABLE payment_outbox_events (
@@ -258,16 +288,19 @@ CREATE TABLE payment_outbox_events (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   prev_hash bytea,
   row_hash bytea,
+  recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_events_about_item_or_scope CHECK (num_nonnulls(outbox_id, scope) = 1),
   CONSTRAINT payment_outbox_events_known_type CHECK (event_type = ANY (ARRAY['LATE_OUTCOME'::text, 'TERMINAL_BLOCKED'::text, 'HOLD_PLACED'::text, 'HOLD_RESOLVED'::text, 'DECISION_PROPOSED'::text, 'DECISION_WITHDRAWN'::text, 'REDRIVE_PROPOSED'::text, 'REDRIVE_CREATED'::text, 'PAUSED'::text, 'RESUMED'::text, 'POLICY_SET'::text, 'ENQUEUED'::text, 'LEASE_CLAIMED'::text, 'LEASE_RELEASED'::text, 'LEASE_RENEWED'::text, 'LEASE_EXPIRED_REPAIRED'::text, 'ATTEMPT_COMPLETED'::text, 'RESCHEDULED'::text, 'UNBLOCKED'::text, 'DISPATCH_BEGUN'::text])),
   CONSTRAINT payment_outbox_events_one_number_per_item UNIQUE (outbox_id, event_no),
   CONSTRAINT payment_outbox_events_one_number_per_scope UNIQUE (scope, event_no),
   CONSTRAINT payment_outbox_events_pkey PRIMARY KEY (event_id)
 );
+CREATE INDEX ix_events_recorded ON payment_outbox_events USING brin (recorded_xid) WITH (pages_per_range='16', autosummarize='on');
 CREATE TRIGGER payment_outbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_events ENABLE ALWAYS TRIGGER payment_outbox_events_is_append_only;
 COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
 COMMENT ON COLUMN payment_outbox_events.scope IS 'What the event is about when it is not one item: rail:NAME, participant:ID, stream:ID or policy:ID.';
+COMMENT ON COLUMN payment_outbox_events.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
 
 -- table payment_outbox_identities of symphony_owner
 CREATE TABLE payment_outbox_identities (
@@ -282,10 +315,12 @@ CREATE TABLE payment_outbox_identities (
   content_hash bytea NOT NULL,
   row_hash bytea,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
+  recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_identities_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id),
   CONSTRAINT payment_outbox_identities_pkey PRIMARY KEY (outbox_id)
 );
+CREATE INDEX ix_identities_recorded ON payment_outbox_identities USING brin (recorded_xid) WITH (pages_per_range='16', autosummarize='on');
 CREATE INDEX ix_identities_redrive_of ON payment_outbox_identities USING btree (redrive_of) WHERE redrive_of IS NOT NULL;
 CREATE TRIGGER payment_outbox_identities_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_identities FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_identities ENABLE ALWAYS TRIGGER payment_outbox_identities_is_append_only;
@@ -293,6 +328,7 @@ COMMENT ON TABLE payment_outbox_identities IS 'One permanent row per item: an in
 COMMENT ON COLUMN payment_outbox_identities.redrive_of IS 'The FAILED item that two people decided to send again as this one.';
 COMMENT ON COLUMN payment_outbox_identities.content_hash IS 'SHA-256 of participant, rail and payload: what "the same content" means.';
 COMMENT ON COLUMN payment_outbox_identities.row_hash IS 'SHA-256 of the row: the first link of the item''s chain.';
+COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
 
 -- table payment_outbox_pending of symphony_owner
 CREATE TABLE payment_outbox_pending (
@@ -3844,6 +3880,14 @@ PARALLEL SAFE
 RETURN regexp_replace(p_idempotency_key, '~redrive~[0-9]+$'::text, ''::text);
 COMMENT ON FUNCTION outbox_base_key(text) IS 'Internal: an idempotency key without its redrive number.';
 
+-- function outbox_block_hash(text, text, text, text, text, text, text, text, text) of symphony_owner
+CREATE FUNCTION outbox_block_hash(p_block_no text, p_prev_hash text, p_row_count text, p_last_xid text, p_last_kind text, p_last_id text, p_entries_hash text, p_root text, p_sealed_at text)
+RETURNS bytea
+LANGUAGE sql STABLE
+PARALLEL SAFE
+RETURN sha256(convert_to(concat(octet_length(p_block_no), ':', p_block_no, ',', octet_length(p_prev_hash), ':', p_prev_hash, ',', octet_length(p_row_count), ':', p_row_count, ',', octet_length(p_last_xid), ':', p_last_xid, ',', octet_length(p_last_kind), ':', p_last_kind, ',', octet_length(p_last_id), ':', p_last_id, ',', octet_length(p_entries_hash), ':', p_entries_hash, ',', octet_length(p_root), ':', p_root, ',', octet_length(p_sealed_at), ':', p_sealed_at, ','), 'UTF8'::name));
+COMMENT ON FUNCTION outbox_block_hash(text, text, text, text, text, text, text, text, text) IS 'SHA-256 of a block and its predecessor.';
+
 -- function outbox_content_hash(text, text, text) of symphony_owner
 CREATE FUNCTION outbox_content_hash(p_participant_id text, p_rail_type text, p_payload_text text)
 RETURNS bytea
@@ -4940,6 +4984,76 @@ END
 $$;
 COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamp with time zone, text, text) IS 'Schedules a message for a moment, in the caller''s transaction. One that has passed is due at once.';
 
+-- function seal_ledger_block(integer) of symphony_owner
+CREATE FUNCTION seal_ledger_block(p_rows_max integer)
+RETURNS TABLE(block_no bigint, row_count integer)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_last_no bigint;
+  v_xid bigint := 0;
+  v_kind smallint := 0;
+  v_id uuid := '00000000-0000-0000-0000-000000000000';
+  v_prev_hash bytea;
+  v_horizon bigint;
+  v_below bigint;
+BEGIN
+  IF p_rows_max IS NULL OR p_rows_max NOT BETWEEN 1 AND 100000 THEN
+    PERFORM refuse_argument('p_rows_max', 'a whole number from 1 to 100000');
+  END IF;
+  SELECT max(b.block_no) INTO v_last_no FROM payment_outbox_blocks b;
+  IF v_last_no IS NOT NULL THEN
+    SELECT b.last_xid, b.last_kind, b.last_id, b.block_hash INTO v_xid, v_kind, v_id, v_prev_hash
+    FROM payment_outbox_blocks b WHERE b.block_no = v_last_no FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+      RETURN;
+    END IF;
+  END IF;
+  -- Read before the rows: whatever lies below it is visible to every later look.
+  v_horizon := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
+  -- What is sealed lay below the horizon of its time, and the horizon only rises; unless the rows were copied to a server
+  -- that counts from an earlier number. What it writes would lie behind the last block, in none.
+  IF v_horizon <= v_xid THEN
+    RAISE EXCEPTION 'the last block ends at transaction %, and this server has only reached %', v_xid, v_horizon
+      USING ERRCODE = 'object_not_in_prerequisite_state',
+        HINT = 'The rows were copied from another server. Raise the number here (pg_resetwal -x) above the last block''s.';
+  END IF;
+  -- A long backlog is not read to its end for each block: the window widens until it holds enough.
+  v_below := v_xid + p_rows_max;
+  WHILE v_below < v_horizon
+    AND (SELECT count(*) FROM unsealed_outbox_rows(v_xid, v_kind, v_id, v_below, p_rows_max)) < p_rows_max
+  LOOP
+    v_below := v_xid + 4 * (v_below - v_xid);
+  END LOOP;
+  RETURN QUERY
+  WITH sealed AS MATERIALIZED (
+    SELECT * FROM unsealed_outbox_rows(v_xid, v_kind, v_id, LEAST(v_below, v_horizon), p_rows_max)
+  ), ending AS (
+    SELECT r.recorded_xid, r.kind, r.id FROM sealed r ORDER BY r.recorded_xid DESC, r.kind DESC, r.id DESC LIMIT 1
+  ), content AS (
+    SELECT count(*)::integer AS row_count,
+      string_agg(int2send(r.kind) || uuid_send(r.id) || substring(r.leaf FROM 1 FOR 8), '' ORDER BY r.recorded_xid, r.kind, r.id) AS entries,
+      sha256(string_agg(r.leaf, '' ORDER BY r.recorded_xid, r.kind, r.id)) AS root,
+      clock_timestamp() AS sealed_at
+    FROM sealed r
+  )
+  INSERT INTO payment_outbox_blocks AS b
+    (block_no, row_count, last_xid, last_kind, last_id, entries, root, prev_hash, block_hash, sealed_at)
+  SELECT COALESCE(v_last_no, 0) + 1, c.row_count, z.recorded_xid, z.kind, z.id, c.entries, c.root, v_prev_hash,
+    outbox_block_hash((COALESCE(v_last_no, 0) + 1)::text, encode(v_prev_hash, 'hex'), c.row_count::text,
+      z.recorded_xid::text, z.kind::text, z.id::text, encode(sha256(c.entries), 'hex'), encode(c.root, 'hex'),
+      epoch_micros(c.sealed_at)::text),
+    c.sealed_at
+  FROM content c CROSS JOIN ending z
+  ON CONFLICT DO NOTHING
+  RETURNING b.block_no, b.row_count;
+END
+$$;
+COMMENT ON FUNCTION seal_ledger_block(integer) IS 'Seals the next rows of the ledger whose transactions are all decided; no row if there are none, or another is at it.';
+
 -- function set_participant_outbox_policy(text, text) of symphony_owner
 CREATE FUNCTION set_participant_outbox_policy(p_participant_id text, p_on_ordered_failure text)
 RETURNS void
@@ -5051,6 +5165,34 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION trigger_job(text) IS 'Makes a run of a job that is due now, beside its schedule.';
+
+-- function unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) of symphony_owner
+CREATE FUNCTION unsealed_outbox_rows(p_after_xid bigint, p_after_kind smallint, p_after_id uuid, p_below_xid bigint, p_rows_max integer)
+RETURNS TABLE(recorded_xid bigint, kind smallint, id uuid, leaf bytea)
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET enable_indexscan=off
+SET enable_seqscan=off
+SET plan_cache_mode=force_custom_plan
+SET search_path=symphony, pg_temp
+AS $$
+  SELECT r.recorded_xid, r.kind, r.id,
+    sha256(int2send(r.kind) || uuid_send(r.id) || int8send(r.recorded_xid) || COALESCE(r.row_hash, ''))
+  FROM (
+    SELECT i.recorded_xid, 1::smallint AS kind, i.outbox_id AS id, i.row_hash FROM payment_outbox_identities i
+    WHERE i.recorded_xid >= p_after_xid AND i.recorded_xid < p_below_xid
+    UNION ALL
+    SELECT a.recorded_xid, 2::smallint, a.attempt_id, a.row_hash FROM payment_outbox_attempts a
+    WHERE a.recorded_xid >= p_after_xid AND a.recorded_xid < p_below_xid
+    UNION ALL
+    SELECT e.recorded_xid, 3::smallint, e.event_id, e.row_hash FROM payment_outbox_events e
+    WHERE e.recorded_xid >= p_after_xid AND e.recorded_xid < p_below_xid
+  ) r
+  WHERE (r.recorded_xid, r.kind, r.id) > (p_after_xid, p_after_kind, p_after_id)
+  ORDER BY r.recorded_xid, r.kind, r.id
+  LIMIT p_rows_max
+$$;
+COMMENT ON FUNCTION unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) IS 'Internal: rows of the ledger after a position and below a transaction, in the order of blocks, with their leaves.';
 
 -- function uuid_v7() of symphony_owner
 CREATE FUNCTION uuid_v7()
@@ -5267,13 +5409,14 @@ GRANT EXECUTE ON function resume_job(text, bigint, timestamp with time zone) TO 
 GRANT EXECUTE ON function resume_outbox(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function revive_inbox_message(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function schedule_timer(text, jsonb, timestamp with time zone, text, text) TO symphony_ingest;
+GRANT EXECUTE ON function seal_ledger_block(integer) TO symphony_executor;
 GRANT EXECUTE ON function set_participant_outbox_policy(text, text) TO symphony_control;
 GRANT EXECUTE ON function trigger_job(text) TO symphony_control;
 GRANT EXECUTE ON function withdraw_outbox_proposal(uuid, text) TO symphony_control;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_auditor;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_control;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, sightings, source, state, topic) ON table inbox_messages TO symphony_readonly;
-GRANT SELECT (attempt_id, attempt_no, claimed_at, completed_at, created_at, error_code, error_message, idempotency_key, instruction_id, latency_ms, outbox_id, participant_id, prev_hash, rail_code, rail_reference, rail_type, row_hash, sequence_id, state, worker_id) ON table payment_outbox_attempts TO symphony_readonly;
+GRANT SELECT (attempt_id, attempt_no, claimed_at, completed_at, created_at, error_code, error_message, idempotency_key, instruction_id, latency_ms, outbox_id, participant_id, prev_hash, rail_code, rail_reference, rail_type, recorded_xid, row_hash, sequence_id, state, worker_id) ON table payment_outbox_attempts TO symphony_readonly;
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id) ON table payment_outbox_pending TO symphony_auditor;
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id) ON table payment_outbox_pending TO symphony_control;
 GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, rail_type, sequence_id) ON table payment_outbox_pending TO symphony_readonly;
@@ -5305,6 +5448,9 @@ GRANT SELECT ON table participant_outbox_policies TO symphony_readonly;
 GRANT SELECT ON table participant_outbox_sequences TO symphony_control;
 GRANT SELECT ON table payment_outbox_attempts TO symphony_auditor;
 GRANT SELECT ON table payment_outbox_attempts TO symphony_control;
+GRANT SELECT ON table payment_outbox_blocks TO symphony_auditor;
+GRANT SELECT ON table payment_outbox_blocks TO symphony_control;
+GRANT SELECT ON table payment_outbox_blocks TO symphony_readonly;
 GRANT SELECT ON table payment_outbox_events TO symphony_auditor;
 GRANT SELECT ON table payment_outbox_events TO symphony_control;
 GRANT SELECT ON table payment_outbox_events TO symphony_readonly;
@@ -5322,6 +5468,7 @@ GRANT SELECT ON table supervisor_outbox_status TO symphony_readonly;
 GRANT SELECT ON table symphony_deployments TO symphony_auditor;
 GRANT SELECT ON table symphony_deployments TO symphony_control;
 GRANT SELECT ON table symphony_deployments TO symphony_readonly;
+GRANT SELECT ON table symphony_settings TO symphony_auditor;
 GRANT USAGE ON schema symphony TO symphony_auditor;
 GRANT USAGE ON schema symphony TO symphony_control;
 GRANT USAGE ON schema symphony TO symphony_executor;

@@ -113,7 +113,10 @@ export async function readRowKeys(
 }
 
 function positionValues(position: Position | null): readonly unknown[] {
-  return position === null ? ['0', 0, NIL_ID] : [String(position.xid), numberOfKind(position.kind), position.id]
+  // From the very lowest: a row that says it was written before all numbers must be in the first block's range, not in none.
+  return position === null
+    ? ['-9223372036854775808', 0, NIL_ID]
+    : [String(position.xid), numberOfKind(position.kind), position.id]
 }
 
 const NIL_ID = '00000000-0000-0000-0000-000000000000'

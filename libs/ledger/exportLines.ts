@@ -75,7 +75,7 @@ function parse(line: string): Record<string, unknown> | undefined {
 }
 
 function isDecimal(value: unknown): value is string {
-  return typeof value === 'string' && /^\d{1,19}$/.test(value)
+  return typeof value === 'string' && /^-?\d{1,19}$/.test(value)
 }
 
 function isHash(value: unknown): value is string {

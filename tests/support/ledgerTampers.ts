@@ -114,8 +114,9 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
       payment_outbox_attempts: { attempt_id: id, attempt_no: number, state: 'ZOMBIE_REQUEUE' },
       payment_outbox_events: { event_id: id, event_no: number },
     }[table]
-    // Into a block, or among what no block covers yet.
-    const open = random() < 0.3 ? { recorded_xid: '9000000000000000' } : {}
+    // Into a block, among what no block covers yet, or before everything.
+    const place = random()
+    const open = place < 0.3 ? { recorded_xid: '9000000000000000' } : place < 0.5 ? { recorded_xid: '-7' } : {}
     await client.query(
       `INSERT INTO ${table} SELECT r.* FROM ${table} t CROSS JOIN LATERAL jsonb_populate_record(t, $2::jsonb) r WHERE t.ctid = $1::tid`,
       [row.place, JSON.stringify({ ...fresh, ...open })],
