@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { callFunction } from '../../libs/db/index.js'
 import { deploy } from '../../libs/deployment/index.js'
 import { LedgerSealer, sealLedgerBlock, type SealerEvent } from '../../libs/ledger/index.js'
-import { enqueuePaymentOutbox } from '../../libs/outbox/index.js'
+import { enqueuePaymentOutbox, placeOutboxHold } from '../../libs/outbox/index.js'
 import { LedgerStage } from '../support/ledgerStage.js'
 import { anInstruction, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
@@ -104,10 +104,13 @@ describe('rows that become visible late do not fall between two blocks', () => {
   })
 
   test('nor does a prepared one, which no session holds any more', async () => {
-    const late = await openConnection(stage.db, 'symphony_ingest')
+    // An event and not an enqueue, which notifies: such a transaction cannot be prepared.
+    const { outboxId } = await enqueue(stage.db)
+    await stage.sealAll()
+    const late = await openConnection(stage.db, 'symphony_control')
     const name = randomUUID()
     await late.query('BEGIN')
-    await enqueuePaymentOutbox(late, anInstruction())
+    await placeOutboxHold(late, outboxId, 'please wait')
     await late.query(`PREPARE TRANSACTION '${name}'`)
     await late.close()
     await enqueue(stage.db)
