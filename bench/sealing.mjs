@@ -4,11 +4,11 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { enqueueMany, openDatabase } from 'symphony-pg'
+import { openDatabase } from 'symphony-pg'
 import { deploy } from 'symphony-pg/deployment'
 import { startEmbedded } from 'symphony-pg/embedded'
 import { LedgerSealer } from 'symphony-pg/ledger'
-import { claimOutboxBatch, completeOutboxAttempts } from 'symphony-pg/outbox'
+import { claimOutboxBatch, completeOutboxAttempts, enqueuePaymentOutboxBatch } from 'symphony-pg/outbox'
 
 const ROUNDS = Number(process.argv[2] ?? 3)
 const ITEMS = Number(process.argv[3] ?? 20_000)
@@ -64,7 +64,7 @@ try {
 
 async function fill(database, name) {
   for (let at = 0; at < ITEMS; at += 1_000) {
-    await enqueueMany(
+    await enqueuePaymentOutboxBatch(
       database.as('symphony_ingest'),
       Array.from({ length: Math.min(1_000, ITEMS - at) }, (_, index) => ({
         instructionId: `${name}-${at + index}`,

@@ -475,6 +475,7 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_message_id: INBOX_ID,
   p_error: text(2000),
   p_attempts_max: integer(1, 1000),
+  p_rows_max: integer(1, 100_000),
   p_keep_seconds: integer(1, 315_576_000),
   p_delivery: oneOf('outbox'),
   p_missed_runs: oneOf('once'),
