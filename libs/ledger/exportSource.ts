@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { AppError } from '../core/index.js'
+import { AppError, boundedInteger } from '../core/index.js'
 import { isAfter, positionOf, type Block, type Position } from './blocks.js'
 import { numberOf, subjectOf, type LedgerRow } from './chain.js'
 import { readBlock, readRow } from './exportLines.js'
@@ -24,7 +24,16 @@ export interface OpenedExport {
   readonly checkpoints: string | undefined
 }
 
-export async function openExport(folder: string): Promise<OpenedExport> {
+export interface OpenExportOptions {
+  /** Rows whose links are put together at a time: fewer take less memory and more passes over the files. @default 500000 */
+  readonly linksAtOnce?: number
+}
+
+export async function openExport(
+  folder: string,
+  { linksAtOnce = 500_000 }: OpenExportOptions = {},
+): Promise<OpenedExport> {
+  boundedInteger('linksAtOnce', linksAtOnce, { min: 1, max: 10_000_000 })
   const manifest = await readManifest(folder)
   const expected = [MANIFEST_FILE, ...Object.keys(manifest.files)].toSorted()
   const found = (await readdir(folder)).toSorted()
@@ -35,7 +44,7 @@ export async function openExport(folder: string): Promise<OpenedExport> {
   }
   const hasCheckpoints = CHECKPOINTS_FILE in manifest.files
   return {
-    source: new ExportSource(folder, manifest),
+    source: new ExportSource(folder, manifest, linksAtOnce),
     manifest,
     checkpoints: hasCheckpoints ? await readFile(join(folder, CHECKPOINTS_FILE), 'utf8') : undefined,
   }
@@ -84,13 +93,15 @@ function parseManifest(text: string): ExportManifest | undefined {
 class ExportSource implements LedgerSource {
   readonly #folder: string
   readonly #manifest: ExportManifest
+  readonly #linksAtOnce: number
   /** The rows of blocks are in one file, in order, and are asked for in order: it is read once. */
   #sealed: AsyncIterator<LedgerRow> | undefined
   #next: LedgerRow | undefined
 
-  constructor(folder: string, manifest: ExportManifest) {
+  constructor(folder: string, manifest: ExportManifest, linksAtOnce: number) {
     this.#folder = folder
     this.#manifest = manifest
+    this.#linksAtOnce = linksAtOnce
   }
 
   count(): Promise<number> {
@@ -124,7 +135,7 @@ class ExportSource implements LedgerSource {
    */
   async *links(): AsyncGenerator<Link> {
     const { rows, openRows } = this.#manifest
-    const parts = Math.max(1, Math.ceil((rows + openRows) / LINKS_AT_ONCE))
+    const parts = Math.max(1, Math.ceil((rows + openRows) / this.#linksAtOnce))
     for (let part = 0; part < parts; part += 1) {
       const links: Link[] = []
       for (const file of [EXPORT_FILES.rows, EXPORT_FILES.open]) {
@@ -182,5 +193,3 @@ async function hashOfFile(path: string): Promise<string> {
   for await (const chunk of createReadStream(path)) hash.update(chunk)
   return hash.digest('hex')
 }
-
-const LINKS_AT_ONCE = 500_000

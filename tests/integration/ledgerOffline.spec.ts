@@ -183,6 +183,20 @@ describe('an export', () => {
     expect(report.notJudged).toEqual(['I1', 'I3', 'I4', 'I5', 'I8', 'I10'])
   })
 
+  test('is verified in as little memory as is given: the same is found in many passes as in one', async () => {
+    const whole = await verifyLedger((await openExport(folder)).source)
+    expect(await verifyLedger((await openExport(folder, { linksAtOnce: 5 })).source)).toEqual(whole)
+    const copy = await aCopy('passes')
+    await rewriteFile(copy, 'rows.ndjson', (lines) =>
+      lines.filter((line) => !line.includes('"attempt"') || !line.includes('"1","RETRYABLE"')),
+    )
+    const once = await verifyLedger((await openExport(copy)).source)
+    const often = await verifyLedger((await openExport(copy, { linksAtOnce: 5 })).source)
+    expect(once.breaks.map((one) => one.why)).toContain('number missing: what comes before it is gone')
+    expect(often.breakCount).toBe(once.breakCount)
+    await expect(openExport(copy, { linksAtOnce: 0 })).rejects.toThrow(/linksAtOnce/)
+  })
+
   test('is refused with any changed byte, with a file too many and with one too few', async () => {
     const copy = await aCopy('bytes')
     const random = seededRandom('bytes')
@@ -211,13 +225,7 @@ describe('an export', () => {
     ['the end cut off', (lines) => lines.slice(0, -5), /sealed, and missing/],
   ])('tampered with consistently, manifest and all, is found: %s', async (title, change, why) => {
     const copy = await aCopy(title)
-    const path = join(copy, 'rows.ndjson')
-    const lines = (await readFile(path, 'utf8')).split('\n').slice(0, -1)
-    const text = `${change(lines).join('\n')}\n`
-    await writeFile(path, text)
-    const manifest = await readFile(join(copy, 'manifest.json'), 'utf8')
-    const sum = createHash('sha256').update(text).digest('hex')
-    await writeFile(join(copy, 'manifest.json'), manifest.replace(/("rows.ndjson": ")[0-9a-f]+/, `$1${sum}`))
+    await rewriteFile(copy, 'rows.ndjson', change)
     const { breaks } = await verifyLedger((await openExport(copy)).source)
     expect(breaks.map((one) => one.why).join()).toMatch(why)
     expect(breaks[0]).toMatchObject({ block: expect.stringMatching(/^\d+$/) })
@@ -250,3 +258,13 @@ describe('an export', () => {
     return copy
   }
 })
+
+/** As one would who can write the folder: the sum is made to fit. */
+async function rewriteFile(copy: string, name: string, change: (lines: string[]) => string[]): Promise<void> {
+  const lines = (await readFile(join(copy, name), 'utf8')).split('\n').slice(0, -1)
+  const text = `${change(lines).join('\n')}\n`
+  await writeFile(join(copy, name), text)
+  const manifest = await readFile(join(copy, 'manifest.json'), 'utf8')
+  const sum = createHash('sha256').update(text).digest('hex')
+  await writeFile(join(copy, 'manifest.json'), manifest.replace(new RegExp(`("${name}": ")[0-9a-f]+`), `$1${sum}`))
+}

@@ -2,8 +2,16 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { callFunction } from '../../libs/db/index.js'
 import { deploy } from '../../libs/deployment/index.js'
-import { LedgerSealer, sealLedgerBlock, type SealerEvent } from '../../libs/ledger/index.js'
-import { enqueuePaymentOutbox, placeOutboxHold } from '../../libs/outbox/index.js'
+import {
+  databaseSource,
+  exportLedger,
+  LedgerSealer,
+  openExport,
+  sealLedgerBlock,
+  verifyLedger,
+  type SealerEvent,
+} from '../../libs/ledger/index.js'
+import { enqueuePaymentOutbox, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
 import { LedgerStage } from '../support/ledgerStage.js'
 import { anInstruction, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
@@ -117,6 +125,30 @@ describe('rows that become visible late do not fall between two blocks', () => {
     expect(await stage.seal()).toEqual([])
     await stage.db.queryNoRole(`COMMIT PREPARED '${name}'`)
     await stage.sealAll()
+    await expectSealedOnce()
+  })
+
+  test('a later event of an older transaction may be sealed first: each chain holds, whole and in parts', async () => {
+    const [held, other] = [await enqueue(stage.db), await enqueue(stage.db)]
+    const older = await openConnection(stage.db, 'symphony_control')
+    await older.query('BEGIN')
+    await placeOutboxHold(older, other.outboxId, 'the older transaction has its number')
+    const between = await openConnection(stage.db, 'symphony_ingest')
+    await between.query('BEGIN')
+    await enqueuePaymentOutbox(between, anInstruction())
+    await placeOutboxHold(stage.db.as('symphony_control'), held.outboxId, 'event 1, of the youngest')
+    await resolveOutboxHold(older, held.outboxId, 'RETRY', 'event 2, of the oldest')
+    await older.query('COMMIT')
+    // Event 2 is in a block and event 1 in none, because a transaction between them is still running.
+    await expect.poll(() => stage.seal()).not.toEqual([])
+    expect(await stage.verify()).toMatchObject({ openRows: 1, breakCount: 0 })
+    await exportLedger(databaseSource(stage.auditor), stage.file('halfway'))
+    expect(await verifyLedger((await openExport(stage.file('halfway'))).source)).toMatchObject({
+      openRows: 1,
+      breakCount: 0,
+    })
+    await between.query('COMMIT')
+    await stage.sealAll(1)
     await expectSealedOnce()
   })
 
