@@ -77,7 +77,7 @@ describe('checkpoints', () => {
   test.each<[TamperKind, RegExp]>([
     ['restore', /was signed and is gone: the ledger was restored/],
     ['fork', /is not the one that was signed: history was rewritten since, or forked/],
-    ['rewrite a payment and its blocks', /is not the one that was signed|was signed and is gone/],
+    ['rewrite a payment and all blocks', /is not the one that was signed|was signed and is gone/],
   ])('a ledger after %s contradicts the last one and is not signed', async (kind, message) => {
     const file = stage.file(`${kind}.ndjson`)
     await stage.checkpoint(file)

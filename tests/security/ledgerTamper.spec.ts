@@ -9,7 +9,7 @@ import { openConnection, type Connection } from '../support/race.js'
  * Against a superuser history is not protected, but what he does to it is found: random tampers with rows and blocks, each held
  * against blocks and checkpoints, each found, with its place named. `npm run ledger:tamper` tries many more.
  */
-const COUNT = Number(process.env['SYMPHONY_TEST_TAMPERS'] ?? 60)
+const COUNT = Number(process.env['SYMPHONY_TEST_TAMPERS'] ?? 66)
 const SEED = process.env['SYMPHONY_TEST_TAMPER_SEED'] ?? '20261115'
 const CLEAN_RUNS = 20
 /** A thousand take their time. */

@@ -1,7 +1,9 @@
-import { randomUUID } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import type { Queryable } from '../../libs/db/index.js'
 import { between, type Random } from '../../libs/cli/demo/seededRandom.js'
-import { canonicalHash, type LedgerBreak } from '../../libs/ledger/index.js'
+import { blockHash, entryOf, leafOf, type Position } from '../../libs/ledger/blocks.js'
+import { subjectOf, type LedgerRow } from '../../libs/ledger/chain.js'
+import { canonicalHash, databaseSource, type LedgerBreak } from '../../libs/ledger/index.js'
 import { readRowsById } from '../../libs/ledger/db.js'
 
 /**
@@ -23,7 +25,8 @@ export const TAMPER_KINDS = [
   'truncate tail',
   'drop a block',
   'rewrite a payment',
-  'rewrite a payment and its blocks',
+  'rewrite a payment and its block',
+  'rewrite a payment and all blocks',
   'restore',
   'fork',
 ] as const
@@ -147,7 +150,17 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
     return { story: `the chain of ${outboxId}, consistently`, names: about([outboxId], []) }
   },
 
-  'rewrite a payment and its blocks': async (client, random) => {
+  'rewrite a payment and its block': async (client, random) => {
+    const outboxId = await rewritePayment(client, random)
+    const blocks = await rehashBlocksOf(client, outboxId)
+    const next = blocks.map((no) => String(BigInt(no) + 1n))
+    return {
+      story: `${outboxId} and the blocks ${blocks.join()}, each by itself`,
+      names: about([], [...blocks, ...next]),
+    }
+  },
+
+  'rewrite a payment and all blocks': async (client, random) => {
     const outboxId = await rewritePayment(client, random)
     await client.query('DELETE FROM payment_outbox_blocks')
     await reseal(client, BLOCK_ROWS)
@@ -253,6 +266,28 @@ async function reseal(client: Queryable, rowsMax: number): Promise<void> {
     const { rows } = await client.query('SELECT * FROM seal_ledger_block($1)', [rowsMax])
     if (rows.length === 0) return
   }
+}
+
+/** Makes each block fit the rows that it covers now, as if the others did not matter. Returns those that had to change. */
+async function rehashBlocksOf(client: Queryable, outboxId: string): Promise<string[]> {
+  const source = databaseSource(client)
+  const changed: string[] = []
+  let before: Position | null = null
+  for await (const block of source.blocks(0n)) {
+    const rows: LedgerRow[] = []
+    for await (const row of source.rowsBetween(before, block.last)) rows.push(row)
+    before = block.last
+    if (!rows.some((row) => row.kind !== 'event' && subjectOf(row) === outboxId)) continue
+    const leaves = rows.map(leafOf)
+    const entries = Buffer.concat(rows.map((row, at) => entryOf(row, leaves[at]!)))
+    const root = createHash('sha256').update(Buffer.concat(leaves)).digest('hex')
+    await client.query(
+      `UPDATE payment_outbox_blocks SET entries = $2, root = decode($3, 'hex'), block_hash = decode($4, 'hex') WHERE block_no = $1`,
+      [String(block.no), entries, root, blockHash({ ...block, entries, root })],
+    )
+    changed.push(String(block.no))
+  }
+  return changed
 }
 
 /** Another participant on every row of an item, and every hash computed anew, as one would who has read our documentation. */
