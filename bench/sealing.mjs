@@ -1,6 +1,7 @@
-// What sealing costs a drain: `npm run bench:sealing`. Items are enqueued, then claimed and completed as fast as the database
-// allows, with and without a sealer that seals every second beside it (ten times as often as by default). In turn, so that both
-// meet the same machine; prints each rate and how much slower the median with a sealer is, in per cent.
+// What sealing costs a drain: `npm run bench:sealing -- [ROUNDS] [ITEMS] [SEAL_INTERVAL_MS]`. Items are enqueued, then claimed and
+// completed by four connections as fast as the database allows, with and without a sealer beside them (every second, ten times as
+// often as by default). In turn, so that both meet the same machine. Prints each rate, how much slower the median with a sealer is,
+// and what sealing a row costs by itself.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -23,16 +24,21 @@ try {
   const executor = database.as('symphony_executor')
   const rates = { without: [], with: [] }
   let sealedRows = 0
+  let aloneMs = 0
+  let aloneRows = 0
   for (let round = 0; round <= ROUNDS; round++) {
     // The order alternates too: whoever comes second finds a larger ledger.
     for (const setting of round % 2 === 0 ? ['without', 'with'] : ['with', 'without']) {
       await fill(database, `${round}-${setting}`)
+      // Enqueued rows are sealed before the clock starts: what is measured is the drain.
+      const before = new LedgerSealer(executor)
+      const beforeMs = performance.now()
+      for (let rows = 1; rows > 0; aloneRows += rows) rows = (await before.runOnce()).rows
+      aloneMs += performance.now() - beforeMs
       const sealer = new LedgerSealer(executor, { intervalMs: SEAL_INTERVAL_MS }, (event) => {
         if (event.type === 'fault') throw event.error
         sealedRows += event.rows
       })
-      // Enqueued rows are sealed before the clock starts: what is measured is the drain.
-      while ((await sealer.runOnce()).blocks > 0);
       if (setting === 'with') await sealer.start()
       const startedMs = performance.now()
       await Promise.all(Array.from({ length: CLAIMERS }, (_, index) => drain(executor, `worker-${index}`)))
@@ -54,6 +60,8 @@ try {
       without: Math.round(median(rates.without)),
       with: Math.round(median(rates.with)),
       slowerPercent: Number(slowerPercent.toFixed(2)),
+      // Alone, in blocks of ten thousand: what a row costs when nothing else runs.
+      microsPerRow: Number(((1_000 * aloneMs) / aloneRows).toFixed(1)),
     }),
   )
   await database.close()

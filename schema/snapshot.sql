@@ -237,7 +237,7 @@ CREATE TABLE payment_outbox_attempts (
 ) WITH (autovacuum_analyze_scale_factor=0.05, autovacuum_vacuum_insert_scale_factor=0.05);
 CREATE INDEX ix_attempts_by_instruction ON payment_outbox_attempts USING btree (instruction_id, idempotency_key);
 CREATE UNIQUE INDEX ix_attempts_by_outbox ON payment_outbox_attempts USING btree (outbox_id, attempt_no);
-CREATE INDEX ix_attempts_recorded ON payment_outbox_attempts USING brin (recorded_xid) WITH (pages_per_range='16', autosummarize='on');
+CREATE INDEX ix_attempts_recorded ON payment_outbox_attempts USING btree (recorded_xid);
 CREATE UNIQUE INDEX payment_outbox_attempts_one_terminal_per_outbox ON payment_outbox_attempts USING btree (outbox_id) WHERE state = ANY (ARRAY['DISPATCHED'::outbox_attempt_state, 'FAILED'::outbox_attempt_state]);
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it.';
 CREATE TRIGGER payment_outbox_attempts_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_attempts FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
@@ -295,7 +295,7 @@ CREATE TABLE payment_outbox_events (
   CONSTRAINT payment_outbox_events_one_number_per_scope UNIQUE (scope, event_no),
   CONSTRAINT payment_outbox_events_pkey PRIMARY KEY (event_id)
 );
-CREATE INDEX ix_events_recorded ON payment_outbox_events USING brin (recorded_xid) WITH (pages_per_range='16', autosummarize='on');
+CREATE INDEX ix_events_recorded ON payment_outbox_events USING btree (recorded_xid);
 CREATE TRIGGER payment_outbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_events ENABLE ALWAYS TRIGGER payment_outbox_events_is_append_only;
 COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
@@ -320,7 +320,7 @@ CREATE TABLE payment_outbox_identities (
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id),
   CONSTRAINT payment_outbox_identities_pkey PRIMARY KEY (outbox_id)
 );
-CREATE INDEX ix_identities_recorded ON payment_outbox_identities USING brin (recorded_xid) WITH (pages_per_range='16', autosummarize='on');
+CREATE INDEX ix_identities_recorded ON payment_outbox_identities USING btree (recorded_xid);
 CREATE INDEX ix_identities_redrive_of ON payment_outbox_identities USING btree (redrive_of) WHERE redrive_of IS NOT NULL;
 CREATE TRIGGER payment_outbox_identities_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_identities FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_identities ENABLE ALWAYS TRIGGER payment_outbox_identities_is_append_only;
@@ -5032,11 +5032,11 @@ BEGIN
   WITH sealed AS MATERIALIZED (
     SELECT * FROM unsealed_outbox_rows(v_xid, v_kind, v_id, LEAST(v_below, v_horizon), p_rows_max)
   ), ending AS (
-    SELECT r.recorded_xid, r.kind, r.id FROM sealed r ORDER BY r.recorded_xid DESC, r.kind DESC, r.id DESC LIMIT 1
+    SELECT r.recorded_xid, r.kind, r.id FROM sealed r ORDER BY r.ordinal DESC LIMIT 1
   ), content AS (
     SELECT count(*)::integer AS row_count,
-      string_agg(int2send(r.kind) || uuid_send(r.id) || substring(r.leaf FROM 1 FOR 8), '' ORDER BY r.recorded_xid, r.kind, r.id) AS entries,
-      sha256(string_agg(r.leaf, '' ORDER BY r.recorded_xid, r.kind, r.id)) AS root,
+      string_agg(int2send(r.kind) || uuid_send(r.id) || substring(r.leaf FROM 1 FOR 8), '' ORDER BY r.ordinal) AS entries,
+      sha256(string_agg(r.leaf, '' ORDER BY r.ordinal)) AS root,
       clock_timestamp() AS sealed_at
     FROM sealed r
   )
@@ -5168,15 +5168,14 @@ COMMENT ON FUNCTION trigger_job(text) IS 'Makes a run of a job that is due now, 
 
 -- function unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) of symphony_owner
 CREATE FUNCTION unsealed_outbox_rows(p_after_xid bigint, p_after_kind smallint, p_after_id uuid, p_below_xid bigint, p_rows_max integer)
-RETURNS TABLE(recorded_xid bigint, kind smallint, id uuid, leaf bytea)
+RETURNS TABLE(ordinal bigint, recorded_xid bigint, kind smallint, id uuid, leaf bytea)
 LANGUAGE sql VOLATILE
 SECURITY DEFINER
-SET enable_indexscan=off
 SET enable_seqscan=off
 SET plan_cache_mode=force_custom_plan
 SET search_path=symphony, pg_temp
 AS $$
-  SELECT r.recorded_xid, r.kind, r.id,
+  SELECT row_number() OVER (ORDER BY r.recorded_xid, r.kind, r.id), r.recorded_xid, r.kind, r.id,
     sha256(int2send(r.kind) || uuid_send(r.id) || int8send(r.recorded_xid) || COALESCE(r.row_hash, ''))
   FROM (
     SELECT i.recorded_xid, 1::smallint AS kind, i.outbox_id AS id, i.row_hash FROM payment_outbox_identities i
@@ -5189,7 +5188,7 @@ AS $$
     WHERE e.recorded_xid >= p_after_xid AND e.recorded_xid < p_below_xid
   ) r
   WHERE (r.recorded_xid, r.kind, r.id) > (p_after_xid, p_after_kind, p_after_id)
-  ORDER BY r.recorded_xid, r.kind, r.id
+  ORDER BY 1
   LIMIT p_rows_max
 $$;
 COMMENT ON FUNCTION unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) IS 'Internal: rows of the ledger after a position and below a transaction, in the order of blocks, with their leaves.';
