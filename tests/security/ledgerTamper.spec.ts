@@ -37,6 +37,22 @@ test('a ledger that nobody touched holds, every time it is verified', async () =
   }
 })
 
+test.each(['identities', 'attempts', 'events'])(
+  'a row of %s that is moved to another transaction is missed by its block, back, forth or out of all blocks',
+  async (table) => {
+    for (const xid of ['recorded_xid - 1', 'recorded_xid + 1', '9000000000000000', '-1']) {
+      await superuser.query('BEGIN')
+      await disarm(superuser)
+      await superuser.query(
+        `UPDATE payment_outbox_${table} SET recorded_xid = ${xid} WHERE ctid = (SELECT ctid FROM payment_outbox_${table} LIMIT 1)`,
+      )
+      const { breaks } = await stage.verify(checkpoints, superuser)
+      await superuser.query('ROLLBACK')
+      expect(breaks.map(({ why }) => why).join(), xid).toMatch(/differs from what was sealed|sealed, and missing/)
+    }
+  },
+)
+
 test(
   'every random tamper of a superuser is found, and the place is named',
   async () => {
