@@ -263,7 +263,7 @@ CREATE TABLE payment_outbox_blocks (
   CONSTRAINT payment_outbox_blocks_known_kind CHECK (last_kind >= 1 AND last_kind <= 3),
   CONSTRAINT payment_outbox_blocks_not_empty CHECK (row_count >= 1),
   CONSTRAINT payment_outbox_blocks_numbered_from_one CHECK (block_no >= 1),
-  CONSTRAINT payment_outbox_blocks_one_entry_per_row CHECK (octet_length(entries) = (26 * row_count)),
+  CONSTRAINT payment_outbox_blocks_one_entry_per_row CHECK (octet_length(entries) = (58 * row_count)),
   CONSTRAINT payment_outbox_blocks_pkey PRIMARY KEY (block_no)
 );
 CREATE TRIGGER payment_outbox_blocks_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_blocks FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
@@ -271,8 +271,8 @@ ALTER TABLE payment_outbox_blocks ENABLE ALWAYS TRIGGER payment_outbox_blocks_is
 COMMENT ON TABLE payment_outbox_blocks IS 'The ledger sealed block by block: each covers the rows after the block before, up to its last one.';
 COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'With last_kind and last_id: the last row covered, in the order (recorded_xid, kind, id).';
 COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
-COMMENT ON COLUMN payment_outbox_blocks.entries IS 'Per row in order: kind (2 bytes), id (16 bytes), first 8 bytes of its leaf. Names the row where a root no longer comes out.';
-COMMENT ON COLUMN payment_outbox_blocks.root IS 'SHA-256 over the leaves of the rows in order; a leaf is the SHA-256 of kind, id, recorded_xid and row_hash.';
+COMMENT ON COLUMN payment_outbox_blocks.entries IS 'Per row in order: kind (2 bytes), id (16), recorded_xid (8), row_hash (32). Names the row that no longer fits.';
+COMMENT ON COLUMN payment_outbox_blocks.root IS 'SHA-256 of the entries.';
 COMMENT ON COLUMN payment_outbox_blocks.block_hash IS 'SHA-256 over the block''s canonical content and prev_hash; see outbox_block_hash.';
 
 -- table payment_outbox_events of symphony_owner
@@ -3880,13 +3880,13 @@ PARALLEL SAFE
 RETURN regexp_replace(p_idempotency_key, '~redrive~[0-9]+$'::text, ''::text);
 COMMENT ON FUNCTION outbox_base_key(text) IS 'Internal: an idempotency key without its redrive number.';
 
--- function outbox_block_hash(text, text, text, text, text, text, text, text, text) of symphony_owner
-CREATE FUNCTION outbox_block_hash(p_block_no text, p_prev_hash text, p_row_count text, p_last_xid text, p_last_kind text, p_last_id text, p_entries_hash text, p_root text, p_sealed_at text)
+-- function outbox_block_hash(text, text, text, text, text, text, text, text) of symphony_owner
+CREATE FUNCTION outbox_block_hash(p_block_no text, p_prev_hash text, p_row_count text, p_last_xid text, p_last_kind text, p_last_id text, p_root text, p_sealed_at text)
 RETURNS bytea
 LANGUAGE sql STABLE
 PARALLEL SAFE
-RETURN sha256(convert_to(concat(octet_length(p_block_no), ':', p_block_no, ',', octet_length(p_prev_hash), ':', p_prev_hash, ',', octet_length(p_row_count), ':', p_row_count, ',', octet_length(p_last_xid), ':', p_last_xid, ',', octet_length(p_last_kind), ':', p_last_kind, ',', octet_length(p_last_id), ':', p_last_id, ',', octet_length(p_entries_hash), ':', p_entries_hash, ',', octet_length(p_root), ':', p_root, ',', octet_length(p_sealed_at), ':', p_sealed_at, ','), 'UTF8'::name));
-COMMENT ON FUNCTION outbox_block_hash(text, text, text, text, text, text, text, text, text) IS 'SHA-256 of a block and its predecessor.';
+RETURN sha256(convert_to(concat(octet_length(p_block_no), ':', p_block_no, ',', octet_length(p_prev_hash), ':', p_prev_hash, ',', octet_length(p_row_count), ':', p_row_count, ',', octet_length(p_last_xid), ':', p_last_xid, ',', octet_length(p_last_kind), ':', p_last_kind, ',', octet_length(p_last_id), ':', p_last_id, ',', octet_length(p_root), ':', p_root, ',', octet_length(p_sealed_at), ':', p_sealed_at, ','), 'UTF8'::name));
+COMMENT ON FUNCTION outbox_block_hash(text, text, text, text, text, text, text, text) IS 'SHA-256 of a block and its predecessor.';
 
 -- function outbox_content_hash(text, text, text) of symphony_owner
 CREATE FUNCTION outbox_content_hash(p_participant_id text, p_rail_type text, p_payload_text text)
@@ -5029,25 +5029,23 @@ BEGIN
     v_below := v_xid + 4 * (v_below - v_xid);
   END LOOP;
   RETURN QUERY
-  WITH sealed AS MATERIALIZED (
-    SELECT * FROM unsealed_outbox_rows(v_xid, v_kind, v_id, LEAST(v_below, v_horizon), p_rows_max)
-  ), ending AS (
-    SELECT r.recorded_xid, r.kind, r.id FROM sealed r ORDER BY r.ordinal DESC LIMIT 1
-  ), content AS (
-    SELECT count(*)::integer AS row_count,
-      string_agg(int2send(r.kind) || uuid_send(r.id) || substring(r.leaf FROM 1 FOR 8), '' ORDER BY r.ordinal) AS entries,
-      sha256(string_agg(r.leaf, '' ORDER BY r.ordinal)) AS root,
+  WITH content AS MATERIALIZED (
+    SELECT count(*)::integer AS row_count, max(r.recorded_xid) AS last_xid, string_agg(r.entry, '' ORDER BY r.ordinal) AS entries,
       clock_timestamp() AS sealed_at
-    FROM sealed r
+    FROM unsealed_outbox_rows(v_xid, v_kind, v_id, LEAST(v_below, v_horizon), p_rows_max) r
+  ), ended AS MATERIALIZED (
+    -- The last entry says where the block ends.
+    SELECT c.*, sha256(c.entries) AS root, get_byte(c.entries, 58 * c.row_count - 57)::smallint AS last_kind,
+      encode(substring(c.entries FROM 58 * c.row_count - 55 FOR 16), 'hex')::uuid AS last_id
+    FROM content c WHERE c.row_count > 0
   )
   INSERT INTO payment_outbox_blocks AS b
     (block_no, row_count, last_xid, last_kind, last_id, entries, root, prev_hash, block_hash, sealed_at)
-  SELECT COALESCE(v_last_no, 0) + 1, c.row_count, z.recorded_xid, z.kind, z.id, c.entries, c.root, v_prev_hash,
-    outbox_block_hash((COALESCE(v_last_no, 0) + 1)::text, encode(v_prev_hash, 'hex'), c.row_count::text,
-      z.recorded_xid::text, z.kind::text, z.id::text, encode(sha256(c.entries), 'hex'), encode(c.root, 'hex'),
-      epoch_micros(c.sealed_at)::text),
-    c.sealed_at
-  FROM content c CROSS JOIN ending z
+  SELECT COALESCE(v_last_no, 0) + 1, z.row_count, z.last_xid, z.last_kind, z.last_id, z.entries, z.root, v_prev_hash,
+    outbox_block_hash((COALESCE(v_last_no, 0) + 1)::text, encode(v_prev_hash, 'hex'), z.row_count::text, z.last_xid::text,
+      z.last_kind::text, z.last_id::text, encode(z.root, 'hex'), epoch_micros(z.sealed_at)::text),
+    z.sealed_at
+  FROM ended z
   ON CONFLICT DO NOTHING
   RETURNING b.block_no, b.row_count;
 END
@@ -5168,15 +5166,17 @@ COMMENT ON FUNCTION trigger_job(text) IS 'Makes a run of a job that is due now, 
 
 -- function unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) of symphony_owner
 CREATE FUNCTION unsealed_outbox_rows(p_after_xid bigint, p_after_kind smallint, p_after_id uuid, p_below_xid bigint, p_rows_max integer)
-RETURNS TABLE(ordinal bigint, recorded_xid bigint, kind smallint, id uuid, leaf bytea)
+RETURNS TABLE(ordinal bigint, recorded_xid bigint, entry bytea)
 LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
 SET plan_cache_mode=force_custom_plan
 SET search_path=symphony, pg_temp
 AS $$
-  SELECT row_number() OVER (ORDER BY r.recorded_xid, r.kind, r.id), r.recorded_xid, r.kind, r.id,
-    sha256(int2send(r.kind) || uuid_send(r.id) || int8send(r.recorded_xid) || COALESCE(r.row_hash, ''))
+  SELECT row_number() OVER (ORDER BY r.recorded_xid, r.kind, r.id), r.recorded_xid,
+    int2send(r.kind) || uuid_send(r.id) || int8send(r.recorded_xid)
+      -- Every entry is as long as every other, whatever somebody has put in the place of a hash.
+      || CASE WHEN octet_length(r.row_hash) = 32 THEN r.row_hash ELSE sha256(COALESCE(r.row_hash, '')) END
   FROM (
     SELECT i.recorded_xid, 1::smallint AS kind, i.outbox_id AS id, i.row_hash FROM payment_outbox_identities i
     WHERE i.recorded_xid >= p_after_xid AND i.recorded_xid < p_below_xid
@@ -5191,7 +5191,7 @@ AS $$
   ORDER BY 1
   LIMIT p_rows_max
 $$;
-COMMENT ON FUNCTION unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) IS 'Internal: rows of the ledger after a position and below a transaction, in the order of blocks, with their leaves.';
+COMMENT ON FUNCTION unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) IS 'Internal: rows of the ledger after a position and below a transaction, in the order of blocks, as entries of one.';
 
 -- function uuid_v7() of symphony_owner
 CREATE FUNCTION uuid_v7()

@@ -25,7 +25,7 @@ export interface BlockHead {
 export interface Block extends BlockHead {
   readonly rowCount: number
   readonly last: Position
-  /** Per row in order: kind (2 bytes), id (16), first 8 bytes of its leaf. */
+  /** Per row in order: kind (2 bytes), id (16), transaction (8), row hash (32). */
   readonly entries: Buffer
   readonly root: string
   readonly prevHash: string | null
@@ -52,20 +52,17 @@ export function isAfter(left: Position, right: Position): boolean {
   return left.id > right.id
 }
 
-/** SHA-256 of kind, id, transaction and row hash, each at its fixed length. */
-export function leafOf({ kind, id, xid, rowHash }: LedgerRow): Buffer {
+/** What a block keeps of a row. A row hash that is none is replaced by its SHA-256: every entry is as long as every other. */
+export function entryOf({ kind, id, xid, rowHash }: LedgerRow): Buffer {
   const transaction = Buffer.alloc(8)
   transaction.writeBigInt64BE(BigInt(xid))
-  return createHash('sha256')
-    .update(kindBytes(kind))
-    .update(idBytes(id))
-    .update(transaction)
-    .update(Buffer.from(rowHash ?? '', 'hex'))
-    .digest()
-}
-
-export function entryOf({ kind, id }: LedgerRow, leaf: Buffer): Buffer {
-  return Buffer.concat([kindBytes(kind), idBytes(id), leaf.subarray(0, LEAF_SHOWN_BYTES)])
+  const hash = Buffer.from(rowHash ?? '', 'hex')
+  return Buffer.concat([
+    Buffer.of(0, numberOfKind(kind)),
+    Buffer.from(id.replaceAll('-', ''), 'hex'),
+    transaction,
+    hash.length === HASH_BYTES ? hash : createHash('sha256').update(hash).digest(),
+  ])
 }
 
 export interface Entry {
@@ -73,7 +70,8 @@ export interface Entry {
   readonly key: string
   readonly kind: RowKind | undefined
   readonly id: string
-  readonly leafStart: string
+  /** Transaction and row hash. */
+  readonly content: string
 }
 
 export function readEntries(entries: Buffer): Entry[] {
@@ -84,14 +82,14 @@ export function readEntries(entries: Buffer): Entry[] {
       key: entry.toString('hex', 0, KEY_BYTES),
       kind: kindOfNumber(entry.readUInt16BE()),
       id: uuidOf(entry.subarray(2, KEY_BYTES)),
-      leafStart: entry.toString('hex', KEY_BYTES),
+      content: entry.toString('hex', KEY_BYTES),
     })
   }
   return read
 }
 
 export function blockHash(block: Block): string {
-  const { no, prevHash, rowCount, last, entries, root, sealedAt } = block
+  const { no, prevHash, rowCount, last, root, sealedAt } = block
   return canonicalHash([
     String(no),
     prevHash,
@@ -99,24 +97,15 @@ export function blockHash(block: Block): string {
     String(last.xid),
     String(numberOfKind(last.kind)),
     last.id,
-    createHash('sha256').update(entries).digest('hex'),
     root,
     sealedAt,
   ])
-}
-
-function kindBytes(kind: RowKind): Buffer {
-  return Buffer.of(0, numberOfKind(kind))
-}
-
-function idBytes(id: string): Buffer {
-  return Buffer.from(id.replaceAll('-', ''), 'hex')
 }
 
 function uuidOf(bytes: Buffer): string {
   return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
 }
 
-const LEAF_SHOWN_BYTES = 8
+const HASH_BYTES = 32
 const KEY_BYTES = 18
-export const ENTRY_BYTES = KEY_BYTES + LEAF_SHOWN_BYTES
+const ENTRY_BYTES = KEY_BYTES + 8 + HASH_BYTES

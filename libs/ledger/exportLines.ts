@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { kindOfNumber, numberOfKind, type Block } from './blocks.js'
 import { FIELD_COUNT, type LedgerRow } from './chain.js'
 
@@ -82,37 +81,32 @@ function isHash(value: unknown): value is string {
   return typeof value === 'string' && /^(?:[0-9a-f]{2})*$/.test(value)
 }
 
-/** A block without its entries, of which their hash is enough to compute the block's own. */
+/** A block without its entries, which its root stands for. */
 export interface Head {
   readonly no: string
   readonly rowCount: number
   readonly last: { readonly xid: string; readonly kind: number; readonly id: string }
-  readonly entriesHash: string
   readonly root: string
   readonly prevHash: string | null
   readonly hash: string
   readonly sealedAt: string
 }
 
-export function writeHead(block: Block): string {
-  const { no, rowCount, last, entries, root, prevHash, hash, sealedAt } = block
-  const entriesHash = createHash('sha256').update(entries).digest('hex')
+export function writeHead({ no, rowCount, last, root, prevHash, hash, sealedAt }: Block): string {
   const place = { xid: String(last.xid), kind: numberOfKind(last.kind), id: last.id }
-  return JSON.stringify({ no: String(no), rowCount, last: place, entriesHash, root, prevHash, hash, sealedAt })
+  return JSON.stringify({ no: String(no), rowCount, last: place, root, prevHash, hash, sealedAt })
 }
 
 export function readHead(line: string): Head | undefined {
-  const { entriesHash, ...read } = parse(line) ?? {}
   // The same shape but for the entries; what is left is compared to the byte.
-  const block = readBlockFields({ ...read, entries: '' })
-  if (block === undefined || !isHash(entriesHash)) return undefined
+  const block = readBlockFields({ ...parse(line), entries: '' })
+  if (block === undefined || writeHead(block) !== line) return undefined
   const { no, rowCount, last, root, prevHash, hash, sealedAt } = block
   const place = { xid: String(last.xid), kind: numberOfKind(last.kind), id: last.id }
-  const head: Head = { no: String(no), rowCount, last: place, entriesHash, root, prevHash, hash, sealedAt }
-  return JSON.stringify(head) === line ? head : undefined
+  return { no: String(no), rowCount, last: place, root, prevHash, hash, sealedAt }
 }
 
 /** What a block's hash is taken over. */
-export function headFields({ no, prevHash, rowCount, last, entriesHash, root, sealedAt }: Head): (string | null)[] {
-  return [no, prevHash, String(rowCount), last.xid, String(last.kind), last.id, entriesHash, root, sealedAt]
+export function headFields({ no, prevHash, rowCount, last, root, sealedAt }: Head): (string | null)[] {
+  return [no, prevHash, String(rowCount), last.xid, String(last.kind), last.id, root, sealedAt]
 }

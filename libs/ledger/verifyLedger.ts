@@ -3,7 +3,6 @@ import {
   blockHash,
   entryOf,
   isAfter,
-  leafOf,
   positionOf,
   readEntries,
   type Block,
@@ -98,7 +97,9 @@ class Verification {
       const follows = block.no === (previous?.no ?? 0n) + 1n
       if (!follows) this.#addBlock(block, 'number missing: the block before it is gone')
       else if (block.prevHash !== (previous?.hash ?? null)) this.#addBlock(block, 'does not follow its predecessor')
-      if (blockHash(block) !== block.hash) this.#addBlock(block, 'content differs from its hash')
+      if (blockHash(block) !== block.hash || rootOf(block.entries) !== block.root) {
+        this.#addBlock(block, 'content differs from its hash')
+      }
       await this.#verifyRows(block, previous?.last ?? null, follows)
       this.#meetCheckpoints(block)
       previous = block
@@ -186,32 +187,32 @@ class Verification {
 
 /** The rows found where a block should be, held against what it says they were. */
 class BlockContents {
-  readonly #leaves: Hash = createHash('sha256')
+  readonly #entries: Hash = createHash('sha256')
   readonly #rows = new Map<string, { readonly entry: Entry; readonly found: LedgerBreak }>()
   count = 0
 
   add(row: LedgerRow): void {
-    const leaf = leafOf(row)
-    this.#leaves.update(leaf)
+    const bytes = entryOf(row)
+    this.#entries.update(bytes)
     this.count += 1
-    for (const entry of readEntries(entryOf(row, leaf))) {
+    for (const entry of readEntries(bytes)) {
       this.#rows.set(entry.key, { entry, found: breakOfRow(row, null, '') })
     }
   }
 
   root(): string {
-    return this.#leaves.digest('hex')
+    return this.#entries.digest('hex')
   }
 
   *differencesFrom(block: Block, complete: boolean): Generator<LedgerBreak> {
     const no = String(block.no)
     const sealed = new Map(readEntries(block.entries).map((entry) => [entry.key, entry]))
-    for (const { key, kind, id, leafStart } of sealed.values()) {
+    for (const { key, kind, id, content } of sealed.values()) {
       const present = this.#rows.get(key)
       if (present === undefined) {
         const table = kind === undefined ? 'payment_outbox_blocks' : TABLE_OF[kind]
         yield { table, block: no, subject: id, position: `${kind ?? 'row'} with this id`, why: 'sealed, and missing' }
-      } else if (present.entry.leafStart !== leafStart) {
+      } else if (present.entry.content !== content) {
         yield { ...present.found, block: no, why: 'differs from what was sealed' }
       }
     }
@@ -220,6 +221,10 @@ class BlockContents {
       if (!sealed.has(key)) yield { ...found, block: no, why: 'was not there when its block was sealed' }
     }
   }
+}
+
+function rootOf(entries: Buffer): string {
+  return createHash('sha256').update(entries).digest('hex')
 }
 
 function breakOfRow(row: LedgerRow, block: string | null, why: string): LedgerBreak {

@@ -76,7 +76,7 @@ describe('sealing', () => {
     await superuser.query('BEGIN')
     await superuser.query(
       `INSERT INTO payment_outbox_blocks (block_no, row_count, last_xid, last_kind, last_id, entries, root, block_hash, sealed_at)
-       VALUES (1000000, 1, 9000000000000000, 1, gen_random_uuid(), decode(repeat('00', 26), 'hex'), '', '', now())`,
+       VALUES (1000000, 1, 9000000000000000, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', '', now())`,
     )
     expect(await failureOf(callFunction(superuser, 'seal_ledger_block', [10]))).toMatchObject({ sqlstate: '55000' })
     await superuser.query('ROLLBACK')

@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import type { Queryable } from '../../libs/db/index.js'
 import { between, type Random } from '../../libs/cli/demo/seededRandom.js'
-import { blockHash, entryOf, leafOf, type Position } from '../../libs/ledger/blocks.js'
+import { blockHash, entryOf, type Position } from '../../libs/ledger/blocks.js'
 import { subjectOf, type LedgerRow } from '../../libs/ledger/chain.js'
 import { canonicalHash, databaseSource, type LedgerBreak } from '../../libs/ledger/index.js'
 import { readRowsById } from '../../libs/ledger/db.js'
@@ -278,9 +278,8 @@ async function rehashBlocksOf(client: Queryable, outboxId: string): Promise<stri
     for await (const row of source.rowsBetween(before, block.last)) rows.push(row)
     before = block.last
     if (!rows.some((row) => row.kind !== 'event' && subjectOf(row) === outboxId)) continue
-    const leaves = rows.map(leafOf)
-    const entries = Buffer.concat(rows.map((row, at) => entryOf(row, leaves[at]!)))
-    const root = createHash('sha256').update(Buffer.concat(leaves)).digest('hex')
+    const entries = Buffer.concat(rows.map(entryOf))
+    const root = createHash('sha256').update(entries).digest('hex')
     await client.query(
       `UPDATE payment_outbox_blocks SET entries = $2, root = decode($3, 'hex'), block_hash = decode($4, 'hex') WHERE block_no = $1`,
       [String(block.no), entries, root, blockHash({ ...block, entries, root })],

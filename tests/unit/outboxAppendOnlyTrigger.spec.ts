@@ -121,7 +121,7 @@ beforeAll(async () => {
   await acquireLease(db.as('symphony_executor'), { resource: 'r', owner: 'o', durationMs: 60_000 })
   // By hand: a block that is sealed waits for every writer of the server, other test files' among them.
   await db.queryNoRole(
-    `INSERT INTO payment_outbox_blocks VALUES (1, 1, 1, 1, gen_random_uuid(), decode(repeat('00', 26), 'hex'), '', NULL, '', now())`,
+    `INSERT INTO payment_outbox_blocks VALUES (1, 1, 1, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', NULL, '', now())`,
   )
   before = await rowHashes(db)
 })

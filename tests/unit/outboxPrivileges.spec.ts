@@ -663,7 +663,7 @@ async function putARowInEveryTable(): Promise<void> {
   const executor = db.as('symphony_executor')
   // By hand: a block that is sealed waits for every writer of the server, other test files' among them.
   await db.queryNoRole(
-    `INSERT INTO payment_outbox_blocks VALUES (1, 1, 1, 1, gen_random_uuid(), decode(repeat('00', 26), 'hex'), '', '', '', now())`,
+    `INSERT INTO payment_outbox_blocks VALUES (1, 1, 1, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', '', '', now())`,
   )
   await proposal()
   await failedItem()
