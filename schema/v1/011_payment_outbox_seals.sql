@@ -54,6 +54,16 @@ CREATE TABLE IF NOT EXISTS payment_outbox_blocks (
   CONSTRAINT payment_outbox_blocks_known_kind CHECK (last_kind BETWEEN 1 AND 3),
   CONSTRAINT payment_outbox_blocks_one_entry_per_row CHECK (octet_length(entries) = 58 * row_count)
 );
+-- Half of an entry is a hash: trying to compress it took as long as making the block. Only where it is not so yet, because it
+-- waits for everybody who reads the table, such as an audit that takes an hour.
+DO $$
+BEGIN
+  IF (SELECT a.attstorage FROM pg_attribute a
+      WHERE a.attrelid = to_regclass('payment_outbox_blocks') AND a.attname = 'entries') <> 'e' THEN
+    ALTER TABLE payment_outbox_blocks ALTER COLUMN entries SET STORAGE EXTERNAL;
+  END IF;
+END
+$$;
 COMMENT ON TABLE payment_outbox_blocks IS 'The ledger sealed block by block: each covers the rows after the block before, up to its last one.';
 COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'With last_kind and last_id: the last row covered, in the order (recorded_xid, kind, id).';
 COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
