@@ -30,9 +30,9 @@ const TASKS = {
 
 /** Until every item was handled and its end is recorded, by the product's own book. */
 async function drain(count) {
-  let left = count
-  const worker = await queue.work(() => (left -= 1))
-  while (left > 0) await sleep(5)
+  const progress = { handled: 0 }
+  const worker = await queue.work(() => (progress.handled += 1))
+  while (progress.handled < count) await sleep(5)
   while ((await queue.unfinished()) > 0) await sleep(1)
   return () => worker.stop()
 }

@@ -325,6 +325,7 @@ CREATE TABLE payment_outbox_attempts (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   prev_hash bytea,
   row_hash bytea,
+  recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_attempts_dispatching_is_not_stored CHECK (state <> 'DISPATCHING'::outbox_attempt_state),
   CONSTRAINT payment_outbox_attempts_latency_not_negative CHECK (latency_ms >= 0),
   CONSTRAINT payment_outbox_attempts_numbered_from_one CHECK (attempt_no >= 1),
@@ -335,6 +336,7 @@ CREATE UNIQUE INDEX ix_attempts_by_outbox ON payment_outbox_attempts USING btree
 CREATE INDEX ix_attempts_by_rail_reference ON payment_outbox_attempts USING btree (rail_reference) WHERE rail_reference IS NOT NULL;
 CREATE INDEX ix_attempts_failed ON payment_outbox_attempts USING btree (attempt_id) WHERE state = 'FAILED'::outbox_attempt_state AND attempt_no >= 1;
 CREATE INDEX ix_attempts_failed_items ON payment_outbox_attempts USING btree (outbox_id) WHERE state = 'FAILED'::outbox_attempt_state AND attempt_no >= 1;
+CREATE INDEX ix_attempts_recorded ON payment_outbox_attempts USING btree (recorded_xid);
 CREATE UNIQUE INDEX payment_outbox_attempts_one_terminal_per_outbox ON payment_outbox_attempts USING btree (outbox_id) WHERE state = ANY (ARRAY['DISPATCHED'::outbox_attempt_state, 'FAILED'::outbox_attempt_state]);
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it.';
 CREATE TRIGGER payment_outbox_attempts_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_attempts FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
@@ -343,6 +345,34 @@ COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: what happened, one immu
 COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS 'When the lease of this attempt was taken; null for an operator''s decision.';
 COMMENT ON COLUMN payment_outbox_attempts.prev_hash IS 'The row_hash of the attempt before, or of the identity for the first.';
 COMMENT ON COLUMN payment_outbox_attempts.row_hash IS 'SHA-256 over the row''s canonical content and prev_hash; see outbox_attempt_hash.';
+COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
+
+-- table payment_outbox_blocks of symphony_owner
+CREATE TABLE payment_outbox_blocks (
+  block_no bigint NOT NULL,
+  row_count integer NOT NULL,
+  last_xid bigint NOT NULL,
+  last_kind smallint NOT NULL,
+  last_id uuid NOT NULL,
+  entries bytea NOT NULL,
+  root bytea NOT NULL,
+  prev_hash bytea,
+  block_hash bytea NOT NULL,
+  sealed_at timestamp with time zone NOT NULL,
+  CONSTRAINT payment_outbox_blocks_known_kind CHECK (last_kind >= 1 AND last_kind <= 3),
+  CONSTRAINT payment_outbox_blocks_not_empty CHECK (row_count >= 1),
+  CONSTRAINT payment_outbox_blocks_numbered_from_one CHECK (block_no >= 1),
+  CONSTRAINT payment_outbox_blocks_one_entry_per_row CHECK (octet_length(entries) = (58 * row_count)),
+  CONSTRAINT payment_outbox_blocks_pkey PRIMARY KEY (block_no)
+);
+CREATE TRIGGER payment_outbox_blocks_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_blocks FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE payment_outbox_blocks ENABLE ALWAYS TRIGGER payment_outbox_blocks_is_append_only;
+COMMENT ON TABLE payment_outbox_blocks IS 'The ledger sealed block by block: each covers the rows after the block before, up to its last one.';
+COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'With last_kind and last_id: the last row covered, in the order (recorded_xid, kind, id).';
+COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
+COMMENT ON COLUMN payment_outbox_blocks.entries IS 'Per row in order: kind (2 bytes), id (16), recorded_xid (8), row_hash (32). Names the row that no longer fits.';
+COMMENT ON COLUMN payment_outbox_blocks.root IS 'SHA-256 of the entries.';
+COMMENT ON COLUMN payment_outbox_blocks.block_hash IS 'SHA-256 over the block''s canonical content and prev_hash; see outbox_block_hash.';
 
 -- table payment_outbox_events of symphony_owner
 CREATE TABLE payment_outbox_events (
@@ -357,16 +387,19 @@ CREATE TABLE payment_outbox_events (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   prev_hash bytea,
   row_hash bytea,
+  recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_events_about_item_or_scope CHECK (num_nonnulls(outbox_id, scope) = 1),
   CONSTRAINT payment_outbox_events_known_type CHECK (event_type = ANY (ARRAY['LATE_OUTCOME'::text, 'TERMINAL_BLOCKED'::text, 'HOLD_PLACED'::text, 'HOLD_RESOLVED'::text, 'DECISION_PROPOSED'::text, 'DECISION_WITHDRAWN'::text, 'REDRIVE_PROPOSED'::text, 'REDRIVE_CREATED'::text, 'PAUSED'::text, 'RESUMED'::text, 'POLICY_SET'::text, 'ENQUEUED'::text, 'LEASE_CLAIMED'::text, 'LEASE_RELEASED'::text, 'LEASE_RENEWED'::text, 'LEASE_EXPIRED_REPAIRED'::text, 'ATTEMPT_COMPLETED'::text, 'RESCHEDULED'::text, 'UNBLOCKED'::text, 'DISPATCH_BEGUN'::text])),
   CONSTRAINT payment_outbox_events_one_number_per_item UNIQUE (outbox_id, event_no),
   CONSTRAINT payment_outbox_events_one_number_per_scope UNIQUE (scope, event_no),
   CONSTRAINT payment_outbox_events_pkey PRIMARY KEY (event_id)
 );
+CREATE INDEX ix_events_recorded ON payment_outbox_events USING btree (recorded_xid);
 CREATE TRIGGER payment_outbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_events ENABLE ALWAYS TRIGGER payment_outbox_events_is_append_only;
 COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
 COMMENT ON COLUMN payment_outbox_events.scope IS 'What the event is about when it is not one item: rail:NAME, participant:ID, stream:ID, policy:ID, or dispatch as a whole.';
+COMMENT ON COLUMN payment_outbox_events.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
 
 -- table payment_outbox_identities of symphony_owner
 CREATE TABLE payment_outbox_identities (
@@ -382,11 +415,13 @@ CREATE TABLE payment_outbox_identities (
   row_hash bytea,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   traceparent text,
+  recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_identities_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id),
   CONSTRAINT payment_outbox_identities_pkey PRIMARY KEY (outbox_id)
 );
 CREATE INDEX ix_identities_by_key ON payment_outbox_identities USING btree (idempotency_key);
+CREATE INDEX ix_identities_recorded ON payment_outbox_identities USING btree (recorded_xid);
 CREATE INDEX ix_identities_redrive_of ON payment_outbox_identities USING btree (redrive_of) WHERE redrive_of IS NOT NULL;
 CREATE TRIGGER payment_outbox_identities_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_identities FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_identities ENABLE ALWAYS TRIGGER payment_outbox_identities_is_append_only;
@@ -395,6 +430,7 @@ COMMENT ON COLUMN payment_outbox_identities.redrive_of IS 'The FAILED item that 
 COMMENT ON COLUMN payment_outbox_identities.content_hash IS 'SHA-256 of participant, rail and payload: what "the same content" means.';
 COMMENT ON COLUMN payment_outbox_identities.row_hash IS 'SHA-256 of the row: the first link of the item''s chain.';
 COMMENT ON COLUMN payment_outbox_identities.traceparent IS 'The trace of the request that enqueued it (W3C), for its redrives. Part of no hash: it says nothing about the money.';
+COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
 
 -- table payment_outbox_pending of symphony_owner
 CREATE TABLE payment_outbox_pending (
@@ -4539,6 +4575,14 @@ PARALLEL SAFE
 RETURN regexp_replace(p_idempotency_key, '~redrive~[0-9]+$'::text, ''::text);
 COMMENT ON FUNCTION outbox_base_key(text) IS 'Internal: an idempotency key without its redrive number.';
 
+-- function outbox_block_hash(text, text, text, text, text, text, text, text) of symphony_owner
+CREATE FUNCTION outbox_block_hash(p_block_no text, p_prev_hash text, p_row_count text, p_last_xid text, p_last_kind text, p_last_id text, p_root text, p_sealed_at text)
+RETURNS bytea
+LANGUAGE sql STABLE
+PARALLEL SAFE
+RETURN sha256(convert_to(concat(octet_length(p_block_no), ':', p_block_no, ',', octet_length(p_prev_hash), ':', p_prev_hash, ',', octet_length(p_row_count), ':', p_row_count, ',', octet_length(p_last_xid), ':', p_last_xid, ',', octet_length(p_last_kind), ':', p_last_kind, ',', octet_length(p_last_id), ':', p_last_id, ',', octet_length(p_root), ':', p_root, ',', octet_length(p_sealed_at), ':', p_sealed_at, ','), 'UTF8'::name));
+COMMENT ON FUNCTION outbox_block_hash(text, text, text, text, text, text, text, text) IS 'SHA-256 of a block and its predecessor.';
+
 -- function outbox_content_hash(text, text, text) of symphony_owner
 CREATE FUNCTION outbox_content_hash(p_participant_id text, p_rail_type text, p_payload_text text)
 RETURNS bytea
@@ -5709,6 +5753,74 @@ END
 $$;
 COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamp with time zone, text, text) IS 'Schedules a message for a moment, in the caller''s transaction. One that has passed is due at once.';
 
+-- function seal_ledger_block(integer) of symphony_owner
+CREATE FUNCTION seal_ledger_block(p_rows_max integer)
+RETURNS TABLE(block_no bigint, row_count integer)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_last_no bigint;
+  v_xid bigint := 0;
+  v_kind smallint := 0;
+  v_id uuid := '00000000-0000-0000-0000-000000000000';
+  v_prev_hash bytea;
+  v_horizon bigint;
+  v_below bigint;
+BEGIN
+  IF p_rows_max IS NULL OR p_rows_max NOT BETWEEN 1 AND 100000 THEN
+    PERFORM refuse_argument('p_rows_max', 'a whole number from 1 to 100000');
+  END IF;
+  SELECT max(b.block_no) INTO v_last_no FROM payment_outbox_blocks b;
+  IF v_last_no IS NOT NULL THEN
+    SELECT b.last_xid, b.last_kind, b.last_id, b.block_hash INTO v_xid, v_kind, v_id, v_prev_hash
+    FROM payment_outbox_blocks b WHERE b.block_no = v_last_no FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+      RETURN;
+    END IF;
+  END IF;
+  -- Read before the rows: whatever lies below it is visible to every later look.
+  v_horizon := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
+  -- What is sealed lay below the horizon of its time, and the horizon only rises; unless the rows were copied to a server
+  -- that counts from an earlier number. What it writes would lie behind the last block, in none.
+  IF v_horizon <= v_xid THEN
+    RAISE EXCEPTION 'the last block ends at transaction %, and this server has only reached %', v_xid, v_horizon
+      USING ERRCODE = 'object_not_in_prerequisite_state',
+        HINT = 'The rows were copied from another server. Raise the number here (pg_resetwal -x) above the last block''s.';
+  END IF;
+  -- A long backlog is not read to its end for each block: the window widens until it holds enough.
+  v_below := v_xid + p_rows_max;
+  WHILE v_below < v_horizon
+    AND (SELECT count(*) FROM unsealed_outbox_rows(v_xid, v_kind, v_id, v_below, p_rows_max)) < p_rows_max
+  LOOP
+    v_below := v_xid + 4 * (v_below - v_xid);
+  END LOOP;
+  RETURN QUERY
+  WITH content AS MATERIALIZED (
+    SELECT count(*)::integer AS row_count, max(r.recorded_xid) AS last_xid, string_agg(r.entry, '' ORDER BY r.ordinal) AS entries,
+      clock_timestamp() AS sealed_at
+    FROM unsealed_outbox_rows(v_xid, v_kind, v_id, LEAST(v_below, v_horizon), p_rows_max) r
+  ), ended AS MATERIALIZED (
+    -- The last entry says where the block ends.
+    SELECT c.*, sha256(c.entries) AS root, get_byte(c.entries, 58 * c.row_count - 57)::smallint AS last_kind,
+      encode(substring(c.entries FROM 58 * c.row_count - 55 FOR 16), 'hex')::uuid AS last_id
+    FROM content c WHERE c.row_count > 0
+  )
+  INSERT INTO payment_outbox_blocks AS b
+    (block_no, row_count, last_xid, last_kind, last_id, entries, root, prev_hash, block_hash, sealed_at)
+  SELECT COALESCE(v_last_no, 0) + 1, z.row_count, z.last_xid, z.last_kind, z.last_id, z.entries, z.root, v_prev_hash,
+    outbox_block_hash((COALESCE(v_last_no, 0) + 1)::text, encode(v_prev_hash, 'hex'), z.row_count::text, z.last_xid::text,
+      z.last_kind::text, z.last_id::text, encode(z.root, 'hex'), epoch_micros(z.sealed_at)::text),
+    z.sealed_at
+  FROM ended z
+  ON CONFLICT DO NOTHING
+  RETURNING b.block_no, b.row_count;
+END
+$$;
+COMMENT ON FUNCTION seal_ledger_block(integer) IS 'Seals the next rows of the ledger whose transactions are all decided; no row if there are none, or another is at it.';
+
 -- function set_participant_outbox_policy(text, text) of symphony_owner
 CREATE FUNCTION set_participant_outbox_policy(p_participant_id text, p_on_ordered_failure text)
 RETURNS void
@@ -5828,6 +5940,35 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION trigger_job(text) IS 'Makes a run of a job that is due now, beside its schedule.';
+
+-- function unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) of symphony_owner
+CREATE FUNCTION unsealed_outbox_rows(p_after_xid bigint, p_after_kind smallint, p_after_id uuid, p_below_xid bigint, p_rows_max integer)
+RETURNS TABLE(ordinal bigint, recorded_xid bigint, entry bytea)
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET plan_cache_mode=force_custom_plan
+SET search_path=symphony, pg_temp
+AS $$
+  SELECT row_number() OVER (ORDER BY r.recorded_xid, r.kind, r.id), r.recorded_xid,
+    int2send(r.kind) || uuid_send(r.id) || int8send(r.recorded_xid)
+      -- Every entry is as long as every other, whatever somebody has put in the place of a hash.
+      || CASE WHEN octet_length(r.row_hash) = 32 THEN r.row_hash ELSE sha256(COALESCE(r.row_hash, '')) END
+  FROM (
+    SELECT i.recorded_xid, 1::smallint AS kind, i.outbox_id AS id, i.row_hash FROM payment_outbox_identities i
+    WHERE i.recorded_xid >= p_after_xid AND i.recorded_xid < p_below_xid
+    UNION ALL
+    SELECT a.recorded_xid, 2::smallint, a.attempt_id, a.row_hash FROM payment_outbox_attempts a
+    WHERE a.recorded_xid >= p_after_xid AND a.recorded_xid < p_below_xid
+    UNION ALL
+    SELECT e.recorded_xid, 3::smallint, e.event_id, e.row_hash FROM payment_outbox_events e
+    WHERE e.recorded_xid >= p_after_xid AND e.recorded_xid < p_below_xid
+  ) r
+  WHERE (r.recorded_xid, r.kind, r.id) > (p_after_xid, p_after_kind, p_after_id)
+  ORDER BY 1
+  LIMIT p_rows_max
+$$;
+COMMENT ON FUNCTION unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) IS 'Internal: rows of the ledger after a position and below a transaction, in the order of blocks, as entries of one.';
 
 -- function uuid_v7() of symphony_owner
 CREATE FUNCTION uuid_v7()
@@ -6052,6 +6193,7 @@ GRANT EXECUTE ON function resume_outbox(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function revive_inbox_message(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function revoke_api_key(text) TO symphony_control;
 GRANT EXECUTE ON function schedule_timer(text, jsonb, timestamp with time zone, text, text) TO symphony_ingest;
+GRANT EXECUTE ON function seal_ledger_block(integer) TO symphony_executor;
 GRANT EXECUTE ON function set_participant_outbox_policy(text, text) TO symphony_control;
 GRANT EXECUTE ON function trigger_job(text) TO symphony_control;
 GRANT EXECUTE ON function withdraw_outbox_proposal(uuid, text) TO symphony_control;
@@ -6060,7 +6202,7 @@ GRANT SELECT (created_at, created_by, expires_at, key_id, last_used_at, owner, p
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_auditor;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_control;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, sightings, source, state, topic) ON table inbox_messages TO symphony_readonly;
-GRANT SELECT (attempt_id, attempt_no, claimed_at, completed_at, created_at, error_code, error_message, idempotency_key, instruction_id, latency_ms, outbox_id, participant_id, prev_hash, rail_code, rail_reference, rail_type, row_hash, sequence_id, state, worker_id) ON table payment_outbox_attempts TO symphony_readonly;
+GRANT SELECT (attempt_id, attempt_no, claimed_at, completed_at, created_at, error_code, error_message, idempotency_key, instruction_id, latency_ms, outbox_id, participant_id, prev_hash, rail_code, rail_reference, rail_type, recorded_xid, row_hash, sequence_id, state, worker_id) ON table payment_outbox_attempts TO symphony_readonly;
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_auditor;
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_control;
 GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_readonly;
@@ -6098,6 +6240,9 @@ GRANT SELECT ON table participant_outbox_policies TO symphony_readonly;
 GRANT SELECT ON table participant_outbox_sequences TO symphony_control;
 GRANT SELECT ON table payment_outbox_attempts TO symphony_auditor;
 GRANT SELECT ON table payment_outbox_attempts TO symphony_control;
+GRANT SELECT ON table payment_outbox_blocks TO symphony_auditor;
+GRANT SELECT ON table payment_outbox_blocks TO symphony_control;
+GRANT SELECT ON table payment_outbox_blocks TO symphony_readonly;
 GRANT SELECT ON table payment_outbox_events TO symphony_auditor;
 GRANT SELECT ON table payment_outbox_events TO symphony_control;
 GRANT SELECT ON table payment_outbox_events TO symphony_readonly;
@@ -6124,6 +6269,7 @@ GRANT SELECT ON table supervisor_scheduler_status TO symphony_readonly;
 GRANT SELECT ON table symphony_deployments TO symphony_auditor;
 GRANT SELECT ON table symphony_deployments TO symphony_control;
 GRANT SELECT ON table symphony_deployments TO symphony_readonly;
+GRANT SELECT ON table symphony_settings TO symphony_auditor;
 GRANT USAGE ON schema symphony TO symphony_auditor;
 GRANT USAGE ON schema symphony TO symphony_auth;
 GRANT USAGE ON schema symphony TO symphony_control;

@@ -34,6 +34,7 @@ const SQL_PROOFS = [
   'tests/integration/outbox',
   'tests/integration/leaseRace',
   'tests/integration/inboxRace',
+  'tests/integration/ledgerSeals',
   'tests/integration/schedulerRace',
   'tests/security/',
   'tests/contract/catalog',

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { Database } from '../db/index.js'
-import { logRelayerEvents, logRepairEvents, type Metrics } from '../observability/index.js'
+import { LedgerSealer } from '../ledger/index.js'
+import { logRelayerEvents, logRepairEvents, logSealerEvents, type Metrics } from '../observability/index.js'
 import { OutboxRelayer } from '../outbox/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { LeaseRepairWorker } from '../repair/index.js'
@@ -17,13 +18,14 @@ export interface RelayOptions {
   readonly metrics: Metrics | undefined
 }
 
-/** A relayer and lease repair over one database: what `start` and `worker` have in common. */
+/** A relayer, lease repair and the sealing of the ledger over one database: what `start` and `worker` have in common. */
 export class Relay {
   readonly workerId: string
   readonly #rails: ReadonlyMap<string, LoadedRail>
   readonly #memory: EpochFile | undefined
   readonly #relayer: OutboxRelayer
   readonly #repair: LeaseRepairWorker
+  readonly #sealer: LedgerSealer
 
   constructor({ database, rails, settings, log, metrics }: RelayOptions) {
     const { workerId, memoryFile, leaseSeconds, batchSize, concurrency, pollMs, listen, renewLeases, shutdownMs } =
@@ -61,6 +63,11 @@ export class Relay {
         logRepairEvent(event)
       },
     )
+    this.#sealer = new LedgerSealer(
+      database.as('symphony_executor'),
+      { intervalMs: settings.sealIntervalMs },
+      logSealerEvents(log),
+    )
   }
 
   async start(): Promise<void> {
@@ -68,11 +75,12 @@ export class Relay {
     await this.#memory?.load()
     await this.#relayer.start()
     await this.#repair.start()
+    await this.#sealer.start()
   }
 
   /** Gives leases back, waits for calls within the bound that was set, and closes the rails. Safe before `start`. */
   async stop(): Promise<void> {
-    await Promise.all([this.#relayer.stop(), this.#repair.stop()])
+    await Promise.all([this.#relayer.stop(), this.#repair.stop(), this.#sealer.stop()])
     const closing = [...this.#rails.values()].map((rail) => rail.close())
     // An adapter that cannot close keeps nobody from stopping.
     await settleWithin(Promise.allSettled(closing), RAILS_CLOSE_MS)

@@ -11,7 +11,7 @@ export async function urlOfTarget({
 }
 
 /** For what takes longer than a worker's statement may. */
-export type TargetLimits = Pick<DatabaseOptions, 'statementTimeoutMs'>
+export type TargetLimits = Pick<DatabaseOptions, 'statementTimeoutMs' | 'idleInTransactionTimeoutMs'>
 
 export function openTargetAt(
   url: string,

@@ -32,6 +32,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   timers: async () => (await import('./commands/timers.js')).registerTimers,
   keys: async () => (await import('./commands/keys.js')).registerKeys,
   ledger: async () => (await import('./commands/ledger.js')).registerLedger,
+  evidence: async () => (await import('./commands/evidence.js')).registerEvidence,
   db: async () => (await import('./commands/db.js')).registerDb,
   completion: async () => (await import('./commands/completion.js')).registerCompletion,
 }

@@ -124,6 +124,13 @@ export const SETTINGS = Object.freeze({
     default: 100,
     help: 'expired leases per repair call',
   }),
+  sealIntervalMs: setting({
+    flag: '--seal-interval-ms <n>',
+    env: 'LEDGER_SEAL_INTERVAL_MS',
+    kind: wholeNumber({ min: 100, max: 3_600_000 }),
+    default: 10_000,
+    help: 'how often what was written to the ledger is sealed in a block',
+  }),
   schedulerPollMs: setting({
     flag: '--scheduler-poll-ms <n>',
     env: 'SCHEDULER_POLL_MS',
@@ -299,6 +306,7 @@ export const RELAY = [
   'railTimeoutMs',
   'repairIntervalMs',
   'repairBatchSize',
+  'sealIntervalMs',
   'renewLeases',
   'shutdownMs',
   'memoryFile',

@@ -139,6 +139,26 @@ export async function readDeploymentRecord(tx: Queryable, schema: string): Promi
   }
 }
 
+/** A file of a deployment, as it was written down then. */
+export interface DeployedFile {
+  readonly deployment: number
+  readonly file: string
+  readonly sha256: string
+  readonly schemaLevel: number
+  readonly release: string
+  readonly deployedBy: string
+  /** Microseconds since 1970. */
+  readonly deployedAt: string
+}
+
+export async function readDeploymentHistory(tx: Queryable, schema: string): Promise<readonly DeployedFile[]> {
+  const { rows } = await tx.query<DeployedFile>(`
+    SELECT d.deployment_no AS deployment, d.file, d.sha256, d.schema_level AS "schemaLevel", d.release,
+      d.deployed_by AS "deployedBy", (extract(epoch FROM d.deployed_at) * 1000000)::bigint::text AS "deployedAt"
+    FROM ${quoteIdentifier(schema)}.symphony_deployments d ORDER BY d.deployment_no, d.file COLLATE "C"`)
+  return rows
+}
+
 const RECORD_IS_READABLE = `
   SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT') AS readable
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

@@ -7,7 +7,11 @@
  */
 export { checkStart } from './checkStart.js'
 export type { StartCheck, StartCheckOptions } from './checkStart.js'
+export type { Catalog, Properties } from './catalog.js'
+export type { DeployedFile } from './db.js'
 export { deploy } from './deploy.js'
+export { describeDeployment } from './describeDeployment.js'
+export type { DeploymentDescription } from './describeDeployment.js'
 export { doctor } from './doctor.js'
 export type { Diagnosis, DoctorOptions } from './doctor.js'
 export { DeploymentError } from './errors.js'

@@ -1,4 +1,8 @@
 import type { Queryable } from '../db/index.js'
+import { bookVerdicts, RailBookComparison, type Ending, type RailEffect } from './bookComparison.js'
+import { describeBreak } from './breaks.js'
+import type { LedgerRow } from './chain.js'
+import { databaseSource } from './databaseSource.js'
 import {
   countLedger,
   findAttemptGaps,
@@ -6,31 +10,14 @@ import {
   findMisplacedItems,
   findOverdueLeases,
   findSequenceGaps,
-  readEndings,
-  readIdentityPage,
-  type Ending,
   type LedgerCounts,
 } from './db.js'
-import { verifyChain, type ChainReport } from './verifyChain.js'
+import type { LedgerSource } from './LedgerSource.js'
+import { Sequences } from './Sequences.js'
+import { verdict, type InvariantId, type InvariantVerdict } from './verdicts.js'
+import { verifyLedger, type LedgerReport, type VerifyOptions } from './verifyLedger.js'
 
-export type InvariantId = 'I1' | 'I2' | 'I3' | 'I4' | 'I5' | 'I6' | 'I7' | 'I8' | 'I9' | 'I10'
-
-export interface InvariantVerdict {
-  readonly id: InvariantId
-  readonly sentence: string
-  readonly ok: boolean
-  /** What breaks it: ids, or what was counted. */
-  readonly found: readonly string[]
-}
-
-/** What the rail did under our reference, from its own book. */
-export interface RailEffect {
-  readonly reference: string
-  /** The rail's own name for the payment. */
-  readonly railReference: string
-}
-
-export interface AuditOptions {
+export interface AuditOptions extends Pick<VerifyOptions, 'checkpoints' | 'onProgress'> {
   /** The rail's book. Without it I3, I4 and I5 cannot be judged and are not reported. */
   readonly effects?: Iterable<RailEffect>
   /** How long after its end a lease may stand unrepaired. @default 120 */
@@ -41,100 +28,103 @@ export interface AuditOptions {
 
 export interface AuditReport {
   readonly ok: boolean
+  /** Of an export, what is pending and held is not known. */
   readonly counts: LedgerCounts
-  readonly chain: ChainReport
+  readonly chain: LedgerReport
   readonly railEffects: number
   readonly doublePaid: number
   readonly invariants: readonly InvariantVerdict[]
+  /** For want of a book, of a queue, or because it was not asked. */
+  readonly notJudged: readonly InvariantId[]
 }
 
 /** Holds our book against itself and, where it is given, against the rail's. Reads as symphony_auditor; changes nothing. */
 export async function audit(role: Queryable, options: AuditOptions = {}): Promise<AuditReport> {
   const counts = await countLedger(role)
-  const chain = await verifyChain(role)
+  const books = options.effects === undefined ? undefined : new RailBookComparison(options.effects)
+  const chain = await verifyLedger(databaseSource(role), { ...options, onRow: (row) => seeEnding(row, books) })
   const invariants: InvariantVerdict[] = [
-    verdict('I1', 'everything accepted is pending or has ended', await findMisplacedItems(role)),
-    verdict('I2', 'a payment ends at most once', await findDoubleEndings(role)),
-    verdict('I6', 'attempts are numbered 1, 2, 3 …', await findAttemptGaps(role)),
-    verdict('I7', 'sequences have no gap', await findSequenceGaps(role)),
-    verdict(
-      'I8',
-      'no lease stands long after its end',
-      await findOverdueLeases(role, options.leaseGraceSeconds ?? 120),
-    ),
-    verdict(
-      'I9',
-      'no row of the ledger was changed',
-      chain.breaks.map(({ table, subject, position, why }) => `${table} ${subject} ${position}: ${why}`),
-    ),
+    verdict('I1', await findMisplacedItems(role)),
+    verdict('I2', await findDoubleEndings(role)),
+    verdict('I6', await findAttemptGaps(role)),
+    verdict('I7', await findSequenceGaps(role)),
+    verdict('I8', await findOverdueLeases(role, options.leaseGraceSeconds ?? 120)),
   ]
   if (options.drained === true) {
-    const left = counts.pending - counts.held
-    invariants.push(verdict('I10', 'after healing, everything drains', left === 0n ? [] : [`${left} items are left`]))
+    const left = (counts.pending ?? 0n) - (counts.held ?? 0n)
+    invariants.push(verdict('I10', left === 0n ? [] : [`${left} items are left`]))
   }
-  const books = options.effects === undefined ? undefined : await compareBooks(role, options.effects)
-  if (books !== undefined) invariants.push(...books.invariants)
+  return report(counts, chain, invariants, books)
+}
+
+/** The same of an export, without the queue: what is pending, and whose lease is overdue, is not in it. */
+export async function auditExport(
+  source: LedgerSource,
+  options: Pick<AuditOptions, 'checkpoints' | 'onProgress' | 'effects'> = {},
+): Promise<AuditReport> {
+  const books = options.effects === undefined ? undefined : new RailBookComparison(options.effects)
+  const sequences = new Sequences()
+  const ended = { DISPATCHED: 0n, FAILED: 0n }
+  const chain = await verifyLedger(source, {
+    ...options,
+    onRow: (row) => {
+      const ending = seeEnding(row, books)
+      if (ending !== undefined) ended[ending.state] += 1n
+      sequences.see(row)
+    },
+  })
+  const counts: LedgerCounts = {
+    accepted: BigInt(chain.identities),
+    pending: undefined,
+    held: undefined,
+    dispatched: ended.DISPATCHED,
+    failed: ended.FAILED,
+  }
+  const attempts = chain.breaks.filter(({ table, block }) => table === 'payment_outbox_attempts' && block === null)
+  const subjectsOf = (word: string) => attempts.filter(({ why }) => why.startsWith(word)).map(({ subject }) => subject)
+  const invariants = [
+    verdict('I2', subjectsOf('ends')),
+    verdict('I6', subjectsOf('number missing')),
+    verdict('I7', sequences.gaps()),
+  ]
+  return report(counts, chain, invariants, books)
+}
+
+function report(
+  counts: LedgerCounts,
+  chain: LedgerReport,
+  judged: readonly InvariantVerdict[],
+  books: RailBookComparison | undefined,
+): AuditReport {
+  const invariants = [
+    ...judged,
+    verdict('I9', chain.breaks.map(describeBreak)),
+    ...(books === undefined ? [] : bookVerdicts(books)),
+  ].toSorted((left, right) => ALL.indexOf(left.id) - ALL.indexOf(right.id))
   return {
     ok: invariants.every(({ ok }) => ok) && chain.breakCount === 0,
     counts,
     chain,
     railEffects: books?.effects ?? 0,
-    doublePaid: books?.doublePaid ?? 0,
-    invariants: invariants.toSorted((a, b) => Number(a.id.slice(1)) - Number(b.id.slice(1))),
+    doublePaid: books?.paidTwice.length ?? 0,
+    invariants,
+    notJudged: ALL.filter((id) => invariants.every((one) => one.id !== id)),
   }
 }
 
-interface BookComparison {
-  readonly invariants: InvariantVerdict[]
-  readonly effects: number
-  readonly doublePaid: number
+/** An attempt that ends its item is also held against the rail's book. */
+function seeEnding({ kind, fields }: LedgerRow, books: RailBookComparison | undefined): Ending | undefined {
+  if (kind !== 'attempt') return undefined
+  const [outboxId, state] = [fields[1], fields[9]]
+  if (typeof outboxId !== 'string' || (state !== 'DISPATCHED' && state !== 'FAILED')) return undefined
+  const ending = {
+    outboxId,
+    state,
+    railReference: fields[12] ?? null,
+    decidedByPeople: fields[14] === 'OPERATOR_DECISION',
+  } as const
+  books?.see(ending)
+  return ending
 }
 
-async function compareBooks(role: Queryable, effects: Iterable<RailEffect>): Promise<BookComparison> {
-  const paid = new Map<string, string[]>()
-  let count = 0
-  for (const { reference, railReference } of effects) {
-    count += 1
-    const references = paid.get(reference)
-    if (references === undefined) paid.set(reference, [railReference])
-    else references.push(railReference)
-  }
-  const twice = [...paid].filter(([, references]) => references.length > 1).map(([reference]) => reference)
-  const unpaid: string[] = []
-  const failedButPaid: string[] = []
-  for await (const ending of endings(role)) {
-    const references = paid.get(ending.outboxId) ?? []
-    if (ending.state === 'DISPATCHED' && !references.includes(ending.railReference ?? '')) unpaid.push(ending.outboxId)
-    // Two people may decide that a payment failed; a counter or a code may not, while the rail has paid it.
-    if (ending.state === 'FAILED' && references.length > 0 && !ending.decidedByPeople)
-      failedButPaid.push(ending.outboxId)
-  }
-  return {
-    invariants: [
-      verdict('I3', 'each DISPATCHED payment is in the rail’s book under its reference', unpaid),
-      verdict('I4', 'the rail paid each reference at most once', twice),
-      verdict('I5', 'no FAILED payment was paid', failedButPaid),
-    ],
-    effects: count,
-    doublePaid: twice.length,
-  }
-}
-
-async function* endings(role: Queryable): AsyncGenerator<Ending> {
-  for (let afterId: string | null = null; ;) {
-    const page = await readIdentityPage(role, afterId, PAGE_SIZE)
-    yield* await readEndings(
-      role,
-      page.map(({ outboxId }) => outboxId),
-    )
-    if (page.length < PAGE_SIZE) return
-    afterId = page.at(-1)?.outboxId ?? null
-  }
-}
-
-function verdict(id: InvariantId, sentence: string, found: readonly string[]): InvariantVerdict {
-  return { id, sentence, ok: found.length === 0, found: found.slice(0, FOUND_SHOWN_MAX) }
-}
-
-const PAGE_SIZE = 2_000
-const FOUND_SHOWN_MAX = 10
+const ALL: readonly InvariantId[] = ['I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7', 'I8', 'I9', 'I10']

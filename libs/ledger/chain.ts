@@ -5,80 +5,72 @@ import { createHash } from 'node:crypto'
  * change those too. The format is described in docs/internals/ledger-chain.md.
  */
 
-/** The fields of an identity in canonical order, each as text or null, and the hash the row carries. */
-export interface IdentityLink {
-  readonly outboxId: string
-  readonly fields: readonly (string | null)[]
-  readonly rowHash: string | null
-}
+export type RowKind = 'identity' | 'attempt' | 'event'
 
-/** The fields of an attempt after its predecessor's hash, in canonical order. */
-export interface AttemptLink {
-  readonly outboxId: string
-  readonly attemptNo: number
-  readonly fields: readonly (string | null)[]
+/** A field as text: times are microseconds, hashes hexadecimal, a lease token only its SHA-256. */
+export type Field = string | null
+
+/** A row of the ledger as text: all of it that is hashed, in the order in which it is. */
+export interface LedgerRow {
+  readonly kind: RowKind
+  readonly id: string
+  /** The transaction that wrote it, in decimal. */
+  readonly xid: string
+  /** Without the predecessor's hash, which is hashed first. */
+  readonly fields: readonly Field[]
+  /** Always null for an identity: it is the first link. */
   readonly prevHash: string | null
   readonly rowHash: string | null
 }
 
-export interface EventLink {
-  /** The item, or the scope, whose events form one chain. */
-  readonly subject: string
-  readonly eventNo: string
-  readonly fields: readonly (string | null)[]
-  readonly prevHash: string | null
-  readonly rowHash: string | null
+export const TABLE_OF = Object.freeze({
+  identity: 'payment_outbox_identities',
+  attempt: 'payment_outbox_attempts',
+  event: 'payment_outbox_events',
+})
+
+/** Where the fields that name a row stand among its fields. */
+const NAMING = {
+  identity: { subject: [0], number: undefined },
+  attempt: { subject: [1], number: 8 },
+  event: { subject: [1, 2], number: 3 },
+} as const
+
+/** How many fields a row has besides its predecessor's hash. */
+export const FIELD_COUNT = Object.freeze({ identity: 10, attempt: 20, event: 9 })
+
+/** The item that the row is about, or the scope of an event that is about none. */
+export function subjectOf({ kind, fields }: LedgerRow): string {
+  for (const at of NAMING[kind].subject) {
+    const field = fields[at]
+    if (field !== null && field !== undefined) return field
+  }
+  return ''
 }
 
-/** Where a chain breaks, and how. */
-export interface ChainBreak {
-  readonly table: 'payment_outbox_identities' | 'payment_outbox_attempts' | 'payment_outbox_events'
-  readonly subject: string
-  readonly position: string
-  readonly why: 'no hash' | 'content differs from its hash' | 'does not follow its predecessor' | 'number missing'
+/** 0 for an identity, otherwise the number of the attempt or event. */
+export function numberOf({ kind, fields }: LedgerRow): bigint {
+  const at = NAMING[kind].number
+  return at === undefined ? 0n : BigInt(fields[at] ?? 0)
 }
 
-export function identityBreak({ outboxId, fields, rowHash }: IdentityLink): ChainBreak | undefined {
-  const why = contentDefect(fields, rowHash)
-  return why && { table: 'payment_outbox_identities', subject: outboxId, position: 'identity', why }
+/** `identity`, `attempt 3`, `event 2`: the place of a row in what is about its subject. */
+export function placeOf(kind: RowKind, number: bigint): string {
+  return kind === 'identity' ? 'identity' : `${kind} ${number}`
 }
 
-/** `previous`: the attempt before of the same item, or for the first the hash of its identity. */
-export function attemptBreak(
-  link: AttemptLink,
-  previous: { readonly attemptNo: number; readonly hash: string | null },
-): ChainBreak | undefined {
-  const { outboxId, attemptNo, fields, prevHash, rowHash } = link
-  const why =
-    attemptNo !== previous.attemptNo + 1
-      ? 'number missing'
-      : prevHash !== previous.hash
-        ? 'does not follow its predecessor'
-        : contentDefect([prevHash, ...fields], rowHash)
-  return why && { table: 'payment_outbox_attempts', subject: outboxId, position: `attempt ${attemptNo}`, why }
-}
-
-export function eventBreak(
-  link: EventLink,
-  previous: { readonly eventNo: string; readonly hash: string | null },
-): ChainBreak | undefined {
-  const { subject, eventNo, fields, prevHash, rowHash } = link
-  const why =
-    BigInt(eventNo) !== BigInt(previous.eventNo) + 1n
-      ? 'number missing'
-      : prevHash !== previous.hash
-        ? 'does not follow its predecessor'
-        : contentDefect([prevHash, ...fields], rowHash)
-  return why && { table: 'payment_outbox_events', subject, position: `event ${eventNo}`, why }
-}
-
-function contentDefect(fields: readonly (string | null)[], rowHash: string | null): ChainBreak['why'] | undefined {
+/** What is wrong with a row by itself, if anything. */
+export function contentDefect({ kind, fields, prevHash, rowHash }: LedgerRow): string | undefined {
   if (rowHash === null) return 'no hash'
-  return canonicalHash(fields) === rowHash ? undefined : 'content differs from its hash'
+  const hashed = kind === 'identity' ? fields : [prevHash, ...fields]
+  return canonicalHash(hashed) === rowHash ? undefined : 'content differs from its hash'
+}
+
+export function canonicalHash(fields: readonly Field[]): string {
+  return createHash('sha256').update(canonicalText(fields)).digest('hex')
 }
 
 /** Each field as its length in bytes, a colon, the bytes and a comma; a null field has no length. */
-export function canonicalHash(fields: readonly (string | null)[]): string {
-  const canonical = fields.map((field) => (field === null ? ':,' : `${Buffer.byteLength(field)}:${field},`)).join('')
-  return createHash('sha256').update(canonical).digest('hex')
+export function canonicalText(fields: readonly Field[]): string {
+  return fields.map((field) => (field === null ? ':,' : `${Buffer.byteLength(field)}:${field},`)).join('')
 }

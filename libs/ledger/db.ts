@@ -1,6 +1,8 @@
 import { requiredUuid } from '../core/index.js'
-import { qualify, type Queryable } from '../db/index.js'
-import type { AttemptLink, EventLink, IdentityLink } from './chain.js'
+import { callFunction, qualify, type Queryable } from '../db/index.js'
+import { kindOfNumber, KINDS, numberOfKind, type Block, type Position } from './blocks.js'
+import type { Field, LedgerRow, RowKind } from './chain.js'
+import type { Link } from './LedgerSource.js'
 
 /**
  * What the ledger's verifiers read, as symphony_auditor. Rows come as text in canonical order, page by page, so that a ledger of
@@ -9,121 +11,273 @@ import type { AttemptLink, EventLink, IdentityLink } from './chain.js'
 
 const MICROS = (column: string) => `(extract(epoch FROM ${column}) * 1000000)::bigint::text`
 
-/** The canonical content of an identity, in the order in which it is hashed. */
-const IDENTITY_FIELDS = `ARRAY[
-  i.outbox_id::text, i.instruction_id, i.idempotency_key, i.participant_id, i.sequence_id::text, i.rail_type,
-  i.ordered::text, i.redrive_of::text, encode(i.content_hash, 'hex'), ${MICROS('i.created_at')}]`
+/** Each kind of row as text: what is hashed, in canonical order. */
+const ROWS = {
+  identity: {
+    table: 'payment_outbox_identities',
+    id: 'outbox_id',
+    prevHash: 'NULL::bytea',
+    order: 't.outbox_id',
+    fields: `t.outbox_id::text, t.instruction_id, t.idempotency_key, t.participant_id, t.sequence_id::text, t.rail_type,
+      t.ordered::text, t.redrive_of::text, encode(t.content_hash, 'hex'), ${MICROS('t.created_at')}`,
+  },
+  attempt: {
+    table: 'payment_outbox_attempts',
+    id: 'attempt_id',
+    prevHash: 't.prev_hash',
+    order: 't.attempt_no',
+    fields: `t.attempt_id::text, t.outbox_id::text, t.instruction_id, t.participant_id, t.sequence_id::text,
+      t.idempotency_key, t.rail_type, t.payload::text, t.attempt_no::text, t.state::text, ${MICROS('t.claimed_at')},
+      ${MICROS('t.completed_at')}, t.rail_reference, t.rail_code, t.error_code, t.error_message, t.latency_ms::text,
+      t.worker_id, encode(sha256(uuid_send(t.lease_token)), 'hex'), ${MICROS('t.created_at')}`,
+  },
+  event: {
+    table: 'payment_outbox_events',
+    id: 'event_id',
+    prevHash: 't.prev_hash',
+    order: 't.event_no',
+    fields: `t.event_id::text, t.outbox_id::text, t.scope, t.event_no::text, t.event_type, t.attempt_id::text, t.actor,
+      t.detail::text, ${MICROS('t.created_at')}`,
+  },
+} as const satisfies Record<RowKind, object>
 
-/** The same of an event, after its predecessor's hash. */
-const EVENT_FIELDS = `ARRAY[
-  e.event_id::text, e.outbox_id::text, e.scope, e.event_no::text, e.event_type, e.attempt_id::text, e.actor,
-  e.detail::text, ${MICROS('e.created_at')}]`
+interface RowText {
+  readonly id: string
+  readonly xid: string
+  readonly fields: Field[]
+  readonly prev: string | null
+  readonly hash: string | null
+}
 
-export async function readIdentityPage(
+async function selectRows(
   role: Queryable,
-  afterId: string | null,
-  limit: number,
-): Promise<IdentityLink[]> {
-  const { rows } = await role.query<{ id: string; fields: (string | null)[]; hash: string | null }>(
-    `SELECT i.outbox_id AS id, encode(i.row_hash, 'hex') AS hash, ${IDENTITY_FIELDS} AS fields
-     FROM ${qualify(role, 'payment_outbox_identities')} i
-     WHERE $1::uuid IS NULL OR i.outbox_id > $1::uuid
-     ORDER BY i.outbox_id LIMIT $2`,
-    [afterId, limit],
-  )
-  return rows.map(({ id, fields, hash }) => ({ outboxId: id, fields, rowHash: hash }))
-}
-
-/** One identity; undefined: there is no such item. */
-export async function readIdentity(role: Queryable, outboxId: string): Promise<IdentityLink | undefined> {
-  const { rows } = await role.query<{ id: string; fields: (string | null)[]; hash: string | null }>(
-    `SELECT i.outbox_id AS id, encode(i.row_hash, 'hex') AS hash, ${IDENTITY_FIELDS} AS fields
-     FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.outbox_id = $1`,
-    [requiredUuid('outboxId', outboxId)],
-  )
-  return rows.map(({ id, fields, hash }) => ({ outboxId: id, fields, rowHash: hash }))[0]
-}
-
-/** All events of one item, in order. */
-export async function readEventsOf(role: Queryable, outboxId: string): Promise<EventLink[]> {
-  const { rows } = await role.query<{
-    event_no: string
-    fields: (string | null)[]
-    prev: string | null
-    hash: string | null
-  }>(
-    `SELECT e.event_no::text AS event_no, encode(e.prev_hash, 'hex') AS prev, encode(e.row_hash, 'hex') AS hash,
-       ${EVENT_FIELDS} AS fields
-     FROM ${qualify(role, 'payment_outbox_events')} e WHERE e.outbox_id = $1 ORDER BY e.event_no LIMIT 5000`,
-    [requiredUuid('outboxId', outboxId)],
-  )
-  return rows.map(({ event_no: eventNo, fields, prev: prevHash, hash: rowHash }) => {
-    return { subject: outboxId, eventNo, fields, prevHash, rowHash }
-  })
-}
-
-/** All attempts of some items, in order. */
-export async function readAttempts(role: Queryable, outboxIds: readonly string[]): Promise<AttemptLink[]> {
-  const { rows } = await role.query<{
-    id: string
-    attempt_no: number
-    fields: (string | null)[]
-    prev: string | null
-    hash: string | null
-  }>(
-    `SELECT a.outbox_id AS id, a.attempt_no, encode(a.prev_hash, 'hex') AS prev, encode(a.row_hash, 'hex') AS hash, ARRAY[
-       a.attempt_id::text, a.outbox_id::text, a.instruction_id, a.participant_id, a.sequence_id::text, a.idempotency_key,
-       a.rail_type, a.payload::text, a.attempt_no::text, a.state::text, ${MICROS('a.claimed_at')},
-       ${MICROS('a.completed_at')}, a.rail_reference, a.rail_code, a.error_code, a.error_message, a.latency_ms::text,
-       a.worker_id, encode(sha256(uuid_send(a.lease_token)), 'hex'), ${MICROS('a.created_at')}] AS fields
-     FROM ${qualify(role, 'payment_outbox_attempts')} a
-     WHERE a.outbox_id = ANY ($1::uuid[])
-     ORDER BY a.outbox_id, a.attempt_no`,
-    [outboxIds],
+  kind: RowKind,
+  condition: string,
+  values: readonly unknown[],
+): Promise<LedgerRow[]> {
+  const { table, id, prevHash, fields } = ROWS[kind]
+  const { rows } = await role.query<RowText>(
+    `SELECT t.${id}::text AS id, t.recorded_xid::text AS xid, encode(${prevHash}, 'hex') AS prev,
+       encode(t.row_hash, 'hex') AS hash, ARRAY[${fields}] AS fields
+     FROM ${qualify(role, table)} t WHERE ${condition}`,
+    values,
   )
   return rows.map((row) => ({
-    outboxId: row.id,
-    attemptNo: row.attempt_no,
+    kind,
+    id: row.id,
+    xid: row.xid,
     fields: row.fields,
     prevHash: row.prev,
     rowHash: row.hash,
   }))
 }
 
-/** Events by subject and number, a page after the given position. */
-export async function readEventPage(
+/** All rows of one kind about one item, in order. */
+export function readItemRows(role: Queryable, kind: RowKind, outboxId: string): Promise<LedgerRow[]> {
+  const condition = `t.outbox_id = $1::uuid ORDER BY ${ROWS[kind].order} LIMIT 5000`
+  return selectRows(role, kind, condition, [requiredUuid('outboxId', outboxId)])
+}
+
+export function readRowsById(role: Queryable, kind: RowKind, rowIds: readonly string[]): Promise<LedgerRow[]> {
+  return selectRows(role, kind, `t.${ROWS[kind].id} = ANY ($1::uuid[])`, [rowIds])
+}
+
+/** Rows of one kind after a position, a page of them by id. */
+export function readOpenRowPage(
   role: Queryable,
-  after: { readonly subject: string; readonly eventNo: string } | null,
+  kind: RowKind,
+  after: Position | null,
+  afterId: string | null,
   limit: number,
-): Promise<EventLink[]> {
+): Promise<LedgerRow[]> {
+  const { id } = ROWS[kind]
+  return selectRows(
+    role,
+    kind,
+    `t.recorded_xid >= $1::bigint AND (t.recorded_xid, ${numberOfKind(kind)}, t.${id}) > ($1::bigint, $2::integer, $3::uuid)
+       AND ($4::uuid IS NULL OR t.${id} > $4::uuid)
+     ORDER BY t.${id} LIMIT $5`,
+    [...positionValues(after), afterId, limit],
+  )
+}
+
+/** Which rows lie after one position and up to another, in order. Without their content, which is read by id. */
+export async function readRowKeys(
+  role: Queryable,
+  after: Position | null,
+  last: Position,
+): Promise<{ readonly kind: RowKind; readonly id: string }[]> {
+  const keys = KINDS.map(
+    (kind) =>
+      `SELECT t.recorded_xid, ${numberOfKind(kind)} AS kind, t.${ROWS[kind].id} AS id FROM ${qualify(role, ROWS[kind].table)} t
+       WHERE t.recorded_xid BETWEEN $1::bigint AND $4::bigint`,
+  )
+  const { rows } = await role.query<{ kind: number; id: string }>(
+    `SELECT k.kind, k.id::text AS id FROM (${keys.join(' UNION ALL ')}) k
+     WHERE (k.recorded_xid, k.kind, k.id) > ($1::bigint, $2::integer, $3::uuid)
+       AND (k.recorded_xid, k.kind, k.id) <= ($4::bigint, $5::integer, $6::uuid)
+     ORDER BY k.recorded_xid, k.kind, k.id`,
+    [...positionValues(after), ...positionValues(last)],
+  )
+  return rows.map(({ kind, id }) => ({ kind: kindOfNumber(kind)!, id }))
+}
+
+function positionValues(position: Position | null): readonly unknown[] {
+  // From the very lowest: a row that says it was written before all numbers must be in the first block's range, not in none.
+  return position === null
+    ? ['-9223372036854775808', 0, NIL_ID]
+    : [String(position.xid), numberOfKind(position.kind), position.id]
+}
+
+const NIL_ID = '00000000-0000-0000-0000-000000000000'
+
+export async function readBlockPage(role: Queryable, afterNo: bigint, limit: number): Promise<Block[]> {
   const { rows } = await role.query<{
-    subject: string
-    event_no: string
-    fields: (string | null)[]
+    no: string
+    row_count: number
+    last_xid: string
+    last_kind: number
+    last_id: string
+    entries: Buffer
+    root: string
     prev: string | null
-    hash: string | null
+    hash: string
+    sealed_at: string
   }>(
-    `SELECT e.subject, e.event_no::text AS event_no, encode(e.prev_hash, 'hex') AS prev, encode(e.row_hash, 'hex') AS hash,
-       ${EVENT_FIELDS} AS fields
+    `SELECT b.block_no::text AS no, b.row_count, b.last_xid::text AS last_xid, b.last_kind, b.last_id::text AS last_id,
+       b.entries, encode(b.root, 'hex') AS root, encode(b.prev_hash, 'hex') AS prev, encode(b.block_hash, 'hex') AS hash,
+       ${MICROS('b.sealed_at')} AS sealed_at
+     FROM ${qualify(role, 'payment_outbox_blocks')} b
+     WHERE b.block_no > $1::bigint ORDER BY b.block_no LIMIT $2`,
+    [String(afterNo), limit],
+  )
+  return rows.map((row) => ({
+    no: BigInt(row.no),
+    rowCount: row.row_count,
+    last: { xid: BigInt(row.last_xid), kind: kindOfNumber(row.last_kind)!, id: row.last_id },
+    entries: row.entries,
+    root: row.root,
+    prevHash: row.prev,
+    hash: row.hash,
+    sealedAt: row.sealed_at,
+  }))
+}
+
+export async function countRows(role: Queryable): Promise<number> {
+  const counts = KINDS.map((kind) => `(SELECT count(*) FROM ${qualify(role, ROWS[kind].table)})`)
+  const { rows } = await role.query<{ count: string | bigint }>(`SELECT ${counts.join(' + ')} AS count`)
+  return Number(rows[0]?.count ?? 0)
+}
+
+interface LinkText {
+  readonly subject: string
+  readonly number: string
+  readonly prev: string | null
+  readonly hash: string | null
+  readonly ends: boolean
+}
+
+function toLink(kind: RowKind, { subject, number, prev, hash, ends }: LinkText): Link {
+  return { kind, subject, number: BigInt(number), prevHash: prev, rowHash: hash, ends }
+}
+
+export async function readIdentityLinks(role: Queryable, afterId: string | null, limit: number): Promise<Link[]> {
+  const { rows } = await role.query<LinkText>(
+    `SELECT i.outbox_id::text AS subject, '0' AS number, NULL AS prev, encode(i.row_hash, 'hex') AS hash, false AS ends
+     FROM ${qualify(role, 'payment_outbox_identities')} i
+     WHERE $1::uuid IS NULL OR i.outbox_id > $1::uuid ORDER BY i.outbox_id LIMIT $2`,
+    [afterId, limit],
+  )
+  return rows.map((row) => toLink('identity', row))
+}
+
+const ATTEMPT_LINK = `a.outbox_id::text AS subject, a.attempt_no::text AS number, encode(a.prev_hash, 'hex') AS prev,
+  encode(a.row_hash, 'hex') AS hash, a.state IN ('DISPATCHED', 'FAILED') AS ends`
+
+/** All attempts of some items, in order. */
+export async function readAttemptLinks(role: Queryable, outboxIds: readonly string[]): Promise<Link[]> {
+  const { rows } = await role.query<LinkText>(
+    `SELECT ${ATTEMPT_LINK} FROM ${qualify(role, 'payment_outbox_attempts')} a
+     WHERE a.outbox_id = ANY ($1::uuid[]) ORDER BY a.outbox_id, a.attempt_no`,
+    [outboxIds],
+  )
+  return rows.map((row) => toLink('attempt', row))
+}
+
+/** Attempts of items that have no identity: there must be none. */
+export async function readOrphanLinks(role: Queryable, limit: number): Promise<Link[]> {
+  const { rows } = await role.query<LinkText>(
+    `SELECT ${ATTEMPT_LINK} FROM ${qualify(role, 'payment_outbox_attempts')} a
+     WHERE NOT EXISTS (SELECT 1 FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.outbox_id = a.outbox_id)
+     ORDER BY a.outbox_id, a.attempt_no LIMIT $1`,
+    [limit],
+  )
+  return rows.map((row) => toLink('attempt', row))
+}
+
+/** Events by subject and number, a page after the given position. */
+export async function readEventLinks(role: Queryable, after: Link | undefined, limit: number): Promise<Link[]> {
+  const { rows } = await role.query<LinkText>(
+    `SELECT e.subject, e.event_no::text AS number, encode(e.prev_hash, 'hex') AS prev, encode(e.row_hash, 'hex') AS hash,
+       false AS ends
      FROM (SELECT v.*, COALESCE(v.outbox_id::text, v.scope) COLLATE "C" AS subject
        FROM ${qualify(role, 'payment_outbox_events')} v) e
      WHERE $1::text IS NULL OR (e.subject, e.event_no) > ($1::text COLLATE "C", $2::bigint)
      ORDER BY e.subject, e.event_no LIMIT $3`,
-    [after?.subject ?? null, after?.eventNo ?? null, limit],
+    [after?.subject ?? null, after === undefined ? null : String(after.number), limit],
   )
-  return rows.map((row) => ({
-    subject: row.subject,
-    eventNo: row.event_no,
-    fields: row.fields,
-    prevHash: row.prev,
-    rowHash: row.hash,
-  }))
+  return rows.map((row) => toLink('event', row))
+}
+
+/** Under what the ledger is written: the deployment's own switches, and what of the server decides whether a commit lasts. */
+export async function readSettings(role: Queryable): Promise<{
+  readonly deployment: Readonly<Record<string, unknown>>
+  readonly server: Readonly<Record<string, string>>
+}> {
+  const own = await role.query<{ settings: Record<string, unknown> }>(
+    `SELECT to_jsonb(s) - 'singleton' AS settings FROM ${qualify(role, 'symphony_settings')} s`,
+  )
+  const server = await role.query<{ name: string; setting: string }>(
+    `SELECT s.name, s.setting FROM pg_catalog.pg_settings s WHERE s.name = ANY ($1)`,
+    [SERVER_SETTINGS],
+  )
+  return {
+    deployment: own.rows[0]?.settings ?? {},
+    server: Object.fromEntries(server.rows.map(({ name, setting }) => [name, setting])),
+  }
+}
+
+const SERVER_SETTINGS = [
+  'data_checksums',
+  'fsync',
+  'full_page_writes',
+  'max_prepared_transactions',
+  'server_encoding',
+  'server_version',
+  'wal_level',
+]
+
+/** Everything that follows in this transaction sees one moment, and changes nothing. Must be its first statement. */
+export async function beginSnapshot(tx: Queryable): Promise<void> {
+  await tx.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
+}
+
+/** Of the next rows whose transactions are decided; undefined if there are none, or another is at it. */
+export async function sealLedgerBlock(
+  role: Queryable,
+  rowsMax: number,
+): Promise<{ readonly blockNo: bigint; readonly rowCount: number } | undefined> {
+  const [row] = await callFunction<{ block_no: string | bigint; row_count: number }>(role, 'seal_ledger_block', [
+    rowsMax,
+  ])
+  return row === undefined ? undefined : { blockNo: BigInt(row.block_no), rowCount: row.row_count }
 }
 
 export interface LedgerCounts {
   readonly accepted: bigint
-  readonly pending: bigint
-  readonly held: bigint
+  /** Undefined where there is no queue to count. */
+  readonly pending: bigint | undefined
+  readonly held: bigint | undefined
   readonly dispatched: bigint
   readonly failed: bigint
 }
@@ -191,38 +345,6 @@ export async function findOverdueLeases(role: Queryable, graceSeconds: number): 
      WHERE p.lease_expires_at < clock_timestamp() - make_interval(secs => $1) LIMIT ${EXAMPLES_MAX}`,
     [graceSeconds],
   )
-}
-
-/** An ended item, as the other book must confirm it. */
-export interface Ending {
-  readonly outboxId: string
-  readonly state: 'DISPATCHED' | 'FAILED'
-  readonly railReference: string | null
-  readonly decidedByPeople: boolean
-  readonly redriveOf: string | null
-}
-
-export async function readEndings(role: Queryable, outboxIds: readonly string[]): Promise<Ending[]> {
-  const { rows } = await role.query<{
-    outbox_id: string
-    state: Ending['state']
-    rail_reference: string | null
-    decided: boolean
-    redrive_of: string | null
-  }>(
-    `SELECT a.outbox_id, a.state::text AS state, a.rail_reference, a.error_code IS NOT DISTINCT FROM 'OPERATOR_DECISION' AS decided, i.redrive_of
-     FROM ${qualify(role, 'payment_outbox_attempts')} a
-     JOIN ${qualify(role, 'payment_outbox_identities')} i ON i.outbox_id = a.outbox_id
-     WHERE a.outbox_id = ANY ($1::uuid[]) AND a.state IN ('DISPATCHED', 'FAILED')`,
-    [outboxIds],
-  )
-  return rows.map((row) => ({
-    outboxId: row.outbox_id,
-    state: row.state,
-    railReference: row.rail_reference,
-    decidedByPeople: row.decided,
-    redriveOf: row.redrive_of,
-  }))
 }
 
 async function ids(role: Queryable, text: string, values: readonly unknown[] = []): Promise<string[]> {

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { InboxWorkerEvent } from '../inbox/index.js'
 import type { LeaseEvent } from '../lease/index.js'
+import type { SealerEvent } from '../ledger/index.js'
 import type { RelayerEvent } from '../outbox/index.js'
 import type { CleanupEvent, PlatformEvent } from '../platform/index.js'
 import type { RepairEvent } from '../repair/index.js'
@@ -68,6 +69,13 @@ export function logCleanupEvents(log: Logger): (event: CleanupEvent) => void {
   return (event) => {
     if (event.type === 'fault') return log.warn({ during: event.during, err: event.error }, 'cleanup_failed')
     log.info(event, 'cleaned_up')
+  }
+}
+
+export function logSealerEvents(log: Logger): (event: SealerEvent) => void {
+  return (event) => {
+    if (event.type === 'fault') return log.error({ during: event.during, err: event.error }, 'ledger_sealing_failed')
+    log.debug(event, 'ledger_sealed')
   }
 }
 

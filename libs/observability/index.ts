@@ -11,6 +11,7 @@ export {
   logRelayerEvents,
   logRepairEvents,
   logSchedulerEvents,
+  logSealerEvents,
 } from './eventLog.js'
 export { FleetMetrics } from './FleetMetrics.js'
 export { InboxMetrics } from './InboxMetrics.js'

@@ -68,6 +68,9 @@ GRANT EXECUTE ON FUNCTION
   next_inbox_event(),
   purge_inbox_messages(integer, integer)
 TO symphony_executor;
+-- Whoever writes the ledger also has it sealed. The function takes no content, only a bound: a stolen worker login can close
+-- a block early and learn how many rows it has, and that is all. A role of its own would be one more login to keep.
+GRANT EXECUTE ON FUNCTION seal_ledger_block(integer) TO symphony_executor;
 -- The same of the scheduler: what is due, what becomes of it, and what may be forgotten.
 GRANT EXECUTE ON FUNCTION
   due_jobs(integer),
@@ -92,7 +95,7 @@ TO symphony_executor;
 -- act through functions that leave an event.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
-  participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers, dispatch_epochs, symphony_deployments,
+  payment_outbox_blocks, participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers, dispatch_epochs, symphony_deployments,
   supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
   outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs
 TO symphony_control;
@@ -141,9 +144,11 @@ GRANT SELECT (
   key_id, scopes, owner, participants, created_by, created_at, expires_at, revoked_at, revoked_by, last_used_at
 ) ON api_keys TO symphony_control, symphony_auditor;
 
--- symphony_auditor: auditors. The whole ledger, payloads included, because the hashes are taken over them.
+-- symphony_auditor: auditors. The whole ledger, payloads included, because the hashes are taken over them; and the switches
+-- under which it is written, such as who may name another as the person acting.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
+  payment_outbox_blocks, symphony_settings,
   participant_outbox_policies, outbox_pauses, outbox_workers, dispatch_epochs, symphony_deployments,
   supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
   outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs
@@ -151,7 +156,7 @@ TO symphony_auditor;
 
 -- symphony_readonly: dashboards and analysts. The same without payloads and without any token.
 GRANT SELECT ON
-  payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
+  payment_outbox_identities, payment_outbox_events, payment_outbox_proposals, payment_outbox_blocks,
   participant_outbox_policies, outbox_pauses, outbox_workers, dispatch_epochs, symphony_deployments,
   supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
   outbox_operational_status, outbox_throughput, inbox_events
@@ -159,7 +164,7 @@ TO symphony_readonly;
 GRANT SELECT (
   attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state,
   claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at,
-  prev_hash, row_hash
+  prev_hash, row_hash, recorded_xid
 ) ON payment_outbox_attempts TO symphony_readonly;
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_count, next_attempt_at,

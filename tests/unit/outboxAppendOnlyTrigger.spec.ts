@@ -14,6 +14,7 @@ const LEDGERS = [
   'payment_outbox_attempts',
   'payment_outbox_identities',
   'payment_outbox_events',
+  'payment_outbox_blocks',
   'symphony_deployments',
 ] as const
 type Ledger = (typeof LEDGERS)[number]
@@ -23,6 +24,7 @@ const COLUMNS: Readonly<Record<Ledger, { readonly key: string; readonly column: 
   payment_outbox_attempts: { key: 'attempt_id', column: 'worker_id' },
   payment_outbox_identities: { key: 'outbox_id', column: 'rail_type' },
   payment_outbox_events: { key: 'event_id', column: 'actor' },
+  payment_outbox_blocks: { key: 'block_no', column: 'entries' },
   symphony_deployments: { key: 'deployment_no, file', column: 'release' },
 }
 
@@ -117,6 +119,10 @@ beforeAll(async () => {
   await complete(db, await enqueueAndClaim(db), { state: 'DISPATCHED', railReference: 'ref-1' })
   await placeOutboxHold(db.as('symphony_control'), item.outboxId, 'under review')
   await acquireLease(db.as('symphony_executor'), { resource: 'r', owner: 'o', durationMs: 60_000 })
+  // By hand: a block that is sealed waits for every writer of the server, other test files' among them.
+  await db.queryNoRole(
+    `INSERT INTO payment_outbox_blocks VALUES (1, 1, 1, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', NULL, '', now())`,
+  )
   before = await rowHashes(db)
 })
 afterAll(() => db.drop())
@@ -259,6 +265,7 @@ function copyOfOneRow(table: Ledger): string {
     payment_outbox_attempts: `'{"attempt_no": 999, "state": "ZOMBIE_REQUEUE"}'::jsonb || jsonb_build_object('attempt_id', gen_random_uuid())`,
     payment_outbox_identities: `jsonb_build_object('outbox_id', gen_random_uuid(), 'idempotency_key', 'other', 'sequence_id', 999)`,
     payment_outbox_events: `jsonb_build_object('event_id', gen_random_uuid(), 'event_no', 999)`,
+    payment_outbox_blocks: `'{"block_no": 999}'::jsonb`,
     symphony_deployments: `'{"deployment_no": 999}'::jsonb`,
   }
   return `INSERT INTO ${table} SELECT r.* FROM (SELECT * FROM ${table} LIMIT 1) t

@@ -1,5 +1,5 @@
 import { Type } from 'typebox'
-import { readItemChain } from '../../ledger/index.js'
+import { numberOf, readItemChain, type LedgerRow } from '../../ledger/index.js'
 import {
   findItems,
   readAttemptViews,
@@ -131,10 +131,10 @@ export function outboxRoutes({ roles }: Api): readonly Route[] {
         if (chain === undefined) throw new ProblemError('ITEM_NOT_FOUND')
         const { fields, rowHash } = chain.identity
         return {
-          outboxId: chain.identity.outboxId,
+          outboxId: chain.identity.id,
           identity: { fields, rowHash },
-          attempts: chain.attempts.map((link) => linkOf(String(link.attemptNo), link)),
-          events: chain.events.map((link) => linkOf(link.eventNo, link)),
+          attempts: chain.attempts.map(linkOf),
+          events: chain.events.map(linkOf),
         }
       },
     }),
@@ -194,12 +194,7 @@ async function named(
   return { ids: await findItems(role, word, { ...ofParticipants(participants), limit }), next: null }
 }
 
-interface Hashed {
-  readonly fields: readonly (string | null)[]
-  readonly prevHash: string | null
-  readonly rowHash: string | null
-}
-
-function linkOf(number: string, { fields, prevHash, rowHash }: Hashed) {
-  return { number, fields, prevHash, rowHash }
+function linkOf(row: LedgerRow) {
+  const { fields, prevHash, rowHash } = row
+  return { number: String(numberOf(row)), fields, prevHash, rowHash }
 }

@@ -1,0 +1,151 @@
+// What sealing costs a drain: `npm run bench:sealing -- [ROUNDS] [ITEMS] [SEAL_INTERVAL_MS]`. Items are enqueued, then claimed and
+// completed by four connections as fast as the database allows, with and without a sealer beside them (every second, ten times as
+// often as by default). In turn, so that both meet the same machine. Prints each rate and how much slower the median with a sealer
+// is; and, where /proc tells (Linux), the processor time of the sealer's backend in per cent of what the drain took, here and in the server:
+// what a drain that keeps every core busy loses, and the figure to believe on a machine that has other things to do.
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { openDatabase } from 'symphony-pg'
+import { deploy } from 'symphony-pg/deployment'
+import { startEmbedded } from 'symphony-pg/embedded'
+import { LedgerSealer } from 'symphony-pg/ledger'
+import { claimOutboxBatch, completeOutboxAttempts, enqueuePaymentOutboxBatch } from 'symphony-pg/outbox'
+
+const ROUNDS = Number(process.argv[2] ?? 3)
+const ITEMS = Number(process.argv[3] ?? 20_000)
+const SEAL_INTERVAL_MS = Number(process.argv[4] ?? 1_000)
+const BATCH = 500
+const CLAIMERS = 4
+const folder = await mkdtemp(join(tmpdir(), 'symphony-sealing-'))
+const server = await startEmbedded({ dataDir: join(folder, 'server') })
+try {
+  await deploy({ url: server.url })
+  const database = openDatabase({ url: server.url })
+  const executor = database.as('symphony_executor')
+  const rates = { without: [], with: [] }
+  let sealedRows = 0
+  const sealerDatabase = openDatabase({ url: server.url, connectionsMax: 1 })
+  const sealerRole = sealerDatabase.as('symphony_executor')
+  const cpuMs = { sealing: 0, draining: 0 }
+  for (let round = 0; round <= ROUNDS; round++) {
+    // The order alternates too: whoever comes second finds a larger ledger.
+    for (const setting of round % 2 === 0 ? ['without', 'with'] : ['with', 'without']) {
+      await fill(database, `${round}-${setting}`)
+      // Enqueued rows are sealed before the clock starts: what is measured is the drain.
+      const sealer = new LedgerSealer(sealerRole, { intervalMs: SEAL_INTERVAL_MS }, (event) => {
+        if (event.type === 'fault') throw event.error
+        sealedRows += event.rows
+      })
+      while ((await sealer.runOnce()).blocks > 0);
+      const cpuBefore = await readCpu(sealerRole)
+      if (setting === 'with') await sealer.start()
+      const startedMs = performance.now()
+      await Promise.all(Array.from({ length: CLAIMERS }, (_, index) => drain(executor, `worker-${index}`)))
+      const perSecond = ITEMS / ((performance.now() - startedMs) / 1_000)
+      await sealer.stop()
+      if (setting === 'with') {
+        const drained = await readCpu(sealerRole)
+        // What was written last belongs to this drain as well.
+        while ((await sealer.runOnce()).blocks > 0);
+        const sealed = await readCpu(sealerRole)
+        cpuMs.sealing += sealed.sealer - cpuBefore.sealer
+        cpuMs.draining += drained.others - cpuBefore.others
+      }
+      // The first round is for warming up.
+      if (round > 0) {
+        rates[setting].push(perSecond)
+        print(`round ${round}, ${setting} a sealer: ${Math.round(perSecond)} a second`)
+      }
+    }
+  }
+  const slowerPercent = 100 * (1 - median(rates.with) / median(rates.without))
+  print(
+    JSON.stringify({
+      items: ITEMS,
+      sealIntervalMs: SEAL_INTERVAL_MS,
+      sealedRows,
+      without: Math.round(median(rates.without)),
+      with: Math.round(median(rates.with)),
+      slowerPercent: Number(slowerPercent.toFixed(2)),
+      sealingCpuMs: cpuMs.sealing,
+      drainingCpuMs: Math.round(cpuMs.draining),
+      sealingCpuPercent: Number(((100 * cpuMs.sealing) / cpuMs.draining).toFixed(2)),
+    }),
+  )
+  await sealerDatabase.close()
+  await database.close()
+} finally {
+  await server.stop()
+  await rm(folder, { recursive: true, force: true })
+}
+
+async function fill(database, name) {
+  for (let at = 0; at < ITEMS; at += 1_000) {
+    await enqueuePaymentOutboxBatch(
+      database.as('symphony_ingest'),
+      Array.from({ length: Math.min(1_000, ITEMS - at) }, (_, index) => ({
+        instructionId: `${name}-${at + index}`,
+        participantId: `participant-${(at + index) % 100}`,
+        idempotencyKey: 'key',
+        railType: 'bench',
+        payload: { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' },
+      })),
+    )
+  }
+}
+
+async function drain(executor, workerId) {
+  for (;;) {
+    const items = await claimOutboxBatch(executor, BATCH, workerId, 60, { rails: ['bench'] })
+    if (items.length === 0) return
+    await completeOutboxAttempts(
+      executor,
+      workerId,
+      items.map(({ outboxId, leaseToken }) => ({
+        outboxId,
+        leaseToken,
+        state: 'DISPATCHED',
+        railReference: `TX-${outboxId}`,
+      })),
+    )
+  }
+}
+
+/** Milliseconds of processor time of the sealer's backend, and of all other processes of the server. Zero where nobody tells. */
+async function readCpu(sealer) {
+  const { rows } = await sealer.query('SELECT pg_backend_pid() AS pid')
+  const processes = await readProcesses()
+  const own = processes.get(rows[0].pid)
+  if (own === undefined) return { sealer: 0, others: 0 }
+  const family = [...processes].filter(([pid, one]) => one.parent === own.parent || pid === own.parent)
+  const total = family.reduce((sum, [, one]) => sum + one.ownMs, processes.get(own.parent).childrenMs)
+  const { user, system } = process.cpuUsage()
+  return { sealer: own.ownMs, others: total - own.ownMs + (user + system) / 1_000 }
+}
+
+async function readProcesses() {
+  const processes = new Map()
+  for (const name of await readdir('/proc').catch(() => [])) {
+    if (!/^\d+$/.test(name)) continue
+    const stat = await readFile(`/proc/${name}/stat`, 'utf8').catch(() => undefined)
+    if (stat === undefined) continue
+    // After the name, which may hold anything: state, parent, …; 11 to 14 are ticks of a hundredth of a second.
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    const [user, system, childrenUser, childrenSystem] = fields.slice(11, 15).map((ticks) => 10 * Number(ticks))
+    processes.set(Number(name), {
+      parent: Number(fields[1]),
+      ownMs: user + system,
+      childrenMs: childrenUser + childrenSystem,
+    })
+  }
+  return processes
+}
+
+function median(values) {
+  return values.toSorted((left, right) => left - right)[Math.floor(values.length / 2)]
+}
+
+function print(line) {
+  process.stdout.write(`${line}\n`)
+}

@@ -1,0 +1,29 @@
+import { openLoginDatabase, type DatabaseOptions } from '../db/index.js'
+import { readCatalog, type Catalog } from './catalog.js'
+import { becomeAuditor, readDeploymentHistory, readSurroundings, type DeployedFile } from './db.js'
+import { schemaIsClosed } from './refusals.js'
+
+/** What is deployed, object by object, and every deployment that led to it. */
+export interface DeploymentDescription {
+  readonly schema: string
+  readonly catalog: Catalog
+  readonly history: readonly DeployedFile[]
+}
+
+/** Reads only. The login must be a member of `symphony_auditor`, or a superuser. */
+export async function describeDeployment(
+  options: Pick<DatabaseOptions, 'url' | 'schema' | 'tls'>,
+): Promise<DeploymentDescription> {
+  const database = openLoginDatabase({ ...options, applicationName: 'symphony evidence' })
+  try {
+    return await database.transaction('READ ONLY', async (tx) => {
+      const { schema } = database
+      const around = await readSurroundings(tx, schema)
+      if (!around.isDeployed) throw schemaIsClosed(schema)
+      await becomeAuditor(tx, around)
+      return { schema, history: await readDeploymentHistory(tx, schema), catalog: await readCatalog(tx, schema) }
+    })
+  } finally {
+    await database.close()
+  }
+}

@@ -1,0 +1,66 @@
+import { systemClock } from '../core/index.js'
+import type { Queryable } from '../db/index.js'
+import { PollLoop, Wakeup, type Worker } from '../worker/index.js'
+import { sealLedgerBlock } from './db.js'
+import { resolveLedgerSealerOptions, type LedgerSealerOptions } from './options.js'
+
+export interface SealCounts {
+  readonly blocks: number
+  readonly rows: number
+}
+
+export type SealerEvent =
+  | ({ readonly type: 'sealed' } & SealCounts)
+  /** A run failed; the next one will find the same rows. */
+  | { readonly type: 'fault'; readonly during: string; readonly error: unknown }
+
+/**
+ * Seals the ledger, block by block, behind whoever writes it. It decides nothing: which rows a block covers, and that no two
+ * cover the same, is the database's to say. Any number of them may run: one seals, the others find nothing to do. It does not
+ * promise that everything written is sealed: rows wait until no transaction older than theirs is running.
+ */
+export class LedgerSealer implements Worker<SealCounts> {
+  readonly #role: Queryable
+  readonly #options: Required<LedgerSealerOptions>
+  readonly #onEvent: (event: SealerEvent) => void
+  readonly #loop: PollLoop
+
+  constructor(role: Queryable, options: LedgerSealerOptions = {}, onEvent: (event: SealerEvent) => void = () => {}) {
+    this.#role = role
+    this.#options = resolveLedgerSealerOptions(options)
+    this.#onEvent = onEvent
+    this.#loop = new PollLoop({
+      turn: async () => ({ again: (await this.runOnce()).blocks === BLOCKS_PER_RUN }),
+      pollMs: this.#options.intervalMs,
+      wakeup: new Wakeup(0, systemClock),
+      onError: (error) => onEvent({ type: 'fault', during: 'sealing the ledger', error }),
+    })
+  }
+
+  start(): Promise<void> {
+    this.#loop.start()
+    return Promise.resolve()
+  }
+
+  async stop(): Promise<void> {
+    await this.#loop.stop()
+  }
+
+  async runOnce(): Promise<SealCounts> {
+    const { rowsMax } = this.#options
+    let blocks = 0
+    let rows = 0
+    while (blocks < BLOCKS_PER_RUN) {
+      const sealed = await sealLedgerBlock(this.#role, rowsMax)
+      if (sealed === undefined) break
+      blocks += 1
+      rows += sealed.rowCount
+      if (sealed.rowCount < rowsMax) break
+    }
+    if (blocks > 0) this.#onEvent({ type: 'sealed', blocks, rows })
+    return { blocks, rows }
+  }
+}
+
+/** Bounds a run, so that stopping waits for one block and not for a backlog. */
+const BLOCKS_PER_RUN = 10

@@ -1,0 +1,156 @@
+import { createPublicKey, verify, type KeyObject } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { canonicalHash } from './chain.js'
+import { readCheckpoints } from './checkpoints.js'
+import { EVIDENCE_MANIFEST, EVIDENCE_SIGNATURE, EvidenceError, manifestOf, sha256 } from './evidence.js'
+import { headFields, readHead, type Head } from './exportLines.js'
+import { stableJson } from './stableJson.js'
+
+export interface EvidenceCheck {
+  readonly files: number
+  /** Of the manifest: what the command printed when the bundle was written. */
+  readonly sha256: string
+  /** Whether it is signed with the key that was given. With the key in the bundle alone, anybody could have. */
+  readonly signed: boolean
+  readonly blocks: number
+  readonly checkpoints: number
+}
+
+/**
+ * Accepts a bundle that is, to the byte, what was written, and whose parts agree: blocks follow each other, checkpoints are
+ * signed and name blocks that are there, every function has the hash of its definition. Needs no database.
+ */
+export async function checkEvidence(folder: string, publicKey?: KeyObject): Promise<EvidenceCheck> {
+  const files = await readBundle(folder)
+  const manifest = take(files, EVIDENCE_MANIFEST)
+  const signature = files.get(EVIDENCE_SIGNATURE)
+  files.delete(EVIDENCE_SIGNATURE)
+  requireManifest(files, manifest)
+  requireSignature(manifest, signature, publicKey ?? keyIn(files, 'signing-key.pem'))
+  const heads = requireBlocks(files.get('blocks.ndjson') ?? '')
+  const checkpoints = requireCheckpoints(files, heads, publicKey)
+  requireVerified(files.get('verification.json') ?? '')
+  requireFunctions(files.get('functions.json') ?? '')
+  return {
+    files: files.size + 1,
+    sha256: sha256(manifest),
+    signed: signature !== undefined && publicKey !== undefined,
+    blocks: heads.length,
+    checkpoints,
+  }
+}
+
+async function readBundle(folder: string): Promise<Map<string, string>> {
+  const files = new Map<string, string>()
+  let entries
+  try {
+    entries = await readdir(folder, { withFileTypes: true })
+  } catch {
+    throw broken(`${folder} is not a folder that can be read`)
+  }
+  for (const entry of entries) {
+    if (!entry.isFile()) throw broken(`${entry.name} is not a file`)
+    // As bytes: what is not UTF-8 would be read as something else, and hashed as that.
+    const bytes = await readFile(join(folder, entry.name))
+    const text = bytes.toString('utf8')
+    if (!Buffer.from(text).equals(bytes)) throw broken(`${entry.name} is not what was written`)
+    files.set(entry.name, text)
+  }
+  return files
+}
+
+function take(files: Map<string, string>, name: string): string {
+  const text = files.get(name)
+  if (text === undefined) throw broken(`${name} is missing`)
+  files.delete(name)
+  return text
+}
+
+function requireManifest(files: ReadonlyMap<string, string>, manifest: string): void {
+  const expected = manifestOf(files).split('\n')
+  const given = manifest.split('\n')
+  if (expected.join('\n') === given.join('\n')) return
+  const differing = [
+    ...expected.filter((line) => !given.includes(line)),
+    ...given.filter((line) => !expected.includes(line)),
+  ]
+  const names = new Set(differing.map((line) => line.slice(66)).filter((name) => name !== ''))
+  throw broken(`the manifest and the files differ in: ${[...names].toSorted().join(', ') || EVIDENCE_MANIFEST}`)
+}
+
+function requireSignature(manifest: string, signature: string | undefined, key: KeyObject | undefined): void {
+  if (signature === undefined) {
+    if (key !== undefined) throw broken('there is a key to verify it with, and the bundle is not signed')
+    return
+  }
+  const bytes = Buffer.from(signature, 'base64')
+  const isAsWritten = `${bytes.toString('base64')}\n` === signature
+  if (!isAsWritten || key === undefined || !verify(null, Buffer.from(manifest), key, bytes)) {
+    throw broken('the signature does not fit the manifest and the key')
+  }
+}
+
+function keyIn(files: ReadonlyMap<string, string>, name: string): KeyObject | undefined {
+  const pem = files.get(name)
+  return pem === undefined ? undefined : createPublicKey(pem)
+}
+
+function requireBlocks(text: string): Head[] {
+  let previous: Head | undefined
+  return linesOf(text).map((line, index) => {
+    const head = readHead(line)
+    if (head === undefined) throw broken(`line ${index + 1} of blocks.ndjson is not a block`)
+    const follows = BigInt(head.no) === BigInt(previous?.no ?? 0) + 1n && head.prevHash === (previous?.hash ?? null)
+    if (!follows || canonicalHash(headFields(head)) !== head.hash) {
+      throw broken(`block ${head.no} does not follow the one before it, or is not what its hash says`)
+    }
+    previous = head
+    return head
+  })
+}
+
+function requireCheckpoints(
+  files: ReadonlyMap<string, string>,
+  heads: readonly Head[],
+  publicKey: KeyObject | undefined,
+): number {
+  const text = files.get('checkpoints.ndjson')
+  const key = keyIn(files, 'checkpoint-key.pem')
+  if (text === undefined || key === undefined) return 0
+  const byNumber = new Map(heads.map((head) => [head.no, head.hash]))
+  const checkpoints = readCheckpoints(linesOf(text), publicKey ?? key)
+  for (const { block, blockHash, line } of checkpoints) {
+    if (byNumber.get(block) !== blockHash)
+      throw broken(`line ${line} of the checkpoints names a block that is not there`)
+  }
+  return checkpoints.length
+}
+
+function requireVerified(text: string): void {
+  const report: unknown = JSON.parse(text)
+  if (typeof report !== 'object' || report === null || !('ok' in report) || report.ok !== true) {
+    throw broken('verification.json does not say that the ledger holds')
+  }
+}
+
+function requireFunctions(text: string): void {
+  const functions: unknown = JSON.parse(text)
+  for (const [name, one] of Object.entries(typeof functions === 'object' && functions !== null ? functions : {})) {
+    const { definition, sha256: sum }: { definition?: unknown; sha256?: unknown } =
+      typeof one === 'object' ? { ...one } : {}
+    if (sha256(stableJson(definition)) !== sum) throw broken(`the function ${name} is not what its hash says`)
+  }
+}
+
+function linesOf(text: string): string[] {
+  return text === '' ? [] : text.replace(/\n$/, '').split('\n')
+}
+
+function broken(why: string): EvidenceError {
+  return new EvidenceError(
+    'EVIDENCE_BROKEN',
+    why,
+    'This is not the bundle that was written. Compare it with its copies.',
+  )
+}

@@ -1,0 +1,142 @@
+import { createHash, createPublicKey, sign, type KeyObject } from 'node:crypto'
+import { join } from 'node:path'
+import { AppError } from '../core/index.js'
+import type { AuditReport } from './auditor.js'
+import { createFile } from './durableFile.js'
+import { EVIDENCE_FILES, readmeOf } from './evidenceReadme.js'
+import { writeHead } from './exportLines.js'
+import { intoNewFolder } from './exportLedger.js'
+import type { LedgerSource } from './LedgerSource.js'
+import { stableJson } from './stableJson.js'
+
+/** What evidence is made of. Whoever composes it (the command line) reads each part where it is. */
+export interface EvidenceParts {
+  /** The deployed objects by kind and name. */
+  readonly catalog: ReadonlyMap<string, ReadonlyMap<string, object>>
+  readonly deployments: readonly object[]
+  readonly settings: object
+  /** Whether the database is what its release deploys, and what was found to mention. */
+  readonly doctor: { readonly ok: boolean; readonly findings: readonly object[] }
+  readonly audit: AuditReport
+  /** The table of scenarios and their proofs, as this release ships it. */
+  readonly conformance: string
+  /** The file of checkpoints, to which the audit held the ledger, and the key they were verified with. */
+  readonly checkpoints?: { readonly text: string; readonly publicKeyPem: string } | undefined
+}
+
+export const EVIDENCE_MANIFEST = 'MANIFEST.sha256'
+export const EVIDENCE_SIGNATURE = 'MANIFEST.sha256.sig'
+
+export class EvidenceError extends AppError {
+  constructor(code: 'EVIDENCE_REFUSED' | 'EVIDENCE_BROKEN', message: string, remedy: string) {
+    super(code, message, { remedy })
+  }
+}
+
+/**
+ * Writes a folder that says the same in the same bytes whenever the database is the same: no time of its making, nothing
+ * unsorted. Refuses to be made of a ledger or a schema that does not hold: a bundle that exists is a bundle that passed.
+ */
+export async function writeEvidence(
+  folder: string,
+  parts: EvidenceParts,
+  source: LedgerSource,
+  privateKey?: KeyObject,
+): Promise<{ readonly files: number; readonly sha256: string }> {
+  requireSound(parts)
+  return intoNewFolder(folder, async (unfinished) => {
+    const files = new Map([...filesOf(parts), ['blocks.ndjson', await headsOf(source)]])
+    if (privateKey !== undefined) files.set('signing-key.pem', publicPem(privateKey))
+    files.set('README.md', readmeOf([...files.keys()]))
+    for (const [name, content] of files) await createFile(join(unfinished, name), content)
+    const manifest = manifestOf(files)
+    await createFile(join(unfinished, EVIDENCE_MANIFEST), manifest)
+    if (privateKey !== undefined) {
+      const signature = sign(null, Buffer.from(manifest), privateKey).toString('base64')
+      await createFile(join(unfinished, EVIDENCE_SIGNATURE), `${signature}\n`)
+    }
+    return { files: files.size + 1, sha256: sha256(manifest) }
+  })
+}
+
+/** As `sha256sum` writes and checks them. */
+export function manifestOf(files: ReadonlyMap<string, string>): string {
+  const names = [...files.keys()].toSorted()
+  return names.map((name) => `${sha256(files.get(name) ?? '')}  ${name}\n`).join('')
+}
+
+export function sha256(content: string | Buffer): string {
+  return createHash('sha256').update(content).digest('hex')
+}
+
+function filesOf({ catalog, deployments, settings, doctor, audit, conformance, checkpoints }: EvidenceParts) {
+  const files = new Map<string, string>([
+    ['deployments.json', stableJson(deployments)],
+    ['settings.json', stableJson(settings)],
+    ['doctor.json', stableJson(doctor)],
+    ['counts.json', stableJson(countsOf(audit))],
+    ['verification.json', stableJson(audit)],
+    ['conformance.md', conformance],
+    ['functions.json', stableJson(withHashes(catalog.get('functions') ?? new Map()))],
+  ])
+  for (const [file, kind] of Object.entries(CATALOG_FILES)) files.set(file, stableJson(catalog.get(kind) ?? new Map()))
+  files.set('views.json', stableJson(viewsIn(catalog.get('relations') ?? new Map())))
+  if (checkpoints !== undefined) {
+    files.set('checkpoints.ndjson', checkpoints.text)
+    files.set('checkpoint-key.pem', checkpoints.publicKeyPem)
+  }
+  const unexplained = [...files.keys()].filter((name) => !(name in EVIDENCE_FILES))
+  if (unexplained.length > 0) throw new Error(`no word in the README about ${unexplained.join(', ')}`)
+  return files
+}
+
+const CATALOG_FILES = {
+  'columns.json': 'columns',
+  'constraints.json': 'constraints',
+  'default-privileges.json': 'default_privileges',
+  'grants.json': 'grants',
+  'indexes.json': 'indexes',
+  'roles.json': 'roles',
+  'rules.json': 'rules',
+  'policies.json': 'policies',
+  'tables.json': 'relations',
+  'triggers.json': 'triggers',
+} as const
+
+/** Each function as the catalog has it, and the SHA-256 of that: two databases are compared by these. */
+function withHashes(functions: ReadonlyMap<string, object>): Map<string, object> {
+  return new Map(
+    [...functions].map(([name, definition]) => [name, { definition, sha256: sha256(stableJson(definition)) }]),
+  )
+}
+
+function viewsIn(relations: ReadonlyMap<string, object>): Map<string, object> {
+  return new Map([...relations].filter(([, properties]) => 'type' in properties && properties.type === 'view'))
+}
+
+function countsOf({ counts, chain }: AuditReport): object {
+  const { identities, attempts, events, blocks, openRows, checkpoints, openBlocks } = chain
+  return { ...counts, identities, attempts, events, blocks, openRows, checkpoints, openBlocks }
+}
+
+function publicPem(privateKey: KeyObject): string {
+  return createPublicKey(privateKey).export({ type: 'spki', format: 'pem' }).toString()
+}
+
+async function headsOf(source: LedgerSource): Promise<string> {
+  const lines: string[] = []
+  for await (const block of source.blocks(0n)) lines.push(`${writeHead(block)}\n`)
+  return lines.join('')
+}
+
+function requireSound({ doctor, audit }: EvidenceParts): void {
+  if (doctor.ok && audit.ok) return
+  const broken = audit.invariants.filter(({ ok }) => !ok).map(({ id }) => id)
+  throw new EvidenceError(
+    'EVIDENCE_REFUSED',
+    doctor.ok
+      ? `The ledger does not hold (${broken.join(', ')}), so there is no evidence that it does.`
+      : 'The schema is not what was deployed, so there is no evidence that it is.',
+    'symphony ledger verify and symphony doctor say what was found. Nothing was written.',
+  )
+}

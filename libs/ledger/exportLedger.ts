@@ -1,0 +1,156 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { mkdir, open, rename, rm, type FileHandle } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import { AppError } from '../core/index.js'
+import type { Block } from './blocks.js'
+import type { LedgerRow } from './chain.js'
+import { createFile, syncFolder } from './durableFile.js'
+import { writeBlock, writeRow } from './exportLines.js'
+import type { LedgerSource } from './LedgerSource.js'
+
+/** What an export consists of, and the sum of each file. */
+export interface ExportManifest {
+  readonly format: 'symphony ledger export'
+  readonly version: 1
+  readonly blocks: number
+  readonly rows: number
+  /** Rows that no block covered at that moment. */
+  readonly openRows: number
+  readonly files: Readonly<Record<string, string>>
+}
+
+export const MANIFEST_FILE = 'manifest.json'
+export const EXPORT_FILES = Object.freeze({ blocks: 'blocks.ndjson', rows: 'rows.ndjson', open: 'open.ndjson' })
+export const CHECKPOINTS_FILE = 'checkpoints.ndjson'
+
+export interface ExportOptions {
+  /** The text of a file of checkpoints, to be kept beside the rows that they vouch for. */
+  readonly checkpoints?: string
+  readonly onProgress?: (done: number, total: number) => void
+}
+
+/**
+ * Writes the whole ledger as text into a new folder, from which it can be verified without the database. The folder gets its
+ * name when it is complete. For a ledger that is in use, give a source that sees one moment.
+ */
+export async function exportLedger(
+  source: LedgerSource,
+  folder: string,
+  { checkpoints, onProgress }: ExportOptions = {},
+): Promise<ExportManifest> {
+  return intoNewFolder(folder, async (unfinished) => {
+    const total = await source.count()
+    let done = 0
+    const tick = () => {
+      done += 1
+      if (done % ROWS_PER_PROGRESS === 0) onProgress?.(done, total)
+    }
+    const blocks = await LineFile.create(join(unfinished, EXPORT_FILES.blocks))
+    const rows = await LineFile.create(join(unfinished, EXPORT_FILES.rows))
+    let previous: Block | undefined
+    for await (const block of source.blocks(0n)) {
+      await blocks.write(writeBlock(block))
+      await writeRows(rows, source.rowsBetween(previous?.last ?? null, block.last), tick)
+      previous = block
+    }
+    const unsealed = await LineFile.create(join(unfinished, EXPORT_FILES.open))
+    await writeRows(unsealed, source.openRows(previous?.last ?? null), tick)
+    const files: Record<string, string> = {
+      [EXPORT_FILES.blocks]: await blocks.finish(),
+      [EXPORT_FILES.open]: await unsealed.finish(),
+      [EXPORT_FILES.rows]: await rows.finish(),
+    }
+    if (checkpoints !== undefined) {
+      await createFile(join(unfinished, CHECKPOINTS_FILE), checkpoints)
+      files[CHECKPOINTS_FILE] = createHash('sha256').update(checkpoints).digest('hex')
+    }
+    const manifest: ExportManifest = {
+      format: 'symphony ledger export',
+      version: 1,
+      blocks: blocks.lines,
+      rows: rows.lines,
+      openRows: unsealed.lines,
+      files,
+    }
+    await createFile(join(unfinished, MANIFEST_FILE), `${JSON.stringify(manifest, null, 2)}\n`)
+    return manifest
+  })
+}
+
+/** Builds a folder beside its place and gives it its name at the end: what looks complete is complete. */
+export async function intoNewFolder<T>(folder: string, build: (unfinished: string) => Promise<T>): Promise<T> {
+  const unfinished = join(dirname(folder), `.${basename(folder)}.${randomUUID()}`)
+  await mkdir(dirname(folder), { recursive: true })
+  // Its name is taken before the work is done, so that nobody waits an hour to be told. mkdir is what decides.
+  try {
+    await mkdir(folder)
+  } catch (error) {
+    throw new AppError('FOLDER_EXISTS', `The folder ${folder} cannot be made.`, {
+      cause: error,
+      remedy: 'Name one that does not exist yet: nothing is written over.',
+    })
+  }
+  try {
+    await mkdir(unfinished)
+    const result = await build(unfinished)
+    await syncFolder(unfinished)
+    // Over the empty folder: rename replaces that and nothing else.
+    await rename(unfinished, folder)
+    await syncFolder(dirname(folder))
+    return result
+  } catch (error) {
+    await rm(unfinished, { recursive: true, force: true })
+    await rm(folder, { recursive: true, force: true })
+    throw error
+  }
+}
+
+async function writeRows(file: LineFile, rows: AsyncIterable<LedgerRow>, onRow: () => void): Promise<void> {
+  for await (const row of rows) {
+    await file.write(writeRow(row))
+    onRow()
+  }
+}
+
+/** Lines into a file, hashed as they go, written some at a time. */
+class LineFile {
+  readonly #file: FileHandle
+  readonly #hash = createHash('sha256')
+  #waiting: string[] = []
+  #waitingLength = 0
+  lines = 0
+
+  private constructor(file: FileHandle) {
+    this.#file = file
+  }
+
+  static async create(path: string): Promise<LineFile> {
+    return new LineFile(await open(path, 'wx'))
+  }
+
+  async write(line: string): Promise<void> {
+    this.lines += 1
+    this.#waiting.push(line, '\n')
+    this.#waitingLength += line.length
+    if (this.#waitingLength >= CHUNK_LENGTH) await this.#flush()
+  }
+
+  /** @returns the SHA-256 of what was written */
+  async finish(): Promise<string> {
+    await this.#flush()
+    await this.#file.sync()
+    await this.#file.close()
+    return this.#hash.digest('hex')
+  }
+
+  async #flush(): Promise<void> {
+    const chunk = this.#waiting.join('')
+    this.#waiting = []
+    this.#waitingLength = 0
+    this.#hash.update(chunk)
+    await this.#file.appendFile(chunk)
+  }
+}
+
+const CHUNK_LENGTH = 262_144
+const ROWS_PER_PROGRESS = 500

@@ -1,0 +1,194 @@
+-- Seals: blocks that close the ledger behind its writers, so that what is missing from its end is missed too.
+--
+-- Identities, attempts and events are covered; proposals are not, because every word of them is in an event. The chain
+-- of hashes finds a row that was changed, and a gap; a block finds also that the last rows of a payment are gone, or all
+-- of one. Whoever can rewrite rows can rewrite blocks: their heads are signed and kept outside (symphony ledger checkpoint).
+--
+-- The order is (recorded_xid, kind, id). A transaction's rows become visible when it commits, whenever that is, so the
+-- order of writing is no order to cut by. But below the oldest number that is still running everything is decided: it is
+-- committed and visible, or will never be. A block ends below that number, and no row can come to lie behind it.
+
+-- Order ---------------------------------------------------------------------------------------------------------------
+
+-- Only where a table lacks it: a column takes the one lock that even readers wait for. Rows that were there before get
+-- the number of the deployment that added it, in which no other writer was under way.
+DO $$
+DECLARE
+  v_table text;
+BEGIN
+  FOREACH v_table IN ARRAY ARRAY['payment_outbox_identities', 'payment_outbox_attempts', 'payment_outbox_events']
+  LOOP
+    IF NOT EXISTS (
+      SELECT 1 FROM pg_attribute a
+      WHERE a.attrelid = to_regclass(v_table) AND a.attname = 'recorded_xid' AND NOT a.attisdropped
+    ) THEN
+      EXECUTE format('ALTER TABLE %I ADD COLUMN recorded_xid bigint NOT NULL DEFAULT (pg_current_xact_id()::text::bigint)', v_table);
+    END IF;
+  END LOOP;
+END
+$$;
+COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
+COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
+COMMENT ON COLUMN payment_outbox_events.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
+
+-- Always written at the right-hand edge, and rows of one transaction share an entry: about six bytes a row.
+CREATE INDEX IF NOT EXISTS ix_identities_recorded ON payment_outbox_identities (recorded_xid);
+CREATE INDEX IF NOT EXISTS ix_attempts_recorded ON payment_outbox_attempts (recorded_xid);
+CREATE INDEX IF NOT EXISTS ix_events_recorded ON payment_outbox_events (recorded_xid);
+
+-- Blocks --------------------------------------------------------------------------------------------------------------
+
+CREATE TABLE IF NOT EXISTS payment_outbox_blocks (
+  block_no bigint PRIMARY KEY,
+  row_count integer NOT NULL,
+  last_xid bigint NOT NULL,
+  last_kind smallint NOT NULL,
+  last_id uuid NOT NULL,
+  entries bytea NOT NULL,
+  root bytea NOT NULL,
+  prev_hash bytea,
+  block_hash bytea NOT NULL,
+  sealed_at timestamptz NOT NULL,
+  CONSTRAINT payment_outbox_blocks_numbered_from_one CHECK (block_no >= 1),
+  CONSTRAINT payment_outbox_blocks_not_empty CHECK (row_count >= 1),
+  CONSTRAINT payment_outbox_blocks_known_kind CHECK (last_kind BETWEEN 1 AND 3),
+  CONSTRAINT payment_outbox_blocks_one_entry_per_row CHECK (octet_length(entries) = 58 * row_count)
+);
+-- Half of an entry is a hash: trying to compress it took as long as making the block. Only where it is not so yet, because it
+-- waits for everybody who reads the table, such as an audit that takes an hour.
+DO $$
+BEGIN
+  IF (SELECT a.attstorage FROM pg_attribute a
+      WHERE a.attrelid = to_regclass('payment_outbox_blocks') AND a.attname = 'entries') <> 'e' THEN
+    ALTER TABLE payment_outbox_blocks ALTER COLUMN entries SET STORAGE EXTERNAL;
+  END IF;
+END
+$$;
+COMMENT ON TABLE payment_outbox_blocks IS 'The ledger sealed block by block: each covers the rows after the block before, up to its last one.';
+COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'With last_kind and last_id: the last row covered, in the order (recorded_xid, kind, id).';
+COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
+COMMENT ON COLUMN payment_outbox_blocks.entries IS
+  'Per row in order: kind (2 bytes), id (16), recorded_xid (8), row_hash (32). Names the row that no longer fits.';
+COMMENT ON COLUMN payment_outbox_blocks.root IS 'SHA-256 of the entries.';
+COMMENT ON COLUMN payment_outbox_blocks.block_hash IS 'SHA-256 over the block''s canonical content and prev_hash; see outbox_block_hash.';
+
+CREATE OR REPLACE FUNCTION outbox_block_hash(
+  p_block_no text, p_prev_hash text, p_row_count text, p_last_xid text, p_last_kind text, p_last_id text, p_root text,
+  p_sealed_at text
+) RETURNS bytea
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN sha256(convert_to(concat(
+  octet_length(p_block_no), ':', p_block_no, ',',
+  octet_length(p_prev_hash), ':', p_prev_hash, ',',
+  octet_length(p_row_count), ':', p_row_count, ',',
+  octet_length(p_last_xid), ':', p_last_xid, ',',
+  octet_length(p_last_kind), ':', p_last_kind, ',',
+  octet_length(p_last_id), ':', p_last_id, ',',
+  octet_length(p_root), ':', p_root, ',',
+  octet_length(p_sealed_at), ':', p_sealed_at, ','), 'UTF8'));
+COMMENT ON FUNCTION outbox_block_hash(text, text, text, text, text, text, text, text) IS
+  'SHA-256 of a block and its predecessor.';
+
+-- The first rows after a position whose transaction lies below a number, in order. The plan is pinned to the indexes: a
+-- table that was analysed while empty would be read from end to end.
+CREATE OR REPLACE FUNCTION unsealed_outbox_rows(
+  p_after_xid bigint, p_after_kind smallint, p_after_id uuid, p_below_xid bigint, p_rows_max integer
+) RETURNS TABLE (ordinal bigint, recorded_xid bigint, entry bytea)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET plan_cache_mode = force_custom_plan
+AS $$
+  SELECT row_number() OVER (ORDER BY r.recorded_xid, r.kind, r.id), r.recorded_xid,
+    int2send(r.kind) || uuid_send(r.id) || int8send(r.recorded_xid)
+      -- Every entry is as long as every other, whatever somebody has put in the place of a hash.
+      || CASE WHEN octet_length(r.row_hash) = 32 THEN r.row_hash ELSE sha256(COALESCE(r.row_hash, '')) END
+  FROM (
+    SELECT i.recorded_xid, 1::smallint AS kind, i.outbox_id AS id, i.row_hash FROM payment_outbox_identities i
+    WHERE i.recorded_xid >= p_after_xid AND i.recorded_xid < p_below_xid
+    UNION ALL
+    SELECT a.recorded_xid, 2::smallint, a.attempt_id, a.row_hash FROM payment_outbox_attempts a
+    WHERE a.recorded_xid >= p_after_xid AND a.recorded_xid < p_below_xid
+    UNION ALL
+    SELECT e.recorded_xid, 3::smallint, e.event_id, e.row_hash FROM payment_outbox_events e
+    WHERE e.recorded_xid >= p_after_xid AND e.recorded_xid < p_below_xid
+  ) r
+  WHERE (r.recorded_xid, r.kind, r.id) > (p_after_xid, p_after_kind, p_after_id)
+  ORDER BY 1
+  LIMIT p_rows_max
+$$;
+COMMENT ON FUNCTION unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) IS
+  'Internal: rows of the ledger after a position and below a transaction, in the order of blocks, as entries of one.';
+
+-- Closes one block off the hot path: it takes no lock that a writer of the ledger would wait for. Of several callers one
+-- seals; the others find its block locked, or their number taken, and go on without.
+CREATE OR REPLACE FUNCTION seal_ledger_block(p_rows_max integer)
+RETURNS TABLE (block_no bigint, row_count integer)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_last_no bigint;
+  v_xid bigint := 0;
+  v_kind smallint := 0;
+  v_id uuid := '00000000-0000-0000-0000-000000000000';
+  v_prev_hash bytea;
+  v_horizon bigint;
+  v_below bigint;
+BEGIN
+  IF p_rows_max IS NULL OR p_rows_max NOT BETWEEN 1 AND 100000 THEN
+    PERFORM refuse_argument('p_rows_max', 'a whole number from 1 to 100000');
+  END IF;
+  SELECT max(b.block_no) INTO v_last_no FROM payment_outbox_blocks b;
+  IF v_last_no IS NOT NULL THEN
+    SELECT b.last_xid, b.last_kind, b.last_id, b.block_hash INTO v_xid, v_kind, v_id, v_prev_hash
+    FROM payment_outbox_blocks b WHERE b.block_no = v_last_no FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+      RETURN;
+    END IF;
+  END IF;
+  -- Read before the rows: whatever lies below it is visible to every later look.
+  v_horizon := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
+  -- What is sealed lay below the horizon of its time, and the horizon only rises; unless the rows were copied to a server
+  -- that counts from an earlier number. What it writes would lie behind the last block, in none.
+  IF v_horizon <= v_xid THEN
+    RAISE EXCEPTION 'the last block ends at transaction %, and this server has only reached %', v_xid, v_horizon
+      USING ERRCODE = 'object_not_in_prerequisite_state',
+        HINT = 'The rows were copied from another server. Raise the number here (pg_resetwal -x) above the last block''s.';
+  END IF;
+  -- A long backlog is not read to its end for each block: the window widens until it holds enough.
+  v_below := v_xid + p_rows_max;
+  WHILE v_below < v_horizon
+    AND (SELECT count(*) FROM unsealed_outbox_rows(v_xid, v_kind, v_id, v_below, p_rows_max)) < p_rows_max
+  LOOP
+    v_below := v_xid + 4 * (v_below - v_xid);
+  END LOOP;
+  RETURN QUERY
+  WITH content AS MATERIALIZED (
+    SELECT count(*)::integer AS row_count, max(r.recorded_xid) AS last_xid, string_agg(r.entry, '' ORDER BY r.ordinal) AS entries,
+      clock_timestamp() AS sealed_at
+    FROM unsealed_outbox_rows(v_xid, v_kind, v_id, LEAST(v_below, v_horizon), p_rows_max) r
+  ), ended AS MATERIALIZED (
+    -- The last entry says where the block ends.
+    SELECT c.*, sha256(c.entries) AS root, get_byte(c.entries, 58 * c.row_count - 57)::smallint AS last_kind,
+      encode(substring(c.entries FROM 58 * c.row_count - 55 FOR 16), 'hex')::uuid AS last_id
+    FROM content c WHERE c.row_count > 0
+  )
+  INSERT INTO payment_outbox_blocks AS b
+    (block_no, row_count, last_xid, last_kind, last_id, entries, root, prev_hash, block_hash, sealed_at)
+  SELECT COALESCE(v_last_no, 0) + 1, z.row_count, z.last_xid, z.last_kind, z.last_id, z.entries, z.root, v_prev_hash,
+    outbox_block_hash((COALESCE(v_last_no, 0) + 1)::text, encode(v_prev_hash, 'hex'), z.row_count::text, z.last_xid::text,
+      z.last_kind::text, z.last_id::text, encode(z.root, 'hex'), epoch_micros(z.sealed_at)::text),
+    z.sealed_at
+  FROM ended z
+  ON CONFLICT DO NOTHING
+  RETURNING b.block_no, b.row_count;
+END
+$$;
+COMMENT ON FUNCTION seal_ledger_block(integer) IS
+  'Seals the next rows of the ledger whose transactions are all decided; no row if there are none, or another is at it.';
+
+-- Guards --------------------------------------------------------------------------------------------------------------
+
+CREATE OR REPLACE TRIGGER payment_outbox_blocks_is_append_only
+  BEFORE UPDATE OR DELETE OR TRUNCATE ON payment_outbox_blocks
+  FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE payment_outbox_blocks ENABLE ALWAYS TRIGGER payment_outbox_blocks_is_append_only;

@@ -1,0 +1,270 @@
+import { createHash, generateKeyPairSync } from 'node:crypto'
+import { appendFile, cp, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { seededRandom } from '../../libs/cli/demo/seededRandom.js'
+import {
+  auditExport,
+  databaseSource,
+  exportLedger,
+  openExport,
+  readCheckpoints,
+  verifyLedger,
+} from '../../libs/ledger/index.js'
+import { symphony, type Said } from '../support/commandLine.js'
+import { LedgerStage } from '../support/ledgerStage.js'
+import { BLOCK_ROWS, disarm, tamper, type TamperKind } from '../support/ledgerTampers.js'
+import { enqueue } from '../support/outboxItems.js'
+import { failureOf, openConnection } from '../support/race.js'
+
+/** What is kept outside the database: signed heads of blocks, and the whole ledger as text. */
+
+let stage: LedgerStage
+beforeAll(async () => {
+  stage = await LedgerStage.open()
+  await stage.play()
+  await stage.sealAll(BLOCK_ROWS)
+})
+afterAll(() => stage.close())
+
+function command(words: readonly string[]): Promise<Said> {
+  return symphony(words, { DATABASE_URL: stage.db.url, SYMPHONY_SCHEMA: stage.db.schema })
+}
+
+/** What a superuser does in a transaction of his own, seen from there, and undone. */
+async function afterTamper<T>(
+  kind: TamperKind,
+  look: (superuser: Parameters<typeof disarm>[0]) => Promise<T>,
+): Promise<T> {
+  const superuser = await openConnection(stage.db)
+  await superuser.query('BEGIN')
+  try {
+    await disarm(superuser)
+    await tamper(superuser, kind, seededRandom(kind))
+    return await look(superuser)
+  } finally {
+    await superuser.query('ROLLBACK')
+    await superuser.close()
+  }
+}
+
+describe('checkpoints', () => {
+  test('each signs the newest block; without a new one there is nothing to sign', async () => {
+    const file = stage.file('each.ndjson')
+    const first = await stage.checkpoint(file)
+    expect(first).toMatchObject({ checkpoints: 1, openRows: 0, signed: { block: String(first.blocksVerified) } })
+    expect(await stage.checkpoint(file)).toMatchObject({ checkpoints: 1, blocksVerified: 0, signed: undefined })
+    await enqueue(stage.db)
+    await stage.sealAll()
+    expect(await stage.checkpoint(file)).toMatchObject({ checkpoints: 2, blocksVerified: 1 })
+    expect(await stage.verify(await stage.checkpoints(file))).toMatchObject({
+      breakCount: 0,
+      checkpoints: 2,
+      openBlocks: 0,
+    })
+  })
+
+  test('what was written since the last one is the open window, and is counted', async () => {
+    const file = stage.file('window.ndjson')
+    await stage.checkpoint(file)
+    await enqueue(stage.db)
+    await stage.sealAll()
+    await enqueue(stage.db)
+    expect(await stage.verify(await stage.checkpoints(file))).toMatchObject({ openBlocks: 1, openRows: 1 })
+    await stage.sealAll()
+  })
+
+  test.each<[TamperKind, RegExp]>([
+    ['restore', /was signed and is gone: the ledger was restored/],
+    ['fork', /is not the one that was signed: history was rewritten since, or forked/],
+    ['rewrite a payment and all blocks', /is not the one that was signed|was signed and is gone/],
+  ])('a ledger after %s contradicts the last one and is not signed', async (kind, message) => {
+    const file = stage.file(`${kind}.ndjson`)
+    await stage.checkpoint(file)
+    const before = await readFile(file, 'utf8')
+    const refusal = await afterTamper(kind, (superuser) => failureOf(stage.checkpoint(file, superuser)))
+    expect(refusal).toMatchObject({ code: 'CHECKPOINT_REFUSED', message: expect.stringMatching(message) })
+    expect(await readFile(file, 'utf8')).toBe(before)
+  })
+
+  test('a new block that does not hold is not signed', async () => {
+    const file = stage.file('unsound.ndjson')
+    const refusal = await afterTamper('delete', (superuser) => failureOf(stage.checkpoint(file, superuser)))
+    expect(refusal).toMatchObject({
+      code: 'CHECKPOINT_REFUSED',
+      message: expect.stringContaining('sealed, and missing'),
+    })
+    expect(await failureOf(stat(file))).toMatchObject({ code: 'ENOENT' })
+  })
+
+  test('any changed byte of the file is refused, and so is a missing line, another key, a torn end', async () => {
+    const file = stage.file('bytes.ndjson')
+    await stage.checkpoint(file)
+    await enqueue(stage.db)
+    await stage.sealAll()
+    await stage.checkpoint(file)
+    const text = await readFile(file, 'utf8')
+    const lines = text.split('\n').slice(0, -1)
+    const { publicKey } = stage.keys
+    expect(readCheckpoints(lines, publicKey)).toHaveLength(2)
+    const accepted: number[] = []
+    for (let at = 0; at < text.length - 1; at += 1) {
+      const changed = `${text.slice(0, at)}${text[at] === '0' ? '1' : '0'}${text.slice(at + 1)}`
+      try {
+        readCheckpoints(changed.split('\n').slice(0, -1), publicKey)
+        accepted.push(at)
+      } catch {
+        // As it must be.
+      }
+    }
+    expect(accepted).toEqual([])
+    expect(() => readCheckpoints(lines.slice(1), publicKey)).toThrow(/line 1 .* does not follow/)
+    expect(() => readCheckpoints(lines.toReversed(), publicKey)).toThrow(/line 1/)
+    expect(() => readCheckpoints(lines, generateKeyPairSync('ed25519').publicKey)).toThrow(/signed with another key/)
+    await appendFile(file, lines[0]!.slice(0, 20))
+    expect(await failureOf(stage.checkpoint(file))).toMatchObject({ code: 'CHECKPOINTS_BROKEN' })
+  })
+
+  test('two at once do not write the same line twice: the second is told to wait', async () => {
+    const file = stage.file('busy.ndjson')
+    await writeFile(`${file}.lock`, '')
+    expect(await failureOf(stage.checkpoint(file))).toMatchObject({ code: 'CHECKPOINT_BUSY' })
+  })
+
+  test('by command: a key that others cannot read, a line, a verdict; each mistake has its answer', async () => {
+    const key = stage.file('key.pem')
+    const pub = stage.file('pub.pem')
+    const out = stage.file('by-command.ndjson')
+    const keygen = ['ledger', 'keygen', '--key', key, '--public-key', pub]
+    expect(await command(keygen)).toMatchObject({ exitCode: 0 })
+    expect((await stat(key)).mode & 0o777).toBe(0o600)
+    expect(await command(keygen)).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('KEYGEN_FAILED') })
+    expect(await command(['ledger', 'checkpoint', '--key', key, '--out', out])).toMatchObject({
+      exitCode: 0,
+      stdout: expect.stringMatching(/Block \d+ is signed, after \d+ blocks were verified: checkpoint 1 /),
+    })
+    const verify = ['ledger', 'verify', '--checkpoints', out, '--public-key', pub]
+    expect(await command(verify)).toMatchObject({ exitCode: 0, stdout: expect.stringContaining('0 of ') })
+    expect(await command(['ledger', 'checkpoint', '--key', pub, '--out', out])).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringMatching(/KEY_UNUSABLE.*others can read it/),
+    })
+    expect(await command(['ledger', 'verify', '--checkpoints', out])).toMatchObject({ exitCode: 2 })
+    expect(await command(['ledger', 'verify', '--public-key', pub])).toMatchObject({ exitCode: 2 })
+    expect(await command(['ledger', 'verify', '--checkpoints', `${out}x`, '--public-key', pub])).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('CHECKPOINTS_MISSING'),
+    })
+    expect(await command(['ledger', 'verify', '--checkpoints', out, '--public-key', key])).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('it is a private key'),
+    })
+  })
+})
+
+describe('an export', () => {
+  let folder: string
+  beforeAll(async () => {
+    await enqueue(stage.db)
+    folder = stage.file('export')
+    await stage.checkpoint(stage.file('export.ndjson'))
+    const checkpoints = await readFile(stage.file('export.ndjson'), 'utf8')
+    await exportLedger(databaseSource(stage.auditor), folder, { checkpoints })
+  })
+
+  test('is verified without the database, and says what the database would have said', async () => {
+    const { source } = await openExport(folder)
+    const checkpoints = await stage.checkpoints(stage.file('export.ndjson'))
+    const offline = await verifyLedger(source, { checkpoints })
+    expect(offline).toEqual(await stage.verify(checkpoints))
+    expect(offline).toMatchObject({ breakCount: 0, openRows: 1, checkpoints: 1 })
+    const report = await auditExport((await openExport(folder)).source)
+    expect(report.invariants.map(({ id, ok }) => `${id} ${ok}`)).toEqual(['I2 true', 'I6 true', 'I7 true', 'I9 true'])
+    expect(report.notJudged).toEqual(['I1', 'I3', 'I4', 'I5', 'I8', 'I10'])
+  })
+
+  test('is verified in as little memory as is given: the same is found in many passes as in one', async () => {
+    const whole = await verifyLedger((await openExport(folder)).source)
+    expect(await verifyLedger((await openExport(folder, { linksAtOnce: 5 })).source)).toEqual(whole)
+    const copy = await aCopy('passes')
+    await rewriteFile(copy, 'rows.ndjson', (lines) =>
+      lines.filter((line) => !line.includes('"attempt"') || !line.includes('"1","RETRYABLE"')),
+    )
+    const once = await verifyLedger((await openExport(copy)).source)
+    const often = await verifyLedger((await openExport(copy, { linksAtOnce: 5 })).source)
+    expect(once.breaks.map((one) => one.why)).toContain('number missing: what comes before it is gone')
+    expect(often.breakCount).toBe(once.breakCount)
+    await expect(openExport(copy, { linksAtOnce: 0 })).rejects.toThrow(/linksAtOnce/)
+  })
+
+  test('is refused with any changed byte, with a file too many and with one too few', async () => {
+    const copy = await aCopy('bytes')
+    const random = seededRandom('bytes')
+    for (const name of await readdir(copy)) {
+      const path = join(copy, name)
+      const bytes = await readFile(path)
+      for (let sample = 0; sample < 12; sample += 1) {
+        const at = Math.floor(random() * bytes.length)
+        const changed = Buffer.from(bytes)
+        changed[at] = changed[at]! ^ (1 << Math.floor(random() * 7))
+        await writeFile(path, changed)
+        expect(await failureOf(openExport(copy)), `${name} at ${at}`).toMatchObject({ code: 'EXPORT_BROKEN' })
+      }
+      await writeFile(path, bytes)
+    }
+    expect((await openExport(copy)).manifest.blocks).toBeGreaterThan(0)
+    await writeFile(join(copy, 'more'), '')
+    expect(await failureOf(openExport(copy))).toMatchObject({ message: expect.stringContaining('more') })
+  })
+
+  test.each<[string, (lines: string[]) => string[], RegExp]>([
+    ['a row left out', (lines) => lines.toSpliced(4, 1), /sealed, and missing/],
+    ['a row changed', (lines) => lines.with(0, lines[0]!.replace('instruction-', 'Instruction-')), /content differs/],
+    ['a row twice', (lines) => lines.toSpliced(3, 0, lines[3]!), /root differs|was not there/],
+    ['two rows swapped', (lines) => lines.with(0, lines[1]!).with(1, lines[0]!), /root differs|missing|was not there/],
+    ['the end cut off', (lines) => lines.slice(0, -5), /sealed, and missing/],
+  ])('tampered with consistently, manifest and all, is found: %s', async (title, change, why) => {
+    const copy = await aCopy(title)
+    await rewriteFile(copy, 'rows.ndjson', change)
+    const { breaks } = await verifyLedger((await openExport(copy)).source)
+    expect(breaks.map((one) => one.why).join()).toMatch(why)
+    expect(breaks[0]).toMatchObject({ block: expect.stringMatching(/^\d+$/) })
+  })
+
+  test('by command, into a folder that must not exist yet; verified by command, with the checkpoints it carries', async () => {
+    const out = stage.file('by-command')
+    const checkpoints = stage.file('by-command.ndjson')
+    const pub = stage.file('pub.pem')
+    const words = ['ledger', 'export', '--out', out, '--checkpoints', checkpoints]
+    expect(await command(words)).toMatchObject({ exitCode: 0 })
+    expect(await command(words)).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('FOLDER_EXISTS') })
+    const offline = await symphony(['ledger', 'verify', '--export', out, '--public-key', pub, '--json'])
+    expect(offline).toMatchObject({ exitCode: 0, stderr: '' })
+    expect(JSON.parse(offline.stdout)).toMatchObject({ ok: true, chain: { checkpoints: 1, openBlocks: 0 } })
+    await writeFile(join(out, 'rows.ndjson'), '')
+    expect(await symphony(['ledger', 'verify', '--export', out])).toMatchObject({ exitCode: 1 })
+    expect(await symphony(['ledger', 'verify', '--export', out, '--drained'])).toMatchObject({ exitCode: 2 })
+  })
+
+  test('that fails leaves nothing that looks like one', async () => {
+    const source = databaseSource({ query: () => Promise.reject(new Error('cut off')) })
+    await failureOf(exportLedger(source, stage.file('nothing')))
+    expect((await readdir(stage.folder)).filter((name) => name.includes('nothing'))).toEqual([])
+  })
+
+  async function aCopy(name: string): Promise<string> {
+    const copy = stage.file(`copy ${name}`)
+    await cp(folder, copy, { recursive: true })
+    return copy
+  }
+})
+
+/** As one would who can write the folder: the sum is made to fit. */
+async function rewriteFile(copy: string, name: string, change: (lines: string[]) => string[]): Promise<void> {
+  const lines = (await readFile(join(copy, name), 'utf8')).split('\n').slice(0, -1)
+  const text = `${change(lines).join('\n')}\n`
+  await writeFile(join(copy, name), text)
+  const manifest = await readFile(join(copy, 'manifest.json'), 'utf8')
+  const sum = createHash('sha256').update(text).digest('hex')
+  await writeFile(join(copy, 'manifest.json'), manifest.replace(new RegExp(`("${name}": ")[0-9a-f]+`), `$1${sum}`))
+}

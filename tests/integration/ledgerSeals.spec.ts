@@ -1,0 +1,281 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { callFunction } from '../../libs/db/index.js'
+import { deploy } from '../../libs/deployment/index.js'
+import {
+  databaseSource,
+  exportLedger,
+  LedgerSealer,
+  openExport,
+  sealLedgerBlock,
+  verifyLedger,
+  type SealerEvent,
+} from '../../libs/ledger/index.js'
+import { enqueuePaymentOutbox, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
+import { LedgerStage } from '../support/ledgerStage.js'
+import { anInstruction, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
+import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
+
+/** Blocks cover every row of the ledger once, and no row can come to lie behind the last of them. */
+
+let stage: LedgerStage
+beforeAll(async () => {
+  stage = await LedgerStage.open()
+})
+afterAll(() => stage.close())
+
+/** Every test begins with everything sealed. */
+beforeEach(() => stage.sealAll())
+
+async function blockTotals(): Promise<{ readonly blocks: number; readonly covered: number; readonly rows: number }> {
+  const { rows } = await stage.db.queryNoRole<{ blocks: number; covered: number; rows: number }>(
+    `SELECT count(*)::integer AS blocks, COALESCE(sum(row_count), 0)::integer AS covered, (
+       (SELECT count(*) FROM payment_outbox_identities) + (SELECT count(*) FROM payment_outbox_attempts)
+       + (SELECT count(*) FROM payment_outbox_events))::integer AS rows FROM payment_outbox_blocks`,
+  )
+  return rows[0]!
+}
+
+async function expectSealedOnce(): Promise<void> {
+  const { breaks, openRows } = await stage.verify()
+  expect({ breaks, openRows }).toEqual({ breaks: [], openRows: 0 })
+  const { covered, rows } = await blockTotals()
+  expect(covered).toBe(rows)
+}
+
+describe('sealing', () => {
+  test('covers identities, attempts and events of every kind, each once, and what it says can be computed again', async () => {
+    await stage.play()
+    const before = await blockTotals()
+    const sizes = await stage.seal(7)
+    expect(sizes.slice(0, -1).every((size) => size === 7)).toBe(true)
+    expect(sizes.length).toBeGreaterThan(3)
+    await expectSealedOnce()
+    expect((await blockTotals()).blocks).toBe(before.blocks + sizes.length)
+    const { identities, attempts, events } = await stage.verify()
+    expect(Math.min(identities, attempts, events)).toBeGreaterThan(3)
+  })
+
+  test('finds nothing to do when nothing was written, and adds no empty block', async () => {
+    const before = await blockTotals()
+    expect(await stage.seal()).toEqual([])
+    expect(await blockTotals()).toEqual(before)
+  })
+
+  test('cuts a transaction that wrote more than a block holds, and goes on with the rest of it', async () => {
+    const tx = await openConnection(stage.db, 'symphony_ingest')
+    await tx.query('BEGIN')
+    for (let count = 0; count < 5; count += 1) await enqueuePaymentOutbox(tx, anInstruction())
+    await tx.query('COMMIT')
+    expect(await stage.seal(2)).toEqual([2, 2, 1])
+    await expectSealedOnce()
+  })
+
+  test('a server that counts from a lower number than the last block is told apart, not sealed past', async () => {
+    const superuser = await openConnection(stage.db)
+    await superuser.query('BEGIN')
+    await superuser.query(
+      `INSERT INTO payment_outbox_blocks (block_no, row_count, last_xid, last_kind, last_id, entries, root, block_hash, sealed_at)
+       VALUES (1000000, 1, 9000000000000000, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', '', now())`,
+    )
+    expect(await failureOf(callFunction(superuser, 'seal_ledger_block', [10]))).toMatchObject({ sqlstate: '55000' })
+    await superuser.query('ROLLBACK')
+  })
+})
+
+describe('rows that become visible late do not fall between two blocks', () => {
+  test('a transaction that is open across a seal keeps back what was written after it, and is sealed when it ends', async () => {
+    const late = await openConnection(stage.db, 'symphony_ingest')
+    await late.query('BEGIN')
+    await enqueuePaymentOutbox(late, anInstruction())
+    await complete(stage.db, await enqueueAndClaim(stage.db), { state: 'DISPATCHED', railReference: 'r' })
+    // The other item was written, ended and committed after the open one was written: it waits.
+    expect(await stage.seal()).toEqual([])
+    await late.query('COMMIT')
+    await stage.sealAll()
+    await expectSealedOnce()
+  })
+
+  test('nor does one that wrote before the seal, under a savepoint, and more after it', async () => {
+    const late = await openConnection(stage.db, 'symphony_ingest')
+    await late.query('BEGIN')
+    await enqueuePaymentOutbox(late, anInstruction())
+    await late.query('SAVEPOINT one')
+    await enqueuePaymentOutbox(late, anInstruction())
+    await enqueue(stage.db)
+    expect(await stage.seal()).toEqual([])
+    await late.query('ROLLBACK TO SAVEPOINT one')
+    await enqueuePaymentOutbox(late, anInstruction())
+    await late.query('COMMIT')
+    await stage.sealAll()
+    await expectSealedOnce()
+  })
+
+  test('nor does a prepared one, which no session holds any more', async () => {
+    // An event and not an enqueue, which notifies: such a transaction cannot be prepared.
+    const { outboxId } = await enqueue(stage.db)
+    await stage.sealAll()
+    const late = await openConnection(stage.db, 'symphony_control')
+    const name = randomUUID()
+    await late.query('BEGIN')
+    await placeOutboxHold(late, outboxId, 'please wait')
+    await late.query(`PREPARE TRANSACTION '${name}'`)
+    await late.close()
+    await enqueue(stage.db)
+    expect(await stage.seal()).toEqual([])
+    await stage.db.queryNoRole(`COMMIT PREPARED '${name}'`)
+    await stage.sealAll()
+    await expectSealedOnce()
+  })
+
+  test('a later event of an older transaction may be sealed first: each chain holds, whole and in parts', async () => {
+    const [held, other] = [await enqueue(stage.db), await enqueue(stage.db)]
+    const older = await openConnection(stage.db, 'symphony_control')
+    await older.query('BEGIN')
+    await placeOutboxHold(older, other.outboxId, 'the older transaction has its number')
+    const between = await openConnection(stage.db, 'symphony_ingest')
+    await between.query('BEGIN')
+    await enqueuePaymentOutbox(between, anInstruction())
+    await placeOutboxHold(stage.db.as('symphony_control'), held.outboxId, 'event 1, of the youngest')
+    await resolveOutboxHold(older, held.outboxId, 'RETRY', 'event 2, of the oldest')
+    await older.query('COMMIT')
+    // Event 2 is in a block and event 1 in none, because a transaction between them is still running.
+    await expect.poll(() => stage.seal()).not.toEqual([])
+    expect(await stage.verify()).toMatchObject({ openRows: 1, breakCount: 0 })
+    await exportLedger(databaseSource(stage.auditor), stage.file('halfway'))
+    expect(await verifyLedger((await openExport(stage.file('halfway'))).source)).toMatchObject({
+      openRows: 1,
+      breakCount: 0,
+    })
+    await between.query('COMMIT')
+    await stage.sealAll(1)
+    await expectSealedOnce()
+  })
+
+  test('a transaction that is undone leaves nothing to wait for, and no gap', async () => {
+    const undone = await openConnection(stage.db, 'symphony_ingest')
+    await undone.query('BEGIN')
+    await enqueuePaymentOutbox(undone, anInstruction())
+    await enqueue(stage.db)
+    expect(await stage.seal()).toEqual([])
+    await undone.query('ROLLBACK')
+    await stage.sealAll()
+    await expectSealedOnce()
+  })
+
+  test('a sealer never seals what its own transaction has written', async () => {
+    const superuser = await openConnection(stage.db)
+    await superuser.query('BEGIN')
+    await enqueuePaymentOutbox(superuser, anInstruction())
+    expect(await sealLedgerBlock(superuser, 100)).toBeUndefined()
+    await superuser.query('ROLLBACK')
+  })
+})
+
+describe('several sealers', () => {
+  test('one of them seals, and the others go on without', async () => {
+    for (let count = 0; count < 12; count += 1) await enqueue(stage.db)
+    const { values, errors } = await race(stage.db, 'symphony_executor', 4, async (sealer) => {
+      for (let call = 0; call < 20; call += 1) await sealLedgerBlock(sealer, 1)
+    })
+    expect({ runs: values.length, errors }).toEqual({ runs: 4, errors: [] })
+    await stage.sealAll()
+    await expectSealedOnce()
+  })
+
+  test('whoever finds the last block in another’s hands leaves it to him; writers do not wait for either', async () => {
+    await enqueue(stage.db)
+    await stage.sealAll()
+    await enqueue(stage.db)
+    const busy = await openConnection(stage.db, 'symphony_executor')
+    await busy.query('BEGIN')
+    await expect.poll(() => sealLedgerBlock(busy, 1)).toMatchObject({ rowCount: 1 })
+    expect(await stage.seal()).toEqual([])
+    await complete(stage.db, await enqueueAndClaim(stage.db), { state: 'RETRYABLE' })
+    await busy.query('COMMIT')
+    await stage.sealAll()
+    await expectSealedOnce()
+  })
+
+  test('of two that would write the very first block, one does', async () => {
+    const other = await stage.beside()
+    try {
+      await enqueue(other.db)
+      const [first, second] = [
+        await openConnection(other.db, 'symphony_executor'),
+        await openConnection(other.db, 'symphony_executor'),
+      ]
+      await first.query('BEGIN')
+      await expect.poll(() => sealLedgerBlock(first, 100)).toEqual({ blockNo: 1n, rowCount: 1 })
+      const waiting = sealLedgerBlock(second, 100)
+      await untilWaiting(other.db, second)
+      await first.query('COMMIT')
+      expect(await waiting).toBeUndefined()
+      expect(await other.verify()).toMatchObject({ blocks: 1, openRows: 0, breakCount: 0 })
+    } finally {
+      await other.close()
+    }
+  })
+})
+
+test('a ledger from before there were blocks is sealed whole after the deployment that brings them', async () => {
+  const other = await stage.beside({ countBranches: false })
+  try {
+    await other.play()
+    for (const table of ['identities', 'attempts', 'events']) {
+      await other.db.queryNoRole(`ALTER TABLE payment_outbox_${table} DROP COLUMN recorded_xid`)
+    }
+    // As if by an earlier release: files that differ are applied again.
+    await other.db.queryNoRole(`DROP TABLE payment_outbox_blocks`)
+    await other.db.queryNoRole('ALTER TABLE symphony_deployments DISABLE TRIGGER ALL')
+    await other.db.queryNoRole('DELETE FROM symphony_deployments')
+    await deploy({ url: other.db.url, schema: other.db.schema })
+    await other.play()
+    await other.sealAll(5)
+    expect(await other.verify()).toMatchObject({ openRows: 0, breakCount: 0 })
+  } finally {
+    await other.close()
+  }
+})
+
+describe('the worker', () => {
+  test('seals block after block until one is not full, and says how much', async () => {
+    for (let count = 0; count < 3; count += 1) await enqueue(stage.db)
+    const events: SealerEvent[] = []
+    const sealer = new LedgerSealer(stage.db.as('symphony_executor'), { rowsMax: 2 }, (event) => events.push(event))
+    expect(await sealer.runOnce()).toEqual({ blocks: 2, rows: 3 })
+    expect(await sealer.runOnce()).toEqual({ blocks: 0, rows: 0 })
+    expect(events).toEqual([{ type: 'sealed', blocks: 2, rows: 3 }])
+  })
+
+  test('goes on by itself once started, and stops when told, twice if need be', async () => {
+    const sealer = new LedgerSealer(stage.db.as('symphony_executor'), { intervalMs: 100 })
+    await sealer.stop()
+    await sealer.start()
+    await enqueue(stage.db)
+    await expect.poll(async () => (await stage.verify()).openRows).toBe(0)
+    await sealer.stop()
+    await sealer.stop()
+    await enqueue(stage.db)
+    expect((await stage.verify()).openRows).toBe(1)
+  })
+
+  test('a failure is an event, and the next run finds the same rows', async () => {
+    const events: SealerEvent[] = []
+    const sealer = new LedgerSealer(stage.db.as('symphony_readonly'), { intervalMs: 100 }, (event) =>
+      events.push(event),
+    )
+    await sealer.start()
+    await expect.poll(() => events[0]).toMatchObject({ type: 'fault', during: 'sealing the ledger' })
+    await sealer.stop()
+  })
+
+  test.each([
+    [{ intervalMs: 99 }, /intervalMs/],
+    [{ intervalMs: 3_600_001 }, /intervalMs/],
+    [{ rowsMax: 0 }, /rowsMax/],
+    [{ rowsMax: 100_001 }, /rowsMax/],
+  ])('refuses %j', (options, message) => {
+    expect(() => new LedgerSealer(stage.db.as('symphony_executor'), options)).toThrow(message)
+  })
+})

@@ -1,0 +1,80 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { seededRandom } from '../../libs/cli/demo/seededRandom.js'
+import { describeBreak, type Checkpoint } from '../../libs/ledger/index.js'
+import { LedgerStage } from '../support/ledgerStage.js'
+import { BLOCK_ROWS, disarm, tamper, TAMPER_KINDS } from '../support/ledgerTampers.js'
+import { openConnection, type Connection } from '../support/race.js'
+
+/**
+ * Against a superuser history is not protected, but what he does to it is found: random tampers with rows and blocks, each held
+ * against blocks and checkpoints, each found, with its place named. `npm run ledger:tamper` tries many more.
+ */
+const COUNT = Number(process.env['SYMPHONY_TEST_TAMPERS'] ?? 66)
+const SEED = process.env['SYMPHONY_TEST_TAMPER_SEED'] ?? '20261115'
+const CLEAN_RUNS = 20
+/** A thousand take their time. */
+const TIMEOUT_MS = 3_600_000
+
+let stage: LedgerStage
+let checkpoints: readonly Checkpoint[]
+let superuser: Connection
+beforeAll(async () => {
+  stage = await LedgerStage.open()
+  for (let round = 0; round < 3; round += 1) {
+    await stage.play()
+    await stage.sealAll(BLOCK_ROWS)
+    await stage.checkpoint()
+  }
+  checkpoints = await stage.checkpoints()
+  superuser = await openConnection(stage.db)
+})
+afterAll(() => stage.close())
+
+test('a ledger that nobody touched holds, every time it is verified', async () => {
+  for (let run = 0; run < CLEAN_RUNS; run += 1) {
+    const { breaks, openRows, openBlocks } = await stage.verify(checkpoints)
+    expect({ breaks, openRows, openBlocks }).toEqual({ breaks: [], openRows: 0, openBlocks: 0 })
+  }
+})
+
+test.each(['identities', 'attempts', 'events'])(
+  'a row of %s that is moved to another transaction is missed by its block, back, forth or out of all blocks',
+  async (table) => {
+    for (const xid of ['recorded_xid - 1', 'recorded_xid + 1', '9000000000000000', '-1']) {
+      await superuser.query('BEGIN')
+      await disarm(superuser)
+      await superuser.query(
+        `UPDATE payment_outbox_${table} SET recorded_xid = ${xid} WHERE ctid = (SELECT ctid FROM payment_outbox_${table} LIMIT 1)`,
+      )
+      const { breaks } = await stage.verify(checkpoints, superuser)
+      await superuser.query('ROLLBACK')
+      expect(breaks.map(({ why }) => why).join()).toMatch(/differs from what was sealed|sealed, and missing/)
+    }
+  },
+)
+
+test(
+  'every random tamper of a superuser is found, and the place is named',
+  async () => {
+    const random = seededRandom(SEED)
+    const missed: string[] = []
+    const found: Record<string, number> = {}
+    for (let count = 0; count < COUNT; count += 1) {
+      const kind = TAMPER_KINDS[count % TAMPER_KINDS.length]!
+      await superuser.query('BEGIN')
+      await disarm(superuser)
+      const { story, names } = await tamper(superuser, kind, random)
+      const { breaks } = await stage.verify(checkpoints, superuser)
+      await superuser.query('ROLLBACK')
+      if (breaks.some(names)) found[kind] = (found[kind] ?? 0) + 1
+      else
+        missed.push(`${count} ${kind}: ${story}, and found was: ${breaks.map(describeBreak).join(' · ') || 'nothing'}`)
+    }
+    process.stdout.write(
+      `tampers from seed ${SEED}: ${COUNT - missed.length} of ${COUNT} found ${JSON.stringify(found)}\n`,
+    )
+    expect(missed).toEqual([])
+    expect((await stage.verify(checkpoints)).breaks).toEqual([])
+  },
+  TIMEOUT_MS,
+)

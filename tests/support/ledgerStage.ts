@@ -1,0 +1,154 @@
+import { generateKeyPairSync, type KeyObject } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { inject } from 'vitest'
+import type { Queryable } from '../../libs/db/index.js'
+import {
+  databaseSource,
+  readCheckpointLines,
+  readCheckpoints,
+  sealLedgerBlock,
+  verifyLedger,
+  writeCheckpoint,
+  type Checkpoint,
+  type CheckpointReport,
+  type LedgerReport,
+} from '../../libs/ledger/index.js'
+import { pauseOutbox, repairExpiredLeases, resumeOutbox } from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase, type TestDatabaseOptions } from './database.js'
+import { claimOnly, complete, enqueue, enqueueAndClaim, enqueueAndFail } from './outboxItems.js'
+import { approve, aPerson, enqueueHeld, enqueueUnknown, propose, type Person } from './outboxPeople.js'
+import { startPrivateServer, type PrivateServer } from './server.js'
+
+type StageOptions = Pick<TestDatabaseOptions, 'countBranches'>
+
+/**
+ * A database on a server of its own. A block waits for every running transaction of its server, so that beside other test files
+ * nobody could say when a row is sealed.
+ */
+export class LedgerStage {
+  readonly #server: PrivateServer
+  readonly #ownsServer: boolean
+  readonly #people: readonly [Person, Person]
+  readonly db: TestDatabase
+  /** For keys, checkpoints, exports. */
+  readonly folder: string
+  readonly keys: { readonly privateKey: KeyObject; readonly publicKey: KeyObject } = generateKeyPairSync('ed25519')
+
+  private constructor(
+    server: PrivateServer,
+    ownsServer: boolean,
+    db: TestDatabase,
+    folder: string,
+    people: readonly [Person, Person],
+  ) {
+    this.#server = server
+    this.#ownsServer = ownsServer
+    this.db = db
+    this.folder = folder
+    this.#people = people
+  }
+
+  static async open(options: StageOptions = {}): Promise<LedgerStage> {
+    const server = await startPrivateServer({
+      version: inject('postgresVersion'),
+      settings: { max_prepared_transactions: '5', track_functions: 'all', max_connections: '200' },
+    })
+    try {
+      return await LedgerStage.#on(server, true, options)
+    } catch (error) {
+      await server.remove()
+      throw error
+    }
+  }
+
+  /** Another database of the same server. */
+  beside(options: StageOptions = {}): Promise<LedgerStage> {
+    return LedgerStage.#on(this.#server, false, options)
+  }
+
+  static async #on(server: PrivateServer, ownsServer: boolean, options: StageOptions): Promise<LedgerStage> {
+    const db = await createTestDatabase({ serverUrl: server.url, ...options })
+    const folder = await mkdtemp(join(tmpdir(), 'symphony-ledger-'))
+    return new LedgerStage(server, ownsServer, db, folder, [await aPerson(db, 'ann'), await aPerson(db, 'bob')])
+  }
+
+  async close(): Promise<void> {
+    await this.db.drop()
+    if (this.#ownsServer) await this.#server.remove()
+    await rm(this.folder, { recursive: true, force: true })
+  }
+
+  file(name: string): string {
+    return join(this.folder, name)
+  }
+
+  get auditor(): Queryable {
+    return this.db.as('symphony_auditor')
+  }
+
+  /** One payment of each fate, with late evidence, holds, decisions, a redrive and a pause: every kind of row and event. */
+  async play(): Promise<void> {
+    const { db } = this
+    const [ann, bob] = this.#people
+    const paid = await enqueueAndFail(db, 2)
+    await complete(db, await claimOnly(db, paid.railType), {
+      state: 'DISPATCHED',
+      railReference: 'TX-1',
+      latencyMs: 12,
+    })
+    const failed = await enqueueAndClaim(db, { participantId: paid.participantId, payload: { note: 'grüße\u2028“x”' } })
+    await complete(db, failed, {
+      state: 'FAILED',
+      railCode: 'AC04',
+      errorCode: 'CLOSED',
+      errorMessage: 'Konto geschlossen',
+    })
+    await approve(bob, await propose(ann, failed.outboxId, 'REDRIVE'))
+    const lost = await enqueueAndClaim(db)
+    await db.expireLease(lost.outboxId)
+    await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair')
+    const unknown = await enqueueUnknown(db)
+    await approve(bob, await propose(ann, unknown.outboxId, 'DISPATCHED'))
+    await enqueueHeld(db, ann)
+    await enqueue(db, { participantId: paid.participantId })
+    await pauseOutbox(ann.control, 'rail', paid.railType, 'the bank is closed')
+    await resumeOutbox(ann.control, 'rail', paid.railType, 'the bank is open')
+  }
+
+  /** Blocks of at most so many rows, until there is nothing left to seal. Returns their sizes. */
+  async seal(rowsMax = 100): Promise<number[]> {
+    const sizes: number[] = []
+    for (;;) {
+      const sealed = await sealLedgerBlock(this.db.as('symphony_executor'), rowsMax)
+      if (sealed === undefined) return sizes
+      sizes.push(sealed.rowCount)
+    }
+  }
+
+  /** Seals everything there is. Autovacuum's transactions are short, and also waited for. */
+  async sealAll(rowsMax = 100): Promise<void> {
+    const deadline = Date.now() + 60_000
+    for (;;) {
+      await this.seal(rowsMax)
+      const { openRows } = await this.verify()
+      if (openRows === 0) return
+      if (Date.now() > deadline) throw new Error(`${openRows} rows are still not sealed`)
+      await delay(5)
+    }
+  }
+
+  verify(checkpoints: readonly Checkpoint[] = [], role: Queryable = this.auditor): Promise<LedgerReport> {
+    return verifyLedger(databaseSource(role), { checkpoints })
+  }
+
+  checkpoint(file = this.file('checkpoints.ndjson'), role: Queryable = this.auditor): Promise<CheckpointReport> {
+    return writeCheckpoint(databaseSource(role), file, this.keys.privateKey)
+  }
+
+  async checkpoints(file = this.file('checkpoints.ndjson')): Promise<Checkpoint[]> {
+    return readCheckpoints(await readCheckpointLines(file), this.keys.publicKey)
+  }
+}

@@ -1,0 +1,340 @@
+import { createHash, randomUUID } from 'node:crypto'
+import type { Queryable } from '../../libs/db/index.js'
+import { between, type Random } from '../../libs/cli/demo/seededRandom.js'
+import { blockHash, entryOf, type Position } from '../../libs/ledger/blocks.js'
+import { subjectOf, type LedgerRow } from '../../libs/ledger/chain.js'
+import { canonicalHash, databaseSource, type LedgerBreak } from '../../libs/ledger/index.js'
+import { readRowsById } from '../../libs/ledger/db.js'
+
+/**
+ * What a superuser can do to the ledger behind the back of its guards, at random. Everything happens inside the transaction of
+ * the given connection, so that it can be looked at there and then be undone.
+ */
+export interface Tamper {
+  readonly kind: TamperKind
+  readonly story: string
+  /** Whether a finding is about the place that was tampered with. */
+  readonly names: (found: LedgerBreak) => boolean
+}
+
+export const TAMPER_KINDS = [
+  'flip',
+  'delete',
+  'swap',
+  'insert',
+  'truncate tail',
+  'drop a block',
+  'rewrite a payment',
+  'rewrite a payment and its block',
+  'rewrite a payment and all blocks',
+  'restore',
+  'fork',
+] as const
+export type TamperKind = (typeof TAMPER_KINDS)[number]
+
+const ROW_TABLES = {
+  payment_outbox_identities: 'outbox_id',
+  payment_outbox_attempts: 'attempt_id',
+  payment_outbox_events: 'event_id',
+} as const
+type RowTable = keyof typeof ROW_TABLES
+const ROW_TABLE_NAMES = [
+  'payment_outbox_identities',
+  'payment_outbox_attempts',
+  'payment_outbox_events',
+] as const satisfies readonly RowTable[]
+const TABLES = [...ROW_TABLE_NAMES, 'payment_outbox_blocks'] as const
+type Table = (typeof TABLES)[number]
+
+/** Opens the guards; within the transaction only. */
+export async function disarm(client: Queryable): Promise<void> {
+  for (const table of TABLES) await client.query(`ALTER TABLE ${table} DISABLE TRIGGER ALL`)
+}
+
+/** One tamper that takes effect. What a constraint or a chance makes impossible is tried again with other dice. */
+export async function tamper(client: Queryable, kind: TamperKind, random: Random): Promise<Tamper> {
+  for (;;) {
+    await client.query('SAVEPOINT before_tamper')
+    try {
+      const done = await DEEDS[kind](client, random)
+      if (done !== undefined) return { kind, ...done }
+    } catch (error) {
+      // Constraints bind a superuser too, as long as he leaves them in place.
+      if (!isConstraint(error)) throw error
+    }
+    await client.query('ROLLBACK TO SAVEPOINT before_tamper')
+  }
+}
+
+type Deed = (client: Queryable, random: Random) => Promise<Omit<Tamper, 'kind'> | undefined>
+
+const DEEDS: Readonly<Record<TamperKind, Deed>> = {
+  flip: async (client, random) => {
+    const table = pick(random, TABLES)
+    const { name, type } = pick(random, await columnsOf(client, table))
+    const row = await aRow(client, table, random)
+    const expression = FLIPS[type]?.(quote(name), between(random, 0, 100_000))
+    if (expression === undefined) throw new Error(`no way to change a ${type}`)
+    const { rows } = await client.query<{ now: string | null }>(
+      `UPDATE ${table} t SET ${quote(name)} = ${expression} WHERE t.ctid = $1::tid RETURNING t.${quote(name)}::text AS now`,
+      [row.place],
+    )
+    const now = rows[0]?.now ?? null
+    if (now === (row.text[name] ?? null)) return undefined
+    return { story: `${table}.${name} of ${row.key}`, names: about([...row.names, now ?? ''], row.blocks) }
+  },
+
+  delete: async (client, random) => {
+    const table = pick(random, ROW_TABLE_NAMES)
+    const row = await aRow(client, table, random)
+    await client.query(`DELETE FROM ${table} WHERE ctid = $1::tid`, [row.place])
+    return { story: `${table} ${row.key}`, names: about(row.names, []) }
+  },
+
+  swap: async (client, random) => {
+    const table = pick(random, ROW_TABLE_NAMES)
+    const { name } = pick(random, await columnsOf(client, table))
+    const [one, other] = [await aRow(client, table, random), await aRow(client, table, random)]
+    if (one.text[name] === other.text[name]) return undefined
+    await client.query(
+      `UPDATE ${table} t SET ${quote(name)} = s.${quote(name)} FROM ${table} s
+       WHERE (t.ctid = $1::tid AND s.ctid = $2::tid) OR (t.ctid = $2::tid AND s.ctid = $1::tid)`,
+      [one.place, other.place],
+    )
+    return {
+      story: `${table}.${name} of ${one.key} and ${other.key}`,
+      names: about([...one.names, ...other.names], []),
+    }
+  },
+
+  insert: async (client, random) => {
+    const table = pick(random, ROW_TABLE_NAMES)
+    const row = await aRow(client, table, random)
+    const id = randomUUID()
+    const number = String(between(random, 100, 1_000_000))
+    const fresh = {
+      payment_outbox_identities: { outbox_id: id, idempotency_key: number, sequence_id: number },
+      payment_outbox_attempts: { attempt_id: id, attempt_no: number, state: 'ZOMBIE_REQUEUE' },
+      payment_outbox_events: { event_id: id, event_no: number },
+    }[table]
+    // Into a block, among what no block covers yet, or before everything.
+    const place = random()
+    const open = place < 0.3 ? { recorded_xid: '9000000000000000' } : place < 0.5 ? { recorded_xid: '-7' } : {}
+    await client.query(
+      `INSERT INTO ${table} SELECT r.* FROM ${table} t CROSS JOIN LATERAL jsonb_populate_record(t, $2::jsonb) r WHERE t.ctid = $1::tid`,
+      [row.place, JSON.stringify({ ...fresh, ...open })],
+    )
+    return { story: `${table} ${id} like ${row.key}`, names: about([...row.names, id], []) }
+  },
+
+  'truncate tail': async (client, random) => {
+    const [block, last] = await aBlock(client, random)
+    await deleteRowsAfter(client, block)
+    return {
+      story: `every row after block ${block} of ${last}`,
+      names: ({ block: at, why }) => at !== null && BigInt(at) > BigInt(block) && why.includes('missing'),
+    }
+  },
+
+  'drop a block': async (client, random) => {
+    const { rows } = await client.query<{ no: string }>(
+      'SELECT block_no::text AS no FROM payment_outbox_blocks ORDER BY block_no',
+    )
+    const { no } = pick(random, rows)
+    await client.query('DELETE FROM payment_outbox_blocks WHERE block_no = $1', [no])
+    return { story: `block ${no}`, names: about([], [no, String(BigInt(no) + 1n)]) }
+  },
+
+  'rewrite a payment': async (client, random) => {
+    const outboxId = await rewritePayment(client, random)
+    return { story: `the chain of ${outboxId}, consistently`, names: about([outboxId], []) }
+  },
+
+  'rewrite a payment and its block': async (client, random) => {
+    const outboxId = await rewritePayment(client, random)
+    const blocks = await rehashBlocksOf(client, outboxId)
+    const next = blocks.map((no) => String(BigInt(no) + 1n))
+    return {
+      story: `${outboxId} and the blocks ${blocks.join()}, each by itself`,
+      names: about([], [...blocks, ...next]),
+    }
+  },
+
+  'rewrite a payment and all blocks': async (client, random) => {
+    const outboxId = await rewritePayment(client, random)
+    await client.query('DELETE FROM payment_outbox_blocks')
+    await reseal(client, BLOCK_ROWS)
+    return { story: `${outboxId} and every block, consistently`, names: isCheckpoint }
+  },
+
+  restore: async (client, random) => {
+    const [block, last] = await aBlock(client, random)
+    await deleteRowsAfter(client, block)
+    await client.query('DELETE FROM payment_outbox_blocks WHERE block_no > $1', [block])
+    return { story: `the state as of block ${block} of ${last}`, names: isCheckpoint }
+  },
+
+  fork: async (client, random) => {
+    const [block] = await aBlock(client, random)
+    await client.query('DELETE FROM payment_outbox_blocks WHERE block_no > $1', [block])
+    await reseal(client, between(random, 1, BLOCK_ROWS - 1))
+    return { story: `other blocks after block ${block}`, names: isCheckpoint }
+  },
+}
+
+/** How many rows the blocks of a stage have, on which these tampers are tried. */
+export const BLOCK_ROWS = 6
+
+const isCheckpoint = ({ table }: LedgerBreak) => table === 'checkpoints'
+
+function about(subjects: readonly string[], blocks: readonly string[]): Tamper['names'] {
+  return ({ table, subject, block }) =>
+    subjects.includes(subject) ||
+    ((table === 'payment_outbox_blocks' || table === 'checkpoints') && block !== null && blocks.includes(block))
+}
+
+interface FoundRow {
+  readonly place: string
+  readonly key: string
+  readonly text: Readonly<Record<string, string | null>>
+  /** Under which a finding may name it. */
+  readonly names: readonly string[]
+  readonly blocks: readonly string[]
+}
+
+async function aRow(client: Queryable, table: Table, random: Random): Promise<FoundRow> {
+  const columns = await columnsOf(client, table)
+  const texts = columns.map(({ name }) => `'${name}', t.${quote(name)}::text`).join(', ')
+  const key = table === 'payment_outbox_blocks' ? 'block_no' : ROW_TABLES[table]
+  const { rows } = await client.query<{ place: string; text: Record<string, string | null> }>(
+    `SELECT t.ctid::text AS place, jsonb_build_object(${texts}) AS text FROM ${table} t ORDER BY t.${key}`,
+  )
+  const { place, text } = pick(random, rows)
+  const name = text[key] ?? ''
+  const no = key === 'block_no' ? [name, String(BigInt(name) + 1n), String(BigInt(name) - 1n)] : []
+  return { place, key: name, text, names: [name, text['outbox_id'] ?? text['scope'] ?? name], blocks: no }
+}
+
+async function columnsOf(client: Queryable, table: Table): Promise<{ name: string; type: string }[]> {
+  const { rows } = await client.query<{ name: string; type: string }>(
+    `SELECT a.attname AS name, (SELECT CASE WHEN t.typtype = 'e' THEN t.typname ELSE format_type(t.oid, NULL) END FROM pg_type t WHERE t.oid = a.atttypid) AS type FROM pg_attribute a
+     WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attname`,
+    [table],
+  )
+  return rows
+}
+
+/** One bit, one character, one microsecond: the least that a value of each type can be changed by. */
+const FLIPS: Readonly<Record<string, (column: string, spot: number) => string>> = {
+  text: (column, spot) =>
+    `CASE WHEN COALESCE(${column}, '') = '' THEN 'x' ELSE overlay(${column} PLACING
+       CASE substr(${column}, 1 + ${spot} % length(${column}), 1) WHEN 'A' THEN 'B' ELSE 'A' END
+       FROM 1 + ${spot} % length(${column}) FOR 1) END`,
+  uuid: () => 'gen_random_uuid()',
+  bigint: (column) => `COALESCE(${column}, 0) + 1`,
+  integer: (column) => `COALESCE(${column}, 0) + 1`,
+  smallint: (column) => `1 + ${column} % 3`,
+  boolean: (column) => `NOT ${column}`,
+  'timestamp with time zone': (column) => `COALESCE(${column}, now()) + interval '1 microsecond'`,
+  bytea: (column, spot) =>
+    `CASE WHEN COALESCE(octet_length(${column}), 0) = 0 THEN sha256('x')
+       ELSE set_bit(${column}, ${spot} % (8 * octet_length(${column})), 1 - get_bit(${column}, ${spot} % (8 * octet_length(${column})))) END`,
+  jsonb: (column) => `${column} || '{"forged": "1"}'`,
+  outbox_attempt_state: (column) =>
+    `CASE ${column} WHEN 'RETRYABLE' THEN 'ZOMBIE_REQUEUE' ELSE 'RETRYABLE' END::outbox_attempt_state`,
+}
+
+async function aBlock(client: Queryable, random: Random): Promise<[block: string, last: string]> {
+  const { rows } = await client.query<{ no: string }>(
+    'SELECT block_no::text AS no FROM payment_outbox_blocks ORDER BY block_no',
+  )
+  return [pick(random, rows.slice(0, -1)).no, rows.at(-1)?.no ?? '']
+}
+
+async function deleteRowsAfter(client: Queryable, block: string): Promise<void> {
+  for (const [index, table] of ROW_TABLE_NAMES.entries()) {
+    await client.query(
+      `DELETE FROM ${table} t USING payment_outbox_blocks b
+       WHERE b.block_no = $1 AND (t.recorded_xid, ${index + 1}, t.${ROW_TABLES[table]}) > (b.last_xid, b.last_kind::integer, b.last_id)`,
+      [block],
+    )
+  }
+}
+
+async function reseal(client: Queryable, rowsMax: number): Promise<void> {
+  for (;;) {
+    const { rows } = await client.query('SELECT * FROM seal_ledger_block($1)', [rowsMax])
+    if (rows.length === 0) return
+  }
+}
+
+/** Makes each block fit the rows that it covers now, as if the others did not matter. Returns those that had to change. */
+async function rehashBlocksOf(client: Queryable, outboxId: string): Promise<string[]> {
+  const source = databaseSource(client)
+  const changed: string[] = []
+  let before: Position | null = null
+  for await (const block of source.blocks(0n)) {
+    const rows: LedgerRow[] = []
+    for await (const row of source.rowsBetween(before, block.last)) rows.push(row)
+    before = block.last
+    if (!rows.some((row) => row.kind !== 'event' && subjectOf(row) === outboxId)) continue
+    const entries = Buffer.concat(rows.map(entryOf))
+    const root = createHash('sha256').update(entries).digest('hex')
+    await client.query(
+      `UPDATE payment_outbox_blocks SET entries = $2, root = decode($3, 'hex'), block_hash = decode($4, 'hex') WHERE block_no = $1`,
+      [String(block.no), entries, root, blockHash({ ...block, entries, root })],
+    )
+    changed.push(String(block.no))
+  }
+  return changed
+}
+
+/** Another participant on every row of an item, and every hash computed anew, as one would who has read our documentation. */
+async function rewritePayment(client: Queryable, random: Random): Promise<string> {
+  const identity = await aRow(client, 'payment_outbox_identities', random)
+  const outboxId = identity.key
+  await client.query(
+    `UPDATE payment_outbox_identities SET instruction_id = instruction_id || 'X' WHERE outbox_id = $1`,
+    [outboxId],
+  )
+  await client.query(
+    `UPDATE payment_outbox_attempts SET instruction_id = instruction_id || 'X', payload = payload || '{"amountMinor": "1"}'
+     WHERE outbox_id = $1`,
+    [outboxId],
+  )
+  const [first] = await readRowsById(client, 'identity', [outboxId])
+  let hash = canonicalHash(first?.fields ?? [])
+  await client.query(`UPDATE payment_outbox_identities SET row_hash = decode($2, 'hex') WHERE outbox_id = $1`, [
+    outboxId,
+    hash,
+  ])
+  const { rows: attempts } = await client.query<{ id: string }>(
+    'SELECT attempt_id::text AS id FROM payment_outbox_attempts WHERE outbox_id = $1 ORDER BY attempt_no',
+    [outboxId],
+  )
+  for (const { id } of attempts) {
+    const [attempt] = await readRowsById(client, 'attempt', [id])
+    const prev = hash
+    hash = canonicalHash([prev, ...(attempt?.fields ?? [])])
+    await client.query(
+      `UPDATE payment_outbox_attempts SET prev_hash = decode($2, 'hex'), row_hash = decode($3, 'hex') WHERE attempt_id = $1`,
+      [id, prev, hash],
+    )
+  }
+  return outboxId
+}
+
+function pick<T>(random: Random, from: readonly T[]): T {
+  const picked = from[between(random, 0, from.length - 1)]
+  if (picked === undefined) throw new Error('nothing to choose from')
+  return picked
+}
+
+function quote(name: string): string {
+  return `"${name}"`
+}
+
+/** A constraint, or a value out of its range. */
+function isConstraint(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' && /^2[23]/.test(error.code)
+}
