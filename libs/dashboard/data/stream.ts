@@ -1,0 +1,59 @@
+import { signal } from '@preact/signals'
+import { pause } from './clock.js'
+import { RequestError, send } from './client.js'
+import { EventReader, type ServerEvent } from './sse.js'
+
+export type LiveState = 'connecting' | 'live' | 'reconnecting'
+
+export const liveState = signal<LiveState>('connecting')
+
+type Listener = (event: ServerEvent) => void
+const listeners = new Set<Listener>()
+
+/** Told of each event, and of the pseudo event `reconnected`, after which whatever is shown may be old. */
+export function onServerEvent(listener: Listener): () => void {
+  listeners.add(listener)
+  return () => listeners.delete(listener)
+}
+
+/** Keeps one stream open until the signal aborts: reads it to its end, waits a little longer each time, opens it again. */
+export async function keepStreamOpen(stop: AbortSignal): Promise<void> {
+  for (let failures = 0; !stop.aborted; failures += 1) {
+    try {
+      const response = await send('/v1/stream', { signal: stop, headers: { accept: 'text/event-stream' } })
+      if (liveState.peek() === 'reconnecting') tell({ type: 'reconnected', data: '', id: undefined })
+      liveState.value = 'live'
+      failures = 0
+      await readEvents(response)
+    } catch (error) {
+      if (stop.aborted) return
+      // A token without the right to watch: the pages still work, each refreshed by hand.
+      if (error instanceof RequestError && FINAL_STATUSES.has(error.problem.status)) return
+    }
+    liveState.value = 'reconnecting'
+    await pause(waitMs(failures), stop)
+  }
+}
+
+async function readEvents(response: Response): Promise<void> {
+  const reader = new EventReader()
+  const decoder = new TextDecoder()
+  const source = response.body?.getReader()
+  if (source === undefined) return
+  for (;;) {
+    const { done, value } = await source.read()
+    if (done) return
+    for (const event of reader.read(decoder.decode(value, { stream: true }))) tell(event)
+  }
+}
+
+function tell(event: ServerEvent): void {
+  for (const listener of listeners) listener(event)
+}
+
+/** Half a second, doubled up to ten, and spread: a server that comes back must not meet all its watchers at once. */
+function waitMs(failures: number): number {
+  return Math.min(10_000, 500 * 2 ** failures) * (0.75 + Math.random() / 2)
+}
+
+const FINAL_STATUSES = new Set([401, 403, 404])
