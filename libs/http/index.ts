@@ -13,3 +13,52 @@ export { readWebhookSources } from './webhookSources.js'
 export type { WebhookSource, WebhookSources } from './webhookSources.js'
 export type { WebhookReceiver } from './webhookRoutes.js'
 export type { Problem, ProblemCode } from './Problem.js'
+
+/** What the routes answer and take, as JSON. The dashboard is written against these types alone. */
+export type { Me, Scope } from './shapes/access.js'
+export type { Alert, Alerts } from './shapes/alerts.js'
+export type { Changed } from './shapes/common.js'
+export type { Databases, DatabaseView } from './shapes/databases.js'
+export type {
+  Approved,
+  DeadItem,
+  Decided,
+  DlqPage,
+  Hold,
+  HoldPage,
+  HoldPlaced,
+  PauseBody,
+  ProposalPage,
+  ReasonBody,
+  ResolveBody,
+  Withdrawn,
+} from './shapes/decisions.js'
+export type { InboxMessageView, InboxPage, Revived } from './shapes/inbox.js'
+export type { Accepted, AcceptedBatch, Instruction, InstructionBatch, InstructionView } from './shapes/instructions.js'
+export type { LeasePage, LeaseView } from './shapes/leases.js'
+export type {
+  Attempt,
+  Chain,
+  ChainLink,
+  InstructionItem,
+  OutboxEvent,
+  OutboxItem,
+  OutboxPage,
+  Proposal,
+  Timeline,
+} from './shapes/outbox.js'
+export type {
+  Job,
+  JobBody,
+  JobDefined,
+  JobDeleted,
+  JobRun,
+  JobRunPage,
+  Jobs,
+  JobTriggered,
+  Timer,
+  TimerPage,
+} from './shapes/scheduler.js'
+export type { ErrorCount, LatencyFigures, QueueFigures, Status, ThroughputMinute } from './shapes/status.js'
+export type { ItemsEvent, StatusEvent } from './shapes/stream.js'
+export type { Pause, Pauses, Rail, Rails, Workers, WorkerView } from './shapes/workers.js'

@@ -1,0 +1,45 @@
+import { Type, type Static, type TProperties, type TSchema } from 'typebox'
+
+/** What the shapes of all subjects are made of. A field that is not named in a shape is not in the answer. */
+
+export function shape<Properties extends TProperties>(properties: Properties, options: { description?: string } = {}) {
+  return Type.Object(properties, { ...options, additionalProperties: false })
+}
+
+export function nullable<Schema extends TSchema>(schema: Schema) {
+  return Type.Union([schema, Type.Null()])
+}
+
+export function oneOf<const Words extends string[]>(words: readonly [...Words], description?: string) {
+  return Type.Enum([...words], { type: 'string', ...(description === undefined ? {} : { description }) })
+}
+
+export const Id = Type.String({ minLength: 1, maxLength: 128, pattern: '^[!-~]+$' })
+
+export const Uuid = Type.String({
+  pattern: '^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$',
+})
+
+/** A count or number that may pass 2^53: as text, so that its digits survive every reader of JSON. */
+export const WholeNumber = Type.String({ pattern: '^-?[0-9]+$', description: 'a whole number, as text' })
+
+export const Timestamp = Type.String({
+  pattern: '^[0-9]{4,6}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{6}Z$',
+  description: 'by the database’s clock, in UTC, to the microsecond',
+})
+
+export const JsonObjectShape = Type.Record(Type.String(), Type.Unknown())
+
+/** Opaque: what a page ended with. Only this API makes one, and only the same list of it takes it back. */
+export const Cursor = Type.String({ minLength: 1, maxLength: 512, pattern: '^[A-Za-z0-9_-]+$' })
+
+export function pageOf<Item extends TSchema>(item: Item) {
+  return shape({
+    items: Type.Array(item),
+    /** Where the next page begins; null: this was the last. A page may be short, or empty, and have a next one. */
+    next: nullable(Cursor),
+  })
+}
+
+export const Changed = shape({ changed: Type.Boolean({ description: 'false: it was so already' }) })
+export type Changed = Static<typeof Changed>

@@ -1,0 +1,65 @@
+import { Type, type Static } from 'typebox'
+import { Id, nullable, oneOf, pageOf, shape, Uuid } from './common.js'
+import { DecisionShape, OutboxItem, Proposal } from './outbox.js'
+
+/** Why; kept in the ledger for ever. */
+export const Reason = Type.String({ minLength: 1, maxLength: 1_000, description: 'why; kept for ever' })
+
+/** A held item, and what somebody has proposed to do about it. */
+export const Hold = shape({ item: OutboxItem, proposal: nullable(Proposal) })
+export type Hold = Static<typeof Hold>
+
+export const HoldPage = pageOf(Hold)
+export type HoldPage = Static<typeof HoldPage>
+
+/** An item that ended as FAILED: who redrove it, or proposes to. */
+export const DeadItem = shape({
+  item: OutboxItem,
+  errorMessage: nullable(Type.String()),
+  proposal: nullable(Proposal),
+  redrivenAs: Type.Array(Uuid),
+})
+export type DeadItem = Static<typeof DeadItem>
+
+export const DlqPage = pageOf(DeadItem)
+export type DlqPage = Static<typeof DlqPage>
+
+export const ProposalPage = pageOf(Proposal)
+export type ProposalPage = Static<typeof ProposalPage>
+
+export const ReasonBody = shape({ reason: Reason })
+export type ReasonBody = Static<typeof ReasonBody>
+
+export const HoldPlaced = shape({ outboxId: Uuid, eventId: Uuid })
+export type HoldPlaced = Static<typeof HoldPlaced>
+
+export const ResolveBody = shape({
+  decision: oneOf(['DISPATCHED', 'FAILED', 'RETRY'], 'it was paid; it was not; send it again'),
+  reason: Reason,
+  railReference: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 255, description: 'under which the rail paid, with DISPATCHED' }),
+  ),
+})
+export type ResolveBody = Static<typeof ResolveBody>
+
+/** APPLIED at once, or PROPOSED: somebody else must approve it. */
+export const Decided = shape({
+  outboxId: Uuid,
+  status: oneOf(['APPLIED', 'PROPOSED']),
+  proposalId: nullable(Uuid),
+})
+export type Decided = Static<typeof Decided>
+
+export const Approved = shape({
+  proposalId: Uuid,
+  outboxId: Uuid,
+  decision: DecisionShape,
+  redrivenAs: nullable(Uuid),
+})
+export type Approved = Static<typeof Approved>
+
+export const Withdrawn = shape({ proposalId: Uuid })
+export type Withdrawn = Static<typeof Withdrawn>
+
+export const PauseBody = shape({ kind: oneOf(['rail', 'participant', 'stream']), name: Id, reason: Reason })
+export type PauseBody = Static<typeof PauseBody>

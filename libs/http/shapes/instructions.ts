@@ -1,0 +1,43 @@
+import { Type, type Static } from 'typebox'
+import { Id, JsonObjectShape, oneOf, shape, Timestamp, Uuid, WholeNumber } from './common.js'
+import { InstructionItem } from './outbox.js'
+
+const instructionFields = {
+  instructionId: Id,
+  participantId: Id,
+  railType: Id,
+  payload: JsonObjectShape,
+  notBefore: Type.Optional(Type.String({ description: 'a time with its offset: not to be sent before' })),
+  ordered: Type.Optional(Type.Boolean({ description: 'one at a time, in sequence, with the participant’s others' })),
+}
+
+/** The body of POST /v1/instructions; its key stands in the header Idempotency-Key. */
+export const Instruction = shape(instructionFields)
+export type Instruction = Static<typeof Instruction>
+
+/** Up to 1000 items, accepted together or not at all. Without a key of its own, an item's instruction id is its key. */
+export const InstructionBatch = shape({
+  instructions: Type.Array(shape({ ...instructionFields, idempotencyKey: Type.Optional(Id) }), {
+    minItems: 1,
+    maxItems: 1_000,
+  }),
+})
+export type InstructionBatch = Static<typeof InstructionBatch>
+
+export const Accepted = shape({
+  instructionId: Id,
+  outboxId: Uuid,
+  sequenceId: WholeNumber,
+  createdAt: Timestamp,
+  state: oneOf(['PENDING', 'DISPATCHED', 'FAILED']),
+  created: Type.Boolean({ description: 'false: the same was accepted before, and this is what became of it' }),
+})
+export type Accepted = Static<typeof Accepted>
+
+/** In the order given. */
+export const AcceptedBatch = shape({ items: Type.Array(Accepted) })
+export type AcceptedBatch = Static<typeof AcceptedBatch>
+
+/** All items of one instruction, newest first. */
+export const InstructionView = shape({ instructionId: Id, items: Type.Array(InstructionItem) })
+export type InstructionView = Static<typeof InstructionView>
