@@ -1,15 +1,10 @@
 import { rejected, signIn } from '../data/session.js'
+import { formText } from '../parts/formText.js'
 import { Glyph } from '../parts/Glyph.js'
 import { Mark } from '../parts/Mark.js'
 
 /** Shown without a token, or after the server refused the one it was shown. */
 export function SignIn() {
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault()
-    if (!(event.currentTarget instanceof HTMLFormElement)) return
-    const token = String(new FormData(event.currentTarget).get('token') ?? '').trim()
-    if (token !== '') signIn(token)
-  }
   return (
     <main class="signin">
       <section class="panel" aria-label="Sign in">
@@ -53,4 +48,11 @@ export function SignIn() {
       </section>
     </main>
   )
+}
+
+function submit(event: SubmitEvent): void {
+  event.preventDefault()
+  if (!(event.currentTarget instanceof HTMLFormElement)) return
+  const token = formText(new FormData(event.currentTarget), 'token')
+  if (token !== '') signIn(token)
 }

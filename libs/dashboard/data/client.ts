@@ -32,7 +32,8 @@ export interface Request {
 /** One request of the API, and its answer as the published shape. The address is relative: no other origin is ever asked. */
 export async function request<T>(path: string, options: Request = {}): Promise<T> {
   const response = await send(path, options)
-  return (await response.json()) as T
+  const answer: T = await response.json()
+  return answer
 }
 
 /** The same for an answer that is read as it comes. */

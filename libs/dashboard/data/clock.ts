@@ -32,16 +32,16 @@ export function readClock(): number {
 }
 
 /** Resolves after the time, or at once when the signal aborts: the caller looks at the signal. */
-export function pause(ms: number, signal: AbortSignal): Promise<void> {
+export function pause(ms: number, stop: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    if (signal.aborted) return resolve()
+    if (stop.aborted) return resolve()
     const done = () => {
       clearTimeout(timer)
-      signal.removeEventListener('abort', done)
+      stop.removeEventListener('abort', done)
       resolve()
     }
     const timer = setTimeout(done, ms)
-    signal.addEventListener('abort', done)
+    stop.addEventListener('abort', done)
   })
 }
 

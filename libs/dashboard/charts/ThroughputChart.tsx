@@ -1,0 +1,130 @@
+import { useEffect, useRef, useState } from 'preact/hooks'
+import uPlot from 'uplot'
+import type { ThroughputMinute } from '../../http/index.js'
+import { theme } from '../app/theme.js'
+import { clockTime, count } from '../data/format.js'
+import { Glyph } from '../parts/Glyph.js'
+import { lookOf } from '../parts/states.js'
+
+interface Layer {
+  readonly field: 'dispatched' | 'retryable' | 'failed' | 'zombieRequeue'
+  readonly state: string
+  readonly colour: string
+}
+
+/** From the ground up. The tones differ in lightness too, so that they stay apart without colour. */
+const LAYERS: readonly Layer[] = [
+  { field: 'dispatched', state: 'DISPATCHED', colour: '--good' },
+  { field: 'retryable', state: 'RETRYABLE', colour: '--chart-retry' },
+  { field: 'zombieRequeue', state: 'ZOMBIE_REQUEUE', colour: '--held' },
+  { field: 'failed', state: 'FAILED', colour: '--bad' },
+]
+
+/** Attempts per minute over the last hour, stacked; below it the same in words and numbers. */
+export function ThroughputChart({ minutes }: { readonly minutes: readonly ThroughputMinute[] }) {
+  const place = useRef<HTMLDivElement>(null)
+  const chart = useRef<uPlot>(undefined)
+  const [pointedAt, setPointedAt] = useState<number | null>(null)
+  const colours = theme.value
+
+  useEffect(() => {
+    const element = place.current
+    if (element === null) return undefined
+    const plot = new uPlot(optionsFor(element, setPointedAt), stacked(minutes), element)
+    chart.current = plot
+    const observer = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: HEIGHT }))
+    observer.observe(element)
+    return () => {
+      observer.disconnect()
+      plot.destroy()
+    }
+  }, [colours])
+  useEffect(() => chart.current?.setData(stacked(minutes)), [minutes])
+
+  const shown = pointedAt === null ? undefined : minutes[pointedAt]
+  const total = ({ field }: Layer) => minutes.reduce((sum, minute) => sum + minute[field], 0)
+  const summary = LAYERS.map((layer) => `${count(total(layer))} ${lookOf(layer.state).word.toLowerCase()}`).join(', ')
+  return (
+    <figure>
+      <div
+        ref={place}
+        class="throughput"
+        role="img"
+        aria-label={`Attempts per minute over the last hour: ${summary}`}
+      />
+      <figcaption class="legend">
+        <span class="legend-when">{shown === undefined ? 'Last hour' : clockTime(shown.minute).slice(0, 5)}</span>
+        {LAYERS.map((layer) => {
+          const { word, glyph } = lookOf(layer.state)
+          return (
+            <span key={layer.field} class={`legend-item layer-${layer.field}`}>
+              <Glyph name={glyph} size={12} />
+              {word}
+              <b>{count(shown === undefined ? total(layer) : shown[layer.field])}</b>
+            </span>
+          )
+        })}
+      </figcaption>
+    </figure>
+  )
+}
+
+const HEIGHT = 190
+
+/** Each layer on top of those below it; the highest is drawn first, and the others over it. */
+function stacked(minutes: readonly ThroughputMinute[]): uPlot.AlignedData {
+  const times = minutes.map(({ minute }) => Date.parse(minute) / 1_000)
+  const tops: number[][] = []
+  let below = minutes.map(() => 0)
+  for (const { field } of LAYERS) {
+    below = minutes.map((minute, index) => (below[index] ?? 0) + minute[field])
+    tops.unshift(below)
+  }
+  return [times, ...tops]
+}
+
+function optionsFor(element: HTMLElement, onPoint: (index: number | null) => void): uPlot.Options {
+  const style = getComputedStyle(element)
+  const colour = (name: string) => style.getPropertyValue(name).trim()
+  const font = `11px ${colour('--sans')}`
+  const axis = { stroke: colour('--ink-3'), font, ticks: { show: false } }
+  const bars = barsPath({ size: [0.72, 14], align: 1 })
+  return {
+    width: element.clientWidth,
+    height: HEIGHT,
+    padding: [8, 4, 0, 0],
+    legend: { show: false },
+    cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
+    scales: { y: { range: (_plot, _min, max) => [0, Math.max(4, Math.ceil((max ?? 0) * 1.1))] } },
+    axes: [
+      { ...axis, space: 70, grid: { show: false }, values: (_plot, ticks) => ticks.map(hourAndMinute) },
+      {
+        ...axis,
+        size: 44,
+        grid: { stroke: colour('--line'), width: 1 },
+        values: (_plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? count(tick) : '')),
+      },
+    ],
+    series: [
+      {},
+      ...LAYERS.toReversed().map((layer) => ({
+        fill: colour(layer.colour),
+        width: 0,
+        points: { show: false },
+        paths: bars,
+      })),
+    ],
+    hooks: { setCursor: [(plot) => onPoint(plot.cursor.idx ?? null)] },
+  }
+}
+
+/** Typed as if a build of uPlot might lack it; ours has it. */
+function barsPath(options: uPlot.Series.BarsPathBuilderOpts): uPlot.Series.PathBuilder {
+  const build = uPlot.paths.bars
+  if (build === undefined) throw new Error('this build of uPlot draws no bars')
+  return build(options)
+}
+
+function hourAndMinute(seconds: number): string {
+  return clockTime(new Date(seconds * 1_000).toISOString()).slice(0, 5)
+}

@@ -1,0 +1,71 @@
+import { say } from '../../app/announce.js'
+import { mayI } from '../../data/me.js'
+import { readToken } from '../../data/session.js'
+import { Panel } from '../../parts/Panel.js'
+import { EnqueueForm } from './EnqueueForm.js'
+
+/** An empty system explains itself, and offers the first step. */
+export function FirstVisit({
+  rails,
+  onAccepted,
+}: {
+  readonly rails: readonly string[]
+  onAccepted: (id: string) => void
+}) {
+  return (
+    <div class="grid halves">
+      <Panel title="Nothing was enqueued yet">
+        <div class="stack">
+          <p class="story">
+            Symphony carries payments from your database to a payment rail: your service commits an instruction, a
+            worker leases it, calls the rail, and writes what happened to a ledger that nobody can rewrite. It never
+            sends a payment twice because nobody knew the answer: what is unknown is asked for, or waits for a person.
+            This page shows the queue, the workers and the ledger as they move, so enqueue a first payment and watch it
+            go through.
+          </p>
+          <div class="stack tight">
+            <h3>Or from a terminal</h3>
+            <pre class="block">{curlLine('$TOKEN', rails[0] ?? 'simulated')}</pre>
+            <button type="button" class="button small start" onClick={() => void copyCurl(rails[0] ?? 'simulated')}>
+              Copy, token included
+            </button>
+          </div>
+        </div>
+      </Panel>
+      <Panel title="Enqueue a first payment">
+        {mayI('ingest') ? (
+          <EnqueueForm rails={rails.length === 0 ? ['simulated'] : rails} onAccepted={onAccepted} />
+        ) : (
+          <p class="quiet">
+            Your token may not enqueue: that needs the scope <code>ingest</code>.
+          </p>
+        )}
+      </Panel>
+    </div>
+  )
+}
+
+function curlLine(token: string, rail: string): string {
+  const body = {
+    instructionId: 'first-payment',
+    participantId: 'acme',
+    railType: rail,
+    payload: { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' },
+  }
+  return [
+    `curl -sS ${location.origin}/v1/instructions`,
+    `-H "Authorization: Bearer ${token}"`,
+    `-H "Idempotency-Key: first-payment"`,
+    `-H "Content-Type: application/json"`,
+    `-d '${JSON.stringify(body)}'`,
+  ].join(' \\\n  ')
+}
+
+async function copyCurl(rail: string): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(curlLine(readToken() ?? '$TOKEN', rail))
+    say('The line was copied, with your token in it.')
+  } catch {
+    say('This browser does not let the page copy. Select the text instead.')
+  }
+}

@@ -1,0 +1,121 @@
+import type { Attempt, OutboxEvent, Timeline } from '../../../http/index.js'
+import type { GlyphName } from '../../parts/Glyph.js'
+import { lookOf, type Tone } from '../../parts/states.js'
+
+/** One moment in the life of a payment. */
+export interface Entry {
+  readonly key: string
+  readonly at: string
+  readonly title: string
+  readonly glyph: GlyphName
+  readonly tone: Tone
+  /** Who did it. */
+  readonly actor: string | null
+  /** A sentence for whoever sees such a thing the first time. */
+  readonly note: string | null
+  readonly facts: readonly (readonly [string, string])[]
+}
+
+/** What the ledger and the trail beside it say of one payment, in the order in which it happened. */
+export function chronicleOf({ item, attempts, events }: Timeline): readonly Entry[] {
+  const enqueued: Entry = {
+    key: 'enqueued',
+    at: item.createdAt,
+    title: 'Enqueued',
+    glyph: 'due',
+    tone: 'wait',
+    actor: null,
+    note: item.redriveOf === null ? 'Committed by the caller.' : 'Sent again by decision of two people.',
+    facts: [],
+  }
+  const rest = [...attempts.map(entryOfAttempt), ...events.filter(isTold).map(entryOfEvent)]
+  return [enqueued, ...rest.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0))]
+}
+
+function entryOfAttempt(attempt: Attempt): Entry {
+  const { attemptNo, state, claimedAt, completedAt, workerId, latencyMs } = attempt
+  const { word, glyph, tone, meaning } = lookOf(state)
+  return {
+    key: `attempt ${attemptNo}`,
+    at: completedAt ?? claimedAt ?? '',
+    title: `Attempt ${attemptNo}: ${word.toLowerCase()}`,
+    glyph,
+    tone,
+    actor: workerId,
+    note: meaning,
+    facts: given([
+      ['leased', claimedAt],
+      ['took', latencyMs === null ? null : `${latencyMs} ms`],
+      ['rail reference', attempt.railReference],
+      ['rail code', attempt.railCode],
+      ['error', attempt.errorCode],
+      ['said', attempt.errorMessage],
+    ]),
+  }
+}
+
+interface EventLook {
+  readonly title: string
+  readonly glyph: GlyphName
+  readonly tone: Tone
+  readonly note: string | null
+}
+
+const EVENT_LOOKS: Readonly<Record<string, EventLook>> = {
+  LATE_OUTCOME: look(
+    'Late evidence',
+    'info',
+    'flight',
+    'A worker that had lost its lease still said what it had learned.',
+  ),
+  TERMINAL_BLOCKED: look(
+    'Late evidence contradicts the ending',
+    'warning',
+    'bad',
+    'The recorded ending stands. Somebody must look.',
+  ),
+  HOLD_PLACED: look('Held', 'held', 'held', null),
+  HOLD_RESOLVED: look('Hold resolved', 'done', 'good', null),
+  DECISION_PROPOSED: look('Decision proposed', 'info', 'held', 'It waits for a second person.'),
+  DECISION_WITHDRAWN: look('Proposal withdrawn', 'failed', 'wait', null),
+  REDRIVE_PROPOSED: look('Redrive proposed', 'info', 'held', 'It waits for a second person.'),
+  REDRIVE_CREATED: look('Redriven', 'retry', 'flight', 'Sent again as a payment of its own, which names this one.'),
+  LEASE_CLAIMED: look('Leased', 'flight', 'flight', null),
+  LEASE_RELEASED: look('Lease given back', 'due', 'wait', null),
+  LEASE_RENEWED: look('Lease renewed', 'flight', 'flight', null),
+  LEASE_EXPIRED_REPAIRED: look('Expired lease repaired', 'expired', 'warn', null),
+  RESCHEDULED: look('Rescheduled', 'scheduled', 'wait', null),
+  UNBLOCKED: look('Unblocked', 'due', 'wait', 'The payment before it in its stream has ended.'),
+  DISPATCH_BEGUN: look('Call announced', 'flight', 'flight', 'From here on the rail may have acted.'),
+}
+
+function look(title: string, glyph: GlyphName, tone: Tone, note: string | null): EventLook {
+  return { title, glyph, tone, note }
+}
+
+/** The full trail repeats what the ledger says; once is enough. */
+function isTold({ eventType }: OutboxEvent): boolean {
+  return eventType !== 'ENQUEUED' && eventType !== 'ATTEMPT_COMPLETED'
+}
+
+function entryOfEvent({ eventNo, eventType, actor, detail, createdAt }: OutboxEvent): Entry {
+  const known = EVENT_LOOKS[eventType] ?? look(eventType, 'info', 'wait', null)
+  return {
+    key: `event ${eventNo}`,
+    at: createdAt,
+    ...known,
+    actor,
+    facts: given(Object.entries(detail).map(([name, value]) => [name.replaceAll('_', ' '), textOf(name, value)])),
+  }
+}
+
+/** Times of the trail are whole microseconds; whatever else is not text is shown as the JSON it is. */
+function textOf(name: string, value: unknown): string | null {
+  if (value === null || value === undefined) return null
+  if (name.endsWith('_at') && typeof value === 'number') return new Date(value / 1_000).toISOString()
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+function given(facts: readonly (readonly [string, string | null])[]): readonly (readonly [string, string])[] {
+  return facts.flatMap(([name, value]) => (value === null ? [] : [[name, value] as const]))
+}
