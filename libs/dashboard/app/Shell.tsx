@@ -135,7 +135,7 @@ function PlaceLink({ place, title }: { readonly place: Place; readonly title: st
   )
 }
 
-const LIVE_WORDS = { connecting: 'Connecting', live: 'Live', reconnecting: 'Reconnecting' }
+const LIVE_WORDS = { connecting: 'Connecting', live: 'Live', reconnecting: 'Reconnecting', off: 'Not live' }
 
 function Live() {
   const state = liveState.value

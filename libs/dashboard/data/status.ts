@@ -20,7 +20,14 @@ export async function followStatus(stop: AbortSignal): Promise<void> {
     if (type === 'status') accept(parseStatus(data))
     if (type === 'reconnected') void refreshStatus(stop)
   })
-  stop.addEventListener('abort', forget)
+  stop.addEventListener('abort', () => {
+    forget()
+    // Whoever signs in next may see other things.
+    status.value = null
+    statusProblem.value = null
+    me.value = null
+    attention.value = {}
+  })
   void learnWhoIAm(stop)
   while (!stop.aborted) {
     await refreshStatus(stop)

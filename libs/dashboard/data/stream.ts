@@ -3,7 +3,8 @@ import { pause } from './clock.js'
 import { RequestError, send } from './client.js'
 import { EventReader, type ServerEvent } from './sse.js'
 
-export type LiveState = 'connecting' | 'live' | 'reconnecting'
+/** `off`: this token may not watch. The pages still work, each asked for anew now and then. */
+export type LiveState = 'connecting' | 'live' | 'reconnecting' | 'off'
 
 export const liveState = signal<LiveState>('connecting')
 
@@ -18,6 +19,7 @@ export function onServerEvent(listener: Listener): () => void {
 
 /** Keeps one stream open until the signal aborts: reads it to its end, waits a little longer each time, opens it again. */
 export async function keepStreamOpen(stop: AbortSignal): Promise<void> {
+  liveState.value = 'connecting'
   for (let failures = 0; !stop.aborted; failures += 1) {
     try {
       const response = await send('/v1/stream', { signal: stop, headers: { accept: 'text/event-stream' } })
@@ -27,8 +29,10 @@ export async function keepStreamOpen(stop: AbortSignal): Promise<void> {
       await readEvents(response)
     } catch (error) {
       if (stop.aborted) return
-      // A token without the right to watch: the pages still work, each refreshed by hand.
-      if (error instanceof RequestError && FINAL_STATUSES.has(error.problem.status)) return
+      if (error instanceof RequestError && FINAL_STATUSES.has(error.problem.status)) {
+        liveState.value = 'off'
+        return
+      }
     }
     liveState.value = 'reconnecting'
     await pause(waitMs(failures), stop)

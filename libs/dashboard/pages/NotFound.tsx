@@ -1,12 +1,14 @@
 import { pathTo } from '../app/router.js'
-import { Empty } from '../parts/Empty.js'
 
 export function NotFound() {
   return (
-    <Empty title="There is no such page">
+    <>
+      <header class="page-head">
+        <h1>There is no such page</h1>
+      </header>
       <p>
         Go to the <a href={pathTo([])}>overview</a>.
       </p>
-    </Empty>
+    </>
   )
 }

@@ -24,9 +24,16 @@ export function Payment({ outboxId }: { readonly outboxId: string }) {
     everyMs: 10_000,
   })
   return (
-    <Loaded from={timeline} lines={14}>
-      {(value) => <Told timeline={value} onDone={timeline.refresh} />}
-    </Loaded>
+    <>
+      {timeline.state.value.value === undefined ? (
+        <header class="page-head">
+          <h1>Payment</h1>
+        </header>
+      ) : null}
+      <Loaded from={timeline} lines={14}>
+        {(value) => <Told timeline={value} onDone={timeline.refresh} />}
+      </Loaded>
+    </>
   )
 }
 

@@ -45,7 +45,7 @@ function JobsPanel() {
             <Empty title="No jobs">
               <p>
                 A job sends a message each time its cron expression says so. Define one with{' '}
-                <code>symphony jobs set</code>, or with <code>PUT /v1/jobs/NAME</code>.
+                <code>symphony jobs add</code>, or with <code>PUT /v1/jobs/NAME</code>.
               </p>
             </Empty>
           ) : (

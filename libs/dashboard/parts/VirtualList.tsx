@@ -38,9 +38,11 @@ export function VirtualList<T>(props: VirtualListProps<T>) {
     if (last >= rows.length - NEAR_END_ROWS) onNearEnd()
   }
 
+  const latest = useRef(measure)
+  latest.current = measure
   useLayoutEffect(measure, [rows.length])
   useLayoutEffect(() => {
-    const observer = new ResizeObserver(measure)
+    const observer = new ResizeObserver(() => latest.current())
     if (scroller.current !== null) observer.observe(scroller.current)
     return () => observer.disconnect()
   }, [])

@@ -1,7 +1,8 @@
 import { say } from '../../app/announce.js'
-import { mayI } from '../../data/me.js'
+import { mayI, me } from '../../data/me.js'
 import { readToken } from '../../data/session.js'
 import { Panel } from '../../parts/Panel.js'
+import { Skeleton } from '../../parts/Skeleton.js'
 import { EnqueueForm } from './EnqueueForm.js'
 
 /** An empty system explains itself, and offers the first step. */
@@ -33,7 +34,9 @@ export function FirstVisit({
         </div>
       </Panel>
       <Panel title="Enqueue a first payment">
-        {mayI('ingest') ? (
+        {me.value === null ? (
+          <Skeleton lines={6} />
+        ) : mayI('ingest') ? (
           <EnqueueForm rails={rails.length === 0 ? ['simulated'] : rails} onAccepted={onAccepted} />
         ) : (
           <p class="quiet">

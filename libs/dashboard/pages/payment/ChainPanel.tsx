@@ -2,14 +2,21 @@ import { useEffect, useState } from 'preact/hooks'
 import type { Chain } from '../../../http/index.js'
 import { readChain } from '../../data/api.js'
 import { checkChain, firstBreak, type CheckedChain, type CheckedLink } from '../../data/chain.js'
-import { mayI } from '../../data/me.js'
+import { mayI, me } from '../../data/me.js'
 import { useResource } from '../../data/useResource.js'
 import { Glyph } from '../../parts/Glyph.js'
 import { Loaded } from '../../parts/Loaded.js'
 import { Panel } from '../../parts/Panel.js'
+import { Skeleton } from '../../parts/Skeleton.js'
 
 /** The hash chain, recomputed in this browser: the server is not asked whether its own ledger is right. */
 export function ChainPanel({ outboxId, version }: { readonly outboxId: string; readonly version: string }) {
+  if (me.value === null)
+    return (
+      <Panel title="Hash chain">
+        <Skeleton lines={3} />
+      </Panel>
+    )
   if (!mayI('audit'))
     return (
       <Panel title="Hash chain">
