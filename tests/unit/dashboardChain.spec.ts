@@ -78,7 +78,7 @@ describe('a chain', () => {
     ['a removed attempt', (chain) => chain.attempts.splice(1, 1), 'attempt 3', 'a number is missing before it'],
     [
       'two attempts that changed places',
-      (chain) => chain.attempts.reverse(),
+      (chain) => (chain.attempts = chain.attempts.toReversed()),
       'attempt 3',
       'a number is missing before it',
     ],

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
-import uPlot from 'uplot'
+import type uPlot from 'uplot'
 import type { ThroughputMinute } from '../../http/index.js'
 import { theme } from '../app/theme.js'
 import { clockTime, count } from '../data/format.js'
@@ -22,36 +22,16 @@ const LAYERS: readonly Layer[] = [
 
 /** Attempts per minute over the last hour, stacked; below it the same in words and numbers. */
 export function ThroughputChart({ minutes }: { readonly minutes: readonly ThroughputMinute[] }) {
-  const place = useRef<HTMLDivElement>(null)
-  const chart = useRef<uPlot>(undefined)
   const [pointedAt, setPointedAt] = useState<number | null>(null)
-  const colours = theme.value
-
-  useEffect(() => {
-    const element = place.current
-    if (element === null) return undefined
-    const plot = new uPlot(optionsFor(element, setPointedAt), stacked(minutes), element)
-    chart.current = plot
-    const observer = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: HEIGHT }))
-    observer.observe(element)
-    return () => {
-      observer.disconnect()
-      plot.destroy()
-    }
-  }, [colours])
-  useEffect(() => chart.current?.setData(stacked(minutes)), [minutes])
-
+  const { place, isDrawn } = useStackedBars(minutes, setPointedAt)
   const shown = pointedAt === null ? undefined : minutes[pointedAt]
   const total = ({ field }: Layer) => minutes.reduce((sum, minute) => sum + minute[field], 0)
   const summary = LAYERS.map((layer) => `${count(total(layer))} ${lookOf(layer.state).word.toLowerCase()}`).join(', ')
   return (
     <figure>
-      <div
-        ref={place}
-        class="throughput"
-        role="img"
-        aria-label={`Attempts per minute over the last hour: ${summary}`}
-      />
+      <div ref={place} class="throughput" role="img" aria-label={`Attempts per minute over the last hour: ${summary}`}>
+        {isDrawn === false ? <p class="quiet">This browser cannot draw the chart. The numbers are below.</p> : null}
+      </div>
       <figcaption class="legend">
         <span class="legend-when">{shown === undefined ? 'Last hour' : clockTime(shown.minute).slice(0, 5)}</span>
         {LAYERS.map((layer) => {
@@ -69,7 +49,42 @@ export function ThroughputChart({ minutes }: { readonly minutes: readonly Throug
   )
 }
 
-const HEIGHT = 190
+/**
+ * Draws into the place, and again whenever the theme changes. uPlot is fetched when the first chart is shown: a third of all the
+ * code, which no other page needs; and where it cannot start (it refuses some systems' languages) the page goes on without it.
+ */
+function useStackedBars(minutes: readonly ThroughputMinute[], onPoint: (index: number | null) => void) {
+  const place = useRef<HTMLDivElement>(null)
+  const plot = useRef<uPlot>(undefined)
+  const latest = useRef(minutes)
+  latest.current = minutes
+  const [isDrawn, setIsDrawn] = useState<boolean>()
+  const colours = theme.value
+  useEffect(() => {
+    let observer: ResizeObserver | undefined
+    let isLeft = false
+    const draw = async (element: HTMLElement) => {
+      const { default: Plot } = await import('uplot')
+      if (isLeft) return
+      const drawn = new Plot(optionsFor(Plot, element, onPoint), stacked(latest.current), element)
+      observer = new ResizeObserver(() => drawn.setSize({ width: element.clientWidth, height: HEIGHT }))
+      observer.observe(element)
+      plot.current = drawn
+      setIsDrawn(true)
+    }
+    if (place.current !== null) draw(place.current).catch(() => setIsDrawn(false))
+    return () => {
+      isLeft = true
+      observer?.disconnect()
+      plot.current?.destroy()
+      plot.current = undefined
+    }
+  }, [colours])
+  useEffect(() => plot.current?.setData(stacked(minutes)), [minutes])
+  return { place, isDrawn }
+}
+
+const HEIGHT = 200
 
 /** Each layer on top of those below it; the highest is drawn first, and the others over it. */
 function stacked(minutes: readonly ThroughputMinute[]): uPlot.AlignedData {
@@ -83,12 +98,12 @@ function stacked(minutes: readonly ThroughputMinute[]): uPlot.AlignedData {
   return [times, ...tops]
 }
 
-function optionsFor(element: HTMLElement, onPoint: (index: number | null) => void): uPlot.Options {
+function optionsFor(Plot: typeof uPlot, element: HTMLElement, onPoint: (index: number | null) => void): uPlot.Options {
   const style = getComputedStyle(element)
   const colour = (name: string) => style.getPropertyValue(name).trim()
   const font = `11px ${colour('--sans')}`
   const axis = { stroke: colour('--ink-3'), font, ticks: { show: false } }
-  const bars = barsPath({ size: [0.72, 14], align: 1 })
+  const bars = barsPath(Plot, { size: [0.72, 14], align: 1 })
   return {
     width: element.clientWidth,
     height: HEIGHT,
@@ -97,7 +112,7 @@ function optionsFor(element: HTMLElement, onPoint: (index: number | null) => voi
     cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
     scales: { y: { range: (_plot, _min, max) => [0, Math.max(4, Math.ceil((max ?? 0) * 1.1))] } },
     axes: [
-      { ...axis, space: 70, grid: { show: false }, values: (_plot, ticks) => ticks.map(hourAndMinute) },
+      { ...axis, size: 30, space: 70, grid: { show: false }, values: (_plot, ticks) => ticks.map(hourAndMinute) },
       {
         ...axis,
         size: 44,
@@ -119,8 +134,8 @@ function optionsFor(element: HTMLElement, onPoint: (index: number | null) => voi
 }
 
 /** Typed as if a build of uPlot might lack it; ours has it. */
-function barsPath(options: uPlot.Series.BarsPathBuilderOpts): uPlot.Series.PathBuilder {
-  const build = uPlot.paths.bars
+function barsPath(Plot: typeof uPlot, options: uPlot.Series.BarsPathBuilderOpts): uPlot.Series.PathBuilder {
+  const build = Plot.paths.bars
   if (build === undefined) throw new Error('this build of uPlot draws no bars')
   return build(options)
 }

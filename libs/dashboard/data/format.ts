@@ -62,5 +62,7 @@ export function shortId(id: string): string {
 }
 
 export function share(part: number, whole: number): string {
-  return whole === 0 ? '0 %' : `${((100 * part) / whole).toFixed(part === whole ? 0 : 1)} %`
+  if (whole === 0 || part === whole) return whole === 0 ? '0 %' : '100 %'
+  // Cut, not rounded: 99.98 % is not all of them.
+  return `${(Math.floor((1_000 * part) / whole) / 10).toFixed(1)} %`
 }
