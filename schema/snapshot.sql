@@ -22,6 +22,31 @@ COMMENT ON SCHEMA symphony IS 'Symphony: deployed by "symphony deploy", checked 
 CREATE TYPE outbox_attempt_state AS ENUM ('DISPATCHING', 'DISPATCHED', 'RETRYABLE', 'FAILED', 'ZOMBIE_REQUEUE');
 COMMENT ON TYPE outbox_attempt_state IS 'What became of an attempt. DISPATCHING is a historical name that no row may carry: in flight means leased.';
 
+-- table api_keys of symphony_owner
+CREATE TABLE api_keys (
+  key_id text NOT NULL,
+  secret_hash bytea NOT NULL,
+  scopes text[] NOT NULL,
+  owner text NOT NULL,
+  participants text[],
+  created_by text NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  expires_at timestamp with time zone,
+  revoked_at timestamp with time zone,
+  revoked_by text,
+  last_used_at timestamp with time zone,
+  CONSTRAINT api_keys_bound_to_some_participant_or_to_none CHECK (cardinality(participants) > 0),
+  CONSTRAINT api_keys_known_scopes CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['ingest'::text, 'read'::text, 'audit'::text, 'operate'::text]),
+  CONSTRAINT api_keys_pkey PRIMARY KEY (key_id),
+  CONSTRAINT api_keys_revoked_by_somebody CHECK (num_nonnulls(revoked_at, revoked_by) = ANY (ARRAY[0, 2])),
+  CONSTRAINT api_keys_secret_is_a_sha256 CHECK (octet_length(secret_hash) = 32)
+);
+COMMENT ON TABLE api_keys IS 'Keys of the HTTP API, each with its scopes and the person who holds it. Never a secret, only its hash.';
+COMMENT ON COLUMN api_keys.secret_hash IS 'SHA-256 of the secret half of the key.';
+COMMENT ON COLUMN api_keys.owner IS 'Who acts by it: the person whose second must be somebody else.';
+COMMENT ON COLUMN api_keys.participants IS 'The only participants it sees and pays for; null: all.';
+COMMENT ON COLUMN api_keys.last_used_at IS 'The hour in which it was last used: finer, and each request would write.';
+
 -- table inbox_events of symphony_owner
 CREATE TABLE inbox_events (
   event_id uuid NOT NULL,
@@ -175,6 +200,34 @@ CREATE TABLE outbox_pauses (
 );
 COMMENT ON TABLE outbox_pauses IS 'What may not be claimed for now: a rail, a participant, or the ordered stream of a participant. Leases in hand go on.';
 
+-- view outbox_throughput of symphony_owner
+CREATE VIEW outbox_throughput WITH (security_barrier=true) AS
+ WITH recorded AS (
+         SELECT o.minute,
+            o.dispatched,
+            o.retryable,
+            o.failed,
+            o.zombie_requeue
+           FROM outbox_attempt_totals o
+          WHERE o.minute > (statement_timestamp() - '01:01:00'::interval)
+        UNION ALL
+         SELECT date_trunc('minute'::text, t.recorded_at, 'UTC'::text) AS date_trunc,
+            t.dispatched,
+            t.retryable,
+            t.failed,
+            t.zombie_requeue
+           FROM outbox_attempt_tallies t
+        )
+ SELECT m.minute,
+    COALESCE(sum(r.dispatched), 0::numeric)::bigint AS dispatched,
+    COALESCE(sum(r.retryable), 0::numeric)::bigint AS retryable,
+    COALESCE(sum(r.failed), 0::numeric)::bigint AS failed,
+    COALESCE(sum(r.zombie_requeue), 0::numeric)::bigint AS zombie_requeue
+   FROM generate_series(date_trunc('minute'::text, statement_timestamp(), 'UTC'::text) - '00:59:00'::interval, date_trunc('minute'::text, statement_timestamp(), 'UTC'::text), '00:01:00'::interval) m(minute)
+     LEFT JOIN recorded r ON r.minute = m.minute
+  GROUP BY m.minute;
+COMMENT ON VIEW outbox_throughput IS 'Attempts recorded in each of the last sixty minutes.';
+
 -- table outbox_workers of symphony_owner
 CREATE TABLE outbox_workers (
   worker_id text NOT NULL,
@@ -236,6 +289,8 @@ CREATE TABLE payment_outbox_attempts (
 ) WITH (autovacuum_analyze_scale_factor=0.05, autovacuum_vacuum_insert_scale_factor=0.05);
 CREATE INDEX ix_attempts_by_instruction ON payment_outbox_attempts USING btree (instruction_id, idempotency_key);
 CREATE UNIQUE INDEX ix_attempts_by_outbox ON payment_outbox_attempts USING btree (outbox_id, attempt_no);
+CREATE INDEX ix_attempts_by_rail_reference ON payment_outbox_attempts USING btree (rail_reference) WHERE rail_reference IS NOT NULL;
+CREATE INDEX ix_attempts_failed ON payment_outbox_attempts USING btree (outbox_id) WHERE state = 'FAILED'::outbox_attempt_state;
 CREATE UNIQUE INDEX payment_outbox_attempts_one_terminal_per_outbox ON payment_outbox_attempts USING btree (outbox_id) WHERE state = ANY (ARRAY['DISPATCHED'::outbox_attempt_state, 'FAILED'::outbox_attempt_state]);
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it.';
 CREATE TRIGGER payment_outbox_attempts_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_attempts FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
@@ -286,6 +341,7 @@ CREATE TABLE payment_outbox_identities (
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id),
   CONSTRAINT payment_outbox_identities_pkey PRIMARY KEY (outbox_id)
 );
+CREATE INDEX ix_identities_by_key ON payment_outbox_identities USING btree (idempotency_key);
 CREATE INDEX ix_identities_redrive_of ON payment_outbox_identities USING btree (redrive_of) WHERE redrive_of IS NOT NULL;
 CREATE TRIGGER payment_outbox_identities_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_identities FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_identities ENABLE ALWAYS TRIGGER payment_outbox_identities_is_append_only;
@@ -798,6 +854,17 @@ END
 $$;
 COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS 'Gives a free, expired or own resource to an owner, with a fresh lease_id and a greater token; no row while another holds it.';
 
+-- function add_actor_gateway(text) of symphony_owner
+CREATE FUNCTION add_actor_gateway(p_login text)
+RETURNS void
+LANGUAGE sql VOLATILE
+SET search_path=symphony, pg_temp
+AS $$
+  UPDATE symphony_settings s SET actor_gateways = array_append(s.actor_gateways, p_login)
+  WHERE (p_login = ANY (s.actor_gateways)) IS NOT TRUE
+$$;
+COMMENT ON FUNCTION add_actor_gateway(text) IS 'Installer: lets a login that authenticates people name them.';
+
 -- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid) of symphony_owner
 CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid)
 RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
@@ -945,6 +1012,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION advance_outbox_streams(text[]) IS 'Internal: unblocks the first ordered item of each participant that is not paused.';
+
+-- function api_scope_role(text) of symphony_owner
+CREATE FUNCTION api_scope_role(p_scope text)
+RETURNS text
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+RETURN CASE p_scope WHEN 'ingest'::text THEN 'symphony_ingest'::text WHEN 'read'::text THEN 'symphony_readonly'::text WHEN 'audit'::text THEN 'symphony_auditor'::text WHEN 'operate'::text THEN 'symphony_control'::text ELSE NULL::text END;
+COMMENT ON FUNCTION api_scope_role(text) IS 'Internal: the role in which a scope of the HTTP API acts.';
 
 -- function append_outbox_events(text, text, uuid[], jsonb[], uuid[]) of symphony_owner
 CREATE FUNCTION append_outbox_events(p_event_type text, p_actor text, p_outbox_ids uuid[], p_details jsonb[], p_attempt_ids uuid[] DEFAULT NULL::uuid[])
@@ -1104,6 +1179,44 @@ END
 $$;
 COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS 'The second person''s yes: applies a proposed decision. The proposer cannot (P7007).';
 
+-- function authenticate_api_key(text, bytea) of symphony_owner
+CREATE FUNCTION authenticate_api_key(p_key_id text, p_secret_hash bytea)
+RETURNS TABLE(status text, scopes text[], owner text, participants text[], expires_at timestamp with time zone)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_key api_keys;
+  v_now timestamptz := clock_timestamp();
+  v_hour timestamptz := date_trunc('hour', v_now, 'UTC');
+BEGIN
+  IF p_key_id IS NULL THEN
+    PERFORM refuse_argument('p_key_id', 'the id of a key');
+  END IF;
+  IF octet_length(p_secret_hash) IS DISTINCT FROM 32 THEN
+    PERFORM refuse_argument('p_secret_hash', 'a SHA-256, of 32 bytes');
+  END IF;
+  SELECT * INTO v_key FROM api_keys k WHERE k.key_id = p_key_id AND k.secret_hash = p_secret_hash;
+  IF v_key.key_id IS NULL THEN
+    RETURN;
+  END IF;
+  IF v_key.revoked_at IS NULL AND (v_key.expires_at > v_now) IS NOT FALSE
+    AND v_key.last_used_at IS DISTINCT FROM v_hour
+  THEN
+    -- Whoever holds the row is writing the same, or revoking it: no request waits for either.
+    UPDATE api_keys k SET last_used_at = v_hour
+    WHERE k.key_id = (SELECT l.key_id FROM api_keys l WHERE l.key_id = p_key_id FOR UPDATE SKIP LOCKED);
+  END IF;
+  RETURN QUERY SELECT
+    CASE WHEN v_key.revoked_at IS NOT NULL THEN 'REVOKED' WHEN v_key.expires_at <= v_now THEN 'EXPIRED' ELSE 'ACTIVE' END,
+    v_key.scopes, v_key.owner, v_key.participants, v_key.expires_at;
+END
+$$;
+COMMENT ON FUNCTION authenticate_api_key(text, bytea) IS 'What a key of the HTTP API may do, for whoever shows its secret''s hash; remembers the hour of its use.';
+
 -- function begin_outbox_dispatch(uuid, uuid, text) of symphony_owner
 CREATE FUNCTION begin_outbox_dispatch(p_outbox_id uuid, p_lease_token uuid, p_worker_id text)
 RETURNS void
@@ -1211,6 +1324,39 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION cancel_timer(uuid) IS 'Cancels a timer that has not ended, for good; false when it has, or never was.';
+
+-- function check_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
+CREATE FUNCTION check_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_owner text, p_participants text[], p_expires_at timestamp with time zone)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  IF p_key_id IS NULL OR p_key_id COLLATE "C" !~ '^[a-z0-9]{8,32}$' THEN
+    PERFORM refuse_argument('p_key_id', '8 to 32 lower-case letters and digits');
+  END IF;
+  IF octet_length(p_secret_hash) IS DISTINCT FROM 32 THEN
+    PERFORM refuse_argument('p_secret_hash', 'a SHA-256, of 32 bytes');
+  END IF;
+  IF is_id_list(p_scopes) IS NOT TRUE OR NOT p_scopes <@ ARRAY['ingest', 'read', 'audit', 'operate']
+    OR (SELECT count(DISTINCT s.scope) FROM unnest(p_scopes) AS s(scope)) < cardinality(p_scopes)
+  THEN
+    PERFORM refuse_argument('p_scopes', 'some of ingest, read, audit, operate, each once');
+  END IF;
+  -- As outbox_actor wants a person to be named.
+  IF NOT is_short_text(p_owner, 200) OR p_owner ~ '^[[:space:]]|[[:space:]]$' THEN
+    PERFORM refuse_argument('p_owner', 'a person, of 1 to 200 characters, without space at either end');
+  END IF;
+  IF p_participants IS NOT NULL AND (is_id_list(p_participants) IS NOT TRUE OR cardinality(p_participants) > 100) THEN
+    PERFORM refuse_argument('p_participants', 'null, or a plain list of 1 to 100 participants');
+  END IF;
+  IF p_expires_at <= clock_timestamp() OR p_expires_at > clock_timestamp() + interval '100 years' THEN
+    PERFORM refuse_argument('p_expires_at', 'null, or a time within the next 100 years');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_api_key(text, bytea, text[], text, text[], timestamp with time zone) IS 'Internal: raises 22023 for a key that is not acceptable.';
 
 -- function check_inbox_claims(text[], text[], uuid[], text) of symphony_owner
 CREATE FUNCTION check_inbox_claims(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
@@ -2202,6 +2348,44 @@ END
 $$;
 COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) IS 'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST.';
 
+-- function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
+CREATE FUNCTION create_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_owner text, p_participants text[] DEFAULT NULL::text[], p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
+RETURNS timestamp with time zone
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+  v_now timestamptz := clock_timestamp();
+  v_missing text;
+BEGIN
+  PERFORM check_api_key(p_key_id, p_secret_hash, p_scopes, p_owner, p_participants, p_expires_at);
+  IF NOT pg_has_role(session_user, 'symphony_owner', 'MEMBER') THEN
+    SELECT s.scope INTO v_missing FROM unnest(p_scopes) AS s(scope)
+    WHERE NOT pg_has_role(session_user, api_scope_role(s.scope), 'MEMBER') LIMIT 1;
+    IF v_missing IS NOT NULL THEN
+      RAISE EXCEPTION 'a key of scope %: the login that makes it is no member of %', v_missing, api_scope_role(v_missing)
+        USING ERRCODE = 'insufficient_privilege', HINT = 'Have it made by somebody who has that role, or by an administrator.';
+    END IF;
+    IF 'operate' = ANY (p_scopes) AND p_owner <> v_actor THEN
+      RAISE EXCEPTION 'a key of scope operate: % may make one for themselves alone', v_actor
+        USING ERRCODE = 'insufficient_privilege',
+          HINT = 'With another''s key one could be one''s own second person. An administrator may make it.';
+    END IF;
+  END IF;
+  INSERT INTO api_keys (key_id, secret_hash, scopes, owner, participants, created_by, created_at, expires_at)
+  VALUES (p_key_id, p_secret_hash, p_scopes, p_owner, p_participants, v_actor, v_now, p_expires_at)
+  ON CONFLICT (key_id) DO NOTHING;
+  IF NOT FOUND THEN
+    PERFORM refuse_argument('p_key_id', 'an id that no key has had yet');
+  END IF;
+  RETURN v_now;
+END
+$$;
+COMMENT ON FUNCTION create_api_key(text, bytea, text[], text, text[], timestamp with time zone) IS 'Makes a key of the HTTP API from the hash of its secret. Its scopes are roles of the maker; who operates does so as themselves.';
+
 -- function create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) of symphony_owner
 CREATE FUNCTION create_job_runs(p_job_names text[], p_revisions bigint[], p_next_due_at timestamp with time zone[], p_scheduled_for timestamp with time zone[])
 RETURNS TABLE(run_id uuid, job_name text, scheduled_for timestamp with time zone)
@@ -3169,6 +3353,17 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid) IS 'Internal: writes identities, takes their numbers and queues them, for the given ordinals.';
+
+-- function is_actor_gateway() of symphony_owner
+CREATE FUNCTION is_actor_gateway()
+RETURNS boolean
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+  SELECT COALESCE(session_user::text = ANY (s.actor_gateways), false) FROM symphony_settings s
+$$;
+COMMENT ON FUNCTION is_actor_gateway() IS 'Whether the owner lets this login name the person who acts (symphony.actor).';
 
 -- function is_id(text) of symphony_owner
 CREATE FUNCTION is_id(p_value text)
@@ -4917,6 +5112,26 @@ END
 $$;
 COMMENT ON FUNCTION revive_inbox_message(text, text, text) IS 'A person brings a dead message back, due at once and with a fresh count of attempts; an event says who and why.';
 
+-- function revoke_api_key(text) of symphony_owner
+CREATE FUNCTION revoke_api_key(p_key_id text)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_actor text := outbox_actor();
+BEGIN
+  IF p_key_id IS NULL OR NOT EXISTS (SELECT 1 FROM api_keys k WHERE k.key_id = p_key_id) THEN
+    PERFORM refuse_argument('p_key_id', 'the id of a key');
+  END IF;
+  UPDATE api_keys k SET revoked_at = clock_timestamp(), revoked_by = v_actor
+  WHERE k.key_id = p_key_id AND k.revoked_at IS NULL;
+  RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION revoke_api_key(text) IS 'Ends a key for ever. False: it was revoked already.';
+
 -- function schedule_timer(text, jsonb, timestamp with time zone, text, text) of symphony_owner
 CREATE FUNCTION schedule_timer(p_topic text, p_payload jsonb, p_due_at timestamp with time zone, p_participant_id text DEFAULT NULL::text, p_delivery text DEFAULT 'outbox'::text)
 RETURNS uuid
@@ -5041,7 +5256,7 @@ BEGIN
     v_at := v_at + CASE WHEN v_at = date_trunc('second', v_at) THEN interval '1 microsecond' ELSE interval '0' END;
     INSERT INTO scheduler_job_runs
       (run_id, job_name, scheduled_for, triggered_by, topic, participant_id, payload, delivery, due_at)
-    VALUES (v_run_id, p_job_name, v_at, session_user, v_job.topic, v_job.participant_id, v_job.payload, v_job.delivery, v_at)
+    VALUES (v_run_id, p_job_name, v_at, outbox_actor(), v_job.topic, v_job.participant_id, v_job.payload, v_job.delivery, v_at)
     ON CONFLICT (job_name, scheduled_for) DO NOTHING;
     -- Not inserted: somebody else triggered it in this very microsecond, and the clock goes on.
     EXIT WHEN FOUND;
@@ -5214,6 +5429,7 @@ GRANT EXECUTE ON function ack_job_runs(uuid[], uuid[], text) TO symphony_executo
 GRANT EXECUTE ON function ack_timers(uuid[], uuid[], text) TO symphony_executor;
 GRANT EXECUTE ON function acquire_lease(text, text, integer, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function approve_outbox_proposal(uuid) TO symphony_control;
+GRANT EXECUTE ON function authenticate_api_key(text, bytea) TO symphony_auth;
 GRANT EXECUTE ON function begin_outbox_dispatch(uuid, uuid, text) TO symphony_executor;
 GRANT EXECUTE ON function cancel_timer(uuid) TO symphony_ingest;
 GRANT EXECUTE ON function claim_inbox_batch(integer, text, integer, integer) TO symphony_executor;
@@ -5222,6 +5438,7 @@ GRANT EXECUTE ON function claim_outbox_batch(integer, text, integer, text[], tex
 GRANT EXECUTE ON function claim_timers(integer, text, integer, text[]) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) TO symphony_executor;
+GRANT EXECUTE ON function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) TO symphony_control;
 GRANT EXECUTE ON function create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) TO symphony_executor;
 GRANT EXECUTE ON function create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) TO symphony_control;
 GRANT EXECUTE ON function delete_job(text) TO symphony_control;
@@ -5237,6 +5454,7 @@ GRANT EXECUTE ON function fail_job_runs(uuid[], uuid[], text, text) TO symphony_
 GRANT EXECUTE ON function fail_timers(uuid[], uuid[], text, text) TO symphony_executor;
 GRANT EXECUTE ON function heartbeat_outbox_worker(text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function hold_leased_outbox_item(uuid, uuid, text, text) TO symphony_executor;
+GRANT EXECUTE ON function is_actor_gateway() TO symphony_control;
 GRANT EXECUTE ON function mark_inbox_dead(text, text, text) TO symphony_executor;
 GRANT EXECUTE ON function mark_inbox_processed(text, text) TO symphony_executor;
 GRANT EXECUTE ON function mark_inbox_processing(text, text) TO symphony_executor;
@@ -5266,10 +5484,13 @@ GRANT EXECUTE ON function resolve_outbox_hold(uuid, text, text, text) TO symphon
 GRANT EXECUTE ON function resume_job(text, bigint, timestamp with time zone) TO symphony_control;
 GRANT EXECUTE ON function resume_outbox(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function revive_inbox_message(text, text, text) TO symphony_control;
+GRANT EXECUTE ON function revoke_api_key(text) TO symphony_control;
 GRANT EXECUTE ON function schedule_timer(text, jsonb, timestamp with time zone, text, text) TO symphony_ingest;
 GRANT EXECUTE ON function set_participant_outbox_policy(text, text) TO symphony_control;
 GRANT EXECUTE ON function trigger_job(text) TO symphony_control;
 GRANT EXECUTE ON function withdraw_outbox_proposal(uuid, text) TO symphony_control;
+GRANT SELECT (created_at, created_by, expires_at, key_id, last_used_at, owner, participants, revoked_at, revoked_by, scopes) ON table api_keys TO symphony_auditor;
+GRANT SELECT (created_at, created_by, expires_at, key_id, last_used_at, owner, participants, revoked_at, revoked_by, scopes) ON table api_keys TO symphony_control;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_auditor;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_control;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, sightings, source, state, topic) ON table inbox_messages TO symphony_readonly;
@@ -5296,6 +5517,9 @@ GRANT SELECT ON table outbox_operational_status TO symphony_readonly;
 GRANT SELECT ON table outbox_pauses TO symphony_auditor;
 GRANT SELECT ON table outbox_pauses TO symphony_control;
 GRANT SELECT ON table outbox_pauses TO symphony_readonly;
+GRANT SELECT ON table outbox_throughput TO symphony_auditor;
+GRANT SELECT ON table outbox_throughput TO symphony_control;
+GRANT SELECT ON table outbox_throughput TO symphony_readonly;
 GRANT SELECT ON table outbox_workers TO symphony_auditor;
 GRANT SELECT ON table outbox_workers TO symphony_control;
 GRANT SELECT ON table outbox_workers TO symphony_readonly;
@@ -5323,6 +5547,7 @@ GRANT SELECT ON table symphony_deployments TO symphony_auditor;
 GRANT SELECT ON table symphony_deployments TO symphony_control;
 GRANT SELECT ON table symphony_deployments TO symphony_readonly;
 GRANT USAGE ON schema symphony TO symphony_auditor;
+GRANT USAGE ON schema symphony TO symphony_auth;
 GRANT USAGE ON schema symphony TO symphony_control;
 GRANT USAGE ON schema symphony TO symphony_executor;
 GRANT USAGE ON schema symphony TO symphony_ingest;

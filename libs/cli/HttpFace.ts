@@ -1,21 +1,42 @@
 import type { Logger } from 'pino'
 import { Registry } from 'prom-client'
+import { isActorGateway } from '../access/index.js'
 import { AppError } from '../core/index.js'
-import type { Database } from '../db/index.js'
-import { createHttpServer, MetricsPage, type HttpServer, type WebhookSources } from '../http/index.js'
+import { actingFor, type Database } from '../db/index.js'
+import {
+  createHttpServer,
+  MetricsPage,
+  type Api,
+  type DatabaseView,
+  type HttpLimits,
+  type HttpServer,
+  type OidcOptions,
+  type WebhookSources,
+} from '../http/index.js'
 import { OutboxMetrics } from '../observability/index.js'
-import { readItems, readOutboxStatus } from '../outbox/index.js'
+import { readItems, readOutboxStatus, readServerVersion } from '../outbox/index.js'
 import { settleWithin } from '../worker/index.js'
+import { dashboardFolder } from './dashboardFolder.js'
+import { packageVersion } from './packageVersion.js'
 import type { ProcessSettings } from './settings.js'
 
 export interface HttpFaceOptions {
   readonly database: Database
   readonly log: Logger
   readonly accessToken: string | undefined
-  /** Serve the API, too. */
-  readonly api: boolean
+  /** Serve the API and the dashboard, too. */
+  readonly api?: ApiFaceOptions
   /** Receive the webhooks of these senders. */
-  readonly webhooks?: WebhookSources
+  readonly webhooks?: WebhookSources | undefined
+}
+
+export interface ApiFaceOptions {
+  /** What the database is called in answers. */
+  readonly databaseName: string
+  /** Whom the access token stands for. */
+  readonly accessTokenOwner: string
+  readonly oidc?: OidcOptions | undefined
+  readonly limits: HttpLimits
 }
 
 /** The HTTP server of a process, composed: which role each route acts in, what "ready" means, what is counted. */
@@ -27,15 +48,15 @@ export class HttpFace {
   constructor({ database, log, accessToken, api, webhooks }: HttpFaceOptions) {
     const registry = new Registry()
     const readonly = database.as('symphony_readonly')
-    const ingest = database.as('symphony_ingest')
     this.metrics = new OutboxMetrics(registry)
     this.#server = createHttpServer({
       log,
       accessToken,
       isReady: () => isReady(database),
       metrics: new MetricsPage(registry, () => readOutboxStatus(readonly)),
-      ...(api ? { instructions: { ingest, readonly } } : {}),
-      ...(webhooks === undefined ? {} : { webhooks: { ingest, sources: webhooks } }),
+      version: packageVersion(),
+      ...(api === undefined ? {} : apiOptions(database, api)),
+      ...(webhooks === undefined ? {} : { webhooks: { ingest: database.as('symphony_ingest'), sources: webhooks } }),
     })
   }
 
@@ -55,6 +76,55 @@ export class HttpFace {
 
   close(): Promise<void> {
     return this.#server.close()
+  }
+}
+
+function apiOptions(database: Database, { databaseName, accessTokenOwner, oidc, limits }: ApiFaceOptions) {
+  const folder = dashboardFolder()
+  return {
+    api: apiOf(database, databaseName),
+    accessTokenOwner,
+    limits,
+    ...(oidc === undefined ? {} : { oidc }),
+    ...(folder === undefined ? {} : { dashboardFolder: folder }),
+  }
+}
+
+function apiOf(database: Database, databaseName: string): Api {
+  const control = database.as('symphony_control')
+  return {
+    roles: {
+      ingest: database.as('symphony_ingest'),
+      readonly: database.as('symphony_readonly'),
+      auditor: database.as('symphony_auditor'),
+      auth: database.as('symphony_auth'),
+      control: (person) => actingFor(control, person),
+      mayNamePeople: () => isActorGateway(control),
+    },
+    databaseName,
+    readDatabases: async () => [await describeDatabase(database, databaseName)],
+    readAlerts: async () => [],
+  }
+}
+
+/** A database that does not answer is down, and its figures are not known. */
+async function describeDatabase(database: Database, name: string): Promise<DatabaseView> {
+  const readonly = database.as('symphony_readonly')
+  const { schema } = database
+  try {
+    const { pendingCount, heldCount, oldestPendingAgeSeconds } = await readOutboxStatus(readonly)
+    return {
+      name,
+      schema,
+      state: 'up',
+      pendingCount: String(pendingCount),
+      oldestPendingAgeSeconds,
+      heldCount: String(heldCount),
+      serverVersion: await readServerVersion(readonly),
+    }
+  } catch {
+    const unknown = { pendingCount: null, oldestPendingAgeSeconds: null, heldCount: null, serverVersion: null }
+    return { name, schema, state: 'down', ...unknown }
   }
 }
 

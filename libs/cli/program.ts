@@ -9,6 +9,7 @@ type Register = (program: Command, cli: Cli) => void
 /** Every command of `symphony`, as it is listed: one file in commands/, one line here. */
 const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   start: async () => (await import('./commands/start.js')).registerStart,
+  api: async () => (await import('./commands/api.js')).registerApi,
   worker: async () => (await import('./commands/worker.js')).registerWorker,
   scheduler: async () => (await import('./commands/scheduler.js')).registerScheduler,
   demo: async () => (await import('./commands/demo.js')).registerDemo,
@@ -25,6 +26,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   leases: async () => (await import('./commands/leases.js')).registerLeases,
   inbox: async () => (await import('./commands/inbox.js')).registerInbox,
   jobs: async () => (await import('./commands/jobs.js')).registerJobs,
+  keys: async () => (await import('./commands/keys.js')).registerKeys,
   ledger: async () => (await import('./commands/ledger.js')).registerLedger,
   db: async () => (await import('./commands/db.js')).registerDb,
 }

@@ -41,7 +41,7 @@ export async function runScheduler(settings: SchedulerProcessSettings, cli: Cli)
 
   async function openFace() {
     const { HttpFace } = await import('./HttpFace.js')
-    return new HttpFace({ database, log, accessToken: settings.accessToken, api: false })
+    return new HttpFace({ database, log, accessToken: settings.accessToken })
   }
 }
 

@@ -3,12 +3,12 @@ import { join } from 'node:path'
 import { deploy, doctor, type DeployReport, type Diagnosis } from '../deployment/index.js'
 import { openServer, type OpenedServer } from '../embedded/index.js'
 import { loadRails, simulatedRail, type LoadedRail } from '../rails/index.js'
+import { apiFace, loadApiFiles } from './apiFace.js'
 import type { Cli } from './Cli.js'
 import { printDiagnosis, requireHealth } from './commands/doctor.js'
 import { createLog } from './createLog.js'
 import { HttpFace } from './HttpFace.js'
 import { loadRailsFile } from './loadRailsFile.js'
-import { loadWebhooksFile } from './loadWebhooksFile.js'
 import { openTargetAt } from './openTarget.js'
 import { loginOf, urlOfLogin } from './processLogin.js'
 import { Relay } from './Relay.js'
@@ -29,6 +29,8 @@ export type StartSettings = TargetSettings & RelaySettings & SchedulerSettings &
 
 const USUAL_PORT = 7_420
 const SIMULATED_RAIL = 'simulated'
+/** Everything in one process: what its workers need, and what its API does for people. */
+const PROCESS_ROLES = ['ingest', 'executor', 'readonly', 'auditor', 'control', 'auth'] as const
 
 /** Everything in one process. Whatever this call has started is stopped before it returns, whatever happens. */
 export async function runStart(settings: StartSettings, cli: Cli): Promise<void> {
@@ -49,7 +51,7 @@ async function prepareDatabase(server: OpenedServer, settings: StartSettings, cl
   const target = { url: server.url, schema }
   await requireStart({ ...target, part: 'server' }, cli)
   const login = await loginOf(dataDir)
-  const report = await deploy({ ...target, createLogins: [{ ...login, roles: ['ingest', 'executor', 'readonly'] }] })
+  const report = await deploy({ ...target, createLogins: [{ ...login, roles: PROCESS_ROLES, gateway: true }] })
   cli.signal.throwIfAborted()
   const diagnosis = await doctor(target)
   if (!diagnosis.ok) printDiagnosis(diagnosis, cli)
@@ -62,18 +64,13 @@ async function prepareDatabase(server: OpenedServer, settings: StartSettings, cl
 
 async function serve(url: string, settings: StartSettings, cli: Cli): Promise<void> {
   const rails = await railsOf(settings)
-  const webhooks = settings.webhooks === undefined ? undefined : await loadWebhooksFile(settings.webhooks)
+  const files = await loadApiFiles(settings)
   const accessToken = settings.accessToken ?? (await keptSecret(join(settings.dataDir, 'access-token'), newToken))
   const log = createLog(settings.logLevel, 'symphony')
   const database = openTargetAt(url, settings, 'start')
   try {
-    const face = new HttpFace({
-      database,
-      log,
-      accessToken,
-      api: true,
-      ...(webhooks === undefined ? {} : { webhooks }),
-    })
+    const api = apiFace(url, settings, files)
+    const face = new HttpFace({ database, log, accessToken, api, webhooks: files.webhooks })
     const relay = new Relay({ database, rails, settings, log, metrics: face.metrics })
     const scheduler = createScheduler(database, settings, log)
     try {
@@ -144,6 +141,8 @@ function printWelcome({ address, accessToken, rail }: Welcome, { dataDir }: Star
   })
   terminal.print(`The API listens on ${bold(address)}. Its access token, kept in ${join(dataDir, 'access-token')}:`)
   terminal.print(`  ${accessToken}`)
+  // After the # it stays in the browser: no server, no proxy and no log ever sees it.
+  terminal.print(`The dashboard: ${bold(`${address}/#token=${accessToken}`)}`)
   terminal.print('')
   terminal.print(dim('Enqueue a first payment:'))
   terminal.print(

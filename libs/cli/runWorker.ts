@@ -42,7 +42,7 @@ export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<voi
 
   async function openFace() {
     const { HttpFace } = await import('./HttpFace.js')
-    return new HttpFace({ database, log, accessToken: settings.accessToken, api: false })
+    return new HttpFace({ database, log, accessToken: settings.accessToken })
   }
 }
 

@@ -195,6 +195,27 @@ export const SETTINGS = Object.freeze({
     default: undefined,
     help: 'a JSON file of the senders whose signed webhooks go into the inbox',
   }),
+  oidc: setting({
+    flag: '--oidc <file>',
+    env: 'SYMPHONY_OIDC',
+    kind: path(),
+    default: undefined,
+    help: 'a JSON file about the identity provider whose tokens the API takes beside keys',
+  }),
+  requestsPerSecond: setting({
+    flag: '--requests-per-second <n>',
+    env: 'SYMPHONY_REQUESTS_PER_SECOND',
+    kind: wholeNumber({ min: 1, max: 1_000_000 }),
+    default: 500,
+    help: 'requests of one key per second, and twice as many at once',
+  }),
+  streamsMax: setting({
+    flag: '--streams-max <n>',
+    env: 'SYMPHONY_STREAMS_MAX',
+    kind: wholeNumber({ min: 0, max: 100_000 }),
+    default: 100,
+    help: 'open streams of server-sent events at the most',
+  }),
   logLevel: setting({
     flag: '--log-level <level>',
     env: 'SYMPHONY_LOG_LEVEL',
@@ -245,8 +266,8 @@ export const SCHEDULER = ['schedulerPollMs', 'missedAfterMs'] as const
 /** How a long-running process is reached, and how it speaks. */
 export const PROCESS = ['host', 'port', 'accessToken', 'logLevel', 'strict'] as const
 
-/** What an API receives beside instructions. */
-export const API = ['webhooks'] as const
+/** How an API knows who asks, what it bears, and what it receives beside instructions. */
+export const API = ['webhooks', 'oidc', 'requestsPerSecond', 'streamsMax'] as const
 
 export type TargetSettings = Pick<Settings, (typeof TARGET)[number]>
 export type RelaySettings = Pick<Settings, (typeof RELAY)[number]>

@@ -292,6 +292,13 @@ export interface LoginStatement {
   readonly roles: readonly string[]
   /** Whether it has the rights of its roles without switching to them. */
   readonly inherits: boolean
+  /** Whether it may name the person who acts. */
+  readonly gateway: boolean
+}
+
+/** As the owner, in the schema. */
+export function addActorGateway({ name }: LoginStatement): string {
+  return `SELECT add_actor_gateway(${quoteLiteral(name)});`
 }
 
 /** The secret is the stored form of a password, never the password. */

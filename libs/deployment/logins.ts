@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from '../core/index.js'
 import type { LoginStatement } from './db.js'
-import { ALL_ROLES, isRuntimeRole, RUNTIME_ROLES, type RuntimeRole } from './roles.js'
+import { ALL_ROLES, API_ROLES, isRuntimeRole, RUNTIME_ROLES, type RuntimeRole } from './roles.js'
 
 /** A login to create, and what it is for. */
 export interface LoginRequest {
@@ -11,21 +11,28 @@ export interface LoginRequest {
    * nothing and switches role.
    */
   readonly roles: readonly RuntimeRole[]
+  /** It authenticates people by itself, and may name the person who acts. @default false */
+  readonly gateway?: boolean
   /** Printable ASCII. @default generated, and returned once */
   readonly password?: string
 }
 
-/** `app=ingest`, `relayer=executor`, `ops=control+readonly`. */
+/** `app=ingest`, `relayer=executor`, `ops=control+readonly`, `web=api`. */
 export function parseLoginRequest(text: string): LoginRequest {
   const [, name = '', words = ''] = /^(.*)=([^=]*)$/.exec(text) ?? []
-  return { name, roles: words.split('+').map(requiredRuntimeRole) }
+  const roles = words.split('+').flatMap((word) => (word === API ? API_ROLES : [requiredRuntimeRole(word)]))
+  return { name, roles: [...new Set(roles)], ...(words.split('+').includes(API) ? { gateway: true } : {}) }
 }
 
-export function loginStatement({ name, roles }: LoginRequest): LoginStatement {
+/** Every role of the HTTP API, and the right to name the people it has authenticated. */
+const API = 'api'
+
+export function loginStatement({ name, roles, gateway = false }: LoginRequest): LoginStatement {
   return {
     name,
     roles: roles.map((role) => RUNTIME_ROLES[role]),
     inherits: roles.length === 1 && roles[0] === 'ingest',
+    gateway,
   }
 }
 
@@ -47,6 +54,6 @@ export function checkLoginRequest(request: LoginRequest): LoginRequest {
 
 function requiredRuntimeRole(word: string): RuntimeRole {
   if (isRuntimeRole(word)) return word
-  const known = Object.keys(RUNTIME_ROLES).join(', ')
+  const known = [...Object.keys(RUNTIME_ROLES), API].join(', ')
   throw new InvalidArgumentError('createLogins', `expected NAME=ROLE with roles of ${known} joined by +, got "${word}"`)
 }

@@ -1,4 +1,5 @@
 import {
+  addActorGateway,
   createLogin,
   createSchema,
   dedicateDatabase,
@@ -57,12 +58,15 @@ export function healingSteps({ privileges }: SchemaFiles): readonly Step[] {
   return [fileStep(privileges)]
 }
 
-/** As the login again. */
+/** What the owner says of logins, and then as the login again. */
 export function closingSteps(
   facts: ServerFacts,
   { dedicatedDatabase, logins }: { readonly dedicatedDatabase: boolean; readonly logins: readonly Login[] },
 ): readonly Step[] {
   return [
+    ...logins
+      .filter(({ gateway }) => gateway)
+      .map((login) => ({ title: `${login.name} names the people who act`, sql: addActorGateway(login) })),
     { title: 'as the login again', sql: LEAVE_SCHEMA },
     ...(borrowsOwner(facts) ? [{ title: 'return the owner role', sql: returnOwner(facts.login) }] : []),
     ...(dedicatedDatabase ? [{ title: 'a database for Symphony alone', sql: dedicateDatabase(facts.database) }] : []),

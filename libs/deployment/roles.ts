@@ -8,12 +8,16 @@ export const RUNTIME_ROLES = Object.freeze({
   control: 'symphony_control',
   readonly: 'symphony_readonly',
   auditor: 'symphony_auditor',
+  auth: 'symphony_auth',
 })
 
 export type RuntimeRole = keyof typeof RUNTIME_ROLES
 
 /** Everything `schema/v1/002_roles.sql` creates. */
-export const ALL_ROLES: readonly string[] = [OWNER_ROLE, ...Object.values(RUNTIME_ROLES), 'symphony_auth']
+export const ALL_ROLES: readonly string[] = [OWNER_ROLE, ...Object.values(RUNTIME_ROLES)]
+
+/** What a process needs that serves the whole HTTP API: `api`, said in one word. */
+export const API_ROLES: readonly RuntimeRole[] = ['ingest', 'readonly', 'auditor', 'control', 'auth']
 
 export function isRuntimeRole(word: string): word is RuntimeRole {
   return Object.hasOwn(RUNTIME_ROLES, word)

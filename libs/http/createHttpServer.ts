@@ -1,32 +1,59 @@
 import { randomUUID } from 'node:crypto'
-import {
-  fastify,
-  LogController,
-  type FastifyBaseLogger,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-} from 'fastify'
+import { fastify, LogController, type FastifyBaseLogger, type FastifyInstance, type FastifyRequest } from 'fastify'
+import type { FastifyReply } from 'fastify'
 import type { Logger } from 'pino'
 import { JSON_TEXT_BYTES_MAX } from '../core/index.js'
-import { accessTokenJudge } from './accessToken.js'
-import { registerInstructions, type InstructionRoles } from './instructionRoutes.js'
+import { Gate } from './access/Gate.js'
+import type { Identity } from './access/Identity.js'
+import { KeyGate } from './access/KeyGate.js'
+import { OidcGate } from './access/OidcGate.js'
+import type { OidcOptions } from './access/oidcOptions.js'
+import type { Api } from './Api.js'
+import { DashboardFiles, type DashboardFile } from './DashboardFiles.js'
+import { DOCS_FILES } from './docsPage.js'
+import { Doorkeeper } from './Doorkeeper.js'
+import {
+  HEADER_BYTES_MAX,
+  HEADERS_TIMEOUT_MS,
+  REQUEST_TIMEOUT_MS,
+  resolveHttpLimits,
+  type HttpLimits,
+} from './limits.js'
 import type { MetricsPage } from './MetricsPage.js'
+import { openApiDocument } from './openApi.js'
 import { ProblemError } from './Problem.js'
+import { readJson } from './readJson.js'
+import { apiRoutes } from './routes/index.js'
+import { healthRoutes } from './routes/health.js'
+import type { Route } from './routes/route.js'
+import { webhookRoutes, type WebhookReceiver } from './routes/webhooks.js'
+import { SECURITY_HEADERS } from './securityHeaders.js'
+import { StatusBoard } from './StatusBoard.js'
+import { Streams } from './stream/Streams.js'
 import { toProblem } from './toProblem.js'
-import { registerWebhooks, type WebhookReceiver } from './webhookRoutes.js'
 
 export interface HttpServerOptions {
   readonly log: Logger
-  /** What requests must present as their bearer token. Undefined: everything but health is closed. */
+  /** A token with every scope, as the bearer of a request. Undefined: keys and identity providers alone. */
   readonly accessToken: string | undefined
+  /** The person whom that token stands for in two-person actions. @default 'access-token' */
+  readonly accessTokenOwner?: string
   /** Whether this process can do its work now. Must answer within seconds. */
   readonly isReady: () => Promise<boolean>
   readonly metrics: MetricsPage
   /** Absent for a process without an API. */
-  readonly instructions?: InstructionRoles
+  readonly api?: Api
+  /** An identity provider whose tokens are taken, too. */
+  readonly oidc?: OidcOptions
   /** Absent for a process that receives no webhooks. */
   readonly webhooks?: WebhookReceiver
+  /** Where the dashboard was built. Absent: there is none. */
+  readonly dashboardFolder?: string
+  readonly limits?: HttpLimits
+  /** What the OpenAPI document calls this release. @default '0.0.0' */
+  readonly version?: string
+  /** How often streams look at the database. @default 1000 */
+  readonly streamPollMs?: number
 }
 
 export interface ListenAddress {
@@ -36,35 +63,74 @@ export interface ListenAddress {
 }
 
 export interface HttpServer {
+  /** Everything it serves but files, with what is known of each. */
+  readonly routes: readonly Route[]
   /** Resolves with the address, and rejects with EADDRINUSE if the port is taken. */
   listen(address: ListenAddress): Promise<string>
-  /** Answers what is under way, for a second at the most. Safe twice. */
+  /** Ends streams, answers what is under way, for a second at the most. Safe twice. */
   close(): Promise<void>
 }
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Answered without a token: open to all, or signed. */
-    readonly open?: boolean
+    readonly route?: Route
+  }
+  interface FastifyRequest {
+    /** Who asks; undefined where nobody has to be known. */
+    identity: Identity | undefined
   }
 }
 
 export function createHttpServer(options: HttpServerOptions): HttpServer {
-  const app = createApp(options)
-  registerHealth(app, options)
-  if (options.instructions !== undefined) registerInstructions(app, options.instructions)
-  if (options.webhooks !== undefined) registerWebhooks(app, options.webhooks)
+  const { api, webhooks, dashboardFolder, version = '0.0.0' } = options
+  const limits = resolveHttpLimits(options.limits)
+  const gate = gateOf(options)
+  const board = api === undefined ? undefined : new StatusBoard(api)
+  const { streamPollMs } = options
+  const streams =
+    api === undefined || board === undefined
+      ? undefined
+      : new Streams({
+          role: api.roles.readonly,
+          board,
+          streamsMax: limits.streamsMax,
+          ...(streamPollMs === undefined ? {} : { pollMs: streamPollMs }),
+        })
+  const routes = [
+    ...healthRoutes(options),
+    ...(api === undefined || board === undefined || streams === undefined
+      ? []
+      : apiRoutes({ api, board, streams, gate })),
+    ...(webhooks === undefined ? [] : webhookRoutes(webhooks)),
+  ]
+  const { requestsPerSecond } = limits
+  const doorkeeper = new Doorkeeper({ gate, requestsPerSecond, mayNamePeople: api?.roles.mayNamePeople })
+  const files = dashboardFolder === undefined ? undefined : new DashboardFiles(dashboardFolder)
+  const app = createApp(options.log, doorkeeper, files)
+  for (const route of routes) register(app, route)
+  registerDescription(app, openApiDocument(routes, { version }))
   return {
+    routes,
     listen: (address) => app.listen(address),
     close: async () => {
+      await streams?.close()
       AbortSignal.timeout(CLOSE_PATIENCE_MS).addEventListener('abort', () => app.server.closeAllConnections())
       await app.close()
     },
   }
 }
 
+function gateOf({ accessToken, accessTokenOwner = 'access-token', api, oidc }: HttpServerOptions): Gate {
+  return new Gate({
+    accessToken,
+    accessTokenOwner,
+    keys: api === undefined ? undefined : new KeyGate(api.roles.auth),
+    oidc: oidc === undefined ? undefined : new OidcGate(oidc),
+  })
+}
+
 /** The frame of every route: identity of the request, access, JSON in and out, problems. */
-function createApp({ log, accessToken }: HttpServerOptions): FastifyInstance {
+function createApp(log: Logger, doorkeeper: Doorkeeper, files: DashboardFiles | undefined): FastifyInstance {
   const loggerInstance: FastifyBaseLogger = log
   const app = fastify({
     loggerInstance,
@@ -72,49 +138,109 @@ function createApp({ log, accessToken }: HttpServerOptions): FastifyInstance {
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: JSON_TEXT_BYTES_MAX,
     requestTimeout: REQUEST_TIMEOUT_MS,
+    http: { headersTimeout: HEADERS_TIMEOUT_MS, maxHeaderSize: HEADER_BYTES_MAX },
     genReqId: ({ headers }) => requestIdOf(headers['x-request-id']),
-    ajv: { customOptions: { coerceTypes: false, removeAdditional: false } },
-    // An id of 128 characters, each of them written as %XX.
-    routerOptions: { maxParamLength: 384 },
+    // An id of an inbox message: 255 characters of four bytes, each of them written as %XX.
+    routerOptions: { maxParamLength: 3_072 },
     forceCloseConnections: 'idle',
     frameworkErrors: (error, request, reply) => void sendProblem(error, request, reply),
   })
   app.removeAllContentTypeParsers()
-  // Left as bytes: the route reads them strictly, and an error never quotes them.
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => done(null, body))
-  app.setReplySerializer((body) => JSON.stringify(body, bigintAsText))
-  app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply))
-  app.setNotFoundHandler((request, reply) => sendProblem(new ProblemError('NOT_FOUND'), request, reply))
-  const isAllowed = accessTokenJudge(accessToken)
-  app.addHook('onRequest', async (request, reply) => {
-    void reply.header('x-request-id', request.id)
-    if (request.routeOptions.config?.open === true || isAllowed(request.headers.authorization)) return
-    void reply.header('www-authenticate', 'Bearer')
-    throw new ProblemError('UNAUTHENTICATED')
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
+    const { route } = request.routeOptions.config
+    try {
+      if (!Buffer.isBuffer(body)) throw new ProblemError('BAD_REQUEST')
+      // What is signed is left as the bytes that came.
+      done(null, route?.rawBody === true ? body : readJson(body, route?.bodyLimit))
+    } catch (error) {
+      done(error instanceof Error ? error : new ProblemError('BAD_REQUEST'))
+    }
   })
-  app.addHook('onResponse', async ({ id, method, routeOptions }, { statusCode, elapsedTime }) => {
-    const line = { requestId: id, method, route: routeOptions.url, statusCode, elapsedMs: Math.round(elapsedTime) }
+  app.setReplySerializer((body) => JSON.stringify(body))
+  app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply))
+  app.setNotFoundHandler((request, reply) => {
+    const file = files === undefined ? undefined : fileFor(files, request)
+    return file === undefined
+      ? sendProblem(new ProblemError('NOT_FOUND'), request, reply)
+      : sendFile(file, request, reply)
+  })
+  app.decorateRequest('identity', undefined)
+  app.addHook('onRequest', async (request, reply) => {
+    void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id)
+    const { route } = request.routeOptions.config
+    if (route === undefined && isOpenFile(files, request)) return
+    await doorkeeper.admit(route, request, reply)
+    void reply.header('cache-control', 'no-store')
+  })
+  app.addHook('onResponse', async ({ id, method, routeOptions, identity }, { statusCode, elapsedTime }) => {
+    const elapsedMs = Math.round(elapsedTime)
+    const line = { requestId: id, method, route: routeOptions.url, statusCode, elapsedMs, keyId: identity?.keyId }
     log.info(line, 'request')
   })
   return app
 }
 
-function registerHealth(app: FastifyInstance, { isReady, metrics }: HttpServerOptions): void {
-  app.get('/healthz', { config: { open: true } }, () => ({ status: 'ok' }))
-  app.get('/readyz', { config: { open: true } }, async (_request, reply) => {
-    if (!(await isReady())) void reply.code(503)
-    return { status: reply.statusCode === 503 ? 'unavailable' : 'ok' }
-  })
-  app.get('/metrics', async (_request, reply) => {
-    const page = await metrics.read()
-    return reply.type(metrics.contentType).serializer(String).send(page)
+function register(app: FastifyInstance, route: Route): void {
+  app.route({
+    method: route.method,
+    url: route.path.replaceAll(/\{(\w+)\}/g, ':$1'),
+    config: { route },
+    ...(route.bodyLimit === undefined ? {} : { bodyLimit: route.bodyLimit }),
+    // Of a HEAD request nothing is known that GET does not say.
+    exposeHeadRoute: false,
+    handler: (request, reply) => route.handle(request, reply),
   })
 }
 
+/** The description of the API, for machines and for people: open to all. */
+function registerDescription(app: FastifyInstance, document: object): void {
+  const json = Buffer.from(JSON.stringify(document))
+  const files = { '/openapi.json': { type: 'application/json', content: json }, ...DOCS_FILES }
+  for (const [url, { type, content }] of Object.entries(files)) {
+    app.get(url, { config: { route: { ...OPEN_FILE, path: url } }, exposeHeadRoute: false }, (_request, reply) =>
+      reply.type(type).serializer(String).send(content.toString()),
+    )
+  }
+}
+
+const OPEN_FILE: Omit<Route, 'path'> = {
+  method: 'GET',
+  tag: 'description',
+  summary: '',
+  access: 'open',
+  participants: 'filtered',
+  answers: {},
+  problems: [],
+  handle: async () => ({}),
+}
+
+function isOpenFile(files: DashboardFiles | undefined, request: FastifyRequest): boolean {
+  return files !== undefined && fileFor(files, request) !== undefined
+}
+
+/** A file of the dashboard by its name; for an address that a person has opened, the page. Never below /v1. */
+function fileFor(files: DashboardFiles, { method, url, headers }: FastifyRequest): DashboardFile | undefined {
+  if (method !== 'GET') return undefined
+  const path = url.split('?', 1)[0] ?? url
+  const isPage = headers.accept?.includes('text/html') === true && !path.startsWith('/v1/') && path !== '/v1'
+  return files.find(path) ?? (isPage ? files.page : undefined)
+}
+
+function sendFile(file: DashboardFile, { headers }: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const { content, type, etag, immutable } = file
+  void reply
+    .header('etag', etag)
+    .header('cache-control', immutable ? 'public, max-age=31536000, immutable' : 'no-cache')
+  if (headers['if-none-match'] === etag) return reply.code(304).send()
+  return reply.code(200).type(type).send(content)
+}
+
 async function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const problem = toProblem(error, request.id)
+  const invalid = request.routeOptions.config.route?.invalid ?? 'INVALID_ARGUMENT'
+  const problem = toProblem(error, { requestId: request.id, invalid })
   if (problem.status === 500) request.log.error({ requestId: request.id, err: error }, 'request_failed')
-  if (problem.status === 503) void reply.header('retry-after', '1')
+  const waitSeconds = error instanceof ProblemError ? error.retryAfterSeconds : undefined
+  if (waitSeconds !== undefined || problem.status === 503) void reply.header('retry-after', String(waitSeconds ?? 1))
   return reply.code(problem.status).type('application/problem+json').send(problem)
 }
 
@@ -123,9 +249,4 @@ function requestIdOf(given: string | string[] | undefined): string {
   return typeof given === 'string' && /^[!-~]{1,128}$/.test(given) ? given : randomUUID()
 }
 
-function bigintAsText(_key: string, value: unknown): unknown {
-  return typeof value === 'bigint' ? String(value) : value
-}
-
-const REQUEST_TIMEOUT_MS = 30_000
 const CLOSE_PATIENCE_MS = 1_000

@@ -7,12 +7,20 @@
  */
 export { createHttpServer } from './createHttpServer.js'
 export type { HttpServer, HttpServerOptions, ListenAddress } from './createHttpServer.js'
-export type { InstructionRoles } from './instructionRoutes.js'
+export type { Api, ApiRoles } from './Api.js'
+export type { Identity } from './access/Identity.js'
+export { readOidcOptions } from './access/oidcOptions.js'
+export type { OidcOptions } from './access/oidcOptions.js'
+export type { HttpLimits } from './limits.js'
 export { MetricsPage } from './MetricsPage.js'
 export { readWebhookSources } from './webhookSources.js'
 export type { WebhookSource, WebhookSources } from './webhookSources.js'
-export type { WebhookReceiver } from './webhookRoutes.js'
+export type { WebhookReceiver } from './routes/webhooks.js'
+export type { Answer, Example, Route } from './routes/route.js'
+export { PROBLEMS } from './Problem.js'
 export type { Problem, ProblemCode } from './Problem.js'
+export { openApiDocument, problemCodesOf } from './openApi.js'
+export { EXAMPLE } from './routes/examples.js'
 
 /** What the routes answer and take, as JSON. The dashboard is written against these types alone. */
 export type { Me, Scope } from './shapes/access.js'

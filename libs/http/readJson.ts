@@ -1,12 +1,14 @@
 import { parseStrictJson, PAYLOAD_DEPTH_MAX, type JsonValue } from '../core/index.js'
 import { ProblemError } from './Problem.js'
 
-/** The body of a request, which was left as bytes. */
-export function readJson(body: Buffer | undefined): JsonValue {
+/** The bytes of a body, read strictly: what JSON.parse would change in silence is refused, and named by its place. */
+export function readJson(body: Buffer | undefined, bytesMax?: number): JsonValue {
   const bytes = body ?? Buffer.alloc(0)
   if (!isJson(bytes)) throw new ProblemError('MALFORMED_JSON')
-  // What is JSON and refused all the same (a key twice, digits that would be lost) is named by its place.
-  return parseStrictJson(bytes, { depthMax: PAYLOAD_DEPTH_MAX + 1 })
+  return parseStrictJson(bytes, {
+    depthMax: PAYLOAD_DEPTH_MAX + ENVELOPE_DEPTH,
+    ...(bytesMax === undefined ? {} : { bytesMax }),
+  })
 }
 
 function isJson(bytes: Buffer): boolean {
@@ -17,3 +19,6 @@ function isJson(bytes: Buffer): boolean {
     return false
   }
 }
+
+/** A batch, its list, and an instruction of it stand around a payload, which is measured by itself. */
+const ENVELOPE_DEPTH = 3

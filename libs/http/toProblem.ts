@@ -1,9 +1,15 @@
 import { AppError, ArgumentRangeError, InvalidArgumentError } from '../core/index.js'
 import { ProblemError, PROBLEMS, type Problem, type ProblemCode } from './Problem.js'
 
+export interface ProblemContext {
+  readonly requestId: string
+  /** What an argument that is not valid is called here. */
+  readonly invalid: ProblemCode
+}
+
 /** What a client is told about an error. Whatever was not foreseen is INTERNAL, and says nothing of itself. */
-export function toProblem(error: unknown, requestId: string): Problem {
-  const { code, detail, argument } = judge(error)
+export function toProblem(error: unknown, { requestId, invalid }: ProblemContext): Problem {
+  const { code, detail, argument } = judge(error, invalid)
   const { status, title } = PROBLEMS[code]
   return {
     type: `urn:symphony:problem:${code.toLowerCase().replaceAll('_', '-')}`,
@@ -19,29 +25,36 @@ export function toProblem(error: unknown, requestId: string): Problem {
 interface Judgement {
   readonly code: ProblemCode
   readonly detail?: string | undefined
-  readonly argument?: string
+  readonly argument?: string | undefined
 }
 
-function judge(error: unknown): Judgement {
-  if (error instanceof ProblemError) return { code: error.code, detail: error.detail }
+function judge(error: unknown, invalid: ProblemCode): Judgement {
+  if (error instanceof ProblemError) return error
   if (error instanceof InvalidArgumentError || error instanceof ArgumentRangeError) {
-    return { code: 'INVALID_INSTRUCTION', detail: error.message, argument: error.argument }
+    return { code: invalid, detail: error.message, argument: error.argument }
   }
-  if (error instanceof AppError) return judgeDatabase(error)
+  if (error instanceof AppError) return judgeDatabase(error, invalid)
   return { code: ofFramework(error) }
 }
 
-function judgeDatabase(error: AppError): Judgement {
-  if (error.code === 'IDEMPOTENCY_CONFLICT') {
-    return {
-      code: 'IDEMPOTENCY_CONFLICT',
-      detail:
-        'This instruction and key are known with another participant, rail or payload. A new payment needs a new key.',
-    }
-  }
+/** What our functions raise, by the name of its SQLSTATE. */
+const RAISED: Readonly<Record<string, ProblemCode>> = {
+  ALREADY_TERMINAL: 'ALREADY_ENDED',
+  HELD: 'DECISION_REFUSED',
+  APPROVAL_REQUIRED: 'SECOND_PERSON_REQUIRED',
+  INBOX_UNKNOWN: 'MESSAGE_NOT_FOUND',
+  INBOX_TRANSITION: 'MESSAGE_NOT_DEAD',
+  UNKNOWN_JOB: 'JOB_NOT_FOUND',
+}
+
+function judgeDatabase(error: AppError, invalid: ProblemCode): Judgement {
+  if (error.code === 'IDEMPOTENCY_CONFLICT') return judgeConflict(error)
   // The same limits once more, in the database: its message names the argument and never the value.
-  if (error.code === 'INVALID_PARAMETER') return { code: 'INVALID_INSTRUCTION', detail: error.message }
-  const disposition = 'disposition' in error ? error.disposition : undefined
+  if (error.code === 'INVALID_PARAMETER') return { code: invalid, detail: error.message }
+  const raised = RAISED[error.code]
+  // Messages of ours: they name items, people and states.
+  if (raised !== undefined) return { code: raised, detail: sentences(error.message, textIn(error, 'hint')) }
+  const disposition = textIn(error, 'disposition')
   if (disposition === 'unknown') {
     return {
       code: 'DATABASE_UNAVAILABLE',
@@ -51,6 +64,25 @@ function judgeDatabase(error: AppError): Judgement {
   if (disposition === 'retry')
     return { code: 'DATABASE_UNAVAILABLE', detail: 'Nothing was accepted: repeat the request.' }
   return { code: error.code === 'CONNECT_FAILED' ? 'DATABASE_UNAVAILABLE' : 'INTERNAL' }
+}
+
+function judgeConflict(error: AppError): Judgement {
+  const [, ordinal] = /"ordinal"\s*:\s*(\d+)/.exec(textIn(error, 'detail') ?? '') ?? []
+  return {
+    code: 'IDEMPOTENCY_CONFLICT',
+    detail:
+      'This instruction and key are known with another participant, rail or payload. A new payment needs a new key.',
+    argument: ordinal === undefined ? undefined : `instructions[${Number(ordinal) - 1}]`,
+  }
+}
+
+function sentences(message: string, hint: string | undefined): string {
+  return hint === undefined ? message : `${message}. ${hint}`
+}
+
+function textIn(error: AppError, field: string): string | undefined {
+  const entry = Object.entries(error).find(([name]) => name === field)?.[1]
+  return typeof entry === 'string' ? entry : undefined
 }
 
 function ofFramework(error: unknown): ProblemCode {

@@ -30,6 +30,8 @@ export {
   recordInboxSighting,
   reviveInboxMessage,
 } from './db.js'
+export { readInboxPage } from './reads.js'
+export type { InboxMessageRow, InboxPlace } from './reads.js'
 export { InboxContentDiffersError, InboxFenceLostError } from './errors.js'
 export type { InboxWorkerEvent, OnInboxWorkerEvent } from './events.js'
 export { Inbox } from './Inbox.js'

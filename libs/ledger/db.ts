@@ -1,3 +1,4 @@
+import { requiredUuid } from '../core/index.js'
 import { qualify, type Queryable } from '../db/index.js'
 import type { AttemptLink, EventLink, IdentityLink } from './chain.js'
 
@@ -8,21 +9,57 @@ import type { AttemptLink, EventLink, IdentityLink } from './chain.js'
 
 const MICROS = (column: string) => `(extract(epoch FROM ${column}) * 1000000)::bigint::text`
 
+/** The canonical content of an identity, in the order in which it is hashed. */
+const IDENTITY_FIELDS = `ARRAY[
+  i.outbox_id::text, i.instruction_id, i.idempotency_key, i.participant_id, i.sequence_id::text, i.rail_type,
+  i.ordered::text, i.redrive_of::text, encode(i.content_hash, 'hex'), ${MICROS('i.created_at')}]`
+
+/** The same of an event, after its predecessor's hash. */
+const EVENT_FIELDS = `ARRAY[
+  e.event_id::text, e.outbox_id::text, e.scope, e.event_no::text, e.event_type, e.attempt_id::text, e.actor,
+  e.detail::text, ${MICROS('e.created_at')}]`
+
 export async function readIdentityPage(
   role: Queryable,
   afterId: string | null,
   limit: number,
 ): Promise<IdentityLink[]> {
   const { rows } = await role.query<{ id: string; fields: (string | null)[]; hash: string | null }>(
-    `SELECT i.outbox_id AS id, encode(i.row_hash, 'hex') AS hash, ARRAY[
-       i.outbox_id::text, i.instruction_id, i.idempotency_key, i.participant_id, i.sequence_id::text, i.rail_type,
-       i.ordered::text, i.redrive_of::text, encode(i.content_hash, 'hex'), ${MICROS('i.created_at')}] AS fields
+    `SELECT i.outbox_id AS id, encode(i.row_hash, 'hex') AS hash, ${IDENTITY_FIELDS} AS fields
      FROM ${qualify(role, 'payment_outbox_identities')} i
      WHERE $1::uuid IS NULL OR i.outbox_id > $1::uuid
      ORDER BY i.outbox_id LIMIT $2`,
     [afterId, limit],
   )
   return rows.map(({ id, fields, hash }) => ({ outboxId: id, fields, rowHash: hash }))
+}
+
+/** One identity; undefined: there is no such item. */
+export async function readIdentity(role: Queryable, outboxId: string): Promise<IdentityLink | undefined> {
+  const { rows } = await role.query<{ id: string; fields: (string | null)[]; hash: string | null }>(
+    `SELECT i.outbox_id AS id, encode(i.row_hash, 'hex') AS hash, ${IDENTITY_FIELDS} AS fields
+     FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.outbox_id = $1`,
+    [requiredUuid('outboxId', outboxId)],
+  )
+  return rows.map(({ id, fields, hash }) => ({ outboxId: id, fields, rowHash: hash }))[0]
+}
+
+/** All events of one item, in order. */
+export async function readEventsOf(role: Queryable, outboxId: string): Promise<EventLink[]> {
+  const { rows } = await role.query<{
+    event_no: string
+    fields: (string | null)[]
+    prev: string | null
+    hash: string | null
+  }>(
+    `SELECT e.event_no::text AS event_no, encode(e.prev_hash, 'hex') AS prev, encode(e.row_hash, 'hex') AS hash,
+       ${EVENT_FIELDS} AS fields
+     FROM ${qualify(role, 'payment_outbox_events')} e WHERE e.outbox_id = $1 ORDER BY e.event_no LIMIT 5000`,
+    [requiredUuid('outboxId', outboxId)],
+  )
+  return rows.map(({ event_no: eventNo, fields, prev: prevHash, hash: rowHash }) => {
+    return { subject: outboxId, eventNo, fields, prevHash, rowHash }
+  })
 }
 
 /** All attempts of some items, in order. */
@@ -67,8 +104,7 @@ export async function readEventPage(
     hash: string | null
   }>(
     `SELECT e.subject, e.event_no::text AS event_no, encode(e.prev_hash, 'hex') AS prev, encode(e.row_hash, 'hex') AS hash,
-       ARRAY[e.event_id::text, e.outbox_id::text, e.scope, e.event_no::text, e.event_type, e.attempt_id::text, e.actor,
-         e.detail::text, ${MICROS('e.created_at')}] AS fields
+       ${EVENT_FIELDS} AS fields
      FROM (SELECT v.*, COALESCE(v.outbox_id::text, v.scope) COLLATE "C" AS subject
        FROM ${qualify(role, 'payment_outbox_events')} v) e
      WHERE $1::text IS NULL OR (e.subject, e.event_no) > ($1::text COLLATE "C", $2::bigint)

@@ -7,5 +7,7 @@ export type { AuditOptions, AuditReport, InvariantId, InvariantVerdict, RailEffe
 export { canonicalHash } from './chain.js'
 export type { ChainBreak } from './chain.js'
 export type { LedgerCounts } from './db.js'
+export { readItemChain } from './itemChain.js'
+export type { ItemChain } from './itemChain.js'
 export { verifyChain } from './verifyChain.js'
 export type { ChainReport } from './verifyChain.js'

@@ -62,6 +62,31 @@ export type {
   OutboxStoreDatabase,
   OutboxStoreOptions,
 } from './OutboxStore.js'
+export {
+  findItems,
+  readAttemptViews,
+  readErrorMix,
+  readEventViews,
+  readFailures,
+  readInstructionIds,
+  readItemViews,
+  readLatencies,
+  readNow,
+  readParticipantOf,
+  readPauses,
+  readProposalItem,
+  readProposalPage,
+  readProposalsOf,
+  readRailQueues,
+  readRecentlyChanged,
+  readRedrives,
+  readServerVersion,
+  readThroughput,
+  readWorkerReports,
+  searchItems,
+  searchParticipant,
+} from './reads.js'
+export type { IdPage, ItemSearch, ProposalSearch } from './reads.js'
 export { topicRails } from './topicRails.js'
 export type { TopicHandler, TopicHandlers, TopicMessage, TopicOptions } from './topicRails.js'
 export type {
@@ -94,3 +119,16 @@ export type {
   RecordedAttempt,
   RepairedLease,
 } from './types.js'
+export type {
+  AttemptView,
+  ErrorView,
+  EventView,
+  ItemView,
+  LatencyView,
+  PauseView,
+  ProposalStatus,
+  ProposalView,
+  RailQueue,
+  ThroughputView,
+  WorkerReport,
+} from './views.js'

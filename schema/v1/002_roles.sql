@@ -13,7 +13,7 @@ BEGIN
     'symphony_executor',   -- workers
     'symphony_readonly',   -- dashboards: no payloads
     'symphony_auditor',    -- auditors: the whole ledger
-    'symphony_auth'        -- reserved; holds nothing
+    'symphony_auth'        -- the HTTP API, to ask whose key it was shown; nothing else
   ]
   LOOP
     IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = v_role) THEN

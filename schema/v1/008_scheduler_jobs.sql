@@ -135,7 +135,7 @@ BEGIN
     v_at := v_at + CASE WHEN v_at = date_trunc('second', v_at) THEN interval '1 microsecond' ELSE interval '0' END;
     INSERT INTO scheduler_job_runs
       (run_id, job_name, scheduled_for, triggered_by, topic, participant_id, payload, delivery, due_at)
-    VALUES (v_run_id, p_job_name, v_at, session_user, v_job.topic, v_job.participant_id, v_job.payload, v_job.delivery, v_at)
+    VALUES (v_run_id, p_job_name, v_at, outbox_actor(), v_job.topic, v_job.participant_id, v_job.payload, v_job.delivery, v_at)
     ON CONFLICT (job_name, scheduled_for) DO NOTHING;
     -- Not inserted: somebody else triggered it in this very microsecond, and the clock goes on.
     EXIT WHEN FOUND;

@@ -274,6 +274,13 @@ CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_attempts_one_terminal_per_outbo
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS
   'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it.';
 
+-- What people look for. The first holds the FAILED alone, so that a list of them never reads what was dispatched; an outcome
+-- without a reference costs the second nothing; the third is one more entry per enqueue.
+CREATE INDEX IF NOT EXISTS ix_attempts_failed ON payment_outbox_attempts (outbox_id) WHERE state = 'FAILED';
+CREATE INDEX IF NOT EXISTS ix_attempts_by_rail_reference
+  ON payment_outbox_attempts (rail_reference) WHERE rail_reference IS NOT NULL;
+CREATE INDEX IF NOT EXISTS ix_identities_by_key ON payment_outbox_identities (idempotency_key);
+
 CREATE UNIQUE INDEX IF NOT EXISTS ux_proposals_one_open_per_item
   ON payment_outbox_proposals (outbox_id) WHERE status = 'OPEN';
 CREATE INDEX IF NOT EXISTS ix_identities_redrive_of

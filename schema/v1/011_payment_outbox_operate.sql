@@ -29,6 +29,23 @@ END
 $$;
 COMMENT ON FUNCTION outbox_actor() IS 'Internal: the person who acts: the login, or whom a gateway login authenticated.';
 
+-- Whether this login names the people it acts for. Without that, all of them would be one person, and the wrong one.
+CREATE OR REPLACE FUNCTION is_actor_gateway() RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+  SELECT COALESCE(session_user::text = ANY (s.actor_gateways), false) FROM symphony_settings s
+$$;
+COMMENT ON FUNCTION is_actor_gateway() IS 'Whether the owner lets this login name the person who acts (symphony.actor).';
+
+-- Not a definer: only the owner may call it, and only the installer acts as the owner.
+CREATE OR REPLACE FUNCTION add_actor_gateway(p_login text) RETURNS void
+LANGUAGE sql VOLATILE SET search_path FROM CURRENT
+AS $$
+  UPDATE symphony_settings s SET actor_gateways = array_append(s.actor_gateways, p_login)
+  WHERE (p_login = ANY (s.actor_gateways)) IS NOT TRUE
+$$;
+COMMENT ON FUNCTION add_actor_gateway(text) IS 'Installer: lets a login that authenticates people name them.';
+
 CREATE OR REPLACE FUNCTION place_outbox_hold(p_outbox_id uuid, p_reason text) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 AS $$

@@ -17,7 +17,7 @@ BEGIN
   LOOP
     EXECUTE format('REVOKE ALL ON TYPE %s FROM %s', v_type, v_grantees);
   END LOOP;
-  EXECUTE format('GRANT USAGE ON SCHEMA %I TO symphony_control, symphony_ingest, symphony_executor, symphony_readonly, symphony_auditor', current_schema());
+  EXECUTE format('GRANT USAGE ON SCHEMA %I TO symphony_control, symphony_ingest, symphony_executor, symphony_readonly, symphony_auditor, symphony_auth', current_schema());
 END
 $$;
 -- What is created later is closed too. The form without a schema: the other one takes nothing from PUBLIC.
@@ -92,7 +92,7 @@ TO symphony_executor;
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
-  supervisor_outbox_status, outbox_operational_status, inbox_events, scheduler_jobs
+  supervisor_outbox_status, outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs
 TO symphony_control;
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count,
@@ -125,21 +125,29 @@ GRANT EXECUTE ON FUNCTION
   pause_job(text),
   resume_job(text, bigint, timestamptz),
   trigger_job(text),
-  delete_job(text)
+  delete_job(text),
+  create_api_key(text, bytea, text[], text, text[], timestamptz),
+  revoke_api_key(text),
+  is_actor_gateway()
 TO symphony_control;
+
+-- Keys of the HTTP API: whose they are and what they may do, for those who make and end them and for auditors. Never a hash.
+GRANT SELECT (
+  key_id, scopes, owner, participants, created_by, created_at, expires_at, revoked_at, revoked_by, last_used_at
+) ON api_keys TO symphony_control, symphony_auditor;
 
 -- symphony_auditor: auditors. The whole ledger, payloads included, because the hashes are taken over them.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
-  supervisor_outbox_status, outbox_operational_status, inbox_events, scheduler_jobs
+  supervisor_outbox_status, outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs
 TO symphony_auditor;
 
 -- symphony_readonly: dashboards and analysts. The same without payloads and without any token.
 GRANT SELECT ON
   payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   participant_outbox_policies, outbox_pauses, outbox_workers, symphony_deployments,
-  supervisor_outbox_status, outbox_operational_status, inbox_events
+  supervisor_outbox_status, outbox_operational_status, outbox_throughput, inbox_events
 TO symphony_readonly;
 GRANT SELECT (
   attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state,
@@ -177,7 +185,9 @@ GRANT SELECT (
   resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at
 ) ON symphony_leases TO symphony_readonly;
 
--- symphony_auth: nothing. It is reserved, and a test proves that it holds nothing.
+-- symphony_auth: the HTTP API, to learn what a key that it was shown may do. This function, and a test proves that it holds
+-- nothing else.
+GRANT EXECUTE ON FUNCTION authenticate_api_key(text, bytea) TO symphony_auth;
 
 -- How many payments each participant makes is business no dashboard needs. Last, so that nothing above can undo it.
 REVOKE ALL ON participant_outbox_sequences FROM PUBLIC, symphony_ingest, symphony_executor, symphony_readonly, symphony_auditor, symphony_auth;

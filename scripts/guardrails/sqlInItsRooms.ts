@@ -2,9 +2,12 @@ import type { Guardrail } from './guardrail.js'
 import { isExample, isProof, isTypeScript } from './repository.js'
 import { sqlOf } from './sqlFragments.js'
 
-/** SQL is read, diffed and reviewed as SQL: in `schema/`, with only the calls to it in TypeScript. */
+/**
+ * SQL is read, diffed and reviewed as SQL: in `schema/`, with only the calls to it in TypeScript. A room that also answers
+ * people's questions has them in `reads.ts` beside `db.ts`: SELECTs for lists and pages, which no state depends on.
+ */
 export const sqlInItsRooms: Guardrail = {
-  name: 'SQL text stays in schema/, libs/db and libs/*/db.ts',
+  name: 'SQL text stays in schema/, libs/db, libs/*/db.ts and libs/*/reads.ts',
   check: (repository) =>
     repository
       .filter(
@@ -14,10 +17,11 @@ export const sqlInItsRooms: Guardrail = {
         sqlOf(file).literalLines.map((line) => ({
           file: file.path,
           line,
-          message: 'SQL text; it belongs in schema/, or in the db.ts of its room if it calls a function or view',
+          message:
+            'SQL text; it belongs in schema/, or in the db.ts of its room if it calls a function or view, or its reads.ts',
         })),
       ),
 }
 
 /** The parser of these checks is the one other place: it completes an expression to a statement. */
-const SQL_ROOMS = /^libs\/(?:db\/|[^/]+\/db\.ts$)|^scripts\/guardrails\/sqlParser\.ts$/
+const SQL_ROOMS = /^libs\/(?:db\/|[^/]+\/(?:db|reads)\.ts$)|^scripts\/guardrails\/sqlParser\.ts$/

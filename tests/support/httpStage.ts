@@ -1,12 +1,16 @@
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import { Registry } from 'prom-client'
+import { createApiKey, isActorGateway, type ApiKeyRequest } from '../../libs/access/index.js'
+import { actingFor } from '../../libs/db/index.js'
 import {
   createHttpServer,
   MetricsPage,
+  type Api,
+  type ApiRoles,
   type HttpServerOptions,
-  type InstructionRoles,
   type Problem,
+  type Route,
 } from '../../libs/http/index.js'
 import { OutboxMetrics } from '../../libs/observability/index.js'
 import { readOutboxStatus } from '../../libs/outbox/index.js'
@@ -26,6 +30,7 @@ export interface HttpStage {
   /** Every line written so far, as one text. */
   readonly logged: () => string
   readonly metrics: OutboxMetrics
+  readonly routes: readonly Route[]
   /** A request with the token, unless headers say otherwise. */
   call(path: string, init?: StageRequest): Promise<Response>
   /** A POST of an instruction under a key. */
@@ -33,13 +38,36 @@ export interface HttpStage {
   close(): Promise<void>
 }
 
-export interface HttpStageOptions extends Partial<Omit<HttpServerOptions, 'instructions'>> {
+export interface HttpStageOptions extends Partial<Omit<HttpServerOptions, 'api'>> {
+  /** Some of the roles, instead of the database's own. */
+  readonly roles?: Partial<ApiRoles>
   /** @default the roles of the database */
-  readonly instructions?: InstructionRoles | 'none'
+  readonly api?: Partial<Api> | 'none'
+}
+
+/** The roles of a database, whose login is a gateway from now on: it may name the people who act. */
+export async function apiRolesOf(db: TestDatabase): Promise<ApiRoles> {
+  await db.queryNoRole('SELECT add_actor_gateway(usename::text) FROM pg_user WHERE usename = $1', [
+    'symphony_test_login',
+  ])
+  const control = db.as('symphony_control')
+  return {
+    ingest: db.as('symphony_ingest'),
+    readonly: db.as('symphony_readonly'),
+    auditor: db.as('symphony_auditor'),
+    auth: db.as('symphony_auth'),
+    control: (person) => actingFor(control, person),
+    mayNamePeople: () => isActorGateway(control),
+  }
+}
+
+/** A key made by an administrator. */
+export async function aKey(db: TestDatabase, request: ApiKeyRequest): Promise<{ keyId: string; key: string }> {
+  return createApiKey({ schema: db.schema, query: (text, values) => db.queryNoRole(text, values) }, request)
 }
 
 export async function openHttpStage(db: TestDatabase, options: HttpStageOptions = {}): Promise<HttpStage> {
-  const { instructions, ...overrides } = options
+  const { roles, api, ...overrides } = options
   let text = ''
   const sink = new Writable({
     write(chunk, _encoding, done) {
@@ -55,9 +83,17 @@ export async function openHttpStage(db: TestDatabase, options: HttpStageOptions 
     accessToken: TOKEN,
     isReady: async () => true,
     metrics: new MetricsPage(registry, () => readOutboxStatus(readonly)),
-    ...(instructions === 'none'
+    ...(api === 'none'
       ? {}
-      : { instructions: instructions ?? { ingest: db.as('symphony_ingest'), readonly } }),
+      : {
+          api: {
+            roles: { ...(await apiRolesOf(db)), ...roles },
+            databaseName: 'payments',
+            readDatabases: async () => [],
+            readAlerts: async () => [],
+            ...api,
+          },
+        }),
     ...overrides,
   })
   const address = await server.listen({ host: '127.0.0.1', port: 0 })
@@ -67,6 +103,7 @@ export async function openHttpStage(db: TestDatabase, options: HttpStageOptions 
     address,
     logged: () => text,
     metrics,
+    routes: server.routes,
     call,
     post: (body, key) =>
       call('/v1/instructions', {

@@ -310,7 +310,7 @@ describe('access', () => {
   })
 
   test('a process without an API has no instructions', async () => {
-    const worker = await openHttpStage(db, { instructions: 'none' })
+    const worker = await openHttpStage(db, { api: 'none' })
     onTestFinished(() => worker.close())
     expect((await worker.post(body(), 'key-1')).status).toBe(404)
     expect((await worker.call('/metrics')).status).toBe(200)
@@ -320,7 +320,7 @@ describe('access', () => {
 describe('each route acts in its own role', () => {
   test('reading needs no more than readonly, and enqueueing no more than ingest', async () => {
     const swapped = await openHttpStage(db, {
-      instructions: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
+      roles: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
     })
     onTestFinished(() => swapped.close())
     const instruction = body()
@@ -363,7 +363,7 @@ describe('health and metrics', () => {
 describe('when the database is away', () => {
   test('503 before anything was sent: nothing was accepted', async () => {
     const role = databaseAt('postgres://nobody@127.0.0.1:1/none').as('symphony_ingest')
-    const dark = await openHttpStage(db, { instructions: { ingest: role, readonly: role } })
+    const dark = await openHttpStage(db, { roles: { ingest: role, readonly: role } })
     onTestFinished(() => dark.close())
     const response = await dark.post(body(), 'key-1')
     expect(response.headers.get('retry-after')).toBe('1')
@@ -381,7 +381,7 @@ describe('when the database is away', () => {
     const url = new URL(db.url)
     url.port = String(proxy.port)
     const lying = await openHttpStage(db, {
-      instructions: { ingest: databaseAt(url.href).as('symphony_ingest'), readonly: db.as('symphony_readonly') },
+      roles: { ingest: databaseAt(url.href).as('symphony_ingest') },
     })
     onTestFinished(() => lying.close())
     // The statement waits in the server, so it has surely arrived when answers begin to vanish.
@@ -436,7 +436,7 @@ describe('a request has an id', () => {
 describe('the log', () => {
   test('has a line per request, and never a payload, a token or a database error’s values', async () => {
     const quiet = await openHttpStage(db, {
-      instructions: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
+      roles: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
     })
     onTestFinished(() => quiet.close())
     const payload = { card: 'CANARY-4111111111111111' }

@@ -31,7 +31,8 @@ export function registerDeploy(program: Command, cli: Cli): void {
 
 const HELP = `
 Roles for --create-login: ingest, for an application that enqueues in its own transactions; executor, control,
-readonly, auditor, or several joined by +, for processes of Symphony and for people, who switch to them.
+readonly, auditor, or several joined by +, for processes of Symphony and for people, who switch to them; api, for
+"symphony api": all that its routes need, and the right to name the person whom it has authenticated.
 For a single login, SYMPHONY_LOGIN_PASSWORD sets the password. A login that exists keeps its own.
 
 The login that deploys needs CREATEROLE and CREATE on the database. Without them, the command says what a DBA
@@ -39,7 +40,8 @@ has to run first.
 
 Examples:
   symphony deploy --dry-run > deployment.sql
-  symphony deploy --create-login shop=ingest --create-login relayer=executor`
+  symphony deploy --create-login shop=ingest --create-login relayer=executor
+  symphony deploy --create-login web=api --create-login alice=control`
 
 async function runDeploy(options: DeployCommandOptions, cli: Cli): Promise<void> {
   const report = await deploy({

@@ -24,14 +24,14 @@ export const Uuid = Type.String({
 export const WholeNumber = Type.String({ pattern: '^-?[0-9]+$', description: 'a whole number, as text' })
 
 export const Timestamp = Type.String({
-  pattern: '^[0-9]{4,6}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{6}Z$',
-  description: 'by the database’s clock, in UTC, to the microsecond',
+  pattern: '^[0-9]{4,6}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3,6}Z$',
+  description: 'by the database’s clock, in UTC; to the microsecond wherever it is read back',
 })
 
 export const JsonObjectShape = Type.Record(Type.String(), Type.Unknown())
 
 /** Opaque: what a page ended with. Only this API makes one, and only the same list of it takes it back. */
-export const Cursor = Type.String({ minLength: 1, maxLength: 512, pattern: '^[A-Za-z0-9_-]+$' })
+export const Cursor = Type.String({ minLength: 1, maxLength: 4_096, pattern: '^[A-Za-z0-9_-]+$' })
 
 export function pageOf<Item extends TSchema>(item: Item) {
   return shape({

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { FastifyReply } from 'fastify'
+import { Type } from 'typebox'
 import {
   ArgumentRangeError,
   InvalidArgumentError,
@@ -10,12 +11,15 @@ import {
   type JsonObject,
   type JsonPointer,
   type JsonValue,
-} from '../core/index.js'
-import { enqueueInboxMessage, type InboxMessage } from '../inbox/index.js'
-import { ProblemError } from './Problem.js'
-import { readJson } from './readJson.js'
-import { isSigned } from './webhookSignature.js'
-import { resolveWebhookSource, type ResolvedWebhookSource, type WebhookSources } from './webhookSources.js'
+} from '../../core/index.js'
+import { enqueueInboxMessage, type InboxMessage } from '../../inbox/index.js'
+import { ProblemError } from '../Problem.js'
+import { readJson } from '../readJson.js'
+import { JsonObjectShape } from '../shapes/common.js'
+import { InboxStateShape } from '../shapes/inbox.js'
+import { isSigned } from '../webhookSignature.js'
+import { resolveWebhookSource, type ResolvedWebhookSource, type WebhookSources } from '../webhookSources.js'
+import type { Route } from './route.js'
 
 type Role = Parameters<typeof enqueueInboxMessage>[0]
 
@@ -36,26 +40,56 @@ interface Received {
  * `POST /v1/webhooks/{source}`: no token, the signature is the proof. 202 for a message that is new, 200 for one that is known,
  * 409 for one that is known with other content; each only after COMMIT, so that a sender who repeats loses nothing.
  */
-export function registerWebhooks(
-  app: FastifyInstance,
-  { ingest, sources, clock = systemClock }: WebhookReceiver,
-): void {
+export function webhookRoutes({ ingest, sources, clock = systemClock }: WebhookReceiver): readonly Route[] {
   const known = new Map(Object.entries(sources).map(([name, given]) => [name, resolveWebhookSource(name, given)]))
-  app.post<{ Params: { source: string }; Body: Buffer | undefined }>(
-    '/v1/webhooks/:source',
-    { config: { open: true }, bodyLimit: BODY_BYTES_MAX },
-    async ({ params, headers, body = Buffer.alloc(0) }, reply) => {
-      const source = known.get(params.source)
-      if (source === undefined) throw new ProblemError('WEBHOOK_SOURCE_UNKNOWN')
-      const received = { headers, body }
-      requireSignature(source, received, clock)
-      try {
-        return await accept(ingest, messageIn(params.source, source, received), reply)
-      } catch (error) {
-        throw asMessageProblem(error)
-      }
+  return [
+    {
+      method: 'POST',
+      path: '/v1/webhooks/{source}',
+      tag: 'inbox',
+      summary: 'Takes a signed message of another system into the inbox, once. Answered only after COMMIT.',
+      access: 'signature',
+      participants: 'filtered',
+      params: Type.Object({ source: Type.String() }),
+      body: JsonObjectShape,
+      bodyLimit: BODY_BYTES_MAX,
+      rawBody: true,
+      answers: {
+        202: { description: 'It is new.', schema: MessageReceived },
+        200: { description: 'It is known.', schema: MessageReceived },
+      },
+      problems: [
+        'WEBHOOK_SOURCE_UNKNOWN',
+        'SIGNATURE_INVALID',
+        'TIMESTAMP_OUT_OF_TOLERANCE',
+        'CONTENT_DIFFERS',
+        'INVALID_MESSAGE',
+      ],
+      handle: async ({ params, headers, body }, reply) => {
+        const name = sourceIn(params)
+        const source = known.get(name)
+        if (source === undefined) throw new ProblemError('WEBHOOK_SOURCE_UNKNOWN')
+        const received = { headers, body: Buffer.isBuffer(body) ? body : Buffer.alloc(0) }
+        requireSignature(source, received, clock)
+        try {
+          return await accept(ingest, messageIn(name, source, received), reply)
+        } catch (error) {
+          throw asMessageProblem(error)
+        }
+      },
     },
-  )
+  ]
+}
+
+const MessageReceived = Type.Object({
+  source: Type.String(),
+  messageId: Type.String(),
+  state: InboxStateShape,
+  created: Type.Boolean(),
+})
+
+function sourceIn(params: unknown): string {
+  return typeof params === 'object' && params !== null && 'source' in params ? String(params.source) : ''
 }
 
 async function accept(ingest: Role, message: InboxMessage, reply: FastifyReply): Promise<object> {

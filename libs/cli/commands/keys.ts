@@ -1,0 +1,111 @@
+import { Option, type Command } from 'commander'
+import { createApiKey, readApiKeys, revokeApiKey, SCOPES, type ApiKeyStatus, type Scope } from '../../access/index.js'
+import { InvalidArgumentError, systemClock } from '../../core/index.js'
+import type { Cli } from '../Cli.js'
+import { addOperatorOptions, asControl, printResult } from '../operator.js'
+import type { GivenFlags } from '../resolveSettings.js'
+
+/** `symphony keys`: who may ask the HTTP API for what. */
+export function registerKeys(program: Command, cli: Cli): void {
+  const keys = program.command('keys').description('keys of the HTTP API').addHelpText('after', HELP)
+
+  addOperatorOptions(keys.command('create').description('make a key, and show it this once'))
+    .addOption(
+      new Option('--scope <scope>', `what it may do: ${SCOPES.join(', ')}; may be repeated`).argParser(collect),
+    )
+    .option('--owner <person>', 'who holds it: the person of two-person actions')
+    .addOption(
+      new Option('--participant <id>', 'see and pay for this participant alone; may be repeated').argParser(collect),
+    )
+    .option('--expires <when>', 'a time with its offset, or so many days: 2027-01-31T00:00:00Z, 90d (default: never)')
+    .action((flags: GivenFlags & CreateFlags) => create(flags, cli))
+
+  addOperatorOptions(keys.command('list').description('every key, newest first; never a secret')).action(
+    (flags: GivenFlags) => list(flags, cli),
+  )
+
+  addOperatorOptions(
+    keys.command('revoke').description('end a key for ever; servers notice within five seconds').argument('<key-id>'),
+  ).action((keyId: string, flags: GivenFlags) => revoke(keyId, flags, cli))
+}
+
+const HELP = `
+A key is shown once, when it is made; the database keeps a hash of it. Each scope acts in its own role: ingest
+enqueues, read shows everything but payloads, audit shows the ledger with them, operate decides and pauses. Nobody
+hands out a scope whose role they do not have, and a key that operates belongs to whoever makes it, unless an
+administrator does: otherwise one person could be their own second.
+
+Examples:
+  symphony keys create --scope ingest --owner shop --participant acme
+  symphony keys create --scope read --scope operate --owner alice --expires 90d
+  symphony keys list
+  symphony keys revoke k3y1d0000000000a`
+
+interface CreateFlags {
+  readonly scope?: readonly string[]
+  readonly participant?: readonly string[]
+}
+
+async function create(flags: GivenFlags & CreateFlags, cli: Cli): Promise<void> {
+  const { owner, expires, participant } = flags
+  if (typeof owner !== 'string') throw new InvalidArgumentError('--owner', 'expected the person who will hold it')
+  const request = {
+    scopes: scopesOf(flags.scope ?? []),
+    owner,
+    ...(participant === undefined ? {} : { participants: participant }),
+    ...(typeof expires === 'string' ? { expiresAt: timeOf(expires) } : {}),
+  }
+  const { keyId, key, createdAt } = await asControl('keys', flags, cli, (control) => createApiKey(control, request))
+  if (flags['json'] === true) return cli.terminal.printJson({ keyId, key, ...request, createdAt })
+  cli.terminal.print(`The key ${keyId} of ${owner} is made. It is shown only now:`)
+  cli.terminal.print(`  ${key}`)
+}
+
+function scopesOf(words: readonly string[]): readonly Scope[] {
+  const scopes = words.map((word) => SCOPES.find((scope) => scope === word))
+  const known = scopes.filter((scope) => scope !== undefined)
+  if (known.length > 0 && known.length === scopes.length) return known
+  throw new InvalidArgumentError('--scope', `expected ${SCOPES.join(', ')}; it may be repeated`)
+}
+
+/** Days are counted by this machine's clock; whether a key has expired is judged by the database's. */
+function timeOf(text: string): Date {
+  const [, days] = /^(\d{1,5})d$/.exec(text) ?? []
+  if (days !== undefined) return new Date(systemClock.now().getTime() + Number(days) * DAY_MS)
+  const time = RFC_3339.test(text) ? new Date(text) : undefined
+  if (time !== undefined && !Number.isNaN(time.getTime())) return time
+  throw new InvalidArgumentError('--expires', 'expected 2027-01-31T00:00:00Z, or so many days, such as 90d')
+}
+
+const RFC_3339 = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z|[+-]\d{2}:\d{2})$/
+const DAY_MS = 86_400_000
+
+async function list(flags: GivenFlags, cli: Cli): Promise<void> {
+  const keys = await asControl('keys', flags, cli, readApiKeys)
+  if (flags['json'] === true) return cli.terminal.printJson({ keys })
+  if (keys.length === 0) cli.terminal.print('There are no keys.')
+  for (const key of keys) printKey(key, cli)
+}
+
+function printKey(key: ApiKeyStatus, { terminal }: Cli): void {
+  const { bold, dim } = terminal.colors
+  const { keyId, owner, status, scopes, participants, lastUsedAt, createdBy, createdAt, expiresAt, revokedBy } = key
+  terminal.print(`${bold(keyId)} ${owner} ${bold(status)} ${scopes.join('+')}`)
+  const facts = [
+    participants === null ? undefined : `for ${participants.join(', ')}`,
+    `made ${createdAt.toISOString()} by ${createdBy}`,
+    expiresAt === null ? undefined : `expires ${expiresAt.toISOString()}`,
+    revokedBy === null ? undefined : `revoked by ${revokedBy}`,
+    lastUsedAt === null ? 'never used' : `used in the hour of ${lastUsedAt.toISOString()}`,
+  ]
+  terminal.print(`  ${dim(facts.filter((fact) => fact !== undefined).join('; '))}`)
+}
+
+async function revoke(keyId: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  const changed = await asControl('keys', flags, cli, (control) => revokeApiKey(control, keyId))
+  printResult({ keyId, changed }, `The key ${keyId} ${changed ? 'is revoked' : 'was revoked already'}.`, flags, cli)
+}
+
+function collect(value: string, before: readonly string[] = []): readonly string[] {
+  return [...before, value]
+}

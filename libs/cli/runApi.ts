@@ -1,0 +1,50 @@
+import { isActorGateway } from '../access/index.js'
+import { AppError } from '../core/index.js'
+import type { Database } from '../db/index.js'
+import { apiFace, loadApiFiles } from './apiFace.js'
+import type { Cli } from './Cli.js'
+import { createLog } from './createLog.js'
+import { HttpFace } from './HttpFace.js'
+import { openTargetAt, urlOfTarget } from './openTarget.js'
+import { requireStart } from './requireStart.js'
+import type { ApiSettings, ProcessSettings, TargetSettings } from './settings.js'
+import { untilAborted } from './untilAborted.js'
+
+export type ApiProcessSettings = TargetSettings & ProcessSettings & ApiSettings
+
+/** Serves the API and the dashboard until told to stop; then no connection of it is left. */
+export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<void> {
+  const { strict, schema, accessToken } = settings
+  const files = await loadApiFiles(settings)
+  const url = await urlOfTarget(settings)
+  await requireStart({ url, schema, strict }, cli)
+  const log = createLog(settings.logLevel, 'symphony api')
+  const database = openTargetAt(url, settings, 'api')
+  try {
+    await sayIfNobodyCanOperate(database, strict, cli)
+    const api = apiFace(url, settings, files)
+    const face = new HttpFace({ database, log, accessToken, api, webhooks: files.webhooks })
+    try {
+      const address = await face.listen(settings, USUAL_PORT)
+      log.info({ address }, 'api_started')
+      cli.terminal.print(`The API listens on ${address}.`)
+      await untilAborted(cli.signal)
+    } finally {
+      await face.close()
+    }
+    log.info({}, 'api_stopped')
+  } finally {
+    await database.close()
+  }
+}
+
+/** All of it works but what people do; that would be recorded under this login's name, and is refused instead. */
+async function sayIfNobodyCanOperate(database: Database, strict: boolean, { terminal }: Cli): Promise<void> {
+  if (await isActorGateway(database.as('symphony_control'))) return
+  const message = 'This login may not name the people it acts for: what needs the scope operate is refused.'
+  const remedy = 'symphony deploy --create-login NAME=api makes, or mends, a login for this.'
+  if (strict) throw new AppError('NO_ACTOR_GATEWAY', message, { remedy })
+  terminal.note(`${message} ${remedy}`)
+}
+
+const USUAL_PORT = 7_420

@@ -1,0 +1,32 @@
+import type { readItemViews } from '../outbox/index.js'
+import type { Alert } from './shapes/alerts.js'
+import type { DatabaseView } from './shapes/databases.js'
+
+export type Role = Parameters<typeof readItemViews>[0]
+
+/** Each scope acts in its own role of the database, and can do no more than that role. */
+export interface ApiRoles {
+  /** symphony_ingest, for the scope ingest */
+  readonly ingest: Role
+  /** symphony_readonly, for the scope read */
+  readonly readonly: Role
+  /** symphony_auditor, for the scope audit */
+  readonly auditor: Role
+  /** symphony_control on behalf of a person, for the scope operate */
+  readonly control: (person: string) => Role
+  /** Whether the database lets this process name that person. */
+  readonly mayNamePeople: () => Promise<boolean>
+  /** symphony_auth: whose key it is */
+  readonly auth: Role
+}
+
+/** What the routes of the API are made of: handed in by whoever runs the process. */
+export interface Api {
+  readonly roles: ApiRoles
+  /** What the database is called in answers. Never its address. */
+  readonly databaseName: string
+  /** The databases that this process serves. */
+  readonly readDatabases: () => Promise<readonly DatabaseView[]>
+  /** The verdicts of the alert rules. */
+  readonly readAlerts: () => Promise<readonly Alert[]>
+}

@@ -1,0 +1,65 @@
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { extname, join, relative, sep } from 'node:path'
+
+export interface DashboardFile {
+  readonly content: Buffer
+  readonly type: string
+  readonly etag: string
+  /** Its name changes with its content, so it may be kept for ever. */
+  readonly immutable: boolean
+}
+
+/**
+ * The files of the dashboard: few and small, read once when the server is made. Only what was found then has a name, so no
+ * address can lead to any other file.
+ */
+export class DashboardFiles {
+  readonly #files: ReadonlyMap<string, DashboardFile>
+
+  /** Throws if the folder cannot be read. */
+  constructor(folder: string) {
+    this.#files = new Map(
+      readdirSync(folder, { recursive: true, encoding: 'utf8' })
+        .map((name) => join(folder, name))
+        .filter((path) => statSync(path).isFile())
+        .map((path) => [`/${relative(folder, path).split(sep).join('/')}`, fileAt(path)]),
+    )
+  }
+
+  /** By the path of the address; `/` is the page itself. */
+  find(path: string): DashboardFile | undefined {
+    return this.#files.get(path === '/' ? INDEX : path)
+  }
+
+  /** The page, which finds its way by itself under any address that a person may have kept. */
+  get page(): DashboardFile | undefined {
+    return this.#files.get(INDEX)
+  }
+}
+
+function fileAt(path: string): DashboardFile {
+  const content = readFileSync(path)
+  const hash = createHash('sha256').update(content).digest('base64url')
+  return {
+    content,
+    type: TYPES[extname(path)] ?? 'application/octet-stream',
+    etag: `"${hash.slice(0, 27)}"`,
+    immutable: /[-.][A-Za-z0-9_-]{8,}\.[a-z0-9]+$/.test(path) && path.includes(`${sep}assets${sep}`),
+  }
+}
+
+const INDEX = '/index.html'
+const TYPES: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+  '.png': 'image/png',
+  '.ico': 'image/x-icon',
+  '.json': 'application/json',
+  '.webmanifest': 'application/manifest+json',
+  '.woff2': 'font/woff2',
+  '.map': 'application/json',
+  '.txt': 'text/plain; charset=utf-8',
+}

@@ -1,0 +1,71 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Gate } from './access/Gate.js'
+import { nameOf, type Identity } from './access/Identity.js'
+import { RateLimiter } from './access/RateLimiter.js'
+import { FAILURES_PER_SECOND } from './limits.js'
+import { ProblemError } from './Problem.js'
+import type { Route } from './routes/route.js'
+
+export interface DoorkeeperOptions {
+  readonly gate: Gate
+  readonly requestsPerSecond: number
+  readonly mayNamePeople: (() => Promise<boolean>) | undefined
+}
+
+/** Lets a request pass to its route, or throws why not: who asks, how often, for what, and about whom. */
+export class Doorkeeper {
+  readonly #options: DoorkeeperOptions
+  readonly #requests: RateLimiter
+  readonly #failures = new RateLimiter(FAILURES_PER_SECOND)
+  #namesPeople = false
+
+  constructor(options: DoorkeeperOptions) {
+    this.#options = options
+    this.#requests = new RateLimiter(options.requestsPerSecond)
+  }
+
+  /** Without a route there is nothing to see, and even that is told only to those who are known. */
+  async admit(route: Route | undefined, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    if (route?.access === 'open' || route?.access === 'signature') return
+    const identity = await this.#identify(request, reply)
+    request.identity = identity
+    const waitSeconds = this.#requests.take(nameOf(identity))
+    if (waitSeconds > 0) throw new ProblemError('RATE_LIMITED', undefined, { retryAfterSeconds: waitSeconds })
+    if (route !== undefined) await this.#requireRight(route, identity)
+  }
+
+  async #identify(request: FastifyRequest, reply: FastifyReply): Promise<Identity> {
+    // Who guesses is slowed down before anything is looked up. Who is known is not counted here.
+    if (!this.#failures.has(request.ip)) throw new ProblemError('RATE_LIMITED', undefined, { retryAfterSeconds: 1 })
+    try {
+      return await this.#options.gate.identify(request.headers.authorization)
+    } catch (error) {
+      if (error instanceof ProblemError) {
+        this.#failures.take(request.ip)
+        void reply.header('www-authenticate', 'Bearer')
+      }
+      throw error
+    }
+  }
+
+  async #requireRight({ access, participants }: Route, identity: Identity): Promise<void> {
+    if (access === 'any' || access === 'open' || access === 'signature') return
+    if (!identity.scopes.includes(access)) {
+      throw new ProblemError('SCOPE_MISSING', `This needs the scope ${access}.`)
+    }
+    if (participants === 'refused' && identity.participants !== null) {
+      throw new ProblemError('PARTICIPANT_REFUSED', 'It is about all participants, and this key is bound to some.')
+    }
+    if (access === 'operate') await this.#requireName()
+  }
+
+  /** Once granted, it stays: the owner of the schema lists a login, and the doctor would tell of its removal. */
+  async #requireName(): Promise<void> {
+    this.#namesPeople ||= (await this.#options.mayNamePeople?.()) === true
+    if (this.#namesPeople) return
+    throw new ProblemError(
+      'OPERATE_UNAVAILABLE',
+      'Its login is not listed as a gateway: symphony deploy --create-login NAME=api',
+    )
+  }
+}

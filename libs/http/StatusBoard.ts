@@ -1,0 +1,165 @@
+import { systemClock, type Clock, type JsonObject, type JsonValue } from '../core/index.js'
+import {
+  readErrorMix,
+  readLatencies,
+  readNow,
+  readOutboxStatus,
+  readPauses,
+  readRailQueues,
+  readThroughput,
+  readWorkerReports,
+  type OutboxStatus,
+  type PauseView,
+  type RailQueue,
+  type WorkerReport,
+} from '../outbox/index.js'
+import type { Api, Role } from './Api.js'
+import type { QueueFigures, Status } from './shapes/status.js'
+import type { Rail, WorkerView } from './shapes/workers.js'
+
+/**
+ * The state of everything, as one answer. Whoever asks within the same second, pages and streams alike, gets the same: the
+ * database is asked once.
+ */
+export class StatusBoard {
+  readonly #api: Pick<Api, 'databaseName' | 'readAlerts'>
+  readonly #role: Role
+  readonly #clock: Clock
+  #latest: { readonly status: Promise<Status>; readonly untilMs: number } | undefined
+
+  constructor({ roles, databaseName, readAlerts }: Api, clock: Clock = systemClock) {
+    this.#api = { databaseName, readAlerts }
+    this.#role = roles.readonly
+    this.#clock = clock
+  }
+
+  read(): Promise<Status> {
+    const nowMs = this.#clock.monotonicMs()
+    if (this.#latest !== undefined && this.#latest.untilMs > nowMs) return this.#latest.status
+    const status = this.#ask()
+    const latest = { status, untilMs: nowMs + FRESH_MS }
+    this.#latest = latest
+    status.catch(() => {
+      if (this.#latest === latest) this.#latest = undefined
+    })
+    return status
+  }
+
+  async #ask(): Promise<Status> {
+    const role = this.#role
+    const [at, queue, reports, rails, alerts, throughput, latency, errors] = await Promise.all([
+      readNow(role),
+      readOutboxStatus(role),
+      readWorkerReports(role),
+      readRails(role),
+      this.#api.readAlerts(),
+      readThroughput(role),
+      readLatencies(role),
+      readErrorMix(role),
+    ])
+    const alive = reports.filter((report) => report.alive).length
+    return {
+      database: this.#api.databaseName,
+      at,
+      queue: figuresOf(queue),
+      rails,
+      workers: { alive, silent: reports.length - alive },
+      alerts: [...alerts],
+      throughput,
+      latency,
+      errors,
+    }
+  }
+}
+
+/** Every rail that something waits for, that is paused, or that a living worker serves. */
+export async function readRails(role: Role): Promise<Rail[]> {
+  const [queues, pauses, reports] = await Promise.all([readRailQueues(role), readPauses(role), readWorkerReports(role)])
+  return railsOf(queues, pauses, reports)
+}
+
+export async function readWorkers(role: Role): Promise<WorkerView[]> {
+  return (await readWorkerReports(role)).map(workerOf)
+}
+
+function railsOf(queues: readonly RailQueue[], pauses: readonly PauseView[], reports: readonly WorkerReport[]): Rail[] {
+  const paused = new Map(pauses.flatMap((pause) => (pause.kind === 'rail' ? [[pause.name, pause]] : [])))
+  const served = reports.flatMap((report) => (report.alive ? workerOf(report).rails : []))
+  const queued = new Map(queues.map((queue) => [queue.railType, queue]))
+  const names = new Set([...queued.keys(), ...paused.keys(), ...served.map(({ railType }) => railType)])
+  return [...names].toSorted().map((railType) => {
+    const own = served.filter((rail) => rail.railType === railType)
+    const breakers = { closed: 0, halfOpen: 0, open: 0 }
+    for (const { breaker } of own) breakers[breaker === 'half-open' ? 'halfOpen' : breaker] += 1
+    const { pending, due, inFlight, held, oldestDueAgeSeconds } = queued.get(railType) ?? NOTHING_QUEUED
+    return {
+      railType,
+      pending,
+      due,
+      inFlight,
+      held,
+      oldestDueAgeSeconds,
+      workers: own.length,
+      calls: own.reduce((sum, { calls }) => sum + calls, 0),
+      breakers,
+      pause: paused.get(railType) ?? null,
+    }
+  })
+}
+
+const NOTHING_QUEUED = { pending: 0, due: 0, inFlight: 0, held: 0, oldestDueAgeSeconds: 0 }
+
+/** A worker's report is its own word: what is not as expected is left out. */
+function workerOf({ detail, ...report }: WorkerReport): WorkerView {
+  const rails = Array.isArray(detail['rails']) ? detail['rails'] : []
+  return {
+    ...report,
+    running: countIn(detail['running']),
+    waiting: countIn(detail['waiting']),
+    completing: countIn(detail['completing']),
+    rails: rails.flatMap((rail: JsonValue) => (isObject(rail) ? servedRail(rail) : [])),
+  }
+}
+
+function servedRail({ railType, breaker, calls }: JsonObject): WorkerView['rails'] {
+  const state = BREAKERS.find((word) => word === breaker)
+  return typeof railType === 'string' && state !== undefined
+    ? [{ railType, breaker: state, calls: countIn(calls) ?? 0 }]
+    : []
+}
+
+const BREAKERS = ['closed', 'open', 'half-open'] as const
+
+function countIn(value: JsonValue | undefined): number | null {
+  return typeof value === 'number' && Number.isInteger(value) ? value : null
+}
+
+function isObject(value: JsonValue): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function figuresOf(queue: OutboxStatus): QueueFigures {
+  const { oldestPendingAgeSeconds, oldestDueAgeSeconds } = queue
+  return {
+    pendingCount: String(queue.pendingCount),
+    dueUnleasedCount: String(queue.dueUnleasedCount),
+    leasedCount: String(queue.leasedCount),
+    expiredLeaseCount: String(queue.expiredLeaseCount),
+    scheduledCount: String(queue.scheduledCount),
+    blockedCount: String(queue.blockedCount),
+    heldCount: String(queue.heldCount),
+    oldestPendingAgeSeconds,
+    oldestDueAgeSeconds,
+    dispatchedTotal: String(queue.dispatchedTotal),
+    retryableTotal: String(queue.retryableTotal),
+    failedTotal: String(queue.failedTotal),
+    zombieRequeueTotal: String(queue.zombieRequeueTotal),
+    dispatchedLastHour: String(queue.dispatchedLastHour),
+    retryableLastHour: String(queue.retryableLastHour),
+    failedLastHour: String(queue.failedLastHour),
+    dlqDepth: String(queue.dlqDepth),
+  }
+}
+
+/** A little under the second at which streams look. */
+const FRESH_MS = 800

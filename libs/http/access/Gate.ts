@@ -1,0 +1,44 @@
+import { SCOPES } from '../../access/index.js'
+import { ProblemError } from '../Problem.js'
+import { accessTokenJudge } from './accessToken.js'
+import type { Identity } from './Identity.js'
+import type { KeyGate } from './KeyGate.js'
+import type { OidcGate } from './OidcGate.js'
+
+export interface GateOptions {
+  /** A token with every scope, for who runs the process. Undefined: there is none. */
+  readonly accessToken: string | undefined
+  /** The person it stands for. */
+  readonly accessTokenOwner: string
+  readonly keys?: KeyGate | undefined
+  readonly oidc?: OidcGate | undefined
+}
+
+/** Who is behind a request: the process's own token, a key, or a token of an identity provider. */
+export class Gate {
+  readonly #options: GateOptions
+  readonly #isAccessToken: (shown: string) => boolean
+
+  constructor(options: GateOptions) {
+    this.#options = options
+    this.#isAccessToken = accessTokenJudge(options.accessToken)
+  }
+
+  /** By the header Authorization. Throws the problem of whoever is not let in. */
+  async identify(header: string | undefined): Promise<Identity> {
+    const shown = /^Bearer +(\S+) *$/i.exec(header ?? '')?.[1]
+    if (shown === undefined || shown.length > TOKEN_LENGTH_MAX) throw new ProblemError('UNAUTHENTICATED')
+    if (this.#isAccessToken(shown)) return this.#local()
+    const identity = (await this.#options.keys?.identify(shown)) ?? (await this.#options.oidc?.identify(shown))
+    if (identity === undefined) throw new ProblemError('UNAUTHENTICATED')
+    return identity
+  }
+
+  #local(): Identity {
+    const owner = this.#options.accessTokenOwner
+    return { via: 'token', owner, scopes: SCOPES, participants: null, keyId: null, expiresAt: null }
+  }
+}
+
+/** Longer than any token of a provider, shorter than what is worth hashing for a stranger. */
+const TOKEN_LENGTH_MAX = 8_192

@@ -1,0 +1,154 @@
+import type { TSchema } from 'typebox'
+import { PROBLEMS, type ProblemCode } from './Problem.js'
+import type { Route } from './routes/route.js'
+import { ProblemShape } from './shapes/problem.js'
+
+export interface OpenApiOptions {
+  readonly version: string
+}
+
+/** The OpenAPI 3.1 document of these routes. Schemas of JSON Schema 2020-12 are what 3.1 takes, so they stand as they are. */
+export function openApiDocument(routes: readonly Route[], { version }: OpenApiOptions): object {
+  const paths: Record<string, Record<string, object>> = {}
+  for (const route of routes) {
+    paths[route.path] = { ...paths[route.path], [route.method.toLowerCase()]: operationOf(route) }
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Symphony',
+      version,
+      summary: 'Money-safe dispatch on PostgreSQL.',
+      description: 'Whole numbers that may pass 2^53 are text. Times are UTC. Unknown query parameters are refused.',
+      license: { name: 'MIT', identifier: 'MIT' },
+    },
+    servers: [{ url: '/' }],
+    tags: [...new Set(routes.map(({ tag }) => tag))].map((name) => ({ name })),
+    paths,
+    components: {
+      schemas: { Problem: ProblemShape },
+      securitySchemes: {
+        bearer: { type: 'http', scheme: 'bearer', description: 'A key, the process’s own token, or a JWT.' },
+      },
+    },
+  }
+}
+
+function operationOf(route: Route): object {
+  const { path, method, tag, summary, access, body, example } = route
+  return {
+    operationId: operationIdOf(method, path),
+    tags: [tag],
+    summary,
+    ...(access === 'open' || access === 'signature' ? { security: [] } : { security: [{ bearer: [access] }] }),
+    parameters: [
+      ...parametersIn('path', route.params, example?.params),
+      ...parametersIn('query', route.query, example?.query),
+      ...parametersIn('header', route.headers, example?.headers),
+    ],
+    ...(body === undefined ? {} : { requestBody: { required: true, content: jsonOf(body, example?.body) } }),
+    responses: { ...successesOf(route), ...problemsOf(route) },
+  }
+}
+
+function operationIdOf(method: string, path: string): string {
+  const words = path.split(/[^A-Za-z]+/).filter((word) => word !== '' && word !== 'v')
+  return [method.toLowerCase(), ...words.map((word) => word[0]?.toUpperCase() + word.slice(1))].join('')
+}
+
+interface ObjectSchema {
+  readonly properties: Readonly<Record<string, TSchema>>
+  readonly required?: readonly string[]
+}
+
+function parametersIn(
+  place: 'path' | 'query' | 'header',
+  schema: ObjectSchema | undefined,
+  examples: Readonly<Record<string, string>> = {},
+): object[] {
+  return Object.entries(schema?.properties ?? {}).map(([name, property]) => ({
+    name,
+    in: place,
+    required: place === 'path' || schema?.required?.includes(name) === true,
+    schema: property,
+    // JSON leaves out what is undefined.
+    example: examples[name] === undefined ? undefined : asTyped(property, examples[name]),
+  }))
+}
+
+/** In an address everything is text; in the document an example is of its schema's type. */
+function asTyped(schema: TSchema, text: string): unknown {
+  const type = 'type' in schema ? schema.type : undefined
+  return type === 'integer' || type === 'boolean' ? JSON.parse(text) : text
+}
+
+function successesOf({ answers, example }: Route): Record<string, object> {
+  return Object.fromEntries(
+    Object.entries(answers).map(([status, { description, schema, contentType = 'application/json' }]) => {
+      const shown = Number(status) === example?.status ? example.answer : undefined
+      const content = schema === undefined ? { [contentType]: { schema: { type: 'string' } } } : jsonOf(schema, shown)
+      return [status, { description, content }]
+    }),
+  )
+}
+
+function jsonOf(schema: TSchema, example: unknown): object {
+  return { 'application/json': { schema, ...(example === undefined ? {} : { example }) } }
+}
+
+/** What may go wrong, by status: the codes that stand behind each, with an example of the first. */
+function problemsOf(route: Route): Record<string, object> {
+  const byStatus = new Map<number, ProblemCode[]>()
+  for (const code of problemCodesOf(route)) {
+    const { status } = PROBLEMS[code]
+    byStatus.set(status, [...(byStatus.get(status) ?? []), code])
+  }
+  return Object.fromEntries(
+    [...byStatus].map(([status, codes]) => [
+      String(status),
+      {
+        description: codes.map((code) => `${code}: ${PROBLEMS[code].title}.`).join(' '),
+        content: {
+          'application/problem+json': {
+            schema: { $ref: '#/components/schemas/Problem' },
+            examples: Object.fromEntries(codes.map((code) => [code, { value: problemExample(code) }])),
+          },
+        },
+      },
+    ]),
+  )
+}
+
+function problemExample(code: ProblemCode): object {
+  const { status, title } = PROBLEMS[code]
+  const type = `urn:symphony:problem:${code.toLowerCase().replaceAll('_', '-')}`
+  return { type, title, status, code, requestId: '2f1c8a52-6a0d-4a53-9f7e-0d6f2b1c9e11' }
+}
+
+/** Every code that a route may answer with: its own, and those of all like it. */
+export function problemCodesOf({ access, participants, body, query, problems }: Route): readonly ProblemCode[] {
+  const known = access !== 'open' && access !== 'signature'
+  return [
+    ...new Set<ProblemCode>([
+      'BAD_REQUEST',
+      ...problems,
+      ...(known ? KNOWN : []),
+      ...(known && access !== 'any' ? (['SCOPE_MISSING'] as const) : []),
+      ...(known && participants === 'refused' ? (['PARTICIPANT_REFUSED'] as const) : []),
+      ...(access === 'operate' ? (['OPERATE_UNAVAILABLE'] as const) : []),
+      ...(body === undefined ? [] : BODY),
+      ...(query === undefined && known ? (['INVALID_QUERY'] as const) : []),
+      ...(access === 'open' ? [] : (['DATABASE_UNAVAILABLE'] as const)),
+      'INTERNAL',
+    ]),
+  ]
+}
+
+const KNOWN: readonly ProblemCode[] = [
+  'UNAUTHENTICATED',
+  'KEY_EXPIRED',
+  'KEY_REVOKED',
+  'RATE_LIMITED',
+  'IDENTITY_PROVIDER_UNAVAILABLE',
+]
+const BODY: readonly ProblemCode[] = ['MALFORMED_JSON', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE']

@@ -1,0 +1,110 @@
+/**
+ * The story that all examples tell, so that they fit together: the documentation shows these names, and the tests make the
+ * same story happen, put the ids that it got in the place of these, and execute every example.
+ */
+export const EXAMPLE = Object.freeze({
+  instructionId: 'invoice-2041',
+  participantId: 'acme',
+  railType: 'simulated',
+  /** Paid at the second attempt. */
+  paidId: '01981f0e-7c00-7000-8000-000000000001',
+  /** Held, because nobody knows whether it was paid. */
+  heldId: '01981f0e-7c00-7000-8000-000000000002',
+  /** Failed, and could be sent again. */
+  failedId: '01981f0e-7c00-7000-8000-000000000003',
+  /** Waiting, and could be held. */
+  waitingId: '01981f0e-7c00-7000-8000-000000000004',
+  /** Decisions that somebody else has proposed: one to approve, one to withdraw. */
+  approvableId: '01981f0e-7c00-7000-8000-000000000005',
+  withdrawableId: '01981f0e-7c00-7000-8000-000000000006',
+  eventId: '01981f0e-7c00-7000-8000-000000000007',
+  attemptId: '01981f0e-7c00-7000-8000-000000000008',
+  proposalId: '01981f0e-7c00-7000-8000-000000000009',
+  runId: '01981f0e-7c00-7000-8000-00000000000a',
+  timerId: '01981f0e-7c00-7000-8000-00000000000b',
+  jobName: 'nightly-report',
+  source: 'bank-of-x',
+  messageId: 'evt_17',
+  at: '2026-01-31T12:00:00.000000Z',
+  hash: '5d1f0a3c9b7e2486d0c4f5a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f80',
+})
+
+export const ITEM_EXAMPLE = Object.freeze({
+  outboxId: EXAMPLE.paidId,
+  instructionId: EXAMPLE.instructionId,
+  idempotencyKey: EXAMPLE.instructionId,
+  participantId: EXAMPLE.participantId,
+  sequenceId: '17',
+  railType: EXAMPLE.railType,
+  createdAt: EXAMPLE.at,
+  ordered: false,
+  redriveOf: null,
+  state: 'DISPATCHED',
+  nextAttemptAt: null,
+  claimedBy: null,
+  claimedAt: null,
+  leaseExpiresAt: null,
+  outcomeUnknown: false,
+  expiryStreak: 0,
+  holdReason: null,
+  heldBy: null,
+  heldAt: null,
+  lastAttemptNo: 1,
+  lastAttemptState: 'DISPATCHED',
+  lastAttemptAt: EXAMPLE.at,
+  lastRailReference: 'TX-17',
+  lastRailCode: 'PAID',
+  lastErrorCode: null,
+})
+
+export const ATTEMPT_EXAMPLE = Object.freeze({
+  attemptId: EXAMPLE.attemptId,
+  attemptNo: 1,
+  state: 'DISPATCHED',
+  claimedAt: EXAMPLE.at,
+  completedAt: EXAMPLE.at,
+  railReference: 'TX-17',
+  railCode: 'PAID',
+  errorCode: null,
+  errorMessage: null,
+  latencyMs: 84,
+  workerId: 'worker-1',
+})
+
+export const PROPOSAL_EXAMPLE = Object.freeze({
+  proposalId: EXAMPLE.approvableId,
+  outboxId: EXAMPLE.heldId,
+  decision: 'FAILED',
+  reason: 'the bank never saw it',
+  railReference: null,
+  status: 'OPEN',
+  proposedBy: 'alice',
+  proposedAt: EXAMPLE.at,
+  decidedBy: null,
+  decidedAt: null,
+})
+
+export const HELD_EXAMPLE = Object.freeze({
+  ...ITEM_EXAMPLE,
+  outboxId: EXAMPLE.heldId,
+  state: 'HELD',
+  nextAttemptAt: EXAMPLE.at,
+  outcomeUnknown: true,
+  holdReason: 'no answer',
+  heldBy: 'worker-1',
+  heldAt: EXAMPLE.at,
+  lastAttemptState: 'RETRYABLE',
+  lastRailReference: null,
+  lastRailCode: null,
+  lastErrorCode: 'TIMEOUT',
+})
+
+export const FAILED_EXAMPLE = Object.freeze({
+  ...ITEM_EXAMPLE,
+  outboxId: EXAMPLE.failedId,
+  state: 'FAILED',
+  lastAttemptState: 'FAILED',
+  lastRailReference: null,
+  lastRailCode: 'ACCOUNT_CLOSED',
+  lastErrorCode: 'REFUSED',
+})

@@ -1,0 +1,53 @@
+import { Type } from 'typebox'
+import type { MetricsPage } from '../MetricsPage.js'
+import type { Route } from './route.js'
+
+export interface Health {
+  /** Whether this process can do its work now. Must answer within seconds. */
+  readonly isReady: () => Promise<boolean>
+  readonly metrics: MetricsPage
+}
+
+const Verdict = Type.Object({ status: Type.Enum(['ok', 'unavailable']) }, { additionalProperties: false })
+
+/** What every process serves. */
+export function healthRoutes({ isReady, metrics }: Health): readonly Route[] {
+  const open = { method: 'GET', tag: 'health', access: 'open', participants: 'filtered', problems: [] } as const
+  return [
+    {
+      ...open,
+      path: '/healthz',
+      summary: 'Whether the process runs.',
+      answers: { 200: { description: 'It does.', schema: Verdict } },
+      example: { status: 200, answer: { status: 'ok' } },
+      handle: async () => ({ status: 'ok' }),
+    },
+    {
+      ...open,
+      path: '/readyz',
+      summary: 'Whether the process can do its work now.',
+      answers: {
+        200: { description: 'It can.', schema: Verdict },
+        503: { description: 'It cannot: the database does not answer.', schema: Verdict },
+      },
+      example: { status: 200, answer: { status: 'ok' } },
+      handle: async (_request, reply) => {
+        if (!(await isReady())) void reply.code(503)
+        return { status: reply.statusCode === 503 ? 'unavailable' : 'ok' }
+      },
+    },
+    {
+      ...open,
+      path: '/metrics',
+      summary: 'What this process counted, and what the queue looks like now.',
+      access: 'read',
+      participants: 'refused',
+      answers: { 200: { description: 'Prometheus text.', contentType: 'text/plain' } },
+      example: { status: 200, answer: 'outbox_pending_depth 3\n' },
+      handle: async (_request, reply) => {
+        const page = await metrics.read()
+        return reply.type(metrics.contentType).serializer(String).send(page)
+      },
+    },
+  ]
+}

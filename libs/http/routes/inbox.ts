@@ -1,0 +1,88 @@
+import { Type } from 'typebox'
+import { requiredInboxId } from '../../core/index.js'
+import { readInboxPage, reviveInboxMessage } from '../../inbox/index.js'
+import type { Api } from '../Api.js'
+import { decodeCursor, encodeCursor, MICROS_PART, TEXT_PART } from '../cursor.js'
+import { ReasonBody } from '../shapes/decisions.js'
+import { InboxPage, InboxStateShape, Revived } from '../shapes/inbox.js'
+import { EXAMPLE } from './examples.js'
+import { LIMIT_DEFAULT, page } from './parameters.js'
+import { route, type Route } from './route.js'
+
+const MESSAGES = { list: 'inbox', parts: { micros: MICROS_PART, source: TEXT_PART, messageId: TEXT_PART } }
+const InboxId = Type.String({ minLength: 1, maxLength: 510 })
+
+export function inboxRoutes({ roles }: Api): readonly Route[] {
+  return [
+    route({
+      method: 'GET',
+      path: '/v1/inbox',
+      tag: 'inbox',
+      summary: 'Messages of other systems in a state, the latest first; of what has ended, by its end.',
+      access: 'read',
+      participants: 'refused',
+      query: { state: Type.Optional(InboxStateShape), ...page },
+      answers: { 200: { description: 'A page of messages; dead ones if no state is asked for.', schema: InboxPage } },
+      problems: ['INVALID_QUERY'],
+      example: {
+        query: { state: 'dead' },
+        status: 200,
+        answer: {
+          items: [
+            {
+              source: EXAMPLE.source,
+              messageId: EXAMPLE.messageId,
+              topic: 'credit',
+              state: 'dead',
+              sightings: '2',
+              attemptCount: 20,
+              attemptsMax: 20,
+              dueAt: EXAMPLE.at,
+              firstSeenAt: EXAMPLE.at,
+              lastSeenAt: EXAMPLE.at,
+              endedAt: EXAMPLE.at,
+              lastError: 'no such account',
+              claimedBy: null,
+              claimExpiresAt: null,
+            },
+          ],
+          next: null,
+        },
+      },
+      handle: async ({ query: { state = 'dead', cursor, limit = LIMIT_DEFAULT } }) => {
+        const after = decodeCursor(MESSAGES, cursor)
+        const rows = await readInboxPage(roles.readonly, { state, after, limit })
+        const last = rows.length === limit ? rows.at(-1) : undefined
+        return {
+          items: rows.map(({ view }) => view),
+          next: last === undefined ? null : encodeCursor(MESSAGES, { ...last.place }),
+        }
+      },
+    }),
+    route({
+      method: 'POST',
+      path: '/v1/inbox/{source}/{messageId}/revive',
+      tag: 'inbox',
+      summary: 'Brings a dead message back, with a fresh count of attempts.',
+      access: 'operate',
+      participants: 'refused',
+      params: { source: InboxId, messageId: InboxId },
+      body: ReasonBody,
+      answers: { 200: { description: 'It is due again.', schema: Revived } },
+      problems: ['MESSAGE_NOT_FOUND', 'MESSAGE_NOT_DEAD', 'INVALID_ARGUMENT'],
+      example: {
+        params: { source: EXAMPLE.source, messageId: EXAMPLE.messageId },
+        body: { reason: 'the account exists now' },
+        status: 200,
+        answer: { source: EXAMPLE.source, messageId: EXAMPLE.messageId, eventId: EXAMPLE.eventId },
+      },
+      handle: async ({ identity, params, body: { reason } }) => {
+        const key = {
+          source: requiredInboxId('source', params.source),
+          messageId: requiredInboxId('messageId', params.messageId),
+        }
+        return { ...key, eventId: await reviveInboxMessage(roles.control(identity.owner), key, reason) }
+      },
+    }),
+  ]
+}

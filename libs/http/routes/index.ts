@@ -1,0 +1,36 @@
+import type { Gate } from '../access/Gate.js'
+import type { Api } from '../Api.js'
+import type { StatusBoard } from '../StatusBoard.js'
+import type { Streams } from '../stream/Streams.js'
+import { decisionRoutes } from './decisions.js'
+import { inboxRoutes } from './inbox.js'
+import { instructionRoutes } from './instructions.js'
+import { leaseRoutes } from './leases.js'
+import { outboxRoutes } from './outbox.js'
+import { overviewRoutes } from './overview.js'
+import { pauseRoutes } from './pauses.js'
+import type { Route } from './route.js'
+import { schedulerRoutes } from './scheduler.js'
+import { streamRoutes } from './stream.js'
+
+interface ApiParts {
+  readonly api: Api
+  readonly board: StatusBoard
+  readonly streams: Streams
+  readonly gate: Gate
+}
+
+/** Every route of the API, one file per subject. */
+export function apiRoutes({ api, board, streams, gate }: ApiParts): readonly Route[] {
+  return [
+    ...overviewRoutes(api, board),
+    ...instructionRoutes(api),
+    ...outboxRoutes(api),
+    ...decisionRoutes(api),
+    ...pauseRoutes(api),
+    ...schedulerRoutes(api),
+    ...leaseRoutes(api),
+    ...inboxRoutes(api),
+    ...streamRoutes(streams, gate),
+  ]
+}

@@ -1,0 +1,182 @@
+import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import { InvalidArgumentError, type JsonValue } from '../../core/index.js'
+import {
+  enqueuePaymentOutbox,
+  enqueuePaymentOutboxBatch,
+  readAttemptViews,
+  readInstruction,
+  readInstructionIds,
+  readItemViews,
+  type AttemptView,
+  type EnqueuedItem,
+  type ItemView,
+  type OutboxInstruction,
+} from '../../outbox/index.js'
+import type { Api } from '../Api.js'
+import { ProblemError } from '../Problem.js'
+import { Id } from '../shapes/common.js'
+import {
+  Accepted,
+  AcceptedBatch,
+  Instruction,
+  InstructionBatch,
+  InstructionView,
+  type Accepted as AcceptedAnswer,
+} from '../shapes/instructions.js'
+import { ATTEMPT_EXAMPLE, EXAMPLE, ITEM_EXAMPLE } from './examples.js'
+import { isVisible, requireParticipant } from './parameters.js'
+import { route, type Route } from './route.js'
+
+const BODY_EXAMPLE = {
+  instructionId: EXAMPLE.instructionId,
+  participantId: EXAMPLE.participantId,
+  railType: EXAMPLE.railType,
+  payload: { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' },
+}
+
+const ACCEPTED_EXAMPLE = {
+  instructionId: EXAMPLE.instructionId,
+  outboxId: EXAMPLE.paidId,
+  sequenceId: '17',
+  createdAt: EXAMPLE.at,
+  state: 'DISPATCHED',
+  created: false,
+}
+
+export function instructionRoutes({ roles }: Api): readonly Route[] {
+  return [
+    route({
+      method: 'POST',
+      path: '/v1/instructions',
+      tag: 'instructions',
+      summary: 'Accepts one payment. Answered only after COMMIT; repeated under the same key, it is the same payment.',
+      access: 'ingest',
+      participants: 'filtered',
+      headers: Type.Object({ 'idempotency-key': Id }),
+      body: Instruction,
+      readsBody: true,
+      invalid: 'INVALID_INSTRUCTION',
+      answers: {
+        201: { description: 'It is new, and committed.', schema: Accepted },
+        200: { description: 'The same was accepted before, and this is what became of it.', schema: Accepted },
+      },
+      problems: ['IDEMPOTENCY_KEY_MISSING', 'IDEMPOTENCY_CONFLICT', 'INVALID_INSTRUCTION', 'PARTICIPANT_REFUSED'],
+      example: {
+        headers: { 'idempotency-key': EXAMPLE.instructionId },
+        body: BODY_EXAMPLE,
+        status: 200,
+        answer: ACCEPTED_EXAMPLE,
+      },
+      handle: async ({ identity, request, reply }) => {
+        const idempotencyKey = requiredKey(request)
+        const instruction = readInstruction(bodyOf(request), { idempotencyKey })
+        requireParticipant(identity, instruction.participantId)
+        // A statement of its own: when it returns, it is committed, and only then is anything answered.
+        const item = await enqueuePaymentOutbox(roles.ingest, instruction)
+        const place = `/v1/instructions/${encodeURIComponent(instruction.instructionId)}`
+        void reply.code(item.created ? 201 : 200).header('location', place)
+        return acceptedOf(instruction, item)
+      },
+    }),
+    route({
+      method: 'POST',
+      path: '/v1/instructions/batch',
+      tag: 'instructions',
+      summary: 'Accepts up to 1000 payments in one transaction: all of them, or none. Each is named by its own key.',
+      access: 'ingest',
+      participants: 'filtered',
+      body: InstructionBatch,
+      readsBody: true,
+      bodyLimit: BATCH_BYTES_MAX,
+      invalid: 'INVALID_INSTRUCTION',
+      answers: { 200: { description: 'All are committed; some may have been before.', schema: AcceptedBatch } },
+      problems: ['IDEMPOTENCY_CONFLICT', 'INVALID_INSTRUCTION', 'PARTICIPANT_REFUSED'],
+      example: {
+        body: { instructions: [{ ...BODY_EXAMPLE, idempotencyKey: EXAMPLE.instructionId }] },
+        status: 200,
+        answer: { items: [ACCEPTED_EXAMPLE] },
+      },
+      handle: async ({ identity, request }) => {
+        const instructions = instructionsIn(bodyOf(request))
+        for (const { participantId } of instructions) requireParticipant(identity, participantId)
+        const items = await enqueuePaymentOutboxBatch(roles.ingest, instructions)
+        return { items: instructions.flatMap((one, index) => (items[index] ? [acceptedOf(one, items[index])] : [])) }
+      },
+    }),
+    route({
+      method: 'GET',
+      path: '/v1/instructions/{instructionId}',
+      tag: 'instructions',
+      summary: 'Every item of an instruction, newest first, each with its attempts.',
+      access: 'read',
+      participants: 'filtered',
+      params: { instructionId: Id },
+      answers: { 200: { description: 'Its items.', schema: InstructionView } },
+      problems: ['INSTRUCTION_NOT_FOUND', 'INVALID_ARGUMENT'],
+      example: {
+        params: { instructionId: EXAMPLE.instructionId },
+        status: 200,
+        answer: { instructionId: EXAMPLE.instructionId, items: [{ ...ITEM_EXAMPLE, attempts: [ATTEMPT_EXAMPLE] }] },
+      },
+      handle: async ({ identity, params: { instructionId } }) => {
+        const ids = await readInstructionIds(roles.readonly, instructionId)
+        const items = await readItemViews(roles.readonly, ids)
+        const visible = items.filter(({ participantId }) => isVisible(identity, participantId))
+        if (visible.length === 0) throw new ProblemError('INSTRUCTION_NOT_FOUND')
+        const attempts = await readAttemptViews(
+          roles.readonly,
+          visible.map(({ outboxId }) => outboxId),
+        )
+        return {
+          instructionId,
+          items: visible.map((item) => withAttempts(item, attempts)),
+        }
+      },
+    }),
+  ]
+}
+
+function withAttempts(item: ItemView, attempts: readonly AttemptView[]) {
+  const own = attempts.flatMap(({ outboxId, ...attempt }) => (outboxId === item.outboxId ? [attempt] : []))
+  return { ...item, attempts: own }
+}
+
+function acceptedOf({ instructionId }: OutboxInstruction, item: EnqueuedItem): AcceptedAnswer {
+  const { outboxId, sequenceId, createdAt, state, created } = item
+  return { instructionId, outboxId, sequenceId: String(sequenceId), createdAt: createdAt.toISOString(), state, created }
+}
+
+function instructionsIn(body: JsonValue): readonly OutboxInstruction[] {
+  const fields = new Map(typeof body === 'object' && body !== null ? Object.entries(body) : [])
+  const instructions = fields.get('instructions')
+  if (!isList(instructions) || fields.size > 1) {
+    throw new InvalidArgumentError('instructions', 'expected an object with one field, an array of instructions')
+  }
+  return instructions.map((one, index) => readInstruction(one, { place: `instructions[${index}].` }))
+}
+
+function isList(value: JsonValue | undefined): value is readonly JsonValue[] {
+  return Array.isArray(value)
+}
+
+/** The content-type parser has read it strictly. */
+function bodyOf({ body }: FastifyRequest): JsonValue {
+  if (isJson(body)) return body
+  throw new ProblemError('MALFORMED_JSON')
+}
+
+function isJson(value: unknown): value is JsonValue {
+  return value !== undefined
+}
+
+function requiredKey({ headers }: FastifyRequest): string {
+  const header = headers['idempotency-key']
+  if (header === undefined || header === '') {
+    throw new ProblemError('IDEMPOTENCY_KEY_MISSING', 'It names this payment for ever: choose one and keep it.')
+  }
+  return String(header)
+}
+
+/** A thousand instructions with payloads of some kilobytes; whoever has larger ones sends fewer at once. */
+const BATCH_BYTES_MAX = 4_194_304

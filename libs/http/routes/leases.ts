@@ -1,0 +1,53 @@
+import { Type } from 'typebox'
+import { readLeasePage } from '../../lease/index.js'
+import type { Api } from '../Api.js'
+import { decodeCursor, encodeCursor, TEXT_PART } from '../cursor.js'
+import { LeasePage } from '../shapes/leases.js'
+import { EXAMPLE } from './examples.js'
+import { LIMIT_DEFAULT, page } from './parameters.js'
+import { route, type Route } from './route.js'
+
+const LEASES = { list: 'leases', parts: { resource: TEXT_PART } }
+
+export function leaseRoutes({ roles }: Api): readonly Route[] {
+  return [
+    route({
+      method: 'GET',
+      path: '/v1/leases',
+      tag: 'leases',
+      summary: 'Who holds which resource, by its name.',
+      access: 'read',
+      participants: 'refused',
+      query: {
+        released: Type.Optional(Type.Boolean({ description: 'also what was released; default false' })),
+        ...page,
+      },
+      answers: { 200: { description: 'A page of leases.', schema: LeasePage } },
+      problems: ['INVALID_QUERY'],
+      example: {
+        query: { released: 'true' },
+        status: 200,
+        answer: {
+          items: [
+            {
+              resource: 'reports',
+              owner: 'node-1',
+              state: 'HELD',
+              fencingToken: '42',
+              acquiredAt: EXAMPLE.at,
+              renewedAt: EXAMPLE.at,
+              expiresAt: EXAMPLE.at,
+            },
+          ],
+          next: null,
+        },
+      },
+      handle: async ({ query: { released = false, cursor, limit = LIMIT_DEFAULT } }) => {
+        const after = decodeCursor(LEASES, cursor)?.resource
+        const items = await readLeasePage(roles.readonly, { released, after, limit })
+        const last = items.length === limit ? items.at(-1) : undefined
+        return { items, next: last === undefined ? null : encodeCursor(LEASES, { resource: last.resource }) }
+      },
+    }),
+  ]
+}

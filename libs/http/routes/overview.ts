@@ -1,0 +1,167 @@
+import type { Api } from '../Api.js'
+import { Me } from '../shapes/access.js'
+import { Alerts } from '../shapes/alerts.js'
+import { Databases } from '../shapes/databases.js'
+import { Status } from '../shapes/status.js'
+import { Rails, Workers } from '../shapes/workers.js'
+import { readRails, readWorkers, type StatusBoard } from '../StatusBoard.js'
+import { EXAMPLE } from './examples.js'
+import { route, type Route } from './route.js'
+
+const RAIL_EXAMPLE = {
+  railType: EXAMPLE.railType,
+  pending: 3,
+  due: 1,
+  inFlight: 1,
+  held: 1,
+  oldestDueAgeSeconds: 0.4,
+  workers: 1,
+  calls: 1,
+  breakers: { closed: 1, halfOpen: 0, open: 0 },
+  pause: null,
+}
+
+const ALERT_EXAMPLE = {
+  name: 'HeldPayments',
+  state: 'firing',
+  severity: 'warning',
+  summary: '1 payment waits for a person',
+  value: 1,
+  since: EXAMPLE.at,
+}
+
+const STATUS_EXAMPLE = {
+  database: 'payments',
+  at: EXAMPLE.at,
+  queue: {
+    pendingCount: '3',
+    dueUnleasedCount: '1',
+    leasedCount: '1',
+    expiredLeaseCount: '0',
+    scheduledCount: '0',
+    blockedCount: '0',
+    heldCount: '1',
+    oldestPendingAgeSeconds: 62.5,
+    oldestDueAgeSeconds: 0.4,
+    dispatchedTotal: '1041',
+    retryableTotal: '12',
+    failedTotal: '2',
+    zombieRequeueTotal: '0',
+    dispatchedLastHour: '58',
+    retryableLastHour: '1',
+    failedLastHour: '0',
+    dlqDepth: '2',
+  },
+  rails: [RAIL_EXAMPLE],
+  workers: { alive: 1, silent: 0 },
+  alerts: [ALERT_EXAMPLE],
+  throughput: [{ minute: EXAMPLE.at, dispatched: 12, retryable: 1, failed: 0, zombieRequeue: 0 }],
+  latency: { sampled: 58, p50Ms: 81, p90Ms: 160, p99Ms: 197, maxMs: 199 },
+  errors: [{ railType: EXAMPLE.railType, state: 'RETRYABLE', errorCode: 'TIMEOUT', count: 1 }],
+}
+
+/** What a person sees first. None of it can be told apart by participant, but for who asks. */
+export function overviewRoutes({ roles, readAlerts, readDatabases }: Api, board: StatusBoard): readonly Route[] {
+  const common = { method: 'GET', tag: 'overview', access: 'read', participants: 'refused', problems: [] } as const
+  return [
+    route({
+      ...common,
+      path: '/v1/me',
+      summary: 'Who is asking: the person, the scopes, and the participants that the key is bound to.',
+      access: 'any',
+      participants: 'filtered',
+      answers: { 200: { description: 'The key’s holder.', schema: Me } },
+      example: {
+        status: 200,
+        answer: {
+          owner: 'alice',
+          scopes: ['read', 'operate'],
+          participants: null,
+          via: 'key',
+          keyId: 'k3y1d0000000000a',
+          expiresAt: null,
+        },
+      },
+      handle: async ({ identity: { owner, scopes, participants, via, keyId, expiresAt } }) => ({
+        owner,
+        scopes: [...scopes],
+        participants,
+        via,
+        keyId,
+        expiresAt: expiresAt?.toISOString() ?? null,
+      }),
+    }),
+    route({
+      ...common,
+      path: '/v1/status',
+      summary: 'The queue, rails, workers, alerts, the last hour’s throughput, latencies and errors, in one answer.',
+      answers: { 200: { description: 'At most a second old.', schema: Status } },
+      example: { status: 200, answer: STATUS_EXAMPLE },
+      handle: () => board.read(),
+    }),
+    route({
+      ...common,
+      path: '/v1/rails',
+      summary: 'Rails: what waits for each, who serves it, its breakers and its pause.',
+      answers: { 200: { description: 'Every rail that is known now.', schema: Rails } },
+      example: { status: 200, answer: { rails: [RAIL_EXAMPLE] } },
+      handle: async () => ({ rails: await readRails(roles.readonly) }),
+    }),
+    route({
+      ...common,
+      path: '/v1/workers',
+      summary: 'Workers that were heard of within a day, the latest first.',
+      answers: { 200: { description: 'As they last reported.', schema: Workers } },
+      example: {
+        status: 200,
+        answer: {
+          workers: [
+            {
+              workerId: 'worker-1',
+              alive: true,
+              startedAt: EXAMPLE.at,
+              lastSeenAt: EXAMPLE.at,
+              running: 1,
+              waiting: 0,
+              completing: 0,
+              leases: 1,
+              rails: [{ railType: EXAMPLE.railType, breaker: 'closed', calls: 1 }],
+            },
+          ],
+        },
+      },
+      handle: async () => ({ workers: await readWorkers(roles.readonly) }),
+    }),
+    route({
+      ...common,
+      path: '/v1/alerts',
+      summary: 'The alert rules, as this process evaluates them.',
+      answers: { 200: { description: 'Their verdicts.', schema: Alerts } },
+      example: { status: 200, answer: { alerts: [ALERT_EXAMPLE] } },
+      handle: async () => ({ alerts: await readAlerts() }),
+    }),
+    route({
+      ...common,
+      path: '/v1/databases',
+      summary: 'The databases that this process serves.',
+      answers: { 200: { description: 'Each with what its queue holds.', schema: Databases } },
+      example: {
+        status: 200,
+        answer: {
+          databases: [
+            {
+              name: 'payments',
+              schema: 'symphony',
+              state: 'up',
+              pendingCount: '3',
+              oldestPendingAgeSeconds: 62.5,
+              heldCount: '1',
+              serverVersion: '18.4',
+            },
+          ],
+        },
+      },
+      handle: async () => ({ databases: await readDatabases() }),
+    }),
+  ]
+}

@@ -1,0 +1,278 @@
+import { Type } from 'typebox'
+import {
+  createOrUpdateJob,
+  deleteJob,
+  pauseJob,
+  readJobRunPage,
+  readJobViews,
+  readTimerPage,
+  resumeJob,
+  triggerJob,
+  type JobDefinition,
+  type Place,
+} from '../../scheduler/index.js'
+import type { Api } from '../Api.js'
+import { decodeCursor, encodeCursor, MICROS_PART, UUID_PART, type CursorKind } from '../cursor.js'
+import { Changed, oneOf } from '../shapes/common.js'
+import {
+  JobBody,
+  JobDefined,
+  JobDeleted,
+  JobRunPage,
+  Jobs,
+  JobTriggered,
+  TimerPage,
+  type JobBody as JobGiven,
+} from '../shapes/scheduler.js'
+import { EXAMPLE } from './examples.js'
+import { jobNameParam, LIMIT_DEFAULT, page } from './parameters.js'
+import { route, type Route } from './route.js'
+
+const PARAMS = { name: EXAMPLE.jobName }
+const WORK_STATES = ['READY', 'CLAIMED', 'DONE', 'ENQUEUED', 'FAILED', 'CANCELLED'] as const
+const RUNS = { list: 'runs', parts: { micros: MICROS_PART, id: UUID_PART } }
+const TIMERS = { list: 'timers', parts: { micros: MICROS_PART, id: UUID_PART } }
+
+/** Jobs, their runs, and timers. */
+export function schedulerRoutes({ roles }: Api): readonly Route[] {
+  return [
+    route({
+      method: 'GET',
+      path: '/v1/jobs',
+      tag: 'scheduler',
+      summary: 'Every job, by name, and when it is due next.',
+      access: 'read',
+      participants: 'refused',
+      answers: { 200: { description: 'The first thousand.', schema: Jobs } },
+      problems: [],
+      example: {
+        status: 200,
+        answer: {
+          jobs: [
+            {
+              name: EXAMPLE.jobName,
+              cron: '0 2 * * *',
+              timeZone: 'Europe/Berlin',
+              topic: EXAMPLE.railType,
+              participantId: null,
+              delivery: 'outbox',
+              missedRuns: 'once',
+              state: 'ACTIVE',
+              nextDueAt: EXAMPLE.at,
+              revision: '1',
+              scheduleError: null,
+            },
+          ],
+        },
+      },
+      handle: async () => ({ jobs: await readJobViews(roles.readonly) }),
+    }),
+    route({
+      method: 'PUT',
+      path: '/v1/jobs/{name}',
+      tag: 'scheduler',
+      summary: 'Defines a job, or updates the one of that name. A paused job stays paused.',
+      access: 'operate',
+      participants: 'refused',
+      params: jobNameParam,
+      body: JobBody,
+      answers: { 200: { description: 'It is defined.', schema: JobDefined } },
+      problems: ['INVALID_ARGUMENT'],
+      example: {
+        params: PARAMS,
+        body: { cron: '0 2 * * *', timeZone: 'Europe/Berlin', topic: EXAMPLE.railType, payload: { report: 'daily' } },
+        status: 200,
+        answer: { name: EXAMPLE.jobName, nextDueAt: EXAMPLE.at, state: 'ACTIVE', created: true },
+      },
+      handle: async ({ identity, params: { name }, body }) => {
+        const { nextDueAt, state, created } = await createOrUpdateJob(
+          roles.control(identity.owner),
+          definitionOf(name, body),
+        )
+        return { name, nextDueAt: nextDueAt.toISOString(), state, created }
+      },
+    }),
+    route({
+      method: 'POST',
+      path: '/v1/jobs/{name}/pause',
+      tag: 'scheduler',
+      summary: 'Makes no more runs of a job; those already made go on.',
+      access: 'operate',
+      participants: 'refused',
+      params: jobNameParam,
+      answers: { 200: { description: 'It is paused.', schema: Changed } },
+      problems: ['JOB_NOT_FOUND', 'INVALID_ARGUMENT'],
+      example: { params: PARAMS, status: 200, answer: { changed: true } },
+      handle: async ({ identity, params: { name } }) => ({
+        changed: await pauseJob(roles.control(identity.owner), name),
+      }),
+    }),
+    route({
+      method: 'POST',
+      path: '/v1/jobs/{name}/resume',
+      tag: 'scheduler',
+      summary: 'Makes runs again, from the next occurrence on.',
+      access: 'operate',
+      participants: 'refused',
+      params: jobNameParam,
+      answers: { 200: { description: 'It is not paused any more.', schema: Changed } },
+      problems: ['JOB_NOT_FOUND', 'INVALID_ARGUMENT'],
+      example: { params: PARAMS, status: 200, answer: { changed: true } },
+      handle: async ({ identity, params: { name } }) => ({
+        changed: await resumeJob(roles.control(identity.owner), name),
+      }),
+    }),
+    route({
+      method: 'POST',
+      path: '/v1/jobs/{name}/trigger',
+      tag: 'scheduler',
+      summary: 'Makes a run that is due now, beside the schedule.',
+      access: 'operate',
+      participants: 'refused',
+      params: jobNameParam,
+      answers: { 200: { description: 'The run.', schema: JobTriggered } },
+      problems: ['JOB_NOT_FOUND', 'INVALID_ARGUMENT'],
+      example: {
+        params: PARAMS,
+        status: 200,
+        answer: { name: EXAMPLE.jobName, runId: EXAMPLE.runId, scheduledFor: EXAMPLE.at },
+      },
+      handle: async ({ identity, params: { name } }) => {
+        const { runId, scheduledFor } = await triggerJob(roles.control(identity.owner), name)
+        return { name, runId, scheduledFor: scheduledFor.toISOString() }
+      },
+    }),
+    route({
+      method: 'GET',
+      path: '/v1/jobs/{name}/runs',
+      tag: 'scheduler',
+      summary: 'Runs of a job, the latest occurrence first; also of a job that was deleted.',
+      access: 'read',
+      participants: 'refused',
+      params: jobNameParam,
+      query: { state: Type.Optional(oneOf([...WORK_STATES])), ...page },
+      answers: { 200: { description: 'A page of runs.', schema: JobRunPage } },
+      problems: ['INVALID_QUERY', 'INVALID_ARGUMENT'],
+      example: {
+        params: PARAMS,
+        query: { limit: '20' },
+        status: 200,
+        answer: {
+          items: [
+            {
+              runId: EXAMPLE.runId,
+              jobName: EXAMPLE.jobName,
+              scheduledFor: EXAMPLE.at,
+              triggeredBy: null,
+              topic: EXAMPLE.railType,
+              delivery: 'outbox',
+              state: 'ENQUEUED',
+              attemptCount: 0,
+              startedAt: EXAMPLE.at,
+              finishedAt: null,
+              error: null,
+              outboxId: EXAMPLE.paidId,
+              outboxState: 'PENDING',
+            },
+          ],
+          next: null,
+        },
+      },
+      handle: async ({ params: { name }, query: { state, cursor, limit = LIMIT_DEFAULT } }) => {
+        const after = decodeCursor(RUNS, cursor)
+        return paged(RUNS, await readJobRunPage(roles.readonly, { jobName: name, state, after, limit }), limit)
+      },
+    }),
+    route({
+      method: 'DELETE',
+      path: '/v1/jobs/{name}',
+      tag: 'scheduler',
+      summary: 'Deletes a job and its runs that have not begun. One that was never there is gone, too.',
+      access: 'operate',
+      participants: 'refused',
+      params: jobNameParam,
+      answers: { 200: { description: 'It is gone.', schema: JobDeleted } },
+      problems: ['INVALID_ARGUMENT'],
+      example: {
+        params: PARAMS,
+        status: 200,
+        answer: { name: EXAMPLE.jobName, deleted: true, runsRemoved: 1 },
+      },
+      handle: async ({ identity, params: { name } }) => ({
+        name,
+        ...(await deleteJob(roles.control(identity.owner), name)),
+      }),
+    }),
+    route({
+      method: 'GET',
+      path: '/v1/timers',
+      tag: 'scheduler',
+      summary: 'Timers in a state: what is pending by its due time, what has ended by its end, the latest first.',
+      access: 'read',
+      participants: 'refused',
+      query: { state: Type.Optional(oneOf([...WORK_STATES], 'default READY')), ...page },
+      answers: { 200: { description: 'A page of timers.', schema: TimerPage } },
+      problems: ['INVALID_QUERY'],
+      example: {
+        query: { state: 'READY' },
+        status: 200,
+        answer: {
+          items: [
+            {
+              timerId: EXAMPLE.timerId,
+              topic: EXAMPLE.railType,
+              participantId: null,
+              delivery: 'outbox',
+              dueAt: EXAMPLE.at,
+              state: 'READY',
+              attemptCount: 0,
+              claimedBy: null,
+              createdAt: EXAMPLE.at,
+              startedAt: null,
+              finishedAt: null,
+              error: null,
+              outboxId: null,
+            },
+          ],
+          next: null,
+        },
+      },
+      handle: async ({ query: { state = 'READY', cursor, limit = LIMIT_DEFAULT } }) => {
+        const after = decodeCursor(TIMERS, cursor)
+        return paged(TIMERS, await readTimerPage(roles.readonly, { state, after, limit }), limit)
+      },
+    }),
+  ]
+}
+
+function definitionOf(name: string, body: JobGiven): JobDefinition {
+  const { cron, timeZone, topic, payload, participantId, missedRuns, delivery } = body
+  return {
+    name,
+    cron,
+    topic,
+    payload: jsonOf(payload),
+    ...(timeZone === undefined ? {} : { timeZone }),
+    ...(participantId === undefined ? {} : { participantId }),
+    ...(missedRuns === undefined ? {} : { missedRuns }),
+    ...(delivery === undefined ? {} : { delivery }),
+  }
+}
+
+/** It was read as JSON, strictly; the schema has forgotten that. */
+function jsonOf(payload: Record<string, unknown>): JobDefinition['payload'] {
+  return JSON.parse(JSON.stringify(payload))
+}
+
+interface Row<View> {
+  readonly view: View
+  readonly place: Place
+}
+
+function paged<View>(kind: CursorKind<'micros' | 'id'>, rows: readonly Row<View>[], limit: number) {
+  const last = rows.length === limit ? rows.at(-1) : undefined
+  return {
+    items: rows.map(({ view }) => view),
+    next: last === undefined ? null : encodeCursor(kind, last.place),
+  }
+}

@@ -1,0 +1,45 @@
+import type { Gate } from '../access/Gate.js'
+import { ProblemError, PROBLEMS } from '../Problem.js'
+import { ItemsEvent } from '../shapes/stream.js'
+import type { Streams } from '../stream/Streams.js'
+import { route, type Route } from './route.js'
+
+export function streamRoutes(streams: Streams, gate: Gate): readonly Route[] {
+  return [
+    route({
+      method: 'GET',
+      path: '/v1/stream',
+      tag: 'overview',
+      summary:
+        'What happens, as it happens: the event `status` when the figures change, `items` with the payments that did.',
+      access: 'read',
+      participants: 'filtered',
+      answers: {
+        200: {
+          description: `Server-sent events until either side ends them. The data of \`items\` is ${JSON.stringify(ItemsEvent)}`,
+          contentType: 'text/event-stream',
+        },
+      },
+      problems: ['STREAMS_EXHAUSTED'],
+      example: { status: 200, answer: 'retry: 1000\n\n' },
+      handle: async ({ identity, request, reply }) => {
+        streams.requireRoom()
+        const { authorization } = request.headers
+        const isStillAllowed = async () => {
+          try {
+            return (await gate.identify(authorization)).scopes.includes('read')
+          } catch (error) {
+            // A database or provider that cannot be asked has revoked nothing.
+            return !(error instanceof ProblemError && PROBLEMS[error.code].status === 401)
+          }
+        }
+        for (const [name, value] of Object.entries(reply.getHeaders())) {
+          if (value !== undefined) reply.raw.setHeader(name, value)
+        }
+        // From here on the response is the stream's: fastify neither ends it nor adds to it.
+        reply.hijack()
+        streams.add(identity, reply.raw, isStillAllowed)
+      },
+    }),
+  ]
+}

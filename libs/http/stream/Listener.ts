@@ -1,0 +1,58 @@
+import type { ServerResponse } from 'node:http'
+
+/** One open stream: what is written to it, and when it is cut because nobody reads it. */
+export class Listener {
+  readonly #response: ServerResponse
+  readonly #isStillAllowed: () => Promise<boolean>
+  readonly #onEnd: () => void
+  #quietTurns = 0
+  #turnsUntrusted = 0
+
+  constructor(response: ServerResponse, isStillAllowed: () => Promise<boolean>, onEnd: (listener: Listener) => void) {
+    this.#response = response
+    this.#isStillAllowed = isStillAllowed
+    this.#onEnd = () => onEnd(this)
+    response.once('close', this.#onEnd)
+    response.writeHead(200, {
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-store',
+      // Proxies that collect answers would collect this one for ever.
+      'x-accel-buffering': 'no',
+    })
+    // Whoever lost the connection comes back after a second.
+    response.write('retry: 1000\n\n')
+  }
+
+  /** The data is JSON, which holds no line break. */
+  send(event: string, json: string): void {
+    this.#write(`event: ${event}\ndata: ${json}\n\n`)
+  }
+
+  /** Called once per look at the database: a line now and then, so that both sides notice a dead connection. */
+  async beat(): Promise<void> {
+    this.#quietTurns += 1
+    if (this.#quietTurns >= HEARTBEAT_TURNS) this.#write(': heartbeat\n\n')
+    this.#turnsUntrusted += 1
+    if (this.#turnsUntrusted < TRUSTED_TURNS) return
+    this.#turnsUntrusted = 0
+    // A key that was revoked, or has expired, does not go on listening.
+    if (!(await this.#isStillAllowed())) this.end()
+  }
+
+  /** Tells the client that it was ended, and is safe twice. */
+  end(): void {
+    if (!this.#response.writableEnded) this.#response.end()
+    this.#onEnd()
+  }
+
+  #write(text: string): void {
+    this.#quietTurns = 0
+    // A client that does not read would make us keep everything for it.
+    if (this.#response.writableLength > UNREAD_BYTES_MAX) this.#response.destroy()
+    else this.#response.write(text)
+  }
+}
+
+const HEARTBEAT_TURNS = 10
+const TRUSTED_TURNS = 5
+const UNREAD_BYTES_MAX = 1_048_576

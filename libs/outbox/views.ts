@@ -1,0 +1,124 @@
+import type { JsonObject } from '../core/index.js'
+import type { AttemptState, HoldDecision, ItemState, PauseKind } from './types.js'
+
+/** What `reads.ts` answers: rows for people. Times as text, to the microsecond; numbers that may pass 2^53 as text. */
+
+export type { ItemState } from './types.js'
+
+export interface ItemView {
+  readonly outboxId: string
+  readonly instructionId: string
+  readonly idempotencyKey: string
+  readonly participantId: string
+  readonly sequenceId: string
+  readonly railType: string
+  readonly createdAt: string
+  readonly ordered: boolean
+  readonly redriveOf: string | null
+  readonly state: ItemState
+  readonly nextAttemptAt: string | null
+  readonly claimedBy: string | null
+  readonly claimedAt: string | null
+  readonly leaseExpiresAt: string | null
+  readonly outcomeUnknown: boolean
+  readonly expiryStreak: number
+  readonly holdReason: string | null
+  readonly heldBy: string | null
+  readonly heldAt: string | null
+  readonly lastAttemptNo: number | null
+  readonly lastAttemptState: AttemptState | null
+  readonly lastAttemptAt: string | null
+  readonly lastRailReference: string | null
+  readonly lastRailCode: string | null
+  readonly lastErrorCode: string | null
+}
+
+export interface AttemptView {
+  readonly outboxId: string
+  readonly attemptId: string
+  readonly attemptNo: number
+  readonly state: AttemptState
+  readonly claimedAt: string | null
+  readonly completedAt: string | null
+  readonly railReference: string | null
+  readonly railCode: string | null
+  readonly errorCode: string | null
+  readonly errorMessage: string | null
+  readonly latencyMs: number | null
+  readonly workerId: string | null
+}
+
+export interface EventView {
+  readonly eventNo: string
+  readonly eventType: string
+  readonly actor: string
+  readonly detail: JsonObject
+  readonly createdAt: string
+}
+
+export type ProposalStatus = 'OPEN' | 'APPROVED' | 'WITHDRAWN'
+
+export interface ProposalView {
+  readonly proposalId: string
+  readonly outboxId: string
+  readonly decision: HoldDecision | 'REDRIVE'
+  readonly reason: string
+  readonly railReference: string | null
+  readonly status: ProposalStatus
+  readonly proposedBy: string
+  readonly proposedAt: string
+  readonly decidedBy: string | null
+  readonly decidedAt: string | null
+}
+
+export interface PauseView {
+  readonly kind: PauseKind
+  readonly name: string
+  readonly reason: string
+  readonly pausedBy: string
+  readonly pausedAt: string
+}
+
+/** A worker as it last reported; what `detail` holds is its own word. */
+export interface WorkerReport {
+  readonly workerId: string
+  /** Heard of within the last 30 seconds. */
+  readonly alive: boolean
+  readonly startedAt: string
+  readonly lastSeenAt: string
+  readonly detail: JsonObject
+  /** Items that are leased to it now. */
+  readonly leases: number
+}
+
+export interface RailQueue {
+  readonly railType: string
+  readonly pending: number
+  readonly due: number
+  readonly inFlight: number
+  readonly held: number
+  readonly oldestDueAgeSeconds: number
+}
+
+export interface ThroughputView {
+  readonly minute: string
+  readonly dispatched: number
+  readonly retryable: number
+  readonly failed: number
+  readonly zombieRequeue: number
+}
+
+export interface LatencyView {
+  readonly sampled: number
+  readonly p50Ms: number | null
+  readonly p90Ms: number | null
+  readonly p99Ms: number | null
+  readonly maxMs: number | null
+}
+
+export interface ErrorView {
+  readonly railType: string
+  readonly state: Exclude<AttemptState, 'DISPATCHED'>
+  readonly errorCode: string | null
+  readonly count: number
+}

@@ -1,0 +1,168 @@
+-- Keys of the HTTP API: who may ask it for what. A key is shown once, when it is made; kept is the SHA-256 of its secret,
+-- which has 256 bits of entropy, so that no slower hash is needed and none of it can be guessed from a copy of this table.
+--
+-- Each scope acts in a role of its own: ingest in symphony_ingest, read in symphony_readonly, audit in symphony_auditor,
+-- operate in symphony_control. The owner is the person of two-person actions.
+
+-- Tables --------------------------------------------------------------------------------------------------------------
+
+CREATE TABLE IF NOT EXISTS api_keys (
+  key_id text PRIMARY KEY,
+  secret_hash bytea NOT NULL,
+  scopes text[] NOT NULL,
+  owner text NOT NULL,
+  participants text[],
+  created_by text NOT NULL,
+  created_at timestamptz NOT NULL,
+  expires_at timestamptz,
+  revoked_at timestamptz,
+  revoked_by text,
+  last_used_at timestamptz,
+  CONSTRAINT api_keys_secret_is_a_sha256 CHECK (octet_length(secret_hash) = 32),
+  CONSTRAINT api_keys_known_scopes
+    CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['ingest', 'read', 'audit', 'operate']),
+  CONSTRAINT api_keys_bound_to_some_participant_or_to_none CHECK (cardinality(participants) > 0),
+  CONSTRAINT api_keys_revoked_by_somebody CHECK (num_nonnulls(revoked_at, revoked_by) IN (0, 2))
+);
+COMMENT ON TABLE api_keys IS 'Keys of the HTTP API, each with its scopes and the person who holds it. Never a secret, only its hash.';
+COMMENT ON COLUMN api_keys.secret_hash IS 'SHA-256 of the secret half of the key.';
+COMMENT ON COLUMN api_keys.owner IS 'Who acts by it: the person whose second must be somebody else.';
+COMMENT ON COLUMN api_keys.participants IS 'The only participants it sees and pays for; null: all.';
+COMMENT ON COLUMN api_keys.last_used_at IS 'The hour in which it was last used: finer, and each request would write.';
+
+-- Functions -----------------------------------------------------------------------------------------------------------
+
+-- Nobody hands out what they do not have: each scope of a key must be a role of the login that makes it. And nobody makes
+-- a second person of themselves: a key that operates belongs to whoever makes it. Only an administrator, who could act as
+-- the owner of the schema or make logins anyway, is free of both.
+CREATE OR REPLACE FUNCTION create_api_key(
+  p_key_id text, p_secret_hash bytea, p_scopes text[], p_owner text, p_participants text[] DEFAULT NULL,
+  p_expires_at timestamptz DEFAULT NULL
+) RETURNS timestamptz
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+  v_now timestamptz := clock_timestamp();
+  v_missing text;
+BEGIN
+  PERFORM check_api_key(p_key_id, p_secret_hash, p_scopes, p_owner, p_participants, p_expires_at);
+  IF NOT pg_has_role(session_user, 'symphony_owner', 'MEMBER') THEN
+    SELECT s.scope INTO v_missing FROM unnest(p_scopes) AS s(scope)
+    WHERE NOT pg_has_role(session_user, api_scope_role(s.scope), 'MEMBER') LIMIT 1;
+    IF v_missing IS NOT NULL THEN
+      RAISE EXCEPTION 'a key of scope %: the login that makes it is no member of %', v_missing, api_scope_role(v_missing)
+        USING ERRCODE = 'insufficient_privilege', HINT = 'Have it made by somebody who has that role, or by an administrator.';
+    END IF;
+    IF 'operate' = ANY (p_scopes) AND p_owner <> v_actor THEN
+      RAISE EXCEPTION 'a key of scope operate: % may make one for themselves alone', v_actor
+        USING ERRCODE = 'insufficient_privilege',
+          HINT = 'With another''s key one could be one''s own second person. An administrator may make it.';
+    END IF;
+  END IF;
+  INSERT INTO api_keys (key_id, secret_hash, scopes, owner, participants, created_by, created_at, expires_at)
+  VALUES (p_key_id, p_secret_hash, p_scopes, p_owner, p_participants, v_actor, v_now, p_expires_at)
+  ON CONFLICT (key_id) DO NOTHING;
+  IF NOT FOUND THEN
+    PERFORM refuse_argument('p_key_id', 'an id that no key has had yet');
+  END IF;
+  RETURN v_now;
+END
+$$;
+COMMENT ON FUNCTION create_api_key(text, bytea, text[], text, text[], timestamptz) IS
+  'Makes a key of the HTTP API from the hash of its secret. Its scopes are roles of the maker; who operates does so as themselves.';
+
+CREATE OR REPLACE FUNCTION check_api_key(
+  p_key_id text, p_secret_hash bytea, p_scopes text[], p_owner text, p_participants text[], p_expires_at timestamptz
+) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF p_key_id IS NULL OR p_key_id COLLATE "C" !~ '^[a-z0-9]{8,32}$' THEN
+    PERFORM refuse_argument('p_key_id', '8 to 32 lower-case letters and digits');
+  END IF;
+  IF octet_length(p_secret_hash) IS DISTINCT FROM 32 THEN
+    PERFORM refuse_argument('p_secret_hash', 'a SHA-256, of 32 bytes');
+  END IF;
+  IF is_id_list(p_scopes) IS NOT TRUE OR NOT p_scopes <@ ARRAY['ingest', 'read', 'audit', 'operate']
+    OR (SELECT count(DISTINCT s.scope) FROM unnest(p_scopes) AS s(scope)) < cardinality(p_scopes)
+  THEN
+    PERFORM refuse_argument('p_scopes', 'some of ingest, read, audit, operate, each once');
+  END IF;
+  -- As outbox_actor wants a person to be named.
+  IF NOT is_short_text(p_owner, 200) OR p_owner ~ '^[[:space:]]|[[:space:]]$' THEN
+    PERFORM refuse_argument('p_owner', 'a person, of 1 to 200 characters, without space at either end');
+  END IF;
+  IF p_participants IS NOT NULL AND (is_id_list(p_participants) IS NOT TRUE OR cardinality(p_participants) > 100) THEN
+    PERFORM refuse_argument('p_participants', 'null, or a plain list of 1 to 100 participants');
+  END IF;
+  IF p_expires_at <= clock_timestamp() OR p_expires_at > clock_timestamp() + interval '100 years' THEN
+    PERFORM refuse_argument('p_expires_at', 'null, or a time within the next 100 years');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_api_key(text, bytea, text[], text, text[], timestamptz) IS 'Internal: raises 22023 for a key that is not acceptable.';
+
+CREATE OR REPLACE FUNCTION api_scope_role(p_scope text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE p_scope
+  WHEN 'ingest' THEN 'symphony_ingest'
+  WHEN 'read' THEN 'symphony_readonly'
+  WHEN 'audit' THEN 'symphony_auditor'
+  WHEN 'operate' THEN 'symphony_control'
+END;
+COMMENT ON FUNCTION api_scope_role(text) IS 'Internal: the role in which a scope of the HTTP API acts.';
+
+CREATE OR REPLACE FUNCTION revoke_api_key(p_key_id text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_actor text := outbox_actor();
+BEGIN
+  IF p_key_id IS NULL OR NOT EXISTS (SELECT 1 FROM api_keys k WHERE k.key_id = p_key_id) THEN
+    PERFORM refuse_argument('p_key_id', 'the id of a key');
+  END IF;
+  UPDATE api_keys k SET revoked_at = clock_timestamp(), revoked_by = v_actor
+  WHERE k.key_id = p_key_id AND k.revoked_at IS NULL;
+  RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION revoke_api_key(text) IS 'Ends a key for ever. False: it was revoked already.';
+
+-- What a key that was shown may do. No row: there is no such key, or its secret is another. Whoever shows the secret of a
+-- key that has ended is told so, because they have proved that it was theirs.
+CREATE OR REPLACE FUNCTION authenticate_api_key(p_key_id text, p_secret_hash bytea)
+RETURNS TABLE (status text, scopes text[], owner text, participants text[], expires_at timestamptz)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_key api_keys;
+  v_now timestamptz := clock_timestamp();
+  v_hour timestamptz := date_trunc('hour', v_now, 'UTC');
+BEGIN
+  IF p_key_id IS NULL THEN
+    PERFORM refuse_argument('p_key_id', 'the id of a key');
+  END IF;
+  IF octet_length(p_secret_hash) IS DISTINCT FROM 32 THEN
+    PERFORM refuse_argument('p_secret_hash', 'a SHA-256, of 32 bytes');
+  END IF;
+  SELECT * INTO v_key FROM api_keys k WHERE k.key_id = p_key_id AND k.secret_hash = p_secret_hash;
+  IF v_key.key_id IS NULL THEN
+    RETURN;
+  END IF;
+  IF v_key.revoked_at IS NULL AND (v_key.expires_at > v_now) IS NOT FALSE
+    AND v_key.last_used_at IS DISTINCT FROM v_hour
+  THEN
+    -- Whoever holds the row is writing the same, or revoking it: no request waits for either.
+    UPDATE api_keys k SET last_used_at = v_hour
+    WHERE k.key_id = (SELECT l.key_id FROM api_keys l WHERE l.key_id = p_key_id FOR UPDATE SKIP LOCKED);
+  END IF;
+  RETURN QUERY SELECT
+    CASE WHEN v_key.revoked_at IS NOT NULL THEN 'REVOKED' WHEN v_key.expires_at <= v_now THEN 'EXPIRED' ELSE 'ACTIVE' END,
+    v_key.scopes, v_key.owner, v_key.participants, v_key.expires_at;
+END
+$$;
+COMMENT ON FUNCTION authenticate_api_key(text, bytea) IS
+  'What a key of the HTTP API may do, for whoever shows its secret''s hash; remembers the hour of its use.';

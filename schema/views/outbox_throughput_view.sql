@@ -1,0 +1,18 @@
+-- Attempts recorded per minute, for charts: the last sixty minutes, none left out. From the roll-up and its tail, so that it
+-- costs the same however long the ledger is.
+CREATE OR REPLACE VIEW outbox_throughput WITH (security_barrier = true) AS
+WITH recorded AS (
+  SELECT o.minute, o.dispatched, o.retryable, o.failed, o.zombie_requeue FROM outbox_attempt_totals o
+  WHERE o.minute > statement_timestamp() - interval '61 minutes'
+  UNION ALL
+  SELECT date_trunc('minute', t.recorded_at, 'UTC'), t.dispatched, t.retryable, t.failed, t.zombie_requeue
+  FROM outbox_attempt_tallies t
+)
+SELECT m.minute, COALESCE(sum(r.dispatched), 0)::bigint AS dispatched, COALESCE(sum(r.retryable), 0)::bigint AS retryable,
+  COALESCE(sum(r.failed), 0)::bigint AS failed, COALESCE(sum(r.zombie_requeue), 0)::bigint AS zombie_requeue
+FROM generate_series(
+    date_trunc('minute', statement_timestamp(), 'UTC') - interval '59 minutes',
+    date_trunc('minute', statement_timestamp(), 'UTC'), interval '1 minute') AS m(minute)
+LEFT JOIN recorded r ON r.minute = m.minute
+GROUP BY m.minute;
+COMMENT ON VIEW outbox_throughput IS 'Attempts recorded in each of the last sixty minutes.';
