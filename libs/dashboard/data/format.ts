@@ -56,6 +56,14 @@ const CLOCK = new Intl.DateTimeFormat('en-GB', {
   second: '2-digit',
 })
 
+/** Of today the time is enough; anything older needs its day. */
+export function dayAndTime(iso: string, nowMs: number): string {
+  const isRecent = nowMs - Date.parse(iso) < 20 * 3_600_000
+  return isRecent ? clockTime(iso) : `${DAY.format(new Date(iso))} ${clockTime(iso)}`
+}
+
+const DAY = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric' })
+
 /** The end of an id: of ids made by time, the beginning is what they share. */
 export function shortId(id: string): string {
   return id.length <= 14 ? id : `…${id.slice(-10)}`

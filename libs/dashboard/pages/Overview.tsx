@@ -53,7 +53,7 @@ function Told({ status: now }: { readonly status: Status }) {
         </Panel>
       </div>
       <RailsPanel rails={now.rails} />
-      <div class="grid halves">
+      <div class="grid wide-narrow">
         <WorkersPanel />
         <ErrorMix errors={now.errors} />
       </div>

@@ -23,8 +23,7 @@ export function ErrorMix({ errors }: { readonly errors: readonly ErrorCount[] })
             <thead>
               <tr>
                 <th>Code</th>
-                <th>Rail</th>
-                <th>Attempts ended as</th>
+                <th>Ended as</th>
                 <th class="numeric">Count</th>
               </tr>
             </thead>
@@ -32,12 +31,11 @@ export function ErrorMix({ errors }: { readonly errors: readonly ErrorCount[] })
               {shown.map(({ railType, state, errorCode, count: size }) => (
                 <tr key={`${railType} ${state} ${errorCode}`}>
                   <td>
-                    <code>{errorCode ?? 'no code'}</code>
+                    <code>{errorCode ?? 'no code'}</code> <span class="quiet">{railType}</span>
                     <div class={`errorbar tone-${lookOf(state).tone}`} aria-hidden="true">
                       <span style={{ width: `${(100 * size) / most}%` }} />
                     </div>
                   </td>
-                  <td>{railType}</td>
                   <td>
                     <StateTag state={state} />
                   </td>

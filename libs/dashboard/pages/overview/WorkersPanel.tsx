@@ -38,7 +38,6 @@ export function WorkersPanel() {
                     <th class="numeric">At the rail</th>
                     <th class="numeric">Waiting</th>
                     <th>Rails</th>
-                    <th>Started</th>
                     <th>Last seen</th>
                   </tr>
                 </thead>
@@ -62,6 +61,9 @@ function WorkerRow({ worker }: { readonly worker: WorkerView }) {
     <tr>
       <td data-label="Worker">
         <code>{workerId}</code>
+        <div class="quiet">
+          started <Moment at={startedAt} />
+        </div>
       </td>
       <td data-label="State">
         <span class={`state tone-${alive ? 'good' : 'warn'}`}>
@@ -79,9 +81,6 @@ function WorkerRow({ worker }: { readonly worker: WorkerView }) {
         {waiting === null ? '–' : count(waiting)}
       </td>
       <td data-label="Rails">{rails.map(({ railType }) => railType).join(', ') || '–'}</td>
-      <td data-label="Started">
-        <Moment at={startedAt} />
-      </td>
       <td data-label="Last seen">
         <Moment at={lastSeenAt} />
       </td>

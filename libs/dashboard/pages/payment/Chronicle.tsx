@@ -1,5 +1,6 @@
 import type { Timeline } from '../../../http/index.js'
-import { absolute, clockTime } from '../../data/format.js'
+import { readClock } from '../../data/clock.js'
+import { absolute, dayAndTime } from '../../data/format.js'
 import { Glyph } from '../../parts/Glyph.js'
 import { Moment } from '../../parts/Moment.js'
 import { StateTag } from '../../parts/StateTag.js'
@@ -30,7 +31,7 @@ function EntryLine({ entry }: { readonly entry: Entry }) {
         {actor === null ? null : <code class="quiet">{actor}</code>}
         {at === '' ? null : (
           <time class="quiet chronicle-time" dateTime={at} title={absolute(at)}>
-            {clockTime(at)}
+            {dayAndTime(at, readClock())}
           </time>
         )}
       </div>
@@ -40,12 +41,22 @@ function EntryLine({ entry }: { readonly entry: Entry }) {
           {facts.map(([name, value]) => (
             <div key={name} class="fact">
               <dt>{name}</dt>
-              <dd class="mono">{value}</dd>
+              <dd class="mono">{TIME.test(value) ? <When at={value} /> : value}</dd>
             </div>
           ))}
         </dl>
       )}
     </li>
+  )
+}
+
+const TIME = /^\d{4}-\d{2}-\d{2}T[\d:.]+Z$/
+
+function When({ at }: { readonly at: string }) {
+  return (
+    <time dateTime={at} title={absolute(at)}>
+      {dayAndTime(at, readClock())}
+    </time>
   )
 }
 

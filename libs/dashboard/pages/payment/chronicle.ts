@@ -1,4 +1,5 @@
 import type { Attempt, OutboxEvent, Timeline } from '../../../http/index.js'
+import { milliseconds } from '../../data/format.js'
 import type { GlyphName } from '../../parts/Glyph.js'
 import { lookOf, type Tone } from '../../parts/states.js'
 
@@ -45,7 +46,7 @@ function entryOfAttempt(attempt: Attempt): Entry {
     note: meaning,
     facts: given([
       ['leased', claimedAt],
-      ['took', latencyMs === null ? null : `${latencyMs} ms`],
+      ['took', latencyMs === null ? null : milliseconds(latencyMs)],
       ['rail reference', attempt.railReference],
       ['rail code', attempt.railCode],
       ['error', attempt.errorCode],
