@@ -1,4 +1,4 @@
-import { lstat, mkdir, mkdtemp, rename, rm, stat } from 'node:fs/promises'
+import { lstat, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
@@ -24,7 +24,7 @@ export async function launchBrowser(): Promise<Browser> {
  * under its name only when it is whole, because several test files look for it at once.
  */
 async function unpackedBrowser(): Promise<string> {
-  const { version }: { version: string } = createRequire(import.meta.url)('@sparticuz/chromium/package.json')
+  const version = pinnedVersion()
   const { uid } = userInfo()
   const folder = join(tmpdir(), `symphony-test-chromium-${version}-${uid}`)
   if (await isOurs(folder, uid)) return folder
@@ -40,6 +40,12 @@ async function unpackedBrowser(): Promise<string> {
   return folder
 }
 
+/** Of our own manifest: the package shows nobody its own. */
+function pinnedVersion(): string {
+  const manifest: { devDependencies: Record<string, string> } = createRequire(import.meta.url)('../../package.json')
+  return manifest.devDependencies['@sparticuz/chromium'] ?? 'unknown'
+}
+
 /** The package unpacks into the folder for temporary files, so for a moment that is another one. */
 async function unpackInto(folder: string): Promise<void> {
   const before = process.env['TMPDIR']
@@ -47,6 +53,7 @@ async function unpackInto(folder: string): Promise<void> {
   try {
     await mkdir(folder, { recursive: true })
     await registryChromium.executablePath()
+    await writeFile(join(folder, 'fonts', 'fonts.conf'), fontsFile())
   } finally {
     if (before === undefined) delete process.env['TMPDIR']
     else process.env['TMPDIR'] = before
@@ -61,4 +68,21 @@ async function isOurs(folder: string, uid: number): Promise<boolean> {
   } catch {
     return false
   }
+}
+
+/** Its own names folders that exist in a cloud function only. Relative to this file, so it may be moved with the folder. */
+function fontsFile(): string {
+  const preferring = (wanted: string, family: string) =>
+    `<alias binding="same"><family>${wanted}</family><prefer><family>${family}</family></prefer></alias>`
+  return [
+    '<?xml version="1.0"?>',
+    '<fontconfig>',
+    '<dir prefix="relative">.</dir>',
+    '<dir>/usr/share/fonts</dir>',
+    '<cachedir prefix="xdg">fontconfig</cachedir>',
+    ...['system-ui', 'sans-serif'].map((wanted) => preferring(wanted, 'Open Sans')),
+    ...['ui-monospace', 'monospace'].map((wanted) => preferring(wanted, 'DejaVu Sans Mono')),
+    '</fontconfig>',
+    '',
+  ].join('\n')
 }

@@ -12,11 +12,12 @@ const textOf = (name: string) => readFileSync(join(folder, name), 'utf8')
 const BYTES_MAX = 64 * 1_024
 
 describe('the built dashboard', () => {
-  test('is one page, one script, one style sheet and the mark', () => {
+  test('is one page, its script, its style sheet, the mark, and the charts that are fetched when one is shown', () => {
     expect(files.map((name) => name.replace(/-[\w-]{8}\./, '-HASH.')).toSorted()).toEqual([
       'assets/index-HASH.css',
       'assets/index-HASH.js',
       'assets/mark-HASH.svg',
+      'assets/uPlot.esm-HASH.js',
       'index.html',
     ])
   })

@@ -66,7 +66,7 @@ describe('what people read', () => {
   })
 
   test('counts keep their digits below a million, and come as text or number', () => {
-    expect([count('999999'), count(1_000_000), count('12345678901234567890')]).toEqual(['999,999', '1M', '12.3E'])
+    expect([count('999999'), count(1_000_000), count('12345678901')]).toEqual(['999,999', '1M', '12.3B'])
   })
 
   test('milliseconds, shares and ids are short and never empty', () => {

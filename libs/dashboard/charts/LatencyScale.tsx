@@ -2,10 +2,10 @@ import type { LatencyFigures } from '../../http/index.js'
 import { count, milliseconds } from '../data/format.js'
 
 const WIDTH = 320
-const HEIGHT = 96
+const HEIGHT = 60
 const LEFT = 14
 const RIGHT = 306
-const AXIS_Y = 58
+const AXIS_Y = 26
 const TICKS_MS = [1, 10, 100, 1_000, 10_000, 60_000]
 
 /** How long rails take, on a logarithmic line: half of the calls are left of the first mark, all but one in a hundred left of the third. */

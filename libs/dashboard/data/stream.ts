@@ -39,17 +39,23 @@ export async function keepStreamOpen(stop: AbortSignal): Promise<void> {
   }
 }
 
+/** Until the server ends it, or has said nothing for so long that nobody can be there: it sends a heartbeat every ten seconds. */
 async function readEvents(response: Response): Promise<void> {
   const reader = new EventReader()
   const decoder = new TextDecoder()
   const source = response.body?.getReader()
   if (source === undefined) return
   for (;;) {
-    const { done, value } = await source.read()
-    if (done) return
+    const heard = new AbortController()
+    const silence = pause(SILENCE_MS, heard.signal).then(() => ({ done: true, value: undefined }))
+    const { done, value } = await Promise.race([source.read(), silence])
+    heard.abort()
+    if (done) return source.cancel()
     for (const event of reader.read(decoder.decode(value, { stream: true }))) tell(event)
   }
 }
+
+const SILENCE_MS = 35_000
 
 function tell(event: ServerEvent): void {
   for (const listener of listeners) listener(event)

@@ -80,10 +80,20 @@ function WorkerRow({ worker }: { readonly worker: WorkerView }) {
       <td data-label="Waiting" class="numeric">
         {waiting === null ? '–' : count(waiting)}
       </td>
-      <td data-label="Rails">{rails.map(({ railType }) => railType).join(', ') || '–'}</td>
+      <td data-label="Rails" title={rails.map(({ railType }) => railType).join(', ')}>
+        {railsInShort(rails.map(({ railType }) => railType))}
+      </td>
       <td data-label="Last seen">
         <Moment at={lastSeenAt} />
       </td>
     </tr>
   )
+}
+
+const RAILS_NAMED = 2
+
+function railsInShort(rails: readonly string[]): string {
+  if (rails.length === 0) return '–'
+  const more = rails.length - RAILS_NAMED
+  return `${rails.slice(0, RAILS_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
 }
