@@ -22,7 +22,7 @@ export const DASHBOARD_PAGES: readonly DashboardPage[] = [
 
 /** How each is shown. */
 export const DASHBOARD_LOOKS = [
-  { name: 'desktop', viewport: { width: 1280, height: 800 }, colorScheme: 'light' },
-  { name: 'dark', viewport: { width: 1280, height: 800 }, colorScheme: 'dark' },
+  { name: 'desktop', viewport: { width: 1200, height: 750 }, colorScheme: 'light' },
+  { name: 'dark', viewport: { width: 1200, height: 750 }, colorScheme: 'dark' },
   { name: 'phone', viewport: { width: 390, height: 844 }, colorScheme: 'light', hasTouch: true, isMobile: true },
 ] as const

@@ -21,7 +21,8 @@ export function Shell({ children }: { readonly children: ComponentChildren }) {
   // Whoever listens hears the new page from its beginning; whoever looks sees its top.
   useEffect(() => {
     if (!isFirst.current) {
-      main.current?.focus({ preventScroll: true })
+      // Unless the page has put the focus somewhere by itself.
+      if (main.current?.contains(document.activeElement) !== true) main.current?.focus({ preventScroll: true })
       scrollTo(0, 0)
     }
     isFirst.current = false
@@ -53,7 +54,7 @@ function skipTo(event: MouseEvent, main: HTMLElement | null): void {
 
 function Side() {
   return (
-    <div class="side">
+    <header class="side">
       <a class="brand" href={pathTo([])}>
         <Mark />
         Symphony
@@ -67,19 +68,19 @@ function Side() {
         <Live />
         <Controls />
       </div>
-    </div>
+    </header>
   )
 }
 
 function TopBar() {
   return (
-    <div class="topbar">
+    <header class="topbar">
       <a class="brand" href={pathTo([])}>
         <Mark />
         Symphony
       </a>
       <Live />
-    </div>
+    </header>
   )
 }
 

@@ -107,7 +107,7 @@ function optionsFor(Plot: typeof uPlot, element: HTMLElement, onPoint: (index: n
   return {
     width: element.clientWidth,
     height: HEIGHT,
-    padding: [8, 4, 0, 0],
+    padding: [8, 18, 0, 0],
     legend: { show: false },
     cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
     scales: { y: { range: (_plot, _min, max) => [0, Math.max(4, Math.ceil((max ?? 0) * 1.1))] } },

@@ -4,6 +4,7 @@ import { useResource } from '../data/useResource.js'
 import { Empty } from '../parts/Empty.js'
 import { Glyph } from '../parts/Glyph.js'
 import { Loaded } from '../parts/Loaded.js'
+import { Scrollable } from '../parts/Scrollable.js'
 
 /** The databases this process serves. */
 export function Databases() {
@@ -22,7 +23,7 @@ export function Databases() {
                 <p>This process serves none.</p>
               </Empty>
             ) : (
-              <div class="table-wrap">
+              <Scrollable label="Databases">
                 <table class="table-cards" aria-label="Databases">
                   <thead>
                     <tr>
@@ -66,7 +67,7 @@ export function Databases() {
                     )}
                   </tbody>
                 </table>
-              </div>
+              </Scrollable>
             )
           }
         </Loaded>

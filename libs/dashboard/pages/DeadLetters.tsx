@@ -67,7 +67,9 @@ function DeadRow({ dead, onChoose, onDone }: DeadRowProps) {
           {item.participantId} № {item.sequenceId}
         </div>
       </td>
-      <td data-label="Rail">{item.railType}</td>
+      <td data-label="Rail" class="name">
+        {item.railType}
+      </td>
       <td data-label="Why">
         <code>{item.lastErrorCode ?? item.lastRailCode ?? 'no code'}</code>
         {errorMessage === null ? null : <div class="quiet clamp">{errorMessage}</div>}

@@ -66,7 +66,9 @@ function HoldRow({ hold: { item, proposal }, onChoose, onDone }: HoldRowProps) {
           {item.participantId} № {item.sequenceId}
         </div>
       </td>
-      <td data-label="Rail">{item.railType}</td>
+      <td data-label="Rail" class="name">
+        {item.railType}
+      </td>
       <td data-label="Held because">
         {item.holdReason} <span class="quiet">by {item.heldBy}</span>
         {item.outcomeUnknown ? (

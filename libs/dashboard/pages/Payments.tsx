@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type { OutboxItem } from '../../http/index.js'
 import { wantsSearch, leaveField } from '../app/keys.js'
 import { pathTo, route, setQuery } from '../app/router.js'
@@ -113,7 +113,8 @@ function knownRails(): readonly string[] {
 
 function Filters({ filter }: { readonly filter: PaymentFilter }) {
   const search = useRef<HTMLInputElement>(null)
-  useEffect(() => {
+  // Before anything is painted, so that no letter typed after the slash is lost.
+  useLayoutEffect(() => {
     if (!wantsSearch.peek()) return
     wantsSearch.value = false
     search.current?.focus()

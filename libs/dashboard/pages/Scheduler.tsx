@@ -17,6 +17,7 @@ import { ProblemNote } from '../parts/ProblemNote.js'
 import { Sheet } from '../parts/Sheet.js'
 import { StateTag } from '../parts/StateTag.js'
 import { useAct } from '../parts/useAct.js'
+import { Scrollable } from '../parts/Scrollable.js'
 
 /** Jobs that come again, and timers that come once. */
 export function Scheduler() {
@@ -49,7 +50,7 @@ function JobsPanel() {
               </p>
             </Empty>
           ) : (
-            <div class="table-wrap">
+            <Scrollable label="Jobs">
               <table class="table-cards" aria-label="Jobs">
                 <thead>
                   <tr>
@@ -69,7 +70,7 @@ function JobsPanel() {
                   ))}
                 </tbody>
               </table>
-            </div>
+            </Scrollable>
           )
         }
       </Loaded>
@@ -129,7 +130,7 @@ function JobRow({ job, onShow, onDone }: JobRowProps) {
               type="button"
               class="button small"
               disabled={isRunning}
-              aria-label={`Run ${name} now`}
+              aria-label={`Run now: ${name}`}
               onClick={() => run(trigger)}
             >
               Run now

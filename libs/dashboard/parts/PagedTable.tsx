@@ -2,6 +2,7 @@ import type { ComponentChildren } from 'preact'
 import type { PagesHandle } from '../data/usePages.js'
 import { ProblemNote } from './ProblemNote.js'
 import { Skeleton } from './Skeleton.js'
+import { Scrollable } from './Scrollable.js'
 
 interface PagedTableProps<T> {
   readonly label: string
@@ -19,7 +20,7 @@ export function PagedTable<T>({ label, from, columns, row, empty }: PagedTablePr
     <>
       {problem === undefined ? null : <ProblemNote problem={problem} onRetry={from.refresh} />}
       {rows.length > 0 ? (
-        <div class="table-wrap">
+        <Scrollable label={label}>
           <table class="table-cards" aria-label={label}>
             <thead>
               <tr>
@@ -30,7 +31,7 @@ export function PagedTable<T>({ label, from, columns, row, empty }: PagedTablePr
             </thead>
             <tbody>{rows.map(row)}</tbody>
           </table>
-        </div>
+        </Scrollable>
       ) : next === undefined ? (
         problem === undefined ? (
           <Skeleton lines={6} />

@@ -4,6 +4,7 @@ import { Empty } from '../../parts/Empty.js'
 import { Panel } from '../../parts/Panel.js'
 import { StateTag } from '../../parts/StateTag.js'
 import { lookOf } from '../../parts/states.js'
+import { Scrollable } from '../../parts/Scrollable.js'
 
 const SHOWN_MAX = 8
 
@@ -18,7 +19,7 @@ export function ErrorMix({ errors }: { readonly errors: readonly ErrorCount[] })
           <p>No attempt of the last hour ended otherwise than with success.</p>
         </Empty>
       ) : (
-        <div class="table-wrap">
+        <Scrollable label="What went wrong">
           <table>
             <thead>
               <tr>
@@ -44,7 +45,7 @@ export function ErrorMix({ errors }: { readonly errors: readonly ErrorCount[] })
               ))}
             </tbody>
           </table>
-        </div>
+        </Scrollable>
       )}
     </Panel>
   )

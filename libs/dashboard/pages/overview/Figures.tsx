@@ -20,13 +20,13 @@ export function Figures({ status }: { readonly status: Status }) {
           {count(queue.dueUnleasedCount)} due now
         </Figure>
         <Figure
-          name="Dispatched, last hour"
+          name="Dispatched"
           value={count(queue.dispatchedLastHour)}
           href={pathTo(['payments'], { state: 'DISPATCHED' })}
         >
-          {share(Number(queue.dispatchedLastHour), ended)} of what ended
+          {share(Number(queue.dispatchedLastHour), ended)}, last hour
         </Figure>
-        <Figure name="Rail latency, p50" value={milliseconds(latency.p50Ms)}>
+        <Figure name="At the rail, p50" value={milliseconds(latency.p50Ms)}>
           p99 {milliseconds(latency.p99Ms)}
         </Figure>
         <Figure name="Held" value={count(queue.heldCount)} href={pathTo(['holds'])} tone="held">

@@ -9,6 +9,7 @@ import { Empty } from '../../parts/Empty.js'
 import { Panel } from '../../parts/Panel.js'
 import { ReasonSheet } from '../../parts/ReasonSheet.js'
 import { StateTag } from '../../parts/StateTag.js'
+import { Scrollable } from '../../parts/Scrollable.js'
 
 /** The ways out: what waits for each, whether its breaker lets calls through, and whether a person stopped it. */
 export function RailsPanel({ rails }: { readonly rails: readonly Rail[] }) {
@@ -20,7 +21,7 @@ export function RailsPanel({ rails }: { readonly rails: readonly Rail[] }) {
           <p>A rail appears here when a worker serves it or a payment waits for it.</p>
         </Empty>
       ) : (
-        <div class="table-wrap">
+        <Scrollable label="Rails">
           <table class="table-cards">
             <thead>
               <tr>
@@ -43,7 +44,7 @@ export function RailsPanel({ rails }: { readonly rails: readonly Rail[] }) {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scrollable>
       )}
       {chosen === null ? null : <PauseSheet rail={chosen} onClose={() => setChosen(null)} />}
     </Panel>
@@ -54,7 +55,7 @@ function RailRow({ rail, onChoose }: { readonly rail: Rail; readonly onChoose: (
   const { railType, pending, inFlight, held, oldestDueAgeSeconds, workers, pause } = rail
   return (
     <tr>
-      <td data-label="Rail">
+      <td data-label="Rail" class="name">
         <a href={pathTo(['payments'], { rail: railType })}>{railType}</a>
       </td>
       <td data-label="State">

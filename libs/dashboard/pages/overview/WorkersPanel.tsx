@@ -7,6 +7,7 @@ import { Glyph } from '../../parts/Glyph.js'
 import { Loaded } from '../../parts/Loaded.js'
 import { Moment } from '../../parts/Moment.js'
 import { Panel } from '../../parts/Panel.js'
+import { Scrollable } from '../../parts/Scrollable.js'
 
 /** Who does the work, and how many leases each has in hand. */
 export function WorkersPanel() {
@@ -28,7 +29,7 @@ export function WorkersPanel() {
               </p>
             </Empty>
           ) : (
-            <div class="table-wrap">
+            <Scrollable label="Workers">
               <table class="table-cards">
                 <thead>
                   <tr>
@@ -47,7 +48,7 @@ export function WorkersPanel() {
                   ))}
                 </tbody>
               </table>
-            </div>
+            </Scrollable>
           )
         }
       </Loaded>

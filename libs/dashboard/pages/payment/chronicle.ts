@@ -33,6 +33,9 @@ export function chronicleOf({ item, attempts, events }: Timeline): readonly Entr
   return [enqueued, ...rest.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0))]
 }
 
+/** The code of an attempt that records a decision. */
+const BY_PEOPLE = 'OPERATOR_DECISION'
+
 function entryOfAttempt(attempt: Attempt): Entry {
   const { attemptNo, state, claimedAt, completedAt, workerId, latencyMs } = attempt
   const { word, glyph, tone, meaning } = lookOf(state)
@@ -43,13 +46,13 @@ function entryOfAttempt(attempt: Attempt): Entry {
     glyph,
     tone,
     actor: workerId,
-    note: meaning,
+    note: attempt.errorCode === BY_PEOPLE ? 'Decided by people; the rail was not called for this.' : meaning,
     facts: given([
       ['leased', claimedAt],
       ['took', latencyMs === null ? null : milliseconds(latencyMs)],
       ['rail reference', attempt.railReference],
       ['rail code', attempt.railCode],
-      ['error', attempt.errorCode],
+      ['code', attempt.errorCode],
       ['said', attempt.errorMessage],
     ]),
   }
@@ -106,8 +109,23 @@ function entryOfEvent({ eventNo, eventType, actor, detail, createdAt }: OutboxEv
     at: createdAt,
     ...known,
     actor,
-    facts: given(Object.entries(detail).map(([name, value]) => [name.replaceAll('_', ' '), textOf(name, value)])),
+    facts: factsOf(detail),
   }
+}
+
+/** What matters first, first; the database keeps the names of an object in no order. */
+const FACTS_FIRST = ['decision', 'reason', 'state', 'rail_reference', 'proposed_by', 'approved_by']
+
+function factsOf(detail: OutboxEvent['detail']): Entry['facts'] {
+  const rank = (name: string) => (FACTS_FIRST.includes(name) ? FACTS_FIRST.indexOf(name) : FACTS_FIRST.length)
+  const entries = Object.entries(detail).filter(isForPeople)
+  const sorted = entries.toSorted(([a], [b]) => rank(a) - rank(b) || (a < b ? -1 : 1))
+  return given(sorted.map(([name, value]) => [name.replaceAll('_', ' '), textOf(name, value)]))
+}
+
+/** The hash of a token is for the chain, where it is checked; nobody reads it. */
+function isForPeople([name]: [string, unknown]): boolean {
+  return name !== 'lease_token_hash'
 }
 
 /** Times of the trail are whole microseconds; whatever else is not text is shown as the JSON it is. */
