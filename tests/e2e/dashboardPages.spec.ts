@@ -38,9 +38,7 @@ describe.each(DASHBOARD_LOOKS)('every page, $name', ({ name: _look, ...options }
       if (heading !== undefined) await page.getByRole('heading', { name: heading, level: 1 }).waitFor()
       await page.getByText('Live', { exact: true }).locator('visible=true').waitFor()
       expect({ name, defects: await accessibilityDefects(page) }).toEqual({ name, defects: [] })
-      const sideways = await page.evaluate(
-        SIDEWAYS,
-      )
+      const sideways = await page.evaluate(SIDEWAYS)
       expect({ name, sideways }).toEqual({ name, sideways: 0 })
     }
     expect(complaints()).toEqual([])
