@@ -1193,12 +1193,7 @@ DECLARE
   v_now timestamptz := clock_timestamp();
   v_hour timestamptz := date_trunc('hour', v_now, 'UTC');
 BEGIN
-  IF p_key_id IS NULL THEN
-    PERFORM refuse_argument('p_key_id', 'the id of a key');
-  END IF;
-  IF octet_length(p_secret_hash) IS DISTINCT FROM 32 THEN
-    PERFORM refuse_argument('p_secret_hash', 'a SHA-256, of 32 bytes');
-  END IF;
+  PERFORM check_api_key_parts(p_key_id, p_secret_hash);
   SELECT * INTO v_key FROM api_keys k WHERE k.key_id = p_key_id AND k.secret_hash = p_secret_hash;
   IF v_key.key_id IS NULL THEN
     RETURN;
@@ -1326,7 +1321,37 @@ $$;
 COMMENT ON FUNCTION cancel_timer(uuid) IS 'Cancels a timer that has not ended, for good; false when it has, or never was.';
 
 -- function check_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
-CREATE FUNCTION check_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_owner text, p_participants text[], p_expires_at timestamp with time zone)
+CREATE FUNCTION check_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[], p_expires_at timestamp with time zone)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  PERFORM check_api_key_parts(p_key_id, p_secret_hash);
+  IF is_id_list(p_scopes) IS NOT TRUE OR NOT p_scopes <@ ARRAY['ingest', 'read', 'audit', 'operate']
+    OR (SELECT count(DISTINCT s.scope) FROM unnest(p_scopes) AS s(scope)) < cardinality(p_scopes)
+  THEN
+    PERFORM refuse_argument('p_scopes', 'some of ingest, read, audit, operate, each once');
+  END IF;
+  -- As outbox_actor wants a person to be named.
+  IF NOT is_short_text(p_person, 200) OR p_person ~ '^[[:space:]]|[[:space:]]$' THEN
+    PERFORM refuse_argument('p_person', 'a person, of 1 to 200 characters, without space at either end');
+  END IF;
+  IF p_participants IS NOT NULL AND (is_id_list(p_participants) IS NOT TRUE OR cardinality(p_participants) > 100
+    OR (SELECT count(DISTINCT g.id) FROM unnest(p_participants) AS g(id)) < cardinality(p_participants))
+  THEN
+    PERFORM refuse_argument('p_participants', 'null, or a plain list of 1 to 100 participants, each once');
+  END IF;
+  IF p_expires_at <= clock_timestamp() OR p_expires_at > clock_timestamp() + interval '100 years' THEN
+    PERFORM refuse_argument('p_expires_at', 'null, or a time within the next 100 years');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_api_key(text, bytea, text[], text, text[], timestamp with time zone) IS 'Internal: raises 22023 for a key that is not acceptable.';
+
+-- function check_api_key_parts(text, bytea) of symphony_owner
+CREATE FUNCTION check_api_key_parts(p_key_id text, p_secret_hash bytea)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -1339,24 +1364,9 @@ BEGIN
   IF octet_length(p_secret_hash) IS DISTINCT FROM 32 THEN
     PERFORM refuse_argument('p_secret_hash', 'a SHA-256, of 32 bytes');
   END IF;
-  IF is_id_list(p_scopes) IS NOT TRUE OR NOT p_scopes <@ ARRAY['ingest', 'read', 'audit', 'operate']
-    OR (SELECT count(DISTINCT s.scope) FROM unnest(p_scopes) AS s(scope)) < cardinality(p_scopes)
-  THEN
-    PERFORM refuse_argument('p_scopes', 'some of ingest, read, audit, operate, each once');
-  END IF;
-  -- As outbox_actor wants a person to be named.
-  IF NOT is_short_text(p_owner, 200) OR p_owner ~ '^[[:space:]]|[[:space:]]$' THEN
-    PERFORM refuse_argument('p_owner', 'a person, of 1 to 200 characters, without space at either end');
-  END IF;
-  IF p_participants IS NOT NULL AND (is_id_list(p_participants) IS NOT TRUE OR cardinality(p_participants) > 100) THEN
-    PERFORM refuse_argument('p_participants', 'null, or a plain list of 1 to 100 participants');
-  END IF;
-  IF p_expires_at <= clock_timestamp() OR p_expires_at > clock_timestamp() + interval '100 years' THEN
-    PERFORM refuse_argument('p_expires_at', 'null, or a time within the next 100 years');
-  END IF;
 END
 $$;
-COMMENT ON FUNCTION check_api_key(text, bytea, text[], text, text[], timestamp with time zone) IS 'Internal: raises 22023 for a key that is not acceptable.';
+COMMENT ON FUNCTION check_api_key_parts(text, bytea) IS 'Internal: raises 22023 for what cannot be the two halves of a key.';
 
 -- function check_inbox_claims(text[], text[], uuid[], text) of symphony_owner
 CREATE FUNCTION check_inbox_claims(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
@@ -2349,7 +2359,7 @@ $$;
 COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) IS 'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST.';
 
 -- function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
-CREATE FUNCTION create_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_owner text, p_participants text[] DEFAULT NULL::text[], p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
+CREATE FUNCTION create_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[] DEFAULT NULL::text[], p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
 RETURNS timestamp with time zone
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -2361,7 +2371,7 @@ DECLARE
   v_now timestamptz := clock_timestamp();
   v_missing text;
 BEGIN
-  PERFORM check_api_key(p_key_id, p_secret_hash, p_scopes, p_owner, p_participants, p_expires_at);
+  PERFORM check_api_key(p_key_id, p_secret_hash, p_scopes, p_person, p_participants, p_expires_at);
   IF NOT pg_has_role(session_user, 'symphony_owner', 'MEMBER') THEN
     SELECT s.scope INTO v_missing FROM unnest(p_scopes) AS s(scope)
     WHERE NOT pg_has_role(session_user, api_scope_role(s.scope), 'MEMBER') LIMIT 1;
@@ -2369,14 +2379,14 @@ BEGIN
       RAISE EXCEPTION 'a key of scope %: the login that makes it is no member of %', v_missing, api_scope_role(v_missing)
         USING ERRCODE = 'insufficient_privilege', HINT = 'Have it made by somebody who has that role, or by an administrator.';
     END IF;
-    IF 'operate' = ANY (p_scopes) AND p_owner <> v_actor THEN
+    IF 'operate' = ANY (p_scopes) AND p_person <> v_actor THEN
       RAISE EXCEPTION 'a key of scope operate: % may make one for themselves alone', v_actor
         USING ERRCODE = 'insufficient_privilege',
           HINT = 'With another''s key one could be one''s own second person. An administrator may make it.';
     END IF;
   END IF;
   INSERT INTO api_keys (key_id, secret_hash, scopes, owner, participants, created_by, created_at, expires_at)
-  VALUES (p_key_id, p_secret_hash, p_scopes, p_owner, p_participants, v_actor, v_now, p_expires_at)
+  VALUES (p_key_id, p_secret_hash, p_scopes, p_person, p_participants, v_actor, v_now, p_expires_at)
   ON CONFLICT (key_id) DO NOTHING;
   IF NOT FOUND THEN
     PERFORM refuse_argument('p_key_id', 'an id that no key has had yet');

@@ -22,6 +22,7 @@ const given = process.argv.slice(2).filter((word) => word !== '--matrix')
 
 /** What proves the SQL itself, and therefore runs on the oldest server and in an awkward schema too. */
 const SQL_PROOFS = [
+  'tests/unit/access',
   'tests/unit/outbox',
   'tests/unit/lease',
   'tests/unit/inbox',

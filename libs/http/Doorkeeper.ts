@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Clock } from '../core/index.js'
 import type { Gate } from './access/Gate.js'
 import { nameOf, type Identity } from './access/Identity.js'
 import { RateLimiter } from './access/RateLimiter.js'
-import { FAILURES_PER_SECOND } from './limits.js'
 import { ProblemError } from './Problem.js'
 import type { Route } from './routes/route.js'
 
@@ -10,18 +10,18 @@ export interface DoorkeeperOptions {
   readonly gate: Gate
   readonly requestsPerSecond: number
   readonly mayNamePeople: (() => Promise<boolean>) | undefined
+  readonly clock: Clock
 }
 
 /** Lets a request pass to its route, or throws why not: who asks, how often, for what, and about whom. */
 export class Doorkeeper {
   readonly #options: DoorkeeperOptions
   readonly #requests: RateLimiter
-  readonly #failures = new RateLimiter(FAILURES_PER_SECOND)
   #namesPeople = false
 
   constructor(options: DoorkeeperOptions) {
     this.#options = options
-    this.#requests = new RateLimiter(options.requestsPerSecond)
+    this.#requests = new RateLimiter(options.requestsPerSecond, options.clock)
   }
 
   /** Without a route there is nothing to see, and even that is told only to those who are known. */
@@ -34,16 +34,12 @@ export class Doorkeeper {
     if (route !== undefined) await this.#requireRight(route, identity)
   }
 
+  /** Who is not let in is told how to come in. Guessing is not slowed down: there are 256 bits to guess. */
   async #identify(request: FastifyRequest, reply: FastifyReply): Promise<Identity> {
-    // Who guesses is slowed down before anything is looked up. Who is known is not counted here.
-    if (!this.#failures.has(request.ip)) throw new ProblemError('RATE_LIMITED', undefined, { retryAfterSeconds: 1 })
     try {
       return await this.#options.gate.identify(request.headers.authorization)
     } catch (error) {
-      if (error instanceof ProblemError) {
-        this.#failures.take(request.ip)
-        void reply.header('www-authenticate', 'Bearer')
-      }
+      if (error instanceof ProblemError) void reply.header('www-authenticate', 'Bearer')
       throw error
     }
   }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { fastify, LogController, type FastifyBaseLogger, type FastifyInstance, type FastifyRequest } from 'fastify'
 import type { FastifyReply } from 'fastify'
 import type { Logger } from 'pino'
-import { JSON_TEXT_BYTES_MAX } from '../core/index.js'
+import { JSON_TEXT_BYTES_MAX, systemClock, type Clock } from '../core/index.js'
 import { Gate } from './access/Gate.js'
 import type { Identity } from './access/Identity.js'
 import { KeyGate } from './access/KeyGate.js'
@@ -54,6 +54,8 @@ export interface HttpServerOptions {
   readonly version?: string
   /** How often streams look at the database. @default 1000 */
   readonly streamPollMs?: number
+  /** By which limits and what is remembered for a while are counted. @default the system's */
+  readonly clock?: Clock
 }
 
 export interface ListenAddress {
@@ -82,10 +84,10 @@ declare module 'fastify' {
 }
 
 export function createHttpServer(options: HttpServerOptions): HttpServer {
-  const { api, webhooks, dashboardFolder, version = '0.0.0' } = options
+  const { api, webhooks, dashboardFolder, version = '0.0.0', clock = systemClock } = options
   const limits = resolveHttpLimits(options.limits)
   const gate = gateOf(options)
-  const board = api === undefined ? undefined : new StatusBoard(api)
+  const board = api === undefined ? undefined : new StatusBoard(api, clock)
   const { streamPollMs } = options
   const streams =
     api === undefined || board === undefined
@@ -104,7 +106,7 @@ export function createHttpServer(options: HttpServerOptions): HttpServer {
     ...(webhooks === undefined ? [] : webhookRoutes(webhooks)),
   ]
   const { requestsPerSecond } = limits
-  const doorkeeper = new Doorkeeper({ gate, requestsPerSecond, mayNamePeople: api?.roles.mayNamePeople })
+  const doorkeeper = new Doorkeeper({ gate, requestsPerSecond, mayNamePeople: api?.roles.mayNamePeople, clock })
   const files = dashboardFolder === undefined ? undefined : new DashboardFiles(dashboardFolder)
   const app = createApp(options.log, doorkeeper, files)
   for (const route of routes) register(app, route)
@@ -120,11 +122,11 @@ export function createHttpServer(options: HttpServerOptions): HttpServer {
   }
 }
 
-function gateOf({ accessToken, accessTokenOwner = 'access-token', api, oidc }: HttpServerOptions): Gate {
+function gateOf({ accessToken, accessTokenOwner = 'access-token', api, oidc, clock }: HttpServerOptions): Gate {
   return new Gate({
     accessToken,
     accessTokenOwner,
-    keys: api === undefined ? undefined : new KeyGate(api.roles.auth),
+    keys: api === undefined ? undefined : new KeyGate(api.roles.auth, clock),
     oidc: oidc === undefined ? undefined : new OidcGate(oidc),
   })
 }

@@ -20,5 +20,3 @@ export const REQUEST_TIMEOUT_MS = 30_000
 export const HEADERS_TIMEOUT_MS = 10_000
 /** Of all headers together; Node refuses more with 431. */
 export const HEADER_BYTES_MAX = 16_384
-/** Attempts per second to get in with nothing that counts, from one address. */
-export const FAILURES_PER_SECOND = 50

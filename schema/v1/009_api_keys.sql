@@ -36,7 +36,7 @@ COMMENT ON COLUMN api_keys.last_used_at IS 'The hour in which it was last used: 
 -- a second person of themselves: a key that operates belongs to whoever makes it. Only an administrator, who could act as
 -- the owner of the schema or make logins anyway, is free of both.
 CREATE OR REPLACE FUNCTION create_api_key(
-  p_key_id text, p_secret_hash bytea, p_scopes text[], p_owner text, p_participants text[] DEFAULT NULL,
+  p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[] DEFAULT NULL,
   p_expires_at timestamptz DEFAULT NULL
 ) RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -47,7 +47,7 @@ DECLARE
   v_now timestamptz := clock_timestamp();
   v_missing text;
 BEGIN
-  PERFORM check_api_key(p_key_id, p_secret_hash, p_scopes, p_owner, p_participants, p_expires_at);
+  PERFORM check_api_key(p_key_id, p_secret_hash, p_scopes, p_person, p_participants, p_expires_at);
   IF NOT pg_has_role(session_user, 'symphony_owner', 'MEMBER') THEN
     SELECT s.scope INTO v_missing FROM unnest(p_scopes) AS s(scope)
     WHERE NOT pg_has_role(session_user, api_scope_role(s.scope), 'MEMBER') LIMIT 1;
@@ -55,14 +55,14 @@ BEGIN
       RAISE EXCEPTION 'a key of scope %: the login that makes it is no member of %', v_missing, api_scope_role(v_missing)
         USING ERRCODE = 'insufficient_privilege', HINT = 'Have it made by somebody who has that role, or by an administrator.';
     END IF;
-    IF 'operate' = ANY (p_scopes) AND p_owner <> v_actor THEN
+    IF 'operate' = ANY (p_scopes) AND p_person <> v_actor THEN
       RAISE EXCEPTION 'a key of scope operate: % may make one for themselves alone', v_actor
         USING ERRCODE = 'insufficient_privilege',
           HINT = 'With another''s key one could be one''s own second person. An administrator may make it.';
     END IF;
   END IF;
   INSERT INTO api_keys (key_id, secret_hash, scopes, owner, participants, created_by, created_at, expires_at)
-  VALUES (p_key_id, p_secret_hash, p_scopes, p_owner, p_participants, v_actor, v_now, p_expires_at)
+  VALUES (p_key_id, p_secret_hash, p_scopes, p_person, p_participants, v_actor, v_now, p_expires_at)
   ON CONFLICT (key_id) DO NOTHING;
   IF NOT FOUND THEN
     PERFORM refuse_argument('p_key_id', 'an id that no key has had yet');
@@ -74,8 +74,34 @@ COMMENT ON FUNCTION create_api_key(text, bytea, text[], text, text[], timestampt
   'Makes a key of the HTTP API from the hash of its secret. Its scopes are roles of the maker; who operates does so as themselves.';
 
 CREATE OR REPLACE FUNCTION check_api_key(
-  p_key_id text, p_secret_hash bytea, p_scopes text[], p_owner text, p_participants text[], p_expires_at timestamptz
+  p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[], p_expires_at timestamptz
 ) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  PERFORM check_api_key_parts(p_key_id, p_secret_hash);
+  IF is_id_list(p_scopes) IS NOT TRUE OR NOT p_scopes <@ ARRAY['ingest', 'read', 'audit', 'operate']
+    OR (SELECT count(DISTINCT s.scope) FROM unnest(p_scopes) AS s(scope)) < cardinality(p_scopes)
+  THEN
+    PERFORM refuse_argument('p_scopes', 'some of ingest, read, audit, operate, each once');
+  END IF;
+  -- As outbox_actor wants a person to be named.
+  IF NOT is_short_text(p_person, 200) OR p_person ~ '^[[:space:]]|[[:space:]]$' THEN
+    PERFORM refuse_argument('p_person', 'a person, of 1 to 200 characters, without space at either end');
+  END IF;
+  IF p_participants IS NOT NULL AND (is_id_list(p_participants) IS NOT TRUE OR cardinality(p_participants) > 100
+    OR (SELECT count(DISTINCT g.id) FROM unnest(p_participants) AS g(id)) < cardinality(p_participants))
+  THEN
+    PERFORM refuse_argument('p_participants', 'null, or a plain list of 1 to 100 participants, each once');
+  END IF;
+  IF p_expires_at <= clock_timestamp() OR p_expires_at > clock_timestamp() + interval '100 years' THEN
+    PERFORM refuse_argument('p_expires_at', 'null, or a time within the next 100 years');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_api_key(text, bytea, text[], text, text[], timestamptz) IS 'Internal: raises 22023 for a key that is not acceptable.';
+
+CREATE OR REPLACE FUNCTION check_api_key_parts(p_key_id text, p_secret_hash bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -85,24 +111,9 @@ BEGIN
   IF octet_length(p_secret_hash) IS DISTINCT FROM 32 THEN
     PERFORM refuse_argument('p_secret_hash', 'a SHA-256, of 32 bytes');
   END IF;
-  IF is_id_list(p_scopes) IS NOT TRUE OR NOT p_scopes <@ ARRAY['ingest', 'read', 'audit', 'operate']
-    OR (SELECT count(DISTINCT s.scope) FROM unnest(p_scopes) AS s(scope)) < cardinality(p_scopes)
-  THEN
-    PERFORM refuse_argument('p_scopes', 'some of ingest, read, audit, operate, each once');
-  END IF;
-  -- As outbox_actor wants a person to be named.
-  IF NOT is_short_text(p_owner, 200) OR p_owner ~ '^[[:space:]]|[[:space:]]$' THEN
-    PERFORM refuse_argument('p_owner', 'a person, of 1 to 200 characters, without space at either end');
-  END IF;
-  IF p_participants IS NOT NULL AND (is_id_list(p_participants) IS NOT TRUE OR cardinality(p_participants) > 100) THEN
-    PERFORM refuse_argument('p_participants', 'null, or a plain list of 1 to 100 participants');
-  END IF;
-  IF p_expires_at <= clock_timestamp() OR p_expires_at > clock_timestamp() + interval '100 years' THEN
-    PERFORM refuse_argument('p_expires_at', 'null, or a time within the next 100 years');
-  END IF;
 END
 $$;
-COMMENT ON FUNCTION check_api_key(text, bytea, text[], text, text[], timestamptz) IS 'Internal: raises 22023 for a key that is not acceptable.';
+COMMENT ON FUNCTION check_api_key_parts(text, bytea) IS 'Internal: raises 22023 for what cannot be the two halves of a key.';
 
 CREATE OR REPLACE FUNCTION api_scope_role(p_scope text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -142,12 +153,7 @@ DECLARE
   v_now timestamptz := clock_timestamp();
   v_hour timestamptz := date_trunc('hour', v_now, 'UTC');
 BEGIN
-  IF p_key_id IS NULL THEN
-    PERFORM refuse_argument('p_key_id', 'the id of a key');
-  END IF;
-  IF octet_length(p_secret_hash) IS DISTINCT FROM 32 THEN
-    PERFORM refuse_argument('p_secret_hash', 'a SHA-256, of 32 bytes');
-  END IF;
+  PERFORM check_api_key_parts(p_key_id, p_secret_hash);
   SELECT * INTO v_key FROM api_keys k WHERE k.key_id = p_key_id AND k.secret_hash = p_secret_hash;
   IF v_key.key_id IS NULL THEN
     RETURN;

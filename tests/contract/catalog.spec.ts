@@ -50,7 +50,7 @@ describe('functions', () => {
          WHERE p.pronamespace = ours.oid AND NOT p.prosecdef AND p.prosqlbody IS NULL
            AND p.prorettype <> 'trigger'::regtype ORDER BY 1`,
       ),
-    ).toEqual(['record_deployment', 'refuse_argument', 'refuse_stale_snapshot'])
+    ).toEqual(['add_actor_gateway', 'record_deployment', 'refuse_argument', 'refuse_stale_snapshot'])
   })
 
   test('triggers run with the rights of whoever fires them', async () => {
@@ -86,6 +86,7 @@ describe('functions', () => {
 
   test('those that promise to change nothing are these, and all others may', async () => {
     expect(await functionsOf('i')).toEqual([
+      'api_scope_role',
       'has_unbounded_number',
       'is_id',
       'is_id_list',
@@ -99,6 +100,7 @@ describe('functions', () => {
       'claimable_outbox_rails',
       'epoch_micros',
       'inbox_content_hash',
+      'is_actor_gateway',
       'next_inbox_event',
       'next_outbox_event',
       'next_scheduler_event',
@@ -480,6 +482,7 @@ describe('views', () => {
       ),
     ).toEqual([
       { view: 'outbox_operational_status', options: ['security_barrier=true'], ownFunctions: 0 },
+      { view: 'outbox_throughput', options: ['security_barrier=true'], ownFunctions: 0 },
       { view: 'supervisor_outbox_status', options: ['security_barrier=true'], ownFunctions: 0 },
     ])
   })

@@ -15,8 +15,9 @@ export async function symphony(
   words: readonly string[],
   env: Readonly<Record<string, string>> = {},
   signal: AbortSignal = new AbortController().signal,
+  /** What it has said so far, for whoever waits for a word of a command that goes on. */
+  written = { stdout: '', stderr: '' },
 ): Promise<Said> {
-  const written = { stdout: '', stderr: '' }
   const stream = (name: 'stdout' | 'stderr') =>
     new Writable({
       write(chunk, _encoding, done) {

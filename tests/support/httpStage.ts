@@ -2,7 +2,7 @@ import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import { Registry } from 'prom-client'
 import { createApiKey, isActorGateway, type ApiKeyRequest } from '../../libs/access/index.js'
-import { actingFor } from '../../libs/db/index.js'
+import { actingFor, type RoleHandle } from '../../libs/db/index.js'
 import {
   createHttpServer,
   MetricsPage,
@@ -45,12 +45,13 @@ export interface HttpStageOptions extends Partial<Omit<HttpServerOptions, 'api'>
   readonly api?: Partial<Api> | 'none'
 }
 
-/** The roles of a database, whose login is a gateway from now on: it may name the people who act. */
+const gateways = new WeakMap<TestDatabase, Promise<RoleHandle>>()
+
+/** The roles of a database; who operates does so through a login that may name people, as that of an API may. */
 export async function apiRolesOf(db: TestDatabase): Promise<ApiRoles> {
-  await db.queryNoRole('SELECT add_actor_gateway(usename::text) FROM pg_user WHERE usename = $1', [
-    'symphony_test_login',
-  ])
-  const control = db.as('symphony_control')
+  const gateway = gateways.get(db) ?? openGateway(db)
+  gateways.set(db, gateway)
+  const control = await gateway
   return {
     ingest: db.as('symphony_ingest'),
     readonly: db.as('symphony_readonly'),
@@ -59,6 +60,12 @@ export async function apiRolesOf(db: TestDatabase): Promise<ApiRoles> {
     control: (person) => actingFor(control, person),
     mayNamePeople: () => isActorGateway(control),
   }
+}
+
+async function openGateway(db: TestDatabase): Promise<RoleHandle> {
+  const login = await db.createLogin('http_gateway', { roles: ['symphony_control'] })
+  await db.queryNoRole('SELECT add_actor_gateway($1)', [login.name])
+  return login.database.as('symphony_control')
 }
 
 /** A key made by an administrator. */

@@ -106,12 +106,14 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
   test('PRIM-POSTGRES-SCHEMA-003 the tables and views', async () => {
     await deploy({ url: db.url, schema })
     expect(namesIn(await catalogOf(db.url, schema), 'relations')).toEqual([
+      'api_keys',
       'inbox_events',
       'inbox_messages',
       'outbox_attempt_tallies',
       'outbox_attempt_totals',
       'outbox_operational_status',
       'outbox_pauses',
+      'outbox_throughput',
       'outbox_workers',
       'participant_outbox_policies',
       'participant_outbox_sequences',
@@ -144,7 +146,10 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'inbox_messages.ix_inbox_done',
       'payment_outbox_attempts.ix_attempts_by_instruction',
       'payment_outbox_attempts.ix_attempts_by_outbox',
+      'payment_outbox_attempts.ix_attempts_by_rail_reference',
+      'payment_outbox_attempts.ix_attempts_failed',
       'payment_outbox_attempts.payment_outbox_attempts_one_terminal_per_outbox',
+      'payment_outbox_identities.ix_identities_by_key',
       'payment_outbox_identities.ix_identities_redrive_of',
       'payment_outbox_pending.ix_pending_block_unverified',
       'payment_outbox_pending.ix_pending_claimable',
@@ -192,9 +197,12 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       return name === undefined ? [] : [`${role}: ${name}`]
     })
     expect(callable.toSorted()).toEqual([
+      'auth: authenticate_api_key',
       'control: approve_outbox_proposal',
+      'control: create_api_key',
       'control: create_or_update_job',
       'control: delete_job',
+      'control: is_actor_gateway',
       'control: pause_job',
       'control: pause_outbox',
       'control: place_outbox_hold',
@@ -203,6 +211,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'control: resume_job',
       'control: resume_outbox',
       'control: revive_inbox_message',
+      'control: revoke_api_key',
       'control: set_participant_outbox_policy',
       'control: trigger_job',
       'control: withdraw_outbox_proposal',
@@ -266,7 +275,11 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
     expect(others.filter((grant) => !/^(?:SELECT on (?:columns of )?table|USAGE on the schema) /.test(grant))).toEqual(
       [],
     )
-    expect(grants.filter((grant) => grant.includes('PUBLIC') || grant.includes('symphony_auth'))).toEqual([])
+    expect(grants.filter((grant) => grant.includes('PUBLIC'))).toEqual([])
+    expect(grants.filter((grant) => grant.includes('symphony_auth'))).toEqual([
+      'EXECUTE on function authenticate_api_key(text, bytea) to symphony_auth',
+      'USAGE on the schema to symphony_auth',
+    ])
     expect(grants.filter((grant) => grant.includes('participant_outbox_sequences'))).toEqual([
       'SELECT on table participant_outbox_sequences to symphony_control',
     ])

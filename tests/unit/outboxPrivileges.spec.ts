@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
+import { createApiKey } from '../../libs/access/index.js'
 import { callFunction, quoteIdentifier, type RoleHandle } from '../../libs/db/index.js'
 import { deploy } from '../../libs/deployment/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
@@ -37,6 +38,7 @@ type Actor = (typeof ACTORS)[number]
 /** Who may read a table or view. A role that is not named may not; the columns are those it may not see. */
 const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: readonly string[] }>>>> = {
   symphony_settings: {},
+  api_keys: { control: except('secret_hash'), auditor: except('secret_hash') },
   inbox_messages: {
     control: except('fence'),
     auditor: except('fence'),
@@ -81,6 +83,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   },
   supervisor_outbox_status: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_operational_status: { control: whole(), auditor: whole(), readonly: whole() },
+  outbox_throughput: { control: whole(), auditor: whole(), readonly: whole() },
 }
 
 /** Who may call a function. Nobody: it is called by other functions alone, as their owner. */
@@ -151,9 +154,16 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   resume_job: 'control',
   trigger_job: 'control',
   delete_job: 'control',
+  create_api_key: 'control',
+  revoke_api_key: 'control',
+  is_actor_gateway: 'control',
 
+  authenticate_api_key: 'auth',
+
+  add_actor_gateway: 'nobody',
   admit_outbox_items: 'nobody',
   advance_outbox_streams: 'nobody',
+  api_scope_role: 'nobody',
   append_outbox_events: 'nobody',
   append_outbox_scope_event: 'nobody',
   apply_outbox_decision: 'nobody',
@@ -161,6 +171,8 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   check_lease_duration: 'nobody',
   check_lease_names: 'nobody',
   bury_inbox_messages: 'nobody',
+  check_api_key: 'nobody',
+  check_api_key_parts: 'nobody',
   check_inbox_claims: 'nobody',
   check_inbox_errors: 'nobody',
   check_inbox_key: 'nobody',
@@ -318,6 +330,11 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   resume_job: async (call) => call(await aJob(db), 1, new Date()),
   trigger_job: async (call) => call(await aJob(db)),
   delete_job: async (call) => call(await aJob(db)),
+  create_api_key: (call) => call('privileged', Buffer.alloc(32), ['read'], 'alice'),
+  revoke_api_key: async (call) => call(await aKeyId()),
+  is_actor_gateway: (call) => call(),
+
+  authenticate_api_key: async (call) => call(await aKeyId(), Buffer.alloc(32)),
 }
 
 /** Everything that changes a table, its rows or its shape, and what only holds it up. */
@@ -446,7 +463,7 @@ describe.each(ACTORS)('%s', (actor) => {
       `SELECT has_schema_privilege($1, $2, 'USAGE') AS usage, has_schema_privilege($1, $2, 'CREATE') AS create`,
       [roleName(actor), db.schema],
     )
-    expect(rows).toEqual([{ usage: !['auth', 'PUBLIC'].includes(actor), create: false }])
+    expect(rows).toEqual([{ usage: actor !== 'PUBLIC', create: false }])
     const schema = quoteIdentifier(db.schema)
     for (const statement of [
       `CREATE TABLE ${schema}.mine (a int)`,
@@ -536,13 +553,19 @@ test('the roles are roles only: no login, no attribute, no member among them, no
   expect(owners.rows).toEqual([])
 })
 
-test('auth is mentioned by no object of this database: it owns nothing and was granted nothing', async () => {
+test('auth is mentioned by the schema and one function of this database: it owns nothing and was granted nothing else', async () => {
   const { rows } = await db.queryNoRole(
-    `SELECT pg_describe_object(classid, objid, objsubid) FROM pg_shdepend
+    `SELECT CASE classid WHEN 'pg_proc'::regclass THEN objid::regproc::text ELSE 'the schema' END AS object,
+       deptype AS kind, classid = 'pg_proc'::regclass OR objid = $1::regnamespace AS known
+     FROM pg_shdepend
      WHERE refclassid = 'pg_authid'::regclass AND refobjid = 'symphony_auth'::regrole
-       AND dbid IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))`,
+       AND dbid IN (0, (SELECT oid FROM pg_database WHERE datname = current_database())) ORDER BY object`,
+    [quoteIdentifier(db.schema)],
   )
-  expect(rows).toEqual([])
+  expect(rows).toEqual([
+    { object: expect.stringMatching(/authenticate_api_key$/), kind: 'a', known: true },
+    { object: 'the schema', kind: 'a', known: true },
+  ])
 })
 
 test('a blanket grant to readonly and auditor is taken back by the privileges file, sequences first of all', async () => {
@@ -629,6 +652,11 @@ function runClaims({ runId, leaseToken }: ClaimedJobRun): unknown[] {
   return [[runId], [leaseToken], WORKER]
 }
 
+async function aKeyId(): Promise<string> {
+  const { keyId } = await createApiKey(control(), { scopes: ['read'], owner: 'alice' })
+  return keyId
+}
+
 async function heldItem(): Promise<string> {
   const { outboxId } = await enqueue(db)
   await placeOutboxHold(control(), outboxId, 'odd')
@@ -669,6 +697,7 @@ async function putARowInEveryTable(): Promise<void> {
   await deadMessage()
   await aClaimedTimer(db)
   await aClaimedJobRun(db)
+  await aKeyId()
 }
 
 async function readRelations(): Promise<ReadonlyMap<string, Relation>> {

@@ -24,7 +24,7 @@ const CANARY = 'CANARY4929'
 type Arguments = Readonly<Record<string, string>>
 
 interface Subject {
-  readonly role: 'ingest' | 'executor' | 'control'
+  readonly role: 'ingest' | 'executor' | 'control' | 'auth'
   /** A call that succeeds. */
   readonly sound: () => Promise<Arguments>
   /** For which NULL has a meaning. Everything else refuses it. */
@@ -277,6 +277,24 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   },
   trigger_job: { role: 'control', sound: aJobName, unknown: 'P7012' },
   delete_job: { role: 'control', sound: aJobName },
+  create_api_key: {
+    role: 'control',
+    sound: async () => ({
+      p_key_id: `'soundkey'`,
+      p_secret_hash: `sha256('s')`,
+      p_scopes: `ARRAY['read']`,
+      p_person: `'alice'`,
+      p_participants: `ARRAY['p']`,
+      p_expires_at: `now() + interval '1 day'`,
+    }),
+    optional: ['p_participants', 'p_expires_at'],
+  },
+  revoke_api_key: { role: 'control', sound: async () => ({ p_key_id: await aKeyId() }) },
+  is_actor_gateway: { role: 'control', sound: async () => ({}) },
+  authenticate_api_key: {
+    role: 'auth',
+    sound: async () => ({ p_key_id: `'soundkey'`, p_secret_hash: `sha256('s')` }),
+  },
 }
 const names = Object.keys(SUBJECTS)
 
@@ -429,7 +447,47 @@ const TIME: Limits = {
   },
 }
 
+/** Of keys of the API. One that is well-formed and not known is refused in the same words by whoever looks it up. */
+const KEY_ID: Limits = {
+  refused: {
+    'an empty one': `''`,
+    'seven characters': `'${'k'.repeat(7)}'`,
+    '33 characters': `rpad('key', 33, 'x')`,
+    capitals: `'${CANARY}KEY'`,
+    'a dash': `'${CANARY.toLowerCase()}-key'`,
+    'a line end': `E'${CANARY.toLowerCase()}\\n'`,
+  },
+  accepted: {},
+}
+
+const SECRET_HASH: Limits = {
+  refused: {
+    nothing: `''::bytea`,
+    '31 bytes': `'\\x${'00'.repeat(31)}'::bytea`,
+    '33 bytes': `'\\x${'00'.repeat(33)}'::bytea`,
+  },
+  accepted: { '32 bytes': `'\\x${'00'.repeat(32)}'::bytea` },
+}
+
+const EXPIRY: Limits = {
+  refused: {
+    'a time that has passed': `now() - interval '1 second'`,
+    infinity: `'infinity'`,
+    'a time in 101 years': `now() + interval '101 years'`,
+  },
+  accepted: { 'a time in 99 years': `now() + interval '99 years'` },
+}
+
 const LIMITS: Readonly<Record<string, Limits>> = {
+  p_key_id: KEY_ID,
+  p_secret_hash: SECRET_HASH,
+  p_scope: {
+    refused: { nothing: `''`, 'an unknown one': `'${CANARY}'`, capitals: `'READ'` },
+    accepted: { audit: `'audit'` },
+  },
+  p_person: text(200),
+  p_participant: ID,
+  p_expires_at: EXPIRY,
   p_instruction_id: ID,
   p_participant_id: ID,
   p_topic: ID,
@@ -518,7 +576,7 @@ beforeAll(async () => {
   db = await createTestDatabase()
   proposer = await db.createLogin('proposer', { roles: ['symphony_control'] })
   signatures = await readSignatures()
-  for (const role of ['ingest', 'executor', 'control'] as const) {
+  for (const role of ['ingest', 'executor', 'control', 'auth'] as const) {
     connections.set(role, await openConnection(db, `symphony_${role}`))
   }
   for (const name of names) soundArguments.set(name, await SUBJECTS[name]!.sound())
@@ -767,6 +825,11 @@ async function readSignatures(): Promise<typeof signatures> {
     [quoteIdentifier(db.schema)],
   )
   return new Map(rows.map((row) => [row.name, row.arguments]))
+}
+
+async function aKeyId(): Promise<string> {
+  await db.queryNoRole(`SELECT create_api_key('a0key0to0revoke', sha256('s'), ARRAY['read'], 'alice')`)
+  return `'a0key0to0revoke'`
 }
 
 async function anInstruction(): Promise<Arguments> {

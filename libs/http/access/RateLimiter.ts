@@ -29,11 +29,6 @@ export class RateLimiter {
     return Math.max(1, Math.ceil((1 - bucket.tokens) / this.#perSecond))
   }
 
-  /** Whether there is one to take. */
-  has(name: string): boolean {
-    return this.#fill(name).tokens >= 1
-  }
-
   #fill(name: string): Bucket {
     const nowMs = this.#clock.monotonicMs()
     const full = this.#perSecond * 2

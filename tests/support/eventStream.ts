@@ -1,0 +1,64 @@
+/** What came over a stream of server-sent events, in the order it came. */
+export interface StreamEvent {
+  readonly event: string
+  readonly data: string
+}
+
+/** A client of a stream that remembers what it heard. */
+export class EventStreamClient {
+  readonly response: Response
+  readonly events: StreamEvent[] = []
+  /** Lines that begin with a colon. */
+  comments = 0
+  /** Resolves when the server has ended the stream, and says how: cleanly, or cut. */
+  readonly ended: Promise<'ended' | 'cut'>
+  readonly #abort: AbortController
+
+  constructor(response: Response, abort: AbortController) {
+    this.response = response
+    this.#abort = abort
+    this.ended = this.#read()
+  }
+
+  static async open(url: string, token: string): Promise<EventStreamClient> {
+    const abort = new AbortController()
+    const response = await fetch(url, { headers: { authorization: `Bearer ${token}` }, signal: abort.signal })
+    return new EventStreamClient(response, abort)
+  }
+
+  /** The data of the events of this name. */
+  heard(name: string): string[] {
+    return this.events.flatMap(({ event, data }) => (event === name ? [data] : []))
+  }
+
+  leave(): void {
+    this.#abort.abort()
+  }
+
+  async #read(): Promise<'ended' | 'cut'> {
+    const decoder = new TextDecoder()
+    let text = ''
+    try {
+      for await (const chunk of this.response.body ?? []) {
+        text += decoder.decode(chunk, { stream: true })
+        const blocks = text.split('\n\n')
+        text = blocks.pop() ?? ''
+        for (const block of blocks) this.#take(block)
+      }
+      return 'ended'
+    } catch {
+      return 'cut'
+    }
+  }
+
+  #take(block: string): void {
+    const field = (name: string) =>
+      block
+        .split('\n')
+        .find((line) => line.startsWith(`${name}: `))
+        ?.slice(name.length + 2)
+    const [event, data] = [field('event'), field('data')]
+    if (event !== undefined && data !== undefined) this.events.push({ event, data })
+    else if (block.startsWith(':')) this.comments += 1
+  }
+}

@@ -1,0 +1,105 @@
+import { createOrUpdateJob, scheduleTimer, triggerJob } from '../../libs/scheduler/index.js'
+import { acquireLease } from '../../libs/lease/index.js'
+import { enqueueInboxMessage, markInboxDead, recordInboxSighting } from '../../libs/inbox/index.js'
+import { EXAMPLE, type Example } from '../../libs/http/index.js'
+import { heartbeatOutboxWorker, type OutboxInstruction } from '../../libs/outbox/index.js'
+import type { TestDatabase } from './database.js'
+import { aPerson, propose } from './outboxPeople.js'
+import { claimOnly, complete, enqueue } from './outboxItems.js'
+
+/** What the examples of the documentation call their things, and what those are called in this database. */
+export type Story = ReadonlyMap<string, string>
+
+/** Makes the story that the examples tell happen, in a database of its own. */
+export async function tellStory(db: TestDatabase): Promise<Story> {
+  const alice = await aPerson(db, 'alice')
+  const executor = db.as('symphony_executor')
+  const paid = await enqueue(db, {
+    instructionId: EXAMPLE.instructionId,
+    idempotencyKey: EXAMPLE.instructionId,
+    participantId: EXAMPLE.participantId,
+    railType: EXAMPLE.railType,
+    payload: { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' },
+  })
+  await complete(db, await claimOnly(db, EXAMPLE.railType), {
+    state: 'DISPATCHED',
+    railReference: 'TX-17',
+    railCode: 'PAID',
+    latencyMs: 84,
+  })
+  const failed = await failedItem(db, 'invoice-2043')
+  const held = await heldItem(db, 'invoice-2042')
+  const approvable = await propose(
+    alice,
+    (await heldItem(db, 'invoice-2045')).outboxId,
+    'FAILED',
+    'the bank never saw it',
+  )
+  const withdrawable = await propose(alice, (await heldItem(db, 'invoice-2046')).outboxId, 'FAILED')
+  const waiting = await enqueue(db, { ...ofStory('invoice-2044'), notBefore: new Date('2099-01-01T00:00:00Z') })
+  await heartbeatOutboxWorker(executor, 'worker-1', {
+    running: 1,
+    waiting: 0,
+    completing: 0,
+    rails: [{ railType: EXAMPLE.railType, breaker: 'closed', calls: 1 }],
+  })
+  await acquireLease(executor, { resource: 'reports', owner: 'node-1', durationMs: 3_600_000 })
+  await scheduleTimer(db.as('symphony_ingest'), { topic: EXAMPLE.railType, payload: {}, dueAt: new Date('2099-01-01') })
+  await createOrUpdateJob(alice.control, {
+    name: EXAMPLE.jobName,
+    cron: '0 2 * * *',
+    topic: EXAMPLE.railType,
+    payload: {},
+  })
+  await triggerJob(alice.control, EXAMPLE.jobName)
+  const key = { source: EXAMPLE.source, messageId: EXAMPLE.messageId }
+  await recordInboxSighting(executor, key)
+  await markInboxDead(executor, key, 'no such account')
+  await enqueueInboxMessage(db.as('symphony_ingest'), { ...key, messageId: 'evt_18', topic: 'credit', payload: {} })
+  return new Map([
+    [EXAMPLE.paidId, paid.outboxId],
+    [EXAMPLE.heldId, held.outboxId],
+    [EXAMPLE.failedId, failed.outboxId],
+    [EXAMPLE.waitingId, waiting.outboxId],
+    [EXAMPLE.approvableId, approvable],
+    [EXAMPLE.withdrawableId, withdrawable],
+  ])
+}
+
+/** An example with the ids of this database in the place of the documentation's. */
+export function inStory(story: Story, example: Example): Example {
+  let text = JSON.stringify(example)
+  for (const [documented, actual] of story) text = text.replaceAll(documented, actual)
+  return JSON.parse(text)
+}
+
+function ofStory(instructionId: string): Partial<OutboxInstruction> {
+  return {
+    instructionId,
+    idempotencyKey: instructionId,
+    participantId: EXAMPLE.participantId,
+    railType: EXAMPLE.railType,
+  }
+}
+
+async function failedItem(db: TestDatabase, instructionId: string) {
+  const item = await enqueue(db, ofStory(instructionId))
+  await complete(db, await claimOnly(db, EXAMPLE.railType), {
+    state: 'FAILED',
+    errorCode: 'REFUSED',
+    errorMessage: 'account closed',
+    latencyMs: 30,
+  })
+  return item
+}
+
+async function heldItem(db: TestDatabase, instructionId: string) {
+  const item = await enqueue(db, ofStory(instructionId))
+  await complete(db, await claimOnly(db, EXAMPLE.railType), {
+    state: 'RETRYABLE',
+    outcomeUnknown: true,
+    holdReason: 'no answer',
+    errorCode: 'TIMEOUT',
+  })
+  return item
+}

@@ -1,0 +1,250 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  authenticateApiKey,
+  createApiKey,
+  isActorGateway,
+  newApiKey,
+  parseApiKey,
+  readApiKeys,
+  revokeApiKey,
+  type ApiKeyRequest,
+} from '../../libs/access/index.js'
+import { actingFor } from '../../libs/db/index.js'
+import { placeOutboxHold, readItemEvents } from '../../libs/outbox/index.js'
+import { triggerJob } from '../../libs/scheduler/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { enqueue } from '../support/outboxItems.js'
+import { failureOf } from '../support/race.js'
+import { aJob } from '../support/scheduled.js'
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+const READER: ApiKeyRequest = { scopes: ['read'], owner: 'alice' }
+
+/** What the database says of a key as it would be shown to the API. */
+async function shown(key: string) {
+  return authenticateApiKey(db.as('symphony_auth'), parseApiKey(key)!)
+}
+
+async function made(request: ApiKeyRequest = READER) {
+  return createApiKey(db.as('symphony_control'), request)
+}
+
+/** A key of this id, whatever its secret. */
+function createTwice(secret: string): Promise<unknown> {
+  const call = `SELECT ${db.qualify('create_api_key')}('twice000', sha256($1::bytea), ARRAY['read'], 'a')`
+  return db.as('symphony_control').query(call, [Buffer.from(secret)])
+}
+
+describe('the text of a key', () => {
+  test('has an id to be spoken of and 256 bits that are not; no two are alike', () => {
+    const keys = Array.from({ length: 1_000 }, newApiKey)
+    expect(new Set(keys.map(({ keyId }) => keyId)).size).toBe(1_000)
+    for (const { key, keyId, secretHash } of keys) {
+      expect(key).toMatch(/^symphony_[a-z0-9]{16}_[A-Za-z0-9_-]{43}$/)
+      expect(parseApiKey(key)).toEqual({ keyId, secretHash })
+    }
+  })
+
+  test.each([
+    '',
+    'symphony_',
+    'symphony_abcdefgh_',
+    `symphony_abcdefgh_${'x'.repeat(42)}`,
+    `x${newApiKey().key}`,
+    `${newApiKey().key} `,
+  ])('%j is none', (text) => {
+    expect(parseApiKey(text)).toBeUndefined()
+  })
+})
+
+describe('a key', () => {
+  test('is known by its secret alone, with its scopes, its person, its participants and its end', async () => {
+    const expiresAt = new Date('2099-01-01T00:00:00Z')
+    const { key } = await made({
+      scopes: ['ingest', 'audit'],
+      owner: 'shop',
+      participants: ['acme', 'bolt'],
+      expiresAt,
+    })
+    expect(await shown(key)).toEqual({
+      status: 'ACTIVE',
+      scopes: ['ingest', 'audit'],
+      owner: 'shop',
+      participants: ['acme', 'bolt'],
+      expiresAt,
+    })
+    const another = newApiKey().key.split('_').slice(2).join('_')
+    expect(await shown(`symphony_${key.split('_')[1]}_${another}`)).toBeUndefined()
+    expect(await shown(newApiKey().key)).toBeUndefined()
+  })
+
+  test('is stored as a hash: its secret is nowhere in the database', async () => {
+    const { key, keyId } = await made()
+    const secret = key.split('_').slice(2).join('_')
+    const { rows } = await db.queryNoRole('SELECT k::text AS text FROM api_keys k WHERE key_id = $1', [keyId])
+    expect(String(rows[0]!['text'])).not.toContain(secret)
+    expect(String(rows[0]!['text'])).toContain(parseApiKey(key)!.secretHash.toString('hex'))
+  })
+
+  test('ends when it is revoked, once and for ever, by somebody whose name is kept', async () => {
+    const { key, keyId } = await made()
+    expect(await revokeApiKey(db.as('symphony_control'), keyId)).toBe(true)
+    expect(await revokeApiKey(db.as('symphony_control'), keyId)).toBe(false)
+    expect(await shown(key)).toMatchObject({ status: 'REVOKED' })
+    const kept = (await readApiKeys(db.as('symphony_control'))).find((one) => one.keyId === keyId)
+    expect(kept).toMatchObject({ status: 'REVOKED', revokedBy: 'symphony_test_login', revokedAt: expect.any(Date) })
+    expect(await failureOf(revokeApiKey(db.as('symphony_control'), 'nosuchkey'))).toMatchObject({ sqlstate: '22023' })
+  })
+
+  test('ends when its time has come, by the database’s clock', async () => {
+    const { key, keyId } = await made({ ...READER, expiresAt: new Date('2099-01-01T00:00:00Z') })
+    await db.queryNoRole(`UPDATE api_keys SET expires_at = clock_timestamp() - interval '1 second' WHERE key_id = $1`, [
+      keyId,
+    ])
+    expect(await shown(key)).toMatchObject({ status: 'EXPIRED' })
+    const kept = (await readApiKeys(db.as('symphony_control'))).find((one) => one.keyId === keyId)
+    // What has ended was not used.
+    expect(kept).toMatchObject({ status: 'EXPIRED', lastUsedAt: null })
+  })
+
+  test('remembers the hour of its use, and writes it once an hour', async () => {
+    const { key, keyId } = await made()
+    const versionOf = async () =>
+      (await db.queryNoRole('SELECT xmin::text AS v FROM api_keys WHERE key_id = $1', [keyId])).rows[0]!['v']
+    await shown(key)
+    const first = await versionOf()
+    await shown(key)
+    expect(await versionOf()).toBe(first)
+    const { rows } = await db.queryNoRole(
+      `SELECT last_used_at = date_trunc('hour', last_used_at, 'UTC') AS whole, last_used_at > now() - interval '2 hours' AS recent
+       FROM api_keys WHERE key_id = $1`,
+      [keyId],
+    )
+    expect(rows).toEqual([{ whole: true, recent: true }])
+  })
+
+  test('is answered for while somebody else holds its row: a request does not wait for a revocation', async () => {
+    const { key, keyId } = await made()
+    const other = await db.connect()
+    await other.query('BEGIN')
+    await other.query('SELECT 1 FROM api_keys WHERE key_id = $1 FOR UPDATE', [keyId])
+    expect(await shown(key)).toMatchObject({ status: 'ACTIVE' })
+    await other.query('ROLLBACK')
+  })
+
+  test('is listed newest first, without its hash', async () => {
+    const { keyId } = await made()
+    const listed = await readApiKeys(db.as('symphony_auditor'))
+    expect(listed[0]).toEqual({
+      keyId,
+      status: 'ACTIVE',
+      scopes: ['read'],
+      owner: 'alice',
+      participants: null,
+      createdBy: 'symphony_test_login',
+      createdAt: expect.any(Date),
+      expiresAt: null,
+      revokedAt: null,
+      revokedBy: null,
+      lastUsedAt: null,
+    })
+  })
+
+  test('of an id that exists is refused, and the first one stands', async () => {
+    await createTwice('one')
+    expect(await failureOf(createTwice('two'))).toMatchObject({ sqlstate: '22023' })
+  })
+})
+
+describe('who may make which key', () => {
+  test('nobody hands out what they do not have: each scope is a role of the maker', async () => {
+    const operator = await db.createLogin('operator', { roles: ['symphony_control', 'symphony_readonly'] })
+    const control = operator.database.as('symphony_control')
+    expect(await createApiKey(control, READER)).toMatchObject({ keyId: expect.any(String) })
+    for (const scope of ['ingest', 'audit'] as const) {
+      expect(await failureOf(createApiKey(control, { scopes: ['read', scope], owner: 'x' }))).toMatchObject({
+        sqlstate: '42501',
+        message: expect.stringContaining(`a key of scope ${scope}`),
+      })
+    }
+  })
+
+  test('nobody makes a second person of themselves: a key that operates belongs to its maker', async () => {
+    const operator = await db.createLogin('solo', { roles: ['symphony_control'] })
+    const control = operator.database.as('symphony_control')
+    expect(await createApiKey(control, { scopes: ['operate'], owner: operator.name })).toBeDefined()
+    for (const owner of ['somebody-else', operator.name.toUpperCase()]) {
+      expect(await failureOf(createApiKey(control, { scopes: ['operate'], owner }))).toMatchObject({
+        sqlstate: '42501',
+        message: expect.stringContaining('for themselves alone'),
+      })
+    }
+  })
+
+  test('an administrator, who could make logins as well, makes any key for anybody', async () => {
+    const asAdministrator = { schema: db.schema, query: db.queryNoRole.bind(db) }
+    expect(
+      await createApiKey(asAdministrator, { scopes: ['ingest', 'read', 'audit', 'operate'], owner: 'bob' }),
+    ).toBeDefined()
+  })
+})
+
+describe('arguments are refused before any I/O', () => {
+  test.each<[string, Partial<Record<keyof ApiKeyRequest, unknown>>, string]>([
+    ['no scope', { scopes: [] }, 'scopes'],
+    ['a scope twice', { scopes: ['read', 'read'] }, 'scopes'],
+    ['an unknown scope', { scopes: ['root'] }, 'scopes'],
+    ['an owner with a space at its end', { owner: 'alice ' }, 'owner'],
+    ['a blank owner', { owner: ' ' }, 'owner'],
+    ['an owner of 201 characters', { owner: 'x'.repeat(201) }, 'owner'],
+    ['no participant', { participants: [] }, 'participants'],
+    ['101 participants', { participants: Array.from({ length: 101 }, (_, index) => `p${index}`) }, 'participants'],
+    ['a participant with a space', { participants: ['a b'] }, 'participants[0]'],
+    ['an end that is no date', { expiresAt: new Date('never') }, 'expiresAt'],
+  ])('%s', async (_, change, argument) => {
+    const unreachable = { query: () => Promise.reject(new Error('asked the database')) }
+    const request: ApiKeyRequest = { ...READER, ...JSON.parse('{}'), ...change }
+    expect(await failureOf(createApiKey(unreachable, request))).toMatchObject({ argument })
+  })
+})
+
+describe('a gateway', () => {
+  test('names the person who acts, in what it holds and what it triggers; another login cannot', async () => {
+    const gateway = await db.createLogin('gateway', { roles: ['symphony_control'] })
+    const control = gateway.database.as('symphony_control')
+    const { outboxId } = await enqueue(db)
+    expect(await isActorGateway(control)).toBe(false)
+    await placeOutboxHold(actingFor(control, 'mallory'), outboxId, 'odd')
+    expect(await readItemEvents(db.as('symphony_readonly'), outboxId)).toMatchObject([{ actor: gateway.name }])
+
+    await db.queryNoRole('SELECT add_actor_gateway($1), add_actor_gateway($1)', [gateway.name])
+    expect(await isActorGateway(control)).toBe(true)
+    const { rows } = await db.queryNoRole('SELECT actor_gateways FROM symphony_settings')
+    expect(rows).toEqual([{ actor_gateways: [gateway.name] }])
+
+    const second = await enqueue(db)
+    await placeOutboxHold(actingFor(control, 'carol'), second.outboxId, 'odd')
+    expect(await readItemEvents(db.as('symphony_readonly'), second.outboxId)).toMatchObject([{ actor: 'carol' }])
+    const name = await aJob(db)
+    const { runId } = await triggerJob(actingFor(control, 'carol'), name)
+    const runs = await db.queryNoRole('SELECT triggered_by FROM scheduler_job_runs WHERE run_id = $1', [runId])
+    expect(runs.rows).toEqual([{ triggered_by: 'carol' }])
+  })
+
+  test('forgets the person with each statement: who is not named does not act', async () => {
+    const gateway = await db.createLogin('forgetful', { roles: ['symphony_control'] })
+    await db.queryNoRole('SELECT add_actor_gateway($1)', [gateway.name])
+    const control = gateway.database.as('symphony_control')
+    const { outboxId } = await enqueue(db)
+    await placeOutboxHold(actingFor(control, 'carol'), outboxId, 'odd')
+    expect(await failureOf(placeOutboxHold(control, (await enqueue(db)).outboxId, 'odd'))).toMatchObject({
+      sqlstate: '22023',
+      message: expect.stringContaining('symphony.actor'),
+    })
+  })
+})

@@ -1,0 +1,325 @@
+import { createServer } from 'node:net'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { revokeApiKey, SCOPES, newApiKey } from '../../libs/access/index.js'
+import type { Clock } from '../../libs/core/index.js'
+import { EXAMPLE, type Route } from '../../libs/http/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { rowHashes } from '../support/fingerprint.js'
+import { aKey, bodyOf, openHttpStage, problemOf, TOKEN, type HttpStage } from '../support/httpStage.js'
+import { inStory, tellStory, type Story } from '../support/httpStory.js'
+import { enqueue } from '../support/outboxItems.js'
+
+/** Every route of the server × every way of not being let in. The routes are the server's own list: none can be forgotten. */
+
+let db: TestDatabase
+let stage: HttpStage
+let story: Story
+beforeAll(async () => {
+  db = await createTestDatabase()
+  story = await tellStory(db)
+  stage = await openHttpStage(db)
+})
+afterAll(async () => {
+  await stage.close()
+  await db.drop()
+})
+
+/** What must be known to be let in. */
+function guarded(): readonly Route[] {
+  return stage.routes.filter(({ access }) => access !== 'open' && access !== 'signature')
+}
+
+/** The route's own example, as whoever shows this. */
+function ask(route: Route, authorization: string | undefined, at = stage.address): Promise<Response> {
+  const example = inStory(story, route.example!)
+  const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
+    encodeURIComponent(example.params?.[name] ?? ''),
+  )
+  const query = new URLSearchParams(example.query).toString()
+  return fetch(`${at}${path}${query === '' ? '' : `?${query}`}`, {
+    method: route.method,
+    headers: {
+      ...(authorization === undefined ? {} : { authorization }),
+      ...(example.body === undefined ? {} : { 'content-type': 'application/json' }),
+      ...example.headers,
+    },
+    ...(example.body === undefined ? {} : { body: JSON.stringify(example.body) }),
+  })
+}
+
+async function answersOf(
+  authorization: string | undefined,
+  routes = guarded(),
+): Promise<(readonly [string, number, string])[]> {
+  const answers: (readonly [string, number, string])[] = []
+  for (const route of routes) {
+    const response = await ask(route, authorization)
+    const { code } = await problemOf(response)
+    answers.push([`${route.method} ${route.path}`, response.status, code])
+  }
+  return answers
+}
+
+function all(status: number, code: string, routes = guarded()): (readonly [string, number, string])[] {
+  return routes.map(({ method, path }) => [`${method} ${path}`, status, code])
+}
+
+/** Nothing that is refused has an effect. */
+async function unchanged(body: () => Promise<void>): Promise<void> {
+  const before = await rowHashes(db)
+  await body()
+  expect(await rowHashes(db)).toEqual(before)
+}
+
+describe('every route', () => {
+  test('is for somebody: those that are open are these', () => {
+    const open = stage.routes.filter(({ access }) => access === 'open').map(({ path }) => path)
+    expect(open).toEqual(['/healthz', '/readyz'])
+    expect(guarded().length).toBeGreaterThan(35)
+  })
+
+  test.each([
+    ['without a key', () => undefined],
+    ['with the word Bearer alone', () => 'Bearer '],
+    ['with a key that nobody made', () => `Bearer ${newApiKey().key}`],
+    ['with half a key', () => `Bearer ${newApiKey().key.slice(0, 40)}`],
+    ['with something like a JWT', () => 'Bearer aaaa.bbbb.cccc'],
+    ['with the token as Basic', () => `Basic ${TOKEN}`],
+    ['with a key of 9,000 characters', () => `Bearer ${'x'.repeat(9_000)}`],
+  ])('401 %s, and nothing is done', async (_, header) => {
+    await unchanged(async () => {
+      expect(await answersOf(header())).toEqual(all(401, 'UNAUTHENTICATED'))
+    })
+  })
+
+  test('401 with a key that has expired or was revoked, which its holder is told; nothing is done', async () => {
+    const scopes = SCOPES
+    const expired = await aKey(db, { scopes, owner: 'alice', expiresAt: new Date('2099-01-01') })
+    const revoked = await aKey(db, { scopes, owner: 'alice' })
+    await db.queryNoRole(`UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE key_id = $1`, [
+      expired.keyId,
+    ])
+    await revokeApiKey(db.as('symphony_control'), revoked.keyId)
+    await unchanged(async () => {
+      expect(await answersOf(`Bearer ${expired.key}`)).toEqual(all(401, 'KEY_EXPIRED'))
+      expect(await answersOf(`Bearer ${revoked.key}`)).toEqual(all(401, 'KEY_REVOKED'))
+    })
+  })
+
+  test.each(SCOPES)('403 with every scope but %s where that one is needed; nothing is done', async (scope) => {
+    const { key } = await aKey(db, { scopes: SCOPES.filter((one) => one !== scope), owner: 'alice' })
+    const routes = guarded().filter(({ access }) => access === scope)
+    expect(routes.length).toBeGreaterThan(0)
+    await ask(routes[0]!, `Bearer ${key}`)
+    await unchanged(async () => {
+      expect(await answersOf(`Bearer ${key}`, routes)).toEqual(all(403, 'SCOPE_MISSING', routes))
+    })
+  })
+
+  test('403 or 404 with a key that is bound to another participant; what is theirs is empty; nothing is done', async () => {
+    const { key } = await aKey(db, { scopes: SCOPES, owner: 'alice', participants: ['somebody-else'] })
+    await ask(guarded()[0]!, `Bearer ${key}`)
+    await unchanged(async () => {
+      for (const route of guarded()) {
+        if (route.path === '/v1/stream') continue
+        const where = `${route.method} ${route.path}`
+        const seen = await whatIsSeen(await ask(route, `Bearer ${key}`))
+        const isNothing = route.participants === 'refused' ? seen === 'PARTICIPANT_REFUSED' : NOTHING.has(seen)
+        expect([where, seen, isNothing]).toEqual([where, seen, true])
+      }
+    })
+  })
+})
+
+function payment(participantId: string, instructionId: string) {
+  return { instructionId, participantId, railType: 'r', payload: {} }
+}
+
+/** What one may see who is bound to others: that it is refused, that it is not there, an empty list, and oneself. */
+const NOTHING = new Set([
+  'PARTICIPANT_REFUSED',
+  'ITEM_NOT_FOUND',
+  'INSTRUCTION_NOT_FOUND',
+  'PROPOSAL_NOT_FOUND',
+  '[]',
+  '["somebody-else"]',
+])
+
+async function whatIsSeen(response: Response): Promise<string> {
+  if (!response.ok) return (await problemOf(response)).code
+  const { items, participants } = await bodyOf(response)
+  return JSON.stringify(items ?? participants)
+}
+
+describe('a key', () => {
+  test('opens what its scope is for, and says whose it is', async () => {
+    const { key, keyId } = await aKey(db, { scopes: ['read'], owner: 'carol', participants: [EXAMPLE.participantId] })
+    const headers = { authorization: `Bearer ${key}` }
+    expect(await bodyOf(await stage.call('/v1/me', { headers }))).toEqual({
+      owner: 'carol',
+      scopes: ['read'],
+      participants: [EXAMPLE.participantId],
+      via: 'key',
+      keyId,
+      expiresAt: null,
+    })
+    expect((await stage.call(`/v1/instructions/${EXAMPLE.instructionId}`, { headers })).status).toBe(200)
+  })
+
+  test('the token of the process may do everything, as whoever started it', async () => {
+    expect(await bodyOf(await stage.call('/v1/me'))).toMatchObject({
+      owner: 'access-token',
+      scopes: SCOPES,
+      via: 'token',
+    })
+  })
+
+  test('that is revoked is refused five seconds later: a server remembers an answer, and not for long', async () => {
+    const clock = new HandClock()
+    const patient = await openHttpStage(db, { clock })
+    onTestFinished(() => patient.close())
+    const { key, keyId } = await aKey(db, { scopes: ['read'], owner: 'carol' })
+    const headers = { authorization: `Bearer ${key}` }
+    expect((await patient.call('/v1/me', { headers })).status).toBe(200)
+    await revokeApiKey(db.as('symphony_control'), keyId)
+    clock.ms += 4_999
+    expect((await patient.call('/v1/me', { headers })).status).toBe(200)
+    clock.ms += 1
+    expect(await problemOf(await patient.call('/v1/me', { headers }))).toMatchObject({ code: 'KEY_REVOKED' })
+  })
+
+  test('is asked about once, however many requests show it at the same time', async () => {
+    let questions = 0
+    const auth = db.as('symphony_auth')
+    const counting: typeof auth = { ...auth, query: (text, values) => ((questions += 1), auth.query(text, values)) }
+    const counted = await openHttpStage(db, { roles: { auth: counting } })
+    onTestFinished(() => counted.close())
+    const { key } = await aKey(db, { scopes: ['read'], owner: 'carol' })
+    const asked = Array.from({ length: 20 }, () =>
+      counted.call('/v1/me', { headers: { authorization: `Bearer ${key}` } }),
+    )
+    expect((await Promise.all(asked)).map(({ status }) => status)).toEqual(Array(20).fill(200))
+    expect(questions).toBe(1)
+  })
+
+  test('is neither logged nor counted by its secret', async () => {
+    const { key, keyId } = await aKey(db, { scopes: ['read'], owner: 'carol' })
+    const secret = key.split('_').slice(2).join('_')
+    await stage.call('/v1/me', { headers: { authorization: `Bearer ${key}` } })
+    await expect.poll(() => stage.logged()).toContain(keyId)
+    expect(stage.logged()).not.toContain(secret)
+    expect(stage.logged()).not.toContain(TOKEN)
+  })
+
+  test('bound to participants enqueues for them and for nobody else, alone or in a batch', async () => {
+    const { key } = await aKey(db, { scopes: ['ingest'], owner: 'shop', participants: ['mine'] })
+    const post = (path: string, body: object) =>
+      stage.call(path, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'k' },
+        body: JSON.stringify(body),
+      })
+    expect((await post('/v1/instructions', payment('mine', 'bound-1'))).status).toBe(201)
+    expect(await problemOf(await post('/v1/instructions', payment('theirs', 'bound-2')))).toMatchObject({
+      code: 'PARTICIPANT_REFUSED',
+    })
+    const both = { instructions: [payment('mine', 'bound-3'), payment('theirs', 'bound-4')] }
+    expect(await problemOf(await post('/v1/instructions/batch', both))).toMatchObject({ code: 'PARTICIPANT_REFUSED' })
+    const { rows } = await db.queryNoRole(
+      `SELECT instruction_id FROM payment_outbox_identities WHERE instruction_id LIKE 'bound-%'`,
+    )
+    expect(rows).toEqual([{ instruction_id: 'bound-1' }])
+  })
+
+  test('bound to participants sees theirs among all, in every list that it has', async () => {
+    const item = await enqueue(db, { participantId: 'mine-alone' })
+    const { key } = await aKey(db, { scopes: ['read'], owner: 'shop', participants: ['mine-alone'] })
+    const headers = { authorization: `Bearer ${key}` }
+    expect(await bodyOf(await stage.call('/v1/outbox', { headers }))).toMatchObject({
+      items: [{ outboxId: item.outboxId }],
+    })
+    expect(await bodyOf(await stage.call(`/v1/outbox?q=${EXAMPLE.instructionId}`, { headers }))).toMatchObject({
+      items: [],
+    })
+    expect(await bodyOf(await stage.call('/v1/proposals', { headers }))).toMatchObject({ items: [] })
+    expect((await stage.call(`/v1/outbox?participant=${EXAMPLE.participantId}`, { headers })).status).toBe(403)
+    expect((await stage.call(`/v1/outbox/${item.outboxId}`, { headers })).status).toBe(200)
+  })
+})
+
+describe('each scope acts in its own role', () => {
+  test('and can do no more than that role: with the role of another its routes fail', async () => {
+    const nobody = db.as('symphony_auth')
+    const broken = await openHttpStage(db, {
+      roles: { ingest: nobody, readonly: nobody, auditor: nobody, control: () => nobody },
+    })
+    onTestFinished(() => broken.close())
+    for (const route of guarded()) {
+      if (['/v1/me', '/v1/stream', '/v1/alerts', '/v1/databases', '/metrics'].includes(route.path)) continue
+      const where = `${route.method} ${route.path}`
+      expect([where, (await ask(route, `Bearer ${TOKEN}`, broken.address)).status]).toEqual([where, 500])
+    }
+  })
+
+  test('a server whose login may not name people refuses to act for any', async () => {
+    const dumb = await openHttpStage(db, { roles: { mayNamePeople: async () => false } })
+    onTestFinished(() => dumb.close())
+    await unchanged(async () => {
+      for (const route of guarded().filter(({ access }) => access === 'operate')) {
+        expect(await problemOf(await ask(route, `Bearer ${TOKEN}`, dumb.address))).toMatchObject({
+          code: 'OPERATE_UNAVAILABLE',
+        })
+      }
+    })
+  })
+})
+
+describe('limits', () => {
+  test('a key that asks too often is told when to come back; another key is not', async () => {
+    const clock = new HandClock()
+    const limited = await openHttpStage(db, { limits: { requestsPerSecond: 2 }, clock })
+    onTestFinished(() => limited.close())
+    const one = await aKey(db, { scopes: ['read'], owner: 'busy' })
+    const two = await aKey(db, { scopes: ['read'], owner: 'calm' })
+    const me = ({ key }: { key: string }) => limited.call('/v1/me', { headers: { authorization: `Bearer ${key}` } })
+    for (let asked = 0; asked < 4; asked += 1) expect((await me(one)).status).toBe(200)
+    const refused = await me(one)
+    expect(refused.headers.get('retry-after')).toBe('1')
+    expect(await problemOf(refused)).toMatchObject({ status: 429, code: 'RATE_LIMITED' })
+    expect((await me(two)).status).toBe(200)
+    clock.ms += 500
+    expect([(await me(one)).status, (await me(one)).status]).toEqual([200, 429])
+  })
+
+  test('listens where it is told: on this machine', async () => {
+    expect(new URL(stage.address).hostname).toBe('127.0.0.1')
+    const other = createServer()
+    onTestFinished(() => void other.close())
+    await new Promise<void>((resolve) => other.listen(Number(new URL(stage.address).port), '127.0.0.2', resolve))
+    expect(other.listening).toBe(true)
+  })
+
+  test('answers carry the headers that keep a browser from harm, and are kept by nobody', async () => {
+    const response = await stage.call('/v1/me')
+    expect(Object.fromEntries(response.headers)).toMatchObject({
+      'cache-control': 'no-store',
+      'content-security-policy': expect.stringContaining("frame-ancestors 'none'"),
+      'referrer-policy': 'no-referrer',
+      'x-content-type-options': 'nosniff',
+      'x-frame-options': 'DENY',
+    })
+  })
+})
+
+/** Stands still until it is moved. */
+class HandClock implements Clock {
+  ms = 0
+
+  now(): Date {
+    return new Date(this.ms)
+  }
+
+  monotonicMs(): number {
+    return this.ms
+  }
+}

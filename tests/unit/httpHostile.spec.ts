@@ -1,0 +1,228 @@
+import { connect } from 'node:net'
+import * as fc from 'fast-check'
+import type { TSchema } from 'typebox'
+import { Compile } from 'typebox/compile'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { EXAMPLE, problemCodesOf, type Route } from '../../libs/http/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { rowHashes } from '../support/fingerprint.js'
+import { openHttpStage, problemOf, TOKEN, type HttpStage } from '../support/httpStage.js'
+import { tellStory, type Story } from '../support/httpStory.js'
+import { valueOf, type Schema } from '../support/schemaValues.js'
+
+let db: TestDatabase
+let stage: HttpStage
+let story: Story
+beforeAll(async () => {
+  db = await createTestDatabase()
+  story = await tellStory(db)
+  stage = await openHttpStage(db, { limits: { requestsPerSecond: 100_000 } })
+})
+afterAll(async () => {
+  await stage.close()
+  await db.drop()
+})
+
+interface Request {
+  readonly params: Readonly<Record<string, unknown>>
+  readonly query: Readonly<Record<string, unknown>>
+  readonly body: unknown
+  readonly key: string
+}
+
+/** Ids that exist are likely, so that a request gets past the door. */
+function requestTo(route: Route): fc.Arbitrary<Request> {
+  const known = [...story.values(), 'acme', 'simulated', 'invoice-2041', 'nightly-report', 'bank-of-x', 'evt_17']
+  const from = (schema: Schema | undefined) => (schema === undefined ? fc.constant({}) : valueOf(schema, known))
+  return fc.record({
+    params: from(route.params).map(toRecord),
+    query: fc.oneof(
+      { weight: 4, arbitrary: from(route.query).map(toRecord) },
+      { weight: 1, arbitrary: fc.dictionary(fc.string(), fc.string()) },
+    ),
+    body: route.body === undefined ? fc.constant(undefined) : from(route.body),
+    key: fc.string({ minLength: 1, maxLength: 140 }).map((text) => text.replaceAll(/[^ -~]/g, 'x').trim() || 'k'),
+  })
+}
+
+function send(route: Route, { params, query, body, key }: Request): Promise<Response> {
+  const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
+    encodeURIComponent(wellFormed(textOf(params[name] ?? 'x'))),
+  )
+  const search = new URLSearchParams(
+    Object.fromEntries(Object.entries(query).map(([name, value]) => [name, wellFormed(textOf(value))])),
+  ).toString()
+  return stage.call(`${path}${search === '' ? '' : `?${search}`}`, {
+    method: route.method,
+    headers: { ...(body === undefined ? {} : { 'content-type': 'application/json' }), 'idempotency-key': key },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  })
+}
+
+describe('requests made up from the schemas', () => {
+  test('are answered as documented by every route, and never by a 5xx', async () => {
+    const routes = stage.routes.filter(({ path, access }) => path !== '/v1/stream' && access !== 'signature')
+    const anyRequest = fc
+      .nat(routes.length - 1)
+      .chain((index) => requestTo(routes[index]!).map((request) => ({ route: routes[index]!, request })))
+    let accepted = 0
+    await fc.assert(
+      fc.asyncProperty(anyRequest, async ({ route, request }) => {
+        const response = await send(route, request)
+        accepted += response.ok ? 1 : 0
+        expect([route.method, route.path, response.status, await verdictOn(route, response)]).toEqual([
+          route.method,
+          route.path,
+          response.status,
+          'as documented',
+        ])
+      }),
+      { numRuns: 300, seed: 20_261_115 },
+    )
+    // Otherwise it would have proved only that nonsense is refused.
+    expect(accepted).toBeGreaterThan(50)
+  })
+})
+
+describe('hostile bodies', () => {
+  const BODIES: Readonly<Record<string, string | Uint8Array>> = {
+    'a million brackets': '['.repeat(100_000),
+    'a million objects': '{"a":'.repeat(50_000),
+    'a number without end': `{"reason":${'9'.repeat(10_000)}}`,
+    'an exponent beyond all': '{"reason":1e400}',
+    'a key twice': '{"reason":"a","reason":"b"}',
+    __proto__: '{"reason":"a","__proto__":{"admin":true}}',
+    constructor: '{"reason":"a","constructor":{"prototype":{"admin":true}}}',
+    'a NUL': '{"reason":"a\\u0000b"}',
+    'half a surrogate': '{"reason":"\\ud800"}',
+    'bytes that are no UTF-8': Uint8Array.from([0x7b, 0x22, 0x72, 0xff, 0xfe, 0x22, 0x3a, 0x31, 0x7d]),
+    'a byte order mark': '\uFEFF{"reason":"a"}',
+    'a comment': '{"reason":"a"/* b */}',
+    'a comma too many': '{"reason":"a",}',
+    NaN: '{"reason":NaN}',
+    'an array': '["a"]',
+    'text alone': '"a"',
+    null: 'null',
+    nothing: '',
+    'an escape': '{"reason":"\\u001b[2J"}',
+    'a body of 300 KiB': `{"reason":"${'x'.repeat(300_000)}"}`,
+  }
+
+  test('each is refused by every route that takes a body, without a word of it, and nothing is changed', async () => {
+    const before = await rowHashes(db)
+    const headers = { 'content-type': 'application/json', 'idempotency-key': 'k' }
+    const takers = stage.routes.filter(({ body, access }) => body !== undefined && access !== 'signature')
+    for (const [name, body] of Object.entries(BODIES)) {
+      await Promise.all(
+        takers.map(async (route) => {
+          const path = route.path.replaceAll(/\{(\w+)\}/g, (_, param: string) => idFor(param))
+          const {
+            code,
+            status,
+            detail = '',
+          } = await problemOf(await stage.call(path, { method: route.method, headers, body }))
+          expect([name, path, code, status]).toEqual([
+            name,
+            path,
+            code,
+            expect.toSatisfy((one) => [400, 413, 422].includes(Number(one))),
+          ])
+          expect(detail).not.toContain('admin')
+          expect(detail).not.toContain('\u001B')
+        }),
+      )
+    }
+    expect(await rowHashes(db)).toEqual(before)
+  })
+
+  test('a batch of 5 MiB is refused unread, one of 3 MiB is read', async () => {
+    expect(await problemOf(await postBatch(5_242_880))).toMatchObject({ status: 413, code: 'BODY_TOO_LARGE' })
+    expect(await problemOf(await postBatch(3_145_728))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
+  })
+})
+
+describe('hostile connections', () => {
+  test.each([
+    ['headers of 20 KiB', `GET /v1/me HTTP/1.1\r\nHost: x\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, /^HTTP\/1\.1 431 /],
+    ['no HTTP at all', 'SSH-2.0-OpenSSH_9.6\r\n\r\n', /^HTTP\/1\.1 400 /],
+    [
+      'two lengths',
+      'POST /v1/pauses HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello',
+      /^HTTP\/1\.1 400 /,
+    ],
+    [
+      'a length and chunks',
+      'POST /v1/pauses HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+      /^HTTP\/1\.1 400 /,
+    ],
+  ])('%s are refused, and the server goes on', async (_, text, answer) => {
+    expect(await raw(text)).toMatch(answer)
+    expect((await stage.call('/v1/me')).status).toBe(200)
+  })
+
+  test('a token in the address is not taken', async () => {
+    expect((await fetch(`${stage.address}/v1/me?token=${TOKEN}&access_token=${TOKEN}`)).status).toBe(401)
+  })
+})
+
+function idFor(param: string): string {
+  const documented = param === 'proposalId' ? EXAMPLE.withdrawableId : EXAMPLE.waitingId
+  return param.endsWith('Id') ? (story.get(documented) ?? '') : 'x'
+}
+
+/** Everything that a raw client is answered with, until the server hangs up. */
+function raw(text: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(stage.address)
+    const socket = connect(Number(port), hostname, () => socket.write(text))
+    let answer = ''
+    socket.on('data', (chunk) => (answer += chunk.toString('latin1')))
+    socket.once('close', () => resolve(answer))
+    socket.once('error', reject)
+  })
+}
+
+/** A batch of one instruction with a note of so many bytes. */
+function postBatch(bytes: number): Promise<Response> {
+  const instruction = { instructionId: 'big', participantId: 'p', railType: 'r', payload: { note: 'x'.repeat(bytes) } }
+  return stage.call('/v1/instructions/batch', {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ instructions: [instruction] }),
+  })
+}
+
+/** A success has its documented shape; a refusal its documented code, which is never that of a mistake of ours. */
+async function verdictOn(route: Route, response: Response): Promise<string> {
+  if (!response.ok) {
+    const { code } = await problemOf(response)
+    // An empty part of a path is another path.
+    const documented = code === 'NOT_FOUND' || (code !== 'INTERNAL' && problemCodesOf(route).includes(code))
+    return documented ? 'as documented' : code
+  }
+  const { schema } = route.answers[response.status]!
+  const text = await response.text()
+  return schema === undefined || compiledOf(schema).Check(JSON.parse(text)) ? 'as documented' : text
+}
+
+const compiled = new Map<TSchema, ReturnType<typeof Compile>>()
+
+/** Compiled once: there are many requests. */
+function compiledOf(schema: TSchema) {
+  const known = compiled.get(schema) ?? Compile(schema)
+  compiled.set(schema, known)
+  return known
+}
+
+function toRecord(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? { ...value } : {}
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+/** Half a surrogate cannot stand in an address. */
+function wellFormed(text: string): string {
+  return text.replaceAll(/[\uD800-\uDFFF]/g, '?')
+}

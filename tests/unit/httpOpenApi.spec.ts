@@ -1,0 +1,222 @@
+import { readFile } from 'node:fs/promises'
+import { Compile } from 'typebox/compile'
+import type { TSchema } from 'typebox'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { problemCodesOf, PROBLEMS, type Example, type Route } from '../../libs/http/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { openHttpStage, type HttpStage } from '../support/httpStage.js'
+import { inStory, tellStory, type Story } from '../support/httpStory.js'
+
+/** What the API says of itself is what it does: the document is well-formed, and every example in it is executed. */
+
+let db: TestDatabase
+let stage: HttpStage
+let story: Story
+let document: OpenApi
+beforeAll(async () => {
+  db = await createTestDatabase()
+  story = await tellStory(db)
+  stage = await openHttpStage(db, { accessTokenOwner: 'bob' })
+  document = JSON.parse(await (await fetch(`${stage.address}/openapi.json`)).text())
+})
+afterAll(async () => {
+  await stage.close()
+  await db.drop()
+})
+
+interface Operation {
+  readonly operationId: string
+  readonly summary: string
+  readonly tags: readonly string[]
+  readonly security: readonly object[]
+  readonly parameters: readonly { name: string; in: string; required: boolean; schema: TSchema; example?: unknown }[]
+  readonly requestBody?: { required: boolean; content: Record<string, { schema: TSchema; example?: unknown }> }
+  readonly responses: Record<string, { description: string; content: Record<string, Media> }>
+}
+
+interface Media {
+  readonly schema: TSchema & { $ref?: string }
+  readonly example?: unknown
+  readonly examples?: Record<string, { value: unknown }>
+}
+
+interface OpenApi {
+  readonly openapi: string
+  readonly info: Record<string, unknown>
+  readonly tags: readonly { name: string }[]
+  readonly paths: Record<string, Record<string, Operation>>
+  readonly components: { schemas: Record<string, TSchema>; securitySchemes: Record<string, unknown> }
+}
+
+function operations(): (readonly [string, string, Operation])[] {
+  return Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => [path, method, operation] as const),
+  )
+}
+
+function call(route: Route, example: Example): Promise<Response> {
+  const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
+    encodeURIComponent(example.params?.[name] ?? ''),
+  )
+  const query = new URLSearchParams(example.query).toString()
+  return stage.call(query === '' ? path : `${path}?${query}`, {
+    method: route.method,
+    headers: { ...(example.body === undefined ? {} : { 'content-type': 'application/json' }), ...example.headers },
+    ...(example.body === undefined ? {} : { body: JSON.stringify(example.body) }),
+  })
+}
+
+describe('the OpenAPI document', () => {
+  test('is 3.1 in its structure: every object has what the specification requires, and nothing it does not know', () => {
+    expect(document.openapi).toBe('3.1.0')
+    expect(Object.keys(document).toSorted()).toEqual(['components', 'info', 'openapi', 'paths', 'servers', 'tags'])
+    expect(document.info).toMatchObject({ title: expect.any(String), version: expect.any(String) })
+    expect(operations().length).toBeGreaterThan(35)
+    const ids = operations().map(([, , { operationId }]) => operationId)
+    expect(new Set(ids).size).toBe(ids.length)
+    for (const [path, method, operation] of operations()) {
+      const where = `${method} ${path}`
+      expect([where, path]).toEqual([where, expect.stringMatching(/^\/[a-zA-Z0-9{}/-]*$/)])
+      expect(['get', 'put', 'post', 'delete']).toContain(method)
+      expect(Object.keys(operation).filter((key) => !OPERATION_KEYS.has(key))).toEqual([])
+      expect([where, operation.summary.length > 0, operation.tags.length]).toEqual([where, true, 1])
+      expect(document.tags.map(({ name }) => name)).toContain(operation.tags[0])
+      // Every parameter of the path is described, and none that is not there.
+      const named = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name)
+      const described = operation.parameters.filter((one) => one.in === 'path')
+      expect([where, described.map(({ name }) => name)]).toEqual([where, named])
+      expect(described.every(({ required }) => required)).toBe(true)
+      for (const parameter of operation.parameters) {
+        expect(['path', 'query', 'header']).toContain(parameter.in)
+        expect([where, parameter.name, isSchema(parameter.schema)]).toEqual([where, parameter.name, true])
+      }
+      expect(method === 'get' && operation.requestBody !== undefined).toBe(false)
+      for (const [status, { description, content }] of Object.entries(operation.responses)) {
+        expect(status).toMatch(/^[2345]\d\d$/)
+        expect([where, status, description.length > 0]).toEqual([where, status, true])
+        for (const { schema } of Object.values(content)) {
+          expect([where, status, schema.$ref === undefined ? isSchema(schema) : resolves(schema.$ref)]).toEqual([
+            where,
+            status,
+            true,
+          ])
+        }
+      }
+      for (const scheme of operation.security.flatMap(Object.keys)) {
+        expect(Object.keys(document.components.securitySchemes)).toContain(scheme)
+      }
+    }
+  })
+
+  test('has every route that the server has, and no other', () => {
+    const served = stage.routes.map(({ method, path }) => `${method.toLowerCase()} ${path}`).toSorted()
+    expect(
+      operations()
+        .map(([path, method]) => `${method} ${path}`)
+        .toSorted(),
+    ).toEqual(served)
+  })
+
+  test('each example in it, of a request and of an answer, fits its own schema', () => {
+    const problem = document.components.schemas['Problem']!
+    const shown: (readonly [string, readonly unknown[]])[] = []
+    for (const [path, method, { parameters, requestBody, responses }] of operations()) {
+      const where = `${method} ${path}`
+      const media = Object.values(responses).flatMap(({ content }) => Object.values(content))
+      for (const { schema, example } of [...parameters, ...Object.values(requestBody?.content ?? {}), ...media]) {
+        if (example !== undefined) shown.push([where, defectsOf(schema, example)])
+      }
+      for (const { value } of media.flatMap(({ examples = {} }) => Object.values(examples))) {
+        shown.push([where, defectsOf(problem, value)])
+      }
+    }
+    expect(shown.length).toBeGreaterThan(300)
+    expect(shown.filter(([, defects]) => defects.length > 0)).toEqual([])
+  })
+
+  test('is open to all, and so is the page that shows it, which has no script or style of its own in it', async () => {
+    for (const path of ['/openapi.json', '/docs', '/docs/page.js', '/docs/page.css']) {
+      const response = await fetch(`${stage.address}${path}`)
+      expect([path, response.status]).toEqual([path, 200])
+      expect(response.headers.get('content-security-policy')).toContain("default-src 'self'; script-src 'self'")
+      expect(response.headers.get('content-security-policy')).not.toContain('unsafe')
+    }
+    const page = await (await fetch(`${stage.address}/docs`)).text()
+    expect(page).not.toMatch(/<style|style="|<script>|\son[a-z]+=|https?:/)
+  })
+})
+
+describe('each route', () => {
+  test('has an example, which is executed here and answered as documented, in the documented shape', async () => {
+    const executed: string[] = []
+    // In the order of the routes, which tell the story: a job is defined before it is deleted.
+    for (const route of stage.routes) {
+      const { path, method } = route
+      if (route.access === 'signature' || path === '/v1/stream') continue
+      const where = `${method} ${path}`
+      const example = inStory(story, route.example!)
+      const response = await call(route, example)
+      const text = await response.text()
+      expect([where, response.status, response.ok ? '' : text]).toEqual([where, example.status, ''])
+      const { schema } = route.answers[example.status]!
+      expect([where, schema === undefined ? [] : defectsOf(schema, JSON.parse(text))]).toEqual([where, []])
+      // Not an empty list: an example of nothing would prove nothing.
+      const isEmpty = method === 'GET' && !EMPTY_HERE.has(path) && /^\{"\w+":\[\]/.test(text)
+      expect([where, isEmpty]).toEqual([where, false])
+      executed.push(where)
+    }
+    expect(executed.length).toBe(operations().length - 1)
+  })
+
+  test('documents every problem that it is seen to answer with, and each is explained in docs/reference/http.md', async () => {
+    const page = await readFile(new URL('../../docs/reference/http.md', import.meta.url), 'utf8')
+    const documented = [...page.matchAll(/^\| `([A-Z_]+)` \| (\d{3}) \|/gm)].map(([, code, status]) => [
+      code,
+      Number(status),
+    ])
+    expect(documented).toEqual(Object.entries(PROBLEMS).map(([code, { status }]) => [code, status]))
+    const said = new Set([...stage.routes.flatMap(problemCodesOf), ...WEBHOOKS])
+    expect([...said].toSorted()).toEqual(
+      Object.keys(PROBLEMS)
+        .filter((code) => code !== 'NOT_FOUND')
+        .toSorted(),
+    )
+  })
+
+  test('is in the table of docs/reference/http.md with its scope', async () => {
+    const page = await readFile(new URL('../../docs/reference/http.md', import.meta.url), 'utf8')
+    for (const { method, path, access } of stage.routes) {
+      if (access === 'open') continue
+      const row = page.split('\n').find((line) => line.startsWith(`| \`${method} ${path}\``))
+      expect([`${method} ${path}`, row?.split('|')[2]?.trim()]).toEqual([`${method} ${path}`, access])
+    }
+  })
+})
+
+const OPERATION_KEYS = new Set(['operationId', 'tags', 'summary', 'security', 'parameters', 'requestBody', 'responses'])
+/** The stage has no alert rules and names no databases; pauses are made and ended by the examples before. */
+const EMPTY_HERE = new Set(['/v1/alerts', '/v1/databases', '/v1/pauses'])
+const WEBHOOKS = [
+  'WEBHOOK_SOURCE_UNKNOWN',
+  'SIGNATURE_INVALID',
+  'TIMESTAMP_OUT_OF_TOLERANCE',
+  'CONTENT_DIFFERS',
+  'INVALID_MESSAGE',
+] as const
+
+/** That it can be compiled, and says more than "anything". */
+function isSchema(schema: TSchema): boolean {
+  return Object.keys(schema).length > 0 && Compile(schema) !== undefined
+}
+
+function resolves(ref: string): boolean {
+  const name = /^#\/components\/schemas\/(\w+)$/.exec(ref)?.[1] ?? ''
+  return document.components.schemas[name] !== undefined
+}
+
+function defectsOf(schema: TSchema, value: unknown): unknown[] {
+  const compiled = Compile(schema)
+  return compiled.Check(value)
+    ? []
+    : [...compiled.Errors(value)].map(({ instancePath, message }) => `${instancePath} ${message}`)
+}

@@ -1,0 +1,460 @@
+import { createHash } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { SCOPES } from '../../libs/access/index.js'
+import type { Chain, HoldPage, OutboxPage, Status, Timeline } from '../../libs/http/index.js'
+import {
+  enqueuePaymentOutboxBatch,
+  heartbeatOutboxWorker,
+  recordLateOutcome,
+  repairExpiredLeases,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { aKey, openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
+import { anInstruction, claimOnly, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
+import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
+
+let db: TestDatabase
+let stage: HttpStage
+const keys = new Map<string, string>()
+beforeAll(async () => {
+  db = await createTestDatabase()
+  stage = await openHttpStage(db)
+  for (const owner of ['alice', 'bob']) keys.set(owner, (await aKey(db, { scopes: SCOPES, owner })).key)
+})
+afterAll(async () => {
+  await stage.close()
+  await db.drop()
+})
+
+async function get<Answer>(path: string): Promise<Answer> {
+  const response = await stage.call(path)
+  const text = await response.text()
+  if (!response.ok) throw new Error(`${path}: ${text}`)
+  const answer: Answer = JSON.parse(text)
+  return answer
+}
+
+/** An operator's action, as one of two people. */
+function act(person: 'alice' | 'bob', path: string, body?: object, method = 'POST'): Promise<Response> {
+  return stage.call(path, {
+    method,
+    headers: {
+      authorization: `Bearer ${keys.get(person)}`,
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+    },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  })
+}
+
+async function acted<Answer>(person: 'alice' | 'bob', path: string, body?: object): Promise<Answer> {
+  const response = await act(person, path, body)
+  const text = await response.text()
+  expect([path, response.status, text]).toEqual([path, 200, text])
+  const answer: Answer = JSON.parse(text)
+  return answer
+}
+
+/** As a browser would: over the canonical text of the fields. */
+function hash(fields: readonly (string | null)[]): string {
+  const text = fields.map((field) => (field === null ? ':,' : `${Buffer.byteLength(field)}:${field},`)).join('')
+  return createHash('sha256').update(text).digest('hex')
+}
+
+function post(body: unknown): Promise<Response> {
+  const headers = { 'content-type': 'application/json' }
+  return stage.call('/v1/instructions/batch', { method: 'POST', headers, body: JSON.stringify(body) })
+}
+
+/** Every page of a list, and the ids on them in order. */
+async function pages(path: string, limit: number): Promise<string[]> {
+  const ids: string[] = []
+  for (let cursor: string | null = ''; cursor !== null;) {
+    const page: OutboxPage = await get(`${path}&limit=${limit}${cursor === '' ? '' : `&cursor=${cursor}`}`)
+    expect(page.items.length).toBeLessThanOrEqual(limit)
+    ids.push(...page.items.map(({ outboxId }) => outboxId))
+    cursor = page.next
+  }
+  return ids
+}
+
+describe('the list of payments', () => {
+  test('is newest first, page by page, none twice and none left out, whichever way it is asked for', async () => {
+    const participantId = 'paged'
+    const batch = Array.from({ length: 23 }, () => anInstruction({ participantId, railType: 'paged-rail' }))
+    const made = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), batch)
+    const newestFirst = made.map(({ outboxId }) => outboxId).toReversed()
+    for (const limit of [1, 5, 23, 100]) {
+      expect(await pages(`/v1/outbox?participant=${participantId}`, limit)).toEqual(newestFirst)
+      expect((await pages('/v1/outbox?rail=paged-rail', limit)).toSorted()).toEqual(newestFirst.toSorted())
+      expect((await pages(`/v1/outbox?state=DUE&participant=${participantId}`, limit)).toSorted()).toEqual(
+        newestFirst.toSorted(),
+      )
+    }
+    expect(await pages('/v1/outbox?rail=nobody-has-it', 100)).toEqual([])
+  })
+
+  test('finds by whatever names a payment: all that it names, and nothing else', async () => {
+    const item = await enqueue(db)
+    const lease = await claimOnly(db, item.railType)
+    await complete(db, lease, { state: 'DISPATCHED', railReference: `REF-${item.outboxId}` })
+    const another = await enqueue(db, { instructionId: item.instructionId })
+    const find = async (q: string) =>
+      (await get<OutboxPage>(`/v1/outbox?q=${encodeURIComponent(q)}`)).items.map(({ outboxId }) => outboxId)
+    expect(await find(item.instructionId)).toEqual([another.outboxId, item.outboxId])
+    expect(await find(item.idempotencyKey)).toEqual([item.outboxId])
+    expect(await find(item.participantId)).toEqual([item.outboxId])
+    expect(await find(`REF-${item.outboxId}`)).toEqual([item.outboxId])
+    expect(await find(item.outboxId)).toEqual([item.outboxId])
+    expect(await find(item.outboxId.toUpperCase())).toEqual([item.outboxId])
+    expect(await find(item.outboxId.slice(0, 23))).toContain(item.outboxId)
+    expect(await find(item.outboxId.slice(0, 7))).toEqual([])
+    expect(await find(`REF-${item.outboxId.slice(0, -1)}`)).toEqual([])
+    expect((await get<OutboxPage>(`/v1/outbox?q=${item.instructionId}&state=DISPATCHED`)).items).toMatchObject([
+      { outboxId: item.outboxId },
+    ])
+  })
+
+  test('shows each state as a person would say it, under that filter and no other', async () => {
+    const railType = 'states'
+    const of = (ordered = false) => ({ railType, participantId: `p-${Math.random()}`, ordered })
+    const dispatched = await enqueue(db, of())
+    await complete(db, await claimOnly(db, railType), { state: 'DISPATCHED', railReference: 'x' })
+    const failed = await enqueueFailed(db, of())
+    const held = await enqueueUnknown(db, of())
+    const expired = await enqueue(db, of())
+    await claimOnly(db, railType)
+    await db.expireLease(expired.outboxId)
+    const leased = await enqueue(db, of())
+    await db.queryNoRole(
+      `UPDATE payment_outbox_pending SET claimed_by = 'w', lease_token = gen_random_uuid(), claimed_at = now(),
+         lease_expires_at = now() + interval '1 hour' WHERE outbox_id = $1`,
+      [leased.outboxId],
+    )
+    const scheduled = await enqueue(db, { ...of(), notBefore: new Date('2099-01-01') })
+    const due = await enqueue(db, { railType, participantId: 'ordered', ordered: true })
+    const blocked = await enqueue(db, { railType, participantId: 'ordered', ordered: true })
+    const expected = {
+      DISPATCHED: dispatched,
+      FAILED: failed,
+      HELD: held,
+      EXPIRED: expired,
+      LEASED: leased,
+      SCHEDULED: scheduled,
+      DUE: due,
+      BLOCKED: blocked,
+    }
+    for (const [state, { outboxId }] of Object.entries(expected)) {
+      const { items } = await get<OutboxPage>(`/v1/outbox?rail=${railType}&state=${state}`)
+      expect([state, items.map((item) => [item.outboxId, item.state])]).toEqual([state, [[outboxId, state]]])
+    }
+  })
+
+  test.each([
+    ['an unknown parameter', 'stat=DUE', 'stat'],
+    ['an unknown state', 'state=PAID', 'state'],
+    ['a state twice', 'state=DUE&state=HELD', 'state'],
+    ['limit 0', 'limit=0', 'limit'],
+    ['limit 501', 'limit=501', 'limit'],
+    ['a limit in hexadecimal', 'limit=0x10', 'limit'],
+    ['a limit with a sign', 'limit=%2B5', 'limit'],
+    ['a cursor nobody gave out', 'cursor=abc', 'cursor'],
+    [
+      'the cursor of another list',
+      `cursor=${Buffer.from('["HELD","01981f0e-7c00-7000-8000-000000000001"]').toString('base64url')}`,
+      'cursor',
+    ],
+    ['a cursor with a bad id', `cursor=${Buffer.from('["outbox","1 OR 1=1"]').toString('base64url')}`, 'cursor'],
+    [
+      'a cursor beside a word',
+      `q=a&cursor=${Buffer.from('["outbox","01981f0e-7c00-7000-8000-000000000001"]').toString('base64url')}`,
+      'cursor',
+    ],
+    ['a word with a NUL', 'q=a%00b', 'word'],
+    ['a rail with a space', 'rail=a%20b', 'rail'],
+  ])('400 for %s, naming it', async (_, query, argument) => {
+    expect(await problemOf(await stage.call(`/v1/outbox?${query}`))).toMatchObject({
+      status: 400,
+      code: 'INVALID_QUERY',
+      argument,
+    })
+  })
+})
+
+describe('the timeline of a payment', () => {
+  test('tells all: the lease and its holder, attempts, late evidence, the hold, both people, and the redrive', async () => {
+    const item = await enqueueAndClaim(db)
+    const leased = await get<Timeline>(`/v1/outbox/${item.outboxId}`)
+    expect(leased.item).toMatchObject({
+      state: 'LEASED',
+      claimedBy: WORKER,
+      leaseExpiresAt: expect.stringMatching(/\.\d{6}Z$/),
+    })
+    await db.expireLease(item.outboxId)
+    await repairExpiredLeases(db.as('symphony_executor'), 10, WORKER)
+    await recordLateOutcome(db.as('symphony_executor'), WORKER, { ...item, state: 'FAILED', errorCode: 'LATE' })
+    await acted('alice', `/v1/outbox/${item.outboxId}/hold`, { reason: 'looks odd' })
+    const { proposalId } = await acted<{ proposalId: string }>('alice', `/v1/holds/${item.outboxId}/resolve`, {
+      decision: 'FAILED',
+      reason: 'not paid',
+    })
+    await acted('bob', `/v1/proposals/${proposalId}/approve`)
+    const redrive = await acted<{ proposalId: string }>('bob', `/v1/outbox/${item.outboxId}/redrive`, {
+      reason: 'pay it after all',
+    })
+    const { redrivenAs } = await acted<{ redrivenAs: string }>('alice', `/v1/proposals/${redrive.proposalId}/approve`)
+    const told = await get<Timeline>(`/v1/outbox/${item.outboxId}`)
+    expect(told.item).toMatchObject({ state: 'FAILED', claimedBy: null })
+    expect(told.attempts.map(({ attemptNo, state, workerId }) => [attemptNo, state, workerId])).toEqual([
+      [1, 'ZOMBIE_REQUEUE', WORKER],
+      [2, 'FAILED', 'bob'],
+    ])
+    expect(told.events.map(({ eventType, actor }) => [eventType, actor])).toEqual([
+      ['LATE_OUTCOME', WORKER],
+      ['HOLD_PLACED', 'alice'],
+      ['DECISION_PROPOSED', 'alice'],
+      ['HOLD_RESOLVED', 'bob'],
+      ['REDRIVE_PROPOSED', 'bob'],
+      ['REDRIVE_CREATED', 'alice'],
+    ])
+    expect(told.proposals).toMatchObject([
+      { decision: 'REDRIVE', status: 'APPROVED', proposedBy: 'bob', decidedBy: 'alice' },
+      { decision: 'FAILED', status: 'APPROVED', proposedBy: 'alice', decidedBy: 'bob' },
+    ])
+    expect(told.redrivenAs).toEqual([redrivenAs])
+    expect((await get<Timeline>(`/v1/outbox/${redrivenAs}`)).item).toMatchObject({ redriveOf: item.outboxId })
+  })
+
+  test('404 for an id of nothing, 422 for what is no id', async () => {
+    expect(await problemOf(await stage.call('/v1/outbox/00000000-0000-7000-8000-000000000000'))).toMatchObject({
+      code: 'ITEM_NOT_FOUND',
+    })
+    expect(await problemOf(await stage.call('/v1/outbox/not-an-id'))).toMatchObject({
+      code: 'INVALID_ARGUMENT',
+      argument: 'outboxId',
+    })
+  })
+
+  test('the chain holds what a browser needs to recompute every hash; another byte is another hash', async () => {
+    const item = await enqueueUnknown(db, { payload: { note: 'ü€😀' } })
+    await acted('alice', `/v1/holds/${item.outboxId}/resolve`, { decision: 'RETRY', reason: 'try again' })
+    const chain = await get<Chain>(`/v1/outbox/${item.outboxId}/chain`)
+    expect(hash(chain.identity.fields)).toBe(chain.identity.rowHash)
+    expect(chain.attempts.length).toBe(1)
+    expect(chain.events.length).toBeGreaterThan(0)
+    let prevHash = chain.identity.rowHash
+    for (const link of chain.attempts) {
+      expect([link.prevHash, hash([link.prevHash, ...link.fields])]).toEqual([prevHash, link.rowHash])
+      prevHash = link.rowHash
+    }
+    prevHash = null
+    for (const link of chain.events) {
+      expect([link.prevHash, hash([link.prevHash, ...link.fields])]).toEqual([prevHash, link.rowHash])
+      prevHash = link.rowHash
+    }
+    const changed = chain.attempts[0]!.fields.map((field) => field?.replace('ü', 'u') ?? null)
+    expect(hash([chain.attempts[0]!.prevHash, ...changed])).not.toBe(chain.attempts[0]!.rowHash)
+  })
+})
+
+describe('two people', () => {
+  test('whoever proposed cannot approve, in whatever spelling the key names them; somebody else can, once', async () => {
+    const item = await enqueueUnknown(db)
+    const proposed = await acted<{ status: string; proposalId: string }>(
+      'alice',
+      `/v1/holds/${item.outboxId}/resolve`,
+      {
+        decision: 'DISPATCHED',
+        railReference: 'TX-9',
+        reason: 'seen at the bank',
+      },
+    )
+    expect(proposed.status).toBe('PROPOSED')
+    const shouting = await aKey(db, { scopes: ['operate'], owner: 'ALICE' })
+    for (const key of [keys.get('alice'), shouting.key]) {
+      const response = await stage.call(`/v1/proposals/${proposed.proposalId}/approve`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${key}` },
+      })
+      expect(await problemOf(response)).toMatchObject({ status: 409, code: 'SECOND_PERSON_REQUIRED' })
+    }
+    const { items } = await get<HoldPage>('/v1/holds')
+    expect(items.find((one) => one.item.outboxId === item.outboxId)).toMatchObject({
+      proposal: { proposedBy: 'alice', decision: 'DISPATCHED' },
+    })
+    expect(await acted('bob', `/v1/proposals/${proposed.proposalId}/approve`)).toMatchObject({
+      outboxId: item.outboxId,
+      decision: 'DISPATCHED',
+    })
+    expect(await problemOf(await act('bob', `/v1/proposals/${proposed.proposalId}/approve`))).toMatchObject({
+      code: 'DECISION_REFUSED',
+    })
+    expect((await get<Timeline>(`/v1/outbox/${item.outboxId}`)).item).toMatchObject({
+      state: 'DISPATCHED',
+      lastRailReference: 'TX-9',
+    })
+  })
+
+  test('a decision that the state forbids is refused, and the answer says why', async () => {
+    const dispatched = await enqueue(db)
+    await complete(db, await claimOnly(db, dispatched.railType), { state: 'DISPATCHED', railReference: 'x' })
+    expect(
+      await problemOf(await act('alice', `/v1/outbox/${dispatched.outboxId}/hold`, { reason: 'late' })),
+    ).toMatchObject({ status: 409, code: 'ALREADY_ENDED', detail: expect.stringContaining('DISPATCHED') })
+    const waiting = await enqueue(db)
+    expect(
+      await problemOf(await act('alice', `/v1/holds/${waiting.outboxId}/resolve`, { decision: 'RETRY', reason: 'x' })),
+    ).toMatchObject({ code: 'DECISION_REFUSED', detail: expect.stringContaining('not held') })
+    expect(
+      await problemOf(await act('alice', `/v1/outbox/${waiting.outboxId}/redrive`, { reason: 'x' })),
+    ).toMatchObject({ code: 'DECISION_REFUSED' })
+    const nobody = '00000000-0000-7000-8000-000000000000'
+    expect(await problemOf(await act('alice', `/v1/outbox/${nobody}/hold`, { reason: 'x' }))).toMatchObject({
+      code: 'ITEM_NOT_FOUND',
+    })
+    expect(await problemOf(await act('alice', `/v1/proposals/${nobody}/approve`))).toMatchObject({
+      code: 'PROPOSAL_NOT_FOUND',
+    })
+  })
+
+  test.each([
+    ['no reason', {}, 'reason'],
+    ['an empty reason', { reason: '' }, 'reason'],
+    ['a blank reason', { reason: '  ' }, 'reason'],
+    ['a reason of 1001 characters', { reason: 'x'.repeat(1_001) }, 'reason'],
+    ['a reason that is a number', { reason: 7 }, 'reason'],
+    ['a field nobody knows', { reason: 'x', force: true }, 'force'],
+  ])('422 for %s, naming it, and nothing is held', async (_, body, argument) => {
+    const { outboxId } = await enqueue(db)
+    expect(await problemOf(await act('alice', `/v1/outbox/${outboxId}/hold`, body))).toMatchObject({
+      status: 422,
+      code: 'INVALID_ARGUMENT',
+      argument,
+    })
+    expect((await get<Timeline>(`/v1/outbox/${outboxId}`)).item.state).toBe('DUE')
+  })
+})
+
+describe('a batch', () => {
+  test('is accepted as a whole, in order; repeated, it is the same', async () => {
+    const instructions = Array.from({ length: 3 }, () => anInstruction({ participantId: 'batched' }))
+    const first: { items: { outboxId: string; created: boolean }[] } = JSON.parse(
+      await (await post({ instructions })).text(),
+    )
+    expect(first.items.map(({ created }) => created)).toEqual([true, true, true])
+    const again: typeof first = JSON.parse(await (await post({ instructions })).text())
+    expect(again.items).toMatchObject(first.items.map(({ outboxId }) => ({ outboxId, created: false })))
+  })
+
+  test('with one that conflicts or is not valid is refused as a whole, naming it', async () => {
+    const known = anInstruction({ participantId: 'all-or-none' })
+    await post({ instructions: [known] })
+    const fresh = anInstruction({ participantId: 'all-or-none' })
+    const conflict = await problemOf(await post({ instructions: [fresh, { ...known, payload: { amount: '2' } }] }))
+    expect(conflict).toMatchObject({ status: 409, code: 'IDEMPOTENCY_CONFLICT', argument: 'instructions[1]' })
+    const invalid = await problemOf(await post({ instructions: [fresh, { ...known, railType: '' }] }))
+    expect(invalid).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION', argument: 'instructions[1].railType' })
+    expect((await stage.call(`/v1/instructions/${fresh.instructionId}`)).status).toBe(404)
+  })
+
+  test.each([
+    ['no list', {}],
+    ['an empty list', { instructions: [] }],
+    ['1001 instructions', { instructions: Array.from({ length: 1_001 }, () => anInstruction()) }],
+    ['another field', { instructions: [anInstruction()], atomic: false }],
+    ['a list by itself', [anInstruction()]],
+  ])('422 for %s', async (_, body) => {
+    expect(await problemOf(await post(body))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
+  })
+})
+
+describe('the overview', () => {
+  test('counts as the database counts, names rails and workers as they report, and takes minutes one by one', async () => {
+    await heartbeatOutboxWorker(db.as('symphony_executor'), 'reporting', {
+      running: 3,
+      waiting: 1,
+      completing: 0,
+      rails: [{ railType: 'reported', breaker: 'half-open', calls: 3 }, { railType: 7 }, 'nonsense'],
+    })
+    await db.queryNoRole(
+      `INSERT INTO outbox_workers VALUES ('silent', now(), now() - interval '1 minute', '{}'), ('gone', now(), now() - interval '2 days', '{}')`,
+    )
+    await acted('alice', '/v1/pauses', { kind: 'rail', name: 'reported', reason: 'maintenance' })
+    await enqueueFailed(db)
+    const fresh = await openHttpStage(db)
+    const status: Status = JSON.parse(await (await fresh.call('/v1/status')).text())
+    await fresh.close()
+    const { rows } = await db.queryNoRole(
+      'SELECT pending_count::text AS pending, failed_total::text AS failed FROM supervisor_outbox_status',
+    )
+    expect(status.queue).toMatchObject({ pendingCount: rows[0]!['pending'], failedTotal: rows[0]!['failed'] })
+    expect(status.workers).toEqual({ alive: 1, silent: 1 })
+    expect(status.rails.find(({ railType }) => railType === 'reported')).toMatchObject({
+      workers: 1,
+      calls: 3,
+      breakers: { closed: 0, halfOpen: 1, open: 0 },
+      pause: { pausedBy: 'alice', reason: 'maintenance' },
+    })
+    expect(status.throughput).toHaveLength(60)
+    const failed = status.throughput.reduce((sum, minute) => sum + minute.failed, 0)
+    expect(String(failed)).toBe(status.queue.failedLastHour)
+    expect(status.errors).toContainEqual({
+      railType: expect.any(String),
+      state: 'FAILED',
+      errorCode: 'REFUSED',
+      count: 1,
+    })
+    expect(status.latency).toMatchObject({ sampled: expect.any(Number) })
+  })
+
+  test('one answer serves all who ask within the same second', async () => {
+    let questions = 0
+    const readonly = db.as('symphony_readonly')
+    const counted = await openHttpStage(db, {
+      roles: { readonly: { ...readonly, query: (text, values) => ((questions += 1), readonly.query(text, values)) } },
+    })
+    const first = await (await counted.call('/v1/status')).text()
+    const asked = questions
+    expect(asked).toBeGreaterThan(5)
+    const others = await Promise.all(Array.from({ length: 5 }, async () => (await counted.call('/v1/status')).text()))
+    await counted.close()
+    // A machine that paused between them may have asked once more; five times is what must not be.
+    expect(questions).toBeLessThanOrEqual(2 * asked)
+    expect(others).toContain(first)
+  })
+})
+
+describe('jobs and the inbox', () => {
+  test('a job is defined, paused, resumed, triggered by a person, and deleted; one that is not there is said to be', async () => {
+    const body = { cron: '0 2 * * *', topic: 'reports', payload: { secret: 'CANARY' }, timeZone: 'Africa/Cairo' }
+    const put = await act('alice', '/v1/jobs/nightly', body, 'PUT')
+    expect(JSON.parse(await put.text())).toMatchObject({ name: 'nightly', created: true, state: 'ACTIVE' })
+    expect(await acted('alice', '/v1/jobs/nightly/pause')).toEqual({ changed: true })
+    expect(await acted('alice', '/v1/jobs/nightly/pause')).toEqual({ changed: false })
+    expect(await acted('alice', '/v1/jobs/nightly/resume')).toEqual({ changed: true })
+    await acted('bob', '/v1/jobs/nightly/trigger')
+    const runs = await (await stage.call('/v1/jobs/nightly/runs')).text()
+    expect(JSON.parse(runs)).toMatchObject({ items: [{ triggeredBy: 'bob', state: 'READY' }] })
+    const jobs = await (await stage.call('/v1/jobs')).text()
+    expect(jobs).toContain('Africa/Cairo')
+    expect(jobs).not.toContain('CANARY')
+    const gone = await act('alice', '/v1/jobs/nightly', undefined, 'DELETE')
+    expect(JSON.parse(await gone.text())).toEqual({ name: 'nightly', deleted: true, runsRemoved: 1 })
+    expect(await problemOf(await act('alice', '/v1/jobs/nightly/trigger'))).toMatchObject({ code: 'JOB_NOT_FOUND' })
+    expect(await problemOf(await act('alice', '/v1/jobs/bad', { ...body, cron: '99 * * * *' }, 'PUT'))).toMatchObject({
+      code: 'INVALID_ARGUMENT',
+      argument: 'cron',
+    })
+  })
+
+  test('a message that is not dead is not revived, one that never came is not known', async () => {
+    const reason = { reason: 'mended' }
+    expect(await problemOf(await act('alice', '/v1/inbox/bank/none/revive', reason))).toMatchObject({
+      code: 'MESSAGE_NOT_FOUND',
+    })
+    await db.queryNoRole(`SELECT record_inbox_sighting('bank', 'é/😀')`)
+    const path = `/v1/inbox/bank/${encodeURIComponent('é/😀')}/revive`
+    expect(await problemOf(await act('alice', path, reason))).toMatchObject({ code: 'MESSAGE_NOT_DEAD' })
+    await db.queryNoRole(`SELECT mark_inbox_dead('bank', 'é/😀', 'poison')`)
+    expect(await acted('alice', path, reason)).toMatchObject({ source: 'bank', messageId: 'é/😀' })
+  })
+})

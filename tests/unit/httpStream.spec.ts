@@ -1,0 +1,182 @@
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { revokeApiKey } from '../../libs/access/index.js'
+import { openDatabase } from '../../libs/db/index.js'
+import type { ItemsEvent } from '../../libs/http/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { EventStreamClient } from '../support/eventStream.js'
+import { aKey, openHttpStage, problemOf, TOKEN, type HttpStage, type HttpStageOptions } from '../support/httpStage.js'
+import { claimOnly, complete, enqueue } from '../support/outboxItems.js'
+import { PATIENTLY } from '../support/patiently.js'
+import { TcpProxy } from '../support/tcpProxy.js'
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+/** A server that looks often, so that nobody waits. */
+async function quickStage(options: HttpStageOptions = {}): Promise<HttpStage> {
+  const stage = await openHttpStage(db, { streamPollMs: 20, ...options })
+  onTestFinished(() => stage.close())
+  return stage
+}
+
+async function listen(stage: HttpStage, token = TOKEN): Promise<EventStreamClient> {
+  const client = await EventStreamClient.open(`${stage.address}/v1/stream`, token)
+  onTestFinished(() => client.leave())
+  return client
+}
+
+/** Waits until the stream has looked once: what happens from then on is told. */
+async function listening(stage: HttpStage): Promise<EventStreamClient> {
+  const client = await listen(stage)
+  await expect.poll(() => client.heard('status').length, PATIENTLY).toBeGreaterThan(0)
+  const marker = await enqueue(db)
+  await expect.poll(() => changesIn(client).flatMap(({ outboxId }) => outboxId), PATIENTLY).toContain(marker.outboxId)
+  return client
+}
+
+function changesIn(client: EventStreamClient) {
+  return client.heard('items').flatMap((data) => {
+    const event: ItemsEvent = JSON.parse(data)
+    return event.items
+  })
+}
+
+/** The readonly role, and how often it was asked. */
+function counting() {
+  const readonly = db.as('symphony_readonly')
+  const asked = { questions: 0 }
+  return {
+    asked,
+    readonly: {
+      ...readonly,
+      query: (text: string, values?: readonly unknown[]) => (
+        (asked.questions += 1),
+        readonly.query<never>(text, values)
+      ),
+    },
+  }
+}
+
+test('tells what the figures are, then each payment that changes, in each state it passes through', async () => {
+  const client = await listening(await quickStage())
+  expect(client.response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8')
+  const before = client.heard('status').length
+  const item = await enqueue(db)
+  const statesOf = () => changesIn(client).flatMap(({ outboxId, state }) => (outboxId === item.outboxId ? [state] : []))
+  await expect.poll(statesOf, PATIENTLY).toEqual(['DUE'])
+  const lease = await claimOnly(db, item.railType)
+  await expect.poll(statesOf, PATIENTLY).toEqual(['DUE', 'LEASED'])
+  await complete(db, lease, { state: 'DISPATCHED', railReference: 'x' })
+  await expect.poll(statesOf, PATIENTLY).toEqual(['DUE', 'LEASED', 'DISPATCHED'])
+  expect(client.heard('status').length).toBeGreaterThan(before)
+})
+
+test('is silent while nothing changes, but for heartbeats', async () => {
+  const client = await listening(await quickStage())
+  await expect.poll(() => client.comments, PATIENTLY).toBeGreaterThan(1)
+  const heard = client.events.length
+  const comments = client.comments
+  await expect.poll(() => client.comments, PATIENTLY).toBeGreaterThan(comments + 2)
+  expect(client.events.length - heard).toBeLessThanOrEqual(1)
+})
+
+test('asks the database nothing while nobody listens, and once for all who do', async () => {
+  const { asked, readonly } = counting()
+  const stage = await quickStage({ roles: { readonly } })
+  expect(asked.questions).toBe(0)
+  const clients = [await listening(stage), await listen(stage), await listen(stage)]
+  const marker = await enqueue(db)
+  for (const client of clients) {
+    await expect.poll(() => changesIn(client).map(({ outboxId }) => outboxId), PATIENTLY).toContain(marker.outboxId)
+  }
+  for (const client of clients) client.leave()
+  // The last look in hand may still be answered; then there is silence.
+  let last = -1
+  await expect
+    .poll(
+      () => {
+        const before = last
+        last = asked.questions
+        return before === asked.questions
+      },
+      { timeout: 60_000, interval: 200 },
+    )
+    .toBe(true)
+  const silent = asked.questions
+  await enqueue(db)
+  expect(asked.questions).toBe(silent)
+})
+
+test('a key that is bound to participants hears of theirs alone, and no figures', async () => {
+  const stage = await quickStage()
+  const { key } = await aKey(db, { scopes: ['read'], owner: 'shop', participants: ['stream-mine'] })
+  const bound = await listen(stage, key)
+  const all = await listening(stage)
+  const participantsOf = async (participantId: string) => (await enqueue(db, { participantId })).outboxId
+  const theirs = await participantsOf('stream-theirs')
+  const mine: string[] = []
+  // Until the bound one has looked for the first time, what happens is not news to it.
+  await expect
+    .poll(
+      async () => {
+        mine.push(await participantsOf('stream-mine'))
+        return changesIn(bound).length
+      },
+      { timeout: 60_000, interval: 100 },
+    )
+    .toBeGreaterThan(0)
+  await expect
+    .poll(() => changesIn(all).map(({ outboxId }) => outboxId), PATIENTLY)
+    .toEqual(expect.arrayContaining([theirs, mine[0]]))
+  expect(mine).toEqual(expect.arrayContaining(changesIn(bound).map(({ outboxId }) => outboxId)))
+  expect(bound.heard('status')).toEqual([])
+})
+
+test('heals: while the database is away the stream stays, and afterwards goes on', async () => {
+  const proxy = await TcpProxy.before(db.url)
+  onTestFinished(() => proxy.close())
+  const url = new URL(db.url)
+  url.port = String(proxy.port)
+  const away = openDatabase({ url: url.href, schema: db.schema })
+  onTestFinished(() => away.close())
+  const client = await listening(await quickStage({ roles: { readonly: away.as('symphony_readonly') } }))
+  proxy.cut()
+  const comments = client.comments
+  const item = await enqueue(db)
+  await expect.poll(() => changesIn(client).map(({ outboxId }) => outboxId), PATIENTLY).toContain(item.outboxId)
+  expect(client.comments).toBeGreaterThanOrEqual(comments)
+})
+
+test('ends cleanly when the server closes, at once', async () => {
+  const stage = await openHttpStage(db, { streamPollMs: 20 })
+  const client = await listening(stage)
+  await stage.close()
+  expect(await client.ended).toBe('ended')
+})
+
+test('ends when its key is revoked', async () => {
+  const clock = { ms: 0, now: () => new Date(0), monotonicMs: () => (clock.ms += 1_000) }
+  const stage = await quickStage({ clock })
+  const { key, keyId } = await aKey(db, { scopes: ['read'], owner: 'carol' })
+  const client = await listen(stage, key)
+  await revokeApiKey(db.as('symphony_control'), keyId)
+  expect(await client.ended).toBe('ended')
+})
+
+test('there are only so many at once; one that leaves makes room', async () => {
+  const stage = await quickStage({ limits: { streamsMax: 1 } })
+  const first = await listen(stage)
+  const refused = await stage.call('/v1/stream')
+  expect(refused.headers.get('retry-after')).toBe('5')
+  expect(await problemOf(refused)).toMatchObject({ status: 503, code: 'STREAMS_EXHAUSTED' })
+  first.leave()
+  const statusOf = async () => {
+    const client = await listen(stage)
+    client.leave()
+    return client.response.status
+  }
+  await expect.poll(statusOf, PATIENTLY).toBe(200)
+})

@@ -1,0 +1,148 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { authenticateApiKey, parseApiKey } from '../../libs/access/index.js'
+import { symphony, type Said } from '../support/commandLine.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { PATIENTLY } from '../support/patiently.js'
+
+let db: TestDatabase
+let url: string
+let operator: string
+beforeAll(async () => {
+  db = await createTestDatabase()
+  const login = await db.createLogin('operator', { roles: ['symphony_control', 'symphony_readonly'] })
+  url = login.url
+  operator = login.name
+})
+afterAll(() => db.drop())
+
+function keys(...words: readonly string[]): Promise<Said> {
+  return symphony(['keys', ...words], { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema })
+}
+
+async function shown(key: string) {
+  return authenticateApiKey(db.as('symphony_auth'), parseApiKey(key)!)
+}
+
+describe('symphony keys', () => {
+  test('create shows the key once, for people and for scripts; list never does; revoke ends it', async () => {
+    const made = await keys(
+      'create',
+      '--scope',
+      'read',
+      '--owner',
+      'carol',
+      '--participant',
+      'acme',
+      '--participant',
+      'bolt',
+      '--expires',
+      '90d',
+    )
+    expect({ ...made, stdout: '' }).toEqual({ exitCode: 0, stdout: '', stderr: '' })
+    const key = /^ {2}(symphony_\S+)$/m.exec(made.stdout)?.[1] ?? ''
+    expect(await shown(key)).toMatchObject({
+      status: 'ACTIVE',
+      scopes: ['read'],
+      owner: 'carol',
+      participants: ['acme', 'bolt'],
+    })
+
+    const json: { keyId: string; key: string } = JSON.parse(
+      (await keys('create', '--scope', 'read', '--owner', 'carol', '--json')).stdout,
+    )
+    expect(json).toMatchObject({ keyId: parseApiKey(json.key)!.keyId, scopes: ['read'], owner: 'carol' })
+
+    const list = await keys('list')
+    expect(list.stdout).toContain(json.keyId)
+    expect(list.stdout).toMatch(
+      /carol ACTIVE read\n {2}for acme, bolt; made 20\S+Z by operator_\S+; expires 20\S+Z; used in the hour of 20\S+Z/,
+    )
+    expect(list.stdout + (await keys('list', '--json')).stdout).not.toContain(key.split('_').slice(2).join('_'))
+
+    expect((await keys('revoke', json.keyId)).stdout).toBe(`The key ${json.keyId} is revoked.\n`)
+    expect(JSON.parse((await keys('revoke', json.keyId, '--json')).stdout)).toEqual({
+      keyId: json.keyId,
+      changed: false,
+    })
+    expect(await shown(json.key)).toMatchObject({ status: 'REVOKED' })
+    expect((await keys('list')).stdout).toMatch(
+      new RegExp(`${json.keyId} carol REVOKED read\\n.*revoked by ${operator}`),
+    )
+  })
+
+  test('a key that operates is made for oneself, and what one does not have is not handed out', async () => {
+    expect((await keys('create', '--scope', 'operate', '--owner', operator)).exitCode).toBe(0)
+    const other = await keys('create', '--scope', 'operate', '--owner', 'bob')
+    expect(other.stdout).toBe('')
+    expect(other.stderr).toContain('for themselves alone')
+    expect((await keys('create', '--scope', 'ingest', '--owner', 'shop')).stderr).toContain(
+      'no member of symphony_ingest',
+    )
+  })
+
+  test.each([
+    ['no scope', ['--owner', 'a'], '--scope'],
+    ['an unknown scope', ['--scope', 'root', '--owner', 'a'], '--scope'],
+    ['no owner', ['--scope', 'read'], '--owner'],
+    ['an end that is no time', ['--scope', 'read', '--owner', 'a', '--expires', 'tomorrow'], '--expires'],
+    ['an end that is no day', ['--scope', 'read', '--owner', 'a', '--expires', '2027-02-30T00:00:00'], '--expires'],
+    [
+      'an end that has passed',
+      ['--scope', 'read', '--owner', 'a', '--expires', '2020-01-01T00:00:00Z'],
+      'p_expires_at',
+    ],
+  ])('create with %s is refused, naming it', async (_, words, name) => {
+    const said = await keys('create', ...words)
+    expect(said.exitCode).not.toBe(0)
+    expect(said.stderr).toContain(name)
+  })
+
+  test('are explained by --help, with examples', async () => {
+    const { stdout, exitCode } = await symphony(['keys', '--help'])
+    expect([exitCode, stdout]).toEqual([0, expect.stringContaining('symphony keys revoke')])
+    expect((await symphony(['api', '--help'])).stdout).toContain('--requests-per-second')
+  })
+
+  test('an empty list says so', async () => {
+    await using empty = await createTestDatabase()
+    const env = { DATABASE_URL: empty.url, SYMPHONY_SCHEMA: empty.schema }
+    expect((await symphony(['keys', 'list'], env)).stdout).toBe('There are no keys.\n')
+  })
+})
+
+describe('symphony api', () => {
+  test('serves keys and the dashboard’s page alone, says what it may not do, and leaves nothing behind', async () => {
+    const web = await db.createLogin('web', {
+      roles: ['symphony_ingest', 'symphony_readonly', 'symphony_auditor', 'symphony_control', 'symphony_auth'],
+    })
+    const { key }: { key: string } = JSON.parse(
+      (await keys('create', '--scope', 'read', '--owner', 'carol', '--json')).stdout,
+    )
+    const stop = new AbortController()
+    const env = { DATABASE_URL: web.url, SYMPHONY_SCHEMA: db.schema, SYMPHONY_LOG_LEVEL: 'silent' }
+    const written = { stdout: '', stderr: '' }
+    const running = symphony(['api', '--port', '0'], env, stop.signal, written)
+    await expect.poll(() => written.stdout, PATIENTLY).toMatch(/^The API listens on http:\S+\.\n$/)
+    const address = /http:\S+(?=\.\n)/.exec(written.stdout)?.[0] ?? ''
+    const headers = { authorization: `Bearer ${key}` }
+    expect((await fetch(`${address}/v1/me`, { headers })).status).toBe(200)
+    expect((await fetch(`${address}/v1/pauses`, { method: 'POST', headers })).status).toBe(403)
+    expect((await fetch(`${address}/openapi.json`)).status).toBe(200)
+    stop.abort()
+    const said = await running
+    expect(said.exitCode).toBe(0)
+    expect(said.stderr).toContain('may not name the people')
+    const { rows } = await db.queryNoRole(`SELECT 1 FROM pg_stat_activity WHERE usename = $1`, [web.name])
+    expect(rows).toEqual([])
+  })
+
+  test('with --strict does not start as a login that may not name people', async () => {
+    const web = await db.createLogin('strict', { roles: ['symphony_readonly', 'symphony_control'] })
+    const said = await symphony(['api', '--strict', '--port', '0'], {
+      DATABASE_URL: web.url,
+      SYMPHONY_SCHEMA: db.schema,
+    })
+    expect(said.exitCode).not.toBe(0)
+    expect(said.stderr).toMatch(/may not name the people|strict/)
+  })
+})
