@@ -30,7 +30,7 @@ export class DashboardStage {
     const http = await openHttpStage(db, {
       dashboardFolder: builtPath('dashboard'),
       accessTokenOwner: 'tess',
-      streamPollMs: 100,
+      streamPollMs: 250,
       ...options,
     })
     return new DashboardStage(db, http, browser)

@@ -1,12 +1,12 @@
-import type { ComponentChildren } from 'preact'
+import type { ComponentChildren, JSX } from 'preact'
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 
-interface VirtualListProps<T> {
+interface VirtualListProps<T extends object> {
   readonly label: string
   readonly rows: readonly T[]
   readonly keyOf: (row: T) => string
   readonly columns: readonly string[]
-  /** The cells of a row, in the order of the columns; the first one holds its link. */
+  /** The cells of a row, in the order of the columns; the first one holds its link. Of the row alone: they are kept. */
   readonly cells: (row: T) => readonly ComponentChildren[]
   readonly className: string
   /** Asked for when the end comes near. */
@@ -21,7 +21,7 @@ const NEAR_END_ROWS = 60
  * A list that draws only what is in view: ten thousand payments cost as much as fifty. Every row is of one height, which the
  * style sheet gives as --row, so where a row is needs no measuring.
  */
-export function VirtualList<T>(props: VirtualListProps<T>) {
+export function VirtualList<T extends object>(props: VirtualListProps<T>) {
   const { label, rows, keyOf, columns, cells, className, onNearEnd } = props
   const scroller = useRef<HTMLDivElement>(null)
   const [view, setView] = useState({ first: 0, last: 40, rowHeight: 40 })
@@ -47,7 +47,31 @@ export function VirtualList<T>(props: VirtualListProps<T>) {
     return () => observer.disconnect()
   }, [])
 
-  const shown = rows.slice(view.first, view.last)
+  // A row that was drawn before is the same element again, and costs nothing: only those that come into view are made.
+  const cache = useRef(new WeakMap<T, { readonly place: number; readonly element: JSX.Element }>())
+  const drawn = (row: T, index: number): JSX.Element => {
+    const place = index * view.rowHeight
+    const known = cache.current.get(row)
+    if (known?.place === place) return known.element
+    const element = (
+      <div
+        key={keyOf(row)}
+        class="vlist-row"
+        role="row"
+        aria-rowindex={index + 2}
+        style={{ transform: `translateY(${place}px)` }}
+      >
+        {cells(row).map((cell, column) => (
+          <span key={columns[column]} role="cell">
+            {cell}
+          </span>
+        ))}
+      </div>
+    )
+    cache.current.set(row, { place, element })
+    return element
+  }
+
   return (
     <div class={`vlist ${className}`} role="table" aria-label={label} aria-rowcount={rows.length + 1}>
       <div role="rowgroup">
@@ -69,24 +93,7 @@ export function VirtualList<T>(props: VirtualListProps<T>) {
         onKeyDown={moveFocus}
       >
         <div class="vlist-canvas" role="presentation" style={{ height: `${rows.length * view.rowHeight}px` }}>
-          {shown.map((row, offset) => {
-            const index = view.first + offset
-            return (
-              <div
-                key={keyOf(row)}
-                class="vlist-row"
-                role="row"
-                aria-rowindex={index + 2}
-                style={{ transform: `translateY(${index * view.rowHeight}px)` }}
-              >
-                {cells(row).map((cell, column) => (
-                  <span key={columns[column]} role="cell">
-                    {cell}
-                  </span>
-                ))}
-              </div>
-            )
-          })}
+          {rows.slice(view.first, view.last).map((row, offset) => drawn(row, view.first + offset))}
         </div>
       </div>
     </div>
