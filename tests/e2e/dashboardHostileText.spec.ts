@@ -11,6 +11,7 @@ import {
   pauseOutbox,
   placeOutboxHold,
   redriveOutboxItem,
+  type OutboxInstruction,
 } from '../../libs/outbox/index.js'
 import { createOrUpdateJob, scheduleTimer } from '../../libs/scheduler/index.js'
 import { DashboardStage, type Visit } from '../support/dashboardStage.js'
@@ -44,12 +45,8 @@ async function storeHostileTexts({ db }: DashboardStage): Promise<void> {
   const executor = db.as('symphony_executor')
   const control = db.as('symphony_control')
   const person = actingFor(control, OLGA)
-  const fields = (text: string) => ({ participantId: text, railType: text, payload: { [text]: text } })
-  const named = (text: string, kind: string) => ({ instructionId: `${text}${kind}`, idempotencyKey: `${text}${kind}` })
-  await enqueuePaymentOutboxBatch(
-    ingest,
-    HOSTILE_TEXTS.flatMap((text) => ['~failed', '~held'].map((kind) => ({ ...fields(text), ...named(text, kind) }))),
-  )
+  const instructions = HOSTILE_TEXTS.flatMap((text) => [instructionOf(text, '~failed'), instructionOf(text, '~held')])
+  await enqueuePaymentOutboxBatch(ingest, instructions)
   const items = await claimOutboxBatch(executor, 1_000, OLGA, 600, { rails: [...HOSTILE_TEXTS] })
   const textOf = new Map(items.map((item) => [item.outboxId, item.railType]))
   await completeOutboxAttempts(
@@ -77,12 +74,14 @@ async function storeHostileTexts({ db }: DashboardStage): Promise<void> {
     ingest,
     HOSTILE_TEXTS.map((text) => ({ source: 'hostile', messageId: text, topic: text, payload: {} })),
   )
-  const claims = await claimOf(db, { source: 'hostile' })
-  await failInboxMessages(
-    executor,
-    claims.map((claim) => ({ ...claim, error: claim.messageId })),
-    'worker-1',
-  )
+  for (const claim of await claimOf(db, { source: 'hostile' })) {
+    await failInboxMessages(executor, [{ ...claim, error: claim.messageId }], 'worker-1')
+  }
+}
+
+function instructionOf(text: string, kind: string): OutboxInstruction {
+  const name = `${text}${kind}`
+  return { instructionId: name, idempotencyKey: name, participantId: text, railType: text, payload: { [text]: text } }
 }
 
 /** Elements that only a text could have made: none of them is part of the dashboard. */

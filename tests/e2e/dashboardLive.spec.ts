@@ -28,6 +28,7 @@ test('a connection that breaks is said to be broken, heals by itself, and what w
   proxy.refusing = false
   await live.getByText('Live', { exact: true }).waitFor()
   await page.locator('main h1 + [data-state=DISPATCHED]').waitFor()
+  expect(await page.locator('.chronicle').innerText()).toContain('RF-1')
   await page.context().close()
   await proxy.close()
 })
@@ -40,6 +41,7 @@ test('what happens elsewhere is seen without touching anything', async () => {
   await row.locator('[data-state=DUE]').waitFor()
   await complete(stage.db, await claimOnly(stage.db, railType), { state: 'DISPATCHED', railReference: 'RF-2' })
   await row.locator('[data-state=DISPATCHED]').waitFor()
+  await expect.poll(() => row.innerText()).toContain('RF-2')
   await page.context().close()
 })
 

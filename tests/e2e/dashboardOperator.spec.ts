@@ -5,7 +5,7 @@ import { failInboxMessages } from '../../libs/inbox/index.js'
 import { placeOutboxHold, readItems } from '../../libs/outbox/index.js'
 import { DashboardStage, type Visit } from '../support/dashboardStage.js'
 import { aKey } from '../support/httpStage.js'
-import { enqueuedAndClaimed } from '../support/inboxMessages.js'
+import { enqueuedAndClaimed, rowOf as rowOfMessage } from '../support/inboxMessages.js'
 import { enqueue } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
 import { aJob } from '../support/scheduled.js'
@@ -122,10 +122,19 @@ test('a rail is paused and resumed from the overview, and says by whom and why',
   await page.getByRole('button', { name: `Pause the rail ${railType}` }).click()
   await giveReason(page, 'Pause the rail', 'maintenance of the bank')
   await rowOf(page, railType).getByText('maintenance of the bank · olga').waitFor()
+  expect(await pausesOf(railType)).toEqual([{ paused_by: 'olga', reason: 'maintenance of the bank' }])
   await page.getByRole('button', { name: `Resume the rail ${railType}` }).click()
   await giveReason(page, 'Resume the rail')
   await page.getByRole('button', { name: `Pause the rail ${railType}` }).waitFor()
+  expect(await pausesOf(railType)).toEqual([])
 })
+
+async function pausesOf(name: string): Promise<object[]> {
+  const { rows } = await stage.db.queryNoRole<object>('SELECT paused_by, reason FROM outbox_pauses WHERE name = $1', [
+    name,
+  ])
+  return rows
+}
 
 test('a job is paused, resumed, run at once, and shows its history', async () => {
   const name = await aJob(stage.db)
@@ -152,6 +161,7 @@ test('a dead message of the inbox is revived, with a reason', async () => {
   await rowOf(page, 'evt_17').waitFor({ state: 'detached' })
   await page.getByLabel('State').selectOption('seen')
   await rowOf(page, 'evt_17').waitFor()
+  expect(await rowOfMessage(stage.db, claim)).toMatchObject({ state: 'seen', attempt_count: 0 })
 })
 
 test('an action that the server refuses loses nothing of what was typed', async () => {

@@ -161,7 +161,7 @@ test('the documentation shows each page in each look, and no other', () => {
     DASHBOARD_LOOKS.map((look) => `${page}-${look.name}.png`),
   )
   const text = readFileSync(`${docs}/operate/dashboard.md`, 'utf8')
-  const linked = [...text.matchAll(/\.\.\/dashboard\/([\w-]+\.png)/g)].map(([, name]) => name)
+  const linked = [...text.matchAll(/\.\.\/dashboard\/([\w-]+\.png)/g)].map(([, name = '']) => name)
   expect(linked.toSorted()).toEqual(shown.toSorted())
   expect(readdirSync(`${docs}/dashboard`).toSorted()).toEqual(shown.toSorted())
 })

@@ -12,13 +12,8 @@ const BYTES_MAX = 150 * 1_024
 let empty: DashboardStage
 let busy: DashboardStage
 beforeAll(async () => {
-  const readDatabases = async () => [
-    { ...DATABASE, name: 'payments', pendingCount: '27', oldestPendingAgeSeconds: 2_412, heldCount: '3' },
-    { ...DATABASE, name: 'tenant-blue', pendingCount: '4', oldestPendingAgeSeconds: 6, heldCount: '0' },
-    { ...DATABASE, ...SILENT, name: 'tenant-red', state: 'down' as const },
-  ]
   empty = await DashboardStage.set()
-  busy = await DashboardStage.set({ api: { readDatabases, readAlerts: async () => ALERTS } })
+  busy = await DashboardStage.set({ api: { readDatabases: async () => DATABASES, readAlerts: async () => ALERTS } })
 })
 afterAll(async () => {
   await empty.close()
@@ -27,6 +22,11 @@ afterAll(async () => {
 
 const DATABASE = { schema: 'symphony', state: 'up' as const, serverVersion: '18.4' }
 const SILENT = { pendingCount: null, oldestPendingAgeSeconds: null, heldCount: null, serverVersion: null }
+const DATABASES = [
+  { ...DATABASE, name: 'payments', pendingCount: '27', oldestPendingAgeSeconds: 2_412, heldCount: '3' },
+  { ...DATABASE, name: 'tenant-blue', pendingCount: '4', oldestPendingAgeSeconds: 6, heldCount: '0' },
+  { ...DATABASE, ...SILENT, name: 'tenant-red', state: 'down' as const },
+]
 const ALERTS = [
   {
     name: 'ExpiredLeases',

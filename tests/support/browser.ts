@@ -72,8 +72,6 @@ async function isOurs(folder: string, uid: number): Promise<boolean> {
 
 /** Its own names folders that exist in a cloud function only. Relative to this file, so it may be moved with the folder. */
 function fontsFile(): string {
-  const preferring = (wanted: string, family: string) =>
-    `<alias binding="same"><family>${wanted}</family><prefer><family>${family}</family></prefer></alias>`
   return [
     '<?xml version="1.0"?>',
     '<fontconfig>',
@@ -85,4 +83,8 @@ function fontsFile(): string {
     '</fontconfig>',
     '',
   ].join('\n')
+}
+
+function preferring(wanted: string, family: string): string {
+  return `<alias binding="same"><family>${wanted}</family><prefer><family>${family}</family></prefer></alias>`
 }

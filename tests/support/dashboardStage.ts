@@ -10,7 +10,7 @@ export interface Visit {
   /** Errors of the console and of scripts, refusals of the policy among them; answers of these statuses are no errors. */
   readonly complaints: () => string[]
   /** Goes to a page by its address after `#/`, and waits for its heading. */
-  goTo(path: string): Promise<void>
+  readonly goTo: (path: string) => Promise<void>
 }
 
 /** The built dashboard, served by a real server over a real database, in a real browser. */
