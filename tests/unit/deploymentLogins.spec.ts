@@ -74,6 +74,25 @@ describe('a login of a process or a person', () => {
   })
 })
 
+describe('a login of the HTTP API', () => {
+  test('names the people who act, and has every role that its routes need; said again, it is listed once', async () => {
+    const name = nameFor('web')
+    const request = parseLoginRequest(`${name}=api`)
+    await createLogin(request)
+    await createLogin(request)
+    const { rows } = await db.queryNoRole('SELECT actor_gateways FROM symphony_settings')
+    expect(rows).toEqual([{ actor_gateways: [name] }])
+    const { sql } = await deploy({ url: db.url, schema: db.schema, createLogins: [request], dryRun: true })
+    expect(sql).toContain(`SELECT add_actor_gateway('${name}');`)
+  })
+
+  test('no other login is one', async () => {
+    const { rows: before } = await db.queryNoRole('SELECT actor_gateways FROM symphony_settings')
+    await createLogin({ name: nameFor('ops'), roles: ['control', 'auth'] })
+    expect((await db.queryNoRole('SELECT actor_gateways FROM symphony_settings')).rows).toEqual(before)
+  })
+})
+
 describe('a login that exists', () => {
   test('keeps its password and gets the roles', async () => {
     const name = nameFor('again')
@@ -136,9 +155,14 @@ describe('what --create-login takes', () => {
   test.each([
     ['app=ingest', { name: 'app', roles: ['ingest'] }],
     ['a=b=executor+control', { name: 'a=b', roles: ['executor', 'control'] }],
+    ['web=api', { name: 'web', roles: ['ingest', 'readonly', 'auditor', 'control', 'auth'], gateway: true }],
+    [
+      'all=executor+api',
+      { name: 'all', roles: ['executor', 'ingest', 'readonly', 'auditor', 'control', 'auth'], gateway: true },
+    ],
   ])('%s', (text, request) => expect(parseLoginRequest(text)).toEqual(request))
 
-  test.each(['app', 'app=', 'app=owner', 'app=auth', 'app=ingest+', '=', 'app=symphony_ingest'])(
+  test.each(['app', 'app=', 'app=owner', 'app=apis', 'app=ingest+', '=', 'app=symphony_ingest'])(
     '%j is refused',
     (text) => expect(() => parseLoginRequest(text)).toThrow(/expected NAME=ROLE/),
   )

@@ -77,10 +77,10 @@ describe('requests made up from the schemas', () => {
           'as documented',
         ])
       }),
-      { numRuns: 300, seed: 20_261_115 },
+      { numRuns: 200, seed: 20_261_115 },
     )
     // Otherwise it would have proved only that nonsense is refused.
-    expect(accepted).toBeGreaterThan(50)
+    expect(accepted).toBeGreaterThan(30)
   })
 })
 

@@ -71,7 +71,7 @@ test('tells what the figures are, then each payment that changes, in each state 
   await expect.poll(statesOf, PATIENTLY).toEqual(['DUE', 'LEASED'])
   await complete(db, lease, { state: 'DISPATCHED', railReference: 'x' })
   await expect.poll(statesOf, PATIENTLY).toEqual(['DUE', 'LEASED', 'DISPATCHED'])
-  expect(client.heard('status').length).toBeGreaterThan(before)
+  await expect.poll(() => client.heard('status').length, PATIENTLY).toBeGreaterThan(before)
 })
 
 test('is silent while nothing changes, but for heartbeats', async () => {

@@ -1,0 +1,91 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
+
+let db: TestDatabase
+let stage: HttpStage
+let folder: string
+const PAGE = '<!doctype html><title>Symphony</title>'
+beforeAll(async () => {
+  db = await createTestDatabase()
+  folder = await mkdtemp(join(tmpdir(), 'symphony-dashboard-'))
+  const built = join(folder, 'built')
+  await mkdir(join(built, 'assets'), { recursive: true })
+  await writeFile(join(built, 'index.html'), PAGE)
+  await writeFile(join(built, 'assets', 'main-Ab3dEf9h.js'), 'export {}')
+  await writeFile(join(folder, 'secret.txt'), 'CANARY')
+  stage = await openHttpStage(db, { dashboardFolder: built })
+})
+afterAll(async () => {
+  await stage.close()
+  await db.drop()
+  await rm(folder, { recursive: true })
+})
+
+const HTML = { accept: 'text/html,*/*' }
+
+/** The answer to an address as it stands: `fetch` would tidy it up. */
+function raw(path: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(stage.address)
+    const socket = connect(Number(port), hostname, () => {
+      socket.write(`GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`)
+    })
+    let answer = ''
+    socket.on('data', (chunk) => (answer += chunk.toString()))
+    socket.once('close', () => resolve(answer))
+    socket.once('error', reject)
+  })
+}
+
+describe('the files of the dashboard', () => {
+  test.each(['/', '/payments', '/payments/01981f0e', '/holds?x=1'])(
+    '%s is the page, for whoever opens it, without a key',
+    async (path) => {
+      const response = await fetch(`${stage.address}${path}`, { headers: HTML })
+      expect([response.status, await response.text()]).toEqual([200, PAGE])
+      expect(response.headers.get('content-type')).toBe('text/html; charset=utf-8')
+      expect(response.headers.get('cache-control')).toBe('no-cache')
+      expect(response.headers.get('content-security-policy')).toContain("default-src 'self'")
+    },
+  )
+
+  test('what is named by its content may be kept for ever; the page is asked about again', async () => {
+    const asset = await fetch(`${stage.address}/assets/main-Ab3dEf9h.js`)
+    expect(asset.headers.get('content-type')).toBe('text/javascript; charset=utf-8')
+    expect(asset.headers.get('cache-control')).toContain('immutable')
+    const page = await fetch(`${stage.address}/`)
+    const again = await fetch(`${stage.address}/`, { headers: { 'if-none-match': page.headers.get('etag') ?? '' } })
+    expect([again.status, await again.text()]).toEqual([304, ''])
+  })
+
+  test.each([
+    '/../secret.txt',
+    '/%2e%2e/secret.txt',
+    '/assets/../../secret.txt',
+    '/..%2fsecret.txt',
+    '/assets/',
+    '//secret.txt',
+  ])('%s leads to no other file', async (path) => {
+    const answer = await raw(path)
+    expect(answer).toMatch(/^HTTP\/1\.1 (401|404|400) /)
+    expect(answer).not.toContain('CANARY')
+  })
+
+  test('never stand in for the API: an unknown route is a problem, and without a key it is not even that', async () => {
+    expect(await problemOf(await stage.call('/v1/nothing', { headers: HTML }))).toMatchObject({ code: 'NOT_FOUND' })
+    expect((await fetch(`${stage.address}/v1/nothing`, { headers: HTML })).status).toBe(401)
+    expect((await fetch(`${stage.address}/missing.js`)).status).toBe(401)
+    expect((await fetch(`${stage.address}/payments`, { method: 'POST', headers: HTML })).status).toBe(401)
+  })
+
+  test('a server without them has none', async () => {
+    const bare = await openHttpStage(db)
+    onTestFinished(() => bare.close())
+    expect((await fetch(`${bare.address}/`, { headers: HTML })).status).toBe(401)
+  })
+})
