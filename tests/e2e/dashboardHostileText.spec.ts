@@ -1,6 +1,5 @@
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { actingFor } from '../../libs/db/index.js'
 import { enqueueInboxMessages, failInboxMessages } from '../../libs/inbox/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
 import {
@@ -15,6 +14,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { createOrUpdateJob, scheduleTimer } from '../../libs/scheduler/index.js'
 import { DashboardStage, type Visit } from '../support/dashboardStage.js'
+import { apiRolesOf } from '../support/httpStage.js'
 import { HOSTILE_TEXTS } from '../support/hostileTexts.js'
 import { claimOf } from '../support/inboxMessages.js'
 import { makeDueAndClaim } from '../support/outboxItems.js'
@@ -44,7 +44,7 @@ async function storeHostileTexts({ db }: DashboardStage): Promise<void> {
   const ingest = db.as('symphony_ingest')
   const executor = db.as('symphony_executor')
   const control = db.as('symphony_control')
-  const person = actingFor(control, OLGA)
+  const person = (await apiRolesOf(db)).control(OLGA)
   const instructions = HOSTILE_TEXTS.flatMap((text) => [instructionOf(text, '~failed'), instructionOf(text, '~held')])
   await enqueuePaymentOutboxBatch(ingest, instructions)
   const items = await claimOutboxBatch(executor, 1_000, OLGA, 600, { rails: [...HOSTILE_TEXTS] })

@@ -1,10 +1,9 @@
 import type { Locator, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { actingFor } from '../../libs/db/index.js'
 import { failInboxMessages } from '../../libs/inbox/index.js'
 import { placeOutboxHold, readItems } from '../../libs/outbox/index.js'
 import { DashboardStage, type Visit } from '../support/dashboardStage.js'
-import { aKey } from '../support/httpStage.js'
+import { aKey, apiRolesOf } from '../support/httpStage.js'
 import { enqueuedAndClaimed, rowOf as rowOfMessage } from '../support/inboxMessages.js'
 import { enqueue } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
@@ -170,7 +169,7 @@ test('an action that the server refuses loses nothing of what was typed', async 
   await goTo(`payments/${outboxId}`)
   await page.getByRole('button', { name: 'Hold', exact: true }).click()
   // Somebody else was faster.
-  await placeOutboxHold(actingFor(stage.db.as('symphony_control'), 'pavel'), outboxId, 'mine')
+  await placeOutboxHold((await apiRolesOf(stage.db)).control('pavel'), outboxId, 'mine')
   const dialog = page.getByRole('dialog')
   await dialog.getByLabel('Reason').fill('typed with care')
   await dialog.getByRole('button', { name: 'Place the hold' }).click()

@@ -1,4 +1,4 @@
-import { actingFor } from '../../libs/db/index.js'
+import type { ApiRoles } from '../../libs/http/index.js'
 import { enqueueInboxMessage, failInboxMessages } from '../../libs/inbox/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
 import {
@@ -16,6 +16,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { createOrUpdateJob, scheduleTimer, triggerJob } from '../../libs/scheduler/index.js'
 import type { TestDatabase } from './database.js'
+import { apiRolesOf } from './httpStage.js'
 import { claimOf } from './inboxMessages.js'
 
 /** The payments a visitor of the scene may want to look at. */
@@ -33,7 +34,8 @@ const WORKERS = ['pay-worker-1:4121:7c1f', 'pay-worker-2:9911:aa01', 'pay-worker
  * timers, messages and leases. Made by the same functions as in production; only time is moved by hand.
  */
 export async function setDashboardScene(db: TestDatabase): Promise<DashboardScene> {
-  const scene = new SceneSetter(db)
+  const { control } = await apiRolesOf(db)
+  const scene = new SceneSetter(db, control)
   await scene.payments()
   const troubled = await scene.trouble()
   await scene.inFlight()
@@ -46,10 +48,12 @@ export async function setDashboardScene(db: TestDatabase): Promise<DashboardScen
 
 class SceneSetter {
   readonly #db: TestDatabase
+  readonly #person: ApiRoles['control']
   #number = 48_000
 
-  constructor(db: TestDatabase) {
+  constructor(db: TestDatabase, person: ApiRoles['control']) {
     this.#db = db
+    this.#person = person
   }
 
   async payments(): Promise<void> {
@@ -188,10 +192,6 @@ class SceneSetter {
 
   get #executor() {
     return this.#db.as('symphony_executor')
-  }
-
-  #person(name: string) {
-    return actingFor(this.#db.as('symphony_control'), name)
   }
 
   async #enqueue(railType: string, size: number, ordered = false): Promise<void> {

@@ -48,15 +48,15 @@ function Told({ status: now }: { readonly status: Status }) {
         <Panel title="Attempts per minute">
           <ThroughputChart minutes={now.throughput} />
         </Panel>
-        <Panel title="Time at the rail">
-          <LatencyScale latency={now.latency} />
-        </Panel>
+        <div class="stack">
+          <Panel title="Time at the rail">
+            <LatencyScale latency={now.latency} />
+          </Panel>
+          <ErrorMix errors={now.errors} />
+        </div>
       </div>
       <RailsPanel rails={now.rails} />
-      <div class="grid wide-narrow">
-        <WorkersPanel />
-        <ErrorMix errors={now.errors} />
-      </div>
+      <WorkersPanel />
     </>
   )
 }

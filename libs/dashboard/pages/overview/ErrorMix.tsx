@@ -6,7 +6,7 @@ import { StateTag } from '../../parts/StateTag.js'
 import { lookOf } from '../../parts/states.js'
 import { Scrollable } from '../../parts/Scrollable.js'
 
-const SHOWN_MAX = 8
+const SHOWN_MAX = 5
 
 /** What goes wrong, most frequent first. */
 export function ErrorMix({ errors }: { readonly errors: readonly ErrorCount[] }) {

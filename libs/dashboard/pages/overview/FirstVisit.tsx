@@ -13,36 +13,35 @@ export function FirstVisit({
   readonly rails: readonly string[]
   onAccepted: (id: string) => void
 }) {
+  const rail = rails[0] ?? 'simulated'
   return (
-    <div class="grid halves">
+    <div class="first-visit">
       <Panel title="Nothing was enqueued yet">
-        <div class="stack">
-          <p class="story">
-            Symphony carries payments from your database to a payment rail: your service commits an instruction, a
-            worker leases it, calls the rail, and writes what happened to a ledger that nobody can rewrite. It never
-            sends a payment twice because nobody knew the answer: what is unknown is asked for, or waits for a person.
-            This page shows the queue, the workers and the ledger as they move, so enqueue a first payment and watch it
-            go through.
-          </p>
-          <div class="stack tight">
-            <h3>Or from a terminal</h3>
-            <pre class="block">{curlLine('$TOKEN', rails[0] ?? 'simulated')}</pre>
-            <button type="button" class="button small start" onClick={() => void copyCurl(rails[0] ?? 'simulated')}>
-              Copy, token included
-            </button>
-          </div>
-        </div>
+        <p class="story">
+          Symphony carries payments from your database to a payment rail: your service commits an instruction, a worker
+          leases it, calls the rail, and writes what happened to a ledger that nobody can rewrite. It never sends a
+          payment twice because nobody knew the answer: what is unknown is asked for, or waits for a person. This page
+          shows the queue, the workers and the ledger as they move, so enqueue a first payment and watch it go through.
+        </p>
       </Panel>
       <Panel title="Enqueue a first payment">
         {me.value === null ? (
           <Skeleton lines={6} />
         ) : mayI('ingest') ? (
-          <EnqueueForm rails={rails.length === 0 ? ['simulated'] : rails} onAccepted={onAccepted} />
+          <EnqueueForm rails={rails.length === 0 ? [rail] : rails} onAccepted={onAccepted} />
         ) : (
           <p class="quiet">
             Your token may not enqueue: that needs the scope <code>ingest</code>.
           </p>
         )}
+      </Panel>
+      <Panel title="Or from a terminal">
+        <div class="stack tight">
+          <pre class="block">{curlLine('$TOKEN', rail)}</pre>
+          <button type="button" class="button small start" onClick={() => void copyCurl(rail)}>
+            Copy, token included
+          </button>
+        </div>
       </Panel>
     </div>
   )

@@ -116,8 +116,11 @@ function entryOfEvent({ eventNo, eventType, actor, detail, createdAt }: OutboxEv
 /** What matters first, first; the database keeps the names of an object in no order. */
 const FACTS_FIRST = ['decision', 'reason', 'state', 'rail_reference', 'proposed_by', 'approved_by']
 
+function rank(name: string): number {
+  return FACTS_FIRST.includes(name) ? FACTS_FIRST.indexOf(name) : FACTS_FIRST.length
+}
+
 function factsOf(detail: OutboxEvent['detail']): Entry['facts'] {
-  const rank = (name: string) => (FACTS_FIRST.includes(name) ? FACTS_FIRST.indexOf(name) : FACTS_FIRST.length)
   const entries = Object.entries(detail).filter(isForPeople)
   const sorted = entries.toSorted(([a], [b]) => rank(a) - rank(b) || (a < b ? -1 : 1))
   return given(sorted.map(([name, value]) => [name.replaceAll('_', ' '), textOf(name, value)]))
