@@ -188,3 +188,16 @@ test('who may only read sees no action, and is told what the chain would need', 
   expect(await page.getByRole('button', { name: 'Resolve' }).count()).toBe(0)
   expect(complaints()).toEqual([])
 })
+
+test('a row of the ledger that somebody has changed is named by the browser, with what is wrong with it', async () => {
+  const { outboxId } = await enqueueFailed(stage.db)
+  await stage.db.queryNoRole(`
+    ALTER TABLE payment_outbox_attempts DISABLE TRIGGER USER;
+    UPDATE payment_outbox_attempts SET error_code = 'FORGED' WHERE outbox_id = '${outboxId}';
+    ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER payment_outbox_attempts_is_append_only`)
+  const { page, goTo } = olga
+  await goTo(`payments/${outboxId}`)
+  const chain = page.locator('[data-chain=broken]')
+  await chain.waitFor()
+  expect(await chain.getByRole('alert').innerText()).toMatch(/Broken at attempt 1: its content differs from its hash/)
+})

@@ -1,6 +1,8 @@
+import { spawnSync } from 'node:child_process'
 import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { count, duration, milliseconds, relative, share, shortId } from '../../libs/dashboard/data/format.js'
+import { shellQuoted } from '../../libs/dashboard/data/shellQuoted.js'
 import { EventReader } from '../../libs/dashboard/data/sse.js'
 
 const STREAM = [
@@ -76,4 +78,11 @@ describe('what people read', () => {
     expect([share(0, 0), share(1, 3), share(9_999, 10_000), share(3, 3)]).toEqual(['0 %', '33.3 %', '99.9 %', '100 %'])
     expect([shortId('short'), shortId('019a2b3c-0000-7000-8000-000000000001')]).toEqual(['short', '…0000000001'])
   })
+})
+
+test('a line to paste into a terminal holds any text as one word, and runs nothing of it', () => {
+  for (const text of ["'; echo hacked; '", '$(echo hacked)', '`echo hacked`', "it's", '\\', 'a\nb', '']) {
+    const { stdout } = spawnSync('sh', ['-c', `printf %s ${shellQuoted(text)}`], { encoding: 'utf8' })
+    expect(stdout).toBe(text)
+  }
 })

@@ -45,9 +45,12 @@ function Told({ status: now }: { readonly status: Status }) {
       <Alerts alerts={now.alerts} />
       <Figures status={now} />
       <div class="grid wide-narrow">
-        <Panel title="Attempts per minute">
-          <ThroughputChart minutes={now.throughput} />
-        </Panel>
+        <div class="stack">
+          <Panel title="Attempts per minute">
+            <ThroughputChart minutes={now.throughput} />
+          </Panel>
+          <WorkersPanel />
+        </div>
         <div class="stack">
           <Panel title="Time at the rail">
             <LatencyScale latency={now.latency} />
@@ -56,7 +59,6 @@ function Told({ status: now }: { readonly status: Status }) {
         </div>
       </div>
       <RailsPanel rails={now.rails} />
-      <WorkersPanel />
     </>
   )
 }

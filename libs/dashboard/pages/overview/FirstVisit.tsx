@@ -1,6 +1,7 @@
 import { say } from '../../app/announce.js'
 import { mayI, me } from '../../data/me.js'
 import { readToken } from '../../data/session.js'
+import { shellQuoted } from '../../data/shellQuoted.js'
 import { Panel } from '../../parts/Panel.js'
 import { Skeleton } from '../../parts/Skeleton.js'
 import { EnqueueForm } from './EnqueueForm.js'
@@ -48,18 +49,17 @@ export function FirstVisit({
 }
 
 function curlLine(token: string, rail: string): string {
-  const body = {
-    instructionId: 'first-payment',
-    participantId: 'acme',
-    railType: rail,
-    payload: { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' },
-  }
+  const body = [
+    `{"instructionId": "first-payment", "participantId": "acme",`,
+    ` "railType": ${JSON.stringify(rail)}, "payload": {"amount": "12.50",`,
+    ` "currency": "EUR", "destination": "DE89370400440532013000"}}`,
+  ].join('\n      ')
   return [
     `curl -sS ${location.origin}/v1/instructions`,
     `-H "Authorization: Bearer ${token}"`,
     `-H "Idempotency-Key: first-payment"`,
     `-H "Content-Type: application/json"`,
-    `-d '${JSON.stringify(body)}'`,
+    `-d ${shellQuoted(body)}`,
   ].join(' \\\n  ')
 }
 
