@@ -37,6 +37,8 @@ export interface ApiFaceOptions {
   readonly accessTokenOwner: string
   readonly oidc?: OidcOptions | undefined
   readonly limits: HttpLimits
+  /** The verdicts of the alert rules. @default none */
+  readonly readAlerts?: Api['readAlerts']
 }
 
 /** The HTTP server of a process, composed: which role each route acts in, what "ready" means, what is counted. */
@@ -79,10 +81,11 @@ export class HttpFace {
   }
 }
 
-function apiOptions(database: Database, { databaseName, accessTokenOwner, oidc, limits }: ApiFaceOptions) {
+function apiOptions(database: Database, options: ApiFaceOptions) {
+  const { accessTokenOwner, oidc, limits } = options
   const folder = dashboardFolder()
   return {
-    api: apiOf(database, databaseName),
+    api: apiOf(database, options),
     accessTokenOwner,
     limits,
     ...(oidc === undefined ? {} : { oidc }),
@@ -90,7 +93,7 @@ function apiOptions(database: Database, { databaseName, accessTokenOwner, oidc, 
   }
 }
 
-function apiOf(database: Database, databaseName: string): Api {
+function apiOf(database: Database, { databaseName, readAlerts = async () => [] }: ApiFaceOptions): Api {
   const control = database.as('symphony_control')
   return {
     roles: {
@@ -103,7 +106,7 @@ function apiOf(database: Database, databaseName: string): Api {
     },
     databaseName,
     readDatabases: async () => [await describeDatabase(database, databaseName)],
-    readAlerts: async () => [],
+    readAlerts,
   }
 }
 

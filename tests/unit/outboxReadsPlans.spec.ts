@@ -1,0 +1,107 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { Queryable } from '../../libs/db/index.js'
+import {
+  findItems,
+  readErrorMix,
+  readItemViews,
+  readLatencies,
+  readRecentlyChanged,
+  searchItems,
+  searchParticipant,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+
+/** What people ask costs what they are shown, and not what there is: rows read by each question, in a ledger of 20,000. */
+
+const ITEMS = 20_000
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase({ countBranches: false })
+  // Rows that look as if the functions had made them, one second apart; each five hundredth has failed.
+  await db.queryNoRole(
+    `INSERT INTO payment_outbox_identities
+       (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, content_hash, created_at)
+     SELECT (lpad(to_hex((extract(epoch FROM now() - interval '6 hours') * 1000)::bigint + n * 1000), 12, '0') || '7000'
+         || '8' || lpad(to_hex(n), 15, '0'))::uuid, 'i-' || n, 'k-' || n, 'p-' || n % 200, n / 200 + 1, 'sepa', '', now()
+     FROM generate_series(0, ${ITEMS - 1}) n`,
+  )
+  await db.queryNoRole(
+    `INSERT INTO payment_outbox_attempts
+       (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
+         state, completed_at, rail_reference, latency_ms)
+     SELECT outbox_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, '{}', 1,
+       (CASE WHEN substr(instruction_id, 3)::int % 500 = 0 THEN 'FAILED' ELSE 'DISPATCHED' END)::outbox_attempt_state, now(),
+       'ref-' || instruction_id, 5
+     FROM payment_outbox_identities`,
+  )
+  await db.queryNoRole('ANALYZE')
+})
+afterAll(() => db.drop())
+
+interface PlanNode {
+  readonly 'Node Type': string
+  readonly 'Actual Rows': number
+  readonly 'Actual Loops': number
+  readonly 'Rows Removed by Filter'?: number
+  readonly Plans?: readonly PlanNode[]
+}
+
+/** The readonly role, whose every question is explained first; and how many rows its scans have read. */
+function explained(): { readonly role: Queryable; readonly read: () => number } {
+  const readonly = db.as('symphony_readonly')
+  let total = 0
+  const rowsIn = (node: PlanNode): number => {
+    const own = (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops']
+    const below = (node.Plans ?? []).reduce((sum, child) => sum + rowsIn(child), 0)
+    return below + (node['Node Type'].includes('Scan') && !node['Node Type'].startsWith('Subquery') ? own : 0)
+  }
+  return {
+    read: () => total,
+    role: {
+      schema: readonly.schema,
+      query: async (text, values) => {
+        const { rows } = await readonly.query<{ 'QUERY PLAN': { Plan: PlanNode }[] }>(
+          `EXPLAIN (ANALYZE, FORMAT JSON) ${text}`,
+          values,
+        )
+        total += rowsIn(rows[0]!['QUERY PLAN'][0]!.Plan)
+        return readonly.query(text, values)
+      },
+    },
+  }
+}
+
+const LIMIT = 10
+
+test.each<[string, (role: Queryable) => Promise<unknown>]>([
+  ['the newest', (role) => searchItems(role, { limit: LIMIT })],
+  [
+    'a page in the middle',
+    (role) => searchItems(role, { limit: LIMIT, before: '01981f0e-7c00-7000-8000-000000000000' }),
+  ],
+  ['those that have failed', (role) => searchItems(role, { state: 'FAILED', limit: LIMIT })],
+  ['those that were dispatched', (role) => searchItems(role, { state: 'DISPATCHED', limit: LIMIT })],
+  ['those that are held', (role) => searchItems(role, { state: 'HELD', limit: LIMIT })],
+  ['a participant’s', (role) => searchParticipant(role, 'p-7', { limit: LIMIT })],
+  ['an instruction', (role) => findItems(role, 'i-12345', { limit: LIMIT })],
+  ['an idempotency key', (role) => findItems(role, 'k-12345', { limit: LIMIT })],
+  ['a participant by name', (role) => findItems(role, 'p-7', { limit: LIMIT })],
+  ['a rail’s reference', (role) => findItems(role, 'ref-i-12345', { limit: LIMIT })],
+  ['a word that names nothing', (role) => findItems(role, 'nothing', { limit: LIMIT })],
+  ['what changed lately', (role) => readRecentlyChanged(role, { seconds: 10, limit: LIMIT })],
+  [
+    'their states',
+    async (role) => readItemViews(role, (await searchItems(db.as('symphony_readonly'), { limit: LIMIT })).ids),
+  ],
+])('%s: some rows per row shown, by an index', async (_, ask) => {
+  const { role, read } = explained()
+  await ask(role)
+  expect(read()).toBeLessThanOrEqual(30 * LIMIT)
+})
+
+test('latencies and errors: the latest attempts of the last hour, 5000 at the most', async () => {
+  const { role, read } = explained()
+  await readLatencies(role)
+  await readErrorMix(role)
+  expect(read()).toBeLessThanOrEqual(2 * 5_000)
+})
