@@ -1,6 +1,6 @@
 // Builds libs/dashboard into dist/dashboard: one page, one script, one style sheet, their names made of their content, so that
 // browsers may keep them for ever.
-import { renameSync, rmSync } from 'node:fs'
+import { existsSync, renameSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build } from 'vite'
@@ -31,6 +31,20 @@ await build({
     reportCompressedSize: false,
   },
 })
-// By rename, so that a server which runs meanwhile never serves half a page.
-rmSync(target, { recursive: true, force: true })
-renameSync(draft, target)
+putInPlace()
+
+/** By rename, so that a server which starts meanwhile never finds half a page; and again, if another build was faster. */
+function putInPlace() {
+  const former = `${target}.former.${process.pid}`
+  for (let tries = 1; ; tries += 1) {
+    try {
+      if (existsSync(target)) renameSync(target, former)
+      renameSync(draft, target)
+      break
+    } catch (error) {
+      if (tries === 10) throw error
+    } finally {
+      rmSync(former, { recursive: true, force: true })
+    }
+  }
+}

@@ -29,7 +29,7 @@ export interface Request {
   readonly signal?: AbortSignal
 }
 
-/** One request of the API, and its answer as the published shape. The address is relative: no other origin is ever asked. */
+/** One request of the API, and its answer as the published shape. No other origin is ever asked. */
 export async function request<T>(path: string, options: Request = {}): Promise<T> {
   const response = await send(path, options)
   const answer: T = await response.json()
@@ -41,7 +41,7 @@ export async function send(path: string, { method = 'GET', query, body, headers,
   const token = readToken()
   let response: Response
   try {
-    response = await fetch(`${path}${queryText(query)}`, {
+    response = await fetch(addressOf(`${path}${queryText(query)}`), {
       method,
       cache: 'no-store',
       credentials: 'omit',
@@ -61,6 +61,11 @@ export async function send(path: string, { method = 'GET', query, body, headers,
   if (response.ok) return response
   if (response.status === 401) tokenWasRejected(token)
   throw new RequestError(await readProblem(response))
+}
+
+/** Beside the page, wherever that is served: a proxy may have put a path before both. */
+export function addressOf(path: string): string {
+  return new URL(`.${path}`, document.baseURI).href
 }
 
 export function problemOf(error: unknown): ShownProblem {

@@ -1,4 +1,5 @@
 import { say } from '../../app/announce.js'
+import { addressOf } from '../../data/client.js'
 import { mayI, me } from '../../data/me.js'
 import { readToken } from '../../data/session.js'
 import { shellQuoted } from '../../data/shellQuoted.js'
@@ -55,7 +56,7 @@ function curlLine(token: string, rail: string): string {
     ` "currency": "EUR", "destination": "DE89370400440532013000"}}`,
   ].join('\n      ')
   return [
-    `curl -sS ${location.origin}/v1/instructions`,
+    `curl -sS ${addressOf('/v1/instructions')}`,
     `-H "Authorization: Bearer ${token}"`,
     `-H "Idempotency-Key: first-payment"`,
     `-H "Content-Type: application/json"`,
