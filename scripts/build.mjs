@@ -8,33 +8,56 @@ import { dirname, join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
-const stamp = join(root, 'dist', '.sources')
+const require = createRequire(import.meta.url)
+
+/** What is built, from what, and how. Each has its own stamp: a changed style sheet compiles no TypeScript. */
+const PARTS = [
+  {
+    name: 'the library',
+    stamp: '.sources',
+    sources: () => [
+      'package.json',
+      'tsconfig.json',
+      'tsconfig.base.json',
+      ...filesBelow('libs').filter((file) => !isDashboard(file)),
+    ],
+    build: () => {
+      rmSync(join(root, 'dist', 'tsconfig.tsbuildinfo'), { force: true })
+      return [join(dirname(require.resolve('typescript/package.json')), 'bin', 'tsc'), '-b', '--force', root]
+    },
+  },
+  {
+    name: 'the dashboard',
+    stamp: '.dashboard-sources',
+    sources: () => ['package.json', 'scripts/buildDashboard.mjs', ...filesBelow('libs').filter(isDashboard)],
+    build: () => [join(root, 'scripts', 'buildDashboard.mjs')],
+  },
+]
 
 export function ensureBuilt({ force = false } = {}) {
   if (!existsSync(join(root, 'tsconfig.json'))) return
-  const sources = sourcesDigest()
-  if (!force && existsSync(stamp) && readFileSync(stamp, 'utf8') === sources) return
-  compile()
-  mkdirSync(dirname(stamp), { recursive: true })
-  // Written last and by rename: a build that was interrupted, or that ran beside this one, never looks complete.
-  writeFileSync(`${stamp}.${process.pid}`, sources)
-  renameSync(`${stamp}.${process.pid}`, stamp)
+  for (const part of PARTS) ensurePart(part, force)
 }
 
-function compile() {
-  const tsc = join(dirname(createRequire(import.meta.url).resolve('typescript/package.json')), 'bin', 'tsc')
-  rmSync(join(root, 'dist', 'tsconfig.tsbuildinfo'), { force: true })
-  const result = spawnSync(process.execPath, [tsc, '-b', '--force', root], { stdio: ['ignore', 2, 2] })
+function ensurePart({ name, stamp, sources, build }, force) {
+  const file = join(root, 'dist', stamp)
+  const digest = digestOf(sources())
+  if (!force && existsSync(file) && readFileSync(file, 'utf8') === digest) return
+  const result = spawnSync(process.execPath, build(), { stdio: ['ignore', 2, 2] })
   if (result.status !== 0) {
-    process.stderr.write('The build failed: see the compiler messages above.\n')
+    process.stderr.write(`The build of ${name} failed: see the messages above.\n`)
     process.exit(result.status ?? 1)
   }
+  mkdirSync(dirname(file), { recursive: true })
+  // Written last and by rename: a build that was interrupted, or that ran beside this one, never looks complete.
+  writeFileSync(`${file}.${process.pid}`, digest)
+  renameSync(`${file}.${process.pid}`, file)
 }
 
 /** A digest of every source file and build setting: content, not times, because a checkout changes times. */
-function sourcesDigest() {
+function digestOf(files) {
   const digest = createHash('sha256')
-  for (const file of ['package.json', 'tsconfig.json', 'tsconfig.base.json', ...filesBelow('libs')]) {
+  for (const file of files) {
     digest
       .update(file)
       .update('\0')
@@ -42,6 +65,10 @@ function sourcesDigest() {
       .update('\0')
   }
   return digest.digest('hex')
+}
+
+function isDashboard(file) {
+  return file.startsWith(join('libs', 'dashboard'))
 }
 
 function filesBelow(folder) {

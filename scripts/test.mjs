@@ -51,6 +51,7 @@ if (given.length === 0) {
   check('format', 'oxfmt', ['--check'])
   check('lint', 'oxlint', ['--type-aware', '--deny-warnings'])
   check('types', 'typescript', ['-p', 'tests'], 'tsc')
+  check('types of the dashboard', 'typescript', ['-p', 'libs/dashboard'], 'tsc')
 }
 for (const leg of legs()) runLeg(leg)
 report()

@@ -2,6 +2,7 @@
  * The shape of the code, checked: each rule is a file, decided from the text of the repository alone, and proven in
  * tests/contract by a planted violation. SQL is parsed by PostgreSQL's own parser, TypeScript by a small tokenizer.
  */
+import { dashboardShowsText } from './dashboardShowsText.js'
 import { dispatchingIsNeverStored } from './dispatchingIsNeverStored.js'
 import { driverInDb } from './driverInDb.js'
 import { everyTestRuns } from './everyTestRuns.js'
@@ -35,6 +36,7 @@ export const GUARDRAILS: readonly Guardrail[] = [
   roomsKeepDirection,
   importsHaveNoCycle,
   testPowersStayInTests,
+  dashboardShowsText,
   everyTestRuns,
   noMachinePaths,
 ]

@@ -23,7 +23,7 @@ describe('this repository', () => {
 const SOUND: Repository = [
   file(
     'package.json',
-    '{"files": ["dist"], "devDependencies": {"vitest": "1"}, "exports": {".": "./dist/libs/index.js"}}',
+    '{"files": ["dist"], "devDependencies": {"vitest": "1", "preact": "1"}, "exports": {".": "./dist/libs/index.js"}}',
   ),
   file(
     'schema/v1/004_append_only.sql',
@@ -66,6 +66,7 @@ describe('planted violations are caught, and only by the rule they break', () =>
   const states = /^SQLSTATEs/
   const rooms = /^rooms import/
   const powers = /^nothing that only tests/
+  const markup = /^the dashboard/
   const tests = /^no test/
   const machine = /^no paths/
 
@@ -353,6 +354,19 @@ describe('planted violations are caught, and only by the rule they break', () =>
     },
     { rule: powers, path: 'libs/db/pool.ts', text: '\npool.queryNoRole(sql)', line: 2, says: /queryNoRole/ },
     { rule: powers, path: 'libs/db/pool.ts', text: "import { test } from 'vitest'", line: 1, says: /only tests may/ },
+    { rule: powers, path: 'libs/dashboard/a.tsx', text: "import 'vitest'", line: 1, says: /only tests may/ },
+    { rule: powers, path: 'libs/http/a.ts', text: "import { h } from 'preact'", line: 1, says: /only tests may/ },
+    {
+      rule: markup,
+      path: 'libs/dashboard/parts/A.tsx',
+      text: 'const a = (\n  <p dangerouslySetInnerHTML={{ __html: payload }} />\n)',
+      line: 2,
+      says: /dangerouslySetInnerHTML/,
+    },
+    { rule: markup, path: 'libs/dashboard/a.ts', text: 'node.innerHTML = payload', line: 1, says: /innerHTML/ },
+    { rule: markup, path: 'libs/dashboard/a.ts', text: "\nconst a = new Function('b')", line: 2, says: /Function/ },
+    { rule: markup, path: 'libs/dashboard/a.html', text: '<p style="color: red"></p>', line: 1, says: /style/ },
+    { rule: markup, path: 'libs/dashboard/a.html', text: '<p>\n<script>alert(1)</script>', line: 2, says: /script/ },
     { rule: tests, path: 'tests/unit/a.spec.ts', text: "test('a', f)\ntest.skip('b', f)", line: 2, says: /"skip"/ },
     { rule: tests, path: 'tests/unit/a.spec.ts', text: "describe\n  .only('b', f)", line: 2, says: /"only"/ },
     {
@@ -443,6 +457,12 @@ describe('what is allowed is not reported', () => {
       'a user’s own driver and tables in an example',
       'examples/a.ts',
       "import pg from 'pg'\nq('BEGIN'); q('INSERT INTO orders VALUES (1)')",
+    ],
+    ['what the dashboard is made of, in the dashboard', 'libs/dashboard/a.tsx', "import { render } from 'preact'"],
+    [
+      'a script of its own, and words about markup',
+      'libs/dashboard/a.html',
+      '<script type="module" src="./main.tsx"></script><p title="style=x">innerHTML</p>',
     ],
     ['SQL in a comment', 'libs/cli/a.ts', "// q('SELECT a FROM b')\n/* import pg from 'pg' */"],
     [

@@ -1,0 +1,58 @@
+import type { JSX } from 'preact'
+import { useEffect } from 'preact/hooks'
+import { isSignedIn } from '../data/session.js'
+import { followStatus } from '../data/status.js'
+import { keepStreamOpen } from '../data/stream.js'
+import { Databases } from '../pages/Databases.js'
+import { DeadLetters } from '../pages/DeadLetters.js'
+import { Holds } from '../pages/Holds.js'
+import { Inbox } from '../pages/Inbox.js'
+import { Leases } from '../pages/Leases.js'
+import { NotFound } from '../pages/NotFound.js'
+import { Overview } from '../pages/Overview.js'
+import { Payment } from '../pages/Payment.js'
+import { Payments } from '../pages/Payments.js'
+import { Scheduler } from '../pages/Scheduler.js'
+import { PLACES } from './places.js'
+import { route } from './router.js'
+import { Shell } from './Shell.js'
+import { SignIn } from './SignIn.js'
+
+export function App() {
+  const signedIn = isSignedIn.value
+  useEffect(() => {
+    if (!signedIn) return undefined
+    const session = new AbortController()
+    void keepStreamOpen(session.signal)
+    void followStatus(session.signal)
+    return () => session.abort()
+  }, [signedIn])
+  if (!signedIn) return <SignIn />
+  return (
+    <Shell>
+      <Page />
+    </Shell>
+  )
+}
+
+const PAGES: Readonly<Record<string, () => JSX.Element>> = {
+  '': Overview,
+  payments: Payments,
+  dlq: DeadLetters,
+  holds: Holds,
+  scheduler: Scheduler,
+  inbox: Inbox,
+  leases: Leases,
+  databases: Databases,
+}
+
+function Page() {
+  const [first = '', second] = route.value.parts
+  const title = PLACES.find(({ path }) => path === first)?.title
+  useEffect(() => {
+    document.title = title === undefined ? 'Symphony' : `${title} · Symphony`
+  }, [title])
+  if (first === 'payments' && second !== undefined) return <Payment key={second} outboxId={second} />
+  const Found = PAGES[first] ?? NotFound
+  return <Found />
+}

@@ -1,0 +1,168 @@
+import type { ComponentChildren } from 'preact'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { signOut } from '../data/session.js'
+import { liveState } from '../data/stream.js'
+import { Glyph } from '../parts/Glyph.js'
+import { Mark } from '../parts/Mark.js'
+import { Sheet } from '../parts/Sheet.js'
+import { announcement } from './announce.js'
+import { attention } from './attention.js'
+import { currentPlace, keysAreShown } from './keys.js'
+import { KeysSheet } from './KeysSheet.js'
+import { PLACES, type Place } from './places.js'
+import { pathTo, route } from './router.js'
+import { theme, toggleTheme } from './theme.js'
+
+/** The frame around every page. */
+export function Shell({ children }: { readonly children: ComponentChildren }) {
+  const main = useRef<HTMLElement>(null)
+  const address = route.value.parts.join('/')
+  const isFirst = useRef(true)
+  // Whoever listens hears the new page from its beginning; whoever looks sees its top.
+  useEffect(() => {
+    if (!isFirst.current) {
+      // Unless the page has put the focus somewhere by itself.
+      if (main.current?.contains(document.activeElement) !== true) main.current?.focus({ preventScroll: true })
+      scrollTo(0, 0)
+    }
+    isFirst.current = false
+  }, [address])
+  return (
+    <div class="shell">
+      <a class="skip" href="#main" onClick={(event) => skipTo(event, main.current)}>
+        Skip to the content
+      </a>
+      <Side />
+      <TopBar />
+      <main id="main" class="main" tabIndex={-1} ref={main}>
+        {children}
+      </main>
+      <Tabs />
+      <KeysSheet />
+      <div class="toast" role="status">
+        {announcement.value}
+      </div>
+    </div>
+  )
+}
+
+/** The address after the `#` names a page, so the link must not change it. */
+function skipTo(event: MouseEvent, main: HTMLElement | null): void {
+  event.preventDefault()
+  main?.focus()
+}
+
+function Side() {
+  return (
+    <header class="side">
+      <a class="brand" href={pathTo([])}>
+        <Mark />
+        Symphony
+      </a>
+      <nav class="nav" aria-label="Pages">
+        {PLACES.map((place) => (
+          <PlaceLink key={place.path} place={place} title={place.title} />
+        ))}
+      </nav>
+      <div class="side-foot">
+        <Live />
+        <Controls />
+      </div>
+    </header>
+  )
+}
+
+function TopBar() {
+  return (
+    <header class="topbar">
+      <a class="brand" href={pathTo([])}>
+        <Mark />
+        Symphony
+      </a>
+      <Live />
+    </header>
+  )
+}
+
+function Tabs() {
+  const [isOpen, setIsOpen] = useState(false)
+  const close = () => setIsOpen(false)
+  const others = PLACES.filter(({ isMain }) => !isMain)
+  return (
+    <>
+      <nav class="tabs" aria-label="Main pages">
+        {PLACES.filter(({ isMain }) => isMain).map((place) => (
+          <PlaceLink key={place.path} place={place} title={place.shortTitle} />
+        ))}
+        <button
+          type="button"
+          aria-current={others.some(({ path }) => path === currentPlace()) ? 'page' : undefined}
+          onClick={() => setIsOpen(true)}
+        >
+          <Glyph name="more" size={18} />
+          More
+        </button>
+      </nav>
+      {isOpen ? (
+        <Sheet title="More" onClose={close}>
+          <nav class="nav" aria-label="Other pages" onClick={close}>
+            {others.map((place) => (
+              <PlaceLink key={place.path} place={place} title={place.title} />
+            ))}
+          </nav>
+          <div class="side-foot" onClick={close}>
+            <Controls />
+          </div>
+        </Sheet>
+      ) : null}
+    </>
+  )
+}
+
+function PlaceLink({ place, title }: { readonly place: Place; readonly title: string }) {
+  const { path, glyph } = place
+  const badge = attention.value[path]
+  return (
+    <a href={pathTo(path === '' ? [] : [path])} aria-current={currentPlace() === path ? 'page' : undefined}>
+      <Glyph name={glyph} size={16} />
+      <span>{title}</span>
+      {badge === undefined || badge.count === '0' ? null : (
+        <span class={`count ${badge.tone}`}>
+          {badge.count}
+          <span class="unseen"> waiting</span>
+        </span>
+      )}
+    </a>
+  )
+}
+
+const LIVE_WORDS = { connecting: 'Connecting', live: 'Live', reconnecting: 'Reconnecting', off: 'Not live' }
+
+function Live() {
+  const state = liveState.value
+  return (
+    <div class="live" data-state={state}>
+      <span class="live-dot" aria-hidden="true" />
+      {LIVE_WORDS[state]}
+    </div>
+  )
+}
+
+function Controls() {
+  return (
+    <>
+      <button type="button" class="button plain" onClick={toggleTheme}>
+        <Glyph name={theme.value === 'dark' ? 'sun' : 'moon'} size={16} />
+        {theme.value === 'dark' ? 'Light' : 'Dark'}
+      </button>
+      <button type="button" class="button plain" onClick={() => (keysAreShown.value = true)}>
+        <Glyph name="keys" size={16} />
+        Keys
+      </button>
+      <button type="button" class="button plain" onClick={signOut}>
+        <Glyph name="leave" size={16} />
+        Sign out
+      </button>
+    </>
+  )
+}

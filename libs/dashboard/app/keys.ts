@@ -1,0 +1,68 @@
+import { signal } from '@preact/signals'
+import { whenQuiet } from '../data/clock.js'
+import { PLACES } from './places.js'
+import { go, pathTo, route } from './router.js'
+import { toggleTheme } from './theme.js'
+
+export const keysAreShown = signal(false)
+
+/** How long `g` waits for the letter of a page. */
+const SEQUENCE_MS = 1_500
+
+let awaitsPlace = false
+const forgetSequence = whenQuiet(SEQUENCE_MS, () => (awaitsPlace = false))
+
+export function startKeys(): void {
+  addEventListener('keydown', onKey)
+}
+
+function onKey(event: KeyboardEvent): void {
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return
+  // A dialog has the keyboard for itself; Escape closes it without us.
+  if (document.querySelector('dialog[open]') !== null) return
+  if (awaitsPlace) {
+    awaitsPlace = false
+    const place = PLACES.find(({ key }) => key === event.key)
+    if (place === undefined) return
+    event.preventDefault()
+    return go(pathTo(place.path === '' ? [] : [place.path]))
+  }
+  const act = ACTIONS[event.key]
+  if (act === undefined) return
+  event.preventDefault()
+  act()
+}
+
+const ACTIONS: Readonly<Record<string, () => void>> = {
+  g: () => {
+    awaitsPlace = true
+    forgetSequence()
+  },
+  '/': focusSearch,
+  '?': () => (keysAreShown.value = true),
+  t: toggleTheme,
+}
+
+/** The search field of this page, or else that of the payments. */
+function focusSearch(): void {
+  const field = document.querySelector<HTMLInputElement>('[data-search]')
+  if (field !== null) return field.select()
+  wantsSearch.value = true
+  go(pathTo(['payments']))
+}
+
+/** Set while the page with the search field is on its way. */
+export const wantsSearch = signal(false)
+
+function isTyping(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && /^(?:INPUT|TEXTAREA|SELECT)$/.test(target.tagName)
+}
+
+/** Escape leaves a field, as it closes a dialog: the letters are keys again. */
+export function leaveField(event: KeyboardEvent): void {
+  if (event.key === 'Escape' && event.currentTarget instanceof HTMLElement) event.currentTarget.blur()
+}
+
+export function currentPlace(): string {
+  return route.value.parts[0] ?? ''
+}

@@ -1,0 +1,30 @@
+import type { GlyphName } from '../parts/Glyph.js'
+
+/** The pages, in the order of the navigation. */
+export interface Place {
+  /** The first part of its address; empty for the overview. */
+  readonly path: string
+  readonly title: string
+  /** For the narrow bar of a phone. */
+  readonly shortTitle: string
+  readonly glyph: GlyphName
+  /** Pressed after `g`. */
+  readonly key: string
+  /** In the bar of a phone; the others are behind "More". */
+  readonly isMain: boolean
+}
+
+export const PLACES: readonly Place[] = [
+  place('', 'Overview', 'overview', 'o', true),
+  place('payments', 'Payments', 'payments', 'p', true),
+  { ...place('dlq', 'Dead letters', 'dead', 'd', true), shortTitle: 'Dead' },
+  place('holds', 'Holds', 'held', 'h', true),
+  place('scheduler', 'Scheduler', 'scheduler', 's', false),
+  place('inbox', 'Inbox', 'inbox', 'i', false),
+  place('leases', 'Leases', 'leases', 'l', false),
+  place('databases', 'Databases', 'databases', 'b', false),
+]
+
+function place(path: string, title: string, glyph: GlyphName, key: string, isMain: boolean): Place {
+  return { path, title, shortTitle: title, glyph, key, isMain }
+}

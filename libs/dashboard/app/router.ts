@@ -1,0 +1,52 @@
+import { computed, signal } from '@preact/signals'
+
+/**
+ * Pages have addresses behind the `#`, so that the server needs no page of its own for each, and a reload, a bookmark and the
+ * back button work; filters are part of the address for the same reason.
+ */
+export interface Route {
+  /** The parts of the path: `['payments', id]`. */
+  readonly parts: readonly string[]
+  readonly query: Readonly<Record<string, string>>
+}
+
+const hash = signal(location.hash)
+
+export const route = computed<Route>(() => parse(hash.value))
+
+export function startRouter(): void {
+  hash.value = location.hash
+  addEventListener('hashchange', () => (hash.value = location.hash))
+}
+
+export function go(path: string): void {
+  location.hash = path
+}
+
+/** The same page with other filters: replaces the entry, so that going back leaves the page and not the last letter. */
+export function setQuery(changes: Readonly<Record<string, string>>): void {
+  const { parts, query } = route.peek()
+  history.replaceState(null, '', pathTo(parts, { ...query, ...changes }))
+  hash.value = location.hash
+}
+
+/** An address for a link. Ids may hold any printable character. */
+export function pathTo(parts: readonly string[], query: Readonly<Record<string, string>> = {}): string {
+  const given = Object.entries(query).filter(([, value]) => value !== '')
+  const search = given.length === 0 ? '' : `?${new URLSearchParams(given)}`
+  return `#/${parts.map((part) => encodeURIComponent(part)).join('/')}${search}`
+}
+
+function parse(text: string): Route {
+  const [path = '', search = ''] = text.replace(/^#\/?/, '').split('?', 2)
+  const parts = path.split('/').filter((part) => part !== '')
+  return { parts: parts.map(decode), query: Object.fromEntries(new URLSearchParams(search)) }
+}
+
+function decode(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+}

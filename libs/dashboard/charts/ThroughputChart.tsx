@@ -1,0 +1,145 @@
+import { useEffect, useRef, useState } from 'preact/hooks'
+import type uPlot from 'uplot'
+import type { ThroughputMinute } from '../../http/index.js'
+import { theme } from '../app/theme.js'
+import { clockTime, count } from '../data/format.js'
+import { Glyph } from '../parts/Glyph.js'
+import { lookOf } from '../parts/states.js'
+
+interface Layer {
+  readonly field: 'dispatched' | 'retryable' | 'failed' | 'zombieRequeue'
+  readonly state: string
+  readonly colour: string
+}
+
+/** From the ground up. The tones differ in lightness too, so that they stay apart without colour. */
+const LAYERS: readonly Layer[] = [
+  { field: 'dispatched', state: 'DISPATCHED', colour: '--good' },
+  { field: 'retryable', state: 'RETRYABLE', colour: '--chart-retry' },
+  { field: 'zombieRequeue', state: 'ZOMBIE_REQUEUE', colour: '--held' },
+  { field: 'failed', state: 'FAILED', colour: '--bad' },
+]
+
+/** Attempts per minute over the last hour, stacked; below it the same in words and numbers. */
+export function ThroughputChart({ minutes }: { readonly minutes: readonly ThroughputMinute[] }) {
+  const [pointedAt, setPointedAt] = useState<number | null>(null)
+  const { place, isDrawn } = useStackedBars(minutes, setPointedAt)
+  const shown = pointedAt === null ? undefined : minutes[pointedAt]
+  const total = ({ field }: Layer) => minutes.reduce((sum, minute) => sum + minute[field], 0)
+  const summary = LAYERS.map((layer) => `${count(total(layer))} ${lookOf(layer.state).word.toLowerCase()}`).join(', ')
+  return (
+    <figure>
+      <div ref={place} class="throughput" role="img" aria-label={`Attempts per minute over the last hour: ${summary}`}>
+        {isDrawn === false ? <p class="quiet">This browser cannot draw the chart. The numbers are below.</p> : null}
+      </div>
+      <figcaption class="legend">
+        <span class="legend-when">{shown === undefined ? 'Last hour' : clockTime(shown.minute).slice(0, 5)}</span>
+        {LAYERS.map((layer) => {
+          const { word, glyph } = lookOf(layer.state)
+          return (
+            <span key={layer.field} class={`legend-item layer-${layer.field}`}>
+              <Glyph name={glyph} size={12} />
+              {word}
+              <b>{count(shown === undefined ? total(layer) : shown[layer.field])}</b>
+            </span>
+          )
+        })}
+      </figcaption>
+    </figure>
+  )
+}
+
+/**
+ * Draws into the place, and again whenever the theme changes. uPlot is fetched when the first chart is shown: a third of all the
+ * code, which no other page needs; and where it cannot start (it refuses some systems' languages) the page goes on without it.
+ */
+function useStackedBars(minutes: readonly ThroughputMinute[], onPoint: (index: number | null) => void) {
+  const place = useRef<HTMLDivElement>(null)
+  const plot = useRef<uPlot>(undefined)
+  const latest = useRef(minutes)
+  latest.current = minutes
+  const [isDrawn, setIsDrawn] = useState<boolean>()
+  const colours = theme.value
+  useEffect(() => {
+    let observer: ResizeObserver | undefined
+    let isLeft = false
+    const draw = async (element: HTMLElement) => {
+      const { default: Plot } = await import('uplot')
+      if (isLeft) return
+      const drawn = new Plot(optionsFor(Plot, element, onPoint), stacked(latest.current), element)
+      observer = new ResizeObserver(() => drawn.setSize({ width: element.clientWidth, height: HEIGHT }))
+      observer.observe(element)
+      plot.current = drawn
+      setIsDrawn(true)
+    }
+    if (place.current !== null) draw(place.current).catch(() => setIsDrawn(false))
+    return () => {
+      isLeft = true
+      observer?.disconnect()
+      plot.current?.destroy()
+      plot.current = undefined
+    }
+  }, [colours])
+  useEffect(() => plot.current?.setData(stacked(minutes)), [minutes])
+  return { place, isDrawn }
+}
+
+const HEIGHT = 200
+
+/** Each layer on top of those below it; the highest is drawn first, and the others over it. */
+function stacked(minutes: readonly ThroughputMinute[]): uPlot.AlignedData {
+  const times = minutes.map(({ minute }) => Date.parse(minute) / 1_000)
+  const tops: number[][] = []
+  let below = minutes.map(() => 0)
+  for (const { field } of LAYERS) {
+    below = minutes.map((minute, index) => (below[index] ?? 0) + minute[field])
+    tops.unshift(below)
+  }
+  return [times, ...tops]
+}
+
+function optionsFor(Plot: typeof uPlot, element: HTMLElement, onPoint: (index: number | null) => void): uPlot.Options {
+  const style = getComputedStyle(element)
+  const colour = (name: string) => style.getPropertyValue(name).trim()
+  const font = `11px ${colour('--sans')}`
+  const axis = { stroke: colour('--ink-3'), font, ticks: { show: false } }
+  const bars = barsPath(Plot, { size: [0.72, 14], align: 1 })
+  return {
+    width: element.clientWidth,
+    height: HEIGHT,
+    padding: [8, 18, 0, 0],
+    legend: { show: false },
+    cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
+    scales: { y: { range: (_plot, _min, max) => [0, Math.max(4, Math.ceil((max ?? 0) * 1.1))] } },
+    axes: [
+      { ...axis, size: 30, space: 70, grid: { show: false }, values: (_plot, ticks) => ticks.map(hourAndMinute) },
+      {
+        ...axis,
+        size: 44,
+        grid: { stroke: colour('--line'), width: 1 },
+        values: (_plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? count(tick) : '')),
+      },
+    ],
+    series: [
+      {},
+      ...LAYERS.toReversed().map((layer) => ({
+        fill: colour(layer.colour),
+        width: 0,
+        points: { show: false },
+        paths: bars,
+      })),
+    ],
+    hooks: { setCursor: [(plot) => onPoint(plot.cursor.idx ?? null)] },
+  }
+}
+
+/** Typed as if a build of uPlot might lack it; ours has it. */
+function barsPath(Plot: typeof uPlot, options: uPlot.Series.BarsPathBuilderOpts): uPlot.Series.PathBuilder {
+  const build = Plot.paths.bars
+  if (build === undefined) throw new Error('this build of uPlot draws no bars')
+  return build(options)
+}
+
+function hourAndMinute(seconds: number): string {
+  return clockTime(new Date(seconds * 1_000).toISOString()).slice(0, 5)
+}

@@ -1,0 +1,98 @@
+import type {
+  Accepted,
+  Approved,
+  Chain,
+  Changed,
+  Databases,
+  Decided,
+  DlqPage,
+  HoldPage,
+  HoldPlaced,
+  InboxPage,
+  Instruction,
+  JobRunPage,
+  Jobs,
+  JobTriggered,
+  LeasePage,
+  Me,
+  OutboxPage,
+  PauseBody,
+  ProposalPage,
+  ResolveBody,
+  Revived,
+  Status,
+  Timeline,
+  TimerPage,
+  Withdrawn,
+  Workers,
+} from '../../http/index.js'
+import { request } from './client.js'
+
+/** Every route the dashboard uses, by its name, with the shape it answers. */
+export interface PageQuery {
+  readonly cursor?: string
+  readonly limit?: number
+}
+
+export interface PaymentFilter {
+  readonly q?: string
+  readonly state?: string
+  readonly rail?: string
+  readonly participant?: string
+}
+
+const e = encodeURIComponent
+
+export const readMe = (signal: AbortSignal) => request<Me>('/v1/me', { signal })
+export const readStatus = (signal: AbortSignal) => request<Status>('/v1/status', { signal })
+export const readWorkers = (signal: AbortSignal) => request<Workers>('/v1/workers', { signal })
+export const readDatabases = (signal: AbortSignal) => request<Databases>('/v1/databases', { signal })
+
+export const listPayments = (filter: PaymentFilter & PageQuery, signal: AbortSignal) =>
+  request<OutboxPage>('/v1/outbox', { query: { ...filter }, signal })
+export const readTimeline = (outboxId: string, signal: AbortSignal) =>
+  request<Timeline>(`/v1/outbox/${e(outboxId)}`, { signal })
+export const readChain = (outboxId: string, signal: AbortSignal) =>
+  request<Chain>(`/v1/outbox/${e(outboxId)}/chain`, { signal })
+export const enqueuePayment = (instruction: Instruction) =>
+  request<Accepted>('/v1/instructions', {
+    method: 'POST',
+    body: instruction,
+    headers: { 'idempotency-key': instruction.instructionId },
+  })
+
+export const listDlq = (filter: PaymentFilter & PageQuery, signal: AbortSignal) =>
+  request<DlqPage>('/v1/dlq', { query: { ...filter }, signal })
+export const listHolds = (filter: PaymentFilter & PageQuery, signal: AbortSignal) =>
+  request<HoldPage>('/v1/holds', { query: { ...filter }, signal })
+export const listProposals = (query: PageQuery, signal: AbortSignal) =>
+  request<ProposalPage>('/v1/proposals', { query: { ...query }, signal })
+
+export const placeHold = (outboxId: string, reason: string) =>
+  request<HoldPlaced>(`/v1/outbox/${e(outboxId)}/hold`, { method: 'POST', body: { reason } })
+export const redrive = (outboxId: string, reason: string) =>
+  request<Decided>(`/v1/outbox/${e(outboxId)}/redrive`, { method: 'POST', body: { reason } })
+export const resolveHold = (outboxId: string, body: ResolveBody) =>
+  request<Decided>(`/v1/holds/${e(outboxId)}/resolve`, { method: 'POST', body })
+export const approveProposal = (proposalId: string) =>
+  request<Approved>(`/v1/proposals/${e(proposalId)}/approve`, { method: 'POST' })
+export const withdrawProposal = (proposalId: string, reason: string) =>
+  request<Withdrawn>(`/v1/proposals/${e(proposalId)}/withdraw`, { method: 'POST', body: { reason } })
+export const pauseOutbox = (body: PauseBody) => request<Changed>('/v1/pauses', { method: 'POST', body })
+export const resumeOutbox = (body: PauseBody) => request<Changed>('/v1/pauses/resume', { method: 'POST', body })
+
+export const listJobs = (signal: AbortSignal) => request<Jobs>('/v1/jobs', { signal })
+export const listJobRuns = (name: string, query: PageQuery, signal: AbortSignal) =>
+  request<JobRunPage>(`/v1/jobs/${e(name)}/runs`, { query: { ...query }, signal })
+export const listTimers = (query: PageQuery & { readonly state?: string }, signal: AbortSignal) =>
+  request<TimerPage>('/v1/timers', { query: { ...query }, signal })
+export const pauseJob = (name: string) => request<Changed>(`/v1/jobs/${e(name)}/pause`, { method: 'POST' })
+export const resumeJob = (name: string) => request<Changed>(`/v1/jobs/${e(name)}/resume`, { method: 'POST' })
+export const triggerJob = (name: string) => request<JobTriggered>(`/v1/jobs/${e(name)}/trigger`, { method: 'POST' })
+
+export const listInbox = (query: PageQuery & { readonly state?: string }, signal: AbortSignal) =>
+  request<InboxPage>('/v1/inbox', { query: { ...query }, signal })
+export const reviveMessage = (source: string, messageId: string, reason: string) =>
+  request<Revived>(`/v1/inbox/${e(source)}/${e(messageId)}/revive`, { method: 'POST', body: { reason } })
+export const listLeases = (query: PageQuery & { readonly released?: string }, signal: AbortSignal) =>
+  request<LeasePage>('/v1/leases', { query: { ...query }, signal })

@@ -1,0 +1,76 @@
+/** Numbers and times as people read them, in one place, so that the same thing looks the same on each page. */
+const GROUPED = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
+const COMPACT = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 })
+
+/** Counts come as numbers, or as text where they may pass 2^53. */
+export function count(value: number | string): string {
+  const number = Number(value)
+  return number < 1_000_000 ? GROUPED.format(number) : COMPACT.format(number)
+}
+
+/** `12 s`, `4 min`, `3 h`, `2 d`: one unit, because the second one is never what decides. */
+export function duration(seconds: number): string {
+  const size = Math.max(0, seconds)
+  if (size < 1) return size === 0 ? '0 s' : `${Math.round(size * 1_000)} ms`
+  if (size < 100) return `${Math.round(size)} s`
+  if (size < 100 * 60) return `${Math.round(size / 60)} min`
+  if (size < 48 * 3_600) return `${Math.round(size / 3_600)} h`
+  return `${Math.round(size / 86_400)} d`
+}
+
+export function milliseconds(value: number | null): string {
+  if (value === null) return '–'
+  return value < 1_000 ? `${Math.round(value)} ms` : `${(value / 1_000).toFixed(value < 10_000 ? 2 : 1)} s`
+}
+
+/** From now on, by the server's clock: `in 4 min`, `12 s ago`. */
+export function relative(iso: string, nowMs: number): string {
+  const seconds = (Date.parse(iso) - nowMs) / 1_000
+  if (Math.abs(seconds) < 1.5) return 'now'
+  return seconds > 0 ? `in ${duration(seconds)}` : `${duration(-seconds)} ago`
+}
+
+/** The whole time, in the reader's own zone, with the zone said. */
+export function absolute(iso: string): string {
+  return FULL.format(new Date(iso))
+}
+
+const FULL = new Intl.DateTimeFormat('en-GB', {
+  year: 'numeric',
+  month: 'short',
+  day: '2-digit',
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  fractionalSecondDigits: 3,
+  timeZoneName: 'short',
+})
+
+export function clockTime(iso: string): string {
+  return CLOCK.format(new Date(iso))
+}
+
+const CLOCK = new Intl.DateTimeFormat('en-GB', {
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+})
+
+/** Of today the time is enough; anything older needs its day. */
+export function dayAndTime(iso: string, nowMs: number): string {
+  const isRecent = nowMs - Date.parse(iso) < 20 * 3_600_000
+  return isRecent ? clockTime(iso) : `${DAY.format(new Date(iso))} ${clockTime(iso)}`
+}
+
+const DAY = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric' })
+
+/** The end of an id: of ids made by time, the beginning is what they share. */
+export function shortId(id: string): string {
+  return id.length <= 14 ? id : `…${id.slice(-10)}`
+}
+
+export function share(part: number, whole: number): string {
+  if (whole === 0 || part === whole) return whole === 0 ? '0 %' : '100 %'
+  // Cut, not rounded: 99.98 % is not all of them.
+  return `${(Math.floor((1_000 * part) / whole) / 10).toFixed(1)} %`
+}

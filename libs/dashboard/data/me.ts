@@ -1,0 +1,10 @@
+import { signal } from '@preact/signals'
+import type { Me, Scope } from '../../http/index.js'
+
+/** Who has signed in; null until the server has said so. */
+export const me = signal<Me | null>(null)
+
+/** Not before it is known: what is offered and then taken away confuses more than what comes late. */
+export function mayI(scope: Scope): boolean {
+  return me.value?.scopes.includes(scope) ?? false
+}

@@ -1,0 +1,39 @@
+import { useEffect } from 'preact/hooks'
+import { atMostEvery, pause } from './clock.js'
+import { onServerEvent } from './stream.js'
+import type { PagesHandle } from './usePages.js'
+
+const REFRESH_EVERY_MS = 2_000
+const ASK_EVERY_MS = 5_000
+
+/**
+ * Reads the beginning of a list again when something happened, or now and then where no event tells, and only while nothing
+ * beyond it was asked for: a list must not change under whoever reads on.
+ */
+export function useFreshPages<T>(list: PagesHandle<T>, isAtBeginning: () => boolean = () => true): void {
+  useEffect(() => {
+    const left = new AbortController()
+    const refresh = () => {
+      const { pages, isLoading } = list.state.peek()
+      if (pages <= 1 && !isLoading && document.visibilityState === 'visible' && isAtBeginning()) list.refresh()
+    }
+    const throttled = atMostEvery(REFRESH_EVERY_MS, refresh)
+    const forget = onServerEvent(({ type }) => {
+      if (type !== 'status') throttled.ask()
+    })
+    void askEvery(refresh, left.signal)
+    return () => {
+      left.abort()
+      forget()
+      throttled.stop()
+    }
+  }, [list])
+}
+
+async function askEvery(refresh: () => void, left: AbortSignal): Promise<void> {
+  for (;;) {
+    await pause(ASK_EVERY_MS, left)
+    if (left.aborted) return
+    refresh()
+  }
+}

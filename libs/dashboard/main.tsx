@@ -1,0 +1,16 @@
+import { render } from 'preact'
+import { App } from './app/App.js'
+import { startKeys } from './app/keys.js'
+import { startRouter } from './app/router.js'
+import { startTheme } from './app/theme.js'
+import { startClock } from './data/clock.js'
+import { openSession } from './data/session.js'
+
+startTheme()
+openSession()
+startRouter()
+startClock()
+startKeys()
+
+const root = document.getElementById('app')
+if (root !== null) render(<App />, root)

@@ -1,0 +1,77 @@
+import { readDatabases } from '../data/api.js'
+import { count, duration } from '../data/format.js'
+import { useResource } from '../data/useResource.js'
+import { Empty } from '../parts/Empty.js'
+import { Glyph } from '../parts/Glyph.js'
+import { Loaded } from '../parts/Loaded.js'
+import { Scrollable } from '../parts/Scrollable.js'
+
+/** The databases this process serves. */
+export function Databases() {
+  const databases = useResource({ key: 'databases', load: readDatabases, everyMs: 5_000 })
+  return (
+    <>
+      <header class="page-head">
+        <h1>Databases</h1>
+        <p class="lead">What this process serves. The figures of the other pages are those of the first.</p>
+      </header>
+      <section class="panel" aria-label="Databases">
+        <Loaded from={databases} lines={3}>
+          {({ databases: all }) =>
+            all.length === 0 ? (
+              <Empty title="No database">
+                <p>This process serves none.</p>
+              </Empty>
+            ) : (
+              <Scrollable label="Databases">
+                <table class="table-cards" aria-label="Databases">
+                  <thead>
+                    <tr>
+                      <th>Database</th>
+                      <th>State</th>
+                      <th>Schema</th>
+                      <th class="numeric">Pending</th>
+                      <th class="numeric">Oldest pending</th>
+                      <th class="numeric">Held</th>
+                      <th>PostgreSQL</th>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {all.map(
+                      ({ name, state, schema, pendingCount, oldestPendingAgeSeconds, heldCount, serverVersion }) => (
+                        <tr key={`${name} ${schema}`}>
+                          <td data-label="Database">
+                            <strong>{name}</strong>
+                          </td>
+                          <td data-label="State">
+                            <span class={`state tone-${state === 'up' ? 'good' : 'bad'}`}>
+                              <Glyph name={state === 'up' ? 'done' : 'failed'} />
+                              {state === 'up' ? 'Up' : 'Down'}
+                            </span>
+                          </td>
+                          <td data-label="Schema" class="mono">
+                            {schema}
+                          </td>
+                          <td data-label="Pending" class="numeric">
+                            {pendingCount === null ? '–' : count(pendingCount)}
+                          </td>
+                          <td data-label="Oldest pending" class="numeric">
+                            {oldestPendingAgeSeconds === null ? '–' : duration(oldestPendingAgeSeconds)}
+                          </td>
+                          <td data-label="Held" class="numeric">
+                            {heldCount === null ? '–' : count(heldCount)}
+                          </td>
+                          <td data-label="PostgreSQL">{serverVersion ?? '–'}</td>
+                        </tr>
+                      ),
+                    )}
+                  </tbody>
+                </table>
+              </Scrollable>
+            )
+          }
+        </Loaded>
+      </section>
+    </>
+  )
+}

@@ -1,0 +1,96 @@
+import { useState } from 'preact/hooks'
+import type { DeadItem, OutboxItem } from '../../http/index.js'
+import { pathTo } from '../app/router.js'
+import { listDlq } from '../data/api.js'
+import { mayI } from '../data/me.js'
+import { useFreshPages } from '../data/useFreshPages.js'
+import { usePages } from '../data/usePages.js'
+import { Empty } from '../parts/Empty.js'
+import { Id } from '../parts/Id.js'
+import { Moment } from '../parts/Moment.js'
+import { PagedTable } from '../parts/PagedTable.js'
+import { ProposalNote } from '../parts/ProposalNote.js'
+import { RedriveSheet } from './payment/actions.js'
+
+/** What ended as FAILED. Nothing is lost here: each can be looked at, and sent again if two people agree. */
+export function DeadLetters() {
+  const dead = usePages<DeadItem>('dlq', (cursor, signal) => listDlq(cursor === undefined ? {} : { cursor }, signal))
+  const [chosen, setChosen] = useState<OutboxItem | null>(null)
+  useFreshPages(dead)
+  return (
+    <>
+      <header class="page-head">
+        <h1>Dead letters</h1>
+        <p class="lead">Payments that ended as failed. A redrive sends one again, as a payment of its own.</p>
+      </header>
+      <section class="panel" aria-label="Dead letters">
+        <PagedTable
+          label="Dead letters"
+          from={dead}
+          columns={['Payment', 'Rail', 'Why', 'Attempts', 'Ended', '']}
+          row={(value) => (
+            <DeadRow
+              key={value.item.outboxId}
+              dead={value}
+              onChoose={() => setChosen(value.item)}
+              onDone={dead.refresh}
+            />
+          )}
+          empty={
+            <Empty title="No dead letters">
+              <p>
+                A payment comes here when its rail refuses it, or when its attempts are spent and nothing about it is
+                unknown.
+              </p>
+            </Empty>
+          }
+        />
+      </section>
+      {chosen === null ? null : <RedriveSheet item={chosen} onClose={() => setChosen(null)} onDone={dead.refresh} />}
+    </>
+  )
+}
+
+interface DeadRowProps {
+  readonly dead: DeadItem
+  readonly onChoose: () => void
+  readonly onDone: () => void
+}
+
+function DeadRow({ dead, onChoose, onDone }: DeadRowProps) {
+  const { item, errorMessage, proposal, redrivenAs } = dead
+  return (
+    <tr>
+      <td data-label="Payment">
+        <a href={pathTo(['payments', item.outboxId])}>{item.instructionId}</a>
+        <div class="quiet">
+          {item.participantId} № {item.sequenceId}
+        </div>
+      </td>
+      <td data-label="Rail" class="name">
+        {item.railType}
+      </td>
+      <td data-label="Why">
+        <code>{item.lastErrorCode ?? item.lastRailCode ?? 'no code'}</code>
+        {errorMessage === null ? null : <div class="quiet clamp">{errorMessage}</div>}
+        {proposal === null ? null : <ProposalNote proposal={proposal} onDone={onDone} />}
+      </td>
+      <td data-label="Attempts">{item.lastAttemptNo ?? '–'}</td>
+      <td data-label="Ended">
+        <Moment at={item.lastAttemptAt} />
+      </td>
+      <td class="actions">
+        {redrivenAs.map((id) => (
+          <span key={id} class="quiet">
+            redriven as <Id value={id} label="id of the redrive" href={pathTo(['payments', id])} />
+          </span>
+        ))}
+        {mayI('operate') && proposal === null && redrivenAs.length === 0 ? (
+          <button type="button" class="button small" aria-label={`Redrive ${item.instructionId}`} onClick={onChoose}>
+            Redrive
+          </button>
+        ) : null}
+      </td>
+    </tr>
+  )
+}

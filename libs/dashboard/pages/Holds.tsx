@@ -1,0 +1,96 @@
+import { useState } from 'preact/hooks'
+import type { Hold, OutboxItem } from '../../http/index.js'
+import { pathTo } from '../app/router.js'
+import { listHolds } from '../data/api.js'
+import { mayI } from '../data/me.js'
+import { useFreshPages } from '../data/useFreshPages.js'
+import { usePages } from '../data/usePages.js'
+import { Empty } from '../parts/Empty.js'
+import { Glyph } from '../parts/Glyph.js'
+import { Moment } from '../parts/Moment.js'
+import { PagedTable } from '../parts/PagedTable.js'
+import { ProposalNote } from '../parts/ProposalNote.js'
+import { ResolveSheet } from './payment/actions.js'
+
+/** What waits for people: held payments, and the decisions about them that wait for their second person. */
+export function Holds() {
+  const holds = usePages<Hold>('holds', (cursor, signal) => listHolds(cursor === undefined ? {} : { cursor }, signal))
+  const [chosen, setChosen] = useState<OutboxItem | null>(null)
+  useFreshPages(holds)
+  return (
+    <>
+      <header class="page-head">
+        <h1>Holds</h1>
+        <p class="lead">Payments that nobody may send until a person decides; where money is decided, two.</p>
+      </header>
+      <section class="panel" aria-label="Holds">
+        <PagedTable
+          label="Held payments"
+          from={holds}
+          columns={['Payment', 'Rail', 'Held because', 'Since', '']}
+          row={(hold) => (
+            <HoldRow
+              key={hold.item.outboxId}
+              hold={hold}
+              onChoose={() => setChosen(hold.item)}
+              onDone={holds.refresh}
+            />
+          )}
+          empty={
+            <Empty title="Nothing is held">
+              <p>
+                A payment is held when its outcome is unknown and its rail can neither be asked nor told twice, at the
+                retry ceiling, or when somebody places a hold.
+              </p>
+            </Empty>
+          }
+        />
+      </section>
+      {chosen === null ? null : <ResolveSheet item={chosen} onClose={() => setChosen(null)} onDone={holds.refresh} />}
+    </>
+  )
+}
+
+interface HoldRowProps {
+  readonly hold: Hold
+  readonly onChoose: () => void
+  readonly onDone: () => void
+}
+
+function HoldRow({ hold: { item, proposal }, onChoose, onDone }: HoldRowProps) {
+  return (
+    <tr>
+      <td data-label="Payment">
+        <a href={pathTo(['payments', item.outboxId])}>{item.instructionId}</a>
+        <div class="quiet">
+          {item.participantId} № {item.sequenceId}
+        </div>
+      </td>
+      <td data-label="Rail" class="name">
+        {item.railType}
+      </td>
+      <td data-label="Held because">
+        {item.holdReason} <span class="quiet">by {item.heldBy}</span>
+        {item.outcomeUnknown ? (
+          <div>
+            <span class="state tone-warn" title="The rail may have acted, and nobody knows.">
+              <Glyph name="unknown" />
+              Outcome unknown
+            </span>
+          </div>
+        ) : null}
+        {proposal === null ? null : <ProposalNote proposal={proposal} onDone={onDone} />}
+      </td>
+      <td data-label="Since">
+        <Moment at={item.heldAt} />
+      </td>
+      <td class={mayI('operate') && proposal === null ? 'actions' : 'empty-cell'}>
+        {mayI('operate') && proposal === null ? (
+          <button type="button" class="button small" aria-label={`Resolve ${item.instructionId}`} onClick={onChoose}>
+            Resolve
+          </button>
+        ) : null}
+      </td>
+    </tr>
+  )
+}

@@ -1,0 +1,119 @@
+import { useState } from 'preact/hooks'
+import type { InboxMessageView } from '../../http/index.js'
+import { route, setQuery } from '../app/router.js'
+import { listInbox, reviveMessage } from '../data/api.js'
+import { mayI } from '../data/me.js'
+import { useFreshPages } from '../data/useFreshPages.js'
+import { usePages } from '../data/usePages.js'
+import { Empty } from '../parts/Empty.js'
+import { Moment } from '../parts/Moment.js'
+import { PagedTable } from '../parts/PagedTable.js'
+import { ReasonSheet } from '../parts/ReasonSheet.js'
+import { StateTag } from '../parts/StateTag.js'
+import { lookOf } from '../parts/states.js'
+
+const STATES = ['dead', 'seen', 'processing', 'done']
+
+/** What other systems sent: each message is handled once, however often it comes. */
+export function Inbox() {
+  const state = route.value.query['state'] ?? 'dead'
+  const messages = usePages<InboxMessageView>(state, (cursor, signal) =>
+    listInbox({ state, ...(cursor === undefined ? {} : { cursor }) }, signal),
+  )
+  const [chosen, setChosen] = useState<InboxMessageView | null>(null)
+  useFreshPages(messages)
+  return (
+    <>
+      <header class="page-head">
+        <h1>Inbox</h1>
+        <p class="lead">Messages from other systems: each is handled once, however often it comes.</p>
+      </header>
+      <div class="filters">
+        <select
+          class="input"
+          aria-label="State"
+          value={state}
+          onChange={({ currentTarget }) => setQuery({ state: currentTarget.value })}
+        >
+          {STATES.map((name) => (
+            <option key={name} value={name}>
+              {lookOf(name).word}
+            </option>
+          ))}
+        </select>
+      </div>
+      <section class="panel" aria-label="Messages">
+        <PagedTable
+          label="Messages"
+          from={messages}
+          columns={['Message', 'State', 'Topic', 'Attempts', 'Seen', 'Last error', '']}
+          row={(message) => (
+            <MessageRow
+              key={`${message.source} ${message.messageId}`}
+              message={message}
+              onChoose={() => setChosen(message)}
+            />
+          )}
+          empty={<NoMessages state={state} />}
+        />
+      </section>
+      {chosen === null ? null : (
+        <ReasonSheet
+          title="Revive the message"
+          action="Revive it"
+          explanation={`${chosen.messageId} of ${chosen.source} is due again at once, with all its attempts.`}
+          onClose={() => setChosen(null)}
+          act={async (reason) => {
+            await reviveMessage(chosen.source, chosen.messageId, reason)
+            messages.refresh()
+            return `${chosen.messageId} is alive again.`
+          }}
+        />
+      )}
+    </>
+  )
+}
+
+function MessageRow({ message, onChoose }: { readonly message: InboxMessageView; readonly onChoose: () => void }) {
+  const { source, messageId, topic, state, sightings, attemptCount, attemptsMax, lastSeenAt, lastError } = message
+  const mayRevive = mayI('operate') && state === 'dead' && topic !== null
+  return (
+    <tr>
+      <td data-label="Message">
+        <span class="mono">{messageId}</span>
+        <div class="quiet">from {source}</div>
+      </td>
+      <td data-label="State">
+        <StateTag state={state} />
+      </td>
+      <td data-label="Topic">{topic ?? <span class="quiet">none</span>}</td>
+      <td data-label="Attempts" class="nowrap">
+        {attemptCount} of {attemptsMax}
+      </td>
+      <td data-label="Seen">
+        {sightings === '1' ? 'once' : `${sightings} times`}, <Moment at={lastSeenAt} />
+      </td>
+      <td data-label="Last error">
+        <span class="clamp">{lastError ?? <span class="quiet">–</span>}</span>
+      </td>
+      <td class={mayRevive ? 'actions' : 'empty-cell'}>
+        {mayRevive ? (
+          <button type="button" class="button small" aria-label={`Revive ${messageId}`} onClick={onChoose}>
+            Revive
+          </button>
+        ) : null}
+      </td>
+    </tr>
+  )
+}
+
+function NoMessages({ state }: { readonly state: string }) {
+  return (
+    <Empty title={state === 'dead' ? 'No dead messages' : `No message is ${lookOf(state).word.toLowerCase()}`}>
+      <p>
+        Webhooks and other messages come in by <code>POST /v1/webhooks/SOURCE</code> or from your own code. One that
+        fails all its attempts is dead until somebody revives it.
+      </p>
+    </Empty>
+  )
+}

@@ -1,0 +1,82 @@
+import type { LeaseView } from '../../http/index.js'
+import { route, setQuery } from '../app/router.js'
+import { listLeases } from '../data/api.js'
+import { useFreshPages } from '../data/useFreshPages.js'
+import { usePages } from '../data/usePages.js'
+import { Empty } from '../parts/Empty.js'
+import { Glyph } from '../parts/Glyph.js'
+import { Moment } from '../parts/Moment.js'
+import { PagedTable } from '../parts/PagedTable.js'
+import { StateTag } from '../parts/StateTag.js'
+
+/** Who holds what: one holder at a time, each with a token that grows. */
+export function Leases() {
+  const released = route.value.query['released'] === 'true'
+  const leases = usePages<LeaseView>(String(released), (cursor, signal) =>
+    listLeases({ ...(released ? { released: 'true' } : {}), ...(cursor === undefined ? {} : { cursor }) }, signal),
+  )
+  useFreshPages(leases)
+  return (
+    <>
+      <header class="page-head">
+        <h1>Leases</h1>
+        <p class="lead">
+          One holder at a time. The fencing token grows with every holder, so a late hand is known by it.
+        </p>
+      </header>
+      <div class="filters">
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={released}
+            onChange={({ currentTarget }) => setQuery({ released: currentTarget.checked ? 'true' : '' })}
+          />
+          Show released ones too
+        </label>
+      </div>
+      <section class="panel" aria-label="Leases">
+        <PagedTable
+          label="Leases"
+          from={leases}
+          columns={['Resource', 'State', 'Holder', 'Token', 'Held since', 'Expires']}
+          row={({ resource, owner, state, fencingToken, acquiredAt, expiresAt }) => (
+            <tr key={resource}>
+              <td data-label="Resource">
+                <strong>{resource}</strong>
+              </td>
+              <td data-label="State">{state === 'HELD' ? <Taken /> : <StateTag state={state} />}</td>
+              <td data-label="Holder" class="mono">
+                {owner}
+              </td>
+              <td data-label="Token">{fencingToken}</td>
+              <td data-label="Held since">
+                <Moment at={acquiredAt} />
+              </td>
+              <td data-label="Expires">
+                <Moment at={expiresAt} />
+              </td>
+            </tr>
+          )}
+          empty={
+            <Empty title="No lease is held">
+              <p>
+                A lease makes sure that one process at a time does something: <code>runAsLeader</code> in code, or{' '}
+                <code>symphony leases</code> on the command line.
+              </p>
+            </Empty>
+          }
+        />
+      </section>
+    </>
+  )
+}
+
+/** A lease that is held is as it should be; a payment that is held is not. The same word, another look. */
+function Taken() {
+  return (
+    <span class="state tone-flight" data-state="HELD">
+      <Glyph name="leases" />
+      Held
+    </span>
+  )
+}

@@ -1,0 +1,14 @@
+import { pathTo } from '../app/router.js'
+
+export function NotFound() {
+  return (
+    <>
+      <header class="page-head">
+        <h1>There is no such page</h1>
+      </header>
+      <p>
+        Go to the <a href={pathTo([])}>overview</a>.
+      </p>
+    </>
+  )
+}

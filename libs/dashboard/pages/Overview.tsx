@@ -1,0 +1,71 @@
+import { signal } from '@preact/signals'
+import type { Status } from '../../http/index.js'
+import { LatencyScale } from '../charts/LatencyScale.js'
+import { ThroughputChart } from '../charts/ThroughputChart.js'
+import { refreshStatus, status, statusProblem } from '../data/status.js'
+import { Panel } from '../parts/Panel.js'
+import { ProblemNote } from '../parts/ProblemNote.js'
+import { Skeleton } from '../parts/Skeleton.js'
+import { Alerts } from './overview/Alerts.js'
+import { ErrorMix } from './overview/ErrorMix.js'
+import { Figures } from './overview/Figures.js'
+import { FirstVisit } from './overview/FirstVisit.js'
+import { RailsPanel } from './overview/RailsPanel.js'
+import { Watched } from './overview/Watched.js'
+import { WorkersPanel } from './overview/WorkersPanel.js'
+
+/** The payment enqueued from this page, as long as the page is open. */
+const watched = signal<string | null>(null)
+
+export function Overview() {
+  const now = status.value
+  const problem = statusProblem.value
+  return (
+    <>
+      <header class="page-head">
+        <h1>Overview</h1>
+        <p class="lead">{now === null ? null : <>Database {now.database}</>}</p>
+      </header>
+      <div class="stack">
+        {problem === null ? null : <ProblemNote problem={problem} onRetry={() => void refreshStatus()} />}
+        {now === null ? problem === null ? <Skeleton lines={12} /> : null : <Told status={now} />}
+      </div>
+    </>
+  )
+}
+
+function Told({ status: now }: { readonly status: Status }) {
+  const rails = now.rails.map(({ railType }) => railType)
+  return (
+    <>
+      {watched.value === null ? null : <Watched outboxId={watched.value} />}
+      {watched.value === null && isUntouched(now) ? (
+        <FirstVisit rails={rails} onAccepted={(outboxId) => (watched.value = outboxId)} />
+      ) : null}
+      <Alerts alerts={now.alerts} />
+      <Figures status={now} />
+      <div class="grid wide-narrow">
+        <div class="stack">
+          <Panel title="Attempts per minute">
+            <ThroughputChart minutes={now.throughput} />
+          </Panel>
+          <WorkersPanel />
+        </div>
+        <div class="stack">
+          <Panel title="Time at the rail">
+            <LatencyScale latency={now.latency} />
+          </Panel>
+          <ErrorMix errors={now.errors} />
+        </div>
+      </div>
+      <RailsPanel rails={now.rails} />
+    </>
+  )
+}
+
+function isUntouched({ queue }: Status): boolean {
+  const { pendingCount, dispatchedTotal, failedTotal, retryableTotal, zombieRequeueTotal } = queue
+  return [pendingCount, dispatchedTotal, failedTotal, retryableTotal, zombieRequeueTotal].every(
+    (size) => Number(size) === 0,
+  )
+}

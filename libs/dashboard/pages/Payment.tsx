@@ -1,0 +1,167 @@
+import { useState } from 'preact/hooks'
+import type { OutboxItem, Timeline } from '../../http/index.js'
+import { pathTo } from '../app/router.js'
+import { readTimeline } from '../data/api.js'
+import { mayI } from '../data/me.js'
+import { mentions } from '../data/items.js'
+import { useResource } from '../data/useResource.js'
+import { Glyph } from '../parts/Glyph.js'
+import { Id } from '../parts/Id.js'
+import { Loaded } from '../parts/Loaded.js'
+import { Moment } from '../parts/Moment.js'
+import { Panel } from '../parts/Panel.js'
+import { ProposalNote } from '../parts/ProposalNote.js'
+import { StateTag } from '../parts/StateTag.js'
+import { HoldSheet, RedriveSheet, ResolveSheet } from './payment/actions.js'
+import { ChainPanel } from './payment/ChainPanel.js'
+import { Chronicle } from './payment/Chronicle.js'
+
+export function Payment({ outboxId }: { readonly outboxId: string }) {
+  const timeline = useResource({
+    key: outboxId,
+    load: (signal) => readTimeline(outboxId, signal),
+    concerns: (event) => mentions(event, outboxId),
+    everyMs: 10_000,
+  })
+  return (
+    <>
+      {timeline.state.value.value === undefined ? (
+        <header class="page-head">
+          <h1>Payment</h1>
+        </header>
+      ) : null}
+      <Loaded from={timeline} lines={14}>
+        {(value) => <Told timeline={value} onDone={timeline.refresh} />}
+      </Loaded>
+    </>
+  )
+}
+
+function Told({ timeline, onDone }: { readonly timeline: Timeline; readonly onDone: () => void }) {
+  const { item, attempts, events, proposals, redrivenAs } = timeline
+  const open = proposals.filter(({ status }) => status === 'OPEN')
+  return (
+    <>
+      <header class="page-head">
+        <h1 class="payment-title">{item.instructionId}</h1>
+        <StateTag state={item.state} />
+        {item.outcomeUnknown ? (
+          <span class="state tone-warn" title="The rail may have acted, and nobody knows.">
+            <Glyph name="unknown" />
+            Outcome unknown
+          </span>
+        ) : null}
+        <Actions item={item} hasOpenProposal={open.length > 0} onDone={onDone} />
+      </header>
+      <div class="grid wide-narrow">
+        <div class="stack">
+          {open.map((proposal) => (
+            <section key={proposal.proposalId} class="panel padded" aria-label="Proposal">
+              <ProposalNote proposal={proposal} onDone={onDone} />
+            </section>
+          ))}
+          <Panel title="Timeline">
+            <Chronicle timeline={timeline} />
+          </Panel>
+        </div>
+        <div class="stack">
+          <Facts item={item} redrivenAs={redrivenAs} />
+          <ChainPanel outboxId={item.outboxId} version={`${attempts.length} ${events.length}`} />
+        </div>
+      </div>
+    </>
+  )
+}
+
+interface ActionsProps {
+  readonly item: OutboxItem
+  readonly hasOpenProposal: boolean
+  readonly onDone: () => void
+}
+
+const SHEETS = { hold: HoldSheet, resolve: ResolveSheet, redrive: RedriveSheet }
+const WORDS = { hold: 'Hold', resolve: 'Resolve the hold', redrive: 'Redrive' }
+
+/** What may be done with it now; the server decides, this only offers. */
+function Actions({ item, hasOpenProposal, onDone }: ActionsProps) {
+  const [chosen, setChosen] = useState<keyof typeof SHEETS | null>(null)
+  if (!mayI('operate') || hasOpenProposal || item.state === 'DISPATCHED') return null
+  const offered = item.state === 'FAILED' ? 'redrive' : item.holdReason === null ? 'hold' : 'resolve'
+  const Chosen = chosen === null ? null : SHEETS[chosen]
+  return (
+    <div class="actions">
+      <button type="button" class="button" onClick={() => setChosen(offered)}>
+        {WORDS[offered]}
+      </button>
+      {Chosen === null ? null : <Chosen item={item} onDone={onDone} onClose={() => setChosen(null)} />}
+    </div>
+  )
+}
+
+function Facts({ item, redrivenAs }: { readonly item: OutboxItem; readonly redrivenAs: readonly string[] }) {
+  const { outboxId, idempotencyKey, participantId, sequenceId, railType, createdAt, ordered } = item
+  return (
+    <Panel title="Facts">
+      <dl class="facts">
+        <dt>Outbox id</dt>
+        <dd>
+          <Id value={outboxId} label="outbox id" whole />
+        </dd>
+        <dt>Key</dt>
+        <dd>
+          <Id value={idempotencyKey} label="idempotency key" whole />
+        </dd>
+        <dt>Rail</dt>
+        <dd>
+          <a href={pathTo(['payments'], { rail: railType })}>{railType}</a>
+        </dd>
+        <dt>Participant</dt>
+        <dd>
+          <a href={pathTo(['payments'], { participant: participantId })}>{participantId}</a>{' '}
+          <span class="quiet">
+            № {sequenceId}
+            {ordered ? ', in order' : ''}
+          </span>
+        </dd>
+        <dt>Created</dt>
+        <dd>
+          <Moment at={createdAt} />
+        </dd>
+        {item.lastRailReference === null ? null : (
+          <>
+            <dt>Reference</dt>
+            <dd>
+              <Id value={item.lastRailReference} label="rail reference" whole />
+            </dd>
+          </>
+        )}
+        {item.holdReason === null ? null : (
+          <>
+            <dt>Held because</dt>
+            <dd>
+              {item.holdReason} <span class="quiet">by {item.heldBy}</span>
+            </dd>
+          </>
+        )}
+        {item.redriveOf === null ? null : (
+          <>
+            <dt>Redrive of</dt>
+            <dd>
+              <Id value={item.redriveOf} label="id of the first payment" href={pathTo(['payments', item.redriveOf])} />
+            </dd>
+          </>
+        )}
+        {redrivenAs.length === 0 ? null : (
+          <>
+            <dt>Redriven as</dt>
+            <dd>
+              {redrivenAs.map((id) => (
+                <Id key={id} value={id} label="id of the redrive" href={pathTo(['payments', id])} />
+              ))}
+            </dd>
+          </>
+        )}
+      </dl>
+    </Panel>
+  )
+}

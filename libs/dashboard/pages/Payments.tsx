@@ -1,0 +1,225 @@
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import type { OutboxItem } from '../../http/index.js'
+import { wantsSearch, leaveField } from '../app/keys.js'
+import { pathTo, route, setQuery } from '../app/router.js'
+import { listPayments, type PaymentFilter } from '../data/api.js'
+import { whenQuiet } from '../data/clock.js'
+import { count } from '../data/format.js'
+import { itemsOf } from '../data/items.js'
+import { mayI } from '../data/me.js'
+import { status } from '../data/status.js'
+import { onServerEvent } from '../data/stream.js'
+import { useFreshPages } from '../data/useFreshPages.js'
+import { usePages, type PagesHandle } from '../data/usePages.js'
+import { Empty } from '../parts/Empty.js'
+import { Glyph } from '../parts/Glyph.js'
+import { Moment } from '../parts/Moment.js'
+import { ProblemNote } from '../parts/ProblemNote.js'
+import { Sheet } from '../parts/Sheet.js'
+import { Skeleton } from '../parts/Skeleton.js'
+import { lookOf } from '../parts/states.js'
+import { StateTag } from '../parts/StateTag.js'
+import { VirtualList } from '../parts/VirtualList.js'
+import { EnqueueForm } from './overview/EnqueueForm.js'
+
+/** As many as the API gives at once: fewer round trips while somebody scrolls. */
+const PAGE_SIZE = 500
+const STATES = ['DUE', 'SCHEDULED', 'LEASED', 'EXPIRED', 'BLOCKED', 'HELD', 'DISPATCHED', 'FAILED']
+const COLUMNS = ['Payment', 'State', 'Rail', 'Participant', 'Attempts', 'Last answer', 'Created']
+
+export function Payments() {
+  const filter = filterOf(route.value.query)
+  const key = JSON.stringify(filter)
+  const payments = usePages<OutboxItem>(key, (cursor, signal) =>
+    listPayments({ ...filter, limit: PAGE_SIZE, ...(cursor === undefined ? {} : { cursor }) }, signal),
+  )
+  const [isEnqueuing, setIsEnqueuing] = useState(false)
+  useLiveRows(payments)
+  const { rows, next, problem, isLoading } = payments.state.value
+  return (
+    <>
+      <header class="page-head">
+        <h1>Payments</h1>
+        <div class="actions">
+          {mayI('ingest') ? (
+            <button type="button" class="button" onClick={() => setIsEnqueuing(true)}>
+              New payment
+            </button>
+          ) : null}
+        </div>
+      </header>
+      <Filters filter={filter} />
+      <section class="panel" aria-label="Payments">
+        {problem === undefined ? null : <ProblemNote problem={problem} onRetry={payments.refresh} />}
+        {rows.length > 0 ? (
+          <VirtualList
+            label="payments"
+            className="payments"
+            rows={rows}
+            keyOf={({ outboxId }) => outboxId}
+            columns={COLUMNS}
+            cells={cellsOf}
+            onNearEnd={payments.more}
+          />
+        ) : next === undefined ? (
+          problem === undefined ? (
+            <Skeleton lines={14} />
+          ) : null
+        ) : (
+          <NoPayments isFiltered={key !== '{}'} />
+        )}
+        <footer class="vlist-foot">
+          <span>{next === undefined ? 'Loading' : `${count(rows.length)}${next === null ? '' : '+'} payments`}</span>
+          <span>{isLoading && next !== undefined ? 'Loading more' : next === null ? 'That is all of them' : ''}</span>
+        </footer>
+      </section>
+      {isEnqueuing ? (
+        <Sheet title="New payment" onClose={() => setIsEnqueuing(false)}>
+          <EnqueueForm rails={knownRails()} />
+        </Sheet>
+      ) : null}
+    </>
+  )
+}
+
+function filterOf(query: Readonly<Record<string, string>>): PaymentFilter {
+  const named = ['q', 'state', 'rail', 'participant'] as const
+  return Object.fromEntries(named.flatMap((name) => (query[name] ? [[name, query[name]]] : [])))
+}
+
+/** Events change the states of the rows that are there; new payments come in while the reader is at the top. */
+function useLiveRows(payments: PagesHandle<OutboxItem>): void {
+  useFreshPages(payments, () => (document.querySelector('.vlist-scroll')?.scrollTop ?? 0) === 0)
+  useEffect(
+    () =>
+      onServerEvent((event) => {
+        const told = itemsOf(event)
+        if (told === undefined) return
+        const states = new Map(told.items.map(({ outboxId, state }) => [outboxId, state]))
+        payments.patch((row) => withState(row, states.get(row.outboxId)))
+      }),
+    [payments],
+  )
+}
+
+function withState(row: OutboxItem, state: OutboxItem['state'] | undefined): OutboxItem {
+  return state === undefined || state === row.state ? row : { ...row, state }
+}
+
+function knownRails(): readonly string[] {
+  const rails = status.value?.rails.map(({ railType }) => railType) ?? []
+  return rails.length === 0 ? ['simulated'] : rails
+}
+
+function Filters({ filter }: { readonly filter: PaymentFilter }) {
+  const search = useRef<HTMLInputElement>(null)
+  // Before anything is painted, so that no letter typed after the slash is lost.
+  useLayoutEffect(() => {
+    if (!wantsSearch.peek()) return
+    wantsSearch.value = false
+    search.current?.focus()
+  }, [])
+  return (
+    <search class="filters">
+      <div class="search">
+        <Glyph name="search" />
+        <input
+          ref={search}
+          data-search
+          class="input"
+          type="search"
+          aria-label="Search payments by id, instruction or key"
+          placeholder="Search an id, instruction or key"
+          defaultValue={filter.q ?? ''}
+          onKeyDown={leaveField}
+          onInput={({ currentTarget }) => filterSoon({ q: currentTarget.value.trim() })}
+        />
+      </div>
+      <select
+        class="input"
+        aria-label="State"
+        value={filter.state ?? ''}
+        onChange={({ currentTarget }) => setQuery({ state: currentTarget.value })}
+      >
+        <option value="">Any state</option>
+        {STATES.map((state) => (
+          <option key={state} value={state}>
+            {lookOf(state).word}
+          </option>
+        ))}
+      </select>
+      <select
+        class="input"
+        aria-label="Rail"
+        value={filter.rail ?? ''}
+        onChange={({ currentTarget }) => setQuery({ rail: currentTarget.value })}
+      >
+        <option value="">Any rail</option>
+        {[...new Set([...knownRails(), ...(filter.rail === undefined ? [] : [filter.rail])])].map((rail) => (
+          <option key={rail} value={rail}>
+            {rail}
+          </option>
+        ))}
+      </select>
+      <input
+        class="input narrow"
+        aria-label="Participant"
+        placeholder="Any participant"
+        defaultValue={filter.participant ?? ''}
+        onKeyDown={leaveField}
+        onInput={({ currentTarget }) => filterSoon({ participant: currentTarget.value.trim() })}
+      />
+    </search>
+  )
+}
+
+/** When the typing pauses. The fields type into one sentence, so what each said is kept until then. */
+let typed: Readonly<Record<string, string>> = {}
+const applyTyped = whenQuiet(250, () => {
+  setQuery(typed)
+  typed = {}
+})
+
+function filterSoon(change: Readonly<Record<string, string>>): void {
+  typed = { ...typed, ...change }
+  applyTyped()
+}
+
+function cellsOf(item: OutboxItem) {
+  const { outboxId, instructionId, state, railType, participantId, sequenceId, createdAt } = item
+  return [
+    <a key="id" href={pathTo(['payments', outboxId])} title={instructionId}>
+      {instructionId}
+    </a>,
+    <StateTag key="state" state={state} />,
+    railType,
+    <>
+      {participantId} <span class="quiet">№ {sequenceId}</span>
+    </>,
+    item.lastAttemptNo ?? '–',
+    <span key="answer" class="mono quiet">
+      {item.lastRailReference ?? item.lastErrorCode ?? '–'}
+    </span>,
+    <Moment key="created" at={createdAt} />,
+  ]
+}
+
+function NoPayments({ isFiltered }: { readonly isFiltered: boolean }) {
+  if (!isFiltered)
+    return (
+      <Empty title="No payments yet">
+        <p>
+          Whatever is enqueued appears here, newest first, and stays: ended payments are history. The{' '}
+          <a href={pathTo([])}>overview</a> offers a first one.
+        </p>
+      </Empty>
+    )
+  return (
+    <Empty title="None like that">
+      <p>No payment fits the search and the filters.</p>
+      <a class="button" href={pathTo(['payments'])}>
+        Show all payments
+      </a>
+    </Empty>
+  )
+}

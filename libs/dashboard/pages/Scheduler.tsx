@@ -1,0 +1,237 @@
+import { useState } from 'preact/hooks'
+import type { Job, JobRun, Timer } from '../../http/index.js'
+import { pathTo } from '../app/router.js'
+import { listJobRuns, listJobs, listTimers, pauseJob, resumeJob, triggerJob } from '../data/api.js'
+import { mayI } from '../data/me.js'
+import { useFreshPages } from '../data/useFreshPages.js'
+import { usePages } from '../data/usePages.js'
+import { useResource } from '../data/useResource.js'
+import { Empty } from '../parts/Empty.js'
+import { Glyph } from '../parts/Glyph.js'
+import { Id } from '../parts/Id.js'
+import { Loaded } from '../parts/Loaded.js'
+import { Moment } from '../parts/Moment.js'
+import { PagedTable } from '../parts/PagedTable.js'
+import { Panel } from '../parts/Panel.js'
+import { ProblemNote } from '../parts/ProblemNote.js'
+import { Sheet } from '../parts/Sheet.js'
+import { StateTag } from '../parts/StateTag.js'
+import { useAct } from '../parts/useAct.js'
+import { Scrollable } from '../parts/Scrollable.js'
+
+/** Jobs that come again, and timers that come once. */
+export function Scheduler() {
+  return (
+    <>
+      <header class="page-head">
+        <h1>Scheduler</h1>
+        <p class="lead">Each occurrence is one message of the outbox, however many schedulers run.</p>
+      </header>
+      <div class="stack">
+        <JobsPanel />
+        <TimersPanel />
+      </div>
+    </>
+  )
+}
+
+function JobsPanel() {
+  const jobs = useResource({ key: 'jobs', load: listJobs, everyMs: 5_000 })
+  const [shown, setShown] = useState<string | null>(null)
+  return (
+    <Panel title="Jobs" flush>
+      <Loaded from={jobs} lines={5}>
+        {({ jobs: all }) =>
+          all.length === 0 ? (
+            <Empty title="No jobs">
+              <p>
+                A job sends a message each time its cron expression says so. Define one with{' '}
+                <code>symphony jobs add</code>, or with <code>PUT /v1/jobs/NAME</code>.
+              </p>
+            </Empty>
+          ) : (
+            <Scrollable label="Jobs">
+              <table class="table-cards" aria-label="Jobs">
+                <thead>
+                  <tr>
+                    <th>Job</th>
+                    <th>State</th>
+                    <th>When</th>
+                    <th>Next run</th>
+                    <th>Sends</th>
+                    <th>
+                      <span class="unseen">Actions</span>
+                    </th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {all.map((job) => (
+                    <JobRow key={job.name} job={job} onShow={() => setShown(job.name)} onDone={jobs.refresh} />
+                  ))}
+                </tbody>
+              </table>
+            </Scrollable>
+          )
+        }
+      </Loaded>
+      {shown === null ? null : <RunsSheet name={shown} onClose={() => setShown(null)} />}
+    </Panel>
+  )
+}
+
+interface JobRowProps {
+  readonly job: Job
+  readonly onShow: () => void
+  readonly onDone: () => void
+}
+
+function JobRow({ job, onShow, onDone }: JobRowProps) {
+  const { name, cron, timeZone, topic, state, nextDueAt, missedRuns, scheduleError } = job
+  const { isRunning, problem, run } = useAct()
+  const isPaused = state === 'PAUSED'
+  const toggle = async () => {
+    await (isPaused ? resumeJob(name) : pauseJob(name))
+    onDone()
+    return `${name} is ${isPaused ? 'running again' : 'paused'}.`
+  }
+  const trigger = async () => {
+    await triggerJob(name)
+    onDone()
+    return `${name} runs once more, now.`
+  }
+  return (
+    <tr>
+      <td data-label="Job">
+        <strong>{name}</strong>
+        {problem === null ? null : <ProblemNote problem={problem} />}
+      </td>
+      <td data-label="State">
+        <StateTag state={state} />
+        {scheduleError === null ? null : (
+          <div class="state tone-bad">
+            <Glyph name="warning" />
+            {scheduleError}
+          </div>
+        )}
+      </td>
+      <td data-label="When">
+        <code>{cron}</code> <span class="quiet">{timeZone}</span>
+        <div class="quiet">missed: {missedRuns}</div>
+      </td>
+      <td data-label="Next run">{isPaused ? <span class="quiet">–</span> : <Moment at={nextDueAt} />}</td>
+      <td data-label="Sends">{topic}</td>
+      <td class="actions">
+        <button type="button" class="button small" aria-label={`History of ${name}`} onClick={onShow}>
+          History
+        </button>
+        {mayI('operate') ? (
+          <>
+            <button
+              type="button"
+              class="button small"
+              disabled={isRunning}
+              aria-label={`Run now: ${name}`}
+              onClick={() => run(trigger)}
+            >
+              Run now
+            </button>
+            <button
+              type="button"
+              class="button small"
+              disabled={isRunning}
+              aria-label={`${isPaused ? 'Resume' : 'Pause'} ${name}`}
+              onClick={() => run(toggle)}
+            >
+              {isPaused ? 'Resume' : 'Pause'}
+            </button>
+          </>
+        ) : null}
+      </td>
+    </tr>
+  )
+}
+
+function RunsSheet({ name, onClose }: { readonly name: string; readonly onClose: () => void }) {
+  const runs = usePages<JobRun>(name, (cursor, signal) =>
+    listJobRuns(name, { limit: 50, ...(cursor === undefined ? {} : { cursor }) }, signal),
+  )
+  useFreshPages(runs)
+  return (
+    <Sheet title={`History of ${name}`} onClose={onClose}>
+      <PagedTable
+        label={`Runs of ${name}`}
+        from={runs}
+        columns={['For', 'State', 'Message', 'By']}
+        row={({ runId, scheduledFor, state, error, outboxId, outboxState, triggeredBy }) => (
+          <tr key={runId}>
+            <td data-label="For">
+              <Moment at={scheduledFor} />
+            </td>
+            <td data-label="State">
+              <StateTag state={state} />
+              {error === null ? null : <div class="quiet">{error}</div>}
+            </td>
+            <td data-label="Message">
+              {outboxId === null ? (
+                <span class="quiet">–</span>
+              ) : (
+                <a href={pathTo(['payments', outboxId])} onClick={onClose}>
+                  {outboxState ?? 'open'}
+                </a>
+              )}
+            </td>
+            <td data-label="By">{triggeredBy ?? <span class="quiet">schedule</span>}</td>
+          </tr>
+        )}
+        empty={
+          <Empty title="It has not run yet">
+            <p>Each occurrence leaves a line here.</p>
+          </Empty>
+        }
+      />
+    </Sheet>
+  )
+}
+
+function TimersPanel() {
+  const timers = usePages<Timer>('timers', (cursor, signal) =>
+    listTimers(cursor === undefined ? {} : { cursor }, signal),
+  )
+  useFreshPages(timers)
+  return (
+    <Panel title="Timers that wait" flush>
+      <PagedTable
+        label="Timers"
+        from={timers}
+        columns={['Timer', 'State', 'Due', 'Sends', 'Message']}
+        row={({ timerId, state, dueAt, topic, outboxId, error }) => (
+          <tr key={timerId}>
+            <td data-label="Timer">
+              <Id value={timerId} label="timer id" />
+            </td>
+            <td data-label="State">
+              <StateTag state={state} />
+              {error === null ? null : <div class="quiet">{error}</div>}
+            </td>
+            <td data-label="Due">
+              <Moment at={dueAt} />
+            </td>
+            <td data-label="Sends">{topic}</td>
+            <td data-label="Message">
+              {outboxId === null ? (
+                <span class="quiet">–</span>
+              ) : (
+                <Id value={outboxId} label="outbox id" href={pathTo(['payments', outboxId])} />
+              )}
+            </td>
+          </tr>
+        )}
+        empty={
+          <Empty title="No timer waits">
+            <p>A timer sends one message at one time: a reminder, a timeout, a payment on a date.</p>
+          </Empty>
+        }
+      />
+    </Panel>
+  )
+}

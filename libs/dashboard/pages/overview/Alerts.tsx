@@ -1,0 +1,50 @@
+import type { Alert } from '../../../http/index.js'
+import { Glyph } from '../../parts/Glyph.js'
+import { Moment } from '../../parts/Moment.js'
+
+const TONES = { critical: 'bad', warning: 'warn', info: 'wait' } as const
+
+/** What fires, loudest first; one quiet line when nothing does. */
+export function Alerts({ alerts }: { readonly alerts: readonly Alert[] }) {
+  const raised = alerts.filter(({ state }) => state !== 'ok').toSorted((a, b) => rank(a) - rank(b))
+  return (
+    <section class="stack tight" aria-label="Alerts">
+      {raised.map((alert) => (
+        <RaisedAlert key={alert.name} alert={alert} />
+      ))}
+      {raised.length > 0 ? null : (
+        <p class="all-quiet">
+          <span class="state tone-good">
+            <Glyph name="done" />
+            All quiet
+          </span>
+          <span class="quiet">
+            {alerts.length === 0 ? 'No alert rule was evaluated yet.' : `None of ${alerts.length} alert rules holds.`}
+          </span>
+        </p>
+      )}
+    </section>
+  )
+}
+
+function RaisedAlert({ alert }: { readonly alert: Alert }) {
+  const { name, severity, state, summary, since } = alert
+  return (
+    <div class={`note tone-${state === 'firing' ? TONES[severity] : 'wait'}`}>
+      <Glyph name={state === 'firing' ? 'warning' : 'info'} />
+      <p>
+        <strong>{state === 'firing' ? capitalised(severity) : 'Building up'}:</strong> {summary}{' '}
+        <code class="quiet">{name}</code>
+      </p>
+      <span class="quiet">{since === null ? null : <Moment at={since} />}</span>
+    </div>
+  )
+}
+
+function rank({ state, severity }: Alert): number {
+  return (state === 'firing' ? 0 : 10) + ['critical', 'warning', 'info'].indexOf(severity)
+}
+
+function capitalised(word: string): string {
+  return word.charAt(0).toUpperCase() + word.slice(1)
+}

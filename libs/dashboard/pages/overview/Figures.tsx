@@ -1,0 +1,88 @@
+import type { ComponentChildren } from 'preact'
+import type { Status } from '../../../http/index.js'
+import { pathTo } from '../../app/router.js'
+import { ShareBar } from '../../charts/ShareBar.js'
+import { count, duration, milliseconds, share } from '../../data/format.js'
+import { Glyph } from '../../parts/Glyph.js'
+import { lookOf } from '../../parts/states.js'
+
+/** The numbers one looks for first. Each that can be looked into is a link to where. */
+export function Figures({ status }: { readonly status: Status }) {
+  const { queue, latency } = status
+  const ended = Number(queue.dispatchedLastHour) + Number(queue.failedLastHour)
+  return (
+    <section class="panel" aria-label="Figures">
+      <dl class="figures">
+        <Figure name="Pending" value={count(queue.pendingCount)} href={pathTo(['payments'])}>
+          oldest {duration(queue.oldestPendingAgeSeconds)}
+        </Figure>
+        <Figure name="Oldest due" value={duration(queue.oldestDueAgeSeconds)}>
+          {count(queue.dueUnleasedCount)} due now
+        </Figure>
+        <Figure
+          name="Dispatched"
+          value={count(queue.dispatchedLastHour)}
+          href={pathTo(['payments'], { state: 'DISPATCHED' })}
+        >
+          {share(Number(queue.dispatchedLastHour), ended)}, last hour
+        </Figure>
+        <Figure name="At the rail, p50" value={milliseconds(latency.p50Ms)}>
+          p99 {milliseconds(latency.p99Ms)}
+        </Figure>
+        <Figure name="Held" value={count(queue.heldCount)} href={pathTo(['holds'])} tone="held">
+          wait for a person
+        </Figure>
+        <Figure name="Dead letters" value={count(queue.dlqDepth)} href={pathTo(['dlq'])} tone="bad">
+          {count(queue.failedLastHour)} in the last hour
+        </Figure>
+      </dl>
+      <Composition status={status} />
+    </section>
+  )
+}
+
+interface FigureProps {
+  readonly name: string
+  readonly value: string
+  readonly href?: string
+  readonly tone?: 'held' | 'bad'
+  readonly children: ComponentChildren
+}
+
+function Figure({ name, value, href, tone, children }: FigureProps) {
+  const attention = tone === undefined || value === '0' ? '' : `tone-${tone} loud`
+  return (
+    <div class={`figure ${attention}`}>
+      <dt>{href === undefined ? name : <a href={href}>{name}</a>}</dt>
+      <dd class="figure-value">{value}</dd>
+      <dd class="figure-note">{children}</dd>
+    </div>
+  )
+}
+
+/** What the queue is made of: each pending payment is in exactly one of these states. */
+function Composition({ status: { queue } }: { readonly status: Status }) {
+  const parts = [
+    { name: 'LEASED', count: Number(queue.leasedCount) },
+    { name: 'DUE', count: Number(queue.dueUnleasedCount) },
+    { name: 'SCHEDULED', count: Number(queue.scheduledCount) },
+    { name: 'BLOCKED', count: Number(queue.blockedCount) },
+    { name: 'EXPIRED', count: Number(queue.expiredLeaseCount) },
+    { name: 'HELD', count: Number(queue.heldCount) },
+  ].map(({ name, count: size }) => ({ name, count: size, tone: lookOf(name).tone }))
+  return (
+    <div class="composition">
+      <ShareBar parts={parts} />
+      <ul>
+        {parts.map(({ name, count: size, tone }) => (
+          <li key={name}>
+            <a class={`state tone-${tone}`} href={pathTo(['payments'], { state: name })}>
+              <Glyph name={lookOf(name).glyph} size={12} />
+              {lookOf(name).word} <b>{count(size)}</b>
+            </a>
+          </li>
+        ))}
+      </ul>
+    </div>
+  )
+}

@@ -1,0 +1,74 @@
+import { say } from '../../app/announce.js'
+import { addressOf } from '../../data/client.js'
+import { mayI, me } from '../../data/me.js'
+import { readToken } from '../../data/session.js'
+import { shellQuoted } from '../../data/shellQuoted.js'
+import { Panel } from '../../parts/Panel.js'
+import { Skeleton } from '../../parts/Skeleton.js'
+import { EnqueueForm } from './EnqueueForm.js'
+
+/** An empty system explains itself, and offers the first step. */
+export function FirstVisit({
+  rails,
+  onAccepted,
+}: {
+  readonly rails: readonly string[]
+  onAccepted: (id: string) => void
+}) {
+  const rail = rails[0] ?? 'simulated'
+  return (
+    <div class="first-visit">
+      <Panel title="Nothing was enqueued yet">
+        <p class="story">
+          Symphony carries payments from your database to a payment rail: your service commits an instruction, a worker
+          leases it, calls the rail, and writes what happened to a ledger that nobody can rewrite. It never sends a
+          payment twice because nobody knew the answer: what is unknown is asked for, or waits for a person. This page
+          shows the queue, the workers and the ledger as they move, so enqueue a first payment and watch it go through.
+        </p>
+      </Panel>
+      <Panel title="Enqueue a first payment">
+        {me.value === null ? (
+          <Skeleton lines={6} />
+        ) : mayI('ingest') ? (
+          <EnqueueForm rails={rails.length === 0 ? [rail] : rails} onAccepted={onAccepted} />
+        ) : (
+          <p class="quiet">
+            Your token may not enqueue: that needs the scope <code>ingest</code>.
+          </p>
+        )}
+      </Panel>
+      <Panel title="Or from a terminal">
+        <div class="stack tight">
+          <pre class="block">{curlLine('$TOKEN', rail)}</pre>
+          <button type="button" class="button small start" onClick={() => void copyCurl(rail)}>
+            Copy, token included
+          </button>
+        </div>
+      </Panel>
+    </div>
+  )
+}
+
+function curlLine(token: string, rail: string): string {
+  const body = [
+    `{"instructionId": "first-payment", "participantId": "acme",`,
+    ` "railType": ${JSON.stringify(rail)}, "payload": {"amount": "12.50",`,
+    ` "currency": "EUR", "destination": "DE89370400440532013000"}}`,
+  ].join('\n      ')
+  return [
+    `curl -sS ${addressOf('/v1/instructions')}`,
+    `-H "Authorization: Bearer ${token}"`,
+    `-H "Idempotency-Key: first-payment"`,
+    `-H "Content-Type: application/json"`,
+    `-d ${shellQuoted(body)}`,
+  ].join(' \\\n  ')
+}
+
+async function copyCurl(rail: string): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(curlLine(readToken() ?? '$TOKEN', rail))
+    say('The line was copied, with your token in it.')
+  } catch {
+    say('This browser does not let the page copy. Select the text instead.')
+  }
+}

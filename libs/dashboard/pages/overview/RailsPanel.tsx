@@ -1,0 +1,129 @@
+import { useState } from 'preact/hooks'
+import type { Rail } from '../../../http/index.js'
+import { pathTo } from '../../app/router.js'
+import { pauseOutbox, resumeOutbox } from '../../data/api.js'
+import { count, duration } from '../../data/format.js'
+import { mayI } from '../../data/me.js'
+import { refreshStatus } from '../../data/status.js'
+import { Empty } from '../../parts/Empty.js'
+import { Panel } from '../../parts/Panel.js'
+import { ReasonSheet } from '../../parts/ReasonSheet.js'
+import { StateTag } from '../../parts/StateTag.js'
+import { Scrollable } from '../../parts/Scrollable.js'
+
+/** The ways out: what waits for each, whether its breaker lets calls through, and whether a person stopped it. */
+export function RailsPanel({ rails }: { readonly rails: readonly Rail[] }) {
+  const [chosen, setChosen] = useState<Rail | null>(null)
+  return (
+    <Panel title="Rails" flush>
+      {rails.length === 0 ? (
+        <Empty title="No rail yet">
+          <p>A rail appears here when a worker serves it or a payment waits for it.</p>
+        </Empty>
+      ) : (
+        <Scrollable label="Rails">
+          <table class="table-cards">
+            <thead>
+              <tr>
+                <th>Rail</th>
+                <th>State</th>
+                <th>Breaker</th>
+                <th class="numeric">Pending</th>
+                <th class="numeric">In flight</th>
+                <th class="numeric">Held</th>
+                <th class="numeric">Oldest due</th>
+                <th class="numeric">Workers</th>
+                <th>
+                  <span class="unseen">Actions</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {rails.map((rail) => (
+                <RailRow key={rail.railType} rail={rail} onChoose={() => setChosen(rail)} />
+              ))}
+            </tbody>
+          </table>
+        </Scrollable>
+      )}
+      {chosen === null ? null : <PauseSheet rail={chosen} onClose={() => setChosen(null)} />}
+    </Panel>
+  )
+}
+
+function RailRow({ rail, onChoose }: { readonly rail: Rail; readonly onChoose: () => void }) {
+  const { railType, pending, inFlight, held, oldestDueAgeSeconds, workers, pause } = rail
+  return (
+    <tr>
+      <td data-label="Rail" class="name">
+        <a href={pathTo(['payments'], { rail: railType })}>{railType}</a>
+      </td>
+      <td data-label="State">
+        <StateTag state={pause === null ? 'ACTIVE' : 'PAUSED'} />
+        {pause === null ? null : (
+          <div class="quiet">
+            {pause.reason} · {pause.pausedBy}
+          </div>
+        )}
+      </td>
+      <td data-label="Breaker">
+        {workers === 0 ? <span class="quiet">no worker</span> : <StateTag state={breakerOf(rail)} />}
+      </td>
+      <td data-label="Pending" class="numeric">
+        {count(pending)}
+      </td>
+      <td data-label="In flight" class="numeric">
+        {count(inFlight)}
+      </td>
+      <td data-label="Held" class="numeric">
+        {count(held)}
+      </td>
+      <td data-label="Oldest due" class="numeric">
+        {duration(oldestDueAgeSeconds)}
+      </td>
+      <td data-label="Workers" class="numeric">
+        {count(workers)}
+      </td>
+      <td class={mayI('operate') ? 'actions' : 'empty-cell'}>
+        {mayI('operate') ? (
+          <button
+            type="button"
+            class="button small"
+            aria-label={`${pause === null ? 'Pause' : 'Resume'} the rail ${railType}`}
+            onClick={onChoose}
+          >
+            {pause === null ? 'Pause' : 'Resume'}
+          </button>
+        ) : null}
+      </td>
+    </tr>
+  )
+}
+
+/** Each worker has a breaker of its own; the worst one is what an operator must know. */
+function breakerOf({ breakers }: Rail): 'open' | 'half-open' | 'closed' {
+  return breakers.open > 0 ? 'open' : breakers.halfOpen > 0 ? 'half-open' : 'closed'
+}
+
+function PauseSheet({ rail, onClose }: { readonly rail: Rail; readonly onClose: () => void }) {
+  const isPaused = rail.pause !== null
+  const name = rail.railType
+  return (
+    <ReasonSheet
+      title={`${isPaused ? 'Resume' : 'Pause'} ${name}`}
+      action={isPaused ? 'Resume the rail' : 'Pause the rail'}
+      explanation={
+        isPaused
+          ? 'Its payments may be claimed again, at once.'
+          : 'No payment of this rail is claimed until it is resumed. What is in flight ends as it would have.'
+      }
+      onClose={onClose}
+      act={async (reason) => {
+        const body = { kind: 'rail' as const, name, reason }
+        await (isPaused ? resumeOutbox(body) : pauseOutbox(body))
+        await refreshStatus()
+        return `The rail ${name} is ${isPaused ? 'running again' : 'paused'}.`
+      }}
+    />
+  )
+}

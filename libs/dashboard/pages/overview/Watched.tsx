@@ -1,0 +1,34 @@
+import { pathTo } from '../../app/router.js'
+import { readTimeline } from '../../data/api.js'
+import { mentions } from '../../data/items.js'
+import { useResource } from '../../data/useResource.js'
+import { Glyph } from '../../parts/Glyph.js'
+import { Loaded } from '../../parts/Loaded.js'
+import { Panel } from '../../parts/Panel.js'
+import { StateTag } from '../../parts/StateTag.js'
+import { lookOf } from '../../parts/states.js'
+
+/** The payment that was just enqueued from this page, as it moves. */
+export function Watched({ outboxId }: { readonly outboxId: string }) {
+  const timeline = useResource({
+    key: outboxId,
+    load: (signal) => readTimeline(outboxId, signal),
+    concerns: (event) => mentions(event, outboxId),
+    everyMs: 2_000,
+  })
+  return (
+    <Panel title="Your payment">
+      <Loaded from={timeline} lines={2}>
+        {({ item }) => (
+          <div class="watched">
+            <StateTag state={item.state} />
+            <span class="quiet">{lookOf(item.state).meaning}</span>
+            <a class="button" href={pathTo(['payments', outboxId])}>
+              Open its timeline <Glyph name="link" />
+            </a>
+          </div>
+        )}
+      </Loaded>
+    </Panel>
+  )
+}

@@ -1,0 +1,100 @@
+import type { WorkerView } from '../../../http/index.js'
+import { readWorkers } from '../../data/api.js'
+import { count } from '../../data/format.js'
+import { useResource } from '../../data/useResource.js'
+import { Empty } from '../../parts/Empty.js'
+import { Glyph } from '../../parts/Glyph.js'
+import { Loaded } from '../../parts/Loaded.js'
+import { Moment } from '../../parts/Moment.js'
+import { Panel } from '../../parts/Panel.js'
+import { Scrollable } from '../../parts/Scrollable.js'
+
+/** Who does the work, and how many leases each has in hand. */
+export function WorkersPanel() {
+  const workers = useResource({
+    key: 'workers',
+    load: readWorkers,
+    concerns: ({ type }) => type === 'status',
+    everyMs: 10_000,
+  })
+  return (
+    <Panel title="Workers and their leases" flush>
+      <Loaded from={workers} lines={3}>
+        {({ workers: all }) =>
+          all.length === 0 ? (
+            <Empty title="No worker">
+              <p>
+                Payments wait until one runs: <code>symphony worker</code>, or <code>symphony start</code> for
+                everything in one process.
+              </p>
+            </Empty>
+          ) : (
+            <Scrollable label="Workers">
+              <table class="table-cards">
+                <thead>
+                  <tr>
+                    <th>Worker</th>
+                    <th>State</th>
+                    <th class="numeric">Leases</th>
+                    <th class="numeric">At the rail</th>
+                    <th class="numeric">Waiting</th>
+                    <th>Rails</th>
+                    <th>Last seen</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {all.map((worker) => (
+                    <WorkerRow key={worker.workerId} worker={worker} />
+                  ))}
+                </tbody>
+              </table>
+            </Scrollable>
+          )
+        }
+      </Loaded>
+    </Panel>
+  )
+}
+
+function WorkerRow({ worker }: { readonly worker: WorkerView }) {
+  const { workerId, alive, leases, running, waiting, rails, startedAt, lastSeenAt } = worker
+  return (
+    <tr>
+      <td data-label="Worker">
+        <code>{workerId}</code>
+        <div class="quiet">
+          started <Moment at={startedAt} />
+        </div>
+      </td>
+      <td data-label="State">
+        <span class={`state tone-${alive ? 'good' : 'warn'}`}>
+          <Glyph name={alive ? 'done' : 'expired'} />
+          {alive ? 'Alive' : 'Silent'}
+        </span>
+      </td>
+      <td data-label="Leases" class="numeric">
+        {count(leases)}
+      </td>
+      <td data-label="At the rail" class="numeric">
+        {running === null ? '–' : count(running)}
+      </td>
+      <td data-label="Waiting" class="numeric">
+        {waiting === null ? '–' : count(waiting)}
+      </td>
+      <td data-label="Rails" title={rails.map(({ railType }) => railType).join(', ')}>
+        {railsInShort(rails.map(({ railType }) => railType))}
+      </td>
+      <td data-label="Last seen">
+        <Moment at={lastSeenAt} />
+      </td>
+    </tr>
+  )
+}
+
+const RAILS_NAMED = 2
+
+function railsInShort(rails: readonly string[]): string {
+  if (rails.length === 0) return '–'
+  const more = rails.length - RAILS_NAMED
+  return `${rails.slice(0, RAILS_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+}

@@ -1,0 +1,95 @@
+import type { Timeline } from '../../../http/index.js'
+import { readClock } from '../../data/clock.js'
+import { absolute, dayAndTime } from '../../data/format.js'
+import { Glyph } from '../../parts/Glyph.js'
+import { Moment } from '../../parts/Moment.js'
+import { StateTag } from '../../parts/StateTag.js'
+import { lookOf } from '../../parts/states.js'
+import { chronicleOf, type Entry } from './chronicle.js'
+
+/** The life of a payment from top to bottom; the last line is what holds now. */
+export function Chronicle({ timeline }: { readonly timeline: Timeline }) {
+  return (
+    <ol class="chronicle">
+      {chronicleOf(timeline).map((entry) => (
+        <EntryLine key={entry.key} entry={entry} />
+      ))}
+      <Now timeline={timeline} />
+    </ol>
+  )
+}
+
+function EntryLine({ entry }: { readonly entry: Entry }) {
+  const { at, title, glyph, tone, actor, note, facts } = entry
+  return (
+    <li class={`tone-${tone}`}>
+      <span class="chronicle-glyph">
+        <Glyph name={glyph} size={12} />
+      </span>
+      <div class="chronicle-head">
+        <strong>{title}</strong>
+        {actor === null ? null : <code class="quiet">{actor}</code>}
+        {at === '' ? null : (
+          <time class="quiet chronicle-time" dateTime={at} title={absolute(at)}>
+            {dayAndTime(at, readClock())}
+          </time>
+        )}
+      </div>
+      {note === null ? null : <p class="quiet">{note}</p>}
+      {facts.length === 0 ? null : (
+        <dl class="facts small">
+          {facts.map(([name, value]) => (
+            <div key={name} class="fact">
+              <dt>{name}</dt>
+              <dd class="mono">{TIME.test(value) ? <When at={value} /> : value}</dd>
+            </div>
+          ))}
+        </dl>
+      )}
+    </li>
+  )
+}
+
+const TIME = /^\d{4}-\d{2}-\d{2}T[\d:.]+Z$/
+
+function When({ at }: { readonly at: string }) {
+  return (
+    <time dateTime={at} title={absolute(at)}>
+      {dayAndTime(at, readClock())}
+    </time>
+  )
+}
+
+function Now({ timeline: { item } }: { readonly timeline: Timeline }) {
+  const { state, claimedBy, leaseExpiresAt, nextAttemptAt, heldAt } = item
+  const { tone, glyph, meaning } = lookOf(state)
+  return (
+    <li class={`now tone-${tone}`} aria-current="step">
+      <span class="chronicle-glyph">
+        <Glyph name={glyph} size={12} />
+      </span>
+      <div class="chronicle-head">
+        <StateTag state={state} />
+        {claimedBy === null ? null : <code class="quiet">{claimedBy}</code>}
+      </div>
+      <p class="quiet">
+        {meaning}{' '}
+        {leaseExpiresAt === null ? null : (
+          <>
+            Lease ends <Moment at={leaseExpiresAt} />.
+          </>
+        )}
+        {state === 'SCHEDULED' ? (
+          <>
+            Next attempt <Moment at={nextAttemptAt} />.
+          </>
+        ) : null}
+        {state === 'HELD' ? (
+          <>
+            Since <Moment at={heldAt} />.
+          </>
+        ) : null}
+      </p>
+    </li>
+  )
+}

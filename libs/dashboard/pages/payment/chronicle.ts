@@ -1,0 +1,143 @@
+import type { Attempt, OutboxEvent, Timeline } from '../../../http/index.js'
+import { milliseconds } from '../../data/format.js'
+import type { GlyphName } from '../../parts/Glyph.js'
+import { lookOf, type Tone } from '../../parts/states.js'
+
+/** One moment in the life of a payment. */
+export interface Entry {
+  readonly key: string
+  readonly at: string
+  readonly title: string
+  readonly glyph: GlyphName
+  readonly tone: Tone
+  /** Who did it. */
+  readonly actor: string | null
+  /** A sentence for whoever sees such a thing the first time. */
+  readonly note: string | null
+  readonly facts: readonly (readonly [string, string])[]
+}
+
+/** What the ledger and the trail beside it say of one payment, in the order in which it happened. */
+export function chronicleOf({ item, attempts, events }: Timeline): readonly Entry[] {
+  const enqueued: Entry = {
+    key: 'enqueued',
+    at: item.createdAt,
+    title: 'Enqueued',
+    glyph: 'due',
+    tone: 'wait',
+    actor: null,
+    note: item.redriveOf === null ? 'Committed by the caller.' : 'Sent again by decision of two people.',
+    facts: [],
+  }
+  const rest = [...attempts.map(entryOfAttempt), ...events.filter(isTold).map(entryOfEvent)]
+  return [enqueued, ...rest.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0))]
+}
+
+/** The code of an attempt that records a decision. */
+const BY_PEOPLE = 'OPERATOR_DECISION'
+
+function entryOfAttempt(attempt: Attempt): Entry {
+  const { attemptNo, state, claimedAt, completedAt, workerId, latencyMs } = attempt
+  const { word, glyph, tone, meaning } = lookOf(state)
+  return {
+    key: `attempt ${attemptNo}`,
+    at: completedAt ?? claimedAt ?? '',
+    title: `Attempt ${attemptNo}: ${word.toLowerCase()}`,
+    glyph,
+    tone,
+    actor: workerId,
+    note: attempt.errorCode === BY_PEOPLE ? 'Decided by people; the rail was not called for this.' : meaning,
+    facts: given([
+      ['leased', claimedAt],
+      ['took', latencyMs === null ? null : milliseconds(latencyMs)],
+      ['rail reference', attempt.railReference],
+      ['rail code', attempt.railCode],
+      ['code', attempt.errorCode],
+      ['said', attempt.errorMessage],
+    ]),
+  }
+}
+
+interface EventLook {
+  readonly title: string
+  readonly glyph: GlyphName
+  readonly tone: Tone
+  readonly note: string | null
+}
+
+const EVENT_LOOKS: Readonly<Record<string, EventLook>> = {
+  LATE_OUTCOME: look(
+    'Late evidence',
+    'info',
+    'flight',
+    'A worker that had lost its lease still said what it had learned.',
+  ),
+  TERMINAL_BLOCKED: look(
+    'Late evidence contradicts the ending',
+    'warning',
+    'bad',
+    'The recorded ending stands. Somebody must look.',
+  ),
+  HOLD_PLACED: look('Held', 'held', 'held', null),
+  HOLD_RESOLVED: look('Hold resolved', 'done', 'good', null),
+  DECISION_PROPOSED: look('Decision proposed', 'info', 'held', 'It waits for a second person.'),
+  DECISION_WITHDRAWN: look('Proposal withdrawn', 'failed', 'wait', null),
+  REDRIVE_PROPOSED: look('Redrive proposed', 'info', 'held', 'It waits for a second person.'),
+  REDRIVE_CREATED: look('Redriven', 'retry', 'flight', 'Sent again as a payment of its own, which names this one.'),
+  LEASE_CLAIMED: look('Leased', 'flight', 'flight', null),
+  LEASE_RELEASED: look('Lease given back', 'due', 'wait', null),
+  LEASE_RENEWED: look('Lease renewed', 'flight', 'flight', null),
+  LEASE_EXPIRED_REPAIRED: look('Expired lease repaired', 'expired', 'warn', null),
+  RESCHEDULED: look('Rescheduled', 'scheduled', 'wait', null),
+  UNBLOCKED: look('Unblocked', 'due', 'wait', 'The payment before it in its stream has ended.'),
+  DISPATCH_BEGUN: look('Call announced', 'flight', 'flight', 'From here on the rail may have acted.'),
+}
+
+function look(title: string, glyph: GlyphName, tone: Tone, note: string | null): EventLook {
+  return { title, glyph, tone, note }
+}
+
+/** The full trail repeats what the ledger says; once is enough. */
+function isTold({ eventType }: OutboxEvent): boolean {
+  return eventType !== 'ENQUEUED' && eventType !== 'ATTEMPT_COMPLETED'
+}
+
+function entryOfEvent({ eventNo, eventType, actor, detail, createdAt }: OutboxEvent): Entry {
+  const known = EVENT_LOOKS[eventType] ?? look(eventType, 'info', 'wait', null)
+  return {
+    key: `event ${eventNo}`,
+    at: createdAt,
+    ...known,
+    actor,
+    facts: factsOf(detail),
+  }
+}
+
+/** What matters first, first; the database keeps the names of an object in no order. */
+const FACTS_FIRST = ['decision', 'reason', 'state', 'rail_reference', 'proposed_by', 'approved_by']
+
+function rank(name: string): number {
+  return FACTS_FIRST.includes(name) ? FACTS_FIRST.indexOf(name) : FACTS_FIRST.length
+}
+
+function factsOf(detail: OutboxEvent['detail']): Entry['facts'] {
+  const entries = Object.entries(detail).filter(isForPeople)
+  const sorted = entries.toSorted(([a], [b]) => rank(a) - rank(b) || (a < b ? -1 : 1))
+  return given(sorted.map(([name, value]) => [name.replaceAll('_', ' '), textOf(name, value)]))
+}
+
+/** The hash of a token is for the chain, where it is checked; nobody reads it. */
+function isForPeople([name]: [string, unknown]): boolean {
+  return name !== 'lease_token_hash'
+}
+
+/** Times of the trail are whole microseconds; whatever else is not text is shown as the JSON it is. */
+function textOf(name: string, value: unknown): string | null {
+  if (value === null || value === undefined) return null
+  if (name.endsWith('_at') && typeof value === 'number') return new Date(value / 1_000).toISOString()
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+function given(facts: readonly (readonly [string, string | null])[]): readonly (readonly [string, string])[] {
+  return facts.flatMap(([name, value]) => (value === null ? [] : [[name, value] as const]))
+}

@@ -1,0 +1,38 @@
+import type { ComponentChildren } from 'preact'
+import { ProblemNote } from './ProblemNote.js'
+import { useAct } from './useAct.js'
+
+interface ActionFormProps {
+  /** On the button. */
+  readonly action: string
+  /** Does it; resolves with the sentence that says so. */
+  readonly act: (form: FormData) => Promise<string>
+  readonly onDone?: () => void
+  readonly children: ComponentChildren
+}
+
+/** A form that changes something: once at a time, and a refusal is shown where it was asked for, with nothing lost. */
+export function ActionForm({ action, act, onDone, children }: ActionFormProps) {
+  const { isRunning, problem, run } = useAct()
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault()
+    if (isRunning || !(event.currentTarget instanceof HTMLFormElement)) return
+    const form = new FormData(event.currentTarget)
+    run(async () => {
+      const said = await act(form)
+      onDone?.()
+      return said
+    })
+  }
+  return (
+    <form class="form" onSubmit={submit}>
+      {children}
+      {problem === null ? null : <ProblemNote problem={problem} />}
+      <div class="buttons">
+        <button type="submit" class="button primary" disabled={isRunning}>
+          {action}
+        </button>
+      </div>
+    </form>
+  )
+}

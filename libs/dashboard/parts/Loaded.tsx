@@ -1,0 +1,22 @@
+import type { ComponentChildren } from 'preact'
+import type { ResourceHandle } from '../data/useResource.js'
+import { ProblemNote } from './ProblemNote.js'
+import { Skeleton } from './Skeleton.js'
+
+interface LoadedProps<T> {
+  readonly from: ResourceHandle<T>
+  /** How many lines the page is about to have: space is kept for them. */
+  readonly lines?: number
+  readonly children: (value: T) => ComponentChildren
+}
+
+/** One of: the skeleton, the problem, the value; or a value that is old, below the reason why. */
+export function Loaded<T>({ from, lines = 6, children }: LoadedProps<T>) {
+  const { value, problem } = from.state.value
+  return (
+    <>
+      {problem === undefined ? null : <ProblemNote problem={problem} onRetry={from.refresh} />}
+      {value !== undefined ? children(value) : problem === undefined ? <Skeleton lines={lines} /> : null}
+    </>
+  )
+}

@@ -1,0 +1,51 @@
+import type { ComponentChildren } from 'preact'
+import type { PagesHandle } from '../data/usePages.js'
+import { ProblemNote } from './ProblemNote.js'
+import { Skeleton } from './Skeleton.js'
+import { Scrollable } from './Scrollable.js'
+
+interface PagedTableProps<T> {
+  readonly label: string
+  readonly from: PagesHandle<T>
+  readonly columns: readonly string[]
+  /** A row of the table, with one cell per column. */
+  readonly row: (value: T) => ComponentChildren
+  readonly empty: ComponentChildren
+}
+
+/** A list short enough to be drawn whole, a page at a time. */
+export function PagedTable<T>({ label, from, columns, row, empty }: PagedTableProps<T>) {
+  const { rows, next, problem, isLoading } = from.state.value
+  return (
+    <>
+      {problem === undefined ? null : <ProblemNote problem={problem} onRetry={from.refresh} />}
+      {rows.length > 0 ? (
+        <Scrollable label={label}>
+          <table class="table-cards" aria-label={label}>
+            <thead>
+              <tr>
+                {columns.map((column) => (
+                  <th key={column}>{column === '' ? <span class="unseen">Actions</span> : column}</th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>{rows.map(row)}</tbody>
+          </table>
+        </Scrollable>
+      ) : next === undefined ? (
+        problem === undefined ? (
+          <Skeleton lines={6} />
+        ) : null
+      ) : (
+        empty
+      )}
+      {typeof next === 'string' ? (
+        <p class="more">
+          <button type="button" class="button small" disabled={isLoading} onClick={from.more}>
+            Show more
+          </button>
+        </p>
+      ) : null}
+    </>
+  )
+}

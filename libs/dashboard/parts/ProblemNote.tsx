@@ -1,0 +1,34 @@
+import type { ShownProblem } from '../data/client.js'
+import { Glyph } from './Glyph.js'
+
+interface ProblemNoteProps {
+  readonly problem: ShownProblem
+  readonly onRetry?: () => void
+}
+
+/** What went wrong, in the server's words, with what one needs to find it in the log. */
+export function ProblemNote({ problem, onRetry }: ProblemNoteProps) {
+  const { title, detail, code, requestId } = problem
+  return (
+    <div class="note tone-bad" role="alert">
+      <Glyph name="warning" />
+      <div>
+        <strong>{title}.</strong> {detail}
+        <p class="quiet">
+          <code>{code}</code>
+          {requestId === undefined ? null : (
+            <>
+              {' '}
+              · request <code>{requestId}</code>
+            </>
+          )}
+        </p>
+      </div>
+      {onRetry === undefined ? null : (
+        <button type="button" class="button small" onClick={onRetry}>
+          Try again
+        </button>
+      )}
+    </div>
+  )
+}

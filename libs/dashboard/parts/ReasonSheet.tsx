@@ -1,0 +1,36 @@
+import type { ComponentChildren } from 'preact'
+import { ActionForm } from './ActionForm.js'
+import { formText } from './formText.js'
+import { Sheet } from './Sheet.js'
+
+interface ReasonSheetProps {
+  readonly title: string
+  /** On the button. */
+  readonly action: string
+  readonly explanation: ComponentChildren
+  readonly onClose: () => void
+  /** Does it; resolves with the sentence that says so. */
+  readonly act: (reason: string) => Promise<string>
+}
+
+/** An action that needs nothing but a reason, which is kept for ever. */
+export function ReasonSheet({ title, action, explanation, onClose, act }: ReasonSheetProps) {
+  return (
+    <Sheet title={title} onClose={onClose}>
+      <ActionForm action={action} onDone={onClose} act={(form) => act(formText(form, 'reason'))}>
+        <p>{explanation}</p>
+        <ReasonField />
+      </ActionForm>
+    </Sheet>
+  )
+}
+
+export function ReasonField() {
+  return (
+    <div class="field">
+      <label for="reason">Reason</label>
+      <textarea id="reason" name="reason" class="input" required maxLength={1_000} rows={3} />
+      <span class="hint">Kept in the ledger for ever, with your name.</span>
+    </div>
+  )
+}

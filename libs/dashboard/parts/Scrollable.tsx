@@ -1,0 +1,21 @@
+import type { ComponentChildren } from 'preact'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
+
+/** What may be wider than its place. Only while it is, a keyboard can stop at it, to scroll it. */
+export function Scrollable({ label, children }: { readonly label: string; readonly children: ComponentChildren }) {
+  const element = useRef<HTMLDivElement>(null)
+  const [isWider, setIsWider] = useState(false)
+  useLayoutEffect(() => {
+    const { current } = element
+    if (current === null) return undefined
+    const observer = new ResizeObserver(() => setIsWider(current.scrollWidth > current.clientWidth))
+    observer.observe(current)
+    if (current.firstElementChild !== null) observer.observe(current.firstElementChild)
+    return () => observer.disconnect()
+  }, [])
+  return (
+    <div ref={element} class="table-wrap" {...(isWider ? { tabIndex: 0, role: 'group', 'aria-label': label } : {})}>
+      {children}
+    </div>
+  )
+}

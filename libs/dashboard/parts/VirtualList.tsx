@@ -1,0 +1,115 @@
+import type { ComponentChildren, JSX } from 'preact'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
+
+interface VirtualListProps<T extends object> {
+  readonly label: string
+  readonly rows: readonly T[]
+  readonly keyOf: (row: T) => string
+  readonly columns: readonly string[]
+  /** The cells of a row, in the order of the columns; the first one holds its link. Of the row alone: they are kept. */
+  readonly cells: (row: T) => readonly ComponentChildren[]
+  readonly className: string
+  /** Asked for when the end comes near. */
+  readonly onNearEnd: () => void
+}
+
+/** Rows drawn beyond each edge, so that a quick flick shows no gap. */
+const OVERSCAN = 8
+const NEAR_END_ROWS = 60
+
+/**
+ * A list that draws only what is in view: ten thousand payments cost as much as fifty. Every row is of one height, which the
+ * style sheet gives as --row, so where a row is needs no measuring.
+ */
+export function VirtualList<T extends object>(props: VirtualListProps<T>) {
+  const { label, rows, keyOf, columns, cells, className, onNearEnd } = props
+  const scroller = useRef<HTMLDivElement>(null)
+  const [view, setView] = useState({ first: 0, last: 40, rowHeight: 40 })
+
+  const measure = () => {
+    const element = scroller.current
+    if (element === null) return
+    const rowHeight = Number.parseFloat(getComputedStyle(element).getPropertyValue('--row')) || 40
+    const first = Math.max(0, Math.floor(element.scrollTop / rowHeight) - OVERSCAN)
+    const last = Math.ceil((element.scrollTop + element.clientHeight) / rowHeight) + OVERSCAN
+    setView((was) =>
+      was.first === first && was.last === last && was.rowHeight === rowHeight ? was : { first, last, rowHeight },
+    )
+    if (last >= rows.length - NEAR_END_ROWS) onNearEnd()
+  }
+
+  const latest = useRef(measure)
+  latest.current = measure
+  useLayoutEffect(measure, [rows.length])
+  useLayoutEffect(() => {
+    const observer = new ResizeObserver(() => latest.current())
+    if (scroller.current !== null) observer.observe(scroller.current)
+    return () => observer.disconnect()
+  }, [])
+
+  // A row that was drawn before is the same element again, and costs nothing: only those that come into view are made.
+  const cache = useRef(new WeakMap<T, { readonly place: number; readonly element: JSX.Element }>())
+  const drawn = (row: T, index: number): JSX.Element => {
+    const place = index * view.rowHeight
+    const known = cache.current.get(row)
+    if (known?.place === place) return known.element
+    const element = (
+      <div
+        key={keyOf(row)}
+        class="vlist-row"
+        role="row"
+        aria-rowindex={index + 2}
+        style={{ transform: `translateY(${place}px)` }}
+      >
+        {cells(row).map((cell, column) => (
+          <span key={columns[column]} role="cell">
+            {cell}
+          </span>
+        ))}
+      </div>
+    )
+    cache.current.set(row, { place, element })
+    return element
+  }
+
+  return (
+    <div class={`vlist ${className}`} role="table" aria-label={label} aria-rowcount={rows.length + 1}>
+      <div role="rowgroup">
+        <div class="vlist-head" role="row" aria-rowindex={1}>
+          {columns.map((column) => (
+            <span key={column} role="columnheader">
+              {column}
+            </span>
+          ))}
+        </div>
+      </div>
+      <div
+        ref={scroller}
+        class="vlist-scroll"
+        role="rowgroup"
+        tabIndex={0}
+        aria-label={`Rows of ${label}`}
+        onScroll={measure}
+        onKeyDown={moveFocus}
+      >
+        <div class="vlist-canvas" role="presentation" style={{ height: `${rows.length * view.rowHeight}px` }}>
+          {rows.slice(view.first, view.last).map((row, offset) => drawn(row, view.first + offset))}
+        </div>
+      </div>
+    </div>
+  )
+}
+
+/** Arrows, and j and k, go from row to row. */
+function moveFocus(event: KeyboardEvent): void {
+  const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key]
+  if (step === undefined || event.ctrlKey || event.metaKey || event.altKey) return
+  if (!(event.currentTarget instanceof HTMLElement)) return
+  const links = [...event.currentTarget.querySelectorAll<HTMLElement>('.vlist-row a')]
+  const at = links.findIndex((link) => link === document.activeElement)
+  const next = links[at === -1 ? 0 : at + step]
+  if (next === undefined) return
+  event.preventDefault()
+  next.focus({ preventScroll: true })
+  next.closest('.vlist-row')?.scrollIntoView({ block: 'nearest' })
+}

@@ -1,0 +1,56 @@
+import type { Finding, Guardrail } from './guardrail.js'
+import { isTypeScript, lineAt, type SourceFile } from './repository.js'
+import { tokensOf } from './typescriptTokens.js'
+
+/**
+ * Whatever was stored is shown as text: nothing in the dashboard turns a string into markup or code. And the page itself has
+ * nothing inline, because its policy forbids what an attacker would add.
+ */
+export const dashboardShowsText: Guardrail = {
+  name: 'the dashboard makes no markup and no code of text',
+  check: (repository) => {
+    const room = repository.filter(({ path }) => path.startsWith('libs/dashboard/'))
+    return [...room.filter(isTypeScript).flatMap(madeOfText), ...room.filter(isPage).flatMap(inlineParts)]
+  },
+}
+
+/** By name, wherever they stand: a word for "set the markup of this" has no other use here. */
+const MAKERS = new Set([
+  'dangerouslySetInnerHTML',
+  'innerHTML',
+  'outerHTML',
+  'insertAdjacentHTML',
+  'setHTMLUnsafe',
+  'createContextualFragment',
+  'DOMParser',
+  'srcdoc',
+  'eval',
+  'Function',
+])
+
+function madeOfText(file: SourceFile): Finding[] {
+  return tokensOf(file)
+    .filter(({ kind, text }) => kind === 'word' && MAKERS.has(text))
+    .map(({ text, line }) => ({ file: file.path, line, message: `${text} makes markup or code of text` }))
+}
+
+function isPage({ path }: SourceFile): boolean {
+  return path.endsWith('.html')
+}
+
+const INLINE: readonly (readonly [RegExp, string])[] = [
+  [/<[a-z][^<>"']*(?:"[^"]*"[^<>"']*|'[^']*'[^<>"']*)*\sstyle\s*=/gi, 'a style attribute'],
+  [/<[a-z][^<>"']*(?:"[^"]*"[^<>"']*|'[^']*'[^<>"']*)*\son[a-z]+\s*=/gi, 'a handler attribute'],
+  [/<style[\s>]/gi, 'an inline style sheet'],
+  [/<script(?![^>]*\ssrc\s*=)[^>]*>/gi, 'an inline script'],
+]
+
+function inlineParts(file: SourceFile): Finding[] {
+  return INLINE.flatMap(([pattern, what]) =>
+    [...file.text.matchAll(pattern)].map(({ index }) => ({
+      file: file.path,
+      line: lineAt(file.text, index),
+      message: `has ${what}, which the page's policy forbids`,
+    })),
+  )
+}

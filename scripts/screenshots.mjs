@@ -1,0 +1,10 @@
+// Makes the pictures of docs/operate/dashboard.md anew: a real server, a real database, a real browser.
+import { spawnSync } from 'node:child_process'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+const vitest = join(dirname(createRequire(import.meta.url).resolve('vitest/package.json')), 'vitest.mjs')
+const words = ['run', '--config', 'tests/screenshots.config.ts']
+process.exitCode = spawnSync(process.execPath, [vitest, ...words], { cwd: root, stdio: 'inherit' }).status ?? 1

@@ -1,0 +1,154 @@
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { enqueueInboxMessages, failInboxMessages } from '../../libs/inbox/index.js'
+import { acquireLease } from '../../libs/lease/index.js'
+import {
+  claimOutboxBatch,
+  completeOutboxAttempts,
+  enqueuePaymentOutboxBatch,
+  heartbeatOutboxWorker,
+  pauseOutbox,
+  placeOutboxHold,
+  redriveOutboxItem,
+  type OutboxInstruction,
+} from '../../libs/outbox/index.js'
+import { createOrUpdateJob, scheduleTimer } from '../../libs/scheduler/index.js'
+import { DashboardStage, type Visit } from '../support/dashboardStage.js'
+import { apiRolesOf } from '../support/httpStage.js'
+import { HOSTILE_TEXTS } from '../support/hostileTexts.js'
+import { claimOf } from '../support/inboxMessages.js'
+import { makeDueAndClaim } from '../support/outboxItems.js'
+
+let stage: DashboardStage
+let visit: Visit
+beforeAll(async () => {
+  stage = await DashboardStage.set({
+    api: {
+      readDatabases: async () =>
+        HOSTILE_TEXTS.map((text) => ({ ...DATABASE, name: text, schema: text, serverVersion: text })),
+      readAlerts: async () => HOSTILE_TEXTS.map((text) => ({ ...ALERT, name: text, summary: text })),
+    },
+  })
+  await storeHostileTexts(stage)
+  // Without the policy, which would hide a mistake of the page: the page must be safe by itself.
+  visit = await stage.open(undefined, { bypassCSP: true, viewport: { width: 1200, height: 20_000 } })
+})
+afterAll(() => stage.close())
+
+const DATABASE = { state: 'up' as const, pendingCount: '0', oldestPendingAgeSeconds: 0, heldCount: '0' }
+const ALERT = { state: 'firing' as const, severity: 'info' as const, value: 1, since: null }
+const OLGA = '<b>olga</b>'
+
+/** Every text in every field that anybody can fill and the dashboard shows. */
+async function storeHostileTexts({ db }: DashboardStage): Promise<void> {
+  const ingest = db.as('symphony_ingest')
+  const executor = db.as('symphony_executor')
+  const control = db.as('symphony_control')
+  const person = (await apiRolesOf(db)).control(OLGA)
+  const instructions = HOSTILE_TEXTS.flatMap((text) => [instructionOf(text, '~failed'), instructionOf(text, '~held')])
+  await enqueuePaymentOutboxBatch(ingest, instructions)
+  const items = await claimOutboxBatch(executor, 1_000, OLGA, 600, { rails: [...HOSTILE_TEXTS] })
+  const textOf = new Map(items.map((item) => [item.outboxId, item.railType]))
+  await completeOutboxAttempts(
+    executor,
+    OLGA,
+    items.map(({ outboxId, leaseToken, instructionId }) => {
+      const text = textOf.get(outboxId) ?? ''
+      const isFailed = instructionId.endsWith('~failed')
+      const codes = { railReference: text, railCode: text, errorCode: text.slice(0, 60), errorMessage: text }
+      return { outboxId, leaseToken, state: isFailed ? 'FAILED' : 'RETRYABLE', ...codes }
+    }),
+  )
+  for (const { outboxId, instructionId, railType: text } of items) {
+    if (instructionId.endsWith('~failed')) await redriveOutboxItem(person, outboxId, text)
+    else await placeOutboxHold(person, outboxId, text)
+  }
+  for (const text of HOSTILE_TEXTS) {
+    await pauseOutbox(person, 'rail', text, text)
+    await heartbeatOutboxWorker(executor, text, { rails: [{ railType: text, breaker: 'closed', calls: 1 }] })
+    await createOrUpdateJob(control, { name: text, cron: '@yearly', topic: text, payload: {} })
+    await scheduleTimer(ingest, { topic: text, payload: {}, dueAt: new Date('2100-01-01T00:00:00Z') })
+    await acquireLease(executor, { resource: text, owner: text, durationMs: 600_000 })
+  }
+  await enqueueInboxMessages(
+    ingest,
+    HOSTILE_TEXTS.map((text) => ({ source: 'hostile', messageId: text, topic: text, payload: {} })),
+  )
+  for (const claim of await claimOf(db, { source: 'hostile' })) {
+    await failInboxMessages(executor, [{ ...claim, error: claim.messageId }], 'worker-1')
+  }
+}
+
+function instructionOf(text: string, kind: string): OutboxInstruction {
+  const name = `${text}${kind}`
+  return { instructionId: name, idempotencyKey: name, participantId: text, railType: text, payload: { [text]: text } }
+}
+
+/** Elements that only a text could have made: none of them is part of the dashboard. */
+const MADE_OF_TEXT = `[...document.querySelectorAll(
+  '#app :is(script, img, image, iframe, object, embed, video, audio, style, form[action], marquee, details, b:not(.legend b, .composition b)), ' +
+  '#app [onload], #app [onerror], #app [onfocus], #app [ontoggle], #app a:not([href^="#/"], .skip)'
+)].map((element) => element.outerHTML.slice(0, 200))`
+
+async function shownTexts(page: Page): Promise<string> {
+  expect(await page.evaluate(MADE_OF_TEXT)).toEqual([])
+  return page.locator('main').innerText()
+}
+
+test.each([
+  ['payments', 'payments'],
+  ['dead letters', 'dlq'],
+  ['holds', 'holds'],
+  ['jobs and timers', 'scheduler'],
+  ['the inbox', 'inbox'],
+  ['leases', 'leases'],
+  ['databases', 'databases'],
+  ['rails, workers and alerts', ''],
+])('scripts stored in every field of %s are shown as the text they are', async (_what, path) => {
+  const { page, goTo, complaints } = visit
+  expect(HOSTILE_TEXTS.length).toBeGreaterThanOrEqual(50)
+  await goTo(path)
+  await expect.poll(() => missingTexts(page)).toEqual([])
+  expect(complaints()).toEqual([])
+})
+
+async function missingTexts(page: Page): Promise<string[]> {
+  const seen = squeezed(await shownTexts(page))
+  return HOSTILE_TEXTS.filter((text) => !seen.includes(squeezed(text)))
+}
+
+function squeezed(text: string): string {
+  return text.replaceAll(/\s+/g, '')
+}
+
+test('scripts stored in twenty attempts of one payment are shown as text in its timeline, and so is its payload', async () => {
+  const { db } = stage
+  const text = HOSTILE_TEXTS[0] ?? ''
+  const [item] = (
+    await db.queryNoRole<{ outboxId: string; railType: string }>(
+      `SELECT outbox_id AS "outboxId", rail_type AS "railType" FROM payment_outbox_pending WHERE instruction_id = $1`,
+      [`${text}~held`],
+    )
+  ).rows
+  if (item === undefined) throw new Error('the payment was not stored')
+  await db.queryNoRole(
+    'UPDATE payment_outbox_pending SET hold_reason = NULL, held_by = NULL, held_at = NULL WHERE outbox_id = $1',
+    [item.outboxId],
+  )
+  await db.queryNoRole('DELETE FROM outbox_pauses WHERE name = $1', [item.railType])
+  for (const hostile of HOSTILE_TEXTS.slice(0, 18)) {
+    const { leaseToken, outboxId } = await makeDueAndClaim(db, item, { workerId: hostile })
+    const codes = { railReference: hostile, railCode: hostile, errorCode: hostile.slice(0, 60), errorMessage: hostile }
+    await completeOutboxAttempts(db.as('symphony_executor'), hostile, [
+      { outboxId, leaseToken, state: 'RETRYABLE', ...codes },
+    ])
+  }
+  const { page, goTo, complaints } = visit
+  await goTo(`payments/${item.outboxId}`)
+  await page.getByRole('button', { name: 'Show the payload' }).click()
+  const seen = squeezed(await shownTexts(page))
+  expect(HOSTILE_TEXTS.slice(0, 18).filter((hostile) => !seen.includes(squeezed(hostile)))).toEqual([])
+  expect(squeezed(await page.locator('pre').innerText())).toBe(squeezed(JSON.stringify({ [text]: text })))
+  expect(await page.locator('[data-chain=sound]').count()).toBe(1)
+  expect(complaints()).toEqual([])
+})

@@ -1,0 +1,124 @@
+import type { CDPSession } from 'playwright-core'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
+import { DashboardStage, visit } from '../support/dashboardStage.js'
+import { TOKEN } from '../support/httpStage.js'
+import { anInstruction, claimOnly, complete, enqueue } from '../support/outboxItems.js'
+import { TcpProxy } from '../support/tcpProxy.js'
+
+let stage: DashboardStage
+beforeAll(async () => {
+  stage = await DashboardStage.set()
+})
+afterAll(() => stage.close())
+
+test('a connection that breaks is said to be broken, heals by itself, and what was missed is caught up', async () => {
+  const proxy = await TcpProxy.before(stage.http.address)
+  const { outboxId, railType } = await enqueue(stage.db)
+  const { page, goTo } = await visit(stage.browser, `http://127.0.0.1:${proxy.port}/#token=${TOKEN}`)
+  await goTo(`payments/${outboxId}`)
+  const live = page.locator('.live:visible')
+  await live.getByText('Live', { exact: true }).waitFor()
+
+  proxy.refusing = true
+  proxy.cut()
+  await live.getByText('Reconnecting').waitFor()
+  await complete(stage.db, await claimOnly(stage.db, railType), { state: 'DISPATCHED', railReference: 'RF-1' })
+
+  proxy.refusing = false
+  await live.getByText('Live', { exact: true }).waitFor()
+  await page.locator('main h1 + [data-state=DISPATCHED]').waitFor()
+  expect(await page.locator('.chronicle').innerText()).toContain('RF-1')
+  await page.context().close()
+  await proxy.close()
+})
+
+test('what happens elsewhere is seen without touching anything', async () => {
+  const { page, goTo } = await stage.open()
+  await goTo('payments')
+  const { instructionId, railType } = await enqueue(stage.db)
+  const row = page.locator('.vlist-row', { hasText: instructionId })
+  await row.locator('[data-state=DUE]').waitFor()
+  await complete(stage.db, await claimOnly(stage.db, railType), { state: 'DISPATCHED', railReference: 'RF-2' })
+  await row.locator('[data-state=DISPATCHED]').waitFor()
+  await expect.poll(() => row.innerText()).toContain('RF-2')
+  await page.context().close()
+})
+
+test('ten thousand payments are scrolled through with no more rows drawn than fit', async () => {
+  const ingest = stage.db.as('symphony_ingest')
+  for (let batch = 0; batch < 10; batch += 1) {
+    const items = Array.from({ length: 1_000 }, () => anInstruction({ railType: 'sepa', participantId: `p-${batch}` }))
+    await enqueuePaymentOutboxBatch(ingest, items)
+  }
+  const { page, goTo } = await stage.open()
+  await goTo('payments?rail=sepa')
+  const inspector = await page.context().newCDPSession(page)
+  // By the time the page's own thread has worked, which a busy machine does not lengthen.
+  await inspector.send('Performance.enable', { timeDomain: 'threadTicks' })
+  const loaded: Loaded = await page.evaluate(LOAD_ALL)
+  const before = await workMs(inspector)
+  const flung: Flung = await page.evaluate(FLING)
+  const workPerFrameMs = Math.round(((await workMs(inspector)) - before) / flung.frames)
+  process.stdout.write(`10,000 payments, flung through: ${JSON.stringify({ ...flung, workPerFrameMs })}\n`)
+  expect(loaded.text).toBe('10,000 payments')
+  const rowsMax = Math.max(loaded.rowsMax, flung.rowsMax)
+  expect(rowsMax).toBeGreaterThan(10)
+  expect(rowsMax).toBeLessThan(80)
+  // The last of the list is the first that was enqueued.
+  await page.locator('.vlist-row[aria-rowindex="10001"]').waitFor()
+  await page.context().close()
+})
+
+async function workMs(inspector: CDPSession): Promise<number> {
+  const { metrics } = await inspector.send('Performance.getMetrics')
+  return 1_000 * (metrics.find(({ name }) => name === 'TaskDuration')?.value ?? Number.NaN)
+}
+
+interface Loaded {
+  readonly text: string
+  readonly rowsMax: number
+}
+
+/** Stays at the end of what is there until there is no more. */
+const LOAD_ALL = `new Promise((resolve) => {
+  const scroller = document.querySelector('.vlist-scroll')
+  const foot = document.querySelector('.vlist-foot')
+  let rowsMax = 0
+  const step = () => {
+    rowsMax = Math.max(rowsMax, scroller.querySelectorAll('.vlist-row').length)
+    scroller.scrollTop = scroller.scrollHeight
+    if (!foot.textContent.includes('That is all')) return requestAnimationFrame(step)
+    resolve({ text: foot.firstElementChild.textContent, rowsMax })
+  }
+  requestAnimationFrame(step)
+})`
+
+interface Flung {
+  readonly rowsMax: number
+  readonly frames: number
+  readonly framesLate: number
+  readonly longTasks: number
+  readonly longestFrameMs: number
+}
+
+/** From top to end in sixty frames, each of them with rows that were never drawn before: the worst that a finger can do. */
+const FLING = `new Promise((resolve) => {
+  const scroller = document.querySelector('.vlist-scroll')
+  let longTasks = 0
+  new PerformanceObserver((list) => (longTasks += list.getEntries().length)).observe({ type: 'longtask' })
+  let rowsMax = 0, frames = 0, framesLate = 0, longestFrameMs = 0, last = performance.now()
+  scroller.scrollTop = 0
+  const step = (now) => {
+    const took = now - last
+    last = now
+    frames += 1
+    if (took > 34) framesLate += 1
+    longestFrameMs = Math.max(longestFrameMs, Math.round(took))
+    rowsMax = Math.max(rowsMax, scroller.querySelectorAll('.vlist-row').length)
+    scroller.scrollTop = (scroller.scrollHeight * frames) / 60
+    if (frames < 60) requestAnimationFrame(step)
+    else resolve({ rowsMax, frames, framesLate, longTasks, longestFrameMs })
+  }
+  requestAnimationFrame(step)
+})`

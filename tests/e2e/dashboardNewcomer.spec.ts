@@ -1,0 +1,65 @@
+import { join } from 'node:path'
+import type { Browser } from 'playwright-core'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { launchBrowser } from '../support/browser.js'
+import { spawnSymphony } from '../support/commandLine.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { visit } from '../support/dashboardStage.js'
+import { makeTestFolder, removeTestFolder } from '../support/server.js'
+
+let browser: Browser
+let db: TestDatabase
+beforeAll(async () => {
+  ;[browser, db] = await Promise.all([launchBrowser(), createTestDatabase({ countBranches: false })])
+})
+afterAll(async () => {
+  await browser.close()
+  await db.drop()
+})
+
+/** What `npm start` runs, on the database of this file; resolves with the address it prints for a browser. */
+async function start(): Promise<string> {
+  const folder = await makeTestFolder()
+  onTestFinished(() => removeTestFolder(folder))
+  const running = spawnSymphony(['start', '--data-dir', join(folder, 'symphony'), '--port', '0'], {
+    DATABASE_URL: db.url,
+    SYMPHONY_SCHEMA: db.schema,
+  })
+  onTestFinished(async () => {
+    running.child.kill('SIGTERM')
+    expect((await running.ended).exitCode).toBe(0)
+  })
+  await expect.poll(running.stdout).toContain('symphony show')
+  return /\S+#token=\S+/.exec(running.stdout())?.[0] ?? ''
+}
+
+test('a newcomer opens the printed address, is told what this is, enqueues, watches it go through, and verifies it', async () => {
+  const address = await start()
+  const { page, complaints } = await visit(browser, address)
+
+  await page.getByRole('heading', { name: 'Nothing was enqueued yet' }).waitFor()
+  expect(await page.locator('.story').innerText()).toMatch(/carries payments from your database to a payment rail/)
+  expect(await page.locator('pre').innerText()).toMatch(/^curl -sS http:\/\/127\.0\.0\.1:\d+\/v1\/instructions/)
+  // The token is gone from where a person might copy it, and a reload still knows it.
+  expect(page.url()).not.toContain('token')
+  await page.reload()
+  await page.getByRole('heading', { name: 'Nothing was enqueued yet' }).waitFor()
+
+  await page.getByLabel('Amount').fill('19.99')
+  await page.getByRole('button', { name: 'Enqueue the payment' }).click()
+  await page.getByRole('region', { name: 'Your payment' }).locator('[data-state=DISPATCHED]').waitFor()
+
+  await page.getByRole('link', { name: 'Open its timeline' }).click()
+  await page.getByText('Attempt 1: dispatched').waitFor()
+  await page.locator('[data-chain=sound]').waitFor()
+  expect(await page.locator('.links').innerText()).toMatch(/identity[^]*attempt 1/)
+  await page.getByRole('button', { name: 'Show the payload' }).click()
+  expect(await page.getByRole('region', { name: 'Payload' }).locator('pre').innerText()).toContain('"19.99"')
+
+  // On the way back the overview is no longer empty, and has counted it.
+  await page.getByRole('link', { name: 'Overview' }).first().click()
+  await expect
+    .poll(() => page.locator('.figure', { hasText: 'Dispatched' }).locator('.figure-value').innerText())
+    .toBe('1')
+  expect(complaints()).toEqual([])
+})

@@ -1,0 +1,170 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { fileURLToPath } from 'node:url'
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { DASHBOARD_LOOKS, DASHBOARD_PAGES } from '../support/dashboardPages.js'
+import { setDashboardScene, type DashboardScene } from '../support/dashboardScene.js'
+import { DashboardStage, visit } from '../support/dashboardStage.js'
+
+let stage: DashboardStage
+let scene: DashboardScene
+beforeAll(async () => {
+  stage = await DashboardStage.set()
+  scene = await setDashboardScene(stage.db)
+})
+afterAll(() => stage.close())
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+const EVERY_RULE = { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }
+const CONTRAST = { type: 'rule', values: ['color-contrast'] }
+
+/** What axe finds, as "rule: elements". It is given to the page as the debugger does, which the page's policy allows. */
+async function accessibilityDefects(page: Page, runOnly: object = EVERY_RULE): Promise<string[]> {
+  await page.evaluate(AXE)
+  return page.evaluate(`(async () => {
+    const { violations } = await axe.run(document, { runOnly: ${JSON.stringify(runOnly)}, resultTypes: ['violations'] })
+    return violations.map(({ id, nodes }) => id + ': ' + nodes.map((node) => node.html.slice(0, 160)).join(' | '))
+  })()`)
+}
+
+/** How many pixels of the page are beyond the screen. */
+const SIDEWAYS = 'Math.max(0, document.documentElement.scrollWidth - innerWidth)'
+
+describe.each(DASHBOARD_LOOKS)('every page, $name', ({ name: look, ...options }) => {
+  test('is accessible, fits its screen, and its browser has nothing to complain about', async () => {
+    const { page, complaints, goTo } = await stage.open(undefined, options)
+    for (const { name, path, heading } of DASHBOARD_PAGES) {
+      await goTo(path(scene.troubled))
+      if (heading !== undefined) await page.getByRole('heading', { name: heading, level: 1 }).waitFor()
+      await page.getByText('Live', { exact: true }).locator('visible=true').waitFor()
+      // In the dark nothing changes but the colours; on a phone, the navigation and where things stand.
+      const rules = look === 'dark' ? CONTRAST : EVERY_RULE
+      const defects = look === 'phone' && name !== 'overview' ? [] : await accessibilityDefects(page, rules)
+      expect({ name, defects, sideways: await page.evaluate(SIDEWAYS) }).toEqual({ name, defects: [], sideways: 0 })
+    }
+    expect(complaints()).toEqual([])
+    await page.context().close()
+  })
+})
+
+test('at 360 pixels nothing is cut off, and what a finger has to hit is 44 pixels high', async () => {
+  const { page, goTo } = await stage.open(undefined, {
+    viewport: { width: 360, height: 640 },
+    hasTouch: true,
+    isMobile: true,
+  })
+  for (const { name, path } of DASHBOARD_PAGES) {
+    await goTo(path(scene.troubled))
+    const sideways = await page.evaluate(SIDEWAYS)
+    const small =
+      await page.evaluate(`[...document.querySelectorAll('button, label.check, input:not([type=checkbox]), select, nav a')]
+      .map((element) => [element.textContent || element.getAttribute('aria-label'), element.getBoundingClientRect()])
+      .filter(([, { width, height }]) => width > 0 && height < 44)
+      .map(([text, { height }]) => text + ' ' + height)`)
+    expect({ name, sideways, small }).toEqual({ name, sideways: 0, small: [] })
+  }
+  await page.getByRole('button', { name: 'More' }).click()
+  await page.getByRole('dialog').getByRole('link', { name: 'Leases' }).click()
+  await page.getByRole('heading', { name: 'Leases', level: 1 }).waitFor()
+  await page.context().close()
+})
+
+test('a keyboard reaches every page, the search, the keys and the content', async () => {
+  const { page, complaints } = await stage.open()
+  await page.getByRole('heading', { name: 'Overview' }).waitFor()
+  for (const [key, heading] of [
+    ['p', 'Payments'],
+    ['d', 'Dead letters'],
+    ['h', 'Holds'],
+    ['s', 'Scheduler'],
+    ['i', 'Inbox'],
+    ['l', 'Leases'],
+    ['b', 'Databases'],
+    ['o', 'Overview'],
+  ] as const) {
+    await page.keyboard.press('g')
+    await page.keyboard.press(key)
+    await page.getByRole('heading', { name: heading, level: 1 }).waitFor()
+  }
+  await page.keyboard.press('/')
+  await page.getByRole('searchbox').waitFor()
+  await page.keyboard.type('invoice-2026-48001')
+  await expect.poll(() => page.locator('.vlist-row').count()).toBe(1)
+  expect(page.url()).toContain('q=invoice-2026-48001')
+  await page.keyboard.press('Escape')
+  await page.locator('.vlist-scroll').focus()
+  await page.keyboard.press('j')
+  await page.keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'invoice-2026-48001' }).waitFor()
+  await page.keyboard.press('?')
+  await page.getByRole('dialog', { name: 'Keys' }).waitFor()
+  await page.keyboard.press('Escape')
+  await page.getByRole('dialog').waitFor({ state: 'detached' })
+  const theme = () => page.evaluate('document.documentElement.dataset.theme')
+  expect(await theme()).toBe('light')
+  await page.keyboard.press('t')
+  expect(await theme()).toBe('dark')
+  await page.reload()
+  expect(await theme()).toBe('dark')
+  await page.keyboard.press('Tab')
+  await page.keyboard.press('Enter')
+  expect(await page.evaluate('document.activeElement.id')).toBe('main')
+  expect(complaints()).toEqual([])
+  await page.context().close()
+})
+
+test('the page comes with a strict policy, and a script that was put into it anyway does not run', async () => {
+  const { headers } = await fetch(stage.http.address)
+  const policy = headers.get('content-security-policy') ?? ''
+  expect(policy).toMatch(/default-src 'self'/)
+  expect(policy).not.toMatch(/unsafe|\*|http:/)
+  const { page, complaints } = await stage.open()
+  await page.getByRole('heading', { name: 'Overview' }).waitFor()
+  await page.evaluate(`(() => {
+    const script = document.createElement('script')
+    script.textContent = 'globalThis.hacked = true'
+    document.body.append(script)
+  })()`)
+  expect(await page.evaluate('globalThis.hacked')).toBeUndefined()
+  expect(complaints().join()).toMatch(/Content Security Policy/)
+  await page.context().close()
+})
+
+test('a token that is not accepted leads to the form, which says so, and signing out forgets it', async () => {
+  const { page } = await visit(stage.browser, `${stage.http.address}/#token=wrong`)
+  await page.getByRole('alert').getByText('Not accepted').waitFor()
+  expect(await accessibilityDefects(page)).toEqual([])
+  await page.getByLabel('Access token').fill(await stage.tokenOf('wendy'))
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('heading', { name: 'Overview' }).waitFor()
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  await page.getByLabel('Access token').waitFor()
+  expect(await page.evaluate('sessionStorage.length')).toBe(0)
+  await page.context().close()
+})
+
+test('what the server answers with a problem is shown with its code and the id of the request, and can be tried again', async () => {
+  const { page, goTo } = await stage.open()
+  await goTo('payments/00000000-0000-0000-0000-000000000000')
+  const note = page.getByRole('alert')
+  expect(await note.innerText()).toMatch(/NOT_FOUND[^]*request [0-9a-f-]{36}/)
+  const [again] = await Promise.all([
+    page.waitForRequest(/00000000-0000-0000-0000-000000000000$/),
+    note.getByRole('button', { name: 'Try again' }).click(),
+  ])
+  expect((await again.response())?.status()).toBe(404)
+  await page.context().close()
+})
+
+test('the documentation shows each page in each look, and no other', () => {
+  const docs = fileURLToPath(new URL('../../docs', import.meta.url))
+  const shown = [...DASHBOARD_PAGES.map(({ name }) => name), 'first'].flatMap((page) =>
+    DASHBOARD_LOOKS.map((look) => `${page}-${look.name}.png`),
+  )
+  const text = readFileSync(`${docs}/operate/dashboard.md`, 'utf8')
+  const linked = [...text.matchAll(/\.\.\/dashboard\/([\w-]+\.png)/g)].map(([, name = '']) => name)
+  expect(linked.toSorted()).toEqual(shown.toSorted())
+  expect(readdirSync(`${docs}/dashboard`).toSorted()).toEqual(shown.toSorted())
+})

@@ -1,0 +1,67 @@
+import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { DASHBOARD_LOOKS, DASHBOARD_PAGES } from '../support/dashboardPages.js'
+import { setDashboardScene } from '../support/dashboardScene.js'
+import { DashboardStage } from '../support/dashboardStage.js'
+
+/** The pictures of docs/operate/dashboard.md, from a real server over a real database, in a real browser. */
+const folder = fileURLToPath(new URL('../../docs/dashboard/', import.meta.url))
+const BYTES_MAX = 150 * 1_024
+
+let empty: DashboardStage
+let busy: DashboardStage
+beforeAll(async () => {
+  empty = await DashboardStage.set()
+  busy = await DashboardStage.set({ api: { readDatabases: async () => DATABASES, readAlerts: async () => ALERTS } })
+})
+afterAll(async () => {
+  await empty.close()
+  await busy.close()
+})
+
+const DATABASE = { schema: 'symphony', state: 'up' as const, serverVersion: '18.4' }
+const SILENT = { pendingCount: null, oldestPendingAgeSeconds: null, heldCount: null, serverVersion: null }
+const DATABASES = [
+  { ...DATABASE, name: 'payments', pendingCount: '27', oldestPendingAgeSeconds: 2_412, heldCount: '3' },
+  { ...DATABASE, name: 'tenant-blue', pendingCount: '4', oldestPendingAgeSeconds: 6, heldCount: '0' },
+  { ...DATABASE, ...SILENT, name: 'tenant-red', state: 'down' as const },
+]
+const ALERTS = [
+  {
+    name: 'ExpiredLeases',
+    state: 'firing' as const,
+    severity: 'warning' as const,
+    summary: 'One lease has expired, and nobody has repaired it for two minutes.',
+    value: 1,
+    since: null,
+  },
+]
+
+/** What comes last on a page. */
+const SETTLED: Readonly<Record<string, readonly string[]>> = {
+  overview: ['.throughput canvas', 'section[aria-label^=Workers] td'],
+  payment: ['[data-chain]'],
+}
+
+test('each page in each look', async () => {
+  rmSync(folder, { recursive: true, force: true })
+  mkdirSync(folder, { recursive: true })
+  const { troubled } = await setDashboardScene(busy.db)
+  const token = await busy.tokenOf('pavel')
+  for (const { name: look, ...options } of DASHBOARD_LOOKS) {
+    const first = await empty.open(undefined, options)
+    await first.page.getByText('Nothing was enqueued yet').waitFor()
+    await first.page.screenshot({ path: `${folder}first-${look}.png` })
+    await first.page.context().close()
+    const { page, goTo, complaints } = await busy.open(token, options)
+    for (const { name, path } of DASHBOARD_PAGES) {
+      await goTo(path(troubled))
+      for (const settled of SETTLED[name] ?? []) await page.locator(settled).first().waitFor()
+      await page.screenshot({ path: `${folder}${name}-${look}.png` })
+    }
+    expect(complaints()).toEqual([])
+    await page.context().close()
+  }
+  for (const name of readdirSync(folder)) expect([name, statSync(folder + name).size < BYTES_MAX]).toEqual([name, true])
+})

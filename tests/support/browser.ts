@@ -1,0 +1,90 @@
+import { lstat, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { tmpdir, userInfo } from 'node:os'
+import { join } from 'node:path'
+import registryChromium from '@sparticuz/chromium'
+import { chromium, type Browser } from 'playwright-core'
+
+/**
+ * A browser from the package registry: no machine needs one installed. It starts as root and as an ordinary user, and runs
+ * without its sandbox, which neither containers nor root allow; it is only ever shown our own pages.
+ */
+export async function launchBrowser(): Promise<Browser> {
+  const folder = await unpackedBrowser()
+  return chromium.launch({
+    executablePath: join(folder, 'chromium'),
+    args: ['--no-sandbox', '--disable-gpu', '--no-zygote', '--disable-dev-shm-usage', '--font-render-hinting=none'],
+    // The fonts that come with it, so that a page looks alike on each machine.
+    env: { ...process.env, FONTCONFIG_PATH: join(folder, 'fonts'), HOME: folder },
+  })
+}
+
+/**
+ * Unpacked once per user and version, and found there by later runs: it takes seconds, and hundreds of megabytes. It appears
+ * under its name only when it is whole, because several test files look for it at once.
+ */
+async function unpackedBrowser(): Promise<string> {
+  const version = pinnedVersion()
+  const { uid } = userInfo()
+  const folder = join(tmpdir(), `symphony-test-chromium-${version}-${uid}`)
+  if (await isOurs(folder, uid)) return folder
+  const draft = await mkdtemp(`${folder}-`)
+  await unpackInto(draft)
+  try {
+    await rename(draft, folder)
+  } catch (error) {
+    // Another process was faster; then what is there is whole, too.
+    await rm(draft, { recursive: true, force: true })
+    if (!(await isOurs(folder, uid))) throw error
+  }
+  return folder
+}
+
+/** Of our own manifest: the package shows nobody its own. */
+function pinnedVersion(): string {
+  const manifest: { devDependencies: Record<string, string> } = createRequire(import.meta.url)('../../package.json')
+  return manifest.devDependencies['@sparticuz/chromium'] ?? 'unknown'
+}
+
+/** The package unpacks into the folder for temporary files, so for a moment that is another one. */
+async function unpackInto(folder: string): Promise<void> {
+  const before = process.env['TMPDIR']
+  process.env['TMPDIR'] = folder
+  try {
+    await mkdir(folder, { recursive: true })
+    await registryChromium.executablePath()
+    await writeFile(join(folder, 'fonts', 'fonts.conf'), fontsFile())
+  } finally {
+    if (before === undefined) delete process.env['TMPDIR']
+    else process.env['TMPDIR'] = before
+  }
+}
+
+/** Not a link, and not somebody else's: the name could be guessed. */
+async function isOurs(folder: string, uid: number): Promise<boolean> {
+  try {
+    const found = await lstat(folder)
+    return found.isDirectory() && (uid === -1 || found.uid === uid) && (await stat(join(folder, 'chromium'))).isFile()
+  } catch {
+    return false
+  }
+}
+
+/** Its own names folders that exist in a cloud function only. Relative to this file, so it may be moved with the folder. */
+function fontsFile(): string {
+  return [
+    '<?xml version="1.0"?>',
+    '<fontconfig>',
+    '<dir prefix="relative">.</dir>',
+    '<dir>/usr/share/fonts</dir>',
+    '<cachedir prefix="xdg">fontconfig</cachedir>',
+    ...['system-ui', 'sans-serif'].map((wanted) => preferring(wanted, 'Open Sans')),
+    ...['ui-monospace', 'monospace'].map((wanted) => preferring(wanted, 'DejaVu Sans Mono')),
+    '</fontconfig>',
+    '',
+  ].join('\n')
+}
+
+function preferring(wanted: string, family: string): string {
+  return `<alias binding="same"><family>${wanted}</family><prefer><family>${family}</family></prefer></alias>`
+}

@@ -1,0 +1,234 @@
+import type { ApiRoles } from '../../libs/http/index.js'
+import { enqueueInboxMessage, failInboxMessages } from '../../libs/inbox/index.js'
+import { acquireLease } from '../../libs/lease/index.js'
+import {
+  claimOutboxBatch,
+  completeOutboxAttempts,
+  enqueuePaymentOutboxBatch,
+  heartbeatOutboxWorker,
+  pauseOutbox,
+  recordLateOutcome,
+  redriveOutboxItem,
+  repairExpiredLeases,
+  resolveOutboxHold,
+  type AttemptOutcome,
+  type ClaimedItem,
+} from '../../libs/outbox/index.js'
+import { createOrUpdateJob, scheduleTimer, triggerJob } from '../../libs/scheduler/index.js'
+import type { TestDatabase } from './database.js'
+import { apiRolesOf } from './httpStage.js'
+import { claimOf } from './inboxMessages.js'
+
+/** The payments a visitor of the scene may want to look at. */
+export interface DashboardScene {
+  /** Held with an unknown outcome, after a retry, an expired lease and late evidence; olga has proposed to send it again. */
+  readonly troubled: string
+}
+
+const RAILS = ['sepa', 'swift', 'card-acquirer'] as const
+const PARTICIPANTS = ['acme', 'northwind', 'contoso', 'umbra-bank', 'li-wallet']
+const WORKERS = ['pay-worker-1:4121:7c1f', 'pay-worker-2:9911:aa01', 'pay-worker-3:1:0be2']
+
+/**
+ * A back end on an ordinary day: an hour of payments on three rails, a few of them in trouble, people at work on those, jobs,
+ * timers, messages and leases. Made by the same functions as in production; only time is moved by hand.
+ */
+export async function setDashboardScene(db: TestDatabase): Promise<DashboardScene> {
+  const { control } = await apiRolesOf(db)
+  const scene = new SceneSetter(db, control)
+  await scene.payments()
+  const troubled = await scene.trouble()
+  await scene.inFlight()
+  await scene.people(troubled)
+  await scene.workers()
+  await scene.primitives()
+  await scene.history()
+  return { troubled }
+}
+
+class SceneSetter {
+  readonly #db: TestDatabase
+  readonly #person: ApiRoles['control']
+  #number = 48_000
+
+  constructor(db: TestDatabase, person: ApiRoles['control']) {
+    this.#db = db
+    this.#person = person
+  }
+
+  async payments(): Promise<void> {
+    await this.#enqueue('sepa', 70)
+    await this.#carry('sepa', 60, (item, index) => paid(item, 40 + ((index * 37) % 160)))
+    await this.#enqueue('swift', 40)
+    await this.#carry('swift', 30, (item, index) => paid(item, 300 + ((index * 211) % 1_900)))
+    await this.#carry('swift', 6, (item) => busy(item, 'RAIL_TIMEOUT', 10_000))
+    await this.#enqueue('card-acquirer', 36)
+    await this.#carry('card-acquirer', 24, (item, index) => paid(item, 25 + index))
+    await this.#carry('card-acquirer', 3, (item) => refused(item))
+    await this.#carry('card-acquirer', 2, (item) => busy(item, 'RATE_LIMITED', 12))
+    await this.#enqueue('sepa', 3, true)
+  }
+
+  /** One of them with a lease that has run out. */
+  async inFlight(): Promise<void> {
+    const [stuck] = await this.#claim('card-acquirer', 4)
+    if (stuck !== undefined) await this.#db.expireLease(stuck.outboxId)
+  }
+
+  /** A payment that met everything that can go wrong without ending it. */
+  async trouble(): Promise<string> {
+    await this.#enqueue('instant', 1)
+    const [first] = await this.#carry('instant', 1, (item) => busy(item, 'RAIL_UNAVAILABLE', 10_012))
+    if (first === undefined) throw new Error('the payment in trouble was not claimed')
+    const { outboxId } = first
+    await this.#db.makeDue(outboxId)
+    const [lost] = await this.#claim('instant', 1, WORKERS[1])
+    await this.#db.expireLease(outboxId)
+    await repairExpiredLeases(this.#executor, 100, 'lease-repair')
+    if (lost !== undefined) {
+      await recordLateOutcome(this.#executor, WORKERS[1] ?? '', {
+        outboxId,
+        leaseToken: lost.leaseToken,
+        state: 'RETRYABLE',
+        errorCode: 'RAIL_TIMEOUT',
+        latencyMs: 61_200,
+      })
+    }
+    await this.#db.makeDue(outboxId)
+    await this.#carry('instant', 1, ({ leaseToken }) => ({
+      outboxId,
+      leaseToken,
+      state: 'RETRYABLE',
+      errorCode: 'RAIL_TIMEOUT',
+      errorMessage: 'no answer within 30 s',
+      latencyMs: 30_000,
+      outcomeUnknown: true,
+      holdReason: 'OUTCOME_UNKNOWN',
+    }))
+    return outboxId
+  }
+
+  async people(troubled: string): Promise<void> {
+    const { rows } = await this.#db.queryNoRole<{ outbox_id: string }>(
+      `SELECT outbox_id FROM outbox_operational_status WHERE state = 'FAILED' ORDER BY outbox_id`,
+    )
+    const reason = 'The bank confirms by phone that nothing was booked'
+    await resolveOutboxHold(this.#person('olga'), troubled, 'RETRY', reason)
+    await redriveOutboxItem(this.#person('pavel'), rows[0]?.outbox_id ?? '', 'The customer has opened a new account')
+    await pauseOutbox(this.#person('olga'), 'rail', 'swift', 'Cut-over of the correspondent bank')
+    for (const because of ['Customer asked to wait', 'Name of the payee under review']) {
+      await this.#enqueue('instant', 1)
+      const [item] = await this.#claim('instant', 1)
+      if (item === undefined) continue
+      await completeOutboxAttempts(this.#executor, WORKERS[0] ?? '', [
+        { ...busy(item, 'NEEDS_REVIEW', 80), holdReason: because },
+      ])
+    }
+  }
+
+  async workers(): Promise<void> {
+    for (const [index, workerId] of WORKERS.entries()) {
+      const rails = [...RAILS, 'instant'].map((railType) => ({
+        railType,
+        breaker: railType === 'swift' && index === 0 ? 'open' : 'closed',
+        calls: railType === 'swift' ? 0 : 2,
+      }))
+      await heartbeatOutboxWorker(this.#executor, workerId, {
+        running: 6 - index,
+        waiting: index,
+        completing: 1,
+        rails,
+      })
+    }
+    await this.#db.queryNoRole(
+      `UPDATE outbox_workers SET started_at = started_at - interval '2 days',
+         last_seen_at = last_seen_at - CASE WHEN worker_id = $1 THEN interval '3 minutes' ELSE interval '2 seconds' END`,
+      [WORKERS[2]],
+    )
+  }
+
+  async primitives(): Promise<void> {
+    const control = this.#person('olga')
+    const ingest = this.#db.as('symphony_ingest')
+    const jobs = [
+      { name: 'settle-day', cron: '0 22 * * *', timeZone: 'Europe/Berlin', topic: 'ledger' },
+      { name: 'poll-statements', cron: '*/5 * * * *', topic: 'statements', missedRuns: 'skip' as const },
+      { name: 'fees-month-end', cron: '0 0 1 * *', topic: 'fees', missedRuns: 'all' as const },
+    ]
+    for (const job of jobs) await createOrUpdateJob(this.#db.as('symphony_control'), { ...job, payload: {} })
+    await triggerJob(control, 'settle-day')
+    for (const hours of [1, 6, 48]) {
+      const dueAt = new Date(Date.now() + hours * 3_600_000)
+      await scheduleTimer(ingest, { topic: 'payment-reminder', payload: {}, dueAt })
+    }
+    for (const messageId of ['evt_1Pq17fKz', 'evt_1Pq27fKz', 'evt_1Pq37fKz']) {
+      await enqueueInboxMessage(ingest, { source: 'psp-webhooks', messageId, topic: 'payment.settled', payload: {} })
+    }
+    for (const claim of (await claimOf(this.#db, { source: 'psp-webhooks' })).slice(0, 2)) {
+      await failInboxMessages(
+        this.#executor,
+        [{ ...claim, error: 'The handler threw: there is no order 48210' }],
+        'worker-1',
+      )
+    }
+    for (const [index, resource] of ['symphony/scheduler', 'report/month-end', 'reconcile/sepa'].entries()) {
+      await acquireLease(this.#executor, { resource, owner: WORKERS[index] ?? '', durationMs: 600_000 })
+    }
+    await this.#db.queryNoRole(
+      `UPDATE symphony_leases SET acquired_at = acquired_at - interval '20 minutes', renewed_at = renewed_at - interval '20 minutes',
+         expires_at = expires_at - interval '11 minutes' WHERE resource = 'report/month-end'`,
+    )
+  }
+
+  /** The hour before: what was counted, and when each payment came. */
+  async history(): Promise<void> {
+    await this.#db.queryNoRole(
+      `INSERT INTO outbox_attempt_totals (minute, dispatched, retryable, failed, zombie_requeue)
+       SELECT date_trunc('minute', now()) - m * interval '1 minute', 280 + (60 * sin(m / 7.0))::int + (m * 37) % 40,
+         (m * 13) % 9 + CASE WHEN m < 12 THEN 28 ELSE 0 END, 0, CASE WHEN m < 9 THEN 4 ELSE 0 END
+       FROM generate_series(1, 59) m ON CONFLICT DO NOTHING`,
+    )
+  }
+
+  get #executor() {
+    return this.#db.as('symphony_executor')
+  }
+
+  async #enqueue(railType: string, size: number, ordered = false): Promise<void> {
+    const instructions = Array.from({ length: size }, () => {
+      const instructionId = `invoice-2026-${(this.#number += 1)}`
+      const participantId = ordered ? 'acme' : (PARTICIPANTS[this.#number % PARTICIPANTS.length] ?? 'acme')
+      const payload = { amount: '1250.00', currency: 'EUR', destination: 'DE89370400440532013000' }
+      return { instructionId, participantId, idempotencyKey: `${instructionId}/1`, railType, payload, ordered }
+    })
+    await enqueuePaymentOutboxBatch(this.#db.as('symphony_ingest'), instructions)
+  }
+
+  #claim(railType: string, size: number, workerId = WORKERS[0] ?? ''): Promise<ClaimedItem[]> {
+    return claimOutboxBatch(this.#executor, size, workerId, 600, { rails: [railType] })
+  }
+
+  async #carry(
+    railType: string,
+    size: number,
+    outcomeOf: (item: ClaimedItem, index: number) => AttemptOutcome,
+  ): Promise<ClaimedItem[]> {
+    const items = await this.#claim(railType, size)
+    await completeOutboxAttempts(this.#executor, WORKERS[0] ?? '', items.map(outcomeOf))
+    return items
+  }
+}
+
+function paid({ outboxId, leaseToken, sequenceId }: ClaimedItem, latencyMs: number): AttemptOutcome {
+  const railReference = `RF${String(sequenceId).padStart(2, '0')}${outboxId.slice(-8).toUpperCase()}`
+  return { outboxId, leaseToken, state: 'DISPATCHED', railReference, latencyMs }
+}
+
+function busy({ outboxId, leaseToken }: ClaimedItem, errorCode: string, latencyMs: number): AttemptOutcome {
+  return { outboxId, leaseToken, state: 'RETRYABLE', errorCode, latencyMs }
+}
+
+function refused({ outboxId, leaseToken }: ClaimedItem): AttemptOutcome {
+  const errorMessage = 'The account of the payee is closed'
+  return { outboxId, leaseToken, state: 'FAILED', errorCode: 'ACCOUNT_CLOSED', errorMessage, latencyMs: 61 }
+}

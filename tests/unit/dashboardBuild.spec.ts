@@ -1,0 +1,45 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import { describe, expect, test } from 'vitest'
+import { builtPath } from '../support/builtPath.js'
+
+const folder = builtPath('dashboard')
+const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => /\.\w+$/.test(name))
+const textOf = (name: string) => readFileSync(join(folder, name), 'utf8')
+
+/** What a phone has to fetch before it shows anything. Grown past it: look at what was added. */
+const BYTES_MAX = 64 * 1_024
+
+describe('the built dashboard', () => {
+  test('is one page, its script, its style sheet, the mark, and the charts that are fetched when one is shown', () => {
+    expect(files.map((name) => name.replace(/-[\w-]{8}\./, '-HASH.')).toSorted()).toEqual([
+      'assets/index-HASH.css',
+      'assets/index-HASH.js',
+      'assets/mark-HASH.svg',
+      'assets/uPlot.esm-HASH.js',
+      'index.html',
+    ])
+  })
+
+  test('is small', () => {
+    const bytes = files.reduce((sum, name) => sum + gzipSync(readFileSync(join(folder, name)), { level: 9 }).length, 0)
+    expect(bytes).toBeGreaterThan(10_000)
+    expect(bytes).toBeLessThan(BYTES_MAX)
+  })
+
+  test('asks no other origin for anything', () => {
+    for (const name of files) {
+      const origins = textOf(name).match(/(?:https?:)?\/\/[a-z0-9-]+\.[a-z]{2,}/gi) ?? []
+      // Names of things, not addresses that anybody fetches.
+      expect(origins.filter((origin) => !origin.endsWith('//www.w3.org'))).toEqual([])
+    }
+  })
+
+  test('has nothing inline that its policy would refuse', () => {
+    const page = textOf('index.html')
+    expect(page).not.toMatch(/<script(?![^>]*\ssrc=)/)
+    expect(page).not.toMatch(/<style|\sstyle=|\son\w+=/)
+    expect(page).not.toMatch(/data:/)
+  })
+})

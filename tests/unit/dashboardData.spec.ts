@@ -1,0 +1,88 @@
+import { spawnSync } from 'node:child_process'
+import * as fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { count, duration, milliseconds, relative, share, shortId } from '../../libs/dashboard/data/format.js'
+import { shellQuoted } from '../../libs/dashboard/data/shellQuoted.js'
+import { EventReader } from '../../libs/dashboard/data/sse.js'
+
+const STREAM = [
+  ': heartbeat\n\n',
+  'event: status\ndata: {"a":1}\n\n',
+  'id: 7\r\nevent: items\r\ndata: one\r\ndata: two\r\n\r\n',
+  'data\n\n',
+  'retry: 10\nunknown: field\n\n',
+  'data:no space\n\n',
+].join('')
+
+const EVENTS = [
+  { type: 'status', data: '{"a":1}', id: undefined },
+  { type: 'items', data: 'one\ntwo', id: '7' },
+  { type: 'message', data: '', id: '7' },
+  { type: 'message', data: 'no space', id: '7' },
+]
+
+describe('the reader of server-sent events', () => {
+  test('gives the events of a stream, and nothing for heartbeats and unknown fields', () => {
+    expect(new EventReader().read(STREAM)).toEqual(EVENTS)
+  })
+
+  test('gives the same wherever the stream is cut', () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(STREAM.length), { maxLength: 6 }), (cuts) => {
+        const places = [0, ...cuts.toSorted((a, b) => a - b), STREAM.length]
+        const reader = new EventReader()
+        const read = places.slice(1).flatMap((end, index) => reader.read(STREAM.slice(places[index], end)))
+        expect(read).toEqual(EVENTS)
+      }),
+    )
+  })
+
+  test('keeps an event back until its empty line', () => {
+    const reader = new EventReader()
+    expect(reader.read('data: a\n')).toEqual([])
+    expect(reader.read('\n')).toEqual([{ type: 'message', data: 'a', id: undefined }])
+  })
+})
+
+describe('what people read', () => {
+  test.each([
+    [0, '0 s'],
+    [0.25, '250 ms'],
+    [1, '1 s'],
+    [99, '99 s'],
+    [100, '2 min'],
+    [5_999, '100 min'],
+    [6_000, '2 h'],
+    [172_799, '48 h'],
+    [172_800, '2 d'],
+    [-5, '0 s'],
+  ])('a duration of %d seconds is "%s"', (seconds, text) => {
+    expect(duration(seconds)).toBe(text)
+  })
+
+  test('a time is told by its distance, on either side of now', () => {
+    const now = Date.parse('2026-01-01T00:00:00Z')
+    expect(relative('2026-01-01T00:00:01.000000Z', now)).toBe('now')
+    expect(relative('2026-01-01T00:04:00.000000Z', now)).toBe('in 4 min')
+    expect(relative('2025-12-31T23:59:30.000000Z', now)).toBe('30 s ago')
+  })
+
+  test('counts keep their digits below a million, and come as text or number', () => {
+    expect([count('999999'), count(1_000_000), count('12345678901')]).toEqual(['999,999', '1M', '12.3B'])
+  })
+
+  test('milliseconds, shares and ids are short and never empty', () => {
+    expect([milliseconds(null), milliseconds(0), milliseconds(999), milliseconds(1_000), milliseconds(12_345)]).toEqual(
+      ['–', '0 ms', '999 ms', '1.00 s', '12.3 s'],
+    )
+    expect([share(0, 0), share(1, 3), share(9_999, 10_000), share(3, 3)]).toEqual(['0 %', '33.3 %', '99.9 %', '100 %'])
+    expect([shortId('short'), shortId('019a2b3c-0000-7000-8000-000000000001')]).toEqual(['short', '…0000000001'])
+  })
+})
+
+test('a line to paste into a terminal holds any text as one word, and runs nothing of it', () => {
+  for (const text of ["'; echo hacked; '", '$(echo hacked)', '`echo hacked`', "it's", '\\', 'a\nb', '']) {
+    const { stdout } = spawnSync('sh', ['-c', `printf %s ${shellQuoted(text)}`], { encoding: 'utf8' })
+    expect(stdout).toBe(text)
+  }
+})
