@@ -7,6 +7,7 @@ import { apiFace, loadApiFiles } from './apiFace.js'
 import type { Cli } from './Cli.js'
 import { printDiagnosis, requireHealth } from './commands/doctor.js'
 import { createLog } from './createLog.js'
+import { dashboardFolder } from './dashboardFolder.js'
 import { HttpFace } from './HttpFace.js'
 import { loadRailsFile } from './loadRailsFile.js'
 import { openTargetAt } from './openTarget.js'
@@ -142,7 +143,7 @@ function printWelcome({ address, accessToken, rail }: Welcome, { dataDir }: Star
   terminal.print(`The API listens on ${bold(address)}. Its access token, kept in ${join(dataDir, 'access-token')}:`)
   terminal.print(`  ${accessToken}`)
   // After the # it stays in the browser: no server, no proxy and no log ever sees it.
-  terminal.print(`The dashboard: ${bold(`${address}/#token=${accessToken}`)}`)
+  if (dashboardFolder() !== undefined) terminal.print(`The dashboard: ${bold(`${address}/#token=${accessToken}`)}`)
   terminal.print('')
   terminal.print(dim('Enqueue a first payment:'))
   terminal.print(
