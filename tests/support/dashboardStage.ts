@@ -56,6 +56,8 @@ export class DashboardStage {
 /** Opens an address in a browser profile of its own. */
 export async function visit(browser: Browser, address: string, options: BrowserContextOptions = {}): Promise<Visit> {
   const context = await browser.newContext({ locale: 'en-GB', timezoneId: 'UTC', ...options })
+  // Patience for a busy machine, as elsewhere; what is waited for usually is there at the first look.
+  context.setDefaultTimeout(60_000)
   const page = await context.newPage()
   const complaints: string[] = []
   page.on('pageerror', (error) => complaints.push(String(error)))

@@ -51,9 +51,11 @@ export function FirstVisit({
 
 function curlLine(token: string, rail: string): string {
   const body = [
-    `{"instructionId": "first-payment", "participantId": "acme",`,
-    ` "railType": ${JSON.stringify(rail)}, "payload": {"amount": "12.50",`,
-    ` "currency": "EUR", "destination": "DE89370400440532013000"}}`,
+    `{"instructionId": "first-payment",`,
+    ` "participantId": "acme",`,
+    ` "railType": ${JSON.stringify(rail)},`,
+    ` "payload": {"amount": "12.50", "currency": "EUR",`,
+    `             "destination": "DE89370400440532013000"}}`,
   ].join('\n      ')
   return [
     `curl -sS ${addressOf('/v1/instructions')}`,

@@ -38,7 +38,7 @@ export function WorkersPanel() {
                     <th class="numeric">Leases</th>
                     <th class="numeric">At the rail</th>
                     <th class="numeric">Waiting</th>
-                    <th>Rails</th>
+                    <th class="numeric">Recording</th>
                     <th>Last seen</th>
                   </tr>
                 </thead>
@@ -57,7 +57,7 @@ export function WorkersPanel() {
 }
 
 function WorkerRow({ worker }: { readonly worker: WorkerView }) {
-  const { workerId, alive, leases, running, waiting, rails, startedAt, lastSeenAt } = worker
+  const { workerId, alive, leases, running, waiting, completing, startedAt, lastSeenAt } = worker
   return (
     <tr>
       <td data-label="Worker">
@@ -81,20 +81,12 @@ function WorkerRow({ worker }: { readonly worker: WorkerView }) {
       <td data-label="Waiting" class="numeric">
         {waiting === null ? '–' : count(waiting)}
       </td>
-      <td data-label="Rails" title={rails.map(({ railType }) => railType).join(', ')}>
-        {railsInShort(rails.map(({ railType }) => railType))}
+      <td data-label="Recording" class="numeric">
+        {completing === null ? '–' : count(completing)}
       </td>
       <td data-label="Last seen">
         <Moment at={lastSeenAt} />
       </td>
     </tr>
   )
-}
-
-const RAILS_NAMED = 2
-
-function railsInShort(rails: readonly string[]): string {
-  if (rails.length === 0) return '–'
-  const more = rails.length - RAILS_NAMED
-  return `${rails.slice(0, RAILS_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
 }
