@@ -102,8 +102,8 @@ describe('functions', () => {
       'claimable_outbox_rails',
       'epoch_micros',
       'inbox_content_hash',
-      'is_replicated_synchronously',
       'is_actor_gateway',
+      'is_replicated_synchronously',
       'next_inbox_event',
       'next_outbox_event',
       'next_scheduler_event',
@@ -492,9 +492,9 @@ describe('views', () => {
       ),
     ).toEqual([
       { view: 'outbox_operational_status', options: ['security_barrier=true'], ownFunctions: 0 },
+      { view: 'outbox_throughput', options: ['security_barrier=true'], ownFunctions: 0 },
       { view: 'supervisor_inbox_status', options: ['security_barrier=true'], ownFunctions: 0 },
       { view: 'supervisor_lease_status', options: ['security_barrier=true'], ownFunctions: 0 },
-      { view: 'outbox_throughput', options: ['security_barrier=true'], ownFunctions: 0 },
       { view: 'supervisor_outbox_status', options: ['security_barrier=true'], ownFunctions: 0 },
       { view: 'supervisor_scheduler_status', options: ['security_barrier=true'], ownFunctions: 0 },
     ])

@@ -104,8 +104,8 @@ test('every command that answers and ends can do so in JSON', () => {
   const mute = commands.filter(
     ({ commands: below, options }) => below.length === 0 && !options.some(({ names }) => names.includes('--json')),
   )
-  // Three run until they are stopped, and a script is a script.
-  expect(mute.map(({ path }) => path.join(' '))).toEqual(['start', 'worker', 'scheduler', 'completion'])
+  // Four run until they are stopped, and a script is a script.
+  expect(mute.map(({ path }) => path.join(' '))).toEqual(['start', 'api', 'worker', 'scheduler', 'completion'])
 })
 
 test('the reference says what the program says', () => {

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import type { Cli } from '../Cli.js'
 import { jsonOption } from '../commonOptions.js'
+import { addExamples } from '../examples.js'
 import { addSettings, type GivenFlags } from '../resolveSettings.js'
 import { TARGET } from '../settings.js'
 import { checkpointsOption, publicKeyOption } from './ledger.js'
@@ -18,8 +19,11 @@ export function registerEvidence(program: Command, cli: Cli): void {
     .addOption(jsonOption())
     .addHelpText('after', HELP)
     .action(async (flags: GivenFlags) => (await import('../evidence/write.js')).runEvidence(flags, cli))
-  evidence
-    .command('check <folder>')
+  addExamples(
+    evidence.command('check <folder>'),
+    'symphony evidence check ./evidence',
+    'symphony evidence check ./evidence --public-key checkpoint-public.pem --json',
+  )
     .description('check a bundle without a database: every byte is as it was written, and its parts agree')
     .addOption(publicKeyOption())
     .addOption(jsonOption())

@@ -2,6 +2,7 @@ import { Option, type Command } from 'commander'
 import { createApiKey, readApiKeys, revokeApiKey, SCOPES, type ApiKeyStatus, type Scope } from '../../access/index.js'
 import { InvalidArgumentError, systemClock } from '../../core/index.js'
 import type { Cli } from '../Cli.js'
+import { addExamples } from '../examples.js'
 import { addOperatorOptions, asControl, printResult } from '../operator.js'
 import type { GivenFlags } from '../resolveSettings.js'
 
@@ -9,7 +10,13 @@ import type { GivenFlags } from '../resolveSettings.js'
 export function registerKeys(program: Command, cli: Cli): void {
   const keys = program.command('keys').description('keys of the HTTP API').addHelpText('after', HELP)
 
-  addOperatorOptions(keys.command('create').description('make a key, and show it this once'))
+  addOperatorOptions(
+    addExamples(
+      keys.command('create'),
+      'symphony keys create --scope ingest --owner shop --participant acme',
+      'symphony keys create --scope read --scope operate --owner alice --expires 90d',
+    ).description('make a key, and show it this once'),
+  )
     .addOption(
       new Option('--scope <scope>', `what it may do: ${SCOPES.join(', ')}; may be repeated`).argParser(collect),
     )
@@ -20,12 +27,16 @@ export function registerKeys(program: Command, cli: Cli): void {
     .option('--expires <when>', 'a time with its offset, or so many days: 2027-01-31T00:00:00Z, 90d (default: never)')
     .action((flags: GivenFlags & CreateFlags) => create(flags, cli))
 
-  addOperatorOptions(keys.command('list').description('every key, newest first; never a secret')).action(
-    (flags: GivenFlags) => list(flags, cli),
-  )
+  addOperatorOptions(
+    addExamples(keys.command('list'), 'symphony keys list --json').description(
+      'every key, newest first; never a secret',
+    ),
+  ).action((flags: GivenFlags) => list(flags, cli))
 
   addOperatorOptions(
-    keys.command('revoke').description('end a key for ever; servers notice within five seconds').argument('<key-id>'),
+    addExamples(keys.command('revoke'), 'symphony keys revoke k3y1d0000000000a')
+      .description('end a key for ever; servers notice within five seconds')
+      .argument('<key-id>'),
   ).action((keyId: string, flags: GivenFlags) => revoke(keyId, flags, cli))
 }
 

@@ -68,12 +68,14 @@ const CHECKPOINT_HELP = `
 Keep key and file where whoever administers the database cannot write. A ledger that contradicts the last checkpoint (restored,
 truncated, forked) is not signed: exit code 1. Without a new block nothing is added, and the exit code is 0.
 
-Example, every hour by cron:
+Examples:
   symphony ledger checkpoint --key /secure/checkpoint.pem --out /secure/checkpoints.ndjson`
 
 function registerKeygen(ledger: Command, cli: Cli): void {
-  ledger
-    .command('keygen')
+  addExamples(
+    ledger.command('keygen'),
+    'symphony ledger keygen --key /secure/checkpoint.pem --public-key checkpoint-public.pem',
+  )
     .description('make a pair of Ed25519 keys for checkpoints; existing files are never replaced')
     .requiredOption('--key <file>', 'where the private key goes (mode 0600)')
     .requiredOption('--public-key <file>', 'where the public key goes, for whoever verifies')
@@ -96,7 +98,7 @@ function registerExport(ledger: Command, cli: Cli): void {
       `
 It holds payloads: let few read it. The login must be a member of symphony_auditor.
 
-Example:
+Examples:
   symphony ledger export --out ./ledger-2026-11 && symphony ledger verify --export ./ledger-2026-11`,
     )
     .action(async (flags: GivenFlags) => (await import('../ledger/export.js')).runExport(flags, cli))
