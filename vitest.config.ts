@@ -1,22 +1,53 @@
 import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 
+/** Files that start processes, listen for signals, read the environment or register something for their whole process. */
+const APART = [
+  'tests/{chaos,e2e,fuzz}/**',
+  'tests/unit/{cli,deployment,doctor,embedded,observability}*',
+  'tests/unit/{dbTls,dashboardBuild,outboxTraceContext,rails}*',
+  'tests/integration/{cli,db,deployment,docs,embedded,observability,platform,rails}*',
+  'tests/integration/{inboxExactlyOnce,leaseTokens,leaseLoss,schedulerKills}*',
+  'tests/contract/{guardrails,monitoring,rooms}*',
+  'tests/security/ledgerTamper*',
+]
+
 export default defineConfig({
   test: {
-    include: ['tests/**/*.spec.ts'],
-    globalSetup: ['tests/support/globalSetup.ts'],
-    // A process per file: what a test does to its process (signals, memory, a crash) stays its own.
-    pool: 'forks',
     // One more than there are cores, because files wait as much as they work; but all share one server, and past four at
     // once they would wait for its connections.
     maxWorkers: Math.min(4, availableParallelism() + 1),
-    // Against tests that hang, not against machines that are busy.
-    testTimeout: 120_000,
-    hookTimeout: 120_000,
-    // Patience for a slow machine; what is waited for usually is there at the first look.
-    expect: { poll: { timeout: 60_000, interval: 25 } },
     // A focused test left behind would turn the rest of the suite off without a word.
     allowOnly: false,
     passWithNoTests: false,
+    projects: [
+      // What a test does to its process (signals, memory, a crash) stays its own.
+      project('apart', {
+        include: APART.map((files) => `${files}.spec.ts`.replace('**.spec', '**/*.spec')),
+        isolate: true,
+      }),
+      // All others ask a database and nothing else: loading the library anew for each of them took longer than some of them.
+      project('together', {
+        include: ['tests/**/*.spec.ts'],
+        exclude: APART.map((files) => `${files}*`),
+        isolate: false,
+      }),
+    ],
   },
 })
+
+function project(name: string, files: { include: string[]; exclude?: string[]; isolate: boolean }) {
+  return {
+    test: {
+      name,
+      ...files,
+      globalSetup: ['tests/support/globalSetup.ts'],
+      pool: 'forks' as const,
+      // Against tests that hang, not against machines that are busy.
+      testTimeout: 120_000,
+      hookTimeout: 120_000,
+      // Patience for a slow machine; what is waited for usually is there at the first look.
+      expect: { poll: { timeout: 60_000, interval: 25 } },
+    },
+  }
+}

@@ -26,7 +26,8 @@ beforeAll(async () => {
     api: {
       readDatabases: async () =>
         HOSTILE_TEXTS.map((text) => ({ ...DATABASE, name: text, schema: text, serverVersion: text })),
-      readAlerts: async () => HOSTILE_TEXTS.map((text) => ({ ...ALERT, name: text, summary: text })),
+      readAlerts: async () =>
+        HOSTILE_TEXTS.map((text) => ({ ...ALERT, name: text, summary: text, firstLook: text, remedy: text })),
     },
   })
   await storeHostileTexts(stage)
@@ -36,7 +37,13 @@ beforeAll(async () => {
 afterAll(() => stage.close())
 
 const DATABASE = { state: 'up' as const, pendingCount: '0', oldestPendingAgeSeconds: 0, heldCount: '0' }
-const ALERT = { state: 'firing' as const, severity: 'info' as const, value: 1, since: null }
+const ALERT = {
+  state: 'firing' as const,
+  severity: 'warning' as const,
+  value: 1,
+  since: '2026-01-01T00:00:00Z',
+  forSeconds: 0,
+}
 const OLGA = '<b>olga</b>'
 
 /** Every text in every field that anybody can fill and the dashboard shows. */

@@ -29,12 +29,15 @@ const DATABASES = [
 ]
 const ALERTS = [
   {
-    name: 'ExpiredLeases',
+    name: 'SymphonyExpiredLeases',
     state: 'firing' as const,
-    severity: 'warning' as const,
-    summary: 'One lease has expired, and nobody has repaired it for two minutes.',
+    severity: 'critical' as const,
+    summary: 'Workers died or hung with payments in their hands, and nobody has taken these over for three minutes.',
+    firstLook: 'Is lease repair running (it comes with every worker)? What do its log lines say?',
+    remedy: 'Start a worker or lease repair.',
     value: 1,
-    since: null,
+    since: new Date(Date.now() - 240_000).toISOString(),
+    forSeconds: 180,
   },
 ]
 

@@ -131,7 +131,8 @@ describe('an epoch', () => {
     const asking = execution.statements.find(({ nodes }) =>
       nodes.some(({ relation }) => relation === 'dispatch_epochs'),
     )
-    expect(asking!.buffers).toBeLessThanOrEqual(4)
+    // A row by its index: root, leaf and heap, and one or two more where an index has grown. Not its five thousand rows.
+    expect(asking!.buffers).toBeLessThanOrEqual(6)
   })
 })
 

@@ -2,11 +2,11 @@ import type { Alert } from '../../../http/index.js'
 import { Glyph } from '../../parts/Glyph.js'
 import { Moment } from '../../parts/Moment.js'
 
-const TONES = { critical: 'bad', warning: 'warn', info: 'wait' } as const
+const TONES = { critical: 'bad', warning: 'warn' } as const
 
 /** What fires, loudest first; one quiet line when nothing does. */
 export function Alerts({ alerts }: { readonly alerts: readonly Alert[] }) {
-  const raised = alerts.filter(({ state }) => state !== 'ok').toSorted((a, b) => rank(a) - rank(b))
+  const raised = alerts.toSorted((a, b) => rank(a) - rank(b))
   return (
     <section class="stack tight" aria-label="Alerts">
       {raised.map((alert) => (
@@ -18,9 +18,7 @@ export function Alerts({ alerts }: { readonly alerts: readonly Alert[] }) {
             <Glyph name="done" />
             All quiet
           </span>
-          <span class="quiet">
-            {alerts.length === 0 ? 'No alert rule was evaluated yet.' : `None of ${alerts.length} alert rules holds.`}
-          </span>
+          <span class="quiet">No alert rule holds.</span>
         </p>
       )}
     </section>
@@ -28,21 +26,25 @@ export function Alerts({ alerts }: { readonly alerts: readonly Alert[] }) {
 }
 
 function RaisedAlert({ alert }: { readonly alert: Alert }) {
-  const { name, severity, state, summary, since } = alert
+  const { name, severity, state, summary, firstLook, since } = alert
   return (
     <div class={`note tone-${state === 'firing' ? TONES[severity] : 'wait'}`}>
       <Glyph name={state === 'firing' ? 'warning' : 'info'} />
       <p>
         <strong>{state === 'firing' ? capitalised(severity) : 'Building up'}:</strong> {summary}{' '}
         <code class="quiet">{name}</code>
+        <br />
+        <span class="quiet">{firstLook}</span>
       </p>
-      <span class="quiet">{since === null ? null : <Moment at={since} />}</span>
+      <span class="quiet">
+        <Moment at={since} />
+      </span>
     </div>
   )
 }
 
 function rank({ state, severity }: Alert): number {
-  return (state === 'firing' ? 0 : 10) + ['critical', 'warning', 'info'].indexOf(severity)
+  return (state === 'firing' ? 0 : 10) + (severity === 'critical' ? 0 : 1)
 }
 
 function capitalised(word: string): string {
