@@ -420,7 +420,7 @@ CREATE TABLE payment_outbox_identities (
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id),
   CONSTRAINT payment_outbox_identities_pkey PRIMARY KEY (outbox_id)
 );
-CREATE INDEX ix_identities_by_key ON payment_outbox_identities USING btree (idempotency_key);
+CREATE INDEX ix_identities_by_key ON payment_outbox_identities USING btree (idempotency_key) WHERE sequence_id >= 1;
 CREATE INDEX ix_identities_recorded ON payment_outbox_identities USING btree (recorded_xid);
 CREATE INDEX ix_identities_redrive_of ON payment_outbox_identities USING btree (redrive_of) WHERE redrive_of IS NOT NULL;
 CREATE TRIGGER payment_outbox_identities_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_identities FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();

@@ -126,7 +126,7 @@ export async function findItems(
         WHERE i.instruction_id = $1 ORDER BY i.outbox_id DESC LIMIT $3)
        UNION ALL
        (SELECT i.outbox_id FROM ${qualify(role, 'payment_outbox_identities')} i
-        WHERE i.idempotency_key = $1 ORDER BY i.outbox_id DESC LIMIT $3)
+        WHERE i.idempotency_key = $1 AND i.sequence_id >= 1 ORDER BY i.outbox_id DESC LIMIT $3)
        UNION ALL
        (SELECT i.outbox_id FROM ${qualify(role, 'payment_outbox_identities')} i
         WHERE i.participant_id = $1 ORDER BY i.sequence_id DESC LIMIT $3)

@@ -304,7 +304,9 @@ CREATE INDEX IF NOT EXISTS ix_attempts_failed_items
   ON payment_outbox_attempts (outbox_id) WHERE state = 'FAILED' AND attempt_no >= 1;
 CREATE INDEX IF NOT EXISTS ix_attempts_by_rail_reference
   ON payment_outbox_attempts (rail_reference) WHERE rail_reference IS NOT NULL;
-CREATE INDEX IF NOT EXISTS ix_identities_by_key ON payment_outbox_identities (idempotency_key);
+-- Its condition is always true and only the search says it: a key is often the same for every instruction, and a function that
+-- took this index would read them all.
+CREATE INDEX IF NOT EXISTS ix_identities_by_key ON payment_outbox_identities (idempotency_key) WHERE sequence_id >= 1;
 
 CREATE UNIQUE INDEX IF NOT EXISTS ux_proposals_one_open_per_item
   ON payment_outbox_proposals (outbox_id) WHERE status = 'OPEN';

@@ -46,7 +46,7 @@ test(
 
 test('interrupted, it stops everything and leaves nothing behind', { timeout: 120_000 }, async () => {
   const TMPDIR = await temporaryFolder()
-  const demo = spawnSymphony(['demo', '--payments', '100000', '--seed', 'interrupted'], { TMPDIR })
+  const demo = spawnSymphony(['demo', '--payments', '5000', '--seed', 'interrupted'], { TMPDIR })
   const [made = ''] = await expect
     .poll(() => readdir(TMPDIR), { timeout: 60_000 })
     .toHaveLength(1)
