@@ -1,5 +1,13 @@
 import { defineConfig } from 'vitest/config'
-import suite from '../vitest.config.js'
 
 /** What makes the pictures of the documentation: run by `npm run screenshots`, and no part of the tests. */
-export default defineConfig({ test: { ...suite.test, include: ['tests/e2e/screenshots.shots.ts'] } })
+export default defineConfig({
+  test: {
+    include: ['tests/e2e/screenshots.shots.ts'],
+    globalSetup: ['tests/support/globalSetup.ts'],
+    pool: 'forks',
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    expect: { poll: { timeout: 60_000, interval: 25 } },
+  },
+})
