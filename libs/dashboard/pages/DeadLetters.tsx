@@ -9,6 +9,7 @@ import { Empty } from '../parts/Empty.js'
 import { Id } from '../parts/Id.js'
 import { Moment } from '../parts/Moment.js'
 import { PagedTable } from '../parts/PagedTable.js'
+import { PaymentCells } from '../parts/PaymentCells.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { RedriveSheet } from './payment/actions.js'
 
@@ -61,15 +62,7 @@ function DeadRow({ dead, onChoose, onDone }: DeadRowProps) {
   const { item, errorMessage, proposal, redrivenAs } = dead
   return (
     <tr>
-      <td data-label="Payment">
-        <a href={pathTo(['payments', item.outboxId])}>{item.instructionId}</a>
-        <div class="quiet">
-          {item.participantId} № {item.sequenceId}
-        </div>
-      </td>
-      <td data-label="Rail" class="name">
-        {item.railType}
-      </td>
+      <PaymentCells item={item} />
       <td data-label="Why">
         <code>{item.lastErrorCode ?? item.lastRailCode ?? 'no code'}</code>
         {errorMessage === null ? null : <div class="quiet clamp">{errorMessage}</div>}

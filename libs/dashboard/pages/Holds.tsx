@@ -1,6 +1,5 @@
 import { useState } from 'preact/hooks'
 import type { Hold, OutboxItem } from '../../http/index.js'
-import { pathTo } from '../app/router.js'
 import { listHolds } from '../data/api.js'
 import { mayI } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
@@ -9,6 +8,7 @@ import { Empty } from '../parts/Empty.js'
 import { Glyph } from '../parts/Glyph.js'
 import { Moment } from '../parts/Moment.js'
 import { PagedTable } from '../parts/PagedTable.js'
+import { PaymentCells } from '../parts/PaymentCells.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { ResolveSheet } from './payment/actions.js'
 
@@ -60,15 +60,7 @@ interface HoldRowProps {
 function HoldRow({ hold: { item, proposal }, onChoose, onDone }: HoldRowProps) {
   return (
     <tr>
-      <td data-label="Payment">
-        <a href={pathTo(['payments', item.outboxId])}>{item.instructionId}</a>
-        <div class="quiet">
-          {item.participantId} № {item.sequenceId}
-        </div>
-      </td>
-      <td data-label="Rail" class="name">
-        {item.railType}
-      </td>
+      <PaymentCells item={item} />
       <td data-label="Held because">
         {item.holdReason} <span class="quiet">by {item.heldBy}</span>
         {item.outcomeUnknown ? (
