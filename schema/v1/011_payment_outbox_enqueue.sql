@@ -77,7 +77,7 @@ DECLARE
   v_count integer := cardinality(p_instruction_ids);
   v_list CONSTANT text := format('[1:%s]', v_count);
   v_misshapen text;
-  v_payload_defect text;
+  v_bad record;
   v_id_expected CONSTANT text := '1 to 128 printable ASCII characters without spaces';
 BEGIN
   IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 THEN
@@ -97,35 +97,33 @@ BEGIN
   IF v_misshapen IS NOT NULL THEN
     PERFORM refuse_argument(v_misshapen, 'a plain list, as long as p_instruction_ids');
   END IF;
-  FOR v_ordinal IN 1 .. v_count LOOP
-    IF NOT is_id(p_instruction_ids[v_ordinal]) THEN
-      PERFORM refuse_argument(format('p_instruction_id of item %s', v_ordinal), v_id_expected);
-    END IF;
-    IF NOT is_id(p_participant_ids[v_ordinal]) THEN
-      PERFORM refuse_argument(format('p_participant_id of item %s', v_ordinal), v_id_expected);
-    END IF;
-    IF NOT is_id(p_idempotency_keys[v_ordinal]) THEN
-      PERFORM refuse_argument(format('p_idempotency_key of item %s', v_ordinal), v_id_expected);
-    END IF;
-    IF p_idempotency_keys[v_ordinal] ~ '~redrive~[0-9]+$' THEN
-      PERFORM refuse_argument(format('p_idempotency_key of item %s', v_ordinal),
-        'a key that does not end in ~redrive~ and a number: those are made by redrive alone');
-    END IF;
-    IF NOT is_id(p_rail_types[v_ordinal]) THEN
-      PERFORM refuse_argument(format('p_rail_type of item %s', v_ordinal), v_id_expected);
-    END IF;
-    v_payload_defect := payload_defect(p_payloads[v_ordinal]);
-    IF v_payload_defect IS NOT NULL THEN
-      PERFORM refuse_argument(format('p_payload of item %s', v_ordinal), v_payload_defect);
-    END IF;
-    -- Far enough for any schedule, near enough that a unit mistaken for another is refused. Infinity is neither.
-    IF p_not_before[v_ordinal] NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
-      PERFORM refuse_argument(format('p_not_before of item %s', v_ordinal), 'a time within 100 years of now');
-    END IF;
-    IF p_ordered IS NOT NULL AND p_ordered[v_ordinal] IS NULL THEN
-      PERFORM refuse_argument(format('p_ordered of item %s', v_ordinal), 'true or false');
-    END IF;
-  END LOOP;
+  -- One pass over all items: an array of texts is read from its beginning for each element that is asked for by number.
+  SELECT g.ordinal,
+    CASE
+      WHEN NOT is_id(g.instruction_id) THEN ARRAY['p_instruction_id', v_id_expected]
+      WHEN NOT is_id(g.participant_id) THEN ARRAY['p_participant_id', v_id_expected]
+      WHEN NOT is_id(g.idempotency_key) THEN ARRAY['p_idempotency_key', v_id_expected]
+      WHEN g.idempotency_key ~ '~redrive~[0-9]+$' THEN ARRAY['p_idempotency_key',
+        'a key that does not end in ~redrive~ and a number: those are made by redrive alone']
+      WHEN NOT is_id(g.rail_type) THEN ARRAY['p_rail_type', v_id_expected]
+      WHEN payload_defect(g.payload) IS NOT NULL THEN ARRAY['p_payload', payload_defect(g.payload)]
+      -- Far enough for any schedule, near enough that a unit mistaken for another is refused. Infinity is neither.
+      WHEN g.not_before NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years'
+        THEN ARRAY['p_not_before', 'a time within 100 years of now']
+      WHEN p_ordered IS NOT NULL AND g.ordered IS NULL THEN ARRAY['p_ordered', 'true or false']
+    END AS refusal
+  INTO v_bad
+  FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered)
+    WITH ORDINALITY
+    AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, ordinal)
+  WHERE NOT (is_id(g.instruction_id) AND is_id(g.participant_id) AND is_id(g.idempotency_key)
+    AND g.idempotency_key !~ '~redrive~[0-9]+$' AND is_id(g.rail_type) AND payload_defect(g.payload) IS NULL
+    AND COALESCE(g.not_before BETWEEN now() - interval '100 years' AND now() + interval '100 years', true)
+    AND (p_ordered IS NULL OR g.ordered IS NOT NULL))
+  ORDER BY g.ordinal LIMIT 1;
+  IF FOUND THEN
+    PERFORM refuse_argument(format('%s of item %s', v_bad.refusal[1], v_bad.ordinal), v_bad.refusal[2]);
+  END IF;
 END
 $$;
 COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[]) IS
@@ -147,6 +145,8 @@ DECLARE
   v_content_hashes bytea[];
   v_fresh_ordinals integer[];
   v_outbox_ids uuid[];
+  v_sequence_ids bigint[];
+  v_created_at timestamptz[];
   v_conflict integer;
   v_full_trail boolean;
 BEGIN
@@ -166,8 +166,9 @@ BEGIN
       GROUP BY g.instruction_id, g.idempotency_key);
     EXIT WHEN cardinality(v_fresh_ordinals) = 0;
     BEGIN
-      v_outbox_ids := insert_outbox_items(v_fresh_ordinals, v_content_hashes, p_instruction_ids, p_participant_ids,
-        p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, p_redrive_of, p_trace_contexts);
+      SELECT n.outbox_ids, n.sequence_ids, n.created_at INTO v_outbox_ids, v_sequence_ids, v_created_at
+      FROM insert_outbox_items(v_fresh_ordinals, v_content_hashes, p_instruction_ids, p_participant_ids,
+        p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, p_redrive_of, p_trace_contexts) n;
       EXIT;
     EXCEPTION WHEN unique_violation THEN
       -- After as many rounds as items it was no key: something else, such as a number that a careless restore hands out
@@ -184,6 +185,21 @@ BEGIN
     END;
   END LOOP;
 
+  SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
+  IF v_full_trail AND v_outbox_ids IS NOT NULL THEN
+    PERFORM append_outbox_events('ENQUEUED', session_user::text, array_agg(p.outbox_id),
+      array_agg(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked', p.blocked)))
+    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
+  END IF;
+
+  -- Nearly always all of them are new: nothing can conflict, and everything is known.
+  IF cardinality(v_outbox_ids) = cardinality(p_instruction_ids) THEN
+    RETURN QUERY
+    SELECT n.ordinal::integer, n.outbox_id, n.sequence_id, n.created_at, 'PENDING', true
+    FROM unnest(v_outbox_ids, v_sequence_ids, v_created_at) WITH ORDINALITY AS n(outbox_id, sequence_id, created_at, ordinal);
+    RETURN;
+  END IF;
+
   SELECT min(g.ordinal) INTO v_conflict
   FROM unnest(p_instruction_ids, p_idempotency_keys, v_content_hashes)
     WITH ORDINALITY AS g(instruction_id, idempotency_key, content_hash, ordinal)
@@ -194,13 +210,6 @@ BEGIN
     RAISE EXCEPTION 'item %: this instruction and key already stand for another participant, rail or payload', v_conflict
       USING ERRCODE = 'P7004', DETAIL = json_build_object('ordinal', v_conflict)::text,
         HINT = 'Use a new idempotency key for a new payment; repeat the first content to read the first answer.';
-  END IF;
-
-  SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
-  IF v_full_trail AND v_outbox_ids IS NOT NULL THEN
-    PERFORM append_outbox_events('ENQUEUED', session_user::text, array_agg(p.outbox_id),
-      array_agg(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked', p.blocked)))
-    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
   END IF;
 
   RETURN QUERY
@@ -218,34 +227,43 @@ COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], 
 
 DROP FUNCTION IF EXISTS
   insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid);
+DROP FUNCTION IF EXISTS
+  insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[]);
 CREATE OR REPLACE FUNCTION insert_outbox_items(
   p_ordinals integer[], p_content_hashes bytea[], p_instruction_ids text[], p_participant_ids text[],
   p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[],
   p_redrive_of uuid, p_trace_contexts text[]
-) RETURNS uuid[]
+) RETURNS TABLE (outbox_ids uuid[], sequence_ids bigint[], created_at timestamptz[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_outbox_ids uuid[];
+  v_all CONSTANT boolean := cardinality(p_ordinals) = cardinality(p_instruction_ids);
+  v_participants CONSTANT text[] := ARRAY(
+    SELECT DISTINCT g.participant_id COLLATE "C"
+    FROM unnest(p_participant_ids) WITH ORDINALITY AS g(participant_id, ordinal)
+    WHERE v_all OR g.ordinal = ANY (p_ordinals)
+    ORDER BY 1);
   v_now timestamptz;
   v_gates_exist boolean;
 BEGIN
   -- The participants' rows are locked before a number is read, in the order of their names.
   INSERT INTO participant_outbox_sequences (participant_id, next_sequence_id)
-  SELECT DISTINCT p_participant_ids[f.ordinal], 1 FROM unnest(p_ordinals) AS f(ordinal) ORDER BY 1
+  SELECT g.participant_id, 1 FROM unnest(v_participants) AS g(participant_id)
   ON CONFLICT DO NOTHING;
-  PERFORM 1 FROM participant_outbox_sequences s
-  WHERE s.participant_id = ANY (ARRAY(SELECT p_participant_ids[f.ordinal] FROM unnest(p_ordinals) AS f(ordinal)))
-  ORDER BY s.participant_id FOR UPDATE;
+  PERFORM 1 FROM unnest(v_participants) AS g(participant_id)
+  CROSS JOIN LATERAL (
+    SELECT 1 FROM participant_outbox_sequences s WHERE s.participant_id = g.participant_id FOR UPDATE
+  ) locked;
   v_now := clock_timestamp();
 
   v_gates_exist := EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'));
 
+  RETURN QUERY
   WITH numbered AS MATERIALIZED (
-    SELECT uuid_v7() AS outbox_id, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload,
+    SELECT g.ordinal, uuid_v7() AS outbox_id, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload,
       g.content_hash, trace_context_or_null(g.trace_context) AS trace_context, COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
       -- One microsecond apart, so that a batch is claimed in the order it was given.
       v_now + g.ordinal * interval '1 microsecond' AS created_at,
@@ -256,7 +274,7 @@ BEGIN
       AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, content_hash,
         trace_context, ordinal)
     JOIN participant_outbox_sequences s ON s.participant_id = g.participant_id
-    WHERE g.ordinal = ANY (p_ordinals)
+    WHERE v_all OR g.ordinal = ANY (p_ordinals)
     WINDOW stream AS (PARTITION BY g.participant_id ORDER BY g.ordinal)
   ), fresh AS MATERIALIZED (
     SELECT n.*,
@@ -276,7 +294,7 @@ BEGIN
     SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
       p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55)
     FROM fresh f
-    ORDER BY f.instruction_id, f.idempotency_key
+    ORDER BY f.instruction_id COLLATE "C", f.idempotency_key COLLATE "C"
   ), bumped AS (
     UPDATE participant_outbox_sequences s SET next_sequence_id = taken.last + 1
     FROM (SELECT f.participant_id, max(f.sequence_id) AS last FROM fresh f GROUP BY f.participant_id) taken
@@ -289,11 +307,10 @@ BEGIN
       f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash, f.trace_context
     FROM fresh f
     -- Its keys are unique too, and written in the same order: which of the two inserts runs first is the planner's choice.
-    ORDER BY f.instruction_id, f.idempotency_key
-    RETURNING outbox_id
+    ORDER BY f.instruction_id COLLATE "C", f.idempotency_key COLLATE "C"
   )
-  SELECT array_agg(q.outbox_id) INTO v_outbox_ids FROM queued q;
-  RETURN v_outbox_ids;
+  SELECT array_agg(f.outbox_id), array_agg(f.sequence_id), array_agg(f.created_at)
+  FROM (SELECT f.outbox_id, f.sequence_id, f.created_at FROM fresh f ORDER BY f.ordinal) f;
 END
 $$;
 COMMENT ON FUNCTION insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[]) IS
