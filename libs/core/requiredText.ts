@@ -1,11 +1,11 @@
-import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
+import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './AppError.js'
 import { CONTROL_CHARACTER, requireStorableText } from './unicode.js'
 
 /**
  * Text a person or a rail wrote: not blank, storable, free of control characters, at most `lengthMax` characters.
  * Counted in UTF-16 units, which are never fewer than the characters PostgreSQL counts, so what passes here passes there.
  */
-export function requiredText(argument: string, value: unknown, lengthMax: number): string {
+export function requiredText(argument: ArgumentName, value: unknown, lengthMax: number): string {
   if (typeof value !== 'string') {
     throw new InvalidArgumentError(argument, `expected text, got ${value === null ? 'null' : typeof value}`)
   }

@@ -92,9 +92,37 @@ function encodeValue(argument: string, value: unknown): unknown {
     if (Number.isNaN(value.getTime())) throw new InvalidArgumentError(argument, 'expected a date, got an invalid one')
     return value.toISOString()
   }
-  if (Array.isArray(value)) return value.map((item, index) => encodeValue(`${argument}[${index}]`, item))
+  if (Array.isArray(value)) return encodeArray(argument, value)
   return encodeJson(argument, value)
 }
+
+/** PostgreSQL's text form of an array. Written here in one pass: batches are arrays of a thousand, a dozen at a time. */
+function encodeArray(argument: string, items: readonly unknown[]): string {
+  let text = '{'
+  for (let index = 0; index < items.length; index += 1) {
+    if (index > 0) text += ','
+    const item = items[index]
+    if (typeof item === 'string') text += quoteItem(item)
+    else if (item === null) text += 'NULL'
+    else if (typeof item === 'number' || typeof item === 'bigint' || typeof item === 'boolean') text += String(item)
+    else text += encodeItem(`${argument}[${index}]`, item)
+  }
+  return `${text}}`
+}
+
+function encodeItem(argument: string, item: unknown): string {
+  if (ArrayBuffer.isView(item)) {
+    return quoteItem(`\\x${Buffer.from(item.buffer, item.byteOffset, item.byteLength).toString('hex')}`)
+  }
+  const encoded = encodeValue(argument, item)
+  return Array.isArray(item) ? String(encoded) : quoteItem(String(encoded))
+}
+
+function quoteItem(text: string): string {
+  return `"${NEEDS_ESCAPE.test(text) ? text.replaceAll(/["\\]/g, String.raw`\$&`) : text}"`
+}
+
+const NEEDS_ESCAPE = /["\\]/
 
 function encodeJson(argument: string, value: object): string {
   try {

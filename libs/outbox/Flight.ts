@@ -42,9 +42,12 @@ export class Flight {
     return this.#stop
   }
 
-  /** From here on the call is aborted when the lease can no longer be trusted. */
-  depart(): void {
-    this.#watch()
+  /**
+   * A call begins that gives itself up after this long. Should the lease end before, the call is aborted then; nearly always
+   * it does not, and there is nothing to watch.
+   */
+  callBegins(timeoutMs: number): void {
+    if (this.trustedForMs < timeoutMs) this.#watch()
   }
 
   renewed(trustedUntilMs: number): void {

@@ -87,7 +87,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     this.#rails = rails
     this.#lanes = [...rails.values()].map((rail) => this.#createLane(rail))
     this.#sharedSlots = new BoundedSlots(this.#options.concurrency)
-    this.#wakeup = new Wakeup(this.#options.debounceMs, clock)
+    this.#wakeup = new Wakeup(this.#options.debounceMs, clock, () => this.#inFlight.size + this.#completions.size === 0)
     this.#loop = new PollLoop({
       turn: () => this.#turn(),
       pollMs: this.#options.poll ? this.#options.pollMs : NEVER_MS,
@@ -180,30 +180,37 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   async #turn(): Promise<Turn> {
     if (this.#clock.monotonicMs() < this.#claimsPausedUntilMs) return { again: false }
     if (!(await this.#guard.mayClaim())) return { again: false }
-    let again = false
     let claimed = 0
-    for (const { lanes, room } of this.#lanesByRoom()) {
+    let asked = 0
+    // Whoever is not asked may have missed the word of work that led here.
+    for (const lane of this.#lanes) lane.mayHaveMore = true
+    for (const { lanes, room } of this.#hungryLanesByRoom()) {
       const wanted = Math.min(room, this.#options.batchSize, this.#globalRoom())
       if (wanted < 1 || this.#stopping) continue
       const items = await this.#claim(lanes, wanted)
       // The server has changed, or somebody else has frozen dispatch: what it is, the next turn finds out first.
       if (items === 'refused') return { again: true }
+      asked += 1
       claimed += items
-      again ||= items === wanted
     }
     this.#pump()
-    if (again || claimed > 0) return { again }
-    return { again: false, idleMs: await this.#idleMs() }
+    if (this.#isWorthAsking()) return { again: true }
+    if (claimed > 0) return { again: false }
+    return { again: false, idleMs: asked === 0 ? this.#restingMs : await this.#idleMs() }
   }
 
   /** Lanes with the same room are claimed for together, so that an idle relayer asks once, however many rails it has. */
-  #lanesByRoom(): { readonly lanes: RailLane[]; readonly room: number }[] {
+  #hungryLanesByRoom(): { readonly lanes: RailLane[]; readonly room: number }[] {
     const byRoom = new Map<number, RailLane[]>()
     for (const lane of this.#lanes) {
-      const { room } = lane
-      if (room > 0) byRoom.set(room, [...(byRoom.get(room) ?? []), lane])
+      const { room, isHungry } = lane
+      if (isHungry) byRoom.set(room, [...(byRoom.get(room) ?? []), lane])
     }
     return [...byRoom].map(([room, lanes]) => ({ lanes, room }))
+  }
+
+  #isWorthAsking(): boolean {
+    return this.#lanes.some((lane) => lane.mayHaveMore && lane.isHungry) && this.#globalRoom() > 0
   }
 
   #globalRoom(): number {
@@ -242,9 +249,12 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const lagsMs = fresh.map(({ claimedAt, dueAt }) => claimedAt.getTime() - dueAt.getTime())
     this.#onEvent({ type: 'claimed', items: items.length, takeovers, claimMs, lagsMs })
     for (const takeover of held) this.#onEvent({ type: 'held', ...takeover })
+    for (const lane of lanes) lane.mayHaveMore = items.length === wanted
     for (const item of items) {
       const lane = lanes.find(({ railType }) => railType === item.railType)
       if (lane === undefined) continue
+      // Nothing was leased beside it, whatever there is.
+      if (item.expiryStreak > 0) lane.mayHaveMore = true
       const flight = new Flight(item, sentAtMs + trustMs(leaseSeconds), this.#clock)
       this.#claimedAtMs.set(flight, sentAtMs)
       this.#keeper.keep(flight)
@@ -300,7 +310,6 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const rail = this.#rails.get(railType)
     if (rail === undefined) return
     if (lane.sharesSlots) this.#sharedSlots.take()
-    flight.depart()
     this.#onEvent({ type: 'departed', railType, outboxId })
     const landed = this.#carry(flight, rail, lane).finally(() => {
       this.#inFlight.delete(flight)
@@ -310,7 +319,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       lane.landed()
       this.#onEvent({ type: 'landed', railType, outboxId })
       this.#pump()
-      this.#wakeup.notify()
+      if (!this.#stopping && this.#isWorthAsking()) this.#wakeup.insist()
     })
     this.#inFlight.set(flight, landed)
   }
@@ -364,8 +373,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const { item } = flight
     switch (landing.kind) {
       case 'complete':
-        // Not waited for: the slot is free, and the queue holds no more than was claimed. Once it is recorded there may be
-        // a new due time, or a successor unblocked, that a sleeper does not know of.
+        // Not waited for: the slot is free, and the queue holds no more than was claimed.
         void this.#completions
           .submit({
             outcome: landing.outcome,
@@ -373,7 +381,10 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
             acceptedAtMs: this.#acceptedAtMs(flight),
             leaseKnownLost: flight.isLost,
           })
-          .then(() => this.#wakeup.notify())
+          .then(() => {
+            // There may be a new due time, or a successor unblocked, that a sleeper does not know of.
+            if (landing.outcome.state === 'RETRYABLE' || item.ordered) this.#wakeup.notify()
+          })
         return
       case 'hold':
         return this.#hold(flight, landing.reason)
@@ -447,11 +458,15 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   /** How long there is surely nothing to do, by the database's own clock; undefined when that is not known. */
   async #idleMs(): Promise<number | undefined> {
     const rails = this.#lanes.filter(({ room }) => room > 0).map(({ railType }) => railType)
-    const resting = Math.min(...this.#lanes.map(({ fullForMs }) => (fullForMs > 0 ? fullForMs : NEVER_MS)))
-    if (rails.length === 0) return resting
+    if (rails.length === 0) return this.#restingMs
     const next = await nextOutboxEvent(this.#role, rails)
     const dueInMs = next === null ? undefined : this.#databaseClock.msUntil(next)
-    return dueInMs === undefined ? resting : Math.min(resting, Math.max(1, dueInMs))
+    return dueInMs === undefined ? this.#restingMs : Math.min(this.#restingMs, Math.max(1, dueInMs))
+  }
+
+  /** How long the rails that rest (by their rate, by their breaker) go on resting. */
+  get #restingMs(): number {
+    return Math.min(...this.#lanes.map(({ fullForMs }) => (fullForMs > 0 ? fullForMs : NEVER_MS)))
   }
 
   async #listen(): Promise<void> {

@@ -81,6 +81,7 @@ export async function carryItem(flight: Flight, rail: LoadedRail, tools: CarryTo
 
 async function dispatch(flight: Flight, rail: LoadedRail, tools: CarryTools, settled: boolean): Promise<Landing> {
   const { item } = flight
+  flight.callBegins(rail.timeoutMs)
   const verdict = await callRail(rail, requestFor(flight), {
     signal: flight.signal,
     onLateAnswer: (answer) => tools.onLateAnswer(flight, outcomeOf(item, rail, answer, settled)),
@@ -92,6 +93,7 @@ async function dispatch(flight: Flight, rail: LoadedRail, tools: CarryTools, set
 /** Asks the rail what became of an earlier attempt. `absent`: it surely never arrived, and may be sent. */
 async function inquire(flight: Flight, rail: LoadedRail, tools: CarryTools): Promise<Landing | 'absent'> {
   const { item } = flight
+  flight.callBegins(rail.timeoutMs)
   const answer = await inquireRail(rail, requestFor(flight), { signal: flight.signal })
   const told = toldBy(answer)
   switch (answer.kind) {

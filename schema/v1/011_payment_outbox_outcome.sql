@@ -61,6 +61,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
+  v_now_micros text;
   v_places tid[];
   v_full_trail boolean;
   v_recorded integer[];
@@ -81,6 +82,7 @@ BEGIN
     p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons);
   v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   v_now := clock_timestamp();
+  v_now_micros := epoch_micros(v_now)::text;
 
   WITH judged AS MATERIALIZED (
     SELECT w.*,
@@ -130,9 +132,9 @@ BEGIN
       j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
       outbox_attempt_hash(encode(j.prev_hash, 'hex'), j.attempt_id::text, j.outbox_id::text, j.instruction_id,
         j.participant_id, j.sequence_id::text, j.idempotency_key, j.rail_type, j.payload::text, j.attempt_no::text,
-        j.effective::text, epoch_micros(j.claimed_at)::text, epoch_micros(v_now)::text, j.rail_reference, j.rail_code,
+        j.effective::text, epoch_micros(j.claimed_at)::text, v_now_micros, j.rail_reference, j.rail_code,
         j.error_code, j.error_message, j.latency_ms::text, p_worker_id,
-        encode(sha256(uuid_send(j.lease_token)), 'hex'), epoch_micros(v_now)::text)
+        encode(sha256(uuid_send(j.lease_token)), 'hex'), v_now_micros)
     FROM judged j
   ), ended AS (
     DELETE FROM payment_outbox_pending p USING judged j
