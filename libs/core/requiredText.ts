@@ -9,6 +9,8 @@ export function requiredText(argument: ArgumentName, value: unknown, lengthMax: 
   if (typeof value !== 'string') {
     throw new InvalidArgumentError(argument, `expected text, got ${value === null ? 'null' : typeof value}`)
   }
+  // Nearly every text: printable ASCII that begins with something.
+  if (value.length <= lengthMax && PLAIN.test(value)) return value
   if (value.length > lengthMax) throw new ArgumentRangeError(argument, `expected at most ${lengthMax} characters`)
   if (value.trim() === '') throw new InvalidArgumentError(argument, 'expected text that is not blank')
   requireStorableText(argument, value)
@@ -17,3 +19,5 @@ export function requiredText(argument: ArgumentName, value: unknown, lengthMax: 
   }
   return value
 }
+
+const PLAIN = /^[!-~][ -~]*$/

@@ -51,7 +51,6 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #completions: CompletionQueue
   readonly #spans: AttemptSpans
   readonly #inFlight = new Map<Flight, Promise<void>>()
-  readonly #claimedAtMs = new WeakMap<Flight, number>()
   readonly #givingBack = new Set<Promise<void>>()
   /**
    * Items whose lease expired twice in a row: each is carried with nothing else in flight in this process, so that what kills
@@ -255,8 +254,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       if (lane === undefined) continue
       // Nothing was leased beside it, whatever there is.
       if (item.expiryStreak > 0) lane.mayHaveMore = true
-      const flight = new Flight(item, sentAtMs + trustMs(leaseSeconds), this.#clock)
-      this.#claimedAtMs.set(flight, sentAtMs)
+      const flight = new Flight(item, sentAtMs, trustMs(leaseSeconds), this.#clock)
       this.#keeper.keep(flight)
       if (item.expiryStreak > 1) this.#suspects.push({ flight, lane })
       else if (item.expiryStreak > 0) lane.addSuspect(flight)
@@ -306,25 +304,31 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   #depart(flight: Flight, lane: RailLane): void {
     const { railType } = lane
-    const { outboxId } = flight.item
     const rail = this.#rails.get(railType)
     if (rail === undefined) return
     if (lane.sharesSlots) this.#sharedSlots.take()
-    this.#onEvent({ type: 'departed', railType, outboxId })
-    const landed = this.#carry(flight, rail, lane).finally(() => {
+    this.#onEvent({ type: 'departed', railType, outboxId: flight.item.outboxId })
+    this.#inFlight.set(flight, this.#fly(flight, rail, lane))
+  }
+
+  async #fly(flight: Flight, rail: LoadedRail, lane: RailLane): Promise<void> {
+    try {
+      const carrying = this.#carry(flight, rail, lane)
+      const handing = this.#hand(flight, await carrying)
+      if (handing !== undefined) await handing
+    } finally {
       this.#inFlight.delete(flight)
       // A suspect is alone: whoever lands while one is in flight is that one.
       this.#suspectInFlight = false
       if (lane.sharesSlots) this.#sharedSlots.give()
       lane.landed()
-      this.#onEvent({ type: 'landed', railType, outboxId })
+      this.#onEvent({ type: 'landed', railType: lane.railType, outboxId: flight.item.outboxId })
       this.#pump()
       if (!this.#stopping && this.#isWorthAsking()) this.#wakeup.insist()
-    })
-    this.#inFlight.set(flight, landed)
+    }
   }
 
-  async #carry(flight: Flight, rail: LoadedRail, lane: RailLane): Promise<void> {
+  async #carry(flight: Flight, rail: LoadedRail, lane: RailLane): Promise<Landing> {
     let landing: Landing
     try {
       landing = await this.#spans.carry(flight, () => carryItem(flight, rail, this.#toolsFor(lane)))
@@ -337,7 +341,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     }
     flight.land()
     this.#keeper.forget(flight)
-    await this.#hand(flight, landing)
+    return landing
   }
 
   #toolsFor(lane: RailLane): CarryTools {
@@ -346,7 +350,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       onCalled: ({ item }, verdict) => this.#heard(lane, item.outboxId, verdict),
       onLateAnswer: (_, outcome) => void this.#completions.keepAsEvidence(outcome),
       leaseNeededMs: (rail) => this.#leaseNeededMs(rail),
-      sinceClaimMs: (flight) => this.#clock.monotonicMs() - (this.#claimedAtMs.get(flight) ?? 0),
+      sinceClaimMs: ({ claimedAtMs }) => this.#clock.monotonicMs() - claimedAtMs,
     }
   }
 
@@ -369,36 +373,36 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     if (lane.breaker.state === 'open') this.#giveBackAside(this.#clear(lane))
   }
 
-  async #hand(flight: Flight, landing: Landing): Promise<void> {
+  /** Returns what the slot has to wait for, if anything. */
+  #hand(flight: Flight, landing: Landing): Promise<void> | undefined {
     const { item } = flight
     switch (landing.kind) {
       case 'complete':
         // Not waited for: the slot is free, and the queue holds no more than was claimed.
-        void this.#completions
-          .submit({
-            outcome: landing.outcome,
-            railType: item.railType,
-            acceptedAtMs: this.#acceptedAtMs(flight),
-            leaseKnownLost: flight.isLost,
-          })
-          .then(() => {
-            // There may be a new due time, or a successor unblocked, that a sleeper does not know of.
-            if (landing.outcome.state === 'RETRYABLE' || item.ordered) this.#wakeup.notify()
-          })
-        return
+        this.#completions.submit({
+          outcome: landing.outcome,
+          railType: item.railType,
+          acceptedAtMs: this.#acceptedAtMs(flight),
+          leaseKnownLost: flight.isLost,
+          // There may be a new due time, or a successor unblocked, that a sleeper does not know of.
+          onSettled: landing.outcome.state === 'RETRYABLE' || item.ordered ? this.#mayBeDue : undefined,
+        })
+        return undefined
       case 'hold':
         return this.#hold(flight, landing.reason)
       case 'release':
         return this.#giveBack([flight])
       case 'lost':
         this.#lost(flight)
+        return undefined
     }
   }
 
+  readonly #mayBeDue = () => this.#wakeup.notify()
+
   /** By the database's clock up to the claim, by ours from then on. */
-  #acceptedAtMs(flight: Flight): number {
-    const { claimedAt, createdAt } = flight.item
-    return (this.#claimedAtMs.get(flight) ?? 0) - (claimedAt.getTime() - createdAt.getTime())
+  #acceptedAtMs({ claimedAtMs, item: { claimedAt, createdAt } }: Flight): number {
+    return claimedAtMs - (claimedAt.getTime() - createdAt.getTime())
   }
 
   /** Unless the renewal has said so already: one lease is lost once. */

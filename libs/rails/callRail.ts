@@ -103,7 +103,8 @@ function cutShort(cut: 'timeout' | 'aborted', rail: LoadedRail): Unpaid<'unknown
     : { kind: 'unknown', code: VERDICT_CODES.aborted, message: 'the call was given up before it was answered' }
 }
 
+/** Adds to a judgement, which is its maker's no longer, how long it took. */
 function stopwatch(clock: Clock): <Judged extends object>(judgement: Judged) => Judged & Timed {
   const startedMs = clock.monotonicMs()
-  return (judgement) => ({ ...judgement, latencyMs: clock.monotonicMs() - startedMs })
+  return (judgement) => Object.assign(judgement, { latencyMs: clock.monotonicMs() - startedMs })
 }

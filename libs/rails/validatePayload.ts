@@ -39,13 +39,16 @@ export async function validatePayload(rail: LoadedRail, payload: JsonObject): Pr
     const moneyFault = rail.money
       ? (faultOfMoney(payload) ?? (await faultOfDestination(rail, payload['destination'])))
       : undefined
-    return moneyFault ?? (await faultBySchema(rail, payload)) ?? { ok: true }
+    if (moneyFault !== undefined || rail.payload === undefined) return moneyFault ?? SOUND
+    return (await faultBySchema(rail, payload)) ?? SOUND
   } catch (error) {
     // Only the name: what a validator throws quotes what it was given.
     const reason = error instanceof PayloadCheckError ? error.message : `threw ${nameOf(error)}`
     return { ok: false, code: 'PAYLOAD_CHECK_FAILED', message: `the payload check ${reason}`, retryable: true }
   }
 }
+
+const SOUND: PayloadCheck = Object.freeze({ ok: true })
 
 function faultOfMoney(payload: JsonObject): PayloadFault | undefined {
   try {
