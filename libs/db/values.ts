@@ -54,11 +54,16 @@ function typeParser(oid: number, arrayOid: number, parse: (text: string) => unkn
 /** `2026-02-03 04:05:06.789123+02`, the ISO style our sessions ask for. */
 function parseInstant(text: string): Date {
   // The rows of one claim have three instants in common. Each gets a Date of its own: a Date can be changed.
-  if (text !== latest.text) latest = { text, ms: instantOf(text).getTime() }
-  return new Date(latest.ms)
+  const known = recentInstants.get(text)
+  if (known !== undefined) return new Date(known)
+  const instant = instantOf(text)
+  if (recentInstants.size >= RECENT_MAX) recentInstants.clear()
+  recentInstants.set(text, instant.getTime())
+  return instant
 }
 
-let latest = { text: '', ms: Number.NaN }
+const recentInstants = new Map<string, number>()
+const RECENT_MAX = 64
 
 function instantOf(text: string): Date {
   // Nearly every instant: four digits of a year, in the time zone our sessions ask for. A claim reads two for each item.
@@ -69,12 +74,15 @@ function instantOf(text: string): Date {
 
 function plainInstant(text: string): Date {
   const two = (index: number) => (text.charCodeAt(index) - ZERO) * 10 + text.charCodeAt(index + 1) - ZERO
-  // Cut to milliseconds, not rounded, as Date itself does it.
-  const ms = text.length > 22 ? Number(text.slice(20, -3).padEnd(3, '0').slice(0, 3)) : 0
+  // Cut to milliseconds, not rounded, as Date itself does it. The server leaves out zeros at the end: `.5`, `.12`.
+  const digit = (place: number, worth: number) =>
+    text.length > place + 3 && text.charCodeAt(19) === POINT ? (text.charCodeAt(place) - ZERO) * worth : 0
+  const ms = digit(20, 100) + digit(21, 10) + digit(22, 1)
   return new Date(Date.UTC(two(0) * 100 + two(2), two(5) - 1, two(8), two(11), two(14), two(17), ms))
 }
 
 const HYPHEN = 45
+const POINT = 46
 const ZERO = 48
 
 /** The furthest a Date reaches from 1970. */

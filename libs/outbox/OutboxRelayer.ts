@@ -51,6 +51,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #completions: CompletionQueue
   readonly #spans: AttemptSpans
   readonly #inFlight = new Map<Flight, Promise<void>>()
+  readonly #tools = new Map<RailLane, CarryTools>()
   readonly #givingBack = new Set<Promise<void>>()
   /**
    * Items whose lease expired twice in a row: each is carried with nothing else in flight in this process, so that what kills
@@ -331,7 +332,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   async #carry(flight: Flight, rail: LoadedRail, lane: RailLane): Promise<Landing> {
     let landing: Landing
     try {
-      landing = await this.#spans.carry(flight, () => carryItem(flight, rail, this.#toolsFor(lane)))
+      landing = await this.#spans.carry(flight, () => carryItem(flight, rail, this.#toolsOf(lane)))
     } catch (error) {
       // Only the database calls before a dispatch can end here: nothing was sent, and the lease goes back.
       lane.breaker.abandoned()
@@ -344,14 +345,18 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     return landing
   }
 
-  #toolsFor(lane: RailLane): CarryTools {
-    return {
+  #toolsOf(lane: RailLane): CarryTools {
+    const known = this.#tools.get(lane)
+    if (known !== undefined) return known
+    const tools: CarryTools = {
       begin: async ({ item }) => beginOutboxDispatch(this.#role, item, this.workerId),
       onCalled: ({ item }, verdict) => this.#heard(lane, item.outboxId, verdict),
       onLateAnswer: (_, outcome) => void this.#completions.keepAsEvidence(outcome),
       leaseNeededMs: (rail) => this.#leaseNeededMs(rail),
       sinceClaimMs: ({ claimedAtMs }) => this.#clock.monotonicMs() - claimedAtMs,
     }
+    this.#tools.set(lane, tools)
+    return tools
   }
 
   /** A lease that is renewed needs only enough left for the next renewal to come in time. */

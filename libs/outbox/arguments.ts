@@ -91,8 +91,14 @@ export interface OutcomeColumns {
 
 export function outcomeColumns(outcomes: readonly AttemptOutcome[]): OutcomeColumns {
   const { outboxIds, leaseTokens } = leaseColumns(outcomes, 'outcomes')
-  const each = <T>(field: string, read: (argument: ArgumentName, outcome: AttemptOutcome) => T): T[] =>
-    outcomes.map((outcome, index) => read(() => `outcomes[${index}].${field}`, outcome))
+  const each = <T>(field: string, read: (argument: ArgumentName, outcome: AttemptOutcome) => T): T[] => {
+    let place = -1
+    const argument = () => `outcomes[${place}].${field}`
+    return outcomes.map((outcome, index) => {
+      place = index
+      return read(argument, outcome)
+    })
+  }
   const sparse = <T>(...given: Parameters<typeof each<T | null>>): Sparse<T> => {
     const column = each(...given)
     return column.every((value) => value === null) ? null : column
