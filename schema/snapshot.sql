@@ -2635,7 +2635,7 @@ DECLARE
   v_outbox_ids uuid[];
   v_attempt_ids uuid[];
   v_attempt_nos integer[];
-  v_states outbox_attempt_state[];
+  v_states text[];
   v_helds boolean[];
   v_newly_held boolean;
   v_heads uuid[];
@@ -2725,22 +2725,25 @@ BEGIN
     FROM judged j HAVING count(*) > 0
   )
   SELECT COALESCE(array_agg(j.ordinal), '{}'), array_agg(j.outbox_id), array_agg(j.attempt_id), array_agg(j.attempt_no),
-    array_agg(j.effective), array_agg(j.held), COALESCE(bool_or(j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL), false),
+    array_agg(j.effective::text), array_agg(j.held), COALESCE(bool_or(j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL), false),
     array_agg(j.attempt_id) FILTER (WHERE j.ordered AND j.effective <> 'RETRYABLE'),
-    (array_agg(j.outbox_id) FILTER (
-      WHERE j.effective = 'RETRYABLE' AND j.attempt_no >= outbox_attempt_ceiling() AND NOT j.held))[1],
     array_agg(j.outbox_id) FILTER (WHERE j.contradiction IS NOT NULL),
     array_agg(j.contradiction) FILTER (WHERE j.contradiction IS NOT NULL),
     array_agg(j.attempt_id) FILTER (WHERE j.contradiction IS NOT NULL)
-  INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_states, v_helds, v_newly_held, v_heads, v_beyond,
+  INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_states, v_helds, v_newly_held, v_heads,
     v_contradicted, v_contradictions, v_contradicted_by
   FROM (
     SELECT j.*, j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
       CASE WHEN j.effective = 'DISPATCHED' THEN outbox_other_success(j.late_outcome, j.rail_reference) END AS contradiction
     FROM judged j
   ) j;
-  IF v_beyond IS NOT NULL THEN
-    RAISE EXCEPTION 'outbox item %: its next attempt would be beyond the ceiling', v_beyond USING ERRCODE = 'P7008';
+  IF 'RETRYABLE' = ANY (v_states) THEN
+    SELECT r.outbox_id INTO v_beyond
+    FROM unnest(v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(outbox_id, attempt_no, state, held)
+    WHERE r.state = 'RETRYABLE' AND r.attempt_no >= outbox_attempt_ceiling() AND NOT r.held LIMIT 1;
+    IF FOUND THEN
+      RAISE EXCEPTION 'outbox item %: its next attempt would be beyond the ceiling', v_beyond USING ERRCODE = 'P7008';
+    END IF;
   END IF;
 
   IF v_heads IS NOT NULL THEN
@@ -2756,7 +2759,7 @@ BEGIN
 
   -- In the order given: the places were.
   RETURN QUERY
-  SELECT r.ordinal, r.outbox_id, 'RECORDED', r.attempt_no, r.state, r.held
+  SELECT r.ordinal, r.outbox_id, 'RECORDED', r.attempt_no, r.state::outbox_attempt_state, r.held
   FROM unnest(v_recorded, v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(ordinal, outbox_id, attempt_no, state, held);
   IF cardinality(v_recorded) < cardinality(p_outbox_ids) THEN
     RETURN QUERY
