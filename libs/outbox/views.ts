@@ -1,7 +1,7 @@
 import type { JsonObject } from '../core/index.js'
 import type { AttemptState, HoldDecision, ItemState, PauseKind } from './types.js'
 
-/** What `reads.ts` answers: rows for people. Times as text, to the microsecond; numbers that may pass 2^53 as text. */
+/** What `reads/` answers: rows for people. Times as text, to the microsecond; numbers that may pass 2^53 as text. */
 
 export type { ItemState } from './types.js'
 
@@ -69,6 +69,22 @@ export interface ProposalView {
   readonly proposedAt: string
   readonly decidedBy: string | null
   readonly decidedAt: string | null
+}
+
+/** A payment that ended as FAILED, and what people have done about it. */
+export interface FailedItemView {
+  readonly item: ItemView
+  readonly errorMessage: string | null
+  /** A redrive that waits for its second person. */
+  readonly proposal: ProposalView | null
+  /** The items as which two people decided to send it again, oldest first. */
+  readonly redrivenAs: readonly string[]
+}
+
+/** A payment that waits for a person. */
+export interface HeldItemView {
+  readonly item: ItemView
+  readonly proposal: ProposalView | null
 }
 
 export interface PauseView {
