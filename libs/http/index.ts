@@ -41,6 +41,7 @@ export type {
   ResolveBody,
   Withdrawn,
 } from './shapes/decisions.js'
+export type { Dispatch } from './shapes/dispatch.js'
 export type { InboxMessageView, InboxPage, Revived } from './shapes/inbox.js'
 export type { Accepted, AcceptedBatch, Instruction, InstructionBatch, InstructionView } from './shapes/instructions.js'
 export type { LeasePage, LeaseView } from './shapes/leases.js'

@@ -18,6 +18,7 @@ const PATHS = {
   overview: 'M2.5 13.5v-4h2.6v4zM6.7 13.5v-7h2.6v7zM10.9 13.5v-11h2.6v11z',
   payments: 'M2 4.5h12v7H2zM2 7h12M4.5 9.5h2.5',
   dead: 'M3 5.5h10v8H3zM3 5.5l1.5-3h7l1.5 3M6.3 8l3.4 3.4M9.7 8l-3.4 3.4',
+  dispatch: 'M2 8h7.5M6.5 5l3 3-3 3M13 3v10',
   scheduler: 'M3 4h10v9.5H3zM3 7h10M5.5 2.5v2.5M10.5 2.5v2.5',
   inbox: 'M2.5 9l2-6h7l2 6v4.5h-11zM2.5 9h3.3l.7 1.8h3l.7-1.8h3.3',
   leases: 'M5 8.5a2.7 2.7 0 1 0 0 .1M7.6 8.5h6v2.4M11 8.5v2',
