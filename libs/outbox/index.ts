@@ -70,8 +70,7 @@ export { readFailedItems, readHeldItems, readProposal, readProposalPage, readPro
 export type { ProposalSearch } from './reads/decisions.js'
 export {
   readDispatchEpoch,
-  readErrorMix,
-  readLatencies,
+  readLatestAttempts,
   readNow,
   readOutboxStatus,
   readPauses,
@@ -140,6 +139,7 @@ export type {
   HeldItemView,
   ItemView,
   LatencyView,
+  LatestAttempts,
   PauseView,
   ProposalStatus,
   ProposalView,

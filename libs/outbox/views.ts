@@ -132,6 +132,12 @@ export interface LatencyView {
   readonly maxMs: number | null
 }
 
+/** How long rails took, and what went wrong how often; the most frequent first. */
+export interface LatestAttempts {
+  readonly latency: LatencyView
+  readonly errors: ErrorView[]
+}
+
 export interface ErrorView {
   readonly railType: string
   readonly state: Exclude<AttemptState, 'DISPATCHED'>

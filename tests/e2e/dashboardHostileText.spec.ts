@@ -26,8 +26,9 @@ beforeAll(async () => {
     api: {
       readDatabases: async () =>
         HOSTILE_TEXTS.map((text) => ({ ...DATABASE, name: text, schema: text, serverVersion: text })),
-      readAlerts: async () =>
-        HOSTILE_TEXTS.map((text) => ({ ...ALERT, name: text, summary: text, firstLook: text, remedy: text })),
+      look: async () => ({
+        alerts: HOSTILE_TEXTS.map((text) => ({ ...ALERT, name: text, summary: text, firstLook: text, remedy: text })),
+      }),
     },
   })
   await storeHostileTexts(stage)

@@ -13,7 +13,9 @@ let empty: DashboardStage
 let busy: DashboardStage
 beforeAll(async () => {
   empty = await DashboardStage.set()
-  busy = await DashboardStage.set({ api: { readDatabases: async () => DATABASES, readAlerts: async () => ALERTS } })
+  busy = await DashboardStage.set({
+    api: { readDatabases: async () => DATABASES, look: async () => ({ alerts: ALERTS }) },
+  })
 })
 afterAll(async () => {
   await empty.close()

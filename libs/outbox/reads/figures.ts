@@ -1,7 +1,7 @@
 import { firstUuidAt, isoMicros, qualify, type Queryable } from '../../db/index.js'
 import { onlyRow } from '../rows.js'
 import type { DispatchEpoch, OutboxStatus } from '../types.js'
-import type { ErrorView, LatencyView, PauseView, RailQueue, ThroughputView, WorkerReport } from '../views.js'
+import type { LatestAttempts, PauseView, RailQueue, ThroughputView, WorkerReport } from '../views.js'
 import { PENDING_STATES } from './searches.js'
 
 /** How the outbox stands, in numbers. As symphony_readonly, symphony_auditor or symphony_control. */
@@ -83,30 +83,28 @@ export async function readThroughput(role: Queryable): Promise<ThroughputView[]>
   return rows
 }
 
-/** The latest attempts of the last hour, bounded: enough for percentiles, and the same cost at any rate. */
-const latestAttempts = (role: Queryable) =>
-  `SELECT a.latency_ms, a.rail_type, a.state, a.error_code FROM ${qualify(role, 'payment_outbox_attempts')} a
-   WHERE a.attempt_id >= ${firstUuidAt(`statement_timestamp() - interval '1 hour'`)}
-   ORDER BY a.attempt_id DESC LIMIT 5000`
-
-export async function readLatencies(role: Queryable): Promise<LatencyView> {
-  const { rows } = await role.query<LatencyView>(
-    `SELECT count(*)::integer AS sampled,
-       percentile_disc(0.5) WITHIN GROUP (ORDER BY a.latency_ms) AS "p50Ms",
-       percentile_disc(0.9) WITHIN GROUP (ORDER BY a.latency_ms) AS "p90Ms",
-       percentile_disc(0.99) WITHIN GROUP (ORDER BY a.latency_ms) AS "p99Ms", max(a.latency_ms) AS "maxMs"
-     FROM (${latestAttempts(role)}) a WHERE a.latency_ms IS NOT NULL`,
+/** What the latest attempts of the last hour were like, bounded: enough for percentiles, and the same cost at any rate. */
+export async function readLatestAttempts(role: Queryable): Promise<LatestAttempts> {
+  const { rows } = await role.query<LatestAttempts>(
+    `WITH latest AS MATERIALIZED (
+       SELECT a.latency_ms, a.rail_type, a.state, a.error_code FROM ${qualify(role, 'payment_outbox_attempts')} a
+       WHERE a.attempt_id >= ${firstUuidAt(`statement_timestamp() - interval '1 hour'`)}
+       ORDER BY a.attempt_id DESC LIMIT 5000
+     ), latency AS (
+       SELECT count(*)::integer AS sampled,
+         percentile_disc(0.5) WITHIN GROUP (ORDER BY a.latency_ms) AS "p50Ms",
+         percentile_disc(0.9) WITHIN GROUP (ORDER BY a.latency_ms) AS "p90Ms",
+         percentile_disc(0.99) WITHIN GROUP (ORDER BY a.latency_ms) AS "p99Ms", max(a.latency_ms) AS "maxMs"
+       FROM latest a WHERE a.latency_ms IS NOT NULL
+     ), error AS (
+       SELECT a.rail_type AS "railType", a.state::text AS state, a.error_code AS "errorCode", count(*)::integer AS count
+       FROM latest a WHERE a.state <> 'DISPATCHED'
+       GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 50
+     )
+     SELECT (SELECT to_json(l) FROM latency l) AS latency,
+       (SELECT COALESCE(json_agg(e ORDER BY e.count DESC, e."railType", e.state, e."errorCode"), '[]') FROM error e) AS errors`,
   )
   return onlyRow(rows)
-}
-
-export async function readErrorMix(role: Queryable): Promise<ErrorView[]> {
-  const { rows } = await role.query<ErrorView>(
-    `SELECT a.rail_type AS "railType", a.state::text AS state, a.error_code AS "errorCode", count(*)::integer AS count
-     FROM (${latestAttempts(role)}) a WHERE a.state <> 'DISPATCHED'
-     GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 50`,
-  )
-  return rows
 }
 
 /** The database's clock, to the microsecond. */
