@@ -107,6 +107,7 @@ test.each([
   ['payments', 'payments'],
   ['dead letters', 'dlq'],
   ['holds', 'holds'],
+  ['pauses', 'dispatch'],
   ['jobs and timers', 'scheduler'],
   ['the inbox', 'inbox'],
   ['leases', 'leases'],

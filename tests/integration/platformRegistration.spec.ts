@@ -17,6 +17,7 @@ import {
   type CleanupEvent,
 } from '../../libs/platform/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { enqueue } from '../support/outboxItems.js'
 import { PATIENTLY } from '../support/patiently.js'
 
 let eu: TestDatabase
@@ -195,6 +196,26 @@ describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
     }
     await expect.poll(() => remaining(us), PATIENTLY).toEqual(young)
   })
+})
+
+test('the ledger of every database of a platform that is served is sealed, at the interval it was given', async () => {
+  const services = new PlatformServices()
+  const platform = addPostgresPlatform(services, { databases: databases(), sealIntervalMs: 100 })
+  stops.push(() => platform.stop())
+  await platform.start()
+  await platform.serve(() => [])
+  for (const db of [eu, us]) {
+    await enqueue(db)
+    const open = async () => {
+      const { rows } = await db.queryNoRole<{ written: bigint; sealed: bigint | null }>(
+        `SELECT (SELECT count(*) FROM payment_outbox_identities) + (SELECT count(*) FROM payment_outbox_attempts)
+             + (SELECT count(*) FROM payment_outbox_events) AS written,
+           (SELECT sum(row_count) FROM payment_outbox_blocks)::bigint AS sealed`,
+      )
+      return (rows[0]?.sealed ?? 0n) < (rows[0]?.written ?? 0n)
+    }
+    await expect.poll(open, PATIENTLY).toBe(false)
+  }
 })
 
 interface Finished {
