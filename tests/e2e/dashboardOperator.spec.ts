@@ -7,7 +7,7 @@ import { freezeDispatch, placeOutboxHold, readDispatchEpoch, readItems } from '.
 import { DashboardStage, type Visit } from '../support/dashboardStage.js'
 import { aKey, apiRolesOf } from '../support/httpStage.js'
 import { enqueuedAndClaimed, rowOf as rowOfMessage } from '../support/inboxMessages.js'
-import { claim, enqueue } from '../support/outboxItems.js'
+import { claim as claimOn, enqueue } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
 import { aJob, aTimer } from '../support/scheduled.js'
 
@@ -178,7 +178,7 @@ async function pausesOf(name: string): Promise<object[]> {
 describe('dispatch', () => {
   test('that is frozen is said to be by an alert, which leads to why, and to the lifting of it by one person', async () => {
     const { railType } = await enqueue(stage.db)
-    expect(await claim(stage.db, railType)).toHaveLength(1)
+    expect(await claimOn(stage.db, railType)).toHaveLength(1)
     await freezeDispatch((await apiRolesOf(stage.db)).control('pavel'), 'snapshot of 03:00 restored')
     alerts = [firing('SymphonyDispatchFrozen')]
     const { page, goTo } = olga

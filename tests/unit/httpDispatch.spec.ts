@@ -30,6 +30,11 @@ function ask(path: string, body?: object, key = operator): Promise<Response> {
   })
 }
 
+async function cancel(timerId: string): Promise<Record<string, unknown>> {
+  const headers = { authorization: `Bearer ${operator}` }
+  return bodyOf(await stage.call(`/v1/timers/${timerId}/cancel`, { method: 'POST', headers }))
+}
+
 const dispatch = async () => bodyOf(await ask('/v1/dispatch'))
 
 test('before anything was dispatched there is nothing to tell', async () => {
@@ -97,13 +102,6 @@ test('without a reason, or with a scope that is for looking, nothing is lifted',
 
 test('a timer is cancelled once; one that has ended, or never was, is not changed', async () => {
   const { timerId } = await aTimer(db, { dueAt: new Date('2099-01-01T00:00:00Z') })
-  const cancel = async (id: string) =>
-    bodyOf(
-      await stage.call(`/v1/timers/${id}/cancel`, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${operator}` },
-      }),
-    )
   expect(await cancel(timerId)).toEqual({ changed: true })
   expect(await cancel(timerId)).toEqual({ changed: false })
   expect(await cancel('00000000-0000-0000-0000-000000000000')).toEqual({ changed: false })

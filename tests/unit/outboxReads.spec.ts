@@ -27,17 +27,21 @@ afterAll(() => db.drop())
 
 const readonly = () => db.as('symphony_readonly')
 
-describe('of what has failed', () => {
-  /** Two payments of a rail; the older one failed last. */
-  async function failedInTurn(): Promise<{ railType: string; older: string; younger: string }> {
-    const railType = `rail-${randomUUID()}`
-    await enqueue(db, { railType })
-    await enqueue(db, { railType })
-    const [older, younger] = await claim(db, railType)
-    for (const lease of [younger!, older!]) await complete(db, lease, { state: 'FAILED', errorCode: 'REFUSED' })
-    return { railType, older: older!.outboxId, younger: younger!.outboxId }
-  }
+/** Two payments of a rail; the older one failed last. */
+async function failedInTurn(): Promise<{ railType: string; older: string; younger: string }> {
+  const railType = `rail-${randomUUID()}`
+  await enqueue(db, { railType })
+  await enqueue(db, { railType })
+  const [older, younger] = await claim(db, railType)
+  for (const lease of [younger!, older!]) await complete(db, lease, { state: 'FAILED', errorCode: 'REFUSED' })
+  return { railType, older: older!.outboxId, younger: younger!.outboxId }
+}
 
+function later(time: Date): Date {
+  return new Date(time.getTime() + 1)
+}
+
+describe('of what has failed', () => {
   test('the latest failure comes first, in every list, page by page', async () => {
     const { railType, older, younger } = await failedInTurn()
     expect(older < younger).toBe(true)
@@ -90,7 +94,6 @@ describe('of what has failed', () => {
       (await readFailedItems(readonly(), { railType, limit: 10, ...search })).items.length,
       (await readHeldItems(readonly(), { railType, limit: 10, ...search })).items.length,
     ]
-    const later = (time: Date) => new Date(time.getTime() + 1)
     // A Date has milliseconds, the server microseconds: the millisecond in which it happened is before it.
     expect(await counts({ since: failedAt })).toEqual([1, 0])
     expect(await counts({ since: later(failedAt) })).toEqual([0, 0])
