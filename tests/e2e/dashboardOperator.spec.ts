@@ -218,7 +218,7 @@ describe('dispatch', () => {
     const { page, goTo } = olga
     await goTo('dispatch')
     await page.getByRole('button', { name: 'Pause something' }).click()
-    await page.getByLabel('A participant').check()
+    await page.getByLabel('All of its payments').check()
     await page.getByLabel('Id of the participant').fill(participantId)
     await giveReason(page, 'Pause it', 'under review')
     await rowOf(page, participantId).getByText('under review').waitFor()
