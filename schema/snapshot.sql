@@ -254,12 +254,13 @@ CREATE VIEW outbox_throughput WITH (security_barrier=true) AS
            FROM outbox_attempt_totals o
           WHERE o.minute > (statement_timestamp() - '01:01:00'::interval)
         UNION ALL
-         SELECT date_trunc('minute'::text, t.recorded_at, 'UTC'::text) AS date_trunc,
-            t.dispatched,
-            t.retryable,
-            t.failed,
-            t.zombie_requeue
+         SELECT date_bin('00:01:00'::interval, t.recorded_at, '2000-01-01 00:00:00+00'::timestamp with time zone) AS date_bin,
+            sum(t.dispatched) AS sum,
+            sum(t.retryable) AS sum,
+            sum(t.failed) AS sum,
+            sum(t.zombie_requeue) AS sum
            FROM outbox_attempt_tallies t
+          GROUP BY (date_bin('00:01:00'::interval, t.recorded_at, '2000-01-01 00:00:00+00'::timestamp with time zone))
         )
  SELECT m.minute,
     COALESCE(sum(r.dispatched), 0::numeric)::bigint AS dispatched,

@@ -4,10 +4,14 @@ import type { DispatchEpoch, OutboxStatus } from '../types.js'
 import type { LatestAttempts, PauseView, RailQueue, ThroughputView, WorkerReport } from '../views.js'
 import { PENDING_STATES } from './searches.js'
 
+/** A statement with values, be it none, is prepared: these are asked every second, and planning them costs as much as running them. */
+const PREPARED: readonly unknown[] = []
+
 /** How the outbox stands, in numbers. As symphony_readonly, symphony_auditor or symphony_control. */
 
 export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
-  const { rows } = await role.query<OutboxStatus>(`
+  const { rows } = await role.query<OutboxStatus>(
+    `
     SELECT pending_count AS "pendingCount", due_unleased_count AS "dueUnleasedCount", leased_count AS "leasedCount",
       expired_lease_count AS "expiredLeaseCount", scheduled_count AS "scheduledCount", blocked_count AS "blockedCount",
       held_count AS "heldCount", oldest_pending_age_seconds AS "oldestPendingAgeSeconds",
@@ -19,19 +23,24 @@ export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
       held_retry_ceiling_count AS "heldRetryCeilingCount", held_lease_expiry_count AS "heldLeaseExpiryCount",
       held_earlier_paid_count AS "heldEarlierPaidCount", held_other_count AS "heldOtherCount",
       workers_alive_count AS "workersAliveCount"
-    FROM ${qualify(role, 'supervisor_outbox_status')}`)
+    FROM ${qualify(role, 'supervisor_outbox_status')}`,
+    PREPARED,
+  )
   return onlyRow(rows)
 }
 
 /** Undefined before the first claim or check: nothing has ever been dispatched from here. */
 export async function readDispatchEpoch(role: Queryable): Promise<DispatchEpoch | undefined> {
-  const { rows } = await role.query<DispatchEpoch>(`
+  const { rows } = await role.query<DispatchEpoch>(
+    `
     SELECT epoch_no AS "epochNo", began_at AS "beganAt", system_identifier AS "systemIdentifier", timeline,
       beat_no AS "beatNo", beat_at AS "beatAt", synchronous, frozen, frozen_at AS "frozenAt",
       freeze_cause AS "freezeCause", freeze_reason AS "freezeReason", frozen_by AS "frozenBy",
       marked_at AS "markedAt", items_marked AS "itemsMarked", lifted_at AS "liftedAt", lifted_by AS "liftedBy",
       lift_reason AS "liftReason"
-    FROM ${qualify(role, 'dispatch_epochs')} ORDER BY epoch_no DESC LIMIT 1`)
+    FROM ${qualify(role, 'dispatch_epochs')} ORDER BY epoch_no DESC LIMIT 1`,
+    PREPARED,
+  )
   return rows[0]
 }
 
@@ -39,6 +48,7 @@ export async function readPauses(role: Queryable): Promise<PauseView[]> {
   const { rows } = await role.query<PauseView>(
     `SELECT kind, name, reason, paused_by AS "pausedBy", ${isoMicros('paused_at')} AS "pausedAt"
      FROM ${qualify(role, 'outbox_pauses')} ORDER BY paused_at DESC, kind, name LIMIT 1000`,
+    PREPARED,
   )
   return rows
 }
@@ -56,6 +66,7 @@ export async function readWorkerReports(role: Queryable): Promise<WorkerReport[]
      ) l ON l.claimed_by = w.worker_id
      WHERE w.last_seen_at > statement_timestamp() - interval '1 day'
      ORDER BY w.last_seen_at DESC, w.worker_id LIMIT 1000`,
+    PREPARED,
   )
   return rows
 }
@@ -70,6 +81,7 @@ export async function readRailQueues(role: Queryable): Promise<RailQueue[]> {
        COALESCE(extract(epoch FROM statement_timestamp() - min(p.next_attempt_at) FILTER (WHERE ${PENDING_STATES.DUE})), 0)
          ::double precision AS "oldestDueAgeSeconds"
      FROM ${qualify(role, 'payment_outbox_pending')} p GROUP BY p.rail_type ORDER BY p.rail_type LIMIT 1000`,
+    PREPARED,
   )
   return rows
 }
@@ -79,6 +91,7 @@ export async function readThroughput(role: Queryable): Promise<ThroughputView[]>
     `SELECT ${isoMicros('minute')} AS minute, dispatched::integer AS dispatched, retryable::integer AS retryable,
        failed::integer AS failed, zombie_requeue::integer AS "zombieRequeue"
      FROM ${qualify(role, 'outbox_throughput')} ORDER BY 1`,
+    PREPARED,
   )
   return rows
 }
@@ -103,13 +116,14 @@ export async function readLatestAttempts(role: Queryable): Promise<LatestAttempt
      )
      SELECT (SELECT to_json(l) FROM latency l) AS latency,
        (SELECT COALESCE(json_agg(e ORDER BY e.count DESC, e."railType", e.state, e."errorCode"), '[]') FROM error e) AS errors`,
+    PREPARED,
   )
   return onlyRow(rows)
 }
 
 /** The database's clock, to the microsecond. */
 export async function readNow(role: Queryable): Promise<string> {
-  const { rows } = await role.query<{ now: string }>(`SELECT ${isoMicros('statement_timestamp()')} AS now`)
+  const { rows } = await role.query<{ now: string }>(`SELECT ${isoMicros('statement_timestamp()')} AS now`, PREPARED)
   return onlyRow(rows).now
 }
 

@@ -73,7 +73,7 @@ function Frozen({ freeze }: { readonly freeze: NonNullable<Dispatch['freeze']> }
             <dd>
               <code>{cause}</code> {reason}
             </dd>
-            <dt>Found by</dt>
+            <dt>By</dt>
             <dd>{by}</dd>
             <dt>Marked</dt>
             <dd>
@@ -87,7 +87,7 @@ function Frozen({ freeze }: { readonly freeze: NonNullable<Dispatch['freeze']> }
           <Moment at={at} />
         </span>
       </div>
-      <section aria-label="Before lifting">
+      <section class="stack tight" aria-label="Before lifting">
         <h3>Before lifting</h3>
         <ol class="steps">
           <li>
