@@ -221,7 +221,7 @@ const WHOLE = new Set([
   'signing-key.pem',
   'verification.json',
 ])
-const SAMPLES_PER_FILE = 12
+const SAMPLES_PER_FILE = 4
 
 const FILES = [
   'MANIFEST.sha256',

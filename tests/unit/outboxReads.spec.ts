@@ -7,6 +7,7 @@ import {
   readProposal,
   readRecentlyChanged,
   searchItems,
+  withdrawOutboxProposal,
   type ItemSearch,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
@@ -74,10 +75,10 @@ describe('of what has failed', () => {
       { proposal: { proposalId, status: 'OPEN', proposedBy: alice.name }, redrivenAs: [] },
     ])
     expect(await readProposal(readonly(), proposalId)).toMatchObject({ outboxId: proposed.outboxId, status: 'OPEN' })
-    await approve(bob, proposalId)
-    expect(await readProposal(readonly(), proposalId)).toMatchObject({ status: 'APPROVED' })
+    await withdrawOutboxProposal(bob.control, proposalId, 'not now')
+    expect(await readProposal(readonly(), proposalId)).toMatchObject({ status: 'WITHDRAWN' })
     expect(await readProposal(readonly(), randomUUID())).toBeUndefined()
-    expect(await undecided()).toEqual([untouched.outboxId])
+    expect(await undecided()).toEqual([untouched.outboxId, proposed.outboxId])
   })
 
   test('a time is the one at which it failed; of what is held, the one since which it is', async () => {
