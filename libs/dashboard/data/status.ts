@@ -60,7 +60,8 @@ function accept(given: Status): void {
   const firing = given.alerts.filter(({ state }) => state === 'firing').length
   attention.value = {
     '': { count: count(firing), tone: 'bad', meaning: 'alerts fire' },
-    dlq: { count: count(given.queue.dlqDepth), tone: 'bad', meaning: 'waiting' },
+    // Not all there ever were: a refusal that was right needs nothing, and stays.
+    dlq: { count: count(given.queue.failedLastHour), tone: 'bad', meaning: 'in the last hour' },
     holds: { count: count(given.queue.heldCount), tone: 'held', meaning: 'waiting' },
   }
 }
