@@ -4,9 +4,9 @@ import { AppError } from '../core/index.js'
 import { actingFor, type Database } from '../db/index.js'
 import {
   createHttpServer,
+  describeDatabases,
   MetricsPage,
   type Api,
-  type DatabaseView,
   type HttpLimits,
   type HttpServer,
   type Look,
@@ -15,7 +15,7 @@ import {
   type WebhookSources,
 } from '../http/index.js'
 import { AlertWatch, Metrics, registryOfStatus, type SystemStatus } from '../observability/index.js'
-import { readItems, readOutboxStatus, readServerVersion } from '../outbox/index.js'
+import { readItems } from '../outbox/index.js'
 import { settleWithin } from '../worker/index.js'
 import { dashboardFolder } from './dashboardFolder.js'
 import { packageVersion } from './packageVersion.js'
@@ -119,29 +119,8 @@ function apiOf(database: Database, databaseName: string, look: Api['look']): Api
       mayNamePeople: () => isActorGateway(control),
     },
     databaseName,
-    readDatabases: async () => [await describeDatabase(database, databaseName)],
+    readDatabases: () => describeDatabases([{ name: databaseName, database }]),
     look,
-  }
-}
-
-/** A database that does not answer is down, and its figures are not known. */
-async function describeDatabase(database: Database, name: string): Promise<DatabaseView> {
-  const readonly = database.as('symphony_readonly')
-  const { schema } = database
-  try {
-    const { pendingCount, heldCount, oldestPendingAgeSeconds } = await readOutboxStatus(readonly)
-    return {
-      name,
-      schema,
-      state: 'up',
-      pendingCount: String(pendingCount),
-      oldestPendingAgeSeconds,
-      heldCount: String(heldCount),
-      serverVersion: await readServerVersion(readonly),
-    }
-  } catch {
-    const unknown = { pendingCount: null, oldestPendingAgeSeconds: null, heldCount: null, serverVersion: null }
-    return { name, schema, state: 'down', ...unknown }
   }
 }
 

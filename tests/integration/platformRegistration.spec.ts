@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { describeDatabases } from '../../libs/http/index.js'
 import { enqueueInboxMessage } from '../../libs/inbox/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
+import { placeOutboxHold } from '../../libs/outbox/index.js'
 import {
   addPostgresPlatform,
   CleanupWorker,
@@ -216,6 +218,25 @@ test('the ledger of every database of a platform that is served is sealed, at th
     }
     await expect.poll(open, PATIENTLY).toBe(false)
   }
+})
+
+test('the databases of a platform are told with what waits in each; one that does not answer is down', async () => {
+  const nowhere = new URL(eu.url)
+  nowhere.port = '1'
+  const services = new PlatformServices()
+  const gone = { name: 'gone', url: nowhere.href, schema: eu.schema }
+  const platform = addPostgresPlatform(services, { databases: [...databases(), gone] })
+  stops.push(() => platform.stop())
+  await platform.start()
+  const [held] = [await enqueue(us), await enqueue(us)]
+  await placeOutboxHold(us.as('symphony_control'), held.outboxId, 'please wait')
+  const { rows } = await eu.queryNoRole<{ pending: bigint }>('SELECT count(*) AS pending FROM payment_outbox_pending')
+  const views = await describeDatabases(platform.databases.members)
+  expect(views).toMatchObject([
+    { name: 'eu', schema: eu.schema, state: 'up', pendingCount: String(rows[0]!.pending), heldCount: '0' },
+    { name: 'us', schema: us.schema, state: 'up', heldCount: '1', serverVersion: expect.stringMatching(/^1[5-8]\./) },
+    { name: 'gone', state: 'down', pendingCount: null, oldestPendingAgeSeconds: null, serverVersion: null },
+  ])
 })
 
 interface Finished {
