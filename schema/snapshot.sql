@@ -254,12 +254,13 @@ CREATE VIEW outbox_throughput WITH (security_barrier=true) AS
            FROM outbox_attempt_totals o
           WHERE o.minute > (statement_timestamp() - '01:01:00'::interval)
         UNION ALL
-         SELECT date_trunc('minute'::text, t.recorded_at, 'UTC'::text) AS date_trunc,
-            t.dispatched,
-            t.retryable,
-            t.failed,
-            t.zombie_requeue
+         SELECT date_bin('00:01:00'::interval, t.recorded_at, '2000-01-01 00:00:00+00'::timestamp with time zone) AS date_bin,
+            sum(t.dispatched) AS sum,
+            sum(t.retryable) AS sum,
+            sum(t.failed) AS sum,
+            sum(t.zombie_requeue) AS sum
            FROM outbox_attempt_tallies t
+          GROUP BY (date_bin('00:01:00'::interval, t.recorded_at, '2000-01-01 00:00:00+00'::timestamp with time zone))
         )
  SELECT m.minute,
     COALESCE(sum(r.dispatched), 0::numeric)::bigint AS dispatched,
@@ -335,7 +336,6 @@ CREATE INDEX ix_attempts_by_instruction ON payment_outbox_attempts USING btree (
 CREATE UNIQUE INDEX ix_attempts_by_outbox ON payment_outbox_attempts USING btree (outbox_id, attempt_no);
 CREATE INDEX ix_attempts_by_rail_reference ON payment_outbox_attempts USING btree (rail_reference) WHERE rail_reference IS NOT NULL;
 CREATE INDEX ix_attempts_failed ON payment_outbox_attempts USING btree (attempt_id) WHERE state = 'FAILED'::outbox_attempt_state AND attempt_no >= 1;
-CREATE INDEX ix_attempts_failed_items ON payment_outbox_attempts USING btree (outbox_id) WHERE state = 'FAILED'::outbox_attempt_state AND attempt_no >= 1;
 CREATE INDEX ix_attempts_recorded ON payment_outbox_attempts USING btree (recorded_xid);
 CREATE UNIQUE INDEX payment_outbox_attempts_one_terminal_per_outbox ON payment_outbox_attempts USING btree (outbox_id) WHERE state = ANY (ARRAY['DISPATCHED'::outbox_attempt_state, 'FAILED'::outbox_attempt_state]);
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it.';

@@ -4,17 +4,18 @@ import { AppError } from '../core/index.js'
 import { actingFor, type Database } from '../db/index.js'
 import {
   createHttpServer,
+  describeDatabases,
   MetricsPage,
   type Api,
-  type DatabaseView,
   type HttpLimits,
   type HttpServer,
+  type Look,
   type OidcOptions,
   type WebhookReceiver,
   type WebhookSources,
 } from '../http/index.js'
-import { AlertWatch, Metrics, registryOfStatus } from '../observability/index.js'
-import { readItems, readOutboxStatus, readServerVersion } from '../outbox/index.js'
+import { AlertWatch, Metrics, registryOfStatus, type SystemStatus } from '../observability/index.js'
+import { readItems } from '../outbox/index.js'
 import { settleWithin } from '../worker/index.js'
 import { dashboardFolder } from './dashboardFolder.js'
 import { packageVersion } from './packageVersion.js'
@@ -44,23 +45,19 @@ export interface ApiFaceOptions {
 export class HttpFace {
   /** Fed by the workers of this process. */
   readonly metrics = new Metrics({ version: packageVersion() })
-  /** For the API and the dashboard. While the database does not answer, that is what it says. */
-  readonly alerts: AlertWatch
+  readonly #alerts = new AlertWatch()
   readonly #server: HttpServer
 
   constructor({ database, log, accessToken, api, webhooks }: HttpFaceOptions) {
     const readStatus = () => readSystemStatus(database)
-    this.alerts = new AlertWatch(async () => {
-      const status = await readStatus().catch(() => undefined)
-      return [this.metrics.registry, ...(status === undefined ? [] : [registryOfStatus(status)])]
-    })
+    const look = () => this.#look(readStatus)
     this.#server = createHttpServer({
       log,
       accessToken,
       isReady: () => isReady(database),
       metrics: new MetricsPage(this.metrics.registry, readStatus),
       version: packageVersion(),
-      ...(api === undefined ? {} : apiOptions(database, api, this.alerts)),
+      ...(api === undefined ? {} : apiOptions(database, api, look)),
       ...(webhooks === undefined ? {} : { webhooks: this.#receiverOf(database, webhooks) }),
     })
   }
@@ -83,6 +80,13 @@ export class HttpFace {
     return this.#server.close()
   }
 
+  /** For the API and the dashboard. While the database does not answer, that is what the alerts say. */
+  async #look(readStatus: () => Promise<SystemStatus>): Promise<Look> {
+    const status = await readStatus().catch(() => undefined)
+    const gauges = status === undefined ? [] : [registryOfStatus(status)]
+    return { alerts: await this.#alerts.look([this.metrics.registry, ...gauges]), queue: status?.outbox }
+  }
+
   #receiverOf(database: Database, sources: WebhookSources): WebhookReceiver {
     return { ingest: database.as('symphony_ingest'), sources, onReceived: this.metrics.inbox.onReceived }
   }
@@ -91,11 +95,11 @@ export class HttpFace {
 function apiOptions(
   database: Database,
   { databaseName, accessTokenOwner, oidc, limits }: ApiFaceOptions,
-  alerts: AlertWatch,
+  look: Api['look'],
 ) {
   const folder = dashboardFolder()
   return {
-    api: apiOf(database, databaseName, alerts),
+    api: apiOf(database, databaseName, look),
     accessTokenOwner,
     limits,
     ...(oidc === undefined ? {} : { oidc }),
@@ -103,7 +107,7 @@ function apiOptions(
   }
 }
 
-function apiOf(database: Database, databaseName: string, alerts: AlertWatch): Api {
+function apiOf(database: Database, databaseName: string, look: Api['look']): Api {
   const control = database.as('symphony_control')
   return {
     roles: {
@@ -115,29 +119,8 @@ function apiOf(database: Database, databaseName: string, alerts: AlertWatch): Ap
       mayNamePeople: () => isActorGateway(control),
     },
     databaseName,
-    readDatabases: async () => [await describeDatabase(database, databaseName)],
-    readAlerts: () => alerts.look(),
-  }
-}
-
-/** A database that does not answer is down, and its figures are not known. */
-async function describeDatabase(database: Database, name: string): Promise<DatabaseView> {
-  const readonly = database.as('symphony_readonly')
-  const { schema } = database
-  try {
-    const { pendingCount, heldCount, oldestPendingAgeSeconds } = await readOutboxStatus(readonly)
-    return {
-      name,
-      schema,
-      state: 'up',
-      pendingCount: String(pendingCount),
-      oldestPendingAgeSeconds,
-      heldCount: String(heldCount),
-      serverVersion: await readServerVersion(readonly),
-    }
-  } catch {
-    const unknown = { pendingCount: null, oldestPendingAgeSeconds: null, heldCount: null, serverVersion: null }
-    return { name, schema, state: 'down', ...unknown }
+    readDatabases: () => describeDatabases([{ name: databaseName, database }]),
+    look,
   }
 }
 

@@ -1,16 +1,4 @@
-import type { DispatchEpoch, FreezeCause } from '../outbox/index.js'
-
-/** What a freeze means, for whoever has to decide. */
-const MEANINGS: Readonly<Record<FreezeCause, string>> = {
-  ANOTHER_SERVER:
-    'The data is on another server than before: a restored dump, a copy, or an upgrade that made a new one.',
-  ANOTHER_DATABASE: 'The data is in another database than before: a copy, or a dump restored beside it.',
-  LOWER_TIMELINE: 'The server is on an earlier timeline than before: an old primary, or an older backup.',
-  NEW_TIMELINE:
-    'A standby was promoted, or a backup was recovered, and it is not certain that everything had reached it.',
-  LOST_COMMITS: 'A worker remembers what the database does not: it is an earlier state of itself.',
-  OPERATOR: 'A person froze it.',
-}
+import { meaningOfFreeze, type DispatchEpoch } from '../outbox/index.js'
 
 const REMEDY =
   'Compare the rail’s book with this one (docs/operate/restore.md), then: symphony freeze lift --reason "…"'
@@ -22,7 +10,7 @@ export function describeFreeze(epoch: DispatchEpoch | undefined): readonly strin
   return [
     `Dispatch is FROZEN since ${frozenAt?.toISOString()}: nothing is sent. Found by ${frozenBy}.`,
     `  ${freezeCause}: ${freezeReason}.`,
-    `  ${freezeCause === null ? '' : MEANINGS[freezeCause]}`,
+    `  ${freezeCause === null ? '' : meaningOfFreeze(freezeCause)}`,
     `  ${describeMarks(epoch)}`,
     `  ${REMEDY}`,
   ]

@@ -1,6 +1,6 @@
 import { Option, type Command } from 'commander'
 import { InvalidArgumentError } from '../core/index.js'
-import type { ItemSelection } from '../outbox/index.js'
+import type { ItemSearch } from '../outbox/index.js'
 import { parseWholeNumber } from './commonOptions.js'
 import type { GivenFlags } from './resolveSettings.js'
 
@@ -11,7 +11,9 @@ export function addSelection(command: Command): Command {
     .option('--participant <id>', 'of this participant')
     .option('--since <time>', 'not before this time, as in 2026-01-31T08:00:00Z')
     .option('--until <time>', 'before this time')
-    .addOption(new Option('--limit <n>', 'how many at the most, up to 1000').argParser(parseWholeNumber).default(100))
+    .addOption(
+      new Option('--limit <n>', 'how many at the most, up to 1000').argParser(parseWholeNumber).default(LISTED),
+    )
 }
 
 /** With the cursor of a list: the next page begins after what this one ended with. */
@@ -19,24 +21,27 @@ export function addPaging(command: Command): Command {
   return command.option('--before <cursor>', 'the next page: what the last one said')
 }
 
+export type ItemSelection = Omit<ItemSearch, 'state'>
+
 export function selectionOf(flags: GivenFlags & { readonly limit?: unknown }): ItemSelection {
-  const { rail, participant, before, limit } = flags
+  const { rail, participant, errorCode, before, limit } = flags
   return {
     ...(typeof rail === 'string' ? { railType: rail } : {}),
-    ...(typeof participant === 'string' ? { participantId: participant } : {}),
+    ...(typeof participant === 'string' ? { participants: [participant] } : {}),
+    ...(typeof errorCode === 'string' ? { errorCode } : {}),
     ...timeOf('since', flags),
     ...timeOf('until', flags),
     ...(typeof before === 'string' ? { before } : {}),
-    ...(typeof limit === 'number' ? { limit } : {}),
+    limit: typeof limit === 'number' ? limit : LISTED,
   }
 }
 
 /** Whether anything narrows it down. */
-export function isNarrowed({ railType, participantId, since, until, errorCode }: ItemSelection): boolean {
-  return [railType, participantId, since, until, errorCode].some((value) => value !== undefined)
+export function isNarrowed({ railType, participants, since, until, errorCode }: ItemSelection): boolean {
+  return [railType, participants, since, until, errorCode].some((value) => value !== undefined)
 }
 
-function timeOf(name: 'since' | 'until', flags: GivenFlags): ItemSelection {
+function timeOf(name: 'since' | 'until', flags: GivenFlags): Pick<ItemSelection, 'since' | 'until'> {
   const text = flags[name]
   if (typeof text !== 'string') return {}
   const time = new Date(text)
@@ -49,4 +54,5 @@ function timeOf(name: 'since' | 'until', flags: GivenFlags): ItemSelection {
   return { [name]: time }
 }
 
+const LISTED = 100
 const TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})$/

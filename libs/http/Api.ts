@@ -1,4 +1,4 @@
-import type { readItemViews } from '../outbox/index.js'
+import type { OutboxStatus, readItemViews } from '../outbox/index.js'
 import type { Alert } from './shapes/alerts.js'
 import type { DatabaseView } from './shapes/databases.js'
 
@@ -27,6 +27,13 @@ export interface Api {
   readonly databaseName: string
   /** The databases that this process serves. */
   readonly readDatabases: () => Promise<readonly DatabaseView[]>
-  /** The verdicts of the alert rules. */
-  readonly readAlerts: () => Promise<readonly Alert[]>
+  /** Answers while the database does not, too. */
+  readonly look: () => Promise<Look>
+}
+
+/** One look at how things stand: the verdicts of the alert rules, and the queue that they were given of. */
+export interface Look {
+  readonly alerts: readonly Alert[]
+  /** Undefined: it could not be read, or nobody did. */
+  readonly queue?: OutboxStatus | undefined
 }

@@ -1,7 +1,6 @@
 import { systemClock, type Clock, type JsonObject, type JsonValue } from '../core/index.js'
 import {
-  readErrorMix,
-  readLatencies,
+  readLatestAttempts,
   readNow,
   readOutboxStatus,
   readPauses,
@@ -22,13 +21,13 @@ import type { Rail, WorkerView } from './shapes/workers.js'
  * database is asked once.
  */
 export class StatusBoard {
-  readonly #api: Pick<Api, 'databaseName' | 'readAlerts'>
+  readonly #api: Pick<Api, 'databaseName' | 'look'>
   readonly #role: Role
   readonly #clock: Clock
   #latest: { readonly status: Promise<Status>; readonly untilMs: number } | undefined
 
-  constructor({ roles, databaseName, readAlerts }: Api, clock: Clock = systemClock) {
-    this.#api = { databaseName, readAlerts }
+  constructor({ roles, databaseName, look }: Api, clock: Clock = systemClock) {
+    this.#api = { databaseName, look }
     this.#role = roles.readonly
     this.#clock = clock
   }
@@ -47,21 +46,19 @@ export class StatusBoard {
 
   async #ask(): Promise<Status> {
     const role = this.#role
-    const [at, queue, reports, rails, alerts, throughput, latency, errors] = await Promise.all([
-      readNow(role),
-      readOutboxStatus(role),
-      readWorkerReports(role),
-      readRails(role),
-      this.#api.readAlerts(),
-      readThroughput(role),
-      readLatencies(role),
-      readErrorMix(role),
-    ])
+    // One after the other, and nothing twice: it is not worth more than a connection, and the alerts have read the queue.
+    const { alerts, queue } = await this.#api.look()
+    const figures = figuresOf(queue ?? (await readOutboxStatus(role)))
+    const reports = await readWorkerReports(role)
+    const rails = railsOf(await readRailQueues(role), await readPauses(role), reports)
+    const throughput = await readThroughput(role)
+    const { latency, errors } = await readLatestAttempts(role)
+    const at = await readNow(role)
     const alive = reports.filter((report) => report.alive).length
     return {
       database: this.#api.databaseName,
       at,
-      queue: figuresOf(queue),
+      queue: figures,
       rails,
       workers: { alive, silent: reports.length - alive },
       alerts: [...alerts],

@@ -7,7 +7,8 @@
  */
 export { createHttpServer } from './createHttpServer.js'
 export type { HttpServer, HttpServerOptions, ListenAddress } from './createHttpServer.js'
-export type { Api, ApiRoles } from './Api.js'
+export { describeDatabases } from './describeDatabases.js'
+export type { Api, ApiRoles, Look } from './Api.js'
 export type { Identity } from './access/Identity.js'
 export { readOidcOptions } from './access/oidcOptions.js'
 export type { OidcOptions } from './access/oidcOptions.js'
@@ -41,6 +42,7 @@ export type {
   ResolveBody,
   Withdrawn,
 } from './shapes/decisions.js'
+export type { Dispatch } from './shapes/dispatch.js'
 export type { InboxMessageView, InboxPage, Revived } from './shapes/inbox.js'
 export type { Accepted, AcceptedBatch, Instruction, InstructionBatch, InstructionView } from './shapes/instructions.js'
 export type { LeasePage, LeaseView } from './shapes/leases.js'

@@ -1,15 +1,6 @@
-import { isPermanentFailure, systemClock, type Clock } from '../core/index.js'
+import { Cancellation, isPermanentFailure, systemClock, type Clock } from '../core/index.js'
 import type { Database, Listener, RoleHandle, Transaction } from '../db/index.js'
-import {
-  BoundedSlots,
-  PollLoop,
-  settleWithin,
-  sleep,
-  timerSignal,
-  Wakeup,
-  type Turn,
-  type Worker,
-} from '../worker/index.js'
+import { after, BoundedSlots, PollLoop, settleWithin, sleep, Wakeup, type Turn, type Worker } from '../worker/index.js'
 import { abandonInboxMessages, ackInboxMessages, claimInboxBatch, failInboxMessages, nextInboxEvent } from './db.js'
 import { InboxFenceLostError } from './errors.js'
 import type { InboxWorkerEvent, OnInboxWorkerEvent } from './events.js'
@@ -60,7 +51,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   readonly #slots: BoundedSlots
   readonly #wakeup: Wakeup
   readonly #loop: PollLoop
-  readonly #inHand = new Map<Promise<void>, AbortController>()
+  readonly #inHand = new Map<Promise<void>, Cancellation>()
   #listener: Listener | undefined
   #stopping = false
   #counts = emptyCounts()
@@ -141,10 +132,10 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
 
   #take(message: ClaimedMessage, trustedUntilMs: number): void {
     this.#slots.take()
-    const giveUp = new AbortController()
+    const giveUp = new Cancellation()
     const leftMs = Math.max(0, trustedUntilMs - this.#clock.monotonicMs())
-    const expiry = timerSignal(leftMs, () => new Error('the claim is about to end'))
-    const handled = this.#carry(message, AbortSignal.any([giveUp.signal, expiry.signal]))
+    const expiry = after(leftMs, () => giveUp.abort(new Error('the claim is about to end')))
+    const handled = this.#carry(message, giveUp.signal)
       .catch((error: unknown) => this.#onEvent({ type: 'fault', during: 'giving a message back', error }))
       .finally(() => {
         expiry.cancel()

@@ -7,10 +7,12 @@ import { resolveLedgerSealerOptions, type LedgerSealerOptions } from './options.
 export interface SealCounts {
   readonly blocks: number
   readonly rows: number
+  /** There is more to seal at once. */
+  readonly more: boolean
 }
 
 export type SealerEvent =
-  | ({ readonly type: 'sealed' } & SealCounts)
+  | { readonly type: 'sealed'; readonly blocks: number; readonly rows: number }
   /** A run failed; the next one will find the same rows. */
   | { readonly type: 'fault'; readonly during: string; readonly error: unknown }
 
@@ -30,7 +32,7 @@ export class LedgerSealer implements Worker<SealCounts> {
     this.#options = resolveLedgerSealerOptions(options)
     this.#onEvent = onEvent
     this.#loop = new PollLoop({
-      turn: async () => ({ again: (await this.runOnce()).blocks === BLOCKS_PER_RUN }),
+      turn: async () => ({ again: (await this.runOnce()).more }),
       pollMs: this.#options.intervalMs,
       wakeup: new Wakeup(0, systemClock),
       onError: (error) => onEvent({ type: 'fault', during: 'sealing the ledger', error }),
@@ -58,7 +60,7 @@ export class LedgerSealer implements Worker<SealCounts> {
       if (sealed.rowCount < rowsMax) break
     }
     if (blocks > 0) this.#onEvent({ type: 'sealed', blocks, rows })
-    return { blocks, rows }
+    return { blocks, rows, more: blocks === BLOCKS_PER_RUN }
   }
 }
 

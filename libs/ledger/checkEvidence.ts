@@ -22,7 +22,12 @@ export interface EvidenceCheck {
  * signed and name blocks that are there, every function has the hash of its definition. Needs no database.
  */
 export async function checkEvidence(folder: string, publicKey?: KeyObject): Promise<EvidenceCheck> {
-  const files = await readBundle(folder)
+  return checkBundle(await readBundle(folder), publicKey)
+}
+
+/** The same of files that are at hand, by their names. */
+export function checkBundle(bundle: ReadonlyMap<string, Buffer>, publicKey?: KeyObject): EvidenceCheck {
+  const files = textsOf(bundle)
   const manifest = take(files, EVIDENCE_MANIFEST)
   const signature = files.get(EVIDENCE_SIGNATURE)
   files.delete(EVIDENCE_SIGNATURE)
@@ -41,8 +46,8 @@ export async function checkEvidence(folder: string, publicKey?: KeyObject): Prom
   }
 }
 
-async function readBundle(folder: string): Promise<Map<string, string>> {
-  const files = new Map<string, string>()
+async function readBundle(folder: string): Promise<ReadonlyMap<string, Buffer>> {
+  const files = new Map<string, Buffer>()
   let entries
   try {
     entries = await readdir(folder, { withFileTypes: true })
@@ -51,13 +56,20 @@ async function readBundle(folder: string): Promise<Map<string, string>> {
   }
   for (const entry of entries) {
     if (!entry.isFile()) throw broken(`${entry.name} is not a file`)
-    // As bytes: what is not UTF-8 would be read as something else, and hashed as that.
-    const bytes = await readFile(join(folder, entry.name))
-    const text = bytes.toString('utf8')
-    if (!Buffer.from(text).equals(bytes)) throw broken(`${entry.name} is not what was written`)
-    files.set(entry.name, text)
+    files.set(entry.name, await readFile(join(folder, entry.name)))
   }
   return files
+}
+
+/** What is not UTF-8 would be read as something else, and hashed as that. */
+function textsOf(bundle: ReadonlyMap<string, Buffer>): Map<string, string> {
+  return new Map(
+    [...bundle].map(([name, bytes]) => {
+      const text = bytes.toString('utf8')
+      if (!Buffer.from(text).equals(bytes)) throw broken(`${name} is not what was written`)
+      return [name, text]
+    }),
+  )
 }
 
 function take(files: Map<string, string>, name: string): string {

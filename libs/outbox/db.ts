@@ -10,7 +10,7 @@ import {
   requiredUuid,
 } from '../core/index.js'
 import type { JsonObject } from '../core/index.js'
-import { callFunction, qualify, type Queryable } from '../db/index.js'
+import { callFunction, type Queryable } from '../db/index.js'
 import { instructionColumns, leaseColumns, optionalRails, optionalText, outcomeColumns } from './arguments.js'
 import { onlyRow, toClaimedItem, toDate, toEnqueuedItem, toEpochCheck, toVerdict } from './rows.js'
 import type { ClaimedRow, EnqueuedRow, EpochCheckRow, HeldTakeoverRow, VerdictRow } from './rows.js'
@@ -21,28 +21,18 @@ import type {
   ClaimedItem,
   CompletionVerdict,
   DecisionResult,
-  DispatchEpoch,
   EnqueuedItem,
   EpochCheck,
   EpochMemory,
-  FailedItem,
   HeldTakeover,
   HoldDecision,
-  ItemEvent,
-  ItemSelection,
-  ItemState,
-  ItemStatus,
   LateOutcome,
   LateOutcomeEvent,
   LeaseClaim,
   LeaseRelease,
   LeaseRenewal,
-  LedgerAttempt,
-  OpenProposal,
   OrderedFailurePolicy,
   OutboxInstruction,
-  OutboxStatus,
-  Page,
   PauseKind,
   RecordedAttempt,
   RepairedLease,
@@ -428,150 +418,4 @@ export async function setParticipantOutboxPolicy(
     requiredId('participantId', participantId),
     requiredText('onOrderedFailure', onOrderedFailure, 20),
   ])
-}
-
-/** As symphony_readonly, symphony_auditor or symphony_control. */
-export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
-  const { rows } = await role.query<OutboxStatus>(`
-    SELECT pending_count AS "pendingCount", due_unleased_count AS "dueUnleasedCount", leased_count AS "leasedCount",
-      expired_lease_count AS "expiredLeaseCount", scheduled_count AS "scheduledCount", blocked_count AS "blockedCount",
-      held_count AS "heldCount", oldest_pending_age_seconds AS "oldestPendingAgeSeconds",
-      oldest_due_age_seconds AS "oldestDueAgeSeconds", dispatched_total AS "dispatchedTotal",
-      retryable_total AS "retryableTotal", failed_total AS "failedTotal", zombie_requeue_total AS "zombieRequeueTotal",
-      dispatched_last_hour AS "dispatchedLastHour", retryable_last_hour AS "retryableLastHour",
-      failed_last_hour AS "failedLastHour", dlq_depth AS "dlqDepth", outcome_unknown_count AS "outcomeUnknownCount",
-      held_outcome_unknown_count AS "heldOutcomeUnknownCount", held_failed_unknown_count AS "heldFailedUnknownCount",
-      held_retry_ceiling_count AS "heldRetryCeilingCount", held_lease_expiry_count AS "heldLeaseExpiryCount",
-      held_earlier_paid_count AS "heldEarlierPaidCount", held_other_count AS "heldOtherCount",
-      workers_alive_count AS "workersAliveCount"
-    FROM ${qualify(role, 'supervisor_outbox_status')}`)
-  return onlyRow(rows)
-}
-
-/** Undefined before the first claim or check: nothing has ever been dispatched from here. */
-export async function readDispatchEpoch(role: Queryable): Promise<DispatchEpoch | undefined> {
-  const { rows } = await role.query<DispatchEpoch>(`
-    SELECT epoch_no AS "epochNo", began_at AS "beganAt", system_identifier AS "systemIdentifier", timeline,
-      beat_no AS "beatNo", beat_at AS "beatAt", synchronous, frozen, frozen_at AS "frozenAt",
-      freeze_cause AS "freezeCause", freeze_reason AS "freezeReason", frozen_by AS "frozenBy",
-      marked_at AS "markedAt", items_marked AS "itemsMarked", lifted_at AS "liftedAt", lifted_by AS "liftedBy",
-      lift_reason AS "liftReason"
-    FROM ${qualify(role, 'dispatch_epochs')} ORDER BY epoch_no DESC LIMIT 1`)
-  return rows[0]
-}
-
-/** Which items to read: one of these, newest first within it. */
-export type ItemFilter =
-  | { readonly outboxId: string }
-  | { readonly instructionId: string }
-  | { readonly state: ItemState; readonly limit?: number }
-
-export async function readItems(role: Queryable, filter: ItemFilter): Promise<ItemStatus[]> {
-  const [condition, value] =
-    'outboxId' in filter
-      ? ['outbox_id = $1', requiredUuid('outboxId', filter.outboxId)]
-      : 'instructionId' in filter
-        ? ['instruction_id = $1', requiredId('instructionId', filter.instructionId)]
-        : ['state = $1', filter.state]
-  const limit = 'state' in filter ? (filter.limit ?? 100) : BATCH_SIZE.max
-  const { rows } = await role.query<ItemStatus>(
-    `SELECT ${ITEM_STATUS} FROM ${qualify(role, 'outbox_operational_status')} WHERE ${condition} ORDER BY created_at DESC LIMIT $2`,
-    [value, boundedInteger('limit', limit, BATCH_SIZE)],
-  )
-  return rows
-}
-
-/** The columns of `outbox_operational_status`, as an `ItemStatus` names them. */
-const ITEM_STATUS = `outbox_id AS "outboxId", instruction_id AS "instructionId", idempotency_key AS "idempotencyKey",
-  participant_id AS "participantId", sequence_id AS "sequenceId", rail_type AS "railType", created_at AS "createdAt",
-  ordered, redrive_of AS "redriveOf", state, next_attempt_at AS "nextAttemptAt", claimed_by AS "claimedBy",
-  lease_expires_at AS "leaseExpiresAt", COALESCE(outcome_unknown, false) AS "outcomeUnknown",
-  hold_reason AS "holdReason", held_by AS "heldBy", held_at AS "heldAt", last_attempt_no AS "lastAttemptNo",
-  last_attempt_state AS "lastAttemptState", last_rail_reference AS "lastRailReference",
-  last_error_code AS "lastErrorCode"`
-
-/** What waits for a person, newest item first. Found in the queue, however long the ledger is. */
-export async function readHeldItems(role: Queryable, selection: ItemSelection = {}): Promise<Page<ItemStatus>> {
-  const limit = boundedInteger('limit', selection.limit ?? 100, BATCH_SIZE)
-  const { rows } = await role.query<ItemStatus>(
-    `SELECT ${ITEM_STATUS} FROM ${qualify(role, 'outbox_operational_status')}
-     WHERE outbox_id = ANY (ARRAY(
-       SELECT p.outbox_id FROM ${qualify(role, 'payment_outbox_pending')} p
-       WHERE p.hold_reason IS NOT NULL AND ($1::text IS NULL OR p.rail_type = $1)
-         AND ($2::text IS NULL OR p.participant_id = $2) AND ($3::timestamptz IS NULL OR p.held_at >= $3)
-         AND ($4::timestamptz IS NULL OR p.held_at < $4) AND ($5::uuid IS NULL OR p.outbox_id < $5)
-       ORDER BY p.outbox_id DESC LIMIT $6))
-     ORDER BY outbox_id DESC`,
-    [...selectionValues(selection), limit],
-  )
-  return { items: rows, next: rows.length < limit ? null : (rows.at(-1)?.outboxId ?? null) }
-}
-
-/** What ended as FAILED, latest first. `openOnly`: neither sent again nor proposed to be. */
-export async function readFailedItems(
-  role: Queryable,
-  selection: ItemSelection & { readonly openOnly?: boolean } = {},
-): Promise<Page<FailedItem>> {
-  const limit = boundedInteger('limit', selection.limit ?? 100, BATCH_SIZE)
-  const { rows } = await role.query<FailedItem>(
-    `SELECT a.attempt_id AS "attemptId", a.outbox_id AS "outboxId", a.instruction_id AS "instructionId",
-       a.idempotency_key AS "idempotencyKey", a.participant_id AS "participantId", a.sequence_id AS "sequenceId",
-       a.rail_type AS "railType", a.attempt_no AS attempts, a.error_code AS "errorCode",
-       a.error_message AS "errorMessage", a.rail_code AS "railCode", a.completed_at AS "failedAt",
-       again.outbox_id AS "redrivenAs", asked.proposal_id AS "proposalId"
-     FROM ${qualify(role, 'payment_outbox_attempts')} a
-     LEFT JOIN LATERAL (
-       SELECT i.outbox_id FROM ${qualify(role, 'payment_outbox_identities')} i
-       WHERE i.redrive_of = a.outbox_id ORDER BY i.outbox_id DESC LIMIT 1
-     ) again ON true
-     LEFT JOIN ${qualify(role, 'payment_outbox_proposals')} asked
-       ON asked.outbox_id = a.outbox_id AND asked.status = 'OPEN'
-     WHERE a.state = 'FAILED' AND a.attempt_no >= 1 AND ($1::text IS NULL OR a.rail_type = $1)
-       AND ($2::text IS NULL OR a.participant_id = $2) AND ($3::timestamptz IS NULL OR a.completed_at >= $3)
-       AND ($4::timestamptz IS NULL OR a.completed_at < $4) AND ($5::uuid IS NULL OR a.attempt_id < $5)
-       AND ($7::text IS NULL OR a.error_code = $7)
-       AND (NOT $8::boolean OR (again.outbox_id IS NULL AND asked.proposal_id IS NULL))
-     ORDER BY a.attempt_id DESC LIMIT $6`,
-    [...selectionValues(selection), limit, selection.errorCode ?? null, selection.openOnly === true],
-  )
-  return { items: rows, next: rows.length < limit ? null : (rows.at(-1)?.attemptId ?? null) }
-}
-
-function selectionValues({ railType, participantId, since, until, before }: ItemSelection): readonly unknown[] {
-  return [
-    railType === undefined ? null : requiredId('railType', railType),
-    participantId === undefined ? null : requiredId('participantId', participantId),
-    since ?? null,
-    until ?? null,
-    before === undefined ? null : requiredUuid('before', before),
-  ]
-}
-
-export async function readAttempts(role: Queryable, outboxId: string): Promise<LedgerAttempt[]> {
-  const { rows } = await role.query<LedgerAttempt>(
-    `SELECT attempt_no AS "attemptNo", state, claimed_at AS "claimedAt", completed_at AS "completedAt",
-       rail_reference AS "railReference", rail_code AS "railCode", error_code AS "errorCode",
-       error_message AS "errorMessage", latency_ms AS "latencyMs", worker_id AS "workerId"
-     FROM ${qualify(role, 'payment_outbox_attempts')} WHERE outbox_id = $1 ORDER BY attempt_no`,
-    [requiredUuid('outboxId', outboxId)],
-  )
-  return rows
-}
-
-export async function readItemEvents(role: Queryable, outboxId: string): Promise<ItemEvent[]> {
-  const { rows } = await role.query<ItemEvent>(
-    `SELECT event_no AS "eventNo", event_type AS "eventType", actor, detail, created_at AS "createdAt"
-     FROM ${qualify(role, 'payment_outbox_events')} WHERE outbox_id = $1 ORDER BY event_no`,
-    [requiredUuid('outboxId', outboxId)],
-  )
-  return rows
-}
-
-export async function readOpenProposals(role: Queryable): Promise<OpenProposal[]> {
-  const { rows } = await role.query<OpenProposal>(
-    `SELECT proposal_id AS "proposalId", outbox_id AS "outboxId", decision, reason, rail_reference AS "railReference",
-       proposed_by AS "proposedBy", proposed_at AS "proposedAt"
-     FROM ${qualify(role, 'payment_outbox_proposals')} WHERE status = 'OPEN' ORDER BY proposed_at LIMIT 1000`,
-  )
-  return rows
 }

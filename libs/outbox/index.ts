@@ -32,14 +32,6 @@ export {
   nextOutboxEvent,
   pauseOutbox,
   placeOutboxHold,
-  readAttempts,
-  readDispatchEpoch,
-  readFailedItems,
-  readHeldItems,
-  readItemEvents,
-  readItems,
-  readOpenProposals,
-  readOutboxStatus,
   recordLateOutcome,
   redriveOutboxItem,
   releaseOutboxLease,
@@ -52,10 +44,11 @@ export {
   setParticipantOutboxPolicy,
   withdrawOutboxProposal,
 } from './db.js'
-export type { ClaimOptions, ItemFilter } from './db.js'
+export type { ClaimOptions } from './db.js'
 export { enqueue, enqueueMany } from './enqueue.js'
 export type { EnqueueOptions } from './enqueue.js'
 export type { OnRelayerEvent, RelayerEvent } from './events.js'
+export { meaningOfFreeze } from './meaningOfFreeze.js'
 export { readInstruction } from './readInstruction.js'
 export type { ReadInstructionOptions } from './readInstruction.js'
 export { RelayerOptionError } from './options.js'
@@ -73,31 +66,33 @@ export type {
   OutboxStoreOptions,
 } from './OutboxStore.js'
 export { activeTraceContext, continuedTrace } from './traces.js'
+export { readFailedItems, readHeldItems, readProposal, readProposalPage, readProposalsOf } from './reads/decisions.js'
+export type { ProposalSearch } from './reads/decisions.js'
 export {
-  findItems,
-  readAttemptViews,
-  readErrorMix,
-  readEventViews,
-  readFailures,
-  readInstructionIds,
-  readItemViews,
-  readLatencies,
+  readDispatchEpoch,
+  readLatestAttempts,
   readNow,
-  readParticipantOf,
+  readOutboxStatus,
   readPauses,
-  readProposalItem,
-  readProposalPage,
-  readProposalsOf,
   readRailQueues,
-  readRecentlyChanged,
-  readRedrives,
   readServerVersion,
   readThroughput,
   readWorkerReports,
-  searchItems,
-  searchParticipant,
-} from './reads.js'
-export type { IdPage, ItemSearch, ProposalSearch } from './reads.js'
+} from './reads/figures.js'
+export {
+  readAttempts,
+  readAttemptViews,
+  readEventViews,
+  readInstructionIds,
+  readItemEvents,
+  readItems,
+  readItemViews,
+  readParticipantOf,
+  readRedrives,
+} from './reads/items.js'
+export type { ItemFilter } from './reads/items.js'
+export { findItems, readRecentlyChanged, searchItems, searchParticipant } from './reads/searches.js'
+export type { IdPage, ItemSearch } from './reads/searches.js'
 export { topicRails } from './topicRails.js'
 export type { TopicHandler, TopicHandlers, TopicMessage, TopicOptions } from './topicRails.js'
 export type {
@@ -114,12 +109,10 @@ export type {
   EpochCheck,
   EpochKeeper,
   EpochMemory,
-  FailedItem,
   FreezeCause,
   HeldTakeover,
   HoldDecision,
   ItemEvent,
-  ItemSelection,
   ItemState,
   ItemStatus,
   LateOutcome,
@@ -128,7 +121,6 @@ export type {
   LeaseRelease,
   LeaseRenewal,
   LedgerAttempt,
-  OpenProposal,
   OrderedFailurePolicy,
   OutboxEvidence,
   OutboxInstruction,
@@ -143,8 +135,11 @@ export type {
   AttemptView,
   ErrorView,
   EventView,
+  FailedItemView,
+  HeldItemView,
   ItemView,
   LatencyView,
+  LatestAttempts,
   PauseView,
   ProposalStatus,
   ProposalView,

@@ -312,45 +312,10 @@ export interface ItemStatus {
   readonly lastErrorCode: string | null
 }
 
-/** What narrows a list, and where its next page begins. */
-export interface ItemSelection {
-  readonly railType?: string
-  readonly participantId?: string
-  readonly errorCode?: string
-  /** By when it failed, or was held. */
-  readonly since?: Date
-  readonly until?: Date
-  /** @default 100 */
-  readonly limit?: number
-  /** The `next` of the page before. */
-  readonly before?: string
-}
-
 export interface Page<Item> {
   readonly items: readonly Item[]
-  /** Where the next page begins; null when this one was not full. */
+  /** Where the next page begins; null: there is nothing more. */
   readonly next: string | null
-}
-
-/** An item that ended as FAILED. */
-export interface FailedItem {
-  /** The attempt that ended it. */
-  readonly attemptId: string
-  readonly outboxId: string
-  readonly instructionId: string
-  readonly idempotencyKey: string
-  readonly participantId: string
-  readonly sequenceId: bigint
-  readonly railType: string
-  readonly attempts: number
-  readonly errorCode: string | null
-  readonly errorMessage: string | null
-  readonly railCode: string | null
-  readonly failedAt: Date | null
-  /** The item that two people decided to send it again as. */
-  readonly redrivenAs: string | null
-  /** A redrive that waits for its second person. */
-  readonly proposalId: string | null
 }
 
 /** A row of the ledger, without payload and token. */
@@ -373,15 +338,4 @@ export interface ItemEvent {
   readonly actor: string
   readonly detail: JsonObject
   readonly createdAt: Date
-}
-
-/** A decision about money that waits for its second person. */
-export interface OpenProposal {
-  readonly proposalId: string
-  readonly outboxId: string
-  readonly decision: HoldDecision | 'REDRIVE'
-  readonly reason: string
-  readonly railReference: string | null
-  readonly proposedBy: string
-  readonly proposedAt: Date
 }

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../core/index.js'
 import type { AttemptState, HoldDecision, ItemState, PauseKind } from './types.js'
 
-/** What `reads.ts` answers: rows for people. Times as text, to the microsecond; numbers that may pass 2^53 as text. */
+/** What `reads/` answers: rows for people. Times as text, to the microsecond; numbers that may pass 2^53 as text. */
 
 export type { ItemState } from './types.js'
 
@@ -71,6 +71,22 @@ export interface ProposalView {
   readonly decidedAt: string | null
 }
 
+/** A payment that ended as FAILED, and what people have done about it. */
+export interface FailedItemView {
+  readonly item: ItemView
+  readonly errorMessage: string | null
+  /** A redrive that waits for its second person. */
+  readonly proposal: ProposalView | null
+  /** The items as which two people decided to send it again, oldest first. */
+  readonly redrivenAs: readonly string[]
+}
+
+/** A payment that waits for a person. */
+export interface HeldItemView {
+  readonly item: ItemView
+  readonly proposal: ProposalView | null
+}
+
 export interface PauseView {
   readonly kind: PauseKind
   readonly name: string
@@ -114,6 +130,12 @@ export interface LatencyView {
   readonly p90Ms: number | null
   readonly p99Ms: number | null
   readonly maxMs: number | null
+}
+
+/** How long rails took, and what went wrong how often; the most frequent first. */
+export interface LatestAttempts {
+  readonly latency: LatencyView
+  readonly errors: ErrorView[]
 }
 
 export interface ErrorView {

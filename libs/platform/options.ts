@@ -18,6 +18,8 @@ export interface PlatformOptions {
   readonly pollMs?: number
   /** How often what is older than its retention is removed. @default 3600000 */
   readonly cleanupIntervalMs?: number
+  /** How often what was written to a ledger is sealed in a block. Longer: a larger open window. @default 10000 */
+  readonly sealIntervalMs?: number
   /** How long what is finished is kept. */
   readonly retention?: RetentionOptions
   /** Most connections of this process to all databases together, for its workers. @default 50 */
@@ -51,6 +53,7 @@ export interface ResolvedPlatformOptions {
   readonly leaseSeconds: number
   readonly pollMs: number
   readonly cleanupIntervalMs: number
+  readonly sealIntervalMs: number
   readonly retention: Required<RetentionOptions>
   readonly connectionsMax: number
   readonly connectionsPerDatabase: number
@@ -73,6 +76,7 @@ const BOUNDS = {
   leaseSeconds: LEASE_SECONDS,
   pollMs: { min: 10, max: 60_000 },
   cleanupIntervalMs: { min: 1_000, max: 86_400_000 },
+  sealIntervalMs: { min: 100, max: 3_600_000 },
   connectionsMax: { min: 1, max: 10_000 },
   connectionsPerDatabase: { min: 1, max: 100 },
 } as const satisfies Record<string, Bounds>
@@ -85,6 +89,7 @@ const DEFAULTS: Readonly<Omit<ResolvedPlatformOptions, 'discovery' | 'retention'
   leaseSeconds: 60,
   pollMs: 500,
   cleanupIntervalMs: 3_600_000,
+  sealIntervalMs: 10_000,
   connectionsMax: 50,
   connectionsPerDatabase: 5,
   selection: 'round-robin',
@@ -106,11 +111,13 @@ export function resolvePlatformOptions(
     leaseSeconds = DEFAULTS.leaseSeconds,
     pollMs = DEFAULTS.pollMs,
     cleanupIntervalMs = DEFAULTS.cleanupIntervalMs,
+    sealIntervalMs = DEFAULTS.sealIntervalMs,
     connectionsMax = DEFAULTS.connectionsMax,
     connectionsPerDatabase = DEFAULTS.connectionsPerDatabase,
     selection = DEFAULTS.selection,
   } = others
-  const sizes = { refreshMs, leaseSeconds, pollMs, cleanupIntervalMs, connectionsMax, connectionsPerDatabase }
+  const intervals = { refreshMs, pollMs, cleanupIntervalMs, sealIntervalMs }
+  const sizes = { ...intervals, leaseSeconds, connectionsMax, connectionsPerDatabase }
   const options = { ...sizes, schema, selection }
   for (const [name, bounds] of Object.entries(BOUNDS)) checkBounds(name, Reflect.get(sizes, name), bounds, failures)
   if (typeof options.schema !== 'string' || options.schema.trim() === '') {

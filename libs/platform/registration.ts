@@ -1,6 +1,7 @@
 import { createWorkerId } from '../core/index.js'
 import { InboxWorkStore } from '../inbox/index.js'
 import { Leases } from '../lease/index.js'
+import { LedgerSealer } from '../ledger/index.js'
 import { OutboxStore } from '../outbox/index.js'
 import { SchedulerStore } from '../scheduler/index.js'
 import { CleanupWorker } from './CleanupWorker.js'
@@ -36,10 +37,14 @@ export class PostgresPlatform {
     await this.databases.start()
   }
 
-  /** Workers for every database there is or will be, and beside them the removal of what is past its retention. */
+  /** Workers for every database there is or will be; beside them, the sealing of its ledger and the removal of what is past its retention. */
   async serve(workersOf: ServePlatform): Promise<Fleet> {
     const { leaseSeconds } = this.#options
-    const serve: Serve = (member) => [...workersOf(member, { leaseSeconds }), this.#cleanup(member)]
+    const serve: Serve = (member) => [
+      ...workersOf(member, { leaseSeconds }),
+      this.#sealer(member),
+      this.#cleanup(member),
+    ]
     const fleet = new Fleet(this.databases, serve, this.#options, this.#onEvent)
     this.#fleets.add(fleet)
     await fleet.start()
@@ -50,6 +55,12 @@ export class PostgresPlatform {
     await Promise.all([...this.#fleets].map((fleet) => fleet.stop()))
     this.#fleets.clear()
     await this.databases.stop()
+  }
+
+  #sealer({ database }: Member): FleetWorker {
+    const { sealIntervalMs: intervalMs } = this.#options
+    const worker = new LedgerSealer(database.as('symphony_executor'), { intervalMs })
+    return fleetWorker('sealer', worker, ({ more }) => more, intervalMs)
   }
 
   #cleanup({ database }: Member): FleetWorker {

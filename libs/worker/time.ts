@@ -39,12 +39,5 @@ export function after(ms: number, action: () => void): Timer {
   return { cancel: () => clearTimeout(timer) }
 }
 
-/** A signal that aborts after a while or when told to, and whose timer keeps no process alive once `cancel` was called. */
-export function timerSignal(ms: number, reason: () => Error): { readonly signal: AbortSignal; cancel(): void } {
-  const controller = new AbortController()
-  const timer = setTimeout(() => controller.abort(reason()), Math.min(ms, TIMER_MAX_MS))
-  return { signal: controller.signal, cancel: () => clearTimeout(timer) }
-}
-
 /** setTimeout fires at once for anything longer. */
 const TIMER_MAX_MS = 2_147_483_647

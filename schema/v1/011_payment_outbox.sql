@@ -297,11 +297,8 @@ CREATE INDEX IF NOT EXISTS ix_attempts_failed
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS
   'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it.';
 
--- What people look for. The first holds the FAILED alone, so that a list of them never reads what was dispatched, under the
--- same condition as the other list; an outcome without a reference costs the second nothing; the third is one more entry per
--- enqueue.
-CREATE INDEX IF NOT EXISTS ix_attempts_failed_items
-  ON payment_outbox_attempts (outbox_id) WHERE state = 'FAILED' AND attempt_no >= 1;
+-- What people look for: an outcome without a reference costs the first nothing; the second is one more entry per enqueue.
+DROP INDEX IF EXISTS ix_attempts_failed_items;
 CREATE INDEX IF NOT EXISTS ix_attempts_by_rail_reference
   ON payment_outbox_attempts (rail_reference) WHERE rail_reference IS NOT NULL;
 -- Its condition is always true and only the search says it: a key is often the same for every instruction, and a function that

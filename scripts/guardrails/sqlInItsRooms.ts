@@ -4,7 +4,8 @@ import { sqlOf } from './sqlFragments.js'
 
 /**
  * SQL is read, diffed and reviewed as SQL: in `schema/`, with only the calls to it in TypeScript. A room that also answers
- * people's questions has them in `reads.ts` beside `db.ts`: SELECTs for lists and pages, which no state depends on.
+ * people's questions has them in `reads.ts` beside `db.ts`, or in a folder `reads/`: SELECTs for lists and pages, which no state
+ * depends on.
  */
 export const sqlInItsRooms: Guardrail = {
   name: 'SQL text stays in schema/, libs/db, libs/*/db.ts and libs/*/reads.ts',
@@ -24,4 +25,4 @@ export const sqlInItsRooms: Guardrail = {
 }
 
 /** The parser of these checks is the one other place: it completes an expression to a statement. */
-const SQL_ROOMS = /^libs\/(?:db\/|[^/]+\/(?:db|reads)\.ts$)|^scripts\/guardrails\/sqlParser\.ts$/
+const SQL_ROOMS = /^libs\/(?:db\/|[^/]+\/(?:db|reads|reads\/\w+)\.ts$)|^scripts\/guardrails\/sqlParser\.ts$/

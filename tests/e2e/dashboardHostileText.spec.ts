@@ -26,8 +26,9 @@ beforeAll(async () => {
     api: {
       readDatabases: async () =>
         HOSTILE_TEXTS.map((text) => ({ ...DATABASE, name: text, schema: text, serverVersion: text })),
-      readAlerts: async () =>
-        HOSTILE_TEXTS.map((text) => ({ ...ALERT, name: text, summary: text, firstLook: text, remedy: text })),
+      look: async () => ({
+        alerts: HOSTILE_TEXTS.map((text) => ({ ...ALERT, name: text, summary: text, firstLook: text, remedy: text })),
+      }),
     },
   })
   await storeHostileTexts(stage)
@@ -106,6 +107,7 @@ test.each([
   ['payments', 'payments'],
   ['dead letters', 'dlq'],
   ['holds', 'holds'],
+  ['pauses', 'dispatch'],
   ['jobs and timers', 'scheduler'],
   ['the inbox', 'inbox'],
   ['leases', 'leases'],

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
 import { DashboardStage, visit } from '../support/dashboardStage.js'
 import { TOKEN } from '../support/httpStage.js'
-import { anInstruction, claimOnly, complete, enqueue } from '../support/outboxItems.js'
+import { anInstruction, claim, claimOnly, complete, enqueue } from '../support/outboxItems.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
 let stage: DashboardStage
@@ -45,7 +45,7 @@ test('what happens elsewhere is seen without touching anything', async () => {
   await page.context().close()
 })
 
-test('ten thousand payments are scrolled through with no more rows drawn than fit', async () => {
+test('ten thousand payments are scrolled through with no more rows drawn than fit, and an event changes the row it is about', async () => {
   const ingest = stage.db.as('symphony_ingest')
   for (let batch = 0; batch < 10; batch += 1) {
     const items = Array.from({ length: 1_000 }, () => anInstruction({ railType: 'sepa', participantId: `p-${batch}` }))
@@ -65,10 +65,38 @@ test('ten thousand payments are scrolled through with no more rows drawn than fi
   const rowsMax = Math.max(loaded.rowsMax, flung.rowsMax)
   expect(rowsMax).toBeGreaterThan(10)
   expect(rowsMax).toBeLessThan(80)
-  // The last of the list is the first that was enqueued.
-  await page.locator('.vlist-row[aria-rowindex="10001"]').waitFor()
+  // The last of the list is the first that was enqueued, and the first to be claimed.
+  const last = page.locator('.vlist-row[aria-rowindex="10001"]')
+  await last.locator('[data-state=DUE]').waitFor()
+  await page.evaluate(WATCH)
+  await claim(stage.db, 'sepa', { batchSize: 1 })
+  await last.locator('[data-state=LEASED]').waitFor()
+  expect(await page.evaluate('touched.rows.size')).toBe(1)
+  expect(await page.evaluate('touched.changes')).toBeLessThanOrEqual(CHANGES_PER_EVENT_MAX)
+  // More than fit on the screen: of what is out of sight nothing is drawn.
+  await claim(stage.db, 'sepa', { batchSize: 150 })
+  await page.locator('.vlist-row[aria-rowindex="9999"] [data-state=LEASED]').waitFor()
+  expect(await page.evaluate('touched.rows.size')).toBeLessThanOrEqual(rowsMax)
   await page.context().close()
 })
+
+/** The tag of a state: its look, its word, its glyph, its explanation. */
+const CHANGES_PER_EVENT_MAX = 10
+
+/**
+ * From now on, which rows change otherwise than by time passing, and in how many ways: elements that come and go, and
+ * attributes, of which any could move what is around it.
+ */
+const WATCH = `{
+  globalThis.touched = { rows: new Set(), changes: 0 }
+  new MutationObserver((records) => {
+    for (const { target, addedNodes, removedNodes } of records) {
+      touched.changes += 1
+      const row = [target, ...addedNodes, ...removedNodes].find((node) => node.closest?.('.vlist-row') ?? false)
+      touched.rows.add(row?.closest('.vlist-row').getAttribute('aria-rowindex') ?? 'the list')
+    }
+  }).observe(document.querySelector('.vlist'), { subtree: true, childList: true, attributes: true })
+}`
 
 async function workMs(inspector: CDPSession): Promise<number> {
   const { metrics } = await inspector.send('Performance.getMetrics')

@@ -1,19 +1,23 @@
 import type { Locator, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Alert } from '../../libs/http/index.js'
 import { failInboxMessages } from '../../libs/inbox/index.js'
-import { placeOutboxHold, readItems } from '../../libs/outbox/index.js'
+import { ALERT_RULES } from '../../libs/observability/index.js'
+import { freezeDispatch, placeOutboxHold, readDispatchEpoch, readItems } from '../../libs/outbox/index.js'
 import { DashboardStage, type Visit } from '../support/dashboardStage.js'
 import { aKey, apiRolesOf } from '../support/httpStage.js'
 import { enqueuedAndClaimed, rowOf as rowOfMessage } from '../support/inboxMessages.js'
-import { enqueue } from '../support/outboxItems.js'
+import { claim as claimOn, enqueue } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
-import { aJob } from '../support/scheduled.js'
+import { aJob, aTimer } from '../support/scheduled.js'
 
 let stage: DashboardStage
 let olga: Visit
 let pavel: Visit
+/** What the alert rules say; the tests say it for them. */
+let alerts: readonly Alert[] = []
 beforeAll(async () => {
-  stage = await DashboardStage.set()
+  stage = await DashboardStage.set({ api: { look: async () => ({ alerts }) } })
   olga = await stage.open(await stage.tokenOf('olga'))
   pavel = await stage.open(await stage.tokenOf('pavel'))
 })
@@ -114,6 +118,42 @@ describe('a payment', () => {
   })
 })
 
+test('many dead payments are redriven at once by two people; one that is refused is told of and stops none of the others', async () => {
+  const railType = 'rail-of-an-outage'
+  const items = [await enqueueFailed(stage.db, { railType }), await enqueueFailed(stage.db, { railType })]
+  const paid = await enqueueFailed(stage.db, { railType })
+  await enqueueFailed(stage.db)
+  // The rail was reported to have paid it after all.
+  await stage.db.queryNoRole(
+    `INSERT INTO payment_outbox_events (event_id, outbox_id, event_no, event_type, actor, detail)
+     VALUES (gen_random_uuid(), $1, 99, 'TERMINAL_BLOCKED', 'w', '{"state": "DISPATCHED"}')`,
+    [paid.outboxId],
+  )
+  const { page, goTo } = olga
+  await goTo(`dlq?rail=${railType}`)
+  await page.getByRole('button', { name: 'Redrive 3 shown' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByLabel('Reason').fill('the bank is back')
+  await dialog.getByRole('button', { name: 'Propose 3 redrives' }).click()
+  await dialog.getByRole('alert').getByText('1 of 3 were refused.').waitFor()
+  await page.keyboard.press('Escape')
+  await rowOf(page, paid.instructionId).getByRole('button', { name: 'Redrive' }).waitFor()
+  // What one has proposed oneself is not offered for approval.
+  await expect.poll(() => page.locator('.proposal').count()).toBe(2)
+  expect(await page.getByRole('button', { name: /^Approve \d/ }).count()).toBe(0)
+
+  await pavel.goTo(`dlq?rail=${railType}`)
+  await pavel.page.getByRole('button', { name: 'Approve 2 proposals' }).click()
+  await pavel.page.getByRole('dialog').getByText('2 × REDRIVE').waitFor()
+  await pavel.page.getByRole('button', { name: 'Approve 2', exact: true }).click()
+  await expect.poll(() => pavel.page.getByText('redriven as').count()).toBe(2)
+  const { rows } = await stage.db.queryNoRole<{ id: string }>(
+    'SELECT redrive_of AS id FROM payment_outbox_identities WHERE rail_type = $1 AND redrive_of IS NOT NULL ORDER BY 1',
+    [railType],
+  )
+  expect(rows.map(({ id }) => id)).toEqual(items.map(({ outboxId }) => outboxId))
+})
+
 test('a rail is paused and resumed from the overview, and says by whom and why', async () => {
   const { railType } = await enqueue(stage.db)
   const { page, goTo } = olga
@@ -134,6 +174,86 @@ async function pausesOf(name: string): Promise<object[]> {
   ])
   return rows
 }
+
+describe('dispatch', () => {
+  test('that is frozen is said to be by an alert, which leads to why, and to the lifting of it by one person', async () => {
+    const { railType } = await enqueue(stage.db)
+    expect(await claimOn(stage.db, railType)).toHaveLength(1)
+    await freezeDispatch((await apiRolesOf(stage.db)).control('pavel'), 'snapshot of 03:00 restored')
+    alerts = [firing('SymphonyDispatchFrozen')]
+    const { page, goTo } = olga
+    await goTo('payments')
+    // Seen from every page, and from another tab.
+    await page.getByRole('link', { name: 'Overview 1 alerts fire' }).first().click()
+    await expect.poll(() => page.title()).toBe('(1) Overview · Symphony')
+    await page.getByRole('region', { name: 'Alerts' }).getByRole('link', { name: 'Why it is frozen' }).click()
+    const freeze = page.getByRole('region', { name: 'Freeze' })
+    await freeze.getByText('Dispatch is frozen: nothing is sent.').waitFor()
+    expect(await freeze.innerText()).toMatch(/A person froze it\.[^]*OPERATOR snapshot of 03:00 restored[^]*pavel/)
+    await freeze.getByRole('heading', { name: 'Before lifting' }).waitFor()
+
+    await freeze.getByRole('button', { name: 'Lift the freeze' }).click()
+    alerts = []
+    await giveReason(page, 'Let dispatch go on', 'both books agree up to 11:40')
+    await freeze.getByText('Dispatch is open').waitFor()
+    expect(await freeze.innerText()).toMatch(/Last lifted[^]*by olga: both books agree up to 11:40/)
+    expect(await readDispatchEpoch(stage.db.as('symphony_readonly'))).toMatchObject({ frozen: false, liftedBy: 'olga' })
+  })
+
+  test('is frozen by hand, after a word of what that means', async () => {
+    const { page, goTo } = olga
+    await goTo('dispatch')
+    await page.getByRole('button', { name: 'Freeze dispatch' }).click()
+    await page.getByRole('dialog').getByText('every payment that waits becomes of unknown outcome').waitFor()
+    await giveReason(page, 'Freeze it', 'restored without a worker alive')
+    await page.getByText('OPERATOR restored without a worker alive').waitFor()
+    expect(await readDispatchEpoch(stage.db.as('symphony_readonly'))).toMatchObject({ frozen: true, frozenBy: 'olga' })
+    await page.getByRole('button', { name: 'Lift the freeze' }).click()
+    await giveReason(page, 'Let dispatch go on')
+    await page.getByText('Dispatch is open').waitFor()
+  })
+
+  test('of one participant is paused and resumed, and who may only look sees both and no button', async () => {
+    const { participantId } = await enqueue(stage.db)
+    const { page, goTo } = olga
+    await goTo('dispatch')
+    await page.getByRole('button', { name: 'Pause something' }).click()
+    await page.getByLabel('All of its payments').check()
+    await page.getByLabel('Id of the participant').fill(participantId)
+    await giveReason(page, 'Pause it', 'under review')
+    await rowOf(page, participantId).getByText('under review').waitFor()
+    const { key } = await aKey(stage.db, { owner: 'rita', scopes: ['read'] })
+    const rita = await stage.open(key)
+    await rita.goTo('dispatch')
+    expect(await rowOf(rita.page, participantId).innerText()).toMatch(/under review\s+olga/)
+    expect(await rita.page.locator('main button').count()).toBe(0)
+    await rita.page.context().close()
+    await page.getByRole('button', { name: `Resume participant ${participantId}` }).click()
+    await giveReason(page, 'Resume it')
+    await rowOf(page, participantId).waitFor({ state: 'detached' })
+    expect(await pausesOf(participantId)).toEqual([])
+  })
+})
+
+/** The verdict of a rule that holds. */
+function firing(name: string): Alert {
+  const { severity, summary, firstLook, remedy, forSeconds } = ALERT_RULES.find((rule) => rule.name === name)!
+  const since = '2026-01-31T12:00:00.000Z'
+  return { name, state: 'firing', severity, summary, firstLook, remedy, value: 1, since, forSeconds }
+}
+
+test('a timer is cancelled after a second question, and is gone', async () => {
+  const { timerId, topic } = await aTimer(stage.db, { dueAt: new Date('2099-01-01T00:00:00Z') })
+  const { page, goTo } = olga
+  await goTo('scheduler')
+  await page.getByRole('button', { name: `Cancel the timer ${timerId}` }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByText('cannot be brought back').waitFor()
+  await dialog.getByRole('button', { name: 'Cancel the timer' }).click()
+  await rowOf(page, topic).waitFor({ state: 'detached' })
+  const { rows } = await stage.db.queryNoRole('SELECT state FROM scheduler_timers WHERE timer_id = $1', [timerId])
+  expect(rows).toEqual([{ state: 'CANCELLED' }])
+})
 
 test('a job is paused, resumed, run at once, and shows its history', async () => {
   const name = await aJob(stage.db)
@@ -187,6 +307,38 @@ test('who may only read sees no action, and is told what the chain would need', 
   await goTo('holds')
   expect(await page.getByRole('button', { name: 'Resolve' }).count()).toBe(0)
   expect(complaints()).toEqual([])
+})
+
+test('a key that is bound to participants has an overview of their payments, and is offered nothing that it may not see', async () => {
+  const mine = await enqueueFailed(stage.db, { participantId: 'bound-to-this' })
+  const held = await enqueueUnknown(stage.db, { participantId: 'bound-to-this' })
+  const theirs = await enqueueFailed(stage.db)
+  const { key } = await aKey(stage.db, { owner: 'shop', scopes: ['read'], participants: ['bound-to-this'] })
+  const { page, goTo, complaints } = await stage.open(key)
+  await page.getByText('Your key is bound to bound-to-this').waitFor()
+  const list = (name: string) => page.getByRole('region', { name, exact: true })
+  await list('Dead letters').getByRole('link', { name: mine.instructionId }).waitFor()
+  await list('Held').getByRole('link', { name: held.instructionId }).waitFor()
+  await list('Newest payments').getByRole('link', { name: held.instructionId }).waitFor()
+  expect(await page.locator('main').innerText()).not.toContain(theirs.instructionId)
+  // Live: what is enqueued for them appears by itself.
+  const fresh = await enqueue(stage.db, { participantId: 'bound-to-this' })
+  await list('Newest payments').getByRole('link', { name: fresh.instructionId }).waitFor()
+  const places = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allInnerTexts()
+  expect(places).toEqual(['Overview', 'Payments', 'Dead letters', 'Holds'])
+  await goTo('leases')
+  await page.getByText('This page is about all participants').waitFor()
+  expect(await page.getByRole('alert').count()).toBe(0)
+  expect(complaints()).toEqual([])
+  await page.context().close()
+})
+
+test('a token that is for enqueueing alone is told what looking would need', async () => {
+  const { key } = await aKey(stage.db, { owner: 'shop', scopes: ['ingest'] })
+  const { page } = await stage.open(key)
+  await page.getByText('This token is not for looking').waitFor()
+  expect(await page.getByRole('alert').count()).toBe(0)
+  await page.context().close()
 })
 
 test('a row of the ledger that somebody has changed is named by the browser, with what is wrong with it', async () => {

@@ -78,6 +78,7 @@ test('a keyboard reaches every page, the search, the keys and the content', asyn
     ['p', 'Payments'],
     ['d', 'Dead letters'],
     ['h', 'Holds'],
+    ['f', 'Dispatch'],
     ['s', 'Scheduler'],
     ['i', 'Inbox'],
     ['l', 'Leases'],

@@ -1,8 +1,11 @@
+import { createPrivateKey, sign, type KeyObject } from 'node:crypto'
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { seededRandom } from '../../libs/cli/demo/seededRandom.js'
 import { checkEvidence, createCheckpointKeys } from '../../libs/ledger/index.js'
+import { checkBundle } from '../../libs/ledger/checkEvidence.js'
+import { manifestOf } from '../../libs/ledger/evidence.js'
 import { symphony, type Said } from '../support/commandLine.js'
 import { LedgerStage } from '../support/ledgerStage.js'
 import { failureOf } from '../support/race.js'
@@ -81,23 +84,34 @@ describe('a bundle', () => {
     })
   })
 
-  test('is refused with any single changed byte', async () => {
+  test('is refused with a changed byte, wherever in its files', async () => {
     const random = seededRandom('evidence')
+    const bundle = await bytesOf(folder)
     const accepted: string[] = []
-    for (const name of await readdir(folder)) {
-      const path = join(folder, name)
-      const bytes = await readFile(path)
-      for (let sample = 0; sample < SAMPLES_PER_FILE; sample += 1) {
-        const changed = Buffer.from(bytes)
-        const at = Math.floor(random() * bytes.length)
-        changed[at] = changed[at]! ^ (1 << Math.floor(random() * 7))
-        await writeFile(path, changed)
-        if (await accepts(folder)) accepted.push(`${name} at ${at}`)
+    for (const [name, bytes] of bundle) {
+      const places = Array.from({ length: SAMPLES_PER_FILE }, () => Math.floor(random() * bytes.length))
+      for (const at of [0, ...places, bytes.length - 1]) {
+        if (acceptsBytes(withChangedByte(bundle, name, at))) accepted.push(`${name} at ${at}`)
       }
-      await writeFile(path, bytes)
     }
     expect(accepted).toEqual([])
-    expect(await accepts(folder)).toBe(true)
+    expect(acceptsBytes(bundle)).toBe(true)
+  })
+
+  test('is refused with any single changed byte: each byte of each file, in a bundle made small', async () => {
+    const bundle = shortened(await bytesOf(folder), createPrivateKey(await readFile(stage.file('key.pem'))))
+    expect(acceptsBytes(bundle)).toBe(true)
+    const accepted: string[] = []
+    let changes = 0
+    for (const [name, bytes] of bundle) {
+      for (let at = 0; at < bytes.length; at += 1) {
+        changes += 1
+        if (acceptsBytes(withChangedByte(bundle, name, at))) accepted.push(`${name} at ${at}`)
+      }
+    }
+    expect(accepted).toEqual([])
+    expect([...bundle.keys()]).toEqual(FILES)
+    expect(changes).toBeGreaterThan(5_000)
   })
 
   test('is refused with a file or folder too many, a file too few, one cut short or made longer', async () => {
@@ -155,7 +169,59 @@ async function accepts(folder: string): Promise<boolean> {
   )
 }
 
-const SAMPLES_PER_FILE = 8
+type Bundle = ReadonlyMap<string, Buffer>
+
+async function bytesOf(folder: string): Promise<Bundle> {
+  const names = (await readdir(folder)).toSorted()
+  return new Map(await Promise.all(names.map(async (name) => [name, await readFile(join(folder, name))] as const)))
+}
+
+/** Another bit from byte to byte, so that letters, line ends and what is not UTF-8 come of it alike. */
+function withChangedByte(bundle: Bundle, name: string, at: number): Bundle {
+  const changed = Buffer.from(bundle.get(name)!)
+  changed[at] = changed[at]! ^ (1 << (at % 8))
+  return new Map([...bundle, [name, changed]])
+}
+
+function acceptsBytes(bundle: Bundle): boolean {
+  try {
+    checkBundle(bundle)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** The same bundle with less of what is long in it, and a manifest and a signature that fit: every byte can be tried. */
+function shortened(bundle: Bundle, key: KeyObject): Bundle {
+  const { [MANIFEST]: _manifest, [`${MANIFEST}.sig`]: _signature, ...listed } = Object.fromEntries(bundle)
+  const files = new Map(
+    Object.entries(listed).map(([name, bytes]) => {
+      const text = bytes.toString()
+      if (name === 'functions.json') return [name, JSON.stringify(firstOf(JSON.parse(text)))]
+      return [name, WHOLE.has(name) ? text : text.slice(0, 100)]
+    }),
+  )
+  const manifest = manifestOf(files)
+  const signature = `${sign(null, Buffer.from(manifest), key).toString('base64')}\n`
+  const all = new Map([[MANIFEST, manifest], [`${MANIFEST}.sig`, signature], ...files])
+  return new Map([...all].map(([name, text]) => [name, Buffer.from(text)]))
+}
+
+function firstOf(functions: Record<string, unknown>): object {
+  return Object.fromEntries(Object.entries(functions).slice(0, 1))
+}
+
+const MANIFEST = 'MANIFEST.sha256'
+/** Those whose content the checker reads. */
+const WHOLE = new Set([
+  'blocks.ndjson',
+  'checkpoint-key.pem',
+  'checkpoints.ndjson',
+  'signing-key.pem',
+  'verification.json',
+])
+const SAMPLES_PER_FILE = 4
 
 const FILES = [
   'MANIFEST.sha256',

@@ -243,8 +243,8 @@ describe('the worker', () => {
     for (let count = 0; count < 3; count += 1) await enqueue(stage.db)
     const events: SealerEvent[] = []
     const sealer = new LedgerSealer(stage.db.as('symphony_executor'), { rowsMax: 2 }, (event) => events.push(event))
-    expect(await sealer.runOnce()).toEqual({ blocks: 2, rows: 3 })
-    expect(await sealer.runOnce()).toEqual({ blocks: 0, rows: 0 })
+    expect(await sealer.runOnce()).toEqual({ blocks: 2, rows: 3, more: false })
+    expect(await sealer.runOnce()).toEqual({ blocks: 0, rows: 0, more: false })
     expect(events).toEqual([{ type: 'sealed', blocks: 2, rows: 3 }])
   })
 

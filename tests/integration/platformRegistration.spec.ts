@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { describeDatabases } from '../../libs/http/index.js'
 import { enqueueInboxMessage } from '../../libs/inbox/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
+import { placeOutboxHold } from '../../libs/outbox/index.js'
 import {
   addPostgresPlatform,
   CleanupWorker,
@@ -17,6 +19,7 @@ import {
   type CleanupEvent,
 } from '../../libs/platform/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { enqueue } from '../support/outboxItems.js'
 import { PATIENTLY } from '../support/patiently.js'
 
 let eu: TestDatabase
@@ -195,6 +198,45 @@ describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
     }
     await expect.poll(() => remaining(us), PATIENTLY).toEqual(young)
   })
+})
+
+test('the ledger of every database of a platform that is served is sealed, at the interval it was given', async () => {
+  const services = new PlatformServices()
+  const platform = addPostgresPlatform(services, { databases: databases(), sealIntervalMs: 100 })
+  stops.push(() => platform.stop())
+  await platform.start()
+  await platform.serve(() => [])
+  for (const db of [eu, us]) {
+    await enqueue(db)
+    const open = async () => {
+      const { rows } = await db.queryNoRole<{ written: bigint; sealed: bigint | null }>(
+        `SELECT (SELECT count(*) FROM payment_outbox_identities) + (SELECT count(*) FROM payment_outbox_attempts)
+             + (SELECT count(*) FROM payment_outbox_events) AS written,
+           (SELECT sum(row_count) FROM payment_outbox_blocks)::bigint AS sealed`,
+      )
+      return (rows[0]?.sealed ?? 0n) < (rows[0]?.written ?? 0n)
+    }
+    await expect.poll(open, PATIENTLY).toBe(false)
+  }
+})
+
+test('the databases of a platform are told with what waits in each; one that does not answer is down', async () => {
+  const nowhere = new URL(eu.url)
+  nowhere.port = '1'
+  const services = new PlatformServices()
+  const gone = { name: 'gone', url: nowhere.href, schema: eu.schema }
+  const platform = addPostgresPlatform(services, { databases: [...databases(), gone] })
+  stops.push(() => platform.stop())
+  await platform.start()
+  const [held] = [await enqueue(us), await enqueue(us)]
+  await placeOutboxHold(us.as('symphony_control'), held.outboxId, 'please wait')
+  const { rows } = await eu.queryNoRole<{ pending: bigint }>('SELECT count(*) AS pending FROM payment_outbox_pending')
+  const views = await describeDatabases(platform.databases.members)
+  expect(views).toMatchObject([
+    { name: 'eu', schema: eu.schema, state: 'up', pendingCount: String(rows[0]!.pending), heldCount: '0' },
+    { name: 'us', schema: us.schema, state: 'up', heldCount: '1', serverVersion: expect.stringMatching(/^1[5-8]\./) },
+    { name: 'gone', state: 'down', pendingCount: null, oldestPendingAgeSeconds: null, serverVersion: null },
+  ])
 })
 
 interface Finished {

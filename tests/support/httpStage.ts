@@ -94,7 +94,7 @@ export async function openHttpStage(db: TestDatabase, options: HttpStageOptions 
             roles: { ...(await apiRolesOf(db)), ...roles },
             databaseName: 'payments',
             readDatabases: async () => [],
-            readAlerts: async () => [],
+            look: async () => ({ alerts: [] }),
             ...api,
           },
         }),

@@ -44,7 +44,11 @@ export async function tellStory(db: TestDatabase): Promise<Story> {
     rails: [{ railType: EXAMPLE.railType, breaker: 'closed', calls: 1 }],
   })
   await acquireLease(executor, { resource: 'reports', owner: 'node-1', durationMs: 3_600_000 })
-  await scheduleTimer(db.as('symphony_ingest'), { topic: EXAMPLE.railType, payload: {}, dueAt: new Date('2099-01-01') })
+  const timerId = await scheduleTimer(db.as('symphony_ingest'), {
+    topic: EXAMPLE.railType,
+    payload: {},
+    dueAt: new Date('2099-01-01'),
+  })
   await createOrUpdateJob(alice.control, {
     name: EXAMPLE.jobName,
     cron: '0 2 * * *',
@@ -63,6 +67,7 @@ export async function tellStory(db: TestDatabase): Promise<Story> {
     [EXAMPLE.waitingId, waiting.outboxId],
     [EXAMPLE.approvableId, approvable],
     [EXAMPLE.withdrawableId, withdrawable],
+    [EXAMPLE.timerId, timerId],
   ])
 }
 

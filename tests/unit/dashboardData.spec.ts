@@ -4,6 +4,8 @@ import { describe, expect, test } from 'vitest'
 import { count, duration, milliseconds, relative, share, shortId } from '../../libs/dashboard/data/format.js'
 import { shellQuoted } from '../../libs/dashboard/data/shellQuoted.js'
 import { EventReader } from '../../libs/dashboard/data/sse.js'
+import { whereToLook } from '../../libs/dashboard/pages/overview/whereToLook.js'
+import { ALERT_RULES } from '../../libs/observability/index.js'
 
 const STREAM = [
   ': heartbeat\n\n',
@@ -85,4 +87,20 @@ test('a line to paste into a terminal holds any text as one word, and runs nothi
     const { stdout } = spawnSync('sh', ['-c', `printf %s ${shellQuoted(text)}`], { encoding: 'utf8' })
     expect(stdout).toBe(text)
   }
+})
+
+test('an alert leads to the page on which its cause can be seen, if there is one; to none that a rule does not name', () => {
+  const led = ALERT_RULES.flatMap(({ name }) => (whereToLook(name) === undefined ? [] : [name]))
+  expect(led).toEqual([
+    'SymphonyOldestPendingAge',
+    'SymphonyDispatchFrozen',
+    'SymphonyDlqGrowing',
+    'SymphonyExpiredLeases',
+    'SymphonyRetryableSpike',
+    'SymphonyPaymentsHeld',
+    'SymphonyInboxDead',
+    'SymphonySchedulerLate',
+  ])
+  expect(whereToLook('SymphonyDispatchFrozen')?.href).toBe('#/dispatch')
+  expect(whereToLook('constructor')).toBeUndefined()
 })

@@ -154,7 +154,6 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'payment_outbox_attempts.ix_attempts_by_outbox',
       'payment_outbox_attempts.ix_attempts_by_rail_reference',
       'payment_outbox_attempts.ix_attempts_failed',
-      'payment_outbox_attempts.ix_attempts_failed_items',
       'payment_outbox_attempts.ix_attempts_recorded',
       'payment_outbox_attempts.payment_outbox_attempts_one_terminal_per_outbox',
       'payment_outbox_events.ix_events_recorded',

@@ -132,10 +132,10 @@ test('a watch judges its looks in the light of those before', async () => {
   new Gauge({ name: 'level', help: 'x', registers: [registry] }).set(6)
   let nowMs = 0
   const clock = { now: () => new Date(nowMs), monotonicMs: () => nowMs }
-  const watch = new AlertWatch(async () => [registry], [RULE], clock)
-  expect(await watch.look()).toMatchObject([{ state: 'pending' }])
+  const watch = new AlertWatch([RULE], clock)
+  expect(await watch.look([registry])).toMatchObject([{ state: 'pending' }])
   nowMs = 60_000
-  expect(await watch.look()).toMatchObject([{ state: 'firing' }])
+  expect(await watch.look([registry])).toMatchObject([{ state: 'firing' }])
 })
 
 describe('symphony status', () => {

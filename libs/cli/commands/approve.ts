@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { AppError } from '../../core/index.js'
 import type { RoleHandle } from '../../db/index.js'
-import { approveOutboxProposal, readOpenProposals, type OpenProposal } from '../../outbox/index.js'
+import { approveOutboxProposal, readProposal, type ProposalView } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
 import { addExamples } from '../examples.js'
 import { addOperatorOptions, asControl, printResult } from '../operator.js'
@@ -43,9 +43,9 @@ async function approve(control: RoleHandle, proposalId: string, flags: GivenFlag
   printResult({ proposalId, ...approved }, sentence, flags, cli)
 }
 
-async function requiredProposal(control: RoleHandle, proposalId: string): Promise<OpenProposal> {
-  const proposal = (await readOpenProposals(control)).find((one) => one.proposalId === proposalId)
-  if (proposal !== undefined) return proposal
+async function requiredProposal(control: RoleHandle, proposalId: string): Promise<ProposalView> {
+  const proposal = await readProposal(control, proposalId)
+  if (proposal?.status === 'OPEN') return proposal
   throw new AppError('PROPOSAL_NOT_FOUND', `There is no open proposal with the id ${proposalId}.`, {
     remedy: 'symphony holds list shows those that are open.',
   })

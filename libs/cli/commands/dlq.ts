@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { readFailedItems, type FailedItem } from '../../outbox/index.js'
+import { readFailedItems, type FailedItemView } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
 import { addExamples } from '../examples.js'
 import { addPaging, addSelection, selectionOf } from '../itemSelection.js'
@@ -12,7 +12,7 @@ export function registerDlq(program: Command, cli: Cli): void {
   addExamples(dlq, 'symphony dlq list --rail sepa', 'symphony redrive 01981… --reason "the account was opened"')
 
   const list = addPaging(
-    addSelection(addOperatorOptions(dlq.command('list').description('what has failed, newest first, and why'))),
+    addSelection(addOperatorOptions(dlq.command('list').description('what has failed, the latest first, and why'))),
   )
     .option('--error-code <code>', 'with this error')
     .option('--open', 'only what was not sent again, and is not proposed to be')
@@ -25,24 +25,40 @@ export function registerDlq(program: Command, cli: Cli): void {
 }
 
 async function run(flags: GivenFlags, cli: Cli): Promise<void> {
-  const { errorCode, open } = flags
-  const selection = {
-    ...selectionOf(flags),
-    ...(typeof errorCode === 'string' ? { errorCode } : {}),
-    openOnly: open === true,
-  }
-  const { items, next } = await asControl('dlq', flags, cli, (control) => readFailedItems(control, selection))
+  const search = { ...selectionOf(flags), undecided: flags['open'] === true }
+  const { items: failed, next } = await asControl('dlq', flags, cli, (control) => readFailedItems(control, search))
+  const items = failed.map(listed)
   if (flags['json'] === true) return cli.terminal.printJson({ items, next })
   if (items.length === 0) cli.terminal.print('Nothing has failed, as far as was asked.')
   for (const item of items) print(item, cli)
   if (next !== null) cli.terminal.note(`There may be more: add --before ${next}`)
 }
 
-function print(item: FailedItem, { terminal }: Cli): void {
+/** What the list says of each: its end, in the words of its last attempt, and what became of it since. */
+function listed({ item, errorMessage, proposal, redrivenAs }: FailedItemView) {
+  const { outboxId, instructionId, idempotencyKey, participantId, sequenceId, railType } = item
+  return {
+    outboxId,
+    instructionId,
+    idempotencyKey,
+    participantId,
+    sequenceId,
+    railType,
+    attempts: item.lastAttemptNo,
+    errorCode: item.lastErrorCode,
+    errorMessage,
+    railCode: item.lastRailCode,
+    failedAt: item.lastAttemptAt,
+    redrivenAs: redrivenAs.at(-1) ?? null,
+    proposalId: proposal?.proposalId ?? null,
+  }
+}
+
+function print(item: ReturnType<typeof listed>, { terminal }: Cli): void {
   const { bold, dim } = terminal.colors
   terminal.print(`${bold(item.outboxId)} ${item.instructionId} on ${item.railType}`)
   const told = [item.errorCode, item.railCode, item.errorMessage].filter((word) => word !== null)
-  const at = item.failedAt?.toISOString() ?? 'an unknown time'
+  const at = item.failedAt ?? 'an unknown time'
   terminal.print(`  ${dim('failed')} at ${at}, attempt ${item.attempts}: ${told.join(', ') || 'nothing was said'}`)
   if (item.redrivenAs !== null) terminal.print(`  ${dim('sent again')} as ${item.redrivenAs}`)
   else if (item.proposalId !== null)

@@ -5,11 +5,12 @@ import {
   placeOutboxHold,
   readHeldItems,
   readItems,
-  readOpenProposals,
+  readProposalPage,
   resolveOutboxHold,
   type HoldDecision,
+  type HeldItemView,
   type ItemStatus,
-  type OpenProposal,
+  type ProposalView,
 } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
 import { addExamples } from '../examples.js'
@@ -73,30 +74,31 @@ Examples:
 async function list(flags: GivenFlags, cli: Cli): Promise<void> {
   const { items, next, proposals } = await asControl('holds', flags, cli, async (control) => ({
     ...(await readHeldItems(control, selectionOf(flags))),
-    proposals: await readOpenProposals(control),
-  }))
-  const held = items.map((item) => ({
-    ...item,
-    proposal: proposals.find(({ outboxId }) => outboxId === item.outboxId) ?? null,
+    proposals: await readProposalPage(control, { status: 'OPEN', limit: PROPOSALS_LISTED }),
   }))
   // Proposals about what is not listed: redrives of items that have failed, above all.
-  const others = proposals.filter(({ outboxId }) => !items.some((item) => item.outboxId === outboxId))
-  if (flags['json'] === true) return cli.terminal.printJson({ held, otherProposals: others, next })
-  if (held.length === 0) cli.terminal.print('Nothing is held.')
-  for (const item of held) printHeld(item, item.proposal, cli)
+  const others = proposals.filter(({ outboxId }) => !items.some(({ item }) => item.outboxId === outboxId))
+  if (flags['json'] === true) {
+    const held = items.map(({ item, proposal }) => ({ ...item, proposal }))
+    return cli.terminal.printJson({ held, otherProposals: others, next })
+  }
+  if (items.length === 0) cli.terminal.print('Nothing is held.')
+  for (const held of items) printHeld(held, cli)
   for (const proposal of others) cli.terminal.print(describeProposal(proposal))
   if (next !== null) cli.terminal.note(`There may be more: add --before ${next}`)
 }
 
-function printHeld(item: ItemStatus, proposal: OpenProposal | null, { terminal }: Cli): void {
+const PROPOSALS_LISTED = 1_000
+
+function printHeld({ item, proposal }: HeldItemView, { terminal }: Cli): void {
   const { bold, dim } = terminal.colors
   const unknown = item.outcomeUnknown ? ', outcome unknown' : ''
   terminal.print(`${bold(item.outboxId)} ${item.instructionId} on ${item.railType}${unknown}`)
-  terminal.print(`  ${dim('held')} since ${item.heldAt?.toISOString()} by ${item.heldBy}: ${item.holdReason}`)
+  terminal.print(`  ${dim('held')} since ${item.heldAt} by ${item.heldBy}: ${item.holdReason}`)
   if (proposal !== null) terminal.print(`  ${describeProposal(proposal)}`)
 }
 
-function describeProposal({ proposalId, outboxId, decision, proposedBy, reason }: OpenProposal): string {
+function describeProposal({ proposalId, outboxId, decision, proposedBy, reason }: ProposalView): string {
   return `${decision} of ${outboxId} is proposed by ${proposedBy} (${reason}); someone else may: symphony approve ${proposalId}`
 }
 

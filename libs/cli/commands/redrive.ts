@@ -66,26 +66,25 @@ interface Refusal {
 }
 
 async function redriveAll(control: RoleHandle, flags: GivenFlags, cli: Cli): Promise<void> {
-  const { errorCode } = flags
-  const selection = { ...selectionOf(flags), ...(typeof errorCode === 'string' ? { errorCode } : {}), openOnly: true }
-  if (!isNarrowed(selection)) {
+  const search = { ...selectionOf(flags), undecided: true }
+  if (!isNarrowed(search)) {
     throw new InvalidArgumentError(
       '--all-matching',
       'expected something that selects: --rail, --participant, --error-code, --since or --until',
     )
   }
-  const { items, next } = await readFailedItems(control, selection)
+  const { items: failed, next } = await readFailedItems(control, search)
+  const outboxIds = failed.map(({ item }) => item.outboxId)
   const more = next === null ? '' : ' These are the newest; run it again for the others, or raise --limit.'
   if (flags['dryRun'] === true) {
-    const outboxIds = items.map(({ outboxId }) => outboxId)
-    const sentence = [...outboxIds, `${items.length} would be proposed to be sent again.${more}`].join('\n')
+    const sentence = [...outboxIds, `${outboxIds.length} would be proposed to be sent again.${more}`].join('\n')
     return printResult({ outboxIds, more: next !== null, secondPerson: true }, sentence, flags, cli)
   }
   const reason = requiredReason(flags)
   const proposed: { readonly outboxId: string; readonly proposalId: string | null }[] = []
   const refused: Refusal[] = []
-  const bar = new ProgressBar(cli.terminal, items.length)
-  for (const { outboxId } of items) {
+  const bar = new ProgressBar(cli.terminal, outboxIds.length)
+  for (const outboxId of outboxIds) {
     cli.signal.throwIfAborted()
     try {
       const { proposalId } = await redriveOutboxItem(control, outboxId, reason)
@@ -105,7 +104,7 @@ async function redriveAll(control: RoleHandle, flags: GivenFlags, cli: Cli): Pro
   ]
   printResult({ proposed, refused, more: next !== null }, lines.join('\n'), flags, cli)
   if (refused.length > 0) {
-    throw new AppError('REDRIVE_REFUSED', `${refused.length} of ${items.length} could not be proposed.`, {
+    throw new AppError('REDRIVE_REFUSED', `${refused.length} of ${outboxIds.length} could not be proposed.`, {
       remedy: 'Each is named above with its reason.',
     })
   }

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import type { Database } from '../../db/index.js'
-import { AlertWatch, registryOfStatus, type Alert, type SystemStatus } from '../../observability/index.js'
+import { AlertWatch, registryOfStatus, type Alert } from '../../observability/index.js'
 import type { OutboxStatus } from '../../outbox/index.js'
 import { sleep } from '../../worker/index.js'
 import type { Cli } from '../Cli.js'
@@ -41,11 +41,10 @@ async function run(flags: GivenFlags, cli: Cli): Promise<void> {
 
 /** Looks that remember each other, so that an alert can have lasted. */
 function createLook(database: Database, { json, watch }: GivenFlags, { terminal }: Cli): () => Promise<void> {
-  let status: SystemStatus
-  const alerts = new AlertWatch(async () => [registryOfStatus(status)])
+  const alerts = new AlertWatch()
   return async () => {
-    status = await readSystemStatus(database)
-    const told = await alerts.look()
+    const status = await readSystemStatus(database)
+    const told = await alerts.look([registryOfStatus(status)])
     const { outbox, epoch, inbox, scheduler, leases } = status
     if (json === true)
       return terminal.printJson({

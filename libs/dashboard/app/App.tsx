@@ -1,14 +1,17 @@
 import type { JSX } from 'preact'
 import { useEffect } from 'preact/hooks'
+import { boundTo } from '../data/me.js'
 import { isSignedIn } from '../data/session.js'
-import { followStatus } from '../data/status.js'
+import { followStatus, status } from '../data/status.js'
 import { keepStreamOpen } from '../data/stream.js'
 import { Databases } from '../pages/Databases.js'
 import { DeadLetters } from '../pages/DeadLetters.js'
+import { Dispatch } from '../pages/Dispatch.js'
 import { Holds } from '../pages/Holds.js'
 import { Inbox } from '../pages/Inbox.js'
 import { Leases } from '../pages/Leases.js'
 import { NotFound } from '../pages/NotFound.js'
+import { OutOfSight } from '../pages/OutOfSight.js'
 import { Overview } from '../pages/Overview.js'
 import { Payment } from '../pages/Payment.js'
 import { Payments } from '../pages/Payments.js'
@@ -40,6 +43,7 @@ const PAGES: Readonly<Record<string, () => JSX.Element>> = {
   payments: Payments,
   dlq: DeadLetters,
   holds: Holds,
+  dispatch: Dispatch,
   scheduler: Scheduler,
   inbox: Inbox,
   leases: Leases,
@@ -48,11 +52,17 @@ const PAGES: Readonly<Record<string, () => JSX.Element>> = {
 
 function Page() {
   const [first = '', second] = route.value.parts
-  const title = PLACES.find(({ path }) => path === first)?.title
+  const place = PLACES.find(({ path }) => path === first)
+  const firing = status.value?.alerts.filter(({ state }) => state === 'firing').length ?? 0
+  const title = [firing === 0 ? '' : `(${firing}) `, place === undefined ? '' : `${place.title} · `, 'Symphony'].join(
+    '',
+  )
+  // A tab in the background says it, too.
   useEffect(() => {
-    document.title = title === undefined ? 'Symphony' : `${title} · Symphony`
+    document.title = title
   }, [title])
   if (first === 'payments' && second !== undefined) return <Payment key={second} outboxId={second} />
+  if (place?.isShared === true && boundTo() !== null) return <OutOfSight title={place.title} />
   const Found = PAGES[first] ?? NotFound
   return <Found />
 }

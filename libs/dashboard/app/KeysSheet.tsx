@@ -1,6 +1,6 @@
 import { Sheet } from '../parts/Sheet.js'
 import { keysAreShown } from './keys.js'
-import { PLACES } from './places.js'
+import { placesInSight } from './places.js'
 
 export function KeysSheet() {
   if (!keysAreShown.value) return null
@@ -8,7 +8,7 @@ export function KeysSheet() {
     <Sheet title="Keys" onClose={() => (keysAreShown.value = false)}>
       <dl class="keys">
         <Key keys={['/']} does="Search payments" />
-        {PLACES.map(({ key, title }) => (
+        {placesInSight().map(({ key, title }) => (
           <Key key={key} keys={['g', key]} does={title} />
         ))}
         <Key keys={['j', 'k']} does="Next and previous row of a list" />

@@ -9,7 +9,7 @@ import { announcement } from './announce.js'
 import { attention } from './attention.js'
 import { currentPlace, keysAreShown } from './keys.js'
 import { KeysSheet } from './KeysSheet.js'
-import { PLACES, type Place } from './places.js'
+import { PLACES, placesInSight, type Place } from './places.js'
 import { pathTo, route } from './router.js'
 import { theme, toggleTheme } from './theme.js'
 
@@ -60,7 +60,7 @@ function Side() {
         Symphony
       </a>
       <nav class="nav" aria-label="Pages">
-        {PLACES.map((place) => (
+        {placesInSight().map((place) => (
           <PlaceLink key={place.path} place={place} title={place.title} />
         ))}
       </nav>
@@ -87,7 +87,7 @@ function TopBar() {
 function Tabs() {
   const [isOpen, setIsOpen] = useState(false)
   const close = () => setIsOpen(false)
-  const others = PLACES.filter(({ isMain }) => !isMain)
+  const others = placesInSight().filter(({ isMain }) => !isMain)
   return (
     <>
       <nav class="tabs" aria-label="Main pages">
@@ -129,7 +129,7 @@ function PlaceLink({ place, title }: { readonly place: Place; readonly title: st
       {badge === undefined || badge.count === '0' ? null : (
         <span class={`count ${badge.tone}`}>
           {badge.count}
-          <span class="unseen"> waiting</span>
+          <span class="unseen"> {badge.meaning}</span>
         </span>
       )}
     </a>

@@ -4,6 +4,8 @@ import { signal } from '@preact/signals'
 export interface Badge {
   readonly count: string
   readonly tone: 'bad' | 'held'
+  /** Said after the number to those who listen. */
+  readonly meaning: string
 }
 
 export const attention = signal<Readonly<Record<string, Badge>>>({})

@@ -1,3 +1,4 @@
+import { boundTo } from '../data/me.js'
 import type { GlyphName } from '../parts/Glyph.js'
 
 /** The pages, in the order of the navigation. */
@@ -12,6 +13,8 @@ export interface Place {
   readonly key: string
   /** In the bar of a phone; the others are behind "More". */
   readonly isMain: boolean
+  /** About all participants alike, so not for a key that is bound to some of them. */
+  readonly isShared: boolean
 }
 
 export const PLACES: readonly Place[] = [
@@ -19,12 +22,18 @@ export const PLACES: readonly Place[] = [
   place('payments', 'Payments', 'payments', 'p', true),
   { ...place('dlq', 'Dead letters', 'dead', 'd', true), shortTitle: 'Dead' },
   place('holds', 'Holds', 'held', 'h', true),
+  place('dispatch', 'Dispatch', 'dispatch', 'f', false),
   place('scheduler', 'Scheduler', 'scheduler', 's', false),
   place('inbox', 'Inbox', 'inbox', 'i', false),
   place('leases', 'Leases', 'leases', 'l', false),
   place('databases', 'Databases', 'databases', 'b', false),
 ]
 
+/** Those that this token can look at. */
+export function placesInSight(): readonly Place[] {
+  return boundTo() === null ? PLACES : PLACES.filter(({ isShared }) => !isShared)
+}
+
 function place(path: string, title: string, glyph: GlyphName, key: string, isMain: boolean): Place {
-  return { path, title, shortTitle: title, glyph, key, isMain }
+  return { path, title, shortTitle: title, glyph, key, isMain, isShared: !isMain }
 }

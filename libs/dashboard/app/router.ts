@@ -1,4 +1,7 @@
 import { computed, signal } from '@preact/signals'
+import { pathTo } from './pathTo.js'
+
+export { pathTo } from './pathTo.js'
 
 /**
  * Pages have addresses behind the `#`, so that the server needs no page of its own for each, and a reload, a bookmark and the
@@ -28,13 +31,6 @@ export function setQuery(changes: Readonly<Record<string, string>>): void {
   const { parts, query } = route.peek()
   history.replaceState(null, '', pathTo(parts, { ...query, ...changes }))
   hash.value = location.hash
-}
-
-/** An address for a link. Ids may hold any printable character. */
-export function pathTo(parts: readonly string[], query: Readonly<Record<string, string>> = {}): string {
-  const given = Object.entries(query).filter(([, value]) => value !== '')
-  const search = given.length === 0 ? '' : `?${new URLSearchParams(given)}`
-  return `#/${parts.map((part) => encodeURIComponent(part)).join('/')}${search}`
 }
 
 function parse(text: string): Route {

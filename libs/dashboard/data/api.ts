@@ -5,6 +5,7 @@ import type {
   Changed,
   Databases,
   Decided,
+  Dispatch,
   DlqPage,
   HoldPage,
   HoldPlaced,
@@ -17,6 +18,7 @@ import type {
   Me,
   OutboxPage,
   PauseBody,
+  Pauses,
   ProposalPage,
   ResolveBody,
   Revived,
@@ -78,6 +80,12 @@ export const approveProposal = (proposalId: string) =>
   request<Approved>(`/v1/proposals/${e(proposalId)}/approve`, { method: 'POST' })
 export const withdrawProposal = (proposalId: string, reason: string) =>
   request<Withdrawn>(`/v1/proposals/${e(proposalId)}/withdraw`, { method: 'POST', body: { reason } })
+export const readDispatch = (signal: AbortSignal) => request<Dispatch>('/v1/dispatch', { signal })
+export const freezeDispatch = (reason: string) =>
+  request<Changed>('/v1/dispatch/freeze', { method: 'POST', body: { reason } })
+export const liftFreeze = (reason: string) =>
+  request<Changed>('/v1/dispatch/lift', { method: 'POST', body: { reason } })
+export const listPauses = (signal: AbortSignal) => request<Pauses>('/v1/pauses', { signal })
 export const pauseOutbox = (body: PauseBody) => request<Changed>('/v1/pauses', { method: 'POST', body })
 export const resumeOutbox = (body: PauseBody) => request<Changed>('/v1/pauses/resume', { method: 'POST', body })
 
@@ -89,6 +97,8 @@ export const listTimers = (query: PageQuery & { readonly state?: string }, signa
 export const pauseJob = (name: string) => request<Changed>(`/v1/jobs/${e(name)}/pause`, { method: 'POST' })
 export const resumeJob = (name: string) => request<Changed>(`/v1/jobs/${e(name)}/resume`, { method: 'POST' })
 export const triggerJob = (name: string) => request<JobTriggered>(`/v1/jobs/${e(name)}/trigger`, { method: 'POST' })
+
+export const cancelTimer = (timerId: string) => request<Changed>(`/v1/timers/${e(timerId)}/cancel`, { method: 'POST' })
 
 export const listInbox = (query: PageQuery & { readonly state?: string }, signal: AbortSignal) =>
   request<InboxPage>('/v1/inbox', { query: { ...query }, signal })

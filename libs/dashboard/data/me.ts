@@ -8,3 +8,8 @@ export const me = signal<Me | null>(null)
 export function mayI(scope: Scope): boolean {
   return me.value?.scopes.includes(scope) ?? false
 }
+
+/** The participants whose payments are all that this token sees; null: everybody's, as far as is known. */
+export function boundTo(): readonly string[] | null {
+  return me.value?.participants ?? null
+}

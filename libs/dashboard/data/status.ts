@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals'
-import type { Status } from '../../http/index.js'
+import type { Me, Status } from '../../http/index.js'
 import { attention } from '../app/attention.js'
 import { readMe, readStatus } from './api.js'
 import { pause } from './clock.js'
@@ -28,30 +28,25 @@ export async function followStatus(stop: AbortSignal): Promise<void> {
     me.value = null
     attention.value = {}
   })
-  void learnWhoIAm(stop)
   while (!stop.aborted) {
     await refreshStatus(stop)
     await pause(ASK_EVERY_MS, stop)
   }
 }
 
+/** Who asks comes first: the figures are everybody's, and not everybody may see them. */
 export async function refreshStatus(stop: AbortSignal = new AbortController().signal): Promise<void> {
   try {
-    accept(await readStatus(stop))
+    me.value ??= await readMe(stop)
+    if (seesAll(me.value)) accept(await readStatus(stop))
+    else statusProblem.value = null
   } catch (error) {
     if (!stop.aborted) statusProblem.value = problemOf(error)
   }
 }
 
-async function learnWhoIAm(stop: AbortSignal): Promise<void> {
-  for (; !stop.aborted; await pause(ASK_EVERY_MS, stop)) {
-    try {
-      me.value = await readMe(stop)
-      return
-    } catch {
-      // Without an answer nobody is known, and no action is offered. The pages say what is wrong.
-    }
-  }
+function seesAll({ participants, scopes }: Me): boolean {
+  return participants === null && scopes.includes('read')
 }
 
 function parseStatus(data: string): Status {
@@ -62,8 +57,11 @@ function parseStatus(data: string): Status {
 function accept(given: Status): void {
   status.value = given
   statusProblem.value = null
+  const firing = given.alerts.filter(({ state }) => state === 'firing').length
   attention.value = {
-    dlq: { count: count(given.queue.dlqDepth), tone: 'bad' },
-    holds: { count: count(given.queue.heldCount), tone: 'held' },
+    '': { count: count(firing), tone: 'bad', meaning: 'alerts fire' },
+    // Not all there ever were: a refusal that was right needs nothing, and stays.
+    dlq: { count: count(given.queue.failedLastHour), tone: 'bad', meaning: 'in the last hour' },
+    holds: { count: count(given.queue.heldCount), tone: 'held', meaning: 'waiting' },
   }
 }

@@ -1,29 +1,44 @@
 import { useState } from 'preact/hooks'
 import type { DeadItem, OutboxItem } from '../../http/index.js'
-import { pathTo } from '../app/router.js'
-import { listDlq } from '../data/api.js'
+import { pathTo, route } from '../app/router.js'
+import { listDlq, redrive } from '../data/api.js'
 import { mayI } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
+import { ApproveAll } from '../parts/ApproveAll.js'
 import { Empty } from '../parts/Empty.js'
 import { Id } from '../parts/Id.js'
+import { ManySheet } from '../parts/ManySheet.js'
 import { Moment } from '../parts/Moment.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { PaymentCells } from '../parts/PaymentCells.js'
+import { listFilterOf, NoneLikeThat, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { RedriveSheet } from './payment/actions.js'
 
 /** What ended as FAILED. Nothing is lost here: each can be looked at, and sent again if two people agree. */
 export function DeadLetters() {
-  const dead = usePages<DeadItem>('dlq', (cursor, signal) => listDlq(cursor === undefined ? {} : { cursor }, signal))
+  const filter = listFilterOf(route.value.query)
+  const dead = usePages<DeadItem>(JSON.stringify(filter), (cursor, signal) =>
+    listDlq({ ...filter, ...(cursor === undefined ? {} : { cursor }) }, signal),
+  )
   const [chosen, setChosen] = useState<OutboxItem | null>(null)
   useFreshPages(dead)
+  const { rows } = dead.state.value
   return (
     <>
       <header class="page-head">
         <h1>Dead letters</h1>
         <p class="lead">Payments that ended as failed. A redrive sends one again, as a payment of its own.</p>
+        <div class="actions">
+          <RedriveAll dead={rows} onDone={dead.refresh} />
+          <ApproveAll proposals={rows.map(({ proposal }) => proposal)} onDone={dead.refresh} />
+        </div>
       </header>
+      <search class="filters">
+        <RailFilter rail={filter.rail} />
+        <ParticipantFilter participant={filter.participant} />
+      </search>
       <section class="panel" aria-label="Dead letters">
         <PagedTable
           label="Dead letters"
@@ -38,16 +53,47 @@ export function DeadLetters() {
             />
           )}
           empty={
-            <Empty title="No dead letters">
-              <p>
-                A payment comes here when its rail refuses it, or when its attempts are spent and nothing about it is
-                unknown.
-              </p>
-            </Empty>
+            Object.keys(filter).length > 0 ? (
+              <NoneLikeThat path="dlq" />
+            ) : (
+              <Empty title="No dead letters">
+                <p>
+                  A payment comes here when its rail refuses it, or when its attempts are spent and nothing about it is
+                  unknown.
+                </p>
+              </Empty>
+            )
           }
         />
       </section>
       {chosen === null ? null : <RedriveSheet item={chosen} onClose={() => setChosen(null)} onDone={dead.refresh} />}
+    </>
+  )
+}
+
+/** After an outage of a rail there are many, with one cause and one answer; offered where there are several. */
+function RedriveAll({ dead, onDone }: { readonly dead: readonly DeadItem[]; readonly onDone: () => void }) {
+  // As it was when the question was asked: what fails while it is read is not meant.
+  const [asked, setAsked] = useState<readonly DeadItem[] | null>(null)
+  const open = dead.filter(({ proposal, redrivenAs }) => proposal === null && redrivenAs.length === 0)
+  if (!mayI('operate') || (open.length < 2 && asked === null)) return null
+  return (
+    <>
+      <button type="button" class="button" onClick={() => setAsked(open)}>
+        Redrive {open.length} shown
+      </button>
+      {asked === null ? null : (
+        <ManySheet
+          title={`Redrive ${asked.length} payments`}
+          action={`Propose ${asked.length} redrives`}
+          explanation="Each is proposed to be sent again as a payment of its own, with this reason. Somebody else must approve them before anything happens."
+          all={asked}
+          act={({ item }, reason) => redrive(item.outboxId, reason)}
+          said={`${asked.length} redrives are proposed. Somebody else must approve them.`}
+          onClose={() => setAsked(null)}
+          onDone={onDone}
+        />
+      )}
     </>
   )
 }

@@ -1,20 +1,26 @@
 import { useState } from 'preact/hooks'
 import type { Hold, OutboxItem } from '../../http/index.js'
+import { route } from '../app/router.js'
 import { listHolds } from '../data/api.js'
 import { mayI } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
+import { ApproveAll } from '../parts/ApproveAll.js'
 import { Empty } from '../parts/Empty.js'
 import { Glyph } from '../parts/Glyph.js'
 import { Moment } from '../parts/Moment.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { PaymentCells } from '../parts/PaymentCells.js'
+import { listFilterOf, NoneLikeThat, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { ResolveSheet } from './payment/actions.js'
 
 /** What waits for people: held payments, and the decisions about them that wait for their second person. */
 export function Holds() {
-  const holds = usePages<Hold>('holds', (cursor, signal) => listHolds(cursor === undefined ? {} : { cursor }, signal))
+  const filter = listFilterOf(route.value.query)
+  const holds = usePages<Hold>(JSON.stringify(filter), (cursor, signal) =>
+    listHolds({ ...filter, ...(cursor === undefined ? {} : { cursor }) }, signal),
+  )
   const [chosen, setChosen] = useState<OutboxItem | null>(null)
   useFreshPages(holds)
   return (
@@ -22,7 +28,14 @@ export function Holds() {
       <header class="page-head">
         <h1>Holds</h1>
         <p class="lead">Payments that nobody may send until a person decides; where money is decided, two.</p>
+        <div class="actions">
+          <ApproveAll proposals={holds.state.value.rows.map(({ proposal }) => proposal)} onDone={holds.refresh} />
+        </div>
       </header>
+      <search class="filters">
+        <RailFilter rail={filter.rail} />
+        <ParticipantFilter participant={filter.participant} />
+      </search>
       <section class="panel" aria-label="Holds">
         <PagedTable
           label="Held payments"
@@ -37,12 +50,16 @@ export function Holds() {
             />
           )}
           empty={
-            <Empty title="Nothing is held">
-              <p>
-                A payment is held when its outcome is unknown and its rail can neither be asked nor told twice, at the
-                retry ceiling, or when somebody places a hold.
-              </p>
-            </Empty>
+            Object.keys(filter).length > 0 ? (
+              <NoneLikeThat path="holds" />
+            ) : (
+              <Empty title="Nothing is held">
+                <p>
+                  A payment is held when its outcome is unknown and its rail can neither be asked nor told twice, at the
+                  retry ceiling, or when somebody places a hold.
+                </p>
+              </Empty>
+            )
           }
         />
       </section>

@@ -2,7 +2,9 @@ import { signal } from '@preact/signals'
 import type { Status } from '../../http/index.js'
 import { LatencyScale } from '../charts/LatencyScale.js'
 import { ThroughputChart } from '../charts/ThroughputChart.js'
+import { boundTo, mayI, me } from '../data/me.js'
 import { refreshStatus, status, statusProblem } from '../data/status.js'
+import { Empty } from '../parts/Empty.js'
 import { Panel } from '../parts/Panel.js'
 import { ProblemNote } from '../parts/ProblemNote.js'
 import { Skeleton } from '../parts/Skeleton.js'
@@ -11,6 +13,7 @@ import { ErrorMix } from './overview/ErrorMix.js'
 import { Figures } from './overview/Figures.js'
 import { FirstVisit } from './overview/FirstVisit.js'
 import { RailsPanel } from './overview/RailsPanel.js'
+import { TheirPayments } from './overview/TheirPayments.js'
 import { Watched } from './overview/Watched.js'
 import { WorkersPanel } from './overview/WorkersPanel.js'
 
@@ -20,6 +23,9 @@ const watched = signal<string | null>(null)
 export function Overview() {
   const now = status.value
   const problem = statusProblem.value
+  const participants = boundTo()
+  if (me.value !== null && !mayI('read')) return <NotForLooking />
+  if (participants !== null) return <TheirPayments participants={participants} />
   return (
     <>
       <header class="page-head">
@@ -30,6 +36,24 @@ export function Overview() {
         {problem === null ? null : <ProblemNote problem={problem} onRetry={() => void refreshStatus()} />}
         {now === null ? problem === null ? <Skeleton lines={12} /> : null : <Told status={now} />}
       </div>
+    </>
+  )
+}
+
+/** A token that is for enqueueing alone, say. */
+function NotForLooking() {
+  return (
+    <>
+      <header class="page-head">
+        <h1>Overview</h1>
+      </header>
+      <section class="panel" aria-label="Overview">
+        <Empty title="This token is not for looking">
+          <p>
+            What is here needs the scope <code>read</code>. Yours has: {me.value?.scopes.join(', ')}.
+          </p>
+        </Empty>
+      </section>
     </>
   )
 }

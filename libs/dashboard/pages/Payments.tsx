@@ -3,17 +3,16 @@ import type { OutboxItem } from '../../http/index.js'
 import { wantsSearch, leaveField } from '../app/keys.js'
 import { pathTo, route, setQuery } from '../app/router.js'
 import { listPayments, type PaymentFilter } from '../data/api.js'
-import { whenQuiet } from '../data/clock.js'
 import { count } from '../data/format.js'
 import { itemsOf } from '../data/items.js'
 import { mayI } from '../data/me.js'
-import { status } from '../data/status.js'
 import { onServerEvent } from '../data/stream.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages, type PagesHandle } from '../data/usePages.js'
 import { Empty } from '../parts/Empty.js'
 import { Glyph } from '../parts/Glyph.js'
 import { Moment } from '../parts/Moment.js'
+import { filterSoon, knownRails, NoneLikeThat, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProblemNote } from '../parts/ProblemNote.js'
 import { Sheet } from '../parts/Sheet.js'
 import { Skeleton } from '../parts/Skeleton.js'
@@ -106,11 +105,6 @@ function withState(row: OutboxItem, state: OutboxItem['state'] | undefined): Out
   return state === undefined || state === row.state ? row : { ...row, state }
 }
 
-function knownRails(): readonly string[] {
-  const rails = status.value?.rails.map(({ railType }) => railType) ?? []
-  return rails.length === 0 ? ['simulated'] : rails
-}
-
 function Filters({ filter }: { readonly filter: PaymentFilter }) {
   const search = useRef<HTMLInputElement>(null)
   // Before anything is painted, so that no letter typed after the slash is lost.
@@ -148,41 +142,10 @@ function Filters({ filter }: { readonly filter: PaymentFilter }) {
           </option>
         ))}
       </select>
-      <select
-        class="input"
-        aria-label="Rail"
-        value={filter.rail ?? ''}
-        onChange={({ currentTarget }) => setQuery({ rail: currentTarget.value })}
-      >
-        <option value="">Any rail</option>
-        {[...new Set([...knownRails(), ...(filter.rail === undefined ? [] : [filter.rail])])].map((rail) => (
-          <option key={rail} value={rail}>
-            {rail}
-          </option>
-        ))}
-      </select>
-      <input
-        class="input narrow"
-        aria-label="Participant"
-        placeholder="Any participant"
-        defaultValue={filter.participant ?? ''}
-        onKeyDown={leaveField}
-        onInput={({ currentTarget }) => filterSoon({ participant: currentTarget.value.trim() })}
-      />
+      <RailFilter rail={filter.rail} />
+      <ParticipantFilter participant={filter.participant} />
     </search>
   )
-}
-
-/** When the typing pauses. The fields type into one sentence, so what each said is kept until then. */
-let typed: Readonly<Record<string, string>> = {}
-const applyTyped = whenQuiet(250, () => {
-  setQuery(typed)
-  typed = {}
-})
-
-function filterSoon(change: Readonly<Record<string, string>>): void {
-  typed = { ...typed, ...change }
-  applyTyped()
 }
 
 function cellsOf(item: OutboxItem) {
@@ -214,12 +177,5 @@ function NoPayments({ isFiltered }: { readonly isFiltered: boolean }) {
         </p>
       </Empty>
     )
-  return (
-    <Empty title="None like that">
-      <p>No payment fits the search and the filters.</p>
-      <a class="button" href={pathTo(['payments'])}>
-        Show all payments
-      </a>
-    </Empty>
-  )
+  return <NoneLikeThat path="payments" />
 }

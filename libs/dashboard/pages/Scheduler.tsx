@@ -1,11 +1,12 @@
 import { useState } from 'preact/hooks'
 import type { Job, JobRun, Timer } from '../../http/index.js'
 import { pathTo } from '../app/router.js'
-import { listJobRuns, listJobs, listTimers, pauseJob, resumeJob, triggerJob } from '../data/api.js'
+import { cancelTimer, listJobRuns, listJobs, listTimers, pauseJob, resumeJob, triggerJob } from '../data/api.js'
 import { mayI } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { useResource } from '../data/useResource.js'
+import { ActionForm } from '../parts/ActionForm.js'
 import { Empty } from '../parts/Empty.js'
 import { Glyph } from '../parts/Glyph.js'
 import { Id } from '../parts/Id.js'
@@ -197,41 +198,79 @@ function TimersPanel() {
   const timers = usePages<Timer>('timers', (cursor, signal) =>
     listTimers(cursor === undefined ? {} : { cursor }, signal),
   )
+  const [chosen, setChosen] = useState<Timer | null>(null)
   useFreshPages(timers)
   return (
     <Panel title="Timers that wait" flush>
       <PagedTable
         label="Timers"
         from={timers}
-        columns={['Timer', 'State', 'Due', 'Sends', 'Message']}
-        row={({ timerId, state, dueAt, topic, outboxId, error }) => (
-          <tr key={timerId}>
-            <td data-label="Timer">
-              <Id value={timerId} label="timer id" />
-            </td>
-            <td data-label="State">
-              <StateTag state={state} />
-              {error === null ? null : <div class="quiet">{error}</div>}
-            </td>
-            <td data-label="Due">
-              <Moment at={dueAt} />
-            </td>
-            <td data-label="Sends">{topic}</td>
-            <td data-label="Message">
-              {outboxId === null ? (
-                <span class="quiet">–</span>
-              ) : (
-                <Id value={outboxId} label="outbox id" href={pathTo(['payments', outboxId])} />
-              )}
-            </td>
-          </tr>
-        )}
+        columns={['Timer', 'State', 'Due', 'Sends', 'Created', '']}
+        row={(timer) => <TimerRow key={timer.timerId} timer={timer} onChoose={() => setChosen(timer)} />}
         empty={
           <Empty title="No timer waits">
             <p>A timer sends one message at one time: a reminder, a timeout, a payment on a date.</p>
           </Empty>
         }
       />
+      {chosen === null ? null : <CancelSheet timer={chosen} onClose={() => setChosen(null)} onDone={timers.refresh} />}
     </Panel>
+  )
+}
+
+function TimerRow({ timer, onChoose }: { readonly timer: Timer; readonly onChoose: () => void }) {
+  const { timerId, state, dueAt, topic, participantId, createdAt, error } = timer
+  return (
+    <tr>
+      <td data-label="Timer">
+        <Id value={timerId} label="timer id" />
+      </td>
+      <td data-label="State">
+        <StateTag state={state} />
+        {error === null ? null : <div class="quiet">{error}</div>}
+      </td>
+      <td data-label="Due">
+        <Moment at={dueAt} />
+      </td>
+      <td data-label="Sends">
+        {topic}
+        {participantId === null ? null : <div class="quiet">{participantId}</div>}
+      </td>
+      <td data-label="Created">
+        <Moment at={createdAt} />
+      </td>
+      <td class={mayI('operate') ? 'actions' : 'empty-cell'}>
+        {mayI('operate') ? (
+          <button type="button" class="button small" aria-label={`Cancel the timer ${timerId}`} onClick={onChoose}>
+            Cancel
+          </button>
+        ) : null}
+      </td>
+    </tr>
+  )
+}
+
+interface CancelSheetProps {
+  readonly timer: Timer
+  readonly onClose: () => void
+  readonly onDone: () => void
+}
+
+/** Asked once more: there is no way back. */
+function CancelSheet({ timer, onClose, onDone }: CancelSheetProps) {
+  const act = async () => {
+    const { changed } = await cancelTimer(timer.timerId)
+    onDone()
+    return changed ? 'The timer is cancelled.' : 'There was nothing to cancel: the timer had ended.'
+  }
+  return (
+    <Sheet title="Cancel this timer" onClose={onClose}>
+      <ActionForm action="Cancel the timer" onDone={onClose} act={act}>
+        <p>
+          The message to <strong>{timer.topic}</strong>, due <Moment at={timer.dueAt} />, is never sent. A cancelled
+          timer cannot be brought back.
+        </p>
+      </ActionForm>
+    </Sheet>
   )
 }

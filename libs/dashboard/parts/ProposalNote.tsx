@@ -49,7 +49,12 @@ export function ProposalNote({ proposal, onDone }: { readonly proposal: Proposal
       {problem === null ? null : <ProblemNote problem={problem} />}
       {mayI('operate') ? (
         <div class="buttons">
-          <button type="button" class="button small primary" disabled={isRunning} onClick={approve}>
+          <button
+            type="button"
+            class={`button small ${isMine ? '' : 'primary'}`}
+            disabled={isRunning}
+            onClick={approve}
+          >
             Approve
           </button>
           <button type="button" class="button small" onClick={() => setIsWithdrawing(true)}>

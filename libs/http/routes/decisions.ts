@@ -1,24 +1,19 @@
-import { Type } from 'typebox'
+import { Type, type Static, type TSchema } from 'typebox'
 import {
   approveOutboxProposal,
   placeOutboxHold,
-  readFailures,
-  readItemViews,
-  readProposalItem,
+  readFailedItems,
+  readHeldItems,
+  readProposal,
   readProposalPage,
-  readProposalsOf,
-  readRedrives,
   redriveOutboxItem,
   resolveOutboxHold,
-  searchItems,
   withdrawOutboxProposal,
-  type ItemView,
-  type ProposalView,
 } from '../../outbox/index.js'
 import type { Identity } from '../access/Identity.js'
-import type { Api, Role } from '../Api.js'
+import type { Api, ApiRoles, Role } from '../Api.js'
 import { decodeCursor, encodeCursor, UUID_PART } from '../cursor.js'
-import { ProblemError } from '../Problem.js'
+import { ProblemError, type ProblemCode } from '../Problem.js'
 import { Id, oneOf } from '../shapes/common.js'
 import {
   Approved,
@@ -34,7 +29,7 @@ import {
 import { EXAMPLE, FAILED_EXAMPLE, HELD_EXAMPLE, PROPOSAL_EXAMPLE } from './examples.js'
 import { requireItem } from './outbox.js'
 import { LIMIT_DEFAULT, ofParticipants, outboxIdParam, page, participantsFor, proposalIdParam } from './parameters.js'
-import { route, type Route } from './route.js'
+import { route, type Answer, type Example, type Route } from './route.js'
 
 const listQuery = { rail: Type.Optional(Id), participant: Type.Optional(Id), ...page }
 const REASON = { reason: 'seen in the bank’s report' }
@@ -46,7 +41,7 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
       method: 'GET',
       path: '/v1/dlq',
       tag: 'decisions',
-      summary: 'Payments that ended as FAILED, newest first, with what was or may be done about them.',
+      summary: 'Payments that ended as FAILED, the latest first, with what was or may be done about them.',
       access: 'read',
       participants: 'filtered',
       query: listQuery,
@@ -61,19 +56,8 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
         },
       },
       handle: async ({ identity, query }) => {
-        const { ids, items, next } = await listed(roles.readonly, identity, 'FAILED', query)
-        const open = openIn(await readProposalsOf(roles.readonly, ids))
-        const failures = await readFailures(roles.readonly, ids)
-        const redrives = await readRedrives(roles.readonly, ids)
-        return {
-          items: items.map((item) => ({
-            item,
-            errorMessage: failures.get(item.outboxId) ?? null,
-            proposal: open.get(item.outboxId) ?? null,
-            redrivenAs: redrives.flatMap((redrive) => (redrive.of === item.outboxId ? [redrive.as] : [])),
-          })),
-          next,
-        }
+        const { items, next } = await readFailedItems(roles.readonly, searchIn(FAILED, identity, query))
+        return { items, next: next === null ? null : encodeCursor(FAILED, { id: next }) }
       },
     }),
     route({
@@ -92,9 +76,8 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
         answer: { items: [{ item: HELD_EXAMPLE, proposal: null }], next: null },
       },
       handle: async ({ identity, query }) => {
-        const { ids, items, next } = await listed(roles.readonly, identity, 'HELD', query)
-        const open = openIn(await readProposalsOf(roles.readonly, ids))
-        return { items: items.map((item) => ({ item, proposal: open.get(item.outboxId) ?? null })), next }
+        const { items, next } = await readHeldItems(roles.readonly, searchIn(HELD, identity, query))
+        return { items, next: next === null ? null : encodeCursor(HELD, { id: next }) }
       },
     }),
     route({
@@ -123,123 +106,80 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
         return { items, next: last === undefined ? null : encodeCursor(PROPOSALS, { id: last.proposalId }) }
       },
     }),
-    route({
-      method: 'POST',
+    decisionAboutItem(roles, {
       path: '/v1/outbox/{outboxId}/hold',
-      tag: 'decisions',
       summary: 'Keeps a payment from being claimed until somebody resolves the hold. A lease in hand goes on.',
-      access: 'operate',
-      participants: 'filtered',
-      params: outboxIdParam,
       body: ReasonBody,
-      answers: { 200: { description: 'It is held.', schema: HoldPlaced } },
-      problems: ['ITEM_NOT_FOUND', 'ALREADY_ENDED', 'DECISION_REFUSED', 'INVALID_ARGUMENT'],
+      answer: { description: 'It is held.', schema: HoldPlaced },
       example: {
         params: { outboxId: EXAMPLE.waitingId },
         body: REASON,
         status: 200,
         answer: { outboxId: EXAMPLE.waitingId, eventId: EXAMPLE.eventId },
       },
-      handle: async ({ identity, params: { outboxId }, body: { reason } }) => {
-        const control = roles.control(identity.owner)
-        await requireItem(control, identity, outboxId)
-        return { outboxId, eventId: await placeOutboxHold(control, outboxId, reason) }
-      },
+      decide: async (control, outboxId, { reason }) => ({
+        outboxId,
+        eventId: await placeOutboxHold(control, outboxId, reason),
+      }),
     }),
-    route({
-      method: 'POST',
+    decisionAboutItem(roles, {
       path: '/v1/outbox/{outboxId}/redrive',
-      tag: 'decisions',
       summary: 'Proposes to send a FAILED payment again, as a new item that names it. Somebody else must approve.',
-      access: 'operate',
-      participants: 'filtered',
-      params: outboxIdParam,
       body: ReasonBody,
-      answers: { 200: { description: 'It is proposed.', schema: Decided } },
-      problems: ['ITEM_NOT_FOUND', 'ALREADY_ENDED', 'DECISION_REFUSED', 'INVALID_ARGUMENT'],
+      answer: { description: 'It is proposed.', schema: Decided },
       example: {
         params: { outboxId: EXAMPLE.failedId },
         body: REASON,
         status: 200,
         answer: { outboxId: EXAMPLE.failedId, status: 'PROPOSED', proposalId: EXAMPLE.proposalId },
       },
-      handle: async ({ identity, params: { outboxId }, body: { reason } }) => {
-        const control = roles.control(identity.owner)
-        await requireItem(control, identity, outboxId)
-        return { outboxId, ...(await redriveOutboxItem(control, outboxId, reason)) }
-      },
+      decide: async (control, outboxId, { reason }) => ({
+        outboxId,
+        ...(await redriveOutboxItem(control, outboxId, reason)),
+      }),
     }),
-    route({
-      method: 'POST',
+    decisionAboutItem(roles, {
       path: '/v1/holds/{outboxId}/resolve',
-      tag: 'decisions',
       summary:
         'Decides about a held payment: at once where nothing is unknown and it is sent again, else as a proposal.',
-      access: 'operate',
-      participants: 'filtered',
-      params: outboxIdParam,
       body: ResolveBody,
-      answers: { 200: { description: 'It is applied or proposed.', schema: Decided } },
-      problems: ['ITEM_NOT_FOUND', 'ALREADY_ENDED', 'DECISION_REFUSED', 'INVALID_ARGUMENT'],
+      answer: { description: 'It is applied or proposed.', schema: Decided },
       example: {
         params: { outboxId: EXAMPLE.heldId },
         body: { decision: 'DISPATCHED', railReference: 'TX-18', ...REASON },
         status: 200,
         answer: { outboxId: EXAMPLE.heldId, status: 'PROPOSED', proposalId: EXAMPLE.proposalId },
       },
-      handle: async ({ identity, params: { outboxId }, body: { decision, reason, railReference = null } }) => {
-        const control = roles.control(identity.owner)
-        await requireItem(control, identity, outboxId)
-        return { outboxId, ...(await resolveOutboxHold(control, outboxId, decision, reason, railReference)) }
-      },
+      decide: async (control, outboxId, { decision, reason, railReference = null }) => ({
+        outboxId,
+        ...(await resolveOutboxHold(control, outboxId, decision, reason, railReference)),
+      }),
     }),
-    route({
-      method: 'POST',
+    decisionAboutProposal(roles, {
       path: '/v1/proposals/{proposalId}/approve',
-      tag: 'decisions',
       summary: 'The second person’s yes: what was proposed happens. Whoever proposed it cannot.',
-      access: 'operate',
-      participants: 'filtered',
-      params: proposalIdParam,
-      answers: { 200: { description: 'It is applied.', schema: Approved } },
-      problems: [
-        'PROPOSAL_NOT_FOUND',
-        'SECOND_PERSON_REQUIRED',
-        'ALREADY_ENDED',
-        'DECISION_REFUSED',
-        'INVALID_ARGUMENT',
-      ],
+      answer: { description: 'It is applied.', schema: Approved },
+      problems: ['SECOND_PERSON_REQUIRED', 'ALREADY_ENDED'],
       example: {
         params: { proposalId: EXAMPLE.approvableId },
         status: 200,
         answer: { proposalId: EXAMPLE.approvableId, outboxId: EXAMPLE.heldId, decision: 'FAILED', redrivenAs: null },
       },
-      handle: async ({ identity, params: { proposalId } }) => {
-        const control = roles.control(identity.owner)
-        await requireProposal(control, identity, proposalId)
-        return { proposalId, ...(await approveOutboxProposal(control, proposalId)) }
-      },
+      decide: async (control, proposalId) => ({ proposalId, ...(await approveOutboxProposal(control, proposalId)) }),
     }),
-    route({
-      method: 'POST',
+    decisionAboutProposal(roles, {
       path: '/v1/proposals/{proposalId}/withdraw',
-      tag: 'decisions',
       summary: 'Takes a proposal back, one’s own or another’s. The payment stays as it is.',
-      access: 'operate',
-      participants: 'filtered',
-      params: proposalIdParam,
       body: ReasonBody,
-      answers: { 200: { description: 'It is withdrawn.', schema: Withdrawn } },
-      problems: ['PROPOSAL_NOT_FOUND', 'DECISION_REFUSED', 'INVALID_ARGUMENT'],
+      answer: { description: 'It is withdrawn.', schema: Withdrawn },
+      problems: [],
       example: {
         params: { proposalId: EXAMPLE.withdrawableId },
         body: REASON,
         status: 200,
         answer: { proposalId: EXAMPLE.withdrawableId },
       },
-      handle: async ({ identity, params: { proposalId }, body: { reason } }) => {
-        const control = roles.control(identity.owner)
-        await requireProposal(control, identity, proposalId)
+      decide: async (control, proposalId, { reason }) => {
         await withdrawOutboxProposal(control, proposalId, reason)
         return { proposalId }
       },
@@ -247,6 +187,56 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
   ]
 }
 
+/** What differs between decisions. */
+interface Decision<Body extends TSchema> {
+  readonly path: string
+  readonly summary: string
+  readonly body?: Body
+  readonly answer: Answer
+  readonly example: Example
+  /** As the person who asks, about what that person may see. */
+  readonly decide: (control: Role, id: string, body: Static<Body>) => Promise<object>
+}
+
+const DECISION = { method: 'POST', tag: 'decisions', access: 'operate', participants: 'filtered' } as const
+
+function decisionAboutItem<Body extends TSchema>(roles: ApiRoles, decision: Decision<Body>): Route {
+  const { answer, decide, ...described } = decision
+  return route({
+    ...DECISION,
+    ...described,
+    params: outboxIdParam,
+    answers: { 200: answer },
+    problems: ['ITEM_NOT_FOUND', 'ALREADY_ENDED', 'DECISION_REFUSED', 'INVALID_ARGUMENT'],
+    handle: async ({ identity, params: { outboxId }, body }) => {
+      const control = roles.control(identity.owner)
+      await requireItem(control, identity, outboxId)
+      return decide(control, outboxId, body)
+    },
+  })
+}
+
+function decisionAboutProposal<Body extends TSchema>(
+  roles: ApiRoles,
+  decision: Decision<Body> & { readonly problems: readonly ProblemCode[] },
+): Route {
+  const { answer, decide, problems, ...described } = decision
+  return route({
+    ...DECISION,
+    ...described,
+    params: proposalIdParam,
+    answers: { 200: answer },
+    problems: ['PROPOSAL_NOT_FOUND', ...problems, 'DECISION_REFUSED', 'INVALID_ARGUMENT'],
+    handle: async ({ identity, params: { proposalId }, body }) => {
+      const control = roles.control(identity.owner)
+      await requireProposal(control, identity, proposalId)
+      return decide(control, proposalId, body)
+    },
+  })
+}
+
+const FAILED = { list: 'FAILED', parts: { id: UUID_PART } }
+const HELD = { list: 'HELD', parts: { id: UUID_PART } }
 const PROPOSALS = { list: 'proposals', parts: { id: UUID_PART } }
 
 interface ListQuery {
@@ -256,34 +246,23 @@ interface ListQuery {
   readonly limit?: number
 }
 
-async function listed(
-  role: Role,
-  identity: Identity,
-  state: 'FAILED' | 'HELD',
-  { rail, participant, cursor, limit = LIMIT_DEFAULT }: ListQuery,
-): Promise<{ readonly ids: readonly string[]; readonly items: readonly ItemView[]; readonly next: string | null }> {
-  const kind = { list: state, parts: { id: UUID_PART } }
-  const before = decodeCursor(kind, cursor)?.id
-  const { ids, next } = await searchItems(role, {
-    state,
+/** What of a list somebody asks for, within what they may see. */
+function searchIn(list: typeof FAILED, identity: Identity, query: ListQuery) {
+  const { rail, participant, cursor, limit = LIMIT_DEFAULT } = query
+  const before = decodeCursor(list, cursor)?.id
+  return {
     limit,
     ...ofParticipants(participantsFor(identity, participant)),
-    ...(rail === undefined ? {} : { rail }),
+    ...(rail === undefined ? {} : { railType: rail }),
     ...(before === undefined ? {} : { before }),
-  })
-  const items = await readItemViews(role, ids)
-  return { ids, items, next: next === null ? null : encodeCursor(kind, { id: next }) }
-}
-
-function openIn(proposals: readonly ProposalView[]): ReadonlyMap<string, ProposalView> {
-  return new Map(proposals.flatMap((one) => (one.status === 'OPEN' ? [[one.outboxId, one]] : [])))
+  }
 }
 
 async function requireProposal(role: Role, identity: Identity, proposalId: string): Promise<void> {
-  const outboxId = await readProposalItem(role, proposalId)
-  if (outboxId === undefined) throw new ProblemError('PROPOSAL_NOT_FOUND')
+  const proposal = await readProposal(role, proposalId)
+  if (proposal === undefined) throw new ProblemError('PROPOSAL_NOT_FOUND')
   try {
-    await requireItem(role, identity, outboxId)
+    await requireItem(role, identity, proposal.outboxId)
   } catch (error) {
     throw error instanceof ProblemError ? new ProblemError('PROPOSAL_NOT_FOUND') : error
   }

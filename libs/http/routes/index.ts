@@ -3,6 +3,7 @@ import type { Api } from '../Api.js'
 import type { StatusBoard } from '../StatusBoard.js'
 import type { Streams } from '../stream/Streams.js'
 import { decisionRoutes } from './decisions.js'
+import { dispatchRoutes } from './dispatch.js'
 import { inboxRoutes } from './inbox.js'
 import { instructionRoutes } from './instructions.js'
 import { leaseRoutes } from './leases.js'
@@ -27,6 +28,7 @@ export function apiRoutes({ api, board, streams, gate }: ApiParts): readonly Rou
     ...instructionRoutes(api),
     ...outboxRoutes(api),
     ...decisionRoutes(api),
+    ...dispatchRoutes(api),
     ...pauseRoutes(api),
     ...schedulerRoutes(api),
     ...leaseRoutes(api),

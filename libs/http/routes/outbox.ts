@@ -22,6 +22,7 @@ import { isVisible, LIMIT_DEFAULT, ofParticipants, outboxIdParam, page, particip
 import { route, type Route } from './route.js'
 
 const BY_ID = { list: 'outbox', parts: { id: UUID_PART } }
+const BY_FAILURE = { list: 'failed', parts: { id: UUID_PART } }
 const BY_SEQUENCE = { list: 'stream', parts: { number: NUMBER_PART } }
 
 const LINK_EXAMPLE = { number: '1', fields: [EXAMPLE.attemptId, null], prevHash: EXAMPLE.hash, rowHash: EXAMPLE.hash }
@@ -33,7 +34,7 @@ export function outboxRoutes({ roles }: Api): readonly Route[] {
       path: '/v1/outbox',
       tag: 'payments',
       summary:
-        'Payments, newest first: all of them, or those in a state, on a rail, of a participant, or named by a word.',
+        'Payments, newest first: all of them, or those in a state, on a rail, of a participant, or named by a word. Those that failed: the latest failure first.',
       access: 'read',
       participants: 'filtered',
       query: {
@@ -160,15 +161,17 @@ async function searched(
   role: Role,
   { participants, state, rail, cursor, limit }: Page & SearchedBy & { readonly rail: string | undefined },
 ): Promise<Found> {
-  const before = decodeCursor(BY_ID, cursor)?.id
+  // What has failed is listed in another order, so a place in one of the lists is none in the other.
+  const kind = state === 'FAILED' ? BY_FAILURE : BY_ID
+  const before = decodeCursor(kind, cursor)?.id
   const { ids, next } = await searchItems(role, {
     limit,
     ...ofParticipants(participants),
     ...(state === undefined ? {} : { state }),
-    ...(rail === undefined ? {} : { rail }),
+    ...(rail === undefined ? {} : { railType: rail }),
     ...(before === undefined ? {} : { before }),
   })
-  return { ids, next: next === null ? null : encodeCursor(BY_ID, { id: next }) }
+  return { ids, next: next === null ? null : encodeCursor(kind, { id: next }) }
 }
 
 interface SearchedBy {

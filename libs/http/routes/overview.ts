@@ -64,7 +64,7 @@ const STATUS_EXAMPLE = {
 }
 
 /** What a person sees first. None of it can be told apart by participant, but for who asks. */
-export function overviewRoutes({ roles, readAlerts, readDatabases }: Api, board: StatusBoard): readonly Route[] {
+export function overviewRoutes({ roles, look, readDatabases }: Api, board: StatusBoard): readonly Route[] {
   const common = { method: 'GET', tag: 'overview', access: 'read', participants: 'refused', problems: [] } as const
   return [
     route({
@@ -141,7 +141,7 @@ export function overviewRoutes({ roles, readAlerts, readDatabases }: Api, board:
       summary: 'The alert rules, as this process evaluates them.',
       answers: { 200: { description: 'Their verdicts.', schema: Alerts } },
       example: { status: 200, answer: { alerts: [ALERT_EXAMPLE] } },
-      handle: async () => ({ alerts: await readAlerts() }),
+      handle: async () => ({ alerts: (await look()).alerts }),
     }),
     route({
       ...common,

@@ -13,6 +13,7 @@ export const page = {
 
 export const outboxIdParam = { outboxId: Uuid }
 export const proposalIdParam = { proposalId: Uuid }
+export const timerIdParam = { timerId: Uuid }
 export const jobNameParam = { name: Id }
 
 /** Which participants a question is about: those asked for, within those that the key is bound to; undefined: all. */

@@ -1,5 +1,6 @@
 import { Type } from 'typebox'
 import {
+  cancelTimer,
   createOrUpdateJob,
   deleteJob,
   pauseJob,
@@ -25,7 +26,7 @@ import {
   type JobBody as JobGiven,
 } from '../shapes/scheduler.js'
 import { EXAMPLE } from './examples.js'
-import { jobNameParam, LIMIT_DEFAULT, page } from './parameters.js'
+import { jobNameParam, LIMIT_DEFAULT, page, timerIdParam } from './parameters.js'
 import { route, type Route } from './route.js'
 
 const PARAMS = { name: EXAMPLE.jobName }
@@ -241,6 +242,21 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
         const after = decodeCursor(TIMERS, cursor)
         return paged(TIMERS, await readTimerPage(roles.readonly, { state, after, limit }), limit)
       },
+    }),
+    route({
+      method: 'POST',
+      path: '/v1/timers/{timerId}/cancel',
+      tag: 'scheduler',
+      summary: 'Calls a timer off, for good, also one in somebody’s hands. Its message is never sent.',
+      access: 'operate',
+      participants: 'refused',
+      params: timerIdParam,
+      answers: { 200: { description: 'It is cancelled; unchanged: it has ended, or never was.', schema: Changed } },
+      problems: ['INVALID_ARGUMENT'],
+      example: { params: { timerId: EXAMPLE.timerId }, status: 200, answer: { changed: true } },
+      handle: async ({ identity, params: { timerId } }) => ({
+        changed: await cancelTimer(roles.control(identity.owner), timerId),
+      }),
     }),
   ]
 }

@@ -5,26 +5,20 @@ import { takeReading } from './Reading.js'
 import { ALERT_RULES, type AlertRule } from './rules.js'
 
 /**
- * Alerts for whoever looks: reads what it was given to read, and judges it in the light of its earlier looks. It looks only
- * when asked: who does so less often than every five minutes hears `pending` of what a rule wants to have held for a while.
+ * Alerts for whoever looks: judges what it is shown in the light of the looks before. Who looks less often than every five
+ * minutes hears `pending` of what a rule wants to have held for a while.
  */
 export class AlertWatch {
-  readonly #read: () => Promise<readonly Registry[]>
   readonly #evaluator: AlertEvaluator
   readonly #clock: Clock
 
-  constructor(
-    read: () => Promise<readonly Registry[]>,
-    rules: readonly AlertRule[] = ALERT_RULES,
-    clock: Clock = systemClock,
-  ) {
-    this.#read = read
+  constructor(rules: readonly AlertRule[] = ALERT_RULES, clock: Clock = systemClock) {
     this.#evaluator = new AlertEvaluator(rules)
     this.#clock = clock
   }
 
-  async look(): Promise<readonly Alert[]> {
-    const registries = await this.#read()
+  /** @param registries how things stand now; a gauge that is in none of them is missing */
+  async look(registries: readonly Registry[]): Promise<readonly Alert[]> {
     return this.#evaluator.observe(await takeReading(this.#clock.now(), registries))
   }
 }

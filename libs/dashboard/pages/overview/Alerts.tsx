@@ -1,6 +1,7 @@
 import type { Alert } from '../../../http/index.js'
 import { Glyph } from '../../parts/Glyph.js'
 import { Moment } from '../../parts/Moment.js'
+import { whereToLook } from './whereToLook.js'
 
 const TONES = { critical: 'bad', warning: 'warn' } as const
 
@@ -26,16 +27,30 @@ export function Alerts({ alerts }: { readonly alerts: readonly Alert[] }) {
 }
 
 function RaisedAlert({ alert }: { readonly alert: Alert }) {
-  const { name, severity, state, summary, firstLook, since } = alert
+  const { name, severity, state, summary, firstLook, remedy, since } = alert
+  const place = whereToLook(name)
   return (
     <div class={`note tone-${state === 'firing' ? TONES[severity] : 'wait'}`}>
       <Glyph name={state === 'firing' ? 'warning' : 'info'} />
-      <p>
-        <strong>{state === 'firing' ? capitalised(severity) : 'Building up'}:</strong> {summary}{' '}
-        <code class="quiet">{name}</code>
-        <br />
-        <span class="quiet">{firstLook}</span>
-      </p>
+      <div>
+        <p>
+          <strong>{state === 'firing' ? capitalised(severity) : 'Building up'}:</strong> {summary}{' '}
+          <code class="quiet">{name}</code>
+        </p>
+        <dl class="advice">
+          <dt>First look</dt>
+          <dd>
+            {firstLook}{' '}
+            {place === undefined ? null : (
+              <a class="nowrap" href={place.href}>
+                {place.title} <Glyph name="link" size={12} />
+              </a>
+            )}
+          </dd>
+          <dt>Remedy</dt>
+          <dd>{remedy}</dd>
+        </dl>
+      </div>
       <span class="quiet">
         <Moment at={since} />
       </span>

@@ -1,5 +1,6 @@
 import { go, pathTo } from '../../app/router.js'
 import { enqueuePayment } from '../../data/api.js'
+import { boundTo } from '../../data/me.js'
 import { ActionForm } from '../../parts/ActionForm.js'
 import { formText } from '../../parts/formText.js'
 
@@ -30,7 +31,7 @@ export function EnqueueForm({ rails, onAccepted = (id) => go(pathTo(['payments',
       </div>
       <Field name="destination" label="Destination" value="DE89370400440532013000" />
       <div class="row">
-        <Field name="participant" label="Participant" value="acme" />
+        <Field name="participant" label="Participant" value={boundTo()?.[0] ?? 'acme'} />
         <div class="field">
           <label for="enqueue-rail">Rail</label>
           <select id="enqueue-rail" name="rail" class="input">

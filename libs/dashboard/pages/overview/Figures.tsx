@@ -4,7 +4,7 @@ import { pathTo } from '../../app/router.js'
 import { ShareBar } from '../../charts/ShareBar.js'
 import { count, duration, milliseconds, share } from '../../data/format.js'
 import { Glyph } from '../../parts/Glyph.js'
-import { lookOf } from '../../parts/states.js'
+import { lookOf, type Tone } from '../../parts/states.js'
 
 /** The numbers one looks for first. Each that can be looked into is a link to where. */
 export function Figures({ status }: { readonly status: Status }) {
@@ -29,10 +29,20 @@ export function Figures({ status }: { readonly status: Status }) {
         <Figure name="At the rail, p50" value={milliseconds(latency.p50Ms)}>
           p99 {milliseconds(latency.p99Ms)}
         </Figure>
-        <Figure name="Held" value={count(queue.heldCount)} href={pathTo(['holds'])} tone="held">
+        <Figure
+          name="Held"
+          value={count(queue.heldCount)}
+          href={pathTo(['holds'])}
+          tone={toneOf('held', queue.heldCount)}
+        >
           wait for a person
         </Figure>
-        <Figure name="Dead letters" value={count(queue.dlqDepth)} href={pathTo(['dlq'])} tone="bad">
+        <Figure
+          name="Dead letters"
+          value={count(queue.dlqDepth)}
+          href={pathTo(['dlq'])}
+          tone={toneOf('bad', queue.failedLastHour)}
+        >
           {count(queue.failedLastHour)} in the last hour
         </Figure>
       </dl>
@@ -41,16 +51,21 @@ export function Figures({ status }: { readonly status: Status }) {
   )
 }
 
+function toneOf(tone: Tone, number: string): Tone | undefined {
+  return Number(number) === 0 ? undefined : tone
+}
+
 interface FigureProps {
   readonly name: string
   readonly value: string
   readonly href?: string
-  readonly tone?: 'held' | 'bad'
+  /** Loud, while there is reason to be. */
+  readonly tone?: Tone | undefined
   readonly children: ComponentChildren
 }
 
 function Figure({ name, value, href, tone, children }: FigureProps) {
-  const attention = tone === undefined || value === '0' ? '' : `tone-${tone} loud`
+  const attention = tone === undefined ? '' : `tone-${tone} loud`
   return (
     <div class={`figure ${attention}`}>
       <dt>{href === undefined ? name : <a href={href}>{name}</a>}</dt>

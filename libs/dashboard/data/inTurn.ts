@@ -1,0 +1,41 @@
+import { problemOf, RequestError, type ShownProblem } from './client.js'
+import { pause } from './clock.js'
+
+/**
+ * Does something to each, one after the other. One that is refused does not concern the others; what was refused is told at the
+ * end, as one problem.
+ */
+export async function inTurn<T>(all: readonly T[], act: (one: T) => Promise<unknown>): Promise<void> {
+  const refusals: ShownProblem[] = []
+  for (const one of all) {
+    const refusal = await refusalOf(() => act(one))
+    if (refusal !== undefined) refusals.push(refusal)
+  }
+  const [first] = refusals
+  if (first === undefined) return
+  const reasons = new Set(refusals.map(({ code, detail }) => detail ?? code))
+  throw new RequestError({
+    ...first,
+    title: `${refusals.length} of ${all.length} were refused`,
+    detail: `The others are done. ${[...reasons].slice(0, REASONS_SHOWN).join('. ')}`,
+  })
+}
+
+/** Why this one was refused; throws what would be no different for the next. */
+async function refusalOf(act: () => Promise<unknown>): Promise<ShownProblem | undefined> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await act()
+      return undefined
+    } catch (error) {
+      const problem = problemOf(error)
+      if (problem.status === 409 || problem.status === 404 || problem.status === 422) return problem
+      // Too many at once: the server fills the bucket again within a second.
+      if (problem.status !== 429 || attempt === ATTEMPTS_MAX) throw error
+      await pause(1_000, new AbortController().signal)
+    }
+  }
+}
+
+const REASONS_SHOWN = 3
+const ATTEMPTS_MAX = 5

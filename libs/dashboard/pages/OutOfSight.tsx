@@ -1,0 +1,25 @@
+import { pathTo } from '../app/router.js'
+import { boundTo } from '../data/me.js'
+import { Empty } from '../parts/Empty.js'
+
+/** A page about all participants, opened with a key that is bound to some: nothing is asked for, and nothing is wrong. */
+export function OutOfSight({ title }: { readonly title: string }) {
+  return (
+    <>
+      <header class="page-head">
+        <h1>{title}</h1>
+      </header>
+      <section class="panel" aria-label={title}>
+        <Empty title="Not for this key">
+          <p>
+            This page is about all participants. Your key is bound to {boundTo()?.join(', ')}: it sees their payments,
+            and what waits for people among these.
+          </p>
+          <a class="button" href={pathTo(['payments'])}>
+            Show the payments
+          </a>
+        </Empty>
+      </section>
+    </>
+  )
+}

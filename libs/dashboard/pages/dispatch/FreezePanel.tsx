@@ -1,0 +1,184 @@
+import { useState } from 'preact/hooks'
+import type { Dispatch } from '../../../http/index.js'
+import { pathTo } from '../../app/router.js'
+import { freezeDispatch, liftFreeze, readDispatch } from '../../data/api.js'
+import { count } from '../../data/format.js'
+import { mayI } from '../../data/me.js'
+import { refreshStatus } from '../../data/status.js'
+import { useResource } from '../../data/useResource.js'
+import { Glyph } from '../../parts/Glyph.js'
+import { Loaded } from '../../parts/Loaded.js'
+import { Moment } from '../../parts/Moment.js'
+import { Panel } from '../../parts/Panel.js'
+import { ReasonSheet } from '../../parts/ReasonSheet.js'
+
+/** Whether anything may be dispatched; if not, why, and what to do before it may again. */
+export function FreezePanel() {
+  const dispatch = useResource({
+    key: 'dispatch',
+    load: readDispatch,
+    concerns: ({ type }) => type === 'status',
+    everyMs: 5_000,
+  })
+  const onDone = () => {
+    dispatch.refresh()
+    void refreshStatus()
+  }
+  return (
+    <Panel title="Freeze">
+      <Loaded from={dispatch} lines={6}>
+        {(value) => <Told dispatch={value} onDone={onDone} />}
+      </Loaded>
+    </Panel>
+  )
+}
+
+function Told({ dispatch, onDone }: { readonly dispatch: Dispatch; readonly onDone: () => void }) {
+  const { freeze, lifted, epoch } = dispatch
+  return (
+    <div class="stack">
+      {freeze === null ? <Open /> : <Frozen freeze={freeze} />}
+      {mayI('operate') ? <FreezeAction isFrozen={freeze !== null} onDone={onDone} /> : null}
+      {epoch === null ? null : <Server epoch={epoch} lifted={lifted} />}
+    </div>
+  )
+}
+
+function Open() {
+  return (
+    <p>
+      <span class="state tone-good">
+        <Glyph name="done" />
+        Dispatch is open
+      </span>{' '}
+      <span class="quiet">
+        After a restore, or a failover that may have lost commits, it is frozen by itself until a person has looked.
+      </span>
+    </p>
+  )
+}
+
+function Frozen({ freeze }: { readonly freeze: NonNullable<Dispatch['freeze']> }) {
+  const { at, by, cause, meaning, reason, itemsMarked } = freeze
+  return (
+    <>
+      <div class="note tone-bad">
+        <Glyph name="warning" />
+        <div>
+          <p>
+            <strong>Dispatch is frozen: nothing is sent.</strong> {meaning}
+          </p>
+          <dl class="advice">
+            <dt>Cause</dt>
+            <dd>
+              <code>{cause}</code> {reason}
+            </dd>
+            <dt>By</dt>
+            <dd>{by}</dd>
+            <dt>Marked</dt>
+            <dd>
+              {itemsMarked === null
+                ? 'What waits is not marked yet: a worker does it, or the lifting.'
+                : `${count(itemsMarked)} waiting payments are of unknown outcome now.`}
+            </dd>
+          </dl>
+        </div>
+        <span class="quiet">
+          <Moment at={at} />
+        </span>
+      </div>
+      <section class="stack tight" aria-label="Before lifting">
+        <h3>Before lifting</h3>
+        <ol class="steps">
+          <li>
+            Find out what was lost: everything between the last heartbeat that is remembered and now may be missing.
+          </li>
+          <li>
+            Compare the rails’ books with <a href={pathTo(['payments'])}>ours</a> over that time. What a rail has paid
+            and this database does not know must not be enqueued again.
+          </li>
+          <li>
+            <code>symphony ledger verify</code> and <code>symphony doctor --full</code>: what there is must be whole.
+          </li>
+          <li>
+            Then lift it, and watch the <a href={pathTo(['holds'])}>holds</a>: what is of unknown outcome is asked
+            about, sent again or held, as its rail declares.
+          </li>
+        </ol>
+      </section>
+    </>
+  )
+}
+
+function FreezeAction({ isFrozen, onDone }: { readonly isFrozen: boolean; readonly onDone: () => void }) {
+  const [isAsked, setIsAsked] = useState(false)
+  const close = () => setIsAsked(false)
+  return (
+    <div>
+      <button type="button" class={`button ${isFrozen ? 'primary' : ''}`} onClick={() => setIsAsked(true)}>
+        {isFrozen ? 'Lift the freeze' : 'Freeze dispatch'}
+      </button>
+      {!isAsked ? null : isFrozen ? (
+        <ReasonSheet
+          title="Lift the freeze"
+          action="Let dispatch go on"
+          explanation="Payments leave again, at once. Say what was compared, and up to when."
+          onClose={close}
+          act={async (reason) => {
+            const { changed } = await liftFreeze(reason)
+            onDone()
+            return changed ? 'Dispatch goes on.' : 'It was not frozen any more.'
+          }}
+        />
+      ) : (
+        <ReasonSheet
+          title="Freeze dispatch"
+          action="Freeze it"
+          explanation="Nothing is sent until somebody lifts it, and every payment that waits becomes of unknown outcome: meant for a restore that nothing else can notice. To stop a rail for a while, pause it instead."
+          onClose={close}
+          act={async (reason) => {
+            const { changed } = await freezeDispatch(reason)
+            onDone()
+            return changed ? 'Dispatch is frozen.' : 'It was frozen already.'
+          }}
+        />
+      )}
+    </div>
+  )
+}
+
+interface ServerProps {
+  readonly epoch: NonNullable<Dispatch['epoch']>
+  readonly lifted: Dispatch['lifted']
+}
+
+/** By which a restore is noticed: the data brings along where it was. */
+function Server({ epoch, lifted }: ServerProps) {
+  const { number, since, systemIdentifier, timeline, heartbeatAt, synchronous } = epoch
+  const withheld = 'withheld by the server: it cannot be compared'
+  return (
+    <dl class="facts">
+      <dt>Epoch</dt>
+      <dd>
+        {number}, since <Moment at={since} />
+      </dd>
+      <dt>Server</dt>
+      <dd>
+        <span class="mono">{systemIdentifier ?? withheld}</span>
+        {timeline === null ? null : `, timeline ${timeline}`}
+      </dd>
+      <dt>Last heartbeat</dt>
+      <dd>
+        <Moment at={heartbeatAt} />, replication {synchronous ? 'synchronous' : 'not synchronous'}
+      </dd>
+      {lifted === null ? null : (
+        <>
+          <dt>Last lifted</dt>
+          <dd>
+            <Moment at={lifted.at} /> by {lifted.by}: {lifted.reason}
+          </dd>
+        </>
+      )}
+    </dl>
+  )
+}

@@ -1,0 +1,110 @@
+import type { ComponentChildren } from 'preact'
+import type { OutboxItem } from '../../../http/index.js'
+import { pathTo } from '../../app/router.js'
+import { listDlq, listHolds, listPayments } from '../../data/api.js'
+import { useResource, type ResourceHandle } from '../../data/useResource.js'
+import { Loaded } from '../../parts/Loaded.js'
+import { Moment } from '../../parts/Moment.js'
+import { Panel } from '../../parts/Panel.js'
+import { PaymentCells } from '../../parts/PaymentCells.js'
+import { Scrollable } from '../../parts/Scrollable.js'
+import { StateTag } from '../../parts/StateTag.js'
+
+const NEWEST = 10
+const WAITING = 5
+
+interface Shortlist {
+  readonly items: readonly OutboxItem[]
+  readonly next: string | null
+}
+
+/**
+ * The overview of a key that is bound to participants: their payments, and what of these waits for people. The figures of the
+ * queue, the rails and the workers are everybody's, and not shown.
+ */
+export function TheirPayments({ participants }: { readonly participants: readonly string[] }) {
+  const newest = useShortlist('newest', (signal) => listPayments({ limit: NEWEST }, signal))
+  const held = useShortlist('held', async (signal) => itemsOf(await listHolds({ limit: WAITING }, signal)))
+  const dead = useShortlist('dead', async (signal) => itemsOf(await listDlq({ limit: WAITING }, signal)))
+  return (
+    <>
+      <header class="page-head">
+        <h1>Overview</h1>
+        <p class="lead">Your key is bound to {participants.join(', ')}: what is shown is theirs.</p>
+      </header>
+      <div class="stack">
+        <List title="Held" from={held} href={pathTo(['holds'])} nothing="None of their payments waits for a person." />
+        <List title="Dead letters" from={dead} href={pathTo(['dlq'])} nothing="None of their payments has failed." />
+        <List
+          title="Newest payments"
+          from={newest}
+          href={pathTo(['payments'])}
+          nothing="Nothing was enqueued for them yet."
+        />
+      </div>
+    </>
+  )
+}
+
+function useShortlist(key: string, load: (signal: AbortSignal) => Promise<Shortlist>): ResourceHandle<Shortlist> {
+  return useResource({ key, load, concerns: ({ type }) => type === 'items', everyMs: 10_000 })
+}
+
+function itemsOf(page: {
+  readonly items: readonly { readonly item: OutboxItem }[]
+  readonly next: string | null
+}): Shortlist {
+  return { items: page.items.map(({ item }) => item), next: page.next }
+}
+
+interface ListProps {
+  readonly title: string
+  readonly from: ResourceHandle<Shortlist>
+  /** Where all of them are. */
+  readonly href: string
+  readonly nothing: ComponentChildren
+}
+
+function List({ title, from, href, nothing }: ListProps) {
+  return (
+    <Panel title={title} aside={<a href={href}>All of them</a>} flush>
+      <Loaded from={from} lines={3}>
+        {({ items }) =>
+          items.length === 0 ? (
+            <p class="quiet nothing">{nothing}</p>
+          ) : (
+            <Scrollable label={title}>
+              <table class="table-cards" aria-label={title}>
+                <thead>
+                  <tr>
+                    <th>Payment</th>
+                    <th>Rail</th>
+                    <th>State</th>
+                    <th>Last answer</th>
+                    <th>Created</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {items.map((item) => (
+                    <tr key={item.outboxId}>
+                      <PaymentCells item={item} />
+                      <td data-label="State">
+                        <StateTag state={item.state} />
+                      </td>
+                      <td data-label="Last answer" class="mono quiet">
+                        {item.lastRailReference ?? item.lastErrorCode ?? '–'}
+                      </td>
+                      <td data-label="Created">
+                        <Moment at={item.createdAt} />
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </Scrollable>
+          )
+        }
+      </Loaded>
+    </Panel>
+  )
+}

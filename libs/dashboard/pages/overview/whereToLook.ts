@@ -1,0 +1,26 @@
+import { pathTo } from '../../app/pathTo.js'
+
+interface Place {
+  readonly title: string
+  readonly href: string
+}
+
+/** The page on which the cause of an alert can be seen, or something done about it. */
+const PLACES: ReadonlyMap<string, Place> = new Map([
+  ['SymphonyOldestPendingAge', { title: 'Due payments', href: pathTo(['payments'], { state: 'DUE' }) }],
+  ['SymphonyDispatchFrozen', { title: 'Why it is frozen, and how to go on', href: pathTo(['dispatch']) }],
+  ['SymphonyDlqGrowing', { title: 'Dead letters', href: pathTo(['dlq']) }],
+  ['SymphonyExpiredLeases', { title: 'Those payments', href: pathTo(['payments'], { state: 'EXPIRED' }) }],
+  [
+    'SymphonyRetryableSpike',
+    { title: 'What is to be tried again', href: pathTo(['payments'], { state: 'SCHEDULED' }) },
+  ],
+  ['SymphonyPaymentsHeld', { title: 'Holds', href: pathTo(['holds']) }],
+  ['SymphonyInboxDead', { title: 'Dead messages', href: pathTo(['inbox']) }],
+  ['SymphonySchedulerLate', { title: 'Jobs and timers', href: pathTo(['scheduler']) }],
+])
+
+/** Undefined: it is to be looked for outside this page. */
+export function whereToLook(alert: string): Place | undefined {
+  return PLACES.get(alert)
+}

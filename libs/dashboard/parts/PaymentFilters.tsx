@@ -1,0 +1,77 @@
+import { leaveField } from '../app/keys.js'
+import { pathTo, setQuery } from '../app/router.js'
+import { whenQuiet } from '../data/clock.js'
+import { status } from '../data/status.js'
+import { Empty } from './Empty.js'
+
+/** The filters that every list of payments has. They stand in the address. */
+export interface ListFilter {
+  readonly rail?: string
+  readonly participant?: string
+}
+
+export function listFilterOf(query: Readonly<Record<string, string>>): ListFilter {
+  const named = ['rail', 'participant'] as const
+  return Object.fromEntries(named.flatMap((name) => (query[name] ? [[name, query[name]]] : [])))
+}
+
+/** Those that something waits for or a worker serves; before any is known, the one that a first visit has. */
+export function knownRails(): readonly string[] {
+  const rails = status.value?.rails.map(({ railType }) => railType) ?? []
+  return rails.length === 0 ? ['simulated'] : rails
+}
+
+export function RailFilter({ rail }: { readonly rail: string | undefined }) {
+  return (
+    <select
+      class="input"
+      aria-label="Rail"
+      value={rail ?? ''}
+      onChange={({ currentTarget }) => setQuery({ rail: currentTarget.value })}
+    >
+      <option value="">Any rail</option>
+      {[...new Set([...knownRails(), ...(rail === undefined ? [] : [rail])])].map((name) => (
+        <option key={name} value={name}>
+          {name}
+        </option>
+      ))}
+    </select>
+  )
+}
+
+export function ParticipantFilter({ participant }: { readonly participant: string | undefined }) {
+  return (
+    <input
+      class="input narrow"
+      aria-label="Participant"
+      placeholder="Any participant"
+      defaultValue={participant ?? ''}
+      onKeyDown={leaveField}
+      onInput={({ currentTarget }) => filterSoon({ participant: currentTarget.value.trim() })}
+    />
+  )
+}
+
+/** What a list says that is empty because of its filters. */
+export function NoneLikeThat({ path }: { readonly path: string }) {
+  return (
+    <Empty title="None like that">
+      <p>No payment fits the search and the filters.</p>
+      <a class="button" href={pathTo([path])}>
+        Show all of them
+      </a>
+    </Empty>
+  )
+}
+
+/** When the typing pauses. The fields type into one sentence, so what each said is kept until then. */
+let typed: Readonly<Record<string, string>> = {}
+const applyTyped = whenQuiet(250, () => {
+  setQuery(typed)
+  typed = {}
+})
+
+export function filterSoon(change: Readonly<Record<string, string>>): void {
+  typed = { ...typed, ...change }
+  applyTyped()
+}

@@ -1,0 +1,37 @@
+import { Type, type Static } from 'typebox'
+import { nullable, oneOf, shape, Timestamp, WholeNumber } from './common.js'
+
+const Freeze = shape({
+  at: Timestamp,
+  by: Type.String({ description: 'the person, or the worker that found it' }),
+  cause: oneOf(['ANOTHER_SERVER', 'ANOTHER_DATABASE', 'LOWER_TIMELINE', 'NEW_TIMELINE', 'LOST_COMMITS', 'OPERATOR']),
+  meaning: Type.String({ description: 'the cause, in a sentence' }),
+  reason: Type.String({ description: 'what was found, or said' }),
+  itemsMarked: nullable(
+    Type.String({
+      ...WholeNumber,
+      description: 'how many payments that waited are of unknown outcome now; null: not marked yet',
+    }),
+  ),
+})
+
+const Lifting = shape({ at: Timestamp, by: Type.String(), reason: Type.String() })
+
+/** Which run of which server the work goes on at. What a server withholds cannot be compared after a restore. */
+const Epoch = shape({
+  number: Type.Integer(),
+  since: Timestamp,
+  systemIdentifier: nullable(WholeNumber),
+  timeline: nullable(Type.Integer()),
+  heartbeatAt: Timestamp,
+  synchronous: Type.Boolean({ description: 'whether commits waited for a standby at the last heartbeat' }),
+})
+
+/** Whether anything may be dispatched, and why not. */
+export const Dispatch = shape({
+  frozen: Type.Boolean(),
+  freeze: nullable(Freeze),
+  lifted: nullable(Lifting),
+  epoch: nullable(Epoch),
+})
+export type Dispatch = Static<typeof Dispatch>

@@ -1,0 +1,106 @@
+import { boundedInteger, requiredUuid } from '../../core/index.js'
+import { isoMicros, qualify, type Queryable } from '../../db/index.js'
+import type { Page } from '../types.js'
+import type { FailedItemView, HeldItemView, ItemView, ProposalStatus, ProposalView } from '../views.js'
+import { readItemViews, readRedrives } from './items.js'
+import { LAST_UUID, PAGE } from './page.js'
+import { searchItems, type ItemSearch } from './searches.js'
+
+/** What waits for people, and what they have decided: the same for the commands and for the API. */
+
+/** What ended as FAILED, the latest first, with why, and with what was or may be done about it. */
+export async function readFailedItems(
+  role: Queryable,
+  search: Omit<ItemSearch, 'state'>,
+): Promise<Page<FailedItemView>> {
+  const { ids, items, open, next } = await readPage(role, { ...search, state: 'FAILED' })
+  const messages = await readFailureMessages(role, ids)
+  const redrives = await readRedrives(role, ids)
+  return {
+    items: items.map((item) => ({
+      item,
+      errorMessage: messages.get(item.outboxId) ?? null,
+      proposal: open.get(item.outboxId) ?? null,
+      redrivenAs: redrives.flatMap((redrive) => (redrive.of === item.outboxId ? [redrive.as] : [])),
+    })),
+    next,
+  }
+}
+
+/** What waits for a person, newest first, with what is proposed. */
+export async function readHeldItems(role: Queryable, search: Omit<ItemSearch, 'state'>): Promise<Page<HeldItemView>> {
+  const { items, open, next } = await readPage(role, { ...search, state: 'HELD' })
+  return { items: items.map((item) => ({ item, proposal: open.get(item.outboxId) ?? null })), next }
+}
+
+interface DecisionPage {
+  readonly ids: readonly string[]
+  readonly items: readonly ItemView[]
+  /** By the item they are about: there is one at the most. */
+  readonly open: ReadonlyMap<string, ProposalView>
+  readonly next: string | null
+}
+
+async function readPage(role: Queryable, search: ItemSearch): Promise<DecisionPage> {
+  const { ids, next } = await searchItems(role, search)
+  const items = await readItemViews(role, ids)
+  const proposals = await readProposalsOf(role, ids)
+  const open = new Map(proposals.flatMap((one) => (one.status === 'OPEN' ? [[one.outboxId, one]] : [])))
+  return { ids, items, open, next }
+}
+
+async function readFailureMessages(
+  role: Queryable,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, string | null>> {
+  const { rows } = await role.query<{ id: string; message: string | null }>(
+    `SELECT outbox_id AS id, error_message AS message FROM ${qualify(role, 'payment_outbox_attempts')}
+     WHERE state = 'FAILED' AND outbox_id = ANY ($1::uuid[])`,
+    [ids],
+  )
+  return new Map(rows.map(({ id, message }) => [id, message]))
+}
+
+const PROPOSAL_COLUMNS = `q.proposal_id AS "proposalId", q.outbox_id AS "outboxId", q.decision, q.reason,
+  q.rail_reference AS "railReference", q.status, q.proposed_by AS "proposedBy",
+  ${isoMicros('q.proposed_at')} AS "proposedAt", q.decided_by AS "decidedBy", ${isoMicros('q.decided_at')} AS "decidedAt"`
+
+/** Of these items, newest first. */
+export async function readProposalsOf(role: Queryable, ids: readonly string[]): Promise<ProposalView[]> {
+  const { rows } = await role.query<ProposalView>(
+    `SELECT ${PROPOSAL_COLUMNS} FROM ${qualify(role, 'payment_outbox_proposals')} q
+     WHERE q.outbox_id = ANY ($1::uuid[]) ORDER BY q.proposal_id DESC`,
+    [ids],
+  )
+  return rows
+}
+
+export interface ProposalSearch {
+  readonly status: ProposalStatus
+  readonly participants?: readonly string[]
+  readonly before?: string
+  readonly limit: number
+}
+
+/** Newest first. People make proposals: there are few enough to look through. */
+export async function readProposalPage(role: Queryable, search: ProposalSearch): Promise<ProposalView[]> {
+  const { status, participants, before, limit } = search
+  const { rows } = await role.query<ProposalView>(
+    `SELECT ${PROPOSAL_COLUMNS} FROM ${qualify(role, 'payment_outbox_proposals')} q
+     JOIN ${qualify(role, 'payment_outbox_identities')} i ON i.outbox_id = q.outbox_id
+     WHERE q.status = $1 AND ($2::text[] IS NULL OR i.participant_id = ANY ($2))
+       AND q.proposal_id < $3::uuid
+     ORDER BY q.proposal_id DESC LIMIT $4`,
+    [status, participants ?? null, before ?? LAST_UUID, boundedInteger('limit', limit, PAGE)],
+  )
+  return rows
+}
+
+/** Undefined: there is no such proposal. */
+export async function readProposal(role: Queryable, proposalId: string): Promise<ProposalView | undefined> {
+  const { rows } = await role.query<ProposalView>(
+    `SELECT ${PROPOSAL_COLUMNS} FROM ${qualify(role, 'payment_outbox_proposals')} q WHERE q.proposal_id = $1`,
+    [requiredUuid('proposalId', proposalId)],
+  )
+  return rows[0]
+}

@@ -1,0 +1,133 @@
+import { firstUuidAt, isoMicros, qualify, type Queryable } from '../../db/index.js'
+import { onlyRow } from '../rows.js'
+import type { DispatchEpoch, OutboxStatus } from '../types.js'
+import type { LatestAttempts, PauseView, RailQueue, ThroughputView, WorkerReport } from '../views.js'
+import { PENDING_STATES } from './searches.js'
+
+/** A statement with values, be it none, is prepared: these are asked every second, and planning them costs as much as running them. */
+const PREPARED: readonly unknown[] = []
+
+/** How the outbox stands, in numbers. As symphony_readonly, symphony_auditor or symphony_control. */
+
+export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
+  const { rows } = await role.query<OutboxStatus>(
+    `
+    SELECT pending_count AS "pendingCount", due_unleased_count AS "dueUnleasedCount", leased_count AS "leasedCount",
+      expired_lease_count AS "expiredLeaseCount", scheduled_count AS "scheduledCount", blocked_count AS "blockedCount",
+      held_count AS "heldCount", oldest_pending_age_seconds AS "oldestPendingAgeSeconds",
+      oldest_due_age_seconds AS "oldestDueAgeSeconds", dispatched_total AS "dispatchedTotal",
+      retryable_total AS "retryableTotal", failed_total AS "failedTotal", zombie_requeue_total AS "zombieRequeueTotal",
+      dispatched_last_hour AS "dispatchedLastHour", retryable_last_hour AS "retryableLastHour",
+      failed_last_hour AS "failedLastHour", dlq_depth AS "dlqDepth", outcome_unknown_count AS "outcomeUnknownCount",
+      held_outcome_unknown_count AS "heldOutcomeUnknownCount", held_failed_unknown_count AS "heldFailedUnknownCount",
+      held_retry_ceiling_count AS "heldRetryCeilingCount", held_lease_expiry_count AS "heldLeaseExpiryCount",
+      held_earlier_paid_count AS "heldEarlierPaidCount", held_other_count AS "heldOtherCount",
+      workers_alive_count AS "workersAliveCount"
+    FROM ${qualify(role, 'supervisor_outbox_status')}`,
+    PREPARED,
+  )
+  return onlyRow(rows)
+}
+
+/** Undefined before the first claim or check: nothing has ever been dispatched from here. */
+export async function readDispatchEpoch(role: Queryable): Promise<DispatchEpoch | undefined> {
+  const { rows } = await role.query<DispatchEpoch>(
+    `
+    SELECT epoch_no AS "epochNo", began_at AS "beganAt", system_identifier AS "systemIdentifier", timeline,
+      beat_no AS "beatNo", beat_at AS "beatAt", synchronous, frozen, frozen_at AS "frozenAt",
+      freeze_cause AS "freezeCause", freeze_reason AS "freezeReason", frozen_by AS "frozenBy",
+      marked_at AS "markedAt", items_marked AS "itemsMarked", lifted_at AS "liftedAt", lifted_by AS "liftedBy",
+      lift_reason AS "liftReason"
+    FROM ${qualify(role, 'dispatch_epochs')} ORDER BY epoch_no DESC LIMIT 1`,
+    PREPARED,
+  )
+  return rows[0]
+}
+
+export async function readPauses(role: Queryable): Promise<PauseView[]> {
+  const { rows } = await role.query<PauseView>(
+    `SELECT kind, name, reason, paused_by AS "pausedBy", ${isoMicros('paused_at')} AS "pausedAt"
+     FROM ${qualify(role, 'outbox_pauses')} ORDER BY paused_at DESC, kind, name LIMIT 1000`,
+    PREPARED,
+  )
+  return rows
+}
+
+/** Workers that were heard of within a day, the latest first, and how many items are leased to each. */
+export async function readWorkerReports(role: Queryable): Promise<WorkerReport[]> {
+  const { rows } = await role.query<WorkerReport>(
+    `SELECT w.worker_id AS "workerId", w.last_seen_at > statement_timestamp() - interval '30 seconds' AS alive,
+       ${isoMicros('w.started_at')} AS "startedAt", ${isoMicros('w.last_seen_at')} AS "lastSeenAt", w.detail,
+       COALESCE(l.leases, 0)::integer AS leases
+     FROM ${qualify(role, 'outbox_workers')} w
+     LEFT JOIN (
+       SELECT p.claimed_by, count(*) AS leases FROM ${qualify(role, 'payment_outbox_pending')} p
+       WHERE p.claimed_by IS NOT NULL GROUP BY p.claimed_by
+     ) l ON l.claimed_by = w.worker_id
+     WHERE w.last_seen_at > statement_timestamp() - interval '1 day'
+     ORDER BY w.last_seen_at DESC, w.worker_id LIMIT 1000`,
+    PREPARED,
+  )
+  return rows
+}
+
+/** What the queue holds for each rail. */
+export async function readRailQueues(role: Queryable): Promise<RailQueue[]> {
+  const { rows } = await role.query<RailQueue>(
+    `SELECT p.rail_type AS "railType", count(*)::integer AS pending,
+       (count(*) FILTER (WHERE ${PENDING_STATES.DUE}))::integer AS due,
+       (count(*) FILTER (WHERE p.lease_expires_at IS NOT NULL))::integer AS "inFlight",
+       (count(*) FILTER (WHERE ${PENDING_STATES.HELD}))::integer AS held,
+       COALESCE(extract(epoch FROM statement_timestamp() - min(p.next_attempt_at) FILTER (WHERE ${PENDING_STATES.DUE})), 0)
+         ::double precision AS "oldestDueAgeSeconds"
+     FROM ${qualify(role, 'payment_outbox_pending')} p GROUP BY p.rail_type ORDER BY p.rail_type LIMIT 1000`,
+    PREPARED,
+  )
+  return rows
+}
+
+export async function readThroughput(role: Queryable): Promise<ThroughputView[]> {
+  const { rows } = await role.query<ThroughputView>(
+    `SELECT ${isoMicros('minute')} AS minute, dispatched::integer AS dispatched, retryable::integer AS retryable,
+       failed::integer AS failed, zombie_requeue::integer AS "zombieRequeue"
+     FROM ${qualify(role, 'outbox_throughput')} ORDER BY 1`,
+    PREPARED,
+  )
+  return rows
+}
+
+/** What the latest attempts of the last hour were like, bounded: enough for percentiles, and the same cost at any rate. */
+export async function readLatestAttempts(role: Queryable): Promise<LatestAttempts> {
+  const { rows } = await role.query<LatestAttempts>(
+    `WITH latest AS MATERIALIZED (
+       SELECT a.latency_ms, a.rail_type, a.state, a.error_code FROM ${qualify(role, 'payment_outbox_attempts')} a
+       WHERE a.attempt_id >= ${firstUuidAt(`statement_timestamp() - interval '1 hour'`)}
+       ORDER BY a.attempt_id DESC LIMIT 5000
+     ), latency AS (
+       SELECT count(*)::integer AS sampled,
+         percentile_disc(0.5) WITHIN GROUP (ORDER BY a.latency_ms) AS "p50Ms",
+         percentile_disc(0.9) WITHIN GROUP (ORDER BY a.latency_ms) AS "p90Ms",
+         percentile_disc(0.99) WITHIN GROUP (ORDER BY a.latency_ms) AS "p99Ms", max(a.latency_ms) AS "maxMs"
+       FROM latest a WHERE a.latency_ms IS NOT NULL
+     ), error AS (
+       SELECT a.rail_type AS "railType", a.state::text AS state, a.error_code AS "errorCode", count(*)::integer AS count
+       FROM latest a WHERE a.state <> 'DISPATCHED'
+       GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 50
+     )
+     SELECT (SELECT to_json(l) FROM latency l) AS latency,
+       (SELECT COALESCE(json_agg(e ORDER BY e.count DESC, e."railType", e.state, e."errorCode"), '[]') FROM error e) AS errors`,
+    PREPARED,
+  )
+  return onlyRow(rows)
+}
+
+/** The database's clock, to the microsecond. */
+export async function readNow(role: Queryable): Promise<string> {
+  const { rows } = await role.query<{ now: string }>(`SELECT ${isoMicros('statement_timestamp()')} AS now`, PREPARED)
+  return onlyRow(rows).now
+}
+
+export async function readServerVersion(role: Queryable): Promise<string> {
+  const { rows } = await role.query<{ version: string }>(`SELECT current_setting('server_version') AS version`)
+  return onlyRow(rows).version
+}

@@ -1,0 +1,231 @@
+import { boundedInteger, requiredId, requiredText, requiredUuid } from '../../core/index.js'
+import { firstUuidAt, qualify, type Queryable } from '../../db/index.js'
+import type { ItemState } from '../types.js'
+import { LAST_UUID, PAGE } from './page.js'
+
+/**
+ * Which payments: the ids of what people look for. Ids of items, attempts and events are UUIDs version 7, so "newest first" is
+ * their order downwards, and a page begins below the place at which the one before it ended.
+ */
+
+export interface ItemSearch {
+  readonly state?: ItemState
+  readonly railType?: string
+  /** Of these participants alone. */
+  readonly participants?: readonly string[]
+  /** It ended, or was held, at this time or later. What is in neither of these states has no such time. */
+  readonly since?: Date
+  /** And before this one. */
+  readonly until?: Date
+  /** It ended with this error. */
+  readonly errorCode?: string
+  /** Only what nobody has sent again, and nobody proposes to decide about. */
+  readonly undecided?: boolean
+  /** The `next` of the page before. */
+  readonly before?: string
+  readonly limit: number
+}
+
+/** The ids of a page, and from where to look on; null: there is nothing more. */
+export interface IdPage {
+  readonly ids: readonly string[]
+  readonly next: string | null
+}
+
+/**
+ * Newest first; of what has FAILED, the latest failure first. What no index answers (a rail, some participants) is looked for
+ * in a bounded stretch of what an index does answer, so that no question reads the whole ledger: then a page may be short and
+ * still have a next one.
+ */
+export async function searchItems(role: Queryable, search: ItemSearch): Promise<IdPage> {
+  const { state, railType, participants, since, until, errorCode, undecided = false } = search
+  const limit = boundedInteger('limit', search.limit, PAGE)
+  const before = requiredUuid('before', search.before ?? LAST_UUID)
+  const stretch = stretchOf(role, state)
+  const { rows } = await role.query<{ id: string; place: string }>(
+    `SELECT s.id, s.place FROM (${stretch} LIMIT ${STRETCH}) s
+     WHERE ($2::text IS NULL OR s.rail_type = $2) AND ($3::text[] IS NULL OR s.participant_id = ANY ($3))
+       AND ($4::timestamptz IS NULL OR s.at >= $4) AND ($5::timestamptz IS NULL OR s.at < $5)
+       AND ($6::text IS NULL OR s.error_code = $6)
+       AND (NOT $7::boolean OR NOT (
+         EXISTS (SELECT FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.redrive_of = s.id)
+         OR EXISTS (SELECT FROM ${qualify(role, 'payment_outbox_proposals')} q
+                    WHERE q.outbox_id = s.id AND q.status = 'OPEN')))
+     ORDER BY s.place DESC LIMIT $8`,
+    [
+      before,
+      railType === undefined ? null : requiredId('railType', railType),
+      participants?.map((id, index) => requiredId(`participants[${index}]`, id)) ?? null,
+      since ?? null,
+      until ?? null,
+      errorCode ?? null,
+      undecided,
+      limit,
+    ],
+  )
+  const ids = rows.map(({ id }) => id)
+  if (ids.length === limit) return { ids, next: rows.at(-1)?.place ?? null }
+  const { rows: ends } = await role.query<{ place: string }>(
+    `SELECT s.place FROM (${stretch} OFFSET ${STRETCH - 1} LIMIT 1) s`,
+    [before],
+  )
+  return { ids, next: ends[0]?.place ?? null }
+}
+
+/** Everything in a state, or everything there is, below a place; downwards. */
+function stretchOf(role: Queryable, state: ItemState | undefined): string {
+  if (state === 'DISPATCHED' || state === 'FAILED') {
+    // What has failed has an index of its own, in the order in which it did; that `attempt_no >= 1` is always true, and the
+    // index asks for it, so that no function takes it by mistake.
+    const place = state === 'FAILED' ? 'a.attempt_id' : 'a.outbox_id'
+    return `SELECT a.outbox_id AS id, ${place} AS place, a.rail_type, a.participant_id, a.completed_at AS at, a.error_code
+      FROM ${qualify(role, 'payment_outbox_attempts')} a
+      WHERE a.state = '${state}' AND a.attempt_no >= 1 AND ${below(place)}`
+  }
+  if (state === undefined) {
+    return `SELECT i.outbox_id AS id, i.outbox_id AS place, i.rail_type, i.participant_id, ${NOT_ENDED}
+      FROM ${qualify(role, 'payment_outbox_identities')} i WHERE ${below('i.outbox_id')}`
+  }
+  return `SELECT p.outbox_id AS id, p.outbox_id AS place, p.rail_type, p.participant_id, ${state === 'HELD' ? HELD : NOT_ENDED}
+    FROM ${qualify(role, 'payment_outbox_pending')} p WHERE ${PENDING_STATES[state]} AND ${below('p.outbox_id')}`
+}
+
+const HELD = 'p.held_at AS at, NULL::text AS error_code'
+const NOT_ENDED = 'NULL::timestamptz AS at, NULL::text AS error_code'
+
+function below(place: string): string {
+  return `${place} < $1::uuid ORDER BY ${place} DESC`
+}
+
+/** As the view outbox_operational_status says them; a lease is all there or not at all. */
+export const PENDING_STATES: Readonly<Record<Exclude<ItemState, 'DISPATCHED' | 'FAILED'>, string>> = {
+  EXPIRED: 'p.lease_expires_at <= statement_timestamp()',
+  LEASED: 'p.lease_expires_at > statement_timestamp()',
+  HELD: 'p.lease_expires_at IS NULL AND p.hold_reason IS NOT NULL',
+  BLOCKED: 'p.lease_expires_at IS NULL AND p.hold_reason IS NULL AND p.blocked',
+  SCHEDULED:
+    'p.lease_expires_at IS NULL AND p.hold_reason IS NULL AND NOT p.blocked AND p.next_attempt_at > statement_timestamp()',
+  DUE: 'p.lease_expires_at IS NULL AND p.hold_reason IS NULL AND NOT p.blocked AND p.next_attempt_at <= statement_timestamp()',
+}
+
+/** One participant's items, by its own sequence: found at once however rare they are. */
+export async function searchParticipant(
+  role: Queryable,
+  participantId: string,
+  { before, limit }: { readonly before?: bigint; readonly limit: number },
+): Promise<{ readonly ids: readonly string[]; readonly next: bigint | null }> {
+  const size = boundedInteger('limit', limit, PAGE)
+  const { rows } = await role.query<{ id: string; number: bigint }>(
+    `SELECT i.outbox_id AS id, i.sequence_id AS number FROM ${qualify(role, 'payment_outbox_identities')} i
+     WHERE i.participant_id = $1 AND i.sequence_id < $2::bigint
+     ORDER BY i.sequence_id DESC LIMIT $3`,
+    [requiredId('participantId', participantId), before ?? LAST_SEQUENCE, size],
+  )
+  return { ids: rows.map(({ id }) => id), next: rows.length === size ? (rows.at(-1)?.number ?? null) : null }
+}
+
+/**
+ * The newest items that a word names: an instruction, an idempotency key, a participant, the rail's reference, or an outbox
+ * id or the beginning of one. Each is looked up by an index.
+ */
+export async function findItems(
+  role: Queryable,
+  word: string,
+  { participants, limit }: { readonly participants?: readonly string[]; readonly limit: number },
+): Promise<readonly string[]> {
+  const identities = `SELECT i.outbox_id AS id, i.outbox_id AS place, i.participant_id
+    FROM ${qualify(role, 'payment_outbox_identities')} i`
+  const { rows } = await role.query<{ id: string }>(
+    `SELECT DISTINCT f.id FROM (
+       ${theirs(`${identities} WHERE i.instruction_id = $1 ORDER BY i.outbox_id DESC`)}
+       UNION ALL
+       ${theirs(`${identities} WHERE i.idempotency_key = $1 AND i.sequence_id >= 1 ORDER BY i.outbox_id DESC`)}
+       UNION ALL
+       ${theirs(
+         `SELECT i.outbox_id AS id, i.sequence_id AS place, i.participant_id
+          FROM ${qualify(role, 'payment_outbox_identities')} i
+          WHERE i.participant_id = $1 ORDER BY i.sequence_id DESC`,
+       )}
+       UNION ALL
+       ${theirs(
+         `SELECT a.outbox_id AS id, a.attempt_id AS place, a.participant_id
+          FROM ${qualify(role, 'payment_outbox_attempts')} a
+          WHERE a.rail_reference = $1 ORDER BY a.attempt_id DESC`,
+       )}
+       UNION ALL
+       ${theirs(`${identities} WHERE i.outbox_id BETWEEN $4::uuid AND $5::uuid ORDER BY i.outbox_id DESC`)}
+     ) f ORDER BY f.id DESC LIMIT $3`,
+    [
+      requiredText('word', word, WORD_LENGTH_MAX),
+      participants ?? null,
+      boundedInteger('limit', limit, PAGE),
+      ...uuidRange(word),
+    ],
+  )
+  return rows.map(({ id }) => id)
+}
+
+/**
+ * The newest of a scan that are these participants' ($2), a page of them ($3). What a bound key may see is chosen before the
+ * page is cut, in a bounded stretch: chosen after it, the payments of others would crowd it out.
+ */
+function theirs(scan: string): string {
+  return `(SELECT s.id FROM (${scan} LIMIT ${STRETCH}) s
+    WHERE $2::text[] IS NULL OR s.participant_id = ANY ($2) ORDER BY s.place DESC LIMIT $3)`
+}
+
+/** The ids that begin so; none, for what cannot be the beginning of one. Eight digits at least: fewer name nothing. */
+function uuidRange(word: string): readonly [string | null, string | null] {
+  const digits = word.toLowerCase().replaceAll('-', '')
+  if (!/^[0-9a-f]{8,32}$/.test(digits)) return [null, null]
+  return [digits.padEnd(32, '0'), digits.padEnd(32, 'f')]
+}
+
+/** Items to which something happened within the last seconds, newest first. */
+export async function readRecentlyChanged(
+  role: Queryable,
+  {
+    seconds,
+    participants,
+    limit,
+  }: { readonly seconds: number; readonly participants?: readonly string[]; readonly limit: number },
+): Promise<readonly string[]> {
+  const since = `statement_timestamp() - make_interval(secs => $1::integer)`
+  const first = firstUuidAt(since)
+  const identities = qualify(role, 'payment_outbox_identities')
+  const { rows } = await role.query<{ id: string }>(
+    `SELECT DISTINCT c.id FROM (
+       ${theirs(
+         `SELECT i.outbox_id AS id, i.outbox_id AS place, i.participant_id FROM ${identities} i
+          WHERE i.outbox_id >= ${first} ORDER BY i.outbox_id DESC`,
+       )}
+       UNION ALL
+       ${theirs(
+         `SELECT a.outbox_id AS id, a.attempt_id AS place, a.participant_id
+          FROM ${qualify(role, 'payment_outbox_attempts')} a
+          WHERE a.attempt_id >= ${first} ORDER BY a.attempt_id DESC`,
+       )}
+       UNION ALL
+       ${theirs(
+         `SELECT e.outbox_id AS id, e.event_id AS place,
+            (SELECT i.participant_id FROM ${identities} i WHERE i.outbox_id = e.outbox_id) AS participant_id
+          FROM ${qualify(role, 'payment_outbox_events')} e
+          WHERE e.event_id >= ${first} AND e.outbox_id IS NOT NULL ORDER BY e.event_id DESC`,
+       )}
+       UNION ALL
+       ${theirs(
+         `SELECT p.outbox_id AS id, p.claimed_at AS place, p.participant_id
+          FROM ${qualify(role, 'payment_outbox_pending')} p
+          WHERE p.claimed_at >= ${since} ORDER BY p.claimed_at DESC`,
+       )}
+     ) c ORDER BY c.id DESC LIMIT $3`,
+    [boundedInteger('seconds', seconds, RECENT_SECONDS), participants ?? null, boundedInteger('limit', limit, PAGE)],
+  )
+  return rows.map(({ id }) => id)
+}
+
+const LAST_SEQUENCE = 9_223_372_036_854_775_807n
+const RECENT_SECONDS = Object.freeze({ min: 1, max: 3_600 })
+/** How far one page looks: some fifty milliseconds' worth. */
+const STRETCH = 50_000
+const WORD_LENGTH_MAX = 255

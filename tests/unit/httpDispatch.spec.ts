@@ -1,0 +1,110 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { aKey, bodyOf, openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
+import { comeFrom } from '../support/outboxEpochs.js'
+import { claim, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
+import { aTimer } from '../support/scheduled.js'
+
+/** What an operator stops and lets go on by HTTP, under the same rules as by command. */
+
+let db: TestDatabase
+let stage: HttpStage
+let operator: string
+beforeAll(async () => {
+  db = await createTestDatabase()
+  stage = await openHttpStage(db)
+  operator = (await aKey(db, { owner: 'olga', scopes: ['read', 'operate'] })).key
+})
+afterAll(async () => {
+  await stage.close()
+  await db.drop()
+})
+
+function ask(path: string, body?: object, key = operator): Promise<Response> {
+  const headers = { authorization: `Bearer ${key}` }
+  if (body === undefined) return stage.call(path, { headers })
+  return stage.call(path, {
+    method: 'POST',
+    headers: { ...headers, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  })
+}
+
+async function cancel(timerId: string): Promise<Record<string, unknown>> {
+  const headers = { authorization: `Bearer ${operator}` }
+  return bodyOf(await stage.call(`/v1/timers/${timerId}/cancel`, { method: 'POST', headers }))
+}
+
+const dispatch = async () => bodyOf(await ask('/v1/dispatch'))
+
+test('before anything was dispatched there is nothing to tell', async () => {
+  expect(await dispatch()).toEqual({ frozen: false, freeze: null, lifted: null, epoch: null })
+})
+
+test('dispatch is frozen by a person and lifted by a person, each under their name and with their reason', async () => {
+  await enqueueAndClaim(db)
+  const { railType } = await enqueue(db)
+  expect(await dispatch()).toMatchObject({ frozen: false, freeze: null, epoch: { number: 1, timeline: 1 } })
+  expect(await bodyOf(await ask('/v1/dispatch/freeze', { reason: 'snapshot of 03:00' }))).toEqual({ changed: true })
+  expect(await bodyOf(await ask('/v1/dispatch/freeze', { reason: 'again' }))).toEqual({ changed: false })
+  expect(await claim(db, railType)).toEqual([])
+  expect(await dispatch()).toMatchObject({
+    frozen: true,
+    freeze: {
+      by: 'olga',
+      cause: 'OPERATOR',
+      meaning: 'A person froze it.',
+      reason: 'snapshot of 03:00',
+      itemsMarked: null,
+    },
+    lifted: null,
+  })
+  // Nothing is sent by the lifting that its rail would not allow: one person can, also the one who froze it.
+  expect(await bodyOf(await ask('/v1/dispatch/lift', { reason: 'both books agree' }))).toEqual({ changed: true })
+  expect(await bodyOf(await ask('/v1/dispatch/lift', { reason: 'again' }))).toEqual({ changed: false })
+  expect(await dispatch()).toMatchObject({
+    frozen: false,
+    freeze: null,
+    lifted: { by: 'olga', reason: 'both books agree' },
+  })
+  const [item] = await claim(db, railType)
+  expect(item).toMatchObject({ outcomeUnknown: true })
+  const { rows } = await db.queryNoRole(
+    `SELECT event_type, actor, detail->>'reason' AS reason FROM payment_outbox_events WHERE scope = 'dispatch'
+       AND detail ? 'reason' ORDER BY event_no`,
+  )
+  expect(rows).toEqual([
+    { event_type: 'PAUSED', actor: 'olga', reason: 'snapshot of 03:00' },
+    { event_type: 'RESUMED', actor: 'olga', reason: 'both books agree' },
+  ])
+})
+
+test('a freeze that the database found says what it found, and what that means', async () => {
+  await comeFrom(db, 'system_identifier = system_identifier + 1')
+  const { railType } = await enqueue(db)
+  expect(await claim(db, railType)).toEqual([])
+  const { freeze } = await dispatch()
+  expect(freeze).toMatchObject({ cause: 'ANOTHER_SERVER', meaning: expect.stringContaining('another server') })
+  await ask('/v1/dispatch/lift', { reason: 'compared' })
+})
+
+test('without a reason, or with a scope that is for looking, nothing is lifted', async () => {
+  await ask('/v1/dispatch/freeze', { reason: 'for this test' })
+  const reader = await aKey(db, { owner: 'rita', scopes: ['read'] })
+  expect(await problemOf(await ask('/v1/dispatch/lift', { reason: '' }))).toMatchObject({ argument: 'reason' })
+  expect(await problemOf(await ask('/v1/dispatch/lift', { reason: ' ' }))).toMatchObject({ code: 'INVALID_ARGUMENT' })
+  expect(await problemOf(await ask('/v1/dispatch/lift', { reason: 'r' }, reader.key))).toMatchObject({
+    code: 'SCOPE_MISSING',
+  })
+  expect(await dispatch()).toMatchObject({ frozen: true })
+  await ask('/v1/dispatch/lift', { reason: 'compared' })
+})
+
+test('a timer is cancelled once; one that has ended, or never was, is not changed', async () => {
+  const { timerId } = await aTimer(db, { dueAt: new Date('2099-01-01T00:00:00Z') })
+  expect(await cancel(timerId)).toEqual({ changed: true })
+  expect(await cancel(timerId)).toEqual({ changed: false })
+  expect(await cancel('00000000-0000-0000-0000-000000000000')).toEqual({ changed: false })
+  const { rows } = await db.queryNoRole('SELECT state FROM scheduler_timers WHERE timer_id = $1', [timerId])
+  expect(rows).toEqual([{ state: 'CANCELLED' }])
+})

@@ -1,0 +1,129 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  findItems,
+  readFailedItems,
+  readHeldItems,
+  readProposal,
+  readRecentlyChanged,
+  searchItems,
+  withdrawOutboxProposal,
+  type ItemSearch,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { claim, complete, enqueue } from '../support/outboxItems.js'
+import { aPerson, approve, enqueueFailed, enqueueUnknown, propose, type Person } from '../support/outboxPeople.js'
+
+/** What people are shown of the outbox: which payments, in which order, and nobody's but those they may see. */
+
+let db: TestDatabase
+let alice: Person
+let bob: Person
+beforeAll(async () => {
+  db = await createTestDatabase()
+  alice = await aPerson(db, 'alice')
+  bob = await aPerson(db, 'bob')
+})
+afterAll(() => db.drop())
+
+const readonly = () => db.as('symphony_readonly')
+
+/** Two payments of a rail; the older one failed last. */
+async function failedInTurn(): Promise<{ railType: string; older: string; younger: string }> {
+  const railType = `rail-${randomUUID()}`
+  await enqueue(db, { railType })
+  await enqueue(db, { railType })
+  const [older, younger] = await claim(db, railType)
+  for (const lease of [younger!, older!]) await complete(db, lease, { state: 'FAILED', errorCode: 'REFUSED' })
+  return { railType, older: older!.outboxId, younger: younger!.outboxId }
+}
+
+function later(time: Date): Date {
+  return new Date(time.getTime() + 1)
+}
+
+describe('of what has failed', () => {
+  test('the latest failure comes first, in every list, page by page', async () => {
+    const { railType, older, younger } = await failedInTurn()
+    expect(older < younger).toBe(true)
+    const first = await readFailedItems(readonly(), { railType, limit: 1 })
+    expect(first.items.map(({ item }) => item.outboxId)).toEqual([older])
+    const second = await readFailedItems(readonly(), { railType, limit: 1, before: first.next! })
+    expect(second.items.map(({ item }) => item.outboxId)).toEqual([younger])
+    expect(await searchItems(readonly(), { state: 'FAILED', railType, limit: 10 })).toEqual({
+      ids: [older, younger],
+      next: null,
+    })
+  })
+
+  test('what was decided, or is proposed, is not among the undecided; withdrawn, it is again', async () => {
+    const railType = `rail-${randomUUID()}`
+    const proposed = await enqueueFailed(db, { railType })
+    const redriven = await enqueueFailed(db, { railType })
+    const untouched = await enqueueFailed(db, { railType })
+    const proposalId = await propose(alice, proposed.outboxId, 'REDRIVE')
+    const { redrivenAs } = await approve(bob, await propose(alice, redriven.outboxId, 'REDRIVE'))
+    const undecided = async () =>
+      (await readFailedItems(readonly(), { railType, undecided: true, limit: 10 })).items.map(
+        ({ item }) => item.outboxId,
+      )
+    expect(await undecided()).toEqual([untouched.outboxId])
+    const { items } = await readFailedItems(readonly(), { railType, limit: 10 })
+    expect(items).toMatchObject([
+      { proposal: null, redrivenAs: [] },
+      { proposal: null, redrivenAs: [redrivenAs] },
+      { proposal: { proposalId, status: 'OPEN', proposedBy: alice.name }, redrivenAs: [] },
+    ])
+    expect(await readProposal(readonly(), proposalId)).toMatchObject({ outboxId: proposed.outboxId, status: 'OPEN' })
+    await withdrawOutboxProposal(bob.control, proposalId, 'not now')
+    expect(await readProposal(readonly(), proposalId)).toMatchObject({ status: 'WITHDRAWN' })
+    expect(await readProposal(readonly(), randomUUID())).toBeUndefined()
+    expect(await undecided()).toEqual([untouched.outboxId, proposed.outboxId])
+  })
+
+  test('a time is the one at which it failed; of what is held, the one since which it is', async () => {
+    const railType = `rail-${randomUUID()}`
+    const failed = await enqueueFailed(db, { railType })
+    const held = await enqueueUnknown(db, { railType })
+    const { rows } = await db.queryNoRole<{ failed: Date; held: Date }>(
+      `UPDATE payment_outbox_pending SET held_at = '2026-01-02T00:00:00Z' WHERE outbox_id = $2
+       RETURNING held_at AS held, (SELECT completed_at FROM payment_outbox_attempts WHERE outbox_id = $1) AS failed`,
+      [failed.outboxId, held.outboxId],
+    )
+    const { failed: failedAt, held: heldAt } = rows[0]!
+    const counts = async (search: Partial<ItemSearch>) => [
+      (await readFailedItems(readonly(), { railType, limit: 10, ...search })).items.length,
+      (await readHeldItems(readonly(), { railType, limit: 10, ...search })).items.length,
+    ]
+    // A Date has milliseconds, the server microseconds: the millisecond in which it happened is before it.
+    expect(await counts({ since: failedAt })).toEqual([1, 0])
+    expect(await counts({ since: later(failedAt) })).toEqual([0, 0])
+    expect(await counts({ until: later(failedAt) })).toEqual([1, 1])
+    expect(await counts({ since: heldAt, until: later(heldAt) })).toEqual([0, 1])
+    expect(await counts({ since: later(heldAt), until: failedAt })).toEqual([0, 0])
+    expect(await counts({ until: heldAt })).toEqual([0, 0])
+  })
+})
+
+describe('the payments of others do not crowd out those of the participants that may be seen', () => {
+  test('in what changed lately', async () => {
+    const participantId = `mine-${randomUUID()}`
+    const mine = await enqueue(db, { participantId })
+    for (let other = 0; other < 3; other += 1) await enqueue(db)
+    const lately = { seconds: 60, limit: 2 }
+    expect(await readRecentlyChanged(readonly(), { ...lately, participants: [participantId] })).toEqual([mine.outboxId])
+    expect(await readRecentlyChanged(readonly(), lately)).not.toContain(mine.outboxId)
+  })
+
+  test('in a search by a word that names theirs, too', async () => {
+    const participantId = `mine-${randomUUID()}`
+    const idempotencyKey = `the-same-${randomUUID()}`
+    const mine = await enqueue(db, { participantId, idempotencyKey })
+    for (let other = 0; other < 3; other += 1) await enqueue(db, { idempotencyKey })
+    expect(await findItems(readonly(), idempotencyKey, { participants: [participantId], limit: 2 })).toEqual([
+      mine.outboxId,
+    ])
+    expect(await findItems(readonly(), idempotencyKey, { limit: 2 })).not.toContain(mine.outboxId)
+    expect(await findItems(readonly(), idempotencyKey, { participants: [], limit: 2 })).toEqual([])
+  })
+})
