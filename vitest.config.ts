@@ -8,7 +8,7 @@ const APART = [
   'tests/unit/{dbTls,dashboardBuild,outboxTraceContext,rails}*',
   'tests/integration/{cli,db,deployment,docs,embedded,observability,platform,rails}*',
   'tests/integration/{inboxExactlyOnce,leaseTokens,leaseLoss,schedulerKills}*',
-  'tests/contract/{guardrails,monitoring,rooms}*',
+  'tests/contract/{guardrails,monitoring,package,rooms}*',
   'tests/security/ledgerTamper*',
 ]
 

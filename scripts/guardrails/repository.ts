@@ -54,9 +54,9 @@ export function isSql(file: SourceFile): boolean {
   return file.path.endsWith('.sql') && file.path !== 'schema/snapshot.sql'
 }
 
-/** Code of tests and measurements: it may do by hand what the product may only do through its functions. */
+/** Code of tests, of other libraries' examples and of measurements: it may do by hand what the product may only do through its functions. */
 export function isProof(path: string): boolean {
-  return /^(?:tests|bench)\//.test(path)
+  return /^(?:tests|bench|adapters)\//.test(path)
 }
 
 /** Programs that show a user's own code, with the user's own driver and transaction. */
