@@ -3,6 +3,7 @@ import { asTexts } from './asText.js'
 import { cutAtPlaceholders } from './placeholders.js'
 import { requireMethod } from './requireMethod.js'
 import { rowsIn } from './rowsIn.js'
+import { withoutParameters } from './serverError.js'
 
 /** What is needed of Drizzle: the `tx` of `db.transaction`, whatever driver is behind it. */
 export interface DrizzleTransaction {
@@ -27,7 +28,7 @@ export function fromDrizzle(tx: DrizzleTransaction, sql: DrizzleSql): Queryable 
         // node-postgres answers with a result, postgres.js with the rows.
         return { rows: rowsIn<R>(await tx.execute(query)) }
       } catch (error) {
-        throw causeOf(error)
+        throw withoutParameters(causeOf(error))
       }
     },
   }

@@ -2,6 +2,7 @@ import type { Queryable, Rows } from '../db/index.js'
 import { asText } from './asText.js'
 import { requireMethod } from './requireMethod.js'
 import { rowsIn } from './rowsIn.js'
+import { withoutParameters } from './serverError.js'
 import { snakeCased } from './snakeCased.js'
 
 /** What is needed of postgres.js: the `sql` that `sql.begin` or `sql.savepoint` gives its callback. */
@@ -13,8 +14,12 @@ export function fromPostgresJs(sql: PostgresJsTransaction): Queryable {
   requireMethod('sql', sql, 'unsafe', 'the sql of a postgres.js transaction')
   return {
     query: async <R>(text: string, values: readonly unknown[] = []): Promise<Rows<R>> => {
-      const rows = await sql.unsafe(text, values.map(asParameter))
-      return { rows: rowsIn<R>(rows.map(snakeCased)) }
+      try {
+        const rows = await sql.unsafe(text, values.map(asParameter))
+        return { rows: rowsIn<R>(rows.map(snakeCased)) }
+      } catch (error) {
+        throw withoutParameters(error)
+      }
     },
   }
 }

@@ -2,6 +2,7 @@ import type { Queryable, Rows } from '../db/index.js'
 import { asTexts } from './asText.js'
 import { requireMethod } from './requireMethod.js'
 import { rowsIn } from './rowsIn.js'
+import { serverError, textIn } from './serverError.js'
 
 /** What is needed of Prisma: the client that `prisma.$transaction(async (tx) => …)` gives its callback. */
 export interface PrismaTransaction {
@@ -27,21 +28,15 @@ export function fromPrisma(tx: PrismaTransaction): Queryable {
  */
 function serverErrorOf(error: unknown): unknown {
   const reported = property(property(property(error, 'meta'), 'driverAdapterError'), 'cause')
-  const code = property(reported, 'originalCode')
-  if (typeof code !== 'string') return error
-  const said = new Error(textOf(property(reported, 'originalMessage')) ?? 'the server refused the statement', {
-    cause: error,
-  })
-  return Object.assign(said, {
+  const code = textIn(reported, 'originalCode')
+  if (code === undefined) return error
+  return serverError({
+    message: textIn(reported, 'originalMessage') ?? 'the server refused the statement',
     code,
-    severity: textOf(property(reported, 'severity')) ?? 'ERROR',
-    detail: textOf(property(reported, 'detail')),
-    hint: textOf(property(reported, 'hint')),
+    severity: textIn(reported, 'severity') ?? 'ERROR',
+    detail: textIn(reported, 'detail'),
+    hint: textIn(reported, 'hint'),
   })
-}
-
-function textOf(value: unknown): string | undefined {
-  return typeof value === 'string' ? value : undefined
 }
 
 function property(value: unknown, name: string): unknown {

@@ -19,7 +19,8 @@ function* filesBelow(root: string, folder: string): Generator<string> {
   for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
     const path = folder === '' ? entry.name : `${folder}/${entry.name}`
     if (entry.isDirectory() && !FOREIGN_FOLDERS.has(entry.name)) yield* filesBelow(root, path)
-    else if (entry.isFile() && isText(entry.name)) yield path
+    // In a worktree of git, .git is a file.
+    else if (entry.isFile() && entry.name !== '.git' && isText(entry.name)) yield path
   }
 }
 
