@@ -190,9 +190,9 @@ describe('planted violations are caught, and only by the rule they break', () =>
     {
       rule: writes,
       path: 'libs/testing/db.ts',
-      text: "q('DELETE FROM payment_outbox_identities')",
+      text: "q('INSERT INTO payment_outbox_pending DEFAULT VALUES')",
       line: 1,
-      says: /DELETE/,
+      says: /INSERT/,
     },
     {
       rule: writes,
