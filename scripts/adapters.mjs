@@ -11,8 +11,9 @@ const folder = join(root, 'adapters')
 
 ensureBuilt()
 install()
-step('types', 'npx', ['--no', 'tsc', '-p', 'adapters'], root)
-step('tests', 'npx', ['--no', 'vitest', 'run', '--config', 'adapters/vitest.config.ts', ...process.argv.slice(2)], root)
+step('types', installed(root, 'tsc'), ['-p', 'adapters'], root)
+const tests = ['run', '--config', 'adapters/vitest.config.ts', ...process.argv.slice(2)]
+step('tests', installed(root, 'vitest'), tests, root)
 
 function install() {
   const lock = readFileSync(join(folder, 'package-lock.json'), 'utf8')
@@ -23,8 +24,13 @@ function install() {
   symlinkSync(root, join(folder, 'node_modules', 'symphony-pg'))
   // Prisma's command fetches an engine for migrations before it does anything; generating a client has no use for it.
   const env = { PRISMA_SCHEMA_ENGINE_BINARY: '/bin/true', CHECKPOINT_DISABLE: '1' }
-  step('prisma', 'npx', ['--no', 'prisma', 'generate', '--schema', 'prisma/schema.prisma'], folder, env)
+  const words = ['generate', '--schema', 'prisma/schema.prisma']
+  step('prisma', installed(folder, 'prisma'), words, folder, env)
   writeFileSync(stamp, lock)
+}
+
+function installed(where, command) {
+  return join(where, 'node_modules', '.bin', command)
 }
 
 function step(name, command, words, cwd, env = {}) {

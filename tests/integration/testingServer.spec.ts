@@ -1,0 +1,37 @@
+import { createHash } from 'node:crypto'
+import { Client } from 'pg'
+import { expect, test } from 'vitest'
+import { createTestDatabase, startTestServer } from '../../libs/testing/index.js'
+
+async function withClient<T>(url: string, body: (client: Client) => Promise<T>): Promise<T> {
+  const client = new Client(url)
+  await client.connect()
+  try {
+    return await body(client)
+  } finally {
+    await client.end()
+  }
+}
+
+/** The database that those of the schema `symphony` are cloned from. */
+const TEMPLATE = `symphony_template_${createHash('sha256').update('symphony').digest('hex').slice(0, 12)}`
+
+test('a server of its own: a template that cannot be brought up to date is made anew; all is gone afterwards', async () => {
+  const server = await startTestServer()
+  const template = new URL(server.url)
+  template.pathname = `/${TEMPLATE}`
+  try {
+    await withClient(server.url, (client) => client.query(`CREATE DATABASE ${TEMPLATE}`))
+    await withClient(template.href, (client) =>
+      client.query('CREATE SCHEMA symphony; CREATE TABLE symphony.payment_outbox_pending (of_somebody_else int)'),
+    )
+    await using db = await createTestDatabase({ serverUrl: server.url })
+    const { rows } = await withClient(db.url, (client) =>
+      client.query(`SELECT count(*)::int AS deployed FROM symphony.symphony_deployments`),
+    )
+    expect(rows[0].deployed).toBeGreaterThan(0)
+  } finally {
+    await server.stop()
+  }
+  await expect(withClient(server.url, async () => {})).rejects.toThrow('ECONNREFUSED')
+})
