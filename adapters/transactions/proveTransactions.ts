@@ -116,7 +116,10 @@ export function proveTransactions(name: string, connect: (url: string) => Promis
         }).catch((error: unknown) => (refusal = error))
       })
       expect(refusal).toBeInstanceOf(IdempotencyConflictError)
-      expect(refusal).toMatchObject({ sqlstate: 'P7004' })
+      expect(refusal).toMatchObject({
+        sqlstate: 'P7004',
+        message: expect.stringMatching(/^item 1: this instruction and key already stand for another/),
+      })
       expect(inspect(refusal, { depth: 10, showHidden: true })).not.toMatch(/first-secret|second-secret/)
       expect(await found(first.participantId)).toEqual({ items: 1, next: 2, notes: 0 })
     })

@@ -68,6 +68,16 @@ test('a lost answer is asked about, and paid once', async () => {
   expect(rail.paid.size).toBe(1)
 })
 
+test('a payment that is sent again under its reference is paid once', async () => {
+  const rail = memoryRail({ type: 'idempotent', onUnknown: 'resend' })
+  rail.next('lost')
+  const { outboxId } = await enqueueFor(rail)
+  expect(await drain(db, [rail], { throughTime: true })).toMatchObject({ dispatched: 1 })
+  expect(rail.calls).toHaveLength(2)
+  expect([...rail.paid]).toEqual([[outboxId, { reference: 'memory-1', payload: PAYLOAD }]])
+  expect(await stateOf(outboxId)).toMatchObject({ lastRailReference: 'memory-1' })
+})
+
 test('a silent rail is given up at its timeout, and holds what it may have done', async () => {
   const rail = memoryRail({ type: 'silent', onUnknown: 'hold', timeoutMs: 100 })
   rail.next('silent')
