@@ -35,10 +35,22 @@ const version = (name) => JSON.parse(readFileSync(require.resolve(`${name}/packa
 const tools = ['typescript', '@types/node'].map((name) => `${name}@${version(name)}`)
 run('npm', ['install', '--ignore-scripts', '--no-audit', '--no-fund', '--save-dev', ...tools])
 writeFileSync(join(folder, 'payment.mts'), program)
+const { exports } = JSON.parse(readFileSync(join(folder, 'node_modules', 'symphony-pg', 'package.json'), 'utf8'))
+const doors = Object.keys(exports).filter((subpath) => subpath !== './package.json')
+const imports = doors.map((subpath, index) => `export * as door${index} from 'symphony-pg${subpath.slice(1)}'\n`)
+writeFileSync(join(folder, 'doors.mts'), imports.join(''))
 for (const skipLibCheck of ['true', 'false']) {
   const options = ['--strict', '--noEmit', '--module', 'nodenext', '--target', 'es2023', '--types', 'node']
-  const words = [...options, '--lib', 'es2023,esnext.disposable', '--skipLibCheck', skipLibCheck, 'payment.mts']
-  expect(`tsc --strict --skipLibCheck ${skipLibCheck} accepts it`, run(installed('tsc'), words), '')
+  const words = [
+    ...options,
+    '--lib',
+    'es2023,esnext.disposable',
+    '--skipLibCheck',
+    skipLibCheck,
+    'payment.mts',
+    'doors.mts',
+  ]
+  expect(`tsc --strict --skipLibCheck ${skipLibCheck} accepts it, and every subpath`, run(installed('tsc'), words), '')
 }
 expect(
   'the command answers',

@@ -72,6 +72,14 @@ test('every subpath leads to a script and its declarations, and installing runs 
   expect(Object.keys(scripts).filter((name) => /^(?:pre|post)?install$/.test(name))).toEqual([])
 })
 
+test('the page about the package names every subpath, and no other', async () => {
+  const { name, exports } = await packedManifest()
+  const page = await readFile(join(root, 'docs', 'reference', 'package.md'), 'utf8')
+  const doors = Object.keys(exports).filter((subpath) => subpath !== './package.json')
+  const named = [...page.matchAll(/^\| `(symphony-pg[^`]*)` \|/gm)].map(([, specifier]) => specifier)
+  expect(named.toSorted()).toEqual(doors.map((subpath) => `${name}${subpath.slice(1)}`).toSorted())
+})
+
 /** The packages that are loaded by whoever imports this, apart from our own. */
 async function packagesLoadedBy(specifier: string): Promise<string[]> {
   const hooks = join(root, 'tests', 'support', 'loadedModules.mjs')
@@ -135,14 +143,38 @@ async function linkNodeTypes(): Promise<void> {
   await symlink(join(root, 'node_modules', 'undici-types'), join(installation.folder, 'node_modules', 'undici-types'))
 }
 
-// Without the declarations checked (skipLibCheck) it would be less; `npm run package:check` does both.
-test('the compiler accepts that program and every subpath, strictly, with all declarations checked', async () => {
+/** What the compiler must refuse: where it does not, `@ts-expect-error` is itself an error. */
+const MISTAKES = `
+import { enqueue, type OutboxInstruction, type Queryable } from 'symphony-pg'
+import { defineRail } from 'symphony-pg/rails'
+
+declare const tx: Queryable
+declare const instruction: OutboxInstruction
+await enqueue(instruction, { tx })
+// @ts-expect-error: no transaction
+await enqueue(instruction)
+// @ts-expect-error: a Date is no JSON
+await enqueue({ ...instruction, payload: { at: new Date() } }, { tx })
+// @ts-expect-error: a bigint is no JSON
+await enqueue({ ...instruction, payload: { amount: 10n } }, { tx })
+// @ts-expect-error: a misspelt field
+await enqueue({ ...instruction, notbefore: new Date() }, { tx })
+// @ts-expect-error: what to do about an unknown outcome has no default
+defineRail({ type: 'bank', dispatch: () => ({ outcome: 'success', reference: '1' }) })
+// @ts-expect-error: a success has a reference
+defineRail({ type: 'bank', onUnknown: 'hold', dispatch: () => ({ outcome: 'success' }) })
+`
+
+// With skipLibCheck it would be less; `npm run package:check` does both, and the subpath that is left out here.
+test('the compiler accepts that program and the subpaths, strictly, with all declarations checked, and refuses mistakes', async () => {
   await linkNodeTypes()
   const { exports } = await packedManifest()
-  const doors = Object.keys(exports).filter((subpath) => subpath !== './package.json')
+  // The declarations of Fastify and typebox take longer than all others together.
+  const doors = Object.keys(exports).filter((subpath) => subpath !== './package.json' && subpath !== './http')
   const imports = doors.map((subpath, index) => `export * as door${index} from 'symphony-pg${subpath.slice(1)}'`)
   await writeFile(join(installation.folder, 'payment.mts'), (await firstProgram()).source)
   await writeFile(join(installation.folder, 'doors.mts'), `${imports.join('\n')}\n`)
+  await writeFile(join(installation.folder, 'mistakes.mts'), MISTAKES)
   const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
   const options = [
     '--strict',
@@ -156,7 +188,7 @@ test('the compiler accepts that program and every subpath, strictly, with all de
     '--types',
     'node',
   ]
-  const words = [...options, '--skipLibCheck', 'false', 'payment.mts', 'doors.mts']
+  const words = [...options, '--skipLibCheck', 'false', 'payment.mts', 'doors.mts', 'mistakes.mts']
   const { stdout } = await run(process.execPath, [tsc, ...words], { cwd: installation.folder }).catch((error) => error)
   expect(stdout).toBe('')
 })
