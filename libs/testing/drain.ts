@@ -1,4 +1,4 @@
-import { boundedInteger } from '../core/index.js'
+import { boundedInteger, InvalidArgumentError } from '../core/index.js'
 import type { Database } from '../db/index.js'
 import { OutboxRelayer, type RelayerCounts } from '../outbox/index.js'
 import { loadRails, type Rail } from '../rails/index.js'
@@ -25,6 +25,7 @@ export async function drain(
 ): Promise<RelayerCounts> {
   const roundsMax = boundedInteger('roundsMax', options.roundsMax ?? 200, ROUNDS)
   const database = 'database' in target ? target.database : target
+  const traveller = options.throughTime === true ? requireTestDatabase(target) : undefined
   const loaded = loadRails(rails)
   // No rest for a rail that fails on purpose: a breaker would end the drain before its work is done.
   const relayer = new OutboxRelayer(database, loaded, { listen: false, breakerFailures: 1_000 })
@@ -34,13 +35,17 @@ export async function drain(
       const counts = await relayer.runOnce()
       total = total === undefined ? counts : sum(total, counts)
       if (counts.claimed > 0) continue
-      const goesOn = options.throughTime === true && 'database' in target && (await target.advanceToNextEvent())
-      if (!goesOn) return total
+      if (traveller === undefined || !(await traveller.advanceToNextEvent())) return total
     }
   } finally {
     await relayer.stop()
   }
   throw new DrainUnfinishedError(roundsMax)
+}
+
+function requireTestDatabase(target: TestDatabase | Database): TestDatabase {
+  if ('database' in target) return target
+  throw new InvalidArgumentError('throughTime', 'expected a TestDatabase to move the time of, got another database')
 }
 
 function sum(a: RelayerCounts, b: RelayerCounts): RelayerCounts {

@@ -13,7 +13,7 @@ const current = new Set<string>()
  * is refused, as after going back to an older release.
  */
 export async function ensureTemplate(superuser: Queryable, serverUrl: string, schema: string): Promise<string> {
-  const name = `symphony_template_${createHash('sha256').update(schema).digest('hex').slice(0, 12)}`
+  const name = templateName(schema)
   const url = urlTo(serverUrl, name)
   if (current.has(`${url} ${schema}`)) return name
   const existed = await databaseExists(superuser, name)
@@ -28,4 +28,12 @@ export async function ensureTemplate(superuser: Queryable, serverUrl: string, sc
   }
   current.add(`${url} ${schema}`)
   return name
+}
+
+/** One for each installation of this package: two releases on one server do not take turns in upgrading the same template. */
+export function templateName(schema: string): string {
+  const digest = createHash('sha256')
+    .update(`${import.meta.url} ${schema}`)
+    .digest('hex')
+  return `symphony_template_${digest.slice(0, 12)}`
 }

@@ -1,6 +1,6 @@
-import { createHash } from 'node:crypto'
 import { Client } from 'pg'
 import { expect, test } from 'vitest'
+import { templateName } from '../../libs/testing/ensureTemplate.js'
 import { createTestDatabase, startTestServer } from '../../libs/testing/index.js'
 
 async function withClient<T>(url: string, body: (client: Client) => Promise<T>): Promise<T> {
@@ -13,15 +13,12 @@ async function withClient<T>(url: string, body: (client: Client) => Promise<T>):
   }
 }
 
-/** The database that those of the schema `symphony` are cloned from. */
-const TEMPLATE = `symphony_template_${createHash('sha256').update('symphony').digest('hex').slice(0, 12)}`
-
 test('a server of its own: a template that cannot be brought up to date is made anew; all is gone afterwards', async () => {
   const server = await startTestServer()
   const template = new URL(server.url)
-  template.pathname = `/${TEMPLATE}`
+  template.pathname = `/${templateName('symphony')}`
   try {
-    await withClient(server.url, (client) => client.query(`CREATE DATABASE ${TEMPLATE}`))
+    await withClient(server.url, (client) => client.query(`CREATE DATABASE ${templateName('symphony')}`))
     await withClient(template.href, (client) =>
       client.query('CREATE SCHEMA symphony; CREATE TABLE symphony.payment_outbox_pending (of_somebody_else int)'),
     )

@@ -154,5 +154,6 @@ test('what is wrong is said before any I/O', async () => {
   expect(() => rail.next('vanish')).toThrow('answers[0]: expected')
   await expect(db.advance(-1)).rejects.toThrow('ms: expected')
   await expect(drain(db, [rail], { roundsMax: 0 })).rejects.toThrow('roundsMax: expected')
+  await expect(drain(db.database, [rail], { throughTime: true })).rejects.toThrow('throughTime: expected')
   await expect(createTestDatabase({ serverUrl: ' ' })).rejects.toThrow('serverUrl')
 })
