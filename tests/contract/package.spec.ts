@@ -77,7 +77,7 @@ test('the page about the package names every subpath, and no other', async () =>
   const page = await readFile(join(root, 'docs', 'reference', 'package.md'), 'utf8')
   const doors = Object.keys(exports).filter((subpath) => subpath !== './package.json')
   const named = [...page.matchAll(/^\| `(symphony-pg[^`]*)` \|/gm)].map(([, specifier]) => specifier)
-  expect(named.toSorted()).toEqual(doors.map((subpath) => `${name}${subpath.slice(1)}`).toSorted())
+  expect(new Set(named)).toEqual(new Set(doors.map((subpath) => `${name}${subpath.slice(1)}`)))
 })
 
 /** The packages that are loaded by whoever imports this, apart from our own. */
