@@ -20,7 +20,7 @@ const candidate = (name) => {
     console.log(`${name} steps down`)
   }
   const leases = new Leases(database.as('symphony_executor'))
-  const ended = leases.runAsLeader('billing', lead, { signal: stop.signal, durationMs: 10_000, retryMs: 100 })
+  const ended = leases.runAsLeader('billing', lead, { signal: stop.signal, durationMs: 30_000, retryMs: 100 })
   const leave = async () => {
     stop.abort()
     await ended

@@ -25,7 +25,7 @@ const mobileMoney = {
   type: 'mobile-money',
   onUnknown: 'inquire',
   destination: 'phone',
-  timeoutMs: 5_000,
+  timeoutMs: 20_000,
   async dispatch({ reference, payload }, { signal }) {
     try {
       const body = JSON.stringify(payload)

@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { boundedInteger, requiredText } from '../core/index.js'
 import { DEFAULT_SCHEMA, openDatabase, type Database, type RoleHandle } from '../db/index.js'
-import { nextOutboxEvent, readNow } from '../outbox/index.js'
-import { createMarkedDatabase, dropDatabase, lockTemplates, moveTimes } from './db.js'
+import { createMarkedDatabase, dropDatabase, lockTemplates, moveTimes, nextMomentMs } from './db.js'
 import { NotATestDatabaseError } from './errors.js'
 import { ensureTemplate } from './ensureTemplate.js'
 import { databaseOf, loginOf, urlTo } from './serverUrl.js'
@@ -51,16 +50,14 @@ export class TestDatabase implements AsyncDisposable {
     if (!(await moveTimes(this.#superuser, ms))) throw new NotATestDatabaseError(this.name)
   }
 
-  /** Moves on to the next moment at which the outbox has something to do; false if there is none. */
-  async advanceToNextEvent(): Promise<boolean> {
-    const executor = this.database.as('symphony_executor')
-    const next = await nextOutboxEvent(executor)
-    if (next === null) return false
-    const now = new Date(await readNow(this.database.as('symphony_readonly')))
-    const wait = next.getTime() - now.getTime()
-    // The server counts in microseconds, of which a Date knows nothing.
-    if (wait >= 0) await this.advance(wait + 1)
-    return true
+  /**
+   * Moves on to the next moment at which the outbox has something to do that it has not now, for all rails or for these. Returns
+   * how many milliseconds that was; null if no such moment will come.
+   */
+  async advanceToNextEvent(rails?: readonly string[]): Promise<number | null> {
+    const wait = await nextMomentMs(this.#superuser, rails)
+    if (wait !== null) await this.advance(wait)
+    return wait
   }
 
   /** Closes the connections and drops the database. Safe to call twice. */

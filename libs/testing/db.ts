@@ -59,3 +59,18 @@ export async function moveTimes(superuser: Queryable, ms: number): Promise<boole
   )
   return rows.length > 0
 }
+
+/** How long until an item of these rails, or of any, becomes due or its lease ends. Null if none will: what is due already is past. */
+export async function nextMomentMs(superuser: Queryable, rails: readonly string[] | undefined): Promise<number | null> {
+  const { rows } = await superuser.query<{ ms: number | null }>(
+    `SELECT ceil(extract(epoch FROM min(moment) - clock_timestamp()) * 1000)::float8 AS ms
+     FROM (
+       SELECT CASE WHEN lease_token IS NULL THEN next_attempt_at ELSE lease_expires_at END AS moment
+       FROM ${qualify(superuser, 'payment_outbox_pending')}
+       WHERE hold_reason IS NULL AND ($1::text[] IS NULL OR rail_type = ANY ($1))
+     ) AS pending
+     WHERE moment > clock_timestamp()`,
+    [rails === undefined ? null : [...rails]],
+  )
+  return rows[0]?.ms ?? null
+}

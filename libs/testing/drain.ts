@@ -30,12 +30,17 @@ export async function drain(
   // No rest for a rail that fails on purpose: a breaker would end the drain before its work is done.
   const relayer = new OutboxRelayer(database, loaded, { listen: false, breakerFailures: 1_000 })
   let total: RelayerCounts | undefined
+  let idleRounds = 0
   try {
     for (let round = 0; round < roundsMax; round += 1) {
       const counts = await relayer.runOnce()
       total = total === undefined ? counts : sum(total, counts)
-      if (counts.claimed > 0) continue
-      if (traveller === undefined || !(await traveller.advanceToNextEvent())) return total
+      idleRounds = counts.claimed > 0 ? 0 : idleRounds + 1
+      if (idleRounds === 0) continue
+      if (traveller === undefined) return total
+      const moved = await traveller.advanceToNextEvent([...loaded.keys()])
+      // Something may have become due between the round and the question: one more round finds it.
+      if (moved === null && idleRounds > 1) return total
     }
   } finally {
     await relayer.stop()

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest'
 import { Inbox, InboxWorkStore } from '../../libs/inbox/index.js'
 import { Leases } from '../../libs/lease/index.js'
-import { enqueue, readItems } from '../../libs/outbox/index.js'
+import { claimOutboxBatch, enqueue, readItems } from '../../libs/outbox/index.js'
 import { scheduleTimer, claimTimers } from '../../libs/scheduler/index.js'
 import {
   createTestDatabase,
@@ -84,6 +84,26 @@ test('a silent rail is given up at its timeout, and holds what it may have done'
   await enqueueFor(rail)
   expect(await drain(db, [rail])).toMatchObject({ held: 1 })
   expect(rail.paid.size).toBe(0)
+})
+
+test('drain through time ends where others’ work is left', async () => {
+  const rail = memoryRail({ type: 'ours', onUnknown: 'hold' })
+  const theirs = await enqueueFor({ type: 'theirs' })
+  rail.next('unreachable')
+  await enqueueFor(rail)
+  expect(await drain(db, [rail], { throughTime: true })).toMatchObject({ retryable: 1, dispatched: 1 })
+  expect(await stateOf(theirs.outboxId)).toMatchObject({ lastAttemptNo: null })
+})
+
+test('drain through time is not held up by a lease that somebody else let expire', async () => {
+  const rail = memoryRail({ type: 'shared', onUnknown: 'hold' })
+  const { outboxId } = await enqueueFor({ type: 'elsewhere' })
+  await claimOutboxBatch(db.database.as('symphony_executor'), 1, 'another', 60, { rails: ['elsewhere'] })
+  rail.next('unreachable')
+  await enqueueFor(rail)
+  await db.advance(120_000)
+  expect(await drain(db, [rail], { throughTime: true })).toMatchObject({ retryable: 1, dispatched: 1 })
+  expect(await stateOf(outboxId)).toMatchObject({ claimedBy: 'another' })
 })
 
 test('drain that never ends says so', async () => {
