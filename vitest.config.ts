@@ -6,9 +6,9 @@ const APART = [
   'tests/{chaos,e2e,fuzz}/**',
   'tests/unit/{cli,deployment,doctor,embedded,observability}*',
   'tests/unit/{dbTls,dashboardBuild,outboxTraceContext,rails}*',
-  'tests/integration/{cli,db,deployment,docs,embedded,observability,platform,rails}*',
+  'tests/integration/{cli,db,deployment,docs,embedded,observability,platform,rails,testing}*',
   'tests/integration/{inboxExactlyOnce,leaseTokens,leaseLoss,schedulerKills}*',
-  'tests/contract/{guardrails,monitoring,rooms}*',
+  'tests/contract/{guardrails,monitoring,package,rooms}*',
   'tests/security/ledgerTamper*',
 ]
 

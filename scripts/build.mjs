@@ -25,12 +25,14 @@ const PARTS = [
       rmSync(join(root, 'dist', 'tsconfig.tsbuildinfo'), { force: true })
       return [join(dirname(require.resolve('typescript/package.json')), 'bin', 'tsc'), '-b', '--force', root]
     },
+    tidy: removeOutputWithoutSource,
   },
   {
     name: 'the dashboard',
     stamp: '.dashboard-sources',
     sources: () => ['package.json', 'scripts/buildDashboard.mjs', ...filesBelow('libs').filter(isDashboard)],
     build: () => [join(root, 'scripts', 'buildDashboard.mjs')],
+    tidy: () => {},
   },
 ]
 
@@ -39,7 +41,7 @@ export function ensureBuilt({ force = false } = {}) {
   for (const part of PARTS) ensurePart(part, force)
 }
 
-function ensurePart({ name, stamp, sources, build }, force) {
+function ensurePart({ name, stamp, sources, build, tidy }, force) {
   const file = join(root, 'dist', stamp)
   const digest = digestOf(sources())
   if (!force && existsSync(file) && readFileSync(file, 'utf8') === digest) return
@@ -48,10 +50,19 @@ function ensurePart({ name, stamp, sources, build }, force) {
     process.stderr.write(`The build of ${name} failed: see the messages above.\n`)
     process.exit(result.status ?? 1)
   }
+  tidy()
   mkdirSync(dirname(file), { recursive: true })
   // Written last and by rename: a build that was interrupted, or that ran beside this one, never looks complete.
   writeFileSync(`${file}.${process.pid}`, digest)
   renameSync(`${file}.${process.pid}`, file)
+}
+
+/** The compiler leaves what it once made of a file that is gone, and the package would carry it to everybody. */
+function removeOutputWithoutSource() {
+  for (const file of filesBelow(join('dist', 'libs'))) {
+    const source = relative('dist', file).replace(/(?:\.d\.ts|\.js)$/, '.ts')
+    if (!existsSync(join(root, source))) rmSync(join(root, file), { force: true })
+  }
 }
 
 /** A digest of every source file and build setting: content, not times, because a checkout changes times. */

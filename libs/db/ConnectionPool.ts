@@ -1,6 +1,7 @@
 import { Pool, type ClientBase, type PoolClient, type PoolConfig } from 'pg'
 import { DatabaseClosedError, type DatabaseError } from './errors.js'
 import { Loan } from './Loan.js'
+import type { PoolUse } from './PoolUse.js'
 
 /** An unused connection is closed after this long, so that a quiet process does not hold a server's slots. */
 const IDLE_CONNECTION_MS = 30_000
@@ -17,16 +18,6 @@ export interface ConnectionPoolOptions {
   readonly role: string | undefined
   /** Types the error of a connection that could not be made. */
   readonly describeFailure: (error: unknown) => DatabaseError
-}
-
-/** What a pool has lent at this moment. */
-export interface PoolUse {
-  /** Whose connections they are; `all` where one pool serves every role, through a pooler. */
-  readonly role: string
-  readonly inUse: number
-  readonly idle: number
-  /** Who waits for a connection. */
-  readonly waiting: number
 }
 
 /** A bounded set of connections, each lent to one borrower at a time. */

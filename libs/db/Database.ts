@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { PoolUse } from './ConnectionPool.js'
+import type { PoolUse } from './PoolUse.js'
 import { DirectSessions } from './DirectSessions.js'
 import { DatabaseClosedError, NestedTransactionError, PoolerInTheWayError } from './errors.js'
 import { listen, type Listener, type ListenOptions, type NotificationHandler } from './listen.js'
@@ -9,7 +9,7 @@ import { probeRoles, type RoleReport } from './probeRoles.js'
 import type { Queryable, Rows } from './Queryable.js'
 import { requiredRole } from './roles.js'
 import type { Sessions } from './Sessions.js'
-import type { RoleTransactionCallback } from './transaction.js'
+import type { RoleTransactionCallback } from './roleTransaction.js'
 
 /** A database seen in one role: what wrappers of database functions take as their first argument. */
 export interface RoleHandle extends Queryable {

@@ -1,6 +1,7 @@
 import { directClientConfig } from './clientConfig.js'
 import { directConnectFailure } from './connectFailure.js'
-import { ConnectionPool, type PoolUse } from './ConnectionPool.js'
+import { ConnectionPool } from './ConnectionPool.js'
+import type { PoolUse } from './PoolUse.js'
 import { StaleStatementError } from './errors.js'
 import type { ResolvedOptions } from './options.js'
 import { isFunctionCall, type Rows } from './Queryable.js'
@@ -8,7 +9,8 @@ import { enterRole } from './roles.js'
 import type { Sessions } from './Sessions.js'
 import { StatementNames } from './statementNames.js'
 import { toDatabaseError } from './toDatabaseError.js'
-import { prepareStatement, runTransaction, type RoleTransactionCallback } from './transaction.js'
+import { prepareStatement, runTransaction } from './transaction.js'
+import type { RoleTransactionCallback } from './roleTransaction.js'
 
 /** Sessions of our own: one pool per role, the role set once per connection, statements kept prepared. */
 export class DirectSessions implements Sessions {

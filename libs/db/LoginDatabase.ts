@@ -3,7 +3,8 @@ import { connectFailure } from './connectFailure.js'
 import { ConnectionPool } from './ConnectionPool.js'
 import { resolveDatabaseOptions, type DatabaseOptions, type ResolvedOptions } from './options.js'
 import { asLocalSettings, sessionSettings } from './sessionSettings.js'
-import { runTransaction, type TransactionCallback } from './transaction.js'
+import type { TransactionCallback } from './roleTransaction.js'
+import { runTransaction } from './transaction.js'
 
 /** The options that mean something without a pool and without LISTEN. */
 export type LoginOptions = Pick<

@@ -1,6 +1,7 @@
 import { clientConfig } from './clientConfig.js'
 import { connectFailure } from './connectFailure.js'
-import { ConnectionPool, type PoolUse } from './ConnectionPool.js'
+import { ConnectionPool } from './ConnectionPool.js'
+import type { PoolUse } from './PoolUse.js'
 import type { Loan } from './Loan.js'
 import type { ResolvedOptions } from './options.js'
 import { quoteIdentifier, type Rows } from './Queryable.js'
@@ -8,7 +9,8 @@ import { roleErrorIn } from './roles.js'
 import type { Sessions } from './Sessions.js'
 import { asLocalSettings, sessionSettings } from './sessionSettings.js'
 import { toDatabaseError } from './toDatabaseError.js'
-import { assertCommitted, prepareStatement, runTransaction, type RoleTransactionCallback } from './transaction.js'
+import { assertCommitted, prepareStatement, runTransaction } from './transaction.js'
+import type { RoleTransactionCallback } from './roleTransaction.js'
 
 /**
  * Through a pooler in transaction mode, where a session is ours from BEGIN to COMMIT only. Role and settings are local

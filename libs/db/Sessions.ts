@@ -1,6 +1,6 @@
-import type { PoolUse } from './ConnectionPool.js'
+import type { PoolUse } from './PoolUse.js'
 import type { Rows } from './Queryable.js'
-import type { RoleTransactionCallback } from './transaction.js'
+import type { RoleTransactionCallback } from './roleTransaction.js'
 
 /** How statements reach the server in a role: over sessions of our own, or through a pooler. */
 export interface Sessions {

@@ -10,7 +10,7 @@
  * been committed: find out first) or `fatal`. A crash of this process leaves nothing behind but sessions, which the
  * server ends by the timeouts set on each of them.
  */
-export type { PoolUse } from './ConnectionPool.js'
+export type { PoolUse } from './PoolUse.js'
 export { actingFor } from './actingFor.js'
 export { Database, openDatabase } from './Database.js'
 export type { RoleHandle } from './Database.js'
@@ -54,4 +54,4 @@ export { POSTGRES_STATES, RAISED_STATES } from './sqlstates.js'
 export { epochMicros, firstUuidAt, fromEpochMicros, isoMicros } from './sqlTime.js'
 export type { TlsMode, TlsOptions } from './tls.js'
 export { isLeaseLostError, leaseLostErrorIn, toDatabaseError } from './toDatabaseError.js'
-export type { RoleTransaction, RoleTransactionCallback, Transaction, TransactionCallback } from './transaction.js'
+export type { RoleTransaction, RoleTransactionCallback, Transaction, TransactionCallback } from './roleTransaction.js'

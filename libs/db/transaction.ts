@@ -6,30 +6,14 @@ import {
   TransactionLentError,
 } from './errors.js'
 import type { Answer, Loan, Statement } from './Loan.js'
-import { quoteIdentifier, type Queryable, type Rows } from './Queryable.js'
+import { quoteIdentifier, type Rows } from './Queryable.js'
 import { requiredRole, roleErrorIn } from './roles.js'
+import type { RoleTransaction, RoleTransactionCallback, TransactionCallback } from './roleTransaction.js'
 import type { StatementNames } from './statementNames.js'
 import { isServerError } from './serverError.js'
 import { SQLSTATE } from './sqlstates.js'
 import { toDatabaseError } from './toDatabaseError.js'
 import { encodeValues } from './values.js'
-
-/** Given to the callback of a transaction, and dead when it ends. */
-export type Transaction = Queryable & { readonly schema: string }
-
-export type TransactionCallback<T> = (tx: Transaction) => Promise<T>
-
-/** A transaction in a role, parts of which may run in another one. */
-export interface RoleTransaction extends Transaction {
-  /**
-   * Runs the callback inside this same transaction, in another role that the login may act as. When it ends, the transaction
-   * is back in its own role, whatever the callback did; if it throws, what it did is undone. Until then this handle refuses to
-   * be used: its statements would run in the wrong role.
-   */
-  asRole<T>(role: string, callback: TransactionCallback<T>): Promise<T>
-}
-
-export type RoleTransactionCallback<T> = (tx: RoleTransaction) => Promise<T>
 
 export interface TransactionSetup {
   readonly schema: string

@@ -19,7 +19,8 @@ function* filesBelow(root: string, folder: string): Generator<string> {
   for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
     const path = folder === '' ? entry.name : `${folder}/${entry.name}`
     if (entry.isDirectory() && !FOREIGN_FOLDERS.has(entry.name)) yield* filesBelow(root, path)
-    else if (entry.isFile() && isText(entry.name)) yield path
+    // In a worktree of git, .git is a file.
+    else if (entry.isFile() && entry.name !== '.git' && isText(entry.name)) yield path
   }
 }
 
@@ -54,9 +55,9 @@ export function isSql(file: SourceFile): boolean {
   return file.path.endsWith('.sql') && file.path !== 'schema/snapshot.sql'
 }
 
-/** Code of tests and measurements: it may do by hand what the product may only do through its functions. */
+/** Code of tests, of other libraries' examples and of measurements: it may do by hand what the product may only do through its functions. */
 export function isProof(path: string): boolean {
-  return /^(?:tests|bench)\//.test(path)
+  return /^(?:tests|bench|adapters)\//.test(path)
 }
 
 /** Programs that show a user's own code, with the user's own driver and transaction. */

@@ -15,6 +15,7 @@ export const writesInSchema: Guardrail = {
         sqlOf(file).fragments.flatMap(({ node, line }) =>
           tableWrites(node)
             .filter(({ table }) => ours.has(table) || table === COMPUTED)
+            .filter(({ verb }) => !(file.path === TIME_OF_TESTS && verb === 'UPDATE'))
             .map(({ verb, table }) => ({
               file: file.path,
               line,
@@ -24,3 +25,6 @@ export const writesInSchema: Guardrail = {
       )
   },
 }
+
+/** Moves times in databases that carry the mark of a test: the one write that no function of schema/ should offer. */
+const TIME_OF_TESTS = 'libs/testing/db.ts'

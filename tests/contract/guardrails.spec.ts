@@ -189,6 +189,13 @@ describe('planted violations are caught, and only by the rule they break', () =>
     },
     {
       rule: writes,
+      path: 'libs/testing/db.ts',
+      text: "q('INSERT INTO payment_outbox_pending DEFAULT VALUES')",
+      line: 1,
+      says: /INSERT/,
+    },
+    {
+      rule: writes,
       path: 'examples/a.ts',
       text: "\nq('INSERT INTO payment_outbox_pending DEFAULT VALUES')",
       line: 2,
@@ -452,6 +459,11 @@ describe('what is allowed is not reported', () => {
       'tests that move a row and switch roles',
       'tests/support/a.ts',
       "import pg from 'pg'\nq('SET ROLE x'); q('UPDATE payment_outbox_pending SET state = 1')",
+    ],
+    [
+      'the time of a user’s test',
+      'libs/testing/db.ts',
+      "q('UPDATE payment_outbox_pending SET lease_expires_at = now()')",
     ],
     [
       'a user’s own driver and tables in an example',

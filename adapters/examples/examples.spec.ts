@@ -1,0 +1,21 @@
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { createTestDatabase } from '../../tests/support/database.js'
+import { compileExample, runExample } from '../../tests/support/examples.js'
+
+const folder = import.meta.dirname
+
+test.for(['orm-transaction.mjs', 'fastify-plugin.mjs', 'express-middleware.mjs', 'nestjs/main.ts'])(
+  '%s prints what it says',
+  async (name) => {
+    await using db = await createTestDatabase({ schema: 'symphony' })
+    const file = join(folder, name)
+    const program = name.endsWith('.ts') ? await compileExample(file) : { file, remove: async () => {} }
+    try {
+      const { stdout, expected } = await runExample(file, program.file, db.url)
+      expect(stdout).toBe(expected)
+    } finally {
+      await program.remove()
+    }
+  },
+)

@@ -1,0 +1,42 @@
+import { sql } from 'drizzle-orm'
+import { drizzle as drizzleNodePostgres } from 'drizzle-orm/node-postgres'
+import { pgTable, text } from 'drizzle-orm/pg-core'
+import { drizzle as drizzlePostgresJs } from 'drizzle-orm/postgres-js'
+import { Pool } from 'pg'
+import postgres from 'postgres'
+import { fromDrizzle } from '../../libs/adapters/index.js'
+import { proveTransactions, type OpenTransaction } from './proveTransactions.js'
+
+const notes = pgTable('note', { id: text('id').primaryKey(), text: text('text').notNull() })
+
+type NodePostgres = ReturnType<typeof drizzleNodePostgres>
+type PostgresJs = ReturnType<typeof drizzlePostgresJs>
+type DrizzleTransaction =
+  | Parameters<Parameters<NodePostgres['transaction']>[0]>[0]
+  | Parameters<Parameters<PostgresJs['transaction']>[0]>[0]
+
+const openTransaction = (tx: DrizzleTransaction): OpenTransaction => ({
+  tx: fromDrizzle(tx, sql),
+  note: async (id) => {
+    await tx.insert(notes).values({ id, text: 'hello' })
+  },
+  savepoint: (body) => tx.transaction((inner) => body(openTransaction(inner))),
+})
+
+proveTransactions('Drizzle over node-postgres', async (url) => {
+  const pool = new Pool({ connectionString: url })
+  const db = drizzleNodePostgres(pool)
+  return {
+    transaction: (body) => db.transaction((tx) => body(openTransaction(tx))),
+    close: () => pool.end(),
+  }
+})
+
+proveTransactions('Drizzle over postgres.js', async (url) => {
+  const client = postgres(url, { onnotice: () => {} })
+  const db = drizzlePostgresJs(client)
+  return {
+    transaction: (body) => db.transaction((tx) => body(openTransaction(tx))),
+    close: () => client.end(),
+  }
+})

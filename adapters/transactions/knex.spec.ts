@@ -1,0 +1,42 @@
+import knexFactory, { type Knex } from 'knex'
+import { fromKnex } from '../../libs/adapters/index.js'
+import { proveTransactions, type Library, type OpenTransaction } from './proveTransactions.js'
+
+const openTransaction = (trx: Knex.Transaction): OpenTransaction => ({
+  tx: fromKnex(trx),
+  note: async (id) => {
+    await trx('note').withSchema('public').insert({ id, text: 'hello' })
+  },
+  savepoint: async (body) => {
+    await trx.transaction((inner) => body(openTransaction(inner)))
+  },
+})
+
+function library(knex: Knex): Library {
+  return {
+    transaction: async (body) => {
+      await knex.transaction((trx) => body(openTransaction(trx)))
+    },
+    close: () => knex.destroy(),
+  }
+}
+
+proveTransactions('Knex', async (url) => library(knexFactory({ client: 'pg', connection: url })))
+
+/** What `knexSnakeCaseMappers` of Objection does to every answer, raw ones included. */
+const camelCased = (answer: unknown): unknown => {
+  if (Array.isArray(answer)) return answer.map(camelCased)
+  if (answer === null || typeof answer !== 'object' || answer instanceof Date) return answer
+  const rows: unknown = Reflect.get(answer, 'rows')
+  if (Array.isArray(rows)) return { ...answer, rows: rows.map(camelCased) }
+  return Object.fromEntries(
+    Object.entries(answer).map(([name, value]) => [
+      name.replaceAll(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()),
+      value,
+    ]),
+  )
+}
+
+proveTransactions('Knex with answers mapped to camel case', async (url) =>
+  library(knexFactory({ client: 'pg', connection: url, postProcessResponse: camelCased })),
+)

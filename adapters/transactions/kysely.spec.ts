@@ -1,0 +1,51 @@
+import { CamelCasePlugin, Kysely, PostgresDialect, type ControlledTransaction } from 'kysely'
+import { Pool } from 'pg'
+import { fromKysely } from '../../libs/adapters/index.js'
+import { proveTransactions, type Library, type OpenTransaction } from './proveTransactions.js'
+
+interface Tables {
+  note: { id: string; text: string }
+}
+
+type Transaction = ControlledTransaction<Tables, string[]>
+
+/** A controlled transaction, because only that has savepoints; it is a `Transaction` like any other. */
+const openTransaction = (trx: Transaction): OpenTransaction => ({
+  tx: fromKysely(trx),
+  note: async (id) => {
+    await trx.insertInto('note').values({ id, text: 'hello' }).execute()
+  },
+  savepoint: async (body) => {
+    const inner = await trx.savepoint('inner').execute()
+    try {
+      await body(openTransaction(inner))
+    } catch (error) {
+      await inner.rollbackToSavepoint('inner').execute()
+      throw error
+    }
+  },
+})
+
+function library(db: Kysely<Tables>): Library {
+  return {
+    transaction: async (body) => {
+      const trx = await db.startTransaction().execute()
+      try {
+        await body(openTransaction(trx))
+        await trx.commit().execute()
+      } catch (error) {
+        await trx.rollback().execute()
+        throw error
+      }
+    },
+    close: () => db.destroy(),
+  }
+}
+
+const dialectOf = (url: string) => new PostgresDialect({ pool: new Pool({ connectionString: url }) })
+
+proveTransactions('Kysely', async (url) => library(new Kysely({ dialect: dialectOf(url) })))
+
+proveTransactions('Kysely with the plugin for camel case', async (url) =>
+  library(new Kysely({ dialect: dialectOf(url), plugins: [new CamelCasePlugin()] })),
+)

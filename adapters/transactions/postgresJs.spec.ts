@@ -1,0 +1,33 @@
+import postgres from 'postgres'
+import { fromPostgresJs } from '../../libs/adapters/index.js'
+import { proveTransactions, type OpenTransaction } from './proveTransactions.js'
+
+const openTransaction = (sql: postgres.TransactionSql): OpenTransaction => ({
+  tx: fromPostgresJs(sql),
+  note: async (id) => {
+    await sql`INSERT INTO public.note (id, text) VALUES (${id}, 'hello')`
+  },
+  savepoint: async (body) => {
+    await sql.savepoint((inner) => body(openTransaction(inner)))
+  },
+})
+
+proveTransactions('postgres.js', async (url) => {
+  const sql = postgres(url, { onnotice: () => {} })
+  return {
+    transaction: async (body) => {
+      await sql.begin((transaction) => body(openTransaction(transaction)))
+    },
+    close: () => sql.end(),
+  }
+})
+
+proveTransactions('postgres.js that names columns in camel case and fetches no types', async (url) => {
+  const sql = postgres(url, { onnotice: () => {}, transform: postgres.camel, fetch_types: false, prepare: false })
+  return {
+    transaction: async (body) => {
+      await sql.begin((transaction) => body(openTransaction(transaction)))
+    },
+    close: () => sql.end(),
+  }
+})

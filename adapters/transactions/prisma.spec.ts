@@ -1,0 +1,29 @@
+import { PrismaPg } from '@prisma/adapter-pg'
+import { PrismaClient, type Prisma } from 'prisma-notes'
+import { fromPrisma } from '../../libs/adapters/index.js'
+import { proveTransactions, type OpenTransaction } from './proveTransactions.js'
+
+/** Prisma has no savepoints of its own; inside an interactive transaction they are two statements. */
+const openTransaction = (client: Prisma.TransactionClient): OpenTransaction => ({
+  tx: fromPrisma(client),
+  note: async (id) => {
+    await client.note.create({ data: { id, text: 'hello' } })
+  },
+  savepoint: async (body) => {
+    await client.$executeRawUnsafe('SAVEPOINT inner_part')
+    try {
+      await body(openTransaction(client))
+    } catch (error) {
+      await client.$executeRawUnsafe('ROLLBACK TO SAVEPOINT inner_part')
+      throw error
+    }
+  },
+})
+
+proveTransactions('Prisma', async (url) => {
+  const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString: url }) })
+  return {
+    transaction: (body) => prisma.$transaction((client) => body(openTransaction(client)), { timeout: 60_000 }),
+    close: () => prisma.$disconnect(),
+  }
+})

@@ -1,0 +1,169 @@
+import { inspect } from 'node:util'
+import type { Client } from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { IdempotencyConflictError, withSchema, type Queryable } from '../../libs/db/index.js'
+import { enqueueInboxMessage } from '../../libs/inbox/index.js'
+import { enqueue, enqueueMany } from '../../libs/outbox/index.js'
+import { scheduleTimer } from '../../libs/scheduler/index.js'
+import { createTestDatabase, type TestDatabase } from '../../tests/support/database.js'
+import { anInstruction } from '../../tests/support/outboxItems.js'
+
+/** A transaction of the library, open. */
+export interface OpenTransaction {
+  /** What the adapter made of it. */
+  readonly tx: Queryable
+  /** A change of the application's own, made with the library. */
+  readonly note: (id: string) => Promise<void>
+  /** A savepoint of the library, or of SQL where it has none: undone if the body throws, and then throws. */
+  readonly savepoint: (body: (inner: OpenTransaction) => Promise<void>) => Promise<void>
+}
+
+export interface Library {
+  /** Committed if the body returns, rolled back if it throws. */
+  transaction(body: (open: OpenTransaction) => Promise<void>): Promise<void>
+  close(): Promise<void>
+}
+
+/** Characters that libraries which read SQL themselves stumble over. */
+const SCHEMA = 'Pay $1 ? :id "out" é'
+
+/** What every library must do with a payment; `connect` opens it as an application would be. */
+export function proveTransactions(name: string, connect: (url: string) => Promise<Library>): void {
+  describe(`${name}:`, () => {
+    let db: TestDatabase
+    let library: Library
+    let listener: Client
+    let heard = 0
+    beforeAll(async () => {
+      db = await createTestDatabase({ schema: SCHEMA })
+      await db.queryNoRole('CREATE TABLE public.note (id text PRIMARY KEY, text text NOT NULL)')
+      const login = await db.createLogin('shop', { roles: ['symphony_ingest'], inherit: true })
+      await db.queryNoRole(`GRANT SELECT, INSERT ON public.note TO "${login.name}"`)
+      library = await connect(login.url)
+      listener = await db.connect()
+      listener.on('notification', () => (heard += 1))
+      await listener.query('LISTEN outbox_pending')
+    })
+    afterAll(async () => {
+      await library.close()
+      await db.drop()
+    })
+
+    /** What there is of a participant's payments, and of a note. */
+    const found = async (participantId: string, note = '') => {
+      const { rows } = await db.queryNoRole(
+        `SELECT (SELECT count(*)::int FROM payment_outbox_pending WHERE participant_id = $1) AS items,
+           (SELECT next_sequence_id::int FROM participant_outbox_sequences WHERE participant_id = $1) AS next,
+           (SELECT count(*)::int FROM public.note WHERE id = $2) AS notes`,
+        [participantId, note],
+      )
+      return rows[0]
+    }
+
+    test('a commit brings the payment together with the application’s own change', async () => {
+      const instruction = anInstruction()
+      await library.transaction(async ({ tx, note }) => {
+        await note(instruction.instructionId)
+        const item = await enqueue(instruction, { tx, schema: SCHEMA })
+        expect(item).toMatchObject({ created: true, sequenceId: 1n, state: 'PENDING' })
+        expect(item.createdAt.getTime()).toBeGreaterThan(Date.UTC(2020))
+      })
+      expect(await found(instruction.participantId, instruction.instructionId)).toEqual({ items: 1, next: 2, notes: 1 })
+    })
+
+    test('a rollback leaves nothing queued, no number taken and nobody notified', async () => {
+      const instruction = anInstruction()
+      await listener.query('SELECT 1')
+      const before = heard
+      const rolledBack = library.transaction(async ({ tx, note }) => {
+        await note(instruction.instructionId)
+        await enqueue(instruction, { tx, schema: SCHEMA })
+        throw new Error('the application changed its mind')
+      })
+      await expect(rolledBack).rejects.toThrow('the application changed its mind')
+      await listener.query('SELECT 1')
+      expect(heard).toBe(before)
+      expect(await found(instruction.participantId, instruction.instructionId)).toEqual({
+        items: 0,
+        next: null,
+        notes: 0,
+      })
+    })
+
+    test('a savepoint that is rolled back takes its payment with it, and only that', async () => {
+      const outer = anInstruction()
+      const inner = anInstruction({ participantId: outer.participantId })
+      await library.transaction(async ({ tx, savepoint }) => {
+        await enqueue(outer, { tx, schema: SCHEMA })
+        const undone = savepoint(async (open) => {
+          await open.note(inner.instructionId)
+          expect(await enqueue(inner, { tx: open.tx, schema: SCHEMA })).toMatchObject({ sequenceId: 2n })
+          throw new Error('only this part')
+        })
+        await expect(undone).rejects.toThrow('only this part')
+      })
+      expect(await found(outer.participantId, inner.instructionId)).toEqual({ items: 1, next: 2, notes: 0 })
+    })
+
+    test('a refusal is the typed error, holds no payload, and leaves the rest of the transaction usable', async () => {
+      const first = anInstruction({ payload: { iban: 'first-secret' } })
+      const other = { ...first, payload: { iban: 'second-secret' } }
+      let refusal: unknown
+      await library.transaction(async ({ tx, savepoint }) => {
+        await enqueue(first, { tx, schema: SCHEMA })
+        await savepoint(async (open) => {
+          await enqueue(other, { tx: open.tx, schema: SCHEMA })
+        }).catch((error: unknown) => (refusal = error))
+      })
+      expect(refusal).toBeInstanceOf(IdempotencyConflictError)
+      expect(refusal).toMatchObject({
+        sqlstate: 'P7004',
+        message: expect.stringMatching(/^item 1: this instruction and key already stand for another/),
+      })
+      expect(inspect(refusal, { depth: 10, showHidden: true })).not.toMatch(/first-secret|second-secret/)
+      expect(await found(first.participantId)).toEqual({ items: 1, next: 2, notes: 0 })
+    })
+
+    test('values arrive as they were given, whatever is in them', async () => {
+      const { participantId, railType } = anInstruction()
+      const payloads = [
+        { text: 'quotes \' " braces {a,b} back\\slash NULL', nested: { list: [1, 'two', null, true] } },
+        { text: 'π é 支付 🎼', amount: '12345678901234567890.123456789' },
+        {},
+      ]
+      const notBefore = new Date('2031-02-03T04:05:06.789Z')
+      const instructions = payloads.map((payload, index) => ({
+        ...anInstruction({ participantId, railType }),
+        payload,
+        ...(index === 1 ? { notBefore } : {}),
+        ordered: index === 2,
+      }))
+      await library.transaction(async ({ tx }) => {
+        const items = await enqueueMany(instructions, { tx, schema: SCHEMA })
+        expect(items.map(({ sequenceId }) => sequenceId)).toEqual([1n, 2n, 3n])
+      })
+      const { rows } = await db.queryNoRole(
+        `SELECT payload, ordered, next_attempt_at = $2 AS later FROM payment_outbox_pending
+         WHERE participant_id = $1 ORDER BY sequence_id`,
+        [participantId, notBefore],
+      )
+      expect(rows).toEqual(payloads.map((payload, index) => ({ payload, ordered: index === 2, later: index === 1 })))
+    })
+
+    test('inbox messages and timers go through the same transaction', async () => {
+      const { instructionId: id } = anInstruction()
+      const payload = { said: '["not", "a list"]' }
+      await library.transaction(async ({ tx: plain }) => {
+        const tx = withSchema(plain, SCHEMA)
+        await enqueueInboxMessage(tx, { source: 'bank', messageId: id, topic: 'credit', payload })
+        await scheduleTimer(tx, { topic: id, payload, dueAt: new Date('2031-01-01T00:00:00Z') })
+      })
+      const { rows } = await db.queryNoRole(
+        `SELECT payload FROM inbox_messages WHERE message_id = $1
+         UNION ALL SELECT payload FROM scheduler_timers WHERE topic = $1`,
+        [id],
+      )
+      expect(rows).toEqual([{ payload }, { payload }])
+    })
+  })
+}

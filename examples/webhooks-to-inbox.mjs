@@ -1,0 +1,63 @@
+// A bank reports credits by signed webhooks, and repeats itself. Each credit is booked once, in the transaction that says "handled".
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import { createServer } from 'node:http'
+import { buffer } from 'node:stream/consumers'
+import pg from 'pg'
+import { Inbox, InboxWorker, openDatabase } from 'symphony-pg'
+import { deploy } from 'symphony-pg/deployment'
+import { startEmbedded } from 'symphony-pg/embedded'
+
+const SECRET = 'only-for-this-example'
+const sign = (body) => createHmac('sha256', SECRET).update(body).digest()
+
+const url = process.env.DATABASE_URL ?? (await startEmbedded({ dataDir: '.symphony' })).url
+await deploy({ url })
+const client = new pg.Client(url)
+await client.connect()
+await client.query('CREATE TABLE IF NOT EXISTS public.credits (invoice text, amount numeric)')
+
+const database = openDatabase({ url })
+const inbox = new Inbox(database)
+const receiver = createServer(async (request, response) => {
+  const body = await buffer(request)
+  const signature = Buffer.from(request.headers['bank-signature'] ?? '', 'hex')
+  if (signature.length !== 32 || !timingSafeEqual(signature, sign(body))) return response.writeHead(401).end()
+  const { id, ...credit } = JSON.parse(body)
+  const { created } = await inbox.enqueue({ source: 'bank', messageId: id, topic: 'credit', payload: credit })
+  // Answered when it is committed, not when it is handled: the bank need not wait for us.
+  response.writeHead(created ? 202 : 200).end()
+})
+await new Promise((resolve) => receiver.listen(0, '127.0.0.1', resolve))
+
+const handlers = {
+  credit: async ({ payload }, { tx }) => {
+    await tx.query('INSERT INTO public.credits VALUES ($1, $2)', [payload.invoice, payload.amount])
+  },
+}
+// The role of the application: here the administrator, in production one that may write its own tables and nothing of Symphony's.
+const worker = new InboxWorker(database, handlers, { handlerRole: new URL(url).username })
+
+const body = JSON.stringify({ id: 'evt-1', invoice: 'INV-7', amount: '12.50' })
+const send = async (signature) => {
+  const address = `http://127.0.0.1:${receiver.address().port}`
+  const { status } = await fetch(address, { method: 'POST', body, headers: { 'bank-signature': signature } })
+  console.log(`the bank is told ${status}`)
+}
+await send(sign(body).toString('hex'))
+await send(sign(body).toString('hex'))
+await send('00'.repeat(32))
+
+const { done } = await worker.runOnce()
+const { rows } = await client.query('SELECT count(*)::int AS credits, sum(amount) AS total FROM public.credits')
+console.log(`handled: ${done}; booked: ${rows[0].credits} credit of ${rows[0].total}`)
+
+receiver.close()
+await client.end()
+await database.close()
+
+/* prints
+the bank is told 202
+the bank is told 200
+the bank is told 401
+handled: 1; booked: 1 credit of 12.50
+*/

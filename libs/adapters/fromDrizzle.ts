@@ -1,0 +1,40 @@
+import type { Queryable, Rows } from '../db/index.js'
+import { asTexts } from './asText.js'
+import { cutAtPlaceholders } from './placeholders.js'
+import { requireMethod } from './requireMethod.js'
+import { rowsIn } from './rowsIn.js'
+import { withoutParameters } from './serverError.js'
+
+/** What is needed of Drizzle: the `tx` of `db.transaction`, whatever driver is behind it. */
+export interface DrizzleTransaction {
+  execute(query: unknown): PromiseLike<unknown>
+}
+
+/** Drizzle's own `sql`, which only it can make queries with. */
+export interface DrizzleSql {
+  (strings: TemplateStringsArray, ...parameters: unknown[]): unknown
+  param(value: unknown): unknown
+}
+
+export function fromDrizzle(tx: DrizzleTransaction, sql: DrizzleSql): Queryable {
+  requireMethod('tx', tx, 'execute', 'a transaction of Drizzle')
+  requireMethod('sql', sql, 'param', 'the sql of drizzle-orm')
+  return {
+    query: async <R>(text: string, given?: readonly unknown[]): Promise<Rows<R>> => {
+      const { fragments, values } = cutAtPlaceholders(text, asTexts(given))
+      const strings = Object.assign(fragments, { raw: fragments })
+      const query = sql(strings, ...values.map((value) => sql.param(value)))
+      try {
+        // node-postgres answers with a result, postgres.js with the rows.
+        return { rows: rowsIn<R>(await tx.execute(query)) }
+      } catch (error) {
+        throw withoutParameters(causeOf(error))
+      }
+    },
+  }
+}
+
+/** Drizzle wraps what the driver threw in an error whose message quotes the parameters. */
+function causeOf(error: unknown): unknown {
+  return error instanceof Error && 'params' in error && error.cause instanceof Error ? error.cause : error
+}

@@ -1,0 +1,40 @@
+import type { Queryable, Rows } from '../db/index.js'
+import { asTexts } from './asText.js'
+import { cutAtPlaceholders, type CutStatement } from './placeholders.js'
+import { requireMethod } from './requireMethod.js'
+import { rowsIn } from './rowsIn.js'
+import { snakeCased } from './snakeCased.js'
+
+/** What is needed of Knex: the `trx` of `knex.transaction`. */
+export interface KnexTransaction {
+  raw(sql: string, bindings: unknown): PromiseLike<unknown>
+}
+
+export function fromKnex(trx: KnexTransaction): Queryable {
+  requireMethod('trx', trx, 'raw', 'a transaction of Knex')
+  return {
+    query: async <R>(text: string, given?: readonly unknown[]): Promise<Rows<R>> => {
+      const cut = cutAtPlaceholders(text, asTexts(given))
+      // Knex numbers its placeholders itself, and takes every other question mark for one unless it is escaped.
+      const sql = cut.fragments.map((fragment) => fragment.replaceAll('?', String.raw`\?`)).join('?')
+      try {
+        const rows = rowsIn(await trx.raw(sql, cut.values))
+        return { rows: rowsIn<R>(rows.map(snakeCased)) }
+      } catch (error) {
+        throw withoutStatement(error, cut)
+      }
+    },
+  }
+}
+
+/**
+ * Knex writes the statement before the message of the driver's error, in place. Where the statement ends is known: with its last
+ * placeholder, as Knex numbers them, and what follows that.
+ */
+function withoutStatement(error: unknown, { fragments, values }: CutStatement): unknown {
+  if (!(error instanceof Error)) return error
+  const end = `${values.length === 0 ? '' : `$${values.length}`}${fragments.at(-1)} - `
+  const at = error.message.indexOf(end)
+  if (at !== -1) error.message = error.message.slice(at + end.length)
+  return error
+}

@@ -1,0 +1,27 @@
+import { randomUUID } from 'node:crypto'
+import type { Queryable, Rows } from '../db/index.js'
+import { asTexts } from './asText.js'
+import { requireMethod } from './requireMethod.js'
+import { rowsIn } from './rowsIn.js'
+
+/** What is needed of Kysely: the `trx` of `db.transaction().execute`, or a controlled transaction. */
+export interface KyselyTransaction {
+  withoutPlugins(): { executeQuery(query: unknown): Promise<unknown> }
+}
+
+export function fromKysely(trx: KyselyTransaction): Queryable {
+  requireMethod('trx', trx, 'withoutPlugins', 'a transaction of Kysely')
+  // A plugin may rename the columns of a result (CamelCasePlugin), and we read them by their names.
+  const executor = trx.withoutPlugins()
+  return {
+    query: async <R>(text: string, values?: readonly unknown[]): Promise<Rows<R>> => {
+      return { rows: rowsIn<R>(await executor.executeQuery(rawQuery(text, asTexts(values)))) }
+    },
+  }
+}
+
+/** A `CompiledQuery` as Kysely's own `CompiledQuery.raw` makes it. */
+function rawQuery(sql: string, parameters: readonly unknown[]): object {
+  const query = { kind: 'RawNode', sqlFragments: [sql], parameters: [] }
+  return { sql, parameters, query, queryId: { queryId: randomUUID() } }
+}

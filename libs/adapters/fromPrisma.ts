@@ -1,0 +1,44 @@
+import type { Queryable, Rows } from '../db/index.js'
+import { asTexts } from './asText.js'
+import { requireMethod } from './requireMethod.js'
+import { rowsIn } from './rowsIn.js'
+import { serverError, textIn } from './serverError.js'
+
+/** What is needed of Prisma: the client that `prisma.$transaction(async (tx) => …)` gives its callback. */
+export interface PrismaTransaction {
+  $queryRawUnsafe(query: string, ...values: unknown[]): PromiseLike<unknown>
+}
+
+export function fromPrisma(tx: PrismaTransaction): Queryable {
+  requireMethod('tx', tx, '$queryRawUnsafe', 'the client of an interactive transaction of Prisma')
+  return {
+    query: async <R>(text: string, values?: readonly unknown[]): Promise<Rows<R>> => {
+      try {
+        return { rows: rowsIn<R>(await tx.$queryRawUnsafe(text, ...asTexts(values))) }
+      } catch (error) {
+        throw serverErrorOf(error)
+      }
+    },
+  }
+}
+
+/**
+ * Prisma throws an error of its own, with a code of its own. What the server said is in its `meta`, as the driver adapter
+ * noted it, and becomes an error again here.
+ */
+function serverErrorOf(error: unknown): unknown {
+  const reported = property(property(property(error, 'meta'), 'driverAdapterError'), 'cause')
+  const code = textIn(reported, 'originalCode')
+  if (code === undefined) return error
+  return serverError({
+    message: textIn(reported, 'originalMessage') ?? 'the server refused the statement',
+    code,
+    severity: textIn(reported, 'severity') ?? 'ERROR',
+    detail: textIn(reported, 'detail'),
+    hint: textIn(reported, 'hint'),
+  })
+}
+
+function property(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined
+}

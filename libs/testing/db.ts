@@ -1,0 +1,76 @@
+import { qualify, quoteIdentifier, type Queryable } from '../db/index.js'
+
+/**
+ * What the tests of users ask of a server, as the superuser that made the database. The one place outside schema/ that writes
+ * our tables: it moves times, in databases that carry the mark of a test, and nothing else.
+ */
+
+/** Written on each database made here. A clone does not inherit it, so nothing has it by accident. */
+const MARK = 'made by symphony-pg/testing; may be dropped'
+
+export async function createMarkedDatabase(server: Queryable, name: string, template: string): Promise<void> {
+  await server.query(`CREATE DATABASE ${quoteIdentifier(name)} TEMPLATE ${quoteIdentifier(template)}`)
+  await server.query(`COMMENT ON DATABASE ${quoteIdentifier(name)} IS '${MARK}'`)
+}
+
+export async function dropDatabase(server: Queryable, name: string): Promise<void> {
+  await server.query(`DROP DATABASE IF EXISTS ${quoteIdentifier(name)} WITH (FORCE)`)
+}
+
+export async function databaseExists(server: Queryable, name: string): Promise<boolean> {
+  const { rows } = await server.query('SELECT 1 FROM pg_database WHERE datname = $1', [name])
+  return rows.length > 0
+}
+
+/** Until the transaction ends: templates are made, and copied, by one process at a time. */
+export async function lockTemplates(tx: Queryable): Promise<void> {
+  await tx.query(`SELECT pg_advisory_xact_lock(hashtext('symphony-pg/testing'))`)
+}
+
+/**
+ * As if so much time had passed for everything that waits: due times, leases and claims come nearer, or end. What is history
+ * stays: the ledger, and the occurrences of jobs, which are instants of a calendar. False if the database is no test's.
+ */
+export async function moveTimes(superuser: Queryable, ms: number): Promise<boolean> {
+  const table = (name: string) => qualify(superuser, name)
+  const { rows } = await superuser.query(
+    `WITH made_for_tests AS MATERIALIZED (
+       SELECT make_interval(secs => $1::float8 / 1000) AS passed FROM pg_database
+       WHERE datname = current_database() AND shobj_description(oid, 'pg_database') = $2
+     ), items AS (
+       UPDATE ${table('payment_outbox_pending')} SET next_attempt_at = next_attempt_at - passed,
+         lease_expires_at = lease_expires_at - passed, claimed_at = claimed_at - passed
+       FROM made_for_tests
+     ), messages AS (
+       UPDATE ${table('inbox_messages')} SET due_at = due_at - passed, claim_expires_at = claim_expires_at - passed,
+         claimed_at = claimed_at - passed
+       FROM made_for_tests
+     ), timers AS (
+       UPDATE ${table('scheduler_timers')} SET due_at = due_at - passed, lease_expires_at = lease_expires_at - passed
+       FROM made_for_tests WHERE state IN ('READY', 'CLAIMED')
+     ), runs AS (
+       UPDATE ${table('scheduler_job_runs')} SET due_at = due_at - passed, lease_expires_at = lease_expires_at - passed
+       FROM made_for_tests WHERE state IN ('READY', 'CLAIMED')
+     ), leases AS (
+       UPDATE ${table('symphony_leases')} SET expires_at = expires_at - passed FROM made_for_tests
+     )
+     SELECT FROM made_for_tests`,
+    [ms, MARK],
+  )
+  return rows.length > 0
+}
+
+/** How long until an item of these rails, or of any, becomes due or its lease ends. Null if none will: what is due already is past. */
+export async function nextMomentMs(superuser: Queryable, rails: readonly string[] | undefined): Promise<number | null> {
+  const { rows } = await superuser.query<{ ms: number | null }>(
+    `SELECT ceil(extract(epoch FROM min(moment) - clock_timestamp()) * 1000)::float8 AS ms
+     FROM (
+       SELECT CASE WHEN lease_token IS NULL THEN next_attempt_at ELSE lease_expires_at END AS moment
+       FROM ${qualify(superuser, 'payment_outbox_pending')}
+       WHERE hold_reason IS NULL AND ($1::text[] IS NULL OR rail_type = ANY ($1))
+     ) AS pending
+     WHERE moment > clock_timestamp()`,
+    [rails === undefined ? null : [...rails]],
+  )
+  return rows[0]?.ms ?? null
+}

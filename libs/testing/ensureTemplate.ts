@@ -1,0 +1,39 @@
+import { createHash } from 'node:crypto'
+import type { Queryable } from '../db/index.js'
+import { deploy } from '../deployment/index.js'
+import { createMarkedDatabase, databaseExists, dropDatabase } from './db.js'
+import { urlTo } from './serverUrl.js'
+
+/** Templates that this process has brought to its own release. */
+const current = new Set<string>()
+
+/**
+ * The database that tests are cloned from, at the release of this package: a clone takes a tenth of a second, a deployment
+ * several. The caller holds the lock. What an earlier run left on the server is brought up to date, or made anew where that
+ * is refused, as after going back to an older release.
+ */
+export async function ensureTemplate(superuser: Queryable, serverUrl: string, schema: string): Promise<string> {
+  const name = templateName(schema)
+  const url = urlTo(serverUrl, name)
+  if (current.has(`${url} ${schema}`)) return name
+  const existed = await databaseExists(superuser, name)
+  if (!existed) await createMarkedDatabase(superuser, name, 'template0')
+  try {
+    await deploy({ url, schema })
+  } catch (error) {
+    if (!existed) throw error
+    await dropDatabase(superuser, name)
+    await createMarkedDatabase(superuser, name, 'template0')
+    await deploy({ url, schema })
+  }
+  current.add(`${url} ${schema}`)
+  return name
+}
+
+/** One for each installation of this package: two releases on one server do not take turns in upgrading the same template. */
+export function templateName(schema: string): string {
+  const digest = createHash('sha256')
+    .update(`${import.meta.url} ${schema}`)
+    .digest('hex')
+  return `symphony_template_${digest.slice(0, 12)}`
+}

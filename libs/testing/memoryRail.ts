@@ -1,0 +1,96 @@
+import { InvalidArgumentError, type JsonObject } from '../core/index.js'
+import { NotSentError, type Rail, type RailAnswer, type RailContext, type RailRequest } from '../rails/index.js'
+
+/**
+ * What the next call comes to.
+ *
+ * - an answer: it is given. A success is paid.
+ * - `lost`: it is paid, and the answer never arrives.
+ * - `unreachable`: nothing is sent (`NotSentError`).
+ * - `silent`: nothing is paid, and nothing answers until the rail's timeout.
+ */
+export type ScriptedAnswer = RailAnswer | 'lost' | 'unreachable' | 'silent'
+
+export interface MemoryRailOptions
+  extends
+    Pick<Rail, 'type' | 'onUnknown'>,
+    Partial<Pick<Rail, 'money' | 'destination' | 'timeoutMs' | 'settleMs' | 'concurrency' | 'codes' | 'payload'>> {}
+
+export interface MemoryPayment {
+  /** The rail's own reference: `memory-1`, `memory-2` … unless the script gave one. */
+  readonly reference: string
+  readonly payload: JsonObject
+}
+
+export interface MemoryRail extends Rail {
+  /** What was paid, by the reference that Symphony gave: each once, however often it was sent. */
+  readonly paid: ReadonlyMap<string, MemoryPayment>
+  /** Every call of `dispatch`, in order. */
+  readonly calls: readonly RailRequest[]
+  /** Says what the next calls come to, in order. After them, each is a success. */
+  next(...answers: readonly ScriptedAnswer[]): void
+}
+
+const SPECIAL = new Set<unknown>(['lost', 'unreachable', 'silent'])
+
+/**
+ * A rail without an outside world. It is idempotent under Symphony's reference and can be asked, so that it may stand for a
+ * rail of any policy; give `onUnknown` as the real one has it.
+ */
+export function memoryRail(options: MemoryRailOptions): MemoryRail {
+  const paid = new Map<string, MemoryPayment>()
+  const calls: RailRequest[] = []
+  const script: ScriptedAnswer[] = []
+
+  const pay = (request: RailRequest, reference = `memory-${paid.size + 1}`): MemoryPayment => {
+    const payment = paid.get(request.reference) ?? { reference, payload: request.payload }
+    paid.set(request.reference, payment)
+    return payment
+  }
+
+  const rail: MemoryRail = {
+    ...options,
+    paid,
+    calls,
+    next: (...answers) => {
+      for (const [index, answer] of answers.entries()) requireAnswer(`answers[${index}]`, answer)
+      script.push(...answers)
+    },
+    dispatch: async (request, { signal }) => {
+      calls.push(request)
+      const answer = script.shift()
+      if (answer === undefined) return { outcome: 'success', reference: pay(request).reference }
+      if (answer === 'unreachable') throw new NotSentError('the memory rail was told to be out of reach')
+      if (answer === 'silent') return silence(signal)
+      if (answer === 'lost') {
+        pay(request)
+        throw new Error('the memory rail paid and was told to lose the answer')
+      }
+      if (answer.outcome === 'success') return { ...answer, reference: pay(request, answer.reference).reference }
+      return answer
+    },
+    queryStatus: ({ reference }) => {
+      const payment = paid.get(reference)
+      return payment === undefined ? { outcome: 'absent' } : { outcome: 'success', reference: payment.reference }
+    },
+  }
+  // What the test reads is no part of the declaration, in which an unknown field is refused.
+  for (const name of ['paid', 'calls', 'next']) Object.defineProperty(rail, name, { enumerable: false })
+  return rail
+}
+
+/** Ends with the signal, and with nothing before it. */
+function silence(signal: RailContext['signal']): Promise<never> {
+  return new Promise((_, reject) => {
+    const end = () => reject(new Error('the memory rail was told to be silent'))
+    if (signal.aborted) end()
+    else signal.addEventListener('abort', end, { once: true })
+  })
+}
+
+function requireAnswer(argument: string, answer: unknown): void {
+  const isAnswer = typeof answer === 'object' && answer !== null && 'outcome' in answer
+  if (!isAnswer && !SPECIAL.has(answer)) {
+    throw new InvalidArgumentError(argument, 'expected an answer of a rail, or lost, unreachable or silent')
+  }
+}

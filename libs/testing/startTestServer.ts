@@ -1,0 +1,33 @@
+import { chmod, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { startEmbedded } from '../embedded/index.js'
+
+export interface TestServer extends AsyncDisposable {
+  /** The superuser's address. Give it to `createTestDatabase` as `serverUrl`. */
+  readonly url: string
+  /** Stops the server and deletes its folder. */
+  stop(): Promise<void>
+}
+
+/**
+ * A PostgreSQL for a run of tests, in a temporary folder: start it once, in the global set-up, and let each test file take its
+ * own database from it. If the process dies the server ends with it.
+ */
+export async function startTestServer(): Promise<TestServer> {
+  const folder = await mkdtemp(join(tmpdir(), 'symphony-testing-'))
+  // As root the server runs as another account, which must be able to pass.
+  await chmod(folder, 0o711)
+  const remove = () => rm(folder, { recursive: true, force: true })
+  try {
+    const server = await startEmbedded({ dataDir: join(folder, 'server') })
+    const stop = async () => {
+      await server.stop()
+      await remove()
+    }
+    return { url: server.url, stop, [Symbol.asyncDispose]: stop }
+  } catch (error) {
+    await remove()
+    throw error
+  }
+}

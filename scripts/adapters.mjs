@@ -1,0 +1,40 @@
+// Installs the libraries that Symphony is tested with (adapters/, a lockfile of their own) and proves each against a real
+// PostgreSQL: transactions of other libraries, and the examples that need a framework. `npm run adapters -- FILE …` runs only these.
+import { spawnSync } from 'node:child_process'
+import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { ensureBuilt } from './build.mjs'
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+const folder = join(root, 'adapters')
+
+ensureBuilt()
+install()
+step('types', installed(root, 'tsc'), ['-p', 'adapters'], root)
+const tests = ['run', '--config', 'adapters/vitest.config.ts', ...process.argv.slice(2)]
+step('tests', installed(root, 'vitest'), tests, root)
+
+function install() {
+  const lock = readFileSync(join(folder, 'package-lock.json'), 'utf8')
+  const stamp = join(folder, 'node_modules', '.symphony-lock')
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === lock) return
+  step('install', 'npm', ['ci', '--ignore-scripts', '--no-workspaces'], folder)
+  // The examples import the package by its name, as its users do.
+  symlinkSync(root, join(folder, 'node_modules', 'symphony-pg'))
+  // Prisma's command fetches an engine for migrations before it does anything; generating a client has no use for it.
+  const env = { PRISMA_SCHEMA_ENGINE_BINARY: '/bin/true', CHECKPOINT_DISABLE: '1' }
+  const words = ['generate', '--schema', 'prisma/schema.prisma']
+  step('prisma', installed(folder, 'prisma'), words, folder, env)
+  writeFileSync(stamp, lock)
+}
+
+function installed(where, command) {
+  return join(where, 'node_modules', '.bin', command)
+}
+
+function step(name, command, words, cwd, env = {}) {
+  process.stdout.write(`\n── ${name}\n`)
+  const { status } = spawnSync(command, words, { cwd, stdio: 'inherit', env: { ...process.env, ...env } })
+  if (status !== 0) process.exit(status ?? 1)
+}

@@ -1,0 +1,90 @@
+// What a newcomer does, all of it: packs the package, installs it with npm in an empty folder, pastes the first program of the
+// README, has it compiled and runs it, with the embedded PostgreSQL and with nothing else. It needs the registry and half a minute;
+// `npm test` does the same without the installation (tests/contract/package.spec.ts).
+import { spawnSync } from 'node:child_process'
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { ensureBuilt } from './build.mjs'
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+const require = createRequire(import.meta.url)
+const folder = mkdtempSync(join(tmpdir(), 'symphony-newcomer-'))
+// As root, the server runs as another account and must be able to pass.
+chmodSync(folder, 0o755)
+process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
+
+ensureBuilt()
+const [{ filename }] = JSON.parse(
+  run('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', folder], root),
+)
+writeFileSync(join(folder, 'package.json'), '{ "private": true, "type": "module" }\n')
+// Without the scripts of dependencies: none is needed.
+run('npm', ['install', '--ignore-scripts', '--no-audit', '--no-fund', join(folder, filename)])
+say('installed')
+
+const readme = readFileSync(join(folder, 'node_modules', 'symphony-pg', 'README.md'), 'utf8')
+const [, program, output] = /```js\n(.*?)```\n\nIt prints\n\n```text\n(.*?)```/s.exec(readme) ?? []
+if (program === undefined) fail('the README has no program with its output')
+writeFileSync(join(folder, 'payment.mjs'), program)
+expect('the program prints what the README says', run(process.execPath, ['payment.mjs']), output)
+
+const version = (name) => JSON.parse(readFileSync(require.resolve(`${name}/package.json`), 'utf8')).version
+const tools = ['typescript', '@types/node'].map((name) => `${name}@${version(name)}`)
+run('npm', ['install', '--ignore-scripts', '--no-audit', '--no-fund', '--save-dev', ...tools])
+writeFileSync(join(folder, 'payment.mts'), program)
+const { exports } = JSON.parse(readFileSync(join(folder, 'node_modules', 'symphony-pg', 'package.json'), 'utf8'))
+const doors = Object.keys(exports).filter((subpath) => subpath !== './package.json')
+const imports = doors.map((subpath, index) => `export * as door${index} from 'symphony-pg${subpath.slice(1)}'\n`)
+writeFileSync(join(folder, 'doors.mts'), imports.join(''))
+for (const skipLibCheck of ['true', 'false']) {
+  const options = ['--strict', '--noEmit', '--module', 'nodenext', '--target', 'es2023', '--types', 'node']
+  const words = [
+    ...options,
+    '--lib',
+    'es2023,esnext.disposable',
+    '--skipLibCheck',
+    skipLibCheck,
+    'payment.mts',
+    'doors.mts',
+  ]
+  expect(`tsc --strict --skipLibCheck ${skipLibCheck} accepts it, and every subpath`, run(installed('tsc'), words), '')
+}
+expect(
+  'the command answers',
+  run(installed('symphony'), ['--version']),
+  `${JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version}\n`,
+)
+
+function run(command, words, cwd = folder) {
+  const result = spawnSync(command, words, { cwd, encoding: 'utf8', env: withoutDatabase() })
+  if (result.status !== 0) fail(`${command} ${words.join(' ')}\n${result.stdout}${result.stderr}`)
+  return result.stdout
+}
+
+/** Commands of packages that are installed there. */
+function installed(command) {
+  return join(folder, 'node_modules', '.bin', command)
+}
+
+/** A newcomer has none. */
+function withoutDatabase() {
+  const { DATABASE_URL: _, ...env } = process.env
+  return env
+}
+
+function expect(what, found, expected) {
+  if (found !== expected) fail(`${what}: expected\n${expected}\ngot\n${found}`)
+  say(what)
+}
+
+function say(what) {
+  process.stdout.write(`ok: ${what}\n`)
+}
+
+function fail(why) {
+  process.stderr.write(`${why}\n`)
+  process.exit(1)
+}

@@ -1,0 +1,90 @@
+// A release, from a clean checkout to the registry: docs/internals/releases.md. `--check` does all of it but publish, and does not ask for
+// a tag or a date, so that it can be tried at any time; `--files` makes the files alone, without the long checks.
+import { spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+const folder = join(root, 'release')
+const { name, version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+const filesOnly = process.argv.includes('--files')
+const isTrial = filesOnly || process.argv.includes('--check')
+
+if (!isTrial) requireReleasable()
+if (!filesOnly) {
+  run('npm', ['ci', '--dry-run', '--ignore-scripts'])
+  run('npm', ['audit', '--omit=dev'])
+  run('npm', ['test'])
+  run('npm', ['run', 'adapters'])
+  run('npm', ['run', 'package:check'])
+}
+const archive = makeFiles()
+if (isTrial) say(`A trial: ${archive} is in release/, and nothing was published.`)
+else publish()
+
+/** What is published is what somebody can check out again, under the name it is published by. */
+function requireReleasable() {
+  if (output('git', ['status', '--porcelain']) !== '') fail('The checkout is not clean: commit first.')
+  const tags = output('git', ['tag', '--points-at', 'HEAD']).split('\n')
+  if (!tags.includes(`v${version}`)) fail(`HEAD does not bear the tag v${version}.`)
+  const changes = readFileSync(join(root, 'CHANGELOG.md'), 'utf8')
+  const dated = changes
+    .split('\n')
+    .some((line) => line.startsWith(`## ${version} (`) && /\(\d{4}-\d\d-\d\d\)/.test(line))
+  if (!dated) fail(`CHANGELOG.md has no section "## ${version} (YYYY-MM-DD)".`)
+  if (process.env.ACTIONS_ID_TOKEN_REQUEST_URL === undefined && process.env.NPM_ID_TOKEN === undefined) {
+    fail('No identity to make provenance with: publish from the CI that npm knows as a publisher.')
+  }
+}
+
+function makeFiles() {
+  rmSync(folder, { recursive: true, force: true })
+  mkdirSync(folder)
+  run('npm', ['run', 'build'])
+  const [{ filename }] = JSON.parse(output('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', folder]))
+  const bill = `${name}-${version}.cdx.json`
+  writeFileSync(join(folder, bill), billOfMaterials())
+  const sums = [filename, bill].map((file) => `${digestOf(join(folder, file))}  ${file}\n`)
+  writeFileSync(join(folder, 'SHA256SUMS'), sums.join(''))
+  return filename
+}
+
+/** What a user installs. The lock file alone is read: what happens to be installed here is nobody's bill. */
+function billOfMaterials() {
+  const words = ['sbom', '--sbom-format', 'cyclonedx', '--sbom-type', 'library', '--omit', 'dev', '--package-lock-only']
+  const bill = JSON.parse(output('npm', [...words, '--workspaces', 'false']))
+  if (bill.bomFormat !== 'CycloneDX' || bill.components.length === 0) fail('npm sbom made no bill of materials.')
+  return `${JSON.stringify(bill, null, 2)}\n`
+}
+
+function publish() {
+  run('npm', ['publish', join(folder, `${name}-${version}.tgz`), '--provenance', '--access', 'public'])
+  say(`Published ${name} ${version}. Attach what is in release/ to the tag v${version}.`)
+}
+
+function digestOf(file) {
+  return createHash('sha256').update(readFileSync(file)).digest('hex')
+}
+
+function run(command, words) {
+  say(`── ${command} ${words.join(' ')}`)
+  const { status } = spawnSync(command, words, { cwd: root, stdio: 'inherit' })
+  if (status !== 0) fail(`${command} ${words.join(' ')} failed: no release.`)
+}
+
+function output(command, words) {
+  const { status, stdout, stderr } = spawnSync(command, words, { cwd: root, encoding: 'utf8', maxBuffer: 2 ** 28 })
+  if (status !== 0) fail(`${command} ${words.join(' ')}\n${stderr}`)
+  return stdout.trim()
+}
+
+function say(what) {
+  process.stdout.write(`${what}\n`)
+}
+
+function fail(why) {
+  process.stderr.write(`${why}\n`)
+  process.exit(1)
+}

@@ -1,0 +1,203 @@
+import { execFile, spawn } from 'node:child_process'
+import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createTestDatabase } from '../support/database.js'
+import { installPacked, type Installation } from '../support/packedPackage.js'
+
+const root = join(import.meta.dirname, '..', '..')
+const run = promisify(execFile)
+
+let installation: Installation
+beforeAll(async () => {
+  installation = await installPacked()
+})
+afterAll(() => installation.remove())
+
+async function packedManifest() {
+  return JSON.parse(await readFile(join(installation.packageFolder, 'package.json'), 'utf8'))
+}
+
+test('the package holds what is used at run time, and nothing else', async () => {
+  const paths = installation.files.map(({ path }) => path)
+  expect(new Set(paths.map((path) => path.split('/')[0]))).toEqual(
+    new Set([
+      'CHANGELOG.md',
+      'LICENSE',
+      'README.md',
+      'bin',
+      'deploy',
+      'dist',
+      'docs',
+      'package.json',
+      'schema',
+      'scripts',
+    ]),
+  )
+  expect(paths.filter((path) => /\.map$|\.tsbuildinfo$|\.spec\.|\.test\.|(?:^|\/)tests?\//.test(path))).toEqual([])
+  expect(paths.filter((path) => path.startsWith('scripts/'))).toEqual(['scripts/build.mjs'])
+  expect(installation.size).toBeLessThan(800_000)
+})
+
+function sourceOf(output: string): string {
+  return output.replace('dist/', '').replace(/(?:\.d\.ts|\.js)$/, '.ts')
+}
+
+test('every script and declaration has its source: nothing is left of files that are gone', async () => {
+  const outputs = installation.files.map(({ path }) => path).filter((path) => path.startsWith('dist/libs/'))
+  const sources = new Set((await readdir(join(root, 'libs'), { recursive: true })).map((path) => `libs/${path}`))
+  expect(outputs.filter((path) => !sources.has(sourceOf(path)))).toEqual([])
+})
+
+test('no script points to a source map that is not there', async () => {
+  const scripts = installation.files.filter(({ path }) => /^dist\/.*\.(?:js|css|d\.ts)$/.test(path))
+  const mapped: string[] = []
+  for (const { path } of scripts) {
+    const content = await readFile(join(installation.packageFolder, path), 'utf8')
+    if (/^\/[/*][#@] sourceMappingURL=/m.test(content)) mapped.push(path)
+  }
+  expect(mapped).toEqual([])
+})
+
+test('every subpath leads to a script and its declarations, and installing runs no script', async () => {
+  const { exports, scripts } = await packedManifest()
+  const packed = new Set(installation.files.map(({ path }) => `./${path}`))
+  const targets = Object.values<string | Record<string, string>>(exports).flatMap((target) =>
+    typeof target === 'string' ? [target] : Object.values(target),
+  )
+  expect(targets.filter((target) => !packed.has(target))).toEqual([])
+  expect(Object.keys(scripts).filter((name) => /^(?:pre|post)?install$/.test(name))).toEqual([])
+})
+
+test('the page about the package names every subpath, and no other', async () => {
+  const { name, exports } = await packedManifest()
+  const page = await readFile(join(root, 'docs', 'reference', 'package.md'), 'utf8')
+  const doors = Object.keys(exports).filter((subpath) => subpath !== './package.json')
+  const named = [...page.matchAll(/^\| `(symphony-pg[^`]*)` \|/gm)].map(([, specifier]) => specifier)
+  expect(new Set(named)).toEqual(new Set(doors.map((subpath) => `${name}${subpath.slice(1)}`)))
+})
+
+/** The packages that are loaded by whoever imports this, apart from our own. */
+async function packagesLoadedBy(specifier: string): Promise<string[]> {
+  const hooks = join(root, 'tests', 'support', 'loadedModules.mjs')
+  const child = spawn(process.execPath, ['--import', hooks, '--input-type=module', '--eval', `import '${specifier}'`], {
+    cwd: installation.folder,
+    stdio: ['ignore', 'ignore', 'inherit', 'pipe'],
+  })
+  const report = child.stdio[3]
+  if (!(report instanceof Readable)) throw new Error('the child has no descriptor 3')
+  const loaded = await text(report)
+  const names = loaded.split('\n').flatMap((line) => {
+    const name = /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(line)?.[1]
+    return name === undefined || name === 'symphony-pg' ? [] : [name]
+  })
+  return [...new Set(names)].toSorted((a, b) => (a < b ? -1 : 1))
+}
+
+/** What the driver consists of. */
+const DRIVER = /^(?:pg(?:-.*)?|postgres-(?:array|bytea|date|interval)|xtend)$/
+
+test.for([
+  { specifier: 'symphony-pg', beside: ['@opentelemetry/api', 'croner'] },
+  { specifier: 'symphony-pg/outbox', beside: ['@opentelemetry/api'] },
+])('who imports $specifier loads the driver, and no server', async ({ specifier, beside }) => {
+  const loaded = await packagesLoadedBy(specifier)
+  expect(loaded).toContain('pg')
+  expect(loaded.filter((name) => !DRIVER.test(name))).toEqual(beside)
+})
+
+test('who imports the adapters loads no package at all', async () => {
+  expect(await packagesLoadedBy('symphony-pg/adapters')).toEqual([])
+})
+
+/** The first program of the README, and what it says it prints. */
+async function firstProgram(): Promise<{ readonly source: string; readonly output: string }> {
+  const readme = await readFile(join(installation.packageFolder, 'README.md'), 'utf8')
+  const [, source, output] = /```js\n(.*?)```\n\nIt prints\n\n```text\n(.*?)```/s.exec(readme) ?? []
+  if (source === undefined || output === undefined) throw new Error('the README has no program with its output')
+  return { source, output }
+}
+
+test('the first program of the README works when pasted, and prints what it says', async () => {
+  const { source, output } = await firstProgram()
+  const db = await createTestDatabase({ schema: 'symphony' })
+  try {
+    const file = join(installation.folder, 'payment.mjs')
+    await writeFile(file, source)
+    const env = { ...process.env, DATABASE_URL: db.url }
+    const { stdout } = await run(process.execPath, [file], { cwd: installation.folder, env })
+    expect(stdout).toBe(output)
+  } finally {
+    await db.drop()
+  }
+})
+
+/** What a user in TypeScript has beside the package. The types of the driver are not among it. */
+async function linkNodeTypes(): Promise<void> {
+  const types = join(installation.folder, 'node_modules', '@types')
+  await mkdir(types)
+  await symlink(join(root, 'node_modules', '@types', 'node'), join(types, 'node'))
+  await symlink(join(root, 'node_modules', 'undici-types'), join(installation.folder, 'node_modules', 'undici-types'))
+}
+
+/** What the compiler must refuse: where it does not, `@ts-expect-error` is itself an error. */
+const MISTAKES = `
+import { enqueue, type OutboxInstruction, type Queryable } from 'symphony-pg'
+import { defineRail } from 'symphony-pg/rails'
+
+declare const tx: Queryable
+declare const instruction: OutboxInstruction
+await enqueue(instruction, { tx })
+// @ts-expect-error: no transaction
+await enqueue(instruction)
+// @ts-expect-error: a Date is no JSON
+await enqueue({ ...instruction, payload: { at: new Date() } }, { tx })
+// @ts-expect-error: a bigint is no JSON
+await enqueue({ ...instruction, payload: { amount: 10n } }, { tx })
+// @ts-expect-error: a misspelt field
+await enqueue({ ...instruction, notbefore: new Date() }, { tx })
+// @ts-expect-error: what to do about an unknown outcome has no default
+defineRail({ type: 'bank', dispatch: () => ({ outcome: 'success', reference: '1' }) })
+// @ts-expect-error: a success has a reference
+defineRail({ type: 'bank', onUnknown: 'hold', dispatch: () => ({ outcome: 'success' }) })
+`
+
+// With skipLibCheck it would be less; `npm run package:check` does both, and the subpath that is left out here.
+test('the compiler accepts that program and the subpaths, strictly, with all declarations checked, and refuses mistakes', async () => {
+  await linkNodeTypes()
+  const { exports } = await packedManifest()
+  // The declarations of Fastify and typebox take longer than all others together.
+  const doors = Object.keys(exports).filter((subpath) => subpath !== './package.json' && subpath !== './http')
+  const imports = doors.map((subpath, index) => `export * as door${index} from 'symphony-pg${subpath.slice(1)}'`)
+  await writeFile(join(installation.folder, 'payment.mts'), (await firstProgram()).source)
+  await writeFile(join(installation.folder, 'doors.mts'), `${imports.join('\n')}\n`)
+  await writeFile(join(installation.folder, 'mistakes.mts'), MISTAKES)
+  const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
+  const options = [
+    '--strict',
+    '--noEmit',
+    '--module',
+    'nodenext',
+    '--target',
+    'es2023',
+    '--lib',
+    'es2023,esnext.disposable',
+    '--types',
+    'node',
+  ]
+  const words = [...options, '--skipLibCheck', 'false', 'payment.mts', 'doors.mts', 'mistakes.mts']
+  const { stdout } = await run(process.execPath, [tsc, ...words], { cwd: installation.folder }).catch((error) => error)
+  expect(stdout).toBe('')
+})
+
+test('the reports in etc/ say what the doors export', async () => {
+  const { apiReports } = await import('../../scripts/apiReport.mjs')
+  const expected = Object.fromEntries(apiReports().map(({ file, text: report }) => [file, report]))
+  const found: Record<string, string> = {}
+  for (const file of await readdir(join(root, 'etc'))) found[file] = await readFile(join(root, 'etc', file), 'utf8')
+  // Run `npm run api` and look at what has changed for users.
+  expect(found).toEqual(expected)
+})

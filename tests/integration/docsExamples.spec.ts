@@ -1,0 +1,56 @@
+import { execFile } from 'node:child_process'
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { expect, inject, test } from 'vitest'
+import { createTestDatabase } from '../support/database.js'
+import { runExample } from '../support/examples.js'
+
+const root = join(import.meta.dirname, '..', '..')
+const folder = join(root, 'examples')
+const run = promisify(execFile)
+
+const EXAMPLES = [
+  'first-payment.mjs',
+  'leader-election.mjs',
+  'mobile-money.mjs',
+  'settlement-report.mjs',
+  'webhooks-to-inbox.mjs',
+]
+
+// Side by side: most of the time each waits for its own process to start.
+test.concurrent.for(EXAMPLES)('%s prints what it says', async (name) => {
+  await using db = await createTestDatabase({ schema: 'symphony' })
+  const file = join(folder, name)
+  const { stdout, expected } = await runExample(file, file, db.url)
+  expect(stdout).toBe(expected)
+})
+
+test.concurrent('the program of testing.md is a test that passes', async () => {
+  const page = await readFile(join(root, 'docs', 'coding', 'testing.md'), 'utf8')
+  const [, program = ''] = /```js\n(.*?)```/s.exec(page) ?? []
+  const elsewhere = await mkdtemp(join(tmpdir(), 'symphony-docs-'))
+  try {
+    await mkdir(join(elsewhere, 'node_modules'))
+    await symlink(root, join(elsewhere, 'node_modules', 'symphony-pg'))
+    await writeFile(join(elsewhere, 'payout.test.mjs'), program)
+    const env = { ...process.env, TEST_DATABASE_URL: inject('serverUrl') }
+    const options = { cwd: elsewhere, env, timeout: 100_000 }
+    const { stdout } = await run(process.execPath, ['--test', '--test-reporter=tap', 'payout.test.mjs'], options)
+    expect(stdout).toMatch(/^# pass 1$/m)
+  } finally {
+    await rm(elsewhere, { recursive: true, force: true })
+  }
+})
+
+test('the example of many tenants is the program of its page, which docsPrograms.spec.ts runs', async () => {
+  const page = await readFile(join(root, 'docs', 'concepts', 'many-databases.md'), 'utf8')
+  const [, program, output] = /```js\n(.*?)```\n\nIt prints\n\n```text\n(.*?)```/s.exec(page) ?? []
+  expect(await readFile(join(folder, 'many-tenants.mjs'), 'utf8')).toBe(`${program}\n/* prints\n${output}*/\n`)
+})
+
+test('every example is executed by a test', async () => {
+  const programs = (await readdir(folder)).filter((name) => name.endsWith('.mjs'))
+  expect(programs.toSorted()).toEqual([...EXAMPLES, 'many-tenants.mjs'].toSorted())
+})

@@ -1,0 +1,34 @@
+import { Client } from 'pg'
+import { expect, test } from 'vitest'
+import { templateName } from '../../libs/testing/ensureTemplate.js'
+import { createTestDatabase, startTestServer } from '../../libs/testing/index.js'
+
+async function withClient<T>(url: string, body: (client: Client) => Promise<T>): Promise<T> {
+  const client = new Client(url)
+  await client.connect()
+  try {
+    return await body(client)
+  } finally {
+    await client.end()
+  }
+}
+
+test('a server of its own: a template that cannot be brought up to date is made anew; all is gone afterwards', async () => {
+  const server = await startTestServer()
+  const template = new URL(server.url)
+  template.pathname = `/${templateName('symphony')}`
+  try {
+    await withClient(server.url, (client) => client.query(`CREATE DATABASE ${templateName('symphony')}`))
+    await withClient(template.href, (client) =>
+      client.query('CREATE SCHEMA symphony; CREATE TABLE symphony.payment_outbox_pending (of_somebody_else int)'),
+    )
+    await using db = await createTestDatabase({ serverUrl: server.url })
+    const { rows } = await withClient(db.url, (client) =>
+      client.query(`SELECT count(*)::int AS deployed FROM symphony.symphony_deployments`),
+    )
+    expect(rows[0].deployed).toBeGreaterThan(0)
+  } finally {
+    await server.stop()
+  }
+  await expect(withClient(server.url, async () => {})).rejects.toThrow('ECONNREFUSED')
+})
