@@ -10,13 +10,16 @@ import {
   type HttpLimits,
   type HttpServer,
   type OidcOptions,
+  type PayloadProtection,
   type WebhookReceiver,
   type WebhookSources,
 } from '../http/index.js'
 import { AlertWatch, Metrics, registryOfStatus } from '../observability/index.js'
 import { readItems, readOutboxStatus, readServerVersion } from '../outbox/index.js'
+import { showPayloadText } from '../rails/index.js'
 import { settleWithin } from '../worker/index.js'
 import { dashboardFolder } from './dashboardFolder.js'
+import type { Protection } from './fieldProtection.js'
 import { packageVersion } from './packageVersion.js'
 import { readSystemStatus } from './readSystemStatus.js'
 import type { ProcessSettings } from './settings.js'
@@ -37,6 +40,8 @@ export interface ApiFaceOptions {
   /** Whom the access token stands for. */
   readonly accessTokenOwner: string
   readonly oidc?: OidcOptions | undefined
+  /** What is done to payloads on the way in and out. */
+  readonly protection: Protection
   readonly limits: HttpLimits
 }
 
@@ -90,12 +95,12 @@ export class HttpFace {
 
 function apiOptions(
   database: Database,
-  { databaseName, accessTokenOwner, oidc, limits }: ApiFaceOptions,
+  { databaseName, accessTokenOwner, oidc, protection, limits }: ApiFaceOptions,
   alerts: AlertWatch,
 ) {
   const folder = dashboardFolder()
   return {
-    api: apiOf(database, databaseName, alerts),
+    api: apiOf(database, { databaseName, alerts, protection }),
     accessTokenOwner,
     limits,
     ...(oidc === undefined ? {} : { oidc }),
@@ -103,7 +108,13 @@ function apiOptions(
   }
 }
 
-function apiOf(database: Database, databaseName: string, alerts: AlertWatch): Api {
+interface ApiParts {
+  readonly databaseName: string
+  readonly alerts: AlertWatch
+  readonly protection: Protection
+}
+
+function apiOf(database: Database, { databaseName, alerts, protection }: ApiParts): Api {
   const control = database.as('symphony_control')
   return {
     roles: {
@@ -117,6 +128,14 @@ function apiOf(database: Database, databaseName: string, alerts: AlertWatch): Ap
     databaseName,
     readDatabases: async () => [await describeDatabase(database, databaseName)],
     readAlerts: () => alerts.look(),
+    protection: payloadProtection(protection),
+  }
+}
+
+function payloadProtection({ rails, vault }: Protection): PayloadProtection {
+  return {
+    seal: (role, instructions) => vault.seal(role, instructions),
+    show: (railType, text) => showPayloadText(text, rails.get(railType)?.fields ?? []),
   }
 }
 

@@ -1,4 +1,4 @@
-import type { readItemViews } from '../outbox/index.js'
+import type { InstructionSealer, readItemViews } from '../outbox/index.js'
 import type { Alert } from './shapes/alerts.js'
 import type { DatabaseView } from './shapes/databases.js'
 
@@ -20,6 +20,12 @@ export interface ApiRoles {
   readonly auth: Role
 }
 
+/** What is done to payloads on the way in and out, by the classes that rails declare for their fields. */
+export interface PayloadProtection extends InstructionSealer {
+  /** The text of a payload as people may see it. */
+  readonly show: (railType: string, payload: string) => { readonly text: string; readonly masked: boolean }
+}
+
 /** What the routes of the API are made of: handed in by whoever runs the process. */
 export interface Api {
   readonly roles: ApiRoles
@@ -29,4 +35,6 @@ export interface Api {
   readonly readDatabases: () => Promise<readonly DatabaseView[]>
   /** The verdicts of the alert rules. */
   readonly readAlerts: () => Promise<readonly Alert[]>
+  /** Absent: every field is public. */
+  readonly protection?: PayloadProtection
 }

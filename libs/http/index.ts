@@ -7,7 +7,7 @@
  */
 export { createHttpServer } from './createHttpServer.js'
 export type { HttpServer, HttpServerOptions, ListenAddress } from './createHttpServer.js'
-export type { Api, ApiRoles } from './Api.js'
+export type { Api, ApiRoles, PayloadProtection } from './Api.js'
 export type { Identity } from './access/Identity.js'
 export { readOidcOptions } from './access/oidcOptions.js'
 export type { OidcOptions } from './access/oidcOptions.js'

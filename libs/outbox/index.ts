@@ -54,7 +54,7 @@ export {
 } from './db.js'
 export type { ClaimOptions, ItemFilter } from './db.js'
 export { enqueue, enqueueMany } from './enqueue.js'
-export type { EnqueueOptions } from './enqueue.js'
+export type { EnqueueOptions, InstructionSealer } from './enqueue.js'
 export type { OnRelayerEvent, RelayerEvent } from './events.js'
 export { readInstruction } from './readInstruction.js'
 export type { ReadInstructionOptions } from './readInstruction.js'

@@ -9,7 +9,7 @@ const OUTBOX_ID = '019a2b3c-0000-7000-8000-000000000001'
 
 function link(kind: 'attempt' | 'event', number: number, prevHash: string | null): ChainLink {
   const fields = [`${kind}-${number}`, OUTBOX_ID, 'instruction “é”', null, '', '{"amount": "1.00"}']
-  return { number: String(number), fields, prevHash, rowHash: ledgerHash([prevHash, ...fields]) }
+  return { number: String(number), fields, masked: false, prevHash, rowHash: ledgerHash([prevHash, ...fields]) }
 }
 
 function links(kind: 'attempt' | 'event', size: number, firstHash: string | null): ChainLink[] {
