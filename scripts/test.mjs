@@ -24,6 +24,7 @@ const given = process.argv.slice(2).filter((word) => word !== '--matrix')
 const SQL_PROOFS = [
   'tests/unit/access',
   'tests/unit/outbox',
+  'tests/unit/protectionVault',
   'tests/unit/lease',
   'tests/unit/inbox',
   'tests/unit/schedulerJobs',

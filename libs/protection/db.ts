@@ -74,13 +74,16 @@ export async function rewrapSubjectKeys(
   return rows[0]?.rewrap_subject_keys ?? 0
 }
 
-/** As symphony_control. False: it was destroyed already. There is no way back. */
-export async function destroySubjectKey(role: Queryable, subject: string, reason: string): Promise<boolean> {
-  const rows = await callFunction<{ destroy_subject_key: boolean }>(role, 'destroy_subject_key', [
+/** What became of a key that was to be destroyed. A subject that nobody knows may be a misspelt one. */
+export type KeyDestruction = 'DESTROYED' | 'ALREADY_DESTROYED' | 'UNKNOWN'
+
+/** As symphony_control. There is no way back. */
+export async function destroySubjectKey(role: Queryable, subject: string, reason: string): Promise<KeyDestruction> {
+  const rows = await callFunction<{ destroy_subject_key: KeyDestruction }>(role, 'destroy_subject_key', [
     requiredId('subject', subject),
     requiredText('reason', reason, REASON_LENGTH_MAX),
   ])
-  return rows[0]?.destroy_subject_key === true
+  return rows[0]?.destroy_subject_key ?? 'UNKNOWN'
 }
 
 /** As symphony_control: the next of those that are not under this master key, in the order of their ids. */

@@ -19,7 +19,7 @@ export {
   readSubjectKeys,
   rewrapSubjectKeys,
 } from './db.js'
-export type { MasterKeyUse, OfferedKey, SubjectKeyCounts, WrappedKey } from './db.js'
+export type { KeyDestruction, MasterKeyUse, OfferedKey, SubjectKeyCounts, WrappedKey } from './db.js'
 export { FieldKeyMissingError, MasterKeysError, SubjectErasedError } from './errors.js'
 export { encryptsFields, FieldVault, protectedRails } from './FieldVault.js'
 export type { ProtectedRail, SealableInstruction } from './FieldVault.js'

@@ -1,5 +1,5 @@
 import { Option, type Command } from 'commander'
-import { InvalidArgumentError } from '../../core/index.js'
+import { AppError, InvalidArgumentError } from '../../core/index.js'
 import { countSubjectKeys, destroySubjectKey, masterKeysInUse, rewrapKeys } from '../../protection/index.js'
 import type { Cli } from '../Cli.js'
 import { jsonOption } from '../commonOptions.js'
@@ -99,7 +99,13 @@ async function shred(subject: string, flags: GivenFlags, cli: Cli): Promise<void
   if (flags['yes'] !== true) {
     throw new InvalidArgumentError('--yes', 'expected, because nobody can bring a destroyed key back')
   }
-  const changed = await asControl('vault', flags, cli, (control) => destroySubjectKey(control, subject, reason))
+  const outcome = await asControl('vault', flags, cli, (control) => destroySubjectKey(control, subject, reason))
+  if (outcome === 'UNKNOWN') {
+    throw new AppError('SUBJECT_UNKNOWN', `${subject} has no key, so nothing was destroyed.`, {
+      remedy: 'Look at the spelling: it is the participant, or what the rail’s subject points at.',
+    })
+  }
+  const changed = outcome === 'DESTROYED'
   const verb = changed ? 'is destroyed' : 'was destroyed already'
   printResult({ subject, changed }, `The key of ${subject} ${verb}: its encrypted fields are unreadable.`, flags, cli)
 }
