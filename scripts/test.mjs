@@ -44,6 +44,8 @@ const SQL_PROOFS = [
 const NO_SQL_PROOFS = [
   'tests/unit/*Plans.spec.ts',
   'tests/unit/inboxWorker.spec.ts',
+  'tests/security/canary.spec.ts',
+  'tests/security/hostileInputs.spec.ts',
   'tests/integration/outboxRelayer*.spec.ts',
 ]
 const BRANCH_COUNTS = mkdtempSync(join(scratch, 'branches-'))

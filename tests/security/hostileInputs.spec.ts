@@ -22,7 +22,7 @@ import { HOSTILE_VALUES } from './hostileValues.js'
  * Every hostile input through every way in, each with the answer that stands in hostileAnswers.json: refused with a code, or taken as
  * it is. `npm test` tries one in so many; `npm run security -- --only S5` all of them.
  */
-const EVERY = Number(process.env['SYMPHONY_TEST_HOSTILE_EVERY'] ?? 16)
+const EVERY = Number(process.env['SYMPHONY_TEST_HOSTILE_EVERY'] ?? 24)
 const ANSWERS = new URL('hostileAnswers.json', import.meta.url)
 const WAYS = ['sql', 'typescript', 'http', 'cli', 'webhook'] as const
 type Way = (typeof WAYS)[number]

@@ -35,7 +35,10 @@ test('an instruction without a key is its own; one whose key is null, or of anot
 })
 
 test('an unknown field is named where it looks like a name, and by its place where it may be data', () => {
-  const read = (field: string) => () => readInstruction({ instructionId: 'i', [field]: 1 }, { place: 'line 7, ' })
-  expect(read('amount')).toThrow(/^line 7, amount: unknown field/)
-  expect(read('4929 1234 5678 9015')).toThrow(/^line 7, \[key 2\]: unknown field/)
+  expect(() => readLine('amount')).toThrow(/^line 7, amount: unknown field/)
+  expect(() => readLine('4929 1234 5678 9015')).toThrow(/^line 7, \[key 2\]: unknown field/)
 })
+
+function readLine(field: string): unknown {
+  return readInstruction({ instructionId: 'i', [field]: 1 }, { place: 'line 7, ' })
+}

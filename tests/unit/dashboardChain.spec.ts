@@ -54,6 +54,17 @@ describe('a chain', () => {
     expect(checked.events.map(({ position }) => position)).toEqual(['event 1', 'event 2'])
   })
 
+  test('with a masked row is sound as far as it can be seen, and says which row it could not see', async () => {
+    const chain = soundChain()
+    Object.assign(chain.attempts[1]!, { masked: true, fields: [...chain.attempts[1]!.fields.slice(0, -1), '••••'] })
+    const checked = await checkChain(chain)
+    expect(firstBreak(checked)).toBeUndefined()
+    expect(checked.ledger.map(({ isMasked }) => isMasked)).toEqual([false, false, true, false])
+    // It must still follow the one before, and be followed.
+    Object.assign(chain.attempts[1]!, { prevHash: chain.attempts[0]!.prevHash })
+    expect(firstBreak(await checkChain(chain))).toMatchObject({ defect: 'it does not follow the one before' })
+  })
+
   test.each<[string, (chain: Chain) => void, string, string]>([
     [
       'a changed identity',

@@ -9,7 +9,7 @@ export default defineScenario({
     'hostile inputs through SQL, TypeScript, HTTP, the command line and webhooks (tests/security/hostileAnswers.json)',
   bar: `at least ${INPUTS_MIN} each: the code that is written down, or a canonical accept; no 5xx, no crash, the ledger holds`,
   // One in so many of the table.
-  sizes: { full: { every: 1 }, short: { every: 16 } },
+  sizes: { full: { every: 1 }, short: { every: 24 } },
   async run(stage, { every }) {
     const table = await runSpec(stage, 'tests/security/hostileInputs.spec.ts', {
       SYMPHONY_TEST_HOSTILE_EVERY: String(every),
