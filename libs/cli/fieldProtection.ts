@@ -13,12 +13,20 @@ export interface Protection {
   readonly masters: MasterKeyFile | undefined
 }
 
-/** For a process that enqueues or shows payloads. Without rails it knows no classes, and everything is public. */
-export async function loadProtection({ rails, vaultKeys }: ProtectionSettings): Promise<Protection> {
-  return protectionOf(
-    rails === undefined ? new Map() : await loadRailsFile(rails, { timeoutMs: RAIL_TIMEOUT_DEFAULT_MS }),
-    vaultKeys,
-  )
+/**
+ * For a process that enqueues or shows payloads, and calls no rail. Without rails it knows no classes, and everything is public. The
+ * rails are closed afterwards: what a file opens when it is loaded would keep the process from ending.
+ */
+export async function withProtection<T>(
+  { rails, vaultKeys }: ProtectionSettings,
+  body: (protection: Protection) => Promise<T>,
+): Promise<T> {
+  const loaded = rails === undefined ? new Map() : await loadRailsFile(rails, { timeoutMs: RAIL_TIMEOUT_DEFAULT_MS })
+  try {
+    return await body(await protectionOf(loaded, vaultKeys))
+  } finally {
+    await Promise.allSettled([...loaded.values()].map((rail) => rail.close()))
+  }
 }
 
 /** The same for rails that are loaded already. Keys are read before anything else, so that a mistake in their file costs nothing. */

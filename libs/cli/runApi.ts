@@ -1,10 +1,10 @@
 import { isActorGateway } from '../access/index.js'
 import { AppError } from '../core/index.js'
 import type { Database } from '../db/index.js'
-import { apiFace, loadApiFiles } from './apiFace.js'
+import { apiFace, loadApiFiles, type ApiFiles } from './apiFace.js'
 import type { Cli } from './Cli.js'
 import { createLog } from './createLog.js'
-import { loadProtection } from './fieldProtection.js'
+import { withProtection, type Protection } from './fieldProtection.js'
 import { HttpFace } from './HttpFace.js'
 import { openTargetAt, urlOfTarget } from './openTarget.js'
 import { requireStart } from './requireStart.js'
@@ -15,9 +15,17 @@ export type ApiProcessSettings = TargetSettings & ProtectionSettings & ProcessSe
 
 /** Serves the API and the dashboard until told to stop; then no connection of it is left. */
 export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<void> {
-  const { strict, schema, accessToken } = settings
   const files = await loadApiFiles(settings)
-  const protection = await loadProtection(settings)
+  await withProtection(settings, (protection) => serve(settings, { files, protection }, cli))
+}
+
+interface Loaded {
+  readonly files: ApiFiles
+  readonly protection: Protection
+}
+
+async function serve(settings: ApiProcessSettings, { files, protection }: Loaded, cli: Cli): Promise<void> {
+  const { strict, schema, accessToken } = settings
   const url = await urlOfTarget(settings)
   await requireStart({ url, schema, strict }, cli)
   const log = createLog(settings.logLevel, 'symphony api')

@@ -25,7 +25,8 @@ beforeAll(async () => {
   await writeFile(
     rails,
     `export default [{ type: 'sealed', onUnknown: 'hold', money: false, dispatch: () => ({ outcome: 'success', reference: 'r' }),
-       fields: { '/iban': 'encrypted', '/memo': 'forbidden' } }]`,
+       fields: { '/iban': 'encrypted', '/memo': 'forbidden' },
+       close: () => { globalThis.closedRails = (globalThis.closedRails ?? 0) + 1 } }]`,
   )
 })
 afterAll(async () => {
@@ -95,6 +96,8 @@ describe('a rail that encrypts', () => {
     const { rows } = await db.queryNoRole<{ text: string }>('SELECT p::text AS text FROM payment_outbox_pending p')
     expect(rows).toHaveLength(2)
     for (const { text } of rows) expect(text).not.toContain(SECRET)
+    // What a file of rails opened must not keep the command from ending.
+    expect(Reflect.get(globalThis, 'closedRails')).toBe(4)
     const card = await enqueue('p-3', { memo: '4111 1111 1111 1111' }, ...words)
     expect([card.exitCode, card.stderr]).toEqual([1, expect.stringContaining('CARD_NUMBER_REFUSED')])
     expect(card.stderr).not.toContain('4111')

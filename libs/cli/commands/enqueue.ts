@@ -3,7 +3,7 @@ import { InvalidArgumentError, parseStrictJson } from '../../core/index.js'
 import { enqueue, readInstruction, type OutboxInstruction } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
 import { jsonOption } from '../commonOptions.js'
-import { loadProtection } from '../fieldProtection.js'
+import { withProtection } from '../fieldProtection.js'
 import { enqueueFile } from '../enqueueFile.js'
 import { withTarget } from '../openTarget.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
@@ -53,9 +53,10 @@ async function run(flags: GivenFlags, cli: Cli): Promise<void> {
 }
 
 async function runFile(file: string, settings: EnqueueSettings, { json }: GivenFlags, cli: Cli): Promise<void> {
-  const { vault } = await loadProtection(settings)
-  const counts = await withTarget(settings, 'enqueue', (database) =>
-    enqueueFile(file, { ingest: database.as('symphony_ingest'), vault }, cli),
+  const counts = await withProtection(settings, ({ vault }) =>
+    withTarget(settings, 'enqueue', (database) =>
+      enqueueFile(file, { ingest: database.as('symphony_ingest'), vault }, cli),
+    ),
   )
   if (json === true) return cli.terminal.printJson(counts)
   cli.terminal.print(`${counts.read} read: ${counts.created} enqueued, ${counts.existing} were there already.`)
@@ -67,9 +68,10 @@ async function runOne(
   { json }: GivenFlags,
   { terminal }: Cli,
 ): Promise<void> {
-  const { vault: protection } = await loadProtection(settings)
-  const item = await withTarget(settings, 'enqueue', (database) =>
-    enqueue(instruction, { tx: database.as('symphony_ingest'), protection }),
+  const item = await withProtection(settings, ({ vault }) =>
+    withTarget(settings, 'enqueue', (database) =>
+      enqueue(instruction, { tx: database.as('symphony_ingest'), protection: vault }),
+    ),
   )
   if (json === true) return terminal.printJson({ instructionId: instruction.instructionId, ...item })
   const verb = item.created ? 'was enqueued' : `was there already, and is ${item.state}`
