@@ -9,7 +9,7 @@ const APART = [
   'tests/integration/{cli,db,deployment,docs,embedded,observability,platform,rails,testing}*',
   'tests/integration/{inboxExactlyOnce,leaseTokens,leaseLoss,schedulerKills}*',
   'tests/contract/{guardrails,monitoring,package,rooms}*',
-  'tests/security/ledgerTamper*',
+  'tests/security/{canary,ledgerTamper}*',
 ]
 
 export default defineConfig({

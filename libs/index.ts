@@ -48,5 +48,7 @@ export type {
   TopicHandlers,
   TopicMessage,
 } from './outbox/index.js'
+export { CardNumberRefusedError } from './rails/index.js'
+export { FieldKeyMissingError, FieldVault, SubjectErasedError } from './protection/index.js'
 export { SchedulerStore } from './scheduler/index.js'
 export type { JobDefinition, TimerDefinition } from './scheduler/index.js'

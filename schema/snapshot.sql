@@ -632,6 +632,31 @@ COMMENT ON COLUMN scheduler_timers.attempt_count IS 'Claims so far, counted when
 COMMENT ON COLUMN scheduler_timers.lease_token IS 'The fence: fresh for each claim, known to the claimer alone.';
 COMMENT ON COLUMN scheduler_timers.outbox_id IS 'The outbox item that it became.';
 
+-- table subject_keys of symphony_owner
+CREATE TABLE subject_keys (
+  key_id uuid NOT NULL,
+  subject text NOT NULL,
+  master_key_id text,
+  wrapped_key text,
+  created_at timestamp with time zone NOT NULL,
+  destroyed_at timestamp with time zone,
+  destroyed_by text,
+  destroyed_because text,
+  CONSTRAINT subject_keys_destroyed_by_somebody_for_a_reason CHECK (num_nonnulls(destroyed_at, destroyed_by, destroyed_because) = ANY (ARRAY[0, 3])),
+  CONSTRAINT subject_keys_one_per_subject_for_ever UNIQUE (subject),
+  CONSTRAINT subject_keys_pkey PRIMARY KEY (key_id),
+  CONSTRAINT subject_keys_wrapped_key_is_60_bytes CHECK ((wrapped_key COLLATE "C") ~ '^[A-Za-z0-9_-]{80}$'::text),
+  CONSTRAINT subject_keys_wrapped_until_destroyed CHECK (num_nonnulls(master_key_id, wrapped_key) =
+CASE
+    WHEN destroyed_at IS NULL THEN 2
+    ELSE 0
+END)
+);
+COMMENT ON TABLE subject_keys IS 'One data key per subject, wrapped under a master key that is kept elsewhere; of a destroyed one, that it was.';
+COMMENT ON COLUMN subject_keys.subject IS 'Whose data the key protects: a participant, or an id that payloads name. Choose ids that say nothing about a person.';
+COMMENT ON COLUMN subject_keys.master_key_id IS 'Under which master key it is wrapped: its name, never the key.';
+COMMENT ON COLUMN subject_keys.wrapped_key IS 'Nonce, encrypted key and tag of AES-256-GCM, in base64url. Null once it is destroyed.';
+
 -- view supervisor_inbox_status of symphony_owner
 CREATE VIEW supervisor_inbox_status WITH (security_barrier=true) AS
  WITH waiting AS (
@@ -2279,6 +2304,31 @@ END
 $$;
 COMMENT ON FUNCTION check_scheduler_retention(integer, integer) IS 'Internal: raises 22023 unless a retention is well-formed.';
 
+-- function check_wrapped_keys(uuid[], text[], text) of symphony_owner
+CREATE FUNCTION check_wrapped_keys(p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  IF is_id_list(p_data_key_ids::text[]) IS NOT TRUE
+    OR (SELECT count(DISTINCT k.id) FROM unnest(p_data_key_ids) AS k(id)) < cardinality(p_data_key_ids)
+  THEN
+    PERFORM refuse_argument('p_data_key_ids', 'a plain list of 1 to 1000 ids, each once');
+  END IF;
+  IF is_id_list(p_wrapped_keys) IS NOT TRUE OR cardinality(p_wrapped_keys) <> cardinality(p_data_key_ids)
+    OR (SELECT bool_or(w.wrapped COLLATE "C" !~ '^[A-Za-z0-9_-]{80}$') FROM unnest(p_wrapped_keys) AS w(wrapped))
+  THEN
+    PERFORM refuse_argument('p_wrapped_keys', 'a plain list, one for each key, each of 60 bytes in base64url');
+  END IF;
+  IF NOT is_id(p_master_key_id) THEN
+    PERFORM refuse_argument('p_master_key_id', 'the id of a master key');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_wrapped_keys(uuid[], text[], text) IS 'Internal: raises 22023 for what cannot be wrapped keys.';
+
 -- function claim_inbox_batch(integer, text, integer, integer) of symphony_owner
 CREATE FUNCTION claim_inbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_attempts_max integer DEFAULT 20)
 RETURNS TABLE(source text, message_id text, topic text, payload jsonb, attempt_count integer, attempts_max integer, sightings bigint, fence uuid, claim_expires_at timestamp with time zone, claimed_at timestamp with time zone, first_seen_at timestamp with time zone, taken_over boolean)
@@ -2982,6 +3032,36 @@ END
 $$;
 COMMENT ON FUNCTION delete_job(text) IS 'Removes a job and its runs that have not begun; says whether there was one, and how many.';
 
+-- function destroy_subject_key(text, text) of symphony_owner
+CREATE FUNCTION destroy_subject_key(p_subject text, p_reason text)
+RETURNS text
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+BEGIN
+  IF NOT is_id(p_subject) THEN
+    PERFORM refuse_argument('p_subject', 'the id of a subject');
+  END IF;
+  IF NOT is_short_text(p_reason, 1000) THEN
+    PERFORM refuse_argument('p_reason', 'why, in 1 to 1000 characters');
+  END IF;
+  UPDATE subject_keys k
+  SET master_key_id = NULL, wrapped_key = NULL,
+    destroyed_at = clock_timestamp(), destroyed_by = v_actor, destroyed_because = p_reason
+  WHERE k.subject = p_subject AND k.destroyed_at IS NULL;
+  IF FOUND THEN
+    RETURN 'DESTROYED';
+  END IF;
+  RETURN CASE WHEN EXISTS (SELECT 1 FROM subject_keys k WHERE k.subject = p_subject) THEN 'ALREADY_DESTROYED' ELSE 'UNKNOWN' END;
+END
+$$;
+COMMENT ON FUNCTION destroy_subject_key(text, text) IS 'Destroys a subject''s key for ever: its encrypted fields can be read by nobody any more. Says whether it was there.';
+
 -- function dispatch_server() of symphony_owner
 CREATE FUNCTION dispatch_server()
 RETURNS TABLE(system_identifier bigint, timeline integer, database_oid oid, recovery_target text)
@@ -3402,6 +3482,37 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) IS 'Internal: makes scheduled messages items of the outbox; says of each which, or why it was refused.';
+
+-- function ensure_subject_keys(text[], uuid[], text[], text) of symphony_owner
+CREATE FUNCTION ensure_subject_keys(p_subjects text[], p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text)
+RETURNS TABLE(subject text, key_id uuid, master_key_id text, wrapped_key text, destroyed boolean)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+  IF is_id_list(p_subjects) IS NOT TRUE
+    OR (SELECT count(DISTINCT s.subject) FROM unnest(p_subjects) AS s(subject)) < cardinality(p_subjects)
+  THEN
+    PERFORM refuse_argument('p_subjects', 'a plain list of 1 to 1000 ids, each once');
+  END IF;
+  PERFORM check_wrapped_keys(p_data_key_ids, p_wrapped_keys, p_master_key_id);
+  IF cardinality(p_data_key_ids) <> cardinality(p_subjects) THEN
+    PERFORM refuse_argument('p_data_key_ids', 'as many as there are subjects');
+  END IF;
+  INSERT INTO subject_keys (key_id, subject, master_key_id, wrapped_key, created_at)
+  SELECT g.key_id, g.subject, p_master_key_id, g.wrapped_key, clock_timestamp()
+  FROM unnest(p_subjects, p_data_key_ids, p_wrapped_keys) AS g(subject, key_id, wrapped_key)
+  ORDER BY g.subject COLLATE "C"
+  ON CONFLICT DO NOTHING;
+  RETURN QUERY
+  SELECT k.subject, k.key_id, k.master_key_id, k.wrapped_key, k.destroyed_at IS NOT NULL
+  FROM subject_keys k WHERE k.subject = ANY (p_subjects);
+END
+$$;
+COMMENT ON FUNCTION ensure_subject_keys(text[], uuid[], text[], text) IS 'The wrapped keys of these subjects; whoever has none gets the one offered. A destroyed one is said to be, and is not replaced.';
 
 -- function epoch_micros(timestamp with time zone) of symphony_owner
 CREATE FUNCTION epoch_micros(p_time timestamp with time zone)
@@ -4405,6 +4516,17 @@ END
 $$;
 COMMENT ON FUNCTION mark_inbox_processing(text, text) IS 'A sighted message is being handled. Again after a crash, it counts another attempt. P7011 unknown, P7010 forbidden.';
 
+-- function master_keys_in_use() of symphony_owner
+CREATE FUNCTION master_keys_in_use()
+RETURNS TABLE(master_key_id text, keys bigint)
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+  SELECT k.master_key_id, count(*) FROM subject_keys k WHERE k.destroyed_at IS NULL GROUP BY k.master_key_id
+$$;
+COMMENT ON FUNCTION master_keys_in_use() IS 'Under which master keys data keys are wrapped, and how many: what a process must have to start.';
+
 -- function next_inbox_event() of symphony_owner
 CREATE FUNCTION next_inbox_event()
 RETURNS timestamp with time zone
@@ -5024,6 +5146,26 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION raise_unknown_job(text) IS 'Internal: raises P7012.';
+
+-- function read_subject_keys(uuid[]) of symphony_owner
+CREATE FUNCTION read_subject_keys(p_data_key_ids uuid[])
+RETURNS TABLE(subject text, key_id uuid, master_key_id text, wrapped_key text, destroyed boolean)
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+  IF is_id_list(p_data_key_ids::text[]) IS NOT TRUE THEN
+    PERFORM refuse_argument('p_data_key_ids', 'a plain list of 1 to 1000 ids');
+  END IF;
+  RETURN QUERY
+  SELECT k.subject, k.key_id, k.master_key_id, k.wrapped_key, k.destroyed_at IS NOT NULL
+  FROM subject_keys k WHERE k.key_id = ANY (p_data_key_ids);
+END
+$$;
+COMMENT ON FUNCTION read_subject_keys(uuid[]) IS 'The wrapped keys that a leased payload names, for whoever has their master key.';
 
 -- function record_completion_events(uuid[], text, timestamp with time zone, boolean) of symphony_owner
 CREATE FUNCTION record_completion_events(p_attempt_ids uuid[], p_worker_id text, p_now timestamp with time zone, p_full_trail boolean)
@@ -5751,6 +5893,31 @@ END
 $$;
 COMMENT ON FUNCTION revoke_api_key(text) IS 'Ends a key for ever. False: it was revoked already.';
 
+-- function rewrap_subject_keys(uuid[], text[], text, text) of symphony_owner
+CREATE FUNCTION rewrap_subject_keys(p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text, p_previous_master_key_id text)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_rewrapped integer;
+BEGIN
+  PERFORM check_wrapped_keys(p_data_key_ids, p_wrapped_keys, p_master_key_id);
+  IF NOT is_id(p_previous_master_key_id) THEN
+    PERFORM refuse_argument('p_previous_master_key_id', 'the id of a master key');
+  END IF;
+  UPDATE subject_keys k SET master_key_id = p_master_key_id, wrapped_key = g.wrapped_key
+  FROM unnest(p_data_key_ids, p_wrapped_keys) AS g(key_id, wrapped_key)
+  WHERE k.key_id = g.key_id AND k.master_key_id = p_previous_master_key_id;
+  GET DIAGNOSTICS v_rewrapped = ROW_COUNT;
+  RETURN v_rewrapped;
+END
+$$;
+COMMENT ON FUNCTION rewrap_subject_keys(uuid[], text[], text, text) IS 'Puts data keys under another master key; what they encrypt does not change. Returns how many it was.';
+
 -- function schedule_timer(text, jsonb, timestamp with time zone, text, text) of symphony_owner
 CREATE FUNCTION schedule_timer(p_topic text, p_payload jsonb, p_due_at timestamp with time zone, p_participant_id text DEFAULT NULL::text, p_delivery text DEFAULT 'outbox'::text)
 RETURNS uuid
@@ -6168,6 +6335,7 @@ GRANT EXECUTE ON function create_api_key(text, bytea, text[], text, text[], time
 GRANT EXECUTE ON function create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) TO symphony_executor;
 GRANT EXECUTE ON function create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) TO symphony_control;
 GRANT EXECUTE ON function delete_job(text) TO symphony_control;
+GRANT EXECUTE ON function destroy_subject_key(text, text) TO symphony_control;
 GRANT EXECUTE ON function due_jobs(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_due_job_runs(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_due_timers(integer) TO symphony_executor;
@@ -6175,6 +6343,7 @@ GRANT EXECUTE ON function enqueue_inbox_message(text, text, text, jsonb, timesta
 GRANT EXECUTE ON function enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) TO symphony_ingest;
 GRANT EXECUTE ON function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text) TO symphony_ingest;
 GRANT EXECUTE ON function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[]) TO symphony_ingest;
+GRANT EXECUTE ON function ensure_subject_keys(text[], uuid[], text[], text) TO symphony_ingest;
 GRANT EXECUTE ON function fail_inbox_messages(text[], text[], uuid[], text, text[]) TO symphony_executor;
 GRANT EXECUTE ON function fail_job_runs(uuid[], uuid[], text, text) TO symphony_executor;
 GRANT EXECUTE ON function fail_timers(uuid[], uuid[], text, text) TO symphony_executor;
@@ -6186,6 +6355,8 @@ GRANT EXECUTE ON function lift_dispatch_freeze(text) TO symphony_control;
 GRANT EXECUTE ON function mark_inbox_dead(text, text, text) TO symphony_executor;
 GRANT EXECUTE ON function mark_inbox_processed(text, text) TO symphony_executor;
 GRANT EXECUTE ON function mark_inbox_processing(text, text) TO symphony_executor;
+GRANT EXECUTE ON function master_keys_in_use() TO symphony_control;
+GRANT EXECUTE ON function master_keys_in_use() TO symphony_executor;
 GRANT EXECUTE ON function next_inbox_event() TO symphony_executor;
 GRANT EXECUTE ON function next_outbox_event(text[]) TO symphony_executor;
 GRANT EXECUTE ON function next_scheduler_event(boolean) TO symphony_executor;
@@ -6198,6 +6369,7 @@ GRANT EXECUTE ON function purge_dead_leases(integer, integer) TO symphony_execut
 GRANT EXECUTE ON function purge_finished_job_runs(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_finished_timers(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_inbox_messages(integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function read_subject_keys(uuid[]) TO symphony_executor;
 GRANT EXECUTE ON function record_inbox_sighting(text, text, text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) TO symphony_executor;
 GRANT EXECUTE ON function redrive_outbox_item(uuid, text) TO symphony_control;
@@ -6213,6 +6385,7 @@ GRANT EXECUTE ON function resume_job(text, bigint, timestamp with time zone) TO 
 GRANT EXECUTE ON function resume_outbox(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function revive_inbox_message(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function revoke_api_key(text) TO symphony_control;
+GRANT EXECUTE ON function rewrap_subject_keys(uuid[], text[], text, text) TO symphony_control;
 GRANT EXECUTE ON function schedule_timer(text, jsonb, timestamp with time zone, text, text) TO symphony_ingest;
 GRANT EXECUTE ON function seal_ledger_block(integer) TO symphony_executor;
 GRANT EXECUTE ON function set_participant_outbox_policy(text, text) TO symphony_control;
@@ -6234,6 +6407,7 @@ GRANT SELECT (created_at, cron, delivery, job_name, missed_runs, next_due_at, pa
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, payload, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_auditor;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, payload, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_control;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_readonly;
+GRANT SELECT (created_at, destroyed_at, destroyed_because, destroyed_by, key_id, master_key_id, subject) ON table subject_keys TO symphony_auditor;
 GRANT SELECT (acquired_at, context, expires_at, fencing_token, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_auditor;
 GRANT SELECT (acquired_at, context, expires_at, fencing_token, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_control;
 GRANT SELECT (acquired_at, expires_at, fencing_token, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_readonly;
@@ -6275,6 +6449,7 @@ GRANT SELECT ON table payment_outbox_proposals TO symphony_control;
 GRANT SELECT ON table payment_outbox_proposals TO symphony_readonly;
 GRANT SELECT ON table scheduler_jobs TO symphony_auditor;
 GRANT SELECT ON table scheduler_jobs TO symphony_control;
+GRANT SELECT ON table subject_keys TO symphony_control;
 GRANT SELECT ON table supervisor_inbox_status TO symphony_auditor;
 GRANT SELECT ON table supervisor_inbox_status TO symphony_control;
 GRANT SELECT ON table supervisor_inbox_status TO symphony_readonly;

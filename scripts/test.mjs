@@ -24,6 +24,7 @@ const given = process.argv.slice(2).filter((word) => word !== '--matrix')
 const SQL_PROOFS = [
   'tests/unit/access',
   'tests/unit/outbox',
+  'tests/unit/protectionVault',
   'tests/unit/lease',
   'tests/unit/inbox',
   'tests/unit/schedulerJobs',
@@ -43,6 +44,8 @@ const SQL_PROOFS = [
 const NO_SQL_PROOFS = [
   'tests/unit/*Plans.spec.ts',
   'tests/unit/inboxWorker.spec.ts',
+  'tests/security/canary.spec.ts',
+  'tests/security/hostileInputs.spec.ts',
   'tests/integration/outboxRelayer*.spec.ts',
 ]
 const BRANCH_COUNTS = mkdtempSync(join(scratch, 'branches-'))

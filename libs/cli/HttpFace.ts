@@ -11,13 +11,16 @@ import {
   type HttpServer,
   type Look,
   type OidcOptions,
+  type PayloadProtection,
   type WebhookReceiver,
   type WebhookSources,
 } from '../http/index.js'
 import { AlertWatch, Metrics, registryOfStatus, type SystemStatus } from '../observability/index.js'
 import { readItems } from '../outbox/index.js'
+import { showPayloadText } from '../rails/index.js'
 import { settleWithin } from '../worker/index.js'
 import { dashboardFolder } from './dashboardFolder.js'
+import type { Protection } from './fieldProtection.js'
 import { packageVersion } from './packageVersion.js'
 import { readSystemStatus } from './readSystemStatus.js'
 import type { ProcessSettings } from './settings.js'
@@ -38,6 +41,8 @@ export interface ApiFaceOptions {
   /** Whom the access token stands for. */
   readonly accessTokenOwner: string
   readonly oidc?: OidcOptions | undefined
+  /** What is done to payloads on the way in and out. */
+  readonly protection: Protection
   readonly limits: HttpLimits
 }
 
@@ -94,12 +99,12 @@ export class HttpFace {
 
 function apiOptions(
   database: Database,
-  { databaseName, accessTokenOwner, oidc, limits }: ApiFaceOptions,
+  { databaseName, accessTokenOwner, oidc, protection, limits }: ApiFaceOptions,
   look: Api['look'],
 ) {
   const folder = dashboardFolder()
   return {
-    api: apiOf(database, databaseName, look),
+    api: apiOf(database, { databaseName, look, protection }),
     accessTokenOwner,
     limits,
     ...(oidc === undefined ? {} : { oidc }),
@@ -107,7 +112,13 @@ function apiOptions(
   }
 }
 
-function apiOf(database: Database, databaseName: string, look: Api['look']): Api {
+interface ApiParts {
+  readonly databaseName: string
+  readonly look: Api['look']
+  readonly protection: Protection
+}
+
+function apiOf(database: Database, { databaseName, look, protection }: ApiParts): Api {
   const control = database.as('symphony_control')
   return {
     roles: {
@@ -121,6 +132,14 @@ function apiOf(database: Database, databaseName: string, look: Api['look']): Api
     databaseName,
     readDatabases: () => describeDatabases([{ name: databaseName, database }]),
     look,
+    protection: payloadProtection(protection),
+  }
+}
+
+function payloadProtection({ rails, vault }: Protection): PayloadProtection {
+  return {
+    seal: (role, instructions) => vault.seal(role, instructions),
+    show: (railType, text) => showPayloadText(text, rails.get(railType)?.fields ?? []),
   }
 }
 

@@ -1,5 +1,6 @@
 import { userInfo } from 'node:os'
 import type { OidcOptions, WebhookSources } from '../http/index.js'
+import type { Protection } from './fieldProtection.js'
 import type { ApiFaceOptions } from './HttpFace.js'
 import { loadOidcFile } from './loadOidcFile.js'
 import { loadWebhooksFile } from './loadWebhooksFile.js'
@@ -22,11 +23,13 @@ export function apiFace(
   url: string,
   { requestsPerSecond, streamsMax }: ApiSettings,
   { oidc }: ApiFiles,
+  protection: Protection,
 ): ApiFaceOptions {
   return {
     databaseName: decodeURIComponent(new URL(url).pathname.slice(1)) || 'postgres',
     accessTokenOwner: whoStarted(),
     oidc,
+    protection,
     limits: { requestsPerSecond, streamsMax },
   }
 }

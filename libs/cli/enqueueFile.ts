@@ -2,7 +2,7 @@ import { open } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import { AppError, parseStrictJson, PAYLOAD_DEPTH_MAX } from '../core/index.js'
 import { IdempotencyConflictError, type Queryable } from '../db/index.js'
-import { enqueuePaymentOutboxBatch, readInstruction, type OutboxInstruction } from '../outbox/index.js'
+import { enqueueMany, readInstruction, type InstructionSealer, type OutboxInstruction } from '../outbox/index.js'
 import type { Cli } from './Cli.js'
 import { ProgressBar } from './ProgressBar.js'
 
@@ -10,6 +10,12 @@ export interface EnqueuedCounts {
   readonly read: number
   readonly created: number
   readonly existing: number
+}
+
+/** Where instructions go, and what happens to their fields on the way. */
+export interface EnqueueTarget {
+  readonly ingest: Queryable
+  readonly vault: InstructionSealer
 }
 
 interface NumberedInstruction {
@@ -21,14 +27,14 @@ interface NumberedInstruction {
  * Enqueues a file of instructions, one per line, some hundreds per transaction. Killed half-way, or stopped by a bad line, it
  * has enqueued what came before; run again, it goes on from there, because the same key is the same payment.
  */
-export async function enqueueFile(file: string, ingest: Queryable, cli: Cli): Promise<EnqueuedCounts> {
+export async function enqueueFile(file: string, target: EnqueueTarget, cli: Cli): Promise<EnqueuedCounts> {
   const source = await openSource(file)
   const bar = new ProgressBar(cli.terminal, source.bytes)
   let counts: EnqueuedCounts = { read: 0, created: 0, existing: 0 }
   let bytesRead = 0
   let batch: NumberedInstruction[] = []
   const flush = async () => {
-    counts = await enqueueBatch(ingest, batch, counts)
+    counts = await enqueueBatch(target, batch, counts)
     batch = []
     // How many lines are to come nobody knows; how many bytes, the file system does.
     if (source.bytes > 0) bar.show(Math.min(bytesRead, source.bytes), `bytes, ${counts.read} payments`)
@@ -58,14 +64,14 @@ function readLine(text: string, line: number): OutboxInstruction {
 }
 
 async function enqueueBatch(
-  ingest: Queryable,
+  { ingest, vault }: EnqueueTarget,
   batch: readonly NumberedInstruction[],
   { read, created, existing }: EnqueuedCounts,
 ): Promise<EnqueuedCounts> {
   try {
-    const items = await enqueuePaymentOutboxBatch(
-      ingest,
+    const items = await enqueueMany(
       batch.map(({ instruction }) => instruction),
+      { tx: ingest, protection: vault },
     )
     const news = items.filter((item) => item.created).length
     return { read: read + items.length, created: created + news, existing: existing + items.length - news }

@@ -1,5 +1,5 @@
 import { Option, type Command } from 'commander'
-import { InvalidArgumentError } from '../core/index.js'
+import { InvalidArgumentError, readInstant } from '../core/index.js'
 import type { ItemSearch } from '../outbox/index.js'
 import { parseWholeNumber } from './commonOptions.js'
 import type { GivenFlags } from './resolveSettings.js'
@@ -44,8 +44,8 @@ export function isNarrowed({ railType, participants, since, until, errorCode }: 
 function timeOf(name: 'since' | 'until', flags: GivenFlags): Pick<ItemSelection, 'since' | 'until'> {
   const text = flags[name]
   if (typeof text !== 'string') return {}
-  const time = new Date(text)
-  if (!TIME.test(text) || Number.isNaN(time.getTime())) {
+  const time = readInstant(text.replace(WITHOUT_SECONDS, '$1:00'))
+  if (time === undefined) {
     throw new InvalidArgumentError(
       `--${name}`,
       `expected a time with its zone, as in 2026-01-31T08:00:00Z, got "${text}"`,
@@ -55,4 +55,4 @@ function timeOf(name: 'since' | 'until', flags: GivenFlags): Pick<ItemSelection,
 }
 
 const LISTED = 100
-const TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})$/
+const WITHOUT_SECONDS = /(T\d{2}:\d{2})(?=Z$|[+-]\d{2}:\d{2}$)/

@@ -31,6 +31,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   jobs: async () => (await import('./commands/jobs.js')).registerJobs,
   timers: async () => (await import('./commands/timers.js')).registerTimers,
   keys: async () => (await import('./commands/keys.js')).registerKeys,
+  vault: async () => (await import('./commands/vault.js')).registerVault,
   ledger: async () => (await import('./commands/ledger.js')).registerLedger,
   evidence: async () => (await import('./commands/evidence.js')).registerEvidence,
   db: async () => (await import('./commands/db.js')).registerDb,

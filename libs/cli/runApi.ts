@@ -1,28 +1,38 @@
 import { isActorGateway } from '../access/index.js'
 import { AppError } from '../core/index.js'
 import type { Database } from '../db/index.js'
-import { apiFace, loadApiFiles } from './apiFace.js'
+import { apiFace, loadApiFiles, type ApiFiles } from './apiFace.js'
 import type { Cli } from './Cli.js'
 import { createLog } from './createLog.js'
+import { withProtection, type Protection } from './fieldProtection.js'
 import { HttpFace } from './HttpFace.js'
 import { openTargetAt, urlOfTarget } from './openTarget.js'
 import { requireStart } from './requireStart.js'
-import type { ApiSettings, ProcessSettings, TargetSettings } from './settings.js'
+import type { ApiSettings, ProcessSettings, ProtectionSettings, TargetSettings } from './settings.js'
 import { untilAborted } from './untilAborted.js'
 
-export type ApiProcessSettings = TargetSettings & ProcessSettings & ApiSettings
+export type ApiProcessSettings = TargetSettings & ProtectionSettings & ProcessSettings & ApiSettings
 
 /** Serves the API and the dashboard until told to stop; then no connection of it is left. */
 export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<void> {
-  const { strict, schema, accessToken } = settings
   const files = await loadApiFiles(settings)
+  await withProtection(settings, (protection) => serve(settings, { files, protection }, cli))
+}
+
+interface Loaded {
+  readonly files: ApiFiles
+  readonly protection: Protection
+}
+
+async function serve(settings: ApiProcessSettings, { files, protection }: Loaded, cli: Cli): Promise<void> {
+  const { strict, schema, accessToken } = settings
   const url = await urlOfTarget(settings)
   await requireStart({ url, schema, strict }, cli)
   const log = createLog(settings.logLevel, 'symphony api')
   const database = openTargetAt(url, settings, 'api')
   try {
     await sayIfNobodyCanOperate(database, strict, cli)
-    const api = apiFace(url, settings, files)
+    const api = apiFace(url, settings, files, protection)
     const face = new HttpFace({ database, log, accessToken, api, webhooks: files.webhooks })
     try {
       const address = await face.listen(settings, USUAL_PORT)

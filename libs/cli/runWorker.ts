@@ -1,5 +1,6 @@
 import type { Cli } from './Cli.js'
 import { createLog } from './createLog.js'
+import { openRails, protectionOf } from './fieldProtection.js'
 import { loadRailsFile } from './loadRailsFile.js'
 import { openTargetAt, urlOfTarget } from './openTarget.js'
 import { Relay } from './Relay.js'
@@ -18,12 +19,14 @@ export interface WorkerSettings extends TargetSettings, Omit<RelaySettings, 'rai
 export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<void> {
   const { strict, schema } = settings
   const url = await urlOfTarget(settings)
-  const rails = await loadRailsFile(settings.rails, { timeoutMs: settings.railTimeoutMs })
+  const loaded = await loadRailsFile(settings.rails, { timeoutMs: settings.railTimeoutMs })
+  const protection = await protectionOf(loaded, settings.vaultKeys)
   await requireStart({ url, schema, strict }, cli)
   const log = createLog(settings.logLevel, 'symphony worker')
   const database = openTargetAt(url, settings, 'worker')
   const face = settings.http ? await openFace() : undefined
   try {
+    const rails = await openRails(protection, database)
     const relay = new Relay({ database, rails, settings, log, metrics: face?.metrics })
     try {
       await relay.start()

@@ -68,6 +68,13 @@ export const SETTINGS = Object.freeze({
     default: undefined,
     help: 'an ES module that exports an array of rails as its default',
   }),
+  vaultKeys: setting({
+    flag: '--vault-keys <file>',
+    env: 'SYMPHONY_VAULT_KEYS',
+    kind: path(),
+    default: undefined,
+    help: 'a file of the master keys under which fields of payloads are encrypted',
+  }),
   workerId: setting({
     flag: '--worker-id <id>',
     env: 'OUTBOX_WORKER_ID',
@@ -297,6 +304,7 @@ export const TARGET = ['databaseUrl', 'schema', 'dataDir', 'pooler', 'listenUrl'
 /** How items are carried. */
 export const RELAY = [
   'rails',
+  'vaultKeys',
   'workerId',
   'leaseSeconds',
   'batchSize',
@@ -311,6 +319,9 @@ export const RELAY = [
   'shutdownMs',
   'memoryFile',
 ] as const
+
+/** How fields of payloads are protected, for a process that enqueues or shows them. */
+export const PROTECTION = ['rails', 'vaultKeys'] as const
 
 /** How timers and jobs are scheduled. */
 export const SCHEDULER = ['schedulerPollMs', 'missedAfterMs'] as const
@@ -332,6 +343,7 @@ export const API = ['webhooks', 'oidc', 'requestsPerSecond', 'streamsMax'] as co
 
 export type TargetSettings = Pick<Settings, (typeof TARGET)[number]>
 export type RelaySettings = Pick<Settings, (typeof RELAY)[number]>
+export type ProtectionSettings = Pick<Settings, (typeof PROTECTION)[number]>
 export type ApiSettings = Pick<Settings, (typeof API)[number]>
 export type SchedulerSettings = Pick<Settings, (typeof SCHEDULER)[number]>
 export type CleanupSettings = Pick<Settings, (typeof CLEANUP)[number]>

@@ -1,4 +1,4 @@
-import type { OutboxStatus, readItemViews } from '../outbox/index.js'
+import type { InstructionSealer, OutboxStatus, readItemViews } from '../outbox/index.js'
 import type { Alert } from './shapes/alerts.js'
 import type { DatabaseView } from './shapes/databases.js'
 
@@ -20,6 +20,12 @@ export interface ApiRoles {
   readonly auth: Role
 }
 
+/** What is done to payloads on the way in and out, by the classes that rails declare for their fields. */
+export interface PayloadProtection extends InstructionSealer {
+  /** The text of a payload as people may see it. */
+  readonly show: (railType: string, payload: string) => { readonly text: string; readonly masked: boolean }
+}
+
 /** What the routes of the API are made of: handed in by whoever runs the process. */
 export interface Api {
   readonly roles: ApiRoles
@@ -29,6 +35,8 @@ export interface Api {
   readonly readDatabases: () => Promise<readonly DatabaseView[]>
   /** Answers while the database does not, too. */
   readonly look: () => Promise<Look>
+  /** Absent: every field is public. */
+  readonly protection?: PayloadProtection
 }
 
 /** One look at how things stand: the verdicts of the alert rules, and the queue that they were given of. */

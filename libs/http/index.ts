@@ -8,7 +8,7 @@
 export { createHttpServer } from './createHttpServer.js'
 export type { HttpServer, HttpServerOptions, ListenAddress } from './createHttpServer.js'
 export { describeDatabases } from './describeDatabases.js'
-export type { Api, ApiRoles, Look } from './Api.js'
+export type { Api, ApiRoles, Look, PayloadProtection } from './Api.js'
 export type { Identity } from './access/Identity.js'
 export { readOidcOptions } from './access/oidcOptions.js'
 export type { OidcOptions } from './access/oidcOptions.js'

@@ -47,7 +47,16 @@ const RAISED: Readonly<Record<string, ProblemCode>> = {
   UNKNOWN_JOB: 'JOB_NOT_FOUND',
 }
 
+/** What the protection of fields refuses. Its messages name places, never values. */
+const PROTECTED: Readonly<Record<string, ProblemCode>> = {
+  CARD_NUMBER_REFUSED: 'CARD_NUMBER_REFUSED',
+  SUBJECT_ERASED: 'SUBJECT_ERASED',
+  FIELD_KEY_MISSING: 'ENCRYPTION_UNAVAILABLE',
+}
+
 function judgeDatabase(error: AppError, invalid: ProblemCode): Judgement {
+  const refused = PROTECTED[error.code]
+  if (refused !== undefined) return { code: refused, detail: error.message, argument: textIn(error, 'argument') }
   if (error.code === 'IDEMPOTENCY_CONFLICT') return judgeConflict(error)
   // The same limits once more, in the database: its message names the argument and never the value.
   if (error.code === 'INVALID_PARAMETER') return { code: invalid, detail: error.message }

@@ -36,6 +36,9 @@ const NAMING = {
   event: { subject: [1, 2], number: 3 },
 } as const
 
+/** Where an attempt's fields hold what it was sent to, and what was sent. */
+export const ATTEMPT_FIELDS = Object.freeze({ railType: 6, payload: 7 })
+
 /** How many fields a row has besides its predecessor's hash. */
 export const FIELD_COUNT = Object.freeze({ identity: 10, attempt: 20, event: 9 })
 

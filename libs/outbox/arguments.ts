@@ -174,6 +174,9 @@ function optionalDate(argument: ArgumentName, value: Date | undefined): Date | n
   if (!(value instanceof Date) || Number.isNaN(value.getTime())) {
     throw new InvalidArgumentError(argument, 'expected a valid Date')
   }
+  // As far as ISO 8601 writes years in four digits; PostgreSQL would call anything else a mistake of the statement.
+  const year = value.getUTCFullYear()
+  if (year < 1 || year > 9_999) throw new ArgumentRangeError(argument, 'expected a time of the years 1 to 9999')
   return value
 }
 

@@ -1,9 +1,11 @@
+import type { JsonObject } from '../core/index.js'
 import { isLeaseLostError } from '../db/index.js'
 import {
   callRail,
   inquireRail,
   validatePayload,
   type LoadedRail,
+  type OpenedPayload,
   type RailRequest,
   type RailVerdict,
   type StatusVerdict,
@@ -49,17 +51,19 @@ export async function carryItem(flight: Flight, rail: LoadedRail, tools: CarryTo
       errorCode: 'LATE_OUTCOME',
     })
   }
+  if (item.outcomeUnknown && rail.onUnknown === 'hold') return { kind: 'hold', reason: 'OUTCOME_UNKNOWN' }
+  // A payload that cannot be read is neither sent nor asked about, and it is not failed either: a person may have the key.
+  const opened = await openPayload(rail, item)
+  if (!opened.ok) return { kind: 'hold', reason: opened.reason }
+  const { payload } = opened
   // Set when it is certain that no earlier attempt paid: then a failure may be called a failure again.
   let settled = false
-  if (item.outcomeUnknown) {
-    if (rail.onUnknown === 'hold') return { kind: 'hold', reason: 'OUTCOME_UNKNOWN' }
-    if (rail.onUnknown === 'inquire') {
-      const answer = await inquire(flight, rail, tools)
-      if (answer !== 'absent') return answer
-      settled = true
-    }
+  if (item.outcomeUnknown && rail.onUnknown === 'inquire') {
+    const answer = await inquire(flight, rail, tools, payload)
+    if (answer !== 'absent') return answer
+    settled = true
   }
-  const check = await validatePayload(rail, item.payload)
+  const check = await validatePayload(rail, payload)
   if (!check.ok) {
     return complete(item, {
       state: check.retryable ? 'RETRYABLE' : 'FAILED',
@@ -76,13 +80,23 @@ export async function carryItem(flight: Flight, rail: LoadedRail, tools: CarryTo
       throw error
     }
   }
-  return dispatch(flight, rail, tools, settled)
+  return dispatch(flight, rail, tools, { payload, settled })
 }
 
-async function dispatch(flight: Flight, rail: LoadedRail, tools: CarryTools, settled: boolean): Promise<Landing> {
+/** Most rails encrypt nothing, and pay nothing for those that do. */
+async function openPayload(rail: LoadedRail, item: ClaimedItem): Promise<OpenedPayload> {
+  return rail.fields.length === 0 ? { ok: true, payload: item.payload } : rail.openPayload(item)
+}
+
+async function dispatch(
+  flight: Flight,
+  rail: LoadedRail,
+  tools: CarryTools,
+  { payload, settled }: { readonly payload: JsonObject; readonly settled: boolean },
+): Promise<Landing> {
   const { item } = flight
   flight.callBegins(rail.timeoutMs)
-  const verdict = await callRail(rail, requestFor(flight), {
+  const verdict = await callRail(rail, requestFor(flight, payload), {
     signal: flight.signal,
     onLateAnswer: (answer) => tools.onLateAnswer(flight, outcomeOf(item, rail, answer, settled)),
   })
@@ -91,10 +105,15 @@ async function dispatch(flight: Flight, rail: LoadedRail, tools: CarryTools, set
 }
 
 /** Asks the rail what became of an earlier attempt. `absent`: it surely never arrived, and may be sent. */
-async function inquire(flight: Flight, rail: LoadedRail, tools: CarryTools): Promise<Landing | 'absent'> {
+async function inquire(
+  flight: Flight,
+  rail: LoadedRail,
+  tools: CarryTools,
+  payload: JsonObject,
+): Promise<Landing | 'absent'> {
   const { item } = flight
   flight.callBegins(rail.timeoutMs)
-  const answer = await inquireRail(rail, requestFor(flight), { signal: flight.signal })
+  const answer = await inquireRail(rail, requestFor(flight, payload), { signal: flight.signal })
   const told = toldBy(answer)
   switch (answer.kind) {
     case 'success':
@@ -179,7 +198,7 @@ function retryAfter({ retryAfterMs }: RailVerdict | StatusVerdict): { readonly r
   return retryAfterMs === undefined ? {} : { retryDelaySeconds: Math.ceil(retryAfterMs / 1_000) }
 }
 
-function requestFor({ item, trustedUntil, trace }: Flight): RailRequest {
+function requestFor({ item, trustedUntil, trace }: Flight, payload: JsonObject): RailRequest {
   return {
     reference: item.outboxId,
     instructionId: item.instructionId,
@@ -187,7 +206,7 @@ function requestFor({ item, trustedUntil, trace }: Flight): RailRequest {
     sequenceId: item.sequenceId,
     idempotencyKey: item.idempotencyKey,
     attempt: item.attemptCount + 1,
-    payload: item.payload,
+    payload,
     notAfter: trustedUntil,
     ...trace,
   }

@@ -1,6 +1,7 @@
 import { BATCH_SIZE, InvalidArgumentError } from '../core/index.js'
 import { withSchema, type Queryable } from '../db/index.js'
 import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch } from './db.js'
+import { onlyRow } from './rows.js'
 import type { EnqueuedItem, OutboxInstruction } from './types.js'
 
 export interface EnqueueOptions {
@@ -11,6 +12,13 @@ export interface EnqueueOptions {
   readonly tx: Queryable
   /** Where Symphony is deployed. @default `symphony`, or what `tx` says itself */
   readonly schema?: string
+  /** Encrypts the fields that a rail declares as encrypted, before anything leaves this process, and refuses what it forbids. */
+  readonly protection?: InstructionSealer
+}
+
+/** What stands between a producer and the database: `FieldVault` of the room protection. */
+export interface InstructionSealer {
+  seal(tx: Queryable, instructions: readonly OutboxInstruction[]): Promise<readonly OutboxInstruction[]>
 }
 
 /**
@@ -19,7 +27,8 @@ export interface EnqueueOptions {
  * locked until the transaction ends.
  */
 export async function enqueue(instruction: OutboxInstruction, options: EnqueueOptions): Promise<EnqueuedItem> {
-  return enqueuePaymentOutbox(transactionOf(options), instruction)
+  const tx = transactionOf(options)
+  return enqueuePaymentOutbox(tx, onlyRow(await sealed(tx, [instruction], options)))
 }
 
 /** The same for many, in statements of up to 1000; answers come in the order given. One that is refused refuses all. */
@@ -30,9 +39,18 @@ export async function enqueueMany(
   const tx = transactionOf(options)
   const items: EnqueuedItem[] = []
   for (let start = 0; start < instructions.length; start += BATCH_SIZE.max) {
-    items.push(...(await enqueuePaymentOutboxBatch(tx, instructions.slice(start, start + BATCH_SIZE.max))))
+    const batch = instructions.slice(start, start + BATCH_SIZE.max)
+    items.push(...(await enqueuePaymentOutboxBatch(tx, await sealed(tx, batch, options))))
   }
   return items
+}
+
+async function sealed(
+  tx: Queryable,
+  instructions: readonly OutboxInstruction[],
+  { protection }: EnqueueOptions,
+): Promise<readonly OutboxInstruction[]> {
+  return protection === undefined ? instructions : protection.seal(tx, instructions)
 }
 
 function transactionOf({ tx, schema }: EnqueueOptions): Queryable {

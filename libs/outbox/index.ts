@@ -46,7 +46,7 @@ export {
 } from './db.js'
 export type { ClaimOptions } from './db.js'
 export { enqueue, enqueueMany } from './enqueue.js'
-export type { EnqueueOptions } from './enqueue.js'
+export type { EnqueueOptions, InstructionSealer } from './enqueue.js'
 export type { OnRelayerEvent, RelayerEvent } from './events.js'
 export { meaningOfFreeze } from './meaningOfFreeze.js'
 export { readInstruction } from './readInstruction.js'

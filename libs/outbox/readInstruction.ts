@@ -1,5 +1,7 @@
 import {
   InvalidArgumentError,
+  keyPath,
+  readInstant,
   requiredId,
   requiredIdempotencyKey,
   type JsonObject,
@@ -23,9 +25,11 @@ export function readInstruction(value: JsonValue, options: ReadInstructionOption
   const at = (field: string) => `${place}${field}`
   if (!isObject(value)) throw new InvalidArgumentError(at('instruction'), 'expected an object')
   const known = idempotencyKey === undefined ? [...FIELDS, 'idempotencyKey'] : FIELDS
-  const stranger = Object.keys(value).find((field) => !known.includes(field))
-  if (stranger !== undefined) {
-    throw new InvalidArgumentError(at(stranger), `unknown field; expected ${known.join(', ')}`)
+  for (const [position, field] of Object.keys(value).entries()) {
+    if (known.includes(field)) continue
+    // A key may be data, too: it is named only where it looks like a name.
+    const named = keyPath('', field, position).replace(/^\./, '')
+    throw new InvalidArgumentError(at(named), `unknown field; expected ${known.join(', ')}`)
   }
   const { payload, notBefore, ordered } = value
   if (!isObject(payload)) throw new InvalidArgumentError(at('payload'), 'expected an object')
@@ -35,7 +39,8 @@ export function readInstruction(value: JsonValue, options: ReadInstructionOption
     participantId: requiredId(at('participantId'), value['participantId']),
     idempotencyKey: requiredIdempotencyKey(
       at('idempotencyKey'),
-      idempotencyKey ?? value['idempotencyKey'] ?? instructionId,
+      // Only where there is none: a null is a key that somebody's program has lost.
+      idempotencyKey ?? (value['idempotencyKey'] === undefined ? instructionId : value['idempotencyKey']),
     ),
     railType: requiredId(at('railType'), value['railType']),
     payload,
@@ -51,13 +56,10 @@ function isObject(value: JsonValue | undefined): value is JsonObject {
 }
 
 function readTime(argument: string, value: JsonValue): Date {
-  const time = typeof value === 'string' && RFC_3339.test(value) ? new Date(value) : undefined
-  if (time !== undefined && !Number.isNaN(time.getTime())) return time
+  const time = typeof value === 'string' ? readInstant(value) : undefined
+  if (time !== undefined) return time
   throw new InvalidArgumentError(argument, 'expected a time with its offset, such as 2026-01-31T12:00:00Z')
 }
-
-/** With an offset: a local time would mean another moment on another machine. */
-const RFC_3339 = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z|[+-]\d{2}:\d{2})$/
 
 function readBoolean(argument: string, value: JsonValue): boolean {
   if (typeof value !== 'boolean') throw new InvalidArgumentError(argument, 'expected true or false')

@@ -3,7 +3,7 @@ import { describeThrown } from './describeThrown.js'
 import { judgeAnswer, judgeStatus, VERDICT_CODES, type Judgement, type Unpaid } from './judgeAnswer.js'
 import type { LoadedRail } from './loadRails.js'
 import { isNotSentError } from './NotSentError.js'
-import { redact } from './redact.js'
+import { withholdFields, type Redact } from './fields/withholdFields.js'
 import type { RailRequest } from './types.js'
 import { withDeadline, type Ending } from './withDeadline.js'
 
@@ -49,27 +49,24 @@ export async function callRail(
   { signal, clock = systemClock, onLateAnswer }: DispatchOptions = {},
 ): Promise<RailVerdict> {
   const timed = stopwatch(clock)
+  const redact = withholdFields(request.payload, rail.fields)
+  const reportLate = (late: ReturnType<typeof judgeDispatch>) => {
+    if (late.kind !== 'unknown') onLateAnswer?.(timed(late))
+  }
   if (signal?.aborted === true) return timed({ kind: 'notSent', code: VERDICT_CODES.aborted })
   const call = await withDeadline((context) => rail.dispatch(request, context), {
     timeoutMs: rail.timeoutMs,
     signal,
   })
-  if (call.cut === undefined) return timed(judgeDispatch(rail, call.ending))
+  if (call.cut === undefined) return timed(judgeDispatch(rail, call.ending, redact))
   if (call.ending !== undefined) {
-    const judged = judgeDispatch(rail, call.ending)
+    const judged = judgeDispatch(rail, call.ending, redact)
     // Of an aborted call only a clear word counts: its error is our own doing.
     if (judged.kind !== 'unknown') return timed(judged)
-  } else void judgeLate(rail, call.end, (late) => onLateAnswer?.(timed(late)))
+  } else {
+    void call.end.then((ending) => reportLate(judgeDispatch(rail, ending, redact)))
+  }
   return timed(cutShort(call.cut, rail))
-}
-
-async function judgeLate(
-  rail: LoadedRail,
-  end: Promise<Ending<unknown>>,
-  report: (late: ReturnType<typeof judgeDispatch>) => void,
-): Promise<void> {
-  const late = judgeDispatch(rail, await end)
-  if (late.kind !== 'unknown') report(late)
 }
 
 /** Asks the rail what became of a reference. Never throws: whatever is not an answer is `unknown`. */
@@ -79,26 +76,28 @@ export async function inquireRail(
   { signal, clock = systemClock }: CallOptions = {},
 ): Promise<StatusVerdict> {
   const timed = stopwatch(clock)
+  const redact = withholdFields(request.payload, rail.fields)
   const { queryStatus } = rail
   if (queryStatus === undefined) return timed({ kind: 'unknown', code: VERDICT_CODES.notAskable })
   const call = await withDeadline((context) => queryStatus(request, context), {
     timeoutMs: rail.timeoutMs,
     signal,
   })
-  if (call.ending?.how === 'answered') return timed(judgeStatus(rail, call.ending.value))
-  return timed(call.cut === undefined ? judgeThrown(call.ending.error) : cutShort(call.cut, rail))
+  if (call.ending?.how === 'answered') return timed(judgeStatus(rail, call.ending.value, redact))
+  return timed(call.cut === undefined ? judgeThrown(call.ending.error, redact) : cutShort(call.cut, rail))
 }
 
 function judgeDispatch(
   rail: LoadedRail,
   ending: Ending<unknown>,
+  redact: Redact,
 ): Judgement<'terminal' | 'retryable' | 'unknown' | 'notSent'> {
-  if (ending.how === 'answered') return judgeAnswer(rail, ending.value)
-  const judged = judgeThrown(ending.error)
+  if (ending.how === 'answered') return judgeAnswer(rail, ending.value, redact)
+  const judged = judgeThrown(ending.error, redact)
   return isNotSentError(ending.error) ? { ...judged, kind: 'notSent', code: VERDICT_CODES.notSent } : judged
 }
 
-function judgeThrown(error: unknown): Unpaid<'unknown'> {
+function judgeThrown(error: unknown, redact: Redact): Unpaid<'unknown'> {
   return { kind: 'unknown', code: VERDICT_CODES.threw, message: redact(describeThrown(error)) }
 }
 

@@ -1,6 +1,7 @@
 import { ERROR_CODE_LENGTH_MAX, RAIL_REFERENCE_LENGTH_MAX, requiredText } from '../core/index.js'
 import type { LoadedRail } from './loadRails.js'
-import { redact } from './redact.js'
+import type { Redact } from './fields/withholdFields.js'
+import { redact as redactByShape } from './redact.js'
 import type { RailOutcome } from './types.js'
 
 /** What an answer amounts to, once it has been checked against the contract and the rail's own table. */
@@ -57,28 +58,37 @@ type UnpaidAnswer = Exclude<RailOutcome, 'success'>
 type UnpaidStatus = 'terminal' | 'absent' | 'unknown'
 
 /** Judges the answer to a dispatch. Whatever is not clearly one of the other outcomes is unknown. */
-export function judgeAnswer(rail: LoadedRail, answer: unknown): Judgement<UnpaidAnswer> {
+export function judgeAnswer(
+  rail: LoadedRail,
+  answer: unknown,
+  redact: Redact = redactByShape,
+): Judgement<UnpaidAnswer> {
   const said = readAnswer(answer)
   // A refusal that does not say why is not the contract's, and the payment would be declared failed on its word.
   if (said?.code === undefined && (said?.outcome === 'terminal' || said?.outcome === 'retryable')) {
-    return { kind: 'unknown', code: VERDICT_CODES.malformed, ...detailsOf(said) }
+    return { kind: 'unknown', code: VERDICT_CODES.malformed, ...detailsOf(said, redact) }
   }
-  return judge(rail, said, isUnpaidAnswer)
+  return judge(rail, said, isUnpaidAnswer, redact)
 }
 
 /** Judges the answer to an inquiry. */
-export function judgeStatus(rail: LoadedRail, status: unknown): Judgement<UnpaidStatus> {
-  return judge(rail, readAnswer(status), isUnpaidStatus)
+export function judgeStatus(
+  rail: LoadedRail,
+  status: unknown,
+  redact: Redact = redactByShape,
+): Judgement<UnpaidStatus> {
+  return judge(rail, readAnswer(status), isUnpaidStatus, redact)
 }
 
 function judge<Kind extends UnpaidAnswer | UnpaidStatus>(
   rail: LoadedRail,
   said: SaidByRail | undefined,
   isUnpaid: (outcome: unknown) => outcome is Kind,
+  redact: Redact,
 ): Judgement<Kind | 'unknown'> {
   if (said === undefined) return { kind: 'unknown', code: VERDICT_CODES.malformed }
   const { outcome, reference, code } = said
-  const details = detailsOf(said)
+  const details = detailsOf(said, redact)
   if (outcome !== 'success' && !isUnpaid(outcome)) {
     return { kind: 'unknown', code: VERDICT_CODES.malformed, ...details }
   }
@@ -153,7 +163,10 @@ function readRetryAfter(value: unknown): number | undefined {
   return Math.ceil(Math.min(Math.max(value, RETRY_AFTER_MS.min), RETRY_AFTER_MS.max))
 }
 
-function detailsOf({ outcome, code, message, retryAfterMs }: SaidByRail): {
+function detailsOf(
+  { outcome, code, message, retryAfterMs }: SaidByRail,
+  redact: Redact,
+): {
   railCode?: string
   message?: string
   retryAfterMs?: number

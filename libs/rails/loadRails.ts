@@ -8,6 +8,8 @@ import {
   requiredText,
 } from '../core/index.js'
 import type { Bounds } from '../core/index.js'
+import { openWithoutKeys, type OpenPayload } from './fields/openPayload.js'
+import { overlap, readFieldRules, readPointer, type FieldRule } from './fields/fieldRules.js'
 import type { StandardSchema } from './standardSchema.js'
 import type {
   DestinationKind,
@@ -36,6 +38,11 @@ export interface LoadedRail {
   readonly concurrency: number | undefined
   readonly ratePerSecond: number | undefined
   readonly codes: ReadonlyMap<string, RailOutcome | 'absent'> | undefined
+  readonly fields: readonly FieldRule[]
+  /** Where the payload names whose data it is, by its keys; undefined: the participant's. */
+  readonly subject: readonly string[] | undefined
+  /** Called before each dispatch and inquiry. Without keys it refuses what is encrypted. */
+  readonly openPayload: OpenPayload
   readonly close: () => Promise<void>
 }
 
@@ -92,6 +99,7 @@ export function loadRail(declared: unknown, options: LoadOptions = {}, place = '
     )
   }
   const timeoutMs = boundedInteger(field('timeoutMs'), declared['timeoutMs'] ?? timeoutDefaultMs, RAIL_TIMEOUT_MS)
+  const fields = readFieldRules(field('fields'), declared['fields'] ?? {})
   return Object.freeze({
     type,
     onUnknown,
@@ -109,6 +117,9 @@ export function loadRail(declared: unknown, options: LoadOptions = {}, place = '
     concurrency: optional(declared['concurrency'], (value) => boundedInteger(field('concurrency'), value, CONCURRENCY)),
     ratePerSecond: optional(declared['rate'], (value) => readRate(field, value)),
     codes: optional(declared['codes'], (value) => readCodes(field('codes'), value)),
+    fields,
+    subject: optional(declared['subject'], (value) => readSubject(field('subject'), value, fields)),
+    openPayload: openWithoutKeys(fields),
     close: async () => declared.close?.(),
   })
 }
@@ -126,8 +137,19 @@ const KEYS: readonly (keyof Rail)[] = [
   'concurrency',
   'rate',
   'codes',
+  'fields',
+  'subject',
   'close',
 ]
+
+/** It must be readable without a key, to find the key. */
+function readSubject(field: string, value: unknown, fields: readonly FieldRule[]): readonly string[] {
+  const keys = readPointer(field, value)
+  if (keys.includes('*')) throw new InvalidArgumentError(field, 'expected one place, without a star')
+  const hiding = fields.find((rule) => rule.fieldClass === 'encrypted' && overlap(rule.keys, keys))
+  if (hiding === undefined) return keys
+  throw new InvalidArgumentError(field, `expected a place that is not encrypted, which "${hiding.pointer}" makes it`)
+}
 
 function readOnUnknown(field: string, value: unknown): UnknownPolicy {
   return readChoice(field, value, ['resend', 'inquire', 'hold'])

@@ -1,4 +1,5 @@
 import type { JsonObject } from '../core/index.js'
+import type { FieldClasses } from './fields/fieldRules.js'
 import type { StandardSchema } from './standardSchema.js'
 
 /**
@@ -49,6 +50,16 @@ export interface Rail<Payload extends object = JsonObject> {
    * with it, or a code that is not in it, is unknown. @default the answer's own outcome stands
    */
   readonly codes?: RailCodes
+  /**
+   * What the fields of the payload may show, by place: `{ '/destination': 'encrypted', '/memo': 'forbidden' }`. A key that is a
+   * star stands for every element of a list or member of an object. What is not named is public. @default {}
+   */
+  readonly fields?: FieldClasses
+  /**
+   * Where the payload names whose data it is, such as `/customerId`. Encrypted fields have a key for each subject, and are
+   * unreadable once it is destroyed. @default the participant
+   */
+  readonly subject?: string
   /** Called once when the worker has stopped: close connections here. */
   close?(): void | Promise<void>
 }

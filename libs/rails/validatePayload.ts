@@ -1,5 +1,6 @@
 import { AppError, ArgumentRangeError, indexPath, InvalidArgumentError, keyPath, parseMoney } from '../core/index.js'
 import type { JsonObject } from '../core/index.js'
+import { CardNumberRefusedError, refuseCardNumbers } from './fields/cardNumbers.js'
 import { isDestination, kindOfDestination } from './destinations.js'
 import type { LoadedRail } from './loadRails.js'
 import type { StandardIssue, StandardResult } from './standardSchema.js'
@@ -24,7 +25,12 @@ export interface PayloadCheckFailure {
   readonly retryable: true
 }
 
-export type PayloadFaultCode = 'INVALID_AMOUNT' | 'INVALID_CURRENCY' | 'INVALID_DESTINATION' | 'INVALID_PAYLOAD'
+export type PayloadFaultCode =
+  | 'CARD_NUMBER_REFUSED'
+  | 'INVALID_AMOUNT'
+  | 'INVALID_CURRENCY'
+  | 'INVALID_DESTINATION'
+  | 'INVALID_PAYLOAD'
 
 /**
  * Checks a payload before it is sent: amount, currency and destination unless the rail carries no money, then the
@@ -36,6 +42,8 @@ export async function validatePayload(rail: LoadedRail, payload: JsonObject): Pr
     return fault('INVALID_PAYLOAD', 'payload: expected an object')
   }
   try {
+    const cardFault = faultOfCardNumbers(rail, payload)
+    if (cardFault !== undefined) return cardFault
     const moneyFault = rail.money
       ? (faultOfMoney(payload) ?? (await faultOfDestination(rail, payload['destination'])))
       : undefined
@@ -49,6 +57,17 @@ export async function validatePayload(rail: LoadedRail, payload: JsonObject): Pr
 }
 
 const SOUND: PayloadCheck = Object.freeze({ ok: true })
+
+/** Producers refuse it already; what came past them, by SQL, is in our ledger but need not reach the rail. */
+function faultOfCardNumbers({ fields }: LoadedRail, payload: JsonObject): PayloadFault | undefined {
+  try {
+    refuseCardNumbers(payload, fields)
+    return undefined
+  } catch (error) {
+    if (!(error instanceof CardNumberRefusedError)) throw error
+    return fault('CARD_NUMBER_REFUSED', error.message)
+  }
+}
 
 function faultOfMoney(payload: JsonObject): PayloadFault | undefined {
   try {

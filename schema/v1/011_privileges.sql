@@ -34,6 +34,8 @@ GRANT EXECUTE ON FUNCTION
   schedule_timer(text, jsonb, timestamptz, text, text),
   cancel_timer(uuid)
 TO symphony_ingest;
+-- Who encrypts needs the wrapped keys of its subjects, which read nothing without the master key, and may add some.
+GRANT EXECUTE ON FUNCTION ensure_subject_keys(text[], uuid[], text[], text) TO symphony_ingest;
 
 -- symphony_executor: workers. They move items through functions that check their lease; they can read no table, so a
 -- stolen worker login shows no payload that it did not lease and no token that it was not given.
@@ -68,6 +70,8 @@ GRANT EXECUTE ON FUNCTION
   next_inbox_event(),
   purge_inbox_messages(integer, integer)
 TO symphony_executor;
+-- Who dispatches decrypts: the wrapped keys that a leased payload names, and which master keys it takes to start.
+GRANT EXECUTE ON FUNCTION read_subject_keys(uuid[]), master_keys_in_use() TO symphony_executor;
 -- Whoever writes the ledger also has it sealed. The function takes no content, only a bound: a stolen worker login can close
 -- a block early and learn how many rows it has, and that is all. A role of its own would be one more login to keep.
 GRANT EXECUTE ON FUNCTION seal_ledger_block(integer) TO symphony_executor;
@@ -143,6 +147,18 @@ TO symphony_control;
 GRANT SELECT (
   key_id, scopes, owner, participants, created_by, created_at, expires_at, revoked_at, revoked_by, last_used_at
 ) ON api_keys TO symphony_control, symphony_auditor;
+
+-- Data keys of encrypted fields: operators rewrap and destroy them, auditors see that it was done. The wrapped keys are for those
+-- who rewrap alone.
+GRANT EXECUTE ON FUNCTION
+  rewrap_subject_keys(uuid[], text[], text, text),
+  destroy_subject_key(text, text),
+  master_keys_in_use()
+TO symphony_control;
+GRANT SELECT ON subject_keys TO symphony_control;
+GRANT SELECT (
+  key_id, subject, master_key_id, created_at, destroyed_at, destroyed_by, destroyed_because
+) ON subject_keys TO symphony_auditor;
 
 -- symphony_auditor: auditors. The whole ledger, payloads included, because the hashes are taken over them; and the switches
 -- under which it is written, such as who may name another as the person acting.

@@ -104,6 +104,7 @@ describe('functions', () => {
       'inbox_content_hash',
       'is_actor_gateway',
       'is_replicated_synchronously',
+      'master_keys_in_use',
       'next_inbox_event',
       'next_outbox_event',
       'next_scheduler_event',
@@ -117,6 +118,7 @@ describe('functions', () => {
       'outbox_paid_late_as',
       'outbox_payment_items',
       'payload_defect',
+      'read_subject_keys',
       'refuse_stale_snapshot',
     ])
   })

@@ -59,6 +59,7 @@ test(
       ])
       expect(answers.differing).toBeGreaterThan(0)
       expect(fleet.kills).toBe(KILLS)
+      process.stdout.write(`inbox: ${MESSAGES} effects, ${fleet.kills} kills\n`)
     })
   },
 )

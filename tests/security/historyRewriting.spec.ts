@@ -131,6 +131,7 @@ describe.each(ROLES)('%s', (role) => {
   })
 
   test('has changed nothing by all of that', async () => {
+    process.stdout.write(`history: ${WAYS.length} ways, ${WAYS.length * LEDGERS.length * ROLES.length} refused\n`)
     for (const { sql } of WAYS) {
       for (const table of LEDGERS) {
         const schema = quoteIdentifier(db.schema)

@@ -11,7 +11,7 @@ import { openConnection, type Connection } from '../support/race.js'
  */
 const COUNT = Number(process.env['SYMPHONY_TEST_TAMPERS'] ?? 66)
 const SEED = process.env['SYMPHONY_TEST_TAMPER_SEED'] ?? '20261115'
-const CLEAN_RUNS = 20
+const CLEAN_RUNS = Number(process.env['SYMPHONY_TEST_CLEAN_RUNS'] ?? 20)
 /** A thousand take their time. */
 const TIMEOUT_MS = 3_600_000
 

@@ -1,8 +1,15 @@
 /**
  * Texts that would be scripts wherever text is taken for markup: each would call `hacked()`. Without spaces, so that they
- * are ids, too. Fifty of them, which differ in where the markup comes from.
+ * are ids, too. Fifty at a time, which is what a page lists at once: those of `npm test` differ in where the markup comes
+ * from, and `npm run security -- --only S9` has another hundred and fifty.
  */
-export const HOSTILE_TEXTS: readonly string[] = [
+export function hostileTexts(from = 0): readonly string[] {
+  return ALL.slice(from, from + AT_ONCE)
+}
+
+const AT_ONCE = 50
+
+const BASIC: readonly string[] = [
   ...['script', 'ScRiPt', 'script/x', 'script/defer', 'script/src=data:,hacked()'].map(
     (tag) => `<${tag}>hacked()</script>`,
   ),
@@ -39,3 +46,29 @@ export const HOSTILE_TEXTS: readonly string[] = [
   '\\u003cscript\\u003ehacked()\\u003c/script\\u003e',
   '%3Cscript%3Ehacked()%3C/script%3E',
 ]
+
+/** Ways to be an element, each to be tried behind ways out of whatever text is put into. */
+const ELEMENTS = [
+  '<svg><animate/onbegin=hacked()/attributeName=x>',
+  '<svg><script>hacked()</script></svg>',
+  '<math><mtext></form><form><mglyph><style></math><img/src/onerror=hacked()>',
+  '<input/onfocus=hacked()/autofocus>',
+  '<select/onfocus=hacked()/autofocus>',
+  '<textarea/onfocus=hacked()/autofocus>',
+  '<body/onpageshow=hacked()>',
+  '<video><source/onerror=hacked()>',
+  '<audio/src/onerror=hacked()>',
+  '<link/rel=stylesheet/href=x/onerror=hacked()>',
+  '<base/href=javascript:hacked()//>',
+  '<meta/http-equiv=refresh/content=0;url=javascript:hacked()>',
+  '<object/data=javascript:hacked()>',
+  '<embed/src=javascript:hacked()>',
+  '<isindex/action=javascript:hacked()/type=image>',
+  '<x/onpointerover=hacked()/style=position:fixed;inset:0>',
+]
+const WAYS_OUT = ['', '"/>', "'/>", '</script>', '</style>', '</title>', '-->', '<!--', '`>', '\\">']
+
+/** Unique, and as long as an id may be at the most. */
+const ALL: readonly string[] = [
+  ...new Set([...BASIC, ...ELEMENTS.flatMap((element) => WAYS_OUT.map((out) => `${out}${element}`))]),
+].filter((text) => text.length <= 120)

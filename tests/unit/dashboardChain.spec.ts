@@ -9,7 +9,7 @@ const OUTBOX_ID = '019a2b3c-0000-7000-8000-000000000001'
 
 function link(kind: 'attempt' | 'event', number: number, prevHash: string | null): ChainLink {
   const fields = [`${kind}-${number}`, OUTBOX_ID, 'instruction “é”', null, '', '{"amount": "1.00"}']
-  return { number: String(number), fields, prevHash, rowHash: ledgerHash([prevHash, ...fields]) }
+  return { number: String(number), fields, masked: false, prevHash, rowHash: ledgerHash([prevHash, ...fields]) }
 }
 
 function links(kind: 'attempt' | 'event', size: number, firstHash: string | null): ChainLink[] {
@@ -52,6 +52,17 @@ describe('a chain', () => {
     expect(firstBreak(checked)).toBeUndefined()
     expect(checked.ledger.map(({ position }) => position)).toEqual(['identity', 'attempt 1', 'attempt 2', 'attempt 3'])
     expect(checked.events.map(({ position }) => position)).toEqual(['event 1', 'event 2'])
+  })
+
+  test('with a masked row is sound as far as it can be seen, and says which row it could not see', async () => {
+    const chain = soundChain()
+    Object.assign(chain.attempts[1]!, { masked: true, fields: [...chain.attempts[1]!.fields.slice(0, -1), '••••'] })
+    const checked = await checkChain(chain)
+    expect(firstBreak(checked)).toBeUndefined()
+    expect(checked.ledger.map(({ isMasked }) => isMasked)).toEqual([false, false, true, false])
+    // It must still follow the one before, and be followed.
+    Object.assign(chain.attempts[1]!, { prevHash: chain.attempts[0]!.prevHash })
+    expect(firstBreak(await checkChain(chain))).toMatchObject({ defect: 'it does not follow the one before' })
   })
 
   test.each<[string, (chain: Chain) => void, string, string]>([

@@ -20,6 +20,7 @@ beforeAll(async () => {
   stage = await openHttpStage(db)
 })
 afterAll(async () => {
+  process.stdout.write(`access: ${refusals} refusals\n`)
   await stage.close()
   await db.drop()
 })
@@ -47,6 +48,8 @@ function ask(route: Route, authorization: string | undefined, at = stage.address
   })
 }
 
+let refusals = 0
+
 async function answersOf(
   authorization: string | undefined,
   routes = guarded(),
@@ -56,6 +59,7 @@ async function answersOf(
     const response = await ask(route, authorization)
     const { code } = await problemOf(response)
     answers.push([`${route.method} ${route.path}`, response.status, code])
+    refusals += response.status < 500 ? 1 : 0
   }
   return answers
 }

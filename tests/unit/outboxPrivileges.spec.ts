@@ -41,6 +41,8 @@ type Actor = (typeof ACTORS)[number]
 const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: readonly string[] }>>>> = {
   symphony_settings: { auditor: whole() },
   api_keys: { control: except('secret_hash'), auditor: except('secret_hash') },
+  // The wrapped key is for those who rewrap it.
+  subject_keys: { control: whole(), auditor: except('wrapped_key') },
   inbox_messages: {
     control: except('fence'),
     auditor: except('fence'),
@@ -99,9 +101,12 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   enqueue_payment_outbox_batch: 'ingest',
   enqueue_inbox_message: 'ingest',
   enqueue_inbox_messages: 'ingest',
+  ensure_subject_keys: 'ingest',
   schedule_timer: 'ingest',
   cancel_timer: 'ingest',
 
+  read_subject_keys: 'executor',
+  master_keys_in_use: 'executor',
   claim_outbox_batch: 'executor',
   renew_outbox_lease: 'executor',
   renew_outbox_leases: 'executor',
@@ -167,6 +172,8 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   delete_job: 'control',
   create_api_key: 'control',
   revoke_api_key: 'control',
+  rewrap_subject_keys: 'control',
+  destroy_subject_key: 'control',
   is_actor_gateway: 'control',
 
   authenticate_api_key: 'auth',
@@ -185,6 +192,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   bury_inbox_messages: 'nobody',
   check_api_key: 'nobody',
   check_api_key_parts: 'nobody',
+  check_wrapped_keys: 'nobody',
   check_inbox_claims: 'nobody',
   check_inbox_errors: 'nobody',
   check_inbox_key: 'nobody',
@@ -273,7 +281,10 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
 }
 
 /** Beside the one whom a function is for: operators call off what an application has scheduled. */
-const FURTHER_CALLERS: Readonly<Record<string, readonly Role[]>> = { cancel_timer: ['control'] }
+const FURTHER_CALLERS: Readonly<Record<string, readonly Role[]>> = {
+  cancel_timer: ['control'],
+  master_keys_in_use: ['control'],
+}
 
 function mayCall(actor: Actor, name: string): boolean {
   return CALLERS[name] === actor || (FURTHER_CALLERS[name] ?? []).some((role) => role === actor)
@@ -373,6 +384,11 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   delete_job: async (call) => call(await aJob(db)),
   create_api_key: (call) => call('privileged', Buffer.alloc(32), ['read'], 'alice'),
   revoke_api_key: async (call) => call(await aKeyId()),
+  rewrap_subject_keys: (call) => call([randomUUID()], ['A'.repeat(80)], 'next', 'first'),
+  destroy_subject_key: (call) => call('nobody', 'asked to'),
+  read_subject_keys: (call) => call([randomUUID()]),
+  master_keys_in_use: (call) => call(),
+  ensure_subject_keys: (call) => call([randomUUID()], [randomUUID()], ['A'.repeat(80)], 'first'),
   is_actor_gateway: (call) => call(),
 
   authenticate_api_key: async (call) => call(await aKeyId(), Buffer.alloc(32)),
@@ -435,7 +451,10 @@ beforeAll(async () => {
   for (const role of ROLES) clients.set(role, await db.connect(`symphony_${role}`))
   clients.set('PUBLIC', await stranger.connect())
 })
-afterAll(() => db.drop())
+afterAll(async () => {
+  process.stdout.write(`privileges: ${statements} statements\n`)
+  await db.drop()
+})
 
 test('every table and view has its readers written down here', () => {
   expect([...relations.keys()].toSorted()).toEqual(Object.keys(READERS).toSorted())
@@ -619,8 +638,11 @@ test('a blanket grant to readonly and auditor is taken back by the privileges fi
   expect(healed.objects).toEqual(deployed.objects)
 })
 
+let statements = 0
+
 async function outcomeOf(actor: Actor, sql: string): Promise<string> {
   const client = clients.get(actor)!
+  statements += 1
   await client.query('BEGIN')
   try {
     const { rows } = await client.query(sql)
@@ -725,6 +747,10 @@ async function putARowInEveryTable(): Promise<void> {
   // By hand: a block that is sealed waits for every writer of the server, other test files' among them.
   await db.queryNoRole(
     `INSERT INTO payment_outbox_blocks VALUES (1, 1, 1, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', '', '', now())`,
+  )
+  await db.queryNoRole(
+    `INSERT INTO subject_keys (key_id, subject, master_key_id, wrapped_key, created_at)
+     VALUES (gen_random_uuid(), 'somebody', 'first', repeat('A', 80), now())`,
   )
   await proposal()
   await failedItem()

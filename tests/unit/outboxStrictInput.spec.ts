@@ -55,6 +55,18 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   },
   cancel_timer: { role: 'ingest', sound: async () => ({ p_timer_id: uuid((await aClaimedTimer(db)).timerId) }) },
 
+  ensure_subject_keys: {
+    role: 'ingest',
+    sound: async () => ({ p_subjects: `ARRAY['s']`, ...wrappedKeys() }),
+  },
+  read_subject_keys: { role: 'executor', sound: async () => ({ p_data_key_ids: 'ARRAY[gen_random_uuid()]' }) },
+  master_keys_in_use: { role: 'executor', sound: async () => ({}) },
+  rewrap_subject_keys: {
+    role: 'control',
+    sound: async () => ({ ...wrappedKeys(), p_previous_master_key_id: `'m'` }),
+  },
+  destroy_subject_key: { role: 'control', sound: async () => ({ p_subject: `'s'`, p_reason: `'asked to'` }) },
+
   claim_outbox_batch: {
     role: 'executor',
     sound: async () => ({
@@ -503,6 +515,19 @@ const LIMITS: Readonly<Record<string, Limits>> = {
     refused: { nothing: `''`, 'an unknown one': `'${CANARY}'`, capitals: `'READ'` },
     accepted: { audit: `'audit'` },
   },
+  p_subject: ID,
+  p_master_key_id: ID,
+  p_previous_master_key_id: ID,
+  p_wrapped_key: {
+    refused: {
+      nothing: `''`,
+      '79 characters': `repeat('A', 79)`,
+      '81 characters': `repeat('A', 81)`,
+      'what is not base64url': `rpad('${CANARY}+', 80, 'A')`,
+      'a line end': `E'${CANARY}\\n' || repeat('A', 69)`,
+    },
+    accepted: { '80 characters': `repeat('_', 80)` },
+  },
   p_person: text(200),
   p_participant: ID,
   p_expires_at: EXPIRY,
@@ -561,6 +586,7 @@ const LIMITS: Readonly<Record<string, Limits>> = {
 
 /** Every value of their type is one; whether it is the right one, the database judges. */
 const WITHOUT_LIMITS = [
+  'p_data_key_id',
   'p_report_held',
   'p_epoch_id',
   'p_outbox_id',
@@ -605,7 +631,10 @@ beforeAll(async () => {
   for (const name of names) soundArguments.set(name, await SUBJECTS[name]!.sound())
   before = await rowHashes(db)
 })
-afterAll(() => db.drop())
+afterAll(async () => {
+  process.stdout.write(`strict input: ${calls} calls\n`)
+  await db.drop()
+})
 
 test('every function that a runtime role may call is under test, with every argument', () => {
   expect(names.toSorted()).toEqual([...signatures.keys()].toSorted())
@@ -797,7 +826,10 @@ function isKey(argument: string): boolean {
 type Outcome = 'accepted' | 'no lease' | 'unknown' | { readonly code: string; readonly names: string }
 
 /** What became of a call with these arguments in place of sound ones. It is undone in any case. */
+let calls = 0
+
 async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
+  calls += 1
   const { client } = connections.get(SUBJECTS[name]!.role)!
   await client.query('BEGIN')
   try {
@@ -848,6 +880,14 @@ async function readSignatures(): Promise<typeof signatures> {
     [quoteIdentifier(db.schema)],
   )
   return new Map(rows.map((row) => [row.name, row.arguments]))
+}
+
+function wrappedKeys(): Arguments {
+  return {
+    p_data_key_ids: 'ARRAY[gen_random_uuid()]',
+    p_wrapped_keys: `ARRAY[repeat('A', 80)]`,
+    p_master_key_id: `'m'`,
+  }
 }
 
 async function aKeyId(): Promise<string> {

@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
 import type { Cli } from '../Cli.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
-import { API, PROCESS, TARGET } from '../settings.js'
+import { API, PROCESS, PROTECTION, TARGET } from '../settings.js'
 
-const SETTINGS_TAKEN = [...TARGET, ...PROCESS, ...API] as const
+const SETTINGS_TAKEN = [...TARGET, ...PROTECTION, ...PROCESS, ...API] as const
 
 /** `symphony api`: the HTTP API and the dashboard alone, one of the processes of a deployment. */
 export function registerApi(program: Command, cli: Cli): void {
@@ -18,7 +18,8 @@ export function registerApi(program: Command, cli: Cli): void {
 const HELP = `
 Who asks shows a key (symphony keys create), a token of the identity provider that --oidc names, or the token of
 SYMPHONY_ACCESS_TOKEN, which may do everything. It listens on this machine alone unless --host says otherwise; put TLS
-before it where others come in. The login needs what "symphony deploy --create-login NAME=api" gives it.
+before it where others come in. The login needs what "symphony deploy --create-login NAME=api" gives it. What your rails say
+about the fields of payloads (--rails) it does: it masks, it refuses, and with --vault-keys it encrypts.
 
 Examples:
   symphony deploy --create-login web=api

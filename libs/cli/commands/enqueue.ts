@@ -1,18 +1,22 @@
 import type { Command } from 'commander'
 import { InvalidArgumentError, parseStrictJson } from '../../core/index.js'
-import { enqueuePaymentOutbox, readInstruction, type OutboxInstruction } from '../../outbox/index.js'
+import { enqueue, readInstruction, type OutboxInstruction } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
 import { jsonOption } from '../commonOptions.js'
+import { withProtection } from '../fieldProtection.js'
 import { enqueueFile } from '../enqueueFile.js'
 import { withTarget } from '../openTarget.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
-import { TARGET, type TargetSettings } from '../settings.js'
+import { PROTECTION, TARGET, type ProtectionSettings, type TargetSettings } from '../settings.js'
+
+const SETTINGS_TAKEN = [...TARGET, ...PROTECTION] as const
+type EnqueueSettings = TargetSettings & ProtectionSettings
 
 /** `symphony enqueue`: one payment from the command line, or a file of them. */
 export function registerEnqueue(program: Command, cli: Cli): void {
   addSettings(
     program.command('enqueue').description('enqueue one payment, or a file of them; repeating it changes nothing'),
-    TARGET,
+    SETTINGS_TAKEN,
   )
     .option('--file <file>', 'a file with one instruction per line, as JSON; - for standard input')
     .option('--instruction <id>', 'what the payment is called')
@@ -30,6 +34,7 @@ export function registerEnqueue(program: Command, cli: Cli): void {
 const HELP = `
 A line of a file: {"instructionId":"INV-1","participantId":"ACME","railType":"sepa","payload":{"amount":"12.50",
 "currency":"EUR","destination":"DE89370400440532013000"}}, and optionally idempotencyKey, notBefore, ordered.
+With --rails, what the rail says about the fields of its payloads is done: some are refused, and some encrypted with --vault-keys.
 
 Examples:
   symphony enqueue --instruction INV-1 --participant ACME --rail sepa \\
@@ -42,14 +47,16 @@ async function run(flags: GivenFlags, cli: Cli): Promise<void> {
   const { file } = flags
   const stray = ONE.find((name) => file !== undefined && flags[name] !== undefined)
   if (stray !== undefined) throw new InvalidArgumentError(`--${stray}`, 'expected either this or --file')
-  const settings = await resolveSettings(TARGET, flags, cli)
+  const settings = await resolveSettings(SETTINGS_TAKEN, flags, cli)
   if (typeof file === 'string') await runFile(file, settings, flags, cli)
   else await runOne(instructionOf(flags), settings, flags, cli)
 }
 
-async function runFile(file: string, settings: TargetSettings, { json }: GivenFlags, cli: Cli): Promise<void> {
-  const counts = await withTarget(settings, 'enqueue', (database) =>
-    enqueueFile(file, database.as('symphony_ingest'), cli),
+async function runFile(file: string, settings: EnqueueSettings, { json }: GivenFlags, cli: Cli): Promise<void> {
+  const counts = await withProtection(settings, ({ vault }) =>
+    withTarget(settings, 'enqueue', (database) =>
+      enqueueFile(file, { ingest: database.as('symphony_ingest'), vault }, cli),
+    ),
   )
   if (json === true) return cli.terminal.printJson(counts)
   cli.terminal.print(`${counts.read} read: ${counts.created} enqueued, ${counts.existing} were there already.`)
@@ -57,12 +64,14 @@ async function runFile(file: string, settings: TargetSettings, { json }: GivenFl
 
 async function runOne(
   instruction: OutboxInstruction,
-  settings: TargetSettings,
+  settings: EnqueueSettings,
   { json }: GivenFlags,
   { terminal }: Cli,
 ): Promise<void> {
-  const item = await withTarget(settings, 'enqueue', (database) =>
-    enqueuePaymentOutbox(database.as('symphony_ingest'), instruction),
+  const item = await withProtection(settings, ({ vault }) =>
+    withTarget(settings, 'enqueue', (database) =>
+      enqueue(instruction, { tx: database.as('symphony_ingest'), protection: vault }),
+    ),
   )
   if (json === true) return terminal.printJson({ instructionId: instruction.instructionId, ...item })
   const verb = item.created ? 'was enqueued' : `was there already, and is ${item.state}`

@@ -1,6 +1,6 @@
 import { Option, type Command } from 'commander'
 import { createApiKey, readApiKeys, revokeApiKey, SCOPES, type ApiKeyStatus, type Scope } from '../../access/index.js'
-import { InvalidArgumentError, systemClock } from '../../core/index.js'
+import { InvalidArgumentError, readInstant, systemClock } from '../../core/index.js'
 import type { Cli } from '../Cli.js'
 import { addExamples } from '../examples.js'
 import { addOperatorOptions, asControl, printResult } from '../operator.js'
@@ -83,12 +83,11 @@ function scopesOf(words: readonly string[]): readonly Scope[] {
 function timeOf(text: string): Date {
   const [, days] = /^(\d{1,5})d$/.exec(text) ?? []
   if (days !== undefined) return new Date(systemClock.now().getTime() + Number(days) * DAY_MS)
-  const time = RFC_3339.test(text) ? new Date(text) : undefined
-  if (time !== undefined && !Number.isNaN(time.getTime())) return time
+  const time = readInstant(text)
+  if (time !== undefined) return time
   throw new InvalidArgumentError('--expires', 'expected 2027-01-31T00:00:00Z, or so many days, such as 90d')
 }
 
-const RFC_3339 = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z|[+-]\d{2}:\d{2})$/
 const DAY_MS = 86_400_000
 
 async function list(flags: GivenFlags, cli: Cli): Promise<void> {

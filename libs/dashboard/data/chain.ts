@@ -17,6 +17,8 @@ export interface CheckedLink {
   readonly hash: string | null
   /** Undefined: sound. */
   readonly defect: LinkDefect | undefined
+  /** A field of it is masked: that it follows the one before was checked, its own hash could not be. */
+  readonly isMasked: boolean
 }
 
 export interface CheckedChain {
@@ -35,6 +37,7 @@ export async function checkChain({ outboxId, identity, attempts, events }: Chain
   const first: CheckedLink = {
     position: IDENTITY,
     hash: identity.rowHash,
+    isMasked: false,
     defect: isAbout(identity.fields, OUTBOX_ID_AT.identity)
       ? await contentDefect(identity.fields, identity.rowHash)
       : 'it is about another payment',
@@ -46,7 +49,7 @@ export async function checkChain({ outboxId, identity, attempts, events }: Chain
       const defect = isAbout(link.fields, OUTBOX_ID_AT[kind])
         ? await linkDefect(link, previous)
         : 'it is about another payment'
-      checked.push({ position: `${kind} ${link.number}`, hash: link.rowHash, defect })
+      checked.push({ position: `${kind} ${link.number}`, hash: link.rowHash, defect, isMasked: link.masked })
       previous = { number: BigInt(link.number), hash: link.rowHash }
     }
     return checked
@@ -63,12 +66,12 @@ export function firstBreak({ ledger, events }: CheckedChain): CheckedLink | unde
 }
 
 async function linkDefect(
-  { number, fields, prevHash, rowHash }: ChainLink,
+  { number, fields, masked, prevHash, rowHash }: ChainLink,
   previous: { readonly number: bigint; readonly hash: string | null },
 ): Promise<LinkDefect | undefined> {
   if (BigInt(number) !== previous.number + 1n) return 'a number is missing before it'
   if (prevHash !== previous.hash) return 'it does not follow the one before'
-  return contentDefect([prevHash, ...fields], rowHash)
+  return masked && rowHash !== null ? undefined : contentDefect([prevHash, ...fields], rowHash)
 }
 
 async function contentDefect(

@@ -45,7 +45,12 @@ const ACCEPTED_EXAMPLE = {
   created: false,
 }
 
-export function instructionRoutes({ roles }: Api): readonly Route[] {
+/** What the rails’ classes for fields may refuse. */
+const PROTECTED = ['CARD_NUMBER_REFUSED', 'SUBJECT_ERASED', 'ENCRYPTION_UNAVAILABLE'] as const
+
+export function instructionRoutes({ roles, protection }: Api): readonly Route[] {
+  const seal = async (instructions: readonly OutboxInstruction[]) =>
+    protection === undefined ? instructions : protection.seal(roles.ingest, instructions)
   return [
     route({
       method: 'POST',
@@ -62,7 +67,13 @@ export function instructionRoutes({ roles }: Api): readonly Route[] {
         201: { description: 'It is new, and committed.', schema: Accepted },
         200: { description: 'The same was accepted before, and this is what became of it.', schema: Accepted },
       },
-      problems: ['IDEMPOTENCY_KEY_MISSING', 'IDEMPOTENCY_CONFLICT', 'INVALID_INSTRUCTION', 'PARTICIPANT_REFUSED'],
+      problems: [
+        'IDEMPOTENCY_KEY_MISSING',
+        'IDEMPOTENCY_CONFLICT',
+        'INVALID_INSTRUCTION',
+        'PARTICIPANT_REFUSED',
+        ...PROTECTED,
+      ],
       example: {
         headers: { 'idempotency-key': EXAMPLE.instructionId },
         body: BODY_EXAMPLE,
@@ -73,8 +84,9 @@ export function instructionRoutes({ roles }: Api): readonly Route[] {
         const idempotencyKey = requiredKey(request)
         const instruction = readInstruction(bodyOf(request), { idempotencyKey })
         requireParticipant(identity, instruction.participantId)
+        const [sealed = instruction] = await seal([{ ...instruction, ...continuedTrace(request.headers) }])
         // A statement of its own: when it returns, it is committed, and only then is anything answered.
-        const item = await enqueuePaymentOutbox(roles.ingest, { ...instruction, ...continuedTrace(request.headers) })
+        const item = await enqueuePaymentOutbox(roles.ingest, sealed)
         const place = `/v1/instructions/${encodeURIComponent(instruction.instructionId)}`
         void reply.code(item.created ? 201 : 200).header('location', place)
         return acceptedOf(instruction, item)
@@ -92,7 +104,7 @@ export function instructionRoutes({ roles }: Api): readonly Route[] {
       bodyLimit: BATCH_BYTES_MAX,
       invalid: 'INVALID_INSTRUCTION',
       answers: { 200: { description: 'All are committed; some may have been before.', schema: AcceptedBatch } },
-      problems: ['IDEMPOTENCY_CONFLICT', 'INVALID_INSTRUCTION', 'PARTICIPANT_REFUSED'],
+      problems: ['IDEMPOTENCY_CONFLICT', 'INVALID_INSTRUCTION', 'PARTICIPANT_REFUSED', ...PROTECTED],
       example: {
         body: { instructions: [{ ...BODY_EXAMPLE, idempotencyKey: EXAMPLE.instructionId }] },
         status: 200,
@@ -102,10 +114,8 @@ export function instructionRoutes({ roles }: Api): readonly Route[] {
         const instructions = instructionsIn(bodyOf(request))
         for (const { participantId } of instructions) requireParticipant(identity, participantId)
         const trace = continuedTrace(request.headers)
-        const items = await enqueuePaymentOutboxBatch(
-          roles.ingest,
-          instructions.map((one) => ({ ...one, ...trace })),
-        )
+        const sealed = await seal(instructions.map((one) => ({ ...one, ...trace })))
+        const items = await enqueuePaymentOutboxBatch(roles.ingest, sealed)
         return { items: instructions.flatMap((one, index) => (items[index] ? [acceptedOf(one, items[index])] : [])) }
       },
     }),

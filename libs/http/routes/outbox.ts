@@ -1,5 +1,5 @@
 import { Type } from 'typebox'
-import { numberOf, readItemChain, type LedgerRow } from '../../ledger/index.js'
+import { ATTEMPT_FIELDS, numberOf, readItemChain, type LedgerRow } from '../../ledger/index.js'
 import {
   findItems,
   readAttemptViews,
@@ -12,7 +12,7 @@ import {
   searchParticipant,
 } from '../../outbox/index.js'
 import type { Identity } from '../access/Identity.js'
-import type { Api, Role } from '../Api.js'
+import type { Api, PayloadProtection, Role } from '../Api.js'
 import { decodeCursor, encodeCursor, NUMBER_PART, UUID_PART } from '../cursor.js'
 import { ProblemError } from '../Problem.js'
 import { Id } from '../shapes/common.js'
@@ -25,9 +25,15 @@ const BY_ID = { list: 'outbox', parts: { id: UUID_PART } }
 const BY_FAILURE = { list: 'failed', parts: { id: UUID_PART } }
 const BY_SEQUENCE = { list: 'stream', parts: { number: NUMBER_PART } }
 
-const LINK_EXAMPLE = { number: '1', fields: [EXAMPLE.attemptId, null], prevHash: EXAMPLE.hash, rowHash: EXAMPLE.hash }
+const LINK_EXAMPLE = {
+  number: '1',
+  fields: [EXAMPLE.attemptId, null],
+  masked: false,
+  prevHash: EXAMPLE.hash,
+  rowHash: EXAMPLE.hash,
+}
 
-export function outboxRoutes({ roles }: Api): readonly Route[] {
+export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
   return [
     route({
       method: 'GET',
@@ -114,8 +120,18 @@ export function outboxRoutes({ roles }: Api): readonly Route[] {
       access: 'audit',
       participants: 'filtered',
       params: outboxIdParam,
-      answers: { 200: { description: 'Its chain, payloads included.', schema: Chain } },
-      problems: ['ITEM_NOT_FOUND', 'INVALID_ARGUMENT'],
+      query: {
+        payloads: Type.Optional(
+          Type.Union([Type.Literal('masked'), Type.Literal('plain')], {
+            description:
+              'masked, unless this says plain: as the rail’s classes of fields allow. A row of which a field is masked cannot be recomputed',
+          }),
+        ),
+      },
+      answers: {
+        200: { description: 'Its chain, payloads included, masked unless they are asked for plain.', schema: Chain },
+      },
+      problems: ['ITEM_NOT_FOUND', 'INVALID_ARGUMENT', 'INVALID_QUERY'],
       example: {
         params: { outboxId: EXAMPLE.paidId },
         status: 200,
@@ -126,7 +142,7 @@ export function outboxRoutes({ roles }: Api): readonly Route[] {
           events: [],
         },
       },
-      handle: async ({ identity, params: { outboxId } }) => {
+      handle: async ({ identity, params: { outboxId }, query: { payloads = 'masked' } }) => {
         await requireItem(roles.auditor, identity, outboxId)
         const chain = await readItemChain(roles.auditor, outboxId)
         if (chain === undefined) throw new ProblemError('ITEM_NOT_FOUND')
@@ -134,8 +150,8 @@ export function outboxRoutes({ roles }: Api): readonly Route[] {
         return {
           outboxId: chain.identity.id,
           identity: { fields, rowHash },
-          attempts: chain.attempts.map(linkOf),
-          events: chain.events.map(linkOf),
+          attempts: chain.attempts.map((row) => linkOf(row, payloads === 'plain' ? undefined : protection)),
+          events: chain.events.map((row) => linkOf(row)),
         }
       },
     }),
@@ -197,7 +213,19 @@ async function named(
   return { ids: await findItems(role, word, { ...ofParticipants(participants), limit }), next: null }
 }
 
-function linkOf(row: LedgerRow) {
+function linkOf(row: LedgerRow, protection?: PayloadProtection) {
   const { fields, prevHash, rowHash } = row
-  return { number: String(numberOf(row)), fields, prevHash, rowHash }
+  const shown = protection === undefined ? undefined : showFields(fields, protection)
+  return {
+    number: String(numberOf(row)),
+    fields: shown?.fields ?? fields,
+    masked: shown?.masked ?? false,
+    prevHash,
+    rowHash,
+  }
+}
+
+function showFields(fields: LedgerRow['fields'], { show }: PayloadProtection) {
+  const { text, masked } = show(fields[ATTEMPT_FIELDS.railType] ?? '', fields[ATTEMPT_FIELDS.payload] ?? '')
+  return { masked, fields: fields.map((field, at) => (at === ATTEMPT_FIELDS.payload ? text : field)) }
 }

@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Type, type Static, type TObject, type TProperties, type TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
 import type { Scope } from '../../access/index.js'
+import { keyPath } from '../../core/index.js'
 import type { Identity } from '../access/Identity.js'
 import { ProblemError, type ProblemCode } from '../Problem.js'
 import { readQuery } from './readQuery.js'
@@ -163,6 +164,6 @@ function namesIn(params: object | undefined, field: string): readonly string[] {
 /** `/instructions/0/payload` → `instructions[0].payload` */
 function placeOf(pointer: string): string {
   const steps = pointer.split('/').slice(1)
-  const place = steps.map((step) => (/^\d+$/.test(step) ? `[${step}]` : `.${step}`)).join('')
+  const place = steps.map((step) => (/^\d{1,6}$/.test(step) ? `[${step}]` : keyPath('', step, 0))).join('')
   return place.replace(/^\./, '').slice(0, 200) || 'body'
 }

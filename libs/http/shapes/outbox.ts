@@ -109,6 +109,9 @@ const Link = shape({
   /** attemptNo or eventNo */
   number: WholeNumber,
   fields: Fields,
+  masked: Type.Boolean({
+    description: 'the payload among the fields is masked: its hash cannot be recomputed from it',
+  }),
   prevHash: Hash,
   rowHash: Hash,
 })

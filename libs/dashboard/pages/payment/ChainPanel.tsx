@@ -64,6 +64,7 @@ function VerifiedChain({ outboxId, version }: { readonly outboxId: string; reado
 function Links({ checked }: { readonly checked: CheckedChain }) {
   const broken = firstBreak(checked)
   const size = checked.ledger.length + checked.events.length
+  const masked = checked.ledger.filter(({ isMasked }) => isMasked).length
   return (
     <div class="stack tight" data-chain={broken === undefined ? 'sound' : 'broken'}>
       {broken === undefined ? (
@@ -72,7 +73,8 @@ function Links({ checked }: { readonly checked: CheckedChain }) {
             <Glyph name="done" />
             Verified
           </span>{' '}
-          in this browser: {size === 1 ? 'one link' : `${size} links`}, each hash recomputed from its row.
+          in this browser: {size === 1 ? 'one link' : `${size} links`}, each hash recomputed from its row
+          {masked === 0 ? '.' : `, but for ${masked} with masked fields: symphony ledger verify recomputes those, too.`}
         </p>
       ) : (
         <div class="note tone-bad" role="alert">
@@ -94,14 +96,16 @@ function LinkList({ label, links }: { readonly label: string; readonly links: re
     <section aria-label={label}>
       <h3 class="quiet">{label}</h3>
       <ol class="links">
-        {links.map(({ position, hash, defect }) => (
+        {links.map(({ position, hash, defect, isMasked }) => (
           <li key={position} class={defect === undefined ? 'tone-good' : 'tone-bad'}>
             <Glyph name={defect === undefined ? 'done' : 'failed'} size={12} />
             <span>{position}</span>
             <code class="quiet" title={hash ?? ''}>
               {hash === null ? 'none' : hash.slice(0, 16)}
             </code>
-            <span class={defect === undefined ? 'unseen' : 'links-defect'}>{defect ?? 'sound'}</span>
+            <span class={defect === undefined && !isMasked ? 'unseen' : 'links-defect'}>
+              {defect ?? (isMasked ? 'masked' : 'sound')}
+            </span>
           </li>
         ))}
       </ol>

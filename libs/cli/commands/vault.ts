@@ -1,0 +1,111 @@
+import { Option, type Command } from 'commander'
+import { AppError, InvalidArgumentError } from '../../core/index.js'
+import { countSubjectKeys, destroySubjectKey, masterKeysInUse, rewrapKeys } from '../../protection/index.js'
+import type { Cli } from '../Cli.js'
+import { jsonOption } from '../commonOptions.js'
+import { addExamples } from '../examples.js'
+import { MasterKeyFile } from '../MasterKeyFile.js'
+import { addOperatorOptions, asControl, printResult } from '../operator.js'
+import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
+import { TARGET } from '../settings.js'
+import { addMasterKey } from '../vault/keygen.js'
+
+/** `symphony vault`: the keys of encrypted fields. */
+export function registerVault(program: Command, cli: Cli): void {
+  const vault = program.command('vault').description('keys of encrypted fields').addHelpText('after', HELP)
+
+  addExamples(vault.command('keygen'), 'symphony vault keygen vault.json', 'symphony vault keygen vault.json --id 2027')
+    .description('make a file of master keys, or add one to it and make it the current one')
+    .argument('<file>', 'readable by its owner alone; every process that encrypts or dispatches needs it')
+    .option('--id <id>', 'what the key is called (default: a random name)')
+    .option('--not-current', 'add it, and go on wrapping under the one before: first every process must have it')
+    .addOption(jsonOption())
+    .action((file: string, flags: GivenFlags) => keygen(file, flags, cli))
+
+  addOperatorOptions(
+    addExamples(vault.command('status'), 'symphony vault status --json').description(
+      'how many subjects have a key, and under which master keys',
+    ),
+  ).action((flags: GivenFlags) => status(flags, cli))
+
+  addSettings(
+    addExamples(vault.command('rotate'), 'symphony vault rotate --vault-keys vault.json').description(
+      'put every data key under the current master key; payloads and ledger stay as they are',
+    ),
+    [...TARGET, 'vaultKeys'],
+  )
+    .addOption(jsonOption())
+    .action((flags: GivenFlags) => rotate(flags, cli))
+
+  addOperatorOptions(
+    addExamples(vault.command('shred'), 'symphony vault shred customer-4711 --reason "erasure request 88" --yes')
+      .description('destroy the key of a subject for ever: nobody can read its encrypted fields again')
+      .argument('<subject>', 'the participant, or what the rail’s subject names')
+      .option('--reason <text>', 'why; kept with the fact that it was destroyed')
+      .addOption(new Option('--yes', 'really: there is no way back')),
+  ).action((subject: string, flags: GivenFlags) => shred(subject, flags, cli))
+}
+
+const HELP = `
+A rail declares which fields of its payloads are encrypted. They are encrypted before they reach the database and decrypted
+just before the rail is called, under a data key for each subject, which the database keeps wrapped under a master key that
+it never gets. Payments of a subject whose key is destroyed are held, not sent: end them first.
+
+Examples:
+  symphony vault keygen vault.json
+  symphony worker --rails rails.mjs --vault-keys vault.json
+  symphony vault status
+  symphony vault rotate --vault-keys vault.json
+  symphony vault shred customer-4711 --reason "erasure request 88" --yes`
+
+async function keygen(file: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  const { id } = flags
+  const added = await addMasterKey(file, {
+    ...(typeof id === 'string' ? { id } : {}),
+    isCurrent: flags['notCurrent'] !== true,
+  })
+  const current = added.current === added.id ? 'It is the current one.' : `The current one stays ${added.current}.`
+  printResult(
+    added,
+    `The master key ${added.id} is in ${file}. ${current} Keep a copy where no database is.`,
+    flags,
+    cli,
+  )
+}
+
+async function status(flags: GivenFlags, cli: Cli): Promise<void> {
+  const found = await asControl('vault', flags, cli, async (control) => ({
+    ...(await countSubjectKeys(control)),
+    masterKeys: await masterKeysInUse(control),
+  }))
+  if (flags['json'] === true) return cli.terminal.printJson(found)
+  const { bold } = cli.terminal.colors
+  cli.terminal.print(`${bold(String(found.live))} subjects have a key; ${found.destroyed} were destroyed.`)
+  for (const { masterKeyId, keys } of found.masterKeys) cli.terminal.print(`  under ${bold(masterKeyId)}: ${keys}`)
+}
+
+async function rotate(flags: GivenFlags, cli: Cli): Promise<void> {
+  const { vaultKeys } = await resolveSettings(['vaultKeys'], flags, cli)
+  if (vaultKeys === undefined) throw new InvalidArgumentError('--vault-keys', 'expected the file of master keys')
+  const masters = await MasterKeyFile.open(vaultKeys)
+  const result = await asControl('vault', flags, cli, (control) => rewrapKeys(control, masters))
+  const { rewrapped, masterKeyId } = result
+  printResult(result, `${rewrapped} keys were put under the master key ${masterKeyId}, as all others are.`, flags, cli)
+}
+
+async function shred(subject: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  const { reason } = flags
+  if (typeof reason !== 'string') throw new InvalidArgumentError('--reason', 'expected why; it is kept')
+  if (flags['yes'] !== true) {
+    throw new InvalidArgumentError('--yes', 'expected, because nobody can bring a destroyed key back')
+  }
+  const outcome = await asControl('vault', flags, cli, (control) => destroySubjectKey(control, subject, reason))
+  if (outcome === 'UNKNOWN') {
+    throw new AppError('SUBJECT_UNKNOWN', `${subject} has no key, so nothing was destroyed.`, {
+      remedy: 'Look at the spelling: it is the participant, or what the rail’s subject points at.',
+    })
+  }
+  const changed = outcome === 'DESTROYED'
+  const verb = changed ? 'is destroyed' : 'was destroyed already'
+  printResult({ subject, changed }, `The key of ${subject} ${verb}: its encrypted fields are unreadable.`, flags, cli)
+}

@@ -1,0 +1,127 @@
+import { requiredId, requiredText, requiredUuid, REASON_LENGTH_MAX } from '../core/index.js'
+import { callFunction, qualify, type Queryable } from '../db/index.js'
+
+/** The functions of data keys, one wrapper each, under the same name. What they carry is wrapped: no key is in it. */
+
+export interface WrappedKey {
+  readonly keyId: string
+  readonly subject: string
+  /** Null, like the key itself, once it is destroyed. */
+  readonly masterKeyId: string | null
+  readonly wrappedKey: string | null
+  readonly destroyed: boolean
+}
+
+interface WrappedKeyRow {
+  readonly subject: string
+  readonly key_id: string
+  readonly master_key_id: string | null
+  readonly wrapped_key: string | null
+  readonly destroyed: boolean
+}
+
+export interface OfferedKey {
+  readonly subject: string
+  readonly keyId: string
+  readonly wrappedKey: string
+}
+
+/** As symphony_ingest, in the caller's transaction: a key that rolls back with it has encrypted nothing that was kept. */
+export async function ensureSubjectKeys(
+  role: Queryable,
+  offered: readonly OfferedKey[],
+  masterKeyId: string,
+): Promise<WrappedKey[]> {
+  const rows = await callFunction<WrappedKeyRow>(role, 'ensure_subject_keys', [
+    offered.map(({ subject }) => subject),
+    offered.map(({ keyId }) => keyId),
+    offered.map(({ wrappedKey }) => wrappedKey),
+    masterKeyId,
+  ])
+  return rows.map(toWrappedKey)
+}
+
+/** As symphony_executor. A key that nobody knows is not among the answers. */
+export async function readSubjectKeys(role: Queryable, keyIds: readonly string[]): Promise<WrappedKey[]> {
+  const ids = keyIds.map((id, index) => requiredUuid(`keyIds[${index}]`, id))
+  return (await callFunction<WrappedKeyRow>(role, 'read_subject_keys', [ids])).map(toWrappedKey)
+}
+
+export interface MasterKeyUse {
+  readonly masterKeyId: string
+  readonly keys: number
+}
+
+/** As symphony_executor or symphony_control. */
+export async function masterKeysInUse(role: Queryable): Promise<MasterKeyUse[]> {
+  const rows = await callFunction<{ master_key_id: string; keys: bigint | string }>(role, 'master_keys_in_use')
+  return rows.map(({ master_key_id: masterKeyId, keys }) => ({ masterKeyId, keys: Number(keys) }))
+}
+
+/** As symphony_control. Returns how many were still wrapped as they were read. */
+export async function rewrapSubjectKeys(
+  role: Queryable,
+  rewrapped: readonly { readonly keyId: string; readonly wrappedKey: string }[],
+  masterKeyId: string,
+  previousMasterKeyId: string,
+): Promise<number> {
+  const rows = await callFunction<{ rewrap_subject_keys: number }>(role, 'rewrap_subject_keys', [
+    rewrapped.map(({ keyId }) => keyId),
+    rewrapped.map(({ wrappedKey }) => wrappedKey),
+    masterKeyId,
+    previousMasterKeyId,
+  ])
+  return rows[0]?.rewrap_subject_keys ?? 0
+}
+
+/** What became of a key that was to be destroyed. A subject that nobody knows may be a misspelt one. */
+export type KeyDestruction = 'DESTROYED' | 'ALREADY_DESTROYED' | 'UNKNOWN'
+
+/** As symphony_control. There is no way back. */
+export async function destroySubjectKey(role: Queryable, subject: string, reason: string): Promise<KeyDestruction> {
+  const rows = await callFunction<{ destroy_subject_key: KeyDestruction }>(role, 'destroy_subject_key', [
+    requiredId('subject', subject),
+    requiredText('reason', reason, REASON_LENGTH_MAX),
+  ])
+  return rows[0]?.destroy_subject_key ?? 'UNKNOWN'
+}
+
+/** As symphony_control: the next of those that are not under this master key, in the order of their ids. */
+export async function readKeysToRewrap(
+  role: Queryable,
+  masterKeyId: string,
+  after: string | undefined,
+  limit: number,
+): Promise<WrappedKey[]> {
+  const { rows } = await role.query<WrappedKeyRow>(
+    `SELECT subject, key_id, master_key_id, wrapped_key, false AS destroyed FROM ${qualify(role, 'subject_keys')}
+     WHERE destroyed_at IS NULL AND master_key_id <> $1 AND ($2::uuid IS NULL OR key_id > $2::uuid)
+     ORDER BY key_id LIMIT $3`,
+    [masterKeyId, after ?? null, limit],
+  )
+  return rows.map(toWrappedKey)
+}
+
+export interface SubjectKeyCounts {
+  readonly live: number
+  readonly destroyed: number
+}
+
+/** As symphony_control or symphony_auditor. */
+export async function countSubjectKeys(role: Queryable): Promise<SubjectKeyCounts> {
+  const { rows } = await role.query<{ live: bigint | string; destroyed: bigint | string }>(
+    `SELECT count(*) FILTER (WHERE destroyed_at IS NULL) AS live, count(destroyed_at) AS destroyed
+     FROM ${qualify(role, 'subject_keys')}`,
+  )
+  return { live: Number(rows[0]?.live ?? 0), destroyed: Number(rows[0]?.destroyed ?? 0) }
+}
+
+function toWrappedKey(row: WrappedKeyRow): WrappedKey {
+  return {
+    keyId: row.key_id,
+    subject: row.subject,
+    masterKeyId: row.master_key_id,
+    wrappedKey: row.wrapped_key,
+    destroyed: row.destroyed,
+  }
+}

@@ -1,0 +1,33 @@
+import { AppError } from '../core/index.js'
+
+/** Fields cannot be encrypted, and nothing was enqueued. */
+export class FieldKeyMissingError extends AppError {
+  constructor(why: string) {
+    super('FIELD_KEY_MISSING', why, {
+      remedy: 'Give this process every master key that is in use (symphony vault status), and try again.',
+    })
+  }
+}
+
+/** The subject's key was destroyed, so there is none to encrypt its fields with. Nothing was enqueued. */
+export class SubjectErasedError extends AppError {
+  /** The place of the instruction in the call: `payload`, or `instructions[3].payload`. */
+  readonly argument: string
+
+  constructor(argument: string) {
+    super('SUBJECT_ERASED', `${argument}: the key of its subject was destroyed, and a destroyed key is not replaced`, {
+      remedy: 'If it is the same person again, give them a new id.',
+    })
+    this.argument = argument
+  }
+}
+
+/** What was read is no set of master keys. It never says what was in it. */
+export class MasterKeysError extends AppError {
+  constructor(message: string, options: { readonly cause?: unknown } = {}) {
+    super('MASTER_KEYS_UNREADABLE', message, {
+      ...options,
+      remedy: 'symphony vault keygen FILE makes one, or adds a key to it.',
+    })
+  }
+}

@@ -1,0 +1,101 @@
+import { AppError, type JsonObject, type JsonValue } from '../../core/index.js'
+import { mapFields, rulesOf, type FieldRule } from './fieldRules.js'
+
+/** A card number where none may be. Names the field, never what it holds. */
+export class CardNumberRefusedError extends AppError {
+  /** `payload/memo` */
+  readonly argument: string
+
+  constructor(argument: string) {
+    super('CARD_NUMBER_REFUSED', `${argument}: holds a card number, which this rail forbids there`, {
+      remedy: 'Leave it out, or send a token of it. What is once in the ledger is there for ever.',
+    })
+    this.argument = argument
+  }
+}
+
+/** Refuses a payload with a card number in a field of class `forbidden`, however deep in it, keys included. */
+export function refuseCardNumbers(payload: JsonObject, rules: readonly FieldRule[], argument = 'payload'): void {
+  mapFields(payload, rulesOf(rules, 'forbidden'), (value, { rule }) => {
+    // By the rule's own words: a key on the way may itself be data.
+    if (textsIn(value).some(holdsCardNumber)) throw new CardNumberRefusedError(`${argument}${rule.pointer}`)
+    return value
+  })
+}
+
+/**
+ * Whether a text holds what is written as card numbers are: 13 to 19 digits that pass the check of Luhn, in one piece or in
+ * groups. Groups are taken together in every way, because a number may stand beside another (`4111 1111 1111 1111 12/29`);
+ * digits in one piece count as one number, so that one in ten of all ids of that length is refused and not most of them. A
+ * longer run is searched throughout, unless it is an account number: little else but evasion looks like that.
+ */
+export function holdsCardNumber(text: string): boolean {
+  // Digits in other scripts and invisible characters between digits hide a number from a pattern, not from a reader.
+  const plain = text
+    .normalize('NFKC')
+    .replaceAll(/\p{Cf}/gu, '')
+    .replaceAll(IBAN, (word) => (isIban(word) ? '' : word))
+  for (const [run] of plain.matchAll(DIGITS)) {
+    const groups = run.split(SEPARATORS)
+    if (groups.some((group) => group.length > CARD_LENGTH.max && holdsInRun(group))) return true
+    if (holdsInGroups(groups)) return true
+  }
+  return false
+}
+
+function holdsInGroups(groups: readonly string[]): boolean {
+  for (let first = 0; first < groups.length; first += 1) {
+    let digits = ''
+    for (let last = first; last < groups.length; last += 1) {
+      digits += groups[last]
+      if (digits.length > CARD_LENGTH.max) break
+      if (digits.length >= CARD_LENGTH.min && passesLuhn(digits, 0, digits.length)) return true
+    }
+  }
+  return false
+}
+
+function holdsInRun(digits: string): boolean {
+  // Among so many there is one, by chance if not by intent, and to look for it would take longer than to enqueue it.
+  if (digits.length > DIGITS_SEARCHED_MAX) return true
+  for (let start = 0; start + CARD_LENGTH.min <= digits.length; start += 1) {
+    for (let length = CARD_LENGTH.min; length <= CARD_LENGTH.max && start + length <= digits.length; length += 1) {
+      if (passesLuhn(digits, start, start + length)) return true
+    }
+  }
+  return false
+}
+
+function passesLuhn(digits: string, start: number, end: number): boolean {
+  let sum = 0
+  for (let at = end - 1, doubled = false; at >= start; at -= 1, doubled = !doubled) {
+    const digit = digits.charCodeAt(at) - ZERO
+    const weighted = doubled ? digit * 2 : digit
+    sum += weighted > 9 ? weighted - 9 : weighted
+  }
+  return sum % 10 === 0
+}
+
+/** By its own check digits (ISO 13616): a card number written so would fail them, but for one in 97. */
+function isIban(word: string): boolean {
+  const compact = word.replaceAll(' ', '')
+  const moved = `${compact.slice(4)}${compact.slice(0, 4)}`
+  const digits = moved.replaceAll(/[A-Z]/g, (letter) => String(Number.parseInt(letter, 36)))
+  return BigInt(digits) % 97n === 1n
+}
+
+/** Every text and number in a value, keys of objects included. */
+function textsIn(value: JsonValue): string[] {
+  if (typeof value === 'string' || typeof value === 'number') return [String(value)]
+  if (typeof value !== 'object' || value === null) return []
+  return Object.entries(value).flatMap(([key, one]) => textsIn(one).concat(key))
+}
+
+const CARD_LENGTH = { min: 13, max: 19 }
+const ZERO = 48
+const DIGITS_SEARCHED_MAX = 256
+/** In one piece, or in groups of four as it is printed. */
+const IBAN = /\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b/g
+/** Digits with at most two separators between them, as people write numbers. */
+const DIGITS = /\d(?:[\s.\p{Pd}_/]{0,2}\d)+/gu
+const SEPARATORS = /[^\d]+/u

@@ -1,0 +1,129 @@
+import { InvalidArgumentError, nearestSpelling, type JsonObject, type JsonValue } from '../../core/index.js'
+
+/**
+ * What a field of a payload may show, and to whom.
+ *
+ * | class | in the database | where a payload is shown | to the rail |
+ * | --- | --- | --- | --- |
+ * | `public` | as it is | as it is | as it is |
+ * | `masked` | as it is | masked | as it is |
+ * | `encrypted` | encrypted before it gets there | that it is encrypted | decrypted for the call |
+ * | `forbidden` | refused where it holds a card number | masked | as it is |
+ *
+ * A field that no rule names is public.
+ */
+export type FieldClass = 'public' | 'masked' | 'encrypted' | 'forbidden'
+
+/** By place: a JSON pointer, in which `*` stands for every element of a list or member of an object. */
+export type FieldClasses = Readonly<Record<string, FieldClass>>
+
+export interface FieldRule {
+  readonly pointer: string
+  readonly keys: readonly string[]
+  readonly fieldClass: FieldClass
+}
+
+/** Checks a rail's field classes. No two rules may speak of the same field: it would depend on their order what is true. */
+export function readFieldRules(field: string, value: unknown): readonly FieldRule[] {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new InvalidArgumentError(field, 'expected an object from place, such as /destination, to class')
+  }
+  const entries: [string, unknown][] = Object.entries(value)
+  if (entries.length > RULES_MAX) throw new InvalidArgumentError(field, `expected at most ${RULES_MAX} places`)
+  const rules = entries.map(([pointer, given]) => readRule(field, pointer, given))
+  for (const [index, rule] of rules.entries()) {
+    const other = rules.slice(0, index).find((earlier) => overlap(earlier.keys, rule.keys))
+    if (other !== undefined) {
+      throw new InvalidArgumentError(`${field}["${rule.pointer}"]`, `speaks of the same field as "${other.pointer}"`)
+    }
+  }
+  return Object.freeze(rules)
+}
+
+export function readPointer(field: string, pointer: unknown): readonly string[] {
+  if (typeof pointer !== 'string' || !POINTER.test(pointer)) {
+    throw new InvalidArgumentError(field, 'expected a JSON pointer such as /destination or /lines/*/iban')
+  }
+  return pointer
+    .split('/')
+    .slice(1)
+    .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'))
+}
+
+/** Whether a place that one names is, holds, or lies in one that the other names. */
+export function overlap(some: readonly string[], others: readonly string[]): boolean {
+  const shared = Math.min(some.length, others.length)
+  return some.slice(0, shared).every((key, at) => key === others[at] || key === EACH || others[at] === EACH)
+}
+
+/** Called for each field of a rule; what it returns takes the field's place. */
+export type VisitField = (value: JsonValue, place: FieldPlace) => JsonValue
+
+export interface FieldPlace {
+  readonly rule: FieldRule
+  /** Where exactly, without stars: `/lines/0/iban`. */
+  readonly pointer: string
+}
+
+/** A copy of the payload with the fields of these rules replaced. Fields that are not there are not visited. */
+export function mapFields(payload: JsonObject, rules: readonly FieldRule[], visit: VisitField): JsonObject {
+  let mapped = payload
+  for (const rule of rules) {
+    const at = mapValue(mapped, rule.keys, '', (value, pointer) => visit(value, { rule, pointer }))
+    if (isObject(at)) mapped = at
+  }
+  return mapped
+}
+
+export function rulesOf(rules: readonly FieldRule[], ...classes: readonly FieldClass[]): readonly FieldRule[] {
+  return rules.filter(({ fieldClass }) => classes.includes(fieldClass))
+}
+
+function mapValue(
+  value: JsonValue,
+  [key, ...rest]: readonly string[],
+  pointer: string,
+  visit: (value: JsonValue, pointer: string) => JsonValue,
+): JsonValue {
+  if (key === undefined) return visit(value, pointer)
+  if (isList(value)) {
+    const isMeant = (index: number) => key === EACH || key === String(index)
+    return value.map((one, index) => (isMeant(index) ? mapValue(one, rest, `${pointer}/${index}`, visit) : one))
+  }
+  if (!isObject(value)) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([name, one]) => [
+      name,
+      key === EACH || key === name ? mapValue(one, rest, `${pointer}/${escaped(name)}`, visit) : one,
+    ]),
+  )
+}
+
+function readRule(field: string, pointer: string, given: unknown): FieldRule {
+  const place = `${field}["${pointer}"]`
+  const keys = readPointer(place, pointer)
+  const fieldClass = CLASSES.find((one) => one === given)
+  if (fieldClass !== undefined) return Object.freeze({ pointer, keys, fieldClass })
+  const meant = typeof given === 'string' ? nearestSpelling(given, CLASSES) : undefined
+  throw new InvalidArgumentError(
+    place,
+    `expected ${CLASSES.join(', ')}${meant === undefined ? '' : `; did you mean "${meant}"?`}`,
+  )
+}
+
+export function isObject(value: JsonValue): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function isList(value: JsonValue): value is readonly JsonValue[] {
+  return Array.isArray(value)
+}
+
+function escaped(key: string): string {
+  return key.replaceAll('~', '~0').replaceAll('/', '~1')
+}
+
+const CLASSES: readonly FieldClass[] = ['public', 'masked', 'encrypted', 'forbidden']
+const EACH = '*'
+const RULES_MAX = 200
+const POINTER = /^(?:\/(?:[^~/]|~[01])+){1,32}$/

@@ -1,0 +1,50 @@
+import { parseStrictJson, PAYLOAD_BYTES_MAX, type JsonObject, type JsonValue } from '../../core/index.js'
+import { isObject, mapFields, rulesOf, type FieldRule } from './fieldRules.js'
+
+export interface ShownPayload {
+  readonly payload: JsonObject
+  /** Whether anything of it is not shown. */
+  readonly masked: boolean
+}
+
+/** A payload for people: each field as its class allows. */
+export function showPayload(payload: JsonObject, rules: readonly FieldRule[]): ShownPayload {
+  let masked = false
+  const shown = mapFields(payload, rulesOf(rules, 'masked', 'encrypted', 'forbidden'), (value, { rule }) => {
+    masked = true
+    return rule.fieldClass === 'encrypted' ? '[encrypted]' : maskValue(value)
+  })
+  return { payload: shown, masked }
+}
+
+/** The same of text as the ledger has it. Text of another shape is withheld whole: nobody knows what it holds. */
+export function showPayloadText(text: string, rules: readonly FieldRule[]): { text: string; masked: boolean } {
+  if (rules.every(({ fieldClass }) => fieldClass === 'public')) return { text, masked: false }
+  const payload = parse(text)
+  if (payload === undefined) return { text: MASK, masked: true }
+  const shown = showPayload(payload, rules)
+  return shown.masked ? { text: JSON.stringify(shown.payload), masked: true } : { text, masked: false }
+}
+
+/** The last four characters tell one account from another; of something short they would be most of it. */
+function maskValue(value: JsonValue): JsonValue {
+  if (Array.isArray(value)) return value.map(maskValue)
+  if (typeof value === 'object' && value !== null) {
+    return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, maskValue(one)]))
+  }
+  if (typeof value !== 'string' || value.length < LENGTH_SHOWN_MIN) return MASK
+  return `${MASK}${value.slice(-CHARACTERS_SHOWN)}`
+}
+
+function parse(text: string): JsonObject | undefined {
+  try {
+    const value = parseStrictJson(text, { argument: 'payload', bytesMax: PAYLOAD_BYTES_MAX })
+    return isObject(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}
+
+const MASK = '••••'
+const CHARACTERS_SHOWN = 4
+const LENGTH_SHOWN_MIN = 12

@@ -1,0 +1,156 @@
+-- The data keys under which fields of payloads are encrypted, one for each subject: whoever's data it is, a participant or
+-- a person. Each is kept only wrapped, under a master key that never comes here, so that a copy of this database reads
+-- nothing. Destroying a subject's key makes its fields unreadable wherever their ciphertext is, the ledger included, and
+-- not one row of the ledger changes for it.
+--
+-- A table of its own, and not append-only: what must be destroyed cannot live in a ledger.
+
+-- Tables --------------------------------------------------------------------------------------------------------------
+
+CREATE TABLE IF NOT EXISTS subject_keys (
+  key_id uuid PRIMARY KEY,
+  subject text NOT NULL,
+  master_key_id text,
+  wrapped_key text,
+  created_at timestamptz NOT NULL,
+  destroyed_at timestamptz,
+  destroyed_by text,
+  destroyed_because text,
+  CONSTRAINT subject_keys_one_per_subject_for_ever UNIQUE (subject),
+  CONSTRAINT subject_keys_wrapped_until_destroyed CHECK (
+    num_nonnulls(master_key_id, wrapped_key) = CASE WHEN destroyed_at IS NULL THEN 2 ELSE 0 END),
+  CONSTRAINT subject_keys_destroyed_by_somebody_for_a_reason CHECK (
+    num_nonnulls(destroyed_at, destroyed_by, destroyed_because) IN (0, 3)),
+  CONSTRAINT subject_keys_wrapped_key_is_60_bytes CHECK (wrapped_key COLLATE "C" ~ '^[A-Za-z0-9_-]{80}$')
+);
+COMMENT ON TABLE subject_keys IS 'One data key per subject, wrapped under a master key that is kept elsewhere; of a destroyed one, that it was.';
+COMMENT ON COLUMN subject_keys.subject IS 'Whose data the key protects: a participant, or an id that payloads name. Choose ids that say nothing about a person.';
+COMMENT ON COLUMN subject_keys.master_key_id IS 'Under which master key it is wrapped: its name, never the key.';
+COMMENT ON COLUMN subject_keys.wrapped_key IS 'Nonce, encrypted key and tag of AES-256-GCM, in base64url. Null once it is destroyed.';
+
+-- Functions -----------------------------------------------------------------------------------------------------------
+
+-- In the order of the subjects, so that two batches never wait for each other in a circle. A key that is there already is
+-- returned as it is and the one offered is forgotten: of two producers who meet a subject first, both get one key.
+CREATE OR REPLACE FUNCTION ensure_subject_keys(
+  p_subjects text[], p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text
+) RETURNS TABLE (subject text, key_id uuid, master_key_id text, wrapped_key text, destroyed boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+BEGIN
+  IF is_id_list(p_subjects) IS NOT TRUE
+    OR (SELECT count(DISTINCT s.subject) FROM unnest(p_subjects) AS s(subject)) < cardinality(p_subjects)
+  THEN
+    PERFORM refuse_argument('p_subjects', 'a plain list of 1 to 1000 ids, each once');
+  END IF;
+  PERFORM check_wrapped_keys(p_data_key_ids, p_wrapped_keys, p_master_key_id);
+  IF cardinality(p_data_key_ids) <> cardinality(p_subjects) THEN
+    PERFORM refuse_argument('p_data_key_ids', 'as many as there are subjects');
+  END IF;
+  INSERT INTO subject_keys (key_id, subject, master_key_id, wrapped_key, created_at)
+  SELECT g.key_id, g.subject, p_master_key_id, g.wrapped_key, clock_timestamp()
+  FROM unnest(p_subjects, p_data_key_ids, p_wrapped_keys) AS g(subject, key_id, wrapped_key)
+  ORDER BY g.subject COLLATE "C"
+  ON CONFLICT DO NOTHING;
+  RETURN QUERY
+  SELECT k.subject, k.key_id, k.master_key_id, k.wrapped_key, k.destroyed_at IS NOT NULL
+  FROM subject_keys k WHERE k.subject = ANY (p_subjects);
+END
+$$;
+COMMENT ON FUNCTION ensure_subject_keys(text[], uuid[], text[], text) IS
+  'The wrapped keys of these subjects; whoever has none gets the one offered. A destroyed one is said to be, and is not replaced.';
+
+CREATE OR REPLACE FUNCTION check_wrapped_keys(p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF is_id_list(p_data_key_ids::text[]) IS NOT TRUE
+    OR (SELECT count(DISTINCT k.id) FROM unnest(p_data_key_ids) AS k(id)) < cardinality(p_data_key_ids)
+  THEN
+    PERFORM refuse_argument('p_data_key_ids', 'a plain list of 1 to 1000 ids, each once');
+  END IF;
+  IF is_id_list(p_wrapped_keys) IS NOT TRUE OR cardinality(p_wrapped_keys) <> cardinality(p_data_key_ids)
+    OR (SELECT bool_or(w.wrapped COLLATE "C" !~ '^[A-Za-z0-9_-]{80}$') FROM unnest(p_wrapped_keys) AS w(wrapped))
+  THEN
+    PERFORM refuse_argument('p_wrapped_keys', 'a plain list, one for each key, each of 60 bytes in base64url');
+  END IF;
+  IF NOT is_id(p_master_key_id) THEN
+    PERFORM refuse_argument('p_master_key_id', 'the id of a master key');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_wrapped_keys(uuid[], text[], text) IS 'Internal: raises 22023 for what cannot be wrapped keys.';
+
+CREATE OR REPLACE FUNCTION read_subject_keys(p_data_key_ids uuid[])
+RETURNS TABLE (subject text, key_id uuid, master_key_id text, wrapped_key text, destroyed boolean)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+BEGIN
+  IF is_id_list(p_data_key_ids::text[]) IS NOT TRUE THEN
+    PERFORM refuse_argument('p_data_key_ids', 'a plain list of 1 to 1000 ids');
+  END IF;
+  RETURN QUERY
+  SELECT k.subject, k.key_id, k.master_key_id, k.wrapped_key, k.destroyed_at IS NOT NULL
+  FROM subject_keys k WHERE k.key_id = ANY (p_data_key_ids);
+END
+$$;
+COMMENT ON FUNCTION read_subject_keys(uuid[]) IS 'The wrapped keys that a leased payload names, for whoever has their master key.';
+
+CREATE OR REPLACE FUNCTION master_keys_in_use() RETURNS TABLE (master_key_id text, keys bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+  SELECT k.master_key_id, count(*) FROM subject_keys k WHERE k.destroyed_at IS NULL GROUP BY k.master_key_id
+$$;
+COMMENT ON FUNCTION master_keys_in_use() IS 'Under which master keys data keys are wrapped, and how many: what a process must have to start.';
+
+-- Only what is still wrapped under the key it was read under: of two who rewrap at once, the second changes nothing.
+CREATE OR REPLACE FUNCTION rewrap_subject_keys(
+  p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text, p_previous_master_key_id text
+) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_rewrapped integer;
+BEGIN
+  PERFORM check_wrapped_keys(p_data_key_ids, p_wrapped_keys, p_master_key_id);
+  IF NOT is_id(p_previous_master_key_id) THEN
+    PERFORM refuse_argument('p_previous_master_key_id', 'the id of a master key');
+  END IF;
+  UPDATE subject_keys k SET master_key_id = p_master_key_id, wrapped_key = g.wrapped_key
+  FROM unnest(p_data_key_ids, p_wrapped_keys) AS g(key_id, wrapped_key)
+  WHERE k.key_id = g.key_id AND k.master_key_id = p_previous_master_key_id;
+  GET DIAGNOSTICS v_rewrapped = ROW_COUNT;
+  RETURN v_rewrapped;
+END
+$$;
+COMMENT ON FUNCTION rewrap_subject_keys(uuid[], text[], text, text) IS
+  'Puts data keys under another master key; what they encrypt does not change. Returns how many it was.';
+
+CREATE OR REPLACE FUNCTION destroy_subject_key(p_subject text, p_reason text) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+BEGIN
+  IF NOT is_id(p_subject) THEN
+    PERFORM refuse_argument('p_subject', 'the id of a subject');
+  END IF;
+  IF NOT is_short_text(p_reason, 1000) THEN
+    PERFORM refuse_argument('p_reason', 'why, in 1 to 1000 characters');
+  END IF;
+  UPDATE subject_keys k
+  SET master_key_id = NULL, wrapped_key = NULL,
+    destroyed_at = clock_timestamp(), destroyed_by = v_actor, destroyed_because = p_reason
+  WHERE k.subject = p_subject AND k.destroyed_at IS NULL;
+  IF FOUND THEN
+    RETURN 'DESTROYED';
+  END IF;
+  RETURN CASE WHEN EXISTS (SELECT 1 FROM subject_keys k WHERE k.subject = p_subject) THEN 'ALREADY_DESTROYED' ELSE 'UNKNOWN' END;
+END
+$$;
+COMMENT ON FUNCTION destroy_subject_key(text, text) IS
+  'Destroys a subject''s key for ever: its encrypted fields can be read by nobody any more. Says whether it was there.';

@@ -1,0 +1,49 @@
+// Plays scenarios of the scorecard, those of one family: `node scripts/chaos.mjs`, `node scripts/security.mjs`. They are
+// TypeScript beside the tests they share their tools with; vite, which runs the tests, loads them here too.
+import { readdirSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { createServer, createServerModuleRunner } from 'vite'
+import { ensureBuilt } from './build.mjs'
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+
+/** `family`: the folder of tests/ whose scenarios are played. */
+export async function playScorecard(family, words = process.argv.slice(2)) {
+  // As the tests do: what is started must be what the sources say, and must be open to the account that root lends the server.
+  process.umask(0o022)
+  process.chdir(root)
+  ensureBuilt()
+  const vite = await createServer({
+    root,
+    configFile: false,
+    logLevel: 'error',
+    appType: 'custom',
+    optimizeDeps: { noDiscovery: true, include: [] },
+    server: { middlewareMode: true, hmr: false, ws: false, watch: null },
+  })
+  const runner = createServerModuleRunner(vite.environments.ssr, { hmr: false })
+  const load = (file) => runner.import(join(root, file))
+  const { runScorecard } = await load('tests/support/scorecard/runScorecard.ts')
+  const scenarios = []
+  for (const file of scenarioFiles(family)) scenarios.push((await load(file)).default)
+  const isJson = words.includes('--json')
+  process.exitCode = await runScorecard(words, {
+    family,
+    scenarios: scenarios.toSorted((left, right) => numberOf(left) - numberOf(right)),
+    say: (text) => void (isJson ? process.stderr : process.stdout).write(`${text}\n`),
+    tell: (line) => void process.stdout.write(`${line}\n`),
+  })
+  await runner.close()
+  await vite.close()
+}
+
+function scenarioFiles(family) {
+  const folder = join('tests', family, 'scenarios')
+  const names = readdirSync(join(root, folder)).filter((name) => name.endsWith('.ts'))
+  return names.map((name) => join(folder, name))
+}
+
+function numberOf({ id }) {
+  return Number(id.slice(1))
+}

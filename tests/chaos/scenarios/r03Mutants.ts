@@ -1,0 +1,19 @@
+import { runProgram } from '../../support/scorecard/runSpec.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+
+/** The short form is what guards money first; all of them take an hour or more on two cores. */
+export default defineScenario({
+  id: 'R3',
+  title: 'seeded bugs in SQL and TypeScript, planted one by one in a copy (`npm run mutants`)',
+  bar: 'at least 60, all caught by the tests',
+  sizes: { full: { mutants: 60 }, short: { mutants: 1 } },
+  async run(stage, { mutants }) {
+    const words = mutants === 1 ? ['PRIM-POSTGRES-OUTBOX-003'] : []
+    const { output, exitCode } = await runProgram(stage, ['scripts/mutants.mjs', ...words])
+    const [, caught = 0, planted = 0] = (/mutants: (\d+) of (\d+) caught/.exec(output) ?? []).map(Number)
+    const survivors = output.split('\n').filter((line) => /SURVIVED|STALE/.test(line))
+    const tooFew = planted < mutants ? [`${planted} were planted`] : []
+    const failed = exitCode !== 0 && survivors.length === 0 ? [`npm run mutants ended with ${exitCode}`] : []
+    return { figures: { planted, caught }, defects: [...survivors, ...tooFew, ...failed] }
+  },
+})

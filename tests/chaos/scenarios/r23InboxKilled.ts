@@ -1,0 +1,16 @@
+import { runSpec } from '../../support/scorecard/runSpec.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+
+export default defineScenario({
+  id: 'R23',
+  title: 'inbox workers killed at work, senders that repeat themselves, handlers that fail',
+  bar: 'each message has its effect exactly once; other content under a known id is reported',
+  sizes: { full: { messages: 100_000 }, short: { messages: 1_000 } },
+  async run(stage, { messages }) {
+    const { defects, output } = await runSpec(stage, 'tests/integration/inboxExactlyOnce.spec.ts', {
+      INBOX_TEST_MESSAGES: String(messages),
+    })
+    const [, effects = 0, kills = 0] = /inbox: (\d+) effects, (\d+) kills/.exec(output) ?? []
+    return { figures: { messages, effects: Number(effects), kills: Number(kills) }, defects }
+  },
+})

@@ -1,0 +1,228 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { JsonObject } from '../../libs/core/index.js'
+import { databaseSource, verifyLedger } from '../../libs/ledger/index.js'
+import { OutboxRelayer, type OutboxInstruction } from '../../libs/outbox/index.js'
+import { destroySubjectKey, KeyRing, rewrapKeys } from '../../libs/protection/index.js'
+import type { Rail, RailAnswer, RailRequest } from '../../libs/rails/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { anInstruction, attemptRows, claimOnly, complete, enqueue, pendingRow } from '../support/outboxItems.js'
+import { approve, aPerson, propose } from '../support/outboxPeople.js'
+import { aMasterKey, ProtectionStage } from '../support/protectionStage.js'
+
+/** From a producer to a rail and back, with fields that nobody in between can read. */
+
+const SECRET = 'DE89370400440532013000'
+const first = aMasterKey('first')
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+function stage(declared: Partial<Rail> = {}, answer?: (request: RailRequest) => RailAnswer): ProtectionStage {
+  return new ProtectionStage(
+    db,
+    [first],
+    { type: `rail-${randomUUID()}`, fields: { '/iban': 'encrypted' }, ...declared },
+    answer,
+  )
+}
+
+function anEncrypted(made: ProtectionStage, overrides: Partial<OutboxInstruction> = {}): OutboxInstruction {
+  const [railType = ''] = made.rail.rails.keys()
+  return anInstruction({ railType, payload: { iban: SECRET, n: 1 }, ...overrides })
+}
+
+async function reasonFor(outboxId: string): Promise<string | undefined> {
+  return (await pendingRow(db, outboxId))?.hold_reason ?? undefined
+}
+
+async function ledgerText(): Promise<string> {
+  const { rows } = await db.queryNoRole<{ text: string }>(
+    `SELECT string_agg(t, E'\\n') AS text FROM (
+       SELECT a::text AS t FROM payment_outbox_attempts a UNION ALL SELECT p::text FROM payment_outbox_pending p
+       UNION ALL SELECT e::text FROM payment_outbox_events e UNION ALL SELECT i::text FROM payment_outbox_identities i) all_rows`,
+  )
+  return rows[0]?.text ?? ''
+}
+
+describe('a payment with an encrypted field', () => {
+  test('reaches its rail decrypted, and nothing else ever holds the plaintext', async () => {
+    const made = stage({}, (request) => ({
+      outcome: 'terminal',
+      code: 'NO',
+      message: `cannot pay ${JSON.stringify(request.payload['iban'])}`,
+    }))
+    const { outboxId } = await made.enqueue(anEncrypted(made))
+    const events = await made.relay()
+    expect(made.rail.calls.map(({ payload }) => payload)).toEqual([{ iban: SECRET, n: 1 }])
+    expect(await attemptRows(db, outboxId)).toMatchObject([{ state: 'FAILED', error_code: 'NO' }])
+    expect(await ledgerText()).not.toContain(SECRET)
+    expect(JSON.stringify(events, (_, value) => (typeof value === 'bigint' ? String(value) : value))).not.toContain(
+      SECRET,
+    )
+  })
+
+  test('that was redriven is the same payment to its key', async () => {
+    const made = stage({}, ({ idempotencyKey }) =>
+      idempotencyKey.includes('redrive')
+        ? { outcome: 'success', reference: 'paid' }
+        : { outcome: 'terminal', code: 'NO' },
+    )
+    const { outboxId } = await made.enqueue(anEncrypted(made))
+    await made.relay()
+    const [ann, bob] = [await aPerson(db, 'ann'), await aPerson(db, 'bob')]
+    await approve(bob, await propose(ann, outboxId, 'REDRIVE'))
+    await made.relay()
+    expect(made.rail.calls.map(({ payload }) => payload['iban'])).toEqual([SECRET, SECRET])
+  })
+
+  test('is carried after a rotation, by a worker that has only the new key', async () => {
+    const made = stage()
+    await made.enqueue(anEncrypted(made))
+    const next = aMasterKey('next')
+    await rewrapKeys(db.as('symphony_control'), new KeyRing([first, next], 'next'))
+    await made.relay([next])
+    expect(made.rail.calls).toHaveLength(1)
+    await rewrapKeys(db.as('symphony_control'), new KeyRing([first, next], 'first'))
+  })
+
+  test('is asked about with its fields in the clear, and only then', async () => {
+    const made = stage({ onUnknown: 'inquire', queryStatus: () => ({ outcome: 'success', reference: 'found' }) })
+    const { outboxId } = await made.enqueue(anEncrypted(made))
+    const [railType = ''] = made.rail.rails.keys()
+    await complete(db, await claimOnly(db, railType), {
+      state: 'RETRYABLE',
+      outcomeUnknown: true,
+      retryDelaySeconds: 0,
+    })
+    await db.makeDue(outboxId)
+    await made.relay()
+    expect(made.rail.inquiries.map(({ payload }) => payload['iban'])).toEqual([SECRET])
+    expect(made.rail.calls).toEqual([])
+  })
+})
+
+describe('a payment that cannot be decrypted is held, and neither sent nor asked about nor failed', () => {
+  test.each<
+    [
+      string,
+      string,
+      (made: ProtectionStage, item: { readonly outboxId: string; readonly who: string }) => Promise<unknown>,
+    ]
+  >([
+    ['the worker has another master key', 'FIELD_KEY_MISSING', (made) => made.relay([aMasterKey('other')])],
+    [
+      'the master key of that name is another key',
+      'FIELD_UNREADABLE',
+      (made) => made.relay([{ ...aMasterKey('first') }]),
+    ],
+    [
+      'the worker was given no vault at all',
+      'FIELD_KEY_MISSING',
+      async ({ rail }) => {
+        const relayer = new OutboxRelayer(db.database, rail.rails)
+        await relayer.runOnce()
+        await relayer.stop()
+      },
+    ],
+    [
+      'the data key was destroyed',
+      'FIELD_KEY_DESTROYED',
+      async (made, { who }) => {
+        await destroySubjectKey(db.as('symphony_control'), who, 'asked to')
+        await made.relay()
+      },
+    ],
+    [
+      'nobody knows the data key',
+      'FIELD_KEY_MISSING',
+      async (made, { who }) => {
+        await db.queryNoRole('DELETE FROM subject_keys WHERE subject = $1', [who])
+        await made.relay()
+      },
+    ],
+    [
+      'the ciphertext comes from another payment',
+      'FIELD_UNREADABLE',
+      async (made, { outboxId, who }) => {
+        const other = await made.enqueue(anEncrypted(made, { participantId: who, notBefore: new Date('2100-01-01') }))
+        await db.queryNoRole(
+          `UPDATE payment_outbox_pending p SET payload = o.payload FROM payment_outbox_pending o
+           WHERE p.outbox_id = $1 AND o.outbox_id = $2`,
+          [outboxId, other.outboxId],
+        )
+        await made.relay()
+      },
+    ],
+    [
+      'the ciphertext is damaged beyond its form',
+      'FIELD_UNREADABLE',
+      async (made, { outboxId }) => {
+        await db.queryNoRole(
+          `UPDATE payment_outbox_pending SET payload = '{"iban": "symphony.sealed.v1.?"}' WHERE outbox_id = $1`,
+          [outboxId],
+        )
+        await made.relay()
+      },
+    ],
+  ])('%s: %s', async (_why, reason, relay) => {
+    const made = stage({ onUnknown: 'inquire', queryStatus: () => ({ outcome: 'absent' }) })
+    const instruction = anEncrypted(made)
+    const { outboxId } = await made.enqueue(instruction)
+    await relay(made, { outboxId, who: instruction.participantId })
+    expect([made.rail.calls, made.rail.inquiries]).toEqual([[], []])
+    expect(await reasonFor(outboxId)).toBe(reason)
+    expect(await attemptRows(db, outboxId)).toEqual([])
+  })
+
+  test('one in the clear, from before the rail encrypted, is carried with or without keys', async () => {
+    const made = stage()
+    const [railType = ''] = made.rail.rails.keys()
+    await enqueue(db, { railType, payload: { iban: SECRET } })
+    await made.relay()
+    await enqueue(db, { railType, payload: { iban: SECRET } })
+    const relayer = new OutboxRelayer(db.database, made.rail.rails)
+    await relayer.runOnce()
+    await relayer.stop()
+    expect(made.rail.calls).toHaveLength(2)
+  })
+
+  test('a database that does not answer the question for a key holds nothing: the lease goes back', async () => {
+    const made = stage()
+    const { outboxId } = await made.enqueue(anEncrypted(made))
+    await db.queryNoRole('REVOKE EXECUTE ON FUNCTION read_subject_keys(uuid[]) FROM symphony_executor')
+    try {
+      const events = await made.relay()
+      expect(events.filter(({ type }) => type === 'fault')).toMatchObject([
+        { during: 'preparing a dispatch', outboxId },
+      ])
+    } finally {
+      await db.queryNoRole('GRANT EXECUTE ON FUNCTION read_subject_keys(uuid[]) TO symphony_executor')
+    }
+    expect(await reasonFor(outboxId)).toBeUndefined()
+    await made.relay()
+    expect(made.rail.calls).toHaveLength(1)
+  })
+})
+
+test('after a subject was shredded its fields are unreadable, and the ledger verifies as before, row by row', async () => {
+  const made = stage()
+  const instruction = anEncrypted(made)
+  const { outboxId } = await made.enqueue(instruction)
+  await made.relay()
+  const before = await attemptRows(db, outboxId)
+  await destroySubjectKey(db.as('symphony_control'), instruction.participantId, 'erasure request')
+  expect(await attemptRows(db, outboxId)).toEqual(before)
+  const report = await verifyLedger(databaseSource(db.as('symphony_auditor')), {})
+  expect(report.breaks).toEqual([])
+  const [railType = ''] = made.rail.rails.keys()
+  const { rows } = await db.queryNoRole<{ payload: JsonObject }>(
+    'SELECT payload FROM payment_outbox_attempts WHERE outbox_id = $1',
+    [outboxId],
+  )
+  const open = made.vault.opener(db.as('symphony_executor'), made.rail.rails.get(railType)!)
+  const opened = await open({ ...instruction, payload: rows[0]!.payload })
+  expect(opened).toEqual({ ok: false, reason: 'FIELD_KEY_DESTROYED' })
+})

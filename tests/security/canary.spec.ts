@@ -1,0 +1,434 @@
+import { createHmac } from 'node:crypto'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Writable } from 'node:stream'
+import { inspect } from 'node:util'
+import { pino } from 'pino'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { JsonObject } from '../../libs/core/index.js'
+import { logRelayerEvents, Metrics } from '../../libs/observability/index.js'
+import { enqueue, OutboxRelayer, type OutboxInstruction } from '../../libs/outbox/index.js'
+import { FieldVault, KeyRing, protectedRails } from '../../libs/protection/index.js'
+import {
+  httpRail,
+  loadRails,
+  NotSentError,
+  showPayloadText,
+  type LoadedRail,
+  type Rail,
+  type RailAnswer,
+  type RailRequest,
+} from '../../libs/rails/index.js'
+import { symphony } from '../support/commandLine.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { tableNames } from '../support/fingerprint.js'
+import { openHttpStage, type HttpStage } from '../support/httpStage.js'
+import { anInstruction } from '../support/outboxItems.js'
+import { aMasterKey } from '../support/protectionStage.js'
+import { answerJson, startRailServer } from '../support/railServer.js'
+import { startTracing } from '../support/tracing.js'
+
+/**
+ * A card number and a password in a payload, on every path that fails: rails that throw, answer and echo, checks that fail, bodies
+ * that are refused. Everything that anybody could read afterwards is collected, and neither may be in it.
+ */
+
+const CARD = '4929 1234 5678 9015'
+const PASSWORD = 'corréct"horse\\9f3b7'
+const CANARIES: readonly string[] = [
+  CARD,
+  CARD.replaceAll(' ', ''),
+  CARD.replaceAll(' ', '-'),
+  PASSWORD,
+  JSON.stringify(PASSWORD).slice(1, -1),
+  encodeURIComponent(PASSWORD),
+  Buffer.from(PASSWORD).toString('base64'),
+]
+const PAYLOAD: JsonObject = { amount: '1.00', currency: 'EUR', card: CARD, login: { password: PASSWORD }, n: 1 }
+const FIELDS = { '/card': 'encrypted', '/login': 'encrypted', '/note': 'forbidden' } as const
+
+let db: TestDatabase
+let folder: string
+/** What each path left behind, by its name. */
+const left = new Map<string, string>()
+const logged: string[] = []
+const metrics = new Metrics({ version: 'of the tests' })
+const log = pino(
+  { level: 'trace' },
+  new Writable({
+    write(chunk, _encoding, done) {
+      logged.push(String(chunk))
+      done()
+    },
+  }),
+)
+const key = aMasterKey('canary')
+let received = 0
+let plainChain = ''
+
+beforeAll(async () => {
+  db = await createTestDatabase()
+  folder = await mkdtemp(join(tmpdir(), 'symphony-canary-'))
+  await failingRails()
+  await failingChecks()
+  await echoingServers()
+  await refusedRequests()
+  await refusedCommands()
+  await keepTraces()
+})
+afterAll(async () => {
+  await rm(folder, { recursive: true })
+  await db.drop()
+})
+
+function keep(path: string, found: unknown): void {
+  left.set(
+    path,
+    `${left.get(path) ?? ''}${typeof found === 'string' ? found : inspect(found, { depth: 12, getters: true })}`,
+  )
+}
+
+/** As an adapter may fail that thinks of nobody: everything it knows, in every place an error has. */
+function tellsAll(request: RailRequest): Error {
+  const text = JSON.stringify(request.payload)
+  return Object.assign(new TypeError(`cannot send ${text} for ${PASSWORD}`, { cause: new Error(`card ${CARD}`) }), {
+    code: CARD.replaceAll(' ', ''),
+    request,
+    body: text,
+  })
+}
+
+type Behaviour = (request: RailRequest) => RailAnswer | Promise<RailAnswer>
+
+const BEHAVIOURS: Readonly<Record<string, Behaviour>> = {
+  'throws everything': (request) => {
+    throw tellsAll(request)
+  },
+  'rejects with text': (request) => Promise.reject(JSON.stringify(request)),
+  'was not sent': (request) => {
+    throw new NotSentError(`no route for ${JSON.stringify(request.payload)}`, { cause: tellsAll(request) })
+  },
+  'refuses for good': ({ payload }) => ({
+    outcome: 'terminal',
+    code: PASSWORD,
+    message: `card ${CARD} of ${encodeURIComponent(PASSWORD)} ${JSON.stringify(payload)}`,
+  }),
+  'refuses for now': () => ({ outcome: 'retryable', code: 'BUSY', message: Buffer.from(PASSWORD).toString('base64') }),
+  'does not know': () => ({ outcome: 'unknown', code: 'ODD', message: `${'x'.repeat(1_985)}${PASSWORD}` }),
+  'answers garbage': ({ payload }) => JSON.parse(JSON.stringify({ outcome: PASSWORD, payload })),
+}
+
+function railThat(type: string, declared: Partial<Rail>): Rail {
+  return {
+    type,
+    onUnknown: 'resend',
+    money: false,
+    fields: FIELDS,
+    dispatch: (request) => {
+      throw tellsAll(request)
+    },
+    ...declared,
+  }
+}
+
+/** Carries one payment of each of these rails, as a worker with logs, metrics and a database does. */
+async function carry(path: string, rails: ReadonlyMap<string, LoadedRail>): Promise<void> {
+  const protection = new FieldVault(rails, new KeyRing([key], key.id))
+  for (const railType of rails.keys()) {
+    await enqueue(anInstruction({ railType, payload: PAYLOAD }), { tx: db.as('symphony_ingest'), protection })
+  }
+  const tell = logRelayerEvents(log)
+  const relayer = new OutboxRelayer(
+    db.database,
+    protectedRails(rails, protection, db.as('symphony_executor')),
+    {},
+    (event) => {
+      tell(event)
+      metrics.outbox.onRelayerEvent(event)
+      keep(`${path}: events`, event)
+    },
+  )
+  await relayer.runOnce()
+  await relayer.stop()
+  for (const rail of rails.values()) await rail.close()
+}
+
+function hears(behave: Behaviour): Behaviour {
+  return (request) => {
+    if (JSON.stringify(request.payload).includes(CARD)) received += 1
+    return behave(request)
+  }
+}
+
+/** Rails that tell all they know. */
+async function failingRails(): Promise<void> {
+  const tracing = startTracing()
+  try {
+    const rails = Object.entries(BEHAVIOURS).map(([name, behave], index) =>
+      railThat(`tells-${index}-${name.replaceAll(' ', '-')}`, { dispatch: hears(behave) }),
+    )
+    await carry('rails', loadRails(rails))
+    keep(
+      'spans',
+      tracing.spans().map(({ name, attributes, events, status }) => ({ name, attributes, events, status })),
+    )
+  } finally {
+    await tracing.stop()
+  }
+}
+
+/** Checks that fail with the value in hand. */
+async function failingChecks(): Promise<void> {
+  await carry(
+    'checks',
+    loadRails([
+      railThat('schema-throws', {
+        payload: schema((value) => {
+          throw new Error(`bad ${JSON.stringify(value)}`)
+        }),
+      }),
+      railThat('schema-refuses', {
+        payload: schema((value) => ({ issues: [{ message: JSON.stringify(value), path: [PASSWORD] }] })),
+      }),
+      railThat('destination-throws', {
+        money: true,
+        destination: () => {
+          throw new Error(`${CARD} ${PASSWORD}`)
+        },
+      }),
+    ]),
+  )
+}
+
+/** A server that echoes what it was sent, and one that is gone. */
+async function echoingServers(): Promise<void> {
+  const echo = await startRailServer(({ body, path }, response) => {
+    if (body.includes(CARD)) received += 1
+    if (path.endsWith('/html')) response.writeHead(500, { 'x-echo': encodeURIComponent(PASSWORD) }).end(body)
+    else answerJson(response, 400, { code: JSON.parse(body).payload?.login?.password, message: body, error: { body } })
+  })
+  try {
+    const http = (path: string) =>
+      httpRail({
+        type: `http-${path}`,
+        onUnknown: 'resend',
+        money: false,
+        fields: FIELDS,
+        http: { url: `${echo.url}/${path}` },
+      })
+    await carry('http rails', loadRails([http('json'), http('html')]))
+  } finally {
+    await echo.close()
+  }
+  const dead = httpRail({
+    type: 'http-dead',
+    onUnknown: 'resend',
+    money: false,
+    fields: FIELDS,
+    http: { url: `${echo.url}/gone` },
+  })
+  await carry('http rails', loadRails([dead]))
+}
+
+/** Requests to the API that are refused, and what it shows of those that are not. */
+async function refusedRequests(): Promise<void> {
+  const rails = loadRails([
+    railThat('shown', {}),
+    railThat('masked', { fields: { '/card': 'masked', '/login': 'masked' } }),
+  ])
+  const vault = new FieldVault(rails, new KeyRing([key], key.id))
+  const secret = 'a secret of the canary'
+  const stage = await openHttpStage(db, {
+    log,
+    api: {
+      protection: {
+        seal: (role, instructions) => vault.seal(role, instructions),
+        show: (railType, text) => showPayloadText(text, rails.get(railType)?.fields ?? []),
+      },
+    },
+    webhooks: {
+      ingest: db.as('symphony_ingest'),
+      sources: { bank: { secrets: [secret], messageIdPointer: '/id', topic: 'canary' } },
+    },
+  })
+  try {
+    const sound = anInstruction({ railType: 'shown', payload: PAYLOAD })
+    for (const [name, body, idempotencyKey] of refusedBodies(sound)) {
+      const response = await stage.post(body, idempotencyKey)
+      keep(`api: ${name}`, `${response.status} ${await response.text()} ${inspect([...response.headers])}`)
+      expect([name, response.status]).toEqual([name, expect.toSatisfy((status) => Number(status) < 500)])
+    }
+    await refusedWebhooks(stage, secret)
+    for (const [path, body] of [
+      ['/v1/pauses', { [CARD]: PASSWORD }],
+      ['/v1/pauses', { kind: CARD, name: PASSWORD, reason: 'x' }],
+      [`/v1/outbox?${encodeURIComponent(CARD)}=1`, undefined],
+      [`/v1/outbox?state=${encodeURIComponent(CARD)}`, undefined],
+      [`/v1/outbox/${encodeURIComponent(CARD)}`, undefined],
+    ] as const) {
+      const sent = { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }
+      const response = await stage.call(path, body === undefined ? {} : sent)
+      expect(response.status).toBeLessThan(500)
+      keep(`api: ${path.split('?')[0]}`, `${response.status} ${await response.text()}`)
+    }
+    // It has ended, so that its ledger has a payload to show.
+    const ended = await enqueue(anInstruction({ railType: 'masked', payload: PAYLOAD }), {
+      tx: db.as('symphony_ingest'),
+    })
+    const relayer = new OutboxRelayer(
+      db.database,
+      loadRails([
+        railThat('masked', {
+          dispatch: BEHAVIOURS['refuses for good']!,
+          fields: { '/card': 'masked', '/login': 'masked' },
+        }),
+      ]),
+    )
+    await relayer.runOnce()
+    await relayer.stop()
+    for (const route of ['', '/chain']) {
+      const response = await stage.call(`/v1/outbox/${ended.outboxId}${route}`)
+      const text = await response.text()
+      expect(response.status).toBe(200)
+      keep(`api: shown${route}`, text)
+    }
+    for (const path of ['/v1/outbox', '/v1/dlq', '/v1/holds', '/v1/status', '/v1/rails', '/v1/workers', '/metrics']) {
+      keep(`api: ${path}`, await (await stage.call(path)).text())
+    }
+    // What masks must not have nothing to mask.
+    plainChain = await (await stage.call(`/v1/outbox/${ended.outboxId}/chain?payloads=plain`)).text()
+  } finally {
+    await stage.close()
+  }
+}
+
+function refusedBodies(sound: OutboxInstruction): (readonly [string, string | Uint8Array, string])[] {
+  const { idempotencyKey: _key, ...body } = sound
+  const text = (change: object) => JSON.stringify({ ...body, ...change })
+  const payload = (change: object) => text({ payload: { ...PAYLOAD, ...change } })
+  return [
+    ['not JSON', `{"payload": {"card": "${CARD}", ${PASSWORD}`, 'k1'],
+    ['a key twice', `{"${CARD}": 1, "${CARD}": 2}`, 'k2'],
+    ['an unknown field', text({ [CARD]: PASSWORD }), 'k3'],
+    ['an id that is none', text({ instructionId: CARD }), 'k4'],
+    ['a rail that is none', text({ railType: `${PASSWORD} x` }), 'k5'],
+    ['a key that is none', text({}), CARD],
+    ['a number too long', payload({ n: 0 }).replace('"n":0', `"n":${CARD.replaceAll(' ', '')}e99`), 'k6'],
+    ['half a surrogate', payload({ x: PASSWORD }).replace('"x":"', '"x":"\\ud8004929'), 'k7'],
+    ['a NUL', payload({ x: 0 }).replace('"x":0', `"x":"\\u0000 ${CARD}"`), 'k8'],
+    ['an unknown time', text({ notBefore: PASSWORD }), 'k9'],
+    ['a forbidden field', payload({ note: CARD }), 'k10'],
+    ['bytes that are no text', Buffer.concat([Buffer.from(`{"a":"${CARD}`), Buffer.from([0xff])]), 'k11'],
+    ['the sound one', text({}), 'k12'],
+    ['the same key with another content', payload({ n: 2 }), 'k12'],
+    ['too large', payload({ x: CARD.repeat(4_000) }), 'k13'],
+  ]
+}
+
+async function refusedWebhooks(stage: HttpStage, secret: string): Promise<void> {
+  for (const [name, body] of [
+    ['not JSON', `{"id": "${CARD}" ${PASSWORD}`],
+    ['without an id', JSON.stringify({ card: CARD, password: PASSWORD })],
+    ['with an id that is none', JSON.stringify({ id: `${CARD}\u0000`, password: PASSWORD })],
+  ] as const) {
+    for (const signedWith of [secret, 'another']) {
+      const at = String(Math.floor(Date.now() / 1_000))
+      const signature = createHmac('sha256', signedWith).update(`${at}.`).update(body).digest('hex')
+      const response = await stage.call('/v1/webhooks/bank', {
+        method: 'POST',
+        body,
+        headers: {
+          authorization: '',
+          'content-type': 'application/json',
+          'webhook-timestamp': at,
+          'webhook-signature': `sha256=${signature}`,
+        },
+      })
+      keep(`webhook: ${name}`, `${response.status} ${await response.text()}`)
+    }
+  }
+}
+
+async function refusedCommands(): Promise<void> {
+  const login = await db.createLogin('canary', { roles: ['symphony_ingest', 'symphony_readonly'] })
+  const env = { DATABASE_URL: login.url, SYMPHONY_SCHEMA: db.schema }
+  const file = join(folder, 'payments.ndjson')
+  const instruction = anInstruction({ payload: PAYLOAD })
+  await writeFile(file, `${JSON.stringify({ ...instruction, [CARD]: CARD })}\n`)
+  const one = (payload: string, ...more: string[]) => [
+    'enqueue',
+    '--instruction',
+    instruction.instructionId,
+    '--participant',
+    'p',
+    '--rail',
+    'r',
+    '--payload',
+    payload,
+    ...more,
+  ]
+  for (const words of [
+    ['enqueue', '--file', file],
+    one(`{"card":"${CARD}",`),
+    one(JSON.stringify({ ...PAYLOAD, x: '\u0000' })),
+    one(JSON.stringify(PAYLOAD), '--not-before', PASSWORD),
+    one(JSON.stringify({ n: 1 })),
+    one(JSON.stringify(PAYLOAD)),
+    one(JSON.stringify(PAYLOAD), '--rails', join(folder, 'none.mjs')),
+  ]) {
+    for (const flags of [[], ['--json'], ['--debug']]) keep('command line', await symphony([...words, ...flags], env))
+  }
+  // As whoever catches them may print them.
+  for (const payload of [
+    { ...PAYLOAD, x: undefined },
+    { ...PAYLOAD, x: new Map([[CARD, PASSWORD]]) },
+    { [CARD]: 1n },
+  ]) {
+    const call = enqueue(
+      {
+        ...instruction, // @ts-expect-error -- what JavaScript lets through
+        payload,
+      },
+      { tx: db.as('symphony_ingest') },
+    )
+    keep('errors', await call.catch((error: unknown) => error))
+  }
+}
+
+test('the rails were told, so that they had something to tell', () => {
+  expect(received).toBe(Object.keys(BEHAVIOURS).length + 2)
+})
+
+test('what masks had something to mask', () => {
+  expect(plainChain).toContain(CARD)
+})
+
+test('nothing that anybody could read afterwards holds either of them', () => {
+  const found = [...left].flatMap(([path, text]) =>
+    CANARIES.filter((canary) => text.includes(canary)).map((canary) => `${path}: ${canary}`),
+  )
+  process.stdout.write(`canary: ${left.size} places, ${found.length} occurrences\n`)
+  expect(left.size).toBeGreaterThan(50)
+  expect(left.get('log')).toContain('outbox')
+  expect(found).toEqual([])
+})
+
+/** What the process and the database have kept. */
+async function keepTraces(): Promise<void> {
+  keep('log', logged.join(''))
+  keep('metrics', await metrics.registry.metrics())
+  for (const table of await tableNames(db)) {
+    // Masked is what is stored as it is and shown otherwise; what the others keep is ciphertext.
+    const isLedger = table.startsWith('payment_outbox')
+    const { rows } = await db.queryNoRole<{ text: string | null }>(
+      `SELECT string_agg(t::text, E'\\n') AS text FROM ${db.qualify(table)} t
+       ${isLedger ? `WHERE strpos(t::text, ',masked,') = 0` : ''}`,
+    )
+    keep(`table ${table}`, rows[0]?.text ?? '')
+  }
+}
+
+function schema(validate: (value: unknown) => { issues: { message: string; path?: string[] }[] }) {
+  return { '~standard': { version: 1 as const, vendor: 'canary', validate } }
+}

@@ -1,0 +1,158 @@
+import { readFile, rm, mkdtemp, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { databaseSource, verifyLedger } from '../../libs/ledger/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import {
+  throughCommandLine,
+  throughHttp,
+  throughSql,
+  throughTypeScript,
+  throughWebhook,
+  throughWrapper,
+  WEBHOOK_SECRET,
+  type Entrance,
+} from '../support/hostileEntrances.js'
+import { openHttpStage, type HttpStage } from '../support/httpStage.js'
+import { HOSTILE_INPUTS } from './hostileInputs.js'
+import { HOSTILE_VALUES } from './hostileValues.js'
+
+/**
+ * Every hostile input through every way in, each with the answer that stands in hostileAnswers.json: refused with a code, or taken as
+ * it is. `npm test` tries one in so many; `npm run security -- --only S5` all of them.
+ */
+const EVERY = Number(process.env['SYMPHONY_TEST_HOSTILE_EVERY'] ?? 24)
+const ANSWERS = new URL('hostileAnswers.json', import.meta.url)
+const WAYS = ['sql', 'typescript', 'http', 'cli', 'webhook'] as const
+type Way = (typeof WAYS)[number]
+type Answers = Readonly<Record<string, Partial<Record<Way, string>>>>
+
+/** Where a value of JavaScript may stand. */
+const PLACES: Readonly<Record<string, (value: unknown) => object>> = {
+  payload: (payload) => ({ payload }),
+  'payload.a': (a) => ({ payload: { a } }),
+  'payload.list[1]': (one) => ({ payload: { list: [0, one] } }),
+  'payload.a.b': (b) => ({ payload: { a: { b } } }),
+  instructionId: (instructionId) => ({ instructionId }),
+  participantId: (participantId) => ({ participantId }),
+  idempotencyKey: (idempotencyKey) => ({ idempotencyKey }),
+  railType: (railType) => ({ railType }),
+  notBefore: (notBefore) => ({ notBefore }),
+  ordered: (ordered) => ({ ordered }),
+}
+
+let db: TestDatabase
+let stage: HttpStage
+let folder: string
+let expected: Answers
+const given: Record<string, Partial<Record<Way, string>>> = {}
+
+beforeAll(async () => {
+  db = await createTestDatabase()
+  folder = await mkdtemp(join(tmpdir(), 'symphony-hostile-'))
+  expected = JSON.parse(await readFile(ANSWERS, 'utf8').catch(() => '{}'))
+  stage = await openHttpStage(db, {
+    limits: { requestsPerSecond: 100_000 },
+    webhooks: {
+      ingest: db.as('symphony_ingest'),
+      sources: {
+        hostile: { secrets: [WEBHOOK_SECRET], messageIdPointer: '/instructionId', topicPointer: '/railType' },
+      },
+    },
+  })
+  const { url } = await db.createLogin('hostile', { roles: ['symphony_ingest'] })
+  const entrances: Readonly<Record<Way, Entrance>> = {
+    sql: throughSql(db, await db.connect('symphony_ingest')),
+    typescript: throughTypeScript(db),
+    http: throughHttp(stage),
+    cli: throughCommandLine(folder, { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema }),
+    webhook: throughWebhook(stage),
+  }
+  const tried = HOSTILE_INPUTS.filter((_, index) => index % EVERY === 0)
+  for (const input of tried) {
+    const answers: Partial<Record<Way, string>> = {}
+    for (const way of WAYS) {
+      const answer = await entrances[way](input)
+      if (answer !== undefined) answers[way] = answer
+    }
+    given[input.name] = answers
+  }
+  await tryValues()
+  const counts = WAYS.map((way) => `${way} ${Object.values(given).filter((answers) => way in answers).length}`)
+  process.stdout.write(`hostile inputs: ${counts.join(', ')}\n`)
+  // Whoever changes an answer on purpose has it written anew, and reads the difference.
+  if (process.env['SYMPHONY_TEST_WRITE_ANSWERS'] === '1') {
+    expected = { ...expected, ...given }
+    await writeFile(ANSWERS, `${JSON.stringify(expected, undefined, 2)}\n`)
+  }
+})
+afterAll(async () => {
+  await stage.close()
+  await rm(folder, { recursive: true })
+  await db.drop()
+})
+
+async function tryValues(): Promise<void> {
+  const places = Object.entries(PLACES).flatMap(([place, at]) =>
+    Object.entries(HOSTILE_VALUES).map(([what, value]) => ({ name: `${place} = ${what}`, at, value })),
+  )
+  for (const [index, { name, at, value }] of places.entries()) {
+    if (index % EVERY !== 0) continue
+    const instruction = {
+      instructionId: `v-${index}`,
+      participantId: 'p',
+      idempotencyKey: `v-${index}`,
+      railType: 'r',
+      payload: {},
+      ...at(value()),
+    }
+    given[name] = { typescript: await throughWrapper(db, instruction) }
+  }
+}
+
+describe.each(WAYS)('%s', (way) => {
+  test('answers every hostile input as it is written down', () => {
+    const differing = Object.entries(given).flatMap(([name, answers]) =>
+      answers[way] === expected[name]?.[way] ? [] : [`${name}: ${answers[way]}, expected ${expected[name]?.[way]}`],
+    )
+    expect(differing).toEqual([])
+  })
+
+  test('refuses with a code that is its own, and never fails by itself', () => {
+    const wrong = Object.entries(given).filter(
+      ([, { [way]: answer }]) => answer !== undefined && !TYPED[way].test(answer),
+    )
+    expect(wrong).toEqual([])
+  })
+})
+
+/** What counts as an answer: a canonical accept, or a refusal with a code. */
+const TYPED: Readonly<Record<Way, RegExp>> = {
+  // PostgreSQL's own types refuse what is no JSON, no time and no boolean before our function is called.
+  sql: /^(?:accepted|22023|22P02|22P05|22007|22008|22009|22021|22003|54001)$/,
+  typescript: /^(?:accepted|INVALID_ARGUMENT|ARGUMENT_OUT_OF_RANGE|IDEMPOTENCY_CONFLICT|22023|INVALID_PARAMETER)$/,
+  http: /^(?:accepted|400 MALFORMED_JSON|413 BODY_TOO_LARGE|422 INVALID_INSTRUCTION|409 IDEMPOTENCY_CONFLICT)$/,
+  cli: /^(?:accepted|nothing|2 (?:INVALID_ARGUMENT|ARGUMENT_OUT_OF_RANGE)|1 (?:INVALID_PARAMETER|IDEMPOTENCY_CONFLICT))$/,
+  webhook: /^(?:accepted|400 MALFORMED_JSON|413 BODY_TOO_LARGE|422 INVALID_MESSAGE|409 CONTENT_DIFFERS)$/,
+}
+
+test('the table has an answer of every input, and none of one that is gone', () => {
+  const names = new Set(HOSTILE_INPUTS.map(({ name }) => name))
+  const values = Object.keys(PLACES).flatMap((place) => Object.keys(HOSTILE_VALUES).map((what) => `${place} = ${what}`))
+  for (const name of values) names.add(name)
+  expect(names.size).toBe(HOSTILE_INPUTS.length + values.length)
+  expect(Object.keys(expected).toSorted()).toEqual([...names].toSorted())
+  for (const way of WAYS) {
+    expect([way, Object.values(expected).filter((answers) => way in answers).length >= 500 || way === 'sql']).toEqual([
+      way,
+      true,
+    ])
+  }
+})
+
+test('what was taken is a payment like any other, and the ledger holds', async () => {
+  const report = await verifyLedger(databaseSource(db.as('symphony_auditor')), {})
+  expect(report.breaks).toEqual([])
+  expect(report.identities).toBeGreaterThan(0)
+})

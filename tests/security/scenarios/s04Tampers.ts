@@ -1,0 +1,20 @@
+import { runSpec } from '../../support/scorecard/runSpec.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+
+export default defineScenario({
+  id: 'S4',
+  title: 'a superuser flips, deletes, swaps, inserts, truncates, restores and forks at random',
+  bar: '10,000 of 10,000 found and the place named; no false alarm in 100 clean runs',
+  sizes: { full: { tampers: 10_000, cleanRuns: 100 }, short: { tampers: 66, cleanRuns: 20 } },
+  async run(stage, { tampers, cleanRuns }) {
+    const { defects, output } = await runSpec(stage, 'tests/security/ledgerTamper.spec.ts', {
+      SYMPHONY_TEST_TAMPERS: String(tampers),
+      SYMPHONY_TEST_CLEAN_RUNS: String(cleanRuns),
+      SYMPHONY_TEST_TAMPER_SEED: String(stage.seed),
+    })
+    const [, found = 0] = (/tampers from seed .*: (\d+) of \d+ found/.exec(output) ?? []).map(Number)
+    const falseAlarms = defects.some((defect) => defect.includes('nobody touched')) ? 'some' : 0
+    const missed = found < tampers ? [`${found} of ${tampers} were found`] : []
+    return { figures: { tampers, found, cleanRuns, falseAlarms }, defects: [...defects, ...missed] }
+  },
+})

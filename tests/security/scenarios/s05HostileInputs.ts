@@ -1,0 +1,38 @@
+import { runSpec } from '../../support/scorecard/runSpec.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+
+const INPUTS_MIN = 500
+
+export default defineScenario({
+  id: 'S5',
+  title:
+    'hostile inputs through SQL, TypeScript, HTTP, the command line and webhooks (tests/security/hostileAnswers.json)',
+  bar: `at least ${INPUTS_MIN} each: the code that is written down, or a canonical accept; no 5xx, no crash, the ledger holds`,
+  // One in so many of the table.
+  sizes: { full: { every: 1 }, short: { every: 24 } },
+  async run(stage, { every }) {
+    const table = await runSpec(stage, 'tests/security/hostileInputs.spec.ts', {
+      SYMPHONY_TEST_HOSTILE_EVERY: String(every),
+    })
+    // Every other function, with arguments that no wrapper has checked.
+    const functions = await runSpec(stage, 'tests/unit/outboxStrictInput.spec.ts', {})
+    const counts = countsIn(table.output)
+    const raw = Number(/strict input: (\d+) calls/.exec(functions.output)?.[1] ?? 0)
+    const figures = { ...counts, sql: (counts['sql'] ?? 0) + raw }
+    const tooFew = Object.entries(figures).flatMap(([way, count]) =>
+      every > 1 || count >= INPUTS_MIN ? [] : [`${way}: ${count} inputs`],
+    )
+    return { figures, defects: [...table.defects, ...functions.defects, ...tooFew] }
+  },
+})
+
+/** `hostile inputs: sql 459, typescript 800, …` */
+function countsIn(output: string): Record<string, number> {
+  const line = /hostile inputs: (.*)/.exec(output)?.[1] ?? ''
+  return Object.fromEntries(
+    ['sql', 'typescript', 'http', 'cli', 'webhook'].map((way) => [
+      way,
+      Number(new RegExp(`${way} (\\d+)`).exec(line)?.[1] ?? 0),
+    ]),
+  )
+}

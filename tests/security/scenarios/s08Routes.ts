@@ -1,0 +1,22 @@
+import { runSpec } from '../../support/scorecard/runSpec.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+
+/** `npm test` plays it in full. */
+export default defineScenario({
+  id: 'S8',
+  title:
+    'every route × no key, half a key, a key that nobody made, expired, revoked, without the scope, of another participant; tokens of an identity provider that are forged or old; webhooks that are unsigned, old or replayed',
+  bar: 'all refused, nothing done',
+  sizes: { full: { refusals: 300 }, short: { refusals: 300 } },
+  async run(stage, { refusals }) {
+    const access = await runSpec(stage, 'tests/unit/httpAccess.spec.ts', {})
+    const tokens = await runSpec(stage, 'tests/unit/httpOidc.spec.ts', {})
+    const webhooks = await runSpec(stage, 'tests/unit/httpWebhooks.spec.ts', {})
+    const refused = Number(/access: (\d+) refusals/.exec(access.output)?.[1] ?? 0)
+    const tooFew = refused < refusals ? [`${refused} requests were refused`] : []
+    return {
+      figures: { refusals: refused, tests: access.passed + tokens.passed + webhooks.passed },
+      defects: [...access.defects, ...tokens.defects, ...webhooks.defects, ...tooFew],
+    }
+  },
+})

@@ -1,0 +1,192 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { Agent, request } from 'undici'
+import { createApiKey } from '../../../libs/access/index.js'
+import { spawnSymphony } from '../../support/commandLine.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+import type { Stage } from '../../support/scorecard/Stage.js'
+
+const MEMORY_MAX_MIB = 256
+const SLOWER_MAX = 2
+/** What good clients of a busy day ask for, one after the other. */
+const GOOD_REQUESTS_PER_SECOND = 50
+
+/**
+ * A process of the API under floods of every kind at once, and good clients beside them. The floods come from a process of
+ * their own on the same machine, with whose cores the server and PostgreSQL must make do: what is measured is the worst of it.
+ */
+export default defineScenario({
+  id: 'S10',
+  title:
+    'floods of the API: slow-loris connections, deep JSON, huge numbers, giant headers, 1,000 requests per second of 64 KiB, by strangers and by a client with a key',
+  bar: `memory ≤ ${MEMORY_MAX_MIB} MiB; a good client’s p99 ≤ ${SLOWER_MAX} × that without a flood; the server answers to the end`,
+  sizes: { full: { seconds: 30, requestsPerSecond: 1_000 }, short: { seconds: 3, requestsPerSecond: 300 } },
+  async run(stage, { seconds, requestsPerSecond }) {
+    const api = await startApi(stage)
+    const good = new GoodClient(api.address, api.goodKey)
+    stage.defer(() => good.close())
+    await good.ask(1)
+    const quiet = await good.ask(Math.max(3, Math.min(10, seconds)))
+    const flood = startFlood(stage, { address: api.address, key: api.noisyKey, requestsPerSecond })
+    stage.progress('the flood is on')
+    const beside = await good.ask(seconds)
+    const { sent, refused, serverErrors, slowConnections } = await flood.stop()
+    const peakMib = await peakMemoryMib(api.pid)
+    const after = await good.ask(1)
+    const slower = Math.round((beside.p99Ms / quiet.p99Ms) * 10) / 10
+    return {
+      figures: {
+        floodRequests: sent,
+        slowConnections,
+        refusedOrCut: refused,
+        serverErrors,
+        peakMemoryMib: peakMib,
+        p99QuietMs: quiet.p99Ms,
+        p99BesideMs: beside.p99Ms,
+        timesSlower: slower,
+        goodFailed: beside.failed + after.failed,
+      },
+      defects: [
+        ...(peakMib > MEMORY_MAX_MIB ? [`${peakMib} MiB of memory`] : []),
+        ...(slower > SLOWER_MAX ? [`a good client’s p99 was ${slower} times that without a flood`] : []),
+        ...(beside.failed + after.failed > 0
+          ? [`${beside.failed + after.failed} requests of good clients failed`]
+          : []),
+        ...(serverErrors > 0 ? [`${serverErrors} answers were of a status above 499`] : []),
+        ...(sent < (seconds * requestsPerSecond) / 2 ? [`only ${sent} requests of the flood were sent`] : []),
+      ],
+    }
+  },
+})
+
+interface FloodReport {
+  readonly sent: number
+  readonly refused: number
+  readonly serverErrors: number
+  readonly slowConnections: number
+}
+
+interface FloodOrder {
+  readonly address: string
+  readonly key: string
+  readonly requestsPerSecond: number
+}
+
+function startFlood(stage: Stage, order: FloodOrder): { readonly stop: () => Promise<FloodReport> } {
+  const program = fileURLToPath(new URL('../../support/floodProcess.mjs', import.meta.url))
+  const child = spawn(process.execPath, [program, JSON.stringify(order)], { stdio: ['pipe', 'pipe', 'inherit'] })
+  stage.defer(() => child.kill('SIGKILL'))
+  let told = ''
+  child.stdout.on('data', (chunk) => (told += String(chunk)))
+  return {
+    stop: async () => {
+      child.stdin.end()
+      await once(child, 'close')
+      const report: FloodReport = JSON.parse(told)
+      return report
+    },
+  }
+}
+
+interface RunningApi {
+  readonly address: string
+  readonly pid: number
+  readonly goodKey: string
+  readonly noisyKey: string
+}
+
+async function startApi(stage: Stage): Promise<RunningApi> {
+  const db = await stage.createDatabase(await stage.startServer())
+  const roles = ['ingest', 'readonly', 'auditor', 'control', 'auth'].map((role) => `symphony_${role}`)
+  const { url } = await db.createLogin('api', { roles })
+  const keyOf = async (owner: string) =>
+    (await createApiKey(db.as('symphony_control'), { scopes: ['ingest', 'read'], owner })).key
+  const [goodKey, noisyKey] = [await keyOf('good'), await keyOf('noisy')]
+  const words = ['api', '--port', '0', '--log-level', 'error', '--requests-per-second', '200']
+  const running = spawnSymphony(words, {
+    DATABASE_URL: url,
+    SYMPHONY_SCHEMA: db.schema,
+    PATH: process.env['PATH'] ?? '',
+  })
+  stage.defer(async () => {
+    running.child.kill('SIGKILL')
+    await running.ended
+  })
+  for (let waited = 0; waited < 300; waited += 1) {
+    const address = /listens on (\S+)\./.exec(running.stdout())?.[1]
+    if (address !== undefined) return { address, pid: running.child.pid ?? 0, goodKey, noisyKey }
+    await delay(100)
+  }
+  throw new Error(`the API did not start: ${running.stderr()}`)
+}
+
+/** Highest resident size of the process so far. */
+async function peakMemoryMib(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8')
+  return Math.round(Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1] ?? Number.NaN) / 1_024)
+}
+
+interface Latencies {
+  readonly p99Ms: number
+  readonly failed: number
+}
+
+class GoodClient {
+  readonly #address: string
+  readonly #key: string
+  readonly #agent = new Agent({ connections: 4 })
+  #number = 0
+
+  constructor(address: string, key: string) {
+    this.#address = address
+    this.#key = key
+  }
+
+  /** Enqueues and reads for so many seconds. */
+  async ask(seconds: number): Promise<Latencies> {
+    const latencies: number[] = []
+    let failed = 0
+    const asked: Promise<void>[] = []
+    for (let count = 0; count < seconds * GOOD_REQUESTS_PER_SECOND; count += 1) {
+      asked.push(
+        this.#once(count).then(
+          (ms) => void latencies.push(ms),
+          () => void (failed += 1),
+        ),
+      )
+      await delay(1_000 / GOOD_REQUESTS_PER_SECOND)
+    }
+    await Promise.all(asked)
+    latencies.sort((left, right) => left - right)
+    const p99 = latencies[Math.floor(latencies.length * 0.99)] ?? Number.NaN
+    return { p99Ms: Math.round(p99 * 10) / 10, failed }
+  }
+
+  async #once(count: number): Promise<number> {
+    const started = performance.now()
+    const isRead = count % 2 === 0
+    this.#number += 1
+    const id = `good-${this.#number}`
+    const { statusCode, body } = await request(`${this.#address}${isRead ? '/v1/me' : '/v1/instructions'}`, {
+      dispatcher: this.#agent,
+      method: isRead ? 'GET' : 'POST',
+      headers: {
+        authorization: `Bearer ${this.#key}`,
+        ...(isRead ? {} : { 'content-type': 'application/json', 'idempotency-key': id }),
+      },
+      ...(isRead
+        ? {}
+        : { body: JSON.stringify({ instructionId: id, participantId: id, railType: 'r', payload: { amount: '1' } }) }),
+    })
+    await body.dump()
+    if (statusCode >= 400) throw new Error(`${statusCode}`)
+    return performance.now() - started
+  }
+
+  async close(): Promise<void> {
+    await this.#agent.close()
+  }
+}

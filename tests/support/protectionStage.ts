@@ -1,0 +1,51 @@
+import { randomBytes } from 'node:crypto'
+import type { Queryable } from '../../libs/db/index.js'
+import {
+  enqueue,
+  OutboxRelayer,
+  type EnqueuedItem,
+  type OutboxInstruction,
+  type RelayerEvent,
+} from '../../libs/outbox/index.js'
+import { FieldVault, KeyRing, protectedRails, type MasterKey } from '../../libs/protection/index.js'
+import type { Rail, RailAnswer, RailRequest } from '../../libs/rails/index.js'
+import type { TestDatabase } from './database.js'
+import { rememberingRail, type RememberingRail } from './relayRail.js'
+
+export function aMasterKey(id: string): MasterKey {
+  return { id, secret: randomBytes(32) }
+}
+
+/** A rail that encrypts, its producers and its workers, all with the same master keys. */
+export class ProtectionStage {
+  readonly db: TestDatabase
+  readonly rail: RememberingRail
+  readonly vault: FieldVault
+
+  constructor(
+    db: TestDatabase,
+    keys: readonly MasterKey[],
+    declared: Partial<Rail> & { readonly type: string },
+    answer?: (request: RailRequest) => RailAnswer | Promise<RailAnswer>,
+  ) {
+    this.db = db
+    this.rail = rememberingRail(declared, answer)
+    this.vault = new FieldVault(this.rail.rails, new KeyRing(keys, keys.at(-1)?.id ?? ''))
+  }
+
+  enqueue(instruction: OutboxInstruction, tx: Queryable = this.db.as('symphony_ingest')): Promise<EnqueuedItem> {
+    return enqueue(instruction, { tx, protection: this.vault, schema: this.db.schema })
+  }
+
+  /** One round of a worker that has these keys, or the stage's own. */
+  async relay(keys?: readonly MasterKey[]): Promise<RelayerEvent[]> {
+    const { db, rail } = this
+    const vault = keys === undefined ? this.vault : new FieldVault(rail.rails, new KeyRing(keys, keys.at(-1)?.id ?? ''))
+    const events: RelayerEvent[] = []
+    const rails = protectedRails(rail.rails, vault, db.as('symphony_executor'))
+    const relayer = new OutboxRelayer(db.database, rails, {}, (event) => events.push(event))
+    await relayer.runOnce()
+    await relayer.stop()
+    return events
+  }
+}

@@ -1,0 +1,60 @@
+import type { ScorecardOptions } from './options.js'
+import type { PlayedLine } from './reliabilityPage.js'
+import type { Outcome, Scenario, Size } from './Scenario.js'
+import { Stage } from './Stage.js'
+
+export type PlayOptions = Pick<ScorecardOptions, 'seed' | 'short' | 'payments'>
+
+/** One scenario on a stage of its own. What it throws is a defect like any other: the bar was not shown to be met. */
+export async function playScenario(
+  scenario: Scenario,
+  options: PlayOptions,
+  onProgress: (text: string) => void = () => {},
+): Promise<PlayedLine> {
+  const { id, title, bar } = scenario
+  const { size, name } = sizeOf(scenario, options)
+  const stage = await Stage.set({ id, seed: options.seed, onProgress })
+  const started = process.hrtime.bigint()
+  const { figures, defects } = await outcomeOf(scenario, stage, size)
+  const seconds = Math.round(Number(process.hrtime.bigint() - started) / 1e8) / 10
+  return {
+    id,
+    title,
+    bar,
+    figures: { ...figures, seconds },
+    defects,
+    size: name,
+    seed: options.seed,
+    postgres: stage.postgres,
+    node: process.versions.node,
+    date: new Date().toISOString().slice(0, 10),
+  }
+}
+
+async function outcomeOf(scenario: Scenario, stage: Stage, size: Size): Promise<Outcome> {
+  let outcome: Outcome
+  try {
+    outcome = await scenario.run(stage, size)
+  } catch (error) {
+    outcome = { figures: {}, defects: [`it broke off: ${describe(error)}`] }
+  }
+  try {
+    await stage.strike()
+    return outcome
+  } catch (error) {
+    return { ...outcome, defects: [...outcome.defects, describe(error)] }
+  }
+}
+
+function sizeOf({ sizes }: Scenario, { short, payments }: PlayOptions): { readonly size: Size; readonly name: string } {
+  const size = short ? sizes.short : sizes.full
+  if (payments === undefined || size['payments'] === undefined) return { size, name: short ? 'short' : 'full' }
+  const isFull = !short && payments >= (sizes.full['payments'] ?? 0)
+  return { size: { ...size, payments }, name: isFull ? 'full' : `${payments.toLocaleString('en-US')} payments` }
+}
+
+function describe(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  const place = error.stack?.split('\n').find((line) => line.trimStart().startsWith('at '))
+  return `${error.message}${place === undefined ? '' : ` (${place.trim()})`}`
+}

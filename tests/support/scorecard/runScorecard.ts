@@ -1,0 +1,76 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { removeFoldersOfDeadRuns } from '../server.js'
+import { helpText, readOptions, UsageError, type Family, type ScorecardOptions } from './options.js'
+import { playScenario } from './playScenario.js'
+import { describeFigures, renderReliabilityPage, type PlayedLine } from './reliabilityPage.js'
+import type { Figures, Scenario } from './Scenario.js'
+
+export interface Scorecard {
+  readonly family: Family
+  readonly scenarios: readonly Scenario[]
+  /** For people. */
+  readonly say: (text: string) => void
+  /** For programs: the last line of `--json`. */
+  readonly tell: (line: string) => void
+}
+
+const LETTERS: Readonly<Record<Family, string>> = { chaos: 'R', security: 'S' }
+
+/** Plays what the command line asks for, writes the page, and returns the exit code. */
+export async function runScorecard(words: readonly string[], card: Scorecard): Promise<number> {
+  try {
+    const options = readOptions(words)
+    const chosen = choose(card, options)
+    if (options.help) card.say(helpText(card.family))
+    else if (options.list) for (const { id, title, bar } of chosen) card.say(`${id.padEnd(4)} ${title}\n     ${bar}`)
+    else return await playAll(chosen, options, card)
+    return 0
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error
+    card.say(`${error.message}\nnpm run ${card.family} -- --help says what there is.`)
+    return 2
+  }
+}
+
+function choose({ scenarios, family }: Scorecard, { only }: ScorecardOptions): readonly Scenario[] {
+  const unknown = only?.filter((id) => scenarios.every((scenario) => scenario.id !== id)) ?? []
+  if (unknown.length > 0) {
+    const known = scenarios.map(({ id }) => id).join(', ')
+    throw new UsageError(`--only: no ${family} scenario is named ${unknown.join(', ')}; there are ${known}`)
+  }
+  return scenarios.filter(({ id }) => only === undefined || only.includes(id))
+}
+
+async function playAll(chosen: readonly Scenario[], options: ScorecardOptions, card: Scorecard): Promise<number> {
+  await removeFoldersOfDeadRuns()
+  card.say(`${card.family}: ${chosen.map(({ id }) => id).join(', ')} from seed ${options.seed}`)
+  const figures: Record<string, Figures> = {}
+  let ok = true
+  for (const scenario of chosen) {
+    const line = await playScenario(scenario, options, (text) => card.say(`${scenario.id}  … ${text}`))
+    figures[scenario.id] = line.figures
+    ok &&= line.defects.length === 0
+    tellPeople(line, options, card)
+    // Line by line: a run that is interrupted has still shown what it has shown.
+    await writePage(options.page, card, line)
+  }
+  if (options.json) card.tell(JSON.stringify({ ok, figures }))
+  return ok ? 0 : 1
+}
+
+function tellPeople({ id, title, figures, defects }: PlayedLine, options: ScorecardOptions, card: Scorecard): void {
+  const verdict = defects.length === 0 ? 'ok' : 'NOT MET'
+  card.say(`${id}  ${verdict}  ${title}: ${describeFigures(figures)}`)
+  for (const defect of defects) card.say(`${id}  ${defect}`)
+  if (defects.length > 0) card.say(`${id}  again: ${repeatCommand(id, options, card.family)}`)
+}
+
+function repeatCommand(id: string, { seed, short, payments }: ScorecardOptions, family: Family): string {
+  const size = [short ? ' --short' : '', payments === undefined ? '' : ` --payments ${payments}`].join('')
+  return `npm run ${family} -- --only ${id} --seed ${seed}${size}`
+}
+
+async function writePage(page: string, { family, scenarios }: Scorecard, line: PlayedLine): Promise<void> {
+  const before = await readFile(page, 'utf8').catch(() => '')
+  await writeFile(page, renderReliabilityPage(before, { letter: LETTERS[family], scenarios }, [line]))
+}

@@ -1,0 +1,65 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Stage } from './Stage.js'
+
+export interface SpecResult {
+  readonly passed: number
+  /** What failed, in words; one of them if nothing ran at all. */
+  readonly defects: readonly string[]
+  /** Everything it wrote. */
+  readonly output: string
+}
+
+/** A spec file that has a long form of its own, asked for by variables, as a scenario. */
+export async function runSpec(stage: Stage, file: string, env: Readonly<Record<string, string>>): Promise<SpecResult> {
+  const report = join(stage.folder, 'spec.json')
+  const vitest = join(dirname(createRequire(import.meta.url).resolve('vitest/package.json')), 'vitest.mjs')
+  const words = [vitest, 'run', file, '--reporter=default', '--reporter=json', `--outputFile.json=${report}`]
+  const { output } = await runProgram(stage, words, env)
+  const { passed, failed } = await readReport(report)
+  const defects = failed.map((title) => `failed: ${title}`)
+  return { passed, defects: passed + failed.length === 0 ? [`${file} ran no test`] : defects, output }
+}
+
+export interface ProgramResult {
+  readonly exitCode: number | null
+  readonly output: string
+}
+
+/** A program of this repository, from its root. It ends with the stage. */
+export async function runProgram(
+  stage: Stage,
+  words: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<ProgramResult> {
+  const child = spawn(process.execPath, words, {
+    cwd: fileURLToPath(new URL('../../..', import.meta.url)),
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  stage.defer(() => child.kill('SIGKILL'))
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += String(chunk)))
+  await once(child, 'close')
+  return { exitCode: child.exitCode, output }
+}
+
+interface Report {
+  readonly testResults: readonly {
+    readonly assertionResults: readonly { readonly fullName: string; readonly status: string }[]
+  }[]
+}
+
+async function readReport(file: string): Promise<{ readonly passed: number; readonly failed: readonly string[] }> {
+  const text = await readFile(file, 'utf8').catch(() => '{"testResults":[]}')
+  const { testResults }: Report = JSON.parse(text)
+  const tests = testResults.flatMap(({ assertionResults }) => assertionResults)
+  return {
+    passed: tests.filter(({ status }) => status === 'passed').length,
+    failed: tests.filter(({ status }) => status !== 'passed').map(({ fullName }) => fullName),
+  }
+}

@@ -1,0 +1,44 @@
+import { expect, test } from 'vitest'
+import { readInstant } from '../../libs/core/index.js'
+import { readInstruction } from '../../libs/outbox/index.js'
+
+test.each([
+  ['2026-01-31T12:00:00Z', '2026-01-31T12:00:00.000Z'],
+  ['2024-02-29T00:00:00+05:45', '2024-02-28T18:15:00.000Z'],
+  ['2000-02-29T23:59:59.123456-01:00', '2000-03-01T00:59:59.123Z'],
+  ['0001-12-31T00:00:00Z', '0001-12-31T00:00:00.000Z'],
+])('%s is a time', (text, time) => {
+  expect(readInstant(text)?.toISOString()).toBe(time)
+})
+
+test.each([
+  '2026-02-29T00:00:00Z',
+  '2026-02-30T00:00:00Z',
+  '2100-02-29T00:00:00Z',
+  '2026-04-31T00:00:00+02:00',
+  '2026-13-01T00:00:00Z',
+  '2026-00-10T00:00:00Z',
+  '2026-01-00T00:00:00Z',
+  '2026-01-31T25:00:00Z',
+  '2026-01-31T12:00:00',
+  '2026-01-31',
+  'now',
+  '',
+])('%j is none: no other day is taken for it', (text) => {
+  expect(readInstant(text)).toBeUndefined()
+})
+
+test('an instruction without a key is its own; one whose key is null, or of another name, is refused', () => {
+  const instruction = { instructionId: 'i', participantId: 'p', railType: 'r', payload: {} }
+  expect(readInstruction(instruction).idempotencyKey).toBe('i')
+  expect(() => readInstruction({ ...instruction, idempotencyKey: null })).toThrow(/^idempotencyKey: /)
+})
+
+test('an unknown field is named where it looks like a name, and by its place where it may be data', () => {
+  expect(() => readLine('amount')).toThrow(/^line 7, amount: unknown field/)
+  expect(() => readLine('4929 1234 5678 9015')).toThrow(/^line 7, \[key 2\]: unknown field/)
+})
+
+function readLine(field: string): unknown {
+  return readInstruction({ instructionId: 'i', [field]: 1 }, { place: 'line 7, ' })
+}

@@ -1,0 +1,139 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Chain } from '../../libs/http/index.js'
+import { canonicalHash } from '../../libs/ledger/index.js'
+import { OutboxRelayer, type OutboxInstruction } from '../../libs/outbox/index.js'
+import { destroySubjectKey, FieldVault, KeyRing } from '../../libs/protection/index.js'
+import { loadRails, showPayloadText } from '../../libs/rails/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
+import { anInstruction } from '../support/outboxItems.js'
+import { aMasterKey } from '../support/protectionStage.js'
+
+/** What rails declare about the fields of their payloads, done by the API. */
+
+const IBAN = 'DE89370400440532013000'
+const rail = (type: string, fields: object) => ({
+  type,
+  onUnknown: 'resend',
+  money: false,
+  fields,
+  dispatch: () => ({ outcome: 'terminal', code: 'NO' }),
+})
+const rails = loadRails([
+  rail('sealed', { '/iban': 'encrypted', '/memo': 'forbidden' }),
+  rail('masked', { '/iban': 'masked' }),
+  rail('open', {}),
+])
+const key = aMasterKey('m')
+
+let db: TestDatabase
+let stage: HttpStage
+beforeAll(async () => {
+  db = await createTestDatabase()
+  stage = await openHttpStage(db, {
+    api: { protection: protectionWith(new FieldVault(rails, new KeyRing([key], 'm'))) },
+  })
+})
+afterAll(async () => {
+  await stage.close()
+  await db.drop()
+})
+
+function protectionWith(vault: FieldVault) {
+  return {
+    seal: vault.seal.bind(vault),
+    show: (railType: string, text: string) => showPayloadText(text, rails.get(railType)?.fields ?? []),
+  }
+}
+
+function bodyOf({ idempotencyKey: _key, ...body }: OutboxInstruction): object {
+  return body
+}
+
+describe('an instruction', () => {
+  test('with a field to encrypt is stored as ciphertext, alone and in a batch; repeated, it is the same one', async () => {
+    const instruction = anInstruction({ railType: 'sealed', payload: { iban: IBAN } })
+    const first = await stage.post(bodyOf(instruction), instruction.idempotencyKey)
+    const again = await stage.post(bodyOf(instruction), instruction.idempotencyKey)
+    expect([first.status, again.status]).toEqual([201, 200])
+    const batch = await stage.call('/v1/instructions/batch', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({
+        instructions: [instruction, anInstruction({ railType: 'sealed', payload: { iban: IBAN } })],
+      }),
+    })
+    expect(JSON.parse(await batch.text()).items.map(({ created }: { created: boolean }) => created)).toEqual([
+      false,
+      true,
+    ])
+    const { rows } = await db.queryNoRole<{ text: string }>(
+      `SELECT string_agg(p.payload::text, ' ') AS text FROM payment_outbox_pending p WHERE rail_type = 'sealed'`,
+    )
+    expect(rows[0]!.text).not.toContain(IBAN)
+  })
+
+  test('with a card number where none may be is refused, the place named and not the number', async () => {
+    const body = bodyOf(anInstruction({ railType: 'sealed', payload: { memo: 'pay 4111 1111 1111 1111' } }))
+    const problem = await problemOf(await stage.post(body, randomUUID()))
+    expect(problem).toMatchObject({ status: 422, code: 'CARD_NUMBER_REFUSED', argument: 'payload/memo' })
+    expect(JSON.stringify(problem)).not.toContain('4111')
+  })
+
+  test('about somebody whose key was destroyed is refused', async () => {
+    const instruction = anInstruction({ railType: 'sealed', payload: { iban: IBAN } })
+    await stage.post(bodyOf(instruction), instruction.idempotencyKey)
+    await destroySubjectKey(db.as('symphony_control'), instruction.participantId, 'asked to')
+    const problem = await problemOf(await stage.post(bodyOf(instruction), randomUUID()))
+    expect(problem).toMatchObject({ status: 409, code: 'SUBJECT_ERASED', argument: 'payload' })
+  })
+
+  test('with a field to encrypt is refused by a server without a key, and taken by none in the clear', async () => {
+    const keyless = await openHttpStage(db, { api: { protection: protectionWith(new FieldVault(rails)) } })
+    const instruction = anInstruction({ railType: 'sealed', payload: { iban: IBAN } })
+    expect(await problemOf(await keyless.post(bodyOf(instruction), 'k'))).toMatchObject({
+      status: 503,
+      code: 'ENCRYPTION_UNAVAILABLE',
+    })
+    await keyless.close()
+  })
+})
+
+describe('the chain of a payment', () => {
+  test('shows masked fields masked, says so, and gives them in the clear to whoever asks for that', async () => {
+    const masked = await chainOf('masked')
+    expect(JSON.stringify(masked)).not.toContain(IBAN)
+    expect(masked.attempts.map((link) => [link.masked, link.fields[7]])).toEqual([
+      [true, '{"iban":"••••3000","amount":"1.50"}'],
+    ])
+    const plain = await chainOf('masked', '?payloads=plain')
+    expect(plain.attempts.map((link) => link.masked)).toEqual([false])
+    expect([JSON.stringify(plain).includes(IBAN), isSound(plain)]).toEqual([true, [true]])
+  })
+
+  test('of a rail without classes is as it was hashed', async () => {
+    const open = await chainOf('open')
+    expect([open.attempts.map((link) => link.masked), isSound(open)]).toEqual([[false], [true]])
+  })
+
+  test('in any other wording of the question is refused', async () => {
+    const response = await stage.call(`/v1/outbox/${randomUUID()}/chain?payloads=all`)
+    expect(await problemOf(response)).toMatchObject({ status: 400, code: 'INVALID_QUERY' })
+  })
+})
+
+/** Of a payment that has ended. */
+async function chainOf(railType: string, query = ''): Promise<Chain> {
+  const instruction = anInstruction({ railType, payload: { iban: IBAN, amount: '1.50' } })
+  const { outboxId } = JSON.parse(await (await stage.post(bodyOf(instruction), instruction.idempotencyKey)).text())
+  const relayer = new OutboxRelayer(db.database, new Map([[railType, rails.get(railType)!]]))
+  await relayer.runOnce()
+  await relayer.stop()
+  return JSON.parse(await (await stage.call(`/v1/outbox/${outboxId}/chain${query}`)).text())
+}
+
+/** Of each attempt, whether its hash comes out of what is shown of it. */
+function isSound({ attempts }: Chain): boolean[] {
+  return attempts.map(({ prevHash, fields, rowHash }) => canonicalHash([prevHash, ...fields]) === rowHash)
+}

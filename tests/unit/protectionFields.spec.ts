@@ -1,0 +1,289 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import * as fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { InvalidArgumentError, type JsonObject } from '../../libs/core/index.js'
+import { canonicalJson } from '../../libs/protection/canonicalJson.js'
+import { keyIdOf, openField, sealField, unwrapKey, wrapKey } from '../../libs/protection/envelope.js'
+import { KeyRing, readKeyRing } from '../../libs/protection/index.js'
+import { withholdFields } from '../../libs/rails/fields/withholdFields.js'
+import {
+  callRail,
+  CardNumberRefusedError,
+  holdsCardNumber,
+  refuseCardNumbers,
+  showPayload,
+  showPayloadText,
+  validatePayload,
+} from '../../libs/rails/index.js'
+import { PAYABLE, railOf, railRequest } from '../support/railRequest.js'
+
+function rulesFor(fields: object, subject?: string) {
+  return railOf(
+    () => ({ outcome: 'success', reference: 'r' }),
+    subject === undefined ? { fields } : { fields, subject },
+  )
+}
+
+describe('field classes', () => {
+  test.each<[string, object, string?]>([
+    ['a list', ['/a']],
+    ['a place that is no pointer', { destination: 'masked' }],
+    ['the whole payload', { '': 'masked' }],
+    ['an empty key', { '/': 'masked' }],
+    ['a class that there is none of', { '/a': 'secret' }],
+    ['a place inside another', { '/a': 'encrypted', '/a/b': 'public' }],
+    ['a star over another', { '/a/*': 'masked', '/a/b': 'public' }],
+    ['a subject that is encrypted', { '/a': 'encrypted' }, '/a/id'],
+    ['a subject with a star', {}, '/a/*'],
+  ])('%s is refused at start', (_name, fields, subject) => {
+    expect(() => rulesFor(fields, subject)).toThrow(InvalidArgumentError)
+  })
+
+  test('a misspelt class is told what it was meant to be', () => {
+    expect(() => rulesFor({ '/a': 'encryptd' })).toThrow('did you mean "encrypted"?')
+  })
+})
+
+describe('what is shown', () => {
+  const { fields } = rulesFor({
+    '/iban': 'masked',
+    '/who': 'encrypted',
+    '/lines/*/memo': 'forbidden',
+    '/a~1b': 'masked',
+  })
+  const payload: JsonObject = {
+    iban: 'DE89370400440532013000',
+    amount: '1',
+    who: 'symphony.sealed.v1.x',
+    lines: [{ memo: 'short', n: 1 }, { memo: { deep: [1234567890123] } }],
+    'a/b': true,
+  }
+
+  test('is each field by its class, and the rest as it is', () => {
+    expect(showPayload(payload, fields)).toEqual({
+      masked: true,
+      payload: {
+        iban: '••••3000',
+        amount: '1',
+        who: '[encrypted]',
+        lines: [{ memo: '••••', n: 1 }, { memo: { deep: ['••••'] } }],
+        'a/b': '••••',
+      },
+    })
+  })
+
+  test('is the same text where nothing is masked, and nothing at all of what cannot be read', () => {
+    const exact = '{"n": 1.50}'
+    expect(showPayloadText(exact, fields)).toEqual({ text: exact, masked: false })
+    expect(showPayloadText('{"iban": 0.1234567890123456789}', fields)).toEqual({ text: '••••', masked: true })
+    expect(showPayloadText('{"iban": 1e400}', rulesFor({ '/x': 'public' }).fields).masked).toBe(false)
+  })
+})
+
+describe('a card number', () => {
+  test.each([
+    '4111111111111111',
+    '4111 1111 1111 1111',
+    '4111-1111-1111-1111',
+    'card 4111 1111 1111 1111 12/29, thanks',
+    '3782.822463.10005',
+    '4111\u200B1111\u200B1111\u200B1111',
+    '４１１１１１１１１１１１１１１１',
+    '6304000000000000000',
+    '4222222222222',
+    `0000000000000000000000004111111111111111`,
+    'DE89370400440532013001 is no IBAN, and its digits are searched',
+    '1'.repeat(257),
+  ])('is found in %j', (text) => {
+    expect(holdsCardNumber(text)).toBe(true)
+  })
+
+  test.each([
+    '4111111111111112',
+    '411111111111111',
+    'DE89370400440532013000',
+    'to DE89 3704 0044 0532 0130 00, thanks',
+    '2026-11-15 12:30:45.123456',
+    'order 1234 of 2026',
+    '',
+    '422222222222',
+    '+49 170 1234567',
+  ])('is not found in %j', (text) => {
+    expect(holdsCardNumber(text)).toBe(false)
+  })
+
+  test('is refused in a forbidden field, however deep, as a number or as a key; elsewhere it is not ours to judge', () => {
+    const { fields } = rulesFor({ '/notes': 'forbidden' })
+    for (const notes of [
+      '4111111111111111',
+      4111111111111111,
+      [{ x: ['4111 1111 1111 1111'] }],
+      { 4111111111111111: 1 },
+    ]) {
+      const refused = () => refuseCardNumbers({ notes }, fields)
+      expect(refused).toThrow(CardNumberRefusedError)
+      expect(refused).toThrow(/^payload\/notes: (?!.*4111)/)
+    }
+    expect(() => refuseCardNumbers({ notes: 'none', other: '4111111111111111' }, fields)).not.toThrow()
+  })
+
+  test('that came past the producers does not reach the rail', async () => {
+    const rail = rulesFor({ '/memo': 'forbidden' })
+    expect(await validatePayload(rail, { ...PAYABLE, memo: '4111 1111 1111 1111' })).toMatchObject({
+      ok: false,
+      code: 'CARD_NUMBER_REFUSED',
+      retryable: false,
+    })
+  })
+})
+
+describe('text of a rail', () => {
+  const payload = { password: 'pass"wörd hunter2', pin: 739, open: 'fine', deep: { list: ['s3cret-α'] } }
+  const { fields } = rulesFor({ '/password': 'encrypted', '/pin': 'masked', '/deep': 'forbidden' })
+
+  test('that quotes a classified field is kept without it, in whatever spelling', () => {
+    const text = [
+      payload.password,
+      JSON.stringify(payload),
+      encodeURIComponent(payload.password),
+      Buffer.from(payload.password).toString('base64'),
+      'pin739!',
+      's3cret-α',
+    ].join(' | ')
+    const kept = withholdFields(payload, fields)(text)
+    for (const secret of ['hunter2', 'hunter', '739', 's3cret', 'cGFzc']) expect(kept).not.toContain(secret)
+    expect(kept).toContain('fine')
+  })
+
+  test('is cleared before it is cut, so that no half of a value is left', () => {
+    const kept = withholdFields(payload, fields)(`${'x'.repeat(1_990)}${payload.password}`)
+    expect(kept).not.toMatch(/pass/)
+  })
+
+  test.each([
+    ['throws', () => Promise.reject(new Error(`refused ${payload.password}`))],
+    ['answers', () => ({ outcome: 'terminal' as const, code: 's3cret-α', message: JSON.stringify(payload) })],
+  ])('of an adapter that %s with it holds nothing of it in the verdict', async (_how, dispatch) => {
+    const rail = railOf(dispatch, { fields: { '/password': 'encrypted', '/deep': 'forbidden', '/pin': 'masked' } })
+    const verdict = JSON.stringify(await callRail(rail, railRequest({ payload })))
+    expect(verdict).toContain('[withheld]')
+    for (const secret of ['hunter2', 's3cret', '739']) expect(verdict).not.toContain(secret)
+  })
+})
+
+describe('an envelope', () => {
+  const key = { id: randomUUID(), secret: randomBytes(32) }
+  const place = { instructionId: 'i', idempotencyKey: 'k', pointer: '/a' }
+
+  test('opens to what was sealed, and is the same for the same text at the same place only', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), (text) => {
+        const sealed = sealField(key, place, text)
+        expect(openField(key, place, sealed)).toBe(text)
+        expect(sealField(key, place, text)).toBe(sealed)
+        expect(keyIdOf(sealed)).toBe(key.id)
+      }),
+      { numRuns: 20 },
+    )
+    const all = [
+      sealField(key, place, 'x'),
+      sealField(key, place, 'y'),
+      sealField(key, { ...place, pointer: '/b' }, 'x'),
+      sealField(key, { ...place, instructionId: 'j' }, 'x'),
+      sealField(key, { ...place, idempotencyKey: 'l' }, 'x'),
+      sealField({ ...key, secret: randomBytes(32) }, place, 'x'),
+    ]
+    // The nonces too: with one nonce for two texts the tag's key would be found.
+    const nonces = all.map((sealed) =>
+      Buffer.from(sealed.split('.').at(-1)!, 'base64url').subarray(0, 12).toString('hex'),
+    )
+    expect(new Set(nonces).size).toBe(all.length)
+  })
+
+  test('does not open elsewhere, under another key, or with one bit changed', () => {
+    const sealed = sealField(key, place, 'DE89370400440532013000')
+    expect(openField(key, { ...place, pointer: '/b' }, sealed)).toBeUndefined()
+    expect(openField(key, { ...place, instructionId: 'j' }, sealed)).toBeUndefined()
+    expect(openField(key, { ...place, idempotencyKey: 'l' }, sealed)).toBeUndefined()
+    expect(openField({ ...key, secret: randomBytes(32) }, place, sealed)).toBeUndefined()
+    expect(openField({ ...key, id: randomUUID() }, place, sealed)).toBeUndefined()
+    const [head, body] = [sealed.slice(0, sealed.lastIndexOf('.') + 1), sealed.split('.').at(-1)!]
+    const bytes = Buffer.from(body, 'base64url')
+    for (let bit = 0; bit < bytes.length * 8; bit += 1) {
+      const changed = Buffer.from(bytes)
+      changed[bit >> 3]! ^= 1 << (bit & 7)
+      expect(openField(key, place, head + changed.toString('base64url'))).toBeUndefined()
+    }
+    expect(keyIdOf(`${sealed}=`)).toBeUndefined()
+    expect(keyIdOf(`${sealed}.x`)).toBeUndefined()
+    expect(keyIdOf(head)).toBe(key.id)
+    expect(openField(key, place, head)).toBeUndefined()
+  })
+
+  test('of a payment is that of its redrives', () => {
+    const sealed = sealField(key, place, 'x')
+    expect(openField(key, { ...place, idempotencyKey: 'k~redrive~2' }, sealed)).toBe('x')
+  })
+
+  test('of a key opens for its subject and id alone', () => {
+    const master = { id: 'm', secret: randomBytes(32) }
+    const wrapped = wrapKey(master, key, 'alice')
+    expect(wrapped).toMatch(/^[\w-]{80}$/)
+    expect(unwrapKey(master, key.id, 'alice', wrapped)).toEqual(key)
+    expect(unwrapKey(master, key.id, 'bob', wrapped)).toBeUndefined()
+    expect(unwrapKey(master, randomUUID(), 'alice', wrapped)).toBeUndefined()
+    expect(unwrapKey({ ...master, secret: randomBytes(32) }, key.id, 'alice', wrapped)).toBeUndefined()
+    expect(unwrapKey(master, key.id, 'alice', '')).toBeUndefined()
+  })
+
+  test('is of one text for one value, whatever the order of its keys', () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), (value) => {
+        const text = canonicalJson(JSON.parse(JSON.stringify(value)))
+        expect(JSON.parse(text)).toEqual(JSON.parse(JSON.stringify(value)))
+      }),
+      { numRuns: 100 },
+    )
+    expect(canonicalJson({ b: [{ d: 1, c: null }], a: 'x' })).toBe('{"a":"x","b":[{"c":null,"d":1}]}')
+  })
+})
+
+describe('a set of master keys', () => {
+  const secret = randomBytes(32)
+
+  test('has a current one, and finds the others by name', async () => {
+    const ring = readKeyRing({
+      current: 'b',
+      keys: { a: secret.toString('base64'), b: randomBytes(32).toString('base64') },
+    })
+    expect((await ring.current()).id).toBe('b')
+    expect((await ring.find('a'))?.secret).toEqual(secret)
+    expect(await ring.find('c')).toBeUndefined()
+  })
+
+  test.each<[string, unknown]>([
+    ['a list', []],
+    ['no current key', { keys: { a: secret.toString('base64') } }],
+    ['a current key that is not there', { current: 'b', keys: { a: secret.toString('base64') } }],
+    ['a key of 31 bytes', { current: 'a', keys: { a: secret.subarray(1).toString('base64') } }],
+    ['a key that is not base64', { current: 'a', keys: { a: `${secret.toString('base64')}!` } }],
+    ['a further field', { current: 'a', keys: { a: secret.toString('base64') }, other: 1 }],
+    ['a name with a space', { current: 'a b', keys: { 'a b': secret.toString('base64') } }],
+  ])('of %s is refused, and what was in it is not said', (_name, content) => {
+    const read = () => readKeyRing(JSON.parse(JSON.stringify(content)))
+    expect(read).toThrow(/^(?!.*[A-Za-z0-9+/]{40})/)
+  })
+
+  test('has each name once', () => {
+    expect(
+      () =>
+        new KeyRing(
+          [
+            { id: 'a', secret },
+            { id: 'a', secret },
+          ],
+          'a',
+        ),
+    ).toThrow('same id')
+  })
+})

@@ -1,0 +1,251 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
+import { enqueue, enqueueMany, type OutboxInstruction } from '../../libs/outbox/index.js'
+import {
+  countSubjectKeys,
+  destroySubjectKey,
+  ensureSubjectKeys,
+  FieldKeyMissingError,
+  FieldVault,
+  KeyRing,
+  masterKeysInUse,
+  readSubjectKeys,
+  rewrapKeys,
+  rewrapSubjectKeys,
+  SubjectErasedError,
+} from '../../libs/protection/index.js'
+import { CardNumberRefusedError, loadRails } from '../../libs/rails/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { anInstruction } from '../support/outboxItems.js'
+import { aMasterKey, ProtectionStage } from '../support/protectionStage.js'
+import { failureOf, race } from '../support/race.js'
+
+/** Fields that are encrypted before the database sees them, and the keys that it keeps for them. */
+
+const SECRET = 'DE89370400440532013000'
+const first = aMasterKey('first')
+const second = aMasterKey('second')
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+const ingest = () => db.as('symphony_ingest')
+const control = () => db.as('symphony_control')
+
+function stage(): { readonly stage: ProtectionStage; readonly instruct: (payload?: object) => OutboxInstruction } {
+  const type = `rail-${randomUUID()}`
+  const made = new ProtectionStage(db, [first], {
+    type,
+    fields: { '/iban': 'encrypted', '/memo': 'forbidden', '/list/*/x': 'encrypted' },
+    subject: '/who',
+  })
+  const instruct = (payload = {}) =>
+    anInstruction({ railType: type, payload: { who: randomUUID(), iban: SECRET, amount: '1', ...payload } })
+  return { stage: made, instruct }
+}
+
+async function stored(outboxId: string): Promise<string> {
+  const { rows } = await db.queryNoRole<{ payload: string }>(
+    'SELECT payload::text FROM payment_outbox_pending WHERE outbox_id = $1',
+    [outboxId],
+  )
+  return rows[0]!.payload
+}
+
+describe('an encrypted field', () => {
+  test('is ciphertext in the database, and all else is as it was', async () => {
+    const { stage: made, instruct } = stage()
+    const instruction = instruct({ list: [{ x: { a: [1] }, y: 2 }, { y: 3 }] })
+    const { outboxId } = await made.enqueue(instruction)
+    const payload: Record<string, unknown> = JSON.parse(await stored(outboxId))
+    expect(payload).toEqual({
+      ...instruction.payload,
+      iban: expect.stringMatching(/^symphony\.sealed\.v1\./),
+      list: [{ x: expect.stringMatching(/^symphony\.sealed\.v1\./), y: 2 }, { y: 3 }],
+    })
+    const { rows } = await db.queryNoRole<{ n: string }>(
+      `SELECT count(*)::text AS n FROM payment_outbox_pending p WHERE p::text LIKE $1`,
+      [`%${SECRET}%`],
+    )
+    expect(rows[0]!.n).toBe('0')
+  })
+
+  test('enqueued again, with its keys in any order, is the same instruction; with another value it is not', async () => {
+    const { stage: made, instruct } = stage()
+    const instruction = instruct({ iban: { a: 1, b: [2] } })
+    const item = await made.enqueue(instruction)
+    const again = await made.enqueue({ ...instruction, payload: { ...instruction.payload, iban: { b: [2], a: 1 } } })
+    expect(again).toEqual({ ...item, created: false })
+    const other = { ...instruction, payload: { ...instruction.payload, iban: { a: 2, b: [2] } } }
+    expect(await failureOf(made.enqueue(other))).toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' })
+  })
+
+  test('is still the same instruction after the master key was rotated, and for a producer with the new one only', async () => {
+    const { stage: made, instruct } = stage()
+    const instruction = instruct()
+    const item = await made.enqueue(instruction)
+    const both = new KeyRing([first, second], 'second')
+    expect(await rewrapKeys(control(), both)).toEqual({ masterKeyId: 'second', rewrapped: expect.any(Number) })
+    expect((await masterKeysInUse(control())).map(({ masterKeyId }) => masterKeyId)).toEqual(['second'])
+    expect(await rewrapKeys(control(), both)).toEqual({ masterKeyId: 'second', rewrapped: 0 })
+    const later = new FieldVault(made.rail.rails, new KeyRing([second], 'second'))
+    expect(await enqueue(instruction, { tx: ingest(), protection: later })).toEqual({ ...item, created: false })
+    // And whoever has only the old one says so, instead of encrypting under another.
+    expect(await failureOf(made.enqueue(instruction))).toBeInstanceOf(FieldKeyMissingError)
+    await rewrapKeys(control(), new KeyRing([first, second], 'first'))
+  })
+
+  test('of two producers who meet a subject first, both use one key', async () => {
+    const { stage: made, instruct } = stage()
+    const who = randomUUID()
+    const { values, errors } = await race(db, 'symphony_ingest', 4, (tx) => made.enqueue(instruct({ who }), tx))
+    expect([values.length, errors]).toEqual([4, []])
+    const { rows } = await db.queryNoRole<{ keys: string }>(
+      `SELECT count(DISTINCT split_part(payload->>'iban', '.', 4))::text AS keys FROM payment_outbox_pending
+       WHERE payload->>'who' = $1`,
+      [who],
+    )
+    expect(rows[0]!.keys).toBe('1')
+  })
+
+  test('of a transaction that rolled back has left no key behind', async () => {
+    const { stage: made, instruct } = stage()
+    const who = randomUUID()
+    const client = await db.connect('symphony_ingest')
+    await client.query('BEGIN')
+    await made.enqueue(instruct({ who }), { query: (text, values) => client.query<never>(text, [...(values ?? [])]) })
+    await client.query('ROLLBACK')
+    expect(await destroySubjectKey(control(), who, 'gone')).toBe('UNKNOWN')
+  })
+
+  test('without any master key is refused, and so is a subject that cannot be one; nothing is enqueued', async () => {
+    const { stage: made, instruct } = stage()
+    const keyless = new FieldVault(made.rail.rails)
+    expect(await failureOf(enqueue(instruct(), { tx: ingest(), protection: keyless }))).toBeInstanceOf(
+      FieldKeyMissingError,
+    )
+    expect(await failureOf(made.enqueue(instruct({ who: 'two words' })))).toBeInstanceOf(InvalidArgumentError)
+    expect(await failureOf(made.enqueue(instruct({ who: { deep: 1 } })))).toMatchObject({ argument: 'payload/who' })
+    const nobody = instruct()
+    const { who: _who, ...payload } = nobody.payload
+    expect(await failureOf(made.enqueue({ ...nobody, payload }))).toBeInstanceOf(InvalidArgumentError)
+  })
+
+  test('is looked at once: a getter cannot show the check another value than the database', async () => {
+    const { stage: made, instruct } = stage()
+    const payload = Object.defineProperty({ who: 'x' }, 'iban', { enumerable: true, get: () => SECRET })
+    const failure = await failureOf(made.enqueue({ ...instruct(), payload }))
+    expect(failure).toMatchObject({ argument: 'payload.iban' })
+  })
+})
+
+describe('what is forbidden, and what needs no key', () => {
+  test('a card number is refused before any key is made, alone and in a batch, and the whole batch with it', async () => {
+    const { stage: made, instruct } = stage()
+    const who = randomUUID()
+    const bad = instruct({ who, memo: 'my card is 4111 1111 1111 1111' })
+    expect(await failureOf(made.enqueue(bad))).toMatchObject({ argument: 'payload/memo' })
+    const batch = enqueueMany([instruct({ who }), bad], { tx: ingest(), protection: made.vault })
+    const failure = await failureOf(batch)
+    expect(failure).toBeInstanceOf(CardNumberRefusedError)
+    expect(failure).toMatchObject({ argument: 'instructions[1].payload/memo' })
+    expect(await destroySubjectKey(control(), who, 'never was')).toBe('UNKNOWN')
+  })
+
+  test('other rails, and payloads without such a field, need no key and are not touched', async () => {
+    const keyless = new FieldVault(
+      loadRails([{ type: 'r', onUnknown: 'hold', dispatch: () => 1, fields: { '/a': 'encrypted' } }]),
+    )
+    const instructions = [anInstruction(), anInstruction({ railType: 'r', payload: { b: 1 } })]
+    expect(await keyless.seal(ingest(), instructions)).toBe(instructions)
+  })
+
+  test('more than a batch is refused before anything is asked', async () => {
+    const instructions = Array.from({ length: 1_001 }, () => anInstruction())
+    expect(await failureOf(stage().stage.vault.seal(ingest(), instructions))).toBeInstanceOf(ArgumentRangeError)
+  })
+})
+
+describe('the keys', () => {
+  const WRAPPED = 'A'.repeat(80)
+
+  test('a destroyed one is gone for ever, and its subject with it; the others stay', async () => {
+    const { stage: made, instruct } = stage()
+    const who = randomUUID()
+    const { outboxId } = await made.enqueue(instruct({ who }))
+    const before = await countSubjectKeys(db.as('symphony_auditor'))
+    expect(await destroySubjectKey(control(), who, 'asked to')).toBe('DESTROYED')
+    expect(await destroySubjectKey(control(), who, 'asked again')).toBe('ALREADY_DESTROYED')
+    expect(await countSubjectKeys(control())).toEqual({ live: before.live - 1, destroyed: before.destroyed + 1 })
+    expect(await failureOf(made.enqueue(instruct({ who })))).toBeInstanceOf(SubjectErasedError)
+    const keyId = JSON.parse(await stored(outboxId)).iban.split('.')[3]
+    expect(await readSubjectKeys(db.as('symphony_executor'), [keyId])).toEqual([
+      { keyId, subject: who, masterKeyId: null, wrappedKey: null, destroyed: true },
+    ])
+    const { rows } = await db.queryNoRole('SELECT * FROM subject_keys WHERE subject = $1', [who])
+    expect(rows[0]).toMatchObject({
+      destroyed_by: expect.any(String),
+      destroyed_because: 'asked to',
+      wrapped_key: null,
+    })
+    await made.enqueue(instruct())
+  })
+
+  test('rewrapping changes what is still under the key it was read under, and nothing else', async () => {
+    const offered = { subject: randomUUID(), keyId: randomUUID(), wrappedKey: WRAPPED }
+    await ensureSubjectKeys(ingest(), [offered], 'x')
+    const next = [{ keyId: offered.keyId, wrappedKey: 'B'.repeat(80) }]
+    expect(await rewrapSubjectKeys(control(), next, 'y', 'other')).toBe(0)
+    expect(await rewrapSubjectKeys(control(), next, 'y', 'x')).toBe(1)
+    expect(await rewrapSubjectKeys(control(), next, 'y', 'x')).toBe(0)
+    // What cannot be read under its own master key stops a rotation: it must not be lost in silence.
+    const rings = [new KeyRing([first], 'first'), new KeyRing([first, { ...second, id: 'y' }], 'first')]
+    for (const ring of rings) expect(await failureOf(rewrapKeys(control(), ring))).toBeInstanceOf(FieldKeyMissingError)
+    await destroySubjectKey(control(), offered.subject, 'of the test')
+    expect(await rewrapSubjectKeys(control(), next, 'z', 'y')).toBe(0)
+  })
+
+  test('an id that another subject’s key has is not taken over', async () => {
+    const taken = { subject: randomUUID(), keyId: randomUUID(), wrappedKey: WRAPPED }
+    await ensureSubjectKeys(ingest(), [taken], 'x')
+    const other = { ...taken, subject: randomUUID() }
+    expect(await ensureSubjectKeys(ingest(), [other], 'x')).toEqual([])
+    await destroySubjectKey(control(), taken.subject, 'of the test')
+  })
+
+  test.each([
+    [
+      'subjects that are no list of ids',
+      `ensure_subject_keys(ARRAY['a b'], ARRAY[gen_random_uuid()], ARRAY['W'], 'm')`,
+    ],
+    [
+      'a subject twice',
+      `ensure_subject_keys(ARRAY['a','a'], ARRAY[gen_random_uuid(), gen_random_uuid()], ARRAY['W','W'], 'm')`,
+    ],
+    [
+      'more keys than subjects',
+      `ensure_subject_keys(ARRAY['a'], ARRAY[gen_random_uuid(), gen_random_uuid()], ARRAY['W','W'], 'm')`,
+    ],
+    ['a null among the ids', `ensure_subject_keys(ARRAY['a'], ARRAY[NULL]::uuid[], ARRAY['W'], 'm')`],
+    ['no ids', `ensure_subject_keys(ARRAY['a'], NULL, ARRAY['W'], 'm')`],
+    [
+      'a wrapped key of another length',
+      `ensure_subject_keys(ARRAY['a'], ARRAY[gen_random_uuid()], ARRAY['AAAA'], 'm')`,
+    ],
+    [
+      'fewer wrapped keys than ids',
+      `rewrap_subject_keys(ARRAY[gen_random_uuid(), gen_random_uuid()], ARRAY['W'], 'm', 'n')`,
+    ],
+    ['no master key', `ensure_subject_keys(ARRAY['a'], ARRAY[gen_random_uuid()], ARRAY['W'], NULL)`],
+    ['no previous master key', `rewrap_subject_keys(ARRAY[gen_random_uuid()], ARRAY['W'], 'm', '')`],
+    ['an empty list of ids', `read_subject_keys(ARRAY[]::uuid[])`],
+    ['a subject that is none', `destroy_subject_key('no body', 'why')`],
+    ['no reason', `destroy_subject_key('nobody', ' ')`],
+  ])('the database refuses %s by itself', async (_what, call) => {
+    const text = `SELECT * FROM ${call.replaceAll(`'W'`, `'${WRAPPED}'`)}`
+    expect(await failureOf(db.queryNoRole(text))).toMatchObject({ code: '22023' })
+  })
+})
