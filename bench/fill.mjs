@@ -53,9 +53,12 @@ export async function fillQueue(
 /**
  * Payments that have ended: an identity and one attempt each, one in a hundred FAILED, with true hashes. Left as the functions
  * would have, totals and all. With `perTransaction` as many payments share a transaction as in a worker's life, which is slower
- * to fill but is what blocks are cut from.
+ * to fill but is what blocks are cut from; `onTransaction` may cut them meanwhile.
  */
-export async function fillLedger(client, { payments, prefix = 'ended', perTransaction }) {
+export async function fillLedger(
+  client,
+  { payments, prefix = 'ended', perTransaction, onTransaction = async () => {} },
+) {
   const participants = Math.min(1_000, payments)
   const tables = ['payment_outbox_identities', 'payment_outbox_attempts']
   const insert = (from, to) =>
@@ -87,8 +90,10 @@ export async function fillLedger(client, { payments, prefix = 'ended', perTransa
     await insertMany(client, tables, payments, insert)
   } else {
     await client.query('SET synchronous_commit = off')
-    for (let from = 1; from <= payments; from += perTransaction)
+    for (let from = 1; from <= payments; from += perTransaction) {
       await insert(from, Math.min(payments, from + perTransaction - 1))
+      await onTransaction()
+    }
   }
   await takeNumbers(client, prefix, participants, payments)
   // Totals of two hours by the minute, and a tail that is not folded yet.
@@ -101,6 +106,8 @@ export async function fillLedger(client, { payments, prefix = 'ended', perTransa
   await client.query(
     `INSERT INTO outbox_attempt_tallies (recorded_at, dispatched) SELECT now(), 1 FROM generate_series(1, 5000)`,
   )
+  // As autovacuum would have left them long ago.
+  await client.query(`VACUUM (FREEZE, ANALYZE) ${tables.join(', ')}, participant_outbox_sequences`)
 }
 
 function withIdentityHash(items) {

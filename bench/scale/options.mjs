@@ -27,14 +27,19 @@ export function readOptions(words) {
     json: given.json,
     write: given.write && !quick,
     sizing: {
-      /** Those of the full sizes that are allowed, and the first in any case. */
-      sizes: (full, tiny) => (quick ? tiny : full.filter((size, n) => n === 0 || size <= (maxRows ?? Infinity))),
+      sizes: (full, tiny) => (quick ? tiny : allowed(full, maxRows)),
       seconds: quick ? 1 : (seconds ?? 600),
       calls: quick ? 5 : 200,
       rounds: quick ? 1 : 5,
       roundSeconds: quick ? 0.1 : 5,
     },
   }
+}
+
+/** Those of the sizes that are allowed; where all are too large, the largest that is. */
+function allowed(sizes, maxRows = Infinity) {
+  const small = sizes.filter((size) => size <= maxRows)
+  return small.length === 0 ? [maxRows] : small
 }
 
 function parsed(words) {

@@ -61,7 +61,6 @@ export class Stage {
     const database = await this.#createDatabase()
     const filler = await database.connect()
     await fillLedger(filler, { payments })
-    await filler.query('VACUUM (FREEZE, ANALYZE)')
     await filler.query('CHECKPOINT')
     const [ingest, executor, readonly] = await Promise.all(
       ['symphony_ingest', 'symphony_executor', 'symphony_readonly'].map((role) => database.connect(role)),
