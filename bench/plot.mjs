@@ -30,17 +30,17 @@ export function barPlot({ title, groups }) {
 
 /** Lines over one axis of numbers, growing in decades if `x.log`; `bound` is a level not to be crossed. */
 export function linePlot({ title, x, y, series, bound }) {
-  const [left, right, top, bottom] = [70, 700, 40, 280]
+  const [left, right, top, bottom] = [70, 690, 56, 296]
   const points = series.flatMap((one) => one.points)
-  const levels = [...points.map(([, value]) => value), ...(bound === undefined ? [] : [bound.value])]
   const across = scaleOf(
     points.map(([at]) => at),
     { from: left, to: right, log: x.log },
   )
-  const up = scaleOf([0, ...levels], { from: bottom, to: top })
+  const levels = [0, ...points.map(([, value]) => value), ...(bound === undefined ? [] : [bound.value])]
+  const up = scaleOf(levels, { from: bottom, to: top })
   const shapes = [
     `<text x="10" y="20" font-weight="600">${escape(title)}</text>`,
-    `<text x="10" y="${top - 6}">${escape(y.label)}</text>`,
+    `<text x="10" y="40">${escape(y.label)}</text>`,
     `<text x="${right}" y="${bottom + 36}" text-anchor="end">${escape(x.label)}</text>`,
     `<path class="axis" d="M${left} ${top}V${bottom}H${right}" fill="none"/>`,
     ...up.ticks.map((tick) => `<text x="${left - 6}" y="${up.at(tick) + 4}" text-anchor="end">${short(tick)}</text>`),
@@ -55,33 +55,43 @@ export function linePlot({ title, x, y, series, bound }) {
       `<text x="${right}" y="${level - 5}" text-anchor="end">${escape(bound.label)}</text>`,
     )
   }
-  let legendX = left
   series.forEach(({ name, points: ofLine }, n) => {
     const colour = COLOURS[n % COLOURS.length]
     const line = ofLine.map(([at, value]) => `${across.at(at)},${up.at(value)}`)
     shapes.push(`<polyline points="${line.join(' ')}" fill="none" stroke="${colour}" stroke-width="2"/>`)
-    // A line of hundreds of points needs no marks on each.
-    if (ofLine.length <= 20) shapes.push(...line.map((point) => circle(point.split(','), colour)))
+    // A line of hundreds of points needs no mark on each.
+    if (ofLine.length <= 20) shapes.push(...line.map((point) => mark(point.split(','), colour)))
+    // Two names in a row, however long they are.
+    const [legendX, legendY] = [left + (n % 2) * 310, bottom + 44 + Math.floor(n / 2) * 18]
     shapes.push(
-      `<rect x="${legendX}" y="${bottom + 28}" width="10" height="10" fill="${colour}"/>`,
-      `<text x="${legendX + 15}" y="${bottom + 37}">${escape(name)}</text>`,
+      `<rect x="${legendX}" y="${legendY}" width="10" height="10" fill="${colour}"/>`,
+      `<text x="${legendX + 15}" y="${legendY + 10}">${escape(name)}</text>`,
     )
-    legendX += 34 + name.length * 7
   })
-  return svg({ title, height: bottom + 50, shapes })
+  return svg({ title, height: bottom + 50 + Math.ceil(series.length / 2) * 18, shapes })
 }
 
-function circle([cx, cy], colour) {
+function mark([cx, cy], colour) {
   return `<circle cx="${cx}" cy="${cy}" r="3" fill="${colour}"/>`
 }
 
 function scaleOf(values, { from, to, log = false }) {
-  const least = Math.min(...values)
-  const most = Math.max(...values, least + Number.EPSILON)
+  const [least, most] = [Math.min(...values), Math.max(...values)]
   const place = log ? Math.log10 : (value) => value
   const span = place(most) - place(least) || 1
-  const ticks = log ? [...new Set(values)] : Array.from({ length: 5 }, (_, n) => least + ((most - least) * n) / 4)
-  return { ticks, at: (value) => Math.round(from + ((place(value) - place(least)) / span) * (to - from)) }
+  return {
+    ticks: log ? [...new Set(values)] : roundNumbers(least, most),
+    at: (value) => Math.round(from + ((place(value) - place(least)) / span) * (to - from)),
+  }
+}
+
+/** At most six steps of 1, 2 or 5 times a power of ten. */
+function roundNumbers(least, most) {
+  if (most <= least) return [least]
+  const power = 10 ** Math.floor(Math.log10((most - least) / 6))
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => (most - least) / size <= 6)
+  const first = Math.ceil(least / step)
+  return Array.from({ length: Math.floor(most / step) - first + 1 }, (_, n) => (first + n) * step)
 }
 
 function svg({ title, height, shapes }) {

@@ -16,7 +16,8 @@ export async function writeReport(measured, { page = PAGE, folder = PLOTS } = {}
 }
 
 function withoutPlots({ name, plots = {}, ...result }) {
-  return [name, { ...result, plots: Object.keys(plots) }]
+  const titles = Object.entries(plots).map(([plot, svg]) => [plot, /<title>(.*)<\/title>/.exec(svg)?.[1] ?? plot])
+  return [name, { ...result, plots: Object.fromEntries(titles) }]
 }
 
 function section(kept) {
@@ -40,7 +41,9 @@ function section(kept) {
     '| --- | --- | --- | --- | ---: |',
     ...rows,
     '',
-    ...names.flatMap((name) => kept[name].plots.map((plot) => `![${plot}](benchmarks/${plot}.svg)`)),
+    ...names.flatMap((name) =>
+      Object.entries(kept[name].plots).map(([plot, title]) => `![${title}](benchmarks/${plot}.svg)\n`),
+    ),
   ].join('\n')
 }
 

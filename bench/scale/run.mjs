@@ -1,5 +1,5 @@
 // How cost grows with the backlog, the ledger, the writers and the processes: `npm run bench:scale`. Each case measures one row of the
-// table, beside its bound. In full it takes some hours and 40 GB of disk; `--max-rows` and `--only` measure less.
+// table, beside its bound. In full it wants a quiet machine for an hour or more, and 25 GB of disk; `--max-rows` and `--only` measure less.
 import { machine } from '../page.mjs'
 import { CASES } from './cases.mjs'
 import { OptionsError, readOptions, USAGE } from './options.mjs'

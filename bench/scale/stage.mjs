@@ -24,7 +24,7 @@ export class Stage {
   static async open() {
     const folder = await mkdtemp(join(tmpdir(), 'symphony-scale-'))
     // Room for a fill of millions of rows without a checkpoint after each gigabyte; all else as it comes.
-    const server = await startEmbedded({ dataDir: join(folder, 'server'), settings: { max_wal_size: '8GB' } })
+    const server = await startEmbedded({ dataDir: join(folder, 'server'), settings: { max_wal_size: '4GB' } })
     const stage = new Stage(folder, server)
     try {
       await stage.#asAdministrator(`CREATE DATABASE ${TEMPLATE}`)

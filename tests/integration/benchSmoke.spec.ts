@@ -66,7 +66,7 @@ describe('options of the growth benchmark', () => {
 
   test('a bound on rows leaves out what is larger, and is itself the size where all are', () => {
     const { sizes } = readOptions(['--max-rows', '1000']).sizing
-    expect(sizes([1_000, 1_001], [])).toEqual([1_000])
+    expect(sizes([500, 1_000, 1_001], [])).toEqual([500, 1_000])
     expect(sizes([2_000, 3_000], [])).toEqual([1_000])
   })
 
@@ -97,7 +97,7 @@ describe('the page', () => {
     expect(text).toContain('| figure of claim | ≤ 1 | third | yes | 1 |')
     expect(text).toContain('| figure of verify | ≤ 1 | second | yes | 2 |')
     expect(text).not.toContain('first')
-    expect(text).toContain('![plot-of-claim](benchmarks/plot-of-claim.svg)')
+    expect(text).toContain('![About claim](benchmarks/plot-of-claim.svg)')
     expect(await readdir(target.folder)).toEqual(['plot-of-claim.svg', 'plot-of-verify.svg', 'scale.json'])
   })
 
@@ -132,7 +132,7 @@ function aResult(name: string, measured: string) {
     run: `run of ${measured}`,
     reduced: false,
     figures: [{ figure: `figure of ${name}`, bound: '≤ 1', measured, ok: true }],
-    plots: { [`plot-of-${name}`]: '<svg/>' },
+    plots: { [`plot-of-${name}`]: `<svg><title>About ${name}</title></svg>` },
   }
 }
 

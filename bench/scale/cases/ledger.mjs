@@ -8,7 +8,7 @@ import { explain } from '../claimCost.mjs'
 
 const BATCH = 100
 const ROUNDS = 3
-const WARM_UP = 5
+const WARM_UP = 2
 const IDS = {
   // Behind everything that the fill has made.
   'ids that grow': (n) => `z-${String(n).padStart(12, '0')}`,
@@ -24,7 +24,8 @@ export async function ledger({ filledLedger, sizes, calls, print }) {
     for (const rows of ledgers) {
       const { ingest, executor } = await filledLedger(rows)
       for (const [ids, make] of Object.entries(IDS)) {
-        for (let call = 0; call < WARM_UP + calls / 2; call++) {
+        // Not many: what they write makes a small ledger larger.
+        for (let call = 0; call < WARM_UP + calls / 10; call++) {
           const { enqueueMs, completeMs } = await carry(ingest, executor, make)
           if (call < WARM_UP) continue
           sample(`enqueue ${ids} ${rows}`, enqueueMs)

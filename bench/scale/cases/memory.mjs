@@ -14,12 +14,19 @@ export async function memory({ stage, sizes, print }) {
     return withWorkers(database.url, 1, async ([worker]) => {
       await worker.ask('beginWork')
       const seen = [{ handled: 0, rssMiB: 0 }]
-      const working = untilDone([worker], client, payments, { lookMs: 100, onLook: ([now]) => seen.push(now) })
-      for (let done = 0; done < payments; done += BATCH) {
-        while (done - seen.at(-1).handled > AHEAD_MAX) await sleep(5)
-        await enqueueNumbers(ingest, done + 1, Math.min(BATCH, payments - done))
+      const run = { over: false }
+      const working = untilDone([worker], client, payments, {
+        lookMs: 100,
+        onLook: ([now]) => seen.push(now),
+      }).finally(() => (run.over = true))
+      const enqueuing = async () => {
+        for (let done = 0; done < payments && !run.over; done += BATCH) {
+          // Of a worker that died nothing more is heard, and nobody must wait for it.
+          while (!run.over && done - seen.at(-1).handled > AHEAD_MAX) await sleep(5)
+          await enqueueNumbers(ingest, done + 1, Math.min(BATCH, payments - done))
+        }
       }
-      await working
+      await Promise.all([working, enqueuing()])
       return thinned(seen.slice(1))
     })
   })
