@@ -6,7 +6,7 @@ const APART = [
   'tests/{chaos,e2e,fuzz}/**',
   'tests/unit/{cli,deployment,doctor,embedded,observability}*',
   'tests/unit/{dbTls,dashboardBuild,outboxTraceContext,rails}*',
-  'tests/integration/{cli,db,deployment,docs,embedded,observability,platform,rails,testing}*',
+  'tests/integration/{bench,cli,db,deployment,docs,embedded,observability,platform,rails,testing}*',
   'tests/integration/{inboxExactlyOnce,leaseTokens,leaseLoss,schedulerKills}*',
   'tests/contract/{guardrails,monitoring,package,rooms}*',
   'tests/security/{canary,ledgerTamper}*',

@@ -26,7 +26,14 @@ const TASKS = {
   drain: ({ count }) => perSecond(count, () => drain(count)),
   latency: ({ samples }) => latencies(samples),
   sustained: ({ seconds }) => sustained(seconds),
+  // A share of work that others enqueue and others do as well: begin, ask how far it is, end.
+  beginWork: async () => {
+    shared.worker = await queue.work(() => (shared.handled += 1))
+  },
+  progress: () => ({ handled: shared.handled, rssMiB: process.memoryUsage.rss() / 2 ** 20 }),
+  endWork: () => shared.worker.stop(),
 }
+const shared = { handled: 0, worker: undefined }
 
 /** Until every item was handled and its end is recorded, by the product's own book. */
 async function drain(count) {

@@ -1,10 +1,9 @@
-// docs/benchmarks.md and its plot, from one run. Every number on the page comes from here; nothing is typed in by hand.
+// The section of docs/benchmarks.md about the peers, and its plot, from one run. Every number in it comes from here; nothing is
+// typed in by hand.
 import { mkdir, writeFile } from 'node:fs/promises'
-import { cpus, totalmem } from 'node:os'
-import { fileURLToPath } from 'node:url'
-
-const PAGE = fileURLToPath(new URL('../docs/benchmarks.md', import.meta.url))
-const PLOT = fileURLToPath(new URL('../docs/benchmarks/peers.svg', import.meta.url))
+import { join } from 'node:path'
+import { machine, PLOTS, writeSection } from './page.mjs'
+import { barPlot } from './plot.mjs'
 
 const FIGURES = {
   drain: { title: 'drain a backlog: claim → no-op rail → recorded', unit: 'items/s', bar: '≥ 1.25', ratio: 'drain' },
@@ -22,20 +21,20 @@ const BARS = {
 }
 
 export async function writeReport({ ratios, medians, settings, contenders, serverVersion }) {
-  await mkdir(new URL('../docs/benchmarks/', import.meta.url), { recursive: true })
-  await writeFile(PLOT, plot(medians))
-  await writeFile(PAGE, page({ ratios, medians, settings, contenders, serverVersion }))
+  await mkdir(PLOTS, { recursive: true })
+  await writeFile(join(PLOTS, 'peers.svg'), plot(medians))
+  await writeSection('peers', section({ ratios, medians, settings, contenders, serverVersion }))
 }
 
-function page({ ratios, medians, settings, contenders, serverVersion }) {
+function section({ ratios, medians, settings, contenders, serverVersion }) {
   const names = Object.keys(contenders)
   const lines = [
-    '# Benchmarks',
+    '## Beside the peers',
     '',
     'Written by `npm run bench`: ours and the peers side by side on one PostgreSQL with `fsync` and `synchronous_commit` on, each in a process and a database of its own,',
     `interleaved, medians of ${settings.rounds} rounds. Ours keeps the full ledger with its hash chain, fencing tokens and roles; the peers keep no ledger.`,
     '',
-    `${new Date().toISOString().slice(0, 10)} · ${cpus().length} cores (${cpus()[0].model.trim()}), ${Math.round(totalmem() / 2 ** 30)} GiB · PostgreSQL ${serverVersion} · ${settings.items.toLocaleString('en')} items`,
+    `${new Date().toISOString().slice(0, 10)} · ${machine()} · PostgreSQL ${serverVersion} · ${settings.items.toLocaleString('en')} items`,
     '',
     '| contender | release | Node.js | setting |',
     '| --- | --- | --- | --- |',
@@ -94,34 +93,15 @@ function rows({ ratios, medians, names }) {
   return lines
 }
 
-/** Bars, grouped by figure, as text: a reader's theme colours the words. */
 function plot(medians) {
-  const figures = Object.keys(FIGURES).filter((figure) => medians[figure])
-  const bars = figures.flatMap((figure) =>
-    Object.entries(medians[figure]).map(([name, value]) => ({ figure, name, value })),
-  )
-  const most = Math.max(...bars.map(({ value }) => value), 1)
-  const shapes = []
-  let y = 10
-  for (const figure of figures) {
-    shapes.push(`<text x="10" y="${y + 14}" font-weight="600">${FIGURES[figure].title}, ${FIGURES[figure].unit}</text>`)
-    y += 24
-    for (const { name, value } of bars.filter((bar) => bar.figure === figure)) {
-      const width = Math.max(1, Math.round((value / most) * 480))
-      shapes.push(
-        `<text x="120" y="${y + 13}" text-anchor="end">${name}</text>`,
-        `<rect x="130" y="${y}" width="${width}" height="18" rx="2" fill="${name === 'symphony' ? '#1f6feb' : '#8b949e'}"/>`,
-        `<text x="${136 + width}" y="${y + 13}">${whole(value)}</text>`,
-      )
-      y += 24
-    }
-    y += 14
-  }
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 ${y}" font-family="system-ui, sans-serif" font-size="13" fill="#6e7781">
-<title>Items per second of each contender</title>
-${shapes.join('\n')}
-</svg>
-`
+  const figures = Object.entries(FIGURES).filter(([figure]) => medians[figure])
+  return barPlot({
+    title: 'Items per second of each contender',
+    groups: figures.map(([figure, { title, unit }]) => ({
+      title: `${title}, ${unit}`,
+      bars: Object.entries(medians[figure]).map(([name, value]) => ({ name, value, ours: name === 'symphony' })),
+    })),
+  })
 }
 
 function whole(value) {

@@ -4,9 +4,11 @@
 //   --items N      how many are drained and enqueued in batches; 100000 by default
 //   --sustained S  seconds of enqueue and drain together; 300 by default, 0 to leave it out
 //   --only A,B     some of drain, enqueue, enqueueBatch, latency, sustained, floor
+//   --samples N    how many latencies are taken; 300 by default
+//   --without-peers  ours alone, for a look at our own figures; nothing is installed and the page stays as it is
 //   --json         the last line is one JSON object with `ratios`
 //   --no-write     leaves docs/benchmarks.md as it is
-import { fork, spawnSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { createRequire } from 'node:module'
@@ -15,12 +17,13 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { startEmbedded } from 'symphony-pg/embedded'
+import { startContender } from './contenderProcess.mjs'
 import { floorPerSecond } from './floor.mjs'
 import { writeReport } from './report.mjs'
+import { median, quantile } from './statistics.mjs'
 
 const pg = createRequire(import.meta.url)('pg')
 const PEERS = fileURLToPath(new URL('peers/', import.meta.url))
-const LATENCY_SAMPLES = 300
 const FIGURES = ['enqueueBatch', 'drain', 'enqueue', 'latency', 'sustained', 'floor']
 
 const { values: given } = parseArgs({
@@ -29,6 +32,8 @@ const { values: given } = parseArgs({
     items: { type: 'string', default: '100000' },
     sustained: { type: 'string', default: '300' },
     only: { type: 'string' },
+    samples: { type: 'string', default: '300' },
+    'without-peers': { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
     write: { type: 'boolean', default: true },
   },
@@ -38,14 +43,11 @@ const settings = {
   rounds: positive('rounds', given.rounds),
   items: positive('items', given.items),
   sustainedSeconds: given.sustained === '0' ? 0 : positive('sustained', given.sustained),
+  latencySamples: positive('samples', given.samples),
   figures: given.only === undefined ? FIGURES : given.only.split(',').map(knownFigure),
 }
-installPeers()
-const CONTENDERS = [
-  { name: 'symphony', module: new URL('symphony.mjs', import.meta.url), node: process.execPath },
-  { name: 'graphile-worker', module: new URL('peers/graphileWorker.mjs', import.meta.url), node: peersNode() },
-  { name: 'pg-boss', module: new URL('peers/pgBoss.mjs', import.meta.url), node: peersNode() },
-]
+const OURS = { name: 'symphony', module: new URL('symphony.mjs', import.meta.url), node: process.execPath }
+const CONTENDERS = given['without-peers'] ? [OURS] : [OURS, ...peers()]
 
 let databases = 0
 const folder = await mkdtemp(join(tmpdir(), 'symphony-bench-'))
@@ -53,7 +55,7 @@ const server = await startEmbedded({ dataDir: join(folder, 'server') })
 try {
   const measured = await measure(server.url)
   const summary = summarise(measured)
-  if (given.write)
+  if (given.write && CONTENDERS.length > 1)
     await writeReport({
       ...summary,
       settings,
@@ -74,7 +76,7 @@ async function measure(serverUrl) {
     const running = []
     const figures = {}
     try {
-      for (const contender of order) running.push(await start(contender, await freshDatabase(serverUrl)))
+      for (const contender of order) running.push(await startContender(contender, await freshDatabase(serverUrl)))
       for (const { name, ask } of running) results.about[name] ??= await ask('about')
       for (const figure of settings.figures) {
         if (figure === 'floor') {
@@ -112,8 +114,8 @@ async function run(figure, ask) {
       return rate
     }
     case 'latency': {
-      const sorted = (await ask('latency', { samples: LATENCY_SAMPLES })).toSorted((a, b) => a - b)
-      return { p50: quantile(sorted, 0.5), p99: quantile(sorted, 0.99) }
+      const times = await ask('latency', { samples: settings.latencySamples })
+      return { p50: quantile(times, 0.5), p99: quantile(times, 0.99) }
     }
     case 'sustained':
       return sustainedSeconds === 0 ? undefined : ask('sustained', { seconds: sustainedSeconds })
@@ -128,6 +130,9 @@ function summarise({ rounds }) {
     medians[figure] = Object.fromEntries(names.map((name) => [name, medianOf(rounds.map((r) => r[figure][name]))]))
   }
   const ratios = {}
+  if (medians.floor && medians.drain) ratios.floor = medians.drain.symphony / medians.floor.floor
+  // Alone there is nothing to be faster than.
+  if (CONTENDERS.length === 1) return { ratios: rounded(ratios), medians, rounds }
   for (const figure of ['drain', 'enqueue', 'enqueueBatch']) {
     if (medians[figure]) ratios[figure] = medians[figure].symphony / best(medians[figure], Math.max)
   }
@@ -144,7 +149,6 @@ function summarise({ rounds }) {
     const rates = Object.fromEntries(Object.entries(medians.sustained).map(([name, of]) => [name, of.rate]))
     ratios.sustained = rates.symphony / best(rates, Math.max)
   }
-  if (medians.floor && medians.drain) ratios.floor = medians.drain.symphony / medians.floor.floor
   return { ratios: rounded(ratios), medians, rounds }
 }
 
@@ -153,46 +157,8 @@ function best(byName, pick) {
 }
 
 function medianOf(values) {
-  if (typeof values[0] !== 'object')
-    return quantile(
-      values.toSorted((a, b) => a - b),
-      0.5,
-    )
+  if (typeof values[0] !== 'object') return median(values)
   return Object.fromEntries(Object.keys(values[0]).map((key) => [key, medianOf(values.map((value) => value[key]))]))
-}
-
-function quantile(sorted, share) {
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))]
-}
-
-async function start({ name, module, node }, url) {
-  const child = fork(fileURLToPath(new URL('contender.mjs', import.meta.url)), [module.href, url], { execPath: node })
-  const waiting = new Map()
-  child.on('message', ({ id, result, error }) => {
-    const { resolve, reject } = waiting.get(id)
-    waiting.delete(id)
-    if (error === undefined) resolve(result)
-    else reject(new Error(`${name}: ${error}`))
-  })
-  child.on('exit', (code) => {
-    for (const { reject } of waiting.values()) reject(new Error(`${name} ended with ${code} while it was being asked`))
-  })
-  const answer = (id) => new Promise((resolve, reject) => waiting.set(id, { resolve, reject }))
-  await answer('ready')
-  let asked = 0
-  const ask = (task, options) => {
-    const id = (asked += 1)
-    const answered = answer(id)
-    child.send({ id, task, options })
-    return answered
-  }
-  const end = async () => {
-    if (child.exitCode !== null) return
-    const ended = new Promise((resolve) => child.on('exit', resolve))
-    child.kill('SIGKILL')
-    await ended
-  }
-  return { name, ask, end }
 }
 
 async function serverVersion(url) {
@@ -214,6 +180,14 @@ async function freshDatabase(serverUrl) {
   const url = new URL(serverUrl)
   url.pathname = `/${name}`
   return url.href
+}
+
+function peers() {
+  installPeers()
+  return [
+    { name: 'graphile-worker', module: new URL('peers/graphileWorker.mjs', import.meta.url), node: peersNode() },
+    { name: 'pg-boss', module: new URL('peers/pgBoss.mjs', import.meta.url), node: peersNode() },
+  ]
 }
 
 /** The peers have a lockfile of their own and are installed when first asked for: who uses Symphony never installs them. */

@@ -1,0 +1,165 @@
+// Rows by the million, as the functions would have left them, in statements over whole sets. Only a superuser can. Each function
+// takes a client whose search_path begins with the deployment's schema.
+
+/** How many rows one statement makes: what it keeps in memory meanwhile is bounded. */
+const ROWS_AT_ONCE = 100_000
+const PAYLOAD = `'{"amount": "12.50", "currency": "EUR", "destination": "DE89370400440532013000"}'::jsonb`
+
+/** What makes a row of the queue due or not: columns beside those that every item has, as expressions over the item i. */
+export const WAITING = {
+  due: {},
+  leased: {
+    claimed_by: `'another'`,
+    lease_token: 'gen_random_uuid()',
+    claimed_at: 'now()',
+    lease_expires_at: `now() + interval '1 day'`,
+  },
+  held: { hold_reason: `'to be looked at'`, held_by: `'ann'`, held_at: 'now()' },
+  blocked: { ordered: 'true', blocked: 'true' },
+  future: { next_attempt_at: `now() + interval '1 day'` },
+}
+
+/**
+ * Items that wait, with their identities and the numbers of their participants: so many items per participant, or all of a
+ * thousand participants. Names begin with `prefix`, so that two fills do not meet.
+ */
+export async function fillQueue(
+  client,
+  { count, prefix, rail = 'bank', columns = WAITING.due, perParticipant = count / 1_000, olderBy = '0 s' },
+) {
+  const own = { ordered: 'false', next_attempt_at: 'i.created_at', ...columns }
+  const names = Object.keys(own)
+  const participants = Math.min(count, Math.ceil(count / perParticipant))
+  await insertMany(client, ['payment_outbox_identities', 'payment_outbox_pending'], count, async (from, to) => {
+    await client.query(
+      `WITH numbered AS MATERIALIZED (
+         SELECT uuid_v7() AS outbox_id, $3 || '-' || md5(n::text) AS instruction_id, 'key' AS idempotency_key,
+           $3 || '-p-' || 1 + (n - 1) % $4::int AS participant_id, 1 + (n - 1) / $4::int AS sequence_id, $5::text AS rail_type,
+           clock_timestamp() - $6::interval AS created_at, ${PAYLOAD} AS payload, ${own.ordered} AS ordered, n
+         FROM generate_series($1::int, $2::int) n
+       ), item AS MATERIALIZED (${withIdentityHash('numbered')}), identified AS (${INSERT_IDENTITIES})
+       INSERT INTO payment_outbox_pending
+         (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, created_at, identity_hash,
+           ${names.join(', ')})
+       SELECT i.outbox_id, i.instruction_id, i.participant_id, i.sequence_id, i.idempotency_key, i.rail_type, i.payload,
+         i.created_at, i.row_hash, ${names.map((name) => own[name]).join(', ')}
+       FROM item i`,
+      [from, to, prefix, participants, rail, olderBy],
+    )
+  })
+  await takeNumbers(client, prefix, participants, count)
+}
+
+/**
+ * Payments that have ended: an identity and one attempt each, one in a hundred FAILED, with true hashes. Left as the functions
+ * would have, totals and all. With `perTransaction` as many payments share a transaction as in a worker's life, which is slower
+ * to fill but is what blocks are cut from; `onTransaction` may cut them meanwhile.
+ */
+export async function fillLedger(
+  client,
+  { payments, prefix = 'ended', perTransaction, onTransaction = async () => {} },
+) {
+  const participants = Math.min(1_000, payments)
+  const tables = ['payment_outbox_identities', 'payment_outbox_attempts']
+  const insert = (from, to) =>
+    client.query(
+      `WITH numbered AS MATERIALIZED (
+         SELECT uuid_v7() AS outbox_id, $3 || '-' || md5(n::text) AS instruction_id, 'key' AS idempotency_key,
+           $3 || '-p-' || 1 + (n - 1) % $4::int AS participant_id, 1 + (n - 1) / $4::int AS sequence_id, 'bank' AS rail_type,
+           clock_timestamp() AS created_at, ${PAYLOAD} AS payload, false AS ordered, n
+         FROM generate_series($1::int, $2::int) n
+       ), item AS MATERIALIZED (${withIdentityHash('numbered')}), identified AS (${INSERT_IDENTITIES}),
+       ended AS MATERIALIZED (
+         SELECT i.*, uuid_v7() AS attempt_id, gen_random_uuid() AS lease_token, 'TX-' || md5(i.outbox_id::text) AS rail_reference,
+           (CASE WHEN i.n % 100 = 0 THEN 'FAILED' ELSE 'DISPATCHED' END)::outbox_attempt_state AS state
+         FROM item i
+       )
+       INSERT INTO payment_outbox_attempts
+         (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
+           state, claimed_at, completed_at, rail_reference, latency_ms, worker_id, lease_token, created_at, prev_hash, row_hash)
+       SELECT e.attempt_id, e.outbox_id, e.instruction_id, e.participant_id, e.sequence_id, e.idempotency_key, e.rail_type,
+         e.payload, 1, e.state, e.created_at, e.created_at, e.rail_reference, 20, 'worker', e.lease_token, e.created_at, e.row_hash,
+         outbox_attempt_hash(encode(e.row_hash, 'hex'), e.attempt_id::text, e.outbox_id::text, e.instruction_id,
+           e.participant_id, e.sequence_id::text, e.idempotency_key, e.rail_type, e.payload::text, '1', e.state::text,
+           epoch_micros(e.created_at)::text, epoch_micros(e.created_at)::text, e.rail_reference, NULL, NULL, NULL, '20', 'worker',
+           encode(sha256(uuid_send(e.lease_token)), 'hex'), epoch_micros(e.created_at)::text)
+       FROM ended e`,
+      [from, to, prefix, participants],
+    )
+  if (perTransaction === undefined) {
+    await insertMany(client, tables, payments, insert)
+  } else {
+    await client.query('SET synchronous_commit = off')
+    for (let from = 1; from <= payments; from += perTransaction) {
+      await insert(from, Math.min(payments, from + perTransaction - 1))
+      await onTransaction()
+    }
+  }
+  await takeNumbers(client, prefix, participants, payments)
+  // Totals of two hours by the minute, and a tail that is not folded yet.
+  await client.query(
+    `INSERT INTO outbox_attempt_totals (minute, dispatched, failed)
+     SELECT date_trunc('minute', now()) - n * interval '1 minute', $1::int / 121 * 0.99, $1::int / 121 * 0.01
+     FROM generate_series(0, 120) n ON CONFLICT DO NOTHING`,
+    [payments],
+  )
+  await client.query(
+    `INSERT INTO outbox_attempt_tallies (recorded_at, dispatched) SELECT now(), 1 FROM generate_series(1, 5000)`,
+  )
+  // As autovacuum would have left them long ago.
+  await client.query(`VACUUM (FREEZE, ANALYZE) ${tables.join(', ')}, participant_outbox_sequences`)
+}
+
+function withIdentityHash(items) {
+  return `
+    SELECT h.*, outbox_identity_hash(h.outbox_id::text, h.instruction_id, h.idempotency_key, h.participant_id, h.sequence_id::text,
+      h.rail_type, h.ordered::text, NULL, encode(h.content_hash, 'hex'), epoch_micros(h.created_at)::text) AS row_hash
+    FROM (
+      SELECT m.*, outbox_content_hash(m.participant_id, m.rail_type, m.payload::text) AS content_hash FROM ${items} m OFFSET 0
+    ) h`
+}
+
+const INSERT_IDENTITIES = `
+  INSERT INTO payment_outbox_identities
+    (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, content_hash, row_hash, created_at)
+  SELECT i.outbox_id, i.instruction_id, i.idempotency_key, i.participant_id, i.sequence_id, i.rail_type, i.ordered, i.content_hash,
+    i.row_hash, i.created_at
+  FROM item i`
+
+/** The next number of each participant is the one after its last. */
+async function takeNumbers(client, prefix, participants, count) {
+  await client.query(
+    `INSERT INTO participant_outbox_sequences (participant_id, next_sequence_id)
+     SELECT $1 || '-p-' || p, 2 + ($3::int - p) / $2::int FROM generate_series(1, $2::int) p
+     ON CONFLICT (participant_id) DO UPDATE SET next_sequence_id = EXCLUDED.next_sequence_id`,
+    [prefix, participants, count],
+  )
+}
+
+/**
+ * In one transaction with the indexes set aside and built afterwards, which is several times as fast; and without NOTIFY. What
+ * PostgreSQL believes about the tables stays as it was: a table that was never analysed still has not been.
+ */
+async function insertMany(client, tables, count, insert) {
+  const before = await client.query(
+    `SELECT c.oid, c.relpages, c.reltuples, c.relallvisible FROM pg_class c
+     WHERE c.oid = ANY ($1::regclass[]) OR c.oid IN (SELECT i.indexrelid FROM pg_index i WHERE i.indrelid = ANY ($1::regclass[]))`,
+    [tables],
+  )
+  const setReady = 'UPDATE pg_index SET indisready = $1 WHERE indrelid = ANY ($2::regclass[])'
+  await client.query('BEGIN')
+  await client.query('SET LOCAL session_replication_role = replica')
+  await client.query(setReady, [false, tables])
+  for (let from = 1; from <= count; from += ROWS_AT_ONCE) await insert(from, Math.min(count, from + ROWS_AT_ONCE - 1))
+  await client.query(setReady, [true, tables])
+  await client.query(`SET LOCAL maintenance_work_mem = '512MB'`)
+  for (const table of tables) await client.query(`REINDEX TABLE ${table}`)
+  await client.query('COMMIT')
+  for (const { oid, relpages, reltuples, relallvisible } of before.rows)
+    await client.query('UPDATE pg_class SET relpages = $2, reltuples = $3, relallvisible = $4 WHERE oid = $1', [
+      oid,
+      relpages,
+      reltuples,
+      relallvisible,
+    ])
+}

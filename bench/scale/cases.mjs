@@ -1,0 +1,30 @@
+// Every case of the growth table, in its order.
+import { behind } from './cases/behind.mjs'
+import { claim } from './cases/claim.mjs'
+import { fleet } from './cases/fleet.mjs'
+import { hot } from './cases/hot.mjs'
+import { ledger } from './cases/ledger.mjs'
+import { memory } from './cases/memory.mjs'
+import { notify } from './cases/notify.mjs'
+import { ordered } from './cases/ordered.mjs'
+import { paused } from './cases/paused.mjs'
+import { processes } from './cases/processes.mjs'
+import { snapshot } from './cases/snapshot.mjs'
+import { status } from './cases/status.mjs'
+import { verify } from './cases/verify.mjs'
+
+export const CASES = {
+  claim,
+  behind,
+  paused,
+  ordered,
+  ledger,
+  status,
+  snapshot,
+  notify,
+  hot,
+  processes,
+  fleet,
+  verify,
+  memory,
+}

@@ -1,0 +1,50 @@
+// What the NOTIFY trigger costs 16 writers, with somebody listening: on and off in turn.
+import { enqueue } from 'symphony-pg'
+import { median } from '../../statistics.mjs'
+import { ratesInTurn } from '../writers.mjs'
+
+const WRITERS = 16
+
+export async function notify({ stage, rounds, roundSeconds, print }) {
+  return stage.withDatabase(async (database) => {
+    const [owner, listener] = [await database.connect(), await database.connect()]
+    let heard = 0
+    listener.on('notification', () => (heard += 1))
+    await listener.query('LISTEN outbox_pending')
+    const ingest = database.open({ connectionsMax: WRITERS }).as('symphony_ingest')
+    const setTrigger = (state) =>
+      owner.query(`ALTER TABLE payment_outbox_pending ${state} TRIGGER payment_outbox_pending_notifies`)
+    const rates = await ratesInTurn({
+      writers: WRITERS,
+      rounds,
+      roundSeconds,
+      settings: {
+        off: { prepare: () => setTrigger('DISABLE'), write: (n) => enqueue(payment(n), { tx: ingest }) },
+        on: { prepare: () => setTrigger('ENABLE'), write: (n) => enqueue(payment(n), { tx: ingest }) },
+      },
+      print,
+    })
+    if (heard === 0) throw new Error('the trigger was on and nothing was heard')
+    const ratio = median(rates.on) / median(rates.off)
+    return {
+      figures: [
+        {
+          figure: `enqueue by ${WRITERS} writers with the NOTIFY trigger ÷ without it`,
+          bound: '≥ 0.9',
+          measured: `${ratio.toFixed(2)} (${Math.round(median(rates.on))} ÷ ${Math.round(median(rates.off))} a second)`,
+          ok: ratio >= 0.9,
+        },
+      ],
+    }
+  })
+}
+
+function payment(n) {
+  return {
+    instructionId: `i-${n}`,
+    idempotencyKey: 'key',
+    participantId: `p-${n % 1_000}`,
+    railType: 'bank',
+    payload: { amount: '12.50', currency: 'EUR' },
+  }
+}

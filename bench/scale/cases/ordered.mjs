@@ -1,0 +1,68 @@
+// An ordered claim with a million participants, each with two items. Of every ten heads one cannot go: it is leased, held or waits
+// for its retry. And once more with every tenth stream halted, as by the policy that stops a stream behind a failed head.
+import { fillQueue } from '../../fill.mjs'
+import { claimCost } from '../claimCost.mjs'
+
+const BATCH = 50
+
+/** Which heads cannot go, and why: those of the numbers 10, 20, 30 …, in turn. */
+const leased = 'i.sequence_id = 1 AND i.n % 30 = 10'
+const held = 'i.sequence_id = 1 AND i.n % 30 = 20'
+const future = 'i.sequence_id = 1 AND i.n % 30 = 0'
+const SUCCESSORS_WAIT = { ordered: 'true', blocked: 'i.sequence_id > 1' }
+const HEADS_BUSY = {
+  ...SUCCESSORS_WAIT,
+  claimed_by: `CASE WHEN ${leased} THEN 'another' END`,
+  lease_token: `CASE WHEN ${leased} THEN gen_random_uuid() END`,
+  claimed_at: `CASE WHEN ${leased} THEN now() END`,
+  lease_expires_at: `CASE WHEN ${leased} THEN now() + interval '1 day' END`,
+  hold_reason: `CASE WHEN ${held} THEN 'to be looked at' END`,
+  held_by: `CASE WHEN ${held} THEN 'ann' END`,
+  held_at: `CASE WHEN ${held} THEN now() END`,
+  next_attempt_at: `CASE WHEN ${future} THEN now() + interval '1 day' ELSE i.created_at END`,
+}
+const STREAMS_HALTED = { ...SUCCESSORS_WAIT, blocked: 'i.sequence_id > 1 OR i.n % 10 = 0' }
+
+export async function ordered({ stage, sizes, calls, print }) {
+  const participants = sizes([1_000_000], [500]).at(-1)
+  const measure = (columns, prepare) =>
+    stage.withDatabase(async (database) => {
+      const [filler, executor] = [await database.connect(), await database.connect('symphony_executor')]
+      await fillQueue(filler, { count: 2 * participants, prefix: 's', rail: 'ordered', perParticipant: 2, columns })
+      // Beside them some that have no order, to tell what a claim costs anyway.
+      await fillQueue(filler, { count: 1_000, prefix: 'u', rail: 'unordered' })
+      await prepare(filler)
+      return {
+        cost: await claimCost(executor, { batch: BATCH, rails: ['ordered'], calls }),
+        unordered: await claimCost(executor, { batch: BATCH, rails: ['unordered'], calls }),
+      }
+    })
+  const busy = await measure(HEADS_BUSY, async () => {})
+  print(`a tenth of the heads leased, held or later: ${tell(busy)}`)
+  const halted = await measure(STREAMS_HALTED, (filler) =>
+    filler.query(
+      `INSERT INTO outbox_pauses (kind, name, reason, paused_by, paused_at)
+       SELECT 'stream', 's-p-' || n, 'ORDERED_HEAD_FAILED', 'symphony', now() FROM generate_series(10, $1::int, 10) n`,
+      [participants],
+    ),
+  )
+  print(`a tenth of the streams halted: ${tell(halted)}`)
+  const told = participants.toLocaleString('en')
+  return {
+    figures: [
+      row(
+        `ordered claim of ${BATCH} with ${told} participants, 10 % of the heads leased, held or later: buffers`,
+        busy,
+      ),
+      row(`the same with 10 % of the streams halted`, halted),
+    ],
+  }
+}
+
+function row(figure, measured) {
+  return { figure, bound: '≤ 500', measured: tell(measured), ok: measured.cost.buffers <= 500 }
+}
+
+function tell({ cost, unordered }) {
+  return `${cost.buffers} in ${cost.ms.toFixed(1)} ms (without order ${unordered.buffers})`
+}

@@ -1,0 +1,57 @@
+// One, two and four relayer processes draining one database, on a machine that one of them saturates.
+import { barPlot } from '../../plot.mjs'
+import { median } from '../../statistics.mjs'
+import { enqueueNumbers, untilDone, withWorkers } from '../workers.mjs'
+
+const COUNTS = [1, 2, 4]
+/** Runs of one setting differ by this much: less is no loss. */
+const NOISE = 0.05
+
+export async function processes({ stage, sizes, rounds, print }) {
+  const items = sizes([100_000], [400]).at(-1)
+  const rates = Object.fromEntries(COUNTS.map((count) => [count, []]))
+  for (let round = 0; round < rounds; round++) {
+    for (const count of COUNTS.map((_, n) => COUNTS[(n + round) % COUNTS.length])) {
+      rates[count].push(await drain(stage, count, items))
+      print(`round ${round + 1}, ${count} processes: ${Math.round(rates[count].at(-1))} a second`)
+    }
+  }
+  const [one, two, four] = COUNTS.map((count) => median(rates[count]))
+  return {
+    figures: [
+      {
+        figure: `drain of ${items.toLocaleString('en')} by 2 and by 4 relayer processes ÷ by one`,
+        bound: `≥ 1, but for ${100 * NOISE} % of noise`,
+        measured: `${(two / one).toFixed(2)} and ${(four / one).toFixed(2)} (one: ${Math.round(one).toLocaleString('en')} a second)`,
+        ok: Math.min(two, four) / one >= 1 - NOISE,
+      },
+    ],
+    plots: {
+      processes: barPlot({
+        title: 'Items per second by relayer processes on one database',
+        groups: [
+          {
+            title: 'drain, items per second',
+            bars: COUNTS.map((count) => ({ name: `${count} of them`, value: median(rates[count]), ours: true })),
+          },
+        ],
+      }),
+    },
+  }
+}
+
+async function drain(stage, count, items) {
+  return stage.withDatabase(async (database) => {
+    const client = await database.connect()
+    const ingest = database.open().as('symphony_ingest')
+    return withWorkers(database.url, count, async (workers) => {
+      await enqueueNumbers(ingest, 1, items)
+      await client.query('VACUUM ANALYZE payment_outbox_pending')
+      await client.query('CHECKPOINT')
+      const startedMs = performance.now()
+      await Promise.all(workers.map(({ ask }) => ask('beginWork')))
+      await untilDone(workers, client, items)
+      return items / ((performance.now() - startedMs) / 1_000)
+    })
+  })
+}

@@ -1,0 +1,42 @@
+// How cost grows with the backlog, the ledger, the writers and the processes: `npm run bench:scale`. Each case measures one row of the
+// table, beside its bound. In full it wants a quiet machine for an hour or more, and 25 GB of disk; `--max-rows` and `--only` measure less.
+import { machine } from '../page.mjs'
+import { CASES } from './cases.mjs'
+import { OptionsError, readOptions, USAGE } from './options.mjs'
+import { writeReport } from './report.mjs'
+import { Stage } from './stage.mjs'
+
+const options = optionsOrExit()
+const stage = await Stage.open()
+try {
+  const run = `${new Date().toISOString().slice(0, 10)} · ${machine()} · PostgreSQL ${await stage.serverVersion()}`
+  const measured = []
+  for (const name of options.cases) {
+    const say = (line) => print(`${name}: ${line}`)
+    const filledLedger = (payments) => stage.filledLedger(payments, say)
+    const result = await CASES[name]({ ...options.sizing, stage, filledLedger, print: say })
+    measured.push({ name, run, reduced: options.reduced, ...result })
+    // After each case: what took an hour is not lost with the next one.
+    if (options.write) await writeReport(measured.slice(-1))
+  }
+  const figures = measured.flatMap(({ name, figures: ofCase }) => ofCase.map((figure) => ({ case: name, ...figure })))
+  for (const { figure, bound, measured: value, ok } of figures)
+    print(`${ok ? 'met    ' : 'NOT MET'} ${figure}: ${value} (${bound})`)
+  if (options.json) print(JSON.stringify({ run, reduced: options.reduced, ok: figures.every(({ ok }) => ok), figures }))
+} finally {
+  await stage.close()
+}
+
+function optionsOrExit() {
+  try {
+    return readOptions(process.argv.slice(2))
+  } catch (error) {
+    if (!(error instanceof OptionsError)) throw error
+    process.stderr.write(`${error.message}\n\n${USAGE}\n`)
+    process.exit(2)
+  }
+}
+
+function print(line) {
+  process.stdout.write(`${line}\n`)
+}

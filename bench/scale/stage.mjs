@@ -1,0 +1,132 @@
+// Where the cases play: one embedded server (fsync on), and databases of their own, cloned from one that is deployed.
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Client } from 'pg'
+import { openDatabase } from 'symphony-pg'
+import { deploy } from 'symphony-pg/deployment'
+import { startEmbedded } from 'symphony-pg/embedded'
+import { fillLedger } from '../fill.mjs'
+
+const TEMPLATE = 'scale_template'
+
+export class Stage {
+  #folder
+  #server
+  #databases = 0
+  #ledgers = new Map()
+
+  constructor(folder, server) {
+    this.#folder = folder
+    this.#server = server
+  }
+
+  static async open() {
+    const folder = await mkdtemp(join(tmpdir(), 'symphony-scale-'))
+    // Room for a fill of millions of rows without a checkpoint after each gigabyte; all else as it comes.
+    const server = await startEmbedded({ dataDir: join(folder, 'server'), settings: { max_wal_size: '4GB' } })
+    const stage = new Stage(folder, server)
+    try {
+      await stage.#asAdministrator(`CREATE DATABASE ${TEMPLATE}`)
+      await deploy({ url: stage.#urlOf(TEMPLATE) })
+      return stage
+    } catch (error) {
+      await stage.close()
+      throw error
+    }
+  }
+
+  async close() {
+    for (const { database } of this.#ledgers.values()) await database.close()
+    await this.#server.stop()
+    await rm(this.#folder, { recursive: true, force: true })
+  }
+
+  /** Gives a database to the callback, and takes it away afterwards: ten million rows are not left lying about. */
+  async withDatabase(play) {
+    const database = await this.#createDatabase()
+    try {
+      return await play(database)
+    } finally {
+      await database.close()
+      await this.#asAdministrator(`DROP DATABASE ${database.name} WITH (FORCE)`)
+    }
+  }
+
+  /** A database with so many payments in its ledger. It takes minutes to fill and is kept for who asks for as many. */
+  async filledLedger(payments, print) {
+    const kept = this.#ledgers.get(payments)
+    if (kept !== undefined) return kept
+    const startedMs = performance.now()
+    const database = await this.#createDatabase()
+    const filler = await database.connect()
+    await fillLedger(filler, { payments })
+    await filler.query('CHECKPOINT')
+    const [ingest, executor, readonly] = await Promise.all(
+      ['symphony_ingest', 'symphony_executor', 'symphony_readonly'].map((role) => database.connect(role)),
+    )
+    const filled = { database, filler, ingest, executor, readonly }
+    this.#ledgers.set(payments, filled)
+    print(`${payments} payments filled in ${Math.round((performance.now() - startedMs) / 1_000)} s`)
+    return filled
+  }
+
+  async #createDatabase() {
+    const name = `scale_${(this.#databases += 1)}`
+    await this.#asAdministrator(`CREATE DATABASE ${name} TEMPLATE ${TEMPLATE}`)
+    return new StageDatabase(name, this.#urlOf(name))
+  }
+
+  async serverVersion() {
+    const { rows } = await this.#asAdministrator('SHOW server_version')
+    return rows[0].server_version
+  }
+
+  async #asAdministrator(sql) {
+    const client = new Client({ connectionString: this.#server.url })
+    await client.connect()
+    try {
+      return await client.query(sql)
+    } finally {
+      await client.end()
+    }
+  }
+
+  #urlOf(name) {
+    const url = new URL(this.#server.url)
+    url.pathname = `/${name}`
+    return url.href
+  }
+}
+
+class StageDatabase {
+  #clients = []
+  #opened = []
+
+  constructor(name, url) {
+    this.name = name
+    this.url = url
+  }
+
+  /** A connection as superuser, which sees the deployment's schema first; in a role of it where one is given. */
+  async connect(role) {
+    const client = new Client({ connectionString: this.url })
+    await client.connect()
+    this.#clients.push(client)
+    await client.query('SET search_path = symphony')
+    if (role !== undefined) await client.query(`SET ROLE ${role}`)
+    return client
+  }
+
+  /** The library's own door. */
+  open(options = {}) {
+    const database = openDatabase({ url: this.url, ...options })
+    this.#opened.push(database)
+    return database
+  }
+
+  async close() {
+    await Promise.all(this.#clients.map((client) => client.end()))
+    await Promise.all(this.#opened.map((database) => database.close()))
+  }
+}

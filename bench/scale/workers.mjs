@@ -1,0 +1,41 @@
+// Relayers in processes of their own (the contender of `npm run bench`), working on what this process enqueues.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { enqueueMany } from 'symphony-pg'
+import { startContender } from '../contenderProcess.mjs'
+
+const SYMPHONY = { name: 'symphony', module: new URL('../symphony.mjs', import.meta.url), node: process.execPath }
+
+export async function withWorkers(url, count, play) {
+  const workers = []
+  try {
+    while (workers.length < count) workers.push(await startContender(SYMPHONY, url))
+    return await play(workers)
+  } finally {
+    for (const worker of workers) await worker.end()
+  }
+}
+
+/** Looks until the workers have handled so many between them, and then until the queue is empty: the last are recorded too. */
+export async function untilDone(workers, client, count, { lookMs = 10, onLook = () => {} } = {}) {
+  for (;;) {
+    const progress = await Promise.all(workers.map(({ ask }) => ask('progress')))
+    onLook(progress)
+    if (progress.reduce((sum, { handled }) => sum + handled, 0) >= count) break
+    await sleep(lookMs)
+  }
+  while ((await client.query('SELECT FROM payment_outbox_pending LIMIT 1')).rowCount > 0) await sleep(1)
+}
+
+/** The contender's rail and a thousand participants; each number is a payment of its own. */
+export async function enqueueNumbers(ingest, from, count) {
+  await enqueueMany(
+    Array.from({ length: count }, (_, n) => ({
+      instructionId: `i-${from + n}`,
+      idempotencyKey: 'key',
+      participantId: `p-${(from + n) % 1_000}`,
+      railType: 'noop',
+      payload: { n: from + n, amount: '12.34', currency: 'EUR', destination: 'DE89370400440532013000' },
+    })),
+    { tx: ingest },
+  )
+}
