@@ -34,9 +34,8 @@ export class ShiftedClock {
       `#!/bin/sh\nLD_PRELOAD='${library}' CLOCK_SHIFT_FILE='${file}' exec '${join(binaries, 'bin', 'postgres')}' "$@"\n`,
     )
     await chmod(wrapper, 0o755)
-    const clock = new ShiftedClock(programs!, file!)
-    await clock.jump(0)
-    return clock
+    await writeFile(file!, Buffer.alloc(8))
+    return new ShiftedClock(programs!, file!)
   }
 
   /** From this instant on, for every process of the server. */
@@ -44,8 +43,8 @@ export class ShiftedClock {
     this.#seconds += seconds
     const bytes = Buffer.alloc(8)
     bytes.writeBigInt64LE(BigInt(this.#seconds))
-    // In place, because the processes have this very file in their memory.
-    const file = await open(this.#file, this.#seconds === seconds ? 'w+' : 'r+', 0o644)
+    // In place, because the processes have this very file in their memory: one made shorter would kill them.
+    const file = await open(this.#file, 'r+')
     try {
       await file.write(bytes, 0, 8, 0)
     } finally {

@@ -107,7 +107,7 @@ async function makeHands(scene: RelayScene, count: number): Promise<readonly Sta
       const kind = KINDS[index % KINDS.length]!
       hands.push({
         kind,
-        workerId: kind === 'wrong worker' ? 'somebody else' : 'stale',
+        workerId: kind === 'wrong worker' ? 'somebody-else' : 'stale',
         outboxId,
         leaseToken: kind === 'wrong token' ? outboxId : leaseToken,
         railReference: answer.reference,

@@ -1,3 +1,5 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { aPaymentOn } from '../../support/scorecard/payments.js'
 import { RelayScene } from '../../support/scorecard/RelayScene.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
@@ -40,7 +42,13 @@ const RAILS = `['resend', 'inquire', 'hold'].map((onUnknown) => {
   }
   return {
     ...rail,
-    dispatch: (request, context) => (poisons[request.payload.poison] ?? rail.dispatch)(request, context),
+    dispatch: (request, context) => {
+      const poison = poisons[request.payload.poison]
+      if (poison === undefined) return rail.dispatch(request, context)
+      // Before it acts, because after it nobody may be left to say so.
+      appendFileSync(process.env.TRIES_FILE, request.payload.poison + '\\t' + request.reference + '\\n')
+      return poison()
+    },
   }
 })`
 
@@ -51,6 +59,8 @@ export default defineScenario({
   sizes: { full: { payments: 100_000, ofEachKind: 4 }, short: { payments: 500, ofEachKind: 1 } },
   async run(stage, { payments, ofEachKind }) {
     const scene = await RelayScene.set(stage, { rails: RAILS })
+    const triesFile = join(stage.folder, 'tries')
+    await writeFile(triesFile, '')
     const poisons = [...kindsOn('resend', DEADLY), ...kindsOn('hold', HARMFUL)].flatMap((one) =>
       Array(ofEachKind).fill(one),
     )
@@ -58,7 +68,7 @@ export default defineScenario({
     const fleet = scene.fleet({
       words: ['--lease-seconds', String(LEASE_SECONDS), '--batch-size', '25', '--concurrency', '10'],
       // Little memory, so that it is soon eaten.
-      env: { LEASE_REPAIR_INTERVAL_MS: '1000', NODE_OPTIONS: '--max-old-space-size=192' },
+      env: { LEASE_REPAIR_INTERVAL_MS: '1000', NODE_OPTIONS: '--max-old-space-size=192', TRIES_FILE: triesFile },
     })
     await fleet.start(WORKERS)
     await superviseUntilDrained(stage, scene, fleet)
@@ -66,31 +76,43 @@ export default defineScenario({
 
     const { defects } = await scene.audit()
     const { rows } = await scene.db.queryNoRole<Row>(SUMMARY)
-    const bad = rows.filter(({ poison, state, tries }) =>
-      poison === null ? state !== 'DISPATCHED' : state !== 'HELD' || tries > TRIES_MAX,
-    )
+    const tries = triesOf(await readFile(triesFile, 'utf8'))
+    const [poisoned, innocent] = [
+      rows.filter(({ poison }) => poison !== null),
+      rows.filter(({ poison }) => poison === null),
+    ]
+    const affected = innocent.filter(({ state }) => state !== 'DISPATCHED')
+    const notHeld = poisoned.filter(({ state }) => state !== 'HELD')
+    const tooOften = [...tries].filter(([, count]) => count > TRIES_MAX)
     const count = (some: readonly Row[]) => some.reduce((sum, { items }) => sum + items, 0)
-    const poisoned = rows.filter(({ poison }) => poison !== null)
+    const describe = ({ poison, state, reason, items }: Row) =>
+      `${items} × ${poison ?? 'innocent'}: ${state} ${reason ?? ''}`
     return {
       figures: {
         payments: count(rows),
         kinds: new Set(poisoned.map(({ poison }) => poison)).size,
         poisoned: count(poisoned),
-        heldWithin3Tries: count(poisoned) - count(bad.filter(({ poison }) => poison !== null)),
-        triesMost: Math.max(...poisoned.map(({ tries }) => tries)),
+        held: count(poisoned) - count(notHeld),
+        triesMost: Math.max(...tries.values()),
         workersLost: fleet.deaths.length + fleet.kills,
-        othersAffected: count(bad.filter(({ poison }) => poison === null)),
+        othersAffected: count(affected),
       },
       defects: [
         ...defects,
-        ...bad.map(
-          ({ poison, state, reason, tries, items }) =>
-            `${items} × ${poison ?? 'innocent'}: ${state} ${reason ?? ''} after ${tries} tries`,
-        ),
+        ...notHeld.map(describe),
+        ...affected.map(describe),
+        ...tooOften.map(([call, times]) => `${call} was tried ${times} times`),
+        ...(tries.size === poisons.length ? [] : [`${tries.size} of ${poisons.length} were ever tried`]),
       ],
     }
   },
 })
+
+function triesOf(text: string): ReadonlyMap<string, number> {
+  const tries = new Map<string, number>()
+  for (const call of text.split('\n').filter(Boolean)) tries.set(call, (tries.get(call) ?? 0) + 1)
+  return tries
+}
 
 function kindsOn(railType: string, kinds: Readonly<Record<string, string>>) {
   return Object.keys(kinds).map((poison) => ({ railType, poison }))
@@ -150,18 +172,17 @@ interface Row {
   readonly poison: string | null
   readonly state: string
   readonly reason: string | null
-  readonly tries: number
   readonly items: number
 }
 
 const SUMMARY = `
   WITH tried AS (
-    SELECT outbox_id, count(*)::int AS tries, max(state::text) FILTER (WHERE state IN ('DISPATCHED', 'FAILED')) AS ending,
+    SELECT outbox_id, max(state::text) FILTER (WHERE state IN ('DISPATCHED', 'FAILED')) AS ending,
       min(payload->>'poison') AS poison
     FROM payment_outbox_attempts GROUP BY outbox_id
   )
   SELECT COALESCE(t.poison, p.payload->>'poison') AS poison,
     COALESCE(t.ending, CASE WHEN p.hold_reason IS NULL THEN 'PENDING' ELSE 'HELD' END) AS state,
-    p.hold_reason AS reason, COALESCE(t.tries, 0) AS tries, count(*)::int AS items
+    p.hold_reason AS reason, count(*)::int AS items
   FROM payment_outbox_identities i LEFT JOIN tried t USING (outbox_id) LEFT JOIN payment_outbox_pending p USING (outbox_id)
-  GROUP BY 1, 2, 3, 4`
+  GROUP BY 1, 2, 3`

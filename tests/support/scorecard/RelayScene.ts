@@ -24,7 +24,7 @@ import { WorkerFleet } from './WorkerFleet.js'
 
 export interface RelaySceneOptions {
   /**
-   * The rails, as the text of an array in which `simulatedRail` and `bookUrl` are known. Each payment they make is a line in
+   * The rails, as the text of an array in which `simulatedRail`, `bookUrl` and `appendFileSync` are known. Each payment they make is a line in
    * the book.
    */
   readonly rails: string
@@ -174,7 +174,8 @@ export class RelayScene {
 
 function railsModule(rails: string): string {
   return `
-const { simulatedRail, NotSentError } = await import(process.env.RAILS_MODULE)
+import { appendFileSync } from 'node:fs'
+const { simulatedRail } = await import(process.env.RAILS_MODULE)
 const bookUrl = process.env.BOOK_URL
 export default ${rails}
 `

@@ -51,7 +51,7 @@ export const CUT_OPERATIONS: Readonly<Record<string, CutOperation>> = {
         const leases = await leasesOf(db, outboxId)
         await db.expireLease(outboxId)
         const next = await claim(db.as('symphony_executor'), 'another')
-        const again = await claim(db.as('symphony_executor'), 'a third')
+        const again = await claim(db.as('symphony_executor'), 'third')
         return [
           ...expected('leases', leases, 1),
           ...expected('claims after the lease expired', next.length, 1),
