@@ -1060,35 +1060,117 @@ SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_content_hashes bytea[];
-  v_fresh_ordinals integer[];
+  v_count CONSTANT integer := cardinality(p_instruction_ids);
+  -- Of each item that is new: which of the streams it belongs to, and its place in it. Null for the others.
+  v_stream_nos integer[];
+  v_places integer[];
+  v_follow_ordered boolean[];
+  -- The streams, in the order of the participants' names, and how many items each is about to get.
+  v_participants text[];
+  v_shares integer[];
+  v_next bigint[];
+  v_now timestamptz;
   v_outbox_ids uuid[];
+  v_sequence_ids bigint[];
+  v_created_at timestamptz[];
   v_conflict integer;
-  v_full_trail boolean;
 BEGIN
-  v_content_hashes := ARRAY(
-    SELECT outbox_content_hash(g.participant_id, g.rail_type, g.payload::text)
-    FROM unnest(p_participant_ids, p_rail_types, p_payloads) WITH ORDINALITY AS g(participant_id, rail_type, payload, ordinal)
-    ORDER BY g.ordinal);
   -- Each round that is undone was undone by a key that is now visible, so there are never more rounds than items.
-  FOR v_round IN 0 .. cardinality(p_instruction_ids) LOOP
-    -- Which keys are new, and the first item to bear each of them.
-    v_fresh_ordinals := ARRAY(
-      SELECT min(g.ordinal)
-      FROM unnest(p_instruction_ids, p_idempotency_keys) WITH ORDINALITY AS g(instruction_id, idempotency_key, ordinal)
-      WHERE NOT EXISTS (
+  FOR v_round IN 0 .. v_count LOOP
+    -- Which keys are new; of those that stand here twice, the first.
+    IF v_count > 1 THEN
+      WITH looked AS (
+        SELECT g.ordinal, g.participant_id COLLATE "C" AS participant_id, g.ordered,
+          row_number() OVER (PARTITION BY g.instruction_id COLLATE "C", g.idempotency_key COLLATE "C" ORDER BY g.ordinal) = 1
+            AND NOT EXISTS (
+              SELECT 1 FROM payment_outbox_identities i
+              WHERE i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key) AS is_new
+        FROM unnest(p_instruction_ids, p_idempotency_keys, p_participant_ids, p_ordered) WITH ORDINALITY
+          AS g(instruction_id, idempotency_key, participant_id, ordered, ordinal)
+      ), placed AS MATERIALIZED (
+        SELECT l.ordinal, l.participant_id, l.is_new, dense_rank() OVER (PARTITION BY l.is_new ORDER BY l.participant_id) AS stream_no,
+          row_number() OVER stream AS place,
+          COALESCE(bool_or(l.ordered) OVER (stream ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS follows_ordered
+        FROM looked l
+        WINDOW stream AS (PARTITION BY l.is_new, l.participant_id ORDER BY l.ordinal)
+      ), streams AS (
+        SELECT p.participant_id, count(*)::integer AS share FROM placed p WHERE p.is_new GROUP BY 1 ORDER BY 1
+      )
+      SELECT array_agg(CASE WHEN p.is_new THEN p.stream_no END), array_agg(p.place), array_agg(p.follows_ordered),
+        (SELECT array_agg(s.participant_id) FROM streams s), (SELECT array_agg(s.share) FROM streams s)
+      INTO v_stream_nos, v_places, v_follow_ordered, v_participants, v_shares
+      FROM (SELECT * FROM placed ORDER BY ordinal) p;
+      EXIT WHEN v_participants IS NULL;
+    ELSE
+      EXIT WHEN EXISTS (
         SELECT 1 FROM payment_outbox_identities i
-        WHERE i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key)
-      GROUP BY g.instruction_id, g.idempotency_key);
-    EXIT WHEN cardinality(v_fresh_ordinals) = 0;
+        WHERE i.instruction_id = p_instruction_ids[1] AND i.idempotency_key = p_idempotency_keys[1]);
+      v_stream_nos := '{1}';
+      v_places := '{1}';
+      v_follow_ordered := '{false}';
+      v_participants := p_participant_ids;
+      v_shares := '{1}';
+    END IF;
     BEGIN
-      v_outbox_ids := insert_outbox_items(v_fresh_ordinals, v_content_hashes, p_instruction_ids, p_participant_ids,
-        p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, p_redrive_of, p_trace_contexts);
+      -- The participants' rows are locked, in the order of their names, by taking the numbers.
+      WITH bumped AS (
+        INSERT INTO participant_outbox_sequences AS s (participant_id, next_sequence_id)
+        SELECT g.participant_id, g.share + 1 FROM unnest(v_participants, v_shares) AS g(participant_id, share)
+        ON CONFLICT (participant_id) DO UPDATE SET next_sequence_id = s.next_sequence_id + EXCLUDED.next_sequence_id - 1
+        RETURNING s.next_sequence_id
+      )
+      SELECT array_agg(b.next_sequence_id) INTO v_next FROM bumped b;
+      v_now := clock_timestamp();
+
+      WITH fresh AS MATERIALIZED (
+        SELECT n.*,
+          outbox_identity_hash(n.outbox_id::text, n.instruction_id, n.idempotency_key, n.participant_id,
+            n.sequence_id::text, n.rail_type, n.ordered::text, p_redrive_of::text, encode(n.content_hash, 'hex'),
+            epoch_micros(n.created_at)::text) AS row_hash,
+          (n.ordered AND (n.follows_ordered OR EXISTS (
+              SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = n.participant_id AND p.ordered)))
+            OR ((SELECT count(*) FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')) > 0 AND EXISTS (
+              SELECT 1 FROM outbox_pauses z
+              WHERE z.name = n.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND n.ordered)))) AS blocked
+        FROM (
+          SELECT g.ordinal, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload, g.follows_ordered,
+            COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
+            trace_context_or_null(g.trace_context) AS trace_context, uuid_v7() AS outbox_id,
+            v_next[g.stream_no] - v_shares[g.stream_no] + g.place - 1 AS sequence_id,
+            -- One microsecond apart, so that a batch is claimed in the order it was given.
+            v_now + g.ordinal * interval '1 microsecond' AS created_at,
+            outbox_content_hash(g.participant_id, g.rail_type, g.payload::text) AS content_hash
+          FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
+              p_ordered, p_trace_contexts, v_stream_nos, v_places, v_follow_ordered) WITH ORDINALITY
+            AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, trace_context,
+              stream_no, place, follows_ordered, ordinal)
+          WHERE g.stream_no IS NOT NULL
+          -- Both tables below get the keys in this order, whichever comes first: two calls cannot deadlock over them.
+          ORDER BY g.instruction_id COLLATE "C", g.idempotency_key COLLATE "C"
+        ) n
+      ), identified AS (
+        INSERT INTO payment_outbox_identities
+          (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
+            content_hash, created_at, row_hash, traceparent)
+        SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
+          p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55)
+        FROM fresh f
+      ), queued AS (
+        INSERT INTO payment_outbox_pending
+          (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
+            created_at, ordered, blocked, block_unverified, identity_hash, trace_context)
+        SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
+          f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash, f.trace_context
+        FROM fresh f
+      )
+      SELECT array_agg(f.outbox_id), array_agg(f.sequence_id), array_agg(f.created_at)
+      INTO v_outbox_ids, v_sequence_ids, v_created_at
+      FROM (SELECT f.outbox_id, f.sequence_id, f.created_at FROM fresh f ORDER BY f.ordinal) f;
       EXIT;
     EXCEPTION WHEN unique_violation THEN
       -- After as many rounds as items it was no key: something else, such as a number that a careless restore hands out
       -- again, refuses the item, and the caller must hear of it.
-      IF v_round = cardinality(p_instruction_ids) THEN
+      IF v_round = v_count THEN
         RAISE;
       END IF;
       -- Under READ COMMITTED the next look sees the key that won. Under a stricter level it never will.
@@ -1100,36 +1182,50 @@ BEGIN
     END;
   END LOOP;
 
+  IF v_outbox_ids IS NOT NULL AND (SELECT s.full_trail FROM symphony_settings s) THEN
+    PERFORM append_outbox_events('ENQUEUED', session_user::text, array_agg(p.outbox_id),
+      array_agg(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked', p.blocked)))
+    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
+  END IF;
+
+  -- Nearly always all of them are new: nothing can conflict, and everything is known.
+  IF cardinality(v_outbox_ids) = v_count THEN
+    state := 'PENDING';
+    created := true;
+    FOR v_ordinal IN 1 .. v_count LOOP
+      ordinal := v_ordinal;
+      outbox_id := v_outbox_ids[v_ordinal];
+      sequence_id := v_sequence_ids[v_ordinal];
+      created_at := v_created_at[v_ordinal];
+      RETURN NEXT;
+    END LOOP;
+    RETURN;
+  END IF;
+
   SELECT min(g.ordinal) INTO v_conflict
-  FROM unnest(p_instruction_ids, p_idempotency_keys, v_content_hashes)
-    WITH ORDINALITY AS g(instruction_id, idempotency_key, content_hash, ordinal)
+  FROM unnest(p_instruction_ids, p_idempotency_keys, p_participant_ids, p_rail_types, p_payloads) WITH ORDINALITY
+    AS g(instruction_id, idempotency_key, participant_id, rail_type, payload, ordinal)
   JOIN payment_outbox_identities i
     ON i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key
-  WHERE i.content_hash <> g.content_hash;
+  WHERE i.content_hash <> outbox_content_hash(g.participant_id, g.rail_type, g.payload::text);
   IF v_conflict IS NOT NULL THEN
     RAISE EXCEPTION 'item %: this instruction and key already stand for another participant, rail or payload', v_conflict
       USING ERRCODE = 'P7004', DETAIL = json_build_object('ordinal', v_conflict)::text,
         HINT = 'Use a new idempotency key for a new payment; repeat the first content to read the first answer.';
   END IF;
 
-  SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
-  IF v_full_trail AND v_outbox_ids IS NOT NULL THEN
-    PERFORM append_outbox_events('ENQUEUED', session_user::text, array_agg(p.outbox_id),
-      array_agg(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked', p.blocked)))
-    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
-  END IF;
-
   RETURN QUERY
   SELECT g.ordinal::integer, i.outbox_id, i.sequence_id, i.created_at, COALESCE(a.state::text, 'PENDING'),
-    v_outbox_ids IS NOT NULL AND i.outbox_id = ANY (v_outbox_ids) AND g.ordinal = ANY (v_fresh_ordinals)
-  FROM unnest(p_instruction_ids, p_idempotency_keys) WITH ORDINALITY AS g(instruction_id, idempotency_key, ordinal)
+    COALESCE(i.outbox_id = ANY (v_outbox_ids), false) AND g.stream_no IS NOT NULL
+  FROM unnest(p_instruction_ids, p_idempotency_keys, v_stream_nos) WITH ORDINALITY
+    AS g(instruction_id, idempotency_key, stream_no, ordinal)
   JOIN payment_outbox_identities i
     ON i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key
   LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED')
   ORDER BY g.ordinal;
 END
 $$;
-COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[]) IS 'Internal: inserts what is new, reports what is known, refuses what conflicts.';
+COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[]) IS 'Internal: inserts what is new with its identity and number, reports what is known, refuses what conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
 CREATE FUNCTION advance_outbox_streams(p_participant_ids text[])
@@ -1905,7 +2001,7 @@ DECLARE
   v_count integer := cardinality(p_instruction_ids);
   v_list CONSTANT text := format('[1:%s]', v_count);
   v_misshapen text;
-  v_payload_defect text;
+  v_bad record;
   v_id_expected CONSTANT text := '1 to 128 printable ASCII characters without spaces';
 BEGIN
   IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 THEN
@@ -1925,35 +2021,34 @@ BEGIN
   IF v_misshapen IS NOT NULL THEN
     PERFORM refuse_argument(v_misshapen, 'a plain list, as long as p_instruction_ids');
   END IF;
-  FOR v_ordinal IN 1 .. v_count LOOP
-    IF NOT is_id(p_instruction_ids[v_ordinal]) THEN
-      PERFORM refuse_argument(format('p_instruction_id of item %s', v_ordinal), v_id_expected);
-    END IF;
-    IF NOT is_id(p_participant_ids[v_ordinal]) THEN
-      PERFORM refuse_argument(format('p_participant_id of item %s', v_ordinal), v_id_expected);
-    END IF;
-    IF NOT is_id(p_idempotency_keys[v_ordinal]) THEN
-      PERFORM refuse_argument(format('p_idempotency_key of item %s', v_ordinal), v_id_expected);
-    END IF;
-    IF p_idempotency_keys[v_ordinal] ~ '~redrive~[0-9]+$' THEN
-      PERFORM refuse_argument(format('p_idempotency_key of item %s', v_ordinal),
-        'a key that does not end in ~redrive~ and a number: those are made by redrive alone');
-    END IF;
-    IF NOT is_id(p_rail_types[v_ordinal]) THEN
-      PERFORM refuse_argument(format('p_rail_type of item %s', v_ordinal), v_id_expected);
-    END IF;
-    v_payload_defect := payload_defect(p_payloads[v_ordinal]);
-    IF v_payload_defect IS NOT NULL THEN
-      PERFORM refuse_argument(format('p_payload of item %s', v_ordinal), v_payload_defect);
-    END IF;
-    -- Far enough for any schedule, near enough that a unit mistaken for another is refused. Infinity is neither.
-    IF p_not_before[v_ordinal] NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
-      PERFORM refuse_argument(format('p_not_before of item %s', v_ordinal), 'a time within 100 years of now');
-    END IF;
-    IF p_ordered IS NOT NULL AND p_ordered[v_ordinal] IS NULL THEN
-      PERFORM refuse_argument(format('p_ordered of item %s', v_ordinal), 'true or false');
-    END IF;
-  END LOOP;
+  -- One pass over all items: an array of texts is read from its beginning for each element that is asked for by number.
+  SELECT judged.ordinal, judged.refusal INTO v_bad
+  FROM (
+    SELECT g.ordinal,
+      CASE
+        WHEN NOT is_id(g.instruction_id) THEN ARRAY['p_instruction_id', v_id_expected]
+        WHEN NOT is_id(g.participant_id) THEN ARRAY['p_participant_id', v_id_expected]
+        WHEN NOT is_id(g.idempotency_key) THEN ARRAY['p_idempotency_key', v_id_expected]
+        WHEN g.idempotency_key ~ '~redrive~[0-9]+$' THEN ARRAY['p_idempotency_key',
+          'a key that does not end in ~redrive~ and a number: those are made by redrive alone']
+        WHEN NOT is_id(g.rail_type) THEN ARRAY['p_rail_type', v_id_expected]
+        -- Null when nothing is wrong, and then the array is not looked at.
+        WHEN payload_defect(g.payload) IS NOT NULL THEN ARRAY['p_payload', payload_defect(g.payload)]
+        -- Far enough for any schedule, near enough that a unit mistaken for another is refused. Infinity is neither.
+        WHEN g.not_before NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years'
+          THEN ARRAY['p_not_before', 'a time within 100 years of now']
+        WHEN p_ordered IS NOT NULL AND g.ordered IS NULL THEN ARRAY['p_ordered', 'true or false']
+      END AS refusal
+    FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered)
+      WITH ORDINALITY
+      AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, ordinal)
+    OFFSET 0
+  ) judged
+  WHERE judged.refusal IS NOT NULL
+  ORDER BY judged.ordinal LIMIT 1;
+  IF FOUND THEN
+    PERFORM refuse_argument(format('%s of item %s', v_bad.refusal[1], v_bad.ordinal), v_bad.refusal[2]);
+  END IF;
 END
 $$;
 COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[]) IS 'Internal: raises 22023 for the first item that is not acceptable.';
@@ -2021,9 +2116,9 @@ BEGIN
   IF v_misshapen IS NOT NULL THEN
     PERFORM refuse_argument(v_misshapen, 'null, or a plain list with one element for each item');
   END IF;
-  FOR v_bad IN
-    SELECT g.ordinal,
-      g.state NOT IN ('DISPATCHED', 'FAILED', 'RETRYABLE') AS bad_state,
+  SELECT c.* INTO v_bad
+  FROM (
+    SELECT g.ordinal, g.state NOT IN ('DISPATCHED', 'FAILED', 'RETRYABLE') AS bad_state,
       CASE
         WHEN g.rail_reference IS NOT NULL AND NOT is_short_text(g.rail_reference, 255) THEN 'p_rail_reference'
         WHEN g.rail_code IS NOT NULL AND NOT is_short_text(g.rail_code, 128) THEN 'p_rail_code'
@@ -2031,31 +2126,34 @@ BEGIN
         WHEN g.error_message IS NOT NULL AND NOT is_short_text(g.error_message, 2000) THEN 'p_error_message'
         WHEN g.hold_reason IS NOT NULL AND NOT is_short_text(g.hold_reason, 1000) THEN 'p_hold_reason'
       END AS bad_text,
-      g.latency_ms < 0 AS bad_latency,
-      g.retry_delay_seconds NOT BETWEEN 0 AND 2592000 AS bad_delay,
+      COALESCE(g.latency_ms < 0, false) AS bad_latency,
+      COALESCE(g.retry_delay_seconds NOT BETWEEN 0 AND 2592000, false) AS bad_delay,
       g.hold_reason IS NOT NULL AND g.state = 'DISPATCHED' AS bad_hold
     FROM unnest(p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
         p_retry_delays_seconds, p_hold_reasons) WITH ORDINALITY
       AS g(state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, hold_reason, ordinal)
-  LOOP
-    IF v_bad.bad_state THEN
-      RAISE EXCEPTION 'p_state of item %: expected DISPATCHED, FAILED or RETRYABLE', v_bad.ordinal
-        USING ERRCODE = 'P7003', HINT = 'ZOMBIE_REQUEUE is written by lease repair alone; DISPATCHING is never stored.';
-    END IF;
-    IF v_bad.bad_text IS NOT NULL THEN
-      PERFORM refuse_argument(format('%s of item %s', v_bad.bad_text, v_bad.ordinal),
-        'null, or text that is not blank, within its length and without control characters');
-    END IF;
-    IF v_bad.bad_latency THEN
-      PERFORM refuse_argument(format('p_latency_ms of item %s', v_bad.ordinal), 'null, or 0 or more');
-    END IF;
-    IF v_bad.bad_delay THEN
-      PERFORM refuse_argument(format('p_retry_delay_seconds of item %s', v_bad.ordinal), 'null, or 0 to 2592000');
-    END IF;
-    IF v_bad.bad_hold THEN
-      PERFORM refuse_argument(format('p_hold_reason of item %s', v_bad.ordinal), 'null for a DISPATCHED item');
-    END IF;
-  END LOOP;
+    OFFSET 0
+  ) c
+  WHERE c.bad_state OR c.bad_text IS NOT NULL OR c.bad_latency OR c.bad_delay OR c.bad_hold
+  ORDER BY c.ordinal LIMIT 1;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  IF v_bad.bad_state THEN
+    RAISE EXCEPTION 'p_state of item %: expected DISPATCHED, FAILED or RETRYABLE', v_bad.ordinal
+      USING ERRCODE = 'P7003', HINT = 'ZOMBIE_REQUEUE is written by lease repair alone; DISPATCHING is never stored.';
+  END IF;
+  IF v_bad.bad_text IS NOT NULL THEN
+    PERFORM refuse_argument(format('%s of item %s', v_bad.bad_text, v_bad.ordinal),
+      'null, or text that is not blank, within its length and without control characters');
+  END IF;
+  IF v_bad.bad_latency THEN
+    PERFORM refuse_argument(format('p_latency_ms of item %s', v_bad.ordinal), 'null, or 0 or more');
+  END IF;
+  IF v_bad.bad_delay THEN
+    PERFORM refuse_argument(format('p_retry_delay_seconds of item %s', v_bad.ordinal), 'null, or 0 to 2592000');
+  END IF;
+  PERFORM refuse_argument(format('p_hold_reason of item %s', v_bad.ordinal), 'null for a DISPATCHED item');
 END
 $$;
 COMMENT ON FUNCTION check_outbox_outcomes(integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) IS 'Internal: raises 22023 or P7003 for the first outcome that is not acceptable.';
@@ -2530,28 +2628,51 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
+  v_now_micros text;
   v_places tid[];
   v_full_trail boolean;
-  v_done record;
-  v_recorded integer[] := '{}';
-  v_attempt_ids uuid[] := '{}';
-  v_heads uuid[] := '{}';
-  v_held boolean := false;
-  v_contradicted uuid[] := '{}';
-  v_contradictions jsonb[] := '{}';
-  v_contradicted_by uuid[] := '{}';
+  v_recorded integer[];
+  v_outbox_ids uuid[];
+  v_attempt_ids uuid[];
+  v_attempt_nos integer[];
+  v_states text[];
+  v_helds boolean[];
+  v_newly_held boolean;
+  v_heads uuid[];
+  v_beyond uuid;
+  v_contradicted uuid[];
+  v_contradictions jsonb[];
+  v_contradicted_by uuid[];
 BEGIN
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   PERFORM check_outbox_outcomes(cardinality(p_outbox_ids), p_states, p_rail_references, p_rail_codes, p_error_codes,
     p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons);
   v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   v_now := clock_timestamp();
+  v_now_micros := epoch_micros(v_now)::text;
 
-  FOR v_done IN
-    WITH won AS MATERIALIZED (
-      SELECT g.ordinal::integer, g.place, p.*, p.payload::text AS payload_text, g.wanted, g.rail_reference, g.rail_code,
-        g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds, g.asked_hold_reason,
-        uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
+  WITH judged AS MATERIALIZED (
+    SELECT w.*,
+      CASE
+        WHEN w.wanted = 'DISPATCHED' THEN 'DISPATCHED'
+        WHEN w.unknown THEN 'RETRYABLE'
+        WHEN w.wanted = 'FAILED' THEN 'FAILED'
+        WHEN w.asked_hold_reason IS NULL AND w.attempt_no = outbox_attempt_ceiling() THEN 'FAILED'
+        ELSE 'RETRYABLE'
+      END::outbox_attempt_state AS effective,
+      CASE
+        WHEN w.wanted = 'DISPATCHED' OR (w.wanted = 'FAILED' AND NOT w.unknown) THEN NULL
+        WHEN w.wanted = 'FAILED' THEN COALESCE(w.asked_hold_reason, 'FAILED_WHILE_OUTCOME_UNKNOWN')
+        WHEN w.asked_hold_reason IS NOT NULL THEN w.asked_hold_reason
+        WHEN w.attempt_no > outbox_attempt_ceiling() THEN 'RETRY_CEILING'
+        WHEN w.unknown AND w.attempt_no = outbox_attempt_ceiling() THEN 'RETRY_CEILING'
+        WHEN w.unknown AND w.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
+      END AS new_hold_reason
+    FROM (
+      SELECT g.ordinal::integer, g.place, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key,
+        p.rail_type, p.payload, p.claimed_at, p.lease_token, p.dispatch_mark, p.late_outcome, p.hold_reason, p.ordered,
+        g.wanted, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
+        g.asked_hold_reason, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
         COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
         -- What came in late as a success is not talked away by anything but a success or a person.
         COALESCE(g.outcome_unknown, p.outcome_unknown)
@@ -2565,100 +2686,81 @@ BEGIN
         SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
         WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
       ) last ON true
-    ), judged AS MATERIALIZED (
-      SELECT w.*,
-        CASE
-          WHEN w.wanted = 'DISPATCHED' THEN 'DISPATCHED'
-          WHEN w.unknown THEN 'RETRYABLE'
-          WHEN w.wanted = 'FAILED' THEN 'FAILED'
-          WHEN w.asked_hold_reason IS NULL AND w.attempt_no = outbox_attempt_ceiling() THEN 'FAILED'
-          ELSE 'RETRYABLE'
-        END::outbox_attempt_state AS effective,
-        CASE
-          WHEN w.wanted = 'DISPATCHED' OR (w.wanted = 'FAILED' AND NOT w.unknown) THEN NULL
-          WHEN w.wanted = 'FAILED' THEN COALESCE(w.asked_hold_reason, 'FAILED_WHILE_OUTCOME_UNKNOWN')
-          WHEN w.asked_hold_reason IS NOT NULL THEN w.asked_hold_reason
-          WHEN w.attempt_no > outbox_attempt_ceiling() THEN 'RETRY_CEILING'
-          WHEN w.unknown AND w.attempt_no = outbox_attempt_ceiling() THEN 'RETRY_CEILING'
-          WHEN w.unknown AND w.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
-        END AS new_hold_reason
-      FROM won w
-    ), recorded AS (
-      INSERT INTO payment_outbox_attempts
-        (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
-          attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
-          worker_id, lease_token, created_at, prev_hash, row_hash)
-      SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
-        j.rail_type, j.payload, j.attempt_no, j.effective, j.claimed_at, v_now, j.rail_reference, j.rail_code,
-        j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
-        outbox_attempt_hash(encode(j.prev_hash, 'hex'), j.attempt_id::text, j.outbox_id::text, j.instruction_id,
-          j.participant_id, j.sequence_id::text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no::text,
-          j.effective::text, epoch_micros(j.claimed_at)::text, epoch_micros(v_now)::text, j.rail_reference, j.rail_code,
-          j.error_code, j.error_message, j.latency_ms::text, p_worker_id,
-          encode(sha256(uuid_send(j.lease_token)), 'hex'), epoch_micros(v_now)::text)
-      FROM judged j
-    ), ended AS (
-      DELETE FROM payment_outbox_pending p USING judged j
-      WHERE p.ctid = j.place AND j.effective IN ('DISPATCHED', 'FAILED')
-    ), returned AS (
-      UPDATE payment_outbox_pending p
-      SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
-        expiry_streak = 0, outcome_unknown = j.unknown,
-        attempt_count = GREATEST(p.attempt_count, LEAST(j.attempt_no, outbox_attempt_ceiling())),
-        next_attempt_at = v_now + COALESCE(
-          make_interval(secs => j.retry_delay_seconds), outbox_backoff(j.attempt_no, j.outbox_id)),
-        hold_reason = COALESCE(p.hold_reason, j.new_hold_reason),
-        held_by = COALESCE(p.held_by, CASE WHEN j.new_hold_reason IS NOT NULL THEN p_worker_id END),
-        held_at = COALESCE(p.held_at, CASE WHEN j.new_hold_reason IS NOT NULL THEN v_now END)
-      FROM judged j
-      WHERE p.ctid = j.place AND j.effective = 'RETRYABLE'
-    ), tallied AS (
-      INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, retryable, failed)
-      SELECT v_now, count(*) FILTER (WHERE j.effective = 'DISPATCHED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE'),
-        count(*) FILTER (WHERE j.effective = 'FAILED')
-      FROM judged j HAVING count(*) > 0
-    )
-    SELECT j.ordinal, j.outbox_id, j.attempt_id, j.attempt_no, j.effective, j.ordered,
-      j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
-      j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL AS newly_held,
+      -- A row of its own, so that what is made for it (its id above all) is made once.
+      OFFSET 0
+    ) w
+  ), recorded AS (
+    INSERT INTO payment_outbox_attempts
+      (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
+        attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
+        worker_id, lease_token, created_at, prev_hash, row_hash)
+    SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
+      j.rail_type, j.payload, j.attempt_no, j.effective, j.claimed_at, v_now, j.rail_reference, j.rail_code,
+      j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
+      outbox_attempt_hash(encode(j.prev_hash, 'hex'), j.attempt_id::text, j.outbox_id::text, j.instruction_id,
+        j.participant_id, j.sequence_id::text, j.idempotency_key, j.rail_type, j.payload::text, j.attempt_no::text,
+        j.effective::text, epoch_micros(j.claimed_at)::text, v_now_micros, j.rail_reference, j.rail_code,
+        j.error_code, j.error_message, j.latency_ms::text, p_worker_id,
+        encode(sha256(uuid_send(j.lease_token)), 'hex'), v_now_micros)
+    FROM judged j
+  ), ended AS (
+    DELETE FROM payment_outbox_pending p USING judged j
+    WHERE p.ctid = j.place AND j.effective IN ('DISPATCHED', 'FAILED')
+  ), returned AS (
+    UPDATE payment_outbox_pending p
+    SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
+      expiry_streak = 0, outcome_unknown = j.unknown,
+      attempt_count = GREATEST(p.attempt_count, LEAST(j.attempt_no, outbox_attempt_ceiling())),
+      next_attempt_at = v_now + COALESCE(
+        make_interval(secs => j.retry_delay_seconds), outbox_backoff(j.attempt_no, j.outbox_id)),
+      hold_reason = COALESCE(p.hold_reason, j.new_hold_reason),
+      held_by = COALESCE(p.held_by, CASE WHEN j.new_hold_reason IS NOT NULL THEN p_worker_id END),
+      held_at = COALESCE(p.held_at, CASE WHEN j.new_hold_reason IS NOT NULL THEN v_now END)
+    FROM judged j
+    WHERE p.ctid = j.place AND j.effective = 'RETRYABLE'
+  ), tallied AS (
+    INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, retryable, failed)
+    SELECT v_now, count(*) FILTER (WHERE j.effective = 'DISPATCHED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE'),
+      count(*) FILTER (WHERE j.effective = 'FAILED')
+    FROM judged j HAVING count(*) > 0
+  )
+  SELECT COALESCE(array_agg(j.ordinal), '{}'), array_agg(j.outbox_id), array_agg(j.attempt_id), array_agg(j.attempt_no),
+    array_agg(j.effective::text), array_agg(j.held), COALESCE(bool_or(j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL), false),
+    array_agg(j.attempt_id) FILTER (WHERE j.ordered AND j.effective <> 'RETRYABLE'),
+    array_agg(j.outbox_id) FILTER (WHERE j.contradiction IS NOT NULL),
+    array_agg(j.contradiction) FILTER (WHERE j.contradiction IS NOT NULL),
+    array_agg(j.attempt_id) FILTER (WHERE j.contradiction IS NOT NULL)
+  INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_states, v_helds, v_newly_held, v_heads,
+    v_contradicted, v_contradictions, v_contradicted_by
+  FROM (
+    SELECT j.*, j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
       CASE WHEN j.effective = 'DISPATCHED' THEN outbox_other_success(j.late_outcome, j.rail_reference) END AS contradiction
-    FROM judged j ORDER BY j.ordinal
-  LOOP
-    IF v_done.effective = 'RETRYABLE' AND v_done.attempt_no >= outbox_attempt_ceiling() AND NOT v_done.held THEN
-      RAISE EXCEPTION 'outbox item %: attempt % would be followed by another beyond the ceiling', v_done.outbox_id, v_done.attempt_no
-        USING ERRCODE = 'P7008';
+    FROM judged j
+  ) j;
+  IF 'RETRYABLE' = ANY (v_states) THEN
+    SELECT r.outbox_id INTO v_beyond
+    FROM unnest(v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(outbox_id, attempt_no, state, held)
+    WHERE r.state = 'RETRYABLE' AND r.attempt_no >= outbox_attempt_ceiling() AND NOT r.held LIMIT 1;
+    IF FOUND THEN
+      RAISE EXCEPTION 'outbox item %: its next attempt would be beyond the ceiling', v_beyond USING ERRCODE = 'P7008';
     END IF;
-    v_recorded := v_recorded || v_done.ordinal;
-    v_attempt_ids := v_attempt_ids || v_done.attempt_id;
-    v_held := v_held OR v_done.newly_held;
-    IF v_done.ordered AND v_done.effective <> 'RETRYABLE' THEN
-      v_heads := v_heads || v_done.attempt_id;
-    END IF;
-    IF v_done.contradiction IS NOT NULL THEN
-      v_contradicted := v_contradicted || v_done.outbox_id;
-      v_contradictions := v_contradictions || v_done.contradiction;
-      v_contradicted_by := v_contradicted_by || v_done.attempt_id;
-    END IF;
-    ordinal := v_done.ordinal;
-    outbox_id := v_done.outbox_id;
-    verdict := 'RECORDED';
-    attempt_no := v_done.attempt_no;
-    state := v_done.effective;
-    held := v_done.held;
-    RETURN NEXT;
-  END LOOP;
+  END IF;
 
-  IF cardinality(v_heads) > 0 THEN
+  IF v_heads IS NOT NULL THEN
     PERFORM end_outbox_heads(v_heads);
   END IF;
   SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
-  IF v_held OR v_full_trail THEN
+  IF v_newly_held OR v_full_trail THEN
     PERFORM record_completion_events(v_attempt_ids, p_worker_id, v_now, v_full_trail);
   END IF;
-  IF cardinality(v_contradicted) > 0 THEN
+  IF v_contradicted IS NOT NULL THEN
     PERFORM append_outbox_events('TERMINAL_BLOCKED', p_worker_id, v_contradicted, v_contradictions, v_contradicted_by);
   END IF;
 
+  -- In the order given: the places were.
+  RETURN QUERY
+  SELECT r.ordinal, r.outbox_id, 'RECORDED', r.attempt_no, r.state::outbox_attempt_state, r.held
+  FROM unnest(v_recorded, v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(ordinal, outbox_id, attempt_no, state, held);
   IF cardinality(v_recorded) < cardinality(p_outbox_ids) THEN
     RETURN QUERY
     SELECT g.ordinal::integer, g.outbox_id, CASE WHEN a.attempt_no IS NULL THEN 'LEASE_LOST' ELSE 'ALREADY_RECORDED' END,
@@ -3225,11 +3327,14 @@ SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
+  PERFORM check_outbox_items(
+    ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
+    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], ARRAY[p_trace_context]);
   RETURN QUERY
   SELECT e.outbox_id, e.sequence_id, e.created_at, e.state, e.created
-  FROM enqueue_payment_outbox_batch(
+  FROM admit_outbox_items(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
-    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], ARRAY[p_trace_context]) e;
+    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], NULL, ARRAY[p_trace_context]) e;
 END
 $$;
 COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text) IS 'Enqueues one item: a batch of one. The same key and content again returns the first item, also after it has ended.';
@@ -3709,90 +3814,6 @@ LANGUAGE sql STABLE
 PARALLEL SAFE
 RETURN sha256(convert_to(concat(octet_length(p_topic), ':', p_topic, ',', octet_length(p_payload_text), ':', p_payload_text, ','), 'UTF8'::name));
 COMMENT ON FUNCTION inbox_content_hash(text, text) IS 'SHA-256 of what a message says: its topic and payload, each behind its length.';
-
--- function insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[]) of symphony_owner
-CREATE FUNCTION insert_outbox_items(p_ordinals integer[], p_content_hashes bytea[], p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[])
-RETURNS uuid[]
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET enable_bitmapscan=off
-SET enable_hashjoin=off
-SET enable_material=off
-SET enable_mergejoin=off
-SET enable_seqscan=off
-SET plan_cache_mode=force_generic_plan
-SET search_path=symphony, pg_temp
-AS $$
-#variable_conflict use_column
-DECLARE
-  v_outbox_ids uuid[];
-  v_now timestamptz;
-  v_gates_exist boolean;
-BEGIN
-  -- The participants' rows are locked before a number is read, in the order of their names.
-  INSERT INTO participant_outbox_sequences (participant_id, next_sequence_id)
-  SELECT DISTINCT p_participant_ids[f.ordinal], 1 FROM unnest(p_ordinals) AS f(ordinal) ORDER BY 1
-  ON CONFLICT DO NOTHING;
-  PERFORM 1 FROM participant_outbox_sequences s
-  WHERE s.participant_id = ANY (ARRAY(SELECT p_participant_ids[f.ordinal] FROM unnest(p_ordinals) AS f(ordinal)))
-  ORDER BY s.participant_id FOR UPDATE;
-  v_now := clock_timestamp();
-
-  v_gates_exist := EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'));
-
-  WITH numbered AS MATERIALIZED (
-    SELECT uuid_v7() AS outbox_id, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload,
-      g.content_hash, trace_context_or_null(g.trace_context) AS trace_context, COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
-      -- One microsecond apart, so that a batch is claimed in the order it was given.
-      v_now + g.ordinal * interval '1 microsecond' AS created_at,
-      s.next_sequence_id - 1 + row_number() OVER stream AS sequence_id,
-      COALESCE(bool_or(g.ordered) OVER (stream ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS follows_ordered
-    FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
-        p_ordered, p_content_hashes, p_trace_contexts) WITH ORDINALITY
-      AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, content_hash,
-        trace_context, ordinal)
-    JOIN participant_outbox_sequences s ON s.participant_id = g.participant_id
-    WHERE g.ordinal = ANY (p_ordinals)
-    WINDOW stream AS (PARTITION BY g.participant_id ORDER BY g.ordinal)
-  ), fresh AS MATERIALIZED (
-    SELECT n.*,
-      outbox_identity_hash(n.outbox_id::text, n.instruction_id, n.idempotency_key, n.participant_id,
-        n.sequence_id::text, n.rail_type, n.ordered::text, p_redrive_of::text, encode(n.content_hash, 'hex'),
-        epoch_micros(n.created_at)::text) AS row_hash,
-      (n.ordered AND (n.follows_ordered OR EXISTS (
-          SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = n.participant_id AND p.ordered)))
-        OR (v_gates_exist AND EXISTS (
-          SELECT 1 FROM outbox_pauses z
-          WHERE z.name = n.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND n.ordered)))) AS blocked
-    FROM numbered n
-  ), identified AS (
-    INSERT INTO payment_outbox_identities
-      (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
-        content_hash, created_at, row_hash, traceparent)
-    SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
-      p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55)
-    FROM fresh f
-    ORDER BY f.instruction_id, f.idempotency_key
-  ), bumped AS (
-    UPDATE participant_outbox_sequences s SET next_sequence_id = taken.last + 1
-    FROM (SELECT f.participant_id, max(f.sequence_id) AS last FROM fresh f GROUP BY f.participant_id) taken
-    WHERE s.participant_id = taken.participant_id
-  ), queued AS (
-    INSERT INTO payment_outbox_pending
-      (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
-        created_at, ordered, blocked, block_unverified, identity_hash, trace_context)
-    SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
-      f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash, f.trace_context
-    FROM fresh f
-    -- Its keys are unique too, and written in the same order: which of the two inserts runs first is the planner's choice.
-    ORDER BY f.instruction_id, f.idempotency_key
-    RETURNING outbox_id
-  )
-  SELECT array_agg(q.outbox_id) INTO v_outbox_ids FROM queued q;
-  RETURN v_outbox_ids;
-END
-$$;
-COMMENT ON FUNCTION insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[]) IS 'Internal: writes identities, takes their numbers and queues them, for the given ordinals.';
 
 -- function is_actor_gateway() of symphony_owner
 CREATE FUNCTION is_actor_gateway()
@@ -4479,21 +4500,15 @@ RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 SET search_path=symphony, pg_temp
 AS $$
-DECLARE
-  v_enabled boolean;
 BEGIN
-  IF NOT EXISTS (SELECT 1 FROM enqueued) THEN
-    RETURN NULL;
-  END IF;
-  SELECT s.notify_enabled INTO v_enabled FROM symphony_settings s;
-  -- A full notification queue fails the COMMIT, and with it the payment.
-  IF NOT v_enabled OR pg_notification_queue_usage() >= 0.5 THEN
-    RETURN NULL;
-  END IF;
-  -- NOTIFY takes a cluster-wide lock at commit. While another writer is about to notify, this one need not: who reads
-  -- that notification before this commit finds this row at the next poll. An attacker who holds this lock gains that
-  -- delay and nothing else.
-  IF pg_try_advisory_xact_lock(1937337959, TG_RELID::integer) THEN
+  -- A full notification queue fails the COMMIT, and with it the payment. And NOTIFY takes a cluster-wide lock at commit:
+  -- while another writer is about to notify, this one need not. Who reads that notification before this commit finds this
+  -- row at the next poll. An attacker who holds this lock gains that delay and nothing else.
+  IF (SELECT CASE
+        WHEN NOT s.notify_enabled OR pg_notification_queue_usage() >= 0.5 OR NOT EXISTS (SELECT 1 FROM enqueued) THEN false
+        ELSE pg_try_advisory_xact_lock(1937337959, TG_RELID::integer)
+      END FROM symphony_settings s)
+  THEN
     NOTIFY outbox_pending, 'new_work';
   END IF;
   RETURN NULL;
@@ -4732,7 +4747,7 @@ CREATE FUNCTION payload_defect(p_payload jsonb)
 RETURNS text
 LANGUAGE sql STABLE
 PARALLEL SAFE
-RETURN CASE WHEN ((p_payload IS NULL) OR (jsonb_typeof(p_payload) <> 'object'::text)) THEN 'a JSON object'::text WHEN (pg_column_size(p_payload) > 524288) THEN 'a JSON object of at most 65536 bytes'::text WHEN jsonb_path_exists(p_payload, 'strict $.**{32 to last}?(@.type() == "object" || @.type() == "array")'::jsonpath) THEN 'a JSON object nested at most 32 deep'::text WHEN (jsonb_path_exists(p_payload, '$.**?(@.type() == "number")'::jsonpath) AND has_unbounded_number(p_payload)) THEN 'numbers below 10^21 with at most 20 decimals (write larger ones as strings)'::text WHEN (octet_length((p_payload)::text) > 65536) THEN 'a JSON object of at most 65536 bytes'::text ELSE NULL::text END;
+RETURN CASE WHEN ((p_payload IS NULL) OR (jsonb_typeof(p_payload) <> 'object'::text)) THEN 'a JSON object'::text WHEN (pg_column_size(p_payload) > 524288) THEN 'a JSON object of at most 65536 bytes'::text WHEN ((pg_column_size(p_payload) <= 1024) AND ((p_payload)::text !~ '[0-9]{21}'::text) AND ((octet_length((p_payload)::text) - octet_length(translate((p_payload)::text, '[{'::text, ''::text))) <= 32)) THEN NULL::text WHEN jsonb_path_exists(p_payload, 'strict $.**{32 to last}?(@.type() == "object" || @.type() == "array")'::jsonpath) THEN 'a JSON object nested at most 32 deep'::text WHEN (jsonb_path_exists(p_payload, '$.**?(@.type() == "number")'::jsonpath) AND has_unbounded_number(p_payload)) THEN 'numbers below 10^21 with at most 20 decimals (write larger ones as strings)'::text WHEN (octet_length((p_payload)::text) > 65536) THEN 'a JSON object of at most 65536 bytes'::text ELSE NULL::text END;
 COMMENT ON FUNCTION payload_defect(jsonb) IS 'What a payload should have been, or null when it is acceptable.';
 
 -- function place_outbox_hold(uuid, text) of symphony_owner

@@ -15,15 +15,19 @@ export class AppError extends Error {
   }
 }
 
+/** What an argument is called, for the error that refuses it. In a batch of a thousand the name is made only then. */
+export type ArgumentName = string | (() => string)
+
 /** An argument that is missing, blank or of the wrong kind. Thrown before any I/O. */
 export class InvalidArgumentError extends TypeError {
   readonly code = 'INVALID_ARGUMENT'
   readonly argument: string
 
-  constructor(argument: string, message: string) {
-    super(`${argument}: ${message}`)
+  constructor(argument: ArgumentName, message: string) {
+    const name = typeof argument === 'string' ? argument : argument()
+    super(`${name}: ${message}`)
     this.name = new.target.name
-    this.argument = argument
+    this.argument = name
   }
 }
 
@@ -32,9 +36,10 @@ export class ArgumentRangeError extends RangeError {
   readonly code = 'ARGUMENT_OUT_OF_RANGE'
   readonly argument: string
 
-  constructor(argument: string, message: string) {
-    super(`${argument}: ${message}`)
+  constructor(argument: ArgumentName, message: string) {
+    const name = typeof argument === 'string' ? argument : argument()
+    super(`${name}: ${message}`)
     this.name = new.target.name
-    this.argument = argument
+    this.argument = name
   }
 }

@@ -12,7 +12,8 @@ export interface StopSignal {
  * of carrying it.
  */
 export class Cancellation implements StopSignal {
-  readonly #listeners = new Set<() => void>()
+  /** Made for the first listener: see above. */
+  #listeners: Set<() => void> | undefined
   #controller: AbortController | undefined
   #aborted = false
   #reason: unknown
@@ -40,15 +41,17 @@ export class Cancellation implements StopSignal {
     this.#aborted = true
     this.#reason = reason
     this.#controller?.abort(reason)
-    for (const listener of this.#listeners) listener()
-    this.#listeners.clear()
+    for (const listener of this.#listeners ?? []) listener()
+    this.#listeners = undefined
   }
 
   addEventListener(_type: 'abort', listener: () => void): void {
-    if (!this.#aborted) this.#listeners.add(listener)
+    if (this.#aborted) return
+    this.#listeners ??= new Set()
+    this.#listeners.add(listener)
   }
 
   removeEventListener(_type: 'abort', listener: () => void): void {
-    this.#listeners.delete(listener)
+    this.#listeners?.delete(listener)
   }
 }

@@ -1,4 +1,4 @@
-import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
+import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './AppError.js'
 
 export interface Bounds {
   readonly min: number
@@ -6,7 +6,7 @@ export interface Bounds {
 }
 
 /** A count, a size, a duration: a whole number within its bounds, or an error that names the argument. */
-export function boundedInteger(argument: string, value: unknown, { min, max }: Bounds): number {
+export function boundedInteger(argument: ArgumentName, value: unknown, { min, max }: Bounds): number {
   if (typeof value !== 'number') {
     throw new InvalidArgumentError(argument, `expected a whole number from ${min} to ${max}, got ${kindOf(value)}`)
   }

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
-import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
+import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './AppError.js'
 import { ID_LENGTH_MAX, INBOX_ID_LENGTH_MAX } from './limits.js'
 import { requireStorableText } from './unicode.js'
 
 /** An instruction, participant, rail type or worker id: printable ASCII without spaces, so that two never look alike. */
-export function requiredId(argument: string, value: unknown): string {
+export function requiredId(argument: ArgumentName, value: unknown): string {
   if (typeof value !== 'string') {
     throw new InvalidArgumentError(argument, `expected text, got ${value === null ? 'null' : typeof value}`)
   }
@@ -19,7 +19,7 @@ export function requiredId(argument: string, value: unknown): string {
   return value
 }
 
-export function requiredUuid(argument: string, value: unknown): string {
+export function requiredUuid(argument: ArgumentName, value: unknown): string {
   if (!isUuid(value)) throw new InvalidArgumentError(argument, 'expected a UUID')
   return value
 }
@@ -29,7 +29,7 @@ export function isUuid(value: unknown): value is string {
 }
 
 /** The source or id of an inbox message: any text that can be printed. Counted in characters, as PostgreSQL counts them. */
-export function requiredInboxId(argument: string, value: unknown): string {
+export function requiredInboxId(argument: ArgumentName, value: unknown): string {
   if (typeof value !== 'string') {
     throw new InvalidArgumentError(argument, `expected text, got ${value === null ? 'null' : typeof value}`)
   }
@@ -43,7 +43,7 @@ export function requiredInboxId(argument: string, value: unknown): string {
 }
 
 /** A key given by a user. Symphony itself writes `<key>~redrive~<n>` when a dead payment is sent again. */
-export function requiredIdempotencyKey(argument: string, value: unknown): string {
+export function requiredIdempotencyKey(argument: ArgumentName, value: unknown): string {
   const key = requiredId(argument, value)
   if (REDRIVE_SUFFIX.test(key)) {
     throw new InvalidArgumentError(argument, 'keys that end in ~redrive~<number> are reserved for Symphony')

@@ -1,5 +1,6 @@
 /** Strict input, errors and clocks: pure, no I/O, imports nothing of Symphony. */
 export { AppError, ArgumentRangeError, InvalidArgumentError } from './AppError.js'
+export type { ArgumentName } from './AppError.js'
 export { boundedInteger } from './boundedInteger.js'
 export type { Bounds } from './boundedInteger.js'
 export { Cancellation } from './Cancellation.js'

@@ -1,5 +1,5 @@
 import { types } from 'node:util'
-import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
+import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './AppError.js'
 import { printJsonNumber } from './jsonNumber.js'
 import { indexPath, keyPath } from './jsonPath.js'
 import { PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX } from './limits.js'
@@ -12,11 +12,11 @@ import { requireStorableText } from './unicode.js'
  * no second look by JSON.stringify, hence no toJSON, no getter, no silently dropped `undefined`. It is spelled as
  * jsonb prints it (but for the order of keys), so its length is the length that the database will measure.
  */
-export function encodePayload(payload: unknown, argument = 'payload'): string {
+export function encodePayload(payload: unknown, argument: ArgumentName = 'payload'): string {
   if (!isPlainObject(payload)) {
     throw new InvalidArgumentError(argument, `expected a plain object, got ${describe(payload)}`)
   }
-  return new PayloadWriter(argument).write(payload)
+  return new PayloadWriter(typeof argument === 'string' ? argument : argument()).write(payload)
 }
 
 class PayloadWriter {

@@ -1,7 +1,7 @@
-import { InvalidArgumentError } from './AppError.js'
+import { InvalidArgumentError, type ArgumentName } from './AppError.js'
 
 /** PostgreSQL stores neither NUL nor half a surrogate pair; refused here, where the field can still be named. */
-export function requireStorableText(path: string, text: string): void {
+export function requireStorableText(path: ArgumentName, text: string): void {
   if (text.includes('\0')) throw new InvalidArgumentError(path, 'expected text without NUL (U+0000)')
   if (LONE_SURROGATE.test(text)) {
     throw new InvalidArgumentError(path, 'expected well-formed Unicode, got half of a surrogate pair')

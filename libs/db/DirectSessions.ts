@@ -3,7 +3,7 @@ import { directConnectFailure } from './connectFailure.js'
 import { ConnectionPool, type PoolUse } from './ConnectionPool.js'
 import { StaleStatementError } from './errors.js'
 import type { ResolvedOptions } from './options.js'
-import type { Rows } from './Queryable.js'
+import { isFunctionCall, type Rows } from './Queryable.js'
 import { enterRole } from './roles.js'
 import type { Sessions } from './Sessions.js'
 import { StatementNames } from './statementNames.js'
@@ -53,7 +53,7 @@ export class DirectSessions implements Sessions {
     const statement = prepareStatement(text, values, this.#names)
     const loan = await this.#poolFor(role).lend()
     const answered = loan.send<R>(statement)
-    const survived = loan.giveBack()
+    const survived = loan.giveBack({ roleKept: isFunctionCall(text, this.#options.schema) })
     try {
       const { rows } = await answered
       return { rows }

@@ -1,4 +1,5 @@
 import type { PoolClient, QueryConfig, QueryResult } from 'pg'
+import { systemClock } from '../core/index.js'
 import { quoteIdentifier } from './Queryable.js'
 import { isServerError } from './serverError.js'
 import { SQLSTATE } from './sqlstates.js'
@@ -51,18 +52,20 @@ export class Loan {
   /**
    * Ends the loan. The connection goes back only if the server still answers, outside a transaction, and the role could
    * be restored; otherwise it is closed. The question is sent at once, behind the borrower's last statement, so it costs
-   * no round trip. Resolves to whether the server answered it: if not, what it said before may have been its last word.
+   * no round trip. Of a borrower that surely kept the role nothing is asked, unless it failed, or the role was last said more
+   * than a second ago: it may have been revoked. Resolves to whether the server answered: if not, what it said before may have
+   * been its last word.
    */
-  giveBack(): Promise<boolean> {
-    this.#returned ??= this.#settle()
+  giveBack({ roleKept = false } = {}): Promise<boolean> {
+    this.#returned ??= this.#settle(roleKept)
     return this.#returned
   }
 
-  async #settle(): Promise<boolean> {
+  async #settle(roleKept: boolean): Promise<boolean> {
     let answered = true
     let restored = true
     try {
-      await this.#restore()
+      await this.#restore(roleKept)
     } catch (error) {
       answered = isServerError(error)
       restored = false
@@ -73,15 +76,17 @@ export class Loan {
     return answered
   }
 
-  async #restore(): Promise<void> {
-    if (this.#role !== undefined) {
-      // Said again rather than looked up: cheaper than a row, and a borrower that changed the role is undone by it.
-      await this.#client.query(`SET ROLE ${quoteIdentifier(this.#role)}`)
-      return
+  async #restore(roleKept: boolean): Promise<void> {
+    const nowMs = systemClock.monotonicMs()
+    const isRecent = nowMs - (roleSaidMs.get(this.#client) ?? Number.NEGATIVE_INFINITY) < ROLE_TRUSTED_MS
+    if (this.#role === undefined || (roleKept && isRecent)) {
+      await this.#latest.catch(() => {})
+      if (!this.#anyFailed) return
     }
-    await this.#latest.catch(() => {})
-    // The driver reports an error before the server is ready again: only another answer shows that it still is.
-    if (this.#anyFailed) await this.#client.query('')
+    roleSaidMs.set(this.#client, nowMs)
+    // The driver reports an error before the server is ready again: only another answer shows that it still is. The role is
+    // said again rather than looked up: cheaper than a row, and a borrower that changed it is undone.
+    await this.#client.query(this.#role === undefined ? '' : `SET ROLE ${quoteIdentifier(this.#role)}`)
   }
 
   #noteFailure(error: unknown): void {
@@ -94,6 +99,10 @@ export class Loan {
     this.#loss ??= loss
   }
 }
+
+/** When a connection was last told its role; by this process's monotonic clock. */
+const roleSaidMs = new WeakMap<PoolClient, number>()
+const ROLE_TRUSTED_MS = 1_000
 
 /** A text of several statements has several answers; the last one is the one that was asked for. */
 function lastAnswer(result: QueryResult | QueryResult[]): QueryResult {

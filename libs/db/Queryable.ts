@@ -53,3 +53,15 @@ export async function callFunction<R>(
     throw toDatabaseError(error, { phase: 'committing' })
   }
 }
+
+/**
+ * Whether a text is what `callFunction` sends for this schema, and nothing else: a call of one of our functions, with nothing
+ * but parameters. It cannot change the role of its session: the functions that could run as another are definers', and
+ * PostgreSQL lets no definer's function set a role.
+ */
+export function isFunctionCall(text: string, schema: string): boolean {
+  const start = `SELECT * FROM ${quoteIdentifier(schema)}."`
+  return text.startsWith(start) && PLAIN_CALL.test(text.slice(start.length))
+}
+
+const PLAIN_CALL = /^\w+"\((?:\$\d+(?:, \$\d+)*)?\)$/

@@ -53,6 +53,19 @@ function typeParser(oid: number, arrayOid: number, parse: (text: string) => unkn
 
 /** `2026-02-03 04:05:06.789123+02`, the ISO style our sessions ask for. */
 function parseInstant(text: string): Date {
+  // The rows of one claim have three instants in common. Each gets a Date of its own: a Date can be changed.
+  const known = recentInstants.get(text)
+  if (known !== undefined) return new Date(known)
+  const instant = instantOf(text)
+  if (recentInstants.size >= RECENT_MAX) recentInstants.clear()
+  recentInstants.set(text, instant.getTime())
+  return instant
+}
+
+const recentInstants = new Map<string, number>()
+const RECENT_MAX = 64
+
+function instantOf(text: string): Date {
   // Nearly every instant: four digits of a year, in the time zone our sessions ask for. A claim reads two for each item.
   if (text.charCodeAt(4) === HYPHEN && text.charCodeAt(0) !== ZERO && text.endsWith('+00')) return plainInstant(text)
   if (text.endsWith('infinity')) return new Date(text.startsWith('-') ? -DATE_MAX_MS : DATE_MAX_MS)
@@ -61,12 +74,15 @@ function parseInstant(text: string): Date {
 
 function plainInstant(text: string): Date {
   const two = (index: number) => (text.charCodeAt(index) - ZERO) * 10 + text.charCodeAt(index + 1) - ZERO
-  // Cut to milliseconds, not rounded, as Date itself does it.
-  const ms = text.length > 22 ? Number(text.slice(20, -3).padEnd(3, '0').slice(0, 3)) : 0
+  // Cut to milliseconds, not rounded, as Date itself does it. The server leaves out zeros at the end: `.5`, `.12`.
+  const digit = (place: number, worth: number) =>
+    text.length > place + 3 && text.charCodeAt(19) === POINT ? (text.charCodeAt(place) - ZERO) * worth : 0
+  const ms = digit(20, 100) + digit(21, 10) + digit(22, 1)
   return new Date(Date.UTC(two(0) * 100 + two(2), two(5) - 1, two(8), two(11), two(14), two(17), ms))
 }
 
 const HYPHEN = 45
+const POINT = 46
 const ZERO = 48
 
 /** The furthest a Date reaches from 1970. */
@@ -92,9 +108,37 @@ function encodeValue(argument: string, value: unknown): unknown {
     if (Number.isNaN(value.getTime())) throw new InvalidArgumentError(argument, 'expected a date, got an invalid one')
     return value.toISOString()
   }
-  if (Array.isArray(value)) return value.map((item, index) => encodeValue(`${argument}[${index}]`, item))
+  if (Array.isArray(value)) return encodeArray(argument, value)
   return encodeJson(argument, value)
 }
+
+/** PostgreSQL's text form of an array. Written here in one pass: batches are arrays of a thousand, a dozen at a time. */
+function encodeArray(argument: string, items: readonly unknown[]): string {
+  let text = '{'
+  for (let index = 0; index < items.length; index += 1) {
+    if (index > 0) text += ','
+    const item = items[index]
+    if (typeof item === 'string') text += quoteItem(item)
+    else if (item === null) text += 'NULL'
+    else if (typeof item === 'number' || typeof item === 'bigint' || typeof item === 'boolean') text += String(item)
+    else text += encodeItem(`${argument}[${index}]`, item)
+  }
+  return `${text}}`
+}
+
+function encodeItem(argument: string, item: unknown): string {
+  if (ArrayBuffer.isView(item)) {
+    return quoteItem(`\\x${Buffer.from(item.buffer, item.byteOffset, item.byteLength).toString('hex')}`)
+  }
+  const encoded = encodeValue(argument, item)
+  return Array.isArray(item) ? String(encoded) : quoteItem(String(encoded))
+}
+
+function quoteItem(text: string): string {
+  return `"${NEEDS_ESCAPE.test(text) ? text.replaceAll(/["\\]/g, String.raw`\$&`) : text}"`
+}
+
+const NEEDS_ESCAPE = /["\\]/
 
 function encodeJson(argument: string, value: object): string {
   try {

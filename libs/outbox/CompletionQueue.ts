@@ -1,6 +1,6 @@
 import type { Clock } from '../core/index.js'
 import { DatabaseError, isLeaseLostError, type Queryable } from '../db/index.js'
-import { sleep } from '../worker/index.js'
+import { sleep, turnOfEventLoop } from '../worker/index.js'
 import { completeOutboxAttempts, recordLateOutcome } from './db.js'
 import type { OnRelayerEvent } from './events.js'
 import type { AttemptOutcome, CompletionVerdict } from './types.js'
@@ -23,10 +23,8 @@ export interface Completion {
   readonly acceptedAtMs: number
   /** A renewal has found the lease lost and said so. The outcome is still worth keeping; the loss is not news. */
   readonly leaseKnownLost: boolean
-}
-
-interface Waiting extends Completion {
-  readonly done: () => void
+  /** Called when it is recorded, or kept as evidence, or given up with an event. */
+  readonly onSettled: (() => void) | undefined
 }
 
 /**
@@ -39,7 +37,7 @@ interface Waiting extends Completion {
  */
 export class CompletionQueue {
   readonly #options: CompletionQueueOptions
-  readonly #waiting: Waiting[] = []
+  readonly #waiting: Completion[] = []
   readonly #writing = new Set<Promise<void>>()
   readonly #givingUp = new AbortController()
 
@@ -53,13 +51,18 @@ export class CompletionQueue {
   }
 
   #unwritten = 0
+  #gathering: Promise<void> | undefined
 
-  /** Resolves when the outcome is recorded, or kept as evidence, or given up with an event. Never rejects. */
-  submit(completion: Completion): Promise<void> {
-    return new Promise((resolve) => {
-      this.#waiting.push({ ...completion, done: resolve })
-      this.#pump()
-    })
+  /** What is submitted in one turn of the event loop goes into one group: a claim's no-op calls all end in the same one. */
+  submit(completion: Completion): void {
+    this.#waiting.push(completion)
+    if (this.#waiting.length === 1 && this.#writing.size < this.#options.parallel) this.#gathering ??= this.#gather()
+  }
+
+  async #gather(): Promise<void> {
+    await turnOfEventLoop()
+    this.#gathering = undefined
+    this.#pump()
   }
 
   /** Waits for everything that was submitted; stops trying when the signal aborts. */
@@ -67,7 +70,7 @@ export class CompletionQueue {
     const stop = () => this.#givingUp.abort()
     if (giveUp.aborted) stop()
     giveUp.addEventListener('abort', stop, { once: true })
-    while (this.#writing.size > 0) await Promise.all(this.#writing)
+    while (this.size > 0) await Promise.all([this.#gathering, ...this.#writing])
     giveUp.removeEventListener('abort', stop)
   }
 
@@ -78,20 +81,21 @@ export class CompletionQueue {
       const writing = this.#write(group).finally(() => {
         this.#unwritten -= group.length
         this.#writing.delete(writing)
-        for (const { done } of group) done()
+        for (const { onSettled } of group) onSettled?.()
         this.#pump()
       })
       this.#writing.add(writing)
     }
   }
 
-  async #write(group: readonly Waiting[]): Promise<void> {
+  async #write(group: readonly Completion[]): Promise<void> {
     const { role, workerId } = this.#options
     for (let failures = 0; ; failures += 1) {
       try {
         const outcomes = group.map(({ outcome }) => outcome)
         const verdicts = await completeOutboxAttempts(role, workerId, outcomes)
-        await Promise.all(verdicts.map((verdict, index) => this.#settle(group[index], verdict)))
+        const keeping = verdicts.flatMap((verdict, index) => this.#settle(group[index], verdict) ?? [])
+        if (keeping.length > 0) await Promise.all(keeping)
         return
       } catch (error) {
         if (isTransient(error) && !this.#givingUp.signal.aborted)
@@ -103,12 +107,13 @@ export class CompletionQueue {
   }
 
   /** One outcome that cannot be recorded must not keep the others from it. */
-  async #writeOneByOne(group: readonly Waiting[]): Promise<void> {
+  async #writeOneByOne(group: readonly Completion[]): Promise<void> {
     for (const waiting of group) await this.#write([waiting])
   }
 
-  async #settle(waiting: Waiting | undefined, verdict: CompletionVerdict): Promise<void> {
-    if (waiting === undefined) return
+  /** Returns what is left to be done, if anything. */
+  #settle(waiting: Completion | undefined, verdict: CompletionVerdict): Promise<void> | undefined {
+    if (waiting === undefined) return undefined
     const { onEvent, clock } = this.#options
     const { outcome, railType } = waiting
     const sinceAcceptedMs = clock.monotonicMs() - waiting.acceptedAtMs
@@ -117,7 +122,7 @@ export class CompletionQueue {
         const { outboxId, state, held, attemptNo } = verdict
         onEvent({ type: 'recorded', railType, outboxId, state, held, attemptNo, sinceAcceptedMs })
         if (held) onEvent({ type: 'held', railType, outboxId, reason: outcome.holdReason ?? DECIDED_BY_DATABASE })
-        return
+        return undefined
       }
       case 'ALREADY_RECORDED':
         onEvent({
@@ -127,10 +132,10 @@ export class CompletionQueue {
           state: verdict.state,
           sinceAcceptedMs,
         })
-        return
+        return undefined
       case 'LEASE_LOST':
         if (!waiting.leaseKnownLost) onEvent({ type: 'leaseLost', outboxId: verdict.outboxId, during: 'completion' })
-        await this.keepAsEvidence(outcome)
+        return this.keepAsEvidence(outcome)
     }
   }
 
@@ -153,7 +158,7 @@ export class CompletionQueue {
     }
   }
 
-  #reportLost(group: readonly Waiting[], error: unknown): void {
+  #reportLost(group: readonly Completion[], error: unknown): void {
     const { onEvent } = this.#options
     for (const { outcome } of group) {
       if (error instanceof DatabaseError && error.constraint === TERMINAL_GUARD) {

@@ -14,6 +14,8 @@ export class LeaseEndedError extends Error {
  */
 export class Flight {
   readonly item: ClaimedItem
+  /** When the claim was sent, by this process's monotonic clock. */
+  readonly claimedAtMs: number
   /** What its rail is told of the trace it belongs to. */
   trace: TraceContext | undefined
   /** When this process stops trusting the lease. */
@@ -23,9 +25,11 @@ export class Flight {
   #timer: Timer | undefined
   #isLost = false
 
-  constructor(item: ClaimedItem, trustedUntilMs: number, clock: Clock) {
+  /** @param trustMs How long the lease is trusted from the moment the claim was sent. */
+  constructor(item: ClaimedItem, claimedAtMs: number, trustMs: number, clock: Clock) {
     this.item = item
-    this.#trustedUntilMs = trustedUntilMs
+    this.claimedAtMs = claimedAtMs
+    this.#trustedUntilMs = claimedAtMs + trustMs
     this.#clock = clock
   }
 
@@ -42,9 +46,12 @@ export class Flight {
     return this.#stop
   }
 
-  /** From here on the call is aborted when the lease can no longer be trusted. */
-  depart(): void {
-    this.#watch()
+  /**
+   * A call begins that gives itself up after this long. Should the lease end before, the call is aborted then; nearly always
+   * it does not, and there is nothing to watch.
+   */
+  callBegins(timeoutMs: number): void {
+    if (this.trustedForMs < timeoutMs) this.#watch()
   }
 
   renewed(trustedUntilMs: number): void {

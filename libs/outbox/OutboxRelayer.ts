@@ -51,7 +51,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #completions: CompletionQueue
   readonly #spans: AttemptSpans
   readonly #inFlight = new Map<Flight, Promise<void>>()
-  readonly #claimedAtMs = new WeakMap<Flight, number>()
+  readonly #tools = new Map<RailLane, CarryTools>()
   readonly #givingBack = new Set<Promise<void>>()
   /**
    * Items whose lease expired twice in a row: each is carried with nothing else in flight in this process, so that what kills
@@ -87,7 +87,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     this.#rails = rails
     this.#lanes = [...rails.values()].map((rail) => this.#createLane(rail))
     this.#sharedSlots = new BoundedSlots(this.#options.concurrency)
-    this.#wakeup = new Wakeup(this.#options.debounceMs, clock)
+    this.#wakeup = new Wakeup(this.#options.debounceMs, clock, () => this.#inFlight.size + this.#completions.size === 0)
     this.#loop = new PollLoop({
       turn: () => this.#turn(),
       pollMs: this.#options.poll ? this.#options.pollMs : NEVER_MS,
@@ -180,30 +180,37 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   async #turn(): Promise<Turn> {
     if (this.#clock.monotonicMs() < this.#claimsPausedUntilMs) return { again: false }
     if (!(await this.#guard.mayClaim())) return { again: false }
-    let again = false
     let claimed = 0
-    for (const { lanes, room } of this.#lanesByRoom()) {
+    let asked = 0
+    // Whoever is not asked may have missed the word of work that led here.
+    for (const lane of this.#lanes) lane.mayHaveMore = true
+    for (const { lanes, room } of this.#hungryLanesByRoom()) {
       const wanted = Math.min(room, this.#options.batchSize, this.#globalRoom())
       if (wanted < 1 || this.#stopping) continue
       const items = await this.#claim(lanes, wanted)
       // The server has changed, or somebody else has frozen dispatch: what it is, the next turn finds out first.
       if (items === 'refused') return { again: true }
+      asked += 1
       claimed += items
-      again ||= items === wanted
     }
     this.#pump()
-    if (again || claimed > 0) return { again }
-    return { again: false, idleMs: await this.#idleMs() }
+    if (this.#isWorthAsking()) return { again: true }
+    if (claimed > 0) return { again: false }
+    return { again: false, idleMs: asked === 0 ? this.#restingMs : await this.#idleMs() }
   }
 
   /** Lanes with the same room are claimed for together, so that an idle relayer asks once, however many rails it has. */
-  #lanesByRoom(): { readonly lanes: RailLane[]; readonly room: number }[] {
+  #hungryLanesByRoom(): { readonly lanes: RailLane[]; readonly room: number }[] {
     const byRoom = new Map<number, RailLane[]>()
     for (const lane of this.#lanes) {
-      const { room } = lane
-      if (room > 0) byRoom.set(room, [...(byRoom.get(room) ?? []), lane])
+      const { room, isHungry } = lane
+      if (isHungry) byRoom.set(room, [...(byRoom.get(room) ?? []), lane])
     }
     return [...byRoom].map(([room, lanes]) => ({ lanes, room }))
+  }
+
+  #isWorthAsking(): boolean {
+    return this.#lanes.some((lane) => lane.mayHaveMore && lane.isHungry) && this.#globalRoom() > 0
   }
 
   #globalRoom(): number {
@@ -242,11 +249,13 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const lagsMs = fresh.map(({ claimedAt, dueAt }) => claimedAt.getTime() - dueAt.getTime())
     this.#onEvent({ type: 'claimed', items: items.length, takeovers, claimMs, lagsMs })
     for (const takeover of held) this.#onEvent({ type: 'held', ...takeover })
+    for (const lane of lanes) lane.mayHaveMore = items.length === wanted
     for (const item of items) {
       const lane = lanes.find(({ railType }) => railType === item.railType)
       if (lane === undefined) continue
-      const flight = new Flight(item, sentAtMs + trustMs(leaseSeconds), this.#clock)
-      this.#claimedAtMs.set(flight, sentAtMs)
+      // Nothing was leased beside it, whatever there is.
+      if (item.expiryStreak > 0) lane.mayHaveMore = true
+      const flight = new Flight(item, sentAtMs, trustMs(leaseSeconds), this.#clock)
       this.#keeper.keep(flight)
       if (item.expiryStreak > 1) this.#suspects.push({ flight, lane })
       else if (item.expiryStreak > 0) lane.addSuspect(flight)
@@ -296,29 +305,34 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   #depart(flight: Flight, lane: RailLane): void {
     const { railType } = lane
-    const { outboxId } = flight.item
     const rail = this.#rails.get(railType)
     if (rail === undefined) return
     if (lane.sharesSlots) this.#sharedSlots.take()
-    flight.depart()
-    this.#onEvent({ type: 'departed', railType, outboxId })
-    const landed = this.#carry(flight, rail, lane).finally(() => {
+    this.#onEvent({ type: 'departed', railType, outboxId: flight.item.outboxId })
+    this.#inFlight.set(flight, this.#fly(flight, rail, lane))
+  }
+
+  async #fly(flight: Flight, rail: LoadedRail, lane: RailLane): Promise<void> {
+    try {
+      const carrying = this.#carry(flight, rail, lane)
+      const handing = this.#hand(flight, await carrying)
+      if (handing !== undefined) await handing
+    } finally {
       this.#inFlight.delete(flight)
       // A suspect is alone: whoever lands while one is in flight is that one.
       this.#suspectInFlight = false
       if (lane.sharesSlots) this.#sharedSlots.give()
       lane.landed()
-      this.#onEvent({ type: 'landed', railType, outboxId })
+      this.#onEvent({ type: 'landed', railType: lane.railType, outboxId: flight.item.outboxId })
       this.#pump()
-      this.#wakeup.notify()
-    })
-    this.#inFlight.set(flight, landed)
+      if (!this.#stopping && this.#isWorthAsking()) this.#wakeup.insist()
+    }
   }
 
-  async #carry(flight: Flight, rail: LoadedRail, lane: RailLane): Promise<void> {
+  async #carry(flight: Flight, rail: LoadedRail, lane: RailLane): Promise<Landing> {
     let landing: Landing
     try {
-      landing = await this.#spans.carry(flight, () => carryItem(flight, rail, this.#toolsFor(lane)))
+      landing = await this.#spans.carry(flight, () => carryItem(flight, rail, this.#toolsOf(lane)))
     } catch (error) {
       // Only the database calls before a dispatch can end here: nothing was sent, and the lease goes back.
       lane.breaker.abandoned()
@@ -328,17 +342,21 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     }
     flight.land()
     this.#keeper.forget(flight)
-    await this.#hand(flight, landing)
+    return landing
   }
 
-  #toolsFor(lane: RailLane): CarryTools {
-    return {
+  #toolsOf(lane: RailLane): CarryTools {
+    const known = this.#tools.get(lane)
+    if (known !== undefined) return known
+    const tools: CarryTools = {
       begin: async ({ item }) => beginOutboxDispatch(this.#role, item, this.workerId),
       onCalled: ({ item }, verdict) => this.#heard(lane, item.outboxId, verdict),
       onLateAnswer: (_, outcome) => void this.#completions.keepAsEvidence(outcome),
       leaseNeededMs: (rail) => this.#leaseNeededMs(rail),
-      sinceClaimMs: (flight) => this.#clock.monotonicMs() - (this.#claimedAtMs.get(flight) ?? 0),
+      sinceClaimMs: ({ claimedAtMs }) => this.#clock.monotonicMs() - claimedAtMs,
     }
+    this.#tools.set(lane, tools)
+    return tools
   }
 
   /** A lease that is renewed needs only enough left for the next renewal to come in time. */
@@ -360,34 +378,36 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     if (lane.breaker.state === 'open') this.#giveBackAside(this.#clear(lane))
   }
 
-  async #hand(flight: Flight, landing: Landing): Promise<void> {
+  /** Returns what the slot has to wait for, if anything. */
+  #hand(flight: Flight, landing: Landing): Promise<void> | undefined {
     const { item } = flight
     switch (landing.kind) {
       case 'complete':
-        // Not waited for: the slot is free, and the queue holds no more than was claimed. Once it is recorded there may be
-        // a new due time, or a successor unblocked, that a sleeper does not know of.
-        void this.#completions
-          .submit({
-            outcome: landing.outcome,
-            railType: item.railType,
-            acceptedAtMs: this.#acceptedAtMs(flight),
-            leaseKnownLost: flight.isLost,
-          })
-          .then(() => this.#wakeup.notify())
-        return
+        // Not waited for: the slot is free, and the queue holds no more than was claimed.
+        this.#completions.submit({
+          outcome: landing.outcome,
+          railType: item.railType,
+          acceptedAtMs: this.#acceptedAtMs(flight),
+          leaseKnownLost: flight.isLost,
+          // There may be a new due time, or a successor unblocked, that a sleeper does not know of.
+          onSettled: landing.outcome.state === 'RETRYABLE' || item.ordered ? this.#mayBeDue : undefined,
+        })
+        return undefined
       case 'hold':
         return this.#hold(flight, landing.reason)
       case 'release':
         return this.#giveBack([flight])
       case 'lost':
         this.#lost(flight)
+        return undefined
     }
   }
 
+  readonly #mayBeDue = () => this.#wakeup.notify()
+
   /** By the database's clock up to the claim, by ours from then on. */
-  #acceptedAtMs(flight: Flight): number {
-    const { claimedAt, createdAt } = flight.item
-    return (this.#claimedAtMs.get(flight) ?? 0) - (claimedAt.getTime() - createdAt.getTime())
+  #acceptedAtMs({ claimedAtMs, item: { claimedAt, createdAt } }: Flight): number {
+    return claimedAtMs - (claimedAt.getTime() - createdAt.getTime())
   }
 
   /** Unless the renewal has said so already: one lease is lost once. */
@@ -447,11 +467,15 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   /** How long there is surely nothing to do, by the database's own clock; undefined when that is not known. */
   async #idleMs(): Promise<number | undefined> {
     const rails = this.#lanes.filter(({ room }) => room > 0).map(({ railType }) => railType)
-    const resting = Math.min(...this.#lanes.map(({ fullForMs }) => (fullForMs > 0 ? fullForMs : NEVER_MS)))
-    if (rails.length === 0) return resting
+    if (rails.length === 0) return this.#restingMs
     const next = await nextOutboxEvent(this.#role, rails)
     const dueInMs = next === null ? undefined : this.#databaseClock.msUntil(next)
-    return dueInMs === undefined ? resting : Math.min(resting, Math.max(1, dueInMs))
+    return dueInMs === undefined ? this.#restingMs : Math.min(this.#restingMs, Math.max(1, dueInMs))
+  }
+
+  /** How long the rails that rest (by their rate, by their breaker) go on resting. */
+  get #restingMs(): number {
+    return Math.min(...this.#lanes.map(({ fullForMs }) => (fullForMs > 0 ? fullForMs : NEVER_MS)))
   }
 
   async #listen(): Promise<void> {

@@ -31,6 +31,8 @@ export class RailLane {
   readonly #suspects: Flight[] = []
   #suspectRunning = false
   #paused = false
+  /** Whether there may be more to lease than was: the last claim was filled, or nobody has asked since there was word of work. */
+  mayHaveMore = false
   /** Calls finished per second, smoothed: what the prefetch is measured by. */
   #speed = 0
   #finishedSince = 0
@@ -77,13 +79,24 @@ export class RailLane {
   get room(): number {
     // What was leased beside a suspect could only wait, and would be a suspect too if this process died.
     if (this.#paused || this.#hasSuspect) return 0
+    const capacity = this.#capacity
+    const held = this.#slots.taken + this.#waiting.length
+    const allowed = Math.min(this.breaker.admits(capacity), this.#rateAllows())
+    return Math.max(0, Math.min(allowed - this.#waiting.length, capacity - held))
+  }
+
+  /** Whether a claim is worth its while: a slot stands empty, or half of what may be held is gone. */
+  get isHungry(): boolean {
+    const { room } = this
+    return room > 0 && ((this.waiting === 0 && this.#slots.free > 0) || room * 2 >= this.#capacity)
+  }
+
+  /** Items at once, running or waiting. */
+  get #capacity(): number {
     const { clock, prefetchMax } = this.#options
     this.#measure(clock.monotonicMs())
     // No more than half a second's work waits in memory: its lease is surely honoured, and another worker is not starved.
-    const prefetch = Math.min(prefetchMax, Math.floor(this.#speed / 2))
-    const held = this.#slots.taken + this.#waiting.length
-    const allowed = Math.min(this.breaker.admits(this.#slots.size + prefetch), this.#rateAllows())
-    return Math.max(0, Math.min(allowed - this.#waiting.length, this.#slots.size + prefetch - held))
+    return this.#slots.size + Math.min(prefetchMax, Math.floor(this.#speed / 2))
   }
 
   /** How long there will be no room for certain; 0 when that is not known. */

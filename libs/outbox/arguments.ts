@@ -13,6 +13,7 @@ import {
   requiredText,
   requiredUuid,
   storableErrorText,
+  type ArgumentName,
 } from '../core/index.js'
 import { activeTraceContext } from './traces.js'
 import type { AttemptOutcome, LeaseClaim, OutboxInstruction } from './types.js'
@@ -46,7 +47,7 @@ export function instructionColumns(instructions: readonly OutboxInstruction[]): 
     traceContexts: isTraced ? instructions.map(({ traceContext = active }) => keptContext(traceContext)) : null,
   }
   for (const [index, instruction] of instructions.entries()) {
-    const at = (field: string) => (instructions.length === 1 ? field : `instructions[${index}].${field}`)
+    const at = (field: string) => (instructions.length === 1 ? field : () => `instructions[${index}].${field}`)
     columns.instructionIds.push(requiredId(at('instructionId'), instruction.instructionId))
     columns.participantIds.push(requiredId(at('participantId'), instruction.participantId))
     columns.idempotencyKeys.push(requiredIdempotencyKey(at('idempotencyKey'), instruction.idempotencyKey))
@@ -64,44 +65,59 @@ export function leaseColumns(
 ): { outboxIds: string[]; leaseTokens: string[] } {
   requireBatch(argument, leases)
   return {
-    outboxIds: leases.map((lease, index) => requiredUuid(`${argument}[${index}].outboxId`, lease.outboxId)),
-    leaseTokens: leases.map((lease, index) => requiredUuid(`${argument}[${index}].leaseToken`, lease.leaseToken)),
+    outboxIds: leases.map(({ outboxId }, index) => requiredUuid(() => `${argument}[${index}].outboxId`, outboxId)),
+    leaseTokens: leases.map(({ leaseToken }, index) =>
+      requiredUuid(() => `${argument}[${index}].leaseToken`, leaseToken),
+    ),
   }
 }
+
+/** A column that says nothing of any item is null: most outcomes are successes, and half of what could be said is not. */
+type Sparse<T> = (T | null)[] | null
 
 export interface OutcomeColumns {
   readonly outboxIds: string[]
   readonly leaseTokens: string[]
   readonly states: string[]
-  readonly railReferences: (string | null)[]
-  readonly railCodes: (string | null)[]
-  readonly errorCodes: (string | null)[]
-  readonly errorMessages: (string | null)[]
-  readonly latenciesMs: (number | null)[]
-  readonly retryDelaysSeconds: (number | null)[]
-  readonly outcomesUnknown: (boolean | null)[]
-  readonly holdReasons: (string | null)[]
+  readonly railReferences: Sparse<string>
+  readonly railCodes: Sparse<string>
+  readonly errorCodes: Sparse<string>
+  readonly errorMessages: Sparse<string>
+  readonly latenciesMs: Sparse<number>
+  readonly retryDelaysSeconds: Sparse<number>
+  readonly outcomesUnknown: Sparse<boolean>
+  readonly holdReasons: Sparse<string>
 }
 
 export function outcomeColumns(outcomes: readonly AttemptOutcome[]): OutcomeColumns {
   const { outboxIds, leaseTokens } = leaseColumns(outcomes, 'outcomes')
-  const each = <T>(field: string, read: (argument: string, outcome: AttemptOutcome) => T): T[] =>
-    outcomes.map((outcome, index) => read(`outcomes[${index}].${field}`, outcome))
+  const each = <T>(field: string, read: (argument: ArgumentName, outcome: AttemptOutcome) => T): T[] => {
+    let place = -1
+    const argument = () => `outcomes[${place}].${field}`
+    return outcomes.map((outcome, index) => {
+      place = index
+      return read(argument, outcome)
+    })
+  }
+  const sparse = <T>(...given: Parameters<typeof each<T | null>>): Sparse<T> => {
+    const column = each(...given)
+    return column.every((value) => value === null) ? null : column
+  }
   return {
     outboxIds,
     leaseTokens,
     // A state that is none is the database's to refuse (P7003): it is a bug of the caller that the proofs rely on.
     states: each('state', (argument, { state }) => requiredText(argument, state, ERROR_CODE_LENGTH_MAX)),
-    railReferences: each('railReference', (a, o) => optionalText(a, o.railReference, RAIL_REFERENCE_LENGTH_MAX)),
-    railCodes: each('railCode', (a, o) => optionalText(a, o.railCode, ERROR_CODE_LENGTH_MAX)),
-    errorCodes: each('errorCode', (a, o) => optionalText(a, o.errorCode, ERROR_CODE_LENGTH_MAX)),
-    errorMessages: each('errorMessage', (_, o) => optionalErrorText(o.errorMessage)),
-    latenciesMs: each('latencyMs', (a, o) => optionalInteger(a, o.latencyMs, LATENCY_MS)),
-    retryDelaysSeconds: each('retryDelaySeconds', (a, o) =>
+    railReferences: sparse('railReference', (a, o) => optionalText(a, o.railReference, RAIL_REFERENCE_LENGTH_MAX)),
+    railCodes: sparse('railCode', (a, o) => optionalText(a, o.railCode, ERROR_CODE_LENGTH_MAX)),
+    errorCodes: sparse('errorCode', (a, o) => optionalText(a, o.errorCode, ERROR_CODE_LENGTH_MAX)),
+    errorMessages: sparse('errorMessage', (_, o) => optionalErrorText(o.errorMessage)),
+    latenciesMs: sparse('latencyMs', (a, o) => optionalInteger(a, o.latencyMs, LATENCY_MS)),
+    retryDelaysSeconds: sparse('retryDelaySeconds', (a, o) =>
       optionalInteger(a, o.retryDelaySeconds, RETRY_DELAY_SECONDS),
     ),
-    outcomesUnknown: each('outcomeUnknown', (a, o) => optionalBoolean(a, o.outcomeUnknown)),
-    holdReasons: each('holdReason', (a, o) => optionalText(a, o.holdReason, REASON_LENGTH_MAX)),
+    outcomesUnknown: sparse('outcomeUnknown', (a, o) => optionalBoolean(a, o.outcomeUnknown)),
+    holdReasons: sparse('holdReason', (a, o) => optionalText(a, o.holdReason, REASON_LENGTH_MAX)),
   }
 }
 
@@ -124,7 +140,11 @@ function requireBatch(argument: string, items: readonly unknown[]): void {
   }
 }
 
-export function optionalText(argument: string, value: string | null | undefined, lengthMax: number): string | null {
+export function optionalText(
+  argument: ArgumentName,
+  value: string | null | undefined,
+  lengthMax: number,
+): string | null {
   return value === undefined || value === null ? null : requiredText(argument, value, lengthMax)
 }
 
@@ -136,20 +156,20 @@ function optionalErrorText(value: string | null | undefined): string | null {
 }
 
 function optionalInteger(
-  argument: string,
+  argument: ArgumentName,
   value: number | null | undefined,
   bounds: { readonly min: number; readonly max: number },
 ): number | null {
   return value === undefined || value === null ? null : boundedInteger(argument, value, bounds)
 }
 
-function optionalBoolean(argument: string, value: boolean | null | undefined): boolean | null {
+function optionalBoolean(argument: ArgumentName, value: boolean | null | undefined): boolean | null {
   if (value === undefined || value === null) return null
   if (typeof value !== 'boolean') throw new InvalidArgumentError(argument, 'expected true or false')
   return value
 }
 
-function optionalDate(argument: string, value: Date | undefined): Date | null {
+function optionalDate(argument: ArgumentName, value: Date | undefined): Date | null {
   if (value === undefined) return null
   if (!(value instanceof Date) || Number.isNaN(value.getTime())) {
     throw new InvalidArgumentError(argument, 'expected a valid Date')

@@ -81,6 +81,7 @@ export async function carryItem(flight: Flight, rail: LoadedRail, tools: CarryTo
 
 async function dispatch(flight: Flight, rail: LoadedRail, tools: CarryTools, settled: boolean): Promise<Landing> {
   const { item } = flight
+  flight.callBegins(rail.timeoutMs)
   const verdict = await callRail(rail, requestFor(flight), {
     signal: flight.signal,
     onLateAnswer: (answer) => tools.onLateAnswer(flight, outcomeOf(item, rail, answer, settled)),
@@ -92,6 +93,7 @@ async function dispatch(flight: Flight, rail: LoadedRail, tools: CarryTools, set
 /** Asks the rail what became of an earlier attempt. `absent`: it surely never arrived, and may be sent. */
 async function inquire(flight: Flight, rail: LoadedRail, tools: CarryTools): Promise<Landing | 'absent'> {
   const { item } = flight
+  flight.callBegins(rail.timeoutMs)
   const answer = await inquireRail(rail, requestFor(flight), { signal: flight.signal })
   const told = toldBy(answer)
   switch (answer.kind) {
@@ -123,12 +125,24 @@ function sinceLastAttemptMs(flight: Flight, tools: CarryTools): number {
 }
 
 function outcomeOf(item: ClaimedItem, rail: LoadedRail, verdict: RailVerdict, settled: boolean): AttemptOutcome {
-  const told = { outboxId: item.outboxId, leaseToken: item.leaseToken, ...toldBy(verdict) }
+  const { outboxId, leaseToken } = item
+  const { railCode, errorMessage, latencyMs } = toldBy(verdict)
+  // Nearly all are this one, and it is written out: putting objects together is what takes time here.
+  if (verdict.kind === 'success') {
+    return {
+      outboxId,
+      leaseToken,
+      state: 'DISPATCHED',
+      railReference: verdict.reference,
+      railCode,
+      errorMessage,
+      latencyMs,
+    }
+  }
+  const told = { outboxId, leaseToken, railCode, errorMessage, latencyMs }
   // A definitive inquiry spoke for every attempt before this one.
   const cleared = settled ? { outcomeUnknown: false } : {}
   switch (verdict.kind) {
-    case 'success':
-      return { ...told, state: 'DISPATCHED', railReference: verdict.reference }
     case 'terminal':
       // An idempotent rail's refusal speaks for every attempt under the same reference.
       return {

@@ -49,10 +49,6 @@ export async function callRail(
   { signal, clock = systemClock, onLateAnswer }: DispatchOptions = {},
 ): Promise<RailVerdict> {
   const timed = stopwatch(clock)
-  const reportLate = async (end: Promise<Ending<unknown>>) => {
-    const late = judgeDispatch(rail, await end)
-    if (late.kind !== 'unknown') onLateAnswer?.(timed(late))
-  }
   if (signal?.aborted === true) return timed({ kind: 'notSent', code: VERDICT_CODES.aborted })
   const call = await withDeadline((context) => rail.dispatch(request, context), {
     timeoutMs: rail.timeoutMs,
@@ -63,8 +59,17 @@ export async function callRail(
     const judged = judgeDispatch(rail, call.ending)
     // Of an aborted call only a clear word counts: its error is our own doing.
     if (judged.kind !== 'unknown') return timed(judged)
-  } else void reportLate(call.end)
+  } else void judgeLate(rail, call.end, (late) => onLateAnswer?.(timed(late)))
   return timed(cutShort(call.cut, rail))
+}
+
+async function judgeLate(
+  rail: LoadedRail,
+  end: Promise<Ending<unknown>>,
+  report: (late: ReturnType<typeof judgeDispatch>) => void,
+): Promise<void> {
+  const late = judgeDispatch(rail, await end)
+  if (late.kind !== 'unknown') report(late)
 }
 
 /** Asks the rail what became of a reference. Never throws: whatever is not an answer is `unknown`. */
@@ -103,7 +108,8 @@ function cutShort(cut: 'timeout' | 'aborted', rail: LoadedRail): Unpaid<'unknown
     : { kind: 'unknown', code: VERDICT_CODES.aborted, message: 'the call was given up before it was answered' }
 }
 
+/** Adds to a judgement, which is its maker's no longer, how long it took. */
 function stopwatch(clock: Clock): <Judged extends object>(judgement: Judged) => Judged & Timed {
   const startedMs = clock.monotonicMs()
-  return (judgement) => ({ ...judgement, latencyMs: clock.monotonicMs() - startedMs })
+  return (judgement) => Object.assign(judgement, { latencyMs: clock.monotonicMs() - startedMs })
 }

@@ -158,6 +158,8 @@ function detailsOf({ outcome, code, message, retryAfterMs }: SaidByRail): {
   message?: string
   retryAfterMs?: number
 } {
+  // A success mostly says nothing else.
+  if (code === undefined && message === undefined && retryAfterMs === undefined) return {}
   return {
     ...(code === undefined ? {} : { railCode: redact(code, ERROR_CODE_LENGTH_MAX) }),
     ...(message === undefined ? {} : { message: redact(message) }),

@@ -39,13 +39,16 @@ export async function validatePayload(rail: LoadedRail, payload: JsonObject): Pr
     const moneyFault = rail.money
       ? (faultOfMoney(payload) ?? (await faultOfDestination(rail, payload['destination'])))
       : undefined
-    return moneyFault ?? (await faultBySchema(rail, payload)) ?? { ok: true }
+    if (moneyFault !== undefined || rail.payload === undefined) return moneyFault ?? SOUND
+    return (await faultBySchema(rail, payload)) ?? SOUND
   } catch (error) {
     // Only the name: what a validator throws quotes what it was given.
     const reason = error instanceof PayloadCheckError ? error.message : `threw ${nameOf(error)}`
     return { ok: false, code: 'PAYLOAD_CHECK_FAILED', message: `the payload check ${reason}`, retryable: true }
   }
 }
+
+const SOUND: PayloadCheck = Object.freeze({ ok: true })
 
 function faultOfMoney(payload: JsonObject): PayloadFault | undefined {
   try {
@@ -57,17 +60,28 @@ function faultOfMoney(payload: JsonObject): PayloadFault | undefined {
   }
 }
 
-async function faultOfDestination(rail: LoadedRail, destination: unknown): Promise<PayloadFault | undefined> {
-  if (typeof rail.destination === 'function') {
-    const isValid: unknown = await checked(rail, rail.destination, destination)
-    if (typeof isValid !== 'boolean') throw new PayloadCheckError('did not return true or false')
-    return isValid ? undefined : fault('INVALID_DESTINATION', 'destination: refused by the rail')
-  }
+function faultOfDestination(
+  rail: LoadedRail,
+  destination: unknown,
+): PayloadFault | undefined | Promise<PayloadFault | undefined> {
+  if (typeof rail.destination === 'function') return faultByRail(rail, rail.destination, destination)
   if (typeof destination !== 'string' || destination === '') {
     return fault('INVALID_DESTINATION', 'destination: expected text that is not empty')
   }
   const kind = rail.destination ?? kindOfDestination(destination)
-  return (await isDestination[kind](destination)) ? undefined : fault('INVALID_DESTINATION', DESTINATION_EXPECTED[kind])
+  const judge = (isValid: boolean) => (isValid ? undefined : fault('INVALID_DESTINATION', DESTINATION_EXPECTED[kind]))
+  const verdict = isDestination[kind](destination)
+  return typeof verdict === 'boolean' ? judge(verdict) : verdict.then(judge)
+}
+
+async function faultByRail(
+  rail: LoadedRail,
+  isValidDestination: (destination: unknown) => unknown,
+  destination: unknown,
+): Promise<PayloadFault | undefined> {
+  const isValid = await checked(rail, isValidDestination, destination)
+  if (typeof isValid !== 'boolean') throw new PayloadCheckError('did not return true or false')
+  return isValid ? undefined : fault('INVALID_DESTINATION', 'destination: refused by the rail')
 }
 
 const DESTINATION_EXPECTED = {

@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Cancellation, type StopSignal } from '../core/index.js'
 
 export interface Deadline {
@@ -32,47 +31,52 @@ export type Waited<Value> =
  * signal is aborted, but nothing depends on the work obeying: a hung adapter would otherwise keep its slot, and its
  * worker's shutdown, for ever.
  */
-export async function withDeadline<Value>(
+export function withDeadline<Value>(
   work: (context: WorkContext) => Value | Promise<Value>,
-  deadline: Deadline,
-): Promise<Waited<Value>> {
-  const stop = new Cancellation()
-  const end = settle(work, stop)
-  const first = await firstOf(end, deadline)
-  if (typeof first !== 'string') return { cut: undefined, ending: first }
-  stop.abort(new DOMException(...REASONS[first]))
-  // An adapter that obeys its signal knows best what it had sent by then, so its reaction gets one turn to arrive.
-  await nextTurn()
-  return { cut: first, ending: await Promise.race([end, Promise.resolve(undefined)]), end }
-}
-
-/** Not AbortSignal.timeout, which lets the process exit before it, nor AbortSignal.any, which Node.js 20 never frees. */
-function firstOf<Value>(
-  end: Promise<Ending<Value>>,
   { timeoutMs, signal }: Deadline,
-): Promise<Ending<Value> | 'timeout' | 'aborted'> {
+): Promise<Waited<Value>> {
   return new Promise((resolve) => {
-    const settled = (first: Ending<Value> | 'timeout' | 'aborted') => {
+    const stop = new Cancellation()
+    // How the work ended; until it has, who is to be told.
+    let ending: Ending<Value> | undefined
+    let tellEnd: ((ending: Ending<Value>) => void) | undefined
+    const ended = (how: Ending<Value>) => {
+      ending = how
+      tellEnd?.(how)
+    }
+    const cut = (why: keyof typeof REASONS) => {
+      clear()
+      const end = new Promise<Ending<Value>>((told) => (tellEnd = told))
+      stop.abort(new DOMException(...REASONS[why]))
+      // An adapter that obeys its signal knows best what it had sent by then, so its reaction gets one turn to arrive.
+      setImmediate(() => resolve({ cut: why, ending, end }))
+    }
+    const abort = () => cut('aborted')
+    // Not AbortSignal.timeout, which lets the process exit before it, nor AbortSignal.any, which Node.js 20 never frees.
+    const timer = setTimeout(cut, timeoutMs, 'timeout')
+    const clear = () => {
       clearTimeout(timer)
       signal?.removeEventListener('abort', abort)
-      resolve(first)
     }
-    const abort = () => settled('aborted')
-    const timer = setTimeout(settled, timeoutMs, 'timeout')
+    tellEnd = (how) => {
+      clear()
+      resolve({ cut: undefined, ending: how })
+    }
+    void settle(work, stop, ended)
     if (signal?.aborted === true) abort()
     else signal?.addEventListener('abort', abort)
-    void end.then(settled)
   })
 }
 
 async function settle<Value>(
   work: (context: WorkContext) => Value | Promise<Value>,
   stop: Cancellation,
-): Promise<Ending<Value>> {
+  ended: (ending: Ending<Value>) => void,
+): Promise<void> {
   try {
-    return { how: 'answered', value: await work(contextOf(stop)) }
+    ended({ how: 'answered', value: await work(contextOf(stop)) })
   } catch (error) {
-    return { how: 'threw', error }
+    ended({ how: 'threw', error })
   }
 }
 

@@ -8,36 +8,52 @@ import { sleep } from './time.js'
 export class Wakeup {
   readonly #debounceMs: number
   readonly #clock: Clock
-  #said = false
+  readonly #isIdle: () => boolean
+  #said: 'nothing' | 'maybe' | 'surely' = 'nothing'
   #wake: (() => void) | undefined
   #lastWokenMs = Number.NEGATIVE_INFINITY
 
-  constructor(debounceMs: number, clock: Clock) {
+  /** @param isIdle Whether everything that was found so far is done: then a word is the first one again, however soon. */
+  constructor(debounceMs: number, clock: Clock, isIdle: () => boolean = () => false) {
     this.#debounceMs = debounceMs
     this.#clock = clock
+    this.#isIdle = isIdle
   }
 
+  /** There may be something. */
   notify(): void {
-    this.#said = true
+    if (this.#said === 'nothing') this.#said = 'maybe'
+    this.#wake?.()
+  }
+
+  /** There is something: whoever says this has counted, and is not debounced. */
+  insist(): void {
+    this.#said = 'surely'
     this.#wake?.()
   }
 
   /** Returns after `ms`, or earlier when notified; true if it was. */
   async wait(ms: number, signal: AbortSignal): Promise<boolean> {
-    if (!this.#said) {
-      const interrupted = new AbortController()
-      const interrupt = () => interrupted.abort()
-      this.#wake = interrupt
-      signal.addEventListener('abort', interrupt, { once: true })
-      await sleep(ms, interrupted.signal)
-      signal.removeEventListener('abort', interrupt)
-      this.#wake = undefined
-    }
-    if (!this.#said || signal.aborted) return false
+    if (this.#said === 'nothing') await this.#heard(ms, signal)
+    if (this.#said === 'nothing' || signal.aborted) return false
     const sinceLast = this.#clock.monotonicMs() - this.#lastWokenMs
-    if (sinceLast < this.#debounceMs) await sleep(this.#debounceMs - sinceLast, signal)
-    this.#said = false
+    if (this.#said === 'maybe' && sinceLast < this.#debounceMs && !this.#isIdle()) {
+      await this.#heard(this.#debounceMs - sinceLast, signal, 'surely')
+    }
+    this.#said = 'nothing'
     this.#lastWokenMs = this.#clock.monotonicMs()
     return true
+  }
+
+  async #heard(ms: number, signal: AbortSignal, word?: 'surely'): Promise<void> {
+    const interrupted = new AbortController()
+    const interrupt = () => {
+      if (word === undefined || this.#said === word || signal.aborted) interrupted.abort()
+    }
+    this.#wake = interrupt
+    signal.addEventListener('abort', interrupt, { once: true })
+    await sleep(ms, interrupted.signal)
+    signal.removeEventListener('abort', interrupt)
+    this.#wake = undefined
   }
 }

@@ -12,6 +12,11 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   })
 }
 
+/** Resolves when everything that is ready now has run. */
+export function turnOfEventLoop(): Promise<void> {
+  return new Promise((resolve) => void setImmediate(resolve))
+}
+
 /** Waits for a promise at most this long; says whether it was settled. Its failure is its owner's to handle. */
 export async function settleWithin(promise: Promise<unknown>, ms: number): Promise<boolean> {
   const timeout = new AbortController()

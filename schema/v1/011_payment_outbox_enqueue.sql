@@ -55,11 +55,14 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 BEGIN
+  PERFORM check_outbox_items(
+    ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
+    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], ARRAY[p_trace_context]);
   RETURN QUERY
   SELECT e.outbox_id, e.sequence_id, e.created_at, e.state, e.created
-  FROM enqueue_payment_outbox_batch(
+  FROM admit_outbox_items(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
-    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], ARRAY[p_trace_context]) e;
+    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], NULL, ARRAY[p_trace_context]) e;
 END
 $$;
 COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text) IS
@@ -77,7 +80,7 @@ DECLARE
   v_count integer := cardinality(p_instruction_ids);
   v_list CONSTANT text := format('[1:%s]', v_count);
   v_misshapen text;
-  v_payload_defect text;
+  v_bad record;
   v_id_expected CONSTANT text := '1 to 128 printable ASCII characters without spaces';
 BEGIN
   IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 THEN
@@ -97,35 +100,34 @@ BEGIN
   IF v_misshapen IS NOT NULL THEN
     PERFORM refuse_argument(v_misshapen, 'a plain list, as long as p_instruction_ids');
   END IF;
-  FOR v_ordinal IN 1 .. v_count LOOP
-    IF NOT is_id(p_instruction_ids[v_ordinal]) THEN
-      PERFORM refuse_argument(format('p_instruction_id of item %s', v_ordinal), v_id_expected);
-    END IF;
-    IF NOT is_id(p_participant_ids[v_ordinal]) THEN
-      PERFORM refuse_argument(format('p_participant_id of item %s', v_ordinal), v_id_expected);
-    END IF;
-    IF NOT is_id(p_idempotency_keys[v_ordinal]) THEN
-      PERFORM refuse_argument(format('p_idempotency_key of item %s', v_ordinal), v_id_expected);
-    END IF;
-    IF p_idempotency_keys[v_ordinal] ~ '~redrive~[0-9]+$' THEN
-      PERFORM refuse_argument(format('p_idempotency_key of item %s', v_ordinal),
-        'a key that does not end in ~redrive~ and a number: those are made by redrive alone');
-    END IF;
-    IF NOT is_id(p_rail_types[v_ordinal]) THEN
-      PERFORM refuse_argument(format('p_rail_type of item %s', v_ordinal), v_id_expected);
-    END IF;
-    v_payload_defect := payload_defect(p_payloads[v_ordinal]);
-    IF v_payload_defect IS NOT NULL THEN
-      PERFORM refuse_argument(format('p_payload of item %s', v_ordinal), v_payload_defect);
-    END IF;
-    -- Far enough for any schedule, near enough that a unit mistaken for another is refused. Infinity is neither.
-    IF p_not_before[v_ordinal] NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
-      PERFORM refuse_argument(format('p_not_before of item %s', v_ordinal), 'a time within 100 years of now');
-    END IF;
-    IF p_ordered IS NOT NULL AND p_ordered[v_ordinal] IS NULL THEN
-      PERFORM refuse_argument(format('p_ordered of item %s', v_ordinal), 'true or false');
-    END IF;
-  END LOOP;
+  -- One pass over all items: an array of texts is read from its beginning for each element that is asked for by number.
+  SELECT judged.ordinal, judged.refusal INTO v_bad
+  FROM (
+    SELECT g.ordinal,
+      CASE
+        WHEN NOT is_id(g.instruction_id) THEN ARRAY['p_instruction_id', v_id_expected]
+        WHEN NOT is_id(g.participant_id) THEN ARRAY['p_participant_id', v_id_expected]
+        WHEN NOT is_id(g.idempotency_key) THEN ARRAY['p_idempotency_key', v_id_expected]
+        WHEN g.idempotency_key ~ '~redrive~[0-9]+$' THEN ARRAY['p_idempotency_key',
+          'a key that does not end in ~redrive~ and a number: those are made by redrive alone']
+        WHEN NOT is_id(g.rail_type) THEN ARRAY['p_rail_type', v_id_expected]
+        -- Null when nothing is wrong, and then the array is not looked at.
+        WHEN payload_defect(g.payload) IS NOT NULL THEN ARRAY['p_payload', payload_defect(g.payload)]
+        -- Far enough for any schedule, near enough that a unit mistaken for another is refused. Infinity is neither.
+        WHEN g.not_before NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years'
+          THEN ARRAY['p_not_before', 'a time within 100 years of now']
+        WHEN p_ordered IS NOT NULL AND g.ordered IS NULL THEN ARRAY['p_ordered', 'true or false']
+      END AS refusal
+    FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered)
+      WITH ORDINALITY
+      AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, ordinal)
+    OFFSET 0
+  ) judged
+  WHERE judged.refusal IS NOT NULL
+  ORDER BY judged.ordinal LIMIT 1;
+  IF FOUND THEN
+    PERFORM refuse_argument(format('%s of item %s', v_bad.refusal[1], v_bad.ordinal), v_bad.refusal[2]);
+  END IF;
 END
 $$;
 COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[]) IS
@@ -134,6 +136,10 @@ COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], 
 -- Admits checked items. Set-based first; if another transaction took one of the keys in the instant between the look
 -- and the insert, everything is undone and done again, and then the key is seen.
 DROP FUNCTION IF EXISTS admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid);
+DROP FUNCTION IF EXISTS
+  insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid);
+DROP FUNCTION IF EXISTS
+  insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[]);
 CREATE OR REPLACE FUNCTION admit_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[]
@@ -144,35 +150,117 @@ SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_content_hashes bytea[];
-  v_fresh_ordinals integer[];
+  v_count CONSTANT integer := cardinality(p_instruction_ids);
+  -- Of each item that is new: which of the streams it belongs to, and its place in it. Null for the others.
+  v_stream_nos integer[];
+  v_places integer[];
+  v_follow_ordered boolean[];
+  -- The streams, in the order of the participants' names, and how many items each is about to get.
+  v_participants text[];
+  v_shares integer[];
+  v_next bigint[];
+  v_now timestamptz;
   v_outbox_ids uuid[];
+  v_sequence_ids bigint[];
+  v_created_at timestamptz[];
   v_conflict integer;
-  v_full_trail boolean;
 BEGIN
-  v_content_hashes := ARRAY(
-    SELECT outbox_content_hash(g.participant_id, g.rail_type, g.payload::text)
-    FROM unnest(p_participant_ids, p_rail_types, p_payloads) WITH ORDINALITY AS g(participant_id, rail_type, payload, ordinal)
-    ORDER BY g.ordinal);
   -- Each round that is undone was undone by a key that is now visible, so there are never more rounds than items.
-  FOR v_round IN 0 .. cardinality(p_instruction_ids) LOOP
-    -- Which keys are new, and the first item to bear each of them.
-    v_fresh_ordinals := ARRAY(
-      SELECT min(g.ordinal)
-      FROM unnest(p_instruction_ids, p_idempotency_keys) WITH ORDINALITY AS g(instruction_id, idempotency_key, ordinal)
-      WHERE NOT EXISTS (
+  FOR v_round IN 0 .. v_count LOOP
+    -- Which keys are new; of those that stand here twice, the first.
+    IF v_count > 1 THEN
+      WITH looked AS (
+        SELECT g.ordinal, g.participant_id COLLATE "C" AS participant_id, g.ordered,
+          row_number() OVER (PARTITION BY g.instruction_id COLLATE "C", g.idempotency_key COLLATE "C" ORDER BY g.ordinal) = 1
+            AND NOT EXISTS (
+              SELECT 1 FROM payment_outbox_identities i
+              WHERE i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key) AS is_new
+        FROM unnest(p_instruction_ids, p_idempotency_keys, p_participant_ids, p_ordered) WITH ORDINALITY
+          AS g(instruction_id, idempotency_key, participant_id, ordered, ordinal)
+      ), placed AS MATERIALIZED (
+        SELECT l.ordinal, l.participant_id, l.is_new, dense_rank() OVER (PARTITION BY l.is_new ORDER BY l.participant_id) AS stream_no,
+          row_number() OVER stream AS place,
+          COALESCE(bool_or(l.ordered) OVER (stream ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS follows_ordered
+        FROM looked l
+        WINDOW stream AS (PARTITION BY l.is_new, l.participant_id ORDER BY l.ordinal)
+      ), streams AS (
+        SELECT p.participant_id, count(*)::integer AS share FROM placed p WHERE p.is_new GROUP BY 1 ORDER BY 1
+      )
+      SELECT array_agg(CASE WHEN p.is_new THEN p.stream_no END), array_agg(p.place), array_agg(p.follows_ordered),
+        (SELECT array_agg(s.participant_id) FROM streams s), (SELECT array_agg(s.share) FROM streams s)
+      INTO v_stream_nos, v_places, v_follow_ordered, v_participants, v_shares
+      FROM (SELECT * FROM placed ORDER BY ordinal) p;
+      EXIT WHEN v_participants IS NULL;
+    ELSE
+      EXIT WHEN EXISTS (
         SELECT 1 FROM payment_outbox_identities i
-        WHERE i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key)
-      GROUP BY g.instruction_id, g.idempotency_key);
-    EXIT WHEN cardinality(v_fresh_ordinals) = 0;
+        WHERE i.instruction_id = p_instruction_ids[1] AND i.idempotency_key = p_idempotency_keys[1]);
+      v_stream_nos := '{1}';
+      v_places := '{1}';
+      v_follow_ordered := '{false}';
+      v_participants := p_participant_ids;
+      v_shares := '{1}';
+    END IF;
     BEGIN
-      v_outbox_ids := insert_outbox_items(v_fresh_ordinals, v_content_hashes, p_instruction_ids, p_participant_ids,
-        p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, p_redrive_of, p_trace_contexts);
+      -- The participants' rows are locked, in the order of their names, by taking the numbers.
+      WITH bumped AS (
+        INSERT INTO participant_outbox_sequences AS s (participant_id, next_sequence_id)
+        SELECT g.participant_id, g.share + 1 FROM unnest(v_participants, v_shares) AS g(participant_id, share)
+        ON CONFLICT (participant_id) DO UPDATE SET next_sequence_id = s.next_sequence_id + EXCLUDED.next_sequence_id - 1
+        RETURNING s.next_sequence_id
+      )
+      SELECT array_agg(b.next_sequence_id) INTO v_next FROM bumped b;
+      v_now := clock_timestamp();
+
+      WITH fresh AS MATERIALIZED (
+        SELECT n.*,
+          outbox_identity_hash(n.outbox_id::text, n.instruction_id, n.idempotency_key, n.participant_id,
+            n.sequence_id::text, n.rail_type, n.ordered::text, p_redrive_of::text, encode(n.content_hash, 'hex'),
+            epoch_micros(n.created_at)::text) AS row_hash,
+          (n.ordered AND (n.follows_ordered OR EXISTS (
+              SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = n.participant_id AND p.ordered)))
+            OR ((SELECT count(*) FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')) > 0 AND EXISTS (
+              SELECT 1 FROM outbox_pauses z
+              WHERE z.name = n.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND n.ordered)))) AS blocked
+        FROM (
+          SELECT g.ordinal, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload, g.follows_ordered,
+            COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
+            trace_context_or_null(g.trace_context) AS trace_context, uuid_v7() AS outbox_id,
+            v_next[g.stream_no] - v_shares[g.stream_no] + g.place - 1 AS sequence_id,
+            -- One microsecond apart, so that a batch is claimed in the order it was given.
+            v_now + g.ordinal * interval '1 microsecond' AS created_at,
+            outbox_content_hash(g.participant_id, g.rail_type, g.payload::text) AS content_hash
+          FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
+              p_ordered, p_trace_contexts, v_stream_nos, v_places, v_follow_ordered) WITH ORDINALITY
+            AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, trace_context,
+              stream_no, place, follows_ordered, ordinal)
+          WHERE g.stream_no IS NOT NULL
+          -- Both tables below get the keys in this order, whichever comes first: two calls cannot deadlock over them.
+          ORDER BY g.instruction_id COLLATE "C", g.idempotency_key COLLATE "C"
+        ) n
+      ), identified AS (
+        INSERT INTO payment_outbox_identities
+          (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
+            content_hash, created_at, row_hash, traceparent)
+        SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
+          p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55)
+        FROM fresh f
+      ), queued AS (
+        INSERT INTO payment_outbox_pending
+          (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
+            created_at, ordered, blocked, block_unverified, identity_hash, trace_context)
+        SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
+          f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash, f.trace_context
+        FROM fresh f
+      )
+      SELECT array_agg(f.outbox_id), array_agg(f.sequence_id), array_agg(f.created_at)
+      INTO v_outbox_ids, v_sequence_ids, v_created_at
+      FROM (SELECT f.outbox_id, f.sequence_id, f.created_at FROM fresh f ORDER BY f.ordinal) f;
       EXIT;
     EXCEPTION WHEN unique_violation THEN
       -- After as many rounds as items it was no key: something else, such as a number that a careless restore hands out
       -- again, refuses the item, and the caller must hear of it.
-      IF v_round = cardinality(p_instruction_ids) THEN
+      IF v_round = v_count THEN
         RAISE;
       END IF;
       -- Under READ COMMITTED the next look sees the key that won. Under a stricter level it never will.
@@ -184,29 +272,43 @@ BEGIN
     END;
   END LOOP;
 
+  IF v_outbox_ids IS NOT NULL AND (SELECT s.full_trail FROM symphony_settings s) THEN
+    PERFORM append_outbox_events('ENQUEUED', session_user::text, array_agg(p.outbox_id),
+      array_agg(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked', p.blocked)))
+    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
+  END IF;
+
+  -- Nearly always all of them are new: nothing can conflict, and everything is known.
+  IF cardinality(v_outbox_ids) = v_count THEN
+    state := 'PENDING';
+    created := true;
+    FOR v_ordinal IN 1 .. v_count LOOP
+      ordinal := v_ordinal;
+      outbox_id := v_outbox_ids[v_ordinal];
+      sequence_id := v_sequence_ids[v_ordinal];
+      created_at := v_created_at[v_ordinal];
+      RETURN NEXT;
+    END LOOP;
+    RETURN;
+  END IF;
+
   SELECT min(g.ordinal) INTO v_conflict
-  FROM unnest(p_instruction_ids, p_idempotency_keys, v_content_hashes)
-    WITH ORDINALITY AS g(instruction_id, idempotency_key, content_hash, ordinal)
+  FROM unnest(p_instruction_ids, p_idempotency_keys, p_participant_ids, p_rail_types, p_payloads) WITH ORDINALITY
+    AS g(instruction_id, idempotency_key, participant_id, rail_type, payload, ordinal)
   JOIN payment_outbox_identities i
     ON i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key
-  WHERE i.content_hash <> g.content_hash;
+  WHERE i.content_hash <> outbox_content_hash(g.participant_id, g.rail_type, g.payload::text);
   IF v_conflict IS NOT NULL THEN
     RAISE EXCEPTION 'item %: this instruction and key already stand for another participant, rail or payload', v_conflict
       USING ERRCODE = 'P7004', DETAIL = json_build_object('ordinal', v_conflict)::text,
         HINT = 'Use a new idempotency key for a new payment; repeat the first content to read the first answer.';
   END IF;
 
-  SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
-  IF v_full_trail AND v_outbox_ids IS NOT NULL THEN
-    PERFORM append_outbox_events('ENQUEUED', session_user::text, array_agg(p.outbox_id),
-      array_agg(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked', p.blocked)))
-    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
-  END IF;
-
   RETURN QUERY
   SELECT g.ordinal::integer, i.outbox_id, i.sequence_id, i.created_at, COALESCE(a.state::text, 'PENDING'),
-    v_outbox_ids IS NOT NULL AND i.outbox_id = ANY (v_outbox_ids) AND g.ordinal = ANY (v_fresh_ordinals)
-  FROM unnest(p_instruction_ids, p_idempotency_keys) WITH ORDINALITY AS g(instruction_id, idempotency_key, ordinal)
+    COALESCE(i.outbox_id = ANY (v_outbox_ids), false) AND g.stream_no IS NOT NULL
+  FROM unnest(p_instruction_ids, p_idempotency_keys, v_stream_nos) WITH ORDINALITY
+    AS g(instruction_id, idempotency_key, stream_no, ordinal)
   JOIN payment_outbox_identities i
     ON i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key
   LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED')
@@ -214,110 +316,21 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[]) IS
-  'Internal: inserts what is new, reports what is known, refuses what conflicts.';
-
-DROP FUNCTION IF EXISTS
-  insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid);
-CREATE OR REPLACE FUNCTION insert_outbox_items(
-  p_ordinals integer[], p_content_hashes bytea[], p_instruction_ids text[], p_participant_ids text[],
-  p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[],
-  p_redrive_of uuid, p_trace_contexts text[]
-) RETURNS uuid[]
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET plan_cache_mode = force_generic_plan
-AS $$
-#variable_conflict use_column
-DECLARE
-  v_outbox_ids uuid[];
-  v_now timestamptz;
-  v_gates_exist boolean;
-BEGIN
-  -- The participants' rows are locked before a number is read, in the order of their names.
-  INSERT INTO participant_outbox_sequences (participant_id, next_sequence_id)
-  SELECT DISTINCT p_participant_ids[f.ordinal], 1 FROM unnest(p_ordinals) AS f(ordinal) ORDER BY 1
-  ON CONFLICT DO NOTHING;
-  PERFORM 1 FROM participant_outbox_sequences s
-  WHERE s.participant_id = ANY (ARRAY(SELECT p_participant_ids[f.ordinal] FROM unnest(p_ordinals) AS f(ordinal)))
-  ORDER BY s.participant_id FOR UPDATE;
-  v_now := clock_timestamp();
-
-  v_gates_exist := EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'));
-
-  WITH numbered AS MATERIALIZED (
-    SELECT uuid_v7() AS outbox_id, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload,
-      g.content_hash, trace_context_or_null(g.trace_context) AS trace_context, COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
-      -- One microsecond apart, so that a batch is claimed in the order it was given.
-      v_now + g.ordinal * interval '1 microsecond' AS created_at,
-      s.next_sequence_id - 1 + row_number() OVER stream AS sequence_id,
-      COALESCE(bool_or(g.ordered) OVER (stream ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS follows_ordered
-    FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
-        p_ordered, p_content_hashes, p_trace_contexts) WITH ORDINALITY
-      AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, content_hash,
-        trace_context, ordinal)
-    JOIN participant_outbox_sequences s ON s.participant_id = g.participant_id
-    WHERE g.ordinal = ANY (p_ordinals)
-    WINDOW stream AS (PARTITION BY g.participant_id ORDER BY g.ordinal)
-  ), fresh AS MATERIALIZED (
-    SELECT n.*,
-      outbox_identity_hash(n.outbox_id::text, n.instruction_id, n.idempotency_key, n.participant_id,
-        n.sequence_id::text, n.rail_type, n.ordered::text, p_redrive_of::text, encode(n.content_hash, 'hex'),
-        epoch_micros(n.created_at)::text) AS row_hash,
-      (n.ordered AND (n.follows_ordered OR EXISTS (
-          SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = n.participant_id AND p.ordered)))
-        OR (v_gates_exist AND EXISTS (
-          SELECT 1 FROM outbox_pauses z
-          WHERE z.name = n.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND n.ordered)))) AS blocked
-    FROM numbered n
-  ), identified AS (
-    INSERT INTO payment_outbox_identities
-      (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
-        content_hash, created_at, row_hash, traceparent)
-    SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
-      p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55)
-    FROM fresh f
-    ORDER BY f.instruction_id, f.idempotency_key
-  ), bumped AS (
-    UPDATE participant_outbox_sequences s SET next_sequence_id = taken.last + 1
-    FROM (SELECT f.participant_id, max(f.sequence_id) AS last FROM fresh f GROUP BY f.participant_id) taken
-    WHERE s.participant_id = taken.participant_id
-  ), queued AS (
-    INSERT INTO payment_outbox_pending
-      (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
-        created_at, ordered, blocked, block_unverified, identity_hash, trace_context)
-    SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
-      f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash, f.trace_context
-    FROM fresh f
-    -- Its keys are unique too, and written in the same order: which of the two inserts runs first is the planner's choice.
-    ORDER BY f.instruction_id, f.idempotency_key
-    RETURNING outbox_id
-  )
-  SELECT array_agg(q.outbox_id) INTO v_outbox_ids FROM queued q;
-  RETURN v_outbox_ids;
-END
-$$;
-COMMENT ON FUNCTION insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[]) IS
-  'Internal: writes identities, takes their numbers and queues them, for the given ordinals.';
+  'Internal: inserts what is new with its identity and number, reports what is known, refuses what conflicts.';
 
 -- Wakes the workers. It only ever wakes: polling is what guarantees.
 CREATE OR REPLACE FUNCTION notify_outbox_pending() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
 AS $$
-DECLARE
-  v_enabled boolean;
 BEGIN
-  IF NOT EXISTS (SELECT 1 FROM enqueued) THEN
-    RETURN NULL;
-  END IF;
-  SELECT s.notify_enabled INTO v_enabled FROM symphony_settings s;
-  -- A full notification queue fails the COMMIT, and with it the payment.
-  IF NOT v_enabled OR pg_notification_queue_usage() >= 0.5 THEN
-    RETURN NULL;
-  END IF;
-  -- NOTIFY takes a cluster-wide lock at commit. While another writer is about to notify, this one need not: who reads
-  -- that notification before this commit finds this row at the next poll. An attacker who holds this lock gains that
-  -- delay and nothing else.
-  IF pg_try_advisory_xact_lock(1937337959, TG_RELID::integer) THEN
+  -- A full notification queue fails the COMMIT, and with it the payment. And NOTIFY takes a cluster-wide lock at commit:
+  -- while another writer is about to notify, this one need not. Who reads that notification before this commit finds this
+  -- row at the next poll. An attacker who holds this lock gains that delay and nothing else.
+  IF (SELECT CASE
+        WHEN NOT s.notify_enabled OR pg_notification_queue_usage() >= 0.5 OR NOT EXISTS (SELECT 1 FROM enqueued) THEN false
+        ELSE pg_try_advisory_xact_lock(1937337959, TG_RELID::integer)
+      END FROM symphony_settings s)
+  THEN
     NOTIFY outbox_pending, 'new_work';
   END IF;
   RETURN NULL;

@@ -61,28 +61,51 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
+  v_now_micros text;
   v_places tid[];
   v_full_trail boolean;
-  v_done record;
-  v_recorded integer[] := '{}';
-  v_attempt_ids uuid[] := '{}';
-  v_heads uuid[] := '{}';
-  v_held boolean := false;
-  v_contradicted uuid[] := '{}';
-  v_contradictions jsonb[] := '{}';
-  v_contradicted_by uuid[] := '{}';
+  v_recorded integer[];
+  v_outbox_ids uuid[];
+  v_attempt_ids uuid[];
+  v_attempt_nos integer[];
+  v_states text[];
+  v_helds boolean[];
+  v_newly_held boolean;
+  v_heads uuid[];
+  v_beyond uuid;
+  v_contradicted uuid[];
+  v_contradictions jsonb[];
+  v_contradicted_by uuid[];
 BEGIN
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   PERFORM check_outbox_outcomes(cardinality(p_outbox_ids), p_states, p_rail_references, p_rail_codes, p_error_codes,
     p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons);
   v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   v_now := clock_timestamp();
+  v_now_micros := epoch_micros(v_now)::text;
 
-  FOR v_done IN
-    WITH won AS MATERIALIZED (
-      SELECT g.ordinal::integer, g.place, p.*, p.payload::text AS payload_text, g.wanted, g.rail_reference, g.rail_code,
-        g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds, g.asked_hold_reason,
-        uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
+  WITH judged AS MATERIALIZED (
+    SELECT w.*,
+      CASE
+        WHEN w.wanted = 'DISPATCHED' THEN 'DISPATCHED'
+        WHEN w.unknown THEN 'RETRYABLE'
+        WHEN w.wanted = 'FAILED' THEN 'FAILED'
+        WHEN w.asked_hold_reason IS NULL AND w.attempt_no = outbox_attempt_ceiling() THEN 'FAILED'
+        ELSE 'RETRYABLE'
+      END::outbox_attempt_state AS effective,
+      CASE
+        WHEN w.wanted = 'DISPATCHED' OR (w.wanted = 'FAILED' AND NOT w.unknown) THEN NULL
+        WHEN w.wanted = 'FAILED' THEN COALESCE(w.asked_hold_reason, 'FAILED_WHILE_OUTCOME_UNKNOWN')
+        WHEN w.asked_hold_reason IS NOT NULL THEN w.asked_hold_reason
+        WHEN w.attempt_no > outbox_attempt_ceiling() THEN 'RETRY_CEILING'
+        WHEN w.unknown AND w.attempt_no = outbox_attempt_ceiling() THEN 'RETRY_CEILING'
+        WHEN w.unknown AND w.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
+      END AS new_hold_reason
+    FROM (
+      SELECT g.ordinal::integer, g.place, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key,
+        p.rail_type, p.payload, p.claimed_at, p.lease_token, p.dispatch_mark, p.late_outcome, p.hold_reason, p.ordered,
+        g.wanted, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
+        g.asked_hold_reason, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
         COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
         -- What came in late as a success is not talked away by anything but a success or a person.
         COALESCE(g.outcome_unknown, p.outcome_unknown)
@@ -96,100 +119,81 @@ BEGIN
         SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
         WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
       ) last ON true
-    ), judged AS MATERIALIZED (
-      SELECT w.*,
-        CASE
-          WHEN w.wanted = 'DISPATCHED' THEN 'DISPATCHED'
-          WHEN w.unknown THEN 'RETRYABLE'
-          WHEN w.wanted = 'FAILED' THEN 'FAILED'
-          WHEN w.asked_hold_reason IS NULL AND w.attempt_no = outbox_attempt_ceiling() THEN 'FAILED'
-          ELSE 'RETRYABLE'
-        END::outbox_attempt_state AS effective,
-        CASE
-          WHEN w.wanted = 'DISPATCHED' OR (w.wanted = 'FAILED' AND NOT w.unknown) THEN NULL
-          WHEN w.wanted = 'FAILED' THEN COALESCE(w.asked_hold_reason, 'FAILED_WHILE_OUTCOME_UNKNOWN')
-          WHEN w.asked_hold_reason IS NOT NULL THEN w.asked_hold_reason
-          WHEN w.attempt_no > outbox_attempt_ceiling() THEN 'RETRY_CEILING'
-          WHEN w.unknown AND w.attempt_no = outbox_attempt_ceiling() THEN 'RETRY_CEILING'
-          WHEN w.unknown AND w.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
-        END AS new_hold_reason
-      FROM won w
-    ), recorded AS (
-      INSERT INTO payment_outbox_attempts
-        (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
-          attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
-          worker_id, lease_token, created_at, prev_hash, row_hash)
-      SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
-        j.rail_type, j.payload, j.attempt_no, j.effective, j.claimed_at, v_now, j.rail_reference, j.rail_code,
-        j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
-        outbox_attempt_hash(encode(j.prev_hash, 'hex'), j.attempt_id::text, j.outbox_id::text, j.instruction_id,
-          j.participant_id, j.sequence_id::text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no::text,
-          j.effective::text, epoch_micros(j.claimed_at)::text, epoch_micros(v_now)::text, j.rail_reference, j.rail_code,
-          j.error_code, j.error_message, j.latency_ms::text, p_worker_id,
-          encode(sha256(uuid_send(j.lease_token)), 'hex'), epoch_micros(v_now)::text)
-      FROM judged j
-    ), ended AS (
-      DELETE FROM payment_outbox_pending p USING judged j
-      WHERE p.ctid = j.place AND j.effective IN ('DISPATCHED', 'FAILED')
-    ), returned AS (
-      UPDATE payment_outbox_pending p
-      SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
-        expiry_streak = 0, outcome_unknown = j.unknown,
-        attempt_count = GREATEST(p.attempt_count, LEAST(j.attempt_no, outbox_attempt_ceiling())),
-        next_attempt_at = v_now + COALESCE(
-          make_interval(secs => j.retry_delay_seconds), outbox_backoff(j.attempt_no, j.outbox_id)),
-        hold_reason = COALESCE(p.hold_reason, j.new_hold_reason),
-        held_by = COALESCE(p.held_by, CASE WHEN j.new_hold_reason IS NOT NULL THEN p_worker_id END),
-        held_at = COALESCE(p.held_at, CASE WHEN j.new_hold_reason IS NOT NULL THEN v_now END)
-      FROM judged j
-      WHERE p.ctid = j.place AND j.effective = 'RETRYABLE'
-    ), tallied AS (
-      INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, retryable, failed)
-      SELECT v_now, count(*) FILTER (WHERE j.effective = 'DISPATCHED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE'),
-        count(*) FILTER (WHERE j.effective = 'FAILED')
-      FROM judged j HAVING count(*) > 0
-    )
-    SELECT j.ordinal, j.outbox_id, j.attempt_id, j.attempt_no, j.effective, j.ordered,
-      j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
-      j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL AS newly_held,
+      -- A row of its own, so that what is made for it (its id above all) is made once.
+      OFFSET 0
+    ) w
+  ), recorded AS (
+    INSERT INTO payment_outbox_attempts
+      (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
+        attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
+        worker_id, lease_token, created_at, prev_hash, row_hash)
+    SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
+      j.rail_type, j.payload, j.attempt_no, j.effective, j.claimed_at, v_now, j.rail_reference, j.rail_code,
+      j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
+      outbox_attempt_hash(encode(j.prev_hash, 'hex'), j.attempt_id::text, j.outbox_id::text, j.instruction_id,
+        j.participant_id, j.sequence_id::text, j.idempotency_key, j.rail_type, j.payload::text, j.attempt_no::text,
+        j.effective::text, epoch_micros(j.claimed_at)::text, v_now_micros, j.rail_reference, j.rail_code,
+        j.error_code, j.error_message, j.latency_ms::text, p_worker_id,
+        encode(sha256(uuid_send(j.lease_token)), 'hex'), v_now_micros)
+    FROM judged j
+  ), ended AS (
+    DELETE FROM payment_outbox_pending p USING judged j
+    WHERE p.ctid = j.place AND j.effective IN ('DISPATCHED', 'FAILED')
+  ), returned AS (
+    UPDATE payment_outbox_pending p
+    SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
+      expiry_streak = 0, outcome_unknown = j.unknown,
+      attempt_count = GREATEST(p.attempt_count, LEAST(j.attempt_no, outbox_attempt_ceiling())),
+      next_attempt_at = v_now + COALESCE(
+        make_interval(secs => j.retry_delay_seconds), outbox_backoff(j.attempt_no, j.outbox_id)),
+      hold_reason = COALESCE(p.hold_reason, j.new_hold_reason),
+      held_by = COALESCE(p.held_by, CASE WHEN j.new_hold_reason IS NOT NULL THEN p_worker_id END),
+      held_at = COALESCE(p.held_at, CASE WHEN j.new_hold_reason IS NOT NULL THEN v_now END)
+    FROM judged j
+    WHERE p.ctid = j.place AND j.effective = 'RETRYABLE'
+  ), tallied AS (
+    INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, retryable, failed)
+    SELECT v_now, count(*) FILTER (WHERE j.effective = 'DISPATCHED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE'),
+      count(*) FILTER (WHERE j.effective = 'FAILED')
+    FROM judged j HAVING count(*) > 0
+  )
+  SELECT COALESCE(array_agg(j.ordinal), '{}'), array_agg(j.outbox_id), array_agg(j.attempt_id), array_agg(j.attempt_no),
+    array_agg(j.effective::text), array_agg(j.held), COALESCE(bool_or(j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL), false),
+    array_agg(j.attempt_id) FILTER (WHERE j.ordered AND j.effective <> 'RETRYABLE'),
+    array_agg(j.outbox_id) FILTER (WHERE j.contradiction IS NOT NULL),
+    array_agg(j.contradiction) FILTER (WHERE j.contradiction IS NOT NULL),
+    array_agg(j.attempt_id) FILTER (WHERE j.contradiction IS NOT NULL)
+  INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_states, v_helds, v_newly_held, v_heads,
+    v_contradicted, v_contradictions, v_contradicted_by
+  FROM (
+    SELECT j.*, j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
       CASE WHEN j.effective = 'DISPATCHED' THEN outbox_other_success(j.late_outcome, j.rail_reference) END AS contradiction
-    FROM judged j ORDER BY j.ordinal
-  LOOP
-    IF v_done.effective = 'RETRYABLE' AND v_done.attempt_no >= outbox_attempt_ceiling() AND NOT v_done.held THEN
-      RAISE EXCEPTION 'outbox item %: attempt % would be followed by another beyond the ceiling', v_done.outbox_id, v_done.attempt_no
-        USING ERRCODE = 'P7008';
+    FROM judged j
+  ) j;
+  IF 'RETRYABLE' = ANY (v_states) THEN
+    SELECT r.outbox_id INTO v_beyond
+    FROM unnest(v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(outbox_id, attempt_no, state, held)
+    WHERE r.state = 'RETRYABLE' AND r.attempt_no >= outbox_attempt_ceiling() AND NOT r.held LIMIT 1;
+    IF FOUND THEN
+      RAISE EXCEPTION 'outbox item %: its next attempt would be beyond the ceiling', v_beyond USING ERRCODE = 'P7008';
     END IF;
-    v_recorded := v_recorded || v_done.ordinal;
-    v_attempt_ids := v_attempt_ids || v_done.attempt_id;
-    v_held := v_held OR v_done.newly_held;
-    IF v_done.ordered AND v_done.effective <> 'RETRYABLE' THEN
-      v_heads := v_heads || v_done.attempt_id;
-    END IF;
-    IF v_done.contradiction IS NOT NULL THEN
-      v_contradicted := v_contradicted || v_done.outbox_id;
-      v_contradictions := v_contradictions || v_done.contradiction;
-      v_contradicted_by := v_contradicted_by || v_done.attempt_id;
-    END IF;
-    ordinal := v_done.ordinal;
-    outbox_id := v_done.outbox_id;
-    verdict := 'RECORDED';
-    attempt_no := v_done.attempt_no;
-    state := v_done.effective;
-    held := v_done.held;
-    RETURN NEXT;
-  END LOOP;
+  END IF;
 
-  IF cardinality(v_heads) > 0 THEN
+  IF v_heads IS NOT NULL THEN
     PERFORM end_outbox_heads(v_heads);
   END IF;
   SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
-  IF v_held OR v_full_trail THEN
+  IF v_newly_held OR v_full_trail THEN
     PERFORM record_completion_events(v_attempt_ids, p_worker_id, v_now, v_full_trail);
   END IF;
-  IF cardinality(v_contradicted) > 0 THEN
+  IF v_contradicted IS NOT NULL THEN
     PERFORM append_outbox_events('TERMINAL_BLOCKED', p_worker_id, v_contradicted, v_contradictions, v_contradicted_by);
   END IF;
 
+  -- In the order given: the places were.
+  RETURN QUERY
+  SELECT r.ordinal, r.outbox_id, 'RECORDED', r.attempt_no, r.state::outbox_attempt_state, r.held
+  FROM unnest(v_recorded, v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(ordinal, outbox_id, attempt_no, state, held);
   IF cardinality(v_recorded) < cardinality(p_outbox_ids) THEN
     RETURN QUERY
     SELECT g.ordinal::integer, g.outbox_id, CASE WHEN a.attempt_no IS NULL THEN 'LEASE_LOST' ELSE 'ALREADY_RECORDED' END,
@@ -265,9 +269,9 @@ BEGIN
   IF v_misshapen IS NOT NULL THEN
     PERFORM refuse_argument(v_misshapen, 'null, or a plain list with one element for each item');
   END IF;
-  FOR v_bad IN
-    SELECT g.ordinal,
-      g.state NOT IN ('DISPATCHED', 'FAILED', 'RETRYABLE') AS bad_state,
+  SELECT c.* INTO v_bad
+  FROM (
+    SELECT g.ordinal, g.state NOT IN ('DISPATCHED', 'FAILED', 'RETRYABLE') AS bad_state,
       CASE
         WHEN g.rail_reference IS NOT NULL AND NOT is_short_text(g.rail_reference, 255) THEN 'p_rail_reference'
         WHEN g.rail_code IS NOT NULL AND NOT is_short_text(g.rail_code, 128) THEN 'p_rail_code'
@@ -275,31 +279,34 @@ BEGIN
         WHEN g.error_message IS NOT NULL AND NOT is_short_text(g.error_message, 2000) THEN 'p_error_message'
         WHEN g.hold_reason IS NOT NULL AND NOT is_short_text(g.hold_reason, 1000) THEN 'p_hold_reason'
       END AS bad_text,
-      g.latency_ms < 0 AS bad_latency,
-      g.retry_delay_seconds NOT BETWEEN 0 AND 2592000 AS bad_delay,
+      COALESCE(g.latency_ms < 0, false) AS bad_latency,
+      COALESCE(g.retry_delay_seconds NOT BETWEEN 0 AND 2592000, false) AS bad_delay,
       g.hold_reason IS NOT NULL AND g.state = 'DISPATCHED' AS bad_hold
     FROM unnest(p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
         p_retry_delays_seconds, p_hold_reasons) WITH ORDINALITY
       AS g(state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, hold_reason, ordinal)
-  LOOP
-    IF v_bad.bad_state THEN
-      RAISE EXCEPTION 'p_state of item %: expected DISPATCHED, FAILED or RETRYABLE', v_bad.ordinal
-        USING ERRCODE = 'P7003', HINT = 'ZOMBIE_REQUEUE is written by lease repair alone; DISPATCHING is never stored.';
-    END IF;
-    IF v_bad.bad_text IS NOT NULL THEN
-      PERFORM refuse_argument(format('%s of item %s', v_bad.bad_text, v_bad.ordinal),
-        'null, or text that is not blank, within its length and without control characters');
-    END IF;
-    IF v_bad.bad_latency THEN
-      PERFORM refuse_argument(format('p_latency_ms of item %s', v_bad.ordinal), 'null, or 0 or more');
-    END IF;
-    IF v_bad.bad_delay THEN
-      PERFORM refuse_argument(format('p_retry_delay_seconds of item %s', v_bad.ordinal), 'null, or 0 to 2592000');
-    END IF;
-    IF v_bad.bad_hold THEN
-      PERFORM refuse_argument(format('p_hold_reason of item %s', v_bad.ordinal), 'null for a DISPATCHED item');
-    END IF;
-  END LOOP;
+    OFFSET 0
+  ) c
+  WHERE c.bad_state OR c.bad_text IS NOT NULL OR c.bad_latency OR c.bad_delay OR c.bad_hold
+  ORDER BY c.ordinal LIMIT 1;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  IF v_bad.bad_state THEN
+    RAISE EXCEPTION 'p_state of item %: expected DISPATCHED, FAILED or RETRYABLE', v_bad.ordinal
+      USING ERRCODE = 'P7003', HINT = 'ZOMBIE_REQUEUE is written by lease repair alone; DISPATCHING is never stored.';
+  END IF;
+  IF v_bad.bad_text IS NOT NULL THEN
+    PERFORM refuse_argument(format('%s of item %s', v_bad.bad_text, v_bad.ordinal),
+      'null, or text that is not blank, within its length and without control characters');
+  END IF;
+  IF v_bad.bad_latency THEN
+    PERFORM refuse_argument(format('p_latency_ms of item %s', v_bad.ordinal), 'null, or 0 or more');
+  END IF;
+  IF v_bad.bad_delay THEN
+    PERFORM refuse_argument(format('p_retry_delay_seconds of item %s', v_bad.ordinal), 'null, or 0 to 2592000');
+  END IF;
+  PERFORM refuse_argument(format('p_hold_reason of item %s', v_bad.ordinal), 'null for a DISPATCHED item');
 END
 $$;
 COMMENT ON FUNCTION check_outbox_outcomes(

@@ -206,7 +206,8 @@ test('the ledger says nothing about its chain before somebody has verified it', 
 test('the process: its build, its pools, itself', async () => {
   await expect.poll(figures, PATIENTLY).toMatchObject({
     [`symphony_build_info{version="9.9.9",node="${process.versions.node}"}`]: 1,
-    'db_pool_connections{role="symphony_readonly",state="idle"}': 1,
+    // One, or more where tests before this one asked for several figures at once.
+    'db_pool_connections{role="symphony_readonly",state="idle"}': expect.toSatisfy((count: number) => count >= 1),
     'db_pool_connections{role="symphony_readonly",state="in_use"}': 0,
     'db_pool_waiting{role="symphony_readonly"}': 0,
   })

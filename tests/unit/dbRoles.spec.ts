@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { RoleError } from '../../libs/db/index.js'
+import { callFunction, RoleError } from '../../libs/db/index.js'
+import { isFunctionCall } from '../../libs/db/Queryable.js'
 import { DbStage } from '../support/dbStage.js'
 import { PATIENTLY } from '../support/patiently.js'
 
@@ -72,6 +73,38 @@ test('a role that a statement changes is restored before anyone else gets the co
     expect((await database.queryAsRole(stage.worker, WHO)).rows).toEqual([{ role: stage.worker, login: stage.login }])
   }
   expect(await pid()).toEqual(before)
+})
+
+test('a call of one of our functions is known by its text; whatever else stands in it is not', () => {
+  const call = (text: string) => isFunctionCall(text, 'Pay "Out"')
+  expect(call('SELECT * FROM "Pay ""Out"""."claim_outbox_batch"($1, $2)')).toBe(true)
+  expect(call('SELECT * FROM "Pay ""Out"""."fold_outbox_tallies"()')).toBe(true)
+  for (const text of [
+    'SELECT * FROM "pg_catalog"."set_config"($1, $2, $3)',
+    'SELECT * FROM "Pay ""Out"""."f"($1), pg_catalog.set_config($2, $3, false)',
+    'SELECT * FROM "Pay ""Out"""."f"(pg_catalog.set_config($1, $2, false))',
+    'SELECT * FROM "Pay ""Out"""."f"($1); RESET ROLE',
+    ' SELECT * FROM "Pay ""Out"""."f"($1)',
+    'SELECT * FROM "Pay ""Out""".f($1)',
+    'SET ROLE x',
+  ])
+    expect(call(text), text).toBe(false)
+})
+
+test('a call of a function keeps the connection and its role, also after an error, and a role that was revoked is noticed', async () => {
+  const revocable = `${stage.name}_calls`
+  await stage.admin.query(`
+    CREATE ROLE ${revocable}; GRANT ${revocable} TO ${stage.login}; GRANT USAGE ON SCHEMA symphony TO ${revocable};
+    CREATE FUNCTION symphony.who(p integer) RETURNS TABLE (role text, pid integer, quotient integer) LANGUAGE sql AS
+      'SELECT current_user::text, pg_backend_pid(), 1 / p'`)
+  const database = stage.open({ connectionsMax: 1 })
+  const who = (p: number) => callFunction<{ role: string; pid: number }>(database.as(revocable), 'who', [p])
+  const [first] = await who(1)
+  await expect(who(0)).rejects.toMatchObject({ sqlstate: '22012' })
+  expect(await who(1)).toEqual([{ role: revocable, pid: first?.pid, quotient: 1 }])
+  await stage.admin.query(`REVOKE ${revocable} FROM ${stage.login}`)
+  await expect.poll(() => who(1).catch((error: unknown) => error), PATIENTLY).toBeInstanceOf(RoleError)
+  await stage.admin.query(`DROP FUNCTION symphony.who; DROP OWNED BY ${revocable}; DROP ROLE ${revocable}`)
 })
 
 test('a role that a transaction changes is restored before anyone else gets the connection', async () => {

@@ -95,6 +95,21 @@ describe('values sent', () => {
     ['an object', '$1::jsonb', { a: [1, { b: null }] }],
     ['bytes', '$1::bytea', Buffer.from([0, 255])],
     ['a list', '$1::int8[]', [1n, null, 3n]],
+    ['an empty list', '$1::text[]', []],
+    ['a list of texts', '$1::text[]', ['a,b', 'c"d', 'e\\f', '{}', 'NULL', null, '', ' ', 'é\n']],
+    ['a list of flags', '$1::bool[]', [true, null, false]],
+    ['a list of numbers', '$1::float8[]', [0.5, -1, 1e300]],
+    ['a list of dates', '$1::timestamptz[]', [new Date('2026-02-03T04:05:06.789Z'), null]],
+    ['a list of objects', '$1::jsonb[]', [{ a: 'b,"c\\' }, null]],
+    ['a list of bytes', '$1::bytea[]', [Buffer.from([0, 34, 92, 255])]],
+    [
+      'a list of lists',
+      '$1::text[]',
+      [
+        ['a', null],
+        ['"', '}'],
+      ],
+    ],
     ['text with quotes', '$1::text', `it's "quoted" \\`],
   ] as const)('%s', async ([, expression, value]) => {
     expect(await read(expression, [value])).toEqual(value)
@@ -103,6 +118,7 @@ describe('values sent', () => {
   test.for([
     ['undefined', undefined, /^values\[0\]: .*undefined/],
     ['undefined in a list', [1, undefined], /^values\[0\]\[1\]: .*undefined/],
+    ['a function in a list of lists', [['a'], [() => {}]], /^values\[0\]\[1\]\[0\]: .*function/],
     ['an invalid date', new Date(Number.NaN), /^values\[0\]: .*invalid/],
     ['a function', () => {}, /^values\[0\]: .*function/],
     ['JSON with a bigint', { amount: 1n }, /^values\[0\]: expected JSON/],

@@ -215,7 +215,6 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   give_back_timers: 'nobody',
   has_unbounded_number: 'nobody',
   inbox_content_hash: 'nobody',
-  insert_outbox_items: 'nobody',
   is_dispatch_open: 'nobody',
   is_id: 'nobody',
   is_id_list: 'nobody',

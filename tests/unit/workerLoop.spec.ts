@@ -41,7 +41,35 @@ describe('Wakeup', () => {
     expect(await wakeup.wait(1, never)).toBe(false)
   })
 
-  test('an abort ends the wait without a word', async () => {
+  test('who insists is not debounced, and who is idle again is woken by the first word, however soon', async () => {
+    // A minute of debounce: whoever waited for it would be seen by the test's own time limit.
+    const insisting = new Wakeup(60_000, systemClock)
+    insisting.notify()
+    expect(await insisting.wait(60_000, never)).toBe(true)
+    insisting.notify()
+    const debounced = insisting.wait(60_000, never)
+    insisting.notify()
+    insisting.insist()
+    expect(await debounced).toBe(true)
+    insisting.insist()
+    expect(await insisting.wait(60_000, never)).toBe(true)
+
+    const idle = new Wakeup(60_000, systemClock, () => true)
+    for (let word = 0; word < 3; word += 1) {
+      idle.notify()
+      expect(await idle.wait(60_000, never)).toBe(true)
+    }
+  })
+
+  test('an abort ends the wait, and the debounce, without a word', async () => {
+    const debounced = new Wakeup(60_000, systemClock)
+    debounced.notify()
+    await debounced.wait(60_000, never)
+    debounced.notify()
+    const ending = new AbortController()
+    const inWindow = debounced.wait(60_000, ending.signal)
+    ending.abort()
+    await inWindow
     const stopping = new AbortController()
     const waiting = new Wakeup(0, systemClock).wait(60_000, stopping.signal)
     stopping.abort()
