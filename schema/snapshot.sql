@@ -3063,8 +3063,11 @@ BEGIN
   -- The rows are locked: only now does the clock say whether the leases still live.
   v_now := clock_timestamp();
   v_held := ARRAY(
-    SELECT r.run_id FROM scheduler_job_runs r WHERE r.run_id = ANY (v_held) AND r.lease_expires_at > v_now
-    ORDER BY array_position(p_run_ids, r.run_id));
+    SELECT r.run_id
+    FROM unnest(p_run_ids, p_lease_tokens) WITH ORDINALITY AS g(run_id, lease_token, ordinal)
+    JOIN scheduler_job_runs r ON r.run_id = g.run_id AND r.lease_token = g.lease_token
+    WHERE r.run_id = ANY (v_held) AND r.lease_expires_at > v_now
+    GROUP BY r.run_id ORDER BY min(g.ordinal));
   IF p_state = 'READY' THEN
     PERFORM give_back_job_runs(v_held, COALESCE(p_error_message, 'abandoned'), p_retry_delay_seconds);
     PERFORM wake_schedulers(v_now + make_interval(secs => p_retry_delay_seconds));
@@ -3146,8 +3149,11 @@ BEGIN
   -- The rows are locked: only now does the clock say whether the leases still live.
   v_now := clock_timestamp();
   v_held := ARRAY(
-    SELECT t.timer_id FROM scheduler_timers t WHERE t.timer_id = ANY (v_held) AND t.lease_expires_at > v_now
-    ORDER BY array_position(p_timer_ids, t.timer_id));
+    SELECT t.timer_id
+    FROM unnest(p_timer_ids, p_lease_tokens) WITH ORDINALITY AS g(timer_id, lease_token, ordinal)
+    JOIN scheduler_timers t ON t.timer_id = g.timer_id AND t.lease_token = g.lease_token
+    WHERE t.timer_id = ANY (v_held) AND t.lease_expires_at > v_now
+    GROUP BY t.timer_id ORDER BY min(g.ordinal));
   IF p_state = 'READY' THEN
     PERFORM give_back_timers(v_held, COALESCE(p_error_message, 'abandoned'), p_retry_delay_seconds);
     PERFORM wake_schedulers(v_now + make_interval(secs => p_retry_delay_seconds));

@@ -91,6 +91,15 @@ describe('claiming', () => {
     }
   })
 
+  test('PRIM-POSTGRES-SCHED-003 ends are answered in the order of the live claims, whatever stale ones stand before', async () => {
+    for (const end of [ackJobRuns, abandonJobRuns, failJobRuns]) {
+      const first = await aClaimedJobRun(db)
+      const second = await aClaimedJobRun(db)
+      const stale = { runId: second.runId, leaseToken: randomUUID() }
+      expect(await end(executor(), [stale, first, second], WORKER)).toEqual([first.runId, second.runId])
+    }
+  })
+
   test('PRIM-POSTGRES-SCHED-003 the history keeps start, end and error', async () => {
     const done = await aClaimedJobRun(db)
     const failed = await aClaimedJobRun(db)

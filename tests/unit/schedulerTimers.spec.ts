@@ -216,6 +216,20 @@ describe('ending a claim', () => {
     ['ack', ackTimers],
     ['abandon', abandonTimers],
     ['fail', failTimers],
+  ])(
+    'PRIM-POSTGRES-SCHED-003 %s answers in the order of the live claims, whatever stale ones stand before',
+    async (_verb, end) => {
+      const first = await aClaimedTimer(db)
+      const second = await aClaimedTimer(db)
+      const stale = { timerId: second.timerId, leaseToken: randomUUID() }
+      expect(await end(executor(), [stale, first, second], WORKER)).toEqual([first.timerId, second.timerId])
+    },
+  )
+
+  test.each([
+    ['ack', ackTimers],
+    ['abandon', abandonTimers],
+    ['fail', failTimers],
   ])('PRIM-POSTGRES-SCHED-003 %s of an expired claim changes nothing, taken over or not', async (_verb, end) => {
     const claimed = await aClaimedTimer(db)
     await expire(claimed.timerId)
