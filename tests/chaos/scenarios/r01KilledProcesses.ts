@@ -12,7 +12,7 @@ const STARTING_MAX = 2
 const LEASE_SECONDS = 3
 /** Enough that everybody has work in hand at every kill, and little enough that the queue stays a queue. */
 const BACKLOG_MAX = 5_000
-const BATCH = 500
+const BATCH = 1_000
 const PAYMENTS_PER_WORKER_KILL = 990
 const PAYMENTS_PER_FREEZE = 10_000
 const PAYMENTS_PER_SERVER_KILL = 33_000
@@ -46,7 +46,7 @@ export default defineScenario({
       figures: {
         payments: Number(accepted),
         workerKills: fleet.kills,
-        freezes: fleet.freezes,
+        workerFreezes: fleet.freezes,
         serverKills: scene.serverKills,
         dispatched: Number(dispatched),
         failed: Number(failed),
@@ -86,26 +86,31 @@ async function playFaults({ stage, scene, fleet, payments }: Play): Promise<void
       accepted += count
       await until('the queue is short enough', async () => (await scene.status()).pendingCount < BACKLOG_MAX, {
         timeoutMs: 600_000,
-        everyMs: 50,
+        everyMs: 250,
       })
     }
   }
   const faults = planFaults(payments, stage.random)
   for (const [index, { at, fault }] of faults.entries()) {
     await enqueueUpTo(at)
-    await fleet.untilAtWork(WORKERS - STARTING_MAX)
+    await until('most workers are at work', () => {
+      fleet.topUp(WORKERS)
+      return fleet.atWork.length >= WORKERS - STARTING_MAX
+    })
     await strike(fault, stage.random, scene, fleet)
     if (index % 10 === 0) stage.progress(`${accepted} of ${payments} payments, ${index} of ${faults.length} faults`)
   }
   await enqueueUpTo(payments)
+  fleet.topUp(WORKERS)
 }
 
 async function strike(fault: Fault, random: Random, scene: RelayScene, fleet: WorkerFleet): Promise<void> {
   switch (fault) {
     case 'worker killed': {
       const victim = fleet.pick(random)
-      fleet.add()
-      return fleet.kill(victim)
+      const killed = fleet.kill(victim)
+      fleet.topUp(WORKERS)
+      return killed
     }
     case 'worker frozen':
       // Longer than its leases: when it goes on, others have what it believes to hold.

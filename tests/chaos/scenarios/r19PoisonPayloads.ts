@@ -94,7 +94,7 @@ export default defineScenario({
         poisoned: count(poisoned),
         held: count(poisoned) - count(notHeld),
         triesMost: Math.max(...tries.values()),
-        workersLost: fleet.deaths.length + fleet.kills,
+        workersLost: fleet.lost,
         othersAffected: count(affected),
       },
       defects: [
@@ -152,9 +152,9 @@ async function superviseUntilDrained(stage: Stage, scene: RelayScene, fleet: Wor
         const stuck = fleet.find(workerId)
         if (stuck !== undefined) await fleet.kill(stuck)
       }
-      while (fleet.size < WORKERS) fleet.add()
+      fleet.topUp(WORKERS)
       const { pendingCount, heldCount } = await scene.status()
-      stage.progress(`${pendingCount} left, ${heldCount} held, ${fleet.deaths.length + fleet.kills} workers lost`)
+      stage.progress(`${pendingCount} left, ${heldCount} held, ${fleet.lost} workers lost`)
       return pendingCount === heldCount
     },
     { timeoutMs: 1_800_000, everyMs: 500 },

@@ -114,7 +114,6 @@ export class Stage {
 
 /** To be used, and to be left as it was found. */
 function sharedServer(url: string): PrivateServer {
-  const refuse = () => Promise.reject(new Error('this server is shared: a scenario that ends it needs one of its own'))
   return {
     url,
     dataDir: '',
@@ -122,8 +121,12 @@ function sharedServer(url: string): PrivateServer {
     version: 0,
     adopted: true,
     ownerPid: undefined,
-    stop: refuse,
-    restart: refuse,
+    stop: refuseToEnd,
+    restart: refuseToEnd,
     remove: async () => {},
   }
+}
+
+async function refuseToEnd(): Promise<never> {
+  throw new Error('this server is shared: a scenario that ends it needs one of its own')
 }

@@ -28,13 +28,20 @@ export class WorkerFleet {
   readonly #atWork = new Set<FleetWorker>()
   readonly #frozen = new Set<FleetWorker>()
   #started = 0
-  /** Those that ended although nobody had killed or stopped them. */
+  /** Those that ended at work although nobody had killed or stopped them. */
   readonly deaths: string[] = []
+  /** Those that never came that far: a server that is down refuses them, and whoever supervises workers starts others. */
+  readonly failedStarts: string[] = []
   kills = 0
   freezes = 0
 
   constructor(options: WorkerFleetOptions) {
     this.#options = options
+  }
+
+  /** However it came about. */
+  get lost(): number {
+    return this.deaths.length + this.failedStarts.length + this.kills
   }
 
   get size(): number {
@@ -64,7 +71,8 @@ export class WorkerFleet {
       if (this.#workers.has(workerId)) this.#atWork.add(worker)
     })
     child.once('exit', (code, signal) => {
-      if (this.#forget(worker)) this.deaths.push(`${workerId} ended by itself (${code ?? signal})`)
+      const list = this.#atWork.has(worker) ? this.deaths : this.failedStarts
+      if (this.#forget(worker)) list.push(`${workerId} ended by itself (${code ?? signal})`)
     })
     return worker
   }
@@ -74,9 +82,14 @@ export class WorkerFleet {
     await this.untilAtWork(count)
   }
 
+  /** Replaces whoever ended, up to this many. */
+  topUp(count: number): void {
+    while (this.size < count) this.add()
+  }
+
   async untilAtWork(count: number): Promise<void> {
     await until(`${count} workers at work`, () => {
-      if (this.deaths.length > 0 && this.size + this.#frozen.size < count) throw new Error(this.deaths.join('; '))
+      if (this.size < count) throw new Error([...this.deaths, ...this.failedStarts].join('; '))
       return this.atWork.length >= count
     })
   }

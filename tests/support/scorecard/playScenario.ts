@@ -5,6 +5,8 @@ import { Stage } from './Stage.js'
 
 export interface PlayOptions extends Pick<ScorecardOptions, 'seed' | 'short'> {
   readonly payments?: number | undefined
+  /** Takes the place of parts of the size: `npm test` has little time. */
+  readonly size?: Size
   /** @see StageOptions */
   readonly serverUrl?: string
 }
@@ -51,8 +53,9 @@ async function outcomeOf(scenario: Scenario, stage: Stage, size: Size): Promise<
   }
 }
 
-function sizeOf({ sizes }: Scenario, { short, payments }: PlayOptions): { readonly size: Size; readonly name: string } {
-  const size = short ? sizes.short : sizes.full
+function sizeOf({ sizes }: Scenario, options: PlayOptions): { readonly size: Size; readonly name: string } {
+  const { short, payments } = options
+  const size = { ...(short ? sizes.short : sizes.full), ...options.size }
   if (payments === undefined || size['payments'] === undefined) return { size, name: short ? 'short' : 'full' }
   const isFull = !short && payments >= (sizes.full['payments'] ?? 0)
   return { size: { ...size, payments }, name: isFull ? 'full' : `${payments.toLocaleString('en-US')} payments` }
