@@ -24,10 +24,10 @@ async function loaded(source: string): Promise<{ passed: string[]; Store: new ()
   }
   const name = 'failpointOfThisTest'
   Object.assign(globalThis, { [name]: failpoint })
-  const module: object = await import(
+  const { Store }: { Store: new () => { sum(n: unknown): unknown } } = await import(
     /* @vite-ignore */ `data:text/javascript,${encodeURIComponent(source.replaceAll('failpoint.', `globalThis.${name}.`))}`
   )
-  return { passed, ...(module as { Store: new () => { sum(n: unknown): unknown } }) }
+  return { passed, Store }
 }
 
 test('each await, nested ones too, is a point before and after, named after its function; the value passes through', async () => {
