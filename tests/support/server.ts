@@ -19,7 +19,7 @@ export interface PrivateServer extends EmbeddedServer {
   readonly remove: () => Promise<void>
 }
 
-interface PrivateServerOptions extends Omit<StartOptions, 'dataDir' | 'binaries'> {
+interface PrivateServerOptions extends Omit<StartOptions, 'dataDir'> {
   /** @default 18 */
   readonly version?: PostgresVersion
 }
@@ -32,7 +32,7 @@ export async function startPrivateServer(options: PrivateServerOptions = {}): Pr
     ...startOptions,
     dataDir: join(folder, 'symphony'),
     // The shipped version is found the way users find it.
-    binaries: version === SHIPPED_VERSION ? undefined : testBinaries(version),
+    binaries: options.binaries ?? (version === SHIPPED_VERSION ? undefined : testBinaries(version)),
   }
   try {
     const server = await startEmbedded(launch)

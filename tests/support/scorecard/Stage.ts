@@ -8,6 +8,11 @@ import { ask } from '../standby.js'
 export interface StageOptions {
   readonly id: string
   readonly seed: number
+  /**
+   * A server that is there already, shared with others: for the short form of a scenario that neither ends its server nor
+   * configures it. @default each scenario starts its own
+   */
+  readonly serverUrl?: string
   /** Told where a scenario has got to. */
   readonly onProgress?: (text: string) => void
 }
@@ -22,15 +27,17 @@ export class Stage {
   /** The same numbers for the same scenario and seed. */
   readonly random: Random
   readonly folder: string
+  readonly #serverUrl: string | undefined
   readonly #onProgress: (text: string) => void
   readonly #undoing: (() => unknown)[] = []
   #postgres: string | undefined
 
-  private constructor({ id, seed, onProgress = () => {} }: StageOptions, folder: string) {
+  private constructor({ id, seed, serverUrl, onProgress = () => {} }: StageOptions, folder: string) {
     this.id = id
     this.seed = seed
     this.random = seededRandom(`${id} ${seed}`)
     this.folder = folder
+    this.#serverUrl = serverUrl
     this.#onProgress = onProgress
   }
 
@@ -68,8 +75,14 @@ export class Stage {
   }
 
   /** A PostgreSQL of its own, which may be killed, frozen, restarted and configured. */
-  async startServer(settings: Readonly<Record<string, string>> = {}): Promise<PrivateServer> {
-    const server = await startPrivateServer({ settings: { max_connections: '200', ...settings } })
+  async startServer(settings: Readonly<Record<string, string>> = {}, binaries?: string): Promise<PrivateServer> {
+    const server =
+      this.#serverUrl === undefined
+        ? await startPrivateServer({
+            settings: { max_connections: '200', ...settings },
+            ...(binaries === undefined ? {} : { binaries }),
+          })
+        : sharedServer(this.#serverUrl)
     this.defer(() => server.remove())
     this.#postgres = String(
       await ask(server.url, `SELECT split_part(current_setting('server_version'), ' ', 1) AS answer`),
@@ -97,4 +110,23 @@ export class Stage {
     }
     if (failures.length > 0) throw new AggregateError(failures, `the stage of ${this.id} could not be struck`)
   }
+}
+
+/** To be used, and to be left as it was found. */
+function sharedServer(url: string): PrivateServer {
+  return {
+    url,
+    dataDir: '',
+    port: Number(new URL(url).port),
+    version: 0,
+    adopted: true,
+    ownerPid: undefined,
+    stop: refuseToEnd,
+    restart: refuseToEnd,
+    remove: async () => {},
+  }
+}
+
+async function refuseToEnd(): Promise<never> {
+  throw new Error('this server is shared: a scenario that ends it needs one of its own')
 }

@@ -3,7 +3,13 @@ import type { PlayedLine } from './reliabilityPage.js'
 import type { Outcome, Scenario, Size } from './Scenario.js'
 import { Stage } from './Stage.js'
 
-export type PlayOptions = Pick<ScorecardOptions, 'seed' | 'short' | 'payments'>
+export interface PlayOptions extends Pick<ScorecardOptions, 'seed' | 'short'> {
+  readonly payments?: number | undefined
+  /** Takes the place of parts of the size: `npm test` has little time. */
+  readonly size?: Size
+  /** @see StageOptions */
+  readonly serverUrl?: string
+}
 
 /** One scenario on a stage of its own. What it throws is a defect like any other: the bar was not shown to be met. */
 export async function playScenario(
@@ -13,7 +19,8 @@ export async function playScenario(
 ): Promise<PlayedLine> {
   const { id, title, bar } = scenario
   const { size, name } = sizeOf(scenario, options)
-  const stage = await Stage.set({ id, seed: options.seed, onProgress })
+  const { seed, serverUrl } = options
+  const stage = await Stage.set({ id, seed, onProgress, ...(serverUrl === undefined ? {} : { serverUrl }) })
   const started = process.hrtime.bigint()
   const { figures, defects } = await outcomeOf(scenario, stage, size)
   const seconds = Math.round(Number(process.hrtime.bigint() - started) / 1e8) / 10
@@ -24,7 +31,7 @@ export async function playScenario(
     figures: { ...figures, seconds },
     defects,
     size: name,
-    seed: options.seed,
+    seed,
     postgres: stage.postgres,
     node: process.versions.node,
     date: new Date().toISOString().slice(0, 10),
@@ -46,8 +53,9 @@ async function outcomeOf(scenario: Scenario, stage: Stage, size: Size): Promise<
   }
 }
 
-function sizeOf({ sizes }: Scenario, { short, payments }: PlayOptions): { readonly size: Size; readonly name: string } {
-  const size = short ? sizes.short : sizes.full
+function sizeOf({ sizes }: Scenario, options: PlayOptions): { readonly size: Size; readonly name: string } {
+  const { short, payments } = options
+  const size = { ...(short ? sizes.short : sizes.full), ...options.size }
   if (payments === undefined || size['payments'] === undefined) return { size, name: short ? 'short' : 'full' }
   const isFull = !short && payments >= (sizes.full['payments'] ?? 0)
   return { size: { ...size, payments }, name: isFull ? 'full' : `${payments.toLocaleString('en-US')} payments` }

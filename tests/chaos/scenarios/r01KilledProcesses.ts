@@ -1,0 +1,132 @@
+import { between, type Random } from '../../../libs/cli/demo/seededRandom.js'
+import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
+import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+import type { Stage } from '../../support/scorecard/Stage.js'
+import { until } from '../../support/scorecard/until.js'
+import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
+
+const WORKERS = 5
+/** So many may be starting when the next one is killed: to kill those that have not begun would prove nothing. */
+const STARTING_MAX = 2
+const LEASE_SECONDS = 3
+/** Enough that everybody has work in hand at every kill, and little enough that the queue stays a queue. */
+const BACKLOG_MAX = 5_000
+const BATCH = 1_000
+const PAYMENTS_PER_WORKER_KILL = 990
+const PAYMENTS_PER_FREEZE = 10_000
+const PAYMENTS_PER_SERVER_KILL = 33_000
+
+type Fault = 'worker killed' | 'worker frozen' | 'server killed'
+
+export default defineScenario({
+  id: 'R1',
+  title: 'workers killed (`kill -9`) and frozen (SIGSTOP) at random, PostgreSQL killed with all its processes',
+  bar: '1,000,000 payments, at least 1,000 worker kills and 30 server kills: 0 lost, 0 double terminal, 0 double rail effect',
+  sizes: { full: { payments: 1_000_000 }, short: { payments: 3_000 } },
+  async run(stage, { payments }) {
+    const scene = await RelayScene.set(stage, {
+      rails: USUAL_RAILS,
+      settings: { shared_buffers: '256MB', max_wal_size: '2GB' },
+    })
+    const fleet = scene.fleet({
+      words: ['--lease-seconds', String(LEASE_SECONDS), '--batch-size', '100', '--concurrency', '40'],
+      env: { LEASE_REPAIR_INTERVAL_MS: '2000' },
+    })
+    await fleet.start(WORKERS)
+    await playFaults({ stage, scene, fleet, payments })
+    await scene.untilDrained()
+    const endings = await fleet.stop()
+
+    const { report, defects } = await scene.audit()
+    const { accepted, dispatched, failed, held = 0n } = report.counts
+    const lost = payments - Number(dispatched + failed + held)
+    const doubleTerminals = report.invariants.find(({ id }) => id === 'I2')?.found.length ?? 0
+    return {
+      figures: {
+        payments: Number(accepted),
+        workerKills: fleet.kills,
+        workerFreezes: fleet.freezes,
+        serverKills: scene.serverKills,
+        dispatched: Number(dispatched),
+        failed: Number(failed),
+        held: Number(held),
+        lost,
+        doubleTerminals,
+        doubleRailEffects: report.doublePaid,
+      },
+      defects: [
+        ...defects,
+        ...fleet.deaths,
+        ...(lost === 0 ? [] : [`${lost} payments are in no book`]),
+        ...endings
+          .filter((ending) => ending !== 0)
+          .map((ending) => `a worker that was told to stop ended with ${ending}`),
+      ],
+    }
+  },
+})
+
+interface Play {
+  readonly stage: Stage
+  readonly scene: RelayScene
+  readonly fleet: WorkerFleet
+  readonly payments: number
+}
+
+/** Each fault comes when so many payments were accepted, so that there is work in somebody's hands however fast the machine is. */
+async function playFaults({ stage, scene, fleet, payments }: Play): Promise<void> {
+  const ofPayments = stage.randomFor('payments')
+  let accepted = 0
+  const enqueueUpTo = async (target: number) => {
+    while (accepted < target) {
+      const count = Math.min(BATCH, target - accepted)
+      const first = accepted + 1
+      await scene.enqueue(Array.from({ length: count }, (_, index) => aPayment(first + index, ofPayments)))
+      accepted += count
+      await until('the queue is short enough', async () => (await scene.status()).pendingCount < BACKLOG_MAX, {
+        timeoutMs: 600_000,
+        everyMs: 250,
+      })
+    }
+  }
+  const faults = planFaults(payments, stage.random)
+  for (const [index, { at, fault }] of faults.entries()) {
+    await enqueueUpTo(at)
+    await until('most workers are at work', () => {
+      fleet.topUp(WORKERS)
+      return fleet.atWork.length >= WORKERS - STARTING_MAX
+    })
+    await strike(fault, stage.random, scene, fleet)
+    if (index % 10 === 0) stage.progress(`${accepted} of ${payments} payments, ${index} of ${faults.length} faults`)
+  }
+  await enqueueUpTo(payments)
+  fleet.topUp(WORKERS)
+}
+
+async function strike(fault: Fault, random: Random, scene: RelayScene, fleet: WorkerFleet): Promise<void> {
+  switch (fault) {
+    case 'worker killed': {
+      const victim = fleet.pick(random)
+      const killed = fleet.kill(victim)
+      fleet.topUp(WORKERS)
+      return killed
+    }
+    case 'worker frozen':
+      // Longer than its leases: when it goes on, others have what it believes to hold.
+      return fleet.freeze(fleet.pick(random), LEASE_SECONDS * 1_000 + between(random, 200, 3_000))
+    case 'server killed':
+      return scene.cycleServer({ kill: true, downMs: between(random, 0, 500) })
+  }
+}
+
+/** In the order of the payments they come after. */
+function planFaults(payments: number, random: Random): { readonly at: number; readonly fault: Fault }[] {
+  const spread = (fault: Fault, paymentsPer: number) =>
+    Array.from({ length: Math.ceil(payments / paymentsPer) }, () => ({ at: between(random, 1, payments), fault }))
+  return [
+    ...spread('worker killed', PAYMENTS_PER_WORKER_KILL),
+    ...spread('worker frozen', PAYMENTS_PER_FREEZE),
+    ...spread('server killed', PAYMENTS_PER_SERVER_KILL),
+  ].toSorted((left, right) => left.at - right.at)
+}

@@ -1,0 +1,125 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { Client } from 'pg'
+import { deploy, doctor } from '../../../libs/deployment/index.js'
+import { CoreScene } from '../../support/failpoints/CoreScene.js'
+import { buildInstrumented } from '../../support/failpoints/instrumentedBuild.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+import type { Stage } from '../../support/scorecard/Stage.js'
+
+const RUNTIME = fileURLToPath(new URL('../../support/failpoints/runtime.mjs', import.meta.url))
+const DEPLOY = `
+const [, dist, url] = process.argv
+const { deploy } = await import(dist + '/libs/deployment/index.js')
+await deploy({ url })
+`
+
+export default defineScenario({
+  id: 'R2',
+  title: 'a process ended before and after every await of relayer, repair, scheduler, inbox, lease and deploy',
+  bar: 'every point that a working process passes; I1 to I10, effects of messages, runs, tokens and the schema hold',
+  sizes: { full: { every: 1, auditEvery: 25 }, short: { every: 40, auditEvery: 25 } },
+  async run(stage, { every, auditEvery }) {
+    const { dist, points } = await buildInstrumented(await stage.subfolder('build'))
+    const server = await stage.startServer()
+    const scene = await CoreScene.set(stage, server, dist)
+    const passed = await scene.discover()
+    const defects: string[] = []
+    let crashes = 0
+    let missed = 0
+    const chosen = sample(stage, passed, every)
+    for (const [number, point] of chosen.entries()) {
+      if (await scene.crashAt(point)) crashes += 1
+      else missed += 1
+      stage.progress(`${number + 1} of ${chosen.length} points of the workers: ${point}`)
+      if ((number + 1) % auditEvery === 0 || number + 1 === chosen.length) {
+        await scene.heal()
+        const found = await scene.findDefects()
+        defects.push(...found.map((defect) => `after "${point}" or one of the ${auditEvery} before: ${defect}`))
+      }
+    }
+
+    const deployments = await crashDeployments(stage, server.url, dist, every)
+    const reached = new Set([...passed, ...deployments.passed].map((point) => point.replace(/ (before|after)$/, '')))
+    return {
+      figures: {
+        awaitsOfTheCore: points.length,
+        passedByWorkersAndDeploy: reached.size,
+        crashes: crashes + deployments.crashes,
+        notPassedAgain: missed + deployments.missed,
+      },
+      defects: [...defects, ...deployments.defects],
+    }
+  },
+})
+
+interface Deployments {
+  readonly passed: readonly string[]
+  readonly crashes: number
+  readonly missed: number
+  readonly defects: readonly string[]
+}
+
+/** Each on a database of its own: what a deployment that was cut short leaves, the next one must finish. */
+async function crashDeployments(stage: Stage, serverUrl: string, dist: string, every: number): Promise<Deployments> {
+  const log = join(stage.folder, 'passed-by-deploy.log')
+  await rm(log, { force: true })
+  let databases = 0
+  const attempt = async (env: Readonly<Record<string, string>>) => {
+    const { url, drop } = await emptyDatabase(serverUrl, `crashed_${(databases += 1)}`)
+    const child = spawn(process.execPath, ['--import', RUNTIME, '--input-type=module', '--eval', DEPLOY, dist, url], {
+      env: { PATH: process.env['PATH'] ?? '', ...env },
+      stdio: ['ignore', 'ignore', 'ignore'],
+    })
+    await once(child, 'exit')
+    return { url, drop, killed: child.signalCode === 'SIGKILL' }
+  }
+  await (await attempt({ FAILPOINT_LOG: log })).drop()
+  const passed = (await readFile(log, 'utf8')).trim().split('\n')
+  let crashes = 0
+  let missed = 0
+  const defects: string[] = []
+  const chosen = sample(stage, passed, every)
+  for (const [number, point] of chosen.entries()) {
+    const { url, drop, killed } = await attempt({ FAILPOINT: point })
+    if (killed) crashes += 1
+    else missed += 1
+    await deploy({ url })
+    const { findings } = await doctor({ url })
+    const wrong = findings.filter(({ severity }) => severity !== 'mention')
+    defects.push(...wrong.map(({ code, object }) => `deploy after "${point}": ${code} of ${object}`))
+    await drop()
+    stage.progress(`${number + 1} of ${chosen.length} points of deploy: ${point}`)
+  }
+  return { passed, crashes, missed, defects }
+}
+
+interface EmptyDatabase {
+  readonly url: string
+  readonly drop: () => Promise<void>
+}
+
+async function emptyDatabase(serverUrl: string, name: string): Promise<EmptyDatabase> {
+  const ask = async (text: string) => {
+    const client = new Client({ connectionString: serverUrl })
+    await client.connect()
+    try {
+      await client.query(text)
+    } finally {
+      await client.end()
+    }
+  }
+  await ask(`CREATE DATABASE ${name}`)
+  const url = new URL(serverUrl)
+  url.pathname = `/${name}`
+  return { url: url.href, drop: () => ask(`DROP DATABASE ${name} WITH (FORCE)`) }
+}
+
+/** One of so many, others for another seed. */
+function sample(stage: Stage, points: readonly string[], every: number): readonly string[] {
+  const first = Math.floor(stage.randomFor('sample')() * every)
+  return points.filter((_, index) => index % every === first % every)
+}

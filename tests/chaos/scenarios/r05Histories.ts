@@ -1,0 +1,108 @@
+import { openDatabase } from '../../../libs/db/index.js'
+import { claimOutboxBatch, completeOutboxAttempt } from '../../../libs/outbox/index.js'
+import { simulatedRail } from '../../../libs/rails/index.js'
+import type { TestDatabase } from '../../support/database.js'
+import { History } from '../../support/scorecard/history.js'
+import { anomaliesOf, type FinalState } from '../../support/scorecard/historyAnomalies.js'
+import { Ground, letTimePass, playClient, type ClientOptions } from '../../support/scorecard/HistoryClient.js'
+import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+import type { Stage } from '../../support/scorecard/Stage.js'
+import { WireProxy } from '../../support/wireProxy.js'
+
+const CLIENTS = 8
+/** So many of them have a connection that is cut. */
+const CUT_CLIENTS = 3
+
+export default defineScenario({
+  id: 'R5',
+  title: `concurrent histories of ${CLIENTS} clients, the connections of ${CUT_CLIENTS} cut now and then, checked against a model`,
+  bar: '2,000 histories of 500 operations, no anomaly',
+  sizes: { full: { histories: 2_000, operations: 500 }, short: { histories: 4, operations: 500 } },
+  async run(stage, { histories, operations }) {
+    const scene = await RelayScene.set(stage, { rails: '[]' })
+    const { db } = scene
+    const clients = await openClients(stage, scene)
+    const rail = simulatedRail({ type: 'history', onUnknown: 'resend', bookUrl: scene.bookUrl })
+    stage.defer(() => rail.close?.())
+    const figures = { histories: 0, operations: 0, refused: 0, unknown: 0, anomalies: 0 }
+    const defects: string[] = []
+    for (let number = 1; number <= histories && defects.length < DEFECTS_MAX; number += 1) {
+      const name = `history-${number}`
+      const history = new History()
+      const ground = new Ground({ name, db, rail, history })
+      await Promise.all(clients.map((client) => playClient(ground, client, Math.ceil(operations / CLIENTS))))
+      const found = [...history.strange, ...anomaliesOf(history.entries, await finalState(ground))]
+      await drain(ground)
+      figures.histories += 1
+      figures.operations += history.entries.length
+      figures.refused += history.entries.filter(({ outcome }) => outcome === 'refused').length
+      figures.unknown += history.entries.filter(({ outcome }) => outcome === 'unknown').length
+      figures.anomalies += found.length
+      defects.push(...found.map((anomaly) => `history ${number}: ${anomaly}`))
+      if (number % 20 === 0) stage.progress(`${number} of ${histories} histories, ${figures.anomalies} anomalies`)
+    }
+    const audited = await scene.audit()
+    return { figures, defects: [...defects, ...audited.defects] }
+  },
+})
+
+async function openClients(stage: Stage, { db, server }: RelayScene): Promise<readonly ClientOptions[]> {
+  const { url } = await db.createLogin('client', { roles: ['symphony_ingest', 'symphony_executor'] })
+  return Promise.all(
+    Array.from({ length: CLIENTS }, async (_, number) => {
+      const proxy = number < CUT_CLIENTS ? await WireProxy.before(server.url) : undefined
+      const way = new URL(url)
+      if (proxy !== undefined) {
+        stage.defer(() => proxy.close())
+        way.port = String(proxy.port)
+      }
+      const database = openDatabase({ url: way.href, schema: db.schema, connectionsMax: 1 })
+      stage.defer(() => database.close())
+      return { number, database, proxy, random: stage.randomFor(`client ${number}`) }
+    }),
+  )
+}
+
+async function finalState({ db, name }: Ground): Promise<FinalState> {
+  const { rows: items } = await db.queryNoRole<FinalState['items'][number]>(
+    `SELECT outbox_id AS "outboxId", instruction_id AS key, participant_id AS participant, sequence_id AS "sequenceId"
+     FROM payment_outbox_identities WHERE rail_type = $1`,
+    [name],
+  )
+  const { rows: attempts } = await db.queryNoRole<FinalState['attempts'][number]>(
+    `SELECT outbox_id AS "outboxId", attempt_no AS "attemptNo", state::text, lease_token AS "leaseToken"
+     FROM payment_outbox_attempts WHERE rail_type = $1`,
+    [name],
+  )
+  return { items, attempts }
+}
+
+/** When nobody is in the way any more, everything ends: all that was left, by one worker. */
+async function drain(ground: Ground): Promise<void> {
+  const { db, name } = ground
+  const executor = db.as('symphony_executor')
+  for (;;) {
+    await letTimePass(db, await pendingIds(db, name))
+    const items = await claimOutboxBatch(executor, 1_000, 'last', 600, { rails: [name] })
+    if (items.length === 0) return
+    for (const { outboxId, leaseToken, instructionId } of items) {
+      const state = ground.endingOf(instructionId)
+      const outcome =
+        state === 'DISPATCHED'
+          ? { state, railReference: await ground.pay(outboxId) }
+          : { state, errorCode: 'REFUSED', outcomeUnknown: false }
+      await completeOutboxAttempt(executor, 'last', { outboxId, leaseToken, ...outcome })
+    }
+  }
+}
+
+async function pendingIds(db: TestDatabase, railType: string): Promise<readonly string[]> {
+  const { rows } = await db.queryNoRole<{ id: string }>(
+    'SELECT outbox_id AS id FROM payment_outbox_pending WHERE rail_type = $1',
+    [railType],
+  )
+  return rows.map(({ id }) => id)
+}
+
+const DEFECTS_MAX = 20

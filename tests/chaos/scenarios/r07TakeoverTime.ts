@@ -1,0 +1,120 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { between, type Random } from '../../../libs/cli/demo/seededRandom.js'
+import { aPaymentOn } from '../../support/scorecard/payments.js'
+import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+import { until } from '../../support/scorecard/until.js'
+import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
+
+const DEFAULT_LEASE_SECONDS = 60
+const GRACE_MS = 1_000
+
+/** Whoever is to be killed makes calls that pay and are never answered; whoever comes after is answered at once. */
+const RAILS = `[
+  simulatedRail({
+    type: 'hangs', onUnknown: 'resend', bookUrl, timeoutMs: 600000,
+    behaviour: process.env.HANGS === 'yes' ? 'timeoutAfterPaying' : 'success',
+  }),
+]`
+
+export default defineScenario({
+  id: 'R7',
+  title:
+    '`kill -9` of a worker with a payment in hand, all settings at their defaults: how long until the next worker acts on it',
+  bar: `200 kills: at most the lease (${DEFAULT_LEASE_SECONDS} s) + 1 s, by the database's clock`,
+  // A lease is a minute: many are killed in one of them, at moments of their own.
+  sizes: {
+    full: { kills: 200, killsPerRound: 25, leaseSeconds: DEFAULT_LEASE_SECONDS },
+    short: { kills: 4, killsPerRound: 4, leaseSeconds: 3 },
+  },
+  async run(stage, { kills, killsPerRound, leaseSeconds }) {
+    const scene = await RelayScene.set(stage, { rails: RAILS })
+    const words = leaseSeconds === DEFAULT_LEASE_SECONDS ? [] : ['--lease-seconds', String(leaseSeconds)]
+    const tookMs: number[] = []
+    const defects: string[] = []
+    for (let round = 1; tookMs.length < kills; round += 1) {
+      const victims = scene.fleet({
+        name: `victim-${round}`,
+        words: [...words, '--batch-size', '1', '--concurrency', '1'],
+        env: { HANGS: 'yes' },
+      })
+      const killed = await killWithWorkInHand(scene, victims, killsPerRound, stage.random)
+      const survivors = scene.fleet({ name: `survivor-${round}`, words })
+      await survivors.start(2)
+      tookMs.push(...(await Promise.all(killed.map((kill) => actedAfterMs(scene, kill)))))
+      await survivors.stop()
+      defects.push(...survivors.deaths, ...victims.deaths)
+      stage.progress(`${tookMs.length} of ${kills} kills, the longest took ${Math.max(...tookMs)} ms`)
+    }
+    await scene.untilDrained()
+    const audited = await scene.audit()
+    const allowedMs = leaseSeconds * 1_000 + GRACE_MS
+    const late = tookMs.filter((ms) => ms > allowedMs)
+    return {
+      figures: {
+        kills: tookMs.length,
+        leaseSeconds,
+        longestMs: Math.max(...tookMs),
+        allowedMs,
+        tooLate: late.length,
+        doubleRailEffects: audited.report.doublePaid,
+      },
+      defects: [...defects, ...audited.defects, ...late.map((ms) => `the next action came only after ${ms} ms`)],
+    }
+  },
+})
+
+interface Kill {
+  /** What the victim had in hand. */
+  readonly outboxIds: readonly string[]
+  /** By the database's clock, taken before the kill, so that no figure is too small. */
+  readonly at: string
+}
+
+async function killWithWorkInHand(
+  scene: RelayScene,
+  victims: WorkerFleet,
+  count: number,
+  random: Random,
+): Promise<readonly Kill[]> {
+  await victims.start(count)
+  // One to call and one to wait: nobody takes more.
+  await scene.enqueue(Array.from({ length: 2 * count }, () => aPaymentOn('hangs')))
+  const { db } = scene
+  const leases = () =>
+    db.queryNoRole<{ outbox_id: string; claimed_by: string }>(
+      `SELECT outbox_id, claimed_by FROM payment_outbox_pending WHERE claimed_by LIKE 'victim-%'`,
+    )
+  await until('every victim has something in hand', async () => {
+    const { rows } = await leases()
+    return new Set(rows.map(({ claimed_by }) => claimed_by)).size === count
+  })
+  return Promise.all(
+    victims.atWork.map(async (victim) => {
+      await delay(between(random, 0, KILL_WITHIN_MS))
+      const { rows: now } = await db.queryNoRole<{ at: string }>('SELECT clock_timestamp()::text AS at')
+      await victims.kill(victim)
+      const { rows } = await leases()
+      const mine = rows.filter(({ claimed_by }) => claimed_by === victim.workerId)
+      return { outboxIds: mine.map(({ outbox_id }) => outbox_id), at: now[0]?.at ?? '' }
+    }),
+  )
+}
+
+/** From the kill to the row that the next worker's action left in the ledger, for the last of what the victim had in hand. */
+async function actedAfterMs({ db }: RelayScene, { outboxIds, at }: Kill): Promise<number> {
+  return until(
+    'everything the victim had in hand was acted on',
+    async () => {
+      const { rows } = await db.queryNoRole<{ acted: number; ms: number }>(
+        `SELECT count(*)::int AS acted, (extract(epoch FROM max(created_at) - $2::timestamptz) * 1000)::int AS ms
+         FROM payment_outbox_attempts WHERE outbox_id = ANY ($1::uuid[]) AND attempt_no = 1`,
+        [outboxIds, at],
+      )
+      return rows[0]?.acted === outboxIds.length ? rows[0].ms : undefined
+    },
+    { everyMs: 200 },
+  )
+}
+
+const KILL_WITHIN_MS = 3_000

@@ -1,0 +1,102 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { between } from '../../../libs/cli/demo/seededRandom.js'
+import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
+import { RelayScene, type ServerCycle } from '../../support/scorecard/RelayScene.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+import { insist, until } from '../../support/scorecard/until.js'
+import { ask } from '../../support/standby.js'
+
+const WORKERS = 3
+const RESUME_MS_MAX = 1_000
+/** Work that lasts: enough in the queue that some of it is due whenever the server is back. */
+const BACKLOG = 1_500
+const DOWN_MS_MAX = 3_000
+
+export default defineScenario({
+  id: 'R8',
+  title: 'PostgreSQL restarted under load, every third time by `kill -9`, down for up to three seconds',
+  bar: `100 restarts, no worker exits, work resumes within ${RESUME_MS_MAX} ms after the server accepts connections`,
+  sizes: { full: { restarts: 100 }, short: { restarts: 3 } },
+  async run(stage, { restarts }) {
+    const scene = await RelayScene.set(stage, { rails: USUAL_RAILS })
+    const fleet = scene.fleet({
+      // What was in somebody's hands when the server died is due again soon.
+      words: ['--lease-seconds', '3', '--concurrency', '8', '--batch-size', '20'],
+      env: { LEASE_REPAIR_INTERVAL_MS: '2000' },
+    })
+    await fleet.start(WORKERS)
+    const ofPayments = stage.randomFor('payments')
+    let accepted = 0
+    const fill = async () => {
+      for (
+        let { pendingCount } = await scene.status();
+        pendingCount < BACKLOG;
+        { pendingCount } = await scene.status()
+      ) {
+        await scene.enqueue(Array.from({ length: 500 }, () => aPayment((accepted += 1), ofPayments)))
+      }
+    }
+
+    const resumes: number[] = []
+    for (let restart = 0; restart < restarts; restart += 1) {
+      await fill()
+      await delay(between(stage.random, 0, 300))
+      const downMs = between(stage.random, 0, DOWN_MS_MAX)
+      resumes.push(await resumedAfterMs(scene, { kill: restart % 3 === 2, downMs }))
+      stage.progress(`${restart + 1} restarts, the latest resumed after ${resumes.at(-1)} ms`)
+    }
+    await scene.untilDrained()
+    const endings = await fleet.stop()
+    const { report, defects } = await scene.audit()
+    const late = resumes.filter((ms) => ms > RESUME_MS_MAX)
+    return {
+      figures: {
+        restarts,
+        kills: scene.serverKills,
+        payments: accepted,
+        resumeMsMax: Math.max(...resumes),
+        resumeMsMedian: resumes.toSorted((left, right) => left - right)[Math.floor(resumes.length / 2)] ?? 0,
+        resumedTooLate: late.length,
+        workerExits: fleet.deaths.length,
+        doubleRailEffects: report.doublePaid,
+      },
+      defects: [
+        ...defects,
+        ...fleet.deaths,
+        ...(late.length === 0
+          ? []
+          : [`${late.length} of ${restarts} times work resumed only after ${late.join(', ')} ms`]),
+        ...endings
+          .filter((ending) => ending !== 0)
+          .map((ending) => `a worker that was told to stop ended with ${ending}`),
+      ],
+    }
+  },
+})
+
+/** From the first connection that the server accepts to the first row that a worker writes into the ledger, by the server's clock. */
+async function resumedAfterMs(scene: RelayScene, cycle: ServerCycle): Promise<number> {
+  const { db } = scene
+  let accepting: Promise<string> = Promise.reject(new Error('the server was never down'))
+  accepting.catch(() => {})
+  // Somebody knocks all the time, or the workers would be back before anybody has looked at the clock.
+  const whenDown = () => {
+    accepting = insist('the server accepts', async () => String(await ask(db.url, NOW)), { everyMs: 3 })
+  }
+  await scene.cycleServer({ ...cycle, whenDown })
+  const [acceptedAt = '', firstId = ''] = (await accepting).split(' | ')
+  return until('a worker goes on', async () => {
+    const { rows } = await db.as('symphony_auditor').query<{ ms: number }>(
+      `SELECT (extract(epoch FROM created_at - $1::timestamptz) * 1000)::int AS ms
+       FROM ${db.qualify('payment_outbox_attempts')} WHERE attempt_id >= $2::uuid AND created_at >= $1::timestamptz
+       ORDER BY created_at LIMIT 1`,
+      [acceptedAt, firstId],
+    )
+    return rows[0]?.ms
+  })
+}
+
+/** The time, and the least id that is made from then on: ids begin with it, so that the newest rows are found without a scan. */
+const NOW = `
+  SELECT now || ' | ' || rpad(lpad(to_hex(floor(extract(epoch FROM now) * 1000)::bigint), 12, '0'), 32, '0') AS answer
+  FROM clock_timestamp() AS now`

@@ -1,0 +1,186 @@
+import { openDatabase, type Database } from '../../../libs/db/index.js'
+import type { Random } from '../../../libs/cli/demo/seededRandom.js'
+import type { TestDatabase } from '../../support/database.js'
+import {
+  CUT_OPERATIONS,
+  wrongError,
+  type CutOperation,
+  type Heard,
+  type Replayable,
+} from '../../support/scorecard/cutOperations.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+import { until } from '../../support/scorecard/until.js'
+import type { Direction } from '../../support/wireMessages.js'
+import { WireProxy, type WireStrike } from '../../support/wireProxy.js'
+
+const CUTS_MIN = 2_000
+const APPLICATION = 'symphony cut'
+const DIRECTIONS: readonly Direction[] = ['toServer', 'toClient']
+
+export default defineScenario({
+  id: 'R9',
+  title: 'the connection cut at each byte of enqueue, claim, complete, renew, inbox and schedule, in both directions',
+  bar: `at least ${CUTS_MIN.toLocaleString('en-US')} cuts: the replay gives the same answer, nothing doubled, no error that says more than is known`,
+  // Of every so many bytes one is cut at; which, the seed decides.
+  sizes: { full: { everyBytes: 1 }, short: { everyBytes: 60 } },
+  async run(stage, { everyBytes }) {
+    const server = await stage.startServer()
+    const db = await stage.createDatabase(server)
+    const { url } = await db.createLogin('cut', {
+      roles: ['symphony_ingest', 'symphony_executor', 'symphony_control'],
+    })
+    const proxy = await WireProxy.before(server.url)
+    stage.defer(() => proxy.close())
+    const way = new URL(url)
+    way.port = String(proxy.port)
+    const database = openDatabase({
+      url: way.href,
+      schema: db.schema,
+      connectionsMax: 1,
+      applicationName: APPLICATION,
+    })
+    stage.defer(() => database.close())
+
+    const bench = { db, database, proxy, random: stage.random }
+    const figures = { operations: 0, cuts: 0, committed: 0, notCommitted: 0 }
+    const defects: string[] = []
+    for (const [name, operation] of Object.entries(CUT_OPERATIONS)) {
+      const lengths = await measure(operation, bench)
+      for (const direction of DIRECTIONS) {
+        const first = Math.floor(stage.random() * everyBytes)
+        for (let afterBytes = first; afterBytes < lengths[direction]; afterBytes += everyBytes) {
+          const fault = stage.random() < 0.5 ? 'end' : 'reset'
+          const cut = await cutOnce(operation, bench, { direction, afterBytes, fault })
+          if (cut.place === undefined) continue
+          figures.cuts += 1
+          if (cut.tookEffect) figures.committed += 1
+          else figures.notCommitted += 1
+          defects.push(...cut.defects.map((defect) => `${name}, ${direction} ${afterBytes} (${cut.place}): ${defect}`))
+        }
+      }
+      figures.operations += 1
+      stage.progress(
+        `${name}: ${lengths.toServer} bytes to the server, ${lengths.toClient} back; ${figures.cuts} cuts so far`,
+      )
+    }
+    const tooFew = everyBytes === 1 && figures.cuts < CUTS_MIN ? [`only ${figures.cuts} cuts were made`] : []
+    return { figures, defects: [...defects, ...tooFew] }
+  },
+})
+
+interface Bench {
+  readonly db: TestDatabase
+  readonly database: Database
+  readonly proxy: WireProxy
+  readonly random: Random
+}
+
+/** How many bytes the call takes, each way, on a connection that is there already. */
+async function measure(operation: CutOperation, bench: Bench): Promise<Readonly<Record<Direction, number>>> {
+  const { proxy, database } = bench
+  const prepared = await operation(bench.db)
+  // As after every cut: the connection is new, and the statement not yet prepared in it.
+  proxy.cutAll()
+  await warm(bench, prepared)
+  proxy.arm()
+  await prepared.call(database)
+  await untilIdle(bench)
+  return proxy.disarm().passed
+}
+
+interface Cut {
+  /** Undefined if the call was over before it came to that byte. */
+  readonly place: string | undefined
+  readonly tookEffect: boolean
+  readonly defects: readonly string[]
+}
+
+async function cutOnce(operation: CutOperation, bench: Bench, strike: WireStrike): Promise<Cut> {
+  const { proxy, database, random } = bench
+  const prepared = await operation(bench.db)
+  proxy.cutAll()
+  await warm(bench, prepared)
+  proxy.arm(strike)
+  const heard = await hear(prepared.call(database))
+  if ('answer' in heard) await untilIdle(bench)
+  const { struckAt } = proxy.disarm()
+  // Half of the callers look before they try again; the others do not wait, and may meet their first call at work.
+  const looked = random() < 0.5
+  return {
+    place: struckAt && `${struckAt.message} at byte ${struckAt.byte}`,
+    ...(looked ? await judgeSettled(prepared, heard, bench) : await judgeAtOnce(prepared, heard)),
+  }
+}
+
+async function judgeSettled(prepared: Replayable, heard: Heard, bench: Bench): Promise<Omit<Cut, 'place'>> {
+  await untilGone(bench)
+  const isCommitted = await prepared.isCommitted()
+  const tookEffectAgain = await prepared.replay()
+  return {
+    tookEffect: isCommitted,
+    defects: [
+      ...('error' in heard
+        ? wrongError(heard.error, isCommitted)
+        : isCommitted
+          ? []
+          : ['it was answered and not committed']),
+      ...(tookEffectAgain === isCommitted
+        ? [`committed: ${isCommitted}, and the replay took effect: ${tookEffectAgain}`]
+        : []),
+      ...(await prepared.check()),
+    ],
+  }
+}
+
+async function judgeAtOnce(prepared: Replayable, heard: Heard): Promise<Omit<Cut, 'place'>> {
+  const tookEffectAgain = await prepared.replay()
+  return {
+    tookEffect: !tookEffectAgain,
+    defects: [
+      ...('error' in heard
+        ? wrongError(heard.error, !tookEffectAgain)
+        : tookEffectAgain
+          ? ['an answered call took effect twice']
+          : []),
+      ...(await prepared.check()),
+    ],
+  }
+}
+
+async function hear(call: Promise<unknown>): Promise<Heard> {
+  try {
+    return { answer: await call }
+  } catch (error) {
+    return { error }
+  }
+}
+
+/** A connection in the role, or the first bytes would be those of a login. */
+async function warm({ database }: Bench, { role }: Replayable): Promise<void> {
+  await until('a connection', () =>
+    database.queryAsRole(role, 'SELECT 1').then(
+      () => true,
+      () => false,
+    ),
+  )
+}
+
+/** The pool looks after its connection behind the caller's back; that belongs to the call. */
+async function untilIdle({ database }: Bench): Promise<void> {
+  await until('the connection is given back', () => database.poolUse.every(({ inUse }) => inUse === 0), { everyMs: 1 })
+}
+
+/** Until the server has noticed, too: what it was doing is done or undone by then. */
+async function untilGone({ db, proxy }: Bench): Promise<void> {
+  proxy.cutAll()
+  await until(
+    'the sessions that were cut are gone',
+    async () => {
+      const { rows } = await db.queryNoRole('SELECT 1 FROM pg_stat_activity WHERE application_name = $1 LIMIT 1', [
+        APPLICATION,
+      ])
+      return rows.length === 0
+    },
+    { everyMs: 1 },
+  )
+}

@@ -1,0 +1,238 @@
+import { between, type Random } from '../../../libs/cli/demo/seededRandom.js'
+import { isLeaseLostError, LeaseLostError, type RoleHandle } from '../../../libs/db/index.js'
+import {
+  claimOutboxBatch,
+  completeOutboxAttempt,
+  completeOutboxAttempts,
+  recordLateOutcome,
+  type AttemptOutcome,
+  type CompletionState,
+} from '../../../libs/outbox/index.js'
+import { simulatedRail } from '../../../libs/rails/index.js'
+import { rowHashes } from '../../support/fingerprint.js'
+import { aPaymentOn } from '../../support/scorecard/payments.js'
+import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+
+const CLIENTS = 8
+const BATCH = 100
+const LEASE_SECONDS = 3_600
+const RAIL = 'resend'
+/** How often each stale hand tries. */
+const TRIES_EACH = 50
+
+type Staleness = 'expired' | 'taken over' | 'already recorded' | 'wrong token' | 'wrong worker'
+const KINDS: readonly Staleness[] = ['expired', 'taken over', 'already recorded', 'wrong token', 'wrong worker']
+
+/** A hand that holds nothing, whatever it believes. */
+interface StaleHand {
+  readonly kind: Staleness
+  readonly workerId: string
+  readonly outboxId: string
+  readonly leaseToken: string
+  readonly railReference: string
+}
+
+export default defineScenario({
+  id: 'R10',
+  title:
+    'completions by workers that lost their lease: expired, taken over, already recorded, another token, another worker',
+  bar: '100,000, one by one and in batches: all P7002, ledger unchanged, late evidence kept',
+  sizes: { full: { completions: 100_000 }, short: { completions: 2_000 } },
+  async run(stage, { completions }) {
+    const scene = await RelayScene.set(stage, { rails: '[]' })
+    const { db } = scene
+    const executor = db.as('symphony_executor')
+    const hands = await makeHands(scene, Math.ceil(completions / TRIES_EACH))
+    const before = await rowHashes(db)
+
+    const tally = { refused: 0, recordedBefore: 0, wrong: [] as string[] }
+    let tried = 0
+    const client = async (random: Random) => {
+      while (tried < completions) {
+        const inBatch = random() < 0.5
+        const count = Math.min(inBatch ? between(random, 1, BATCH) : 1, completions - tried)
+        tried += count
+        const chosen = Array.from({ length: count }, () => pick(random, hands))
+        const outcomes = chosen.map((hand) => outcomeOf(hand, random))
+        await (inBatch
+          ? completeMany(executor, chosen, outcomes, tally)
+          : completeOne(executor, chosen[0]!, outcomes[0]!, tally))
+        if (tried % 10_000 < count) stage.progress(`${tried} of ${completions} tried`)
+      }
+    }
+    await Promise.all(Array.from({ length: CLIENTS }, (_, number) => client(stage.randomFor(`client ${number}`))))
+    const after = await rowHashes(db)
+    const changed = Object.keys(after).filter((table) => after[table] !== before[table])
+
+    const evidence = await keepEvidence(executor, hands)
+    // If one of them was heard, the rightful holders have lost what they held: nothing more can be shown.
+    if (tally.wrong.length === 0) await completeRightly(scene, hands)
+    const { defects } = await scene.audit()
+    return {
+      figures: {
+        completions: tried,
+        refusedAsP7002: tally.refused,
+        ofThemRecordedBefore: tally.recordedBefore,
+        accepted: tally.wrong.length,
+        tablesChanged: changed.length,
+        lateOutcomesKept: evidence.kept,
+      },
+      defects: [
+        ...tally.wrong.slice(0, 20),
+        ...(tally.refused === tried ? [] : [`${tried - tally.refused} were not refused`]),
+        ...changed.map((table) => `${table} has changed`),
+        ...evidence.defects,
+        ...defects,
+      ],
+    }
+  },
+})
+
+/** Items of every kind of staleness. Each was paid once, so that the rightful completion and the late one say the same. */
+async function makeHands(scene: RelayScene, count: number): Promise<readonly StaleHand[]> {
+  const { db, bookUrl } = scene
+  const executor = db.as('symphony_executor')
+  const rail = simulatedRail({ type: RAIL, onUnknown: 'resend', bookUrl })
+  const hands: StaleHand[] = []
+  while (hands.length < count) {
+    await scene.enqueue(Array.from({ length: Math.min(1_000, count - hands.length) }, () => aPaymentOn(RAIL)))
+    const leased = await claimOutboxBatch(executor, 1_000, 'stale', LEASE_SECONDS)
+    for (const [index, item] of leased.entries()) {
+      const { outboxId, leaseToken } = item
+      const answer = await rail.dispatch(
+        { ...item, reference: outboxId, attempt: 1, notAfter: new Date(Date.now() + 60_000) },
+        { signal: new AbortController().signal },
+      )
+      if (answer.outcome !== 'success') throw new Error(`the rail says ${answer.outcome}`)
+      const kind = KINDS[index % KINDS.length]!
+      hands.push({
+        kind,
+        workerId: kind === 'wrong worker' ? 'somebody-else' : 'stale',
+        outboxId,
+        leaseToken: kind === 'wrong token' ? outboxId : leaseToken,
+        railReference: answer.reference,
+      })
+    }
+  }
+  await rail.close?.()
+
+  const ofKind = (...kinds: Staleness[]) => hands.filter(({ kind }) => kinds.includes(kind))
+  const expire = (some: readonly StaleHand[]) =>
+    db.queryNoRole(
+      `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE outbox_id = ANY ($1)`,
+      [some.map(({ outboxId }) => outboxId)],
+    )
+  await expire(ofKind('taken over'))
+  for (;;) if ((await claimOutboxBatch(executor, 1_000, 'rightful', LEASE_SECONDS)).length === 0) break
+  // After the takeovers, or these would be taken over as well.
+  await expire(ofKind('expired'))
+  for (const hand of ofKind('already recorded')) {
+    const { outboxId, leaseToken, railReference, workerId } = hand
+    await completeOutboxAttempt(executor, workerId, { outboxId, leaseToken, state: 'DISPATCHED', railReference })
+  }
+  return hands
+}
+
+interface Tally {
+  refused: number
+  recordedBefore: number
+  readonly wrong: string[]
+}
+
+async function completeOne(
+  executor: RoleHandle,
+  hand: StaleHand,
+  outcome: AttemptOutcome,
+  tally: Tally,
+): Promise<void> {
+  try {
+    const { state } = await completeOutboxAttempt(executor, hand.workerId, outcome)
+    tally.wrong.push(`${hand.kind}: ${state} was recorded`)
+  } catch (error) {
+    if (!isLeaseLostError(error)) throw error
+    tally.refused += 1
+    const wasRecorded = error instanceof LeaseLostError && error.recorded?.state === 'DISPATCHED'
+    if (wasRecorded) tally.recordedBefore += 1
+    if (wasRecorded !== (hand.kind === 'already recorded')) tally.wrong.push(`${hand.kind}: recorded ${wasRecorded}`)
+  }
+}
+
+/** By worker, as a batch has one. */
+async function completeMany(
+  executor: RoleHandle,
+  hands: readonly StaleHand[],
+  outcomes: readonly AttemptOutcome[],
+  tally: Tally,
+): Promise<void> {
+  for (const workerId of new Set(hands.map((hand) => hand.workerId))) {
+    const mine = hands.flatMap((hand, index) =>
+      hand.workerId === workerId ? [{ hand, outcome: outcomes[index]! }] : [],
+    )
+    // One lease may be named once in a batch.
+    const named = [...new Map(mine.map((one) => [one.hand.outboxId, one])).values()]
+    for (const one of mine.filter((each) => !named.includes(each)))
+      await completeOne(executor, one.hand, one.outcome, tally)
+    const verdicts = await completeOutboxAttempts(
+      executor,
+      workerId,
+      named.map(({ outcome }) => outcome),
+    )
+    for (const [index, { verdict }] of verdicts.entries()) {
+      const { kind } = named[index]!.hand
+      const wanted = kind === 'already recorded' ? 'ALREADY_RECORDED' : 'LEASE_LOST'
+      if (verdict === wanted) tally.refused += 1
+      else tally.wrong.push(`${kind}: the batch says ${verdict}`)
+      if (verdict === 'ALREADY_RECORDED') tally.recordedBefore += 1
+    }
+  }
+}
+
+/** What a stale worker learned is kept, and changes nothing. */
+async function keepEvidence(executor: RoleHandle, hands: readonly StaleHand[]) {
+  const defects: string[] = []
+  let kept = 0
+  for (const { kind, workerId, outboxId, leaseToken, railReference } of hands) {
+    if (kind !== 'expired' && kind !== 'taken over') continue
+    const late = { outboxId, leaseToken, state: 'DISPATCHED', railReference } as const
+    const { eventType } = await recordLateOutcome(executor, workerId, late)
+    if (eventType === 'LATE_OUTCOME') kept += 1
+    else defects.push(`${kind}: the evidence was kept as ${eventType}`)
+  }
+  return { kept, defects }
+}
+
+/** The rightful holders were not in the least disturbed. */
+async function completeRightly(scene: RelayScene, hands: readonly StaleHand[]): Promise<void> {
+  const { db } = scene
+  const executor = db.as('symphony_executor')
+  const references = new Map(hands.map(({ outboxId, railReference }) => [outboxId, railReference]))
+  await db.queryNoRole(
+    `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'
+     WHERE claimed_by = 'stale'`,
+  )
+  for (;;) if ((await claimOutboxBatch(executor, 1_000, 'rightful', LEASE_SECONDS)).length === 0) break
+  const { rows } = await db.queryNoRole<{ outbox_id: string; lease_token: string }>(
+    `SELECT outbox_id, lease_token FROM payment_outbox_pending WHERE claimed_by = 'rightful'`,
+  )
+  for (let start = 0; start < rows.length; start += 500) {
+    const outcomes = rows.slice(start, start + 500).map(({ outbox_id, lease_token }) => ({
+      outboxId: outbox_id,
+      leaseToken: lease_token,
+      state: 'DISPATCHED' as const,
+      railReference: references.get(outbox_id) ?? null,
+    }))
+    await completeOutboxAttempts(executor, 'rightful', outcomes)
+  }
+  await scene.untilDrained(30_000)
+}
+
+const STATES: readonly CompletionState[] = ['DISPATCHED', 'FAILED', 'RETRYABLE']
+
+function outcomeOf({ outboxId, leaseToken }: StaleHand, random: Random): AttemptOutcome {
+  return { outboxId, leaseToken, state: pick(random, STATES), railReference: 'stale', errorCode: 'STALE' }
+}
+
+function pick<T>(random: Random, choices: readonly T[]): T {
+  return choices[Math.floor(random() * choices.length)]!
+}

@@ -1,0 +1,118 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { pathToFileURL } from 'node:url'
+import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
+import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+import type { Stage } from '../../support/scorecard/Stage.js'
+import { until } from '../../support/scorecard/until.js'
+import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
+import { testBinaries } from '../../support/server.js'
+import { ShiftedClock } from '../../support/shiftedClock.js'
+
+const TWO_HOURS_SECONDS = 7_200
+const TEN_YEARS_MS = 10 * 365 * 24 * 3_600_000
+const LEASE_SECONDS = 4
+const BACKLOG = 300
+/** The clocks are compared at every claim that finds something, and at the latest by the report of every ten seconds. */
+const NOTICED_WITHIN_MS = 15_000
+
+export default defineScenario({
+  id: 'R14',
+  title: 'the clock of the database set 2 h forward and back under load, workers whose clocks are 10 years off',
+  bar: 'no double effect; every jump of more than 5 s is noticed by every worker, which alarms and claims nothing for a lease',
+  sizes: { full: { jumps: 20 }, short: { jumps: 2 } },
+  async run(stage, { jumps }) {
+    const clock = await ShiftedClock.around(testBinaries(18), await stage.subfolder('clock'))
+    const scene = await RelayScene.set(stage, { rails: USUAL_RAILS, binaries: clock.binaries })
+    const fleets = await startFleets(stage, scene)
+    const workers = fleets.reduce((sum, fleet) => sum + fleet.size, 0)
+    const ofPayments = stage.randomFor('payments')
+    let accepted = 0
+    const fill = async () => {
+      while ((await scene.status()).dueUnleasedCount < BACKLOG) {
+        await scene.enqueue(Array.from({ length: BACKLOG }, () => aPayment((accepted += 1), ofPayments)))
+      }
+    }
+    const defects: string[] = []
+    let direction = 1
+    const noticedCount = async () =>
+      (await scene.logLines()).filter((line) => line.includes('database_clock_jumped')).length
+    for (let jump = 0; jump < jumps; jump += 1) {
+      await fill()
+      const before = await noticedCount()
+      // There and back again, so that in the end everybody agrees about the time.
+      const isWayOut = jump % 2 === 0
+      if (isWayOut) direction = stage.random() < 0.5 ? 1 : -1
+      await clock.jump((isWayOut ? direction : -direction) * TWO_HOURS_SECONDS)
+      const noticed = await until(
+        'every worker has noticed',
+        async () => {
+          await fill()
+          return (await noticedCount()) - before >= workers
+        },
+        { timeoutMs: NOTICED_WITHIN_MS, everyMs: 200 },
+      ).catch(() => false)
+      if (!noticed)
+        defects.push(`jump ${jump + 1} was noticed by ${(await noticedCount()) - before} of ${workers} workers`)
+      // The leases of before the jump have surely ended, and claims go on.
+      await delay(LEASE_SECONDS * 1_000)
+      stage.progress(`${jump + 1} jumps, noticed ${await noticedCount()} times`)
+    }
+    // What was accepted or put off while the clock was ahead is due only when that time has come; let it come.
+    await clock.jump(TWO_HOURS_SECONDS)
+    await scene.untilDrained()
+    for (const fleet of fleets) {
+      await fleet.stop()
+      defects.push(...fleet.deaths)
+    }
+    const audited = await scene.audit()
+    return {
+      figures: {
+        jumps: jumps + 1,
+        workers,
+        noticed: await noticedCount(),
+        payments: accepted,
+        dispatched: Number(audited.report.counts.dispatched),
+        held: Number(audited.report.counts.held ?? 0n),
+        doubleRailEffects: audited.report.doublePaid,
+      },
+      defects: [...defects, ...audited.defects],
+    }
+  },
+})
+
+/** Three workers whose clocks are right, one that lives in the future and one in the past. */
+async function startFleets(stage: Stage, scene: RelayScene): Promise<readonly WorkerFleet[]> {
+  const shim = join(stage.folder, 'shiftDate.mjs')
+  await writeFile(shim, SHIFT_DATE)
+  const settings = {
+    words: ['--lease-seconds', String(LEASE_SECONDS), '--batch-size', '10', '--concurrency', '5'],
+    env: { LEASE_REPAIR_INTERVAL_MS: '2000' },
+  }
+  const shifted = (ms: number) => ({
+    ...settings.env,
+    NODE_OPTIONS: `--import ${pathToFileURL(shim).href}`,
+    CLOCK_SHIFT_MS: String(ms),
+  })
+  const right = scene.fleet({ ...settings, name: 'right' })
+  const future = scene.fleet({ ...settings, name: 'future', env: shifted(TEN_YEARS_MS) })
+  const past = scene.fleet({ ...settings, name: 'past', env: shifted(-TEN_YEARS_MS) })
+  await Promise.all([right.start(3), future.start(1), past.start(1)])
+  return [right, future, past]
+}
+
+const SHIFT_DATE = `
+const shift = Number(process.env.CLOCK_SHIFT_MS)
+const RealDate = Date
+globalThis.Date = class extends RealDate {
+  constructor(...words) {
+    if (words.length === 0) super(RealDate.now() + shift)
+    else super(...words)
+  }
+  static now() {
+    return RealDate.now() + shift
+  }
+}
+`

@@ -1,0 +1,188 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { aPaymentOn } from '../../support/scorecard/payments.js'
+import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+import type { Stage } from '../../support/scorecard/Stage.js'
+import { until } from '../../support/scorecard/until.js'
+import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
+
+const WORKERS = 4
+const LEASE_SECONDS = 3
+const TRIES_MAX = 3
+const BATCH = 1_000
+
+/** What takes its worker along, as code of an adapter. */
+const DEADLY: Readonly<Record<string, string>> = {
+  exits: 'process.exit(1)',
+  'kills its process': `process.kill(process.pid, 'SIGKILL')`,
+  aborts: 'process.abort()',
+  'eats all memory': 'for (const all = [];;) all.push(new Array(100000).fill(Math.random()))',
+  'throws where nobody catches': `setTimeout(() => { throw new Error('poison') }); await new Promise(() => {})`,
+  'rejects where nobody waits': `void Promise.reject(new Error('poison')); await new Promise(() => {})`,
+  'never lets go of the processor': 'for (;;) {}',
+}
+
+/** What only spoils its own call. */
+const HARMFUL: Readonly<Record<string, string>> = {
+  'throws nothing at all': 'throw null',
+  'throws ten megabytes': `throw new Error('x'.repeat(10_000_000))`,
+  'answers with nonsense': `return '<html>502</html>'`,
+  'answers with what throws when it is read': `return new Proxy({}, { get() { throw new Error('poison') } })`,
+  'never answers': 'await new Promise(() => {})',
+}
+
+/** Innocent payments share rails and workers with the deadly ones; a rail that holds has the others to itself. */
+const RAILS = `['resend', 'inquire', 'hold'].map((onUnknown) => {
+  const rail = simulatedRail({ type: onUnknown, onUnknown, bookUrl, latencyMs: { min: 1, max: 5 }, timeoutMs: 1500, settleMs: 1500 })
+  const poisons = {
+    ${Object.entries({ ...DEADLY, ...HARMFUL })
+      .map(([name, code]) => `${JSON.stringify(name)}: async () => { ${code} },`)
+      .join('\n    ')}
+  }
+  return {
+    ...rail,
+    dispatch: (request, context) => {
+      const poison = poisons[request.payload.poison]
+      if (poison === undefined) return rail.dispatch(request, context)
+      // Before it acts, because after it nobody may be left to say so.
+      appendFileSync(process.env.TRIES_FILE, request.payload.poison + '\\t' + request.reference + '\\n')
+      return poison()
+    },
+  }
+})`
+
+export default defineScenario({
+  id: 'R19',
+  title: `poison payloads of ${Object.keys({ ...DEADLY, ...HARMFUL }).length} kinds among others, ${Object.keys(DEADLY).length} of them deadly to their worker`,
+  bar: `among 100,000: each held within ${TRIES_MAX} tries; the others unaffected`,
+  sizes: { full: { payments: 100_000, ofEachKind: 4 }, short: { payments: 500, ofEachKind: 1 } },
+  async run(stage, { payments, ofEachKind }) {
+    const scene = await RelayScene.set(stage, { rails: RAILS })
+    const triesFile = join(stage.folder, 'tries')
+    await writeFile(triesFile, '')
+    const poisons = [...kindsOn('resend', DEADLY), ...kindsOn('hold', HARMFUL)].flatMap((one) =>
+      Array(ofEachKind).fill(one),
+    )
+    await enqueueMixed(stage, scene, payments, poisons)
+    const fleet = scene.fleet({
+      words: ['--lease-seconds', String(LEASE_SECONDS), '--batch-size', '25', '--concurrency', '10'],
+      // Little memory, so that it is soon eaten.
+      env: { LEASE_REPAIR_INTERVAL_MS: '1000', NODE_OPTIONS: '--max-old-space-size=192', TRIES_FILE: triesFile },
+    })
+    await fleet.start(WORKERS)
+    await superviseUntilDrained(stage, scene, fleet)
+    await fleet.stop()
+
+    const { defects } = await scene.audit()
+    const { rows } = await scene.db.queryNoRole<Row>(SUMMARY)
+    const tries = triesOf(await readFile(triesFile, 'utf8'))
+    const [poisoned, innocent] = [
+      rows.filter(({ poison }) => poison !== null),
+      rows.filter(({ poison }) => poison === null),
+    ]
+    const affected = innocent.filter(({ state }) => state !== 'DISPATCHED')
+    const notHeld = poisoned.filter(({ state }) => state !== 'HELD')
+    const tooOften = [...tries].filter(([, count]) => count > TRIES_MAX)
+    const count = (some: readonly Row[]) => some.reduce((sum, { items }) => sum + items, 0)
+    const describe = ({ poison, state, reason, items }: Row) =>
+      `${items} × ${poison ?? 'innocent'}: ${state} ${reason ?? ''}`
+    return {
+      figures: {
+        payments: count(rows),
+        kinds: new Set(poisoned.map(({ poison }) => poison)).size,
+        poisoned: count(poisoned),
+        held: count(poisoned) - count(notHeld),
+        triesMost: Math.max(...tries.values()),
+        workersLost: fleet.lost,
+        othersAffected: count(affected),
+      },
+      defects: [
+        ...defects,
+        ...notHeld.map(describe),
+        ...affected.map(describe),
+        ...tooOften.map(([call, times]) => `${call} was tried ${times} times`),
+        ...(tries.size === poisons.length ? [] : [`${tries.size} of ${poisons.length} were ever tried`]),
+      ],
+    }
+  },
+})
+
+function triesOf(text: string): ReadonlyMap<string, number> {
+  const tries = new Map<string, number>()
+  for (const call of text.split('\n').filter(Boolean)) tries.set(call, (tries.get(call) ?? 0) + 1)
+  return tries
+}
+
+function kindsOn(railType: string, kinds: Readonly<Record<string, string>>) {
+  return Object.keys(kinds).map((poison) => ({ railType, poison }))
+}
+
+/** Poison among the others, wherever chance puts it. */
+async function enqueueMixed(
+  stage: Stage,
+  scene: RelayScene,
+  payments: number,
+  poisons: readonly { readonly railType: string; readonly poison: string }[],
+): Promise<void> {
+  const places = new Map<number, (typeof poisons)[number]>()
+  for (const poison of poisons) {
+    let place = Math.floor(stage.random() * payments)
+    while (places.has(place)) place = (place + 1) % payments
+    places.set(place, poison)
+  }
+  for (let first = 0; first < payments; first += BATCH) {
+    const count = Math.min(BATCH, payments - first)
+    await scene.enqueue(
+      Array.from({ length: count }, (_, index) => {
+        const poison = places.get(first + index)
+        if (poison !== undefined) return aPaymentOn(poison.railType, { poison: poison.poison })
+        return aPaymentOn((first + index) % 2 === 0 ? 'resend' : 'inquire')
+      }),
+    )
+  }
+}
+
+/** As an orchestrator does: who died is replaced, and who lets its leases expire is killed first. */
+async function superviseUntilDrained(stage: Stage, scene: RelayScene, fleet: WorkerFleet): Promise<void> {
+  await until(
+    'everything but the poison is dispatched',
+    async () => {
+      for (const workerId of await expiredWorkers(scene)) {
+        const stuck = fleet.find(workerId)
+        if (stuck !== undefined) await fleet.kill(stuck)
+      }
+      fleet.topUp(WORKERS)
+      const { pendingCount, heldCount } = await scene.status()
+      stage.progress(`${pendingCount} left, ${heldCount} held, ${fleet.lost} workers lost`)
+      return pendingCount === heldCount
+    },
+    { timeoutMs: 1_800_000, everyMs: 500 },
+  )
+}
+
+async function expiredWorkers({ db }: RelayScene): Promise<readonly string[]> {
+  const { rows } = await db.queryNoRole<{ worker: string }>(
+    `SELECT DISTINCT worker_id AS worker FROM payment_outbox_attempts WHERE state = 'ZOMBIE_REQUEUE'`,
+  )
+  return rows.map(({ worker }) => worker)
+}
+
+interface Row {
+  readonly poison: string | null
+  readonly state: string
+  readonly reason: string | null
+  readonly items: number
+}
+
+const SUMMARY = `
+  WITH tried AS (
+    SELECT outbox_id, max(state::text) FILTER (WHERE state IN ('DISPATCHED', 'FAILED')) AS ending,
+      min(payload->>'poison') AS poison
+    FROM payment_outbox_attempts GROUP BY outbox_id
+  )
+  SELECT COALESCE(t.poison, p.payload->>'poison') AS poison,
+    COALESCE(t.ending, CASE WHEN p.hold_reason IS NULL THEN 'PENDING' ELSE 'HELD' END) AS state,
+    p.hold_reason AS reason, count(*)::int AS items
+  FROM payment_outbox_identities i LEFT JOIN tried t USING (outbox_id) LEFT JOIN payment_outbox_pending p USING (outbox_id)
+  GROUP BY 1, 2, 3`

@@ -1,0 +1,51 @@
+import { randomInt } from 'node:crypto'
+import { expect, inject, test } from 'vitest'
+import { playScenario } from '../support/scorecard/playScenario.js'
+import type { Scenario, Size } from '../support/scorecard/Scenario.js'
+import histories from './scenarios/r05Histories.js'
+import cutConnections from './scenarios/r09CutConnections.js'
+import staleCompletions from './scenarios/r10StaleCompletions.js'
+
+/**
+ * Scenarios of `npm run chaos` in a size that every run of the tests can afford, from another seed each time. Those that kill
+ * processes have specs of their own beside this one: docs/internals/tests.md says which.
+ */
+
+interface ShortForm {
+  readonly invariant: string
+  readonly scenario: Scenario
+  readonly size: Size
+  /** What must have happened, or nothing was shown. */
+  readonly atLeast: Readonly<Record<string, number>>
+}
+
+const SHORT_FORMS: readonly ShortForm[] = [
+  {
+    invariant: 'whatever byte its connection is cut at, a call made again gets the same answer, and nothing is doubled',
+    scenario: cutConnections,
+    size: { everyBytes: 250 },
+    atLeast: { cuts: 15, committed: 3, notCommitted: 3 },
+  },
+  {
+    invariant: 'what clients were told at the same time, some over connections that were cut, is possible in one order',
+    scenario: histories,
+    size: { histories: 1, operations: 400 },
+    atLeast: { operations: 300, refused: 10 },
+  },
+  {
+    invariant: 'a hand that lost its lease changes nothing, however often it tries, and what it learned is kept',
+    scenario: staleCompletions,
+    size: { completions: 500 },
+    atLeast: { refusedAsP7002: 500, lateOutcomesKept: 4 },
+  },
+]
+
+const TITLED = SHORT_FORMS.map((form) => [`${form.scenario.id} ${form.invariant}`, form] as const)
+
+test.each(TITLED)('%s', async (_title, { scenario, size, atLeast }) => {
+  const seed = randomInt(2 ** 31)
+  process.stdout.write(`${scenario.id}: seed ${seed}\n`)
+  const { defects, figures } = await playScenario(scenario, { seed, short: true, size, serverUrl: inject('serverUrl') })
+  expect(defects).toEqual([])
+  for (const [name, least] of Object.entries(atLeast)) expect(Number(figures[name])).toBeGreaterThanOrEqual(least)
+})

@@ -1,0 +1,188 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { readEffects } from '../../../libs/cli/readEffects.js'
+import { enqueueInboxMessage } from '../../../libs/inbox/index.js'
+import { audit } from '../../../libs/ledger/index.js'
+import { enqueuePaymentOutboxBatch } from '../../../libs/outbox/index.js'
+import type { startRailBook } from '../../../libs/rails/index.js'
+import { pauseJob, resumeJob, SchedulerStore } from '../../../libs/scheduler/index.js'
+import { builtPath } from '../builtPath.js'
+import type { TestDatabase } from '../database.js'
+import { aPaymentOn } from '../scorecard/payments.js'
+import type { Stage } from '../scorecard/Stage.js'
+import { until } from '../scorecard/until.js'
+
+const RUNTIME = fileURLToPath(new URL('runtime.mjs', import.meta.url))
+const PROGRAM = fileURLToPath(new URL('coreProcess.mjs', import.meta.url))
+const JOB = 'report'
+
+/** A database with a little of everything to do, and processes of an instrumented build that do it until they are ended. */
+export class CoreScene {
+  readonly db: TestDatabase
+  readonly #stage: Stage
+  readonly #dist: string
+  readonly #program: Readonly<Record<string, string>>
+  readonly #bookFile: string
+  #started = 0
+  #messages = 0
+
+  private constructor(stage: Stage, db: TestDatabase, dist: string, places: Readonly<Record<string, string>>) {
+    this.#stage = stage
+    this.db = db
+    this.#dist = dist
+    const { bookFile, ...program } = places
+    this.#bookFile = bookFile ?? ''
+    this.#program = program
+  }
+
+  static async set(stage: Stage, server: { readonly url: string }, dist: string): Promise<CoreScene> {
+    const db = await stage.createDatabase(server)
+    const shop = await db.createLogin('shop')
+    const roles = ['symphony_executor', 'symphony_readonly', shop.name]
+    const { url } = await db.createLogin('worker', { roles })
+    await db.queryNoRole(`
+      CREATE SCHEMA shop; GRANT USAGE ON SCHEMA shop TO ${shop.name};
+      CREATE TABLE shop.effects (source text, message_id text);
+      CREATE TABLE shop.led (turn bigint GENERATED ALWAYS AS IDENTITY, token bigint, worker text);
+      GRANT SELECT, INSERT ON shop.effects, shop.led TO ${shop.name}`)
+    const bookFile = join(stage.folder, `book-${db.name}.ndjson`)
+    const built: { startRailBook: typeof startRailBook } = await import(
+      /* @vite-ignore */ pathToFileURL(builtPath('libs/rails/index.js')).href
+    )
+    const book = await built.startRailBook({ file: bookFile })
+    stage.defer(() => book.stop())
+    const job = { name: JOB, cron: '* * * * * *', topic: 'resend', payload: PAYABLE }
+    await new SchedulerStore(db.database).createOrUpdateJob(job)
+    return new CoreScene(stage, db, dist, { url, bookUrl: book.url, bookFile, handlerRole: shop.name })
+  }
+
+  /** A little of everything. */
+  async feed(): Promise<void> {
+    const { db } = this
+    await resumeJob(db.as('symphony_control'), JOB)
+    await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [
+      aPaymentOn('resend'),
+      aPaymentOn('resend', { simulate: ['retryable', 'success'] }),
+      aPaymentOn('inquire', { simulate: ['timeoutAfterPaying', 'success'] }),
+      aPaymentOn('inquire', { simulate: ['garbage', 'success'] }),
+      aPaymentOn('inquire', { simulate: ['terminal'] }),
+      aPaymentOn('hold'),
+      { ...aPaymentOn('resend'), participantId: 'in-order', ordered: true },
+      { ...aPaymentOn('resend'), participantId: 'in-order', ordered: true },
+    ])
+    for (const failsFirst of [false, true]) {
+      const messageId = `message-${(this.#messages += 1)}`
+      const message = { source: 'bank', messageId, topic: 'effect', payload: { failsFirst } }
+      await enqueueInboxMessage(db.as('symphony_ingest'), message)
+    }
+    await new SchedulerStore(db.database).scheduleTimer({ topic: 'resend', payload: PAYABLE, dueAt: new Date() })
+  }
+
+  /** What time does: leases end, and what waits for its next try is due. */
+  async passTime(): Promise<void> {
+    await this.db.queryNoRole(`
+      UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE lease_token IS NOT NULL;
+      UPDATE symphony_leases SET expires_at = clock_timestamp() - interval '1 second' WHERE expires_at > clock_timestamp();
+      UPDATE inbox_messages SET claim_expires_at = clock_timestamp() - interval '1 second' WHERE state = 'processing'`)
+    await this.passTimeForRetries()
+  }
+
+  /** Whether everything that was fed has come to its end, held payments aside. */
+  async isDone(): Promise<boolean> {
+    const { rows } = await this.db.queryNoRole<{ left: number }>(`
+      SELECT (SELECT count(*) FROM payment_outbox_pending WHERE hold_reason IS NULL)
+        + (SELECT count(*) FROM inbox_messages WHERE state NOT IN ('done', 'dead'))
+        + (SELECT count(*) FROM scheduler_timers WHERE finished_at IS NULL) AS left`)
+    return Number(rows[0]?.left) === 0
+  }
+
+  start(env: Readonly<Record<string, string>> = {}): ChildProcess {
+    const settings = {
+      ...this.#program,
+      dist: this.#dist,
+      schema: this.db.schema,
+      workerId: `core-${(this.#started += 1)}`,
+    }
+    const child = spawn(process.execPath, ['--import', RUNTIME, PROGRAM, JSON.stringify(settings)], {
+      env: { PATH: process.env['PATH'] ?? '', ...env },
+      stdio: ['pipe', 'pipe', 'inherit'],
+    })
+    this.#stage.defer(() => child.kill('SIGKILL'))
+    return child
+  }
+
+  /** Which points a process passes from its start to its stop, doing all there is to do. */
+  async discover(): Promise<string[]> {
+    const file = join(this.#stage.folder, 'passed.log')
+    await rm(file, { force: true })
+    await this.feed()
+    const child = this.start({ FAILPOINT_LOG: file })
+    await this.#finish(child)
+    return (await readFile(file, 'utf8')).trim().split('\n')
+  }
+
+  /** Ends a process at a point; what it left is for the next one. False if it came to its end without passing there. */
+  async crashAt(point: string): Promise<boolean> {
+    await this.feed()
+    const child = this.start({ FAILPOINT: point })
+    await this.#finish(child)
+    await this.passTime()
+    return child.signalCode === 'SIGKILL'
+  }
+
+  /** Lets one process do all there is to do, while nothing is added to it. */
+  async heal(): Promise<void> {
+    await pauseJob(this.db.as('symphony_control'), JOB)
+    await this.#finish(this.start())
+  }
+
+  async #finish(child: ChildProcess): Promise<void> {
+    const exited = once(child, 'exit')
+    await until('it has ended, or done everything', async () => {
+      if (child.exitCode !== null || child.signalCode !== null) return true
+      await this.passTimeForRetries()
+      return this.isDone()
+    })
+    child.stdin?.end()
+    await exited
+    if (child.signalCode !== 'SIGKILL' && child.exitCode !== 0)
+      throw new Error(`it ended with ${child.exitCode}: see its words above`)
+  }
+
+  /** Retries wait for less than their backoff, but no less than a rail needs to settle; leases of the living stay theirs. */
+  async passTimeForRetries(): Promise<void> {
+    await this.db.queryNoRole(`
+      UPDATE payment_outbox_pending SET next_attempt_at = clock_timestamp() + interval '400 milliseconds'
+      WHERE lease_token IS NULL AND next_attempt_at > clock_timestamp() + interval '500 milliseconds';
+      UPDATE inbox_messages SET due_at = clock_timestamp() WHERE state = 'seen' AND due_at > clock_timestamp()`)
+  }
+
+  /** What does not hold, in words. */
+  async findDefects(): Promise<readonly string[]> {
+    const effects = await readEffects(this.#bookFile)
+    const { invariants, notJudged } = await audit(this.db.as('symphony_auditor'), { effects, drained: true })
+    const { rows } = await this.db.queryNoRole<{ what: string; found: string }>(`
+      SELECT 'an effect of a message happened more than once' AS what, message_id AS found FROM shop.effects
+        GROUP BY source, message_id HAVING count(*) > 1
+      UNION ALL SELECT 'a message is done without its effect', m.message_id FROM inbox_messages m
+        WHERE m.state = 'done' AND NOT EXISTS (SELECT FROM shop.effects e WHERE e.message_id = m.message_id)
+      UNION ALL SELECT 'a message died', message_id FROM inbox_messages WHERE state = 'dead'
+      UNION ALL SELECT 'a token of the leader is smaller than one before it', token::text
+        FROM (SELECT token, max(token) OVER (ORDER BY turn) AS highest FROM shop.led) l WHERE token < highest
+      UNION ALL SELECT 'two leaders had the same token', token::text FROM shop.led GROUP BY token HAVING count(DISTINCT worker) > 1
+      UNION ALL SELECT 'an occurrence of the job has two runs', scheduled_for::text FROM scheduler_job_runs
+        GROUP BY job_name, scheduled_for HAVING count(*) > 1
+      UNION ALL SELECT 'a timer is no message', t.timer_id::text FROM scheduler_timers t
+        WHERE NOT EXISTS (SELECT FROM payment_outbox_identities i WHERE i.instruction_id = t.timer_id::text)`)
+    return [
+      ...notJudged.map((id) => `${id} was not judged`),
+      ...invariants.filter(({ ok }) => !ok).map(({ id, found }) => `${id} is broken: ${found.slice(0, 3).join(', ')}`),
+      ...rows.map(({ what, found }) => `${what}: ${found}`),
+    ]
+  }
+}
+
+const PAYABLE = { amount: '1.50', currency: 'EUR', destination: 'account-1' }

@@ -1,0 +1,34 @@
+import { cp, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { dirname, join, relative, sep } from 'node:path'
+import { builtPath } from '../builtPath.js'
+import { instrument } from './instrument.js'
+
+/** The rooms that change state. What only reads can be ended anywhere: nobody would know. */
+export const CORE_ROOMS = ['outbox', 'repair', 'scheduler', 'inbox', 'lease', 'deployment']
+
+export interface InstrumentedBuild {
+  /** Takes the place of dist/. */
+  readonly dist: string
+  /** The names of all points. */
+  readonly points: readonly string[]
+}
+
+/** A copy of dist/ in which every await of the core can be the last thing that a process does. */
+export async function buildInstrumented(folder: string): Promise<InstrumentedBuild> {
+  const root = dirname(builtPath(''))
+  const dist = join(folder, 'dist')
+  await cp(builtPath(''), dist, { recursive: true })
+  for (const name of ['node_modules', 'schema', 'package.json']) await symlink(join(root, name), join(folder, name))
+  const points: string[] = []
+  for (const room of CORE_ROOMS) {
+    const files = await readdir(join(dist, 'libs', room), { recursive: true })
+    for (const name of files.filter((one) => one.endsWith('.js')).toSorted()) {
+      const path = join(dist, 'libs', room, name)
+      const file = relative(join(dist, 'libs'), path).split(sep).join('/')
+      const instrumented = instrument(await readFile(path, 'utf8'), file)
+      points.push(...instrumented.points)
+      await writeFile(path, instrumented.code)
+    }
+  }
+  return { dist, points }
+}

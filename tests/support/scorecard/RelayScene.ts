@@ -1,0 +1,182 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { pathToFileURL } from 'node:url'
+import { readEffects } from '../../../libs/cli/readEffects.js'
+import type { EmbeddedServer } from '../../../libs/embedded/index.js'
+import { audit, type AuditReport } from '../../../libs/ledger/index.js'
+import {
+  enqueuePaymentOutbox,
+  enqueuePaymentOutboxBatch,
+  readOutboxStatus,
+  type EnqueuedItem,
+  type OutboxInstruction,
+  type OutboxStatus,
+} from '../../../libs/outbox/index.js'
+import type { startRailBook } from '../../../libs/rails/index.js'
+import { builtPath } from '../builtPath.js'
+import type { TestDatabase } from '../database.js'
+import { killServer } from '../killServer.js'
+import type { PrivateServer } from '../server.js'
+import type { Stage } from './Stage.js'
+import { insist, until } from './until.js'
+import { WorkerFleet } from './WorkerFleet.js'
+
+export interface RelaySceneOptions {
+  /**
+   * The rails, as the text of an array in which `simulatedRail`, `bookUrl` and `appendFileSync` are known. Each payment they make is a line in
+   * the book.
+   */
+  readonly rails: string
+  /** Of PostgreSQL. */
+  readonly settings?: Readonly<Record<string, string>>
+  /** Other programs than those that are shipped. */
+  readonly binaries?: string
+}
+
+export interface FleetSettings {
+  readonly name?: string
+  readonly words?: readonly string[]
+  readonly env?: Readonly<Record<string, string>>
+  /** Another way to the same server, such as a proxy's. */
+  readonly port?: number
+}
+
+export interface ServerCycle {
+  readonly kill: boolean
+  readonly downMs: number
+  /** Called when nothing of it runs any more. */
+  readonly whenDown?: () => void
+}
+
+/** A server, a database, a rail whose book is a process of its own, and fleets of workers that come and go. */
+export class RelayScene {
+  readonly db: TestDatabase
+  readonly server: PrivateServer
+  readonly bookFile: string
+  readonly bookUrl: string
+  readonly #stage: Stage
+  readonly #railsFile: string
+  /** The workers' address of the database. */
+  readonly workerUrl: string
+  #running: EmbeddedServer
+  serverKills = 0
+
+  private constructor(
+    stage: Stage,
+    given: Pick<RelayScene, 'db' | 'server' | 'bookFile' | 'bookUrl'>,
+    files: { readonly railsFile: string; readonly workerUrl: string },
+  ) {
+    this.#stage = stage
+    this.db = given.db
+    this.server = given.server
+    this.bookFile = given.bookFile
+    this.bookUrl = given.bookUrl
+    this.#railsFile = files.railsFile
+    this.workerUrl = files.workerUrl
+    this.#running = given.server
+  }
+
+  static async set(stage: Stage, { rails, settings = {}, binaries }: RelaySceneOptions): Promise<RelayScene> {
+    const server = await stage.startServer(settings, binaries)
+    const db = await stage.createDatabase(server)
+    const { url: workerUrl } = await db.createLogin('worker', { roles: ['symphony_executor', 'symphony_readonly'] })
+    const bookFile = join(stage.folder, 'rail-book.ndjson')
+    // From dist/: the program it starts is a file beside it.
+    const built: { startRailBook: typeof startRailBook } = await import(
+      /* @vite-ignore */ pathToFileURL(builtPath('libs/rails/index.js')).href
+    )
+    const book = await built.startRailBook({ file: bookFile })
+    stage.defer(() => book.stop())
+    const railsFile = join(stage.folder, 'rails.mjs')
+    await writeFile(railsFile, railsModule(rails))
+    return new RelayScene(stage, { db, server, bookFile, bookUrl: book.url }, { railsFile, workerUrl })
+  }
+
+  /** What the workers logged so far, line by line. */
+  async logLines(): Promise<readonly string[]> {
+    return (await readFile(join(this.#stage.folder, 'workers.log'), 'utf8')).split('\n')
+  }
+
+  fleet({ name = 'worker', words = [], env = {}, port }: FleetSettings = {}): WorkerFleet {
+    const url = new URL(this.workerUrl)
+    if (port !== undefined) url.port = String(port)
+    const fleet = new WorkerFleet({
+      name,
+      words: ['--rails', this.#railsFile, ...words],
+      env: {
+        DATABASE_URL: url.href,
+        SYMPHONY_SCHEMA: this.db.schema,
+        RAILS_MODULE: pathToFileURL(builtPath('libs/rails/index.js')).href,
+        BOOK_URL: this.bookUrl,
+        ...env,
+      },
+      logFile: join(this.#stage.folder, 'workers.log'),
+    })
+    this.#stage.defer(() => fleet.killAll())
+    return fleet
+  }
+
+  /** One, once; whatever comes of it. */
+  enqueueOnce(instruction: OutboxInstruction): Promise<EnqueuedItem> {
+    return enqueuePaymentOutbox(this.db.as('symphony_ingest'), instruction)
+  }
+
+  /** As a client does that knows what it wants: again and again under the same keys, until it has an answer. */
+  enqueue(instructions: readonly OutboxInstruction[]): Promise<EnqueuedItem[]> {
+    const ingest = this.db.as('symphony_ingest')
+    return insist('an enqueue', () => enqueuePaymentOutboxBatch(ingest, instructions))
+  }
+
+  status(): Promise<OutboxStatus> {
+    return insist('a look at the queue', () => readOutboxStatus(this.db.as('symphony_readonly')))
+  }
+
+  /** Resolves when nothing but held items is left. */
+  async untilDrained(timeoutMs = 600_000): Promise<OutboxStatus> {
+    return until(
+      'the queue is drained',
+      async () => {
+        const status = await this.status()
+        this.#stage.progress(`${status.pendingCount} left, ${status.heldCount} of them held`)
+        return status.pendingCount === status.heldCount ? status : undefined
+      },
+      { timeoutMs, everyMs: 500 },
+    )
+  }
+
+  /** All of PostgreSQL at once (`kill`), or as an operator restarts it; and up again after so long. */
+  async cycleServer({ kill, downMs, whenDown }: ServerCycle): Promise<void> {
+    if (kill) {
+      await killServer(this.#running)
+      this.serverKills += 1
+    }
+    await this.#running.stop()
+    whenDown?.()
+    await delay(downMs)
+    this.#running = await this.server.restart()
+  }
+
+  /** Both books, held against each other. */
+  async audit(): Promise<{ readonly report: AuditReport; readonly defects: readonly string[] }> {
+    const effects = await readEffects(this.bookFile)
+    const report = await audit(this.db.as('symphony_auditor'), { effects, drained: true })
+    const broken = report.invariants.filter(({ ok }) => !ok)
+    return {
+      report,
+      defects: [
+        ...report.notJudged.map((id) => `${id} was not judged`),
+        ...broken.map(({ id, found }) => `${id} is broken ${found.length} times: ${found.slice(0, 3).join(', ')}`),
+      ],
+    }
+  }
+}
+
+function railsModule(rails: string): string {
+  return `
+import { appendFileSync } from 'node:fs'
+const { simulatedRail } = await import(process.env.RAILS_MODULE)
+const bookUrl = process.env.BOOK_URL
+export default ${rails}
+`
+}

@@ -1,0 +1,71 @@
+import { DatabaseError, isLeaseLostError } from '../../../libs/db/index.js'
+
+/** A call and what was heard of it, between two ticks of a clock that all clients share. */
+export interface Entry {
+  readonly client: number
+  readonly invoked: number
+  readonly returned: number
+  /**
+   * `refused`: the lease was not the caller's. `unknown`: the connection was lost, and the call may or may not have taken
+   * effect. `not done`: an error said that surely nothing happened.
+   */
+  readonly outcome: 'ok' | 'refused' | 'unknown' | 'not done'
+  readonly call: Call
+}
+
+export type Call =
+  | { readonly kind: 'enqueue'; readonly key: string; readonly participant: string; answer?: EnqueueAnswer }
+  | { readonly kind: 'claim'; readonly worker: string; answer?: readonly Grant[] }
+  | (Grant & { readonly kind: 'complete'; readonly state: string; answer?: CompleteAnswer })
+  | (Grant & { readonly kind: 'renew' })
+  | (Grant & { readonly kind: 'release' })
+  /** Time passes: the lease of an item ends. */
+  | { readonly kind: 'expire'; readonly outboxId: string }
+  | { readonly kind: 'repair' }
+  | { readonly kind: 'acquire'; readonly resource: string; answer?: bigint }
+
+export interface Grant {
+  readonly outboxId: string
+  readonly leaseToken: string
+}
+
+export interface EnqueueAnswer {
+  readonly outboxId: string
+  readonly sequenceId: bigint
+  readonly created: boolean
+}
+
+export interface CompleteAnswer {
+  readonly attemptNo: number
+  readonly state: string
+}
+
+/** Calls of many clients, in the order in which they were made and answered. */
+export class History {
+  readonly entries: Entry[] = []
+  /** Errors that no client should ever see. */
+  readonly strange: string[] = []
+  #tick = 0
+
+  /** `run` writes its answer into the call. */
+  async record<C extends Call>(client: number, call: C, run: (call: C) => Promise<void>): Promise<Entry['outcome']> {
+    const invoked = (this.#tick += 1)
+    let outcome: Entry['outcome'] = 'ok'
+    try {
+      await run(call)
+    } catch (error) {
+      outcome = this.#outcomeOf(error, call)
+    }
+    this.entries.push({ client, invoked, returned: (this.#tick += 1), outcome, call })
+    return outcome
+  }
+
+  #outcomeOf(error: unknown, { kind }: Call): Entry['outcome'] {
+    if (isLeaseLostError(error)) return 'refused'
+    if (error instanceof DatabaseError && error.disposition !== 'fatal') {
+      return error.disposition === 'unknown' ? 'unknown' : 'not done'
+    }
+    this.strange.push(`${kind}: ${String(error)}`)
+    return 'unknown'
+  }
+}

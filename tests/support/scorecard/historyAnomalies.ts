@@ -1,0 +1,216 @@
+import type { Call, Entry, Grant } from './history.js'
+
+/** The tables when all is over, as far as the history can explain them. */
+export interface FinalState {
+  readonly items: readonly {
+    readonly outboxId: string
+    readonly key: string
+    readonly participant: string
+    readonly sequenceId: bigint
+  }[]
+  readonly attempts: readonly {
+    readonly outboxId: string
+    readonly attemptNo: number
+    readonly state: string
+    readonly leaseToken: string | null
+  }[]
+}
+
+type Of<K extends Call['kind']> = Entry & { readonly call: Extract<Call, { kind: K }> }
+
+/**
+ * What in a history cannot have happened if every call took effect at one instant between its beginning and its answer. The
+ * model is small, because it only speaks of what clients were told: one item per key, one live lease per item, one ending, and
+ * numbers that grow as time does.
+ */
+export function anomaliesOf(history: readonly Entry[], state: FinalState): readonly string[] {
+  const ok = <K extends Call['kind']>(kind: K): Of<K>[] =>
+    history.filter((entry): entry is Of<K> => isA(entry, kind) && entry.outcome === 'ok')
+  const tried = <K extends Call['kind']>(kind: K): Of<K>[] =>
+    history.filter(
+      (entry): entry is Of<K> => isA(entry, kind) && (entry.outcome === 'ok' || entry.outcome === 'unknown'),
+    )
+  const grants = ok('claim').flatMap((entry) =>
+    (entry.call.answer ?? []).map(({ outboxId, leaseToken }) => ({ outboxId, leaseToken, entry })),
+  )
+  const endings = ok('complete').filter(({ call }) => isTerminal(call.answer?.state))
+  const lives = livesOf(grants)
+  return [
+    ...oneItemPerKey(ok('enqueue'), state),
+    ...numbersGrow(
+      ok('enqueue').filter(({ call }) => call.answer?.created === true),
+      ({ call }) => ({ of: call.participant, number: call.answer!.sequenceId }),
+    ).map((found) => `sequence ${found}`),
+    ...numbersGrow(
+      ok('acquire').filter(({ call }) => call.answer !== undefined),
+      ({ call }) => ({ of: call.resource, number: call.answer! }),
+    ).map((found) => `fencing token ${found}`),
+    ...numbersGrow(ok('complete'), ({ call }) => ({
+      of: call.outboxId,
+      number: BigInt(call.answer?.attemptNo ?? 0),
+    })).map((found) => `attempt ${found}`),
+    ...duplicates(grants.map(({ leaseToken }) => leaseToken)).map((token) => `token ${token} was granted twice`),
+    ...duplicates(ok('complete').map(({ call }) => call.leaseToken)).map(
+      (token) => `token ${token} recorded two outcomes`,
+    ),
+    ...duplicates(endings.map(({ call }) => call.outboxId)).map((id) => `${id} ended twice`),
+    ...sharedLeases(lives, history),
+    ...staleHands([...ok('complete'), ...ok('renew')], lives),
+    ...endings.flatMap((ending) =>
+      grants
+        .filter(({ outboxId, entry }) => outboxId === ending.call.outboxId && entry.invoked > ending.returned)
+        .map(({ outboxId }) => `${outboxId} was claimed after it had ended`),
+    ),
+    ...unexplainedRows(state, ok('complete'), tried('complete')),
+  ]
+}
+
+function oneItemPerKey(enqueues: readonly Of<'enqueue'>[], { items }: FinalState): readonly string[] {
+  const found: string[] = []
+  for (const { key, outboxId, sequenceId } of items) {
+    const told = enqueues.filter(({ call }) => call.key === key)
+    if (told.some(({ call }) => call.answer?.outboxId !== outboxId || call.answer.sequenceId !== sequenceId))
+      found.push(`${key}: clients were told of different items`)
+    if (told.filter(({ call }) => call.answer?.created).length > 1) found.push(`${key} was created twice`)
+  }
+  found.push(...duplicates(items.map(({ key }) => key)).map((key) => `${key} has two items`))
+  for (const { call } of enqueues) {
+    if (items.every(({ key }) => key !== call.key)) found.push(`${call.key} was accepted and is not there`)
+  }
+  for (const participant of new Set(items.map((item) => item.participant))) {
+    const numbers = items.filter((item) => item.participant === participant).map(({ sequenceId }) => Number(sequenceId))
+    const sorted = numbers.toSorted((left, right) => left - right)
+    if (sorted.some((number, index) => number !== index + 1))
+      found.push(`${participant}: the sequence has gaps: ${sorted.join(' ')}`)
+  }
+  return found
+}
+
+/** If one call was answered before another began, its number is the smaller one; and none comes twice. */
+function numbersGrow<E extends Entry>(
+  entries: readonly E[],
+  read: (entry: E) => { readonly of: string; readonly number: bigint },
+): readonly string[] {
+  const found: string[] = []
+  const numbered = entries
+    .map((entry) => ({ entry, ...read(entry) }))
+    .toSorted((left, right) => (left.number < right.number ? -1 : 1))
+  for (const group of groupedBy(numbered, ({ of }) => of)) {
+    // Everything that comes later must not have begun after something of a greater number was answered.
+    let earliestAnswer = Number.POSITIVE_INFINITY
+    for (const [index, { entry, of, number }] of [...group.entries()].toReversed()) {
+      if (entry.invoked > earliestAnswer) found.push(`${number} of ${of} was given after a greater one`)
+      if (group[index - 1]?.number === number) found.push(`${number} of ${of} was given twice`)
+      earliestAnswer = Math.min(earliestAnswer, entry.returned)
+    }
+  }
+  return found
+}
+
+type Granted = Grant & { readonly entry: Entry }
+
+/** The grants of each item, in the order of their claims. */
+function livesOf(grants: readonly Granted[]): ReadonlyMap<string, readonly Granted[]> {
+  const groups = groupedBy(grants, ({ outboxId }) => outboxId)
+  return new Map(
+    groups.map((group) => [
+      group[0]!.outboxId,
+      group.toSorted((left, right) => left.entry.returned - right.entry.returned),
+    ]),
+  )
+}
+
+/** Two live leases on one item: the second claim had no reason to find it free. */
+function sharedLeases(lives: ReadonlyMap<string, readonly Granted[]>, history: readonly Entry[]): readonly string[] {
+  const found: string[] = []
+  for (const [outboxId, granted] of lives) {
+    for (const [index, next] of granted.entries()) {
+      const before = granted[index - 1]
+      if (before === undefined || before.entry.returned > next.entry.invoked) continue
+      const mayHaveEnded = history.some(
+        ({ call, invoked, returned, outcome }) =>
+          invoked < next.entry.returned &&
+          returned > before.entry.invoked &&
+          (outcome === 'ok' || outcome === 'unknown') &&
+          ((call.kind === 'expire' && call.outboxId === outboxId) ||
+            ((call.kind === 'complete' || call.kind === 'release') && call.leaseToken === before.leaseToken) ||
+            // A claim whose answer was lost took it and had its own lease ended.
+            (call.kind === 'claim' && outcome === 'unknown')),
+      )
+      if (!mayHaveEnded) found.push(`${outboxId} was leased to two at once`)
+    }
+  }
+  return found
+}
+
+/** A lease that was found good after another claim of the item had been answered. */
+function staleHands(
+  used: readonly (Of<'complete'> | Of<'renew'>)[],
+  lives: ReadonlyMap<string, readonly Granted[]>,
+): readonly string[] {
+  const found: string[] = []
+  for (const { call, invoked } of used) {
+    const granted = lives.get(call.outboxId) ?? []
+    const mine = granted.findIndex(({ leaseToken }) => leaseToken === call.leaseToken)
+    if (mine < 0) {
+      found.push(`${call.kind} was accepted by a token that nobody was told`)
+      continue
+    }
+    const mineEntry = granted[mine]!.entry
+    const later = granted.find(({ entry }) => entry.invoked > mineEntry.returned && entry.returned < invoked)
+    if (later !== undefined) found.push(`${call.kind} of ${call.outboxId} was accepted although another had it by then`)
+  }
+  return found
+}
+
+/** The ledger against the answers: each recorded outcome is there once, and nothing is there that nobody asked for. */
+function unexplainedRows(
+  { attempts }: FinalState,
+  ok: readonly Of<'complete'>[],
+  tried: readonly Of<'complete'>[],
+): readonly string[] {
+  const found: string[] = []
+  for (const { call } of ok) {
+    const rows = attempts.filter(
+      ({ leaseToken, state }) => leaseToken === call.leaseToken && state !== 'ZOMBIE_REQUEUE',
+    )
+    const row = rows[0]
+    if (rows.length !== 1 || row?.attemptNo !== call.answer?.attemptNo || row?.state !== call.answer?.state)
+      found.push(`the outcome of ${call.leaseToken} is not in the ledger as it was answered`)
+  }
+  const explained = new Set(tried.map(({ call }) => call.leaseToken))
+  for (const { leaseToken, state, outboxId } of attempts) {
+    if (state !== 'ZOMBIE_REQUEUE' && !explained.has(leaseToken ?? ''))
+      found.push(`${outboxId}: a ${state} that nobody asked for`)
+  }
+  for (const group of groupedBy(attempts, ({ outboxId }) => outboxId)) {
+    const numbers = group.map(({ attemptNo }) => attemptNo).toSorted((left, right) => left - right)
+    if (numbers.some((number, index) => number !== index + 1))
+      found.push(`${group[0]!.outboxId}: attempts ${numbers.join(' ')}`)
+    if (group.filter(({ state }) => isTerminal(state)).length > 1)
+      found.push(`${group[0]!.outboxId}: two endings in the ledger`)
+  }
+  return found
+}
+
+function isA<K extends Call['kind']>(entry: Entry, kind: K): entry is Of<K> {
+  return entry.call.kind === kind
+}
+
+function isTerminal(state: string | undefined): boolean {
+  return state === 'DISPATCHED' || state === 'FAILED'
+}
+
+function duplicates(values: readonly string[]): readonly string[] {
+  return values.filter((value, index) => values.indexOf(value) !== index)
+}
+
+function groupedBy<T>(values: readonly T[], key: (value: T) => string): readonly T[][] {
+  const groups = new Map<string, T[]>()
+  for (const value of values) {
+    const group = groups.get(key(value))
+    if (group === undefined) groups.set(key(value), [value])
+    else group.push(value)
+  }
+  return [...groups.values()]
+}

@@ -1,0 +1,107 @@
+export type Direction = 'toServer' | 'toClient'
+
+/** Where in the conversation a byte is: in which message, and at which of its bytes. */
+export interface WirePlace {
+  readonly message: string
+  readonly byte: number
+}
+
+/**
+ * Follows one direction of PostgreSQL's protocol 3 and knows at every byte which message it belongs to. A message is a letter,
+ * a length and a body; only what comes before the session has no letter: a client's first words, and the one byte by which a
+ * server answers a request for encryption.
+ */
+export class WireMessages {
+  readonly #names: Readonly<Record<string, string>>
+  readonly #hasLetter: () => boolean
+  readonly #onEnd: (message: string, body: Buffer) => void
+  #bytes: number[] = []
+  #length = HEADER_UNKNOWN
+
+  constructor(direction: Direction, session: WireSession) {
+    this.#names = direction === 'toServer' ? CLIENT_MESSAGES : SERVER_MESSAGES
+    this.#hasLetter = () => direction === 'toClient' || session.isStarted
+    this.#onEnd = (message, body) => {
+      if (direction === 'toServer') session.heard(message, body)
+    }
+  }
+
+  /** The place of the next byte. */
+  get place(): WirePlace {
+    return { message: this.#name(), byte: this.#bytes.length }
+  }
+
+  read(chunk: Buffer): void {
+    for (const byte of chunk) this.#readByte(byte)
+  }
+
+  #readByte(byte: number): void {
+    this.#bytes.push(byte)
+    const lengthAt = this.#hasLetter() ? 1 : 0
+    if (this.#bytes.length === lengthAt + 4) {
+      this.#length = lengthAt + Buffer.from(this.#bytes.slice(lengthAt)).readUInt32BE()
+    }
+    if (this.#bytes.length < this.#length) return
+    const name = this.#name()
+    const body = Buffer.from(this.#bytes.slice(lengthAt + 4))
+    this.#bytes = []
+    this.#length = HEADER_UNKNOWN
+    this.#onEnd(name, body)
+  }
+
+  #name(): string {
+    if (!this.#hasLetter()) return 'StartupMessage'
+    const [letter] = this.#bytes
+    if (letter === undefined) return 'between messages'
+    const text = String.fromCharCode(letter)
+    return this.#names[text] ?? text
+  }
+}
+
+/** What both directions of a connection have to know of each other: whether the client has said who it is. */
+export class WireSession {
+  isStarted = false
+
+  heard(message: string, body: Buffer): void {
+    if (message !== 'StartupMessage') return
+    // A request for encryption is answered by one byte without a length, and another first message follows.
+    this.isStarted = body.readUInt32BE() === PROTOCOL_3
+    if (!this.isStarted) throw new Error('the wire proxy reads plain connections only: turn TLS off')
+  }
+}
+
+const HEADER_UNKNOWN = Number.POSITIVE_INFINITY
+const PROTOCOL_3 = 196_608
+
+const CLIENT_MESSAGES: Readonly<Record<string, string>> = {
+  B: 'Bind',
+  C: 'Close',
+  D: 'Describe',
+  E: 'Execute',
+  H: 'Flush',
+  P: 'Parse',
+  Q: 'Query',
+  S: 'Sync',
+  X: 'Terminate',
+  p: 'PasswordMessage',
+}
+
+const SERVER_MESSAGES: Readonly<Record<string, string>> = {
+  '1': 'ParseComplete',
+  '2': 'BindComplete',
+  '3': 'CloseComplete',
+  A: 'NotificationResponse',
+  C: 'CommandComplete',
+  D: 'DataRow',
+  E: 'ErrorResponse',
+  I: 'EmptyQueryResponse',
+  K: 'BackendKeyData',
+  N: 'NoticeResponse',
+  R: 'Authentication',
+  S: 'ParameterStatus',
+  T: 'RowDescription',
+  Z: 'ReadyForQuery',
+  n: 'NoData',
+  s: 'PortalSuspended',
+  t: 'ParameterDescription',
+}

@@ -1,0 +1,176 @@
+import { once } from 'node:events'
+import { connect, createServer, type Server, type Socket } from 'node:net'
+import { setTimeout as delay } from 'node:timers/promises'
+import { portOf } from './portOf.js'
+import { WireMessages, WireSession, type Direction, type WirePlace } from './wireMessages.js'
+
+/**
+ * What happens at a byte: both sides are told (`end`, `reset`), nobody is told and nothing passes any more (`freeze`), or it all
+ * goes on after a while.
+ */
+export type WireFault = 'end' | 'reset' | 'freeze' | { readonly delayMs: number }
+
+export interface WireStrike {
+  readonly direction: Direction
+  /** So many bytes of that direction still pass, counted from the arming. */
+  readonly afterBytes: number
+  readonly fault: WireFault
+}
+
+export interface WireTally {
+  /** How many bytes have passed since the arming. */
+  readonly passed: Readonly<Record<Direction, number>>
+  /** Where the fault struck; undefined if it never came to that byte. */
+  readonly struckAt: WirePlace | undefined
+}
+
+/** A way to PostgreSQL that fails at a chosen byte of a chosen direction, and can say in which message that was. */
+export class WireProxy {
+  readonly #server: Server
+  readonly #connections = new Set<WireConnection>()
+  #strike: WireStrike | undefined
+  #passed: Record<Direction, number> = { toServer: 0, toClient: 0 }
+  #struckAt: WirePlace | undefined
+
+  private constructor(target: URL) {
+    this.#server = createServer((client) => {
+      const server = connect(Number(target.port), target.hostname)
+      const connection = new WireConnection(client, server, (direction, chunk) => this.#judge(direction, chunk))
+      this.#connections.add(connection)
+      void connection.closed.then(() => this.#connections.delete(connection))
+    })
+  }
+
+  static async before(serverUrl: string): Promise<WireProxy> {
+    const proxy = new WireProxy(new URL(serverUrl))
+    proxy.#server.listen(0, '127.0.0.1')
+    await once(proxy.#server, 'listening')
+    return proxy
+  }
+
+  get port(): number {
+    return portOf(this.#server)
+  }
+
+  get connections(): number {
+    return this.#connections.size
+  }
+
+  /** From now on bytes are counted, and at one of them the fault strikes, once. Without a strike they are only counted. */
+  arm(strike?: WireStrike): void {
+    this.#strike = strike
+    this.#passed = { toServer: 0, toClient: 0 }
+    this.#struckAt = undefined
+  }
+
+  disarm(): WireTally {
+    this.#strike = undefined
+    return { passed: { ...this.#passed }, struckAt: this.#struckAt }
+  }
+
+  /** What is frozen stays so until its connection is closed. */
+  cutAll(): void {
+    for (const connection of this.#connections) connection.cut('reset')
+  }
+
+  async close(): Promise<void> {
+    this.cutAll()
+    this.#server.close()
+    await once(this.#server, 'close')
+  }
+
+  /** How much of this chunk passes before the fault strikes; undefined if all of it does. */
+  #judge(direction: Direction, chunk: Buffer): Judgement | undefined {
+    const passed = this.#passed[direction]
+    const strike = this.#strike
+    if (strike === undefined || strike.direction !== direction || passed + chunk.length <= strike.afterBytes) {
+      this.#passed[direction] += chunk.length
+      return undefined
+    }
+    const passing = strike.afterBytes - passed
+    this.#passed[direction] += passing
+    this.#strike = undefined
+    return { passing, fault: strike.fault, strikesAt: (place) => (this.#struckAt = place) }
+  }
+}
+
+interface Judgement {
+  readonly passing: number
+  readonly fault: WireFault
+  readonly strikesAt: (place: WirePlace) => void
+}
+
+class WireConnection {
+  readonly closed: Promise<unknown>
+  readonly #client: Socket
+  readonly #server: Socket
+  readonly #judge: (direction: Direction, chunk: Buffer) => Judgement | undefined
+  readonly #messages: Readonly<Record<Direction, WireMessages>>
+  #frozen = false
+  /** What waits behind a delay, in its order. */
+  #behind: Record<Direction, Promise<void>> = { toServer: Promise.resolve(), toClient: Promise.resolve() }
+  #delayed: Record<Direction, boolean> = { toServer: false, toClient: false }
+
+  constructor(client: Socket, server: Socket, judge: (direction: Direction, chunk: Buffer) => Judgement | undefined) {
+    this.#client = client
+    this.#server = server
+    this.#judge = judge
+    const session = new WireSession()
+    this.#messages = {
+      toServer: new WireMessages('toServer', session),
+      toClient: new WireMessages('toClient', session),
+    }
+    for (const socket of [client, server]) {
+      socket.setNoDelay(true)
+      // A reset is how this ends; the other side is told by the close that follows.
+      socket.on('error', () => {})
+    }
+    client.on('data', (chunk) => this.#carry('toServer', chunk))
+    server.on('data', (chunk) => this.#carry('toClient', chunk))
+    // A frozen way tells nobody anything.
+    client.on('close', () => this.#frozen || server.destroy())
+    server.on('close', () => this.#frozen || client.destroy())
+    this.closed = Promise.all([client, server].map((socket) => new Promise((resolve) => socket.once('close', resolve))))
+  }
+
+  cut(how: 'end' | 'reset'): void {
+    this.#frozen = false
+    for (const socket of [this.#client, this.#server]) {
+      if (how === 'reset') socket.resetAndDestroy()
+      else socket.destroySoon()
+    }
+  }
+
+  #carry(direction: Direction, chunk: Buffer): void {
+    if (this.#delayed[direction]) {
+      this.#behind[direction] = this.#behind[direction].then(() => this.#carryNow(direction, chunk))
+    } else this.#carryNow(direction, chunk)
+  }
+
+  #carryNow(direction: Direction, chunk: Buffer): void {
+    if (this.#frozen) return
+    const judgement = this.#judge(direction, chunk)
+    const passing = judgement === undefined ? chunk : chunk.subarray(0, judgement.passing)
+    this.#messages[direction].read(passing)
+    const target = direction === 'toServer' ? this.#server : this.#client
+    if (passing.length > 0) target.write(passing)
+    if (judgement === undefined) return
+    judgement.strikesAt(this.#messages[direction].place)
+    this.#strike(direction, judgement.fault, chunk.subarray(judgement.passing))
+  }
+
+  #strike(direction: Direction, fault: WireFault, rest: Buffer): void {
+    if (fault === 'freeze') this.#frozen = true
+    else if (typeof fault === 'string') this.cut(fault)
+    else {
+      this.#behind[direction] = this.#goOnAfter(fault.delayMs, direction, rest)
+    }
+  }
+
+  async #goOnAfter(ms: number, direction: Direction, rest: Buffer): Promise<void> {
+    this.#delayed[direction] = true
+    await delay(ms)
+    this.#delayed[direction] = false
+    this.#carryNow(direction, rest)
+  }
+}

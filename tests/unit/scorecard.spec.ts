@@ -1,0 +1,129 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
+import { readOptions } from '../support/scorecard/options.js'
+import { describeFigures, renderReliabilityPage, type PlayedLine } from '../support/scorecard/reliabilityPage.js'
+import { runScorecard } from '../support/scorecard/runScorecard.js'
+import { defineScenario, type Scenario } from '../support/scorecard/Scenario.js'
+
+function aScenario(id: string, defects: readonly string[] = []): Scenario {
+  return defineScenario({
+    id,
+    title: `what ${id} does`,
+    bar: `the bar of ${id}`,
+    sizes: { full: { payments: 1_000 }, short: { payments: 10 } },
+    run: async (stage, { payments }) => {
+      if (defects.includes('breaks off')) throw new Error('no stage is left')
+      return { figures: { payments, drawn: stage.random() }, defects }
+    },
+  })
+}
+
+/** A run of the command, and everything it said. */
+async function play(words: readonly string[], scenarios: readonly Scenario[], pageBefore = '') {
+  const folder = await mkdtemp(join(tmpdir(), 'scorecard-'))
+  onTestFinished(() => rm(folder, { recursive: true }))
+  const page = join(folder, 'page.md')
+  await writeFile(page, pageBefore)
+  const said: string[] = []
+  const exitCode = await runScorecard([...words, '--page', page], {
+    family: 'chaos',
+    scenarios,
+    say: (text) => said.push(text),
+    tell: (line) => said.push(line),
+  })
+  return { exitCode, said, page: await readFile(page, 'utf8') }
+}
+
+const lineOf = (page: string, id: string) => page.split('\n').find((line) => line.startsWith(`| ${id} |`))
+
+test('every line is there: what was played with its figures, seed, versions and day, what never was as not run', async () => {
+  const { exitCode, page } = await play(['--only', 'r2', '--seed', '7'], [aScenario('R2'), aScenario('R10')])
+  expect(exitCode).toBe(0)
+  expect(lineOf(page, 'R2')).toMatch(
+    /^\| R2 \| what R2 does \| payments 1,000 · drawn 0\.\d+ · seconds [\d.]+ \| the bar of R2 \| met \| full \| 7 \|/,
+  )
+  expect(lineOf(page, 'R2')).toContain(` | ${process.versions.node} | ${new Date().toISOString().slice(0, 10)} |`)
+  expect(lineOf(page, 'R10')).toBe('| R10 | what R10 does |  | the bar of R10 | not run |  |  |  |  |  |')
+  expect(page.indexOf('| R2 |')).toBeLessThan(page.indexOf('| R10 |'))
+})
+
+test('the last line of --json is the verdict and all figures, and the same seed draws the same', async () => {
+  const verdicts = await Promise.all(
+    ['7', '7', '8'].map(async (seed) => {
+      const { said } = await play(['--json', '--seed', seed], [aScenario('R2')])
+      const verdict: { ok: boolean; figures: { R2: { drawn: number; payments: number } } } = JSON.parse(
+        said.at(-1) ?? '',
+      )
+      return verdict
+    }),
+  )
+  expect(verdicts[0]).toMatchObject({ ok: true, figures: { R2: { payments: 1_000 } } })
+  const drawn = verdicts.map(({ figures }) => figures.R2.drawn)
+  expect(drawn[1]).toBe(drawn[0])
+  expect(drawn[2]).not.toBe(drawn[0])
+})
+
+test.each([['broken'], ['breaks off']])(
+  'a scenario that is %s ends in 1, with the command that plays it again',
+  async (defect) => {
+    const { exitCode, said, page } = await play(
+      ['--seed', '7', '--payments', '50'],
+      [aScenario('R2', [defect]), aScenario('R3')],
+    )
+    expect(exitCode).toBe(1)
+    expect(said).toContain('R2  again: npm run chaos -- --only R2 --seed 7 --payments 50')
+    expect(lineOf(page, 'R2')).toContain('**not met**')
+    // The others are played all the same.
+    expect(lineOf(page, 'R3')).toContain('| holds | 50 payments |')
+  },
+)
+
+test('a smaller run takes the place of no full one, and a line without a scenario goes', async () => {
+  const full = await play(['--seed', '7'], [aScenario('R2')])
+  const before = `${full.page}| R99 | gone |\n| S1 | another family |\n`
+  const { page, said } = await play(['--short', '--seed', '8'], [aScenario('R2')], before)
+  expect(said.join('\n')).toContain('payments 10 ')
+  expect(lineOf(page, 'R2')).toBe(lineOf(full.page, 'R2'))
+  expect(lineOf(page, 'R99')).toBeUndefined()
+  expect(lineOf(page, 'S1')).toBe('| S1 | another family |')
+})
+
+test.each([
+  [['--only', 'R9'], '--only: no chaos scenario is named R9; there are R2'],
+  [['--only', 'R2,,'], '--only: expected ids separated by commas, got "R2,,"'],
+  [['--seed', '-1'], 'ambiguous'],
+  [['--seed', 'x'], '--seed: expected a whole number from 0 to 2147483647, got "x"'],
+  [['--payments', '0'], '--payments: expected a whole number from 1 to 100000000, got "0"'],
+  [['--frob'], `Unknown option '--frob'`],
+  [['R2'], 'Unexpected argument'],
+])('%j is refused with a message, and nothing is played', async (words, message) => {
+  const { exitCode, said, page } = await play(words, [aScenario('R2')])
+  expect(exitCode).toBe(2)
+  expect(said.join('\n')).toContain(message)
+  expect(page).toBe('')
+})
+
+test('without a seed another one is drawn each time', () => {
+  const seeds = new Set(Array.from({ length: 5 }, () => readOptions([]).seed))
+  expect(seeds.size).toBeGreaterThan(1)
+})
+
+test('a cell keeps the table whole, whatever is in it', () => {
+  const line: PlayedLine = {
+    id: 'R2',
+    title: 'a | b',
+    bar: 'two\nlines',
+    figures: { workerKills: 1_000, worst: 'a | b' },
+    defects: [],
+    size: 'full',
+    seed: 1,
+    postgres: '18.4',
+    node: '20',
+    date: '2026-01-01',
+  }
+  const page = renderReliabilityPage('', { letter: 'R', scenarios: [line] }, [line])
+  expect(lineOf(page, 'R2')?.split(/(?<!\\)\|/)).toHaveLength(12)
+  expect(describeFigures(line.figures)).toBe('worker kills 1,000 · worst a | b')
+})
