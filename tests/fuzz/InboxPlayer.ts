@@ -217,6 +217,8 @@ class Sequence {
         for (const message of model.messages) {
           if (message.due !== null) message.due = at(message.due) + distance
           message.lastSeen = at(message.lastSeen) + distance
+          // First seen no later than last: a sighting that becomes work afterwards was there before all others (see WRITE).
+          if (!message.isWork) message.order = Math.min(message.order, message.lastSeen)
           if (message.ended !== null) message.ended = at(message.ended) + distance
           // Claims of one call end together. They are kept apart, so that there is one order in which they are found.
           if (message.claim !== null) message.claim.expires = at(message.claim.expires) + distance + message.order

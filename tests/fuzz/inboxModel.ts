@@ -23,7 +23,7 @@ export interface Message {
   /** `s0/m1`: its source and id. */
   readonly key: string
   /** Messages came in in this order. */
-  readonly order: number
+  order: number
   /** What it said first; null when nobody has told yet. */
   content: Content | null
   /** Only sighted messages are none. */
