@@ -9,7 +9,9 @@ import { Stage } from './stage.mjs'
 const options = optionsOrExit()
 const stage = await Stage.open()
 try {
-  const run = `${new Date().toISOString().slice(0, 10)} · ${machine()} · PostgreSQL ${await stage.serverVersion()}`
+  // To the minute: two runs of a day are two runs.
+  const startedAt = new Date().toISOString().slice(0, 16).replace('T', ' ')
+  const run = `${startedAt} UTC · ${machine()} · PostgreSQL ${await stage.serverVersion()}`
   const measured = []
   for (const name of options.cases) {
     const say = (line) => print(`${name}: ${line}`)
