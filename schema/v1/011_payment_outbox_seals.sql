@@ -102,18 +102,27 @@ AS $$
       -- Every entry is as long as every other, whatever somebody has put in the place of a hash.
       || CASE WHEN octet_length(r.row_hash) = 32 THEN r.row_hash ELSE sha256(COALESCE(r.row_hash, '')) END
   FROM (
-    SELECT i.recorded_xid, 1::smallint AS kind, i.outbox_id AS id, i.row_hash FROM payment_outbox_identities i
-    WHERE i.recorded_xid >= p_after_xid AND i.recorded_xid < p_below_xid
-    UNION ALL
-    SELECT a.recorded_xid, 2::smallint, a.attempt_id, a.row_hash FROM payment_outbox_attempts a
-    WHERE a.recorded_xid >= p_after_xid AND a.recorded_xid < p_below_xid
-    UNION ALL
-    SELECT e.recorded_xid, 3::smallint, e.event_id, e.row_hash FROM payment_outbox_events e
-    WHERE e.recorded_xid >= p_after_xid AND e.recorded_xid < p_below_xid
+    -- Each table gives its first rows, found and ordered by its index: what lies behind them, however much, is not read.
+    SELECT u.* FROM (
+      (SELECT i.recorded_xid, 1::smallint AS kind, i.outbox_id AS id, i.row_hash FROM payment_outbox_identities i
+        WHERE i.recorded_xid >= p_after_xid AND i.recorded_xid < p_below_xid
+          AND (i.recorded_xid, 1::smallint, i.outbox_id) > (p_after_xid, p_after_kind, p_after_id)
+        ORDER BY i.recorded_xid, i.outbox_id LIMIT p_rows_max)
+      UNION ALL
+      (SELECT a.recorded_xid, 2::smallint, a.attempt_id, a.row_hash FROM payment_outbox_attempts a
+        WHERE a.recorded_xid >= p_after_xid AND a.recorded_xid < p_below_xid
+          AND (a.recorded_xid, 2::smallint, a.attempt_id) > (p_after_xid, p_after_kind, p_after_id)
+        ORDER BY a.recorded_xid, a.attempt_id LIMIT p_rows_max)
+      UNION ALL
+      (SELECT e.recorded_xid, 3::smallint, e.event_id, e.row_hash FROM payment_outbox_events e
+        WHERE e.recorded_xid >= p_after_xid AND e.recorded_xid < p_below_xid
+          AND (e.recorded_xid, 3::smallint, e.event_id) > (p_after_xid, p_after_kind, p_after_id)
+        ORDER BY e.recorded_xid, e.event_id LIMIT p_rows_max)
+    ) u
+    ORDER BY u.recorded_xid, u.kind, u.id
+    LIMIT p_rows_max
   ) r
-  WHERE (r.recorded_xid, r.kind, r.id) > (p_after_xid, p_after_kind, p_after_id)
   ORDER BY 1
-  LIMIT p_rows_max
 $$;
 COMMENT ON FUNCTION unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) IS
   'Internal: rows of the ledger after a position and below a transaction, in the order of blocks, as entries of one.';
