@@ -15,7 +15,7 @@ export interface Protection {
 
 /**
  * For a process that enqueues or shows payloads, and calls no rail. Without rails it knows no classes, and everything is public. The
- * rails are closed afterwards: what a file opens when it is loaded would keep the process from ending.
+ * rails are closed afterwards.
  */
 export async function withProtection<T>(
   { rails, vaultKeys }: ProtectionSettings,
@@ -25,8 +25,13 @@ export async function withProtection<T>(
   try {
     return await body(await protectionOf(loaded, vaultKeys))
   } finally {
-    await Promise.allSettled([...loaded.values()].map((rail) => rail.close()))
+    await closeRails(loaded)
   }
+}
+
+/** What a file of rails has opened would keep the process from ending. One that cannot close keeps nobody from it. */
+async function closeRails(rails: ReadonlyMap<string, LoadedRail>): Promise<void> {
+  await Promise.allSettled([...rails.values()].map((rail) => rail.close()))
 }
 
 /** The same for rails that are loaded already. Keys are read before anything else, so that a mistake in their file costs nothing. */
@@ -52,6 +57,7 @@ export async function openRails(
     ({ masterKeyId }) => masters?.ids.includes(masterKeyId) !== true,
   )
   if (masters === undefined || missing.length > 0) {
+    await closeRails(rails)
     const named = missing.map(({ masterKeyId }) => masterKeyId).join(', ')
     throw new AppError(
       'VAULT_KEYS_MISSING',

@@ -85,6 +85,7 @@ test('a key that is added while a process runs is found by it', async () => {
 
 describe('a rail that encrypts', () => {
   test('has its payments encrypted by enqueue, alone and from a file; without keys they are refused', async () => {
+    const closedBefore = Number(Reflect.get(globalThis, 'closedRails') ?? 0)
     const refused = await enqueue('p-1', { iban: SECRET }, '--rails', rails)
     expect(refused.stderr).toContain('FIELD_KEY_MISSING')
     const words = ['--rails', rails, '--vault-keys', keys]
@@ -97,19 +98,21 @@ describe('a rail that encrypts', () => {
     expect(rows).toHaveLength(2)
     for (const { text } of rows) expect(text).not.toContain(SECRET)
     // What a file of rails opened must not keep the command from ending.
-    expect(Reflect.get(globalThis, 'closedRails')).toBe(4)
+    expect(Reflect.get(globalThis, 'closedRails')).toBe(closedBefore + 4)
     const card = await enqueue('p-3', { memo: '4111 1111 1111 1111' }, ...words)
     expect([card.exitCode, card.stderr]).toEqual([1, expect.stringContaining('CARD_NUMBER_REFUSED')])
     expect(card.stderr).not.toContain('4111')
   })
 
   test('has no worker without its keys, nor one with a file in which a key that is in use is missing', async () => {
+    const closedBefore = Number(Reflect.get(globalThis, 'closedRails') ?? 0)
     const other = join(folder, 'other.json')
     await vault('keygen', other, '--id', 'other')
     for (const words of [[], ['--vault-keys', other]]) {
       const { exitCode, stderr } = await worker(...words)
       expect([exitCode, stderr]).toEqual([2, expect.stringContaining('VAULT_KEYS_MISSING')])
     }
+    expect(Reflect.get(globalThis, 'closedRails')).toBe(closedBefore + 2)
   })
 })
 
