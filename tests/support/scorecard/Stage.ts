@@ -53,6 +53,11 @@ export class Stage {
     return this.#postgres
   }
 
+  /** For a scenario whose server is started by somebody else. */
+  playedOn(postgres: string): void {
+    this.#postgres = postgres
+  }
+
   /** A further source of numbers, so that one part of a scenario does not change what another draws. */
   randomFor(purpose: string): Random {
     return seededRandom(`${this.id} ${this.seed} ${purpose}`)
