@@ -9,6 +9,7 @@ export default defineScenario({
   sizes: { full: { mutants: 60 }, short: { mutants: 1 } },
   async run(stage, { mutants }) {
     const words = mutants === 1 ? ['PRIM-POSTGRES-OUTBOX-003'] : []
+    stage.playedOn('18')
     const { output, exitCode } = await runProgram(stage, ['scripts/mutants.mjs', ...words])
     const [, caught = 0, planted = 0] = (/mutants: (\d+) of (\d+) caught/.exec(output) ?? []).map(Number)
     const survivors = output.split('\n').filter((line) => /SURVIVED|STALE/.test(line))

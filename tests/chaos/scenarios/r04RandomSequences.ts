@@ -8,6 +8,7 @@ export default defineScenario({
   sizes: { full: { sequences: 10_000 }, short: { sequences: 40 } },
   async run(stage, { sequences }) {
     const words = ['scripts/fuzz.mjs', '--runs', String(sequences), '--seed', String(stage.seed)]
+    stage.playedOn('18')
     const { output, exitCode } = await runProgram(stage, words)
     const why = output.split('\n').filter((line) => /npm run fuzz -- --only|AssertionError|FAIL/.test(line))
     const defects = exitCode === 0 ? [] : [`a sequence differs from the model, or could not be played`, ...why]

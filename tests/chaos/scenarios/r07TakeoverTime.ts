@@ -7,6 +7,7 @@ import { until } from '../../support/scorecard/until.js'
 import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
 
 const DEFAULT_LEASE_SECONDS = 60
+const DEFAULT_CONCURRENCY = 10
 const GRACE_MS = 1_000
 
 /** Whoever is to be killed makes calls that pay and are never answered; whoever comes after is answered at once. */
@@ -24,7 +25,7 @@ export default defineScenario({
   bar: `200 kills: at most the lease (${DEFAULT_LEASE_SECONDS} s) + 1 s, by the database's clock`,
   // A lease is a minute: many are killed in one of them, at moments of their own.
   sizes: {
-    full: { kills: 200, killsPerRound: 25, leaseSeconds: DEFAULT_LEASE_SECONDS },
+    full: { kills: 200, killsPerRound: 40, leaseSeconds: DEFAULT_LEASE_SECONDS },
     short: { kills: 4, killsPerRound: 4, leaseSeconds: 3 },
   },
   async run(stage, { kills, killsPerRound, leaseSeconds }) {
@@ -33,12 +34,12 @@ export default defineScenario({
     const tookMs: number[] = []
     const defects: string[] = []
     for (let round = 1; tookMs.length < kills; round += 1) {
-      const victims = scene.fleet({
-        name: `victim-${round}`,
-        words: [...words, '--batch-size', '1', '--concurrency', '1'],
-        env: { HANGS: 'yes' },
+      const victims = scene.fleet({ name: `victim-${round}`, words, env: { HANGS: 'yes' } })
+      const killed = await killWithWorkInHand(scene, victims, {
+        count: killsPerRound,
+        withinMs: leaseSeconds * 500,
+        random: stage.random,
       })
-      const killed = await killWithWorkInHand(scene, victims, killsPerRound, stage.random)
       const survivors = scene.fleet({ name: `survivor-${round}`, words })
       await survivors.start(2)
       tookMs.push(...(await Promise.all(killed.map((kill) => actedAfterMs(scene, kill)))))
@@ -46,7 +47,10 @@ export default defineScenario({
       defects.push(...survivors.deaths, ...victims.deaths)
       stage.progress(`${tookMs.length} of ${kills} kills, the longest took ${Math.max(...tookMs)} ms`)
     }
+    const last = scene.fleet({ name: 'last', words })
+    await last.start(1)
     await scene.untilDrained()
+    await last.stop()
     const audited = await scene.audit()
     const allowedMs = leaseSeconds * 1_000 + GRACE_MS
     const late = tookMs.filter((ms) => ms > allowedMs)
@@ -71,15 +75,21 @@ interface Kill {
   readonly at: string
 }
 
+interface Slaughter {
+  readonly count: number
+  /** Spread over so long: what many had in hand at once would be waited for, and not the worker who takes it over. */
+  readonly withinMs: number
+  readonly random: Random
+}
+
 async function killWithWorkInHand(
   scene: RelayScene,
   victims: WorkerFleet,
-  count: number,
-  random: Random,
+  { count, withinMs, random }: Slaughter,
 ): Promise<readonly Kill[]> {
   await victims.start(count)
-  // One to call and one to wait: nobody takes more.
-  await scene.enqueue(Array.from({ length: 2 * count }, () => aPaymentOn('hangs')))
+  // As many as each of them calls at once, and nobody takes more: their calls never end.
+  await scene.enqueue(Array.from({ length: DEFAULT_CONCURRENCY * count }, () => aPaymentOn('hangs')))
   const { db } = scene
   const leases = () =>
     db.queryNoRole<{ outbox_id: string; claimed_by: string }>(
@@ -91,7 +101,7 @@ async function killWithWorkInHand(
   })
   return Promise.all(
     victims.atWork.map(async (victim) => {
-      await delay(between(random, 0, KILL_WITHIN_MS))
+      await delay(between(random, 0, withinMs))
       const { rows: now } = await db.queryNoRole<{ at: string }>('SELECT clock_timestamp()::text AS at')
       await victims.kill(victim)
       const { rows } = await leases()
@@ -116,5 +126,3 @@ async function actedAfterMs({ db }: RelayScene, { outboxIds, at }: Kill): Promis
     { everyMs: 200 },
   )
 }
-
-const KILL_WITHIN_MS = 3_000

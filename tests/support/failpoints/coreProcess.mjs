@@ -48,14 +48,15 @@ const leading = leases.runAsLeader(
 )
 
 let started
-process.stdin.on('end', async () => {
+async function end() {
   await started
   stopping.abort()
   await Promise.all(workers.map((worker) => worker.stop()))
   await leading
   await database.close()
   process.exit(0)
-})
+}
+process.stdin.on('end', () => void end())
 process.stdin.resume()
 started = Promise.all(workers.map((worker) => worker.start()))
 await started

@@ -31,6 +31,7 @@ export class Stage {
   readonly #onProgress: (text: string) => void
   readonly #undoing: (() => unknown)[] = []
   #postgres: string | undefined
+  #heardAt = 0n
 
   private constructor({ id, seed, serverUrl, onProgress = () => {} }: StageOptions, folder: string) {
     this.id = id
@@ -53,12 +54,21 @@ export class Stage {
     return this.#postgres
   }
 
+  /** For a scenario whose server is started by somebody else. */
+  playedOn(postgres: string): void {
+    this.#postgres = postgres
+  }
+
   /** A further source of numbers, so that one part of a scenario does not change what another draws. */
   randomFor(purpose: string): Random {
     return seededRandom(`${this.id} ${this.seed} ${purpose}`)
   }
 
+  /** At most every few seconds one of them is heard. */
   progress(text: string): void {
+    const now = process.hrtime.bigint()
+    if (now - this.#heardAt < PROGRESS_EVERY_NS) return
+    this.#heardAt = now
     this.#onProgress(text)
   }
 
@@ -111,6 +121,8 @@ export class Stage {
     if (failures.length > 0) throw new AggregateError(failures, `the stage of ${this.id} could not be struck`)
   }
 }
+
+const PROGRESS_EVERY_NS = 3_000_000_000n
 
 /** To be used, and to be left as it was found. */
 function sharedServer(url: string): PrivateServer {

@@ -6,7 +6,8 @@ export type Family = 'chaos' | 'security'
 
 export interface ScorecardOptions {
   /** Which scenarios, as their ids were given; undefined for all. */
-  readonly only: readonly string[] | undefined
+  /** `--only`. */
+  readonly chosen: readonly string[] | undefined
   readonly seed: number
   readonly payments: number | undefined
   readonly short: boolean
@@ -21,13 +22,15 @@ export interface ScorecardOptions {
 export class UsageError extends Error {}
 
 const SEED_MAX = 2 ** 31 - 1
+const ONLY = 'only'
 const PAYMENTS_MAX = 100_000_000
 export const RELIABILITY_PAGE = 'docs/reliability.md'
 
 export function readOptions(words: readonly string[]): ScorecardOptions {
   const values = parseWords(words)
+  const chosen = values[ONLY]
   return {
-    only: values.only === undefined ? undefined : readIds(values.only),
+    chosen: chosen === undefined ? undefined : readIds(chosen),
     seed: wholeNumber('--seed', values.seed, 0, SEED_MAX) ?? randomInt(SEED_MAX),
     payments: wholeNumber('--payments', values.payments, 1, PAYMENTS_MAX),
     short: values.short ?? false,
@@ -65,7 +68,7 @@ function parseWords(words: readonly string[]) {
     return parseArgs({
       args: [...words],
       options: {
-        only: text,
+        [ONLY]: text,
         seed: text,
         payments: text,
         page: text,

@@ -32,13 +32,13 @@ export async function runScorecard(words: readonly string[], card: Scorecard): P
   }
 }
 
-function choose({ scenarios, family }: Scorecard, { only }: ScorecardOptions): readonly Scenario[] {
-  const unknown = only?.filter((id) => scenarios.every((scenario) => scenario.id !== id)) ?? []
+function choose({ scenarios, family }: Scorecard, { chosen }: ScorecardOptions): readonly Scenario[] {
+  const unknown = chosen?.filter((id) => scenarios.every((scenario) => scenario.id !== id)) ?? []
   if (unknown.length > 0) {
     const known = scenarios.map(({ id }) => id).join(', ')
     throw new UsageError(`--only: no ${family} scenario is named ${unknown.join(', ')}; there are ${known}`)
   }
-  return scenarios.filter(({ id }) => only === undefined || only.includes(id))
+  return scenarios.filter(({ id }) => chosen === undefined || chosen.includes(id))
 }
 
 async function playAll(chosen: readonly Scenario[], options: ScorecardOptions, card: Scorecard): Promise<number> {

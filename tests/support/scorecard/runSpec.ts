@@ -19,6 +19,7 @@ export async function runSpec(stage: Stage, file: string, env: Readonly<Record<s
   const report = join(stage.folder, 'spec.json')
   const vitest = join(dirname(createRequire(import.meta.url).resolve('vitest/package.json')), 'vitest.mjs')
   const words = [vitest, 'run', file, '--reporter=default', '--reporter=json', `--outputFile.json=${report}`]
+  stage.playedOn(process.env['SYMPHONY_TEST_POSTGRES'] ?? '18')
   const { output } = await runProgram(stage, words, env)
   const { passed, failed } = await readReport(report)
   const defects = failed.map((title) => `failed: ${title}`)

@@ -1,0 +1,32 @@
+import { readFile } from 'node:fs/promises'
+import { expect, test } from 'vitest'
+import { ALERT_RULES } from '../../libs/observability/alerts/rules.js'
+
+/** The page that operators read during a fault names nothing that is not there. */
+
+const read = (path: string) => readFile(new URL(`../../${path}`, import.meta.url), 'utf8')
+
+/** What stands in backticks. */
+async function namesOnPage(): Promise<string[]> {
+  const page = await read('docs/operate/faults.md')
+  return [...page.matchAll(/`([^`\n]+)`/g)].map(([, name]) => name ?? '')
+}
+
+test('every alert has its fault, but for those that tell of no fault, and every alert that is named exists', async () => {
+  const named = new Set((await namesOnPage()).filter((name) => /^Symphony[A-Z]\w+$/.test(name)))
+  const known = ALERT_RULES.map(({ name }) => name)
+  expect([...named].filter((name) => !known.includes(name))).toEqual([])
+  expect(known.filter((name) => !named.has(name))).toEqual(['SymphonyDlqGrowing', 'SymphonyUnknownRailCodes'])
+})
+
+test('every metric and log line that is named exists', async () => {
+  const [metrics, events, sqlstates] = await Promise.all(
+    ['docs/reference/metrics.md', 'libs/observability/eventLog.ts', 'libs/db/sqlstates.ts'].map(read),
+  )
+  const settings = new Set(['notify_enabled', 'max_connections'])
+  const named = (await namesOnPage()).filter((name) => /^[a-z]+(_[a-z]+)+$/.test(name) && !settings.has(name))
+  const known = (name: string) =>
+    [metrics, events, sqlstates].some((text) => text?.includes(name)) || name.startsWith('rail_breaker_')
+  expect(named.length).toBeGreaterThan(30)
+  expect(named.filter((name) => !known(name))).toEqual([])
+})
