@@ -15,15 +15,17 @@ import { WireProxy, type WireStrike } from '../../support/wireProxy.js'
 
 const CUTS_MIN = 2_000
 const APPLICATION = 'symphony cut'
+/** How long a caller waits for an answer that never comes; the driver adds a little. */
+const PATIENCE_MS = 1_000
 const DIRECTIONS: readonly Direction[] = ['toServer', 'toClient']
 
 export default defineScenario({
   id: 'R9',
   title: 'the connection cut at each byte of enqueue, claim, complete, renew, inbox and schedule, in both directions',
   bar: `at least ${CUTS_MIN.toLocaleString('en-US')} cuts: the replay gives the same answer, nothing doubled, no error that says more than is known`,
-  // Of every so many bytes one is cut at; which, the seed decides.
-  sizes: { full: { everyBytes: 1 }, short: { everyBytes: 60 } },
-  async run(stage, { everyBytes }) {
+  // Of every so many bytes one is cut at; which, the seed decides. A freeze lasts until the caller's patience ends: few.
+  sizes: { full: { everyBytes: 1, freezesPerThousand: 4 }, short: { everyBytes: 60, freezesPerThousand: 10 } },
+  async run(stage, { everyBytes, freezesPerThousand }) {
     const server = await stage.startServer()
     const db = await stage.createDatabase(server)
     const { url } = await db.createLogin('cut', {
@@ -38,21 +40,23 @@ export default defineScenario({
       schema: db.schema,
       connectionsMax: 1,
       applicationName: APPLICATION,
+      statementTimeoutMs: PATIENCE_MS,
     })
     stage.defer(() => database.close())
 
     const bench = { db, database, proxy, random: stage.random }
-    const figures = { operations: 0, cuts: 0, committed: 0, notCommitted: 0 }
+    const figures = { operations: 0, cuts: 0, freezes: 0, committed: 0, notCommitted: 0 }
     const defects: string[] = []
     for (const [name, operation] of Object.entries(CUT_OPERATIONS)) {
       const lengths = await measure(operation, bench)
       for (const direction of DIRECTIONS) {
         const first = Math.floor(stage.random() * everyBytes)
         for (let afterBytes = first; afterBytes < lengths[direction]; afterBytes += everyBytes) {
-          const fault = stage.random() < 0.5 ? 'end' : 'reset'
+          const fault = chooseFault(stage.random(), freezesPerThousand / 1_000)
           const cut = await cutOnce(operation, bench, { direction, afterBytes, fault })
           if (cut.place === undefined) continue
-          figures.cuts += 1
+          if (fault === 'freeze') figures.freezes += 1
+          else figures.cuts += 1
           if (cut.tookEffect) figures.committed += 1
           else figures.notCommitted += 1
           defects.push(...cut.defects.map((defect) => `${name}, ${direction} ${afterBytes} (${cut.place}): ${defect}`))
@@ -67,6 +71,12 @@ export default defineScenario({
     return { figures, defects: [...defects, ...tooFew] }
   },
 })
+
+/** Both sides are told, gently or not; now and then nobody is, and only the caller's own patience ends. */
+function chooseFault(dice: number, freezeChance: number): 'end' | 'reset' | 'freeze' {
+  if (dice < freezeChance) return 'freeze'
+  return dice < 0.5 ? 'end' : 'reset'
+}
 
 interface Bench {
   readonly db: TestDatabase
