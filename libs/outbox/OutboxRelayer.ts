@@ -263,6 +263,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     }
     const [first] = items
     if (first !== undefined) this.#compareClocks(first.claimedAt, sentAtMs)
+    await this.#giveBack(this.#clearBesideSuspects())
     return items.length
   }
 
@@ -449,6 +450,17 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   async #giveBackWaiting(): Promise<void> {
     await this.#giveBack(this.#lanes.flatMap((lane) => this.#clear(lane)))
+  }
+
+  /**
+   * Takes out what was leased together with a suspect and could only wait for it: if the suspect is what kills its worker, its
+   * company would be counted as deadly too, expiry by expiry, until a person has to look at payments that nothing is wrong with.
+   */
+  #clearBesideSuspects(): Flight[] {
+    const beside = this.#lanes.flatMap((lane) => lane.clearBesideSuspect())
+    if (this.#suspects.length === 0 && !this.#suspectInFlight) return beside
+    const others = this.#suspects.splice(this.#suspectInFlight ? 0 : 1)
+    return [...beside, ...others.map(({ flight }) => flight), ...this.#lanes.flatMap((lane) => lane.clear())]
   }
 
   /** Takes out everything that waits for this rail: it is to be given back. */

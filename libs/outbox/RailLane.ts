@@ -145,6 +145,12 @@ export class RailLane {
     return [...this.#suspects.splice(0), ...this.#waiting.splice(0)]
   }
 
+  /** Takes out what could only wait beside a suspect: all but the one suspect that goes next, or that is under way. */
+  clearBesideSuspect(): Flight[] {
+    if (!this.#hasSuspect) return []
+    return [...this.#suspects.splice(this.#suspectRunning ? 0 : 1), ...this.#waiting.splice(0)]
+  }
+
   #rateAllows(): number {
     return this.#rate?.available ?? Number.POSITIVE_INFINITY
   }

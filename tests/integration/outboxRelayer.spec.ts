@@ -233,7 +233,12 @@ describe('unknown outcomes, by policy', () => {
       alone.set(reference, Math.max(alone.get(reference) ?? 0, rail.gauge.now))
       return { outcome: 'success', reference }
     })
-    expect(await relayerFor(rail).relayer.runOnce()).toMatchObject({ dispatched: 8 })
+    // Whoever waits beside a suspect goes back, and is found by the next round.
+    const { relayer } = relayerFor(rail)
+    for (let left = 8; left > 0;) {
+      const { dispatched } = await relayer.runOnce()
+      left -= dispatched
+    }
     expect(suspects.map(({ outboxId }) => alone.get(outboxId))).toEqual([1, 1, 1])
   })
 })

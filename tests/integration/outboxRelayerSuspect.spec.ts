@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { OutboxRelayer } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
-import { anInstruction, claimOnly, enqueue, pendingRow } from '../support/outboxItems.js'
+import { anInstruction, claim, claimOnly, enqueue, pendingRow } from '../support/outboxItems.js'
 import { PATIENTLY } from '../support/patiently.js'
 import { rememberingRail } from '../support/relayRail.js'
 
@@ -88,3 +88,26 @@ test('after two expiries in a row an item waits until nothing is in flight in th
   await Promise.all([first, second])
   expect(suspected.called()).toEqual([suspect])
 })
+
+test.each([1, 2])(
+  'of items whose leases expired together %d times, one is carried and the others go back: whoever dies now dies with one',
+  async (expiries) => {
+    const { railType, rail, open, called } = gatedRail()
+    const items = await Promise.all([1, 2, 3].map(() => enqueue(db, { railType })))
+    for (let expiry = 0; expiry < expiries; expiry += 1) {
+      await claim(db, railType)
+      for (const { outboxId } of items) await db.expireLease(outboxId)
+    }
+    const relayer = new OutboxRelayer(db.database, rail.rails)
+    const round = relayer.runOnce()
+    await expect.poll(() => called().length, PATIENTLY).toBe(1)
+    const others = items.map(({ outboxId }) => outboxId).filter((outboxId) => outboxId !== called()[0])
+    const rows = () => Promise.all(others.map((outboxId) => pendingRow(db, outboxId)))
+    await expect.poll(rows, PATIENTLY).toMatchObject(others.map(() => ({ claimed_by: null, expiry_streak: expiries })))
+    open()
+    await round
+    for (const _ of others) await relayer.runOnce()
+    expect(rail.gauge.most).toBe(1)
+    expect(await rows()).toEqual(others.map(() => undefined))
+  },
+)
