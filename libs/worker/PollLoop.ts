@@ -20,7 +20,7 @@ export interface PollLoopOptions {
   readonly onError: (error: unknown) => void
   /** @default 100 */
   readonly errorDelayMs?: number
-  /** @default 10000 */
+  /** @default 500: a database that is back is found within a second; one that is down bears a few knocks */
   readonly errorDelayMaxMs?: number
 }
 
@@ -34,7 +34,7 @@ export class PollLoop {
   #running: Promise<void> | undefined
 
   constructor(options: PollLoopOptions) {
-    this.#options = { errorDelayMs: 100, errorDelayMaxMs: 10_000, ...options }
+    this.#options = { errorDelayMs: 100, errorDelayMaxMs: 500, ...options }
   }
 
   start(): void {
