@@ -1158,20 +1158,24 @@ BEGIN
               SELECT 1 FROM outbox_pauses z
               WHERE z.name = n.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND n.ordered)))) AS blocked
         FROM (
-          SELECT g.ordinal, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload, g.follows_ordered,
-            COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
-            trace_context_or_null(g.trace_context) AS trace_context, uuid_v7() AS outbox_id,
-            v_next[g.stream_no] - v_shares[g.stream_no] + g.place - 1 AS sequence_id,
-            -- One microsecond apart, so that a batch is claimed in the order it was given.
-            v_now + g.ordinal * interval '1 microsecond' AS created_at,
-            outbox_content_hash(g.participant_id, g.rail_type, g.payload::text) AS content_hash
-          FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
-              p_ordered, p_trace_contexts, v_stream_nos, v_places, v_follow_ordered) WITH ORDINALITY
-            AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, trace_context,
-              stream_no, place, follows_ordered, ordinal)
-          WHERE g.stream_no IS NOT NULL
+          SELECT m.* FROM (
+            SELECT g.ordinal, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload, g.follows_ordered,
+              COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
+              trace_context_or_null(g.trace_context) AS trace_context,
+              v_next[g.stream_no] - v_shares[g.stream_no] + g.place - 1 AS sequence_id,
+              -- Ids grow, and times are one microsecond apart: a batch is listed and claimed in the order it was given.
+              uuid_v7() AS outbox_id, v_now + g.ordinal * interval '1 microsecond' AS created_at,
+              outbox_content_hash(g.participant_id, g.rail_type, g.payload::text) AS content_hash
+            FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
+                p_ordered, p_trace_contexts, v_stream_nos, v_places, v_follow_ordered) WITH ORDINALITY
+              AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, trace_context,
+                stream_no, place, follows_ordered, ordinal)
+            WHERE g.stream_no IS NOT NULL
+            -- Before it is sorted: the planner would have the ids made afterwards.
+            OFFSET 0
+          ) m
           -- Both tables below get the keys in this order, whichever comes first: two calls cannot deadlock over them.
-          ORDER BY g.instruction_id COLLATE "C", g.idempotency_key COLLATE "C"
+          ORDER BY m.instruction_id COLLATE "C", m.idempotency_key COLLATE "C"
         ) n
       ), identified AS (
         INSERT INTO payment_outbox_identities
@@ -3131,12 +3135,14 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
+  -- Which of the claims shown are held.
+  v_shown bigint[];
   v_held uuid[];
 BEGIN
   PERFORM check_scheduler_leases('p_run_ids', p_run_ids, p_lease_tokens, p_worker_id, p_error_message, p_retry_delay_seconds);
-  v_held := ARRAY(
-    SELECT r.run_id
-    FROM unnest(p_run_ids, p_lease_tokens) AS g(run_id, lease_token)
+  v_shown := ARRAY(
+    SELECT g.ordinal
+    FROM unnest(p_run_ids, p_lease_tokens) WITH ORDINALITY AS g(run_id, lease_token, ordinal)
     JOIN scheduler_job_runs r ON r.run_id = g.run_id
     WHERE r.state = 'CLAIMED' AND r.lease_token = g.lease_token AND r.claimed_by = p_worker_id
     ORDER BY r.run_id FOR UPDATE OF r);
@@ -3144,9 +3150,9 @@ BEGIN
   v_now := clock_timestamp();
   v_held := ARRAY(
     SELECT r.run_id
-    FROM unnest(p_run_ids, p_lease_tokens) WITH ORDINALITY AS g(run_id, lease_token, ordinal)
-    JOIN scheduler_job_runs r ON r.run_id = g.run_id AND r.lease_token = g.lease_token
-    WHERE r.run_id = ANY (v_held) AND r.lease_expires_at > v_now
+    FROM unnest(p_run_ids) WITH ORDINALITY AS g(run_id, ordinal)
+    JOIN scheduler_job_runs r ON r.run_id = g.run_id
+    WHERE g.ordinal = ANY (v_shown) AND r.lease_expires_at > v_now
     GROUP BY r.run_id ORDER BY min(g.ordinal));
   IF p_state = 'READY' THEN
     PERFORM give_back_job_runs(v_held, COALESCE(p_error_message, 'abandoned'), p_retry_delay_seconds);
@@ -3217,12 +3223,14 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
+  -- Which of the claims shown are held.
+  v_shown bigint[];
   v_held uuid[];
 BEGIN
   PERFORM check_scheduler_leases('p_timer_ids', p_timer_ids, p_lease_tokens, p_worker_id, p_error_message, p_retry_delay_seconds);
-  v_held := ARRAY(
-    SELECT t.timer_id
-    FROM unnest(p_timer_ids, p_lease_tokens) AS g(timer_id, lease_token)
+  v_shown := ARRAY(
+    SELECT g.ordinal
+    FROM unnest(p_timer_ids, p_lease_tokens) WITH ORDINALITY AS g(timer_id, lease_token, ordinal)
     JOIN scheduler_timers t ON t.timer_id = g.timer_id
     WHERE t.state = 'CLAIMED' AND t.lease_token = g.lease_token AND t.claimed_by = p_worker_id
     ORDER BY t.timer_id FOR UPDATE OF t);
@@ -3230,9 +3238,9 @@ BEGIN
   v_now := clock_timestamp();
   v_held := ARRAY(
     SELECT t.timer_id
-    FROM unnest(p_timer_ids, p_lease_tokens) WITH ORDINALITY AS g(timer_id, lease_token, ordinal)
-    JOIN scheduler_timers t ON t.timer_id = g.timer_id AND t.lease_token = g.lease_token
-    WHERE t.timer_id = ANY (v_held) AND t.lease_expires_at > v_now
+    FROM unnest(p_timer_ids) WITH ORDINALITY AS g(timer_id, ordinal)
+    JOIN scheduler_timers t ON t.timer_id = g.timer_id
+    WHERE g.ordinal = ANY (v_shown) AND t.lease_expires_at > v_now
     GROUP BY t.timer_id ORDER BY min(g.ordinal));
   IF p_state = 'READY' THEN
     PERFORM give_back_timers(v_held, COALESCE(p_error_message, 'abandoned'), p_retry_delay_seconds);

@@ -148,12 +148,14 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
+  -- Which of the claims shown are held.
+  v_shown bigint[];
   v_held uuid[];
 BEGIN
   PERFORM check_scheduler_leases('p_run_ids', p_run_ids, p_lease_tokens, p_worker_id, p_error_message, p_retry_delay_seconds);
-  v_held := ARRAY(
-    SELECT r.run_id
-    FROM unnest(p_run_ids, p_lease_tokens) AS g(run_id, lease_token)
+  v_shown := ARRAY(
+    SELECT g.ordinal
+    FROM unnest(p_run_ids, p_lease_tokens) WITH ORDINALITY AS g(run_id, lease_token, ordinal)
     JOIN scheduler_job_runs r ON r.run_id = g.run_id
     WHERE r.state = 'CLAIMED' AND r.lease_token = g.lease_token AND r.claimed_by = p_worker_id
     ORDER BY r.run_id FOR UPDATE OF r);
@@ -161,9 +163,9 @@ BEGIN
   v_now := clock_timestamp();
   v_held := ARRAY(
     SELECT r.run_id
-    FROM unnest(p_run_ids, p_lease_tokens) WITH ORDINALITY AS g(run_id, lease_token, ordinal)
-    JOIN scheduler_job_runs r ON r.run_id = g.run_id AND r.lease_token = g.lease_token
-    WHERE r.run_id = ANY (v_held) AND r.lease_expires_at > v_now
+    FROM unnest(p_run_ids) WITH ORDINALITY AS g(run_id, ordinal)
+    JOIN scheduler_job_runs r ON r.run_id = g.run_id
+    WHERE g.ordinal = ANY (v_shown) AND r.lease_expires_at > v_now
     GROUP BY r.run_id ORDER BY min(g.ordinal));
   IF p_state = 'READY' THEN
     PERFORM give_back_job_runs(v_held, COALESCE(p_error_message, 'abandoned'), p_retry_delay_seconds);

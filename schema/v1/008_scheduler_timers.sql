@@ -170,12 +170,14 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
+  -- Which of the claims shown are held.
+  v_shown bigint[];
   v_held uuid[];
 BEGIN
   PERFORM check_scheduler_leases('p_timer_ids', p_timer_ids, p_lease_tokens, p_worker_id, p_error_message, p_retry_delay_seconds);
-  v_held := ARRAY(
-    SELECT t.timer_id
-    FROM unnest(p_timer_ids, p_lease_tokens) AS g(timer_id, lease_token)
+  v_shown := ARRAY(
+    SELECT g.ordinal
+    FROM unnest(p_timer_ids, p_lease_tokens) WITH ORDINALITY AS g(timer_id, lease_token, ordinal)
     JOIN scheduler_timers t ON t.timer_id = g.timer_id
     WHERE t.state = 'CLAIMED' AND t.lease_token = g.lease_token AND t.claimed_by = p_worker_id
     ORDER BY t.timer_id FOR UPDATE OF t);
@@ -183,9 +185,9 @@ BEGIN
   v_now := clock_timestamp();
   v_held := ARRAY(
     SELECT t.timer_id
-    FROM unnest(p_timer_ids, p_lease_tokens) WITH ORDINALITY AS g(timer_id, lease_token, ordinal)
-    JOIN scheduler_timers t ON t.timer_id = g.timer_id AND t.lease_token = g.lease_token
-    WHERE t.timer_id = ANY (v_held) AND t.lease_expires_at > v_now
+    FROM unnest(p_timer_ids) WITH ORDINALITY AS g(timer_id, ordinal)
+    JOIN scheduler_timers t ON t.timer_id = g.timer_id
+    WHERE g.ordinal = ANY (v_shown) AND t.lease_expires_at > v_now
     GROUP BY t.timer_id ORDER BY min(g.ordinal));
   IF p_state = 'READY' THEN
     PERFORM give_back_timers(v_held, COALESCE(p_error_message, 'abandoned'), p_retry_delay_seconds);

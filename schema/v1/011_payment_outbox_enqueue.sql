@@ -223,20 +223,24 @@ BEGIN
               SELECT 1 FROM outbox_pauses z
               WHERE z.name = n.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND n.ordered)))) AS blocked
         FROM (
-          SELECT g.ordinal, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload, g.follows_ordered,
-            COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
-            trace_context_or_null(g.trace_context) AS trace_context, uuid_v7() AS outbox_id,
-            v_next[g.stream_no] - v_shares[g.stream_no] + g.place - 1 AS sequence_id,
-            -- One microsecond apart, so that a batch is claimed in the order it was given.
-            v_now + g.ordinal * interval '1 microsecond' AS created_at,
-            outbox_content_hash(g.participant_id, g.rail_type, g.payload::text) AS content_hash
-          FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
-              p_ordered, p_trace_contexts, v_stream_nos, v_places, v_follow_ordered) WITH ORDINALITY
-            AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, trace_context,
-              stream_no, place, follows_ordered, ordinal)
-          WHERE g.stream_no IS NOT NULL
+          SELECT m.* FROM (
+            SELECT g.ordinal, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload, g.follows_ordered,
+              COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
+              trace_context_or_null(g.trace_context) AS trace_context,
+              v_next[g.stream_no] - v_shares[g.stream_no] + g.place - 1 AS sequence_id,
+              -- Ids grow, and times are one microsecond apart: a batch is listed and claimed in the order it was given.
+              uuid_v7() AS outbox_id, v_now + g.ordinal * interval '1 microsecond' AS created_at,
+              outbox_content_hash(g.participant_id, g.rail_type, g.payload::text) AS content_hash
+            FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
+                p_ordered, p_trace_contexts, v_stream_nos, v_places, v_follow_ordered) WITH ORDINALITY
+              AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, trace_context,
+                stream_no, place, follows_ordered, ordinal)
+            WHERE g.stream_no IS NOT NULL
+            -- Before it is sorted: the planner would have the ids made afterwards.
+            OFFSET 0
+          ) m
           -- Both tables below get the keys in this order, whichever comes first: two calls cannot deadlock over them.
-          ORDER BY g.instruction_id COLLATE "C", g.idempotency_key COLLATE "C"
+          ORDER BY m.instruction_id COLLATE "C", m.idempotency_key COLLATE "C"
         ) n
       ), identified AS (
         INSERT INTO payment_outbox_identities
