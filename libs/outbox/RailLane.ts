@@ -30,6 +30,8 @@ export class RailLane {
   /** Items whose lease expired once: each is carried with nothing else of this rail beside it. */
   readonly #suspects: Flight[] = []
   #suspectRunning = false
+  /** The last item was a suspect, and its company likely are too: they are leased one by one, not to be given back. */
+  #cautious = false
   #paused = false
   /** Whether there may be more to lease than was: the last claim was filled, or nobody has asked since there was word of work. */
   mayHaveMore = false
@@ -82,7 +84,8 @@ export class RailLane {
     const capacity = this.#capacity
     const held = this.#slots.taken + this.#waiting.length
     const allowed = Math.min(this.breaker.admits(capacity), this.#rateAllows())
-    return Math.max(0, Math.min(allowed - this.#waiting.length, capacity - held))
+    const room = Math.max(0, Math.min(allowed - this.#waiting.length, capacity - held))
+    return this.#cautious ? Math.min(room, 1) : room
   }
 
   /** Whether a claim is worth its while: a slot stands empty, or half of what may be held is gone. */
@@ -105,10 +108,12 @@ export class RailLane {
   }
 
   add(flight: Flight): void {
+    this.#cautious = false
     this.#waiting.push(flight)
   }
 
   addSuspect(flight: Flight): void {
+    this.#cautious = true
     this.#suspects.push(flight)
   }
 

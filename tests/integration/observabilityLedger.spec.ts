@@ -146,8 +146,9 @@ test('after a run in which everything happened a known number of times, the metr
   await makeAllDue()
   await main.runOnce()
   // Expired leases: 3 taken over and sent, 2 taken over and held, 4 repaired and sent, 1 repaired and held.
+  // Of those whose lease expired a rail gets one in each round.
   await enqueueAbandoned('plain', 3)
-  await main.runOnce()
+  for (let round = 0; round < 3; round += 1) await main.runOnce()
   await enqueueAbandoned('held', 2, true)
   await main.runOnce()
   await enqueueAbandoned('plain', 4)
@@ -158,7 +159,7 @@ test('after a run in which everything happened a known number of times, the metr
     stage.metrics.outbox.onRepairEvent,
   ).runOnce()
   await makeAllDue()
-  await main.runOnce()
+  for (let round = 0; round < 4; round += 1) await main.runOnce()
 
   const called: RememberingRail[] = Object.values(rails)
   called.push(await loseLeasesAtCompletion(2), await loseLeaseAtRenewal(), await contradictAnEnding())
@@ -227,7 +228,8 @@ async function loseLeasesAtCompletion(count: number): Promise<RememberingRail> {
   await enqueueMany('late', count)
   const relayer = meteredRelayer([rail])
   expect(await relayer.runOnce()).toMatchObject({ leasesLost: count })
-  expect(await relayer.runOnce()).toMatchObject({ dispatched: count })
+  // An item whose lease expired is carried alone on its rail.
+  for (let left = count; left > 0; left -= 1) expect(await relayer.runOnce()).toMatchObject({ dispatched: 1 })
   return rail
 }
 
