@@ -1163,7 +1163,7 @@ BEGIN
               COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
               trace_context_or_null(g.trace_context) AS trace_context,
               v_next[g.stream_no] - v_shares[g.stream_no] + g.place - 1 AS sequence_id,
-              -- Ids grow, and times are one microsecond apart: a batch is listed and claimed in the order it was given.
+              -- Ids grow with time, and times are one microsecond apart: a batch is claimed in the order it was given.
               uuid_v7() AS outbox_id, v_now + g.ordinal * interval '1 microsecond' AS created_at,
               outbox_content_hash(g.participant_id, g.rail_type, g.payload::text) AS content_hash
             FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,

@@ -202,14 +202,6 @@ describe('the same instruction and key with another', () => {
 })
 
 describe('a batch', () => {
-  test('gives ids that grow in the order given, whatever the keys are called: lists go by them', async () => {
-    const items = await enqueueAll(
-      [10, 9, 2, 1].map((n) => anInstruction({ instructionId: `order-${n}`, participantId: `stream-${n % 2}` })),
-    )
-    const ids = items.map(({ outboxId }) => outboxId)
-    expect(ids).toEqual(ids.toSorted())
-  })
-
   test('answers in the order given, numbers each stream without a gap, and is claimed in that order', async () => {
     const railType = anInstruction().railType
     const [first, second] = [anInstruction().participantId, anInstruction().participantId]

@@ -66,8 +66,9 @@ export class Watch {
   }
 
   async #look(): Promise<void> {
-    await this.#lookAtStatus()
+    // Items first: who has heard the status hears of every change from then on.
     await this.#lookAtItems()
+    await this.#lookAtStatus()
     await this.#beat()
   }
 

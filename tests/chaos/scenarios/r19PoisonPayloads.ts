@@ -70,7 +70,8 @@ export default defineScenario({
       // Little memory, so that it is soon eaten.
       env: { LEASE_REPAIR_INTERVAL_MS: '1000', NODE_OPTIONS: '--max-old-space-size=192', TRIES_FILE: triesFile },
     })
-    await fleet.start(WORKERS)
+    // Not waited for: the first of them may meet a deadly payment before the last has begun.
+    fleet.topUp(WORKERS)
     await superviseUntilDrained(stage, scene, fleet)
     await fleet.stop()
 

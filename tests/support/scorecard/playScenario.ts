@@ -64,5 +64,5 @@ function sizeOf({ sizes }: Scenario, options: PlayOptions): { readonly size: Siz
 function describe(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   const place = error.stack?.split('\n').find((line) => line.trimStart().startsWith('at '))
-  return `${error.message}${place === undefined ? '' : ` (${place.trim()})`}`
+  return `${error.message}${place === undefined ? '' : ` (${place.trim()})`}`.replaceAll(`${process.cwd()}/`, '')
 }
