@@ -1,6 +1,6 @@
 import type { CDPSession } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
+import { enqueuePaymentOutboxBatch, type OutboxInstruction } from '../../libs/outbox/index.js'
 import { DashboardStage, visit } from '../support/dashboardStage.js'
 import { TOKEN } from '../support/httpStage.js'
 import { anInstruction, claim, claimOnly, complete, enqueue } from '../support/outboxItems.js'
@@ -45,10 +45,12 @@ test('what happens elsewhere is seen without touching anything', async () => {
   await page.context().close()
 })
 
+function some(count: number, batch: number): OutboxInstruction[] {
+  return Array.from({ length: count }, () => anInstruction({ railType: 'sepa', participantId: `p-${batch}` }))
+}
+
 test('ten thousand payments are scrolled through with no more rows drawn than fit, and an event changes the row it is about', async () => {
   const ingest = stage.db.as('symphony_ingest')
-  const some = (count: number, batch: number) =>
-    Array.from({ length: count }, () => anInstruction({ railType: 'sepa', participantId: `p-${batch}` }))
   // The first has a millisecond of its own: before PostgreSQL 18 ids of the same one are in no order.
   await enqueuePaymentOutboxBatch(ingest, some(1, 0))
   await stage.db.queryNoRole('SELECT pg_sleep(0.005)')
