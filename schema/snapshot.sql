@@ -6142,7 +6142,9 @@ CREATE FUNCTION unsealed_outbox_rows(p_after_xid bigint, p_after_kind smallint, 
 RETURNS TABLE(ordinal bigint, recorded_xid bigint, entry bytea)
 LANGUAGE sql VOLATILE
 SECURITY DEFINER
+SET enable_bitmapscan=off
 SET enable_seqscan=off
+SET enable_sort=off
 SET plan_cache_mode=force_custom_plan
 SET search_path=symphony, pg_temp
 AS $$

@@ -315,8 +315,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   async #fly(flight: Flight, rail: LoadedRail, lane: RailLane): Promise<void> {
     try {
-      const carrying = this.#carry(flight, rail, lane)
-      const handing = this.#hand(flight, await carrying)
+      const handing = this.#hand(flight, await this.#carry(flight, rail, lane))
       if (handing !== undefined) await handing
     } finally {
       this.#inFlight.delete(flight)

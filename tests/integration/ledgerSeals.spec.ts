@@ -11,7 +11,12 @@ import {
   verifyLedger,
   type SealerEvent,
 } from '../../libs/ledger/index.js'
-import { enqueuePaymentOutbox, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
+import {
+  enqueuePaymentOutbox,
+  enqueuePaymentOutboxBatch,
+  placeOutboxHold,
+  resolveOutboxHold,
+} from '../../libs/outbox/index.js'
 import { LedgerStage } from '../support/ledgerStage.js'
 import { anInstruction, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
@@ -43,6 +48,11 @@ async function expectSealedOnce(): Promise<void> {
   expect(covered).toBe(rows)
 }
 
+async function expectSealedAfterAll(): Promise<void> {
+  await stage.sealAll()
+  await expectSealedOnce()
+}
+
 describe('sealing', () => {
   test('covers identities, attempts and events of every kind, each once, and what it says can be computed again', async () => {
     await stage.play()
@@ -69,6 +79,32 @@ describe('sealing', () => {
     await tx.query('COMMIT')
     expect(await stage.seal(2)).toEqual([2, 2, 1])
     await expectSealedOnce()
+  })
+
+  test('reads the rows of its block, and not the backlog behind them', async () => {
+    const pagesForOneBlock = async () => {
+      const { rows } = await stage.db.queryNoRole<{ 'QUERY PLAN': [{ Plan: Record<string, number> }] }>(
+        `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM unsealed_outbox_rows(
+           (SELECT max(last_xid) FROM payment_outbox_blocks), 3::smallint, 'ffffffff-ffff-ffff-ffff-ffffffffffff', 9e18::bigint, 20)`,
+      )
+      const plan = rows[0]!['QUERY PLAN'][0].Plan
+      return plan['Shared Hit Blocks']! + plan['Shared Read Blocks']!
+    }
+    // A first block to begin behind; and once, so that what is read of the catalog is known.
+    await enqueue(stage.db)
+    await stage.sealAll()
+    const write = async (transactions: number) => {
+      for (let written = 0; written < transactions; written += 1) {
+        const items = Array.from({ length: 40 }, () => anInstruction())
+        await enqueuePaymentOutboxBatch(stage.db.as('symphony_ingest'), items)
+      }
+    }
+    await write(2)
+    await pagesForOneBlock()
+    const short = await pagesForOneBlock()
+    await write(40)
+    expect(await pagesForOneBlock()).toBeLessThan(2 * short)
+    await expectSealedAfterAll()
   })
 
   test('a server that counts from a lower number than the last block is told apart, not sealed past', async () => {
