@@ -332,7 +332,6 @@ CREATE TABLE payment_outbox_attempts (
   CONSTRAINT payment_outbox_attempts_numbered_from_one CHECK (attempt_no >= 1),
   CONSTRAINT payment_outbox_attempts_pkey PRIMARY KEY (attempt_id)
 ) WITH (autovacuum_analyze_scale_factor=0.05, autovacuum_vacuum_insert_scale_factor=0.05);
-CREATE INDEX ix_attempts_by_instruction ON payment_outbox_attempts USING btree (instruction_id, idempotency_key);
 CREATE UNIQUE INDEX ix_attempts_by_outbox ON payment_outbox_attempts USING btree (outbox_id, attempt_no);
 CREATE INDEX ix_attempts_by_rail_reference ON payment_outbox_attempts USING btree (rail_reference) WHERE rail_reference IS NOT NULL;
 CREATE INDEX ix_attempts_failed ON payment_outbox_attempts USING btree (attempt_id) WHERE state = 'FAILED'::outbox_attempt_state AND attempt_no >= 1;
@@ -472,8 +471,7 @@ CREATE TABLE payment_outbox_pending (
 ) WITH (autovacuum_analyze_scale_factor=0.1, autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, fillfactor=70);
 CREATE INDEX ix_pending_block_unverified ON payment_outbox_pending USING btree (participant_id, sequence_id) WHERE block_unverified;
 CREATE INDEX ix_pending_claimable ON payment_outbox_pending USING btree (rail_type, next_attempt_at, created_at, sequence_id) WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked;
-CREATE INDEX ix_pending_claimed_by ON payment_outbox_pending USING btree (claimed_by) WHERE lease_token IS NOT NULL;
-CREATE INDEX ix_pending_lease_expired ON payment_outbox_pending USING btree (lease_expires_at) WHERE lease_token IS NOT NULL;
+CREATE INDEX ix_pending_lease_expired ON payment_outbox_pending USING btree (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 CREATE INDEX ix_pending_ordered ON payment_outbox_pending USING btree (participant_id, sequence_id) WHERE ordered;
 CREATE TRIGGER payment_outbox_pending_is_not_truncated BEFORE TRUNCATE ON payment_outbox_pending FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_pending ENABLE ALWAYS TRIGGER payment_outbox_pending_is_not_truncated;
@@ -1149,28 +1147,35 @@ BEGIN
 
       WITH fresh AS MATERIALIZED (
         SELECT n.*,
-          outbox_identity_hash(n.outbox_id::text, n.instruction_id, n.idempotency_key, n.participant_id,
-            n.sequence_id::text, n.rail_type, n.ordered::text, p_redrive_of::text, encode(n.content_hash, 'hex'),
-            epoch_micros(n.created_at)::text) AS row_hash,
+          outbox_identity_hash(n.outbox_id_text, n.instruction_id, n.idempotency_key, n.participant_id,
+            n.sequence_id_text, n.rail_type, n.ordered::text, p_redrive_of::text, n.content_hash_text,
+            n.created_at_text) AS row_hash,
           (n.ordered AND (n.follows_ordered OR EXISTS (
               SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = n.participant_id AND p.ordered)))
             OR ((SELECT count(*) FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')) > 0 AND EXISTS (
               SELECT 1 FROM outbox_pauses z
               WHERE z.name = n.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND n.ordered)))) AS blocked
         FROM (
-          SELECT m.* FROM (
+          -- The hashes take each field twice, for its length and for itself: what has to be made is made here, once.
+          SELECT m.*, m.outbox_id::text AS outbox_id_text, m.sequence_id::text AS sequence_id_text,
+            encode(m.content_hash, 'hex') AS content_hash_text, epoch_micros(m.created_at)::text AS created_at_text
+          FROM (
             SELECT g.ordinal, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload, g.follows_ordered,
               COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
               trace_context_or_null(g.trace_context) AS trace_context,
               v_next[g.stream_no] - v_shares[g.stream_no] + g.place - 1 AS sequence_id,
               -- Ids grow with time, and times are one microsecond apart: a batch is claimed in the order it was given.
               uuid_v7() AS outbox_id, v_now + g.ordinal * interval '1 microsecond' AS created_at,
-              outbox_content_hash(g.participant_id, g.rail_type, g.payload::text) AS content_hash
-            FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
-                p_ordered, p_trace_contexts, v_stream_nos, v_places, v_follow_ordered) WITH ORDINALITY
-              AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, trace_context,
-                stream_no, place, follows_ordered, ordinal)
-            WHERE g.stream_no IS NOT NULL
+              outbox_content_hash(g.participant_id, g.rail_type, g.payload_text) AS content_hash
+            FROM (
+              SELECT g.*, g.payload::text AS payload_text
+              FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
+                  p_ordered, p_trace_contexts, v_stream_nos, v_places, v_follow_ordered) WITH ORDINALITY
+                AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, trace_context,
+                  stream_no, place, follows_ordered, ordinal)
+              WHERE g.stream_no IS NOT NULL
+              OFFSET 0
+            ) g
             -- Before it is sorted: the planner would have the ids made afterwards.
             OFFSET 0
           ) m
@@ -2055,22 +2060,32 @@ BEGIN
   FROM (
     SELECT g.ordinal,
       CASE
-        WHEN NOT is_id(g.instruction_id) THEN ARRAY['p_instruction_id', v_id_expected]
-        WHEN NOT is_id(g.participant_id) THEN ARRAY['p_participant_id', v_id_expected]
-        WHEN NOT is_id(g.idempotency_key) THEN ARRAY['p_idempotency_key', v_id_expected]
-        WHEN g.idempotency_key ~ '~redrive~[0-9]+$' THEN ARRAY['p_idempotency_key',
+        WHEN NOT g.are_ids AND NOT is_id(g.instruction_id) THEN ARRAY['p_instruction_id', v_id_expected]
+        WHEN NOT g.are_ids AND NOT is_id(g.participant_id) THEN ARRAY['p_participant_id', v_id_expected]
+        WHEN NOT g.are_ids AND NOT is_id(g.idempotency_key) THEN ARRAY['p_idempotency_key', v_id_expected]
+        WHEN strpos(g.idempotency_key, '~redrive~') > 0 AND g.idempotency_key ~ '~redrive~[0-9]+$' THEN ARRAY['p_idempotency_key',
           'a key that does not end in ~redrive~ and a number: those are made by redrive alone']
-        WHEN NOT is_id(g.rail_type) THEN ARRAY['p_rail_type', v_id_expected]
+        WHEN NOT g.are_ids AND NOT is_id(g.rail_type) THEN ARRAY['p_rail_type', v_id_expected]
         -- Null when nothing is wrong, and then the array is not looked at.
-        WHEN payload_defect(g.payload) IS NOT NULL THEN ARRAY['p_payload', payload_defect(g.payload)]
+        WHEN NOT is_plain_payload_text(g.small_payload_text) AND payload_defect(g.payload) IS NOT NULL THEN ARRAY['p_payload', payload_defect(g.payload)]
         -- Far enough for any schedule, near enough that a unit mistaken for another is refused. Infinity is neither.
         WHEN g.not_before NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years'
           THEN ARRAY['p_not_before', 'a time within 100 years of now']
         WHEN p_ordered IS NOT NULL AND g.ordered IS NULL THEN ARRAY['p_ordered', 'true or false']
       END AS refusal
-    FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered)
-      WITH ORDINALITY
-      AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, ordinal)
+    FROM (
+      SELECT g.*,
+        -- Nearly always all four are ids, and then one look at them in a row says so: no id holds the space between them.
+        COALESCE(GREATEST(octet_length(g.instruction_id), octet_length(g.participant_id), octet_length(g.idempotency_key),
+            octet_length(g.rail_type)) <= 128
+          AND (g.instruction_id || ' ' || g.participant_id || ' ' || g.idempotency_key || ' ' || g.rail_type) COLLATE "C"
+            ~ '^[!-~]+ [!-~]+ [!-~]+ [!-~]+$', false) AS are_ids,
+        small_payload_text(g.payload) AS small_payload_text
+      FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered)
+        WITH ORDINALITY
+        AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, ordinal)
+      OFFSET 0
+    ) g
     OFFSET 0
   ) judged
   WHERE judged.refusal IS NOT NULL
@@ -2751,12 +2766,20 @@ BEGIN
     SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
       j.rail_type, j.payload, j.attempt_no, j.effective, j.claimed_at, v_now, j.rail_reference, j.rail_code,
       j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
-      outbox_attempt_hash(encode(j.prev_hash, 'hex'), j.attempt_id::text, j.outbox_id::text, j.instruction_id,
-        j.participant_id, j.sequence_id::text, j.idempotency_key, j.rail_type, j.payload::text, j.attempt_no::text,
-        j.effective::text, epoch_micros(j.claimed_at)::text, v_now_micros, j.rail_reference, j.rail_code,
-        j.error_code, j.error_message, j.latency_ms::text, p_worker_id,
-        encode(sha256(uuid_send(j.lease_token)), 'hex'), v_now_micros)
-    FROM judged j
+      outbox_attempt_hash(j.prev_hash_text, j.attempt_id_text, j.outbox_id_text, j.instruction_id,
+        j.participant_id, j.sequence_id_text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no_text,
+        j.effective_text, j.claimed_at_text, v_now_micros, j.rail_reference, j.rail_code,
+        j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros)
+    FROM (
+      -- The hash takes each field twice, for its length and for itself: what has to be made is made here, once.
+      SELECT j.*, encode(j.prev_hash, 'hex') AS prev_hash_text, j.attempt_id::text AS attempt_id_text,
+        j.outbox_id::text AS outbox_id_text, j.sequence_id::text AS sequence_id_text, j.payload::text AS payload_text,
+        j.attempt_no::text AS attempt_no_text, j.effective::text AS effective_text,
+        epoch_micros(j.claimed_at)::text AS claimed_at_text, j.latency_ms::text AS latency_ms_text,
+        encode(sha256(uuid_send(j.lease_token)), 'hex') AS lease_token_hash
+      FROM judged j
+      OFFSET 0
+    ) j
   ), ended AS (
     DELETE FROM payment_outbox_pending p USING judged j
     WHERE p.ctid = j.place AND j.effective IN ('DISPATCHED', 'FAILED')
@@ -4003,6 +4026,14 @@ PARALLEL SAFE
 RETURN ((p_value IS NOT NULL) AND (char_length(p_value) <= 255) AND ((p_value COLLATE "C") ~ '[^ \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]'::text) AND ((p_value COLLATE "C") !~ '[\u0001-\u001f\u007f-\u009f]'::text));
 COMMENT ON FUNCTION is_inbox_id(text) IS 'True for 1 to 255 characters that are not blank and free of control characters.';
 
+-- function is_plain_payload_text(text) of symphony_owner
+CREATE FUNCTION is_plain_payload_text(p_text text)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+RETURN COALESCE(((p_text !~ '[0-9]{21}'::text) AND ((octet_length(p_text) - octet_length(translate(p_text, '[{'::text, ''::text))) <= 32)), false);
+COMMENT ON FUNCTION is_plain_payload_text(text) IS 'True for the text of a small payload that shows nothing to be refused.';
+
 -- function is_replicated_synchronously() of symphony_owner
 CREATE FUNCTION is_replicated_synchronously()
 RETURNS boolean
@@ -4020,7 +4051,7 @@ CREATE FUNCTION is_short_text(p_value text, p_length_max integer)
 RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
-RETURN ((p_value IS NOT NULL) AND (char_length(p_value) <= p_length_max) AND (p_value ~ '\S'::text) AND ((p_value COLLATE "C") !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]'::text));
+RETURN ((p_value IS NOT NULL) AND (char_length(p_value) <= p_length_max) AND (((p_value COLLATE "C") ~ '^[!-~]+$'::text) OR ((p_value ~ '\S'::text) AND ((p_value COLLATE "C") !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]'::text))));
 COMMENT ON FUNCTION is_short_text(text, integer) IS 'True for text that is not blank, bounded, and free of control characters.';
 
 -- function lift_dispatch_freeze(text) of symphony_owner
@@ -4883,7 +4914,7 @@ CREATE FUNCTION payload_defect(p_payload jsonb)
 RETURNS text
 LANGUAGE sql STABLE
 PARALLEL SAFE
-RETURN CASE WHEN ((p_payload IS NULL) OR (jsonb_typeof(p_payload) <> 'object'::text)) THEN 'a JSON object'::text WHEN (pg_column_size(p_payload) > 524288) THEN 'a JSON object of at most 65536 bytes'::text WHEN ((pg_column_size(p_payload) <= 1024) AND ((p_payload)::text !~ '[0-9]{21}'::text) AND ((octet_length((p_payload)::text) - octet_length(translate((p_payload)::text, '[{'::text, ''::text))) <= 32)) THEN NULL::text WHEN jsonb_path_exists(p_payload, 'strict $.**{32 to last}?(@.type() == "object" || @.type() == "array")'::jsonpath) THEN 'a JSON object nested at most 32 deep'::text WHEN (jsonb_path_exists(p_payload, '$.**?(@.type() == "number")'::jsonpath) AND has_unbounded_number(p_payload)) THEN 'numbers below 10^21 with at most 20 decimals (write larger ones as strings)'::text WHEN (octet_length((p_payload)::text) > 65536) THEN 'a JSON object of at most 65536 bytes'::text ELSE NULL::text END;
+RETURN CASE WHEN ((p_payload IS NULL) OR (jsonb_typeof(p_payload) <> 'object'::text)) THEN 'a JSON object'::text WHEN (pg_column_size(p_payload) > 524288) THEN 'a JSON object of at most 65536 bytes'::text WHEN jsonb_path_exists(p_payload, 'strict $.**{32 to last}?(@.type() == "object" || @.type() == "array")'::jsonpath) THEN 'a JSON object nested at most 32 deep'::text WHEN (jsonb_path_exists(p_payload, '$.**?(@.type() == "number")'::jsonpath) AND has_unbounded_number(p_payload)) THEN 'numbers below 10^21 with at most 20 decimals (write larger ones as strings)'::text WHEN (octet_length((p_payload)::text) > 65536) THEN 'a JSON object of at most 65536 bytes'::text ELSE NULL::text END;
 COMMENT ON FUNCTION payload_defect(jsonb) IS 'What a payload should have been, or null when it is acceptable.';
 
 -- function place_outbox_hold(uuid, text) of symphony_owner
@@ -6092,6 +6123,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sight_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) IS 'Internal: brings a message in, or counts another sighting of it and compares contents.';
+
+-- function small_payload_text(jsonb) of symphony_owner
+CREATE FUNCTION small_payload_text(p_payload jsonb)
+RETURNS text
+LANGUAGE sql STABLE
+PARALLEL SAFE
+RETURN CASE WHEN ((pg_column_size(p_payload) <= 1024) AND (jsonb_typeof(p_payload) = 'object'::text)) THEN (p_payload)::text ELSE NULL::text END;
+COMMENT ON FUNCTION small_payload_text(jsonb) IS 'The text of a small payload; null for a large one, and for what is none.';
 
 -- function trace_context_or_null(text) of symphony_owner
 CREATE FUNCTION trace_context_or_null(p_value text)

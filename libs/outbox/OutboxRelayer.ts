@@ -1,7 +1,15 @@
 import { AppError, systemClock, type Clock } from '../core/index.js'
 import { DispatchFrozenError, isLeaseLostError, type Database, type Listener, type RoleHandle } from '../db/index.js'
 import { VERDICT_CODES, type LoadedRail, type RailVerdict } from '../rails/index.js'
-import { BoundedSlots, PollLoop, settleWithin, Wakeup, type Turn, type Worker } from '../worker/index.js'
+import {
+  BoundedSlots,
+  PollLoop,
+  settleWithin,
+  turnOfEventLoop,
+  Wakeup,
+  type Turn,
+  type Worker,
+} from '../worker/index.js'
 import { AttemptSpans } from './AttemptSpans.js'
 import { carryItem, type CarryTools, type Landing } from './carryItem.js'
 import { CompletionQueue } from './CompletionQueue.js'
@@ -59,6 +67,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
    */
   readonly #suspects: { readonly flight: Flight; readonly lane: RailLane }[] = []
   #suspectInFlight = false
+  #isClaiming = false
   #nextLane = 0
   #listener: Listener | undefined
   #stopping = false
@@ -146,6 +155,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     this.#tally = new RelayerTally()
     if (this.#options.renewLeases) this.#keeper.start()
     await this.#turn()
+    this.#pump()
     await this.#landed()
     const drained = this.#completions.drain(new AbortController().signal)
     const isRecorded = await settleWithin(drained, ROUND_DRAIN_MS)
@@ -193,8 +203,12 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       asked += 1
       claimed += items
     }
+    if (this.#isWorthAsking()) {
+      // They depart when the next claim is on its way: the server leases one batch while this process carries the other.
+      void turnOfEventLoop().then(() => this.#pump())
+      return { again: true }
+    }
     this.#pump()
-    if (this.#isWorthAsking()) return { again: true }
     if (claimed > 0) return { again: false }
     return { again: false, idleMs: asked === 0 ? this.#restingMs : await this.#idleMs() }
   }
@@ -210,7 +224,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   }
 
   #isWorthAsking(): boolean {
-    return this.#lanes.some((lane) => lane.mayHaveMore && lane.isHungry) && this.#globalRoom() > 0
+    return this.#lanes.some(isHungryForMore) && this.#globalRoom() > 0
   }
 
   #globalRoom(): number {
@@ -231,6 +245,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const held: HeldTakeover[] = []
     const sentAtMs = this.#clock.monotonicMs()
     let items: ClaimedItem[]
+    this.#isClaiming = true
     try {
       items = await claimOutboxBatch(this.#role, wanted, this.workerId, leaseSeconds, {
         rails: lanes.map(({ railType }) => railType),
@@ -242,6 +257,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       if (!(error instanceof DispatchFrozenError)) throw error
       this.#guard.refused()
       return 'refused'
+    } finally {
+      this.#isClaiming = false
     }
     const claimMs = this.#clock.monotonicMs() - sentAtMs
     const fresh = items.filter(({ takenOver }) => !takenOver)
@@ -325,7 +342,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       lane.landed()
       this.#onEvent({ type: 'landed', railType: lane.railType, outboxId: flight.item.outboxId })
       this.#pump()
-      if (!this.#stopping && this.#isWorthAsking()) this.#wakeup.insist()
+      // A claim on its way is followed by a look at what there is room for then.
+      if (!this.#isClaiming && !this.#stopping && this.#isWorthAsking()) this.#wakeup.insist()
     }
   }
 
@@ -556,6 +574,10 @@ export class CompletionsWaitingError extends AppError {
   constructor(count: number) {
     super('COMPLETIONS_WAITING', `${count} outcomes wait for the database, which has not taken them in time`)
   }
+}
+
+function isHungryForMore(lane: RailLane): boolean {
+  return lane.mayHaveMore && lane.isHungry
 }
 
 /** What a rail calls its errors is its own; a label of a metric must come from a short list. */

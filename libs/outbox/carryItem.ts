@@ -53,7 +53,8 @@ export async function carryItem(flight: Flight, rail: LoadedRail, tools: CarryTo
   }
   if (item.outcomeUnknown && rail.onUnknown === 'hold') return { kind: 'hold', reason: 'OUTCOME_UNKNOWN' }
   // A payload that cannot be read is neither sent nor asked about, and it is not failed either: a person may have the key.
-  const opened = await openPayload(rail, item)
+  // Most rails encrypt nothing, and pay nothing for those that do.
+  const opened = rail.fields.length === 0 ? asItIs(item) : await rail.openPayload(item)
   if (!opened.ok) return { kind: 'hold', reason: opened.reason }
   const { payload } = opened
   // Set when it is certain that no earlier attempt paid: then a failure may be called a failure again.
@@ -63,7 +64,8 @@ export async function carryItem(flight: Flight, rail: LoadedRail, tools: CarryTo
     if (answer !== 'absent') return answer
     settled = true
   }
-  const check = await validatePayload(rail, payload)
+  const checking = validatePayload(rail, payload)
+  const check = checking instanceof Promise ? await checking : checking
   if (!check.ok) {
     return complete(item, {
       state: check.retryable ? 'RETRYABLE' : 'FAILED',
@@ -80,21 +82,6 @@ export async function carryItem(flight: Flight, rail: LoadedRail, tools: CarryTo
       throw error
     }
   }
-  return dispatch(flight, rail, tools, { payload, settled })
-}
-
-/** Most rails encrypt nothing, and pay nothing for those that do. */
-async function openPayload(rail: LoadedRail, item: ClaimedItem): Promise<OpenedPayload> {
-  return rail.fields.length === 0 ? { ok: true, payload: item.payload } : rail.openPayload(item)
-}
-
-async function dispatch(
-  flight: Flight,
-  rail: LoadedRail,
-  tools: CarryTools,
-  { payload, settled }: { readonly payload: JsonObject; readonly settled: boolean },
-): Promise<Landing> {
-  const { item } = flight
   flight.callBegins(rail.timeoutMs)
   const verdict = await callRail(rail, requestFor(flight, payload), {
     signal: flight.signal,
@@ -102,6 +89,10 @@ async function dispatch(
   })
   tools.onCalled(flight, verdict)
   return { kind: 'complete', outcome: outcomeOf(item, rail, verdict, settled) }
+}
+
+function asItIs({ payload }: ClaimedItem): OpenedPayload {
+  return { ok: true, payload }
 }
 
 /** Asks the rail what became of an earlier attempt. `absent`: it surely never arrived, and may be sent. */
@@ -199,7 +190,7 @@ function retryAfter({ retryAfterMs }: RailVerdict | StatusVerdict): { readonly r
 }
 
 function requestFor({ item, trustedUntil, trace }: Flight, payload: JsonObject): RailRequest {
-  return {
+  const request = {
     reference: item.outboxId,
     instructionId: item.instructionId,
     participantId: item.participantId,
@@ -208,8 +199,8 @@ function requestFor({ item, trustedUntil, trace }: Flight, payload: JsonObject):
     attempt: item.attemptCount + 1,
     payload,
     notAfter: trustedUntil,
-    ...trace,
   }
+  return trace === undefined ? request : { ...request, ...trace }
 }
 
 function complete(item: ClaimedItem, outcome: Omit<AttemptOutcome, 'outboxId' | 'leaseToken'>): Landing {

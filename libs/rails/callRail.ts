@@ -48,25 +48,24 @@ export async function callRail(
   request: RailRequest,
   { signal, clock = systemClock, onLateAnswer }: DispatchOptions = {},
 ): Promise<RailVerdict> {
-  const timed = stopwatch(clock)
+  const startedMs = clock.monotonicMs()
   const redact = withholdFields(request.payload, rail.fields)
-  const reportLate = (late: ReturnType<typeof judgeDispatch>) => {
-    if (late.kind !== 'unknown') onLateAnswer?.(timed(late))
-  }
-  if (signal?.aborted === true) return timed({ kind: 'notSent', code: VERDICT_CODES.aborted })
+  if (signal?.aborted === true) return timed({ kind: 'notSent', code: VERDICT_CODES.aborted }, clock, startedMs)
   const call = await withDeadline((context) => rail.dispatch(request, context), {
     timeoutMs: rail.timeoutMs,
     signal,
   })
-  if (call.cut === undefined) return timed(judgeDispatch(rail, call.ending, redact))
+  if (call.cut === undefined) return timed(judgeDispatch(rail, call.ending, redact), clock, startedMs)
   if (call.ending !== undefined) {
     const judged = judgeDispatch(rail, call.ending, redact)
     // Of an aborted call only a clear word counts: its error is our own doing.
-    if (judged.kind !== 'unknown') return timed(judged)
+    if (judged.kind !== 'unknown') return timed(judged, clock, startedMs)
   } else {
-    void call.end.then((ending) => reportLate(judgeDispatch(rail, ending, redact)))
+    const report = (late: ReturnType<typeof judgeDispatch>) =>
+      late.kind === 'unknown' ? undefined : onLateAnswer?.(timed(late, clock, startedMs))
+    void call.end.then((ending) => report(judgeDispatch(rail, ending, redact)))
   }
-  return timed(cutShort(call.cut, rail))
+  return timed(cutShort(call.cut, rail), clock, startedMs)
 }
 
 /** Asks the rail what became of a reference. Never throws: whatever is not an answer is `unknown`. */
@@ -75,16 +74,17 @@ export async function inquireRail(
   request: RailRequest,
   { signal, clock = systemClock }: CallOptions = {},
 ): Promise<StatusVerdict> {
-  const timed = stopwatch(clock)
+  const startedMs = clock.monotonicMs()
   const redact = withholdFields(request.payload, rail.fields)
   const { queryStatus } = rail
-  if (queryStatus === undefined) return timed({ kind: 'unknown', code: VERDICT_CODES.notAskable })
+  if (queryStatus === undefined) return timed({ kind: 'unknown', code: VERDICT_CODES.notAskable }, clock, startedMs)
   const call = await withDeadline((context) => queryStatus(request, context), {
     timeoutMs: rail.timeoutMs,
     signal,
   })
-  if (call.ending?.how === 'answered') return timed(judgeStatus(rail, call.ending.value, redact))
-  return timed(call.cut === undefined ? judgeThrown(call.ending.error, redact) : cutShort(call.cut, rail))
+  if (call.ending?.how === 'answered') return timed(judgeStatus(rail, call.ending.value, redact), clock, startedMs)
+  const judged = call.cut === undefined ? judgeThrown(call.ending.error, redact) : cutShort(call.cut, rail)
+  return timed(judged, clock, startedMs)
 }
 
 function judgeDispatch(
@@ -108,7 +108,6 @@ function cutShort(cut: 'timeout' | 'aborted', rail: LoadedRail): Unpaid<'unknown
 }
 
 /** Adds to a judgement, which is its maker's no longer, how long it took. */
-function stopwatch(clock: Clock): <Judged extends object>(judgement: Judged) => Judged & Timed {
-  const startedMs = clock.monotonicMs()
-  return (judgement) => Object.assign(judgement, { latencyMs: clock.monotonicMs() - startedMs })
+function timed<Judged extends object>(judgement: Judged, clock: Clock, startedMs: number): Judged & Timed {
+  return Object.assign(judgement, { latencyMs: clock.monotonicMs() - startedMs })
 }

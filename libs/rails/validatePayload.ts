@@ -35,9 +35,10 @@ export type PayloadFaultCode =
 /**
  * Checks a payload before it is sent: amount, currency and destination unless the rail carries no money, then the
  * rail's own schema. The first fault is reported, the specific before the general. Whatever is not `ok` must not reach
- * the rail. Never throws.
+ * the rail. Never throws. A promise only where there is something to wait for: a schema or a check of the rail's own, or a
+ * table that is not loaded yet.
  */
-export async function validatePayload(rail: LoadedRail, payload: JsonObject): Promise<PayloadCheck> {
+export function validatePayload(rail: LoadedRail, payload: JsonObject): PayloadCheck | Promise<PayloadCheck> {
   if (typeof payload !== 'object' || payload === null || Array.isArray(payload)) {
     return fault('INVALID_PAYLOAD', 'payload: expected an object')
   }
@@ -45,21 +46,38 @@ export async function validatePayload(rail: LoadedRail, payload: JsonObject): Pr
     const cardFault = faultOfCardNumbers(rail, payload)
     if (cardFault !== undefined) return cardFault
     const moneyFault = rail.money
-      ? (faultOfMoney(payload) ?? (await faultOfDestination(rail, payload['destination'])))
+      ? (faultOfMoney(payload) ?? faultOfDestination(rail, payload['destination']))
       : undefined
-    if (moneyFault !== undefined || rail.payload === undefined) return moneyFault ?? SOUND
-    return (await faultBySchema(rail, payload)) ?? SOUND
+    if (rail.payload === undefined && !(moneyFault instanceof Promise)) return moneyFault ?? SOUND
+    return validateWaiting(rail, payload, moneyFault)
   } catch (error) {
-    // Only the name: what a validator throws quotes what it was given.
-    const reason = error instanceof PayloadCheckError ? error.message : `threw ${nameOf(error)}`
-    return { ok: false, code: 'PAYLOAD_CHECK_FAILED', message: `the payload check ${reason}`, retryable: true }
+    return checkFailure(error)
   }
+}
+
+async function validateWaiting(
+  rail: LoadedRail,
+  payload: JsonObject,
+  moneyFault: PayloadFault | undefined | Promise<PayloadFault | undefined>,
+): Promise<PayloadCheck> {
+  try {
+    return (await moneyFault) ?? (await faultBySchema(rail, payload)) ?? SOUND
+  } catch (error) {
+    return checkFailure(error)
+  }
+}
+
+function checkFailure(error: unknown): PayloadCheckFailure {
+  // Only the name: what a validator throws quotes what it was given.
+  const reason = error instanceof PayloadCheckError ? error.message : `threw ${nameOf(error)}`
+  return { ok: false, code: 'PAYLOAD_CHECK_FAILED', message: `the payload check ${reason}`, retryable: true }
 }
 
 const SOUND: PayloadCheck = Object.freeze({ ok: true })
 
 /** Producers refuse it already; what came past them, by SQL, is in our ledger but need not reach the rail. */
 function faultOfCardNumbers({ fields }: LoadedRail, payload: JsonObject): PayloadFault | undefined {
+  if (fields.length === 0) return undefined
   try {
     refuseCardNumbers(payload, fields)
     return undefined

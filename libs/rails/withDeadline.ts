@@ -33,51 +33,72 @@ export type Waited<Value> =
  */
 export function withDeadline<Value>(
   work: (context: WorkContext) => Value | Promise<Value>,
-  { timeoutMs, signal }: Deadline,
+  deadline: Deadline,
 ): Promise<Waited<Value>> {
-  return new Promise((resolve) => {
-    const stop = new Cancellation()
-    // How the work ended; until it has, who is to be told.
-    let ending: Ending<Value> | undefined
-    let tellEnd: ((ending: Ending<Value>) => void) | undefined
-    const ended = (how: Ending<Value>) => {
-      ending = how
-      tellEnd?.(how)
-    }
-    const cut = (why: keyof typeof REASONS) => {
-      clear()
-      const end = new Promise<Ending<Value>>((told) => (tellEnd = told))
-      stop.abort(new DOMException(...REASONS[why]))
-      // An adapter that obeys its signal knows best what it had sent by then, so its reaction gets one turn to arrive.
-      setImmediate(() => resolve({ cut: why, ending, end }))
-    }
-    const abort = () => cut('aborted')
-    // Not AbortSignal.timeout, which lets the process exit before it, nor AbortSignal.any, which Node.js 20 never frees.
-    const timer = setTimeout(cut, timeoutMs, 'timeout')
-    const clear = () => {
-      clearTimeout(timer)
-      signal?.removeEventListener('abort', abort)
-    }
-    tellEnd = (how) => {
-      clear()
-      resolve({ cut: undefined, ending: how })
-    }
-    void settle(work, stop, ended)
-    if (signal?.aborted === true) abort()
-    else signal?.addEventListener('abort', abort)
-  })
+  return new Promise((resolve) => new Wait(deadline, resolve).begin(work))
 }
 
-async function settle<Value>(
-  work: (context: WorkContext) => Value | Promise<Value>,
-  stop: Cancellation,
-  ended: (ending: Ending<Value>) => void,
-): Promise<void> {
-  try {
-    ended({ how: 'answered', value: await work(contextOf(stop)) })
-  } catch (error) {
-    ended({ how: 'threw', error })
+/** One piece of work that is waited for. An object of its own rather than closures: each payment makes one. */
+class Wait<Value> {
+  readonly #signal: StopSignal | undefined
+  readonly #resolve: (waited: Waited<Value>) => void
+  readonly #timer: NodeJS.Timeout
+  readonly #stop = new Cancellation()
+  #isCut = false
+  /** How the work ended. */
+  #ending: Ending<Value> | undefined
+  /** Who is to be told how it ends, if it was cut before. */
+  #tellEnd: ((ending: Ending<Value>) => void) | undefined
+  #abort: (() => void) | undefined
+
+  constructor({ timeoutMs, signal }: Deadline, resolve: (waited: Waited<Value>) => void) {
+    this.#signal = signal
+    this.#resolve = resolve
+    // Not AbortSignal.timeout, which lets the process exit before it, nor AbortSignal.any, which Node.js 20 never frees.
+    this.#timer = setTimeout(cutAtTimeout<Value>, timeoutMs, this)
   }
+
+  begin(work: (context: WorkContext) => Value | Promise<Value>): void {
+    try {
+      const result = work(contextOf(this.#stop))
+      // Also of a value that is there already the caller hears later, never before this returns.
+      Promise.resolve(result).then(
+        (value) => this.#ended({ how: 'answered', value }),
+        (error: unknown) => this.#ended({ how: 'threw', error }),
+      )
+    } catch (error) {
+      queueMicrotask(() => this.#ended({ how: 'threw', error }))
+    }
+    if (this.#signal?.aborted === true) return this.cut('aborted')
+    if (this.#signal === undefined) return
+    this.#abort = () => this.cut('aborted')
+    this.#signal.addEventListener('abort', this.#abort)
+  }
+
+  cut(why: keyof typeof REASONS): void {
+    this.#isCut = true
+    this.#clear()
+    const end = new Promise<Ending<Value>>((told) => (this.#tellEnd = told))
+    this.#stop.abort(new DOMException(...REASONS[why]))
+    // An adapter that obeys its signal knows best what it had sent by then, so its reaction gets one turn to arrive.
+    setImmediate(() => this.#resolve({ cut: why, ending: this.#ending, end }))
+  }
+
+  #ended(ending: Ending<Value>): void {
+    this.#ending = ending
+    if (this.#isCut) return this.#tellEnd?.(ending)
+    this.#clear()
+    this.#resolve({ cut: undefined, ending })
+  }
+
+  #clear(): void {
+    clearTimeout(this.#timer)
+    if (this.#abort !== undefined) this.#signal?.removeEventListener('abort', this.#abort)
+  }
+}
+
+function cutAtTimeout<Value>(wait: Wait<Value>): void {
+  wait.cut('timeout')
 }
 
 /** A getter of its own object, so that it survives being spread. */

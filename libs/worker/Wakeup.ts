@@ -48,7 +48,10 @@ export class Wakeup {
   async #heard(ms: number, signal: AbortSignal, word?: 'surely'): Promise<void> {
     const interrupted = new AbortController()
     const interrupt = () => {
-      if (word === undefined || this.#said === word || signal.aborted) interrupted.abort()
+      if (word !== undefined && this.#said !== word && !signal.aborted) return
+      // Once: every landing may say the word again, and an abort that changes nothing still costs an exception.
+      this.#wake = undefined
+      interrupted.abort()
     }
     this.#wake = interrupt
     signal.addEventListener('abort', interrupt, { once: true })

@@ -130,12 +130,20 @@ BEGIN
     SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
       j.rail_type, j.payload, j.attempt_no, j.effective, j.claimed_at, v_now, j.rail_reference, j.rail_code,
       j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
-      outbox_attempt_hash(encode(j.prev_hash, 'hex'), j.attempt_id::text, j.outbox_id::text, j.instruction_id,
-        j.participant_id, j.sequence_id::text, j.idempotency_key, j.rail_type, j.payload::text, j.attempt_no::text,
-        j.effective::text, epoch_micros(j.claimed_at)::text, v_now_micros, j.rail_reference, j.rail_code,
-        j.error_code, j.error_message, j.latency_ms::text, p_worker_id,
-        encode(sha256(uuid_send(j.lease_token)), 'hex'), v_now_micros)
-    FROM judged j
+      outbox_attempt_hash(j.prev_hash_text, j.attempt_id_text, j.outbox_id_text, j.instruction_id,
+        j.participant_id, j.sequence_id_text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no_text,
+        j.effective_text, j.claimed_at_text, v_now_micros, j.rail_reference, j.rail_code,
+        j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros)
+    FROM (
+      -- The hash takes each field twice, for its length and for itself: what has to be made is made here, once.
+      SELECT j.*, encode(j.prev_hash, 'hex') AS prev_hash_text, j.attempt_id::text AS attempt_id_text,
+        j.outbox_id::text AS outbox_id_text, j.sequence_id::text AS sequence_id_text, j.payload::text AS payload_text,
+        j.attempt_no::text AS attempt_no_text, j.effective::text AS effective_text,
+        epoch_micros(j.claimed_at)::text AS claimed_at_text, j.latency_ms::text AS latency_ms_text,
+        encode(sha256(uuid_send(j.lease_token)), 'hex') AS lease_token_hash
+      FROM judged j
+      OFFSET 0
+    ) j
   ), ended AS (
     DELETE FROM payment_outbox_pending p USING judged j
     WHERE p.ctid = j.place AND j.effective IN ('DISPATCHED', 'FAILED')

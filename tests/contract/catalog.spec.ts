@@ -91,6 +91,7 @@ describe('functions', () => {
       'is_id',
       'is_id_list',
       'is_inbox_id',
+      'is_plain_payload_text',
       'is_short_text',
       'outbox_attempt_ceiling',
       'outbox_backoff',
@@ -120,6 +121,7 @@ describe('functions', () => {
       'payload_defect',
       'read_subject_keys',
       'refuse_stale_snapshot',
+      'small_payload_text',
     ])
   })
 
@@ -356,19 +358,11 @@ describe('indexes', () => {
     ],
     [
       'ix_pending_lease_expired',
-      'CREATE INDEX ix_pending_lease_expired ON payment_outbox_pending USING btree (lease_expires_at) WHERE lease_token IS NOT NULL',
-    ],
-    [
-      'ix_pending_claimed_by',
-      'CREATE INDEX ix_pending_claimed_by ON payment_outbox_pending USING btree (claimed_by) WHERE lease_token IS NOT NULL',
+      'CREATE INDEX ix_pending_lease_expired ON payment_outbox_pending USING btree (lease_expires_at) WHERE lease_expires_at IS NOT NULL',
     ],
     [
       'ix_attempts_by_outbox',
       'CREATE UNIQUE INDEX ix_attempts_by_outbox ON payment_outbox_attempts USING btree (outbox_id, attempt_no)',
-    ],
-    [
-      'ix_attempts_by_instruction',
-      'CREATE INDEX ix_attempts_by_instruction ON payment_outbox_attempts USING btree (instruction_id, idempotency_key)',
     ],
     [
       'payment_outbox_attempts_one_terminal_per_outbox',

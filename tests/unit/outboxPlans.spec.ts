@@ -240,12 +240,13 @@ test('the three queries that the indexes are for are served by them', async () =
       'ix_pending_lease_expired',
     ],
     [
-      `SELECT 1 FROM payment_outbox_pending WHERE lease_token IS NOT NULL AND claimed_by = 'w-1'`,
-      'ix_pending_claimed_by',
+      `SELECT claimed_by, count(*) FROM payment_outbox_pending WHERE lease_expires_at IS NOT NULL GROUP BY claimed_by`,
+      'ix_pending_lease_expired',
     ],
     [
-      `SELECT 1 FROM payment_outbox_attempts WHERE instruction_id = 'l-1' AND idempotency_key = 'k'`,
-      'ix_attempts_by_instruction',
+      `SELECT 1 FROM payment_outbox_identities i JOIN payment_outbox_attempts a USING (outbox_id)
+       WHERE i.instruction_id = 'l-1' AND i.idempotency_key = 'k'`,
+      'ix_attempts_by_outbox',
     ],
     [`SELECT 1 FROM payment_outbox_attempts WHERE outbox_id = gen_random_uuid_v4()`, 'ix_attempts_by_outbox'],
   ] as const) {

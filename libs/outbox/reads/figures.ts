@@ -62,7 +62,7 @@ export async function readWorkerReports(role: Queryable): Promise<WorkerReport[]
      FROM ${qualify(role, 'outbox_workers')} w
      LEFT JOIN (
        SELECT p.claimed_by, count(*) AS leases FROM ${qualify(role, 'payment_outbox_pending')} p
-       WHERE p.claimed_by IS NOT NULL GROUP BY p.claimed_by
+       WHERE p.lease_expires_at IS NOT NULL GROUP BY p.claimed_by
      ) l ON l.claimed_by = w.worker_id
      WHERE w.last_seen_at > statement_timestamp() - interval '1 day'
      ORDER BY w.last_seen_at DESC, w.worker_id LIMIT 1000`,

@@ -11,6 +11,7 @@ export type Redact = (text: string, lengthMax?: number) => string
  * Before the text is cut to its length, so that no half of a value is left at the end.
  */
 export function withholdFields(payload: JsonObject, rules: readonly FieldRule[]): Redact {
+  if (rules.length === 0) return redact
   const secrets = secretsIn(payload, rulesOf(rules, 'masked', 'encrypted', 'forbidden'))
   if (secrets.length === 0) return redact
   return (text, lengthMax) => {
