@@ -1152,9 +1152,8 @@ BEGIN
             n.created_at_text) AS row_hash,
           (n.ordered AND (n.follows_ordered OR EXISTS (
               SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = n.participant_id AND p.ordered)))
-            OR ((SELECT count(*) FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')) > 0 AND EXISTS (
-              SELECT 1 FROM outbox_pauses z
-              WHERE z.name = n.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND n.ordered)))) AS blocked
+            OR (EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'))
+              AND is_outbox_paused(n.participant_id, n.ordered)) AS blocked
         FROM (
           -- The hashes take each field twice, for its length and for itself: what has to be made is made here, once.
           SELECT m.*, m.outbox_id::text AS outbox_id_text, m.sequence_id::text AS sequence_id_text,
@@ -2488,8 +2487,7 @@ DECLARE
   v_now timestamptz;
   v_rails text[];
   v_paused_rails text[];
-  v_paused_participants text[];
-  v_paused_streams text[];
+  v_any_paused boolean;
   v_expired uuid[];
   v_rows tid[] := '{}';
   v_wanted integer;
@@ -2525,8 +2523,7 @@ BEGIN
 
   -- What is paused is marked as blocked, all but what was being enqueued or unblocked at the moment of the pause.
   v_paused_rails := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'rail');
-  v_paused_participants := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'participant');
-  v_paused_streams := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'stream');
+  v_any_paused := EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'));
   v_now := clock_timestamp();
 
   -- Two passes, because "unleased or expired" in one condition can use neither index. Expired leases come first: they
@@ -2535,8 +2532,7 @@ BEGIN
     SELECT p.outbox_id FROM payment_outbox_pending p
     WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now AND p.hold_reason IS NULL AND NOT p.blocked
       AND (p_rails IS NULL OR p.rail_type = ANY (p_rails)) AND p.rail_type <> ALL (v_paused_rails)
-      AND p.participant_id <> ALL (v_paused_participants)
-      AND NOT (p.ordered AND p.participant_id = ANY (v_paused_streams))
+      AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
     ORDER BY p.lease_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
   IF cardinality(v_expired) > 0 THEN
     BEGIN
@@ -2556,7 +2552,7 @@ BEGIN
     ELSE
       v_rails := ARRAY(SELECT DISTINCT r.name FROM unnest(p_rails) AS r(name) WHERE r.name <> ALL (v_paused_rails));
     END IF;
-    v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_paused_participants, v_paused_streams, v_rows);
+    v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_any_paused, v_rows);
   END IF;
 
   -- The rows are locked: from here on the clock is read again, and a lease counts from now.
@@ -4026,6 +4022,19 @@ PARALLEL SAFE
 RETURN ((p_value IS NOT NULL) AND (char_length(p_value) <= 255) AND ((p_value COLLATE "C") ~ '[^ \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]'::text) AND ((p_value COLLATE "C") !~ '[\u0001-\u001f\u007f-\u009f]'::text));
 COMMENT ON FUNCTION is_inbox_id(text) IS 'True for 1 to 255 characters that are not blank and free of control characters.';
 
+-- function is_outbox_paused(text, boolean) of symphony_owner
+CREATE FUNCTION is_outbox_paused(p_participant_id text, p_ordered boolean)
+RETURNS boolean
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET search_path=symphony, pg_temp
+AS $$
+  SELECT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'participant' AND z.name = p_participant_id)
+    OR (p_ordered AND EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'stream' AND z.name = p_participant_id))
+$$;
+COMMENT ON FUNCTION is_outbox_paused(text, boolean) IS 'Internal: whether a participant, or its ordered stream for an ordered item, is paused.';
+
 -- function is_plain_payload_text(text) of symphony_owner
 CREATE FUNCTION is_plain_payload_text(p_text text)
 RETURNS boolean
@@ -4085,8 +4094,8 @@ END
 $$;
 COMMENT ON FUNCTION lift_dispatch_freeze(text) IS 'Lets dispatch go on after a person has compared the books; false when it was not frozen. What was marked as unknown stays so.';
 
--- function lock_due_outbox_rows(text[], integer, timestamp with time zone, text[], text[], tid[]) of symphony_owner
-CREATE FUNCTION lock_due_outbox_rows(p_rails text[], p_wanted integer, p_now timestamp with time zone, p_paused_participants text[], p_paused_streams text[], p_taken_over tid[])
+-- function lock_due_outbox_rows(text[], integer, timestamp with time zone, boolean, tid[]) of symphony_owner
+CREATE FUNCTION lock_due_outbox_rows(p_rails text[], p_wanted integer, p_now timestamp with time zone, p_any_paused boolean, p_taken_over tid[])
 RETURNS tid[]
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -4119,8 +4128,7 @@ BEGIN
         CROSS JOIN LATERAL (
           SELECT p.next_attempt_at, p.created_at, p.sequence_id FROM payment_outbox_pending p
           WHERE p.rail_type = r.name AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-            AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
-            AND NOT (p.ordered AND p.participant_id = ANY (p_paused_streams))
+            AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
             AND p.ctid <> ALL (p_taken_over)
           ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT p_wanted
         ) due
@@ -4135,8 +4143,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT p.ctid FROM payment_outbox_pending p
       WHERE p.rail_type = share.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-        AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
-        AND NOT (p.ordered AND p.participant_id = ANY (p_paused_streams))
+        AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
         AND p.ctid <> ALL (p_taken_over)
       ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT share.size FOR UPDATE SKIP LOCKED
     ) due);
@@ -4146,8 +4153,7 @@ BEGIN
       v_rows := v_rows || ARRAY(
         SELECT p.ctid FROM payment_outbox_pending p
         WHERE p.rail_type = v_rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-          AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
-          AND NOT (p.ordered AND p.participant_id = ANY (p_paused_streams))
+          AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
           AND p.ctid <> ALL (v_rows || p_taken_over)
         ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id
         LIMIT p_wanted - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
@@ -4156,7 +4162,7 @@ BEGIN
   RETURN v_rows;
 END
 $$;
-COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamp with time zone, text[], text[], tid[]) IS 'Internal: locks due, claimable rows, oldest first.';
+COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamp with time zone, boolean, tid[]) IS 'Internal: locks due, claimable rows, oldest first.';
 
 -- function lock_held_outbox_item(uuid, text, text) of symphony_owner
 CREATE FUNCTION lock_held_outbox_item(p_outbox_id uuid, p_actor text, p_decision text)
@@ -4594,8 +4600,7 @@ SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_paused_participants text[] := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'participant');
-  v_paused_streams text[] := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'stream');
+  v_any_paused boolean := EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'));
 BEGIN
   IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
     PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
@@ -4614,8 +4619,7 @@ BEGIN
       CROSS JOIN LATERAL (
         SELECT p.next_attempt_at FROM payment_outbox_pending p
         WHERE p.rail_type = served.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-          AND p.participant_id <> ALL (v_paused_participants)
-          AND NOT (p.ordered AND p.participant_id = ANY (v_paused_streams))
+          AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
         ORDER BY p.rail_type, p.next_attempt_at LIMIT 1
       ) due
       WHERE NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),
@@ -4914,7 +4918,7 @@ CREATE FUNCTION payload_defect(p_payload jsonb)
 RETURNS text
 LANGUAGE sql STABLE
 PARALLEL SAFE
-RETURN CASE WHEN ((p_payload IS NULL) OR (jsonb_typeof(p_payload) <> 'object'::text)) THEN 'a JSON object'::text WHEN (pg_column_size(p_payload) > 524288) THEN 'a JSON object of at most 65536 bytes'::text WHEN jsonb_path_exists(p_payload, 'strict $.**{32 to last}?(@.type() == "object" || @.type() == "array")'::jsonpath) THEN 'a JSON object nested at most 32 deep'::text WHEN (jsonb_path_exists(p_payload, '$.**?(@.type() == "number")'::jsonpath) AND has_unbounded_number(p_payload)) THEN 'numbers below 10^21 with at most 20 decimals (write larger ones as strings)'::text WHEN (octet_length((p_payload)::text) > 65536) THEN 'a JSON object of at most 65536 bytes'::text ELSE NULL::text END;
+RETURN CASE WHEN ((p_payload IS NULL) OR (jsonb_typeof(p_payload) <> 'object'::text)) THEN 'a JSON object'::text WHEN (pg_column_size(p_payload) > 524288) THEN 'a JSON object of at most 65536 bytes'::text WHEN is_plain_payload_text(small_payload_text(p_payload)) THEN NULL::text WHEN jsonb_path_exists(p_payload, 'strict $.**{32 to last}?(@.type() == "object" || @.type() == "array")'::jsonpath) THEN 'a JSON object nested at most 32 deep'::text WHEN (jsonb_path_exists(p_payload, '$.**?(@.type() == "number")'::jsonpath) AND has_unbounded_number(p_payload)) THEN 'numbers below 10^21 with at most 20 decimals (write larger ones as strings)'::text WHEN (octet_length((p_payload)::text) > 65536) THEN 'a JSON object of at most 65536 bytes'::text ELSE NULL::text END;
 COMMENT ON FUNCTION payload_defect(jsonb) IS 'What a payload should have been, or null when it is acceptable.';
 
 -- function place_outbox_hold(uuid, text) of symphony_owner

@@ -332,7 +332,15 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   async #fly(flight: Flight, rail: LoadedRail, lane: RailLane): Promise<void> {
     try {
-      const handing = this.#hand(flight, await this.#carry(flight, rail, lane))
+      let landing: Landing
+      try {
+        landing = await this.#spans.carry(flight, () => carryItem(flight, rail, this.#toolsOf(lane)))
+      } catch (error) {
+        landing = this.#abandoned(flight, lane, error)
+      }
+      flight.land()
+      this.#keeper.forget(flight)
+      const handing = this.#hand(flight, landing)
       if (handing !== undefined) await handing
     } finally {
       this.#inFlight.delete(flight)
@@ -347,20 +355,12 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     }
   }
 
-  async #carry(flight: Flight, rail: LoadedRail, lane: RailLane): Promise<Landing> {
-    let landing: Landing
-    try {
-      landing = await this.#spans.carry(flight, () => carryItem(flight, rail, this.#toolsOf(lane)))
-    } catch (error) {
-      // Only the database calls before a dispatch can end here: nothing was sent, and the lease goes back.
-      lane.breaker.abandoned()
-      if (error instanceof DispatchFrozenError) this.#guard.refused()
-      else this.#onEvent({ type: 'fault', during: 'preparing a dispatch', error, outboxId: flight.item.outboxId })
-      landing = { kind: 'release' }
-    }
-    flight.land()
-    this.#keeper.forget(flight)
-    return landing
+  /** Only the database calls before a dispatch can end here: nothing was sent, and the lease goes back. */
+  #abandoned(flight: Flight, lane: RailLane, error: unknown): Landing {
+    lane.breaker.abandoned()
+    if (error instanceof DispatchFrozenError) this.#guard.refused()
+    else this.#onEvent({ type: 'fault', during: 'preparing a dispatch', error, outboxId: flight.item.outboxId })
+    return { kind: 'release' }
   }
 
   #toolsOf(lane: RailLane): CarryTools {

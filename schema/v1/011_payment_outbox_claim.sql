@@ -1,5 +1,14 @@
 -- Claiming. A claim is a lease in the row, not a removal: a crash costs one lease length and never a row.
 
+-- Asked only while anything is paused at all, and then by its key: a thousand paused participants cost no more than one.
+CREATE OR REPLACE FUNCTION is_outbox_paused(p_participant_id text, p_ordered boolean) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+AS $$
+  SELECT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'participant' AND z.name = p_participant_id)
+    OR (p_ordered AND EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'stream' AND z.name = p_participant_id))
+$$;
+COMMENT ON FUNCTION is_outbox_paused(text, boolean) IS 'Internal: whether a participant, or its ordered stream for an ordered item, is paused.';
+
 DROP FUNCTION IF EXISTS claim_outbox_batch(integer, text, integer, text[], text[]);
 DROP FUNCTION IF EXISTS claim_outbox_batch(integer, text, integer, text[], text[], boolean);
 CREATE OR REPLACE FUNCTION claim_outbox_batch(
@@ -21,8 +30,7 @@ DECLARE
   v_now timestamptz;
   v_rails text[];
   v_paused_rails text[];
-  v_paused_participants text[];
-  v_paused_streams text[];
+  v_any_paused boolean;
   v_expired uuid[];
   v_rows tid[] := '{}';
   v_wanted integer;
@@ -58,8 +66,7 @@ BEGIN
 
   -- What is paused is marked as blocked, all but what was being enqueued or unblocked at the moment of the pause.
   v_paused_rails := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'rail');
-  v_paused_participants := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'participant');
-  v_paused_streams := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'stream');
+  v_any_paused := EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'));
   v_now := clock_timestamp();
 
   -- Two passes, because "unleased or expired" in one condition can use neither index. Expired leases come first: they
@@ -68,8 +75,7 @@ BEGIN
     SELECT p.outbox_id FROM payment_outbox_pending p
     WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now AND p.hold_reason IS NULL AND NOT p.blocked
       AND (p_rails IS NULL OR p.rail_type = ANY (p_rails)) AND p.rail_type <> ALL (v_paused_rails)
-      AND p.participant_id <> ALL (v_paused_participants)
-      AND NOT (p.ordered AND p.participant_id = ANY (v_paused_streams))
+      AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
     ORDER BY p.lease_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
   IF cardinality(v_expired) > 0 THEN
     BEGIN
@@ -89,7 +95,7 @@ BEGIN
     ELSE
       v_rails := ARRAY(SELECT DISTINCT r.name FROM unnest(p_rails) AS r(name) WHERE r.name <> ALL (v_paused_rails));
     END IF;
-    v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_paused_participants, v_paused_streams, v_rows);
+    v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_any_paused, v_rows);
   END IF;
 
   -- The rows are locked: from here on the clock is read again, and a lease counts from now.
@@ -167,9 +173,9 @@ COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails with at lea
 -- another claimer meanwhile, the others fill up. Rows that were just taken over are due as well, and are not found again.
 DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[]);
 DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[], tid[]);
+DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[], text[], tid[]);
 CREATE OR REPLACE FUNCTION lock_due_outbox_rows(
-  p_rails text[], p_wanted integer, p_now timestamptz, p_paused_participants text[], p_paused_streams text[],
-  p_taken_over tid[]
+  p_rails text[], p_wanted integer, p_now timestamptz, p_any_paused boolean, p_taken_over tid[]
 ) RETURNS tid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -195,8 +201,7 @@ BEGIN
         CROSS JOIN LATERAL (
           SELECT p.next_attempt_at, p.created_at, p.sequence_id FROM payment_outbox_pending p
           WHERE p.rail_type = r.name AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-            AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
-            AND NOT (p.ordered AND p.participant_id = ANY (p_paused_streams))
+            AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
             AND p.ctid <> ALL (p_taken_over)
           ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT p_wanted
         ) due
@@ -211,8 +216,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT p.ctid FROM payment_outbox_pending p
       WHERE p.rail_type = share.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-        AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
-        AND NOT (p.ordered AND p.participant_id = ANY (p_paused_streams))
+        AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
         AND p.ctid <> ALL (p_taken_over)
       ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT share.size FOR UPDATE SKIP LOCKED
     ) due);
@@ -222,8 +226,7 @@ BEGIN
       v_rows := v_rows || ARRAY(
         SELECT p.ctid FROM payment_outbox_pending p
         WHERE p.rail_type = v_rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-          AND p.next_attempt_at <= p_now AND p.participant_id <> ALL (p_paused_participants)
-          AND NOT (p.ordered AND p.participant_id = ANY (p_paused_streams))
+          AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
           AND p.ctid <> ALL (v_rows || p_taken_over)
         ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id
         LIMIT p_wanted - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
@@ -232,7 +235,7 @@ BEGIN
   RETURN v_rows;
 END
 $$;
-COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamptz, text[], text[], tid[]) IS 'Internal: locks due, claimable rows, oldest first.';
+COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamptz, boolean, tid[]) IS 'Internal: locks due, claimable rows, oldest first.';
 
 CREATE OR REPLACE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
@@ -240,8 +243,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_paused_participants text[] := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'participant');
-  v_paused_streams text[] := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'stream');
+  v_any_paused boolean := EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'));
 BEGIN
   IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
     PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
@@ -260,8 +262,7 @@ BEGIN
       CROSS JOIN LATERAL (
         SELECT p.next_attempt_at FROM payment_outbox_pending p
         WHERE p.rail_type = served.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-          AND p.participant_id <> ALL (v_paused_participants)
-          AND NOT (p.ordered AND p.participant_id = ANY (v_paused_streams))
+          AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
         ORDER BY p.rail_type, p.next_attempt_at LIMIT 1
       ) due
       WHERE NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),

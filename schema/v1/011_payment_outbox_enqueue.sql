@@ -229,9 +229,8 @@ BEGIN
             n.created_at_text) AS row_hash,
           (n.ordered AND (n.follows_ordered OR EXISTS (
               SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = n.participant_id AND p.ordered)))
-            OR ((SELECT count(*) FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')) > 0 AND EXISTS (
-              SELECT 1 FROM outbox_pauses z
-              WHERE z.name = n.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND n.ordered)))) AS blocked
+            OR (EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'))
+              AND is_outbox_paused(n.participant_id, n.ordered)) AS blocked
         FROM (
           -- The hashes take each field twice, for its length and for itself: what has to be made is made here, once.
           SELECT m.*, m.outbox_id::text AS outbox_id_text, m.sequence_id::text AS sequence_id_text,

@@ -104,6 +104,7 @@ describe('functions', () => {
       'epoch_micros',
       'inbox_content_hash',
       'is_actor_gateway',
+      'is_outbox_paused',
       'is_replicated_synchronously',
       'master_keys_in_use',
       'next_inbox_event',

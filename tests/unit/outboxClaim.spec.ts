@@ -179,6 +179,7 @@ describe('a claim takes', () => {
       p_rails: 'ARRAY[p.rail_type]',
       p_wanted: '10',
       p_now: 'p.next_attempt_at + $2::interval',
+      p_any_paused: 'false',
     }
     const call = signature[0]!.names.map((name) => `${name} => ${known[name] ?? `'{}'`}`).join(', ')
     const lockDue = async (offset: string) => {

@@ -227,6 +227,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   is_id: 'nobody',
   is_id_list: 'nobody',
   is_inbox_id: 'nobody',
+  is_outbox_paused: 'nobody',
   is_plain_payload_text: 'nobody',
   is_replicated_synchronously: 'nobody',
   is_short_text: 'nobody',
