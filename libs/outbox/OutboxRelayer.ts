@@ -1,15 +1,7 @@
 import { AppError, systemClock, type Clock } from '../core/index.js'
 import { DispatchFrozenError, isLeaseLostError, type Database, type Listener, type RoleHandle } from '../db/index.js'
 import { VERDICT_CODES, type LoadedRail, type RailVerdict } from '../rails/index.js'
-import {
-  BoundedSlots,
-  PollLoop,
-  settleWithin,
-  turnOfEventLoop,
-  Wakeup,
-  type Turn,
-  type Worker,
-} from '../worker/index.js'
+import { PollLoop, settleWithin, turnOfEventLoop, Wakeup, type Turn, type Worker } from '../worker/index.js'
 import { AttemptSpans } from './AttemptSpans.js'
 import { carryItem, type CarryTools, type Landing } from './carryItem.js'
 import { CompletionQueue } from './CompletionQueue.js'
@@ -20,12 +12,13 @@ import {
   heartbeatOutboxWorker,
   holdLeasedOutboxItem,
   nextOutboxEvent,
-  releaseOutboxLeases,
 } from './db.js'
+import { Departures, type Departure } from './Departures.js'
 import { DispatchGuard } from './DispatchGuard.js'
 import type { OnRelayerEvent } from './events.js'
 import { Flight } from './Flight.js'
 import { LeaseKeeper, trustMs } from './LeaseKeeper.js'
+import { LeaseReturns } from './LeaseReturns.js'
 import { LEASE_MARGIN_MS, resolveRelayerOptions, type RelayerOptions, type ResolvedRelayerOptions } from './options.js'
 import { RailLane } from './RailLane.js'
 import { RelayerTally, type RelayerCounts } from './RelayerTally.js'
@@ -46,12 +39,10 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #database: Database
   readonly #role: RoleHandle
   readonly #rails: ReadonlyMap<string, LoadedRail>
-  readonly #lanes: readonly RailLane[]
+  readonly #departures: Departures
   readonly #options: ResolvedRelayerOptions
   readonly #clock: Clock
   readonly #onEvent: OnRelayerEvent
-  /** For the rails that do not say how many calls they bear. */
-  readonly #sharedSlots: BoundedSlots
   readonly #wakeup: Wakeup
   readonly #loop: PollLoop
   readonly #heartbeat: PollLoop
@@ -60,15 +51,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #spans: AttemptSpans
   readonly #inFlight = new Map<Flight, Promise<void>>()
   readonly #tools = new Map<RailLane, CarryTools>()
-  readonly #givingBack = new Set<Promise<void>>()
-  /**
-   * Items whose lease expired twice in a row: each is carried with nothing else in flight in this process, so that what kills
-   * its worker takes no other along. After one expiry its lane sees to it, which keeps no other rail waiting.
-   */
-  readonly #suspects: { readonly flight: Flight; readonly lane: RailLane }[] = []
-  #suspectInFlight = false
+  readonly #returns: LeaseReturns
   #isClaiming = false
-  #nextLane = 0
   #listener: Listener | undefined
   #stopping = false
   #tally = new RelayerTally()
@@ -94,8 +78,10 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       onEvent(event)
     }
     this.#rails = rails
-    this.#lanes = [...rails.values()].map((rail) => this.#createLane(rail))
-    this.#sharedSlots = new BoundedSlots(this.#options.concurrency)
+    this.#departures = new Departures(
+      [...rails.values()].map((rail) => this.#createLane(rail)),
+      { concurrency: this.#options.concurrency, prefetch: this.#options.batchSize },
+    )
     this.#wakeup = new Wakeup(this.#options.debounceMs, clock, () => this.#inFlight.size + this.#completions.size === 0)
     this.#loop = new PollLoop({
       turn: () => this.#turn(),
@@ -111,6 +97,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     })
     const shared = { role: this.#role, workerId: this.workerId, onEvent: this.#onEvent }
     this.#keeper = new LeaseKeeper({ ...shared, leaseSeconds: this.#options.leaseSeconds, clock })
+    this.#returns = new LeaseReturns({ ...shared, keeper: this.#keeper })
     this.#completions = new CompletionQueue({ ...shared, clock, groupSize: 500, parallel: 2 })
     this.#spans = new AttemptSpans(this.workerId)
     this.#guard = new DispatchGuard({
@@ -167,14 +154,14 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   /** Stops claiming for a rail in this process alone; what waits for it goes back. `pause_outbox` does it for all. */
   async pauseRail(railType: string): Promise<void> {
-    const lane = this.#lanes.find((one) => one.railType === railType)
+    const lane = this.#departures.lanes.find((one) => one.railType === railType)
     if (lane === undefined) return
     lane.pause()
-    await this.#giveBack(this.#clear(lane))
+    await this.#returns.give(this.#departures.clear(lane))
   }
 
   resumeRail(railType: string): void {
-    this.#lanes.find((one) => one.railType === railType)?.resume()
+    this.#departures.lanes.find((one) => one.railType === railType)?.resume()
     this.#wakeup.notify()
   }
 
@@ -182,7 +169,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   get gauge(): { readonly running: number; readonly waiting: number; readonly completing: number } {
     return {
       running: this.#inFlight.size,
-      waiting: this.#lanes.reduce((sum, lane) => sum + lane.waiting, this.#suspects.length),
+      waiting: this.#departures.waiting,
       completing: this.#completions.size,
     }
   }
@@ -193,9 +180,9 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     let claimed = 0
     let asked = 0
     // Whoever is not asked may have missed the word of work that led here.
-    for (const lane of this.#lanes) lane.mayHaveMore = true
-    for (const { lanes, room } of this.#hungryLanesByRoom()) {
-      const wanted = Math.min(room, this.#options.batchSize, this.#globalRoom())
+    for (const lane of this.#departures.lanes) lane.mayHaveMore = true
+    for (const { lanes, room } of this.#departures.hungryLanesByRoom()) {
+      const wanted = Math.min(room, this.#options.batchSize, this.#departures.room)
       if (wanted < 1 || this.#stopping) continue
       const items = await this.#claim(lanes, wanted)
       // The server has changed, or somebody else has frozen dispatch: what it is, the next turn finds out first.
@@ -203,7 +190,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       asked += 1
       claimed += items
     }
-    if (this.#isWorthAsking()) {
+    if (this.#departures.isWorthAsking) {
       // They depart when the next claim is on its way: the server leases one batch while this process carries the other.
       void turnOfEventLoop().then(() => this.#pump())
       return { again: true }
@@ -211,33 +198,6 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     this.#pump()
     if (claimed > 0) return { again: false }
     return { again: false, idleMs: asked === 0 ? this.#restingMs : await this.#idleMs() }
-  }
-
-  /** Lanes with the same room are claimed for together, so that an idle relayer asks once, however many rails it has. */
-  #hungryLanesByRoom(): { readonly lanes: RailLane[]; readonly room: number }[] {
-    const byRoom = new Map<number, RailLane[]>()
-    for (const lane of this.#lanes) {
-      const { room, isHungry } = lane
-      if (isHungry) byRoom.set(room, [...(byRoom.get(room) ?? []), lane])
-    }
-    return [...byRoom].map(([room, lanes]) => ({ lanes, room }))
-  }
-
-  #isWorthAsking(): boolean {
-    return this.#lanes.some(isHungryForMore) && this.#globalRoom() > 0
-  }
-
-  #globalRoom(): number {
-    // A suspect is carried alone: what was leased beside it could only wait, and would be a suspect too if this process died.
-    if (this.#suspects.length > 0 || this.#suspectInFlight) return 0
-    const { running, waiting } = this.gauge
-    return this.#callsMax + this.#options.batchSize - running - waiting
-  }
-
-  /** Calls at once, all rails together. */
-  get #callsMax(): number {
-    const own = this.#lanes.filter(({ sharesSlots }) => !sharesSlots)
-    return own.reduce((sum, lane) => sum + lane.concurrency, this.#sharedSlots.size)
   }
 
   async #claim(lanes: readonly RailLane[], wanted: number): Promise<number | 'refused'> {
@@ -270,17 +230,13 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     for (const item of items) {
       const lane = lanes.find(({ railType }) => railType === item.railType)
       if (lane === undefined) continue
-      // Nothing was leased beside it, whatever there is.
-      if (item.expiryStreak > 0) lane.mayHaveMore = true
       const flight = new Flight(item, sentAtMs, trustMs(leaseSeconds), this.#clock)
       this.#keeper.keep(flight)
-      if (item.expiryStreak > 1) this.#suspects.push({ flight, lane })
-      else if (item.expiryStreak > 0) lane.addSuspect(flight)
-      else lane.add(flight)
+      this.#departures.add(flight, lane)
     }
     const [first] = items
     if (first !== undefined) this.#compareClocks(first.claimedAt, sentAtMs)
-    await this.#giveBack(this.#clearBesideSuspects())
+    await this.#returns.give(this.#departures.clearBesideSuspects())
     return items.length
   }
 
@@ -291,50 +247,22 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     return announcedRails.length === 0 ? {} : { announcedRails }
   }
 
-  /** Starts whatever may start, one rail after the other, so that none waits behind another's backlog. */
+  /** Starts whatever may start. */
   #pump(): void {
     if (this.#stopping) return
-    if (this.#suspects.length > 0 || this.#suspectInFlight) {
-      this.#departSuspect()
-      return
-    }
-    let idleLanes = 0
-    while (idleLanes < this.#lanes.length) {
-      const lane = this.#lanes[this.#nextLane]
-      this.#nextLane = (this.#nextLane + 1) % this.#lanes.length
-      const mayDepart = lane !== undefined && (!lane.sharesSlots || this.#sharedSlots.free > 0)
-      const flight = mayDepart ? lane.next() : undefined
-      if (lane === undefined || flight === undefined) idleLanes += 1
-      else {
-        idleLanes = 0
-        this.#depart(flight, lane)
-      }
-    }
+    for (let next = this.#departures.next(); next !== undefined; next = this.#departures.next()) this.#depart(next)
   }
 
-  #departSuspect(): void {
-    if (this.#suspectInFlight || this.#inFlight.size > 0) return
-    const suspect = this.#suspects.shift()
-    if (suspect === undefined) return
-    this.#suspectInFlight = true
-    suspect.lane.departing()
-    this.#depart(suspect.flight, suspect.lane)
+  #depart({ flight, lane }: Departure): void {
+    this.#onEvent({ type: 'departed', railType: lane.railType, outboxId: flight.item.outboxId })
+    this.#inFlight.set(flight, this.#fly(flight, lane))
   }
 
-  #depart(flight: Flight, lane: RailLane): void {
-    const { railType } = lane
-    const rail = this.#rails.get(railType)
-    if (rail === undefined) return
-    if (lane.sharesSlots) this.#sharedSlots.take()
-    this.#onEvent({ type: 'departed', railType, outboxId: flight.item.outboxId })
-    this.#inFlight.set(flight, this.#fly(flight, rail, lane))
-  }
-
-  async #fly(flight: Flight, rail: LoadedRail, lane: RailLane): Promise<void> {
+  async #fly(flight: Flight, lane: RailLane): Promise<void> {
     try {
       let landing: Landing
       try {
-        landing = await this.#spans.carry(flight, () => carryItem(flight, rail, this.#toolsOf(lane)))
+        landing = await this.#spans.carry(flight, () => carryItem(flight, lane.rail, this.#toolsOf(lane)))
       } catch (error) {
         landing = this.#abandoned(flight, lane, error)
       }
@@ -344,14 +272,11 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       if (handing !== undefined) await handing
     } finally {
       this.#inFlight.delete(flight)
-      // A suspect is alone: whoever lands while one is in flight is that one.
-      this.#suspectInFlight = false
-      if (lane.sharesSlots) this.#sharedSlots.give()
-      lane.landed()
+      this.#departures.landed(lane)
       this.#onEvent({ type: 'landed', railType: lane.railType, outboxId: flight.item.outboxId })
       this.#pump()
       // A claim on its way is followed by a look at what there is room for then.
-      if (!this.#isClaiming && !this.#stopping && this.#isWorthAsking()) this.#wakeup.insist()
+      if (!this.#isClaiming && !this.#stopping && this.#departures.isWorthAsking) this.#wakeup.insist()
     }
   }
 
@@ -393,7 +318,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     // A refusal is an answer: only silence says that a rail is down.
     if (answer === 'unknown' || answer === 'notSent') lane.breaker.failed()
     else lane.breaker.succeeded()
-    if (lane.breaker.state === 'open') this.#giveBackAside(this.#clear(lane))
+    if (lane.breaker.state === 'open') this.#returns.giveAside(this.#departures.clear(lane))
   }
 
   /** Returns what the slot has to wait for, if anything. */
@@ -414,7 +339,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       case 'hold':
         return this.#hold(flight, landing.reason)
       case 'release':
-        return this.#giveBack([flight])
+        return this.#returns.give([flight])
       case 'lost':
         this.#lost(flight)
         return undefined
@@ -445,57 +370,19 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     }
   }
 
-  /** Best effort: a lease that cannot be given back ends by itself. */
-  async #giveBack(flights: readonly Flight[]): Promise<void> {
-    for (const flight of flights) this.#keeper.forget(flight)
-    for (let start = 0; start < flights.length; start += GIVE_BACK_MAX) {
-      const leases = flights.slice(start, start + GIVE_BACK_MAX).map(({ item }) => item)
-      try {
-        const released = await releaseOutboxLeases(this.#role, leases, this.workerId)
-        this.#onEvent({ type: 'released', items: released.filter((one) => one.released).length })
-      } catch (error) {
-        this.#onEvent({ type: 'fault', during: 'giving leases back', error })
-      }
-    }
-  }
-
-  /** Nobody waits for it but who ends: a round, or a stop. */
-  #giveBackAside(flights: readonly Flight[]): void {
-    const given = this.#giveBack(flights).finally(() => this.#givingBack.delete(given))
-    this.#givingBack.add(given)
-  }
-
   async #giveBackWaiting(): Promise<void> {
-    await this.#giveBack(this.#lanes.flatMap((lane) => this.#clear(lane)))
-  }
-
-  /**
-   * Takes out what was leased together with a suspect and could only wait for it: if the suspect is what kills its worker, its
-   * company would be counted as deadly too, expiry by expiry, until a person has to look at payments that nothing is wrong with.
-   */
-  #clearBesideSuspects(): Flight[] {
-    const beside = this.#lanes.flatMap((lane) => lane.clearBesideSuspect())
-    if (this.#suspects.length === 0 && !this.#suspectInFlight) return beside
-    const others = this.#suspects.splice(this.#suspectInFlight ? 0 : 1)
-    return [...beside, ...others.map(({ flight }) => flight), ...this.#lanes.flatMap((lane) => lane.clear())]
-  }
-
-  /** Takes out everything that waits for this rail: it is to be given back. */
-  #clear(lane: RailLane): Flight[] {
-    const suspects = this.#suspects.filter((suspect) => suspect.lane === lane)
-    for (const suspect of suspects) this.#suspects.splice(this.#suspects.indexOf(suspect), 1)
-    return [...suspects.map(({ flight }) => flight), ...lane.clear()]
+    await this.#returns.give(this.#departures.clearAll())
   }
 
   /** Resolves when nothing is waiting or running any more. */
   async #landed(): Promise<void> {
     while (this.#inFlight.size > 0) await Promise.all(this.#inFlight.values())
-    await Promise.all(this.#givingBack)
+    await this.#returns.settled()
   }
 
   /** How long there is surely nothing to do, by the database's own clock; undefined when that is not known. */
   async #idleMs(): Promise<number | undefined> {
-    const rails = this.#lanes.filter(({ room }) => room > 0).map(({ railType }) => railType)
+    const rails = this.#departures.lanes.filter(({ room }) => room > 0).map(({ railType }) => railType)
     if (rails.length === 0) return this.#restingMs
     const next = await nextOutboxEvent(this.#role, rails)
     const dueInMs = next === null ? undefined : this.#databaseClock.msUntil(next)
@@ -504,7 +391,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   /** How long the rails that rest (by their rate, by their breaker) go on resting. */
   get #restingMs(): number {
-    return Math.min(...this.#lanes.map(({ fullForMs }) => (fullForMs > 0 ? fullForMs : NEVER_MS)))
+    return Math.min(...this.#departures.lanes.map(({ fullForMs }) => (fullForMs > 0 ? fullForMs : NEVER_MS)))
   }
 
   async #listen(): Promise<void> {
@@ -531,7 +418,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   async #beat(): Promise<Turn> {
     const sentAtMs = this.#clock.monotonicMs()
     const { running, waiting, completing } = this.gauge
-    const rails = this.#lanes.map(({ railType, breaker, running: calls }) => ({
+    const rails = this.#departures.lanes.map(({ railType, breaker, running: calls }) => ({
       railType,
       breaker: breaker.state,
       calls,
@@ -553,7 +440,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   #createLane(rail: LoadedRail): RailLane {
     const { concurrency, batchSize, breakerFailures, breakerOpenMs } = this.#options
     return new RailLane({
-      railType: rail.type,
+      rail,
       concurrency: Math.min(rail.concurrency ?? concurrency, concurrency),
       sharesSlots: rail.concurrency === undefined,
       // An announced call that has not begun costs nothing, but it must not wait long enough to be mistaken for one.
@@ -576,15 +463,10 @@ export class CompletionsWaitingError extends AppError {
   }
 }
 
-function isHungryForMore(lane: RailLane): boolean {
-  return lane.mayHaveMore && lane.isHungry
-}
-
 /** What a rail calls its errors is its own; a label of a metric must come from a short list. */
 const OWN_CODES: ReadonlySet<string> = new Set(Object.values(VERDICT_CODES))
 /** Longer than any process runs. */
 const NEVER_MS = 2_147_483_647
-const GIVE_BACK_MAX = 500
 const ABORTED_CALLS_MS = 2_000
 const DRAIN_MS = 5_000
 const ROUND_DRAIN_MS = 10_000

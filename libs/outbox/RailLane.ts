@@ -1,9 +1,10 @@
 import type { Clock } from '../core/index.js'
 import { BoundedSlots, CircuitBreaker, RateLimit, type BreakerState } from '../worker/index.js'
+import type { LoadedRail } from '../rails/index.js'
 import type { Flight } from './Flight.js'
 
 export interface LaneOptions {
-  readonly railType: string
+  readonly rail: LoadedRail
   readonly concurrency: number
   /** Whether its calls take slots that other lanes want too. A rail that says how many it bears has slots of its own. */
   readonly sharesSlots: boolean
@@ -20,6 +21,7 @@ export interface LaneOptions {
  * rail is up. A lane decides how much more may be leased; a rail that is slow or down fills its own lane and no other.
  */
 export class RailLane {
+  readonly rail: LoadedRail
   readonly railType: string
   readonly sharesSlots: boolean
   readonly breaker: CircuitBreaker
@@ -41,9 +43,10 @@ export class RailLane {
   #measuredAtMs: number
 
   constructor(options: LaneOptions) {
-    const { railType, concurrency, perSecond, breaker, clock } = options
+    const { rail, concurrency, perSecond, breaker, clock } = options
     this.#options = options
-    this.railType = railType
+    this.rail = rail
+    this.railType = rail.type
     this.sharesSlots = options.sharesSlots
     this.#slots = new BoundedSlots(concurrency)
     this.#rate = perSecond === undefined ? undefined : new RateLimit(perSecond, clock)
@@ -113,8 +116,13 @@ export class RailLane {
   }
 
   addSuspect(flight: Flight): void {
-    this.#cautious = true
+    this.beCautious()
     this.#suspects.push(flight)
+  }
+
+  /** A suspect of this rail was leased. */
+  beCautious(): void {
+    this.#cautious = true
   }
 
   /** The next item that may depart, if any; its slot is taken. */
