@@ -1,3 +1,5 @@
+import * as fc from 'fast-check'
+import { isValidIBAN } from 'ibantools'
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../libs/core/index.js'
 import {
@@ -149,6 +151,36 @@ describe('IBANs', () => {
     ['that is an object', { iban: 'DE89370400440532013000' }],
   ])('one %s is refused', async (_, destination) => {
     expect(await codeOf({ ...PAYABLE, destination }, { destination: 'iban' })).toBe('INVALID_DESTINATION')
+  })
+
+  const KNOWN = [
+    'DE89370400440532013000',
+    'GB29NWBK60161331926819',
+    'MT84MALT011000012345MTLCAST001S',
+    'NO9386011117947',
+    'EG380019000500000000263180002',
+  ]
+  it.each(KNOWN)('of the hundred pairs of check digits that %s could have only its own is right', async (iban) => {
+    const pairs = Array.from({ length: 100 }, (_, n) => String(n).padStart(2, '0'))
+    const right = await Promise.all(
+      pairs.map((pair) =>
+        codeOf({ ...PAYABLE, destination: `${iban.slice(0, 2)}${pair}${iban.slice(4)}` }, { destination: 'iban' }),
+      ),
+    )
+    expect(pairs.filter((_, n) => right[n] === 'ok')).toEqual([iban.slice(2, 4)])
+  })
+
+  it('are what the table of countries and its own check call valid, character by character', async () => {
+    const character = fc.constantFrom(...'0123456789ABCXYZ axÄ-')
+    await fc.assert(
+      fc.asyncProperty(fc.constantFrom(...KNOWN), fc.nat(33), character, async (iban, place, put) => {
+        const destination = `${iban.slice(0, place)}${put}${iban.slice(place + 1)}`
+        expect(await codeOf({ ...PAYABLE, destination }, { destination: 'iban' })).toBe(
+          isValidIBAN(destination) ? 'ok' : 'INVALID_DESTINATION',
+        )
+      }),
+      { numRuns: 2_000 },
+    )
   })
 })
 
