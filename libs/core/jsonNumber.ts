@@ -1,4 +1,4 @@
-import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
+import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './AppError.js'
 import { NUMBER_LITERAL_LENGTH_MAX, NUMBER_MAGNITUDE, NUMBER_SCALE_MAX } from './limits.js'
 
 /**
@@ -7,7 +7,7 @@ import { NUMBER_LITERAL_LENGTH_MAX, NUMBER_MAGNITUDE, NUMBER_SCALE_MAX } from '.
  */
 
 /** The text that jsonb will print for this number. */
-export function printJsonNumber(path: string, value: number): string {
+export function printJsonNumber(path: ArgumentName, value: number): string {
   if (!Number.isFinite(value)) throw new ArgumentRangeError(path, 'expected a finite number, got NaN or an infinity')
   if (Object.is(value, -0)) throw new ArgumentRangeError(path, 'expected a number, got negative zero')
   const literal = String(value)
@@ -59,7 +59,7 @@ function readDecimal(literal: string): Decimal {
 
 const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/
 
-function requireBounds(path: string, decimal: Decimal): void {
+function requireBounds(path: ArgumentName, decimal: Decimal): void {
   if (decimal.digits.length + decimal.exponent > NUMBER_MAGNITUDE || decimal.writtenExponent > NUMBER_MAGNITUDE) {
     throw new ArgumentRangeError(path, `expected a number smaller than 10^${NUMBER_MAGNITUDE}`)
   }

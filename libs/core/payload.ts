@@ -16,34 +16,34 @@ export function encodePayload(payload: unknown, argument: ArgumentName = 'payloa
   if (!isPlainObject(payload)) {
     throw new InvalidArgumentError(argument, `expected a plain object, got ${describe(payload)}`)
   }
-  return new PayloadWriter(typeof argument === 'string' ? argument : argument()).write(payload)
+  return new PayloadWriter(argument).write(payload)
 }
 
 class PayloadWriter {
-  readonly #argument: string
-  readonly #chunks: string[] = []
+  readonly #argument: ArgumentName
   readonly #ancestors: object[] = []
-  #bytes = 0
+  #text = ''
 
-  constructor(argument: string) {
+  constructor(argument: ArgumentName) {
     this.#argument = argument
   }
 
   write(payload: unknown): string {
     this.#value(this.#argument, payload)
-    return this.#chunks.join('')
+    if (Buffer.byteLength(this.#text) > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
+    return this.#text
   }
 
-  #value(path: string, value: unknown): void {
+  #value(path: ArgumentName, value: unknown): void {
     if (value === null || typeof value === 'boolean') this.#append(String(value))
     else if (typeof value === 'string') this.#string(path, value)
     else if (typeof value === 'number') this.#append(printJsonNumber(path, value))
-    else if (isPlainArray(value)) this.#nested(path, value, () => this.#array(path, value))
-    else if (isPlainObject(value)) this.#nested(path, value, () => this.#object(path, value))
+    else if (isPlainArray(value)) this.#nested(path, value)
+    else if (isPlainObject(value)) this.#nested(path, value)
     else throw new InvalidArgumentError(path, `expected a JSON value, got ${describe(value)}`)
   }
 
-  #nested(path: string, container: object, writeMembers: () => void): void {
+  #nested(path: ArgumentName, container: object): void {
     if (this.#ancestors.includes(container)) {
       throw new InvalidArgumentError(path, 'expected a tree, got an object that contains itself')
     }
@@ -51,15 +51,16 @@ class PayloadWriter {
       throw new ArgumentRangeError(path, `expected a depth of at most ${PAYLOAD_DEPTH_MAX}`)
     }
     this.#ancestors.push(container)
-    writeMembers()
+    if (isPlainArray(container)) this.#array(path, container)
+    else this.#object(path, container)
     this.#ancestors.pop()
   }
 
-  #object(path: string, object: object): void {
+  #object(path: ArgumentName, object: object): void {
     this.#append('{')
     for (const [position, key] of Reflect.ownKeys(object).entries()) {
       if (typeof key === 'symbol') throw new InvalidArgumentError(path, 'expected text keys, got a symbol key')
-      const place = keyPath(path, key, position)
+      const place = () => keyPath(spelled(path), key, position)
       requireHarmlessKey(place, key)
       if (position > 0) this.#append(', ')
       this.#string(place, key)
@@ -69,13 +70,13 @@ class PayloadWriter {
     this.#append('}')
   }
 
-  #array(path: string, array: readonly unknown[]): void {
+  #array(path: ArgumentName, array: readonly unknown[]): void {
     // Every element takes a byte at least: a giant or sparse array is refused before its keys are listed.
     if (array.length > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
     this.#append('[')
     for (let index = 0; index < array.length; index += 1) {
       if (index > 0) this.#append(', ')
-      const place = indexPath(path, index)
+      const place = () => indexPath(spelled(path), index)
       this.#value(place, ownValue(place, array, String(index)))
     }
     this.#append(']')
@@ -84,26 +85,30 @@ class PayloadWriter {
     }
   }
 
-  #string(path: string, text: string): void {
+  #string(path: ArgumentName, text: string): void {
     if (text.length > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
     requireStorableText(path, text)
     // JSON.stringify escapes the same characters as jsonb's output function, in the same spelling.
     this.#append(JSON.stringify(text))
   }
 
-  /** Counted while writing: shared references can make a small graph expand without end. */
+  /** Counted while writing, in characters, of which each is a byte at least: shared references can make a small graph expand without end. */
   #append(chunk: string): void {
-    this.#bytes += Buffer.byteLength(chunk)
-    if (this.#bytes > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
-    this.#chunks.push(chunk)
+    this.#text += chunk
+    if (this.#text.length > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
   }
+}
+
+/** A place is spelled out for an error alone: of a thousand payloads nearly always none is wrong. */
+function spelled(place: ArgumentName): string {
+  return typeof place === 'string' ? place : place()
 }
 
 /** `length` is an own key of every array. */
 const LENGTH_KEY_COUNT = 1
 
 /** Read through the descriptor, so that no getter runs and a hole is not filled from a polluted prototype. */
-function ownValue(path: string, container: object, key: string): unknown {
+function ownValue(path: ArgumentName, container: object, key: string): unknown {
   const property = Object.getOwnPropertyDescriptor(container, key)
   if (property === undefined) throw new InvalidArgumentError(path, 'expected a value, got a hole in an array')
   if (!('value' in property)) throw new InvalidArgumentError(path, 'expected a plain value, got a getter or setter')
@@ -112,7 +117,7 @@ function ownValue(path: string, container: object, key: string): unknown {
 }
 
 /** As a key, `__proto__` is data here and a prototype in whatever merges this payload later. */
-export function requireHarmlessKey(path: string, key: string): void {
+export function requireHarmlessKey(path: ArgumentName, key: string): void {
   if (key === '__proto__') throw new InvalidArgumentError(path, 'the key __proto__ is refused')
 }
 
@@ -136,6 +141,6 @@ function describe(value: unknown): string {
   return 'an instance of a class'
 }
 
-function tooLarge(argument: string): ArgumentRangeError {
+function tooLarge(argument: ArgumentName): ArgumentRangeError {
   return new ArgumentRangeError(argument, `expected at most ${PAYLOAD_BYTES_MAX} bytes of JSON text`)
 }

@@ -135,10 +135,15 @@ function encodeItem(argument: string, item: unknown): string {
 }
 
 function quoteItem(text: string): string {
-  return `"${NEEDS_ESCAPE.test(text) ? text.replaceAll(/["\\]/g, String.raw`\$&`) : text}"`
+  if (!NEEDS_ESCAPE.test(text)) return `"${text}"`
+  // JSON escapes these two as an array does, and in one native step. What it escapes besides has to stay as it is.
+  if (!ESCAPED_BY_JSON_ALONE.test(text)) return JSON.stringify(text)
+  return `"${text.replaceAll(/["\\]/g, String.raw`\$&`)}"`
 }
 
 const NEEDS_ESCAPE = /["\\]/
+// oxlint-disable-next-line no-control-regex -- they are what is looked for
+const ESCAPED_BY_JSON_ALONE = /[\u0000-\u001f\ud800-\udfff]/
 
 function encodeJson(argument: string, value: object): string {
   try {
