@@ -97,6 +97,11 @@ describe('values sent', () => {
     ['a list', '$1::int8[]', [1n, null, 3n]],
     ['an empty list', '$1::text[]', []],
     ['a list of texts', '$1::text[]', ['a,b', 'c"d', 'e\\f', '{}', 'NULL', null, '', ' ', 'é\n']],
+    [
+      'a list of texts that an array escapes and JSON too',
+      '$1::text[]',
+      ['"\n\t\\', '"\u0001\u001f', '\\"\u007f\u2028é', '"😀\\'],
+    ],
     ['a list of flags', '$1::bool[]', [true, null, false]],
     ['a list of numbers', '$1::float8[]', [0.5, -1, 1e300]],
     ['a list of dates', '$1::timestamptz[]', [new Date('2026-02-03T04:05:06.789Z'), null]],
