@@ -53,7 +53,7 @@
   function scoreOf([title, heading, , text], words) {
     let score = 0
     for (const word of words) {
-      const best = Math.max(hit(title, word) * 6, hit(heading, word) * 8, hit(text, word))
+      const best = Math.max(hit(title, word) * (heading === '' ? 12 : 2), hit(heading, word) * 8, hit(text, word))
       if (best === 0) return 0
       score += best
     }
