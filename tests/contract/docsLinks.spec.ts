@@ -8,13 +8,15 @@ import { deadLinksOfRepository, deadLinksOfSite } from '../../scripts/site/links
 const root = join(import.meta.dirname, '..', '..')
 
 let folder: string
+let files: string[]
+let dead: string[]
 beforeAll(async () => {
+  ;({ files, dead } = await deadLinksOfRepository(root))
   folder = await mkdtemp(join(tmpdir(), 'symphony-site-'))
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
-test('no link of a page leads nowhere: files and headings are there', async () => {
-  const { files, dead } = await deadLinksOfRepository(root)
+test('no link of a page leads nowhere: files and headings are there', () => {
   expect(files).toEqual(expect.arrayContaining(['README.md', 'docs/README.md', 'examples/README.md', 'SECURITY.md']))
   expect(dead).toEqual([])
 })
@@ -22,9 +24,9 @@ test('no link of a page leads nowhere: files and headings are there', async () =
 test('the site builds from every page, no link of it leads nowhere, and it runs nothing but its own files', async () => {
   const out = join(folder, 'site')
   const built = await buildSite({ root, out })
-  const { pages, dead } = await deadLinksOfSite(out)
-  expect(pages).toHaveLength(built.pages)
-  expect(dead).toEqual([])
+  const site = await deadLinksOfSite(out)
+  expect(site.pages).toHaveLength(built.pages)
+  expect(site.dead).toEqual([])
 
   const html = await readFile(join(out, 'concepts', 'outbox.html'), 'utf8')
   expect(html).toContain(`content="default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'`)
@@ -32,9 +34,8 @@ test('the site builds from every page, no link of it leads nowhere, and it runs 
 })
 
 test('the index lists every page of the documentation', async () => {
-  const { files } = await deadLinksOfRepository(root)
   const index = await readFile(join(root, 'docs', 'README.md'), 'utf8')
-  const pages: string[] = files.filter((file: string) => file.startsWith('docs/') && file !== 'docs/README.md')
+  const pages = files.filter((file) => file.startsWith('docs/') && file !== 'docs/README.md')
   expect(pages.filter((file) => !index.includes(`(${file.slice('docs/'.length)}`))).toEqual([])
 })
 

@@ -4,10 +4,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createProgram } from '../../libs/cli/program.js'
-import { Terminal } from '../../libs/cli/Terminal.js'
 import { GUIDES, PEER_GUIDES } from '../../scripts/guides/pages.mjs'
-import { wrongCommands } from '../support/commandLines.js'
+import { readReference, wrongCommands } from '../support/commandLines.js'
 import { createTestDatabase } from '../support/database.js'
 import { readGuideBlocks, type GuideBlock } from '../support/guidePages.js'
 
@@ -85,30 +83,44 @@ async function install(): Promise<void> {
 /** What the compiler says about the blocks of a language that no test runs, each a module of its own. */
 async function complaints(language: string, strict: boolean): Promise<string> {
   const compiled = blocksIn(language).filter(({ page, file }) => PROGRAMS[`${page} ${file}`] === undefined)
-  const files = new Map(compiled.map((block, index) => [`${language}${index}.mts`, block]))
-  for (const [file, { given = '', code }] of files)
-    await writeFile(join(folder, file), `${given}\n${code}\nexport {}\n`)
+  const files = new Map(compiled.map((block) => [`${folderOf(block)}/${language}-${block.line}.mts`, block]))
+  for (const [path, { given = '', code }] of files) {
+    await mkdir(join(folder, dirname(path)), { recursive: true })
+    await writeFile(join(folder, path), `${given}\n${code}\nexport {}\n`)
+  }
   const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
   const options = `--noEmit --skipLibCheck --module nodenext --target es2023 --lib es2023,esnext.disposable --types node`
   const words = [...options.split(' '), '--strict', String(strict), ...files.keys()]
   const { stdout } = await run(process.execPath, [tsc, ...words], { cwd: folder }).catch((error) => error)
-  return stdout.replaceAll(/^(\w+\.mts)/gm, (file: string) => `${placeOf(files.get(file)!)} (${file})`)
+  return stdout
+}
+
+/** A page's blocks lie together, with the files that they say they are, because they import each other. */
+const folderOf = ({ page }: GuideBlock) => page.replaceAll(/\W/g, '-')
+
+async function saveFiles(): Promise<void> {
+  for (const block of blocks.filter(({ file }) => file?.endsWith('.mjs') === true)) {
+    await mkdir(join(folder, folderOf(block)), { recursive: true })
+    await writeFile(join(folder, folderOf(block), block.file!), block.code)
+  }
 }
 
 test('the compiler accepts the code that no test runs: TypeScript strictly, JavaScript as its readers write it', async () => {
   await install()
+  await saveFiles()
   expect(await Promise.all([complaints('ts', true), complaints('js', false)])).toEqual(['', ''])
 })
 
 test('PostgreSQL accepts every statement, beside a deployed schema', async () => {
   await using db = await createTestDatabase({ schema: 'symphony' })
+  const client = await db.connect()
   for (const { page, line, given = '', code } of blocksIn('sql')) {
     // With parameters it can only be prepared: parsed, and its names looked up.
     const statement = /\$\d/.test(code) ? `PREPARE block AS ${code}` : code.replaceAll(/^(?:BEGIN|COMMIT);$/gm, '')
-    const accepted = await db.queryNoRole(`BEGIN; ${given}; ${statement}; ROLLBACK`).then(
+    const accepted = await client.query(`BEGIN; ${given}; ${statement}; ROLLBACK`).then(
       () => 'accepted',
       async (error: Error) => {
-        await db.queryNoRole('ROLLBACK')
+        await client.query('ROLLBACK')
         return error.message
       },
     )
@@ -117,8 +129,7 @@ test('PostgreSQL accepts every statement, beside a deployed schema', async () =>
 })
 
 test('every command of a page exists, with its options and arguments', async () => {
-  const terminal = new Terminal({ stdout: process.stdout, stderr: process.stderr, env: {} })
-  const program = await createProgram(['node', 'symphony'], { env: {}, terminal, signal: new AbortController().signal })
+  const program = readReference(await readFile(join(root, 'docs', 'reference', 'cli.md'), 'utf8'))
   const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
   const wrong = blocks
     .filter(({ language }) => language === 'console')

@@ -1,4 +1,31 @@
-import type { Command } from 'commander'
+interface CommandSurface {
+  /** By their long name; whether a value follows. */
+  readonly options: ReadonlyMap<string, boolean>
+  readonly arguments: number
+  readonly hasCommands: boolean
+}
+
+/** The commands by their words, such as `ledger verify`. */
+export type Reference = ReadonlyMap<string, CommandSurface>
+
+/** Of docs/reference/cli.md, which another test holds against the program: to load every command would take seconds. */
+export function readReference(page: string): Reference {
+  const sections = page.split(/^## symphony /m).slice(1)
+  return new Map(
+    sections.map((section) => {
+      const [name = '', usage = ''] = /^(.*)\n+```text\nUsage: (.*)/.exec(section)?.slice(1) ?? []
+      const options = [...section.matchAll(/^ {2}(?:-\w, )?(--[\w-]+)( <)?/gm)]
+      return [
+        name,
+        {
+          options: new Map(options.map(([, option = '', value]) => [option, value !== undefined])),
+          arguments: [...usage.matchAll(/<[^>]+>|\[(?!options|command)[^\]]+\]/g)].length,
+          hasCommands: usage.includes('[command]'),
+        },
+      ]
+    }),
+  )
+}
 
 /** One simple command of a shell: its words, without variables set for it and without redirections. */
 type Words = readonly string[]
@@ -10,16 +37,16 @@ const SHELL = new Set(['export', 'psql', 'mkdir', 'cd', 'chmod', 'rm', '.', 'nod
  * What is wrong with the commands of a block: commands, options and arguments that the program does not have, scripts that the
  * package does not have. Nothing is executed. A bar also separates alternatives, as pages list them: `symphony jobs list | runs`.
  */
-export function wrongCommands(code: string, program: Command, scripts: Readonly<Record<string, string>>): string[] {
+export function wrongCommands(code: string, reference: Reference, scripts: Readonly<Record<string, string>>): string[] {
   const wrong: string[] = []
   let before: Words = []
   for (const { words, piped } of commandsOf(code)) {
     const [name = '', ...rest] = words
     if (/(?:^|\/)symphony$/.test(name)) {
       before = rest
-      wrong.push(...wrongArguments(program, rest))
+      wrong.push(...wrongArguments(reference, rest))
     } else if (piped && !SHELL.has(name)) {
-      wrong.push(...wrongArguments(program, alternativeTo(program, before, words)))
+      wrong.push(...wrongArguments(reference, alternativeTo(reference, before, words)))
     } else if (name === 'npm') {
       wrong.push(...wrongScript(rest, scripts))
     } else if (!SHELL.has(name)) {
@@ -30,10 +57,8 @@ export function wrongCommands(code: string, program: Command, scripts: Readonly<
 }
 
 /** `runs` after `jobs list` is `jobs runs`; `show` after `status` is `show`. */
-function alternativeTo(program: Command, before: Words, words: Words): Words {
-  const [first = ''] = before
-  const parent = commandOf(program, [first]).command
-  return parent.commands.length > 0 ? [first, ...words] : words
+function alternativeTo(reference: Reference, [first = '']: Words, words: Words): Words {
+  return reference.get(first)?.hasCommands === true ? [first, ...words] : words
 }
 
 function wrongScript([verb = '', name = '']: Words, scripts: Readonly<Record<string, string>>): string[] {
@@ -41,10 +66,10 @@ function wrongScript([verb = '', name = '']: Words, scripts: Readonly<Record<str
   return verb === 'run' && scripts[name] !== undefined ? [] : [`npm ${verb} ${name}`]
 }
 
-function wrongArguments(program: Command, words: Words): string[] {
-  const { command, rest } = commandOf(program, words)
+function wrongArguments(reference: Reference, words: Words): string[] {
+  const { command, rest } = commandOf(reference, words)
   const said = `symphony ${words.join(' ')}`
-  if (command === program) return [`${said}: no such command`]
+  if (command === undefined) return [`${said}: no such command`]
   const wrong: string[] = []
   let given = 0
   for (let at = 0; at < rest.length; at += 1) {
@@ -54,19 +79,24 @@ function wrongArguments(program: Command, words: Words): string[] {
       given += 1
       continue
     }
-    const option = [...command.options, ...program.options].find(({ long }) => long === word)
-    if (option === undefined) wrong.push(`${said}: no such option ${word}`)
-    else if (option.required) at += 1
+    const takesValue = command.options.get(word)
+    if (takesValue === undefined) wrong.push(`${said}: no such option ${word}`)
+    else if (takesValue) at += 1
   }
-  if (command.commands.length > 0 && given > 0) wrong.push(`${said}: no such command`)
-  if (given > command.registeredArguments.length) wrong.push(`${said}: too many arguments`)
+  if (given > command.arguments) wrong.push(`${said}: too many arguments, or no such command`)
   return wrong
 }
 
-function commandOf(program: Command, words: Words): { readonly command: Command; readonly rest: Words } {
-  const [word, ...rest] = words
-  const child = program.commands.find((one) => one.name() === word)
-  return child === undefined ? { command: program, rest: words } : commandOf(child, rest)
+/** The longest beginning of the words that is a command. */
+function commandOf(
+  reference: Reference,
+  words: Words,
+): { readonly command: CommandSurface | undefined; readonly rest: Words } {
+  for (let length = 2; length > 0; length -= 1) {
+    const command = reference.get(words.slice(0, length).join(' '))
+    if (command !== undefined) return { command, rest: words.slice(length) }
+  }
+  return { command: undefined, rest: words }
 }
 
 interface Spoken {
