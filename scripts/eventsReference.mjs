@@ -62,8 +62,8 @@ const INBOX_KEPT = {
 
 export async function eventsReference() {
   ensureBuilt()
-  const observability = await import('../dist/libs/observability/index.js')
-  const sections = WORKERS.map((worker) => workerSection(worker, observability[worker.log]))
+  const log = await import('../dist/libs/observability/eventLog.js')
+  const sections = WORKERS.map((worker) => workerSection(worker, log[worker.log]))
   return `# Events
 
 Generated from the sources by \`node scripts/eventsReference.mjs\`; a test holds the two together. None of these carries a payload or a secret.
