@@ -29,7 +29,7 @@ async function walk(page) {
   await chmod(folder, 0o755)
   const server = await startEmbedded({ dataDir: join(folder, 'server') })
   try {
-    const env = { PEERS, PEERS_NODE, SEEDS: join(root, 'scripts', 'guides') }
+    const env = { PEERS, PEERS_NODE, SEEDS: join(root, 'tests', 'support', 'guideSeeds') }
     const { steps, problems } = await walkGuide({ page, folder, serverUrl: server.url, env })
     say(problems.length === 0 ? `ok: ${page}, ${steps} steps` : `FAILED: ${problems.join('\n')}`)
     return problems.length > 0
