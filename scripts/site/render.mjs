@@ -33,7 +33,7 @@ export function renderPage(page, pages) {
         return `<a class="picture" href="${source}"><img src="${source}" alt="${escapeHtml(text)}"${kind} loading="lazy"></a>`
       },
       code({ text, lang = '' }) {
-        return `<pre><code>${highlight(text, lang)}</code></pre>\n`
+        return `<pre tabindex="0"><code>${highlight(text, lang)}</code></pre>\n`
       },
       table(token) {
         const head = token.header.map((cell) => cellHtml(this.parser, cell, 'th')).join('')
@@ -42,7 +42,7 @@ export function renderPage(page, pages) {
         )
         const empty = token.header.every((cell) => cell.text === '')
         const header = empty ? '' : `<thead><tr>${head}</tr></thead>\n`
-        return `<div class="table"><table>${header}<tbody>\n${rows.join('')}</tbody></table></div>\n`
+        return `<div class="table" tabindex="0"><table>${header}<tbody>\n${rows.join('')}</tbody></table></div>\n`
       },
       // Comments say something to whoever writes the page; other HTML has no place in these pages.
       html({ text, raw }) {
@@ -56,6 +56,7 @@ export function renderPage(page, pages) {
 
 function cellHtml(parser, { tokens, align }, element) {
   const side = align === 'right' ? ' class="right"' : ''
+  if (element === 'th' && tokens.length === 0) return '<td></td>'
   return `<${element}${side}>${parser.parseInline(tokens)}</${element}>`
 }
 
