@@ -15,13 +15,13 @@ const WALKED = new Set([...GUIDES, ...PEER_GUIDES])
 
 /** Which spec runs the program of a page; a program in a walked guide is run by `npm run guides`. */
 const PROGRAMS: Readonly<Record<string, string>> = {
-  'README.md payment.mjs': 'contract/package.spec.ts',
-  'docs/coding/testing.md payout.test.mjs': 'integration/docsExamples.spec.ts',
-  'docs/concepts/inbox.md inbox.mjs': 'unit/inboxGuide.spec.ts',
-  'docs/concepts/leases.md hold.mjs': 'integration/docsPrograms.spec.ts',
-  'docs/concepts/many-databases.md tenants.mjs': 'integration/docsPrograms.spec.ts',
-  'docs/concepts/messages.md receipts.mjs': 'integration/docsPrograms.spec.ts',
-  'docs/concepts/scheduler.md schedule.mjs': 'integration/schedulerCli.spec.ts',
+  'README.md payment.mjs': 'tests/contract/package.spec.ts',
+  'docs/coding/testing.md payout.test.mjs': 'tests/integration/docsExamples.spec.ts',
+  'docs/concepts/inbox.md inbox.mjs': 'tests/unit/inboxGuide.spec.ts',
+  'docs/concepts/leases.md hold.mjs': 'tests/integration/docsPrograms.spec.ts',
+  'docs/concepts/many-databases.md tenants.mjs': 'tests/integration/docsPrograms.spec.ts',
+  'docs/concepts/messages.md receipts.mjs': 'tests/integration/docsPrograms.spec.ts',
+  'docs/concepts/scheduler.md schedule.mjs': 'tests/integration/schedulerCli.spec.ts',
 }
 /** Files that a program is given, and that nobody runs by themselves. */
 const NO_PROGRAMS = new Set(['README.md rails.mjs'])
@@ -67,7 +67,7 @@ test('each program that a page tells to save and run is run by a test, or by the
   expect(programs.filter((name) => !NO_PROGRAMS.has(name)).toSorted()).toEqual(Object.keys(PROGRAMS).toSorted())
   for (const [name, spec] of Object.entries(PROGRAMS)) {
     const [page = ''] = name.split(' ')
-    expect(await readFile(join(root, 'tests', spec), 'utf8')).toContain(page.split('/').at(-1))
+    expect(await readFile(join(root, spec), 'utf8')).toContain(page.split('/').at(-1))
   }
 })
 
@@ -133,7 +133,12 @@ test('every command of a page exists, with its options and arguments', async () 
   const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
   const wrong = blocks
     .filter(({ language }) => language === 'console')
-    .flatMap((block) => wrongCommands(block.code, program, scripts).map((what) => `${placeOf(block)} ${what}`))
+    .flatMap((block) => {
+      const found = wrongCommands(block.code, program, scripts)
+      // What nobody runs may use what is not installed here; our own commands must be right there, too.
+      const counted = block.notRun === undefined ? found : found.filter((what) => !what.startsWith('nobody knows'))
+      return counted.map((what) => `${placeOf(block)} ${what}`)
+    })
   expect(wrong).toEqual([])
   const planted = 'symphony deploy --dry\nsymphony show A B\nsymphony jobs list | walk\nnpm run nothing\nsymhpony start'
   expect(wrongCommands(planted, program, scripts)).toHaveLength(5)

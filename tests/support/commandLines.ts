@@ -31,7 +31,7 @@ export function readReference(page: string): Reference {
 type Words = readonly string[]
 
 /** What a reader may type that is not ours. Anything else in a page is a mistake, or belongs here. */
-const SHELL = new Set(['export', 'psql', 'mkdir', 'cd', 'chmod', 'rm', '.', 'node', 'npm', 'jq'])
+const SHELL = new Set(['export', 'psql', 'mkdir', 'cd', 'chmod', 'rm', '.', 'node', 'npm', 'jq', 'apt-get'])
 
 /**
  * What is wrong with the commands of a block: commands, options and arguments that the program does not have, scripts that the
