@@ -19,6 +19,7 @@ if (!filesOnly) {
   run('npm', ['test'])
   run('npm', ['run', 'adapters'])
   run('npm', ['run', 'package:check'])
+  run('npm', ['run', 'guides'])
 }
 const archive = makeFiles()
 if (isTrial) say(`A trial: ${archive} is in release/, and nothing was published.`)

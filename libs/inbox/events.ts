@@ -9,7 +9,9 @@ interface AboutMessage extends InboxKey {
 export type InboxWorkerEvent =
   /** A claim came back, empty or not. */
   | { readonly type: 'claimed'; readonly messages: number; readonly takeovers: number }
+  /** A notification was heard: there may be work. */
   | { readonly type: 'notified' }
+  /** Notifications can be heard, or no longer; polling goes on in any case. */
   | { readonly type: 'listening'; readonly connected: boolean }
   /** Committed: what the handler wrote, and that it is done. */
   | ({ readonly type: 'done' } & AboutMessage)

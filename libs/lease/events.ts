@@ -2,7 +2,9 @@ import type { LossReason } from './LostLeaseError.js'
 
 /** What becomes of leases, one event per fact. Nothing listens by default. None carries a context or a lease id. */
 export type LeaseEvent =
+  /** The resource is this owner's. */
   | { readonly type: 'acquired'; readonly resource: string; readonly owner: string; readonly fencingToken: bigint }
+  /** It stays so, under a greater token. */
   | { readonly type: 'renewed'; readonly resource: string; readonly owner: string; readonly fencingToken: bigint }
   /** It ended, by whatever reason; `released` is the one that was wished for. */
   | { readonly type: 'ended'; readonly resource: string; readonly owner: string; readonly reason: LossReason }

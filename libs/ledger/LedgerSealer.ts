@@ -12,6 +12,7 @@ export interface SealCounts {
 }
 
 export type SealerEvent =
+  /** Rows that were written are in blocks now. */
   | { readonly type: 'sealed'; readonly blocks: number; readonly rows: number }
   /** A run failed; the next one will find the same rows. */
   | { readonly type: 'fault'; readonly during: string; readonly error: unknown }

@@ -17,7 +17,9 @@ export type RelayerEvent =
       readonly claimMs: number
       readonly lagsMs: readonly number[]
     }
+  /** A notification was heard: there may be work. */
   | { readonly type: 'notified' }
+  /** Notifications can be heard, or no longer; polling goes on in any case. */
   | { readonly type: 'listening'; readonly connected: boolean }
   /** An item takes one of its rail's slots until it has landed: to be sent, asked about, or found not to be. */
   | { readonly type: 'departed' | 'landed'; readonly railType: string; readonly outboxId: string }
@@ -53,11 +55,15 @@ export type RelayerEvent =
     }
   /** A race, not an error: someone else holds or has ended the item. What was learned is kept as evidence. */
   | { readonly type: 'leaseLost'; readonly outboxId: string; readonly during: 'completion' | 'renewal' | 'dispatch' }
+  /** What was learned after the lease was lost, kept as evidence. `contradicts`: it differs from the ending on record. */
   | { readonly type: 'lateOutcome'; readonly outboxId: string; readonly contradicts: boolean }
   /** The index that forbids a second ending refused one. */
   | { readonly type: 'terminalGuard'; readonly outboxId: string }
+  /** The item waits for a person from now on. */
   | { readonly type: 'held'; readonly railType: string; readonly outboxId: string; readonly reason: string }
+  /** Leases that were given back unused, as when the process stops. */
   | { readonly type: 'released'; readonly items: number }
+  /** A rail that fails again and again gets a rest; after it, one call tries. */
   | { readonly type: 'breaker'; readonly railType: string; readonly state: BreakerState }
   /** The database's clock moved against this process's: claims pause until the leases in hand have surely ended. */
   | { readonly type: 'clockJumped'; readonly byMs: number }

@@ -16,6 +16,7 @@ export interface CleanupCounts {
 }
 
 export type CleanupEvent =
+  /** What was past its retention is gone. */
   | ({ readonly type: 'cleaned' } & CleanupCounts)
   /** A run failed; the next one will find the same rows. */
   | { readonly type: 'fault'; readonly during: string; readonly error: unknown }

@@ -14,6 +14,7 @@ export interface RepairCounts {
 }
 
 export type RepairEvent =
+  /** Expired leases were returned to the queue, or held. */
   | ({ readonly type: 'repaired' } & RepairCounts)
   /** A run failed; the next one will find the same leases. */
   | { readonly type: 'fault'; readonly during: string; readonly error: unknown }

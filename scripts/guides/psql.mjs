@@ -1,0 +1,20 @@
+// As much of psql as the guides use, because not every machine has one: `psql URL -f FILE` and `psql URL -c SQL`. Rows are written as
+// lines, and an error as psql writes its first line.
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+
+const pg = createRequire(import.meta.url)('pg')
+const [url, how, what] = process.argv.slice(2)
+if (!['-c', '-f'].includes(how)) throw new Error('expected psql URL -c SQL or psql URL -f FILE')
+
+const client = new pg.Client(url)
+await client.connect()
+try {
+  const answers = [await client.query(how === '-c' ? what : readFileSync(what, 'utf8'))].flat()
+  for (const { rows } of answers) for (const row of rows) process.stdout.write(`${Object.values(row).join(' | ')}\n`)
+} catch (error) {
+  process.stderr.write(`ERROR:  ${error.message}\n`)
+  process.exitCode = 1
+} finally {
+  await client.end()
+}

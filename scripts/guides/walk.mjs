@@ -1,0 +1,114 @@
+// Walks a guide as its reader would: in a folder of its own with the package installed, beside a fresh PostgreSQL, every file and every
+// command as it is written, in a real shell. What follows a command as its output must be its output; `…` stands for anything.
+import { spawn } from 'node:child_process'
+import { chmod, mkdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { codeBlocks, fileOf } from './codeBlocks.mjs'
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..', '..')
+const LONGEST_MS = 120_000
+
+/** What is wrong, as sentences; nothing if all went well. */
+export async function walkGuide({ page, folder, serverUrl, env = {} }) {
+  const blocks = codeBlocks(await readFile(join(root, page), 'utf8'))
+  await installPackage(folder)
+  for (const block of blocks) {
+    const file = fileOf(block)
+    if (file !== undefined) await writeFile(join(folder, file), `${block.code}\n`)
+  }
+  const steps = blocks.filter(({ language, notRun }) => language === 'console' && notRun === undefined)
+  const setup = blocks.flatMap((block) => (block.setup === undefined ? [] : [block.setup])).join('\n')
+  await writeFile(join(folder, 'walk.sh'), script(setup, steps))
+  const said = await run(folder, {
+    PATH: `${join(folder, 'bin')}:${process.env.PATH}`,
+    HOME: folder,
+    ADMIN_URL: serverUrl,
+    DATABASE: serverUrl.slice(serverUrl.lastIndexOf('@') + 1),
+    ...env,
+  })
+  return { steps: steps.length, problems: await problemsOf({ page, folder, steps, said }) }
+}
+
+async function installPackage(folder) {
+  await mkdir(join(folder, 'node_modules'), { recursive: true })
+  await mkdir(join(folder, 'bin'))
+  await symlink(root, join(folder, 'node_modules', 'symphony-pg'))
+  await symlink(join(root, 'node_modules', 'pg'), join(folder, 'node_modules', 'pg'))
+  await symlink(join(root, 'bin', 'symphony'), join(folder, 'bin', 'symphony'))
+  const psql = fileURLToPath(new URL('psql.mjs', import.meta.url))
+  await writeFile(join(folder, 'bin', 'psql'), `#!/bin/sh\nexec "${process.execPath}" "${psql}" "$@"\n`)
+  await chmod(join(folder, 'bin', 'psql'), 0o755)
+}
+
+/** One shell for the whole page: what is exported in one block is there in the next. */
+function script(setup, steps) {
+  const lines = ['set -em', 'jobs=()', `trap 'for job in "\${jobs[@]}"; do kill -- -$job; done; wait' EXIT`]
+  if (setup !== '') lines.push('{', setup, '} > setup.out 2> setup.err')
+  for (const [index, { code, background, until, output }] of steps.entries()) {
+    const streams = `> ${index}.out 2> ${index}.err`
+    lines.push(`echo ${index} > at`)
+    if (background === true) lines.push('{', code, `} ${streams} &`, 'jobs+=($!)')
+    else if (until !== undefined)
+      lines.push('until', '{', code, `} ${streams} && grep -qF ${quoted(until)} ${index}.out; do :; done`)
+    else if (isRefused(output)) lines.push('set +e', '{', code, `} ${streams}`, 'set -e')
+    else lines.push('{', code, `} ${streams}`)
+  }
+  lines.push('echo end > at')
+  return `${lines.join('\n')}\n`
+}
+
+/** A guide may show what is refused; then the refusal is what it says. */
+function isRefused(output) {
+  return output?.startsWith('ERROR:') === true
+}
+
+function run(folder, env) {
+  return new Promise((resolve) => {
+    const child = spawn('bash', ['walk.sh'], {
+      cwd: folder,
+      env,
+      timeout: LONGEST_MS,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    let text = ''
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (text += String(chunk)))
+    child.on('close', (code, signal) => resolve({ code: code ?? signal, text }))
+  })
+}
+
+async function problemsOf({ page, folder, steps, said }) {
+  const read = (name) => readFile(join(folder, name), 'utf8').catch(() => '')
+  const at = (await read('at')).trim()
+  if (at !== 'end') {
+    const where = at === '' ? 'its setup' : `line ${steps[Number(at)].line}`
+    const name = at === '' ? 'setup' : at
+    const workers = await Promise.all(
+      steps.map((step, index) => (step.background === true ? read(`${index}.err`) : '')),
+    )
+    return [
+      `${page}, ${where}: ended with ${said.code}\n${await read(`${name}.out`)}${await read(`${name}.err`)}${said.text}${workers.join('')}`,
+    ]
+  }
+  const problems = []
+  for (const [index, { output, line }] of steps.entries()) {
+    if (output === undefined) continue
+    const found = await read(`${index}.${isRefused(output) ? 'err' : 'out'}`)
+    if (!isLike(found, output)) problems.push(`${page}, line ${line}: expected\n${output}\ngot\n${found}`)
+  }
+  return problems
+}
+
+/** Whether the text is what the page shows, where `…` stands for anything. */
+export function isLike(found, shown) {
+  const pattern = shown
+    .trim()
+    .split('…')
+    .map((part) => part.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&'))
+    .join('[^]*?')
+  return new RegExp(`^${pattern}$`).test(found.trim())
+}
+
+function quoted(text) {
+  return `'${text.replaceAll("'", `'\\''`)}'`
+}

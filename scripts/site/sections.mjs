@@ -1,0 +1,100 @@
+// The table of contents, by reader. A page of docs/ that belongs to no section stops the build, and so does a line without its page.
+
+/** Each page by its file in the repository, in the order in which it is read. Further pages of the folders follow those that are named. */
+export const SECTIONS = [
+  {
+    title: 'Start',
+    folders: ['docs/start'],
+    pages: ['README.md', 'docs/start/getting-started.md', 'examples/README.md', 'docs/README.md', 'docs/comparison.md'],
+  },
+  {
+    title: 'Concepts',
+    folders: ['docs/concepts'],
+    pages: [
+      'docs/concepts/outbox.md',
+      'docs/concepts/unknown-outcomes.md',
+      'docs/concepts/messages.md',
+      'docs/concepts/inbox.md',
+      'docs/concepts/scheduler.md',
+      'docs/concepts/leases.md',
+      'docs/concepts/many-databases.md',
+    ],
+  },
+  {
+    title: 'Guides',
+    folders: ['docs/coding', 'docs/migrate'],
+    pages: [
+      'docs/coding/writing-a-rail.md',
+      'docs/coding/transactions.md',
+      'docs/coding/testing.md',
+      'docs/migrate/from-graphile-worker.md',
+      'docs/migrate/from-pg-boss.md',
+    ],
+  },
+  {
+    title: 'Operate',
+    folders: ['docs/operate'],
+    pages: [
+      'docs/operate/least-privilege.md',
+      'docs/operate/deploy.md',
+      'docs/operate/access.md',
+      'docs/operate/dashboard.md',
+      'docs/operate/alerts.md',
+      'docs/operate/tracing.md',
+      'docs/operate/faults.md',
+      'docs/operate/restore.md',
+      'docs/operate/upgrade.md',
+      'docs/operate/auditor.md',
+      'docs/operate/ledger.md',
+      'docs/operate/evidence.md',
+      'docs/operate/data-protection.md',
+    ],
+  },
+  {
+    title: 'Reference',
+    // What commands write beside the pages: figures and proofs.
+    folders: ['docs/reference', 'docs'],
+    pages: [
+      'docs/reference/package.md',
+      'docs/reference/cli.md',
+      'docs/reference/options.md',
+      'docs/reference/http.md',
+      'docs/reference/events.md',
+      'docs/reference/metrics.md',
+      'docs/reference/errors.md',
+      'docs/conformance.md',
+      'docs/reliability.md',
+      'CHANGELOG.md',
+    ],
+  },
+  {
+    title: 'Internals',
+    folders: ['docs/internals'],
+    pages: [
+      'docs/internals/ledger-chain.md',
+      'docs/internals/performance.md',
+      'docs/internals/billion-rows.md',
+      'docs/internals/tests.md',
+      'docs/internals/fuzz.md',
+      'docs/internals/releases.md',
+      'docs/decisions.md',
+      'scripts/guardrails/rooms.md',
+      'CONTRIBUTING.md',
+      'SECURITY.md',
+      'CODE_OF_CONDUCT.md',
+    ],
+  },
+]
+
+/** Where a page of the repository stands in the site: docs/ is its root, and the README its first page. */
+export function addressOf(file) {
+  if (file === 'README.md') return 'index.html'
+  if (file === 'docs/README.md') return 'contents.html'
+  const path = file.replace(/^docs\//, '').replace(/README\.md$/, 'index.md')
+  return path.replace(/\.md$/, '.html').toLowerCase()
+}
+
+/** Where a picture of the repository stands in the site. */
+export function imageAddress(file) {
+  return file.replace(/^docs\//, '')
+}

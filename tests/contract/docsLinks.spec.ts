@@ -1,0 +1,72 @@
+import { mkdtemp, mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { buildSite } from '../../scripts/site/build.mjs'
+import { deadLinksOfRepository, deadLinksOfSite } from '../../scripts/site/links.mjs'
+
+const root = join(import.meta.dirname, '..', '..')
+
+let folder: string
+let files: string[]
+let dead: string[]
+beforeAll(async () => {
+  ;({ files, dead } = await deadLinksOfRepository(root))
+  folder = await mkdtemp(join(tmpdir(), 'symphony-site-'))
+})
+afterAll(() => rm(folder, { recursive: true, force: true }))
+
+test('no link of a page leads nowhere: files and headings are there', () => {
+  expect(files).toEqual(expect.arrayContaining(['README.md', 'docs/README.md', 'examples/README.md', 'SECURITY.md']))
+  expect(dead).toEqual([])
+})
+
+test('the site builds from every page, no link of it leads nowhere, and it runs nothing but its own files', async () => {
+  const out = join(folder, 'site')
+  const built = await buildSite({ root, out })
+  const site = await deadLinksOfSite(out)
+  expect(site.pages).toHaveLength(built.pages)
+  expect(site.dead).toEqual([])
+
+  const html = await readFile(join(out, 'concepts', 'outbox.html'), 'utf8')
+  expect(html).toContain(`content="default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'`)
+  expect(html).not.toMatch(/<style|<script(?! src="\.\.\/site\.js" defer><\/script>)| on[a-z]+="| style="/)
+})
+
+test('the index lists every page of the documentation', async () => {
+  const index = await readFile(join(root, 'docs', 'README.md'), 'utf8')
+  const pages = files.filter((file) => file.startsWith('docs/') && file !== 'docs/README.md')
+  expect(pages.filter((file) => !index.includes(`(${file.slice('docs/'.length)}`))).toEqual([])
+})
+
+test('links that lead nowhere are found, in pages and in the site', async () => {
+  const planted = join(folder, 'planted')
+  await mkdir(join(planted, 'docs'), { recursive: true })
+  await writeFile(
+    join(planted, 'README.md'),
+    '# One\n\n[a](docs/two.md) [b](docs/two.md#here) [c](#one) [d](https://x.example)\n',
+  )
+  await writeFile(
+    join(planted, 'docs', 'two.md'),
+    '# Two\n\n## Here\n\n[e](three.md), [f](../README.md#two)\n\n| [g](#there) | ![h](h.png) |\n| --- | --- |\n',
+  )
+  expect((await deadLinksOfRepository(planted)).dead).toEqual([
+    'docs/two.md: three.md (no such file)',
+    'docs/two.md: ../README.md#two (no such heading)',
+    'docs/two.md: #there (no such heading)',
+    'docs/two.md: h.png (no such file)',
+  ])
+
+  await writeFile(join(planted, 'index.html'), '<h1 id="one"><a href="#one"><a href="#two"><img src="three.png">')
+  expect((await deadLinksOfSite(planted)).dead).toEqual([
+    'index.html: #two (no such anchor)',
+    'index.html: three.png (no such file)',
+  ])
+})
+
+test('a page that is in no section stops the site', async () => {
+  await mkdir(join(folder, 'lost', 'docs'), { recursive: true })
+  await writeFile(join(folder, 'lost', 'docs', 'lonely.md'), '# Lonely\n')
+  const building = buildSite({ root: join(folder, 'lost'), out: join(folder, 'lost', 'site'), sections: [] })
+  await expect(building).rejects.toThrow('docs/lonely.md')
+})

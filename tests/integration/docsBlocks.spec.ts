@@ -1,0 +1,156 @@
+import { execFile } from 'node:child_process'
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { GUIDES, PEER_GUIDES } from '../../scripts/guides/pages.mjs'
+import { readReference, wrongCommands } from '../support/commandLines.js'
+import { createTestDatabase } from '../support/database.js'
+import { readGuideBlocks, type GuideBlock } from '../support/guidePages.js'
+
+const root = join(import.meta.dirname, '..', '..')
+const run = promisify(execFile)
+const WALKED = new Set([...GUIDES, ...PEER_GUIDES])
+
+/** Which spec runs the program of a page; a program in a walked guide is run by `npm run guides`. */
+const PROGRAMS: Readonly<Record<string, string>> = {
+  'README.md payment.mjs': 'tests/contract/package.spec.ts',
+  'docs/coding/testing.md payout.test.mjs': 'tests/integration/docsExamples.spec.ts',
+  'docs/concepts/inbox.md inbox.mjs': 'tests/unit/inboxGuide.spec.ts',
+  'docs/concepts/leases.md hold.mjs': 'tests/integration/docsPrograms.spec.ts',
+  'docs/concepts/many-databases.md tenants.mjs': 'tests/integration/docsPrograms.spec.ts',
+  'docs/concepts/messages.md receipts.mjs': 'tests/integration/docsPrograms.spec.ts',
+  'docs/concepts/scheduler.md schedule.mjs': 'tests/integration/schedulerCli.spec.ts',
+}
+/** Files that a program is given, and that nobody runs by themselves. */
+const NO_PROGRAMS = new Set(['README.md rails.mjs'])
+
+/** How many blocks of each page cannot be executed. Each says why; one more is a decision. */
+const NOT_RUN: Readonly<Record<string, number>> = {
+  'docs/operate/auditor.md': 1,
+  'docs/operate/least-privilege.md': 2,
+  'docs/operate/tracing.md': 1,
+  'docs/start/getting-started.md': 3,
+}
+
+let blocks: readonly GuideBlock[]
+let folder: string
+beforeAll(async () => {
+  blocks = (await readGuideBlocks()).filter(({ language }) => language !== 'text')
+  folder = await mkdtemp(join(tmpdir(), 'symphony-blocks-'))
+})
+afterAll(() => rm(folder, { recursive: true, force: true }))
+
+/** Those of a language that nobody has excused. */
+function blocksIn(...languages: readonly string[]): readonly GuideBlock[] {
+  const found = blocks.filter(({ language, notRun }) => languages.includes(language) && notRun === undefined)
+  expect(found.length).toBeGreaterThan(0)
+  return found
+}
+
+const placeOf = ({ page, line }: GuideBlock) => `${page}:${line}`
+
+test('each block is of a language that is looked at here, and what cannot be executed says why and is counted', () => {
+  const known = new Set(['js', 'ts', 'sql', 'console', 'json'])
+  expect(blocks.filter(({ language }) => !known.has(language)).map(placeOf)).toEqual([])
+  const excused: Record<string, number> = {}
+  for (const { page, notRun } of blocks) if (notRun !== undefined) excused[page] = (excused[page] ?? 0) + 1
+  expect(blocks.filter(({ notRun }) => notRun === '').map(placeOf)).toEqual([])
+  expect(excused).toEqual(NOT_RUN)
+})
+
+test('each program that a page tells to save and run is run by a test, or by the walk of its guide', async () => {
+  const programs = blocks.flatMap(({ page, file }) =>
+    file?.endsWith('.mjs') === true && !WALKED.has(page) ? [`${page} ${file}`] : [],
+  )
+  expect(programs.filter((name) => !NO_PROGRAMS.has(name)).toSorted()).toEqual(Object.keys(PROGRAMS).toSorted())
+  for (const [name, spec] of Object.entries(PROGRAMS)) {
+    const [page = ''] = name.split(' ')
+    expect(await readFile(join(root, spec), 'utf8')).toContain(page.split('/').at(-1))
+  }
+})
+
+/** A folder in which the package, the driver and the types that users have are installed. */
+async function install(): Promise<void> {
+  for (const name of ['pg', '@types/node', '@types/pg', 'undici-types']) {
+    await mkdir(dirname(join(folder, 'node_modules', name)), { recursive: true })
+    await symlink(join(root, 'node_modules', name), join(folder, 'node_modules', name))
+  }
+  await symlink(root, join(folder, 'node_modules', 'symphony-pg'))
+}
+
+/** What the compiler says about the blocks of a language that no test runs, each a module of its own. */
+async function complaints(language: string, strict: boolean): Promise<string> {
+  const compiled = blocksIn(language).filter(({ page, file }) => PROGRAMS[`${page} ${file}`] === undefined)
+  const files = new Map(compiled.map((block) => [`${folderOf(block)}/${language}-${block.line}.mts`, block]))
+  for (const [path, { given = '', code }] of files) {
+    await mkdir(join(folder, dirname(path)), { recursive: true })
+    await writeFile(join(folder, path), `${given}\n${code}\nexport {}\n`)
+  }
+  const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
+  const options = `--noEmit --skipLibCheck --module nodenext --target es2023 --lib es2023,esnext.disposable --types node`
+  const words = [...options.split(' '), '--strict', String(strict), ...files.keys()]
+  const { stdout } = await run(process.execPath, [tsc, ...words], { cwd: folder }).catch((error) => error)
+  return stdout
+}
+
+/** A page's blocks lie together, with the files that they say they are, because they import each other. */
+const folderOf = ({ page }: GuideBlock) => page.replaceAll(/\W/g, '-')
+
+async function saveFiles(): Promise<void> {
+  for (const block of blocks.filter(({ file }) => file?.endsWith('.mjs') === true)) {
+    await mkdir(join(folder, folderOf(block)), { recursive: true })
+    await writeFile(join(folder, folderOf(block), block.file!), block.code)
+  }
+}
+
+test('the compiler accepts the code that no test runs: TypeScript strictly, JavaScript as its readers write it', async () => {
+  await install()
+  await saveFiles()
+  expect(await Promise.all([complaints('ts', true), complaints('js', false)])).toEqual(['', ''])
+})
+
+test('PostgreSQL accepts every statement, beside a deployed schema', async () => {
+  await using db = await createTestDatabase({ schema: 'symphony' })
+  const client = await db.connect()
+  for (const { page, line, given = '', code } of blocksIn('sql')) {
+    // With parameters it can only be prepared: parsed, and its names looked up.
+    const statement = /\$\d/.test(code) ? `PREPARE block AS ${code}` : code.replaceAll(/^(?:BEGIN|COMMIT);$/gm, '')
+    const accepted = await client.query(`BEGIN; ${given}; ${statement}; ROLLBACK`).then(
+      () => 'accepted',
+      async (error: Error) => {
+        await client.query('ROLLBACK')
+        return error.message
+      },
+    )
+    expect(`${page}:${line} ${accepted}`).toBe(`${page}:${line} accepted`)
+  }
+})
+
+test('every command of a page exists, with its options and arguments', async () => {
+  const program = readReference(await readFile(join(root, 'docs', 'reference', 'cli.md'), 'utf8'))
+  const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
+  const wrong = blocks
+    .filter(({ language }) => language === 'console')
+    .flatMap((block) => {
+      const found = wrongCommands(block.code, program, scripts)
+      // What nobody runs may use what is not installed here; our own commands must be right there, too.
+      const counted = block.notRun === undefined ? found : found.filter((what) => !what.startsWith('nobody knows'))
+      return counted.map((what) => `${placeOf(block)} ${what}`)
+    })
+  expect(wrong).toEqual([])
+  const planted = 'symphony deploy --dry\nsymphony show A B\nsymphony jobs list | walk\nnpm run nothing\nsymhpony start'
+  expect(wrongCommands(planted, program, scripts)).toHaveLength(5)
+})
+
+test('every JSON file that a page shows is JSON', () => {
+  const broken = blocksIn('json').filter(({ code }) => {
+    try {
+      return JSON.parse(code) === undefined
+    } catch {
+      return true
+    }
+  })
+  expect(broken.map(placeOf)).toEqual([])
+})

@@ -1,0 +1,136 @@
+interface CommandSurface {
+  /** By their long name; whether a value follows. */
+  readonly options: ReadonlyMap<string, boolean>
+  readonly arguments: number
+  readonly hasCommands: boolean
+}
+
+/** The commands by their words, such as `ledger verify`. */
+export type Reference = ReadonlyMap<string, CommandSurface>
+
+/** Of docs/reference/cli.md, which another test holds against the program: to load every command would take seconds. */
+export function readReference(page: string): Reference {
+  const sections = page.split(/^## symphony /m).slice(1)
+  return new Map(
+    sections.map((section) => {
+      const [name = '', usage = ''] = /^(.*)\n+```text\nUsage: (.*)/.exec(section)?.slice(1) ?? []
+      const options = [...section.matchAll(/^ {2}(?:-\w, )?(--[\w-]+)( <)?/gm)]
+      return [
+        name,
+        {
+          options: new Map(options.map(([, option = '', value]) => [option, value !== undefined])),
+          arguments: [...usage.matchAll(/<[^>]+>|\[(?!options|command)[^\]]+\]/g)].length,
+          hasCommands: usage.includes('[command]'),
+        },
+      ]
+    }),
+  )
+}
+
+/** One simple command of a shell: its words, without variables set for it and without redirections. */
+type Words = readonly string[]
+
+/** What a reader may type that is not ours. Anything else in a page is a mistake, or belongs here. */
+const SHELL = new Set(['export', 'psql', 'mkdir', 'cd', 'chmod', 'rm', '.', 'node', 'npm', 'jq', 'apt-get'])
+
+/**
+ * What is wrong with the commands of a block: commands, options and arguments that the program does not have, scripts that the
+ * package does not have. Nothing is executed. A bar also separates alternatives, as pages list them: `symphony jobs list | runs`.
+ */
+export function wrongCommands(code: string, reference: Reference, scripts: Readonly<Record<string, string>>): string[] {
+  const wrong: string[] = []
+  let before: Words = []
+  for (const { words, piped } of commandsOf(code)) {
+    const [name = '', ...rest] = words
+    if (/(?:^|\/)symphony$/.test(name)) {
+      before = rest
+      wrong.push(...wrongArguments(reference, rest))
+    } else if (piped && !SHELL.has(name)) {
+      wrong.push(...wrongArguments(reference, alternativeTo(reference, before, words)))
+    } else if (name === 'npm') {
+      wrong.push(...wrongScript(rest, scripts))
+    } else if (!SHELL.has(name)) {
+      wrong.push(`nobody knows ${name}`)
+    }
+  }
+  return wrong
+}
+
+/** `runs` after `jobs list` is `jobs runs`; `show` after `status` is `show`. */
+function alternativeTo(reference: Reference, [first = '']: Words, words: Words): Words {
+  return reference.get(first)?.hasCommands === true ? [first, ...words] : words
+}
+
+function wrongScript([verb = '', name = '']: Words, scripts: Readonly<Record<string, string>>): string[] {
+  if (['ci', 'init', 'install', 'start', 'test'].includes(verb)) return []
+  return verb === 'run' && scripts[name] !== undefined ? [] : [`npm ${verb} ${name}`]
+}
+
+function wrongArguments(reference: Reference, words: Words): string[] {
+  const { command, rest } = commandOf(reference, words)
+  const said = `symphony ${words.join(' ')}`
+  if (command === undefined) return [`${said}: no such command`]
+  const wrong: string[] = []
+  let given = 0
+  for (let at = 0; at < rest.length; at += 1) {
+    const word = rest[at] ?? ''
+    if (word === '…') return wrong
+    if (!word.startsWith('--')) {
+      given += 1
+      continue
+    }
+    const takesValue = command.options.get(word)
+    if (takesValue === undefined) wrong.push(`${said}: no such option ${word}`)
+    else if (takesValue) at += 1
+  }
+  if (given > command.arguments) wrong.push(`${said}: too many arguments, or no such command`)
+  return wrong
+}
+
+/** The longest beginning of the words that is a command. */
+function commandOf(
+  reference: Reference,
+  words: Words,
+): { readonly command: CommandSurface | undefined; readonly rest: Words } {
+  for (let length = 2; length > 0; length -= 1) {
+    const command = reference.get(words.slice(0, length).join(' '))
+    if (command !== undefined) return { command, rest: words.slice(length) }
+  }
+  return { command: undefined, rest: words }
+}
+
+interface Spoken {
+  readonly words: Words
+  /** After a bar. */
+  readonly piped: boolean
+}
+
+/** As much of a shell's grammar as the pages need: quotes, comments, lines that go on, `&&`, `;`, bars, redirections, variables. */
+function commandsOf(code: string): readonly Spoken[] {
+  const spoken: Spoken[] = []
+  for (const line of code.replaceAll('\\\n', ' ').split('\n')) {
+    let piped = false
+    let words: string[] = []
+    const end = () => {
+      const command = words.slice(words.findIndex((word) => !/^\w+=/.test(word)))
+      if (words.some((word) => !/^\w+=/.test(word))) spoken.push({ words: withoutEnv(command), piped })
+      words = []
+    }
+    for (const token of line.match(/#.*|\d?>>?\s*\S+|&&|;|\||(?:"(?:\\.|[^"])*"|'[^']*'|\$\([^)]*\)|[^\s"';|&])+/g) ??
+      []) {
+      if (token.startsWith('#')) break
+      if (token === '&&' || token === ';' || token === '|') {
+        end()
+        piped = token === '|'
+      } else if (!/^\d?>/.test(token)) {
+        words.push(token)
+      }
+    }
+    end()
+  }
+  return spoken
+}
+
+function withoutEnv(words: Words): Words {
+  return words[0] === 'env' ? words.slice(3) : words
+}
