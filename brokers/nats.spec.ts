@@ -13,6 +13,7 @@ import { callRail, inquireRail, loadRail, runRailContract, type LoadedRail } fro
 import { PAYABLE, railRequest } from '../tests/support/railRequest.js'
 import { BrokerStage } from './support/BrokerStage.js'
 import { createReference } from './support/createReference.js'
+import { pasteProgram } from './support/pasteProgram.js'
 import { startNats, type NatsServer } from './support/startNats.js'
 
 let server: NatsServer
@@ -293,4 +294,9 @@ test('a server killed while payments flow: it comes back, and each payment is in
   expect(new Set(references.keys())).toEqual(new Set(ids))
   worker.child.kill('SIGTERM')
   expect((await worker.ended).exitCode).toBe(0)
+})
+
+test('the program of the guide works when pasted, and prints what the page says', async () => {
+  const { printed, promised } = await pasteProgram('stream.mjs', { NATS_URL: server.url })
+  expect(printed).toBe(promised)
 })

@@ -8,6 +8,7 @@ import { createTestDatabase, type TestDatabase } from '../tests/support/database
 import { freePort } from './support/BrokerProcess.js'
 import { PAYABLE, railRequest } from '../tests/support/railRequest.js'
 import { BrokerStage } from './support/BrokerStage.js'
+import { pasteProgram } from './support/pasteProgram.js'
 import { startRabbit, type RabbitServer } from './support/startRabbit.js'
 
 let server: RabbitServer
@@ -162,6 +163,9 @@ test('the message is the request: persistent, under its id and with its trace', 
   expect(JSON.parse(String(message.content))).toMatchObject({ reference: sent.reference, payload: PAYABLE })
 })
 
+/** A routing key that a queue is bound by, for every second request. */
+const everySecond = ({ attempt }: { attempt: number }) => (attempt % 2 === 0 ? 'payments' : 'nowhere')
+
 describe('what surely was not published', () => {
   test('a message that no queue takes is returned, and not sent; once a queue is bound, the same one goes', async () => {
     const place = await declare({ bound: false })
@@ -175,8 +179,7 @@ describe('what surely was not published', () => {
 
   test('of many at once, only those that were returned were not sent', async () => {
     const place = await declare()
-    const routingKey = ({ attempt }: { attempt: number }) => (attempt % 2 === 0 ? 'payments' : 'nowhere')
-    const rail = railAt({ ...place, routingKey })
+    const rail = railAt({ ...place, routingKey: everySecond })
     const requests = Array.from({ length: 200 }, (_, index) => railRequest({ attempt: index + 1 }))
     const verdicts = await Promise.all(requests.map((one) => callRail(rail, one)))
     expect(verdicts.map(({ kind }) => kind)).toEqual(
@@ -305,4 +308,9 @@ test('a broker killed while payments flow: it comes back, nothing is lost, and e
   expect(await consumer.effects()).toEqual(new Map(ids.map((id) => [id, 1])))
   worker.child.kill('SIGTERM')
   expect((await worker.ended).exitCode).toBe(0)
+})
+
+test('the program of the guide works when pasted, and prints what the page says', async () => {
+  const { printed, promised } = await pasteProgram('queue.mjs', { RABBIT_URL: server.url })
+  expect(printed).toBe(promised)
 })

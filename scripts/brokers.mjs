@@ -48,19 +48,23 @@ const chosen = wanted.length > 0 ? wanted : Object.keys(BROKERS)
 ensureBuilt()
 install()
 step('types', installed(root, 'tsc'), ['-p', 'brokers'], root)
-const found = chosen.map((key) => ({ key, ...BROKERS[key], found: BROKERS[key].version() || undefined }))
-const present = found.filter((broker) => broker.found !== undefined)
-const missing = found.filter((broker) => broker.found === undefined)
+const servers = new Map(chosen.map((key) => [key, BROKERS[key].version() || undefined]))
+const present = chosen.filter((key) => servers.get(key) !== undefined)
+const missing = chosen.filter((key) => servers.get(key) === undefined)
 if (present.length > 0) {
-  const files = present.map(({ key }) => `brokers/${key}.spec.ts`)
+  const files = present.map((key) => `brokers/${key}.spec.ts`)
   step('tests', installed(root, 'vitest'), ['run', '--config', 'brokers/vitest.config.ts', ...files], root)
 }
 
 process.stdout.write('\n── brokers\n')
-for (const { name, found: server, client } of present)
-  say(`ran      ${name}: ${server}, with ${client} ${versionOf(client)}`)
-for (const { name, remedy } of missing)
-  say(`NOT RUN  ${name}: no server here, so nothing is proven of its rail. ${remedy}`)
+for (const key of present) {
+  const { name, client } = BROKERS[key]
+  say(`ran      ${name}: ${servers.get(key)}, with ${client} ${versionOf(client)}`)
+}
+for (const key of missing) {
+  const { name, remedy } = BROKERS[key]
+  say(`NOT RUN  ${name}: there is no server here, so nothing was proven of its rail. Remedy: ${remedy}`)
+}
 if (missing.length > 0 && !allowMissing) fail('Not everything ran. --allow-missing accepts that.')
 
 function install() {

@@ -170,19 +170,20 @@ describe('nothing is published, and certainly not', () => {
   })
 })
 
-describe('Kafka', () => {
-  const answering = (records: unknown, sent: KafkaRecord[] = []) =>
-    loadRail(
-      kafka({
-        producer: {
-          send: async (record: KafkaRecord) => {
-            sent.push(record)
-            return records
-          },
+/** A producer that answers so, and keeps what it was sent. */
+const answering = (records: unknown, sent: KafkaRecord[] = []) =>
+  loadRail(
+    kafka({
+      producer: {
+        send: async (record: KafkaRecord) => {
+          sent.push(record)
+          return records
         },
-      }),
-    )
+      },
+    }),
+  )
 
+describe('Kafka', () => {
   test('one record for all replicas, by its participant, with the id and the trace as headers', async () => {
     const sent: KafkaRecord[] = []
     const request = railRequest({ traceparent: 'tp', tracestate: 'ts' })

@@ -2,21 +2,19 @@
  * The end of `work`, or the error of `givenUp` as soon as the signal aborts. Clients of brokers take no signal: the work
  * goes on behind, and how it ends is then nobody's concern.
  */
-export function unlessAborted<Value>(work: Promise<Value>, signal: AbortSignal, givenUp: () => Error): Promise<Value> {
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(givenUp())
-    const ended = () => signal.removeEventListener('abort', abort)
-    signal.addEventListener('abort', abort)
-    if (signal.aborted) abort()
-    work.then(
-      (value) => {
-        ended()
-        resolve(value)
-      },
-      (error: unknown) => {
-        ended()
-        reject(error)
-      },
-    )
+export async function unlessAborted<Value>(
+  work: Promise<Value>,
+  signal: AbortSignal,
+  givenUp: () => Error,
+): Promise<Value> {
+  const ended = new AbortController()
+  const aborted = new Promise<never>((_, reject) => {
+    if (signal.aborted) reject(givenUp())
+    else signal.addEventListener('abort', () => reject(givenUp()), { signal: ended.signal })
   })
+  try {
+    return await Promise.race([work, aborted])
+  } finally {
+    ended.abort()
+  }
 }
