@@ -7,7 +7,7 @@ import { callRail, loadRail, runRailContract, type LoadedRail } from '../libs/ra
 import { createTestDatabase, type TestDatabase } from '../tests/support/database.js'
 import { freePort } from './support/BrokerProcess.js'
 import { PAYABLE, railRequest } from '../tests/support/railRequest.js'
-import { BrokerStage } from './support/BrokerStage.js'
+import { BrokerStage, HURRIED } from './support/BrokerStage.js'
 import { pasteProgram } from './support/pasteProgram.js'
 import { startRabbit, type RabbitServer } from './support/startRabbit.js'
 
@@ -284,7 +284,7 @@ test('a worker killed between the publish and the completion: copies in the queu
   expect((await first.ended).exitCode).toBe('SIGKILL')
   await stage.expireLeases()
   stage.startWorker('second')
-  await expect.poll(() => stage.endedSoon()).toBe(ids.length)
+  await expect.poll(() => stage.endedSoon(), HURRIED).toBe(ids.length)
   const consumer = await Consumer.of(stage.db)
   // More copies than payments, otherwise nothing of what is proven here has happened.
   expect(await consumer.consume(place.queue)).toBeGreaterThan(ids.length)
@@ -301,7 +301,7 @@ test('a broker killed while payments flow: it comes back, nothing is lost, and e
   await server.broker.kill()
   expect(await stage.ended()).toBeLessThan(ids.length)
   await server.broker.start()
-  await expect.poll(() => stage.endedSoon()).toBe(ids.length)
+  await expect.poll(() => stage.endedSoon(), HURRIED).toBe(ids.length)
   await look()
   const consumer = await Consumer.of(stage.db)
   await consumer.consume(place.queue)

@@ -4,7 +4,7 @@ import { connect, headers } from '@nats-io/transport-node'
 import { natsRail } from 'symphony-pg/brokers'
 import { killedAfter } from './killedAfter.mjs'
 
-const { NATS_URL, NATS_STREAM, NATS_SUBJECT, KILLED_AFTER = '0' } = process.env
+const { NATS_URL, NATS_STREAM, NATS_SUBJECT, KILLED_AFTER = 'Infinity' } = process.env
 const connection = await connect({ servers: NATS_URL, maxReconnectAttempts: -1, reconnectTimeWait: 50 })
 
 const rail = natsRail({

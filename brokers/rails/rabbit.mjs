@@ -3,7 +3,7 @@ import { connect } from 'amqplib'
 import { rabbitRail } from 'symphony-pg/brokers'
 import { killedAfter } from './killedAfter.mjs'
 
-const { RABBIT_URL, RABBIT_EXCHANGE, KILLED_AFTER = '0' } = process.env
+const { RABBIT_URL, RABBIT_EXCHANGE, KILLED_AFTER = 'Infinity' } = process.env
 
 const rail = rabbitRail({
   type: 'rabbit',

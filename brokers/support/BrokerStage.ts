@@ -6,6 +6,12 @@ import { createTestDatabase, type TestDatabase } from '../../tests/support/datab
 import { anInstruction } from '../../tests/support/outboxItems.js'
 import { PAYABLE } from '../../tests/support/railRequest.js'
 
+/**
+ * For `expect.poll(() => stage.endedSoon(), HURRIED)`. Longer than the rails' `settleMs`: each question that comes too early
+ * is an attempt, and after twenty of them a payment is held.
+ */
+export const HURRIED = { timeout: 90_000, interval: 1_500 }
+
 /** A database with payments, and real workers that carry them to a broker. Gone when the test is. */
 export class BrokerStage {
   readonly db: TestDatabase

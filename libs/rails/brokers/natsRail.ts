@@ -12,8 +12,8 @@ import { unlessAborted } from './unlessAborted.js'
  * `Nats-Msg-Id` is the outbox id, but JetStream remembers ids only for the stream's duplicate window (two minutes unless
  * set), and a payment may be sent again after hours. So each payment has a subject of its own, and each message demands
  * that its subject be empty (`Nats-Expected-Last-Subject-Sequence: 0`). The server refuses a second one for as long as it
- * has the first, also one that the client held back while it reconnected. And the stream can be asked: what stands under
- * the subject is the payment, what does not stand there was never stored, unless the stream may have forgotten it.
+ * has the first, however late it arrives. And the stream can be asked: what stands under the subject is the payment, what
+ * does not stand there was never stored, unless the stream may have forgotten it.
  */
 export function natsRail<Payload extends object>(options: NatsRailOptions<Payload>): Rail<Payload> {
   const nats = resolveNatsOptions(options)
