@@ -48,7 +48,10 @@ async function declare({
   return place
 }
 
-function railAt(rabbit: Partial<RabbitOptions> & { exchange: string }, declared: object = {}): LoadedRail {
+function railAt(
+  { queue: _, ...rabbit }: Partial<RabbitOptions & Place> & { exchange: string },
+  declared: object = {},
+): LoadedRail {
   const options = { connect: () => connect(server.url), routingKey: 'payments', ...rabbit }
   const policy = { onUnknown: 'resend', consumersDeduplicate: true } as const
   const rail = loadRail(rabbitRail({ type: 'rabbit', timeoutMs: 5_000, ...policy, ...declared, rabbit: options }))
@@ -72,15 +75,17 @@ async function take(queue: string): Promise<string[]> {
 /** What a consumer does: into the inbox, and only then acknowledged; a worker makes each message its effect. */
 class Consumer {
   readonly db: TestDatabase
+  readonly #inbox: Inbox
   readonly #worker: InboxWorker
 
-  private constructor(db: TestDatabase, worker: InboxWorker) {
+  private constructor(db: TestDatabase, inbox: Inbox, worker: InboxWorker) {
     this.db = db
+    this.#inbox = inbox
     this.#worker = worker
   }
 
   static async of(db: TestDatabase): Promise<Consumer> {
-    const { name } = await db.createLogin('bank')
+    const { name, database } = await db.createLogin('bank', { roles: ['symphony_ingest', 'symphony_executor'] })
     await db.queryNoRole(`CREATE SCHEMA bank; GRANT USAGE ON SCHEMA bank TO "${name}";
       CREATE TABLE bank.effects (reference text); GRANT INSERT ON bank.effects TO "${name}"`)
     const handlers = {
@@ -88,21 +93,16 @@ class Consumer {
         await tx.query('INSERT INTO bank.effects (reference) VALUES ($1)', [payload['reference']])
       },
     }
-    return new Consumer(db, new InboxWorker(db.database, handlers, { handlerRole: name }))
+    return new Consumer(db, new Inbox(database), new InboxWorker(database, handlers, { handlerRole: name }))
   }
 
   /** Empties the queue, and handles what was in it. Returns how many copies there were. */
   async consume(queue: string): Promise<number> {
-    const inbox = new Inbox(this.db.database)
     let copies = 0
     for (let message = await channel.get(queue); message !== false; message = await channel.get(queue)) {
       const { messageId } = message.properties
-      await inbox.enqueue({
-        source: 'rabbit',
-        messageId: String(messageId),
-        topic: 'payment',
-        payload: JSON.parse(String(message.content)),
-      })
+      const payload = JSON.parse(String(message.content))
+      await this.#inbox.enqueue({ source: 'rabbit', messageId: String(messageId), topic: 'payment', payload })
       channel.ack(message)
       copies += 1
     }
