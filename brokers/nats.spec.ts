@@ -236,6 +236,10 @@ test('a server frozen past the deadline: unknown; it thaws, and the message it t
   server.broker.freeze()
   onTestFinished(() => server.broker.thaw())
   expect(await callRail(rail, late)).toMatchObject({ kind: 'unknown', code: 'RAIL_TIMEOUT' })
+  // The adapter itself has obeyed: with nobody to answer, only its signal can have ended it.
+  await expect(async () => rail.dispatch(late, { signal: AbortSignal.timeout(10) })).rejects.toThrow(
+    'given up before the broker confirmed it',
+  )
   server.broker.thaw()
   await expect.poll(async () => (await inquireRail(rail, late)).kind).toBe('success')
   expect(await callRail(rail, late)).toMatchObject({ kind: 'success', reference: `${place.stream}:2` })

@@ -257,10 +257,14 @@ describe('what may have been published', () => {
     onTestFinished(() => server.broker.thaw())
     expect(await callRail(rail, late)).toMatchObject({ kind: 'unknown', code: 'RAIL_TIMEOUT' })
     expect(await callRail(rail, late)).toMatchObject({ kind: 'notSent' })
+    // The adapter itself has obeyed: with nobody to answer, only its signal can have ended it.
+    const another = railRequest()
+    const ended = async () => rail.dispatch(another, { signal: AbortSignal.timeout(10) })
+    await expect(ended).rejects.toThrow('given up before the broker confirmed it')
     server.broker.thaw()
     const ids: string[] = []
-    await expect.poll(async () => ids.push(...(await take(place.queue)))).toBe(1)
-    expect(ids).toEqual([late.reference])
+    await expect.poll(async () => ids.push(...(await take(place.queue)))).toBe(2)
+    expect(ids).toEqual([late.reference, another.reference])
     await expect.poll(async () => (await callRail(rail, late)).kind).toBe('success')
   })
 
