@@ -1,7 +1,7 @@
 import { Kafka, logLevel, type KafkaMessage } from 'kafkajs'
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { kafkaRail, OUTBOX_ID_HEADER } from '../libs/rails/brokers/index.js'
+import { kafkaRail, OUTBOX_ID_HEADER } from '../libs/brokers/index.js'
 import { callRail, loadRail } from '../libs/rails/index.js'
 import { PAYABLE, railRequest } from '../tests/support/railRequest.js'
 

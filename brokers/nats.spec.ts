@@ -8,7 +8,7 @@ import {
 import { connect, headers, type NatsConnection } from '@nats-io/transport-node'
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { natsRail, type NatsOptions } from '../libs/rails/brokers/index.js'
+import { natsRail, type NatsOptions } from '../libs/brokers/index.js'
 import { callRail, inquireRail, loadRail, runRailContract, type LoadedRail } from '../libs/rails/index.js'
 import { PAYABLE, railRequest } from '../tests/support/railRequest.js'
 import { BrokerStage, HURRIED } from './support/BrokerStage.js'

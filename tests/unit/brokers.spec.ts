@@ -6,8 +6,8 @@ import {
   type KafkaRecord,
   type NatsJetStream,
   type NatsStreamInfo,
-} from '../../libs/rails/brokers/index.js'
-import { objectionToStream, remembersSince, timeOfReference } from '../../libs/rails/brokers/natsStream.js'
+} from '../../libs/brokers/index.js'
+import { objectionToStream, remembersSince, timeOfReference } from '../../libs/brokers/natsStream.js'
 import { callRail, loadRail, type Rail } from '../../libs/rails/index.js'
 import { railRequest } from '../support/railRequest.js'
 

@@ -1,5 +1,12 @@
-import { NotSentError } from '../NotSentError.js'
-import type { Rail, RailAnswer, RailContext, RailOutcome, RailRequest, RailStatus } from '../types.js'
+import {
+  NotSentError,
+  type Rail,
+  type RailAnswer,
+  type RailContext,
+  type RailOutcome,
+  type RailRequest,
+  type RailStatus,
+} from '../rails/index.js'
 import { refuseGivenUp, traceHeaders } from './brokerMessage.js'
 import { resolveNatsOptions, type NatsRailOptions, type ResolvedNats } from './natsOptions.js'
 import { objectionToStream, remembersSince, timeOfReference, type NatsPubAck } from './natsStream.js'

@@ -1,4 +1,4 @@
-import { AppError } from '../../core/index.js'
+import { AppError } from '../core/index.js'
 
 /** The message was handed to the broker's client, and the broker has not confirmed it: it may have arrived. */
 export class UnconfirmedError extends AppError {

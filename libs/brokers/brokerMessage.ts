@@ -1,7 +1,5 @@
-import { InvalidArgumentError, systemClock, type Clock, type JsonValue } from '../../core/index.js'
-import { NotSentError } from '../NotSentError.js'
-import { requestBody } from '../requestBody.js'
-import type { RailRequest } from '../types.js'
+import { InvalidArgumentError, systemClock, type Clock, type JsonValue } from '../core/index.js'
+import { NotSentError, requestBody, type RailRequest } from '../rails/index.js'
 
 /** What every broker rail may be told about its messages. */
 export interface BrokerMessageOptions<Payload extends object> {

@@ -1,6 +1,5 @@
-import { InvalidArgumentError, requiredText, type JsonObject } from '../../core/index.js'
-import { NotSentError } from '../NotSentError.js'
-import type { Rail, RailAnswer, RailRequest } from '../types.js'
+import { InvalidArgumentError, requiredText, type JsonObject } from '../core/index.js'
+import { NotSentError, type Rail, type RailAnswer, type RailRequest } from '../rails/index.js'
 import { MESSAGE_KEYS, messageWriter, traceHeaders, type BrokerMessageOptions } from './brokerMessage.js'
 import {
   fieldsOf,

@@ -1,4 +1,4 @@
-import { NotSentError } from '../NotSentError.js'
+import { NotSentError } from '../rails/index.js'
 import { refuseGivenUp } from './brokerMessage.js'
 import { RabbitLink, type RabbitConnection, type RabbitMessage } from './RabbitLink.js'
 import { givenUp } from './UnconfirmedError.js'

@@ -1,6 +1,5 @@
-import { boundedInteger, InvalidArgumentError, requiredText, type JsonObject } from '../../core/index.js'
-import { RAIL_TIMEOUT_DEFAULT_MS } from '../loadRails.js'
-import { NotSentError } from '../NotSentError.js'
+import { boundedInteger, InvalidArgumentError, requiredText, type JsonObject } from '../core/index.js'
+import { NotSentError, RAIL_TIMEOUT_DEFAULT_MS } from '../rails/index.js'
 import { MESSAGE_KEYS, messageWriter, type BrokerMessageOptions, type WriteMessage } from './brokerMessage.js'
 import { fieldsOf, refusePolicy, requireMethods, type BrokerDeclaration } from './brokerOptions.js'
 import { objectionToStream, type NatsHeaders, type NatsJetStream } from './natsStream.js'

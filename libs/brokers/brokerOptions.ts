@@ -1,7 +1,5 @@
-import { InvalidArgumentError, requiredId } from '../../core/index.js'
-import type { JsonObject } from '../../core/index.js'
-import type { Rail } from '../types.js'
-import { refuseUnknownKeys } from '../unknownKeys.js'
+import { InvalidArgumentError, refuseUnknownKeys, requiredId, type JsonObject } from '../core/index.js'
+import type { Rail } from '../rails/index.js'
 
 /** What a broker rail declares like any other. Its calls are the broker's, and so are its codes. */
 export type BrokerDeclaration<Payload extends object = JsonObject> = Omit<

@@ -1,4 +1,4 @@
-import { NotSentError } from '../NotSentError.js'
+import { NotSentError } from '../rails/index.js'
 import { UnconfirmedError } from './UnconfirmedError.js'
 
 /** The parts of `amqplib` that the rail calls. */

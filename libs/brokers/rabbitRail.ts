@@ -1,6 +1,5 @@
-import { InvalidArgumentError, type JsonObject } from '../../core/index.js'
-import { NotSentError } from '../NotSentError.js'
-import type { Rail, RailRequest } from '../types.js'
+import { InvalidArgumentError, type JsonObject } from '../core/index.js'
+import { NotSentError, type Rail, type RailRequest } from '../rails/index.js'
 import { MESSAGE_KEYS, messageWriter, traceHeaders, type BrokerMessageOptions } from './brokerMessage.js'
 import { fieldsOf, readAtLeastOnce, type AtLeastOncePolicy, type BrokerDeclaration } from './brokerOptions.js'
 import type { RabbitConnection } from './RabbitLink.js'
