@@ -48,10 +48,8 @@ async function declare({
   return place
 }
 
-function railAt(
-  { queue: _, ...rabbit }: Partial<RabbitOptions & Place> & { exchange: string },
-  declared: object = {},
-): LoadedRail {
+function railAt(given: Partial<RabbitOptions & Place> & { exchange: string }, declared: object = {}): LoadedRail {
+  const { queue: _, ...rabbit } = given
   const options = { connect: () => connect(server.url), routingKey: 'payments', ...rabbit }
   const policy = { onUnknown: 'resend', consumersDeduplicate: true } as const
   const rail = loadRail(rabbitRail({ type: 'rabbit', timeoutMs: 5_000, ...policy, ...declared, rabbit: options }))
