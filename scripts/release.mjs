@@ -18,6 +18,7 @@ if (!filesOnly) {
   run('npm', ['audit', '--omit=dev'])
   run('npm', ['test'])
   run('npm', ['run', 'adapters'])
+  run('npm', ['run', 'brokers', '--', 'nats', 'rabbit'])
   run('npm', ['run', 'package:check'])
   run('npm', ['run', 'guides'])
 }

@@ -16,7 +16,7 @@
  * database says what follows. Text of a rail is redacted (`redact`) before it leaves this room.
  *
  * Shipped are `httpRail`, and `simulatedRail` with a durable book of what it paid (`readBook`). `runRailContract` is for
- * those who write their own.
+ * those who write their own. Rails that publish to a broker are in a room of their own, `brokers`.
  */
 export { callRail, inquireRail } from './callRail.js'
 export type { CallOptions, DispatchOptions, RailVerdict, StatusVerdict } from './callRail.js'
@@ -42,6 +42,7 @@ export { loadRail, loadRails, RAIL_TIMEOUT_DEFAULT_MS, RAIL_TIMEOUT_MS } from '.
 export type { LoadedRail, LoadOptions } from './loadRails.js'
 export { isNotSentError, NotSentError } from './NotSentError.js'
 export { redact } from './redact.js'
+export { requestBody } from './requestBody.js'
 export { SIMULATED_BEHAVIOURS } from './simulated/behaviours.js'
 export type { BehaviourWeights, SimulatedBehaviour } from './simulated/behaviours.js'
 export { serveRailBook } from './simulated/bookServer.js'

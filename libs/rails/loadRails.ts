@@ -6,6 +6,7 @@ import {
   nearestSpelling,
   requiredId,
   requiredText,
+  refuseUnknownKeys,
 } from '../core/index.js'
 import type { Bounds } from '../core/index.js'
 import { openWithoutKeys, type OpenPayload } from './fields/openPayload.js'
@@ -22,7 +23,6 @@ import type {
   RailStatus,
   UnknownPolicy,
 } from './types.js'
-import { refuseUnknownKeys } from './unknownKeys.js'
 
 /** A rail whose every field was checked and has its value. */
 export interface LoadedRail {

@@ -57,7 +57,7 @@ export function isSql(file: SourceFile): boolean {
 
 /** Code of tests, of other libraries' examples and of measurements: it may do by hand what the product may only do through its functions. */
 export function isProof(path: string): boolean {
-  return /^(?:tests|bench|adapters)\//.test(path)
+  return /^(?:tests|bench|adapters|brokers)\//.test(path)
 }
 
 /** Programs that show a user's own code, with the user's own driver and transaction. */

@@ -109,9 +109,12 @@ test.for([
   expect(loaded.filter((name) => !DRIVER.test(name))).toEqual(beside)
 })
 
-test('who imports the adapters loads no package at all', async () => {
-  expect(await packagesLoadedBy('symphony-pg/adapters')).toEqual([])
-})
+test.for(['symphony-pg/adapters', 'symphony-pg/brokers'])(
+  'who imports %s loads no package at all',
+  async (specifier) => {
+    expect(await packagesLoadedBy(specifier)).toEqual([])
+  },
+)
 
 /** The first program of the README, and what it says it prints. */
 async function firstProgram(): Promise<{ readonly source: string; readonly output: string }> {
@@ -146,6 +149,7 @@ async function linkNodeTypes(): Promise<void> {
 /** What the compiler must refuse: where it does not, `@ts-expect-error` is itself an error. */
 const MISTAKES = `
 import { enqueue, type OutboxInstruction, type Queryable } from 'symphony-pg'
+import { rabbitRail, type RabbitOptions } from 'symphony-pg/brokers'
 import { defineRail } from 'symphony-pg/rails'
 
 declare const tx: Queryable
@@ -163,6 +167,11 @@ await enqueue({ ...instruction, notbefore: new Date() }, { tx })
 defineRail({ type: 'bank', dispatch: () => ({ outcome: 'success', reference: '1' }) })
 // @ts-expect-error: a success has a reference
 defineRail({ type: 'bank', onUnknown: 'hold', dispatch: () => ({ outcome: 'success' }) })
+declare const rabbit: RabbitOptions
+rabbitRail({ type: 'bank', onUnknown: 'hold', rabbit })
+rabbitRail({ type: 'bank', onUnknown: 'resend', consumersDeduplicate: true, rabbit })
+// @ts-expect-error: RabbitMQ keeps every copy, so somebody must say that its consumers do not
+rabbitRail({ type: 'bank', onUnknown: 'resend', rabbit })
 `
 
 // With skipLibCheck it would be less; `npm run package:check` does both, and the subpath that is left out here.

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import { boundedInteger, systemClock, type JsonObject } from '../../core/index.js'
 import { callRail, type RailVerdict } from '../callRail.js'
 import type { LoadedRail } from '../loadRails.js'
@@ -38,7 +38,7 @@ export class Sandbox {
   /** Frozen all through: what an adapter changes in it would be changed for the next attempt too. */
   request(payload: JsonObject = this.payload): RailRequest {
     return deepFreeze({
-      reference: randomUUID(),
+      reference: createReference(systemClock.now()),
       instructionId: `contract-${randomUUID()}`,
       participantId: 'contract',
       sequenceId: 1n,
@@ -75,6 +75,20 @@ export class Sandbox {
 
 /** As a lease outlasts its call. */
 const LEASE_MARGIN_MS = 60_000
+
+/** A UUIDv7, as the outbox ids are that stand here otherwise: adapters may read from it when the payment was made. */
+function createReference(now: Date): string {
+  const time = now.getTime().toString(16).padStart(12, '0')
+  const random = randomBytes(10).toString('hex')
+  const variant = 'a'
+  return [
+    time.slice(0, 8),
+    time.slice(8),
+    `7${random.slice(0, 3)}`,
+    `${variant}${random.slice(3, 6)}`,
+    random.slice(6, 18),
+  ].join('-')
+}
 
 function deepFreeze<Value extends object>(value: Value): Value {
   for (const member of Object.values(value)) {

@@ -10,9 +10,9 @@ import {
   type JsonObject,
   type JsonPointer,
   type JsonValue,
+  refuseUnknownKeys,
 } from '../../core/index.js'
 import type { Rail, RailOutcome, RailRequest } from '../types.js'
-import { refuseUnknownKeys } from '../unknownKeys.js'
 import { mergeStatusOutcomes, type StatusOutcomes } from './httpOutcomes.js'
 import type { TlsMaterial } from './HttpTransport.js'
 import type { SigningKey } from './requestSignature.js'

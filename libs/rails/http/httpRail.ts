@@ -1,5 +1,6 @@
 import { parseStrictJson, type JsonValue } from '../../core/index.js'
 import { NotSentError } from '../NotSentError.js'
+import { requestBody } from '../requestBody.js'
 import type { Rail, RailAnswer, RailCodes, RailContext, RailOutcome, RailRequest, RailStatus } from '../types.js'
 import { codeOfStatus, isSuccessStatus, outcomeOfStatus, type StatusOutcomes } from './httpOutcomes.js'
 import {
@@ -22,7 +23,7 @@ export function httpRail<Payload extends object>(options: HttpRailOptions<Payloa
   const http = resolveHttpOptions(options)
   const transport = new HttpTransport({ ...http, connectTimeoutMs: CONNECT_TIMEOUT_MS })
   const { http: given, ...declaration } = options
-  const bodyOf = given.body ?? defaultBody
+  const bodyOf = given.body ?? requestBody
   const codes = options.codes && { ...codesOfStatuses(http.statusOutcomes), ...options.codes }
   const rail: Rail<Payload> = {
     ...declaration,
@@ -50,12 +51,6 @@ export function httpRail<Payload extends object>(options: HttpRailOptions<Payloa
 
 /** Long enough for a far network; a call that cannot even connect should end as not sent before it ends as unknown. */
 const CONNECT_TIMEOUT_MS = 10_000
-
-/** What is the same on every attempt, and nothing else. */
-function defaultBody(request: RailRequest<object>): object {
-  const { reference, instructionId, participantId, sequenceId, idempotencyKey, payload } = request
-  return { reference, instructionId, participantId, sequenceId: String(sequenceId), idempotencyKey, payload }
-}
 
 /** Everything that can go wrong before a byte is sent goes wrong here, and is `NotSentError`. */
 async function prepare(

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto'
-import { ArgumentRangeError, InvalidArgumentError } from '../../core/index.js'
+import { ArgumentRangeError, InvalidArgumentError, refuseUnknownKeys } from '../../core/index.js'
 import type { RailRequest } from '../types.js'
-import { refuseUnknownKeys } from '../unknownKeys.js'
 
 export const SIMULATED_BEHAVIOURS = [
   /** Pays and says so. */

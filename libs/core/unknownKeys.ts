@@ -1,4 +1,5 @@
-import { InvalidArgumentError, nearestSpelling } from '../core/index.js'
+import { InvalidArgumentError } from './AppError.js'
+import { nearestSpelling } from './nearestSpelling.js'
 
 /** A misspelt option would silently be its default, which is the worst way to find out. `name` puts the key into context. */
 export function refuseUnknownKeys(given: object, known: readonly string[], name: (key: string) => string): void {

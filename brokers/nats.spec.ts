@@ -1,0 +1,332 @@
+import {
+  jetstream,
+  jetstreamManager,
+  type JetStreamClient,
+  type JetStreamManager,
+  type StreamConfig,
+} from '@nats-io/jetstream'
+import { connect, headers, type NatsConnection } from '@nats-io/transport-node'
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { natsRail, type NatsOptions } from '../libs/brokers/index.js'
+import { callRail, inquireRail, loadRail, runRailContract, type LoadedRail } from '../libs/rails/index.js'
+import { PAYABLE, railRequest } from '../tests/support/railRequest.js'
+import { BrokerStage, HURRIED } from './support/BrokerStage.js'
+import { createReference } from './support/createReference.js'
+import { pasteProgram } from './support/pasteProgram.js'
+import { startNats, type NatsServer } from './support/startNats.js'
+
+let server: NatsServer
+let connection: NatsConnection
+let js: JetStreamClient
+let manager: JetStreamManager
+beforeAll(async () => {
+  server = await startNats()
+  connection = await connect({ servers: server.url, maxReconnectAttempts: -1, reconnectTimeWait: 50 })
+  js = jetstream(connection)
+  manager = await jetstreamManager(connection)
+})
+afterAll(async () => {
+  await connection.close()
+  await server.remove()
+})
+
+/** A stream of its own for each test. */
+async function addStream(config: Partial<StreamConfig> = {}): Promise<{ stream: string; subject: string }> {
+  const unique = randomUUID()
+  const place = { stream: `payments-${unique}`, subject: `payments.${unique}` }
+  await manager.streams.add({ name: place.stream, subjects: [`${place.subject}.*`], ...config })
+  return place
+}
+
+function railAt(nats: Partial<NatsOptions> & { stream: string; subject: string }, declared: object = {}): LoadedRail {
+  const options = { jetstream: js, headers, clocksApartMs: 0, ...nats }
+  return loadRail(natsRail({ type: 'nats', onUnknown: 'inquire', timeoutMs: 5_000, ...declared, nats: options }))
+}
+
+/** As the outbox makes them: the stream is asked about payments that are younger than it is. */
+const request = (reference = createReference()) => railRequest({ reference })
+
+async function storedUnder(stream: string, subject: string): Promise<number> {
+  const { state } = await manager.streams.info(stream, { subjects_filter: subject })
+  return state.subjects?.[subject] ?? 0
+}
+
+/** The ids in the stream, in its order. */
+async function idsIn(stream: string): Promise<Map<string, string[]>> {
+  const { state } = await manager.streams.info(stream)
+  const found = new Map<string, string[]>()
+  for (let seq = state.first_seq; seq <= state.last_seq && state.messages > 0; seq++) {
+    const message = await manager.streams.getMessage(stream, { seq })
+    const id = message?.header.get('Nats-Msg-Id') ?? 'none'
+    found.set(id, [...(found.get(id) ?? []), `${stream}:${seq}`])
+  }
+  return found
+}
+
+/** Resolves when the client has noticed that its server is gone. */
+async function untilDisconnected(): Promise<void> {
+  for await (const { type } of connection.status()) if (type === 'disconnect') return
+}
+
+test('the rail keeps the contract of rails', async () => {
+  const place = await addStream()
+  const rail = natsRail({
+    type: 'nats',
+    onUnknown: 'inquire',
+    nats: { jetstream: js, headers, clocksApartMs: 0, ...place },
+  })
+  const effectsOf = (reference: string) => storedUnder(place.stream, `${place.subject}.${reference}`)
+  const results = await runRailContract(rail, { payload: PAYABLE, effectsOf })
+  const notChecked = results.filter(({ skipped }) => skipped === true).map(({ rule }) => rule)
+  expect(notChecked).toEqual([
+    'sending again under the same reference pays nothing more',
+    'a refusal is terminal, and pays nothing',
+    'the text of a refusal holds no account, card or credential',
+  ])
+})
+
+test('the message is the request, under its id and with its trace', async () => {
+  const place = await addStream()
+  const sent = { ...request(), traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`, tracestate: 'x=1' }
+  expect(await callRail(railAt(place), sent)).toMatchObject({ kind: 'success', reference: `${place.stream}:1` })
+  const stored = await manager.streams.getMessage(place.stream, { seq: 1 })
+  expect(stored?.subject).toBe(`${place.subject}.${sent.reference}`)
+  expect(stored?.json()).toEqual({
+    reference: sent.reference,
+    instructionId: sent.instructionId,
+    participantId: sent.participantId,
+    sequenceId: '9007199254740993',
+    idempotencyKey: sent.idempotencyKey,
+    payload: PAYABLE,
+  })
+  expect(stored?.header.get('Nats-Msg-Id')).toBe(sent.reference)
+  expect(stored?.header.get('traceparent')).toBe(sent.traceparent)
+  expect(stored?.header.get('tracestate')).toBe('x=1')
+})
+
+test('within the duplicate window a repeat is the same message', async () => {
+  const place = await addStream()
+  const rail = railAt(place)
+  const repeated = request()
+  expect(await callRail(rail, repeated)).toMatchObject({ kind: 'success', reference: `${place.stream}:1` })
+  expect(await callRail(rail, repeated)).toMatchObject({ kind: 'success', reference: `${place.stream}:1` })
+  expect(await idsIn(place.stream)).toEqual(new Map([[repeated.reference, [`${place.stream}:1`]]]))
+})
+
+test('long after the duplicate window a repeat is still the same message', async () => {
+  const place = await addStream({ duplicate_window: 100_000_000 })
+  const rail = railAt(place)
+  const repeated = request()
+  await callRail(rail, repeated)
+  // The window is over when the server takes in another message under a known id.
+  await expect
+    .poll(async () => (await js.publish(`${place.subject}.probe`, '', { msgID: 'probe' })).seq)
+    .toBeGreaterThan(2)
+  const before = await storedUnder(place.stream, `${place.subject}.${repeated.reference}`)
+  expect(await callRail(rail, repeated)).toMatchObject({ kind: 'success', reference: `${place.stream}:1` })
+  expect([before, await storedUnder(place.stream, `${place.subject}.${repeated.reference}`)]).toEqual([1, 1])
+})
+
+describe('what surely was not published', () => {
+  test.for([
+    ['no stream of that name', { stream: 'nowhere' }, {}],
+    ['a stream that gives away and forgets', {}, { retention: 'workqueue' }],
+    ['a stream that acknowledges nothing', {}, { no_ack: true }],
+  ] as const)('%s: not sent', async ([, nats, config]) => {
+    const place = await addStream(config)
+    expect(await callRail(railAt({ ...place, ...nats }), request())).toMatchObject({ kind: 'notSent' })
+    expect((await manager.streams.info(place.stream)).state.messages).toBe(0)
+  })
+
+  test('a subject that no stream takes in: not sent', async () => {
+    const { stream } = await addStream()
+    expect(await callRail(railAt({ stream, subject: `lost.${randomUUID()}` }), request())).toMatchObject({
+      kind: 'notSent',
+    })
+  })
+
+  test('a subject that another stream takes in: refused by the server, for now', async () => {
+    const { stream } = await addStream()
+    const other = await addStream()
+    const verdict = await callRail(railAt({ stream, subject: other.subject }), request())
+    expect(verdict).toMatchObject({ kind: 'retryable', code: 'NATS_10060' })
+    expect((await manager.streams.info(other.stream)).state.messages).toBe(0)
+  })
+
+  test('larger than the stream takes: refused for good; larger than the server takes: not sent', async () => {
+    const place = await addStream({ max_msg_size: 1_000 })
+    const rail = railAt({ ...place, body: () => 'x'.repeat(2_000) })
+    expect(await callRail(rail, request())).toMatchObject({ kind: 'terminal', code: 'NATS_10054' })
+    const huge = railAt({ ...place, body: () => 'x'.repeat(2_000_000) })
+    expect(await callRail(huge, request())).toMatchObject({ kind: 'notSent' })
+  })
+
+  test('a sealed stream: refused by the server, for now', async () => {
+    const place = await addStream()
+    const { config } = await manager.streams.info(place.stream)
+    await manager.streams.update(place.stream, Object.assign(config, { sealed: true }))
+    expect(await callRail(railAt(place), request())).toMatchObject({ kind: 'retryable', code: 'NATS_10109' })
+  })
+
+  test('a closed connection: not sent', async () => {
+    const place = await addStream()
+    const ending = await connect({ servers: server.url })
+    const rail = railAt({ ...place, jetstream: jetstream(ending) }, { onUnknown: 'hold' })
+    await ending.close()
+    expect(await callRail(rail, request())).toMatchObject({ kind: 'notSent' })
+  })
+})
+
+test('a full stream that refuses is unknown, because a broken disk says the same; the stream is asked, and has nothing', async () => {
+  const place = await addStream({ max_msgs: 1, discard: 'new' })
+  const rail = railAt(place)
+  expect(await callRail(rail, request())).toMatchObject({ kind: 'success' })
+  const refused = request()
+  expect(await callRail(rail, refused)).toMatchObject({ kind: 'unknown' })
+  expect(await inquireRail(rail, refused)).toMatchObject({ kind: 'absent' })
+})
+
+describe('a stream that may have forgotten is not believed', () => {
+  test('what was purged is not absent', async () => {
+    const place = await addStream()
+    const rail = railAt(place)
+    const published = request()
+    await callRail(rail, published)
+    await manager.streams.purge(place.stream)
+    expect(await inquireRail(rail, published)).toMatchObject({ kind: 'unknown', code: 'NATS_STREAM_FORGETS' })
+  })
+
+  test('what one message was deleted for is not absent', async () => {
+    const place = await addStream()
+    const rail = railAt(place)
+    const published = request()
+    await callRail(rail, published)
+    await callRail(rail, request())
+    await manager.streams.deleteMessage(place.stream, 1)
+    expect(await inquireRail(rail, published)).toMatchObject({ kind: 'unknown', code: 'NATS_STREAM_FORGETS' })
+  })
+
+  test('nor is what an older stream of that name may have held', async () => {
+    const place = await addStream()
+    const older = request()
+    await callRail(railAt(place), older)
+    await manager.streams.delete(place.stream)
+    await manager.streams.add({ name: place.stream, subjects: [`${place.subject}.*`] })
+    expect(await inquireRail(railAt(place), older)).toMatchObject({ kind: 'unknown', code: 'NATS_STREAM_FORGETS' })
+    expect(await inquireRail(railAt(place), request())).toMatchObject({ kind: 'absent' })
+  })
+
+  test('a stream that has dropped what is older still knows what is younger', async () => {
+    const place = await addStream({ max_msgs: 1, discard: 'old' })
+    const rail = railAt(place)
+    const dropped = request()
+    await callRail(rail, dropped)
+    await callRail(rail, request())
+    expect(await inquireRail(rail, dropped)).toMatchObject({ kind: 'unknown', code: 'NATS_STREAM_FORGETS' })
+    expect(await inquireRail(rail, request())).toMatchObject({ kind: 'absent' })
+  })
+})
+
+test('a server frozen past the deadline: unknown; it thaws, and the message it then takes in is the only one', async () => {
+  const place = await addStream()
+  const rail = railAt(place, { timeoutMs: 300 })
+  await callRail(rail, request())
+  const late = request()
+  server.broker.freeze()
+  onTestFinished(() => server.broker.thaw())
+  expect(await callRail(rail, late)).toMatchObject({ kind: 'unknown', code: 'RAIL_TIMEOUT' })
+  // The adapter itself has obeyed: with nobody to answer, only its signal can have ended it.
+  await expect(async () => rail.dispatch(late, { signal: AbortSignal.timeout(10) })).rejects.toThrow(
+    'given up before the broker confirmed it',
+  )
+  server.broker.thaw()
+  await expect.poll(async () => (await inquireRail(rail, late)).kind).toBe('success')
+  expect(await callRail(rail, late)).toMatchObject({ kind: 'success', reference: `${place.stream}:2` })
+  expect(await storedUnder(place.stream, `${place.subject}.${late.reference}`)).toBe(1)
+})
+
+test('copies of two workers that a frozen server takes in late are one message', async () => {
+  const place = await addStream()
+  const other = await connect({ servers: server.url })
+  onTestFinished(() => other.close())
+  const rails = [
+    railAt(place, { timeoutMs: 300 }),
+    railAt({ ...place, jetstream: jetstream(other) }, { timeoutMs: 300 }),
+  ]
+  for (const rail of rails) await callRail(rail, request())
+  const late = request()
+  server.broker.freeze()
+  onTestFinished(() => server.broker.thaw())
+  for (const rail of rails) expect(await callRail(rail, late)).toMatchObject({ kind: 'unknown' })
+  server.broker.thaw()
+  // Each connection is answered in its order: when it answers again, the server has taken in what waited there.
+  await Promise.all([connection.flush(), other.flush()])
+  await expect.poll(() => storedUnder(place.stream, `${place.subject}.${late.reference}`)).toBe(1)
+  expect((await manager.streams.info(place.stream)).state.messages).toBe(3)
+})
+
+test('what is published while the client reconnects is unknown, and there once when the server is back', async () => {
+  const place = await addStream({ duplicate_window: 100_000_000 })
+  const rail = railAt(place, { timeoutMs: 300 })
+  await callRail(rail, request())
+  const disconnected = untilDisconnected()
+  await server.broker.kill()
+  await disconnected
+  const meanwhile = request()
+  expect(await callRail(rail, meanwhile)).toMatchObject({ kind: 'unknown' })
+  await server.broker.start()
+  await expect.poll(async () => (await inquireRail(rail, meanwhile)).kind).toMatch(/^(?:absent|success)$/)
+  await expect.poll(async () => (await callRail(rail, meanwhile)).kind).toBe('success')
+  expect(await storedUnder(place.stream, `${place.subject}.${meanwhile.reference}`)).toBe(1)
+})
+
+test('a worker killed between the publish and the completion: each payment is in the stream once, under its reference', async () => {
+  const place = await addStream()
+  const stage = await BrokerStage.set('nats', {
+    NATS_URL: server.url,
+    NATS_STREAM: place.stream,
+    NATS_SUBJECT: place.subject,
+  })
+  const ids = await stage.enqueue(40)
+  const first = stage.startWorker('first', { KILLED_AFTER: '15' })
+  expect((await first.ended).exitCode).toBe('SIGKILL')
+  const publishedByFirst = (await idsIn(place.stream)).size
+  const toldByFirst = await stage.ended()
+  // Otherwise nothing of what is proven here has happened.
+  expect(publishedByFirst).toBeGreaterThan(toldByFirst)
+  await stage.expireLeases()
+  stage.startWorker('second')
+  await expect.poll(() => stage.endedSoon(), HURRIED).toBe(ids.length)
+  const published = await idsIn(place.stream)
+  expect(new Set(published.keys())).toEqual(new Set(ids))
+  const references = new Map([...published].map(([id, places]) => [id, places.join(' and ')]))
+  expect(await stage.dispatched()).toEqual(references)
+})
+
+test('a server killed while payments flow: it comes back, and each payment is in the stream once', async () => {
+  const place = await addStream()
+  const stage = await BrokerStage.set('nats', {
+    NATS_URL: server.url,
+    NATS_STREAM: place.stream,
+    NATS_SUBJECT: place.subject,
+  })
+  const worker = stage.startWorker('only')
+  const ids = await stage.enqueue(400)
+  await expect.poll(() => stage.ended(), { interval: 5 }).toBeGreaterThan(20)
+  await server.broker.kill()
+  expect(await stage.ended()).toBeLessThan(ids.length)
+  await server.broker.start()
+  await expect.poll(() => stage.endedSoon(), HURRIED).toBe(ids.length)
+  const published = await idsIn(place.stream)
+  const references = new Map([...published].map(([id, places]) => [id, places.join(' and ')]))
+  expect(await stage.dispatched()).toEqual(references)
+  expect(new Set(references.keys())).toEqual(new Set(ids))
+  worker.child.kill('SIGTERM')
+  expect((await worker.ended).exitCode).toBe(0)
+})
+
+test('the program of the guide works when pasted, and prints what the page says', async () => {
+  const { printed, promised } = await pasteProgram('stream.mjs', { NATS_URL: server.url })
+  expect(printed).toBe(promised)
+})

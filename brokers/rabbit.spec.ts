@@ -1,0 +1,318 @@
+import { connect, type ChannelModel, type ConfirmChannel } from 'amqplib'
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { Inbox, InboxWorker, type ClaimedMessage, type InboxHandling } from '../libs/inbox/index.js'
+import { rabbitRail, type RabbitOptions } from '../libs/brokers/index.js'
+import { callRail, loadRail, runRailContract, type LoadedRail } from '../libs/rails/index.js'
+import { createTestDatabase, type TestDatabase } from '../tests/support/database.js'
+import { freePort } from './support/BrokerProcess.js'
+import { PAYABLE, railRequest } from '../tests/support/railRequest.js'
+import { BrokerStage, HURRIED } from './support/BrokerStage.js'
+import { pasteProgram } from './support/pasteProgram.js'
+import { startRabbit, type RabbitServer } from './support/startRabbit.js'
+
+let server: RabbitServer
+/** The test's own, by which it looks at queues. It is lost with each restart, and opened anew. */
+let connection: ChannelModel
+let channel: ConfirmChannel
+beforeAll(async () => {
+  server = await startRabbit()
+  await look()
+})
+afterAll(async () => {
+  await connection.close().catch(() => {})
+  await server.remove()
+})
+
+async function look(): Promise<void> {
+  connection = await connect(server.url)
+  connection.on('error', () => {})
+  channel = await connection.createConfirmChannel()
+  channel.on('error', () => {})
+}
+
+interface Place {
+  readonly exchange: string
+  readonly queue: string
+}
+
+/** An exchange and a queue of its own for each test, both durable. */
+async function declare({
+  bound = true,
+  queueArguments = {},
+}: { bound?: boolean; queueArguments?: object } = {}): Promise<Place> {
+  const place = { exchange: `payments-${randomUUID()}`, queue: `payments-${randomUUID()}` }
+  await channel.assertExchange(place.exchange, 'direct', { durable: true })
+  await channel.assertQueue(place.queue, { durable: true, arguments: queueArguments })
+  if (bound) await channel.bindQueue(place.queue, place.exchange, 'payments')
+  return place
+}
+
+function railAt(given: Partial<RabbitOptions & Place> & { exchange: string }, declared: object = {}): LoadedRail {
+  const { queue: _, ...rabbit } = given
+  const options = { connect: () => connect(server.url), routingKey: 'payments', ...rabbit }
+  const policy = { onUnknown: 'resend', consumersDeduplicate: true } as const
+  const rail = loadRail(rabbitRail({ type: 'rabbit', timeoutMs: 5_000, ...policy, ...declared, rabbit: options }))
+  onTestFinished(() => rail.close().catch(() => {}))
+  return rail
+}
+
+/** The message ids in a queue, taken out of it. */
+async function take(queue: string): Promise<string[]> {
+  const ids: string[] = []
+  for (
+    let message = await channel.get(queue, { noAck: true });
+    message !== false;
+    message = await channel.get(queue, { noAck: true })
+  ) {
+    ids.push(String(message.properties.messageId))
+  }
+  return ids
+}
+
+/** What a consumer does: into the inbox, and only then acknowledged; a worker makes each message its effect. */
+class Consumer {
+  readonly db: TestDatabase
+  readonly #inbox: Inbox
+  readonly #worker: InboxWorker
+
+  private constructor(db: TestDatabase, inbox: Inbox, worker: InboxWorker) {
+    this.db = db
+    this.#inbox = inbox
+    this.#worker = worker
+  }
+
+  static async of(db: TestDatabase): Promise<Consumer> {
+    const { name, database } = await db.createLogin('bank', { roles: ['symphony_ingest', 'symphony_executor'] })
+    await db.queryNoRole(`CREATE SCHEMA bank; GRANT USAGE ON SCHEMA bank TO "${name}";
+      CREATE TABLE bank.effects (reference text); GRANT INSERT ON bank.effects TO "${name}"`)
+    const handlers = {
+      payment: async ({ payload }: ClaimedMessage, { tx }: InboxHandling) => {
+        await tx.query('INSERT INTO bank.effects (reference) VALUES ($1)', [payload['reference']])
+      },
+    }
+    return new Consumer(db, new Inbox(database), new InboxWorker(database, handlers, { handlerRole: name }))
+  }
+
+  /** Empties the queue, and handles what was in it. Returns how many copies there were. */
+  async consume(queue: string): Promise<number> {
+    let copies = 0
+    for (let message = await channel.get(queue); message !== false; message = await channel.get(queue)) {
+      const { messageId } = message.properties
+      const payload = JSON.parse(String(message.content))
+      await this.#inbox.enqueue({ source: 'rabbit', messageId: String(messageId), topic: 'payment', payload })
+      channel.ack(message)
+      copies += 1
+    }
+    while ((await this.#worker.runOnce()).claimed > 0);
+    return copies
+  }
+
+  /** How often each reference took effect. */
+  async effects(): Promise<Map<string, number>> {
+    const { rows } = await this.db.queryNoRole<{ reference: string; count: number }>(
+      'SELECT reference, count(*)::int AS count FROM bank.effects GROUP BY reference',
+    )
+    return new Map(rows.map(({ reference, count }) => [reference, count]))
+  }
+}
+
+async function aConsumer(): Promise<Consumer> {
+  const db = await createTestDatabase({ countBranches: false })
+  onTestFinished(() => db.drop())
+  return Consumer.of(db)
+}
+
+test('the rail keeps the contract of rails, with an inbox behind it', async () => {
+  const place = await declare()
+  const consumer = await aConsumer()
+  const rail = rabbitRail({
+    type: 'rabbit',
+    onUnknown: 'resend',
+    consumersDeduplicate: true,
+    rabbit: { connect: () => connect(server.url), exchange: place.exchange, routingKey: 'payments' },
+  })
+  onTestFinished(async () => rail.close?.())
+  const effectsOf = async (reference: string) => {
+    await consumer.consume(place.queue)
+    return (await consumer.effects()).get(reference) ?? 0
+  }
+  const results = await runRailContract(rail, { payload: PAYABLE, effectsOf })
+  expect(results.filter(({ skipped }) => skipped === true).map(({ rule }) => rule)).toEqual([
+    'a paid reference is found, under the reference of the payment',
+    'a reference never sent is absent',
+    'a refusal is terminal, and pays nothing',
+    'the text of a refusal holds no account, card or credential',
+  ])
+})
+
+test('the message is the request: persistent, under its id and with its trace', async () => {
+  const place = await declare()
+  const sent = railRequest({ traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`, tracestate: 'x=1' })
+  expect(await callRail(railAt(place), sent)).toMatchObject({ kind: 'success', reference: sent.reference })
+  const message = await channel.get(place.queue, { noAck: true })
+  if (message === false) throw new Error('the queue is empty')
+  expect(message.properties).toMatchObject({
+    messageId: sent.reference,
+    deliveryMode: 2,
+    contentType: 'application/json',
+    headers: { traceparent: sent.traceparent, tracestate: 'x=1' },
+  })
+  expect(JSON.parse(String(message.content))).toMatchObject({ reference: sent.reference, payload: PAYABLE })
+})
+
+/** A routing key that a queue is bound by, for every second request. */
+const everySecond = ({ attempt }: { attempt: number }) => (attempt % 2 === 0 ? 'payments' : 'nowhere')
+
+describe('what surely was not published', () => {
+  test('a message that no queue takes is returned, and not sent; once a queue is bound, the same one goes', async () => {
+    const place = await declare({ bound: false })
+    const rail = railAt(place)
+    const unroutable = railRequest()
+    expect(await callRail(rail, unroutable)).toMatchObject({ kind: 'notSent' })
+    await channel.bindQueue(place.queue, place.exchange, 'payments')
+    expect(await callRail(rail, unroutable)).toMatchObject({ kind: 'success' })
+    expect(await take(place.queue)).toEqual([unroutable.reference])
+  })
+
+  test('of many at once, only those that were returned were not sent', async () => {
+    const place = await declare()
+    const rail = railAt({ ...place, routingKey: everySecond })
+    const requests = Array.from({ length: 200 }, (_, index) => railRequest({ attempt: index + 1 }))
+    const verdicts = await Promise.all(requests.map((one) => callRail(rail, one)))
+    expect(verdicts.map(({ kind }) => kind)).toEqual(
+      requests.map(({ attempt }) => (attempt % 2 === 0 ? 'success' : 'notSent')),
+    )
+    const routed = requests.filter(({ attempt }) => attempt % 2 === 0).map(({ reference }) => reference)
+    expect(new Set(await take(place.queue))).toEqual(new Set(routed))
+  })
+
+  test('an exchange that is not there: not sent, until it is', async () => {
+    const exchange = `later-${randomUUID()}`
+    const { queue } = await declare()
+    const rail = railAt({ exchange })
+    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'notSent' })
+    await channel.assertExchange(exchange, 'direct', { durable: true })
+    await channel.bindQueue(queue, exchange, 'payments')
+    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'success' })
+  })
+
+  test('nobody listens: not sent', async () => {
+    const port = await freePort()
+    const rail = railAt({ exchange: '', connect: () => connect(`amqp://127.0.0.1:${port}`) })
+    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'notSent' })
+  })
+
+  test('the default exchange: a queue of that name takes it, and without one it is not sent', async () => {
+    const { queue } = await declare()
+    expect(await callRail(railAt({ exchange: '', routingKey: queue }), railRequest())).toMatchObject({
+      kind: 'success',
+    })
+    const nowhere = railAt({ exchange: '', routingKey: randomUUID() })
+    expect(await callRail(nowhere, railRequest())).toMatchObject({ kind: 'notSent' })
+  })
+
+  test('a rail that was closed: not sent', async () => {
+    const place = await declare()
+    const rail = railAt(place)
+    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'success' })
+    await rail.close()
+    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'notSent' })
+  })
+})
+
+describe('what may have been published', () => {
+  test('a nack is unknown: of two queues one may have taken the message', async () => {
+    const full = await declare({ queueArguments: { 'x-max-length': 1, 'x-overflow': 'reject-publish' } })
+    const other = await declare({ bound: false })
+    await channel.bindQueue(other.queue, full.exchange, 'payments')
+    const rail = railAt(full)
+    await callRail(rail, railRequest())
+    const refused = railRequest()
+    expect(await callRail(rail, refused)).toMatchObject({ kind: 'unknown' })
+    expect(await take(other.queue)).toContain(refused.reference)
+  })
+
+  test('an exchange deleted under the channel: unknown, and the next payment has a channel of its own', async () => {
+    const place = await declare()
+    const rail = railAt(place)
+    await callRail(rail, railRequest())
+    await channel.deleteExchange(place.exchange)
+    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown' })
+    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'notSent' })
+    await channel.assertExchange(place.exchange, 'direct', { durable: true })
+    await channel.bindQueue(place.queue, place.exchange, 'payments')
+    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'success' })
+  })
+
+  test('a broker frozen past the deadline: unknown, and no second copy while the first may still be on its way', async () => {
+    const place = await declare()
+    const rail = railAt(place, { timeoutMs: 300 })
+    await callRail(rail, railRequest())
+    await take(place.queue)
+    const late = railRequest()
+    server.broker.freeze()
+    onTestFinished(() => server.broker.thaw())
+    expect(await callRail(rail, late)).toMatchObject({ kind: 'unknown', code: 'RAIL_TIMEOUT' })
+    expect(await callRail(rail, late)).toMatchObject({ kind: 'notSent' })
+    // The adapter itself has obeyed: with nobody to answer, only its signal can have ended it.
+    const another = railRequest()
+    const ended = async () => rail.dispatch(another, { signal: AbortSignal.timeout(10) })
+    await expect(ended).rejects.toThrow('given up before the broker confirmed it')
+    server.broker.thaw()
+    const ids: string[] = []
+    await expect.poll(async () => ids.push(...(await take(place.queue)))).toBe(2)
+    expect(ids).toEqual([late.reference, another.reference])
+    await expect.poll(async () => (await callRail(rail, late)).kind).toBe('success')
+  })
+
+  test('a broker without memory takes nothing: the first is unknown, the others are not sent, and it heals', async () => {
+    const place = await declare()
+    const rail = railAt(place, { timeoutMs: 300 })
+    await callRail(rail, railRequest())
+    await server.control('set_vm_memory_high_watermark', 'absolute', '1')
+    onTestFinished(() => server.control('set_vm_memory_high_watermark', '0.4'))
+    await expect.poll(async () => (await callRail(rail, railRequest())).kind).toBe('notSent')
+    await server.control('set_vm_memory_high_watermark', '0.4')
+    await expect.poll(async () => (await callRail(rail, railRequest())).kind).toBe('success')
+  })
+})
+
+test('a worker killed between the publish and the completion: copies in the queue, and one effect of each payment', async () => {
+  const place = await declare()
+  const stage = await BrokerStage.set('rabbit', { RABBIT_URL: server.url, RABBIT_EXCHANGE: place.exchange })
+  const ids = await stage.enqueue(40)
+  const first = stage.startWorker('first', { KILLED_AFTER: '15' })
+  expect((await first.ended).exitCode).toBe('SIGKILL')
+  await stage.expireLeases()
+  stage.startWorker('second')
+  await expect.poll(() => stage.endedSoon(), HURRIED).toBe(ids.length)
+  const consumer = await Consumer.of(stage.db)
+  // More copies than payments, otherwise nothing of what is proven here has happened.
+  expect(await consumer.consume(place.queue)).toBeGreaterThan(ids.length)
+  expect(await consumer.effects()).toEqual(new Map(ids.map((id) => [id, 1])))
+  expect(await stage.dispatched()).toEqual(new Map(ids.map((id) => [id, id])))
+})
+
+test('a broker killed while payments flow: it comes back, nothing is lost, and each payment takes effect once', async () => {
+  const place = await declare()
+  const stage = await BrokerStage.set('rabbit', { RABBIT_URL: server.url, RABBIT_EXCHANGE: place.exchange })
+  const worker = stage.startWorker('only')
+  const ids = await stage.enqueue(400)
+  await expect.poll(() => stage.ended(), { interval: 5 }).toBeGreaterThan(20)
+  await server.broker.kill()
+  expect(await stage.ended()).toBeLessThan(ids.length)
+  await server.broker.start()
+  await expect.poll(() => stage.endedSoon(), HURRIED).toBe(ids.length)
+  await look()
+  const consumer = await Consumer.of(stage.db)
+  await consumer.consume(place.queue)
+  expect(await consumer.effects()).toEqual(new Map(ids.map((id) => [id, 1])))
+  worker.child.kill('SIGTERM')
+  expect((await worker.ended).exitCode).toBe(0)
+})
+
+test('the program of the guide works when pasted, and prints what the page says', async () => {
+  const { printed, promised } = await pasteProgram('queue.mjs', { RABBIT_URL: server.url })
+  expect(printed).toBe(promised)
+})

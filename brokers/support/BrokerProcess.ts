@@ -1,0 +1,83 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+
+export interface BrokerProgram {
+  readonly command: string
+  readonly words: readonly string[]
+  readonly env?: Readonly<Record<string, string>>
+  /** What it writes when it is ready. */
+  readonly readyText: string
+}
+
+/** A broker of the test's own, which can be killed, frozen and started again in the same folder and at the same port. */
+export class BrokerProcess {
+  readonly #program: BrokerProgram
+  #child: ChildProcess | undefined
+  #said = ''
+
+  private constructor(program: BrokerProgram) {
+    this.#program = program
+  }
+
+  static async start(program: BrokerProgram): Promise<BrokerProcess> {
+    const broker = new BrokerProcess(program)
+    await broker.start()
+    return broker
+  }
+
+  /** Resolves when it has said that it is ready; rejects with what it said if it ends instead. */
+  async start(): Promise<void> {
+    const { command, words, env, readyText } = this.#program
+    // A group of its own: some servers are a shell with children.
+    const child = spawn(command, words, {
+      detached: true,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { PATH: process.env['PATH'], ...env },
+    })
+    this.#child = child
+    this.#said = ''
+    await new Promise<void>((resolve, reject) => {
+      const listen = (chunk: unknown) => {
+        this.#said += String(chunk)
+        if (this.#said.includes(readyText)) resolve()
+      }
+      child.stdout.on('data', listen)
+      child.stderr.on('data', listen)
+      child.once('error', reject)
+      child.once('exit', () => reject(new Error(`${command} ended before it was ready:\n${this.#said}`)))
+    })
+  }
+
+  /** `kill -9` of all its processes; resolves when it is gone. */
+  async kill(): Promise<void> {
+    const child = this.#child
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
+    const exited = once(child, 'exit')
+    this.#signal('SIGKILL')
+    await exited
+  }
+
+  freeze(): void {
+    this.#signal('SIGSTOP')
+  }
+
+  thaw(): void {
+    this.#signal('SIGCONT')
+  }
+
+  #signal(signal: NodeJS.Signals): void {
+    if (this.#child?.pid !== undefined) process.kill(-this.#child.pid, signal)
+  }
+}
+
+/** Free a moment ago. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  server.close()
+  await once(server, 'close')
+  if (address === null || typeof address === 'string') throw new Error('the server has no port')
+  return address.port
+}

@@ -1,0 +1,156 @@
+import { NotSentError } from '../rails/index.js'
+import { UnconfirmedError } from './UnconfirmedError.js'
+
+/** The parts of `amqplib` that the rail calls. */
+export interface RabbitConnection {
+  createConfirmChannel(): Promise<RabbitChannel>
+  close(): Promise<void>
+  on(event: 'error' | 'close' | 'blocked' | 'unblocked', listener: (detail: unknown) => void): unknown
+}
+
+export interface RabbitChannel {
+  checkExchange(exchange: string): Promise<unknown>
+  publish(
+    exchange: string,
+    routingKey: string,
+    content: Buffer,
+    options: RabbitPublishOptions,
+    confirmed: (error: unknown) => void,
+  ): boolean
+  on(event: 'error' | 'close' | 'return', listener: (detail: unknown) => void): unknown
+}
+
+export interface RabbitPublishOptions {
+  readonly mandatory: boolean
+  readonly persistent: boolean
+  readonly messageId: string
+  readonly contentType: string
+  readonly headers: Record<string, string>
+}
+
+export interface RabbitMessage {
+  readonly routingKey: string
+  readonly text: string
+  readonly messageId: string
+  readonly headers: Record<string, string>
+}
+
+/**
+ * One connection with one confirm channel, while it lasts. What is certain about a message: until the channel's `publish`
+ * was called nothing was sent, and one that the broker returned is in no queue. A channel that breaks says nothing. Nor
+ * does a nack: where several queues are bound, one may have taken the message that another refused.
+ */
+export class RabbitLink {
+  readonly #connection: RabbitConnection
+  readonly #channel: RabbitChannel
+  readonly #exchange: string
+  readonly #onBroken: () => void
+  /** Published and not confirmed, by message id. */
+  readonly #waiting = new Map<string, Copy>()
+  #blockedBecause: string | undefined
+  #isBroken = false
+
+  private constructor(connection: RabbitConnection, channel: RabbitChannel, exchange: string, onBroken: () => void) {
+    this.#connection = connection
+    this.#channel = channel
+    this.#exchange = exchange
+    this.#onBroken = onBroken
+    connection.on('close', () => this.#break())
+    connection.on(
+      'blocked',
+      (reason) => (this.#blockedBecause = typeof reason === 'string' ? reason : 'no reason given'),
+    )
+    connection.on('unblocked', () => (this.#blockedBecause = undefined))
+    channel.on('close', () => this.#break())
+    channel.on('return', (message) => this.#returned(message))
+  }
+
+  /** `onBroken` is called once, when nothing can be published any more. */
+  static async open(
+    connect: () => Promise<RabbitConnection>,
+    exchange: string,
+    onBroken: () => void,
+  ): Promise<RabbitLink> {
+    const connection = await connect()
+    // An error that nobody listens for ends the process. That the channel closes, which follows, is listened for.
+    connection.on('error', () => {})
+    try {
+      const channel = await connection.createConfirmChannel()
+      channel.on('error', () => {})
+      // Publishing to an exchange that is not there would break the channel, and with it all that is on its way.
+      if (exchange !== '') await channel.checkExchange(exchange)
+      return new RabbitLink(connection, channel, exchange, onBroken)
+    } catch (error) {
+      closeQuietly(connection)
+      throw error
+    }
+  }
+
+  /** Resolves when the broker has taken responsibility; rejects with `NotSentError` if it surely has not. */
+  async publish({ routingKey, text, messageId, headers }: RabbitMessage): Promise<void> {
+    if (this.#blockedBecause !== undefined) {
+      throw new NotSentError(`the broker takes no messages now: ${this.#blockedBecause}`)
+    }
+    // The broker names a returned message by its id alone, so one id must not be on its way twice.
+    if (this.#waiting.has(messageId)) throw new NotSentError('an earlier copy of it still waits for the broker')
+    if (this.#waiting.size >= WAITING_MAX) throw new NotSentError(`${WAITING_MAX} messages still wait for the broker`)
+    const options = { mandatory: true, persistent: true, messageId, contentType: 'application/json', headers }
+    const copy: Copy = { returnedBecause: undefined }
+    this.#waiting.set(messageId, copy)
+    await new Promise<void>((resolve, reject) => {
+      const confirmed = (error: unknown) => {
+        this.#waiting.delete(messageId)
+        if (error !== null && error !== undefined) {
+          reject(new UnconfirmedError('the broker has not confirmed it', { cause: error }))
+        } else if (copy.returnedBecause === undefined) resolve()
+        else reject(new NotSentError(`no queue takes it: ${copy.returnedBecause}`))
+      }
+      try {
+        this.#channel.publish(this.#exchange, routingKey, Buffer.from(text), options, confirmed)
+      } catch (error) {
+        this.#waiting.delete(messageId)
+        // Older versions have counted the message all the same, and would take each confirm for that of its neighbour.
+        this.#break()
+        reject(new NotSentError('the channel does not publish', { cause: error }))
+      }
+    })
+  }
+
+  async close(): Promise<void> {
+    if (this.#isBroken) return
+    this.#isBroken = true
+    await this.#connection.close()
+  }
+
+  /** Comes before the confirm of the same message. */
+  #returned(message: unknown): void {
+    const copy = this.#waiting.get(textAt(message, 'properties', 'messageId'))
+    if (copy !== undefined) copy.returnedBecause = textAt(message, 'fields', 'replyText') || 'it was returned'
+  }
+
+  #break(): void {
+    if (this.#isBroken) return
+    this.#isBroken = true
+    closeQuietly(this.#connection)
+    this.#onBroken()
+  }
+}
+
+interface Copy {
+  returnedBecause: string | undefined
+}
+
+/** Far more than any worker has in hand: a broker that confirms nothing for so long is given nothing more. */
+const WAITING_MAX = 10_000
+
+function closeQuietly(connection: RabbitConnection): void {
+  connection.close().catch(() => {
+    // It was closed already, or will be by its heartbeat.
+  })
+}
+
+function textAt(value: unknown, ...path: readonly string[]): string {
+  let found = value
+  for (const key of path) found = typeof found === 'object' && found !== null ? Reflect.get(found, key) : undefined
+  return typeof found === 'string' ? found : ''
+}

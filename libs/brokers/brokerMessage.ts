@@ -1,0 +1,61 @@
+import { InvalidArgumentError, systemClock, type Clock, type JsonValue } from '../core/index.js'
+import { NotSentError, requestBody, type RailRequest } from '../rails/index.js'
+
+/** What every broker rail may be told about its messages. */
+export interface BrokerMessageOptions<Payload extends object> {
+  /**
+   * The JSON that is published. It must not depend on `attempt` or `notAfter`: consumers that deduplicate compare what
+   * comes under one id. @default reference, instructionId, participantId, sequenceId, idempotencyKey and payload
+   */
+  readonly body?: (request: RailRequest<Payload>) => JsonValue
+  /** @default systemClock */
+  readonly clock?: Clock
+}
+
+export const MESSAGE_KEYS: readonly (keyof BrokerMessageOptions<object>)[] = ['body', 'clock']
+
+/** Writes the text of a message, or throws `NotSentError`: whatever goes wrong here goes wrong before anything is published. */
+export type WriteMessage<Payload extends object> = (request: RailRequest<Payload>, signal: AbortSignal) => string
+
+export function messageWriter<Payload extends object>(
+  field: (name: string) => string,
+  { body, clock = systemClock }: BrokerMessageOptions<Payload>,
+): WriteMessage<Payload> {
+  if (body !== undefined && typeof body !== 'function') {
+    throw new InvalidArgumentError(field('body'), `expected a function, got ${typeof body}`)
+  }
+  const bodyOf = body ?? requestBody
+  return (request, signal) => {
+    refuseGivenUp(signal)
+    // A worker that was stopped and woke up again: its lease is somebody else's by now.
+    if (clock.now() >= request.notAfter) throw new NotSentError('the lease behind this message has ended')
+    return textOf(bodyOf, request)
+  }
+}
+
+function textOf<Payload extends object>(
+  bodyOf: (request: RailRequest<Payload>) => unknown,
+  request: RailRequest<Payload>,
+): string {
+  let text: string | undefined
+  try {
+    text = JSON.stringify(bodyOf(request))
+  } catch (error) {
+    throw new NotSentError('the message could not be made', { cause: error })
+  }
+  if (text === undefined) throw new NotSentError('the message could not be made: its body is no JSON')
+  return text
+}
+
+/** Before each step that leaves this process: a call that was given up must not be published any more. */
+export function refuseGivenUp(signal: AbortSignal): void {
+  if (signal.aborted) throw new NotSentError('given up before it was published')
+}
+
+/** The trace of the attempt, as headers. */
+export function traceHeaders({ traceparent, tracestate }: RailRequest<object>): Record<string, string> {
+  return {
+    ...(traceparent === undefined ? {} : { traceparent }),
+    ...(tracestate === undefined ? {} : { tracestate }),
+  }
+}

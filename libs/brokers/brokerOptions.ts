@@ -1,0 +1,74 @@
+import { InvalidArgumentError, refuseUnknownKeys, requiredId, type JsonObject } from '../core/index.js'
+import type { Rail } from '../rails/index.js'
+
+/** What a broker rail declares like any other. Its calls are the broker's, and so are its codes. */
+export type BrokerDeclaration<Payload extends object = JsonObject> = Omit<
+  Rail<Payload>,
+  'dispatch' | 'queryStatus' | 'codes' | 'onUnknown'
+>
+
+/**
+ * For brokers that keep every copy they are sent. `resend` is an answer only where whoever consumes the messages handles
+ * each id once, and only who runs the consumers can say so: it has to be said, and there is no default.
+ */
+export type AtLeastOncePolicy =
+  | {
+      readonly onUnknown: 'resend'
+      /** Every consumer handles each id once, for as long as messages may be published again: by an inbox, say. */
+      readonly consumersDeduplicate: true
+    }
+  | { readonly onUnknown: 'hold'; readonly consumersDeduplicate?: never }
+
+/** How a field of the broker's own options is named in errors. */
+export type FieldName = (name: string) => string
+
+/** Checks that a broker's own options are an object without keys that nobody knows, and says how to name its fields. */
+export function fieldsOf(type: unknown, broker: string, given: object, keys: readonly string[]): FieldName {
+  const rail = `rail "${requiredId('type', type)}"`
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw new InvalidArgumentError(`${rail}, ${broker}`, `expected an object with ${keys.slice(0, 2).join(' and ')}`)
+  }
+  const field = (name: string) => `${rail}, ${broker}.${name}`
+  refuseUnknownKeys(given, keys, field)
+  return field
+}
+
+/** The declaration without what only decides whether `resend` may be said. */
+export function readAtLeastOnce<Declared extends AtLeastOncePolicy & { readonly type: string }>(
+  declared: Declared,
+): Omit<Declared, 'consumersDeduplicate'> {
+  const { consumersDeduplicate, ...declaration } = declared
+  const { type, onUnknown } = declared
+  if (onUnknown === 'resend' && consumersDeduplicate !== true) {
+    throw new InvalidArgumentError(
+      `rail "${type}", consumersDeduplicate`,
+      'expected true, because onUnknown is "resend": this broker keeps every copy, so only its consumers can see to it ' +
+        'that each id is handled once. If they do not, say onUnknown: "hold"',
+    )
+  }
+  refusePolicy(type, onUnknown, ['resend', 'hold'])
+  if (onUnknown === 'hold' && consumersDeduplicate !== undefined) {
+    throw new InvalidArgumentError(
+      `rail "${type}", consumersDeduplicate`,
+      'expected nothing: it says why "resend" is safe',
+    )
+  }
+  return declaration
+}
+
+export function refusePolicy(type: string, policy: unknown, known: readonly string[]): void {
+  if (typeof policy === 'string' && known.includes(policy)) return
+  throw new InvalidArgumentError(
+    `rail "${type}", onUnknown`,
+    `expected ${known.map((one) => `"${one}"`).join(' or ')} at this broker, got ${JSON.stringify(policy) ?? typeof policy}`,
+  )
+}
+
+/** The user's own client: only that it has the methods which are called. */
+export function requireMethods(field: string, client: unknown, methods: readonly string[]): void {
+  const isObject = (typeof client === 'object' && client !== null) || typeof client === 'function'
+  const missing = isObject ? methods.filter((name) => typeof Reflect.get(client, name) !== 'function') : methods
+  if (missing.length > 0) {
+    throw new InvalidArgumentError(field, `expected something with ${missing.map((name) => `${name}()`).join(' and ')}`)
+  }
+}

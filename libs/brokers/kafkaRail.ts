@@ -1,0 +1,111 @@
+import { InvalidArgumentError, requiredText, type JsonObject } from '../core/index.js'
+import { NotSentError, type Rail, type RailAnswer, type RailRequest } from '../rails/index.js'
+import { MESSAGE_KEYS, messageWriter, traceHeaders, type BrokerMessageOptions } from './brokerMessage.js'
+import {
+  fieldsOf,
+  readAtLeastOnce,
+  requireMethods,
+  type AtLeastOncePolicy,
+  type BrokerDeclaration,
+} from './brokerOptions.js'
+import { givenUp, UnconfirmedError } from './UnconfirmedError.js'
+import { unlessAborted } from './unlessAborted.js'
+
+/** A declaration like that of any rail, but with `kafka` in place of the calls. */
+export type KafkaRailOptions<Payload extends object = JsonObject> = BrokerDeclaration<Payload> &
+  AtLeastOncePolicy & { readonly kafka: KafkaOptions<Payload> }
+
+export interface KafkaOptions<Payload extends object = JsonObject> extends BrokerMessageOptions<Payload> {
+  /** `kafka.producer({ idempotent: true })` of `kafkajs`, connected. It is yours: give `close` to end it with the worker. */
+  readonly producer: KafkaProducer
+  readonly topic: string
+  /** Messages of one key stay in order. @default the participant */
+  readonly key?: (request: RailRequest<Payload>) => string
+}
+
+/** The part of `kafkajs` that the rail calls. */
+export interface KafkaProducer {
+  send(record: KafkaRecord): Promise<readonly KafkaRecordMetadata[]>
+}
+
+export interface KafkaRecord {
+  topic: string
+  /** All replicas in sync. */
+  acks: -1
+  messages: { key: string; value: string; headers: Record<string, string> }[]
+}
+
+export interface KafkaRecordMetadata {
+  readonly errorCode: number
+}
+
+/**
+ * Publishes to Kafka: acknowledged by all replicas in sync, with the participant as its key and the outbox id in the
+ * header `outbox-id`.
+ *
+ * An idempotent producer recognises the copies that it sends itself, in one session; a payment that is sent again by the
+ * next process is another record to Kafka. So consumers deduplicate by the header, and that has to be declared.
+ *
+ * Whatever the client throws is unknown: it retries by itself and reports only how the last try ended, so that even a
+ * refused connection may come after a record that was written.
+ */
+export function kafkaRail<Payload extends object>(options: KafkaRailOptions<Payload>): Rail<Payload> {
+  const given = options.kafka
+  const field = fieldsOf(options.type, 'kafka', given, KEYS)
+  requireMethods(field('producer'), given.producer, ['send'])
+  const topic = requiredText(field('topic'), given.topic, TOPIC_LENGTH_MAX)
+  if (!TOPIC.test(topic)) throw new InvalidArgumentError(field('topic'), 'expected letters, digits, ".", "_" and "-"')
+  if (given.key !== undefined && typeof given.key !== 'function') {
+    throw new InvalidArgumentError(field('key'), `expected a function, got ${typeof given.key}`)
+  }
+  const write = messageWriter(field, given)
+  const keyOf = given.key ?? participantOf
+  const { producer } = given
+  const { kafka: _, ...declaration } = readAtLeastOnce(options)
+  return {
+    ...declaration,
+    dispatch: (request, { signal }) => {
+      const value = write(request, signal)
+      const headers = { ...traceHeaders(request), [OUTBOX_ID_HEADER]: request.reference }
+      const messages = [{ key: makeKey(keyOf, request), value, headers }]
+      const answer = producer.send({ topic, acks: -1, messages }).then(
+        (records) => answerOf(records, request),
+        (error: unknown) => {
+          throw new UnconfirmedError('Kafka has not confirmed it', { cause: error })
+        },
+      )
+      return unlessAborted(answer, signal, givenUp)
+    },
+  }
+}
+
+/** Where consumers find the outbox id. */
+export const OUTBOX_ID_HEADER = 'outbox-id'
+
+const KEYS: readonly (keyof KafkaOptions)[] = ['producer', 'topic', 'key', ...MESSAGE_KEYS]
+const TOPIC_LENGTH_MAX = 249
+const TOPIC = /^(?!\.{1,2}$)[A-Za-z0-9._-]+$/
+
+function participantOf({ participantId }: RailRequest<object>): string {
+  return participantId
+}
+
+function makeKey<Payload extends object>(
+  keyOf: (request: RailRequest<Payload>) => unknown,
+  request: RailRequest<Payload>,
+): string {
+  let key: unknown
+  try {
+    key = keyOf(request)
+  } catch (error) {
+    throw new NotSentError('the key could not be made', { cause: error })
+  }
+  if (typeof key !== 'string') throw new NotSentError(`the key could not be made: expected text, got ${typeof key}`)
+  return key
+}
+
+/** One record was sent, so one is answered for; anything else is not an answer to it. */
+function answerOf(records: readonly KafkaRecordMetadata[], { reference }: RailRequest<object>): RailAnswer {
+  if (records.length === 1 && records[0]?.errorCode === 0) return { outcome: 'success', reference }
+  throw new UnconfirmedError('Kafka has not confirmed it')
+}

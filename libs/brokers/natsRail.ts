@@ -1,0 +1,154 @@
+import {
+  NotSentError,
+  type Rail,
+  type RailAnswer,
+  type RailContext,
+  type RailOutcome,
+  type RailRequest,
+  type RailStatus,
+} from '../rails/index.js'
+import { refuseGivenUp, traceHeaders } from './brokerMessage.js'
+import { resolveNatsOptions, type NatsRailOptions, type ResolvedNats } from './natsOptions.js'
+import { objectionToStream, remembersSince, timeOfReference, type NatsPubAck } from './natsStream.js'
+import { givenUp, UnconfirmedError } from './UnconfirmedError.js'
+import { unlessAborted } from './unlessAborted.js'
+
+/**
+ * Publishes to NATS JetStream, at most once for as long as the stream keeps what it was sent.
+ *
+ * `Nats-Msg-Id` is the outbox id, but JetStream remembers ids only for the stream's duplicate window (two minutes unless
+ * set), and a payment may be sent again after hours. So each payment has a subject of its own, and each message demands
+ * that its subject be empty (`Nats-Expected-Last-Subject-Sequence: 0`). The server refuses a second one for as long as it
+ * has the first, however late it arrives. And the stream can be asked: what stands under the subject is the payment, what
+ * does not stand there was never stored, unless the stream may have forgotten it.
+ */
+export function natsRail<Payload extends object>(options: NatsRailOptions<Payload>): Rail<Payload> {
+  const nats = resolveNatsOptions(options)
+  const { nats: _, ...declaration } = options
+  const rail: Rail<Payload> = {
+    ...declaration,
+    dispatch: (request, context) => publish(nats, request, context),
+  }
+  if (options.onUnknown === 'hold') return rail
+  return { ...rail, queryStatus: (request, context) => inquire(nats, request, context) }
+}
+
+async function publish<Payload extends object>(
+  nats: ResolvedNats<Payload>,
+  request: RailRequest<Payload>,
+  { signal }: RailContext,
+): Promise<RailAnswer> {
+  const text = nats.write(request, signal)
+  await unlessAborted(nats.requireStream(), signal, () => new NotSentError('given up before it was published'))
+  refuseGivenUp(signal)
+  const subject = subjectOf(nats, request)
+  const headers = nats.headers?.()
+  for (const [name, value] of Object.entries(traceHeaders(request))) headers?.set(name, value)
+  const published = nats.jetstream.publish(subject, text, {
+    msgID: request.reference,
+    timeout: nats.timeoutMs,
+    expect: { streamName: nats.stream, lastSubjectSequence: 0 },
+    ...(headers === undefined ? {} : { headers }),
+  })
+  const answer = published.then(answerOf, (error: unknown) => answerToError(nats, subject, error))
+  return unlessAborted(answer, signal, givenUp)
+}
+
+function answerOf({ stream, seq }: NatsPubAck): RailAnswer {
+  return { outcome: 'success', reference: referenceOf(stream, seq) }
+}
+
+/** By number and name only, never by text. What is in neither list may have been stored. */
+async function answerToError(nats: ResolvedNats<never>, subject: string, error: unknown): Promise<RailAnswer> {
+  const { name, code } = describe(error)
+  if (NOT_SENT_ERRORS.has(name)) throw new NotSentError('the message was not published', { cause: error })
+  if (code === SUBJECT_NOT_EMPTY) {
+    // Our own message of an earlier attempt: nobody else publishes under an outbox id.
+    const stored = await storedUnder(nats, subject)
+    if (stored !== null) return { outcome: 'success', reference: referenceOf(nats.stream, stored.seq) }
+  }
+  const outcome = code === undefined ? undefined : REFUSALS.get(code)
+  if (outcome === undefined) throw new UnconfirmedError('the stream has not confirmed it', { cause: error })
+  return { outcome, code: `NATS_${code}`, message: error instanceof Error ? error.message : '' }
+}
+
+async function inquire<Payload extends object>(
+  nats: ResolvedNats<Payload>,
+  request: RailRequest<Payload>,
+  { signal }: RailContext,
+): Promise<RailStatus> {
+  return unlessAborted(statusOf(nats, request), signal, () => new UnconfirmedError('given up before it was answered'))
+}
+
+async function statusOf<Payload extends object>(
+  nats: ResolvedNats<Payload>,
+  request: RailRequest<Payload>,
+): Promise<RailStatus> {
+  const stored = await storedUnder(nats, subjectOf(nats, request))
+  if (stored !== null) return { outcome: 'success', reference: referenceOf(nats.stream, stored.seq) }
+  const { streams } = await nats.jetstream.jetstreamManager(false)
+  // Asked afterwards, so that nothing can have been forgotten in between.
+  const info = await streams.info(nats.stream)
+  const objection = objectionToStream(info)
+  if (objection !== undefined) return { outcome: 'unknown', code: 'NATS_STREAM_FORGETS', message: objection }
+  return remembersSince(info, timeOfReference(request.reference), nats.clocksApartMs)
+    ? { outcome: 'absent' }
+    : { outcome: 'unknown', code: 'NATS_STREAM_FORGETS', message: FORGOTTEN }
+}
+
+const FORGOTTEN = 'it is not in the stream, which has lost or may have lost messages since this payment was made'
+
+/** Asked of the stream's leader, which has seen everything that was ever confirmed; not of a replica (`direct`). */
+async function storedUnder(
+  { jetstream, stream }: ResolvedNats<never>,
+  subject: string,
+): Promise<{ readonly seq: number } | null> {
+  const { streams } = await jetstream.jetstreamManager(false)
+  return streams.getMessage(stream, { last_by_subj: subject })
+}
+
+function subjectOf({ subject }: ResolvedNats<never>, { reference }: RailRequest<object>): string {
+  return `${subject}.${reference}`
+}
+
+function referenceOf(stream: string, sequence: number): string {
+  return `${stream}:${sequence}`
+}
+
+/** `JetStreamApiError.code` is the number that the server gave. */
+function describe(error: unknown): { readonly name: string; readonly code: number | undefined } {
+  if (!(error instanceof Error)) return { name: '', code: undefined }
+  const code: unknown = Reflect.get(error, 'code')
+  return { name: error.name, code: typeof code === 'number' ? code : undefined }
+}
+
+/** What the client throws before it writes anything, and the server's word that nobody takes in this subject. */
+const NOT_SENT_ERRORS: ReadonlySet<string> = new Set([
+  'ClosedConnectionError',
+  'DrainingConnectionError',
+  'InvalidSubjectError',
+  'InvalidArgumentError',
+  'JetStreamNotEnabled',
+])
+
+const SUBJECT_NOT_EMPTY = 10_071
+
+/**
+ * Refusals that the server gives before it stores anything. 10077, which says that storing failed, is not among them: it
+ * is said of a full stream and of a broken disk alike.
+ */
+const REFUSALS: ReadonlyMap<number, Extract<RailOutcome, 'terminal' | 'retryable'>> = new Map([
+  // The message is larger than the stream takes.
+  [10_054, 'terminal'],
+  // Limits of the account: messages, memory, storage.
+  [10_002, 'retryable'],
+  [10_028, 'retryable'],
+  [10_047, 'retryable'],
+  // JetStream is not enabled here, or not for this account.
+  [10_039, 'retryable'],
+  [10_076, 'retryable'],
+  // Another stream takes this subject in.
+  [10_060, 'retryable'],
+  // The stream is sealed.
+  [10_109, 'retryable'],
+])

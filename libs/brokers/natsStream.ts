@@ -1,0 +1,79 @@
+/** The parts of `@nats-io/jetstream` that the rail calls. */
+export interface NatsJetStream {
+  publish(subject: string, data?: string, options?: NatsPublishOptions): Promise<NatsPubAck>
+  jetstreamManager(checkAPI?: boolean): Promise<NatsJetStreamManager>
+}
+
+export interface NatsPublishOptions {
+  readonly msgID?: string
+  readonly timeout?: number
+  readonly headers?: NatsHeaders
+  readonly expect?: { readonly streamName?: string; readonly lastSubjectSequence?: number }
+}
+
+/** What `headers()` of the client makes. */
+export interface NatsHeaders {
+  set(name: string, value: string): void
+}
+
+export interface NatsPubAck {
+  readonly stream: string
+  readonly seq: number
+}
+
+export interface NatsJetStreamManager {
+  readonly streams: {
+    info(stream: string): Promise<NatsStreamInfo>
+    getMessage(stream: string, query: { readonly last_by_subj: string }): Promise<{ readonly seq: number } | null>
+  }
+}
+
+export interface NatsStreamInfo {
+  readonly created: string
+  readonly config: { readonly retention: string; readonly no_ack?: boolean }
+  readonly state: NatsStreamState
+}
+
+export interface NatsStreamState {
+  readonly messages: number
+  readonly first_seq: number
+  readonly first_ts: string
+  readonly last_seq: number
+}
+
+/**
+ * Why this stream cannot be asked what became of a payment, or undefined. Only `limits` keeps what was consumed: of a
+ * message that a work queue has given away and forgotten, it would say that it never came.
+ */
+export function objectionToStream({ config }: NatsStreamInfo): string | undefined {
+  if (config.retention !== 'limits') {
+    return `its retention is ${config.retention}, which forgets what was consumed; expected limits, or onUnknown: "hold"`
+  }
+  return config.no_ack === true ? 'it acknowledges nothing (no_ack)' : undefined
+}
+
+/**
+ * Whether all that was stored since a payment was made is still there. Only then does "not found" mean that it was never
+ * stored: streams forget by age, by size, by hand, and all at once when they are made anew.
+ */
+export function remembersSince(
+  { created, state }: NatsStreamInfo,
+  madeAt: Date | undefined,
+  clocksApartMs: number,
+): boolean {
+  if (madeAt === undefined) return false
+  const isBefore = (time: string) => Date.parse(time) + clocksApartMs <= madeAt.getTime()
+  if (!isBefore(created)) return false
+  const { messages, first_seq, first_ts, last_seq } = state
+  const isWhole = messages === last_seq
+  const hasNoGap = messages > 0 && messages === last_seq - first_seq + 1
+  return isWhole || (hasNoGap && isBefore(first_ts))
+}
+
+/** When an outbox id was made, as a UUIDv7 says; undefined of any other text. */
+export function timeOfReference(reference: string): Date | undefined {
+  const [, high = '', low = ''] = UUID_V7.exec(reference) ?? []
+  return high === '' ? undefined : new Date(Number.parseInt(high + low, 16))
+}
+
+const UUID_V7 = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/i

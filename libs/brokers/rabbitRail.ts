@@ -1,0 +1,85 @@
+import { InvalidArgumentError, type JsonObject } from '../core/index.js'
+import { NotSentError, type Rail, type RailRequest } from '../rails/index.js'
+import { MESSAGE_KEYS, messageWriter, traceHeaders, type BrokerMessageOptions } from './brokerMessage.js'
+import { fieldsOf, readAtLeastOnce, type AtLeastOncePolicy, type BrokerDeclaration } from './brokerOptions.js'
+import type { RabbitConnection } from './RabbitLink.js'
+import { RabbitPublisher } from './RabbitPublisher.js'
+
+/** A declaration like that of any rail, but with `rabbit` in place of the calls. The connection is closed with the rail. */
+export type RabbitRailOptions<Payload extends object = JsonObject> = Omit<BrokerDeclaration<Payload>, 'close'> &
+  AtLeastOncePolicy & { readonly rabbit: RabbitOptions<Payload> }
+
+export interface RabbitOptions<Payload extends object = JsonObject> extends BrokerMessageOptions<Payload> {
+  /**
+   * Opens a connection: `() => connect(url)` of `amqplib`, without its `recovery`. Called for the first payment, and for
+   * the first after a connection was lost.
+   */
+  readonly connect: () => Promise<RabbitConnection>
+  /** Must exist, unless it is the default exchange, whose name is empty. */
+  readonly exchange: string
+  /** @default '' */
+  readonly routingKey?: string | ((request: RailRequest<Payload>) => string)
+}
+
+/**
+ * Publishes to RabbitMQ: persistent and mandatory, and a payment is dispatched when the broker has confirmed it. RabbitMQ
+ * keeps every copy it is sent. `message-id` is the outbox id on every attempt; that each is handled once is the consumer's
+ * to see to, and has to be declared.
+ */
+export function rabbitRail<Payload extends object>(options: RabbitRailOptions<Payload>): Rail<Payload> {
+  const given = options.rabbit
+  const field = fieldsOf(options.type, 'rabbit', given, KEYS)
+  if (typeof given.connect !== 'function') {
+    throw new InvalidArgumentError(field('connect'), 'expected a function that opens a connection')
+  }
+  const exchange = readName(field('exchange'), given.exchange)
+  const routingKeyOf = readRoutingKey(field('routingKey'), given.routingKey ?? '')
+  const write = messageWriter(field, given)
+  const publisher = new RabbitPublisher(given.connect, exchange)
+  const { rabbit: _, ...declaration } = readAtLeastOnce(options)
+  return {
+    ...declaration,
+    dispatch: async (request, { signal }) => {
+      const text = write(request, signal)
+      const routingKey = routingKeyOf(request)
+      await publisher.publish(
+        { routingKey, text, messageId: request.reference, headers: traceHeaders(request) },
+        signal,
+      )
+      // RabbitMQ has no name of its own for a message: consumers know it by this one.
+      return { outcome: 'success', reference: request.reference }
+    },
+    close: () => publisher.close(),
+  }
+}
+
+const KEYS: readonly (keyof RabbitOptions)[] = ['connect', 'exchange', 'routingKey', ...MESSAGE_KEYS]
+
+/** AMQP's short strings. */
+const NAME_BYTES_MAX = 255
+
+function readName(field: string, value: unknown): string {
+  if (typeof value !== 'string') throw new InvalidArgumentError(field, `expected text, got ${typeof value}`)
+  if (Buffer.byteLength(value) > NAME_BYTES_MAX) {
+    throw new InvalidArgumentError(field, `expected at most ${NAME_BYTES_MAX} bytes`)
+  }
+  if (value.includes('\0')) throw new InvalidArgumentError(field, 'expected text without NUL')
+  return value
+}
+
+function readRoutingKey<Payload extends object>(
+  field: string,
+  given: string | ((request: RailRequest<Payload>) => string),
+): (request: RailRequest<Payload>) => string {
+  if (typeof given !== 'function') {
+    const routingKey = readName(field, given)
+    return () => routingKey
+  }
+  return (request) => {
+    try {
+      return readName(field, given(request))
+    } catch (error) {
+      throw new NotSentError('the routing key could not be made', { cause: error })
+    }
+  }
+}

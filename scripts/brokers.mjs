@@ -1,0 +1,106 @@
+// Installs the clients that the broker rails are tested with (brokers/, a lockfile of their own) and proves each rail against
+// a real server that it starts, kills and freezes: nats-server and rabbitmq-server, where they are installed. At the end it
+// says what ran. What did not run makes it fail, unless --allow-missing says that this is known.
+//
+//   npm run brokers                           all of them
+//   npm run brokers -- nats rabbit            only these
+//   npm run brokers -- --allow-missing        with those that are there
+//   KAFKA_BROKERS=host:port npm run brokers   the Kafka rail, too, against the broker at that address
+import { spawnSync } from 'node:child_process'
+import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { ensureBuilt } from './build.mjs'
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+const folder = join(root, 'brokers')
+
+const BROKERS = {
+  nats: {
+    name: 'NATS JetStream',
+    client: '@nats-io/jetstream',
+    version: () => said('nats-server', ['--version']),
+    remedy: 'apt-get install nats-server',
+  },
+  rabbit: {
+    name: 'RabbitMQ',
+    client: 'amqplib',
+    version: () =>
+      existsSync(RABBIT) && said('dpkg-query', ['-W', '-f', 'rabbitmq-server ${Version}', 'rabbitmq-server']),
+    remedy: 'apt-get install rabbitmq-server',
+  },
+  kafka: {
+    name: 'Kafka',
+    client: 'kafkajs',
+    version: () => process.env.KAFKA_BROKERS && `a broker at ${process.env.KAFKA_BROKERS}`,
+    remedy: 'start a broker with a topic that may be created, and set KAFKA_BROKERS=host:port',
+  },
+}
+const RABBIT = '/usr/lib/rabbitmq/bin/rabbitmq-server'
+
+const words = process.argv.slice(2)
+const allowMissing = words.includes('--allow-missing')
+const wanted = words.filter((word) => word !== '--allow-missing')
+const unknown = wanted.find((word) => BROKERS[word] === undefined)
+if (unknown !== undefined) fail(`${unknown}: expected ${Object.keys(BROKERS).join(', ')} or --allow-missing`)
+const chosen = wanted.length > 0 ? wanted : Object.keys(BROKERS)
+
+ensureBuilt()
+install()
+step('types', installed(root, 'tsc'), ['-p', 'brokers'], root)
+const servers = new Map(chosen.map((key) => [key, BROKERS[key].version() || undefined]))
+const present = chosen.filter((key) => servers.get(key) !== undefined)
+const missing = chosen.filter((key) => servers.get(key) === undefined)
+if (present.length > 0) {
+  const files = present.map((key) => `brokers/${key}.spec.ts`)
+  step('tests', installed(root, 'vitest'), ['run', '--config', 'brokers/vitest.config.ts', ...files], root)
+}
+
+process.stdout.write('\n── brokers\n')
+for (const key of present) {
+  const { name, client } = BROKERS[key]
+  say(`ran      ${name}: ${servers.get(key)}, with ${client} ${versionOf(client)}`)
+}
+for (const key of missing) {
+  const { name, remedy } = BROKERS[key]
+  say(`NOT RUN  ${name}: there is no server here, so nothing was proven of its rail. Remedy: ${remedy}`)
+}
+if (missing.length > 0 && !allowMissing) fail('Not everything ran. --allow-missing accepts that.')
+
+function install() {
+  const lock = readFileSync(join(folder, 'package-lock.json'), 'utf8')
+  const stamp = join(folder, 'node_modules', '.symphony-lock')
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === lock) return
+  step('install', 'npm', ['ci', '--ignore-scripts', '--no-workspaces'], folder)
+  // The files of rails import the package by its name, as its users do.
+  symlinkSync(root, join(folder, 'node_modules', 'symphony-pg'))
+  writeFileSync(stamp, lock)
+}
+
+function versionOf(client) {
+  return JSON.parse(readFileSync(join(folder, 'node_modules', client, 'package.json'), 'utf8')).version
+}
+
+function said(command, given) {
+  const { status, stdout } = spawnSync(command, given, { encoding: 'utf8' })
+  return status === 0 ? stdout.trim() : undefined
+}
+
+function installed(where, command) {
+  return join(where, 'node_modules', '.bin', command)
+}
+
+function step(name, command, given, cwd) {
+  process.stdout.write(`\n── ${name}\n`)
+  const { status } = spawnSync(command, given, { cwd, stdio: 'inherit' })
+  if (status !== 0) process.exit(status ?? 1)
+}
+
+function say(line) {
+  process.stdout.write(`${line}\n`)
+}
+
+function fail(why) {
+  process.stderr.write(`${why}\n`)
+  process.exit(1)
+}
