@@ -16,6 +16,8 @@ const WALKED = new Set([...GUIDES, ...PEER_GUIDES])
 /** Which spec runs the program of a page; a program in a walked guide is run by `npm run guides`. */
 const PROGRAMS: Readonly<Record<string, string>> = {
   'README.md payment.mjs': 'tests/contract/package.spec.ts',
+  'docs/coding/brokers.md queue.mjs': 'brokers/support/pasteProgram.ts',
+  'docs/coding/brokers.md stream.mjs': 'brokers/support/pasteProgram.ts',
   'docs/coding/testing.md payout.test.mjs': 'tests/integration/docsExamples.spec.ts',
   'docs/concepts/inbox.md inbox.mjs': 'tests/unit/inboxGuide.spec.ts',
   'docs/concepts/leases.md hold.mjs': 'tests/integration/docsPrograms.spec.ts',
@@ -28,6 +30,7 @@ const NO_PROGRAMS = new Set(['README.md rails.mjs'])
 
 /** How many blocks of each page cannot be executed. Each says why; one more is a decision. */
 const NOT_RUN: Readonly<Record<string, number>> = {
+  'docs/coding/brokers.md': 1,
   'docs/operate/auditor.md': 1,
   'docs/operate/least-privilege.md': 2,
   'docs/operate/tracing.md': 1,
