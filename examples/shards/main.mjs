@@ -60,7 +60,7 @@ try {
   ])
 
   const placed = new Map(shards.map(({ name }) => [name, 0]))
-  let [failedOver, lostAtMs, backAtMs] = [undefined, 0, 0]
+  let [failedOver, lostAtMs, backAtMs] = [Promise.resolve(0), 0, 0]
   for (let number = 1; number <= PAYMENTS; number += 1) {
     const payment = paymentOf(number)
     // Every payment of a participant goes to the same cluster, whichever process enqueues it, and however often.
