@@ -10,8 +10,9 @@ import { symphony, symphonyJson } from './symphony.mjs'
 import { tryPoolingModes } from './poolingModes.mjs'
 import { WorkerHost } from './WorkerHost.mjs'
 
-/** Little enough that the queue stays a queue, and enough that both hosts have work at the failover. */
+/** Little enough that the shop is still sending at the failover, and enough that both hosts have work. */
 const BACKLOG_MAX = 2_000
+const BACKLOG_SHARE = 10
 const DRAIN_MS = 600_000
 const LOGINS = ['relayer=executor+readonly', 'shop=ingest', 'web=api', 'watcher=readonly+auditor+control']
 /** So long nothing may be sent after dispatch was frozen and all calls in hand have ended. */
@@ -78,7 +79,7 @@ async function proveModes({ cluster, passwords, say }) {
     onResult: ({ command, through, flags, code, asExpected }, said) => {
       const words = flags.map((flag) => (flag.startsWith('postgres') ? 'URL' : flag)).join(' ')
       say(
-        `  ${asExpected ? 'as written' : 'NOT AS WRITTEN'}: ${command} ${words}, pooled by ${through}: ${code ?? 'works'}`,
+        `  ${asExpected ? 'as written' : 'NOT AS WRITTEN'}: ${[command, words].join(' ').trim()}, pooled by ${through}: ${code ?? 'works'}`,
       )
       if (!asExpected) say(said)
     },
@@ -104,7 +105,7 @@ async function startHosts({ cluster, folder, passwords, bookUrl }) {
 async function loseSynchronousPrimary(scene) {
   const { payments, producer, watcher, say } = scene
   const producing = producer.run(() =>
-    until('there is room in the queue', () => hasRoom(watcher), { timeoutMs: DRAIN_MS }),
+    until('there is room in the queue', () => hasRoom(scene), { timeoutMs: DRAIN_MS }),
   )
   // Whoever waits for half of the payments below would otherwise not hear of it.
   producing.catch(() => {})
@@ -115,12 +116,13 @@ async function loseSynchronousPrimary(scene) {
     'a heartbeat says that commits wait for a standby',
     async () => (await epochOf(scene))?.synchronous === true,
   )
+  const acknowledgedBefore = producer.acknowledged
   const failover = await killPrimary(scene)
   await producing
   const epoch = await epochOf(scene)
   say(`the shop was told of all ${producer.acknowledged}, after ${producer.retries} calls made again`)
   return {
-    figures: { ...failover, sentDuringFailover: true, retriesOfTheShop: producer.retries, frozen: epoch.frozen },
+    figures: { acknowledgedBefore, ...failover, retriesOfTheShop: producer.retries, frozen: epoch.frozen },
     defects: epoch.frozen ? [`dispatch is frozen although nothing was lost: ${epoch.freezeReason}`] : [],
   }
 }
@@ -262,8 +264,8 @@ async function endedCount(watcher) {
   return Number(dispatchedTotal + failedTotal)
 }
 
-async function hasRoom(watcher) {
-  return (await readOutboxStatus(watcher)).pendingCount < BACKLOG_MAX
+async function hasRoom({ watcher, payments }) {
+  return (await readOutboxStatus(watcher)).pendingCount < Math.min(BACKLOG_MAX, payments / BACKLOG_SHARE)
 }
 
 function epochOf({ watcher }) {

@@ -60,7 +60,7 @@ test('every kind of file has its command lines, and they were found', () => {
 })
 
 test.each(PAGES)('%s tells of commands with flags that exist', (file) => {
-  const blocks = [...read(file).matchAll(/^```(?:console|sh)\n(.*?)^```$/gms)].map(([, text = '']) => text)
+  const blocks = [...read(file).matchAll(/^ *```(?:console|sh)\n(.*?)^ *```$/gms)].map(([, text = '']) => text)
   const lines = blocks.flatMap((text) => text.replaceAll(/\\\n\s*/g, '').split('\n'))
   const commands = lines.map((line) => /(?:^|\s)symphony ([a-z-].*)$/.exec(line.replace(/\s#\s.*$/, ''))?.[1])
   const words = commands.filter((line) => line !== undefined).map((line) => wordsOf(line))
@@ -152,17 +152,18 @@ function wordsOf(line: string): string[] {
 /** Words that nobody would understand: a command that is not there, a flag that it does not have. */
 function strangersIn(words: readonly string[]): string[] {
   let command = program
+  let depth = 0
   for (const word of words) {
     const next = command.commands.find((one) => one.name() === word)
     if (next === undefined) break
     command = next
+    depth += 1
   }
-  const isGroup = command.commands.length > 0
-  const [unknown] = command === program || isGroup ? words.filter((word) => !word.startsWith('-')).slice(-1) : []
+  const unknown = command.commands.length > 0 && /^[^-]/.test(words[depth] ?? '-')
   const known = new Set(['--help', ...command.options.flatMap(({ long, short }) => [long, short])])
   const flags = words.filter((word) => /^--?[a-z]/.test(word)).map((word) => word.replace(/=.*$/, ''))
   return [
-    ...(unknown === undefined ? [] : [`no command: ${words.join(' ')}`]),
+    ...(unknown ? [`no command: ${words.join(' ')}`] : []),
     ...flags.filter((flag) => !known.has(flag)).map((flag) => `no flag ${flag}: ${words.join(' ')}`),
   ]
 }
