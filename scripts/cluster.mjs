@@ -4,10 +4,12 @@
 import { chmodSync, chownSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { ensureBuilt } from './build.mjs'
 import { Cluster } from './cluster/Cluster.mjs'
 import { findPrograms, ProgramsMissingError } from './cluster/programs.mjs'
+import { interrupt } from './cluster/Processes.mjs'
 import { killCommands } from './cluster/symphony.mjs'
 
 const HELP = `A cluster on this machine whose primary is killed while it carries payments; then both books are compared.
@@ -25,6 +27,7 @@ run as the account postgres. Exit code 0: nothing lost, nothing doubled. 1: some
 130, 143: interrupted.
 `
 
+const GRACE_MS = 5_000
 const SIGNALS = { SIGINT: 130, SIGTERM: 143 }
 
 process.exitCode = await main()
@@ -63,9 +66,11 @@ async function main() {
   try {
     const outcome = await Promise.race([playing, interruption()])
     if (outcome.exitCode !== undefined) {
-      // What it still does, it does to a cluster that is gone.
-      playing.catch(() => {})
       say('interrupted')
+      interrupt()
+      killCommands()
+      // What is under way ends before its cluster does; a statement that waits for a primary is not waited for.
+      await Promise.race([playing.catch(() => {}), sleep(GRACE_MS)])
       return outcome.exitCode
     }
     return report(outcome, options, say)

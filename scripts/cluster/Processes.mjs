@@ -4,6 +4,17 @@ import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
+const interruption = new AbortController()
+
+/** From now on nothing is begun and nothing is waited for any more. */
+export function interrupt() {
+  interruption.abort()
+}
+
+export function throwIfInterrupted() {
+  interruption.signal.throwIfAborted()
+}
+
 /** Programs that run until they are told otherwise, each with a log of its own; none of them outlives `killAll`. */
 export class Processes {
   #folder
@@ -17,6 +28,7 @@ export class Processes {
   }
 
   start(name, command, words, { env = process.env, asOneself = false, stdin = 'ignore' } = {}) {
+    throwIfInterrupted()
     const log = openSync(this.logOf(name), 'a')
     const child = spawn(command, words, {
       cwd: '/',
@@ -99,6 +111,7 @@ export async function until(what, look, { timeoutMs = 120_000, everyMs = 200 } =
   const deadline = performance.now() + timeoutMs
   let last
   while (performance.now() < deadline) {
+    throwIfInterrupted()
     try {
       const seen = await look()
       if (seen !== undefined && seen !== false) return seen

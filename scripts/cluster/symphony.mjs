@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import { throwIfInterrupted } from './Processes.mjs'
 
 /** The command line of Symphony, as `bin/symphony` starts it once the build is fresh. */
 export const SYMPHONY = fileURLToPath(new URL('../../dist/libs/cli/child.js', import.meta.url))
@@ -19,6 +20,7 @@ export function killCommands() {
  * would run for ever is told to stop when it has said `stopWhen`, and has then done as it should.
  */
 export async function symphony(words, url, { stopWhen } = {}) {
+  throwIfInterrupted()
   const child = spawn(process.execPath, [SYMPHONY, ...words], {
     env: { PATH: process.env.PATH, DATABASE_URL: url },
     detached: true,
@@ -35,6 +37,7 @@ export async function symphony(words, url, { stopWhen } = {}) {
   child.stderr.on('data', (chunk) => (stderr += chunk))
   await once(child, 'close')
   underWay.delete(child)
+  throwIfInterrupted()
   return { exitCode: stopped && child.exitCode === TERMINATED ? 0 : child.exitCode, stdout, stderr }
 }
 
