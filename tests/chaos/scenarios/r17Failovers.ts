@@ -93,10 +93,13 @@ class Play {
   /** The standby has every payment, and knows nothing of the outcomes that the primary recorded after it was cut off. */
   async loseAsynchronousPrimary(): Promise<void> {
     const follower = await this.#line.addStandby({ synchronous: false })
-    await this.#feeder.fill()
-    await follower.standby.catchUp()
-    await follower.standby.stop()
-    const ended = await this.#moreHaveEnded()
+    const before = await this.#withoutWorkers(async () => {
+      await this.#feeder.fill()
+      await follower.standby.catchUp()
+      await follower.standby.stop()
+      return this.#endedCount()
+    })
+    const ended = await this.#moreEndedThan(before)
     await this.#line.kill()
     await follower.standby.start()
     await this.#line.promote(follower)
@@ -106,14 +109,30 @@ class Play {
 
   /** The same server as it was, as if it had only been restarted: nobody but the workers remembers more. */
   async putBackOlderCopy(): Promise<void> {
-    await this.#feeder.fill()
-    const older = await this.#line.copy()
-    const { beatNo } = (await this.#epoch())!
-    await until('a later heartbeat', async () => (await this.#epoch())!.beatNo > beatNo)
-    const ended = await this.#moreHaveEnded()
+    const { older, before, epochNo } = await this.#withoutWorkers(async () => {
+      await this.#feeder.fill()
+      const { epochNo = 0 } = (await this.#epoch()) ?? {}
+      return { older: await this.#line.copy(), before: await this.#endedCount(), epochNo }
+    })
+    // The copy was made before the primary was started again: an epoch that it does not know.
+    await until('a heartbeat after the copy', async () => {
+      const epoch = await this.#epoch()
+      return epoch !== undefined && epoch.epochNo > epochNo && epoch.beatNo > 0n
+    })
+    const ended = await this.#moreEndedThan(before)
     await this.#line.putBack(older)
     this.counts.restores += 1
     await this.#frozenAndLifted('LOST_COMMITS', ended)
+  }
+
+  /** So that what is filled in is still to be done when they go on, however fast they are. */
+  async #withoutWorkers<T>(body: () => Promise<T>): Promise<T> {
+    this.#fleet.freezeAll()
+    try {
+      return await body()
+    } finally {
+      this.#fleet.thawAll()
+    }
   }
 
   async end() {
@@ -182,8 +201,7 @@ class Play {
   }
 
   /** How many have ended, once so many more have that their loss will be noticed. */
-  async #moreHaveEnded(): Promise<bigint> {
-    const before = await this.#endedCount()
+  #moreEndedThan(before: bigint): Promise<bigint> {
     return until('more payments have ended', async () => {
       const ended = await this.#endedCount()
       return ended >= before + BigInt(OUTCOMES_LOST_MIN) && ended
