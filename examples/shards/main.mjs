@@ -30,6 +30,7 @@ const rails = loadRails([
   {
     type: 'bank',
     onUnknown: 'resend',
+    timeoutMs: 1_000,
     dispatch: async ({ reference }) => {
       await sleep(5)
       // Idempotent: the same reference is paid once.
@@ -54,7 +55,7 @@ try {
   await platform.serve(({ database }, { leaseSeconds }) => [
     fleetWorker(
       'relayer',
-      new OutboxRelayer(database, rails, { leaseSeconds, listen: false, renewLeases: false, railTimeoutMs: 1_000 }),
+      new OutboxRelayer(database, rails, { leaseSeconds, listen: false }),
       ({ claimed }) => claimed > 0,
     ),
   ])
@@ -88,6 +89,7 @@ try {
 function paymentOf(number) {
   return {
     instructionId: `payment-${number}`,
+    idempotencyKey: `payment-${number}`,
     participantId: `participant-${number % 60}`,
     railType: 'bank',
     payload: { amount: '1.00', currency: 'EUR', destination: 'DE89370400440532013000' },
