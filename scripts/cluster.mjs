@@ -105,9 +105,10 @@ function readOptions() {
   } catch (error) {
     throw new UsageError(`${error.message}\nnpm run cluster -- --help says what there is.`)
   }
-  const payments = /^\d+$/.test(values.payments) ? Number(values.payments) : 0
+  const text = String(values.payments)
+  const payments = /^\d+$/.test(text) ? Number(text) : 0
   if (payments < 100 || payments > 10_000_000) {
-    throw new UsageError(`--payments: expected a whole number from 100 to 10000000, got "${values.payments}"`)
+    throw new UsageError(`--payments: expected a whole number from 100 to 10000000, got "${text}"`)
   }
   return { ...values, payments }
 }

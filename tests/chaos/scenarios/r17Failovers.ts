@@ -109,15 +109,15 @@ class Play {
 
   /** The same server as it was, as if it had only been restarted: nobody but the workers remembers more. */
   async putBackOlderCopy(): Promise<void> {
-    const { older, before, epochNo } = await this.#withoutWorkers(async () => {
+    const { older, before, known } = await this.#withoutWorkers(async () => {
       await this.#feeder.fill()
-      const { epochNo = 0 } = (await this.#epoch()) ?? {}
-      return { older: await this.#line.copy(), before: await this.#endedCount(), epochNo }
+      const epoch = await this.#epoch()
+      return { older: await this.#line.copy(), before: await this.#endedCount(), known: epoch?.epochNo ?? 0 }
     })
     // The copy was made before the primary was started again: an epoch that it does not know.
     await until('a heartbeat after the copy', async () => {
       const epoch = await this.#epoch()
-      return epoch !== undefined && epoch.epochNo > epochNo && epoch.beatNo > 0n
+      return epoch !== undefined && epoch.epochNo > known && epoch.beatNo > 0n
     })
     const ended = await this.#moreEndedThan(before)
     await this.#line.putBack(older)
