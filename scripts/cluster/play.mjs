@@ -264,8 +264,10 @@ async function endedCount(watcher) {
   return Number(dispatchedTotal + failedTotal)
 }
 
+/** While nobody answers, the shop goes on trying: it does not know how long our queue is. */
 async function hasRoom({ watcher, payments }) {
-  return (await readOutboxStatus(watcher)).pendingCount < Math.min(BACKLOG_MAX, payments / BACKLOG_SHARE)
+  const status = await readOutboxStatus(watcher).catch(() => undefined)
+  return status === undefined || status.pendingCount < Math.min(BACKLOG_MAX, payments / BACKLOG_SHARE)
 }
 
 function epochOf({ watcher }) {
