@@ -2,13 +2,13 @@ import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { chmodSync, chownSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { connect, createServer } from 'node:net'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { childrenOf, FinalError, Processes, send, until } from './Processes.mjs'
 
 const run = promisify(execFile)
-const templates = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'deploy', 'cluster')
+const templates = fileURLToPath(new URL('../../deploy/cluster/', import.meta.url))
 const ADDRESS = '127.0.0.1'
 const NODES = ['node1', 'node2', 'node3']
 const DATABASE = 'payments'
