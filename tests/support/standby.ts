@@ -1,10 +1,9 @@
 import { stat, writeFile, chown } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Client } from 'pg'
-import { vi } from 'vitest'
 import { startEmbedded, stopEmbedded, type EmbeddedServer } from '../../libs/embedded/index.js'
 import { choosePort } from '../../libs/embedded/ports.js'
-import { PATIENTLY } from './patiently.js'
+import { until } from './scorecard/until.js'
 import { copyDataDir, makeTestFolder, removeTestFolder } from './server.js'
 
 /** Copies of stopped servers' folders, with their passwords: older states, or the beginnings of standbys. */
@@ -29,6 +28,8 @@ interface Launch {
   readonly dataDir: string
   readonly port: number
   readonly binaries: string | undefined
+  /** Those that bound the primary must not be less here. */
+  readonly settings: Readonly<Record<string, string>>
 }
 
 /** A streaming standby in the copy of its primary's folder. */
@@ -42,8 +43,14 @@ export class Standby {
     this.#primaryUrl = primaryUrl
   }
 
-  static async of(primaryUrl: string, copy: string, binaries: string | undefined): Promise<Standby> {
-    const standby = new Standby({ dataDir: copy, port: await choosePort(undefined, undefined), binaries }, primaryUrl)
+  static async of(
+    primaryUrl: string,
+    copy: string,
+    binaries: string | undefined,
+    settings: Launch['settings'] = {},
+  ): Promise<Standby> {
+    const port = await choosePort(undefined, undefined)
+    const standby = new Standby({ dataDir: copy, port, binaries, settings }, primaryUrl)
     const signal = join(copy, 'postgres/data/standby.signal')
     await writeFile(signal, '')
     // The server's account takes it away at the promotion.
@@ -63,10 +70,13 @@ export class Standby {
   async start(): Promise<void> {
     const { hostname, port, username, password } = new URL(this.#primaryUrl)
     const conninfo = `host=${hostname} port=${port} user=${username} password=${decodeURIComponent(password)}`
-    this.#starting = startEmbedded({ ...this.#launch, settings: { primary_conninfo: conninfo } })
+    const { settings } = this.#launch
+    this.#starting = startEmbedded({ ...this.#launch, settings: { ...settings, primary_conninfo: conninfo } })
     // Told by whoever waits for the promotion.
     this.#starting.catch(() => {})
-    await vi.waitUntil(() => ask(this.url, 'SELECT pg_is_in_recovery() AS answer').catch(() => false), PATIENTLY)
+    await until('the standby answers', () =>
+      askYes(this.url, 'SELECT pg_is_in_recovery() AS answer').catch(() => false),
+    )
   }
 
   async stop(): Promise<void> {
@@ -81,9 +91,14 @@ export class Standby {
   /** Waits until everything that was committed on the primary has arrived. */
   async catchUp(): Promise<void> {
     const lsn = await ask(this.#primaryUrl, 'SELECT pg_current_wal_lsn() AS answer')
-    const arrived = () => ask(this.url, `SELECT pg_last_wal_replay_lsn() >= '${String(lsn)}' AS answer`)
-    await vi.waitUntil(arrived, PATIENTLY)
+    await until('the standby has all of it', () =>
+      askYes(this.url, `SELECT pg_last_wal_replay_lsn() >= '${String(lsn)}' AS answer`),
+    )
   }
+}
+
+async function askYes(serverUrl: string, sql: string): Promise<boolean> {
+  return (await ask(serverUrl, sql)) === true
 }
 
 /** One answer of a server, as its superuser. */

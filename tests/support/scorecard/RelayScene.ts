@@ -18,6 +18,7 @@ import { builtPath } from '../builtPath.js'
 import type { TestDatabase } from '../database.js'
 import { killServer } from '../killServer.js'
 import type { PrivateServer } from '../server.js'
+import { TcpProxy } from '../tcpProxy.js'
 import type { Stage } from './Stage.js'
 import { insist, until } from './until.js'
 import { WorkerFleet } from './WorkerFleet.js'
@@ -32,6 +33,8 @@ export interface RelaySceneOptions {
   readonly settings?: Readonly<Record<string, string>>
   /** Other programs than those that are shipped. */
   readonly binaries?: string
+  /** Everybody reaches the server by `proxy`, which can lead to another one: a failover. @default false */
+  readonly proxied?: boolean
 }
 
 export interface FleetSettings {
@@ -59,13 +62,14 @@ export class RelayScene {
   readonly #railsFile: string
   /** The workers' address of the database. */
   readonly workerUrl: string
+  readonly #proxy: TcpProxy | undefined
   #running: EmbeddedServer
   serverKills = 0
 
   private constructor(
     stage: Stage,
     given: Pick<RelayScene, 'db' | 'server' | 'bookFile' | 'bookUrl'>,
-    files: { readonly railsFile: string; readonly workerUrl: string },
+    files: { readonly railsFile: string; readonly workerUrl: string; readonly proxy: TcpProxy | undefined },
   ) {
     this.#stage = stage
     this.db = given.db
@@ -74,12 +78,16 @@ export class RelayScene {
     this.bookUrl = given.bookUrl
     this.#railsFile = files.railsFile
     this.workerUrl = files.workerUrl
+    this.#proxy = files.proxy
     this.#running = given.server
   }
 
-  static async set(stage: Stage, { rails, settings = {}, binaries }: RelaySceneOptions): Promise<RelayScene> {
+  static async set(stage: Stage, options: RelaySceneOptions): Promise<RelayScene> {
+    const { rails, settings = {}, binaries, proxied = false } = options
     const server = await stage.startServer(settings, binaries)
-    const db = await stage.createDatabase(server)
+    const proxy = proxied ? await TcpProxy.before(server.url) : undefined
+    stage.defer(() => proxy?.close())
+    const db = await stage.createDatabase({ url: urlThrough(server.url, proxy?.port) })
     const { url: workerUrl } = await db.createLogin('worker', { roles: ['symphony_executor', 'symphony_readonly'] })
     const bookFile = join(stage.folder, 'rail-book.ndjson')
     // From dist/: the program it starts is a file beside it.
@@ -90,7 +98,13 @@ export class RelayScene {
     stage.defer(() => book.stop())
     const railsFile = join(stage.folder, 'rails.mjs')
     await writeFile(railsFile, railsModule(rails))
-    return new RelayScene(stage, { db, server, bookFile, bookUrl: book.url }, { railsFile, workerUrl })
+    return new RelayScene(stage, { db, server, bookFile, bookUrl: book.url }, { railsFile, workerUrl, proxy })
+  }
+
+  /** What everybody goes through, of a scene that was set so. */
+  get proxy(): TcpProxy {
+    if (this.#proxy === undefined) throw new Error('this scene has no proxy')
+    return this.#proxy
   }
 
   /** What the workers logged so far, line by line. */
@@ -99,13 +113,11 @@ export class RelayScene {
   }
 
   fleet({ name = 'worker', words = [], env = {}, port }: FleetSettings = {}): WorkerFleet {
-    const url = new URL(this.workerUrl)
-    if (port !== undefined) url.port = String(port)
     const fleet = new WorkerFleet({
       name,
       words: ['--rails', this.#railsFile, ...words],
       env: {
-        DATABASE_URL: url.href,
+        DATABASE_URL: urlThrough(this.workerUrl, port),
         SYMPHONY_SCHEMA: this.db.schema,
         RAILS_MODULE: pathToFileURL(builtPath('libs/rails/index.js')).href,
         BOOK_URL: this.bookUrl,
@@ -170,6 +182,13 @@ export class RelayScene {
       ],
     }
   }
+}
+
+/** The same server by another port, if one is given. */
+function urlThrough(url: string, port: number | undefined): string {
+  const through = new URL(url)
+  if (port !== undefined) through.port = String(port)
+  return through.href
 }
 
 function railsModule(rails: string): string {

@@ -118,6 +118,18 @@ export class WorkerFleet {
     void delay(ms).then(() => this.#thaw(worker))
   }
 
+  /** All of them, until they are thawed: what happens meanwhile happens without them. */
+  freezeAll(): void {
+    for (const worker of this.atWork) {
+      this.#frozen.add(worker)
+      worker.child.kill('SIGSTOP')
+    }
+  }
+
+  thawAll(): void {
+    for (const worker of this.#frozen) this.#thaw(worker)
+  }
+
   find(workerId: string): FleetWorker | undefined {
     return this.#workers.get(workerId)
   }

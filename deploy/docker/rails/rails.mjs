@@ -1,0 +1,8 @@
+// A rail to try it with: it pays nobody. docs/coding/writing-a-rail.md says how to write yours.
+export default [
+  {
+    type: 'simulated',
+    onUnknown: 'resend',
+    dispatch: ({ reference }) => ({ outcome: 'success', reference: `paid-${reference}` }),
+  },
+]

@@ -1,0 +1,141 @@
+// Three PostgreSQL nodes under Patroni and etcd, HAProxy and PgBouncer before them, two worker hosts, all on this machine; payments,
+// and `kill -9` of the primary in their midst; then the auditor: `npm run cluster -- --help`. The configuration is that of
+// deploy/cluster/. Nothing of it is left at the end, also if it is interrupted.
+import { chmodSync, chownSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
+import { ensureBuilt } from './build.mjs'
+import { Cluster } from './cluster/Cluster.mjs'
+import { findPrograms, ProgramsMissingError } from './cluster/programs.mjs'
+import { interrupt } from './cluster/Processes.mjs'
+import { killCommands } from './cluster/symphony.mjs'
+
+const HELP = `A cluster on this machine whose primary is killed while it carries payments; then both books are compared.
+
+  npm run cluster                       synchronous replication: work goes on by itself
+  npm run cluster -- --asynchronous     the survivor has forgotten outcomes: dispatch is frozen until an operator lifts it
+
+  --payments <n>    how many payments (default: 20000)
+  --asynchronous    no commit waits for a standby
+  --json            the last line is { "ok": true | false, "figures": { … } }
+  --help            this text
+
+Needs Debian's patroni, etcd-server, pgbouncer, haproxy and postgresql (15 or newer), of which none has to be running. As root, they
+run as the account postgres. Exit code 0: nothing lost, nothing doubled. 1: something was, or it broke off. 2: nothing was begun.
+130, 143: interrupted.
+`
+
+const GRACE_MS = 5_000
+const SIGNALS = { SIGINT: 130, SIGTERM: 143 }
+
+process.exitCode = await main()
+// What was interrupted may still be waiting for something that will not come.
+setTimeout(() => process.exit(), 500).unref()
+
+async function main() {
+  let options, programs, account
+  try {
+    options = readOptions()
+    if (options.help) {
+      process.stdout.write(HELP)
+      return 0
+    }
+    programs = findPrograms()
+    account = accountOfServers()
+  } catch (error) {
+    if (!(error instanceof UsageError || error instanceof ProgramsMissingError)) throw error
+    process.stderr.write(`${error.message}\n`)
+    return 2
+  }
+  ensureBuilt()
+  const { play } = await import('./cluster/play.mjs')
+  const folder = mkdtempSync(join(tmpdir(), 'symphony-cluster-'))
+  if (account !== undefined) chownSync(folder, account.uid, account.gid)
+  chmodSync(folder, 0o711)
+  const synchronous = !options.asynchronous
+  const cluster = new Cluster({ folder, account, programs, synchronous })
+  const say = sayer(options.json)
+  const playing = (async () => {
+    say(`three nodes with ${synchronous ? 'synchronous' : 'asynchronous'} replication are started`)
+    await cluster.start()
+    say(`${await cluster.primary()} leads, the others follow`)
+    return play({ cluster, folder, payments: options.payments, synchronous, say })
+  })()
+  try {
+    const outcome = await Promise.race([playing, interruption()])
+    if (outcome.exitCode !== undefined) {
+      say('interrupted')
+      interrupt()
+      killCommands()
+      // What is under way ends before its cluster does; a statement that waits for a primary is not waited for.
+      await Promise.race([playing.catch(() => {}), sleep(GRACE_MS)])
+      return outcome.exitCode
+    }
+    return report(outcome, options, say)
+  } catch (error) {
+    say(`it broke off: ${error.stack ?? error.message}`)
+    return 1
+  } finally {
+    killCommands()
+    await cluster.stop()
+    rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 })
+    say('everything is put away')
+  }
+}
+
+function report({ figures, defects }, { json }, say) {
+  const ok = defects.length === 0
+  for (const [name, value] of Object.entries(figures)) say(`  ${name.padEnd(24)} ${value}`)
+  for (const defect of defects) say(`NOT AS PROMISED: ${defect}`)
+  say(ok ? 'nothing lost, nothing doubled' : 'see above')
+  if (json) process.stdout.write(`${JSON.stringify({ ok, figures, defects })}\n`)
+  return ok ? 0 : 1
+}
+
+class UsageError extends Error {}
+
+function readOptions() {
+  const flag = { type: 'boolean', default: false }
+  let values
+  try {
+    const options = { payments: { type: 'string', default: '20000' }, asynchronous: flag, json: flag, help: flag }
+    values = parseArgs({ options }).values
+  } catch (error) {
+    throw new UsageError(`${error.message}\nnpm run cluster -- --help says what there is.`)
+  }
+  const text = String(values.payments)
+  const payments = /^\d+$/.test(text) ? Number(text) : 0
+  if (payments < 100 || payments > 10_000_000) {
+    throw new UsageError(`--payments: expected a whole number from 100 to 10000000, got "${text}"`)
+  }
+  return { ...values, payments }
+}
+
+/** PostgreSQL, Patroni and PgBouncer refuse root, so root lends them the account that Debian made for it. */
+function accountOfServers() {
+  if (process.geteuid() !== 0) return undefined
+  const entry = readFileSync('/etc/passwd', 'utf8')
+    .split('\n')
+    .map((line) => line.split(':'))
+    .find(([name]) => name === 'postgres')
+  if (entry === undefined) throw new UsageError('There is no account postgres: run this as an ordinary user.')
+  return { uid: Number(entry[2]), gid: Number(entry[3]) }
+}
+
+/** The first signal; a second one ends the process at once, as it would without us. */
+function interruption() {
+  return new Promise((resolve) => {
+    for (const [signal, exitCode] of Object.entries(SIGNALS)) process.once(signal, () => resolve({ exitCode }))
+  })
+}
+
+/** For people, with the seconds since the start; to stderr where stdout is for a program. */
+function sayer(json) {
+  const startedMs = performance.now()
+  return (text) => {
+    const seconds = ((performance.now() - startedMs) / 1_000).toFixed(1).padStart(6)
+    ;(json ? process.stderr : process.stdout).write(`${seconds} s  ${text}\n`)
+  }
+}

@@ -1,0 +1,58 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { until } from './Processes.mjs'
+import { SYMPHONY } from './symphony.mjs'
+
+const rails = fileURLToPath(new URL('rails.mjs', import.meta.url))
+const STOP_MS = 60_000
+
+/** One machine of the fleet: a worker with a file of settings, a port and a memory of its own. */
+export class WorkerHost {
+  #processes
+  #process
+
+  constructor(processes) {
+    this.#processes = processes
+  }
+
+  async start({ name, folder, url, bookUrl, settings }) {
+    const config = join(folder, `${name}.json`)
+    const file = {
+      workerId: name,
+      rails,
+      pooler: 'transaction',
+      // Shorter than in life, so that what was in hand at the failover comes back within seconds.
+      leaseSeconds: 10,
+      railTimeoutMs: 2_000,
+      concurrency: 40,
+      batchSize: 100,
+      repairIntervalMs: 2_000,
+      port: 0,
+      memoryFile: join(folder, `${name}.memory`),
+      logLevel: 'info',
+      ...settings,
+    }
+    writeFileSync(config, JSON.stringify(file))
+    this.#process = this.#processes.start(name, process.execPath, [SYMPHONY, 'worker', '--config', config], {
+      env: { PATH: process.env.PATH, DATABASE_URL: url, CLUSTER_BOOK_URL: bookUrl },
+      asOneself: true,
+    })
+    await until(`${name} is at work`, () => this.said('worker_started'), { timeoutMs: 30_000 })
+  }
+
+  said(text) {
+    return this.#processes.says(this.#process.name, text)
+  }
+
+  get hasEnded() {
+    return this.#processes.hasEnded(this.#process.name)
+  }
+
+  /** SIGTERM, as a supervisor does it. Resolves to its exit code. */
+  async stop() {
+    this.#process.child.kill('SIGTERM')
+    await until(`${this.#process.name} has stopped`, () => this.hasEnded, { timeoutMs: STOP_MS })
+    return this.#process.child.exitCode
+  }
+}

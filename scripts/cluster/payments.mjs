@@ -1,0 +1,27 @@
+/** What the rail does to a payment, attempt by attempt; of every hundred payments, these. The others succeed at once. */
+const FATES = new Map([
+  [7, ['terminal']],
+  [17, ['slow']],
+  [27, ['retryable', 'success']],
+  [37, ['refused', 'success']],
+  [47, ['timeoutAfterPaying', 'success']],
+  [57, ['garbage', 'success']],
+])
+const PARTICIPANTS = 50
+
+/** The payment of this number: the same however often it is asked for, as a client's own records would give it. */
+export function paymentOf(number) {
+  const fate = FATES.get(number % 100)
+  return {
+    instructionId: `payment-${String(number).padStart(7, '0')}`,
+    idempotencyKey: `payment-${number}`,
+    participantId: `participant-${number % PARTICIPANTS}`,
+    railType: number % 2 === 0 ? 'resend' : 'inquire',
+    payload: {
+      amount: `${1 + (number % 900)}.50`,
+      currency: 'EUR',
+      destination: 'DE89370400440532013000',
+      ...(fate === undefined ? {} : { simulate: fate }),
+    },
+  }
+}

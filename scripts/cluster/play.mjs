@@ -1,0 +1,283 @@
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { openDatabase } from 'symphony-pg'
+import { readDispatchEpoch, readOutboxStatus } from 'symphony-pg/outbox'
+import { readBook, startRailBook } from 'symphony-pg/rails'
+import { FinalError, until } from './Processes.mjs'
+import { Producer } from './Producer.mjs'
+import { symphony, symphonyJson } from './symphony.mjs'
+import { tryPoolingModes } from './poolingModes.mjs'
+import { WorkerHost } from './WorkerHost.mjs'
+
+/** Little enough that the shop is still sending at the failover, and enough that both hosts have work. */
+const BACKLOG_MAX = 2_000
+const BACKLOG_SHARE = 10
+const DRAIN_MS = 600_000
+const LOGINS = ['relayer=executor+readonly', 'shop=ingest', 'web=api', 'watcher=readonly+auditor+control']
+/** So long nothing may be sent after dispatch was frozen and all calls in hand have ended. */
+const QUIET_MS = 5_000
+
+/**
+ * Payments through a cluster whose primary is lost in their midst. Returns what was counted, and what is not as promised; the
+ * judge is the auditor, who holds the ledger of the surviving server against the rail's book, which no server keeps.
+ */
+export async function play({ cluster, folder, payments, synchronous, say }) {
+  const passwords = await deployTo(cluster)
+  await cluster.startPgbouncer({ ...passwords, postgres: passwordOf(cluster.superuserUrl) })
+  const pooling = await proveModes({ cluster, passwords, say })
+
+  const bookFile = join(folder, 'rail-book.ndjson')
+  const book = await startRailBook({ file: bookFile })
+  const databases = ['watcher', 'shop'].map((login) =>
+    openDatabase({ url: cluster.pooledUrl(login, passwords[login]), pooler: 'transaction' }),
+  )
+  try {
+    const [watching, shopping] = databases
+    const scene = {
+      cluster,
+      payments,
+      say,
+      bookFile,
+      passwords,
+      watcher: watching.as('symphony_readonly'),
+      producer: new Producer(shopping.as('symphony_ingest'), payments),
+      hosts: await startHosts({ cluster, folder, passwords, bookUrl: book.url }),
+    }
+    say(`two worker hosts carry payments; the shop sends ${payments}`)
+    const figures = synchronous ? await loseSynchronousPrimary(scene) : await loseAsynchronousPrimary(scene)
+    await drained(scene)
+    const defects = [...pooling.defects, ...figures.defects, ...(await stopHosts(scene.hosts))]
+    const verdict = await auditBooks(scene)
+    return {
+      figures: { ...pooling.figures, ...figures.figures, ...verdict.figures },
+      defects: [...defects, ...verdict.defects],
+    }
+  } finally {
+    await Promise.all(databases.map((database) => database.close()))
+    await book.stop()
+  }
+}
+
+/** The schema and its logins, past PgBouncer: a deployment is one long transaction. */
+async function deployTo(cluster) {
+  const words = LOGINS.flatMap((login) => ['--create-login', login])
+  const { logins } = await symphonyJson(['deploy', ...words], cluster.superuserUrl)
+  return Object.fromEntries(logins.map(({ name, password }) => [name, password]))
+}
+
+async function proveModes({ cluster, passwords, say }) {
+  const all = { ...passwords, postgres: passwordOf(cluster.superuserUrl) }
+  const urls = {
+    transaction: (login) => cluster.pooledUrl(login, all[login]),
+    session: (login) => cluster.sessionPooledUrl(login, all[login]),
+    nothing: (login) => cluster.directUrl(login, all[login]),
+  }
+  const results = await tryPoolingModes({
+    urlOf: (login, through) => urls[through](login),
+    rails: fileURLToPath(new URL('rails.mjs', import.meta.url)),
+    onResult: ({ command, through, flags, code, asExpected }, said) => {
+      const words = flags.map((flag) => (flag.startsWith('postgres') ? 'URL' : flag)).join(' ')
+      say(
+        `  ${asExpected ? 'as written' : 'NOT AS WRITTEN'}: ${[command, words].join(' ').trim()}, pooled by ${through}: ${code ?? 'works'}`,
+      )
+      if (!asExpected) say(said)
+    },
+  })
+  const wrong = results.filter(({ asExpected }) => !asExpected)
+  return {
+    figures: { poolingCases: results.length },
+    defects: wrong.map(({ command, through, code }) => `${command} through ${through}: ${code ?? 'works'}`),
+  }
+}
+
+/** One listens past the pooler, at the address of the primary; the other only polls. Both survive the failover. */
+async function startHosts({ cluster, folder, passwords, bookUrl }) {
+  const url = cluster.pooledUrl('relayer', passwords.relayer)
+  const hosts = [new WorkerHost(cluster.processes), new WorkerHost(cluster.processes)]
+  const listenUrl = cluster.directUrl('relayer', passwords.relayer)
+  await hosts[0].start({ name: 'host-a', folder, url, bookUrl, settings: { listenUrl } })
+  await hosts[1].start({ name: 'host-b', folder, url, bookUrl, settings: { listen: false } })
+  return hosts
+}
+
+/** A shop that goes on sending, a primary that dies, and nobody who does anything about it. */
+async function loseSynchronousPrimary(scene) {
+  const { payments, producer, watcher, say } = scene
+  const producing = producer.run(() =>
+    until('there is room in the queue', () => hasRoom(scene), { timeoutMs: DRAIN_MS }),
+  )
+  // Whoever waits for half of the payments below would otherwise not hear of it.
+  producing.catch(() => {})
+  await until('half of the payments are made', async () => (await endedCount(watcher)) >= payments / 2, {
+    timeoutMs: DRAIN_MS,
+  })
+  await until(
+    'a heartbeat says that commits wait for a standby',
+    async () => (await epochOf(scene))?.synchronous === true,
+  )
+  const acknowledgedBefore = producer.acknowledged
+  const failover = await killPrimary(scene)
+  await producing
+  const epoch = await epochOf(scene)
+  say(`the shop was told of all ${producer.acknowledged}, after ${producer.retries} calls made again`)
+  return {
+    figures: { acknowledgedBefore, ...failover, retriesOfTheShop: producer.retries, frozen: epoch.frozen },
+    defects: epoch.frozen ? [`dispatch is frozen although nothing was lost: ${epoch.freezeReason}`] : [],
+  }
+}
+
+/** Outcomes that no standby ever heard of are lost with the primary; an operator lets the work go on. */
+async function loseAsynchronousPrimary(scene) {
+  const { cluster, payments, producer, watcher, bookFile, passwords, say } = scene
+  await producer.run()
+  await until('some payments are made', async () => (await endedCount(watcher)) >= payments / 10, {
+    timeoutMs: DRAIN_MS,
+  })
+  await until('the standbys have all of it', () => cluster.areStandbysLevel(), { timeoutMs: DRAIN_MS })
+  const cut = cluster.cutReplication(await cluster.primary())
+  const endedAtCut = await endedCount(watcher)
+  say(`replication is cut off (${cut} senders); the primary goes on alone`)
+  await until('more are made', async () => (await endedCount(watcher)) >= endedAtCut + payments / 10, {
+    timeoutMs: DRAIN_MS,
+  })
+  const endedBefore = await endedCount(watcher)
+  const failover = await killPrimary(scene, { resumes: false })
+  const epoch = await until('dispatch is frozen, and everything marked', async () => {
+    const seen = await epochOf(scene)
+    return seen?.frozen === true && seen.markedAt !== null ? seen : undefined
+  })
+  const { pendingCount, outcomeUnknownCount } = await readOutboxStatus(watcher)
+  const endedAfter = await endedCount(watcher)
+  say(
+    `frozen: ${epoch.freezeCause}. The survivor forgot ${endedBefore - endedAfter} outcomes; ${pendingCount} wait, ${outcomeUnknownCount} of them of unknown outcome`,
+  )
+  const sentWhileFrozen = await effectsWhileFrozen(bookFile)
+  const operator = cluster.pooledUrl('watcher', passwords.watcher)
+  const lifted = await symphony(
+    ['freeze', 'lift', '--reason', 'both books were compared', '--pooler', 'transaction'],
+    operator,
+  )
+  say('the operator has compared the books and lifts the freeze')
+  return {
+    figures: {
+      ...failover,
+      freezeCause: epoch.freezeCause,
+      outcomesLost: endedBefore - endedAfter,
+      pendingAtFreeze: Number(pendingCount),
+      markedUnknown: Number(outcomeUnknownCount),
+      sentWhileFrozen,
+    },
+    defects: [
+      ...(outcomeUnknownCount === pendingCount
+        ? []
+        : [`${pendingCount - outcomeUnknownCount} that wait are not marked`]),
+      ...(sentWhileFrozen === 0 ? [] : [`${sentWhileFrozen} payments were made while dispatch was frozen`]),
+      ...(endedBefore > endedAfter ? [] : ['nothing was lost, so nothing was shown']),
+      ...(lifted.exitCode === 0 ? [] : [`the freeze could not be lifted: ${lifted.stderr.trim()}`]),
+    ],
+  }
+}
+
+/** `kill -9` of everything on its node, and how long it takes until others go on. */
+async function killPrimary({ cluster, watcher, say }, { resumes = true } = {}) {
+  const lost = await cluster.primary()
+  const endedBefore = await endedCount(watcher)
+  const startedMs = performance.now()
+  const processes = await cluster.kill(lost)
+  say(`${lost}, the primary, is killed with its Patroni and ${processes} processes; ${endedBefore} payments have ended`)
+  const next = await until('another node leads', async () => {
+    const primary = await cluster.primary()
+    return primary === lost ? undefined : primary
+  })
+  const electedSeconds = secondsSince(startedMs)
+  say(`${next} leads after ${electedSeconds} s`)
+  const seen = await until('the new primary answers through PgBouncer', () => endedCount(watcher))
+  const answeredSeconds = secondsSince(startedMs)
+  if (!resumes) return { electedSeconds, answeredSeconds }
+  await until('a payment ends on the new primary', async () => (await endedCount(watcher)) > seen)
+  const resumedSeconds = secondsSince(startedMs)
+  say(`payments end again after ${resumedSeconds} s`)
+  return { endedBeforeTheKill: endedBefore, electedSeconds, answeredSeconds, resumedSeconds }
+}
+
+async function effectsWhileFrozen(bookFile) {
+  // What was in hand when the primary died may still be answered; a call takes two seconds at the most.
+  await sleep(QUIET_MS)
+  const before = (await readBook(bookFile)).size
+  await sleep(QUIET_MS)
+  return (await readBook(bookFile)).size - before
+}
+
+async function drained({ watcher, hosts, say }) {
+  await until(
+    'the queue is empty',
+    async () => {
+      if (hosts.some(({ hasEnded }) => hasEnded)) throw new FinalError('a worker host ended by itself')
+      const { pendingCount, heldCount } = await readOutboxStatus(watcher)
+      return pendingCount === heldCount
+    },
+    { timeoutMs: DRAIN_MS, everyMs: 500 },
+  )
+  say('nothing is left in the queue')
+}
+
+async function stopHosts(hosts) {
+  const codes = await Promise.all(hosts.map((host) => host.stop()))
+  return codes.filter((code) => code !== 0 && code !== 143).map((code) => `a worker host ended with ${code}`)
+}
+
+/** `symphony ledger verify`, as an auditor runs it. */
+async function auditBooks({ cluster, payments, bookFile, passwords, say }) {
+  const words = ['ledger', 'verify', '--book', bookFile, '--drained', '--pooler', 'transaction', '--json']
+  const { exitCode, stdout, stderr } = await symphony(words, cluster.pooledUrl('watcher', passwords.watcher))
+  const report = JSON.parse(stdout)
+  const { accepted, dispatched, failed, held } = report.counts
+  // One of them came with the trial of the pooling modes.
+  const lost = payments + 1 - Number(accepted)
+  const broken = report.invariants.filter(({ ok }) => !ok)
+  say(`the auditor: ${exitCode === 0 ? 'everything holds' : stderr.trim()}`)
+  return {
+    figures: {
+      payments,
+      accepted: Number(accepted),
+      dispatched: Number(dispatched),
+      failed: Number(failed),
+      held: Number(held),
+      railEffects: report.railEffects,
+      lost,
+      doublePaid: report.doublePaid,
+      invariantsHeld: report.invariants.length - broken.length,
+    },
+    defects: [
+      ...(exitCode === 0 ? [] : [`symphony ledger verify ended with ${exitCode}`]),
+      ...report.notJudged.map((id) => `${id} was not judged`),
+      ...broken.map(({ id, found }) => `${id} is broken: ${found.slice(0, 3).join(', ')}`),
+      ...(lost === 0 ? [] : [`${lost} payments are in no book`]),
+      ...(report.doublePaid === 0 ? [] : [`${report.doublePaid} payments were made twice`]),
+    ],
+  }
+}
+
+async function endedCount(watcher) {
+  const { dispatchedTotal, failedTotal } = await readOutboxStatus(watcher)
+  return Number(dispatchedTotal + failedTotal)
+}
+
+/** While nobody answers, the shop goes on trying: it does not know how long our queue is. */
+async function hasRoom({ watcher, payments }) {
+  const status = await readOutboxStatus(watcher).catch(() => undefined)
+  return status === undefined || status.pendingCount < Math.min(BACKLOG_MAX, payments / BACKLOG_SHARE)
+}
+
+function epochOf({ watcher }) {
+  return readDispatchEpoch(watcher)
+}
+
+function passwordOf(url) {
+  return decodeURIComponent(new URL(url).password)
+}
+
+function secondsSince(startedMs) {
+  return Math.round((performance.now() - startedMs) / 100) / 10
+}

@@ -1,0 +1,62 @@
+import { symphony } from './symphony.mjs'
+
+const POOLED = ['--pooler', 'transaction']
+const IN_THE_WAY = 'POOLER_IN_THE_WAY'
+
+/**
+ * Which process works through which kind of pooling: what docs/operate/scale-out.md says, found out by trying. `refused` is the
+ * code of the refusal that is expected, if one is; `PRIMARY` and `SESSION` stand for the addresses past the pooler and through
+ * one that pools sessions.
+ */
+const CASES = [
+  { command: 'worker', login: 'relayer', through: 'transaction', flags: [...POOLED, '--no-listen'] },
+  { command: 'worker', login: 'relayer', through: 'transaction', flags: [...POOLED, '--listen-url', 'PRIMARY'] },
+  { command: 'worker', login: 'relayer', through: 'transaction', flags: POOLED, refused: IN_THE_WAY },
+  {
+    command: 'worker',
+    login: 'relayer',
+    through: 'transaction',
+    flags: [...POOLED, '--listen-url', 'SESSION'],
+    refused: IN_THE_WAY,
+  },
+  { command: 'scheduler', login: 'relayer', through: 'transaction', flags: [...POOLED, '--no-listen'] },
+  { command: 'scheduler', login: 'relayer', through: 'transaction', flags: [...POOLED, '--listen-url', 'PRIMARY'] },
+  { command: 'api', login: 'web', through: 'transaction', flags: POOLED },
+  { command: 'enqueue', login: 'shop', through: 'transaction', flags: POOLED },
+  { command: 'status', login: 'relayer', through: 'transaction', flags: POOLED },
+  { command: 'status', login: 'relayer', through: 'transaction', flags: [], refused: IN_THE_WAY },
+  { command: 'status', login: 'relayer', through: 'session', flags: POOLED },
+  { command: 'status', login: 'relayer', through: 'session', flags: [], refused: IN_THE_WAY },
+  { command: 'status', login: 'relayer', through: 'nothing', flags: [] },
+  { command: 'deploy', login: 'postgres', through: 'transaction', flags: [] },
+  { command: 'doctor', login: 'postgres', through: 'transaction', flags: [] },
+]
+
+const PAYLOAD = '{"amount":"1.00","currency":"EUR","destination":"DE89370400440532013000"}'
+
+/** What else each command needs to be told. */
+const WORDS = {
+  api: ['--port', '0'],
+  enqueue: ['--instruction', 'pooled', '--participant', 'pooled', '--rail', 'resend', '--payload', PAYLOAD],
+  scheduler: ['--no-http'],
+  worker: ['--no-http'],
+}
+
+/** What commands say that run until they are told to stop. */
+const AT_WORK = { api: 'The API listens', scheduler: 'The scheduler', worker: 'Worker' }
+
+/** Tries them all. Returns what happened to each, and whether that is what is written down. */
+export async function tryPoolingModes({ urlOf, rails, onResult }) {
+  const results = []
+  for (const { command, login, through, flags, refused } of CASES) {
+    const addresses = { PRIMARY: urlOf(login, 'nothing'), SESSION: urlOf(login, 'session') }
+    const words = [command, ...(WORDS[command] ?? []), ...flags.map((flag) => addresses[flag] ?? flag)]
+    if (command === 'worker') words.push('--rails', rails)
+    const { exitCode, stdout, stderr } = await symphony(words, urlOf(login, through), { stopWhen: AT_WORK[command] })
+    const code = exitCode === 0 ? undefined : (/\b[A-Z]+(?:_[A-Z]+)+\b/.exec(stderr)?.[0] ?? `exit code ${exitCode}`)
+    const result = { command, through, flags, code, asExpected: code === refused }
+    results.push(result)
+    onResult(result, result.asExpected ? '' : `${stdout}${stderr}`.trim())
+  }
+  return results
+}

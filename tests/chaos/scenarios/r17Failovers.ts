@@ -1,0 +1,223 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { between } from '../../../libs/cli/demo/seededRandom.js'
+import { liftDispatchFreeze, readDispatchEpoch, type DispatchEpoch } from '../../../libs/outbox/index.js'
+import { readBook } from '../../../libs/rails/index.js'
+import { Feeder } from '../../support/scorecard/Feeder.js'
+import { USUAL_RAILS } from '../../support/scorecard/payments.js'
+import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+import { ServerLine } from '../../support/scorecard/ServerLine.js'
+import type { Stage } from '../../support/scorecard/Stage.js'
+import { insist, until } from '../../support/scorecard/until.js'
+
+const WORKERS = 3
+const BACKLOG = 600
+/** So many outcomes at the least are recorded by a server that is then lost with them. */
+const OUTCOMES_LOST_MIN = 100
+/** So long the rail is watched while dispatch is frozen. Calls that were under way have ended before: they take a second at the most. */
+const QUIET_MS = 1_500
+
+export default defineScenario({
+  id: 'R17',
+  title:
+    'failover to a streaming standby under load, synchronous and asynchronous, the primary killed with all its processes; an older copy put back under living workers',
+  bar: '10 of each: synchronous: nothing acknowledged is lost, work goes on by itself; otherwise: noticed, dispatch frozen until it is lifted, every pending item marked unknown; 0 double rail effects',
+  sizes: { full: { ofEach: 10 }, short: { ofEach: 1 } },
+  async run(stage, { ofEach }) {
+    const play = await Play.begin(stage)
+    for (let round = 1; round <= ofEach; round += 1) {
+      await play.loseSynchronousPrimary()
+      await play.loseAsynchronousPrimary()
+      await play.putBackOlderCopy()
+      stage.progress(`${round} of ${ofEach} rounds, ${play.counts.outcomesLost} outcomes lost`)
+    }
+    return play.end()
+  },
+})
+
+class Play {
+  readonly #stage: Stage
+  readonly #scene: RelayScene
+  readonly #line: ServerLine
+  readonly #feeder: Feeder
+  readonly #fleet: ReturnType<RelayScene['fleet']>
+  readonly #defects: string[] = []
+  readonly #resumes: number[] = []
+  readonly counts = {
+    synchronous: 0,
+    asynchronous: 0,
+    restores: 0,
+    outcomesLost: 0,
+    markedUnknown: 0,
+    notMarked: 0,
+    sentWhileFrozen: 0,
+  }
+
+  private constructor(stage: Stage, scene: RelayScene) {
+    this.#stage = stage
+    this.#scene = scene
+    this.#line = new ServerLine(stage, scene)
+    this.#feeder = new Feeder({ scene, random: stage.randomFor('payments'), backlog: BACKLOG })
+    this.#fleet = scene.fleet({
+      // What was in somebody's hands when the server died is due again soon.
+      words: ['--lease-seconds', '3', '--concurrency', '8', '--batch-size', '20'],
+      env: { LEASE_REPAIR_INTERVAL_MS: '2000' },
+    })
+  }
+
+  static async begin(stage: Stage): Promise<Play> {
+    const play = new Play(stage, await RelayScene.set(stage, { rails: USUAL_RAILS, proxied: true }))
+    stage.defer(() => play.#feeder.pause().catch(() => {}))
+    await play.#fleet.start(WORKERS)
+    return play
+  }
+
+  /** Everything goes on meanwhile: the client that enqueues, the workers, the rail. Nobody lifts anything. */
+  async loseSynchronousPrimary(): Promise<void> {
+    const follower = await this.#line.addStandby({ synchronous: true })
+    this.#feeder.feed()
+    await until('a heartbeat says that commits wait', async () => (await this.#epoch())?.synchronous === true)
+    await delay(between(this.#stage.random, 0, 1_000))
+    await this.#line.kill()
+    await this.#line.promote(follower)
+    this.#resumes.push(await this.#resumedAfterMs())
+    await this.#feeder.pause()
+    this.counts.synchronous += 1
+    const epoch = await this.#epoch()
+    if (epoch?.frozen === true) {
+      this.#defects.push(`a synchronous failover froze dispatch: ${epoch.freezeReason}`)
+      await this.#lift()
+    }
+  }
+
+  /** The standby has every payment, and knows nothing of the outcomes that the primary recorded after it was cut off. */
+  async loseAsynchronousPrimary(): Promise<void> {
+    const follower = await this.#line.addStandby({ synchronous: false })
+    const before = await this.#withoutWorkers(async () => {
+      await this.#feeder.fill()
+      await follower.standby.catchUp()
+      await follower.standby.stop()
+      return this.#endedCount()
+    })
+    const ended = await this.#moreEndedThan(before)
+    await this.#line.kill()
+    await follower.standby.start()
+    await this.#line.promote(follower)
+    this.counts.asynchronous += 1
+    await this.#frozenAndLifted('NEW_TIMELINE', ended)
+  }
+
+  /** The same server as it was, as if it had only been restarted: nobody but the workers remembers more. */
+  async putBackOlderCopy(): Promise<void> {
+    const { older, before, known } = await this.#withoutWorkers(async () => {
+      await this.#feeder.fill()
+      const epoch = await this.#epoch()
+      return { older: await this.#line.copy(), before: await this.#endedCount(), known: epoch?.epochNo ?? 0 }
+    })
+    // The copy was made before the primary was started again: an epoch that it does not know.
+    await until('a heartbeat after the copy', async () => {
+      const epoch = await this.#epoch()
+      return epoch !== undefined && epoch.epochNo > known && epoch.beatNo > 0n
+    })
+    const ended = await this.#moreEndedThan(before)
+    await this.#line.putBack(older)
+    this.counts.restores += 1
+    await this.#frozenAndLifted('LOST_COMMITS', ended)
+  }
+
+  /** So that what is filled in is still to be done when they go on, however fast they are. */
+  async #withoutWorkers<T>(body: () => Promise<T>): Promise<T> {
+    this.#fleet.freezeAll()
+    try {
+      return await body()
+    } finally {
+      this.#fleet.thawAll()
+    }
+  }
+
+  async end() {
+    const scene = this.#scene
+    await scene.untilDrained()
+    const endings = await this.#fleet.stop()
+    const { report, defects } = await scene.audit()
+    const { acknowledged } = this.#feeder
+    const lost = acknowledged - Number(report.counts.accepted)
+    const { notMarked, sentWhileFrozen } = this.counts
+    return {
+      figures: {
+        payments: acknowledged,
+        ...this.counts,
+        resumeMsMax: Math.max(...this.#resumes),
+        acknowledgedLost: lost,
+        workerExits: this.#fleet.deaths.length,
+        doubleRailEffects: report.doublePaid,
+      },
+      defects: [
+        ...this.#defects,
+        ...defects,
+        ...this.#fleet.deaths,
+        ...(lost === 0 ? [] : [`${lost} payments that were acknowledged are in no book`]),
+        ...(notMarked === 0 ? [] : [`${notMarked} items that waited at a freeze were not marked`]),
+        ...(sentWhileFrozen === 0 ? [] : [`${sentWhileFrozen} payments were made while dispatch was frozen`]),
+        ...endings
+          .filter((ending) => ending !== 0)
+          .map((ending) => `a worker that was told to stop ended with ${ending}`),
+      ],
+    }
+  }
+
+  /** What the surviving server has forgotten is counted; a freeze for the right reason, all marked, silence; then a person lifts it. */
+  async #frozenAndLifted(cause: string, endedBefore: bigint): Promise<void> {
+    const epoch = await until('dispatch is frozen', async () => {
+      const seen = await this.#epoch()
+      return seen?.frozen === true && seen.markedAt !== null ? seen : undefined
+    })
+    if (epoch.freezeCause !== cause) this.#defects.push(`frozen for ${epoch.freezeCause} instead of ${cause}`)
+    const { pendingCount, outcomeUnknownCount, dispatchedTotal, failedTotal } = await this.#scene.status()
+    const forgotten = Number(endedBefore - dispatchedTotal - failedTotal)
+    if (forgotten < OUTCOMES_LOST_MIN) this.#defects.push(`only ${forgotten} outcomes were lost: nothing was shown`)
+    this.counts.outcomesLost += forgotten
+    this.counts.markedUnknown += Number(outcomeUnknownCount)
+    this.counts.notMarked += Number(pendingCount - outcomeUnknownCount)
+    await delay(QUIET_MS)
+    const paid = await this.#paidCount()
+    await delay(QUIET_MS)
+    this.counts.sentWhileFrozen += (await this.#paidCount()) - paid
+    await this.#lift()
+  }
+
+  async #lift(): Promise<void> {
+    const control = this.#scene.db.as('symphony_control')
+    await insist('the lifting', () => liftDispatchFreeze(control, 'both books were compared'))
+    await until('what was unknown is settled', async () => (await this.#scene.status()).outcomeUnknownCount === 0n)
+  }
+
+  /** From the promotion to the first payment that ends on the new primary. */
+  async #resumedAfterMs(): Promise<number> {
+    const started = process.hrtime.bigint()
+    const before = await this.#endedCount()
+    await until('a payment ends on the new primary', async () => (await this.#endedCount()) > before)
+    return Math.round(Number(process.hrtime.bigint() - started) / 1e6)
+  }
+
+  /** How many have ended, once so many more have that their loss will be noticed. */
+  #moreEndedThan(before: bigint): Promise<bigint> {
+    return until('more payments have ended', async () => {
+      const ended = await this.#endedCount()
+      return ended >= before + BigInt(OUTCOMES_LOST_MIN) && ended
+    })
+  }
+
+  async #endedCount(): Promise<bigint> {
+    const { dispatchedTotal, failedTotal } = await this.#scene.status()
+    return dispatchedTotal + failedTotal
+  }
+
+  #epoch(): Promise<DispatchEpoch | undefined> {
+    return insist('a look at the epoch', () => readDispatchEpoch(this.#scene.db.as('symphony_auditor')))
+  }
+
+  async #paidCount(): Promise<number> {
+    return (await readBook(this.#scene.bookFile)).size
+  }
+}

@@ -1,0 +1,176 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Writable } from 'node:stream'
+import type { Command } from 'commander'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { createProgram } from '../../libs/cli/program.js'
+import { SETTINGS } from '../../libs/cli/settings.js'
+import { Terminal } from '../../libs/cli/Terminal.js'
+import { findPrograms, ProgramsMissingError } from '../../scripts/cluster/programs.mjs'
+
+/** What the files of deploy/ and the pages for operators tell a reader to run exists: commands, flags, variables, places to fill in. */
+
+const root = join(import.meta.dirname, '..', '..')
+const read = (path: string) => readFileSync(join(root, path), 'utf8')
+
+const DEPLOYMENTS = filesBelow('deploy').filter((file) => /^deploy\/(?:docker|kubernetes|systemd)\//.test(file))
+const PAGES = filesBelow('docs/operate').filter((file) => file.endsWith('.md'))
+
+/** Variables that are not Symphony's: of other programs, or names that a file gives to itself. */
+const STRANGERS = new Set([
+  'API_PASSWORD',
+  'NODE_ENV',
+  'POSTGRES_DB',
+  'POSTGRES_PASSWORD',
+  'STATE_DIRECTORY',
+  'WORKER_PASSWORD',
+  'AF_INET',
+  'AF_INET6',
+  'AF_UNIX',
+])
+
+let program: Command
+beforeAll(async () => {
+  const silent = new Writable({ write: (_chunk, _encoding, done) => done() })
+  const terminal = new Terminal({ stdout: silent, stderr: silent, env: {} })
+  program = await createProgram(['node', 'symphony'], { env: {}, terminal, signal: new AbortController().signal })
+})
+
+test.each(DEPLOYMENTS)('%s runs commands with flags that exist', (file) => {
+  expect(commandLinesIn(file, read(file)).flatMap(strangersIn)).toEqual([])
+})
+
+test('every kind of file has its command lines, and they were found', () => {
+  const found = DEPLOYMENTS.flatMap((file) => commandLinesIn(file, read(file)).map(([command]) => `${file} ${command}`))
+  expect(found.toSorted()).toEqual([
+    'deploy/docker/Dockerfile --help',
+    'deploy/docker/compose.yaml api',
+    'deploy/docker/compose.yaml deploy',
+    'deploy/docker/compose.yaml deploy',
+    'deploy/docker/compose.yaml scheduler',
+    'deploy/docker/compose.yaml worker',
+    'deploy/kubernetes/api.yaml api',
+    'deploy/kubernetes/deploy.yaml deploy',
+    'deploy/kubernetes/scheduler.yaml scheduler',
+    'deploy/kubernetes/worker.yaml worker',
+    'deploy/systemd/symphony-api.service api',
+    'deploy/systemd/symphony-scheduler.service scheduler',
+    'deploy/systemd/symphony-worker@.service worker',
+  ])
+})
+
+test.each(PAGES)('%s tells of commands with flags that exist', (file) => {
+  const blocks = [...read(file).matchAll(/^ *```(?:console|sh)\n(.*?)^ *```$/gms)].map(([, text = '']) => text)
+  const lines = blocks.flatMap((text) => text.replaceAll(/\\\n\s*/g, '').split('\n'))
+  const commands = lines.map((line) => /(?:^|\s)symphony ([a-z-].*)$/.exec(line.replace(/\s#\s.*$/, ''))?.[1])
+  const words = commands.filter((line) => line !== undefined).map((line) => wordsOf(line))
+  expect(words.flatMap(strangersIn)).toEqual([])
+})
+
+test('every variable in them is one that Symphony reads', () => {
+  const settings = Object.values<{ readonly env?: string }>(SETTINGS).map(({ env }) => env)
+  // The password of a login is an argument of one command, not a setting.
+  const readByDeploy = 'SYMPHONY_LOGIN_PASSWORD'
+  expect(read('libs/cli/commands/deploy.ts')).toContain(`'${readByDeploy}'`)
+  const known = new Set([...settings, readByDeploy, ...STRANGERS])
+  const named = DEPLOYMENTS.flatMap((file) =>
+    [...read(file).matchAll(/\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b/g)].map(([name]) => name),
+  )
+  expect(named).toContain('DATABASE_URL')
+  expect(named).toContain('SYMPHONY_HOST')
+  expect(named.filter((name) => !known.has(name))).toEqual([])
+})
+
+test('probes ask routes that exist, and no container is ended because its database is away', () => {
+  const routes = new Set([...read('libs/http/routes/health.ts').matchAll(/path: '(\/\w+)'/g)].map(([, path]) => path))
+  for (const file of DEPLOYMENTS.filter((name) => name.startsWith('deploy/kubernetes/'))) {
+    const probes = [...read(file).matchAll(/(\w+)Probe:\n\s+httpGet: \{path: (\S+),/g)]
+    for (const [, kind, path] of probes) {
+      expect(routes).toContain(path)
+      expect(path).toBe(kind === 'readiness' ? '/readyz' : '/healthz')
+    }
+    expect(probes.length).toBe(/^kind: Deployment$/m.test(read(file)) ? 3 : 0)
+  }
+  expect(read('deploy/docker/Dockerfile')).toMatch(/^HEALTHCHECK .*\\\n.*\/healthz`/m)
+})
+
+test('nothing runs as root, and every secret comes from elsewhere', () => {
+  expect(read('deploy/docker/Dockerfile')).toMatch(/^USER 1000:1000$/m)
+  for (const file of DEPLOYMENTS.filter((name) => /^kind: (?:Deployment|Job)$/m.test(read(name)))) {
+    const text = read(file)
+    for (const line of [
+      'runAsNonRoot: true',
+      'readOnlyRootFilesystem: true',
+      'allowPrivilegeEscalation: false',
+      'capabilities: {drop: [ALL]}',
+    ]) {
+      expect(text).toContain(line)
+    }
+    expect(text).toMatch(/- name: DATABASE_URL\n\s+valueFrom: \{secretKeyRef:/)
+  }
+  for (const file of DEPLOYMENTS) expect(read(file)).not.toMatch(/postgres:\/\/\w+:(?!…|\$\{)/)
+})
+
+describe('npm run cluster', () => {
+  test('fills in every place of the files in deploy/cluster, and no other', () => {
+    const places = ['patroni.yml', 'haproxy.cfg', 'pgbouncer.ini'].flatMap((file) =>
+      [...read(`deploy/cluster/${file}`).matchAll(/\$\{([A-Z0-9_]+)\}/g)].map(([, name = '']) => name),
+    )
+    // Those of the three nodes are made from their names.
+    const told = read('scripts/cluster/Cluster.mjs').replaceAll('${name}', 'NODE1')
+    expect(places.length).toBeGreaterThan(30)
+    const normal = places.map((name) => name.replace(/^NODE[23]_/, 'NODE1_'))
+    expect(normal.filter((name) => !new RegExp(String.raw`\b${name}\b`).test(told))).toEqual([])
+  })
+
+  test('names everything that is missing at once, with the command that installs it', () => {
+    const nowhere = { searchPath: '', daemonFolders: [], postgresFolder: join(root, 'deploy') }
+    expect(() => findPrograms(nowhere)).toThrow(ProgramsMissingError)
+    expect(() => findPrograms(nowhere)).toThrow(
+      'apt-get install --no-install-recommends patroni etcd-server pgbouncer haproxy postgresql',
+    )
+  })
+})
+
+/** The words after `symphony`, of each line that runs it. */
+function commandLinesIn(file: string, text: string): string[][] {
+  if (file.endsWith('.service')) {
+    return [...text.matchAll(/^ExecStart=\S+\/symphony (.*)$/gm)].map(([, line = '']) => wordsOf(line))
+  }
+  if (file.endsWith('Dockerfile')) {
+    return [...text.matchAll(/^CMD (\[.*\])$/gm)].map(([, list = '[]']): string[] => JSON.parse(list))
+  }
+  return [...text.matchAll(/^\s*(?:args|command): \[(.*)\]$/gm)].map(([, list = '']) =>
+    list.split(',').map((word) => word.trim().replaceAll('"', '')),
+  )
+}
+
+function wordsOf(line: string): string[] {
+  return line.match(/"[^"]*"|'[^']*'|\S+/g) ?? []
+}
+
+/** Words that nobody would understand: a command that is not there, a flag that it does not have. */
+function strangersIn(words: readonly string[]): string[] {
+  let command = program
+  let depth = 0
+  for (const word of words) {
+    const next = command.commands.find((one) => one.name() === word)
+    if (next === undefined) break
+    command = next
+    depth += 1
+  }
+  const unknown = command.commands.length > 0 && /^[^-]/.test(words[depth] ?? '-')
+  const known = new Set(['--help', ...command.options.flatMap(({ long, short }) => [long, short])])
+  const flags = words.filter((word) => /^--?[a-z]/.test(word)).map((word) => word.replace(/=.*$/, ''))
+  return [
+    ...(unknown ? [`no command: ${words.join(' ')}`] : []),
+    ...flags.filter((flag) => !known.has(flag)).map((flag) => `no flag ${flag}: ${words.join(' ')}`),
+  ]
+}
+
+function filesBelow(folder: string): string[] {
+  return readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name).slice(root.length + 1))
+    .toSorted()
+}

@@ -1,0 +1,65 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Random } from '../../../libs/cli/demo/seededRandom.js'
+import { aPayment } from './payments.js'
+import type { RelayScene } from './RelayScene.js'
+
+export interface FeederOptions {
+  readonly scene: RelayScene
+  readonly random: Random
+  /** So many payments wait at the least. */
+  readonly backlog: number
+}
+
+/** A client that keeps the queue filled, through every fault, until it is told to pause. */
+export class Feeder {
+  readonly #options: FeederOptions
+  #feeding: Promise<void> = Promise.resolve()
+  #paused = true
+  /** Payments that were enqueued, and whose enqueueing was answered. */
+  acknowledged = 0
+
+  constructor(options: FeederOptions) {
+    this.#options = options
+  }
+
+  /** Begins, or goes on. */
+  feed(): void {
+    if (!this.#paused) return
+    this.#paused = false
+    this.#feeding = this.#feed()
+    // Told by whoever pauses it.
+    this.#feeding.catch(() => {})
+  }
+
+  /** Resolves when no call of its is under way. */
+  async pause(): Promise<void> {
+    this.#paused = true
+    await this.#feeding
+  }
+
+  /** Fills the queue once, and pauses. */
+  async fill(): Promise<void> {
+    await this.pause()
+    await this.#topUp()
+  }
+
+  async #feed(): Promise<void> {
+    while (!this.#paused) {
+      await this.#topUp()
+      await delay(LOOK_MS)
+    }
+  }
+
+  async #topUp(): Promise<void> {
+    const { scene, random, backlog } = this.#options
+    let waiting = Number((await scene.status()).pendingCount)
+    for (; waiting < backlog; waiting += BATCH) {
+      const first = this.acknowledged + 1
+      await scene.enqueue(Array.from({ length: BATCH }, (_, index) => aPayment(first + index, random)))
+      this.acknowledged += BATCH
+    }
+  }
+}
+
+const BATCH = 100
+const LOOK_MS = 50
