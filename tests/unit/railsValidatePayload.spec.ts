@@ -171,7 +171,7 @@ describe('IBANs', () => {
   })
 
   it('are what the table of countries and its own check call valid, character by character', async () => {
-    const character = fc.constantFrom(...'0123456789ABCXYZ axÄ-')
+    const character = fc.constantFrom(...'0123456789ABCXYZ axÄ-'.split(''))
     await fc.assert(
       fc.asyncProperty(fc.constantFrom(...KNOWN), fc.nat(33), character, async (iban, place, put) => {
         const destination = `${iban.slice(0, place)}${put}${iban.slice(place + 1)}`
