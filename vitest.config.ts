@@ -1,14 +1,18 @@
 import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
+import { SlowestFirst } from './tests/support/SlowestFirst.js'
 
-/** Files that start processes, listen for signals, read the environment or register something for their whole process. */
+/**
+ * Files that handle signals, change the environment, register something for their whole process, or use so much of it that another
+ * would notice.
+ */
 const APART = [
-  'tests/{chaos,e2e,fuzz}/**',
-  'tests/unit/{cli,deployment,doctor,embedded,observability}*',
-  'tests/unit/{dbTls,dashboardBuild,outboxTraceContext,rails}*',
-  'tests/integration/{bench,cli,db,deployment,docs,embedded,observability,platform,rails,testing}*',
-  'tests/integration/{inboxExactlyOnce,leaseTokens,leaseLoss,schedulerKills}*',
-  'tests/contract/{guardrails,monitoring,package,rooms}*',
+  'tests/{chaos,e2e}/**',
+  'tests/unit/{cli,cliProcess,cliSurface,cliVault,dbTls,dashboardBuild,deploymentCli,outboxTraceContext}.*',
+  'tests/unit/{deploymentSnapshot,embedded,observability}*',
+  'tests/integration/{bench,cliDemo,cliProcesses,dbConnectionLoss,dbListen,docs,embedded,observability,platformFleet}*',
+  'tests/integration/{inboxExactlyOnce,leaseLoss,leaseTokens,railsBook,schedulerKills,testing}*',
+  'tests/contract/{guardrails,monitoring,package}*',
   'tests/security/{canary,ledgerTamper}*',
 ]
 
@@ -20,10 +24,11 @@ export default defineConfig({
     // A focused test left behind would turn the rest of the suite off without a word.
     allowOnly: false,
     passWithNoTests: false,
+    sequence: { sequencer: SlowestFirst },
     projects: [
       // What a test does to its process (signals, memory, a crash) stays its own.
       project('apart', {
-        include: APART.map((files) => `${files}.spec.ts`.replace('**.spec', '**/*.spec')),
+        include: APART.map((files) => `${files}.spec.ts`.replace('**.spec', '**/*.spec').replace('.*.spec', '.spec')),
         isolate: true,
       }),
       // All others ask a database and nothing else: loading the library anew for each of them took longer than some of them.

@@ -1,8 +1,13 @@
 // How long the status takes with a million rows in the ledger: `npm run bench:status [rows]`. Loads them as superuser into a
-// server of its own, reads each status view and the whole of /metrics many times, and prints medians and the worst.
+// server of its own, reads each status view many times, and /metrics and /v1/status over HTTP from a process of the API, as
+// Prometheus and the dashboard do. Prints medians and the worst.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import { Client } from 'pg'
 import { deploy } from 'symphony-pg/deployment'
 import { startEmbedded } from 'symphony-pg/embedded'
@@ -26,7 +31,7 @@ try {
   } finally {
     await client.end()
   }
-  await measureMetrics(server.url)
+  await measureOverHttp(server.url)
 } finally {
   await server.stop()
   await rm(folder, { recursive: true })
@@ -41,40 +46,42 @@ async function fill(client) {
   print(`${ROWS} rows of the ledger loaded in ${Math.round((performance.now() - startedMs) / 1_000)} s`)
 }
 
-/** Over HTTP, as Prometheus does, from a worker-less process that serves the page. */
-async function measureMetrics(url) {
-  const { openDatabase } = await import('symphony-pg')
-  const { createHttpServer, MetricsPage } = await import('symphony-pg/http')
-  const { Metrics } = await import('symphony-pg/observability')
-  const { readSystemStatus } = await import('../dist/libs/cli/readSystemStatus.js')
-  const { pino } = await import('pino')
-  const database = openDatabase({ url })
-  const metrics = new MetricsPage(new Metrics({ version: 'bench' }).registry, () => readSystemStatus(database))
-  const http = createHttpServer({
-    log: pino({ level: 'silent' }),
-    accessToken: TOKEN,
-    isReady: async () => true,
-    metrics,
+/** Over HTTP, from a process that serves nothing else. */
+async function measureOverHttp(url) {
+  const port = '27420'
+  const program = fileURLToPath(new URL('../bin/symphony', import.meta.url))
+  const api = spawn(process.execPath, [program, 'api', '--port', port, '--log-level', 'warn'], {
+    env: { DATABASE_URL: url, SYMPHONY_ACCESS_TOKEN: TOKEN },
+    stdio: ['ignore', 'pipe', 'inherit'],
   })
-  const address = await http.listen({ host: '127.0.0.1', port: 0 })
-  await measure('/metrics', async () => {
-    const response = await fetch(`${address}/metrics`, { headers: { authorization: `Bearer ${TOKEN}` } })
-    if (!(await response.text()).includes('outbox_pending_depth')) throw new Error('the gauges are missing')
-  })
-  await http.close()
-  await database.close()
+  const ended = once(api, 'exit')
+  try {
+    await Promise.race([once(api.stdout, 'data'), ended])
+    const look = async (path, word) => {
+      const response = await fetch(`http://127.0.0.1:${port}${path}`, { headers: { authorization: `Bearer ${TOKEN}` } })
+      if (!(await response.text()).includes(word)) throw new Error(`${path} answers ${response.status} without ${word}`)
+    }
+    await measure('/metrics', () => look('/metrics', 'outbox_pending_depth'))
+    await measure('/v1/status, when it has been asked within the second', () => look('/v1/status', 'pendingCount'))
+    // An answer is good for 800 ms; after that the next one asks the database.
+    await measure('/v1/status', () => look('/v1/status', 'pendingCount'), { looks: 20, pauseMs: 900 })
+  } finally {
+    api.kill('SIGTERM')
+    await ended
+  }
 }
 
-async function measure(name, look) {
+async function measure(name, look, { looks = LOOKS, pauseMs = 0 } = {}) {
   const times = []
-  for (let n = 0; n <= LOOKS; n++) {
+  for (let n = 0; n <= looks; n++) {
+    if (pauseMs > 0) await sleep(pauseMs)
     const startedMs = performance.now()
     await look()
     // The first one warms up.
     if (n > 0) times.push(performance.now() - startedMs)
   }
   times.sort((a, b) => a - b)
-  print(`${name}: median ${times[LOOKS / 2].toFixed(1)} ms, worst ${times.at(-1).toFixed(1)} ms of ${LOOKS}`)
+  print(`${name}: median ${times[looks / 2].toFixed(1)} ms, worst ${times.at(-1).toFixed(1)} ms of ${looks}`)
 }
 
 function print(line) {

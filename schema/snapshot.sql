@@ -729,7 +729,10 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FAILED_WHILE_OUTCOME_UNKNOWN'::text) AS held_failed_unknown_count,
             count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'RETRY_CEILING'::text) AS held_retry_ceiling_count,
             count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'REPEATED_LEASE_EXPIRY'::text) AS held_lease_expiry_count,
-            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'EARLIER_ITEM_PAID'::text) AS held_earlier_paid_count
+            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'EARLIER_ITEM_PAID'::text) AS held_earlier_paid_count,
+            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FIELD_KEY_MISSING'::text) AS held_field_key_missing_count,
+            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FIELD_KEY_DESTROYED'::text) AS held_field_key_destroyed_count,
+            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FIELD_UNREADABLE'::text) AS held_field_unreadable_count
            FROM item i
         ), recorded AS (
          SELECT o.minute AS at,
@@ -778,10 +781,13 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
     q.held_retry_ceiling_count,
     q.held_lease_expiry_count,
     q.held_earlier_paid_count,
-    q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count - q.held_lease_expiry_count - q.held_earlier_paid_count AS held_other_count,
+    q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count - q.held_lease_expiry_count - q.held_earlier_paid_count - q.held_field_key_missing_count - q.held_field_key_destroyed_count - q.held_field_unreadable_count AS held_other_count,
     ( SELECT count(*) AS count
            FROM outbox_workers w
-          WHERE w.last_seen_at > (statement_timestamp() - '00:01:00'::interval)) AS workers_alive_count
+          WHERE w.last_seen_at > (statement_timestamp() - '00:01:00'::interval)) AS workers_alive_count,
+    q.held_field_key_missing_count,
+    q.held_field_key_destroyed_count,
+    q.held_field_unreadable_count
    FROM queue q
      CROSS JOIN ledger l;
 COMMENT ON VIEW supervisor_outbox_status IS 'The queue at a glance, in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';

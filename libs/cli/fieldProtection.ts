@@ -29,6 +29,19 @@ export async function withProtection<T>(
   }
 }
 
+/**
+ * Does what comes before a relay has the rails, and with them the duty to close them when it stops. Whatever of it fails, they are
+ * closed.
+ */
+export async function orCloseRails<T>(rails: ReadonlyMap<string, LoadedRail>, body: () => Promise<T>): Promise<T> {
+  try {
+    return await body()
+  } catch (error) {
+    await closeRails(rails)
+    throw error
+  }
+}
+
 /** What a file of rails has opened would keep the process from ending. One that cannot close keeps nobody from it. */
 async function closeRails(rails: ReadonlyMap<string, LoadedRail>): Promise<void> {
   await Promise.allSettled([...rails.values()].map((rail) => rail.close()))
@@ -57,7 +70,6 @@ export async function openRails(
     ({ masterKeyId }) => masters?.ids.includes(masterKeyId) !== true,
   )
   if (masters === undefined || missing.length > 0) {
-    await closeRails(rails)
     const named = missing.map(({ masterKeyId }) => masterKeyId).join(', ')
     throw new AppError(
       'VAULT_KEYS_MISSING',

@@ -9,7 +9,7 @@ import { createCleanup } from './createCleanup.js'
 import { printDiagnosis, requireHealth } from './commands/doctor.js'
 import { createLog } from './createLog.js'
 import { dashboardFolder } from './dashboardFolder.js'
-import { openRails, protectionOf } from './fieldProtection.js'
+import { openRails, orCloseRails, protectionOf } from './fieldProtection.js'
 import { HttpFace } from './HttpFace.js'
 import { loadRailsFile } from './loadRailsFile.js'
 import { openTargetAt } from './openTarget.js'
@@ -72,13 +72,16 @@ async function prepareDatabase(server: OpenedServer, settings: StartSettings, cl
 }
 
 async function serve(url: string, settings: StartSettings, cli: Cli): Promise<void> {
-  const protection = await protectionOf(await railsOf(settings), settings.vaultKeys)
-  const files = await loadApiFiles(settings)
+  const loaded = await railsOf(settings)
+  const { protection, files } = await orCloseRails(loaded, async () => ({
+    protection: await protectionOf(loaded, settings.vaultKeys),
+    files: await loadApiFiles(settings),
+  }))
   const accessToken = settings.accessToken ?? (await keptSecret(join(settings.dataDir, 'access-token'), newToken))
   const log = createLog(settings.logLevel, 'symphony')
   const database = openTargetAt(url, settings, 'start')
   try {
-    const rails = await openRails(protection, database)
+    const rails = await orCloseRails(loaded, () => openRails(protection, database))
     const api = apiFace(url, settings, files, protection)
     const face = new HttpFace({ database, log, accessToken, api, webhooks: files.webhooks })
     const relay = new Relay({ database, rails, settings, log, metrics: face.metrics })

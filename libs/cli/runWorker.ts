@@ -1,6 +1,6 @@
 import type { Cli } from './Cli.js'
 import { createLog } from './createLog.js'
-import { openRails, protectionOf } from './fieldProtection.js'
+import { openRails, orCloseRails, protectionOf } from './fieldProtection.js'
 import { loadRailsFile } from './loadRailsFile.js'
 import { openTargetAt, urlOfTarget } from './openTarget.js'
 import { Relay } from './Relay.js'
@@ -20,13 +20,16 @@ export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<voi
   const { strict, schema } = settings
   const url = await urlOfTarget(settings)
   const loaded = await loadRailsFile(settings.rails, { timeoutMs: settings.railTimeoutMs })
-  const protection = await protectionOf(loaded, settings.vaultKeys)
-  await requireStart({ url, schema, strict }, cli)
+  const protection = await orCloseRails(loaded, async () => {
+    const read = await protectionOf(loaded, settings.vaultKeys)
+    await requireStart({ url, schema, strict }, cli)
+    return read
+  })
   const log = createLog(settings.logLevel, 'symphony worker')
   const database = openTargetAt(url, settings, 'worker')
   const face = settings.http ? await openFace() : undefined
   try {
-    const rails = await openRails(protection, database)
+    const rails = await orCloseRails(loaded, () => openRails(protection, database))
     const relay = new Relay({ database, rails, settings, log, metrics: face?.metrics })
     try {
       await relay.start()

@@ -42,7 +42,8 @@ export interface AuditReport {
 export async function audit(role: Queryable, options: AuditOptions = {}): Promise<AuditReport> {
   const counts = await countLedger(role)
   const books = options.effects === undefined ? undefined : new RailBookComparison(options.effects)
-  const chain = await verifyLedger(databaseSource(role), { ...options, onRow: (row) => seeEnding(row, books) })
+  const onRow = books === undefined ? {} : { onRow: (row: LedgerRow) => seeEnding(row, books) }
+  const chain = await verifyLedger(databaseSource(role), { ...options, ...onRow })
   const invariants: InvariantVerdict[] = [
     verdict('I1', await findMisplacedItems(role)),
     verdict('I2', await findDoubleEndings(role)),
@@ -113,8 +114,9 @@ function report(
 }
 
 /** An attempt that ends its item is also held against the rail's book. */
-function seeEnding({ kind, fields }: LedgerRow, books: RailBookComparison | undefined): Ending | undefined {
-  if (kind !== 'attempt') return undefined
+function seeEnding(row: LedgerRow, books: RailBookComparison | undefined): Ending | undefined {
+  if (!row.ends) return undefined
+  const { fields } = row
   const [outboxId, state] = [fields[1], fields[9]]
   if (typeof outboxId !== 'string' || (state !== 'DISPATCHED' && state !== 'FAILED')) return undefined
   const ending = {

@@ -1,5 +1,4 @@
-import { createHash } from 'node:crypto'
-import { canonicalHash, type LedgerRow, type RowKind } from './chain.js'
+import { canonicalHash, type RowKind, type RowText } from './chain.js'
 
 /**
  * Blocks, recomputed from exported text: which rows each covers, in which order, and what its hashes are taken over. The
@@ -31,6 +30,9 @@ export interface Block extends BlockHead {
   readonly prevHash: string | null
 }
 
+/** Where the parts of an entry are: kind, id, transaction, row hash. */
+export const ENTRY = Object.freeze({ idAt: 2, xidAt: 18, hashAt: 26, hashBytes: 32, bytes: 58 })
+
 export const KINDS: readonly RowKind[] = Object.freeze(['identity', 'attempt', 'event'])
 
 export function numberOfKind(kind: RowKind): number {
@@ -41,7 +43,7 @@ export function kindOfNumber(number: number): RowKind | undefined {
   return KINDS[number - 1]
 }
 
-export function positionOf({ xid, kind, id }: LedgerRow): Position {
+export function positionOf({ xid, kind, id }: Pick<RowText, 'xid' | 'kind' | 'id'>): Position {
   return { xid: BigInt(xid), kind, id }
 }
 
@@ -50,19 +52,6 @@ export function isAfter(left: Position, right: Position): boolean {
   if (left.xid !== right.xid) return left.xid > right.xid
   if (left.kind !== right.kind) return numberOfKind(left.kind) > numberOfKind(right.kind)
   return left.id > right.id
-}
-
-/** What a block keeps of a row. A row hash that is none is replaced by its SHA-256: every entry is as long as every other. */
-export function entryOf({ kind, id, xid, rowHash }: LedgerRow): Buffer {
-  const transaction = Buffer.alloc(8)
-  transaction.writeBigInt64BE(BigInt(xid))
-  const hash = Buffer.from(rowHash ?? '', 'hex')
-  return Buffer.concat([
-    Buffer.of(0, numberOfKind(kind)),
-    Buffer.from(id.replaceAll('-', ''), 'hex'),
-    transaction,
-    hash.length === HASH_BYTES ? hash : createHash('sha256').update(hash).digest(),
-  ])
 }
 
 export interface Entry {
@@ -76,13 +65,13 @@ export interface Entry {
 
 export function readEntries(entries: Buffer): Entry[] {
   const read: Entry[] = []
-  for (let at = 0; at + ENTRY_BYTES <= entries.length; at += ENTRY_BYTES) {
-    const entry = entries.subarray(at, at + ENTRY_BYTES)
+  for (let at = 0; at + ENTRY.bytes <= entries.length; at += ENTRY.bytes) {
+    const entry = entries.subarray(at, at + ENTRY.bytes)
     read.push({
-      key: entry.toString('hex', 0, KEY_BYTES),
+      key: entry.toString('hex', 0, ENTRY.xidAt),
       kind: kindOfNumber(entry.readUInt16BE()),
-      id: uuidOf(entry.subarray(2, KEY_BYTES)),
-      content: entry.toString('hex', KEY_BYTES),
+      id: uuidOf(entry.subarray(ENTRY.idAt, ENTRY.xidAt)),
+      content: entry.toString('hex', ENTRY.xidAt),
     })
   }
   return read
@@ -105,7 +94,3 @@ export function blockHash(block: Block): string {
 function uuidOf(bytes: Buffer): string {
   return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
 }
-
-const HASH_BYTES = 32
-const KEY_BYTES = 18
-const ENTRY_BYTES = KEY_BYTES + 8 + HASH_BYTES

@@ -1,3 +1,5 @@
+import { placeOf, TABLE_OF, type Link } from './chain.js'
+
 /** A place where the ledger is not what it was, and how that shows. */
 export interface LedgerBreak {
   readonly table:
@@ -24,6 +26,14 @@ export class BreakTally {
     this.count += 1
     if (this.shown.length < BREAKS_SHOWN_MAX) this.shown.push(found)
   }
+}
+
+export function breakOfRow(
+  { kind, subject, number }: Pick<Link, 'kind' | 'subject' | 'number'>,
+  block: string | null,
+  why: string,
+): LedgerBreak {
+  return { table: TABLE_OF[kind], block, subject, position: placeOf(kind, number), why }
 }
 
 export function describeBreak({ table, block, subject, position, why }: LedgerBreak): string {

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 
 /**
  * The hash chain, recomputed from exported text. Nothing here asks the database's own functions: who could change a row could
@@ -11,7 +11,7 @@ export type RowKind = 'identity' | 'attempt' | 'event'
 export type Field = string | null
 
 /** A row of the ledger as text: all of it that is hashed, in the order in which it is. */
-export interface LedgerRow {
+export interface RowText {
   readonly kind: RowKind
   readonly id: string
   /** The transaction that wrote it, in decimal. */
@@ -21,6 +21,29 @@ export interface LedgerRow {
   /** Always null for an identity: it is the first link. */
   readonly prevHash: string | null
   readonly rowHash: string | null
+}
+
+/** A row seen only as a link of the chain that it belongs to. */
+export interface Link {
+  readonly kind: RowKind
+  /** The item that the row is about, or the scope of an event that is about none. */
+  readonly subject: string
+  /** 0 for an identity, otherwise the number of the attempt or event. */
+  readonly number: bigint
+  readonly prevHash: string | null
+  readonly rowHash: string | null
+  /** Whether it is an attempt that ends its item. */
+  readonly ends: boolean
+}
+
+/** A row as the verifier sees it, wherever it was read: its text, its place in its chain, and its hash computed anew. */
+export interface LedgerRow extends RowText, Link {
+  readonly kind: RowKind
+  readonly prevHash: string | null
+  readonly rowHash: string | null
+  contentHash(): string
+  /** Writes what a block keeps of it. */
+  writeEntry(target: Buffer, at: number): void
 }
 
 export const TABLE_OF = Object.freeze({
@@ -43,7 +66,7 @@ export const ATTEMPT_FIELDS = Object.freeze({ railType: 6, payload: 7 })
 export const FIELD_COUNT = Object.freeze({ identity: 10, attempt: 20, event: 9 })
 
 /** The item that the row is about, or the scope of an event that is about none. */
-export function subjectOf({ kind, fields }: LedgerRow): string {
+export function subjectOf({ kind, fields }: Pick<RowText, 'kind' | 'fields'>): string {
   for (const at of NAMING[kind].subject) {
     const field = fields[at]
     if (field !== null && field !== undefined) return field
@@ -52,7 +75,7 @@ export function subjectOf({ kind, fields }: LedgerRow): string {
 }
 
 /** 0 for an identity, otherwise the number of the attempt or event. */
-export function numberOf({ kind, fields }: LedgerRow): bigint {
+export function numberOf({ kind, fields }: Pick<RowText, 'kind' | 'fields'>): bigint {
   const at = NAMING[kind].number
   return at === undefined ? 0n : BigInt(fields[at] ?? 0)
 }
@@ -62,15 +85,20 @@ export function placeOf(kind: RowKind, number: bigint): string {
   return kind === 'identity' ? 'identity' : `${kind} ${number}`
 }
 
+/** Whether an attempt in this state is the last one of its item. */
+export function endsItem(state: Field | undefined): boolean {
+  return state === 'DISPATCHED' || state === 'FAILED'
+}
+
 /** What is wrong with a row by itself, if anything. */
-export function contentDefect({ kind, fields, prevHash, rowHash }: LedgerRow): string | undefined {
+export function contentDefect(row: LedgerRow): string | undefined {
+  const { rowHash } = row
   if (rowHash === null) return 'no hash'
-  const hashed = kind === 'identity' ? fields : [prevHash, ...fields]
-  return canonicalHash(hashed) === rowHash ? undefined : 'content differs from its hash'
+  return row.contentHash() === rowHash ? undefined : 'content differs from its hash'
 }
 
 export function canonicalHash(fields: readonly Field[]): string {
-  return createHash('sha256').update(canonicalText(fields)).digest('hex')
+  return hash('sha256', canonicalText(fields))
 }
 
 /** Each field as its length in bytes, a colon, the bytes and a comma; a null field has no length. */

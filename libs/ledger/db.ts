@@ -1,125 +1,85 @@
 import { requiredUuid } from '../core/index.js'
 import { callFunction, qualify, type Queryable } from '../db/index.js'
 import { kindOfNumber, KINDS, numberOfKind, type Block, type Position } from './blocks.js'
-import type { Field, LedgerRow, RowKind } from './chain.js'
-import type { Link } from './LedgerSource.js'
+import type { Link, RowKind } from './chain.js'
+import { rowsOfPage, type SentRow } from './sentRows.js'
 
 /**
- * What the ledger's verifiers read, as symphony_auditor. Rows come as text in canonical order, page by page, so that a ledger of
- * any size is verified in the same memory.
+ * What the ledger's verifiers read, as symphony_auditor. Rows come in canonical order, page by page, so that a ledger of any
+ * size is verified in the same memory.
  */
 
-const MICROS = (column: string) => `(extract(epoch FROM ${column}) * 1000000)::bigint::text`
-
-/** Each kind of row as text: what is hashed, in canonical order. */
+/** Each kind of row: what is hashed, in canonical order, in the types that `sentRows.ts` reads. */
 const ROWS = {
   identity: {
     table: 'payment_outbox_identities',
     id: 'outbox_id',
     prevHash: 'NULL::bytea',
     order: 't.outbox_id',
-    fields: `t.outbox_id::text, t.instruction_id, t.idempotency_key, t.participant_id, t.sequence_id::text, t.rail_type,
-      t.ordered::text, t.redrive_of::text, encode(t.content_hash, 'hex'), ${MICROS('t.created_at')}`,
+    fields: `t.outbox_id, t.instruction_id, t.idempotency_key, t.participant_id, t.sequence_id, t.rail_type, t.ordered,
+      t.redrive_of, t.content_hash, t.created_at`,
   },
   attempt: {
     table: 'payment_outbox_attempts',
     id: 'attempt_id',
     prevHash: 't.prev_hash',
     order: 't.attempt_no',
-    fields: `t.attempt_id::text, t.outbox_id::text, t.instruction_id, t.participant_id, t.sequence_id::text,
-      t.idempotency_key, t.rail_type, t.payload::text, t.attempt_no::text, t.state::text, ${MICROS('t.claimed_at')},
-      ${MICROS('t.completed_at')}, t.rail_reference, t.rail_code, t.error_code, t.error_message, t.latency_ms::text,
-      t.worker_id, encode(sha256(uuid_send(t.lease_token)), 'hex'), ${MICROS('t.created_at')}`,
+    fields: `t.attempt_id, t.outbox_id, t.instruction_id, t.participant_id, t.sequence_id, t.idempotency_key, t.rail_type,
+      t.payload::text, t.attempt_no, t.state, t.claimed_at, t.completed_at, t.rail_reference, t.rail_code, t.error_code,
+      t.error_message, t.latency_ms, t.worker_id, sha256(uuid_send(t.lease_token)), t.created_at`,
   },
   event: {
     table: 'payment_outbox_events',
     id: 'event_id',
     prevHash: 't.prev_hash',
     order: 't.event_no',
-    fields: `t.event_id::text, t.outbox_id::text, t.scope, t.event_no::text, t.event_type, t.attempt_id::text, t.actor,
-      t.detail::text, ${MICROS('t.created_at')}`,
+    fields: `t.event_id, t.outbox_id, t.scope, t.event_no, t.event_type, t.attempt_id, t.actor, t.detail::text, t.created_at`,
   },
 } as const satisfies Record<RowKind, object>
 
-interface RowText {
-  readonly id: string
-  readonly xid: string
-  readonly fields: Field[]
-  readonly prev: string | null
-  readonly hash: string | null
-}
-
+/** A page of rows is one value: a row as a message of the protocol, and each field as a text, would take longer than its hash. */
 async function selectRows(
   role: Queryable,
   kind: RowKind,
   condition: string,
   values: readonly unknown[],
-): Promise<LedgerRow[]> {
-  const { table, id, prevHash, fields } = ROWS[kind]
-  const { rows } = await role.query<RowText>(
-    `SELECT t.${id}::text AS id, t.recorded_xid::text AS xid, encode(${prevHash}, 'hex') AS prev,
-       encode(t.row_hash, 'hex') AS hash, ARRAY[${fields}] AS fields
-     FROM ${qualify(role, table)} t WHERE ${condition}`,
+): Promise<SentRow[]> {
+  const { table, prevHash, fields } = ROWS[kind]
+  const { rows } = await role.query<{ page: string | null }>(
+    `SELECT encode(string_agg(record_send(ROW(t.recorded_xid, t.row_hash, ${prevHash}, ${fields})), ''), 'base64') AS page
+     FROM (SELECT * FROM ${qualify(role, table)} t WHERE ${condition}) t`,
     values,
   )
-  return rows.map((row) => ({
-    kind,
-    id: row.id,
-    xid: row.xid,
-    fields: row.fields,
-    prevHash: row.prev,
-    rowHash: row.hash,
-  }))
+  const page = rows[0]?.page
+  return page === undefined || page === null ? [] : rowsOfPage(kind, Buffer.from(page, 'base64'))
 }
 
 /** All rows of one kind about one item, in order. */
-export function readItemRows(role: Queryable, kind: RowKind, outboxId: string): Promise<LedgerRow[]> {
+export function readItemRows(role: Queryable, kind: RowKind, outboxId: string): Promise<SentRow[]> {
   const condition = `t.outbox_id = $1::uuid ORDER BY ${ROWS[kind].order} LIMIT 5000`
   return selectRows(role, kind, condition, [requiredUuid('outboxId', outboxId)])
 }
 
-export function readRowsById(role: Queryable, kind: RowKind, rowIds: readonly string[]): Promise<LedgerRow[]> {
-  return selectRows(role, kind, `t.${ROWS[kind].id} = ANY ($1::uuid[])`, [rowIds])
-}
-
-/** Rows of one kind after a position, a page of them by id. */
-export function readOpenRowPage(
+/** Rows of one kind after a position and up to another, if there is one, in the order of blocks. */
+export function readRowPage(
   role: Queryable,
   kind: RowKind,
   after: Position | null,
-  afterId: string | null,
+  last: Position | null,
   limit: number,
-): Promise<LedgerRow[]> {
+): Promise<SentRow[]> {
   const { id } = ROWS[kind]
+  const upTo =
+    last === null
+      ? ''
+      : `AND t.recorded_xid <= $5::bigint AND (t.recorded_xid, ${numberOfKind(kind)}, t.${id}) <= ($5::bigint, $6::integer, $7::uuid)`
   return selectRows(
     role,
     kind,
     `t.recorded_xid >= $1::bigint AND (t.recorded_xid, ${numberOfKind(kind)}, t.${id}) > ($1::bigint, $2::integer, $3::uuid)
-       AND ($4::uuid IS NULL OR t.${id} > $4::uuid)
-     ORDER BY t.${id} LIMIT $5`,
-    [...positionValues(after), afterId, limit],
+       ${upTo} ORDER BY t.recorded_xid, t.${id} LIMIT $4`,
+    [...positionValues(after), limit, ...(last === null ? [] : positionValues(last))],
   )
-}
-
-/** Which rows lie after one position and up to another, in order. Without their content, which is read by id. */
-export async function readRowKeys(
-  role: Queryable,
-  after: Position | null,
-  last: Position,
-): Promise<{ readonly kind: RowKind; readonly id: string }[]> {
-  const keys = KINDS.map(
-    (kind) =>
-      `SELECT t.recorded_xid, ${numberOfKind(kind)} AS kind, t.${ROWS[kind].id} AS id FROM ${qualify(role, ROWS[kind].table)} t
-       WHERE t.recorded_xid BETWEEN $1::bigint AND $4::bigint`,
-  )
-  const { rows } = await role.query<{ kind: number; id: string }>(
-    `SELECT k.kind, k.id::text AS id FROM (${keys.join(' UNION ALL ')}) k
-     WHERE (k.recorded_xid, k.kind, k.id) > ($1::bigint, $2::integer, $3::uuid)
-       AND (k.recorded_xid, k.kind, k.id) <= ($4::bigint, $5::integer, $6::uuid)
-     ORDER BY k.recorded_xid, k.kind, k.id`,
-    [...positionValues(after), ...positionValues(last)],
-  )
-  return rows.map(({ kind, id }) => ({ kind: kindOfNumber(kind)!, id }))
 }
 
 function positionValues(position: Position | null): readonly unknown[] {
@@ -130,6 +90,8 @@ function positionValues(position: Position | null): readonly unknown[] {
 }
 
 const NIL_ID = '00000000-0000-0000-0000-000000000000'
+
+const MICROS = (column: string) => `(extract(epoch FROM ${column}) * 1000000)::bigint::text`
 
 export async function readBlockPage(role: Queryable, afterNo: bigint, limit: number): Promise<Block[]> {
   const { rows } = await role.query<{
@@ -183,13 +145,24 @@ function toLink(kind: RowKind, { subject, number, prev, hash, ends }: LinkText):
 
 export async function readIdentityLinks(role: Queryable, afterId: string | null, limit: number): Promise<Link[]> {
   const { rows } = await role.query<LinkText>(
-    `SELECT i.outbox_id::text AS subject, '0' AS number, NULL AS prev, encode(i.row_hash, 'hex') AS hash, false AS ends
-     FROM ${qualify(role, 'payment_outbox_identities')} i
+    `SELECT ${IDENTITY_LINK} FROM ${qualify(role, 'payment_outbox_identities')} i
      WHERE $1::uuid IS NULL OR i.outbox_id > $1::uuid ORDER BY i.outbox_id LIMIT $2`,
     [afterId, limit],
   )
   return rows.map((row) => toLink('identity', row))
 }
+
+export async function readIdentityLinksOf(role: Queryable, outboxIds: readonly string[]): Promise<Link[]> {
+  const { rows } = await role.query<LinkText>(
+    `SELECT ${IDENTITY_LINK} FROM ${qualify(role, 'payment_outbox_identities')} i
+     WHERE i.outbox_id = ANY ($1::uuid[]) ORDER BY i.outbox_id`,
+    [outboxIds],
+  )
+  return rows.map((row) => toLink('identity', row))
+}
+
+const IDENTITY_LINK = `i.outbox_id::text AS subject, '0' AS number, NULL AS prev, encode(i.row_hash, 'hex') AS hash,
+  false AS ends`
 
 const ATTEMPT_LINK = `a.outbox_id::text AS subject, a.attempt_no::text AS number, encode(a.prev_hash, 'hex') AS prev,
   encode(a.row_hash, 'hex') AS hash, a.state IN ('DISPATCHED', 'FAILED') AS ends`
@@ -215,16 +188,22 @@ export async function readOrphanLinks(role: Queryable, limit: number): Promise<L
   return rows.map((row) => toLink('attempt', row))
 }
 
-/** Events by subject and number, a page after the given position. */
-export async function readEventLinks(role: Queryable, after: Link | undefined, limit: number): Promise<Link[]> {
+/** Events by subject and number, of the given subjects or of all, a page after the given position. */
+export async function readEventLinks(
+  role: Queryable,
+  subjects: readonly string[] | null,
+  after: Link | undefined,
+  limit: number,
+): Promise<Link[]> {
   const { rows } = await role.query<LinkText>(
     `SELECT e.subject, e.event_no::text AS number, encode(e.prev_hash, 'hex') AS prev, encode(e.row_hash, 'hex') AS hash,
        false AS ends
      FROM (SELECT v.*, COALESCE(v.outbox_id::text, v.scope) COLLATE "C" AS subject
        FROM ${qualify(role, 'payment_outbox_events')} v) e
-     WHERE $1::text IS NULL OR (e.subject, e.event_no) > ($1::text COLLATE "C", $2::bigint)
-     ORDER BY e.subject, e.event_no LIMIT $3`,
-    [after?.subject ?? null, after === undefined ? null : String(after.number), limit],
+     WHERE ($1::text IS NULL OR (e.subject, e.event_no) > ($1::text COLLATE "C", $2::bigint))
+       AND ($3::text[] IS NULL OR e.subject = ANY ($3::text[]))
+     ORDER BY e.subject, e.event_no LIMIT $4`,
+    [after?.subject ?? null, after === undefined ? null : String(after.number), subjects, limit],
   )
   return rows.map((row) => toLink('event', row))
 }

@@ -105,10 +105,12 @@ export async function intoNewFolder<T>(folder: string, build: (unfinished: strin
   }
 }
 
-async function writeRows(file: LineFile, rows: AsyncIterable<LedgerRow>, onRow: () => void): Promise<void> {
-  for await (const row of rows) {
-    await file.write(writeRow(row))
-    onRow()
+async function writeRows(file: LineFile, pages: AsyncIterable<readonly LedgerRow[]>, onRow: () => void): Promise<void> {
+  for await (const rows of pages) {
+    for (const row of rows) {
+      await file.write(writeRow(row))
+      onRow()
+    }
   }
 }
 

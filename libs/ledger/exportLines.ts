@@ -1,18 +1,19 @@
 import { kindOfNumber, numberOfKind, type Block } from './blocks.js'
-import { FIELD_COUNT, type LedgerRow } from './chain.js'
+import { FIELD_COUNT, type LedgerRow, type RowText } from './chain.js'
+import { textRow } from './textRow.js'
 
 /**
  * The lines of an export. Read as strictly as they are written: a line must be, to the byte, what we would write for what it
  * says, so that no byte of it can change unnoticed.
  */
-export function writeRow({ kind, id, xid, prevHash, rowHash, fields }: LedgerRow): string {
+export function writeRow({ kind, id, xid, prevHash, rowHash, fields }: RowText): string {
   return JSON.stringify({ kind, id, xid, prevHash, rowHash, fields })
 }
 
 export function readRow(line: string): LedgerRow | undefined {
   const row = parse(line)
   if (row === undefined || !isRow(row) || writeRow(row) !== line) return undefined
-  return row
+  return textRow(row)
 }
 
 export function writeBlock({ no, rowCount, last, entries, root, prevHash, hash, sealedAt }: Block): string {
@@ -54,7 +55,7 @@ function readBlockFields(read: Record<string, unknown>): Block | undefined {
   }
 }
 
-function isRow(row: Record<string, unknown>): row is Record<string, unknown> & LedgerRow {
+function isRow(row: Record<string, unknown>): row is Record<string, unknown> & RowText {
   const { kind, id, xid, prevHash, rowHash, fields } = row
   if (kind !== 'identity' && kind !== 'attempt' && kind !== 'event') return false
   if (typeof id !== 'string' || !isDecimal(xid) || !Array.isArray(fields)) return false

@@ -4,10 +4,10 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { AppError, boundedInteger } from '../core/index.js'
 import { isAfter, positionOf, type Block, type Position } from './blocks.js'
-import { numberOf, subjectOf, type LedgerRow } from './chain.js'
+import type { LedgerRow, Link } from './chain.js'
 import { readBlock, readRow } from './exportLines.js'
 import { CHECKPOINTS_FILE, EXPORT_FILES, MANIFEST_FILE, type ExportManifest } from './exportLedger.js'
-import type { LedgerSource, Link } from './LedgerSource.js'
+import type { ChainSubjects, LedgerSource } from './LedgerSource.js'
 import { readLines } from './readLines.js'
 
 export class ExportError extends AppError {
@@ -112,35 +112,36 @@ class ExportSource implements LedgerSource {
     for await (const block of this.#read(EXPORT_FILES.blocks, readBlock)) if (block.no > afterNo) yield block
   }
 
-  async *rowsBetween(after: Position | null, last: Position): AsyncGenerator<LedgerRow> {
+  async *rowsBetween(after: Position | null, last: Position): AsyncGenerator<readonly LedgerRow[]> {
     if (after === null) this.#sealed = undefined
     this.#sealed ??= await this.#openSealed()
     for (; this.#next !== undefined; this.#next = await this.#take()) {
       if (isAfter(positionOf(this.#next), last)) return
-      yield this.#next
+      yield [this.#next]
     }
   }
 
   /** Sealed rows that no block has asked for come first: a row behind the last block would be told by where it lies. */
-  async *openRows(): AsyncGenerator<LedgerRow> {
+  async *openRows(): AsyncGenerator<readonly LedgerRow[]> {
     this.#sealed ??= await this.#openSealed()
-    for (; this.#next !== undefined; this.#next = await this.#take()) yield this.#next
+    for (; this.#next !== undefined; this.#next = await this.#take()) yield [this.#next]
     this.#sealed = undefined
-    yield* this.#read(EXPORT_FILES.open, readRow)
+    for await (const row of this.#read(EXPORT_FILES.open, readRow)) yield [row]
   }
 
   /**
    * The files are in the order of blocks, and a chain may be scattered over all of them. So they are read several times, and each
-   * time the chains of some subjects are put together: memory stays bounded, whatever the size.
+   * time the chains of some subjects are put together: memory stays bounded, whatever the size. Some chains that were asked for
+   * are few enough for one time.
    */
-  async *links(): AsyncGenerator<Link> {
+  async *links(of?: ChainSubjects): AsyncGenerator<Link> {
     const { rows, openRows } = this.#manifest
-    const parts = Math.max(1, Math.ceil((rows + openRows) / this.#linksAtOnce))
+    const parts = of === undefined ? Math.max(1, Math.ceil((rows + openRows) / this.#linksAtOnce)) : 1
     for (let part = 0; part < parts; part += 1) {
       const links: Link[] = []
       for (const file of [EXPORT_FILES.rows, EXPORT_FILES.open]) {
         for await (const row of this.#read(file, readRow)) {
-          if (partOf(subjectOf(row), parts) === part) links.push(linkOf(row))
+          if (partOf(row.subject, parts) === part && isAmong(row, of)) links.push(linkOf(row))
         }
       }
       yield* links.toSorted(byChain)
@@ -170,10 +171,13 @@ class ExportSource implements LedgerSource {
   }
 }
 
-function linkOf(row: LedgerRow): Link {
-  const { kind, prevHash, rowHash, fields } = row
-  const ends = kind === 'attempt' && (fields[9] === 'DISPATCHED' || fields[9] === 'FAILED')
-  return { kind, subject: subjectOf(row), number: numberOf(row), prevHash, rowHash, ends }
+function isAmong({ kind, subject }: Link, of: ChainSubjects | undefined): boolean {
+  return of === undefined || (kind === 'event' ? of.events : of.items).has(subject)
+}
+
+/** Without its text, of which there may be more than fits. */
+function linkOf({ kind, subject, number, prevHash, rowHash, ends }: LedgerRow): Link {
+  return { kind, subject, number, prevHash, rowHash, ends }
 }
 
 /** An identity before its attempts; events apart from both. */

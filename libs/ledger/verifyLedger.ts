@@ -1,19 +1,11 @@
-import { createHash, type Hash } from 'node:crypto'
-import {
-  blockHash,
-  entryOf,
-  isAfter,
-  positionOf,
-  readEntries,
-  type Block,
-  type BlockHead,
-  type Entry,
-  type Position,
-} from './blocks.js'
-import { BreakTally, type LedgerBreak } from './breaks.js'
-import { contentDefect, numberOf, placeOf, subjectOf, TABLE_OF, type LedgerRow, type RowKind } from './chain.js'
+import { boundedInteger } from '../core/index.js'
+import { BlockContents, rootOf } from './BlockContents.js'
+import { blockHash, isAfter, positionOf, type Block, type BlockHead, type Position } from './blocks.js'
+import { breakOfRow, BreakTally, type LedgerBreak } from './breaks.js'
+import { contentDefect, type LedgerRow, type RowKind } from './chain.js'
 import type { Checkpoint } from './checkpoints.js'
 import type { LedgerSource } from './LedgerSource.js'
+import { OpenChains } from './OpenChains.js'
 import { verifyLinks } from './verifyLinks.js'
 
 export interface VerifyOptions {
@@ -21,6 +13,11 @@ export interface VerifyOptions {
   readonly checkpoints?: readonly Checkpoint[]
   /** A block that is trusted: only what follows it is verified, and the links of single payments are not. */
   readonly after?: Block | undefined
+  /**
+   * How many payments are followed from row to row at a time. Of a ledger where more than that have begun and not ended, the links
+   * are read a second time: fewer take less memory and more time. @default 100000
+   */
+  readonly chainsAtOnce?: number
   /** Sees every row, for judgements beside the hashes. */
   readonly onRow?: (row: LedgerRow) => void
   readonly onProgress?: (done: number, total: number) => void
@@ -54,6 +51,8 @@ class Verification {
   readonly #options: VerifyOptions
   readonly #tally = new BreakTally()
   readonly #counts: Record<RowKind, number> = { identity: 0, attempt: 0, event: 0 }
+  /** Undefined where the links are not verified. */
+  readonly #chains: OpenChains | undefined
   /** By block, those not met yet. */
   readonly #awaited: Map<string, Checkpoint[]>
   #blocks = 0
@@ -64,15 +63,16 @@ class Verification {
   constructor(source: LedgerSource, options: VerifyOptions) {
     this.#source = source
     this.#options = options
+    const chainsAtOnce = boundedInteger('chainsAtOnce', options.chainsAtOnce ?? 100_000, { min: 1, max: 10_000_000 })
+    this.#chains = options.after === undefined ? new OpenChains(chainsAtOnce) : undefined
     this.#awaited = groupByBlock(options.checkpoints)
   }
 
   async run(total: number): Promise<LedgerReport> {
-    // Rows are read twice: by themselves, and as links.
-    this.#total = total * (this.#options.after === undefined ? 2 : 1)
+    this.#total = total
     const head = await this.#verifyBlocks()
     const openRows = await this.#verifyOpenRows(head?.last ?? null)
-    if (this.#options.after === undefined) await this.#verifyLinks()
+    if (this.#chains !== undefined) await this.#verifyLinks(this.#chains)
     const { identity, attempt, event } = this.#counts
     return {
       identities: identity,
@@ -110,10 +110,12 @@ class Verification {
 
   /** @param complete whether the block before is known, so that a row which this one does not list is one too many */
   async #verifyRows(block: Block, after: Position | null, complete: boolean): Promise<void> {
-    const contents = new BlockContents()
-    for await (const row of this.#source.rowsBetween(after, block.last)) {
-      this.#verifyRow(row, block)
-      contents.add(row)
+    const contents = new BlockContents(block.rowCount)
+    for await (const rows of this.#source.rowsBetween(after, block.last)) {
+      for (const row of rows) {
+        this.#verifyRow(row, block)
+        contents.add(row)
+      }
     }
     const found = [...contents.differencesFrom(block, complete)]
     for (const one of found) this.#tally.add(one)
@@ -124,11 +126,13 @@ class Verification {
 
   async #verifyOpenRows(after: Position | null): Promise<number> {
     let count = 0
-    for await (const row of this.#source.openRows(after)) {
-      this.#verifyRow(row, undefined)
-      if (after !== null && !isAfter(positionOf(row), after))
-        this.#addRow(row, null, 'lies behind the last block, in none')
-      count += 1
+    for await (const rows of this.#source.openRows(after)) {
+      for (const row of rows) {
+        this.#verifyRow(row, undefined)
+        if (after !== null && !isAfter(positionOf(row), after))
+          this.#addRow(row, null, 'lies behind the last block, in none')
+      }
+      count += rows.length
     }
     return count
   }
@@ -136,13 +140,18 @@ class Verification {
   #verifyRow(row: LedgerRow, block: Block | undefined): void {
     this.#counts[row.kind] += 1
     this.#options.onRow?.(row)
+    this.#chains?.see(row)
     const why = contentDefect(row)
     if (why !== undefined) this.#addRow(row, block === undefined ? null : String(block.no), why)
     this.#progress()
   }
 
-  async #verifyLinks(): Promise<void> {
-    for await (const found of verifyLinks(this.#source.links(), () => this.#progress())) this.#tally.add(found)
+  /** Only of chains with something odd about them; of all, if those are too many to name. */
+  async #verifyLinks(chains: OpenChains): Promise<void> {
+    const suspects = chains.areTooMany ? undefined : chains.suspects
+    if (suspects === undefined) this.#total *= 2
+    else if (suspects.items.size + suspects.events.size === 0) return
+    for await (const found of verifyLinks(this.#source.links(suspects), () => this.#progress())) this.#tally.add(found)
   }
 
   #meetCheckpoints(block: Block): void {
@@ -183,52 +192,6 @@ class Verification {
     this.#rowsSeen += 1
     if (this.#rowsSeen % ROWS_PER_PROGRESS === 0) this.#options.onProgress?.(this.#rowsSeen, this.#total)
   }
-}
-
-/** The rows found where a block should be, held against what it says they were. */
-class BlockContents {
-  readonly #entries: Hash = createHash('sha256')
-  readonly #rows = new Map<string, { readonly entry: Entry; readonly found: LedgerBreak }>()
-  count = 0
-
-  add(row: LedgerRow): void {
-    const bytes = entryOf(row)
-    this.#entries.update(bytes)
-    this.count += 1
-    for (const entry of readEntries(bytes)) {
-      this.#rows.set(entry.key, { entry, found: breakOfRow(row, null, '') })
-    }
-  }
-
-  root(): string {
-    return this.#entries.digest('hex')
-  }
-
-  *differencesFrom(block: Block, complete: boolean): Generator<LedgerBreak> {
-    const no = String(block.no)
-    const sealed = new Map(readEntries(block.entries).map((entry) => [entry.key, entry]))
-    for (const { key, kind, id, content } of sealed.values()) {
-      const present = this.#rows.get(key)
-      if (present === undefined) {
-        const table = kind === undefined ? 'payment_outbox_blocks' : TABLE_OF[kind]
-        yield { table, block: no, subject: id, position: `${kind ?? 'row'} with this id`, why: 'sealed, and missing' }
-      } else if (present.entry.content !== content) {
-        yield { ...present.found, block: no, why: 'differs from what was sealed' }
-      }
-    }
-    if (!complete) return
-    for (const [key, { found }] of this.#rows) {
-      if (!sealed.has(key)) yield { ...found, block: no, why: 'was not there when its block was sealed' }
-    }
-  }
-}
-
-function rootOf(entries: Buffer): string {
-  return createHash('sha256').update(entries).digest('hex')
-}
-
-function breakOfRow(row: LedgerRow, block: string | null, why: string): LedgerBreak {
-  return { table: TABLE_OF[row.kind], block, subject: subjectOf(row), position: placeOf(row.kind, numberOf(row)), why }
 }
 
 function groupByBlock(checkpoints: readonly Checkpoint[] = []): Map<string, Checkpoint[]> {

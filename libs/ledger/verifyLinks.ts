@@ -1,6 +1,5 @@
-import type { LedgerBreak } from './breaks.js'
-import { placeOf, TABLE_OF } from './chain.js'
-import type { Link } from './LedgerSource.js'
+import { breakOfRow, type LedgerBreak } from './breaks.js'
+import type { Link } from './chain.js'
 
 /** Follows each chain from link to link. Takes them as they come: chain after chain, each in order. */
 export async function* verifyLinks(links: AsyncIterable<Link>, onLink: () => void): AsyncGenerator<LedgerBreak> {
@@ -10,15 +9,16 @@ export async function* verifyLinks(links: AsyncIterable<Link>, onLink: () => voi
     onLink()
     const previous = before !== undefined && isSameChain(before, link) ? before : undefined
     const why = linkDefect(link, previous)
-    if (why !== undefined) yield breakOf(link, why)
+    if (why !== undefined) yield breakOfRow(link, null, why)
     if (previous === undefined) ended = false
-    if (link.ends && ended) yield breakOf(link, 'ends what had ended')
+    if (link.ends && ended) yield breakOfRow(link, null, 'ends what had ended')
     ended ||= link.ends
     before = link
   }
 }
 
-function linkDefect(link: Link, previous: Link | undefined): string | undefined {
+/** What is wrong with a link behind the one before it, if there is one. */
+export function linkDefect(link: Link, previous: Pick<Link, 'number' | 'rowHash'> | undefined): string | undefined {
   if (previous === undefined && link.kind === 'attempt') return 'no identity'
   if (link.kind === 'identity') return undefined
   if (link.number !== (previous?.number ?? 0n) + 1n) return 'number missing: what comes before it is gone'
@@ -28,8 +28,4 @@ function linkDefect(link: Link, previous: Link | undefined): string | undefined 
 /** An identity and the attempts of its item are one chain; the events of an item or scope are another. */
 function isSameChain(left: Link, right: Link): boolean {
   return left.subject === right.subject && (left.kind === 'event') === (right.kind === 'event')
-}
-
-function breakOf({ kind, subject, number }: Link, why: string): LedgerBreak {
-  return { table: TABLE_OF[kind], block: null, subject, position: placeOf(kind, number), why }
 }

@@ -279,6 +279,9 @@ export interface OutboxStatus {
   readonly heldRetryCeilingCount: bigint
   readonly heldLeaseExpiryCount: bigint
   readonly heldEarlierPaidCount: bigint
+  readonly heldFieldKeyMissingCount: bigint
+  readonly heldFieldKeyDestroyedCount: bigint
+  readonly heldFieldUnreadableCount: bigint
   /** By a person, or by a rail's own word. */
   readonly heldOtherCount: bigint
   /** Relayers that reported within the last minute. */

@@ -30,7 +30,10 @@ WITH item AS (
     count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FAILED_WHILE_OUTCOME_UNKNOWN') AS held_failed_unknown_count,
     count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'RETRY_CEILING') AS held_retry_ceiling_count,
     count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'REPEATED_LEASE_EXPIRY') AS held_lease_expiry_count,
-    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'EARLIER_ITEM_PAID') AS held_earlier_paid_count
+    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'EARLIER_ITEM_PAID') AS held_earlier_paid_count,
+    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FIELD_KEY_MISSING') AS held_field_key_missing_count,
+    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FIELD_KEY_DESTROYED') AS held_field_key_destroyed_count,
+    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FIELD_UNREADABLE') AS held_field_unreadable_count
   FROM item i
 ), recorded AS (
   -- The roll-up, and its tail that has not been folded yet.
@@ -53,9 +56,11 @@ SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_co
   l.failed_total AS dlq_depth, q.outcome_unknown_count, q.held_outcome_unknown_count, q.held_failed_unknown_count,
   q.held_retry_ceiling_count, q.held_lease_expiry_count, q.held_earlier_paid_count,
   q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count
-    - q.held_lease_expiry_count - q.held_earlier_paid_count AS held_other_count,
+    - q.held_lease_expiry_count - q.held_earlier_paid_count - q.held_field_key_missing_count
+    - q.held_field_key_destroyed_count - q.held_field_unreadable_count AS held_other_count,
   (SELECT count(*) FROM outbox_workers w WHERE w.last_seen_at > statement_timestamp() - interval '1 minute')
-    AS workers_alive_count
+    AS workers_alive_count,
+  q.held_field_key_missing_count, q.held_field_key_destroyed_count, q.held_field_unreadable_count
 FROM queue q CROSS JOIN ledger l;
 COMMENT ON VIEW supervisor_outbox_status IS
   'The queue at a glance, in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';

@@ -45,7 +45,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
   test.each(['superuser', 'login with CREATEROLE'])(
     'PRIM-POSTGRES-SCHEMA-001 several databases of a server that has no roles yet, at once, by a %s',
     async (who) => {
-      const server = await startPrivateServer()
+      const server = await startPrivateServer({ settings: { fsync: 'off' } })
       try {
         const superuser = new Client(server.url)
         await superuser.connect()

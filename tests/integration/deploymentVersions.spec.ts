@@ -15,7 +15,7 @@ describe.each(VERSIONS)('PostgreSQL %i', (version) => {
   let superuser: Client
 
   beforeAll(async () => {
-    server = await startPrivateServer({ version })
+    server = await startPrivateServer({ version, settings: { fsync: 'off' } })
     superuser = await connect('postgres')
     await superuser.query(`
       CREATE ROLE deployer LOGIN CREATEROLE PASSWORD 'test';
@@ -172,7 +172,7 @@ describe.each(VERSIONS)('PostgreSQL %i', (version) => {
 
 describe('a server where nothing was deployed yet', () => {
   test('a login without any right is told to have the roles created, and then it can deploy', async () => {
-    const server = await startPrivateServer()
+    const server = await startPrivateServer({ settings: { fsync: 'off' } })
     try {
       const superuser = new Client(server.url)
       await superuser.connect()

@@ -185,16 +185,18 @@ describe('an export', () => {
 
   test('is verified in as little memory as is given: the same is found in many passes as in one', async () => {
     const whole = await verifyLedger((await openExport(folder)).source)
-    expect(await verifyLedger((await openExport(folder, { linksAtOnce: 5 })).source)).toEqual(whole)
+    const frugally = { chainsAtOnce: 1 }
+    expect(await verifyLedger((await openExport(folder, { linksAtOnce: 5 })).source, frugally)).toEqual(whole)
     const copy = await aCopy('passes')
     await rewriteFile(copy, 'rows.ndjson', (lines) =>
       lines.filter((line) => !line.includes('"attempt"') || !line.includes('"1","RETRYABLE"')),
     )
     const once = await verifyLedger((await openExport(copy)).source)
-    const often = await verifyLedger((await openExport(copy, { linksAtOnce: 5 })).source)
+    const often = await verifyLedger((await openExport(copy, { linksAtOnce: 5 })).source, frugally)
     expect(once.breaks.map((one) => one.why)).toContain('number missing: what comes before it is gone')
     expect(often.breakCount).toBe(once.breakCount)
     await expect(openExport(copy, { linksAtOnce: 0 })).rejects.toThrow(/linksAtOnce/)
+    await expect(verifyLedger((await openExport(copy)).source, { chainsAtOnce: 0 })).rejects.toThrow(/chainsAtOnce/)
   })
 
   test('is refused with any changed byte, with a file too many and with one too few', async () => {

@@ -12,6 +12,8 @@ import {
 } from '../../libs/db/index.js'
 import { valueParsers } from '../../libs/db/values.js'
 import { deploy } from '../../libs/deployment/index.js'
+import { abandonDatabase } from './abandonedDatabases.js'
+import { quickPassword } from './quickPassword.js'
 import { appendBranchHits, instrumentBranches, readBranchHits } from './sqlBranches.js'
 
 export interface TestDatabaseOptions {
@@ -79,6 +81,7 @@ const RUNTIME_ROLES = [
 /** Logins are the cluster's, so this one serves every database of the run. */
 const TEST_LOGIN = 'symphony_test_login'
 const PASSWORD = 'test'
+const PASSWORD_KEPT = quickPassword(PASSWORD)
 
 export function testSchema(): string {
   return process.env['SYMPHONY_TEST_SCHEMA'] ?? 'symphony'
@@ -125,7 +128,6 @@ class ClonedDatabase implements TestDatabase {
   readonly #asSuperuser: Database
   readonly #databases: Database[] = []
   readonly #clients: Client[] = []
-  readonly #logins: string[] = []
   #free: Client[] = []
 
   constructor(name: string, recipe: Recipe) {
@@ -165,8 +167,9 @@ class ClonedDatabase implements TestDatabase {
   async createLogin(name: string, { roles = [], inherit = false }: LoginOptions = {}): Promise<TestLogin> {
     const login = `${name}_${this.name}`
     const quoted = quoteIdentifier(login)
-    await this.queryNoRole(`CREATE ROLE ${quoted} LOGIN ${inherit ? 'INHERIT' : 'NOINHERIT'} PASSWORD '${PASSWORD}'`)
-    this.#logins.push(quoted)
+    await this.queryNoRole(
+      `CREATE ROLE ${quoted} LOGIN ${inherit ? 'INHERIT' : 'NOINHERIT'} PASSWORD '${PASSWORD_KEPT}'`,
+    )
     for (const role of roles) await this.queryNoRole(`GRANT ${quoteIdentifier(role)} TO ${quoted}`)
     const url = urlTo(this.#recipe.serverUrl, this.name, login)
     return { name: login, url, database: this.#open(url), connect: () => this.#connect(url) }
@@ -195,10 +198,8 @@ class ClonedDatabase implements TestDatabase {
     await Promise.all(this.#databases.map((database) => database.close()))
     await Promise.all(this.#clients.map((client) => client.end().catch(() => {})))
     await this.#leaveCounts()
-    await onServer(this.#recipe.serverUrl, async (server) => {
-      await server.query(`DROP DATABASE IF EXISTS ${this.name} WITH (FORCE)`)
-      for (const login of this.#logins) await server.query(`DROP ROLE IF EXISTS ${login}`)
-    })
+    // Dropping waits for a checkpoint; the run's own server has somebody who waits for it while the tests go on.
+    await onServer(this.#recipe.serverUrl, (server) => abandonDatabase(server, this.name))
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -251,7 +252,7 @@ async function ensureTemplate(server: Client, { serverUrl, schema, countsFolder 
 async function ensureTestLogin(server: Client): Promise<void> {
   const { rows } = await server.query(`SELECT 1 FROM pg_roles WHERE rolname = $1`, [TEST_LOGIN])
   if (rows.length > 0) return
-  await server.query(`CREATE ROLE ${TEST_LOGIN} LOGIN NOINHERIT PASSWORD '${PASSWORD}'`)
+  await server.query(`CREATE ROLE ${TEST_LOGIN} LOGIN NOINHERIT PASSWORD '${PASSWORD_KEPT}'`)
   await server.query(`GRANT ${RUNTIME_ROLES.join(', ')} TO ${TEST_LOGIN}`)
 }
 

@@ -1,7 +1,10 @@
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import { Client } from 'pg'
 import type { TestProject } from 'vitest/node'
-import { type PostgresVersion, removeFoldersOfDeadRuns, startPrivateServer } from './server.js'
+import { dropAbandonedDatabases } from './abandonedDatabases.js'
+import { quickPassword } from './quickPassword.js'
+import { type PostgresVersion, type PrivateServer, removeFoldersOfDeadRuns, startPrivateServer } from './server.js'
 
 declare module 'vitest' {
   export interface ProvidedContext {
@@ -21,13 +24,43 @@ const VERSIONS: readonly PostgresVersion[] = [15, 16, 17, 18]
  * server the run fails here: a proof that was skipped proves nothing.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  // Both projects come here, one after the other, each with its own copy of this module: what they share is the process.
+  const run = (globalThis.symphonyTestRun ??= { projects: 0, begun: begin() })
+  run.projects += 1
+  const { server, isBuilt, stopDropping } = await run.begun
+  project.provide('isBuilt', isBuilt)
+  project.provide('serverUrl', server.url)
+  project.provide('postgresVersion', versionAskedFor())
+  return async () => {
+    run.projects -= 1
+    if (run.projects > 0) return
+    globalThis.symphonyTestRun = undefined
+    await stopDropping()
+    await server.remove()
+  }
+}
+
+interface Begun {
+  readonly server: PrivateServer
+  readonly isBuilt: boolean
+  readonly stopDropping: () => Promise<void>
+}
+
+interface Run {
+  projects: number
+  readonly begun: Promise<Begun>
+}
+
+declare global {
+  var symphonyTestRun: Run | undefined
+}
+
+async function begin(): Promise<Begun> {
   // Inherited by every test: a stricter one would close their own scripts to the account that root lends the server.
   process.umask(0o022)
   await removeFoldersOfDeadRuns()
-  project.provide('isBuilt', isBuilt())
-  const version = versionAskedFor()
   const server = await startPrivateServer({
-    version,
+    version: versionAskedFor(),
     settings: {
       // Races open many connections at once, in two files at once.
       max_connections: '300',
@@ -39,13 +72,20 @@ export default async function setup(project: TestProject): Promise<() => Promise
       deadlock_timeout: '100ms',
     },
   })
-  project.provide('serverUrl', server.url)
-  project.provide('postgresVersion', version)
-  return server.remove
+  await hashPasswordOnce(server.url)
+  return { server, isBuilt: build(), stopDropping: dropAbandonedDatabases(server.url) }
+}
+
+async function hashPasswordOnce(serverUrl: string): Promise<void> {
+  const client = new Client(serverUrl)
+  await client.connect()
+  const password = decodeURIComponent(new URL(serverUrl).password)
+  await client.query(`ALTER ROLE ${client.escapeIdentifier(client.user ?? '')} PASSWORD '${quickPassword(password)}'`)
+  await client.end()
 }
 
 /** Built here, once: test files that did it side by side would read each other's half-written files. */
-function isBuilt(): boolean {
+function build(): boolean {
   const script = fileURLToPath(new URL('../../scripts/build.mjs', import.meta.url))
   return spawnSync(process.execPath, [script], { stdio: 'inherit' }).status === 0
 }

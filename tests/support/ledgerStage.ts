@@ -54,7 +54,7 @@ export class LedgerStage {
   static async open(options: StageOptions = {}): Promise<LedgerStage> {
     const server = await startPrivateServer({
       version: inject('postgresVersion'),
-      settings: { max_prepared_transactions: '5', track_functions: 'all', max_connections: '200' },
+      settings: { max_prepared_transactions: '5', track_functions: 'all', max_connections: '200', fsync: 'off' },
     })
     try {
       return await LedgerStage.#on(server, true, options)

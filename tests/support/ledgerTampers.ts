@@ -1,10 +1,10 @@
 import { createHash, randomUUID } from 'node:crypto'
 import type { Queryable } from '../../libs/db/index.js'
 import { between, type Random } from '../../libs/cli/demo/seededRandom.js'
-import { blockHash, entryOf, type Position } from '../../libs/ledger/blocks.js'
-import { subjectOf, type LedgerRow } from '../../libs/ledger/chain.js'
+import { blockHash, ENTRY, type Position } from '../../libs/ledger/blocks.js'
+import type { LedgerRow } from '../../libs/ledger/chain.js'
 import { canonicalHash, databaseSource, type LedgerBreak } from '../../libs/ledger/index.js'
-import { readRowsById } from '../../libs/ledger/db.js'
+import { readItemRows } from '../../libs/ledger/db.js'
 
 /**
  * What a superuser can do to the ledger behind the back of its guards, at random. Everything happens inside the transaction of
@@ -275,10 +275,11 @@ async function rehashBlocksOf(client: Queryable, outboxId: string): Promise<stri
   let before: Position | null = null
   for await (const block of source.blocks(0n)) {
     const rows: LedgerRow[] = []
-    for await (const row of source.rowsBetween(before, block.last)) rows.push(row)
+    for await (const page of source.rowsBetween(before, block.last)) rows.push(...page)
     before = block.last
-    if (!rows.some((row) => row.kind !== 'event' && subjectOf(row) === outboxId)) continue
-    const entries = Buffer.concat(rows.map(entryOf))
+    if (!rows.some((row) => row.kind !== 'event' && row.subject === outboxId)) continue
+    const entries = Buffer.alloc(ENTRY.bytes * rows.length)
+    for (const [index, row] of rows.entries()) row.writeEntry(entries, index * ENTRY.bytes)
     const root = createHash('sha256').update(entries).digest('hex')
     await client.query(
       `UPDATE payment_outbox_blocks SET entries = $2, root = decode($3, 'hex'), block_hash = decode($4, 'hex') WHERE block_no = $1`,
@@ -302,20 +303,15 @@ async function rewritePayment(client: Queryable, random: Random): Promise<string
      WHERE outbox_id = $1`,
     [outboxId],
   )
-  const [first] = await readRowsById(client, 'identity', [outboxId])
+  const [first] = await readItemRows(client, 'identity', outboxId)
   let hash = canonicalHash(first?.fields ?? [])
   await client.query(`UPDATE payment_outbox_identities SET row_hash = decode($2, 'hex') WHERE outbox_id = $1`, [
     outboxId,
     hash,
   ])
-  const { rows: attempts } = await client.query<{ id: string }>(
-    'SELECT attempt_id::text AS id FROM payment_outbox_attempts WHERE outbox_id = $1 ORDER BY attempt_no',
-    [outboxId],
-  )
-  for (const { id } of attempts) {
-    const [attempt] = await readRowsById(client, 'attempt', [id])
+  for (const { id, fields } of await readItemRows(client, 'attempt', outboxId)) {
     const prev = hash
-    hash = canonicalHash([prev, ...(attempt?.fields ?? [])])
+    hash = canonicalHash([prev, ...fields])
     await client.query(
       `UPDATE payment_outbox_attempts SET prev_hash = decode($2, 'hex'), row_hash = decode($3, 'hex') WHERE attempt_id = $1`,
       [id, prev, hash],

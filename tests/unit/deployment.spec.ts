@@ -103,9 +103,12 @@ describe('PRIM-POSTGRES-SCHEMA-002 a custom schema name', () => {
 })
 
 describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
+  /** Looked at from many sides: one deployment is enough for all of them. */
+  let seen: ReturnType<typeof catalogOf> | undefined
+  const catalogOfOneDeployment = () => (seen ??= deploy({ url: db.url, schema }).then(() => catalogOf(db.url, schema)))
+
   test('PRIM-POSTGRES-SCHEMA-003 the tables and views', async () => {
-    await deploy({ url: db.url, schema })
-    expect(namesIn(await catalogOf(db.url, schema), 'relations')).toEqual([
+    expect(namesIn(await catalogOfOneDeployment(), 'relations')).toEqual([
       'api_keys',
       'dispatch_epochs',
       'inbox_events',
@@ -140,8 +143,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
   })
 
   test('PRIM-POSTGRES-SCHEMA-003 the indexes that no constraint brings', async () => {
-    await deploy({ url: db.url, schema })
-    const catalog = await catalogOf(db.url, schema)
+    const catalog = await catalogOfOneDeployment()
     const constraints = namesIn(catalog, 'constraints')
     expect(namesIn(catalog, 'indexes').filter((name) => !constraints.includes(name))).toEqual([
       'inbox_events.ix_inbox_events_by_message',
@@ -178,8 +180,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
   })
 
   test('PRIM-POSTGRES-SCHEMA-003 the triggers, and when they fire', async () => {
-    await deploy({ url: db.url, schema })
-    const triggers = (await catalogOf(db.url, schema)).get('triggers')!
+    const triggers = (await catalogOfOneDeployment()).get('triggers')!
     expect([...triggers].map(([name, { enabled }]) => `${name} ${String(enabled)}`).toSorted()).toEqual([
       'inbox_events.inbox_events_is_append_only always',
       'inbox_messages.inbox_messages_done_is_final always',
@@ -199,8 +200,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
   })
 
   test('PRIM-POSTGRES-SCHEMA-003 the functions that somebody may call, and who', async () => {
-    await deploy({ url: db.url, schema })
-    const grants = namesIn(await catalogOf(db.url, schema), 'grants')
+    const grants = namesIn(await catalogOfOneDeployment(), 'grants')
     const callable = grants.flatMap((grant) => {
       const [, name, role] = /^EXECUTE on function (\w+)\(.*\) to symphony_(\w+)$/.exec(grant) ?? []
       return name === undefined ? [] : [`${role}: ${name}`]
@@ -289,8 +289,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
   })
 
   test('PRIM-POSTGRES-SCHEMA-003 the other grants: reading, and nothing for PUBLIC', async () => {
-    await deploy({ url: db.url, schema })
-    const grants = namesIn(await catalogOf(db.url, schema), 'grants')
+    const grants = namesIn(await catalogOfOneDeployment(), 'grants')
     const others = grants.filter((grant) => !grant.startsWith('EXECUTE on function'))
     expect(others.filter((grant) => !/^(?:SELECT on (?:columns of )?table|USAGE on the schema) /.test(grant))).toEqual(
       [],
@@ -306,8 +305,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
   })
 
   test('PRIM-POSTGRES-SCHEMA-003 one enum, and every object belongs to the owner', async () => {
-    await deploy({ url: db.url, schema })
-    const catalog = await catalogOf(db.url, schema)
+    const catalog = await catalogOfOneDeployment()
     expect(namesIn(catalog, 'types')).toEqual(['outbox_attempt_state'])
     const owners = ['schemas', 'relations', 'functions', 'types'].flatMap((kind) =>
       [...catalog.get(kind)!.values()].map(({ owner }) => owner),

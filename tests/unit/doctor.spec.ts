@@ -1,6 +1,6 @@
-import { describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { deploy, doctor, type Finding } from '../../libs/deployment/index.js'
-import { withTestDatabase, type TestDatabase } from '../support/database.js'
+import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 
 /** What somebody with too much power did to the database, and the line that the doctor must say about it. */
 interface Drift {
@@ -422,22 +422,49 @@ describe('settings of the database and the login', () => {
   })
 })
 
-describe('each drift is named', () => {
-  test.each(DRIFTS)('$title', async ({ sql, code, object, mendedBy }) => {
-    await withTestDatabase(async (db) => {
-      await db.queryNoRole(`SET allow_system_table_mods = on; ${sql}`)
-      const findings = await examine(db)
-      expect(findings).toContainEqual(
-        expect.objectContaining({ severity: 'drift', code, object: expect.stringContaining(object) }),
-      )
-      expect(findings.every(({ remedy }) => remedy.length > 0)).toBe(true)
-      const target = { url: db.url, schema: db.schema }
-      if (mendedBy === 'hand') return
-      await deploy({ ...target, reapply: mendedBy === 'reapply' })
-      expect(await examine(db)).toEqual([])
-    }, untouched)
+/** Names of our own objects in a statement: two drifts of one object in one database could hide each other. */
+function objectsIn({ sql }: Drift): readonly string[] {
+  return (sql.match(/\b[a-z]+(?:_[a-z]+)+\b/g) ?? []).filter((name) => !/^(?:symphony|pg|current)_/.test(name))
+}
+
+/** As few databases as there can be: drifts of different objects share one, if the same deployment mends them. */
+function inRounds(drifts: readonly Drift[]): { readonly mendedBy: Drift['mendedBy']; readonly drifts: Drift[] }[] {
+  const rounds: { readonly mendedBy: Drift['mendedBy']; readonly drifts: Drift[]; readonly objects: Set<string> }[] = []
+  for (const drift of drifts) {
+    const { mendedBy } = drift
+    const own = objectsIn(drift)
+    let round = rounds.find((one) => one.mendedBy === mendedBy && own.every((name) => !one.objects.has(name)))
+    if (round === undefined) rounds.push((round = { mendedBy, drifts: [], objects: new Set() }))
+    round.drifts.push(drift)
+    for (const name of own) round.objects.add(name)
+  }
+  return rounds
+}
+
+describe.each(inRounds(DRIFTS))('each drift is named, and mended by $mendedBy', ({ mendedBy, drifts }) => {
+  let db: TestDatabase
+  let findings: readonly Finding[]
+  beforeAll(async () => {
+    db = await createTestDatabase(untouched)
+    for (const { sql } of drifts) await db.queryNoRole(`SET allow_system_table_mods = on; ${sql}`)
+    findings = await examine(db)
+  })
+  afterAll(() => db.drop())
+
+  test.each(drifts)('$title', ({ code, object }) => {
+    expect(findings).toContainEqual(
+      expect.objectContaining({ severity: 'drift', code, object: expect.stringContaining(object) }),
+    )
   })
 
+  test('and each finding says what to do, which does it', async () => {
+    expect(findings.every(({ remedy }) => remedy.length > 0)).toBe(true)
+    if (mendedBy !== 'hand') await deploy({ url: db.url, schema: db.schema, reapply: mendedBy === 'reapply' })
+    expect(await examine(db)).toEqual(mendedBy === 'hand' ? findings : [])
+  })
+})
+
+describe('what is found', () => {
   test('a blanket grant shows the sequences to readonly, is named, and is healed by the next deployment', async () => {
     await withTestDatabase(async (db) => {
       await db.queryNoRole(

@@ -8,7 +8,7 @@ let server: PrivateServer
 let superuser: Client
 
 beforeAll(async () => {
-  server = await startPrivateServer()
+  server = await startPrivateServer({ settings: { fsync: 'off' } })
   superuser = new Client(server.url)
   await superuser.connect()
   await deploy({ url: server.url })

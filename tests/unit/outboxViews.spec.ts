@@ -1,4 +1,7 @@
+import { readFile } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { readSystemStatus } from '../../libs/cli/readSystemStatus.js'
+import { registryOfStatus } from '../../libs/observability/index.js'
 import { pauseOutbox, placeOutboxHold } from '../../libs/outbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 import { claim, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
@@ -297,5 +300,24 @@ test.for([21, 22])('after all that can be done, both views agree and every sum i
     expect(row.pending_count).toBe(rows[0]!.pending)
     expect(Object.values(classes(row)).reduce((sum, count) => sum + count, 0)).toBe(Number(rows[0]!.pending))
     expect(states.size).toBe(Number(rows[0]!.identities))
+  })
+})
+
+test('every reason of our own to hold an item is counted under its name, and only words of people under none', async () => {
+  await withTestDatabase(async (fresh) => {
+    const page = await readFile(new URL('../../docs/concepts/unknown-outcomes.md', import.meta.url), 'utf8')
+    const rows = /## Why an item is held([^]*?)##/.exec(page)?.[1]?.split('\n') ?? []
+    const reasons = rows.flatMap((row) => row.split('|')[1]?.match(/[A-Z_]{5,}/g) ?? [])
+    expect(reasons).toEqual(expect.arrayContaining(['RETRY_CEILING', 'FIELD_KEY_MISSING']))
+    const { control } = await aPerson(fresh, 'olga')
+    for (const reason of [...reasons, 'please wait', 'retry_ceiling']) {
+      await placeOutboxHold(control, (await enqueue(fresh)).outboxId, reason)
+    }
+    const metrics = await registryOfStatus(await readSystemStatus(fresh.database)).metrics()
+    const counted = [...metrics.matchAll(/^outbox_held_by_reason\{reason="(\w+)"\} (\d+)$/gm)]
+    expect(Object.fromEntries(counted.map(([, reason, count]) => [reason, Number(count)]))).toEqual({
+      ...Object.fromEntries(reasons.map((reason) => [reason, 1])),
+      other: 2,
+    })
   })
 })

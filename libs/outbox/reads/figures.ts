@@ -22,7 +22,9 @@ export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
       held_outcome_unknown_count AS "heldOutcomeUnknownCount", held_failed_unknown_count AS "heldFailedUnknownCount",
       held_retry_ceiling_count AS "heldRetryCeilingCount", held_lease_expiry_count AS "heldLeaseExpiryCount",
       held_earlier_paid_count AS "heldEarlierPaidCount", held_other_count AS "heldOtherCount",
-      workers_alive_count AS "workersAliveCount"
+      workers_alive_count AS "workersAliveCount", held_field_key_missing_count AS "heldFieldKeyMissingCount",
+      held_field_key_destroyed_count AS "heldFieldKeyDestroyedCount",
+      held_field_unreadable_count AS "heldFieldUnreadableCount"
     FROM ${qualify(role, 'supervisor_outbox_status')}`,
     PREPARED,
   )
