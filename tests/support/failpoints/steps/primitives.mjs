@@ -4,7 +4,6 @@ import { randomUUID } from 'node:crypto'
 export function primitiveSteps(tools) {
   const { scheduler, inbox, lease, core, database, as, admin, faulty, onceAt, sleep, workerId, handlerRole } = tools
   const store = new scheduler.SchedulerStore(database)
-  const topic = () => `step-${randomUUID()}`
   const long = new Date('2100-01-01T00:00:00Z')
   const aTimer = (of = topic()) => store.scheduleTimer({ topic: of, payload: {}, dueAt: new Date(), delivery: 'claim' })
   const claimTimers = (of) => store.claimTimers({ batchSize: 10, workerId, topics: [of] })
@@ -168,4 +167,9 @@ function untilAborted(signal) {
     if (signal.aborted) resolve()
     signal.addEventListener('abort', () => resolve(), { once: true })
   })
+}
+
+/** Like no other. */
+function topic() {
+  return `step-${randomUUID()}`
 }
