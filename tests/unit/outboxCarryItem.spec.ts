@@ -29,6 +29,7 @@ async function carry({ onUnknown = 'resend', item = {}, leaseLeftMs = 30_000 }: 
   const rail: Rail = {
     type: 'rail',
     onUnknown,
+    timeoutMs: 5_000,
     settleMs: 5_000,
     dispatch: (request) => {
       sent.push(request)
