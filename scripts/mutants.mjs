@@ -1,6 +1,7 @@
 // Plants bugs, one at a time, in a copy of this checkout, and runs the tests that must notice: `npm run mutants`, or
 // `npm run mutants -- WORD …` for those whose bug, kind, id or file contains a word. A bug that nobody notices fails the
-// run, and so does one that no longer fits the code. `--at-once N` plants in N copies side by side; default 1.
+// run, and so does one that no longer fits the code. `--at-once N` plants in N copies side by side; default 1. `--open`
+// passes over those that the page says are caught, to go on where a run was ended.
 // Which test caught which is told line by line and kept in docs/internals/mutants.md.
 import { spawn, spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -8,7 +9,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join, relative } from 'node:path'
 import { parseArgs } from 'node:util'
-import { caughtBy, MUTANTS_PAGE, mutantsPage, notCaught } from './mutants/page.mjs'
+import { caughtBy, MUTANTS_PAGE, mutantsPage, notCaught, readCaught } from './mutants/page.mjs'
 import { isBuilt, readMutants, root, staleness } from './mutants/plan.mjs'
 
 const vitest = join(dirname(createRequire(import.meta.url).resolve('vitest/package.json')), 'vitest.mjs')
@@ -17,14 +18,15 @@ const copies = []
 process.on('exit', () => copies.forEach((copy) => rmSync(copy, { recursive: true, force: true })))
 
 const { values, positionals: words } = parseArgs({
-  options: { 'at-once': { type: 'string', default: '1' } },
+  options: { 'at-once': { type: 'string', default: '1' }, open: { type: 'boolean', default: false } },
   allowPositionals: true,
 })
 const mutants = readMutants()
-const chosen = mutants.filter(
-  ({ bug, kind, id = '', file }) =>
-    words.length === 0 || words.some((word) => `${bug} ${kind} ${id} ${file}`.includes(word)),
-)
+const known = values.open ? readCaught(readPage()) : new Set()
+const chosen = mutants.filter(({ bug, kind, id = '', file }) => {
+  const text = `${bug} ${kind} ${id} ${file}`
+  return !known.has(bug) && (words.length === 0 || words.some((word) => text.includes(word)))
+})
 const verdicts = new Map()
 const waiting = [...chosen]
 await Promise.all(Array.from({ length: Number(values['at-once']) }, () => plantInOneCopy()))
@@ -109,7 +111,10 @@ function run(cwd, args) {
 }
 
 function keepPage() {
-  const before = existsSync(MUTANTS_PAGE) ? readFileSync(MUTANTS_PAGE, 'utf8') : ''
   const cells = new Map([...verdicts].map(([bug, { cell }]) => [bug, cell]))
-  writeFileSync(MUTANTS_PAGE, mutantsPage(before, mutants, cells))
+  writeFileSync(MUTANTS_PAGE, mutantsPage(readPage(), mutants, cells))
+}
+
+function readPage() {
+  return existsSync(MUTANTS_PAGE) ? readFileSync(MUTANTS_PAGE, 'utf8') : ''
 }

@@ -20,7 +20,7 @@ export function mutantsPage(before, mutants, verdicts) {
       const verdict = verdicts.get(mutant.bug) ?? known.get(cell(mutant.bug)) ?? 'not run'
       return `| ${cell(mutant.kind)} | ${cell(mutant.bug)} | \`${mutant.file}\` | ${verdict} |`
     })
-  const caught = lines.filter((line) => !/\| (?:not run|\*\*.*\*\*) \|$/.test(line)).length
+  const caught = lines.filter((line) => !NOT_CAUGHT.test(line)).length
   return `# Planted bugs
 
 Written by \`npm run mutants\`, which plants the bugs of \`tests/mutants/*.json\` one at a time in a copy of the checkout and runs the one spec file that must notice. **${caught} of ${mutants.length} caught.**
@@ -29,6 +29,14 @@ A bug that no longer fits the code, that does not compile, or that nobody notice
 ${HEADER}
 ${lines.join('\n')}
 `
+}
+
+const NOT_CAUGHT = /\| (?:not run|\*\*.*\*\*) \|$/
+
+/** The bugs that a page says are caught. */
+export function readCaught(page) {
+  const lines = page.split('\n').filter((line) => !NOT_CAUGHT.test(line))
+  return new Set(linesOf(lines.join('\n')).map((cells) => cells[1]))
 }
 
 /** What a verdict of "caught" looks like on the page. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { CONFORMANCE_IDS } from '../../scripts/conformance.mjs'
-import { caughtBy, mutantsPage, notCaught } from '../../scripts/mutants/page.mjs'
+import { caughtBy, mutantsPage, notCaught, readCaught } from '../../scripts/mutants/page.mjs'
 import { readMutants, staleness } from '../../scripts/mutants/plan.mjs'
 
 const mutants = readMutants()
@@ -40,6 +40,7 @@ describe('mutants', () => {
     expect(second).toContain('**1 of 3 caught.**')
     expect(second).toContain('it \\| holds (`tests/a.spec.ts`)')
     expect(second).toContain('| **SURVIVED** |')
+    expect([...readCaught(second)]).toEqual([one!.bug])
     expect(mutantsPage(second, [two!], new Map())).not.toContain('tests/a.spec.ts')
   })
 })

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import { DatabaseError } from '../../../libs/db/index.js'
-import { deploy, doctor } from '../../../libs/deployment/index.js'
+import { deploy, doctor, type DeployReport } from '../../../libs/deployment/index.js'
 import { enqueuePaymentOutboxBatch, type OutboxInstruction } from '../../../libs/outbox/index.js'
 import { makeNextRelease } from '../../support/scorecard/nextRelease.js'
 import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
@@ -42,9 +42,10 @@ export default defineScenario({
     const producing = producer.run()
     const deployed = { url: db.url, schema: db.schema }
     const deployMs: number[] = []
-    const timed = async (deploying: () => Promise<unknown>) => {
+    const timed = async (deploying: () => Promise<DeployReport>) => {
       const startedMs = performance.now()
-      await deploying()
+      const { outcome } = await deploying()
+      if (outcome !== 'deployed') throw new Error(`a deployment of another release was ${outcome}`)
       deployMs.push(Math.round(performance.now() - startedMs))
     }
     await present.start(WORKERS)

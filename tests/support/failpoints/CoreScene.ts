@@ -101,7 +101,7 @@ export class CoreScene {
     await this.db.queryNoRole(`
       UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE lease_token IS NOT NULL;
       UPDATE symphony_leases SET expires_at = clock_timestamp() - interval '1 second' WHERE expires_at > clock_timestamp();
-      UPDATE inbox_messages SET claim_expires_at = clock_timestamp() - interval '1 second' WHERE state = 'processing'`)
+      UPDATE inbox_messages SET claim_expires_at = clock_timestamp() - interval '1 second' WHERE fence IS NOT NULL`)
     await this.passTimeForRetries()
   }
 

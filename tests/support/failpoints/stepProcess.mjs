@@ -118,14 +118,16 @@ const steps = {
   ...readingSteps(tools),
   ...deployingSteps(tools),
 }
+const failures = []
 for (const [name, step] of Object.entries(steps)) {
   if (only !== undefined && only !== name) continue
   if (process.env.FAILPOINT_LOG !== undefined) appendFileSync(process.env.FAILPOINT_LOG, `step ${name}\n`)
   try {
     await step()
   } catch (error) {
-    throw new Error(`step ${name}`, { cause: error })
+    failures.push(new Error(`step ${name}`, { cause: error }))
   }
 }
 await database.close()
-process.exit(0)
+for (const failure of failures) console.error(failure)
+process.exit(failures.length === 0 ? 0 : 1)

@@ -16,6 +16,17 @@ export function deployingSteps(tools) {
       await deployment.deploy({ ...target, reapply: true })
       await deployment.deploy({ ...target, reapply: true, dedicatedDatabase: true })
     },
+    'a deployment by somebody who borrows the owner': async () => {
+      await admin(`
+        DO $$ BEGIN
+          IF to_regrole('step_deployer') IS NULL THEN CREATE ROLE step_deployer LOGIN CREATEROLE PASSWORD 'step'; END IF;
+        END $$;
+        GRANT symphony_owner TO step_deployer WITH ADMIN TRUE, INHERIT FALSE, SET FALSE`)
+      const own = new URL(adminUrl)
+      own.username = 'step_deployer'
+      own.password = 'step'
+      await deployment.deploy({ url: own.href, schema, reapply: true })
+    },
     'a deployment that has to wait': async () => {
       const { default: pg } = await import('pg')
       const holder = new pg.Client({ connectionString: adminUrl })

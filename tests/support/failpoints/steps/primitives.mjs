@@ -102,7 +102,7 @@ export function primitiveSteps(tools) {
       await inboxWorker({ [of]: async () => {} }).runOnce()
       await aMessage(of)
       const over = faulty(onceAt('abandon_inbox_messages'))
-      await inboxWorker({ [of]: async () => {} }, { handlerRole: 'symphony_owner' }, over).runOnce()
+      await inboxWorker({ [of]: async () => {} }, { handlerRole: 'never_granted' }, over).runOnce()
     },
     'messages whose handler fails, and is not waited for': async () => {
       const of = topic()
@@ -145,7 +145,7 @@ export function primitiveSteps(tools) {
       const led = leases.runAsLeader(resource, async ({ throwIfLost }) => throwIfLost(), {
         durationMs: 1_000,
         renewEveryMs: 300,
-        retryMs: 50,
+        retryMs: 100,
       })
       await sleep(120)
       await first.release()

@@ -102,8 +102,20 @@ export function relayingSteps(tools) {
     },
     'outcomes that are refused together are recorded one by one': async () => {
       const over = faulty(onceAt('complete_outbox_attempts', 'fatal'))
+      const paying = rail()
+      const all = deferred()
+      let begun = 0
+      // They answer in the same moment, so that they are one group.
+      const together = async (request, context) => {
+        const answer = await paying.dispatch(request, context)
+        begun += 1
+        if (begun === 3) all.resolve()
+        await all.promise
+        return answer
+      }
       await enqueue(aPayment(), aPayment(), aPayment())
-      await relayer([rail()], {}, () => {}, over).runOnce()
+      const worker = relayer([{ ...paying, timeoutMs: 5_000, dispatch: together }], {}, () => {}, over)
+      await worker.runOnce()
     },
     'a payment of unknown outcome that nobody may ask about': async () => {
       const [{ outboxId }] = await enqueue(aPayment({ railType: 'hold' }))
@@ -142,7 +154,7 @@ export function relayingSteps(tools) {
       await relayer(outbox.topicRails({ resend: refuse })).runOnce()
     },
     'lease repair': async () => {
-      const worker = new repair.LeaseRepairWorker(as('executor'), { workerId, intervalMs: 50 })
+      const worker = new repair.LeaseRepairWorker(as('executor'), { workerId, intervalMs: 100 })
       const [item] = await tools.claimed()
       await admin(
         `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE outbox_id = $1`,
