@@ -65,7 +65,7 @@ const tools = {
     const all = await rooms.outbox.claimOutboxBatch(tools.as('executor'), 1000, workerId, 60, { rails: [railType] })
     return all.toSorted((one, other) => ids.indexOf(other.outboxId) - ids.indexOf(one.outboxId))
   },
-  /** A database whose answers, role by role, may be errors: `failing(text)` returns one, or nothing. */
+  /** A database whose answers, role by role, may be errors: `failing(text, values)` returns one, or nothing. */
   faulty(failing) {
     return new Proxy(database, {
       get(target, property) {
@@ -78,7 +78,7 @@ const tools = {
               const member = Reflect.get(own, name, own)
               if (name !== 'query') return typeof member === 'function' ? member.bind(own) : member
               return async (text, values) => {
-                const error = await failing(text)
+                const error = await failing(text, values)
                 if (error !== undefined) throw error
                 return own.query(text, values)
               }
@@ -94,9 +94,10 @@ const tools = {
     return (text) => {
       if (!text.includes(`"${functionName}"`) || left === 0) return undefined
       left -= 1
-      return new rooms.db.DatabaseError('CONNECTION_LOST', 'planted', { disposition })
+      return tools.planted(disposition)
     }
   },
+  planted: (disposition) => new rooms.db.DatabaseError('CONNECTION_LOST', 'planted', { disposition }),
   rail(overrides = {}) {
     return {
       ...rooms.rails.simulatedRail({
