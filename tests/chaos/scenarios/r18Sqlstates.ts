@@ -33,7 +33,8 @@ export default defineScenario({
 async function fillDisk(stage: Stage): Promise<Outcome> {
   const scene = await RelayScene.set(stage, { rails: USUAL_RAILS })
   const { db } = scene
-  const disk = await mountSmallDisk(stage, scene.server.dataDir)
+  const { rows } = await db.queryNoRole<{ data_directory: string }>('SHOW data_directory')
+  const disk = await mountSmallDisk(stage, rows[0]?.data_directory ?? '')
   if (disk === undefined) {
     return {
       figures: { fullDisk: 'not provoked' },

@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto'
 import { appendFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
+import { inspect } from 'node:util'
 import { decidingSteps } from './steps/deciding.mjs'
 import { deployingSteps } from './steps/deploying.mjs'
 import { primitiveSteps } from './steps/primitives.mjs'
@@ -130,5 +131,5 @@ for (const [name, step] of Object.entries(steps)) {
   }
 }
 await database.close()
-for (const failure of failures) console.error(failure)
+for (const failure of failures) process.stderr.write(`${inspect(failure)}\n`)
 process.exit(failures.length === 0 ? 0 : 1)
