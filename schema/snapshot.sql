@@ -5967,8 +5967,8 @@ END
 $$;
 COMMENT ON FUNCTION rewrap_subject_keys(uuid[], text[], text, text) IS 'Puts data keys under another master key; what they encrypt does not change. Returns how many it was.';
 
--- function schedule_timer(text, jsonb, timestamp with time zone, text, text) of symphony_owner
-CREATE FUNCTION schedule_timer(p_topic text, p_payload jsonb, p_due_at timestamp with time zone, p_participant_id text DEFAULT NULL::text, p_delivery text DEFAULT 'outbox'::text)
+-- function schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) of symphony_owner
+CREATE FUNCTION schedule_timer(p_topic text, p_payload jsonb, p_due_at timestamp with time zone, p_participant_id text DEFAULT NULL::text, p_delivery text DEFAULT 'outbox'::text, p_timer_id uuid DEFAULT NULL::uuid)
 RETURNS uuid
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -5976,19 +5976,36 @@ SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_timer_id uuid := uuid_v7();
+  v_timer_id uuid := COALESCE(p_timer_id, uuid_v7());
+  v_known scheduler_timers;
 BEGIN
   PERFORM check_scheduled_message(p_topic, p_payload, p_participant_id, p_delivery);
   IF p_due_at IS NULL OR p_due_at NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
     PERFORM refuse_argument('p_due_at', 'a time within 100 years of now');
   END IF;
-  INSERT INTO scheduler_timers (timer_id, topic, participant_id, payload, delivery, due_at)
-  VALUES (v_timer_id, p_topic, p_participant_id, p_payload, p_delivery, p_due_at);
-  PERFORM wake_schedulers(p_due_at);
+  LOOP
+    INSERT INTO scheduler_timers (timer_id, topic, participant_id, payload, delivery, due_at)
+    VALUES (v_timer_id, p_topic, p_participant_id, p_payload, p_delivery, p_due_at)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      PERFORM wake_schedulers(p_due_at);
+      RETURN v_timer_id;
+    END IF;
+    SELECT t.* INTO v_known FROM scheduler_timers t WHERE t.timer_id = v_timer_id;
+    -- Not found: retention has removed it since the insert looked, and it is new after all.
+    EXIT WHEN FOUND;
+  END LOOP;
+  IF (v_known.topic, v_known.participant_id, v_known.payload, v_known.delivery)
+      IS DISTINCT FROM (p_topic, p_participant_id, p_payload, p_delivery)
+    OR (v_known.attempt_count = 0 AND v_known.due_at <> p_due_at)
+  THEN
+    RAISE EXCEPTION 'timer %: this id already stands for another topic, participant, payload, delivery or time', v_timer_id
+      USING ERRCODE = 'P7004', HINT = 'Use a new id for a new timer; repeat the first content to hear the first answer.';
+  END IF;
   RETURN v_timer_id;
 END
 $$;
-COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamp with time zone, text, text) IS 'Schedules a message for a moment, in the caller''s transaction. One that has passed is due at once.';
+COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) IS 'Schedules a message for a moment, in the caller''s transaction. One that has passed is due at once. The same again under an id that the caller chose is the same timer.';
 
 -- function seal_ledger_block(integer) of symphony_owner
 CREATE FUNCTION seal_ledger_block(p_rows_max integer)
@@ -6454,7 +6471,7 @@ GRANT EXECUTE ON function resume_outbox(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function revive_inbox_message(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function revoke_api_key(text) TO symphony_control;
 GRANT EXECUTE ON function rewrap_subject_keys(uuid[], text[], text, text) TO symphony_control;
-GRANT EXECUTE ON function schedule_timer(text, jsonb, timestamp with time zone, text, text) TO symphony_ingest;
+GRANT EXECUTE ON function schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) TO symphony_ingest;
 GRANT EXECUTE ON function seal_ledger_block(integer) TO symphony_executor;
 GRANT EXECUTE ON function set_participant_outbox_policy(text, text) TO symphony_control;
 GRANT EXECUTE ON function trigger_job(text) TO symphony_control;

@@ -1,75 +1,120 @@
 // Plants bugs, one at a time, in a copy of this checkout, and runs the tests that must notice: `npm run mutants`, or
-// `npm run mutants -- WORD …` for those whose id or file contains a word. A bug that nobody notices fails the run.
-import { spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+// `npm run mutants -- WORD …` for those whose bug, kind, id or file contains a word. A bug that nobody notices fails the
+// run, and so does one that no longer fits the code. `--at-once N` plants in N copies side by side; default 1. `--open`
+// passes over those that the page says are caught, to go on where a run was ended.
+// Which test caught which is told line by line and kept in docs/internals/mutants.md.
+import { spawn, spawnSync } from 'node:child_process'
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { dirname, join, relative } from 'node:path'
+import { parseArgs } from 'node:util'
+import { caughtBy, MUTANTS_PAGE, mutantsPage, notCaught, readCaught } from './mutants/page.mjs'
+import { isBuilt, readMutants, root, staleness } from './mutants/plan.mjs'
 
-const root = join(dirname(fileURLToPath(import.meta.url)), '..')
-const mutantsFolder = join(root, 'tests', 'mutants')
 const vitest = join(dirname(createRequire(import.meta.url).resolve('vitest/package.json')), 'vitest.mjs')
 const RUN_MS_MAX = 300_000
-const copy = mkdtempSync(join(tmpdir(), 'symphony-mutants-'))
-process.on('exit', () => rmSync(copy, { recursive: true, force: true }))
+const copies = []
+process.on('exit', () => copies.forEach((copy) => rmSync(copy, { recursive: true, force: true })))
 
-const words = process.argv.slice(2)
-const mutants = readMutants().filter(
-  ({ id, file }) => words.length === 0 || words.some((word) => `${id} ${file}`.includes(word)),
-)
-copyCheckout()
-const survivors = mutants.filter((mutant) => !isCaught(mutant))
-process.stdout.write(`\nmutants: ${mutants.length - survivors.length} of ${mutants.length} caught\n`)
-process.exitCode = survivors.length === 0 && mutants.length > 0 ? 0 : 1
+const { values, positionals: words } = parseArgs({
+  options: { 'at-once': { type: 'string', default: '1' }, open: { type: 'boolean', default: false } },
+  allowPositionals: true,
+})
+const mutants = readMutants()
+const known = values.open ? readCaught(readPage()) : new Set()
+const chosen = mutants.filter(({ bug, kind, id = '', file }) => {
+  const text = `${bug} ${kind} ${id} ${file}`
+  return !known.has(bug) && (words.length === 0 || words.some((word) => text.includes(word)))
+})
+const verdicts = new Map()
+const waiting = [...chosen]
+await Promise.all(Array.from({ length: Number(values['at-once']) }, () => plantInOneCopy()))
+keepPage()
+const caught = [...verdicts.values()].filter(({ isCaught }) => isCaught).length
+process.stdout.write(`\nmutants: ${caught} of ${chosen.length} caught\n`)
+process.exitCode = caught === chosen.length && chosen.length > 0 ? 0 : 1
 
-/** A mutant is { id, file, find, replace, test }: a text of a file, what to put in its place, and the spec that must fail. */
-function readMutants() {
-  const files = readdirSync(mutantsFolder).filter((name) => name.endsWith('.json'))
-  return files.toSorted().flatMap((name) => JSON.parse(readFileSync(join(mutantsFolder, name), 'utf8')))
+async function plantInOneCopy() {
+  const copy = copyCheckout()
+  for (let mutant = waiting.shift(); mutant !== undefined; mutant = waiting.shift()) {
+    const verdict = await plant(copy, mutant)
+    verdicts.set(mutant.bug, verdict)
+    process.stdout.write(`${mutant.id ?? mutant.kind}: ${mutant.bug}  (${mutant.file})  ${verdict.told}\n`)
+    // Line by line: a run that is ended early has told what it found out.
+    keepPage()
+  }
 }
 
+/** Everything that git knows or would, and what was built: only a changed source is built again. */
 function copyCheckout() {
+  const copy = mkdtempSync(join(tmpdir(), 'symphony-mutants-'))
+  copies.push(copy)
   const { stdout } = spawnSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], { cwd: root })
   for (const file of stdout.toString().split('\0').filter(Boolean)) {
+    if (!existsSync(join(root, file))) continue
     mkdirSync(dirname(join(copy, file)), { recursive: true })
     cpSync(join(root, file), join(copy, file))
   }
+  if (existsSync(join(root, 'dist'))) cpSync(join(root, 'dist'), join(copy, 'dist'), { recursive: true })
   symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
+  return copy
 }
 
-function isCaught({ id, file, find, replace, test }) {
-  const target = join(copy, file)
+async function plant(copy, mutant) {
+  const stale = staleness(mutant)
+  if (stale !== undefined) return missed(`STALE: ${stale}`)
+  const target = join(copy, mutant.file)
   const original = readFileSync(target, 'utf8')
-  if (original.split(find).length !== 2) return verdict(id, file, 'STALE: its text is not there exactly once', false)
   writeFileSync(
     target,
-    original.replace(find, () => replace),
+    original.replace(mutant.find, () => mutant.replace),
   )
   try {
-    const reportFile = join(copy, 'report.json')
-    rmSync(reportFile, { force: true })
-    const run = ['run', test, '-t', id, '--reporter=json', `--outputFile.json=${reportFile}`]
-    spawnSync(process.execPath, [vitest, ...run], { cwd: copy, stdio: 'ignore', timeout: RUN_MS_MAX })
-    const failed = readFailed(reportFile, id)
-    return failed === undefined ? verdict(id, file, 'SURVIVED', false) : verdict(id, file, `caught by: ${failed}`, true)
+    // A source that does not compile fails tests for another reason than the bug.
+    if (isBuilt(mutant) && (await run(copy, [join('scripts', 'build.mjs')])) !== 0) return missed('DOES NOT COMPILE')
+    const failed = await firstFailure(copy, mutant)
+    if (failed === undefined) return missed('SURVIVED')
+    return { isCaught: true, told: `caught by: ${failed.title}`, cell: caughtBy(failed.file, failed.title) }
   } finally {
     writeFileSync(target, original)
   }
 }
 
-/** The first test of this id that failed. A run that could not even begin, as of a file that does not parse, proves nothing. */
-function readFailed(reportFile, id) {
-  try {
-    const { testResults } = JSON.parse(readFileSync(reportFile, 'utf8'))
-    const tests = testResults.flatMap(({ assertionResults }) => assertionResults)
-    return tests.find(({ fullName, status }) => fullName.includes(id) && status === 'failed')?.fullName
-  } catch {
-    return undefined
-  }
+function missed(reason) {
+  return { isCaught: false, told: reason, cell: notCaught(reason) }
 }
 
-function verdict(id, file, text, caught) {
-  process.stdout.write(`${id}  ${file}  ${text}\n`)
-  return caught
+/** The first test that failed. A run that could not even begin, as of a file that does not parse, proves nothing. */
+async function firstFailure(copy, { id, test }) {
+  const reportFile = join(copy, 'report.json')
+  rmSync(reportFile, { force: true })
+  const only = id === undefined ? ['--bail=1'] : ['-t', id]
+  await run(copy, [vitest, 'run', test, ...only, '--reporter=json', `--outputFile.json=${reportFile}`])
+  if (!existsSync(reportFile)) return undefined
+  const { testResults } = JSON.parse(readFileSync(reportFile, 'utf8'))
+  const failures = testResults.flatMap(({ name, assertionResults }) =>
+    assertionResults
+      .filter(({ status, fullName }) => status === 'failed' && (id === undefined || fullName.includes(id)))
+      .map(({ fullName }) => ({ file: relative(copy, name), title: fullName })),
+  )
+  return failures[0]
+}
+
+/** @returns {Promise<number | null>} how it ended */
+function run(cwd, args) {
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, args, { cwd, stdio: 'ignore', timeout: RUN_MS_MAX })
+    child.once('exit', resolve)
+    child.once('error', () => resolve(null))
+  })
+}
+
+function keepPage() {
+  const cells = new Map([...verdicts].map(([bug, { cell }]) => [bug, cell]))
+  writeFileSync(MUTANTS_PAGE, mutantsPage(readPage(), mutants, cells))
+}
+
+function readPage() {
+  return existsSync(MUTANTS_PAGE) ? readFileSync(MUTANTS_PAGE, 'utf8') : ''
 }

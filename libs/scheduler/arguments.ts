@@ -28,8 +28,18 @@ export function messageColumns(message: ScheduledMessage): MessageColumns {
   }
 }
 
-export function timerColumns(timer: TimerDefinition): MessageColumns & { readonly dueAt: Date } {
-  return { ...messageColumns(timer), dueAt: requiredDate('dueAt', timer.dueAt) }
+export interface TimerColumns extends MessageColumns {
+  readonly dueAt: Date
+  /** Undefined: the database chooses one. */
+  readonly timerId: string | undefined
+}
+
+export function timerColumns(timer: TimerDefinition): TimerColumns {
+  return {
+    ...messageColumns(timer),
+    dueAt: requiredDate('dueAt', timer.dueAt),
+    timerId: timer.timerId === undefined ? undefined : requiredUuid('timerId', timer.timerId),
+  }
 }
 
 export interface JobColumns extends MessageColumns {

@@ -25,15 +25,20 @@ import type {
 
 // Timers, as symphony_ingest; an operator cancels as symphony_control -------------------------------------------------
 
-/** Returns the id, which is also the id of the message that the timer becomes. Committed or rolled back with the caller. */
+/**
+ * Returns the id, which is also the id of the message that the timer becomes. Committed or rolled back with the caller. Where a
+ * call may have to be made again, give it a `timerId`: then it schedules once.
+ */
 export async function scheduleTimer(role: Queryable, timer: TimerDefinition): Promise<string> {
-  const { topic, payload, dueAt, participantId, delivery } = timerColumns(timer)
+  const { topic, payload, dueAt, participantId, delivery, timerId } = timerColumns(timer)
   const rows = await callFunction<{ schedule_timer: string }>(role, 'schedule_timer', [
     topic,
     payload,
     dueAt,
     participantId,
     delivery,
+    // Not said where it is not given: a database of the release before this one takes five arguments.
+    ...(timerId === undefined ? [] : [timerId]),
   ])
   return onlyRow(rows).schedule_timer
 }

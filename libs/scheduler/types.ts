@@ -29,6 +29,11 @@ export interface ScheduledMessage {
 export interface TimerDefinition extends ScheduledMessage {
   /** One that has passed is due at once. */
   readonly dueAt: Date
+  /**
+   * A UUID of the caller's own, chosen before the call: the same timer scheduled again under it is the same timer, so a call
+   * whose answer was lost can be made again. Another one under it is refused. @default a new one, which the call returns
+   */
+  readonly timerId?: string
 }
 
 export interface JobDefinition extends ScheduledMessage {

@@ -1,26 +1,48 @@
 -- Timers: schedule, cancel, make messages of, claim, end, forget. What ends a claim is fenced by its token.
 
+-- An id that the caller chose before the call makes it safe to call again: the same timer under the same id is the same
+-- timer, whatever has become of it; another one under it is refused. Its due time is compared until somebody has claimed
+-- it: giving it back may move that.
+DROP FUNCTION IF EXISTS schedule_timer(text, jsonb, timestamptz, text, text);
 CREATE OR REPLACE FUNCTION schedule_timer(
-  p_topic text, p_payload jsonb, p_due_at timestamptz, p_participant_id text DEFAULT NULL, p_delivery text DEFAULT 'outbox'
+  p_topic text, p_payload jsonb, p_due_at timestamptz, p_participant_id text DEFAULT NULL, p_delivery text DEFAULT 'outbox',
+  p_timer_id uuid DEFAULT NULL
 ) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_timer_id uuid := uuid_v7();
+  v_timer_id uuid := COALESCE(p_timer_id, uuid_v7());
+  v_known scheduler_timers;
 BEGIN
   PERFORM check_scheduled_message(p_topic, p_payload, p_participant_id, p_delivery);
   IF p_due_at IS NULL OR p_due_at NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
     PERFORM refuse_argument('p_due_at', 'a time within 100 years of now');
   END IF;
-  INSERT INTO scheduler_timers (timer_id, topic, participant_id, payload, delivery, due_at)
-  VALUES (v_timer_id, p_topic, p_participant_id, p_payload, p_delivery, p_due_at);
-  PERFORM wake_schedulers(p_due_at);
+  LOOP
+    INSERT INTO scheduler_timers (timer_id, topic, participant_id, payload, delivery, due_at)
+    VALUES (v_timer_id, p_topic, p_participant_id, p_payload, p_delivery, p_due_at)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      PERFORM wake_schedulers(p_due_at);
+      RETURN v_timer_id;
+    END IF;
+    SELECT t.* INTO v_known FROM scheduler_timers t WHERE t.timer_id = v_timer_id;
+    -- Not found: retention has removed it since the insert looked, and it is new after all.
+    EXIT WHEN FOUND;
+  END LOOP;
+  IF (v_known.topic, v_known.participant_id, v_known.payload, v_known.delivery)
+      IS DISTINCT FROM (p_topic, p_participant_id, p_payload, p_delivery)
+    OR (v_known.attempt_count = 0 AND v_known.due_at <> p_due_at)
+  THEN
+    RAISE EXCEPTION 'timer %: this id already stands for another topic, participant, payload, delivery or time', v_timer_id
+      USING ERRCODE = 'P7004', HINT = 'Use a new id for a new timer; repeat the first content to hear the first answer.';
+  END IF;
   RETURN v_timer_id;
 END
 $$;
-COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamptz, text, text) IS
-  'Schedules a message for a moment, in the caller''s transaction. One that has passed is due at once.';
+COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamptz, text, text, uuid) IS
+  'Schedules a message for a moment, in the caller''s transaction. One that has passed is due at once. The same again under an id that the caller chose is the same timer.';
 
 -- A timer in somebody's hands is cancelled too: what they then say of it changes nothing.
 CREATE OR REPLACE FUNCTION cancel_timer(p_timer_id uuid) RETURNS boolean

@@ -31,7 +31,7 @@ GRANT EXECUTE ON FUNCTION
   enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[]),
   enqueue_inbox_message(text, text, text, jsonb, timestamptz),
   enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamptz[]),
-  schedule_timer(text, jsonb, timestamptz, text, text),
+  schedule_timer(text, jsonb, timestamptz, text, text, uuid),
   cancel_timer(uuid)
 TO symphony_ingest;
 -- Who encrypts needs the wrapped keys of its subjects, which read nothing without the master key, and may add some.

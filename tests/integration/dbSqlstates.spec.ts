@@ -1,5 +1,7 @@
+import { Client } from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import {
+  callFunction,
   DatabaseError,
   POSTGRES_STATES,
   type Database,
@@ -191,6 +193,21 @@ test('57P01 is unknown for a statement that commits by itself, and retry inside 
   await toSleepers('pg_terminate_backend')
   expect(await inside).toMatchObject({ sqlstate: '57P01', disposition: 'retry' })
   expect((await patient.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+})
+
+test('57P01 is unknown through a client of the caller’s own, too: nobody there knows what became of its session', async () => {
+  await stage.admin.query(
+    `CREATE FUNCTION symphony.nap() RETURNS void LANGUAGE sql AS 'SELECT pg_catalog.pg_sleep(20)';
+     GRANT EXECUTE ON FUNCTION symphony.nap() TO PUBLIC`,
+  )
+  const client = new Client(stage.url())
+  client.on('error', () => {})
+  await client.connect()
+  await client.query(`SET ROLE ${stage.worker}`)
+  const own = { query: (text: string) => client.query<never>(text) }
+  const nap = failureOf(callFunction(own, 'nap'))
+  await toSleepers('pg_terminate_backend')
+  expect(await nap).toMatchObject({ sqlstate: '57P01', disposition: 'unknown' })
 })
 
 const SLEEP = 'SELECT pg_catalog.pg_sleep(20)'

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   abandonJobRuns,
@@ -16,7 +17,7 @@ import {
 } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { WORKER } from '../support/outboxItems.js'
-import { openConnection, race, untilWaiting } from '../support/race.js'
+import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
 import { aClaimedJobRun, aJobDefinition, aTimer, aTimerDefinition, quietCron } from '../support/scheduled.js'
 
 /** Many schedulers, claimers and operators at once. */
@@ -157,6 +158,23 @@ describe('while a job is being deleted', () => {
     expect(await readJobRuns(control(), { jobName: job.name })).toEqual([])
     await Promise.all([operator.close(), deleter.close()])
   })
+})
+
+test('one timer scheduled by many at once under one id is one timer, and who has other content is refused', async () => {
+  const timer = aTimerDefinition({ timerId: randomUUID() })
+  const { values, errors } = await race(db, 'symphony_ingest', TEN, (role) => scheduleTimer(role, timer))
+  expect(errors).toEqual([])
+  expect(new Set(values)).toEqual(new Set([timer.timerId]))
+  const first = await openConnection(db, 'symphony_ingest')
+  const second = await openConnection(db, 'symphony_ingest')
+  const other = aTimerDefinition({ timerId: randomUUID() })
+  await first.query('BEGIN')
+  await scheduleTimer(first, other)
+  const waiting = failureOf(scheduleTimer(second, { ...other, topic: 'another' }))
+  await untilWaiting(db, second)
+  await first.query('COMMIT')
+  expect(await waiting).toMatchObject({ sqlstate: 'P7004' })
+  await Promise.all([first.close(), second.close()])
 })
 
 test('PRIM-POSTGRES-SCHED-004 a timer that is cancelled while it is being made a message is one or the other, never both', async () => {

@@ -156,6 +156,14 @@ describe('refused, and nothing stored', () => {
     expect(await messages()).toBe(before)
   })
 
+  test.each([0, 1, 31, 32, 62, 63])('a signature that is wrong in its digit %i alone: 401', async (digit) => {
+    const body = event('evt-nearly')
+    const right = createHmac('sha256', SECRET).update(`${NOW_SECONDS}.`).update(body).digest('hex')
+    const wrong = `${right.slice(0, digit)}${right[digit] === '0' ? '1' : '0'}${right.slice(digit + 1)}`
+    const answer = await fromBank({ body, headers: { 'x-bank-signature': `sha256=${wrong}` } })
+    expect(await problemOf(answer)).toMatchObject({ status: 401, code: 'SIGNATURE_INVALID' })
+  })
+
   test.each([
     [-60, 202],
     [60, 202],

@@ -220,6 +220,27 @@ describe('a claim takes', () => {
 })
 
 describe('a claim leaves', () => {
+  test('an item that another transaction has locked, without waiting for it', async () => {
+    const rail = anInstruction().railType
+    const [locked, free] = await enqueueAged([rail, 20, 20], [rail, 10, 10])
+    const holder = await db.connect()
+    await holder.query('BEGIN')
+    await holder.query('SELECT 1 FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [locked!.outboxId])
+    const claimer = await db.connect('symphony_executor')
+    // Who does wait is told so soon.
+    await claimer.query(`SET lock_timeout = '2s'`)
+    const claimed = await claimOutboxBatch(
+      { schema: db.schema, query: (text, values) => claimer.query<never>(text, [...(values ?? [])]) },
+      10,
+      WORKER,
+      60,
+      { rails: [rail] },
+    )
+    expect(ids(claimed)).toEqual([free!.outboxId])
+    await holder.query('ROLLBACK')
+    await Promise.all([holder.end(), claimer.end()])
+  })
+
   test('an item that is scheduled for later, until it is due', async () => {
     const item = await enqueue(db, { notBefore: new Date('2100-01-01T00:00:00Z') })
     expect(await claim(db, item.railType)).toEqual([])

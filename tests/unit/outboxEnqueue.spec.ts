@@ -316,6 +316,22 @@ describe('a rolled-back enqueue', () => {
   })
 })
 
+test('an instruction and key is refused a second time by the table itself, whoever writes it and whatever became of the first', async () => {
+  const item = await enqueue(db)
+  await complete(db, await claimOnly(db, item.railType), { state: 'DISPATCHED' })
+  const again = db.queryNoRole(
+    `INSERT INTO payment_outbox_identities
+       (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, content_hash)
+     SELECT uuid_v7(), instruction_id, idempotency_key, participant_id, sequence_id + 1, rail_type, content_hash
+     FROM payment_outbox_identities WHERE outbox_id = $1`,
+    [item.outboxId],
+  )
+  expect(await failureOf(again)).toMatchObject({
+    code: '23505',
+    constraint: 'payment_outbox_identities_one_per_key',
+  })
+})
+
 describe('an item that cannot be numbered', () => {
   test('is an error, never an answer without an item', async () => {
     const { participantId } = await enqueue(db)

@@ -50,8 +50,8 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
 
   schedule_timer: {
     role: 'ingest',
-    sound: async () => ({ ...aScheduledMessage(), p_due_at: 'now()' }),
-    optional: ['p_participant_id'],
+    sound: async () => ({ ...aScheduledMessage(), p_due_at: 'now()', p_timer_id: 'gen_random_uuid()' }),
+    optional: ['p_participant_id', 'p_timer_id'],
   },
   cancel_timer: { role: 'ingest', sound: async () => ({ p_timer_id: uuid((await aClaimedTimer(db)).timerId) }) },
 

@@ -199,6 +199,16 @@ describe('into the outbox', () => {
   })
 })
 
+test('an occurrence has one run by the table itself, whoever writes it', async () => {
+  const { runId } = await aClaimedJobRun(db)
+  const again = db.queryNoRole(
+    `INSERT INTO scheduler_job_runs (run_id, job_name, scheduled_for, topic, payload, delivery, due_at)
+     SELECT uuid_v7(), job_name, scheduled_for, topic, payload, delivery, due_at FROM scheduler_job_runs WHERE run_id = $1`,
+    [runId],
+  )
+  expect(await failureOf(again)).toMatchObject({ code: '23505', constraint: 'scheduler_job_runs_one_per_occurrence' })
+})
+
 test('retention deletes runs that ended longer ago than that, by batches, and nothing that is pending', async () => {
   const name = await aJob(db)
   const pending = await triggerJob(control(), name)

@@ -12,6 +12,7 @@ import {
   readTimer,
   scheduleTimer,
   type ClaimedTimer,
+  type TimerDefinition,
 } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueue, WORKER } from '../support/outboxItems.js'
@@ -139,6 +140,8 @@ describe('claiming', () => {
       [{ dueAt: '2026-01-01' }, 'dueAt'],
       [{ participantId: ' ' }, 'participantId'],
       [{ delivery: 'pigeon' }, 'delivery'],
+      [{ timerId: 'mine' }, 'timerId'],
+      [{ timerId: null }, 'timerId'],
     ]
     for (const [overrides, argument] of wrong) {
       expect(await failureOf(scheduleTimer(closed, { ...aTimerDefinition(), ...overrides }))).toMatchObject({
@@ -380,6 +383,57 @@ describe('into the outbox', () => {
       state: 'FAILED',
       error: expect.stringMatching(/^refused by the outbox: .*already stand for another/),
     })
+  })
+})
+
+describe('an id that the caller chose', () => {
+  test('the same timer scheduled again under it is the same timer, and one message', async () => {
+    const timer = aTimerDefinition({ timerId: randomUUID(), participantId: 'acme' })
+    expect(await scheduleTimer(ingest(), timer)).toBe(timer.timerId)
+    expect(await scheduleTimer(ingest(), timer)).toBe(timer.timerId)
+    expect(await readTimer(db.as('symphony_readonly'), timer.timerId!)).toMatchObject({
+      state: 'READY',
+      dueAt: timer.dueAt,
+    })
+    await enqueueDueTimers(executor(), 1000)
+    expect(await scheduleTimer(ingest(), { ...timer, timerId: timer.timerId!.toUpperCase() })).toBe(timer.timerId)
+    expect(await stateOf(timer.timerId!)).toBe('ENQUEUED')
+    expect(await items(timer.timerId!)).toHaveLength(1)
+  })
+
+  test('one that was cancelled stays cancelled, however often it is scheduled again', async () => {
+    const timer = aTimerDefinition({ timerId: randomUUID() })
+    await scheduleTimer(ingest(), timer)
+    await cancelTimer(ingest(), timer.timerId!)
+    expect(await scheduleTimer(ingest(), timer)).toBe(timer.timerId)
+    expect(await stateOf(timer.timerId!)).toBe('CANCELLED')
+  })
+
+  test.each<[string, (timer: TimerDefinition) => TimerDefinition]>([
+    ['topic', (timer) => ({ ...timer, topic: 'another' })],
+    ['participant', (timer) => ({ ...timer, participantId: 'another' })],
+    ['or no participant', ({ timerId = '', topic, payload, dueAt }) => ({ timerId, topic, payload, dueAt })],
+    ['payload', (timer) => ({ ...timer, payload: { remind: 'them' } })],
+    ['delivery', (timer) => ({ ...timer, delivery: 'claim' })],
+    ['time', (timer) => ({ ...timer, dueAt: new Date(timer.dueAt.getTime() + 1) })],
+  ])('under it another %s is a conflict, and the first timer stays as it was', async (_what, changed) => {
+    const timer = aTimerDefinition({ timerId: randomUUID(), participantId: 'acme' })
+    await scheduleTimer(ingest(), timer)
+    const before = await allTimers()
+    expect(await failureOf(scheduleTimer(ingest(), changed(timer)))).toMatchObject({
+      code: 'IDEMPOTENCY_CONFLICT',
+      sqlstate: 'P7004',
+    })
+    expect(await allTimers()).toEqual(before)
+  })
+
+  test('a time that giving it back has moved is not held against who schedules it again; its content still is', async () => {
+    const claimed = await aClaimedTimer(db, { timerId: randomUUID() })
+    await abandonTimers(executor(), [claimed], WORKER, { retryDelaySeconds: 3600 })
+    const { timerId, topic, payload } = claimed
+    const again = { timerId, topic, payload, dueAt: claimed.dueAt }
+    expect(await scheduleTimer(ingest(), again)).toBe(timerId)
+    expect(await failureOf(scheduleTimer(ingest(), { ...again, payload: {} }))).toMatchObject({ sqlstate: 'P7004' })
   })
 })
 

@@ -17,41 +17,68 @@ const { deploy } = await import(dist + '/libs/deployment/index.js')
 await deploy({ url })
 `
 
+/** What no process of this scenario passes, and why. Whatever else is not passed is a defect of the scenario. */
+const NOT_PASSED: readonly { readonly points: RegExp; readonly why: string }[] = []
+
 export default defineScenario({
   id: 'R2',
   title: 'a process ended before and after every await of relayer, repair, scheduler, inbox, lease and deploy',
-  bar: 'every point that a working process passes; I1 to I10, effects of messages, runs, tokens and the schema hold',
-  sizes: { full: { every: 1, auditEvery: 25 }, short: { every: 40, auditEvery: 25 } },
+  bar: 'every await, but for those that are named with the reason; I1 to I10, effects of messages, runs, tokens and the schema hold',
+  sizes: { full: { every: 1, auditEvery: 25 }, short: { every: 60, auditEvery: 25 } },
   async run(stage, { every, auditEvery }) {
     const { dist, points } = await buildInstrumented(await stage.subfolder('build'))
     const server = await stage.startServer()
     const scene = await CoreScene.set(stage, server, dist)
     const passed = await scene.discover()
+    const bySteps = await scene.discoverSteps(new Set(passed))
     const defects: string[] = []
     let crashes = 0
     let missed = 0
-    const chosen = sample(stage, passed, every)
-    for (const [number, point] of chosen.entries()) {
-      if (await scene.crashAt(point)) crashes += 1
-      else missed += 1
-      stage.progress(`${number + 1} of ${chosen.length} points of the workers: ${point}`)
-      if ((number + 1) % auditEvery === 0 || number + 1 === chosen.length) {
-        await scene.heal()
-        const found = await scene.findDefects()
-        defects.push(...found.map((defect) => `after "${point}" or one of the ${auditEvery} before: ${defect}`))
+    const crashAll = async <P>(
+      who: string,
+      chosen: readonly P[],
+      nameOf: (one: P) => string,
+      crash: (one: P) => Promise<boolean>,
+    ) => {
+      for (const [number, one] of chosen.entries()) {
+        if (await crash(one)) crashes += 1
+        else missed += 1
+        stage.progress(`${number + 1} of ${chosen.length} points of ${who}: ${nameOf(one)}`)
+        if ((number + 1) % auditEvery === 0 || number + 1 === chosen.length) {
+          await scene.heal()
+          const found = await scene.findDefects()
+          defects.push(...found.map((defect) => `after "${nameOf(one)}" or one of the ${auditEvery} before: ${defect}`))
+        }
       }
     }
-
+    await crashAll('the workers', sample(stage, passed, every), String, (point) => scene.crashAt(point))
+    await crashAll(
+      'the steps',
+      sample(stage, bySteps, every),
+      ({ step, point }) => `${point}, in the step "${step}"`,
+      (one) => scene.crashStepAt(one),
+    )
     const deployments = await crashDeployments(stage, server.url, dist, every)
-    const reached = new Set([...passed, ...deployments.passed].map((point) => point.replace(/ (before|after)$/, '')))
+    const all = [...passed, ...bySteps.map(({ point }) => point), ...deployments.passed]
+    const reached = new Set(all.map((point) => point.replace(/ (before|after)$/, '')))
+    const unreached = points.filter((point) => !reached.has(point))
+    const unexplained = unreached.filter((point) => !NOT_PASSED.some((one) => one.points.test(point)))
     return {
       figures: {
         awaitsOfTheCore: points.length,
-        passedByWorkersAndDeploy: reached.size,
+        passed: reached.size,
         crashes: crashes + deployments.crashes,
         notPassedAgain: missed + deployments.missed,
+        notPassed:
+          NOT_PASSED.filter((one) => unreached.some((point) => one.points.test(point)))
+            .map(({ points: { source }, why }) => `${source.replaceAll('\\', '')} (${why})`)
+            .join('; ') || 'none',
       },
-      defects: [...defects, ...deployments.defects],
+      defects: [
+        ...defects,
+        ...deployments.defects,
+        ...unexplained.map((point) => `nobody passes ${point}, and nobody says why`),
+      ],
     }
   },
 })
@@ -119,7 +146,7 @@ async function emptyDatabase(serverUrl: string, name: string): Promise<EmptyData
 }
 
 /** One of so many, others for another seed. */
-function sample(stage: Stage, points: readonly string[], every: number): readonly string[] {
+function sample<P>(stage: Stage, points: readonly P[], every: number): readonly P[] {
   const first = Math.floor(stage.randomFor('sample')() * every)
   return points.filter((_, index) => index % every === first % every)
 }

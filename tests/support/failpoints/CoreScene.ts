@@ -17,7 +17,14 @@ import { until } from '../scorecard/until.js'
 
 const RUNTIME = fileURLToPath(new URL('runtime.mjs', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('coreProcess.mjs', import.meta.url))
+const STEPS = fileURLToPath(new URL('stepProcess.mjs', import.meta.url))
 const JOB = 'report'
+
+/** A point, and the step of stepProcess.mjs that passes it. */
+export interface StepPoint {
+  readonly step: string
+  readonly point: string
+}
 
 /** A database with a little of everything to do, and processes of an instrumented build that do it until they are ended. */
 export class CoreScene {
@@ -41,8 +48,9 @@ export class CoreScene {
   static async set(stage: Stage, server: { readonly url: string }, dist: string): Promise<CoreScene> {
     const db = await stage.createDatabase(server)
     const shop = await db.createLogin('shop')
-    const roles = ['symphony_executor', 'symphony_readonly', shop.name]
-    const { url } = await db.createLogin('worker', { roles })
+    const runtime = ['ingest', 'executor', 'control', 'readonly', 'auditor'].map((role) => `symphony_${role}`)
+    const { url } = await db.createLogin('worker', { roles: [...runtime, shop.name] })
+    const { url: secondUrl } = await db.createLogin('second', { roles: ['symphony_control'] })
     await db.queryNoRole(`
       CREATE SCHEMA shop; GRANT USAGE ON SCHEMA shop TO ${shop.name};
       CREATE TABLE shop.effects (source text, message_id text);
@@ -56,7 +64,14 @@ export class CoreScene {
     stage.defer(() => book.stop())
     const job = { name: JOB, cron: '* * * * * *', topic: 'resend', payload: PAYABLE }
     await new SchedulerStore(db.database).createOrUpdateJob(job)
-    return new CoreScene(stage, db, dist, { url, bookUrl: book.url, bookFile, handlerRole: shop.name })
+    return new CoreScene(stage, db, dist, {
+      url,
+      secondUrl,
+      adminUrl: db.url,
+      bookUrl: book.url,
+      bookFile,
+      handlerRole: shop.name,
+    })
   }
 
   /** A little of everything. */
@@ -86,7 +101,7 @@ export class CoreScene {
     await this.db.queryNoRole(`
       UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE lease_token IS NOT NULL;
       UPDATE symphony_leases SET expires_at = clock_timestamp() - interval '1 second' WHERE expires_at > clock_timestamp();
-      UPDATE inbox_messages SET claim_expires_at = clock_timestamp() - interval '1 second' WHERE state = 'processing'`)
+      UPDATE inbox_messages SET claim_expires_at = clock_timestamp() - interval '1 second' WHERE fence IS NOT NULL`)
     await this.passTimeForRetries()
   }
 
@@ -94,19 +109,24 @@ export class CoreScene {
   async isDone(): Promise<boolean> {
     const { rows } = await this.db.queryNoRole<{ left: number }>(`
       SELECT (SELECT count(*) FROM payment_outbox_pending WHERE hold_reason IS NULL)
-        + (SELECT count(*) FROM inbox_messages WHERE state NOT IN ('done', 'dead'))
-        + (SELECT count(*) FROM scheduler_timers WHERE finished_at IS NULL) AS left`)
+        + (SELECT count(*) FROM inbox_messages WHERE topic = 'effect' AND state NOT IN ('done', 'dead'))
+        + (SELECT count(*) FROM scheduler_timers WHERE delivery = 'outbox' AND finished_at IS NULL) AS left`)
     return Number(rows[0]?.left) === 0
   }
 
   start(env: Readonly<Record<string, string>> = {}): ChildProcess {
+    return this.#spawn(PROGRAM, env)
+  }
+
+  #spawn(program: string, env: Readonly<Record<string, string>>, more: object = {}): ChildProcess {
     const settings = {
       ...this.#program,
       dist: this.#dist,
       schema: this.db.schema,
       workerId: `core-${(this.#started += 1)}`,
+      ...more,
     }
-    const child = spawn(process.execPath, ['--import', RUNTIME, PROGRAM, JSON.stringify(settings)], {
+    const child = spawn(process.execPath, ['--import', RUNTIME, program, JSON.stringify(settings)], {
       env: { PATH: process.env['PATH'] ?? '', ...env },
       stdio: ['pipe', 'pipe', 'inherit'],
     })
@@ -122,6 +142,37 @@ export class CoreScene {
     const child = this.start({ FAILPOINT_LOG: file })
     await this.#finish(child)
     return (await readFile(file, 'utf8')).trim().split('\n')
+  }
+
+  /** Which points the steps pass that the workers did not, each with the first step that did. */
+  async discoverSteps(known: ReadonlySet<string>): Promise<readonly StepPoint[]> {
+    const file = join(this.#stage.folder, 'passed-by-steps.log')
+    await rm(file, { force: true })
+    await this.#runSteps({ FAILPOINT_LOG: file })
+    const found: StepPoint[] = []
+    let step = ''
+    for (const line of (await readFile(file, 'utf8')).trim().split('\n')) {
+      if (line.startsWith('step ')) step = line.slice('step '.length)
+      else if (!known.has(line)) found.push({ step, point: line })
+    }
+    return found
+  }
+
+  /** Ends the process of one step at a point. False if it came to its end without passing there. */
+  async crashStepAt({ step, point }: StepPoint): Promise<boolean> {
+    const child = await this.#runSteps({ FAILPOINT: point }, step)
+    await this.passTime()
+    // Whoever froze dispatch and died left that to a person.
+    await this.db.queryNoRole(`SELECT lift_dispatch_freeze('the drill is over')`)
+    return child.signalCode === 'SIGKILL'
+  }
+
+  async #runSteps(env: Readonly<Record<string, string>>, only?: string): Promise<ChildProcess> {
+    const child = this.#spawn(STEPS, env, only === undefined ? {} : { only })
+    await once(child, 'exit')
+    if (child.signalCode !== 'SIGKILL' && child.exitCode !== 0)
+      throw new Error(`the steps ended with ${child.exitCode}: see their words above`)
+    return child
   }
 
   /** Ends a process at a point; what it left is for the next one. False if it came to its end without passing there. */
@@ -168,15 +219,16 @@ export class CoreScene {
       SELECT 'an effect of a message happened more than once' AS what, message_id AS found FROM shop.effects
         GROUP BY source, message_id HAVING count(*) > 1
       UNION ALL SELECT 'a message is done without its effect', m.message_id FROM inbox_messages m
-        WHERE m.state = 'done' AND NOT EXISTS (SELECT FROM shop.effects e WHERE e.message_id = m.message_id)
-      UNION ALL SELECT 'a message died', message_id FROM inbox_messages WHERE state = 'dead'
+        WHERE m.topic = 'effect' AND m.state = 'done' AND NOT EXISTS (SELECT FROM shop.effects e WHERE e.message_id = m.message_id)
+      UNION ALL SELECT 'a message died', message_id FROM inbox_messages WHERE topic = 'effect' AND state = 'dead'
       UNION ALL SELECT 'a token of the leader is smaller than one before it', token::text
         FROM (SELECT token, max(token) OVER (ORDER BY turn) AS highest FROM shop.led) l WHERE token < highest
       UNION ALL SELECT 'two leaders had the same token', token::text FROM shop.led GROUP BY token HAVING count(DISTINCT worker) > 1
       UNION ALL SELECT 'an occurrence of the job has two runs', scheduled_for::text FROM scheduler_job_runs
         GROUP BY job_name, scheduled_for HAVING count(*) > 1
       UNION ALL SELECT 'a timer is no message', t.timer_id::text FROM scheduler_timers t
-        WHERE NOT EXISTS (SELECT FROM payment_outbox_identities i WHERE i.instruction_id = t.timer_id::text)`)
+        WHERE t.delivery = 'outbox'
+          AND NOT EXISTS (SELECT FROM payment_outbox_identities i WHERE i.instruction_id = t.timer_id::text)`)
     return [
       ...notJudged.map((id) => `${id} was not judged`),
       ...invariants.filter(({ ok }) => !ok).map(({ id, found }) => `${id} is broken: ${found.slice(0, 3).join(', ')}`),

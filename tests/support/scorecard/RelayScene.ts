@@ -43,6 +43,8 @@ export interface FleetSettings {
   readonly env?: Readonly<Record<string, string>>
   /** Another way to the same server, such as a proxy's. */
   readonly port?: number
+  /** Of another release. @default this one's */
+  readonly dist?: string
 }
 
 export interface ServerCycle {
@@ -112,7 +114,7 @@ export class RelayScene {
     return (await readFile(join(this.#stage.folder, 'workers.log'), 'utf8')).split('\n')
   }
 
-  fleet({ name = 'worker', words = [], env = {}, port }: FleetSettings = {}): WorkerFleet {
+  fleet({ name = 'worker', words = [], env = {}, port, dist }: FleetSettings = {}): WorkerFleet {
     const fleet = new WorkerFleet({
       name,
       words: ['--rails', this.#railsFile, ...words],
@@ -124,6 +126,7 @@ export class RelayScene {
         ...env,
       },
       logFile: join(this.#stage.folder, 'workers.log'),
+      dist,
     })
     this.#stage.defer(() => fleet.killAll())
     return fleet

@@ -1,6 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync } from 'node:fs'
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from '../../../libs/cli/demo/seededRandom.js'
 import { builtPath } from '../builtPath.js'
@@ -14,6 +15,8 @@ export interface WorkerFleetOptions {
   readonly words: readonly string[]
   /** Where the workers' own words are kept. */
   readonly logFile: string
+  /** Of another release. @default this one's */
+  readonly dist?: string | undefined
 }
 
 export interface FleetWorker {
@@ -39,6 +42,10 @@ export class WorkerFleet {
     this.#options = options
   }
 
+  get name(): string {
+    return this.#options.name
+  }
+
   /** However it came about. */
   get lost(): number {
     return this.deaths.length + this.failedStarts.length + this.kills
@@ -55,10 +62,10 @@ export class WorkerFleet {
 
   /** One more; not waited for. */
   add(): FleetWorker {
-    const { name, env, words, logFile } = this.#options
+    const { name, env, words, logFile, dist = builtPath('') } = this.#options
     const workerId = `${name}-${(this.#started += 1)}`
     const log = openSync(logFile, 'a')
-    const program = [builtPath('libs/cli/child.js'), 'worker', '--no-http', '--until-stdin-closes']
+    const program = [join(dist, 'libs/cli/child.js'), 'worker', '--no-http', '--until-stdin-closes']
     const child = spawn(process.execPath, [...program, '--worker-id', workerId, '--log-level', 'warn', ...words], {
       env,
       // The kernel closes their end of this pipe when this process is gone, however it ended: they end with it.
@@ -136,19 +143,17 @@ export class WorkerFleet {
 
   /** The gentle way. Resolves to how each ended: 0 for all who did as they should. */
   async stop(): Promise<(number | string)[]> {
-    const workers = [...this.#workers.values()]
-    for (const worker of workers) {
-      this.#thaw(worker)
-      this.#forget(worker)
-    }
-    return Promise.all(
-      workers.map(async ({ child }) => {
-        const exited = once(child, 'exit')
-        child.stdin?.end()
-        await exited
-        return child.exitCode ?? child.signalCode ?? 'lost'
-      }),
-    )
+    return Promise.all([...this.#workers.values()].map((worker) => this.stopOne(worker)))
+  }
+
+  async stopOne(worker: FleetWorker): Promise<number | string> {
+    const { child } = worker
+    this.#thaw(worker)
+    this.#forget(worker)
+    const exited = once(child, 'exit')
+    child.stdin?.end()
+    await exited
+    return child.exitCode ?? child.signalCode ?? 'lost'
   }
 
   /** For the end of a stage, whatever became of the scenario. */

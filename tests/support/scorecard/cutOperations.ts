@@ -9,10 +9,10 @@ import {
   renewOutboxLease,
   type ClaimedItem,
 } from '../../../libs/outbox/index.js'
-import { createOrUpdateJob } from '../../../libs/scheduler/index.js'
+import { createOrUpdateJob, scheduleTimer } from '../../../libs/scheduler/index.js'
 import type { TestDatabase } from '../database.js'
 import { anInstruction, enqueueAndClaim, enqueue, WORKER } from '../outboxItems.js'
-import { aJobDefinition } from '../scheduled.js'
+import { aJobDefinition, aTimerDefinition } from '../scheduled.js'
 
 /** What a call came to, for whoever made it: an answer, or an error. */
 export type Heard = { readonly answer: unknown } | { readonly error: unknown }
@@ -150,6 +150,26 @@ export const CUT_OPERATIONS: Readonly<Record<string, CutOperation>> = {
         ...expected('jobs', await jobs(), 1),
         ...expected('runs', await count(db, 'SELECT 1 FROM scheduler_job_runs WHERE job_name = $1', job.name), 0),
       ],
+    }
+  },
+
+  'schedule a timer': async (db) => {
+    const timer = aTimerDefinition({ timerId: randomUUID(), dueAt: new Date('2100-01-01T00:00:00Z') })
+    const schedule = (database: Pick<Database, 'as'>) => scheduleTimer(database.as('symphony_ingest'), timer)
+    const timers = () => count(db, 'SELECT 1 FROM scheduler_timers WHERE topic = $1', timer.topic)
+    return {
+      role: 'symphony_ingest',
+      call: schedule,
+      isCommitted: async () => (await timers()) === 1,
+      replay: async () => {
+        const { rows } = await db.queryNoRole<{ now: string }>('SELECT clock_timestamp()::text AS now')
+        const timerId = await schedule(db)
+        if (timerId !== timer.timerId) throw new Error(`the replay says ${timerId}`)
+        // The answer is the same, first or not; when the row was written says which it was.
+        const written = 'SELECT 1 FROM scheduler_timers WHERE topic = $1 AND created_at >= $2::timestamptz'
+        return (await count(db, written, timer.topic, rows[0]?.now)) === 1
+      },
+      check: async () => expected('timers', await timers(), 1),
     }
   },
 }

@@ -1,0 +1,189 @@
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { pathToFileURL } from 'node:url'
+import { DatabaseError } from '../../../libs/db/index.js'
+import { deploy, doctor, type DeployReport } from '../../../libs/deployment/index.js'
+import { enqueuePaymentOutboxBatch, type OutboxInstruction } from '../../../libs/outbox/index.js'
+import { makeNextRelease } from '../../support/scorecard/nextRelease.js'
+import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
+import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { defineScenario } from '../../support/scorecard/Scenario.js'
+import { until } from '../../support/scorecard/until.js'
+import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
+
+const WORKERS = 2
+/** How many outcomes each of the two kinds of workers must record on each schema before the next deployment. */
+const OUTCOMES_EACH = 20
+const BATCH = 20
+/** Not so many that the workers fall behind: at each deployment there should be calls of every kind under way. */
+const PENDING_MAX = 400
+
+export default defineScenario({
+  id: 'R20',
+  title:
+    'the next version deployed over this one and this one again, under load, old and new workers side by side (the next version is this one changed by the scenario: six functions of the hot path with one argument more, every body another, a function and a view more)',
+  bar: '20 cycles: no failed call beyond a typed retry, both kinds of workers record outcomes on either schema, both books equal',
+  sizes: { full: { cycles: 20 }, short: { cycles: 1 } },
+  async run(stage, { cycles }) {
+    const scene = await RelayScene.set(stage, { rails: USUAL_RAILS })
+    const { db } = scene
+    const next = await makeNextRelease(stage, scene.server)
+    const words = ['--concurrency', '8', '--batch-size', '20']
+    const env = { LEASE_REPAIR_INTERVAL_MS: '1000', OUTBOX_POLL_MS: '50' }
+    const present = scene.fleet({ name: 'present', words, env })
+    const later = scene.fleet({
+      name: 'later',
+      words,
+      env: { ...env, RAILS_MODULE: pathToFileURL(join(next.dist, 'libs/rails/index.js')).href },
+      dist: next.dist,
+    })
+
+    const producer = new Producer(scene, stage.randomFor('payments'))
+    const producing = producer.run()
+    const deployed = { url: db.url, schema: db.schema }
+    const deployMs: number[] = []
+    const timed = async (deploying: () => Promise<DeployReport>) => {
+      const startedMs = performance.now()
+      const { outcome } = await deploying()
+      if (outcome !== 'deployed') throw new Error(`a deployment of another release was ${outcome}`)
+      deployMs.push(Math.round(performance.now() - startedMs))
+    }
+    await present.start(WORKERS)
+    for (let cycle = 1; cycle <= cycles; cycle += 1) {
+      await timed(() => next.deploy(deployed))
+      // A process starts only on the schema of its release: whoever is there already goes on.
+      await renewOne(later, stage.random)
+      await untilBothWork(scene, [present, later])
+      await timed(() => deploy(deployed))
+      await renewOne(present, stage.random)
+      await untilBothWork(scene, [present, later])
+      stage.progress(`${cycle} of ${cycles} cycles, ${producer.accepted} payments`)
+    }
+    producer.stop()
+    await producing
+    await scene.untilDrained()
+    const endings = [...(await present.stop()), ...(await later.stop())]
+    const { report, defects } = await scene.audit()
+    const { findings } = await doctor(deployed)
+    const faults = await readFaults(scene)
+    const fatal = [...faults, ...producer.failures].filter(({ disposition }) => disposition === 'fatal')
+    return {
+      figures: {
+        cycles,
+        deployments: deployMs.length,
+        longestDeploymentMs: Math.max(...deployMs),
+        payments: producer.accepted,
+        retriesOfProducers: producer.failures.length,
+        retriesOfWorkers: faults.length,
+        callsThatFailedForGood: fatal.length,
+        workerExits: present.deaths.length + later.deaths.length,
+        doubleRailEffects: report.doublePaid,
+      },
+      defects: [
+        ...defects,
+        ...present.deaths,
+        ...later.deaths,
+        ...fatal.slice(0, 5).map(({ code, message, who }) => `${who}: ${code} ${message}`),
+        ...findings
+          .filter(({ severity }) => severity !== 'mention')
+          .map(({ code, object }) => `the doctor finds ${code} of ${object}`),
+        ...endings
+          .filter((ending) => ending !== 0)
+          .map((ending) => `a worker that was told to stop ended with ${ending}`),
+      ],
+    }
+  },
+})
+
+/** Brings the fleet to its size, and puts a fresh process in the place of one of those that are there. */
+async function renewOne(fleet: WorkerFleet, random: () => number): Promise<void> {
+  if (fleet.size === WORKERS) await fleet.stopOne(fleet.pick(random))
+  fleet.topUp(WORKERS)
+  await fleet.untilAtWork(WORKERS)
+}
+
+/** Until processes of both releases have recorded outcomes since now, on the schema that is in force now. */
+async function untilBothWork({ db }: RelayScene, fleets: readonly WorkerFleet[]): Promise<void> {
+  const { rows } = await db.queryNoRole<{ now: string }>('SELECT clock_timestamp()::text AS now')
+  for (const { name } of fleets) {
+    await until(`a worker of the release "${name}" records outcomes`, async () => {
+      const counted = await db.queryNoRole<{ count: number }>(
+        'SELECT count(*)::int FROM payment_outbox_attempts WHERE created_at > $1::timestamptz AND worker_id LIKE $2',
+        [rows[0]?.now, `${name}-%`],
+      )
+      return (counted.rows[0]?.count ?? 0) >= OUTCOMES_EACH
+    })
+  }
+}
+
+interface Failure {
+  readonly who: string
+  readonly code: string
+  readonly message: string
+  readonly disposition: string
+}
+
+/** An application that keeps enqueueing, and makes each call again, under the same keys, until it has its answer. */
+class Producer {
+  readonly failures: Failure[] = []
+  readonly #scene: RelayScene
+  readonly #random: () => number
+  #stopped = false
+  accepted = 0
+
+  constructor(scene: RelayScene, random: () => number) {
+    this.#scene = scene
+    this.#random = random
+  }
+
+  stop(): void {
+    this.#stopped = true
+  }
+
+  async run(): Promise<void> {
+    while (!this.#stopped) {
+      const batch = Array.from({ length: BATCH }, (_, index) => aPayment(this.accepted + index + 1, this.#random))
+      await this.#enqueue(batch)
+      this.accepted += batch.length
+      while (!this.#stopped && (await this.#scene.status()).pendingCount > PENDING_MAX) await delay(20)
+    }
+  }
+
+  async #enqueue(batch: readonly OutboxInstruction[]): Promise<void> {
+    for (;;) {
+      try {
+        await enqueuePaymentOutboxBatch(this.#scene.db.as('symphony_ingest'), batch)
+        return
+      } catch (error) {
+        this.failures.push(failureOf('the producer', error))
+        // What will never succeed is a defect, and told as one; the scenario goes on without it.
+        if (this.failures.at(-1)?.disposition === 'fatal') return
+        await delay(20)
+      }
+    }
+  }
+}
+
+function failureOf(who: string, error: unknown): Failure {
+  const { code, message, disposition } =
+    error instanceof DatabaseError ? error : { code: 'NO_TYPE', message: String(error), disposition: 'fatal' }
+  return { who, code, message, disposition }
+}
+
+interface FaultLine {
+  readonly msg?: string
+  readonly name?: string
+  readonly during?: string
+  readonly err?: { readonly code?: string; readonly message?: string; readonly disposition?: string }
+}
+
+/** Every error that a worker met, as it logged it. One without a disposition is one that nobody foresaw. */
+async function readFaults(scene: RelayScene): Promise<readonly Failure[]> {
+  return (await scene.logLines()).flatMap((line) => {
+    if (!line.startsWith('{')) return []
+    const { name = '', during = '', err }: FaultLine = JSON.parse(line)
+    if (err === undefined) return []
+    const { code = 'NO_CODE', message = '', disposition = 'fatal' } = err
+    return [{ who: `worker ${name} ${during}`, code, message, disposition }]
+  })
+}

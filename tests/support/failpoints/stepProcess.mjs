@@ -1,0 +1,135 @@
+// What the workers of coreProcess.mjs do not do by themselves, step by step: rounds, shutdowns in a hurry, faults of the
+// database, freezes, decisions of people, every verb and every look. Each step stands alone: it can be the only one, after any
+// other was ended anywhere. Started by the scenario of crash points on an instrumented build; its one argument says where
+// everything is and which steps are wanted. `FAILPOINT_LOG` also gets the name of each step before its points.
+import { randomUUID } from 'node:crypto'
+import { appendFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { pathToFileURL } from 'node:url'
+import { inspect } from 'node:util'
+import { decidingSteps } from './steps/deciding.mjs'
+import { deployingSteps } from './steps/deploying.mjs'
+import { primitiveSteps } from './steps/primitives.mjs'
+import { readingSteps } from './steps/reading.mjs'
+import { relayingSteps } from './steps/relaying.mjs'
+
+const settings = JSON.parse(process.argv[2])
+const { dist, url, adminUrl, schema, bookUrl, workerId, only } = settings
+const load = (room) => import(`${pathToFileURL(dist).href}/libs/${room}/index.js`)
+const rooms = Object.fromEntries(
+  await Promise.all(
+    ['core', 'db', 'outbox', 'rails', 'repair', 'scheduler', 'inbox', 'lease', 'deployment'].map(async (room) => [
+      room,
+      await load(room),
+    ]),
+  ),
+)
+const { default: pg } = await import('pg')
+const database = rooms.db.openDatabase({ url, schema })
+
+const tools = {
+  ...settings,
+  ...rooms,
+  database,
+  sleep,
+  as: (role) => database.as(`symphony_${role}`),
+  /** As superuser, with our schema first: what only a test may do. */
+  async admin(text, values) {
+    const client = new pg.Client({ connectionString: adminUrl })
+    await client.connect()
+    try {
+      await client.query(`SET search_path = "${schema}", pg_temp`)
+      return (await client.query(text, values)).rows
+    } finally {
+      await client.end()
+    }
+  },
+  /** A payment that any worker of the scene can carry to its end. */
+  aPayment(overrides = {}) {
+    const instructionId = randomUUID()
+    return {
+      instructionId,
+      idempotencyKey: instructionId,
+      participantId: instructionId,
+      railType: 'resend',
+      payload: { amount: '1.50', currency: 'EUR', destination: 'account-1' },
+      ...overrides,
+    }
+  },
+  /** Leases payments made for it, and whatever else is due on that rail; those made for it come first in the answer. */
+  async claimed(count = 1, railType = 'resend') {
+    const ids = []
+    for (let made = 0; made < count; made += 1) {
+      const { outboxId } = await rooms.outbox.enqueuePaymentOutbox(tools.as('ingest'), tools.aPayment({ railType }))
+      ids.push(outboxId)
+    }
+    const all = await rooms.outbox.claimOutboxBatch(tools.as('executor'), 1000, workerId, 60, { rails: [railType] })
+    return all.toSorted((one, other) => ids.indexOf(other.outboxId) - ids.indexOf(one.outboxId))
+  },
+  /** A database whose answers, role by role, may be errors: `failing(text, values)` returns one, or nothing. */
+  faulty(failing) {
+    return new Proxy(database, {
+      get(target, property) {
+        const value = Reflect.get(target, property, target)
+        if (property !== 'as') return typeof value === 'function' ? value.bind(target) : value
+        return (role) => {
+          const handle = target.as(role)
+          return new Proxy(handle, {
+            get: (own, name) => {
+              const member = Reflect.get(own, name, own)
+              if (name !== 'query') return typeof member === 'function' ? member.bind(own) : member
+              return async (text, values) => {
+                const error = await failing(text, values)
+                if (error !== undefined) throw error
+                return own.query(text, values)
+              }
+            },
+          })
+        }
+      },
+    })
+  },
+  /** An error of the first call whose text names this function; the following calls are let through. */
+  onceAt(functionName, disposition = 'retry') {
+    let left = 1
+    return (text) => {
+      if (!text.includes(`"${functionName}"`) || left === 0) return undefined
+      left -= 1
+      return tools.planted(disposition)
+    }
+  },
+  planted: (disposition) => new rooms.db.DatabaseError('CONNECTION_LOST', 'planted', { disposition }),
+  rail(overrides = {}) {
+    return {
+      ...rooms.rails.simulatedRail({
+        bookUrl,
+        latencyMs: { min: 1, max: 2 },
+        timeoutMs: 300,
+        type: 'resend',
+        onUnknown: 'resend',
+        ...overrides,
+      }),
+    }
+  },
+}
+
+const steps = {
+  ...relayingSteps(tools),
+  ...decidingSteps(tools),
+  ...primitiveSteps(tools),
+  ...readingSteps(tools),
+  ...deployingSteps(tools),
+}
+const failures = []
+for (const [name, step] of Object.entries(steps)) {
+  if (only !== undefined && only !== name) continue
+  if (process.env.FAILPOINT_LOG !== undefined) appendFileSync(process.env.FAILPOINT_LOG, `step ${name}\n`)
+  try {
+    await step()
+  } catch (error) {
+    failures.push(new Error(`step ${name}`, { cause: error }))
+  }
+}
+await database.close()
+for (const failure of failures) process.stderr.write(`${inspect(failure)}\n`)
+process.exit(failures.length === 0 ? 0 : 1)

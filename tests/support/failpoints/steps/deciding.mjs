@@ -1,0 +1,90 @@
+// Producers, leases by hand, and what people decide.
+export function decidingSteps(tools) {
+  const { outbox, database, db, as, aPayment, claimed, workerId, secondUrl, schema } = tools
+  /** What another person does, who logs in as somebody else. */
+  const asSecondPerson = async (act) => {
+    const other = db.openDatabase({ url: secondUrl, schema })
+    try {
+      return await act(other.as('symphony_control'))
+    } finally {
+      await other.close()
+    }
+  }
+  const aQueuedOne = async () => (await outbox.enqueuePaymentOutbox(as('ingest'), aPayment())).outboxId
+
+  return {
+    producing: async () => {
+      const protection = { seal: async (_tx, instructions) => instructions }
+      await outbox.enqueue(aPayment(), { tx: as('ingest'), protection })
+      await outbox.enqueueMany([aPayment(), aPayment()], { tx: as('ingest') })
+      await database.transactionAsRole('symphony_ingest', (tx) => outbox.enqueue(aPayment(), { tx }))
+    },
+    'the outbox as a queue of messages': async () => {
+      const store = new outbox.OutboxStore(database, { owner: workerId })
+      await store.enqueue({ topic: 'resend', payload: aPayment().payload })
+      const messages = await store.claim({ batchSize: 100, topics: ['resend'] })
+      await store.abandon(messages, { delaySeconds: 0 })
+    },
+    'leases by hand': async () => {
+      const [one, two, ...others] = await claimed(2)
+      const executor = as('executor')
+      await outbox.renewOutboxLease(executor, one, workerId, 60)
+      await outbox.renewOutboxLeases(executor, [one, two], workerId, 60)
+      await outbox.releaseOutboxLease(executor, one, workerId)
+      await outbox.releaseOutboxLeases(executor, [two, ...others], workerId)
+    },
+    'outcomes by hand': async () => {
+      const [one, two, three, ...others] = await claimed(3)
+      const executor = as('executor')
+      await outbox.beginOutboxDispatch(executor, one, workerId)
+      await outbox.completeOutboxAttempt(executor, workerId, again(one))
+      await outbox.recordLateOutcome(executor, workerId, again(one))
+      await outbox.completeOutboxAttempts(executor, workerId, [again(two), ...others.map(again)])
+      await outbox.holdLeasedOutboxItem(executor, three, workerId, 'looked odd')
+    },
+    'beats and looks of a worker': async () => {
+      const executor = as('executor')
+      await outbox.heartbeatOutboxWorker(executor, workerId, { running: 0 })
+      await outbox.checkDispatchEpoch(executor, workerId)
+      await outbox.nextOutboxEvent(executor, ['resend'])
+      await outbox.repairExpiredLeases(executor, 10, workerId)
+    },
+    'a hold of one person': async () => {
+      const outboxId = await aQueuedOne()
+      await outbox.placeOutboxHold(as('control'), outboxId, 'to be looked at')
+      await outbox.resolveOutboxHold(as('control'), outboxId, 'RETRY', 'looked at')
+    },
+    'a decision of two people': async () => {
+      const outboxId = await aQueuedOne()
+      await outbox.placeOutboxHold(as('control'), outboxId, 'to be looked at')
+      const first = await outbox.resolveOutboxHold(as('control'), outboxId, 'FAILED', 'a mistake')
+      await outbox.withdrawOutboxProposal(as('control'), first.proposalId, 'or not')
+      const second = await outbox.resolveOutboxHold(as('control'), outboxId, 'FAILED', 'a mistake after all')
+      await asSecondPerson((control) => outbox.approveOutboxProposal(control, second.proposalId))
+      const redrive = await outbox.redriveOutboxItem(as('control'), outboxId, 'it was none')
+      await asSecondPerson((control) => outbox.approveOutboxProposal(control, redrive.proposalId))
+    },
+    'a failure and its redrive': async () => {
+      const [item, ...others] = await claimed()
+      await outbox.completeOutboxAttempts(as('executor'), workerId, [failed(item), ...others.map(again)])
+      await outbox.redriveOutboxItem(as('control'), item.outboxId, 'again')
+    },
+    'pauses and policies': async () => {
+      await outbox.pauseOutbox(as('control'), 'rail', 'nobody', 'a drill')
+      await outbox.resumeOutbox(as('control'), 'rail', 'nobody', 'the drill is over')
+      await outbox.setParticipantOutboxPolicy(as('control'), 'nobody', 'continue')
+    },
+  }
+}
+
+function outcomeOf({ outboxId, leaseToken }, state, errorCode) {
+  return { outboxId, leaseToken, state, errorCode }
+}
+
+function failed(item) {
+  return outcomeOf(item, 'FAILED', 'REFUSED')
+}
+
+function again(item) {
+  return outcomeOf(item, 'RETRYABLE', 'LATER')
+}

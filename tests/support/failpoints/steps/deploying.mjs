@@ -1,0 +1,47 @@
+// Deployments beside the first one, and those who look at them: on the database of the scene, at its own release.
+export function deployingSteps(tools) {
+  const { deployment, admin, adminUrl, schema, sleep } = tools
+  const target = { url: adminUrl, schema }
+
+  return {
+    'a deployment of what is there': async () => {
+      await deployment.deploy(target)
+      await deployment.deploy({ ...target, dryRun: true })
+      await deployment.deploy({ ...target, createLogins: [{ name: 'step_clerk', roles: ['readonly'] }] })
+    },
+    'a deployment over what must go first': async () => {
+      await admin(
+        `SET ROLE symphony_owner; CREATE OR REPLACE FUNCTION of_an_earlier_release() RETURNS integer LANGUAGE sql AS 'SELECT 1'`,
+      )
+      await deployment.deploy({ ...target, reapply: true })
+      await deployment.deploy({ ...target, reapply: true, dedicatedDatabase: true })
+    },
+    'a deployment by somebody who borrows the owner': async () => {
+      await admin(`
+        DO $$ BEGIN
+          IF to_regrole('step_deployer') IS NULL THEN CREATE ROLE step_deployer LOGIN CREATEROLE PASSWORD 'step'; END IF;
+        END $$;
+        GRANT symphony_owner TO step_deployer WITH ADMIN TRUE, INHERIT FALSE, SET FALSE`)
+      const own = new URL(adminUrl)
+      own.username = 'step_deployer'
+      own.password = 'step'
+      await deployment.deploy({ url: own.href, schema, reapply: true })
+    },
+    'a deployment that has to wait': async () => {
+      const { default: pg } = await import('pg')
+      const holder = new pg.Client({ connectionString: adminUrl })
+      await holder.connect()
+      await holder.query(`BEGIN; LOCK TABLE "${schema}".payment_outbox_pending IN ACCESS EXCLUSIVE MODE`)
+      const deployed = deployment.deploy({ ...target, reapply: true })
+      await sleep(700)
+      await holder.query('ROLLBACK')
+      await holder.end()
+      await deployed
+    },
+    'looks at a deployment': async () => {
+      await deployment.checkStart(target)
+      await deployment.describeDeployment(target)
+      await deployment.doctor({ ...target, full: true })
+    },
+  }
+}

@@ -1,0 +1,76 @@
+// Every look. Ending a process in the middle of one can do no harm; that is what is shown.
+import { randomUUID } from 'node:crypto'
+
+const LAST = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+
+export function readingSteps(tools) {
+  const { outbox, scheduler, inbox, lease, as, aPayment } = tools
+  const look = () => as('readonly')
+
+  return {
+    'looks at payments': async () => {
+      const payment = aPayment()
+      const { outboxId } = await outbox.enqueuePaymentOutbox(as('ingest'), payment)
+      await outbox.readItems(look(), { outboxId })
+      await outbox.readItemViews(look(), [outboxId])
+      await outbox.readInstructionIds(look(), payment.instructionId)
+      await outbox.readAttemptViews(look(), [outboxId])
+      await outbox.readAttempts(as('auditor'), outboxId)
+      await outbox.readItemEvents(as('auditor'), outboxId)
+      await outbox.readEventViews(as('auditor'), outboxId)
+      await outbox.readParticipantOf(look(), outboxId)
+      await outbox.readRedrives(look(), [outboxId])
+      await outbox.searchItems(look(), { limit: 10 })
+      await outbox.searchItems(look(), { limit: 10, state: 'FAILED' })
+      await outbox.searchItems(look(), { limit: 10, participants: [payment.participantId] })
+      await outbox.searchParticipant(look(), payment.participantId, { limit: 10 })
+      await outbox.findItems(look(), payment.instructionId, { limit: 10 })
+      await outbox.readRecentlyChanged(look(), { seconds: 60, limit: 10 })
+    },
+    'looks at decisions': async () => {
+      await outbox.readFailedItems(as('control'), { limit: 10 })
+      await outbox.readHeldItems(as('control'), { limit: 10 })
+      await outbox.readProposalsOf(as('control'), [randomUUID()])
+      await outbox.readProposalPage(as('control'), { status: 'OPEN', before: LAST, limit: 10 })
+      await outbox.readProposal(as('control'), randomUUID())
+    },
+    'figures of the outbox': async () => {
+      for (const read of [
+        outbox.readOutboxStatus,
+        outbox.readDispatchEpoch,
+        outbox.readPauses,
+        outbox.readWorkerReports,
+        outbox.readRailQueues,
+        outbox.readThroughput,
+        outbox.readLatestAttempts,
+        outbox.readNow,
+        outbox.readServerVersion,
+      ])
+        await read(look())
+    },
+    'looks at the scheduler': async () => {
+      await scheduler.readJob(look(), 'report')
+      await scheduler.readJobs(look())
+      await scheduler.readTimer(look(), randomUUID())
+      await scheduler.readTimers(look(), { state: 'READY', limit: 10 })
+      await scheduler.readJobRuns(look(), { limit: 10 })
+      await scheduler.readSchedulerFigures(look())
+      await scheduler.readJobViews(look())
+      await scheduler.readJobRunPage(look(), { jobName: 'report', limit: 10 })
+      await scheduler.readTimerPage(look(), { state: 'READY', limit: 10 })
+    },
+    'looks at the inbox': async () => {
+      const key = { source: 'bank', messageId: 'message-1' }
+      await inbox.readInboxMessages(as('control'), 'done', 10)
+      await inbox.readInboxMessage(as('control'), key)
+      await inbox.readInboxEvents(as('control'), key)
+      await inbox.readInboxFigures(look())
+      await inbox.readInboxPage(as('control'), { state: 'done', limit: 10 })
+    },
+    'looks at leases': async () => {
+      await lease.readLeases(look(), {})
+      await lease.readLeaseFigures(look())
+      await lease.readLeasePage(look(), { released: false, limit: 10 })
+    },
+  }
+}

@@ -1,0 +1,190 @@
+// Everything a relayer and lease repair do beside the even pace of a worker that is left alone.
+export function relayingSteps(tools) {
+  const { outbox, rails, repair, database, as, aPayment, admin, faulty, onceAt, planted, sleep, workerId, rail } = tools
+  const quick = { workerId, leaseSeconds: 5, listen: false, pollMs: 20, heartbeatMs: 200, shutdownMs: 1_000 }
+  const enqueue = (...payments) => outbox.enqueuePaymentOutboxBatch(as('ingest'), payments)
+  const relayer = (given, options = {}, onEvent = () => {}, over = database) =>
+    new outbox.OutboxRelayer(over, rails.loadRails(given), { ...quick, ...options }, onEvent)
+  const untilSettled = async (ids) => {
+    for (let look = 0; look < 100; look += 1) {
+      const rows = await admin(
+        'SELECT 1 FROM payment_outbox_pending WHERE outbox_id = ANY ($1::uuid[]) AND lease_token IS NOT NULL',
+        [ids],
+      )
+      if (rows.length === 0) return
+      await sleep(20)
+    }
+  }
+
+  return {
+    'a round': async () => {
+      await enqueue(aPayment(), aPayment())
+      await relayer([rail()]).runOnce()
+    },
+    'a start and a stop, listening': async () => {
+      const worker = relayer([rail()], { listen: true })
+      await worker.start()
+      await enqueue(aPayment())
+      await sleep(200)
+      await worker.stop()
+    },
+    'a stop that cannot wait': async () => {
+      const slow = rail()
+      const begun = deferred()
+      const worker = relayer(
+        [
+          {
+            ...slow,
+            timeoutMs: 5_000,
+            concurrency: 1,
+            dispatch: async (request, context) => {
+              begun.resolve()
+              await untilAborted(context.signal)
+              return slow.dispatch(request, context)
+            },
+          },
+        ],
+        { shutdownMs: 0 },
+      )
+      await enqueue(aPayment(), aPayment(), aPayment())
+      await worker.start()
+      await begun.promise
+      await worker.stop()
+    },
+    'a rail paused in one process': async () => {
+      const worker = relayer([rail()])
+      await worker.pauseRail('resend')
+      await worker.pauseRail('resend')
+      worker.resumeRail('resend')
+    },
+    'a call longer than half of its lease': async () => {
+      const slow = rail()
+      const worker = relayer(
+        [
+          {
+            ...slow,
+            timeoutMs: 5_000,
+            dispatch: async (request, context) => {
+              await sleep(800)
+              return slow.dispatch(request, context)
+            },
+          },
+        ],
+        { leaseSeconds: 1 },
+      )
+      await enqueue(aPayment())
+      await worker.runOnce()
+    },
+    'a lease that ends while the rail is called, over a bad connection': async () => {
+      const paying = rail()
+      const faults = [onceAt('complete_outbox_attempts'), onceAt('record_late_outcome')]
+      const over = faulty((text) => faults.map((fault) => fault(text)).find((error) => error !== undefined))
+      const worker = relayer(
+        [
+          {
+            ...paying,
+            dispatch: async (request, context) => {
+              const answer = await paying.dispatch(request, context)
+              await admin(
+                `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE outbox_id = $1`,
+                [request.reference],
+              )
+              return answer
+            },
+          },
+        ],
+        {},
+        () => {},
+        over,
+      )
+      await enqueue(aPayment())
+      await worker.runOnce()
+    },
+    'outcomes that are refused together are recorded one by one': async () => {
+      let refusals = 0
+      const over = faulty((text, values) => {
+        const isGroup = text.includes('"complete_outbox_attempts"') && values[0].length > 1
+        return isGroup && (refusals += 1) === 1 ? planted('fatal') : undefined
+      })
+      const paying = rail()
+      const all = deferred()
+      const waiting = new Set((await enqueue(aPayment(), aPayment(), aPayment())).map(({ outboxId }) => outboxId))
+      // They answer in the same moment, so that they are one group; what earlier steps left is not waited for.
+      const together = async (request, context) => {
+        const answer = await paying.dispatch(request, context)
+        if (!waiting.delete(request.reference)) return answer
+        if (waiting.size === 0) all.resolve()
+        await all.promise
+        return answer
+      }
+      const worker = relayer([{ ...paying, timeoutMs: 2_000, dispatch: together }], {}, () => {}, over)
+      for (let round = 0; round < 10 && waiting.size > 0; round += 1) await worker.runOnce()
+    },
+    'a payment of unknown outcome that nobody may ask about': async () => {
+      const [{ outboxId }] = await enqueue(aPayment({ railType: 'hold' }))
+      await admin('UPDATE payment_outbox_pending SET outcome_unknown = true WHERE outbox_id = $1', [outboxId])
+      await relayer([rail({ type: 'hold', onUnknown: 'hold' })]).runOnce()
+    },
+    'an announced call': async () => {
+      await enqueue(aPayment({ railType: 'hold' }))
+      await relayer([rail({ type: 'hold', onUnknown: 'hold' })]).runOnce()
+    },
+    'a rail that is asked': async () => {
+      const [{ outboxId }] = await enqueue(aPayment({ railType: 'inquire' }))
+      await admin('UPDATE payment_outbox_pending SET outcome_unknown = true WHERE outbox_id = $1', [outboxId])
+      await relayer([rail({ type: 'inquire', onUnknown: 'inquire', settleMs: 300 })]).runOnce()
+    },
+    'a freeze, heard and lifted': async () => {
+      const memory = { kept: undefined, load: async () => memory.kept, save: async (beat) => void (memory.kept = beat) }
+      const worker = relayer([rail()], { memory, heartbeatMs: 100 })
+      await worker.runOnce()
+      await outbox.freezeDispatch(as('control'), 'a drill')
+      await sleep(120)
+      await worker.runOnce()
+      await outbox.liftDispatchFreeze(as('control'), 'the drill is over')
+      await worker.runOnce()
+    },
+    'an attempt as a span': async () => {
+      const { trace } = await import('@opentelemetry/api')
+      const { BasicTracerProvider } = await import('@opentelemetry/sdk-trace-base')
+      trace.setGlobalTracerProvider(new BasicTracerProvider())
+      await enqueue(aPayment())
+      await relayer([rail()]).runOnce()
+      trace.disable()
+    },
+    'handlers by topic': async () => {
+      await enqueue(aPayment())
+      await relayer(outbox.topicRails({ resend: refuse })).runOnce()
+    },
+    'lease repair': async () => {
+      const worker = new repair.LeaseRepairWorker(as('executor'), { workerId, intervalMs: 100 })
+      const [item] = await tools.claimed()
+      await admin(
+        `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE outbox_id = $1`,
+        [item.outboxId],
+      )
+      await worker.start()
+      await untilSettled([item.outboxId])
+      await worker.stop()
+      await worker.runOnce()
+    },
+  }
+}
+
+function deferred() {
+  let resolve
+  const promise = new Promise((done) => (resolve = done))
+  return { promise, resolve }
+}
+
+function untilAborted(signal) {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    signal.addEventListener('abort', () => resolve(), { once: true })
+  })
+}
+
+/** Gives every message back: its ending is a rail's, or the two books would differ. */
+async function refuse() {
+  throw new Error('not now')
+}

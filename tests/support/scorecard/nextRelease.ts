@@ -1,0 +1,107 @@
+import { cp, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { Client } from 'pg'
+import type { deploy as deployOf } from '../../../libs/deployment/index.js'
+import { builtPath } from '../builtPath.js'
+import { catalogOf } from '../catalogOf.js'
+import { manifestText } from '../manifestText.js'
+import type { Stage } from './Stage.js'
+
+/** What of every call on the hot path gets one more argument, with a default: what old callers say still fits. */
+const EXTENDED = [
+  'enqueue_payment_outbox_batch',
+  'claim_outbox_batch',
+  'complete_outbox_attempts',
+  'renew_outbox_leases',
+  'release_outbox_leases',
+  'heartbeat_outbox_worker',
+]
+const ARGUMENT = 'p_of_the_next_release'
+
+export interface OtherRelease {
+  /** Takes the place of dist/. */
+  readonly dist: string
+  /** As that release deploys. */
+  readonly deploy: typeof deployOf
+}
+
+/**
+ * A release after this one, made from it, because there is none yet: every function of the hot path has an argument more, so
+ * that its former signature has to go; every function in plpgsql has another body; there is a function and a view that this
+ * release does not know. Its tables are the same: a column that was added stays, and a release that does not know it refuses
+ * to start beside it. It calls itself by the same version, because an older one is refused over a newer.
+ */
+export async function makeNextRelease(stage: Stage, server: { readonly url: string }): Promise<OtherRelease> {
+  const folder = await stage.subfolder('next-release')
+  const root = dirname(builtPath(''))
+  const dist = join(folder, 'dist')
+  await cp(builtPath(''), dist, { recursive: true })
+  await cp(join(root, 'schema'), join(folder, 'schema'), { recursive: true })
+  await cp(join(root, 'package.json'), join(folder, 'package.json'))
+  await symlink(join(root, 'node_modules'), join(folder, 'node_modules'))
+  const changed = await changeSchema(join(folder, 'schema'))
+  if (changed < EXTENDED.length) throw new Error(`only ${changed} of ${EXTENDED.length} functions were extended`)
+  const { deploy }: { deploy: typeof deployOf } = await import(
+    /* @vite-ignore */ pathToFileURL(join(dist, 'libs/deployment/index.js')).href
+  )
+  await writeManifest(folder, server, deploy)
+  return { dist, deploy }
+}
+
+async function changeSchema(folder: string): Promise<number> {
+  let extended = 0
+  for (const name of await readdir(join(folder, 'v1'))) {
+    const file = join(folder, 'v1', name)
+    let sql = await readFile(file, 'utf8')
+    for (const one of EXTENDED) {
+      const creation = new RegExp(`(CREATE OR REPLACE FUNCTION ${one}\\([^()]*?)(\\s*\\))`)
+      if (creation.test(sql)) extended += 1
+      sql = sql.replace(creation, `$1, ${ARGUMENT} text DEFAULT NULL$2`)
+      // In comments and grants a function is named by its types.
+      const naming = new RegExp(`((?:COMMENT ON FUNCTION|^) *${one}\\((?!p_)[^()]*)(\\))`, 'gm')
+      sql = sql.replace(naming, '$1, text$2')
+    }
+    sql = sql.replaceAll('#variable_conflict use_column\n', '#variable_conflict use_column\n-- Of the next release.\n')
+    if (name === '011_privileges.sql') sql += GRANTS
+    await writeFile(file, sql)
+  }
+  await writeFile(join(folder, 'v1', '012_next_release.sql'), NEW_FUNCTION)
+  await writeFile(join(folder, 'views', 'next_release_view.sql'), NEW_VIEW)
+  return extended
+}
+
+const NEW_FUNCTION = `
+CREATE OR REPLACE FUNCTION next_release_name() RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$ SELECT 'next' $$;
+COMMENT ON FUNCTION next_release_name() IS 'What no other release has.';
+`
+const NEW_VIEW = `
+CREATE OR REPLACE VIEW next_release_queue AS SELECT count(*) AS pending FROM payment_outbox_pending;
+COMMENT ON VIEW next_release_queue IS 'What no other release has.';
+`
+const GRANTS = `
+GRANT EXECUTE ON FUNCTION next_release_name() TO symphony_executor;
+GRANT SELECT ON next_release_queue TO symphony_readonly;
+`
+
+/** What it deploys, as a fresh install of it shows: nothing is outdated there yet, and the former manifest does no harm. */
+async function writeManifest(folder: string, server: { readonly url: string }, deploy: typeof deployOf): Promise<void> {
+  const admin = new Client({ connectionString: server.url })
+  await admin.connect()
+  await admin.query('CREATE DATABASE next_release TEMPLATE template0')
+  try {
+    const url = new URL(server.url)
+    url.pathname = '/next_release'
+    await deploy({ url: url.href })
+    const { rows } = await admin.query<{ version: number }>(
+      `SELECT current_setting('server_version_num')::int / 10000 AS version`,
+    )
+    const catalog = await catalogOf(url.href, 'symphony')
+    await writeFile(join(folder, 'schema', 'manifest.json'), manifestText(new Map([[rows[0]!.version, catalog]])))
+  } finally {
+    await admin.query('DROP DATABASE next_release WITH (FORCE)')
+    await admin.end()
+  }
+}

@@ -1,0 +1,157 @@
+import { randomUUID } from 'node:crypto'
+import { describe, expect, test } from 'vitest'
+import { carryItem, type CarryTools, type Landing } from '../../libs/outbox/carryItem.js'
+import { Flight } from '../../libs/outbox/Flight.js'
+import { trustMs } from '../../libs/outbox/LeaseKeeper.js'
+import type { ClaimedItem, OutboxEvidence } from '../../libs/outbox/types.js'
+import { loadRails, type Rail, type RailRequest, type UnknownPolicy } from '../../libs/rails/index.js'
+
+/** One leased item and one rail: what is sent, and what is not. No database: what is decided here is decided by what was claimed. */
+
+const CLAIMED_AT = new Date('2026-01-01T12:00:00Z')
+const LEASE_NEEDED_MS = 2_000
+
+interface Carried {
+  readonly landing: Landing
+  /** What the rail was sent. */
+  readonly sent: readonly RailRequest[]
+}
+
+interface Circumstances {
+  readonly onUnknown?: UnknownPolicy
+  readonly item?: Partial<ClaimedItem>
+  /** How much of the lease is left when its turn has come. */
+  readonly leaseLeftMs?: number
+}
+
+async function carry({ onUnknown = 'resend', item = {}, leaseLeftMs = 30_000 }: Circumstances): Promise<Carried> {
+  const sent: RailRequest[] = []
+  const rail: Rail = {
+    type: 'rail',
+    onUnknown,
+    timeoutMs: 5_000,
+    settleMs: 5_000,
+    dispatch: (request) => {
+      sent.push(request)
+      return { outcome: 'success', reference: `paid ${request.reference}` }
+    },
+    ...(onUnknown === 'inquire' ? { queryStatus: () => ({ outcome: 'absent' }) } : {}),
+  }
+  const loaded = loadRails([rail]).get('rail')!
+  const clock = { now: () => CLAIMED_AT, monotonicMs: () => 1_000 }
+  const flight = new Flight(aClaimedItem(item), 1_000, leaseLeftMs, clock)
+  const tools: CarryTools = {
+    begin: async () => {},
+    onCalled: () => {},
+    onLateAnswer: () => {},
+    leaseNeededMs: () => LEASE_NEEDED_MS,
+    sinceClaimMs: () => 0,
+  }
+  return { landing: await carryItem(flight, loaded, tools), sent }
+}
+
+function aClaimedItem(overrides: Partial<ClaimedItem>): ClaimedItem {
+  return {
+    outboxId: randomUUID(),
+    instructionId: 'i',
+    participantId: 'p',
+    sequenceId: 1n,
+    idempotencyKey: 'k',
+    railType: 'rail',
+    payload: { amount: '1.50', currency: 'EUR', destination: 'account-1' },
+    attemptCount: 0,
+    leaseToken: randomUUID(),
+    leaseExpiresAt: new Date(CLAIMED_AT.getTime() + 60_000),
+    claimedAt: CLAIMED_AT,
+    outcomeUnknown: false,
+    expiryStreak: 0,
+    takenOver: false,
+    ordered: false,
+    evidence: null,
+    createdAt: CLAIMED_AT,
+    dueAt: CLAIMED_AT,
+    traceContext: null,
+    ...overrides,
+  }
+}
+
+/** The attempt before this one ended so long before the claim. */
+function endedBefore(ms: number): OutboxEvidence {
+  const completedAt = new Date(CLAIMED_AT.getTime() - ms)
+  return {
+    lastAttempt: {
+      attemptNo: 1,
+      state: 'ZOMBIE_REQUEUE',
+      railReference: null,
+      railCode: null,
+      errorCode: null,
+      workerId: 'w',
+      claimedAt: completedAt,
+      completedAt,
+    },
+    lateOutcome: null,
+  }
+}
+
+test('a payment is sent once, and its outcome is recorded under the token of its own lease', async () => {
+  const item = { outboxId: randomUUID(), leaseToken: randomUUID() }
+  const { landing, sent } = await carry({ item })
+  expect(sent.map(({ reference }) => reference)).toEqual([item.outboxId])
+  expect(landing).toMatchObject({ kind: 'complete', outcome: { ...item, state: 'DISPATCHED' } })
+})
+
+describe('a lease that may end before the call does', () => {
+  test('is given back, and nothing is sent', async () => {
+    expect(await carry({ leaseLeftMs: LEASE_NEEDED_MS - 1 })).toEqual({ landing: { kind: 'release' }, sent: [] })
+  })
+
+  test('is good enough when it lasts just as long as is needed', async () => {
+    expect((await carry({ leaseLeftMs: LEASE_NEEDED_MS })).sent).toHaveLength(1)
+  })
+
+  test('is trusted for less than it lasts in the database, however short it is', () => {
+    for (const leaseSeconds of [1, 2, 10, 60, 3_600]) {
+      expect(trustMs(leaseSeconds)).toBeLessThan(leaseSeconds * 1_000)
+      expect(trustMs(leaseSeconds)).toBeGreaterThanOrEqual(leaseSeconds * 900)
+    }
+  })
+})
+
+describe('a payment that may have been made', () => {
+  const item = { outcomeUnknown: true, attemptCount: 1 }
+
+  test('is held where its rail can neither be asked nor sent to again, and is not sent', async () => {
+    const { landing, sent } = await carry({ onUnknown: 'hold', item: { ...item, evidence: endedBefore(60_000) } })
+    expect({ landing, sent }).toEqual({ landing: { kind: 'hold', reason: 'OUTCOME_UNKNOWN' }, sent: [] })
+  })
+
+  test('is sent again to a rail that is idempotent', async () => {
+    expect((await carry({ onUnknown: 'resend', item })).sent).toHaveLength(1)
+  })
+
+  test.each([
+    [4_999, 0],
+    [5_000, 1],
+  ])('is absent for certain only when a late call has had its time to arrive: after %i ms', async (ms, times) => {
+    const { landing, sent } = await carry({ onUnknown: 'inquire', item: { ...item, evidence: endedBefore(ms) } })
+    expect(sent).toHaveLength(times)
+    expect(landing).toMatchObject({ outcome: { state: times === 0 ? 'RETRYABLE' : 'DISPATCHED' } })
+  })
+
+  test.each(['hold', 'inquire', 'resend'] as const)(
+    'and of which a worker reported late that it was, is recorded and not sent, on a rail with %s',
+    async (onUnknown) => {
+      const lateOutcome = { state: 'DISPATCHED', railReference: 'late', railCode: null, errorCode: null } as const
+      const evidence = { ...endedBefore(60_000), lateOutcome }
+      const { landing, sent } = await carry({ onUnknown, item: { ...item, evidence } })
+      expect(sent).toEqual([])
+      expect(landing).toMatchObject({ outcome: { state: 'DISPATCHED', railReference: 'late' } })
+    },
+  )
+
+  test('whose lease expired twice in a row is sent; after the third time it is held', async () => {
+    expect((await carry({ item: { ...item, expiryStreak: 2 } })).sent).toHaveLength(1)
+    const third = await carry({ item: { ...item, expiryStreak: 3 } })
+    expect(third).toEqual({ landing: { kind: 'hold', reason: 'REPEATED_LEASE_EXPIRY' }, sent: [] })
+  })
+})
