@@ -368,4 +368,28 @@ describe('running', () => {
     const { rows } = await db.queryNoRole('SELECT 1 FROM payment_outbox_pending WHERE rail_type = $1', [railType])
     expect(rows).toEqual([])
   })
+
+  test('what was leased ahead and never began goes back at a stop, and costs no attempt', async () => {
+    const { railType } = anInstruction()
+    const items = await Promise.all(Array.from({ length: 300 }, () => enqueue(db, { railType })))
+    // Quick until it has leased ahead, then one call that does not end by itself.
+    const quick = () => relayer.gauge.waiting === 0
+    const rail = rememberingRail({ type: railType, concurrency: 1 }, async ({ reference }) => {
+      await sleep(1)
+      if (!quick()) await new Promise(() => {})
+      return { outcome: 'success', reference }
+    })
+    const { relayer } = relayerFor(rail, { batchSize: 20, shutdownMs: 100 })
+    await relayer.start()
+    await expect.poll(() => relayer.gauge.waiting, { timeout: 60_000 }).toBeGreaterThan(0)
+    await relayer.stop()
+    const { rows } = await db.queryNoRole<{ leased: boolean; attempt_count: number }>(
+      'SELECT lease_token IS NOT NULL AS leased, attempt_count FROM payment_outbox_pending WHERE rail_type = $1',
+      [railType],
+    )
+    // All but the calls that were made, of which the last one is unknown.
+    expect(rows).toHaveLength(items.length - rail.calls.length + 1)
+    expect(rows.filter(({ leased }) => leased)).toEqual([])
+    expect(rows.filter((row) => row.attempt_count > 0)).toHaveLength(1)
+  })
 })
