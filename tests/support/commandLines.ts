@@ -31,7 +31,23 @@ export function readReference(page: string): Reference {
 type Words = readonly string[]
 
 /** What a reader may type that is not ours. Anything else in a page is a mistake, or belongs here. */
-const SHELL = new Set(['export', 'psql', 'mkdir', 'cd', 'chmod', 'rm', '.', 'node', 'npm', 'jq', 'apt-get'])
+const SHELL = new Set([
+  '.',
+  'apt-get',
+  'cd',
+  'chmod',
+  'cp',
+  'export',
+  'jq',
+  'mkdir',
+  'node',
+  'npm',
+  'psql',
+  'rm',
+  'touch',
+])
+/** PostgreSQL's own, which whoever runs a server has. */
+const SERVER = new Set(['pg_basebackup', 'pg_ctl', 'pg_verifybackup'])
 
 /**
  * What is wrong with the commands of a block: commands, options and arguments that the program does not have, scripts that the
@@ -49,7 +65,7 @@ export function wrongCommands(code: string, reference: Reference, scripts: Reado
       wrong.push(...wrongArguments(reference, alternativeTo(reference, before, words)))
     } else if (name === 'npm') {
       wrong.push(...wrongScript(rest, scripts))
-    } else if (!SHELL.has(name)) {
+    } else if (!SHELL.has(name) && !SERVER.has(name)) {
       wrong.push(`nobody knows ${name}`)
     }
   }
