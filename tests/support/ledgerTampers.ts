@@ -215,10 +215,11 @@ async function aRow(client: Queryable, table: Table, random: Random): Promise<Fo
   return { place, key: name, text, names: [name, text['outbox_id'] ?? text['scope'] ?? name], blocks: no }
 }
 
+/** All that the ledger vouches for: where a request was traced says nothing about the money and is part of no hash. */
 async function columnsOf(client: Queryable, table: Table): Promise<{ name: string; type: string }[]> {
   const { rows } = await client.query<{ name: string; type: string }>(
     `SELECT a.attname AS name, (SELECT CASE WHEN t.typtype = 'e' THEN t.typname ELSE format_type(t.oid, NULL) END FROM pg_type t WHERE t.oid = a.atttypid) AS type FROM pg_attribute a
-     WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attname`,
+     WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> 'traceparent' ORDER BY a.attname`,
     [table],
   )
   return rows
