@@ -122,7 +122,8 @@ export const CUT_OPERATIONS: Readonly<Record<string, CutOperation>> = {
   'inbox, done': async (db) => {
     const key = { source: randomUUID(), messageId: 'only' }
     await enqueueInboxMessage(db.as('symphony_ingest'), { ...key, topic: 'effect', payload: {} })
-    const claimed = (await claimInboxBatch(db.as('symphony_executor'), 100, WORKER, 600)).find(
+    // As many as a claim may ask for: what the operation before has received, and nobody has claimed, comes first.
+    const claimed = (await claimInboxBatch(db.as('symphony_executor'), 1_000, WORKER, 600)).find(
       ({ source }) => source === key.source,
     )
     if (claimed === undefined) throw new Error('the message was not claimed')
