@@ -1,16 +1,19 @@
-// The floor: the least that moving an item can cost on this server. The same rows, changed by three bare statements (lease,
-// insert into a ledger, delete) for 500 at a time inside the server: no checks, no chain, no tokens to compare, no round trips.
+// The floor: the least that moving an item can cost on this server. The same rows of the same tables, with the keys and indexes
+// that the product needs, changed by three bare statements (lease, insert into the ledger, delete) for 500 at a time inside the
+// server: no checks, no chain, no tokens to compare, no round trips.
 import { createRequire } from 'node:module'
+import { deploy } from 'symphony-pg/deployment'
 
 const pg = createRequire(import.meta.url)('pg')
 
 export async function floorPerSecond(url, count) {
+  await deploy({ url })
   const client = new pg.Client({ connectionString: url })
   await client.connect()
   try {
-    await client.query(TABLES)
+    await client.query('SET search_path = symphony')
     await client.query(FILL, [count])
-    await client.query('VACUUM ANALYZE bare_pending')
+    await client.query('VACUUM ANALYZE payment_outbox_pending')
     await client.query(PROCEDURE)
     const startedMs = performance.now()
     await client.query('CALL drain_bare(500)')
@@ -20,21 +23,10 @@ export async function floorPerSecond(url, count) {
   }
 }
 
-const TABLES = `
-CREATE TABLE bare_pending (
-  outbox_id uuid PRIMARY KEY DEFAULT gen_random_uuid(), instruction_id text, participant_id text, sequence_id bigint,
-  idempotency_key text, rail_type text, payload jsonb, next_attempt_at timestamptz DEFAULT now(), created_at timestamptz DEFAULT now(),
-  claimed_by text, lease_token uuid, lease_expires_at timestamptz
-) WITH (fillfactor = 70);
-CREATE INDEX ON bare_pending (next_attempt_at, created_at) WHERE lease_token IS NULL;
-CREATE TABLE bare_attempts (
-  attempt_id uuid PRIMARY KEY DEFAULT gen_random_uuid(), outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint,
-  idempotency_key text, rail_type text, payload jsonb, attempt_no integer, state text, claimed_at timestamptz, completed_at timestamptz,
-  rail_reference text, worker_id text, UNIQUE (outbox_id, attempt_no)
-)`
 const FILL = `
-INSERT INTO bare_pending (instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload)
-SELECT 'i-' || n, 'p-' || n % 1000, n, 'k-' || n, 'noop', jsonb_build_object('n', n, 'amountMinor', '100', 'currency', 'EUR', 'to', 'a no-op')
+INSERT INTO payment_outbox_pending (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, identity_hash)
+SELECT uuid_v7(), 'i-' || n, 'p-' || n % 1000, n, 'k-' || n, 'noop',
+  jsonb_build_object('n', n, 'amountMinor', '100', 'currency', 'EUR', 'to', 'a no-op'), sha256(int4send(n))
 FROM generate_series(1, $1::int) n`
 const PROCEDURE = `
 CREATE PROCEDURE drain_bare(p_batch integer) LANGUAGE plpgsql AS $$
@@ -43,19 +35,24 @@ DECLARE
 BEGIN
   LOOP
     WITH leased AS (
-      UPDATE bare_pending SET claimed_by = 'floor', lease_token = gen_random_uuid(), lease_expires_at = clock_timestamp() + interval '60 s'
+      UPDATE payment_outbox_pending
+      SET claimed_by = 'floor', lease_token = gen_random_uuid(), claimed_at = clock_timestamp(),
+        lease_expires_at = clock_timestamp() + interval '60 s'
       WHERE outbox_id = ANY (ARRAY(
-        SELECT outbox_id FROM bare_pending WHERE lease_token IS NULL AND next_attempt_at <= clock_timestamp()
-        ORDER BY next_attempt_at, created_at LIMIT p_batch FOR UPDATE SKIP LOCKED))
+        SELECT outbox_id FROM payment_outbox_pending
+        WHERE rail_type = 'noop' AND lease_token IS NULL AND hold_reason IS NULL AND NOT blocked AND next_attempt_at <= clock_timestamp()
+        ORDER BY rail_type, next_attempt_at, created_at, sequence_id LIMIT p_batch FOR UPDATE SKIP LOCKED))
       RETURNING outbox_id
     ) SELECT array_agg(outbox_id) INTO v_ids FROM leased;
     COMMIT;
     EXIT WHEN v_ids IS NULL;
-    INSERT INTO bare_attempts (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
-      state, claimed_at, completed_at, rail_reference, worker_id)
-    SELECT outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, 1, 'DISPATCHED', clock_timestamp(),
-      clock_timestamp(), outbox_id::text, 'floor' FROM bare_pending WHERE outbox_id = ANY (v_ids);
-    DELETE FROM bare_pending WHERE outbox_id = ANY (v_ids);
+    INSERT INTO payment_outbox_attempts
+      (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no, state,
+        claimed_at, completed_at, rail_reference, worker_id, lease_token, prev_hash)
+    SELECT uuid_v7(), outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, 1, 'DISPATCHED',
+      claimed_at, clock_timestamp(), outbox_id::text, claimed_by, lease_token, identity_hash
+    FROM payment_outbox_pending WHERE outbox_id = ANY (v_ids);
+    DELETE FROM payment_outbox_pending WHERE outbox_id = ANY (v_ids);
     COMMIT;
   END LOOP;
 END $$`

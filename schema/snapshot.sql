@@ -1111,9 +1111,11 @@ BEGIN
       WITH looked AS (
         SELECT g.ordinal, g.participant_id COLLATE "C" AS participant_id, g.ordered,
           row_number() OVER (PARTITION BY g.instruction_id COLLATE "C", g.idempotency_key COLLATE "C" ORDER BY g.ordinal) = 1
+            -- OFFSET 0: one by one, however few identities there were when this was planned. Without it the planner may decide to
+            -- read them all into a table of hashes, and a connection keeps that plan while they become millions.
             AND NOT EXISTS (
               SELECT 1 FROM payment_outbox_identities i
-              WHERE i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key) AS is_new
+              WHERE i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key OFFSET 0) AS is_new
         FROM unnest(p_instruction_ids, p_idempotency_keys, p_participant_ids, p_ordered) WITH ORDINALITY
           AS g(instruction_id, idempotency_key, participant_id, ordered, ordinal)
       ), placed AS MATERIALIZED (
@@ -1157,7 +1159,7 @@ BEGIN
             n.sequence_id_text, n.rail_type, n.ordered::text, p_redrive_of::text, n.content_hash_text,
             n.created_at_text) AS row_hash,
           (n.ordered AND (n.follows_ordered OR EXISTS (
-              SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = n.participant_id AND p.ordered)))
+              SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = n.participant_id AND p.ordered OFFSET 0)))
             OR (EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'))
               AND is_outbox_paused(n.participant_id, n.ordered)) AS blocked
         FROM (
@@ -1229,15 +1231,9 @@ BEGIN
 
   -- Nearly always all of them are new: nothing can conflict, and everything is known.
   IF cardinality(v_outbox_ids) = v_count THEN
-    state := 'PENDING';
-    created := true;
-    FOR v_ordinal IN 1 .. v_count LOOP
-      ordinal := v_ordinal;
-      outbox_id := v_outbox_ids[v_ordinal];
-      sequence_id := v_sequence_ids[v_ordinal];
-      created_at := v_created_at[v_ordinal];
-      RETURN NEXT;
-    END LOOP;
+    RETURN QUERY
+    SELECT n.ordinal::integer, n.outbox_id, n.sequence_id, n.created_at, 'PENDING', true
+    FROM unnest(v_outbox_ids, v_sequence_ids, v_created_at) WITH ORDINALITY AS n(outbox_id, sequence_id, created_at, ordinal);
     RETURN;
   END IF;
 
@@ -2040,6 +2036,9 @@ DECLARE
   v_count integer := cardinality(p_instruction_ids);
   v_list CONSTANT text := format('[1:%s]', v_count);
   v_misshapen text;
+  v_all_within_bounds boolean;
+  v_all_ids text;
+  v_all_payloads text;
   v_bad record;
   v_id_expected CONSTANT text := '1 to 128 printable ASCII characters without spaces';
 BEGIN
@@ -2060,32 +2059,51 @@ BEGIN
   IF v_misshapen IS NOT NULL THEN
     PERFORM refuse_argument(v_misshapen, 'a plain list, as long as p_instruction_ids');
   END IF;
+  -- Nearly always all is well, and then two looks at the whole batch say so: a regular expression costs far more to start than
+  -- to go on. What is joined hides nothing: every character of an id is looked at, and no digits meet between two objects.
+  SELECT bool_and(COALESCE(g.is_within_bounds, false)), string_agg(g.ids, ''), string_agg(g.payload_text, '')
+  INTO v_all_within_bounds, v_all_ids, v_all_payloads
+  FROM (
+    SELECT concat(g.instruction_id, g.participant_id, g.idempotency_key, g.rail_type) AS ids,
+      -- A kilobyte of the worst numbers is 12 MB as text.
+      CASE WHEN octet_length(g.payload_text) <= 4096 THEN g.payload_text END AS payload_text,
+      octet_length(g.instruction_id) BETWEEN 1 AND 128 AND octet_length(g.participant_id) BETWEEN 1 AND 128
+        AND octet_length(g.idempotency_key) BETWEEN 1 AND 128 AND octet_length(g.rail_type) BETWEEN 1 AND 128
+        AND strpos(g.idempotency_key, '~redrive~') = 0
+        AND octet_length(g.payload_text) <= 4096 AND count_openings(g.payload_text) <= 32
+        AND COALESCE(g.not_before BETWEEN now() - interval '100 years' AND now() + interval '100 years', true)
+        AND (p_ordered IS NULL OR g.ordered IS NOT NULL) AS is_within_bounds
+    FROM (
+      SELECT g.*, small_payload_text(g.payload) AS payload_text
+      FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered)
+        AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered)
+      OFFSET 0
+    ) g
+    OFFSET 0
+  ) g;
+  IF v_all_within_bounds AND v_all_ids COLLATE "C" !~ '[^!-~]' AND v_all_payloads !~ '[0-9]{21}' THEN
+    RETURN;
+  END IF;
+
   -- One pass over all items: an array of texts is read from its beginning for each element that is asked for by number.
   SELECT judged.ordinal, judged.refusal INTO v_bad
   FROM (
     SELECT g.ordinal,
       CASE
-        WHEN NOT g.are_ids AND NOT is_id(g.instruction_id) THEN ARRAY['p_instruction_id', v_id_expected]
-        WHEN NOT g.are_ids AND NOT is_id(g.participant_id) THEN ARRAY['p_participant_id', v_id_expected]
-        WHEN NOT g.are_ids AND NOT is_id(g.idempotency_key) THEN ARRAY['p_idempotency_key', v_id_expected]
+        WHEN NOT is_id(g.instruction_id) THEN ARRAY['p_instruction_id', v_id_expected]
+        WHEN NOT is_id(g.participant_id) THEN ARRAY['p_participant_id', v_id_expected]
+        WHEN NOT is_id(g.idempotency_key) THEN ARRAY['p_idempotency_key', v_id_expected]
         WHEN strpos(g.idempotency_key, '~redrive~') > 0 AND g.idempotency_key ~ '~redrive~[0-9]+$' THEN ARRAY['p_idempotency_key',
           'a key that does not end in ~redrive~ and a number: those are made by redrive alone']
-        WHEN NOT g.are_ids AND NOT is_id(g.rail_type) THEN ARRAY['p_rail_type', v_id_expected]
-        -- Null when nothing is wrong, and then the array is not looked at.
-        WHEN NOT is_plain_payload_text(g.small_payload_text) AND payload_defect(g.payload) IS NOT NULL THEN ARRAY['p_payload', payload_defect(g.payload)]
+        WHEN NOT is_id(g.rail_type) THEN ARRAY['p_rail_type', v_id_expected]
+        WHEN g.payload_defect IS NOT NULL THEN ARRAY['p_payload', g.payload_defect]
         -- Far enough for any schedule, near enough that a unit mistaken for another is refused. Infinity is neither.
         WHEN g.not_before NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years'
           THEN ARRAY['p_not_before', 'a time within 100 years of now']
         WHEN p_ordered IS NOT NULL AND g.ordered IS NULL THEN ARRAY['p_ordered', 'true or false']
       END AS refusal
     FROM (
-      SELECT g.*,
-        -- Nearly always all four are ids, and then one look at them in a row says so: no id holds the space between them.
-        COALESCE(GREATEST(octet_length(g.instruction_id), octet_length(g.participant_id), octet_length(g.idempotency_key),
-            octet_length(g.rail_type)) <= 128
-          AND (g.instruction_id || ' ' || g.participant_id || ' ' || g.idempotency_key || ' ' || g.rail_type) COLLATE "C"
-            ~ '^[!-~]+ [!-~]+ [!-~]+ [!-~]+$', false) AS are_ids,
-        small_payload_text(g.payload) AS small_payload_text
+      SELECT g.*, payload_defect(g.payload) AS payload_defect
       FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered)
         WITH ORDINALITY
         AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, ordinal)
@@ -2127,7 +2145,7 @@ BEGIN
   -- A frozen snapshot does not know an item that is younger than it is, nor what this token has recorded about it since.
   IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') AND EXISTS (
     SELECT 1 FROM unnest(p_outbox_ids) AS given(outbox_id)
-    WHERE NOT EXISTS (SELECT 1 FROM payment_outbox_identities i WHERE i.outbox_id = given.outbox_id))
+    WHERE NOT EXISTS (SELECT 1 FROM payment_outbox_identities i WHERE i.outbox_id = given.outbox_id OFFSET 0))
   THEN
     RAISE EXCEPTION 'an outbox item is unknown to the snapshot of this transaction'
       USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
@@ -2494,6 +2512,7 @@ DECLARE
   v_rails text[];
   v_paused_rails text[];
   v_any_paused boolean;
+  v_any_unverified boolean;
   v_expired uuid[];
   v_rows tid[] := '{}';
   v_wanted integer;
@@ -2524,12 +2543,18 @@ BEGIN
     RETURN;
   END IF;
 
-  -- An ordered item may have been queued as blocked while its predecessor ended unseen.
-  PERFORM verify_blocked_outbox_items(100);
-
-  -- What is paused is marked as blocked, all but what was being enqueued or unblocked at the moment of the pause.
-  v_paused_rails := ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'rail');
-  v_any_paused := EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'));
+  -- One look at all that stands in the way: a statement costs more to start than to run. What is paused is marked as blocked,
+  -- all but what was being enqueued or unblocked at the moment of the pause.
+  SELECT
+    ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'rail'),
+    EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')),
+    EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.block_unverified),
+    (SELECT s.full_trail FROM symphony_settings s)
+  INTO v_paused_rails, v_any_paused, v_any_unverified, v_full_trail;
+  IF v_any_unverified THEN
+    -- An ordered item may have been queued as blocked while its predecessor ended unseen.
+    PERFORM verify_blocked_outbox_items(100);
+  END IF;
   v_now := clock_timestamp();
 
   -- Two passes, because "unleased or expired" in one condition can use neither index. Expired leases come first: they
@@ -2563,7 +2588,6 @@ BEGIN
 
   -- The rows are locked: from here on the clock is read again, and a lease counts from now.
   v_now := clock_timestamp();
-  SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
   IF v_full_trail THEN
     v_claimed := ARRAY(SELECT p.outbox_id FROM payment_outbox_pending p WHERE p.ctid = ANY (v_rows) AND p.lease_token IS NULL);
     PERFORM append_outbox_events('LEASE_CLAIMED', p_worker_id, v_claimed,
@@ -2856,6 +2880,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) IS 'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST.';
+
+-- function count_openings(text) of symphony_owner
+CREATE FUNCTION count_openings(p_text text)
+RETURNS integer
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+RETURN (octet_length(p_text) - octet_length(replace(replace(p_text, '{'::text, ''::text), '['::text, ''::text)));
+COMMENT ON FUNCTION count_openings(text) IS 'How many brackets and braces are opened in the text of a JSON value, in its strings too.';
 
 -- function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
 CREATE FUNCTION create_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[] DEFAULT NULL::text[], p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
@@ -3808,7 +3840,7 @@ BEGIN
     claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL
   FROM (
     SELECT n.run_id, CASE
-      WHEN NOT EXISTS (SELECT 1 FROM scheduler_jobs j WHERE j.job_name = n.job_name) THEN 'CANCELLED'
+      WHEN NOT EXISTS (SELECT 1 FROM scheduler_jobs j WHERE j.job_name = n.job_name OFFSET 0) THEN 'CANCELLED'
       WHEN n.attempt_count >= 20 THEN 'FAILED'
       ELSE 'READY'
     END AS state
@@ -4017,7 +4049,7 @@ CREATE FUNCTION is_id_list(p_values text[])
 RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
-RETURN (((cardinality(p_values) >= 1) AND (cardinality(p_values) <= 1000)) AND (array_dims(p_values) = format('[1:%s]'::text, cardinality(p_values))) AND (SELECT bool_and(is_id(given.id)) AS bool_and FROM unnest(is_id_list.p_values) given(id)));
+RETURN (((cardinality(p_values) >= 1) AND (cardinality(p_values) <= 1000)) AND (array_dims(p_values) = format('[1:%s]'::text, cardinality(p_values))) AND (num_nulls(VARIADIC p_values) = 0) AND (''::text <> ALL (p_values)) AND ((array_to_string(p_values, '!'::text) COLLATE "C") !~ '[^!-~]'::text) AND ((octet_length(array_to_string(p_values, ''::text)) <= 128) OR ((array_to_string(p_values, ' '::text) COLLATE "C") !~ '[^ ]{129}'::text)));
 COMMENT ON FUNCTION is_id_list(text[]) IS 'True for a plain list of 1 to 1000 ids.';
 
 -- function is_inbox_id(text) of symphony_owner
@@ -4046,7 +4078,7 @@ CREATE FUNCTION is_plain_payload_text(p_text text)
 RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
-RETURN COALESCE(((p_text !~ '[0-9]{21}'::text) AND ((octet_length(p_text) - octet_length(translate(p_text, '[{'::text, ''::text))) <= 32)), false);
+RETURN COALESCE(((p_text !~ '[0-9]{21}'::text) AND (count_openings(p_text) <= 32)), false);
 COMMENT ON FUNCTION is_plain_payload_text(text) IS 'True for the text of a small payload that shows nothing to be refused.';
 
 -- function is_replicated_synchronously() of symphony_owner
@@ -4330,7 +4362,7 @@ DECLARE
   v_expiries timestamptz[];
   v_now timestamptz;
 BEGIN
-  SELECT array_agg(l.ordinal ORDER BY l.ordinal), array_agg(l.place ORDER BY l.ordinal), array_agg(l.lease_expires_at ORDER BY l.ordinal)
+  SELECT array_agg(l.ordinal), array_agg(l.place), array_agg(l.lease_expires_at)
   INTO v_ordinals, v_places, v_expiries
   FROM (
     SELECT g.ordinal::integer AS ordinal,
@@ -4338,7 +4370,7 @@ BEGIN
     FROM (
       SELECT i.outbox_id, i.lease_token, i.ordinal
       FROM unnest(p_outbox_ids, p_lease_tokens) WITH ORDINALITY AS i(outbox_id, lease_token, ordinal)
-      ORDER BY i.outbox_id
+      ORDER BY i.outbox_id, i.lease_token, i.ordinal
     ) g
     LEFT JOIN LATERAL (
       SELECT q.ctid AS place, q.lease_token, q.claimed_by, q.lease_expires_at
@@ -4346,9 +4378,13 @@ BEGIN
     ) p ON true
   ) l;
   v_now := clock_timestamp();
+  -- They were locked in the order of ids and tokens, so that a lease named twice stands beside itself.
   RETURN ARRAY(
-    SELECT CASE WHEN l.expiry > v_now AND l.ordinal = min(l.ordinal) OVER (PARTITION BY l.place) THEN l.place END
-    FROM unnest(v_ordinals, v_places, v_expiries) AS l(ordinal, place, expiry)
+    SELECT CASE WHEN l.expiry > v_now AND l.place IS DISTINCT FROM l.place_before THEN l.place END
+    FROM (
+      SELECT u.ordinal, u.place, u.expiry, lag(u.place) OVER () AS place_before
+      FROM unnest(v_ordinals, v_places, v_expiries) AS u(ordinal, place, expiry)
+    ) l
     ORDER BY l.ordinal);
 END
 $$;
@@ -4433,7 +4469,12 @@ BEGIN
   FOR v_other IN
     SELECT i.outbox_id, i.idempotency_key, a.state
     FROM outbox_payment_items(p_outbox_id) i
-    LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED')
+    -- Item by item: on a ledger that is still empty a join might read it all, and stay in the plan.
+    LEFT JOIN LATERAL (
+      SELECT t.state FROM payment_outbox_attempts t
+      WHERE t.outbox_id = i.outbox_id AND t.state IN ('DISPATCHED', 'FAILED')
+      OFFSET 0
+    ) a ON true
   LOOP
     IF v_other.state = 'DISPATCHED' THEN
       PERFORM raise_already_ended(v_other.outbox_id);

@@ -23,7 +23,7 @@ BEGIN
     claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL
   FROM (
     SELECT n.run_id, CASE
-      WHEN NOT EXISTS (SELECT 1 FROM scheduler_jobs j WHERE j.job_name = n.job_name) THEN 'CANCELLED'
+      WHEN NOT EXISTS (SELECT 1 FROM scheduler_jobs j WHERE j.job_name = n.job_name OFFSET 0) THEN 'CANCELLED'
       WHEN n.attempt_count >= 20 THEN 'FAILED'
       ELSE 'READY'
     END AS state

@@ -242,7 +242,7 @@ BEGIN
   -- A frozen snapshot does not know an item that is younger than it is, nor what this token has recorded about it since.
   IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') AND EXISTS (
     SELECT 1 FROM unnest(p_outbox_ids) AS given(outbox_id)
-    WHERE NOT EXISTS (SELECT 1 FROM payment_outbox_identities i WHERE i.outbox_id = given.outbox_id))
+    WHERE NOT EXISTS (SELECT 1 FROM payment_outbox_identities i WHERE i.outbox_id = given.outbox_id OFFSET 0))
   THEN
     RAISE EXCEPTION 'an outbox item is unknown to the snapshot of this transaction'
       USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
@@ -269,7 +269,7 @@ DECLARE
   v_expiries timestamptz[];
   v_now timestamptz;
 BEGIN
-  SELECT array_agg(l.ordinal ORDER BY l.ordinal), array_agg(l.place ORDER BY l.ordinal), array_agg(l.lease_expires_at ORDER BY l.ordinal)
+  SELECT array_agg(l.ordinal), array_agg(l.place), array_agg(l.lease_expires_at)
   INTO v_ordinals, v_places, v_expiries
   FROM (
     SELECT g.ordinal::integer AS ordinal,
@@ -277,7 +277,7 @@ BEGIN
     FROM (
       SELECT i.outbox_id, i.lease_token, i.ordinal
       FROM unnest(p_outbox_ids, p_lease_tokens) WITH ORDINALITY AS i(outbox_id, lease_token, ordinal)
-      ORDER BY i.outbox_id
+      ORDER BY i.outbox_id, i.lease_token, i.ordinal
     ) g
     LEFT JOIN LATERAL (
       SELECT q.ctid AS place, q.lease_token, q.claimed_by, q.lease_expires_at
@@ -285,9 +285,13 @@ BEGIN
     ) p ON true
   ) l;
   v_now := clock_timestamp();
+  -- They were locked in the order of ids and tokens, so that a lease named twice stands beside itself.
   RETURN ARRAY(
-    SELECT CASE WHEN l.expiry > v_now AND l.ordinal = min(l.ordinal) OVER (PARTITION BY l.place) THEN l.place END
-    FROM unnest(v_ordinals, v_places, v_expiries) AS l(ordinal, place, expiry)
+    SELECT CASE WHEN l.expiry > v_now AND l.place IS DISTINCT FROM l.place_before THEN l.place END
+    FROM (
+      SELECT u.ordinal, u.place, u.expiry, lag(u.place) OVER () AS place_before
+      FROM unnest(v_ordinals, v_places, v_expiries) AS u(ordinal, place, expiry)
+    ) l
     ORDER BY l.ordinal);
 END
 $$;

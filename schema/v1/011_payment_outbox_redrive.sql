@@ -65,7 +65,12 @@ BEGIN
   FOR v_other IN
     SELECT i.outbox_id, i.idempotency_key, a.state
     FROM outbox_payment_items(p_outbox_id) i
-    LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED')
+    -- Item by item: on a ledger that is still empty a join might read it all, and stay in the plan.
+    LEFT JOIN LATERAL (
+      SELECT t.state FROM payment_outbox_attempts t
+      WHERE t.outbox_id = i.outbox_id AND t.state IN ('DISPATCHED', 'FAILED')
+      OFFSET 0
+    ) a ON true
   LOOP
     IF v_other.state = 'DISPATCHED' THEN
       PERFORM raise_already_ended(v_other.outbox_id);

@@ -87,6 +87,7 @@ describe('functions', () => {
   test('those that promise to change nothing are these, and all others may', async () => {
     expect(await functionsOf('i')).toEqual([
       'api_scope_role',
+      'count_openings',
       'has_unbounded_number',
       'is_id',
       'is_id_list',

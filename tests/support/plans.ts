@@ -16,6 +16,8 @@ export interface PlanNode {
   readonly type: string
   readonly relation: string | undefined
   readonly index: string | undefined
+  /** Whether the index was entered at a place, rather than read from its beginning. */
+  readonly isLookUp: boolean
   readonly loops: number
   /** Rows that were looked at, whether or not they were wanted. */
   readonly rows: number
@@ -96,6 +98,7 @@ interface PlanJson {
   readonly 'Node Type': string
   readonly 'Relation Name'?: string
   readonly 'Index Name'?: string
+  readonly 'Index Cond'?: string
   readonly 'Actual Loops': number
   readonly 'Actual Rows': number
   readonly 'Rows Removed by Filter'?: number
@@ -121,7 +124,14 @@ function nodesOf(plan: PlanJson, table?: string): PlanNode[] {
   const { 'Actual Loops': loops, 'Relation Name': relation = table } = plan
   const perLoop =
     plan['Actual Rows'] + (plan['Rows Removed by Filter'] ?? 0) + (plan['Rows Removed by Index Recheck'] ?? 0)
-  const node = { type: plan['Node Type'], relation, index: plan['Index Name'], loops, rows: perLoop * loops }
+  const node = {
+    type: plan['Node Type'],
+    relation,
+    index: plan['Index Name'],
+    isLookUp: plan['Index Cond'] !== undefined,
+    loops,
+    rows: perLoop * loops,
+  }
   const inherited = node.type.startsWith('Bitmap') ? relation : undefined
   return [node, ...(plan.Plans ?? []).flatMap((child) => nodesOf(child, inherited))]
 }
@@ -134,8 +144,8 @@ export function scansOf({ statements }: Execution, table: string): PlanNode[] {
 }
 
 /**
- * Which way each statement went to the large tables: the indexes it used, in the order of their names. Join order, bitmaps
- * and caches in front of a look-up are left to the planner.
+ * Which way each statement went to the large tables: the indexes it used, in the order of their names, and whether it entered
+ * them at a place. Join order, bitmaps and caches in front of a look-up are left to the planner.
  */
 export function waysOf({ statements }: Execution, tables: readonly string[]): string[] {
   return statements.flatMap(({ nodes }) => {
@@ -143,7 +153,9 @@ export function waysOf({ statements }: Execution, tables: readonly string[]): st
       .filter(
         ({ type, relation }) => type.endsWith('Scan') && type !== 'Bitmap Heap Scan' && tables.includes(relation ?? ''),
       )
-      .map(({ type, relation, index }) => index ?? `${type} of ${relation}`)
+      .map(({ type, relation, index, isLookUp }) =>
+        index === undefined ? `${type} of ${relation}` : `${index}${isLookUp ? '' : ' from its beginning'}`,
+      )
     return ways.length === 0 ? [] : [ways.toSorted().join(', ')]
   })
 }

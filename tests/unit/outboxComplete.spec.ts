@@ -335,6 +335,23 @@ describe('a batch of completions', () => {
     expect(await ledger(db, lease.outboxId)).toEqual(['1 DISPATCHED'])
   })
 
+  test('that names one lease twice, with a foreign token for the item between, records it once', async () => {
+    const lease = await enqueueAndClaim(db)
+    const verdicts = await completeAll([
+      { ...lease, state: 'RETRYABLE', errorCode: 'FIRST' },
+      { ...lease, leaseToken: randomUUID(), state: 'FAILED' },
+      { ...lease, leaseToken: '00000000-0000-0000-0000-000000000000', state: 'FAILED' },
+      { ...lease, state: 'DISPATCHED' },
+    ])
+    expect(verdicts).toMatchObject([
+      { verdict: 'RECORDED', state: 'RETRYABLE' },
+      { verdict: 'LEASE_LOST' },
+      { verdict: 'LEASE_LOST' },
+      { verdict: 'ALREADY_RECORDED', state: 'RETRYABLE' },
+    ])
+    expect(await ledger(db, lease.outboxId)).toEqual(['1 RETRYABLE'])
+  })
+
   test('says the same as the single form about a token that has recorded, whoever shows it', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED' })

@@ -208,6 +208,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   check_scheduler_leases: 'nobody',
   check_scheduler_retention: 'nobody',
   claimable_outbox_rails: 'nobody',
+  count_openings: 'nobody',
   create_outbox_redrive: 'nobody',
   current_dispatch_epoch: 'nobody',
   dispatch_server: 'nobody',

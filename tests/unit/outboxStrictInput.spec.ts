@@ -741,10 +741,37 @@ describe('batches', () => {
     }
   })
 
-  test('a bad item is named by its place among good ones', async () => {
-    const payloads = `array_fill('{}'::jsonb, ARRAY[6]) || '{"a": 1e30}'::jsonb`
-    const error = await failureOf(call('enqueue_payment_outbox_batch', { ...aBatchOf(7), p_payloads: payloads }))
-    expect(error).toMatchObject({ code: '22023', message: expect.stringMatching(/^p_payload of item 7: expected /) })
+  test.each([
+    ['p_instruction_ids', `'two words'`],
+    ['p_instruction_ids', `''`],
+    ['p_instruction_ids', 'NULL'],
+    ['p_instruction_ids', `repeat('i', 129)`],
+    ['p_participant_ids', `'\u00e9'`],
+    ['p_participant_ids', 'chr(127)'],
+    ['p_idempotency_keys', `E'a\\nb'`],
+    ['p_idempotency_keys', `'key~redrive~1'`],
+    ['p_rail_types', `E'a\\tb'`],
+    ['p_rail_types', 'NULL'],
+    ['p_payloads', 'NULL'],
+    ['p_payloads', `'[]'`],
+    ['p_payloads', `'{"a": 1e30}'`],
+    ['p_payloads', `'{"a": 1e-21}'`],
+    ['p_payloads', `'{"a": 1e131071}'`],
+    ['p_payloads', `('{"a":' || repeat('[', 32) || repeat(']', 32) || '}')::jsonb`],
+    ['p_payloads', `jsonb_build_object('a', repeat('x', 65536))`],
+    ['p_not_before', `'infinity'`],
+    ['p_not_before', `now() + interval '101 years'`],
+    ['p_ordered', 'NULL'],
+  ])('one bad item among 1,000 is named by its place: %s, %s', async (argument, bad) => {
+    const batch = aBatchOf(1000)
+    const good = { p_not_before: 'array_fill(now(), ARRAY[1000])', p_ordered: 'array_fill(true, ARRAY[1000])' }
+    const list = { ...batch, ...good }[argument]
+    const spoiled = `ARRAY(SELECT CASE WHEN n = 700 THEN ${bad} ELSE g END FROM unnest(${list}) WITH ORDINALITY AS t(g, n) ORDER BY n)`
+    const error = await failureOf(call('enqueue_payment_outbox_batch', { ...batch, [argument]: spoiled }))
+    expect(error).toMatchObject({
+      code: '22023',
+      message: expect.stringMatching(new RegExp(`^${argument.replace(/s$/, '')} of item 700: expected `)),
+    })
     expect(await rowHashes(db)).toEqual(before)
   })
 

@@ -235,6 +235,18 @@ describe('a throw', () => {
     )
     expect(JSON.stringify(verdict)).not.toContain('1111')
   })
+
+  it.each(['terminal', 'retryable', 'unknown'] as const)(
+    'is redacted: nor does one that came with the answer “%s”',
+    async (outcome) => {
+      const verdict = await callRail(
+        railOf(() => Promise.resolve({ outcome, code: 'C1', message: 'card 4111 1111 1111 1111 says no' })),
+        railRequest(),
+      )
+      expect(verdict.message).toContain('says no')
+      expect(JSON.stringify(verdict)).not.toContain('1111')
+    },
+  )
 })
 
 describe('time', () => {

@@ -1,0 +1,92 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { systemClock } from '../../libs/core/index.js'
+import { DatabaseError, type Disposition, type Queryable } from '../../libs/db/index.js'
+import { CompletionQueue } from '../../libs/outbox/CompletionQueue.js'
+import type { RelayerEvent } from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { enqueueAndClaim, ledger, WORKER } from '../support/outboxItems.js'
+
+/** What a rail has answered must reach the ledger, whatever happens to the connection on the way there. */
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+describe.each<Disposition>(['retry', 'unknown'])('a completion that fails with the disposition “%s”', (disposition) => {
+  test('on the way there is asked again, and the outcome is recorded', async () => {
+    const { outboxId, events } = await completeThrough((role, failing) => ({
+      ...role,
+      query: (text, values) => {
+        failing.throwOnce(disposition)
+        return role.query(text, values)
+      },
+    }))
+    expect(events).toMatchObject([{ type: 'recorded', outboxId, state: 'DISPATCHED' }])
+    expect(await ledger(db, outboxId)).toEqual(['1 DISPATCHED'])
+  })
+
+  test('on the way back is asked again, and told that its outcome stands', async () => {
+    const { outboxId, events } = await completeThrough((role, failing) => ({
+      ...role,
+      query: async (text, values) => {
+        const rows = await role.query(text, values)
+        failing.throwOnce(disposition)
+        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the caller's own row type, passed through
+        return rows as never
+      },
+    }))
+    expect(events).toMatchObject([{ type: 'alreadyRecorded', outboxId, state: 'DISPATCHED' }])
+    expect(await ledger(db, outboxId)).toEqual(['1 DISPATCHED'])
+  })
+})
+
+test('a completion that can never succeed is given up, with an event that names the payment', async () => {
+  const { outboxId, events } = await completeThrough((role, failing) => ({
+    ...role,
+    query: (text, values) => {
+      failing.throwOnce('fatal')
+      return role.query(text, values)
+    },
+  }))
+  expect(events).toMatchObject([{ type: 'fault', during: 'completing', outboxId }])
+  expect(await ledger(db, outboxId)).toEqual([])
+})
+
+/** One success, brought into the ledger over a connection that fails once. */
+async function completeThrough(
+  spoil: (role: Queryable, failing: Failing) => Queryable,
+): Promise<{ outboxId: string; events: RelayerEvent[] }> {
+  const { outboxId, leaseToken, railType } = await enqueueAndClaim(db)
+  const events: RelayerEvent[] = []
+  const role = db.as('symphony_executor')
+  const plain: Queryable = { schema: db.schema, query: (text, values) => role.query(text, values) }
+  const queue = new CompletionQueue({
+    role: spoil(plain, new Failing()),
+    workerId: WORKER,
+    onEvent: (event) => events.push(event),
+    clock: systemClock,
+    groupSize: 10,
+    parallel: 1,
+  })
+  queue.submit({
+    outcome: { outboxId, leaseToken, state: 'DISPATCHED', railReference: 'ref' },
+    railType,
+    acceptedAtMs: systemClock.monotonicMs(),
+    leaseKnownLost: false,
+    onSettled: undefined,
+  })
+  await queue.drain(new AbortController().signal)
+  return { outboxId, events }
+}
+
+class Failing {
+  #hasFailed = false
+
+  throwOnce(disposition: Disposition): void {
+    if (this.#hasFailed) return
+    this.#hasFailed = true
+    throw new DatabaseError('CONNECTION_LOST', 'the connection is gone', { disposition })
+  }
+}
