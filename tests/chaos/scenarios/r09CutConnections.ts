@@ -1,4 +1,4 @@
-import { openDatabase, type Database } from '../../../libs/db/index.js'
+import { DatabaseError, openDatabase, type Database } from '../../../libs/db/index.js'
 import type { Random } from '../../../libs/cli/demo/seededRandom.js'
 import type { TestDatabase } from '../../support/database.js'
 import {
@@ -118,7 +118,7 @@ async function cutOnce(operation: CutOperation, bench: Bench, strike: WireStrike
   const looked = random() < 0.5
   return {
     place: struckAt && `${struckAt.message} at byte ${struckAt.byte}`,
-    ...(looked ? await judgeSettled(prepared, heard, bench) : await judgeAtOnce(prepared, heard)),
+    ...(looked ? await judgeSettled(prepared, heard, bench) : await judgeAtOnce(prepared, heard, bench)),
   }
 }
 
@@ -142,8 +142,8 @@ async function judgeSettled(prepared: Replayable, heard: Heard, bench: Bench): P
   }
 }
 
-async function judgeAtOnce(prepared: Replayable, heard: Heard): Promise<Omit<Cut, 'place'>> {
-  const tookEffectAgain = await prepared.replay()
+async function judgeAtOnce(prepared: Replayable, heard: Heard, bench: Bench): Promise<Omit<Cut, 'place'>> {
+  const tookEffectAgain = await replayWhenPossible(prepared, bench)
   return {
     tookEffect: !tookEffectAgain,
     defects: [
@@ -154,6 +154,17 @@ async function judgeAtOnce(prepared: Replayable, heard: Heard): Promise<Omit<Cut
           : []),
       ...(await prepared.check()),
     ],
+  }
+}
+
+/** A session that is frozen keeps its locks until the server notices: whoever asks meanwhile is told to try again, and does. */
+async function replayWhenPossible(prepared: Replayable, bench: Bench): Promise<boolean> {
+  try {
+    return await prepared.replay()
+  } catch (error) {
+    if (!(error instanceof DatabaseError) || error.disposition !== 'retry') throw error
+    await untilGone(bench)
+    return prepared.replay()
   }
 }
 
