@@ -1,0 +1,99 @@
+-- The inbox's marks, for those who use it for deduplication alone: no worker claims what is moved by them.
+
+CREATE OR REPLACE FUNCTION mark_inbox_processing(p_source text, p_message_id text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  PERFORM mark_inbox_message(p_source, p_message_id, 'processing', NULL);
+END
+$$;
+COMMENT ON FUNCTION mark_inbox_processing(text, text) IS
+  'A sighted message is being handled. Again after a crash, it counts another attempt. P7011 unknown, P7010 forbidden.';
+
+CREATE OR REPLACE FUNCTION mark_inbox_processed(p_source text, p_message_id text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  PERFORM mark_inbox_message(p_source, p_message_id, 'done', NULL);
+END
+$$;
+COMMENT ON FUNCTION mark_inbox_processed(text, text) IS
+  'A message in process was handled, for good. P7011 unknown, P7010 forbidden.';
+
+CREATE OR REPLACE FUNCTION mark_inbox_dead(p_source text, p_message_id text, p_error text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF NOT is_short_text(p_error, 2000) THEN
+    PERFORM refuse_argument('p_error', 'text of 1 to 2000 characters');
+  END IF;
+  PERFORM mark_inbox_message(p_source, p_message_id, 'dead', p_error);
+END
+$$;
+COMMENT ON FUNCTION mark_inbox_dead(text, text, text) IS
+  'A message will not be handled until a person revives it. P7011 unknown, P7010 forbidden.';
+
+CREATE OR REPLACE FUNCTION mark_inbox_message(p_source text, p_message_id text, p_state text, p_error text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_known inbox_messages;
+  v_now timestamptz;
+BEGIN
+  PERFORM check_inbox_key(p_source, p_message_id);
+  v_known := lock_inbox_message(p_source, p_message_id);
+  -- The same ending again changes nothing: the answer to the first call may have been lost.
+  IF v_known.topic IS NULL AND v_known.state = p_state AND p_state <> 'processing' THEN
+    RETURN;
+  END IF;
+  IF v_known.topic IS NOT NULL THEN
+    RAISE EXCEPTION 'inbox message: it was enqueued, so its claims move it and no mark does'
+      USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', p_state)::text,
+        HINT = 'Claim it, and then ack, abandon or fail it. Marks are for messages known only for deduplication.';
+  END IF;
+  IF NOT (v_known.state = 'processing' OR (v_known.state = 'seen' AND p_state <> 'done')) THEN
+    RAISE EXCEPTION 'inbox message: it is %, and cannot become %', v_known.state, p_state
+      USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', p_state)::text,
+        HINT = 'A message is seen, then processing, then done or dead. Done is final; a dead one is revived by a person.';
+  END IF;
+  v_now := clock_timestamp();
+  UPDATE inbox_messages m
+  SET state = p_state, last_error = COALESCE(p_error, m.last_error),
+    attempt_count = m.attempt_count + CASE WHEN p_state = 'processing' THEN 1 ELSE 0 END,
+    ended_at = CASE WHEN p_state <> 'processing' THEN v_now END
+  WHERE m.source = p_source AND m.message_id = p_message_id;
+  IF p_state = 'dead' THEN
+    INSERT INTO inbox_events (event_id, source, message_id, event_type, actor, detail, created_at)
+    VALUES (uuid_v7(), p_source, p_message_id, 'DIED', session_user,
+      jsonb_build_object('attempts', v_known.attempt_count, 'error', p_error), v_now);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION mark_inbox_message(text, text, text, text) IS
+  'Internal: moves a message that is known only for deduplication along the edges that exist, or raises P7010.';
+
+CREATE OR REPLACE FUNCTION lock_inbox_message(p_source text, p_message_id text) RETURNS inbox_messages
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_known inbox_messages;
+BEGIN
+  SELECT m.* INTO v_known FROM inbox_messages m
+  WHERE m.source = p_source AND m.message_id = p_message_id FOR UPDATE;
+  IF NOT FOUND THEN
+    -- A frozen snapshot does not know a message that is younger than it is.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+      RAISE EXCEPTION 'the inbox message is unknown to the snapshot of this transaction'
+        USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
+    END IF;
+    RAISE EXCEPTION 'there is no such inbox message'
+      USING ERRCODE = 'P7011', HINT = 'It never came in under this source and id, or retention has removed it.';
+  END IF;
+  RETURN v_known;
+END
+$$;
+COMMENT ON FUNCTION lock_inbox_message(text, text) IS 'Internal: locks a message and returns it, or raises P7011.';
