@@ -1,8 +1,7 @@
 // What one dead database costs the others: `npm run bench:fleet`. Eight databases, seven with work; the eighth is served by a
 // server of its own, which is running in one round and stopped in the next. Prints how fast the seven were drained, each
 // round, and the ratio of the medians.
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from 'pg'
@@ -12,10 +11,11 @@ import { OutboxRelayer } from 'symphony-pg/outbox'
 import { addPostgresPlatform, fleetWorker, PlatformServices } from 'symphony-pg/platform'
 import { loadRails } from 'symphony-pg/rails'
 import { enqueueMany, openDatabase, topicRails } from 'symphony-pg'
+import { temporaryFolder } from './folder.mjs'
 
 const ROUNDS = Number(process.argv[2] ?? 3)
 const MESSAGES = Number(process.argv[3] ?? 3_000)
-const folder = await mkdtemp(join(tmpdir(), 'symphony-fleet-'))
+const folder = await temporaryFolder('symphony-fleet-')
 const seven = await startEmbedded({ dataDir: join(folder, 'seven') })
 let eighth = await startEmbedded({ dataDir: join(folder, 'eighth') })
 const names = ['one', 'two', 'three', 'four', 'five', 'six', 'seven']

@@ -10,15 +10,15 @@
 //   --no-write     leaves docs/benchmarks.md as it is
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { createRequire } from 'node:module'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { startEmbedded } from 'symphony-pg/embedded'
 import { startContender } from './contenderProcess.mjs'
 import { floorPerSecond } from './floor.mjs'
+import { temporaryFolder } from './folder.mjs'
 import { writeReport } from './report.mjs'
 import { median, quantile } from './statistics.mjs'
 
@@ -50,7 +50,7 @@ const OURS = { name: 'symphony', module: new URL('symphony.mjs', import.meta.url
 const CONTENDERS = given['without-peers'] ? [OURS] : [OURS, ...peers()]
 
 let databases = 0
-const folder = await mkdtemp(join(tmpdir(), 'symphony-bench-'))
+const folder = await temporaryFolder('symphony-bench-')
 const server = await startEmbedded({ dataDir: join(folder, 'server') })
 try {
   const measured = await measure(server.url)

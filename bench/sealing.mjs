@@ -3,21 +3,21 @@
 // often as by default). In turn, so that both meet the same machine. Prints each rate and how much slower the median with a sealer
 // is; and, where /proc tells (Linux), the processor time of the sealer's backend in per cent of what the drain took, here and in the server:
 // what a drain that keeps every core busy loses, and the figure to believe on a machine that has other things to do.
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { openDatabase } from 'symphony-pg'
 import { deploy } from 'symphony-pg/deployment'
 import { startEmbedded } from 'symphony-pg/embedded'
 import { LedgerSealer } from 'symphony-pg/ledger'
 import { claimOutboxBatch, completeOutboxAttempts, enqueuePaymentOutboxBatch } from 'symphony-pg/outbox'
+import { temporaryFolder } from './folder.mjs'
 
 const ROUNDS = Number(process.argv[2] ?? 3)
 const ITEMS = Number(process.argv[3] ?? 20_000)
 const SEAL_INTERVAL_MS = Number(process.argv[4] ?? 1_000)
 const BATCH = 500
 const CLAIMERS = 4
-const folder = await mkdtemp(join(tmpdir(), 'symphony-sealing-'))
+const folder = await temporaryFolder('symphony-sealing-')
 const server = await startEmbedded({ dataDir: join(folder, 'server') })
 try {
   await deploy({ url: server.url })

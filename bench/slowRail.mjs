@@ -1,8 +1,7 @@
 // What a slow rail costs a fast one in the same worker: `npm run bench:slow-rail`. The fast rail answers in 5 ms; the slow one,
 // with a concurrency of 5, in two seconds, and has more to do than it can. Prints how fast the fast rail was drained, alone and
 // beside the slow one, in turn, and the ratio of the medians.
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { enqueueMany, openDatabase } from 'symphony-pg'
@@ -10,10 +9,11 @@ import { deploy } from 'symphony-pg/deployment'
 import { startEmbedded } from 'symphony-pg/embedded'
 import { OutboxRelayer } from 'symphony-pg/outbox'
 import { loadRails } from 'symphony-pg/rails'
+import { temporaryFolder } from './folder.mjs'
 
 const ROUNDS = Number(process.argv[2] ?? 3)
 const PAYMENTS = Number(process.argv[3] ?? 5_000)
-const folder = await mkdtemp(join(tmpdir(), 'symphony-slow-rail-'))
+const folder = await temporaryFolder('symphony-slow-rail-')
 const server = await startEmbedded({ dataDir: join(folder, 'server') })
 try {
   await deploy({ url: server.url })

@@ -3,8 +3,7 @@
 // Prometheus and the dashboard do. Prints medians and the worst.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -12,13 +11,14 @@ import { Client } from 'pg'
 import { deploy } from 'symphony-pg/deployment'
 import { startEmbedded } from 'symphony-pg/embedded'
 import { fillLedger, fillQueue } from './fill.mjs'
+import { temporaryFolder } from './folder.mjs'
 
 const ROWS = Number(process.argv[2] ?? 1_000_000)
 const PENDING = 1_000
 const LOOKS = 50
 const TOKEN = 'bench'
 
-const folder = await mkdtemp(join(tmpdir(), 'symphony-status-'))
+const folder = await temporaryFolder('symphony-status-')
 const server = await startEmbedded({ dataDir: join(folder, 'server') })
 try {
   await deploy({ url: server.url })

@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { natsRail, type NatsOptions } from '../libs/brokers/index.js'
 import { callRail, inquireRail, loadRail, runRailContract, type LoadedRail } from '../libs/rails/index.js'
 import { PAYABLE, railRequest } from '../tests/support/railRequest.js'
-import { BrokerStage, HURRIED } from './support/BrokerStage.js'
+import { BrokerStage } from './support/BrokerStage.js'
 import { createReference } from './support/createReference.js'
 import { pasteProgram } from './support/pasteProgram.js'
 import { startNats, type NatsServer } from './support/startNats.js'
@@ -297,7 +297,7 @@ test('a worker killed between the publish and the completion: each payment is in
   expect(publishedByFirst).toBeGreaterThan(toldByFirst)
   await stage.expireLeases()
   stage.startWorker('second')
-  await expect.poll(() => stage.endedSoon(), HURRIED).toBe(ids.length)
+  await stage.untilEnded(ids.length)
   const published = await idsIn(place.stream)
   expect(new Set(published.keys())).toEqual(new Set(ids))
   const references = new Map([...published].map(([id, places]) => [id, places.join(' and ')]))
@@ -311,19 +311,11 @@ test('a server killed while payments flow: it comes back, and each payment is in
     NATS_STREAM: place.stream,
     NATS_SUBJECT: place.subject,
   })
-  const worker = stage.startWorker('only')
-  const ids = await stage.enqueue(400)
-  await expect.poll(() => stage.ended(), { interval: 5 }).toBeGreaterThan(20)
-  await server.broker.kill()
-  expect(await stage.ended()).toBeLessThan(ids.length)
-  await server.broker.start()
-  await expect.poll(() => stage.endedSoon(), HURRIED).toBe(ids.length)
+  const ids = await stage.killWhileFlowing(server.broker)
   const published = await idsIn(place.stream)
   const references = new Map([...published].map(([id, places]) => [id, places.join(' and ')]))
   expect(await stage.dispatched()).toEqual(references)
   expect(new Set(references.keys())).toEqual(new Set(ids))
-  worker.child.kill('SIGTERM')
-  expect((await worker.ended).exitCode).toBe(0)
 })
 
 test('the program of the guide works when pasted, and prints what the page says', async () => {

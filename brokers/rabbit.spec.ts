@@ -7,7 +7,7 @@ import { callRail, loadRail, runRailContract, type LoadedRail } from '../libs/ra
 import { createTestDatabase, type TestDatabase } from '../tests/support/database.js'
 import { freePort } from './support/BrokerProcess.js'
 import { PAYABLE, railRequest } from '../tests/support/railRequest.js'
-import { BrokerStage, HURRIED } from './support/BrokerStage.js'
+import { BrokerStage } from './support/BrokerStage.js'
 import { pasteProgram } from './support/pasteProgram.js'
 import { startRabbit, type RabbitServer } from './support/startRabbit.js'
 
@@ -286,7 +286,7 @@ test('a worker killed between the publish and the completion: copies in the queu
   expect((await first.ended).exitCode).toBe('SIGKILL')
   await stage.expireLeases()
   stage.startWorker('second')
-  await expect.poll(() => stage.endedSoon(), HURRIED).toBe(ids.length)
+  await stage.untilEnded(ids.length)
   const consumer = await Consumer.of(stage.db)
   // More copies than payments, otherwise nothing of what is proven here has happened.
   expect(await consumer.consume(place.queue)).toBeGreaterThan(ids.length)
@@ -297,19 +297,11 @@ test('a worker killed between the publish and the completion: copies in the queu
 test('a broker killed while payments flow: it comes back, nothing is lost, and each payment takes effect once', async () => {
   const place = await declare()
   const stage = await BrokerStage.set('rabbit', { RABBIT_URL: server.url, RABBIT_EXCHANGE: place.exchange })
-  const worker = stage.startWorker('only')
-  const ids = await stage.enqueue(400)
-  await expect.poll(() => stage.ended(), { interval: 5 }).toBeGreaterThan(20)
-  await server.broker.kill()
-  expect(await stage.ended()).toBeLessThan(ids.length)
-  await server.broker.start()
-  await expect.poll(() => stage.endedSoon(), HURRIED).toBe(ids.length)
+  const ids = await stage.killWhileFlowing(server.broker)
   await look()
   const consumer = await Consumer.of(stage.db)
   await consumer.consume(place.queue)
   expect(await consumer.effects()).toEqual(new Map(ids.map((id) => [id, 1])))
-  worker.child.kill('SIGTERM')
-  expect((await worker.ended).exitCode).toBe(0)
 })
 
 test('the program of the guide works when pasted, and prints what the page says', async () => {

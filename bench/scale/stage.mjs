@@ -1,12 +1,12 @@
 // Where the cases play: one embedded server (fsync on), and databases of their own, cloned from one that is deployed.
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Client } from 'pg'
 import { openDatabase } from 'symphony-pg'
 import { deploy } from 'symphony-pg/deployment'
 import { startEmbedded } from 'symphony-pg/embedded'
 import { fillLedger } from '../fill.mjs'
+import { temporaryFolder } from '../folder.mjs'
 
 const TEMPLATE = 'scale_template'
 
@@ -22,7 +22,7 @@ export class Stage {
   }
 
   static async open() {
-    const folder = await mkdtemp(join(tmpdir(), 'symphony-scale-'))
+    const folder = await temporaryFolder('symphony-scale-')
     // Room for a fill of millions of rows without a checkpoint after each gigabyte; all else as it comes.
     const server = await startEmbedded({ dataDir: join(folder, 'server'), settings: { max_wal_size: '4GB' } })
     const stage = new Stage(folder, server)

@@ -1,16 +1,14 @@
 import { fileURLToPath } from 'node:url'
-import { onTestFinished } from 'vitest'
+import { onTestFinished, vi } from 'vitest'
 import { enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
 import { spawnSymphony, type Running } from '../../tests/support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../../tests/support/database.js'
 import { anInstruction } from '../../tests/support/outboxItems.js'
 import { PAYABLE } from '../../tests/support/railRequest.js'
+import type { BrokerProcess } from './BrokerProcess.js'
 
-/**
- * For `expect.poll(() => stage.endedSoon(), HURRIED)`. Longer than the rails' `settleMs`: each question that comes too early
- * is an attempt, and after twenty of them a payment is held.
- */
-export const HURRIED = { timeout: 90_000, interval: 1_500 }
+/** Longer than the rails' `settleMs`: each question that comes too early is an attempt, and after twenty of them a payment is held. */
+const HURRIED = { timeout: 90_000, interval: 1_500 }
 
 /** A database with payments, and real workers that carry them to a broker. Gone when the test is. */
 export class BrokerStage {
@@ -59,8 +57,27 @@ export class BrokerStage {
     return worker
   }
 
+  /** Kills the broker while a worker brings it payments, and starts it again. Their outbox ids, when all have ended. */
+  async killWhileFlowing(broker: BrokerProcess): Promise<string[]> {
+    const worker = this.startWorker('only')
+    const ids = await this.enqueue(400)
+    await vi.waitUntil(async () => (await this.ended()) > 20, { interval: 5, timeout: 60_000 })
+    await broker.kill()
+    if ((await this.ended()) === ids.length) throw new Error('nothing flowed any more when the broker was killed')
+    await broker.start()
+    await this.untilEnded(ids.length)
+    worker.child.kill('SIGTERM')
+    const { exitCode } = await worker.ended
+    if (exitCode !== 0) throw new Error(`the worker ended with ${exitCode}`)
+    return ids
+  }
+
+  async untilEnded(count: number): Promise<void> {
+    await vi.waitUntil(async () => (await this.#endedSoon()) === count, HURRIED)
+  }
+
   /** How many have ended, after whatever waits for its next attempt was made due: what time would do, only sooner. */
-  async endedSoon(): Promise<number> {
+  async #endedSoon(): Promise<number> {
     await this.db.queryNoRole(
       `UPDATE payment_outbox_pending SET next_attempt_at = clock_timestamp()
        WHERE lease_token IS NULL AND hold_reason IS NULL AND next_attempt_at > clock_timestamp()`,

@@ -88,7 +88,7 @@ export class Departures {
     const suspect = this.#suspects.shift()
     if (suspect === undefined) return undefined
     this.#suspectInFlight = true
-    suspect.lane.departing()
+    suspect.lane.departing(suspect.flight)
     return suspect
   }
 
@@ -102,12 +102,12 @@ export class Departures {
     return undefined
   }
 
-  landed(lane: RailLane): void {
+  landed({ flight, lane }: Departure): void {
     this.#running -= 1
     // A suspect is alone: whoever lands while one is in flight is that one.
     this.#suspectInFlight = false
     if (lane.sharesSlots) this.#sharedSlots.give()
-    lane.landed()
+    lane.landed(flight)
   }
 
   /** Takes out everything that waits for this rail: it is to be given back. */

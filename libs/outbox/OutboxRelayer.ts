@@ -1,6 +1,6 @@
 import { AppError, systemClock, type Clock } from '../core/index.js'
 import { DispatchFrozenError, isLeaseLostError, type Database, type Listener, type RoleHandle } from '../db/index.js'
-import { VERDICT_CODES, type LoadedRail, type RailVerdict } from '../rails/index.js'
+import { VERDICT_CODES, type LoadedRail, type RailVerdict, type StatusVerdict } from '../rails/index.js'
 import { PollLoop, settleWithin, turnOfEventLoop, Wakeup, type Turn, type Worker } from '../worker/index.js'
 import { AttemptSpans } from './AttemptSpans.js'
 import { carryItem, type CarryTools, type Landing } from './carryItem.js'
@@ -264,7 +264,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       try {
         landing = await this.#spans.carry(flight, () => carryItem(flight, lane.rail, this.#toolsOf(lane)))
       } catch (error) {
-        landing = this.#abandoned(flight, lane, error)
+        landing = this.#abandoned(flight, error)
       }
       flight.land()
       this.#keeper.forget(flight)
@@ -272,7 +272,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       if (handing !== undefined) await handing
     } finally {
       this.#inFlight.delete(flight)
-      this.#departures.landed(lane)
+      this.#departures.landed({ flight, lane })
       this.#onEvent({ type: 'landed', railType: lane.railType, outboxId: flight.item.outboxId })
       this.#pump()
       // A claim on its way is followed by a look at what there is room for then.
@@ -281,8 +281,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   }
 
   /** Only the database calls before a dispatch can end here: nothing was sent, and the lease goes back. */
-  #abandoned(flight: Flight, lane: RailLane, error: unknown): Landing {
-    lane.breaker.abandoned()
+  #abandoned(flight: Flight, error: unknown): Landing {
     if (error instanceof DispatchFrozenError) this.#guard.refused()
     else this.#onEvent({ type: 'fault', during: 'preparing a dispatch', error, outboxId: flight.item.outboxId })
     return { kind: 'release' }
@@ -294,6 +293,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const tools: CarryTools = {
       begin: async ({ item }) => beginOutboxDispatch(this.#role, item, this.workerId),
       onCalled: ({ item }, verdict) => this.#heard(lane, item.outboxId, verdict),
+      onInquired: (_, { kind }) => this.#judge(lane, kind),
       onLateAnswer: (_, outcome) => void this.#completions.keepAsEvidence(outcome),
       leaseNeededMs: (rail) => this.#leaseNeededMs(rail),
       sinceClaimMs: ({ claimedAtMs }) => this.#clock.monotonicMs() - claimedAtMs,
@@ -315,7 +315,11 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     this.#onEvent({ type: 'called', railType, outboxId, answer, latencyMs, ...error })
     if (verdict.unknownCode === true)
       this.#onEvent({ type: 'unknownCode', railType, outboxId, code: verdict.railCode ?? verdict.code })
-    // A refusal is an answer: only silence says that a rail is down.
+    this.#judge(lane, answer)
+  }
+
+  /** A refusal is an answer, and so is the word that nothing arrived: only silence says that a rail is down. */
+  #judge(lane: RailLane, answer: RailVerdict['kind'] | StatusVerdict['kind']): void {
     if (answer === 'unknown' || answer === 'notSent') lane.breaker.failed()
     else lane.breaker.succeeded()
     if (lane.breaker.state === 'open') this.#returns.giveAside(this.#departures.clear(lane))

@@ -32,6 +32,8 @@ export class RailLane {
   /** Items whose lease expired once: each is carried with nothing else of this rail beside it. */
   readonly #suspects: Flight[] = []
   #suspectRunning = false
+  /** The one item whose call is to tell whether the rail is up again. */
+  #trial: Flight | undefined
   /** The last item was a suspect, and its company likely are too: they are leased one by one, not to be given back. */
   #cautious = false
   #paused = false
@@ -128,11 +130,13 @@ export class RailLane {
   /** The next item that may depart, if any; its slot is taken. */
   next(): Flight | undefined {
     const queue = this.#hasSuspect ? this.#suspects : this.#waiting
-    if (queue.length === 0 || this.#slots.free === 0 || (this.#hasSuspect && this.#slots.taken > 0)) return undefined
+    if (this.#slots.free === 0 || (this.#hasSuspect && this.#slots.taken > 0)) return undefined
     if (this.breaker.admits(1) === 0 || this.#rateAllows() < 1) return undefined
+    const flight = queue.shift()
+    if (flight === undefined) return undefined
     this.#suspectRunning = queue === this.#suspects
-    this.departing()
-    return queue.shift()
+    this.departing(flight)
+    return flight
   }
 
   get #hasSuspect(): boolean {
@@ -140,14 +144,19 @@ export class RailLane {
   }
 
   /** A call starts: one of `next`, or one that never waited in this lane. */
-  departing(): void {
+  departing(flight: Flight): void {
     this.#slots.take()
     this.#rate?.take()
-    this.breaker.started()
+    if (this.breaker.started()) this.#trial = flight
   }
 
-  landed(): void {
+  landed(flight: Flight): void {
     this.#slots.give()
+    // Not every item calls its rail: one may be recorded, held or given back without. Then the next one is the trial.
+    if (flight === this.#trial) {
+      this.#trial = undefined
+      this.breaker.abandoned()
+    }
     // It was alone: whoever lands while a suspect runs is that one.
     this.#suspectRunning = false
     this.#finishedSince += 1

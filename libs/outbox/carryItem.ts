@@ -27,6 +27,7 @@ export interface CarryTools {
   /** Marks that the call begins, for rails whose unknown outcomes go to a person. */
   readonly begin: (flight: Flight) => Promise<void>
   readonly onCalled: (flight: Flight, verdict: RailVerdict) => void
+  readonly onInquired: (flight: Flight, answer: StatusVerdict) => void
   /** A rail that answered after its deadline: evidence, if it is any. */
   readonly onLateAnswer: (flight: Flight, outcome: AttemptOutcome) => void
   /** How much of the lease must be left for a call to start. */
@@ -105,6 +106,7 @@ async function inquire(
   const { item } = flight
   flight.callBegins(rail.timeoutMs)
   const answer = await inquireRail(rail, requestFor(flight, payload), { signal: flight.signal })
+  tools.onInquired(flight, answer)
   const told = toldBy(answer)
   switch (answer.kind) {
     case 'success':

@@ -47,11 +47,14 @@ export class CircuitBreaker {
     return this.state === 'open' ? Math.max(0, this.#openUntilMs - this.#options.clock.monotonicMs()) : 0
   }
 
-  started(): void {
-    if (this.state === 'half-open') this.#trialRunning = true
+  /** Returns whether it is the trial. Whoever starts one must say how it ended: nothing else is admitted until then. */
+  started(): boolean {
+    if (this.state !== 'half-open') return false
+    this.#trialRunning = true
+    return true
   }
 
-  /** The call ended without telling whether the other side is well. */
+  /** The trial ended without telling whether the other side is well. */
   abandoned(): void {
     this.#trialRunning = false
   }

@@ -43,6 +43,7 @@ async function carry({ onUnknown = 'resend', item = {}, leaseLeftMs = 30_000 }: 
   const tools: CarryTools = {
     begin: async () => {},
     onCalled: () => {},
+    onInquired: () => {},
     onLateAnswer: () => {},
     leaseNeededMs: () => LEASE_NEEDED_MS,
     sinceClaimMs: () => 0,

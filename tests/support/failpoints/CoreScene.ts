@@ -26,6 +26,14 @@ export interface StepPoint {
   readonly point: string
 }
 
+/** What has not come to its end, and whether anything may. */
+interface Left {
+  readonly payments: number
+  readonly messages: number
+  readonly timers: number
+  readonly frozen: boolean | null
+}
+
 /** A database with a little of everything to do, and processes of an instrumented build that do it until they are ended. */
 export class CoreScene {
   readonly db: TestDatabase
@@ -107,11 +115,17 @@ export class CoreScene {
 
   /** Whether everything that was fed has come to its end, held payments aside. */
   async isDone(): Promise<boolean> {
-    const { rows } = await this.db.queryNoRole<{ left: number }>(`
-      SELECT (SELECT count(*) FROM payment_outbox_pending WHERE hold_reason IS NULL)
-        + (SELECT count(*) FROM inbox_messages WHERE topic = 'effect' AND state NOT IN ('done', 'dead'))
-        + (SELECT count(*) FROM scheduler_timers WHERE delivery = 'outbox' AND finished_at IS NULL) AS left`)
-    return Number(rows[0]?.left) === 0
+    const { payments, messages, timers } = await this.#left()
+    return payments + messages + timers === 0
+  }
+
+  async #left(): Promise<Left> {
+    const { rows } = await this.db.queryNoRole<Left>(`
+      SELECT (SELECT count(*) FROM payment_outbox_pending WHERE hold_reason IS NULL)::int AS payments,
+        (SELECT count(*) FROM inbox_messages WHERE topic = 'effect' AND state NOT IN ('done', 'dead'))::int AS messages,
+        (SELECT count(*) FROM scheduler_timers WHERE delivery = 'outbox' AND finished_at IS NULL)::int AS timers,
+        (SELECT e.frozen FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1) AS frozen`)
+    return rows[0]!
   }
 
   start(env: Readonly<Record<string, string>> = {}): ChildProcess {
@@ -196,6 +210,8 @@ export class CoreScene {
       if (child.exitCode !== null || child.signalCode !== null) return true
       await this.passTimeForRetries()
       return this.isDone()
+    }).catch(async (cause: unknown) => {
+      throw new Error(`something is left to do: ${JSON.stringify(await this.#left())}`, { cause })
     })
     child.stdin?.end()
     await exited
