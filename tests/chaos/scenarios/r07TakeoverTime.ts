@@ -30,7 +30,8 @@ export default defineScenario({
     short: { kills: 4, killsPerRound: 4, leaseSeconds: 3 },
   },
   async run(stage, { kills, killsPerRound, leaseSeconds }) {
-    const scene = await RelayScene.set(stage, { rails: RAILS })
+    // Of forty workers at once, each with a few connections.
+    const scene = await RelayScene.set(stage, { rails: RAILS, settings: { max_connections: '400' } })
     const words = leaseSeconds === DEFAULT_LEASE_SECONDS ? [] : ['--lease-seconds', String(leaseSeconds)]
     const tookMs: number[] = []
     const defects: string[] = []

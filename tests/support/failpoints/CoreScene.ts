@@ -113,7 +113,7 @@ export class CoreScene {
     await this.passTimeForRetries()
   }
 
-  /** Whether everything that was fed has come to its end, held payments aside. */
+  /** Whether everything that was fed has come to its end, but for what a person must decide. */
   async isDone(): Promise<boolean> {
     const { payments, messages, timers } = await this.#left()
     return payments + messages + timers === 0
@@ -121,7 +121,10 @@ export class CoreScene {
 
   async #left(): Promise<Left> {
     const { rows } = await this.db.queryNoRole<Left>(`
-      SELECT (SELECT count(*) FROM payment_outbox_pending WHERE hold_reason IS NULL)::int AS payments,
+      -- A person is waited for by what is held, and by what stands behind it in an ordered stream.
+      SELECT (SELECT count(*) FROM payment_outbox_pending p WHERE p.hold_reason IS NULL AND NOT (p.ordered AND EXISTS (
+          SELECT 1 FROM payment_outbox_pending h WHERE h.participant_id = p.participant_id AND h.ordered
+            AND h.hold_reason IS NOT NULL AND h.sequence_id < p.sequence_id)))::int AS payments,
         (SELECT count(*) FROM inbox_messages WHERE topic = 'effect' AND state NOT IN ('done', 'dead'))::int AS messages,
         (SELECT count(*) FROM scheduler_timers WHERE delivery = 'outbox' AND finished_at IS NULL)::int AS timers,
         (SELECT e.frozen FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1) AS frozen`)

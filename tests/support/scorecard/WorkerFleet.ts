@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { closeSync, openSync } from 'node:fs'
+import { closeSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from '../../../libs/cli/demo/seededRandom.js'
@@ -96,9 +96,14 @@ export class WorkerFleet {
 
   async untilAtWork(count: number): Promise<void> {
     await until(`${count} workers at work`, () => {
-      if (this.size < count) throw new Error([...this.deaths, ...this.failedStarts].join('; '))
+      if (this.size < count) throw new Error([...this.deaths, ...this.failedStarts, this.#lastWords()].join('; '))
       return this.atWork.length >= count
     })
+  }
+
+  /** The end of what its workers wrote: why the last of them did not start stands there. */
+  #lastWords(): string {
+    return readFileSync(this.#options.logFile, 'utf8').trim().slice(-500)
   }
 
   pick(random: Random): FleetWorker {
