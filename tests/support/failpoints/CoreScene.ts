@@ -6,7 +6,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { readEffects } from '../../../libs/cli/readEffects.js'
 import { enqueueInboxMessage } from '../../../libs/inbox/index.js'
 import { audit } from '../../../libs/ledger/index.js'
-import { enqueuePaymentOutboxBatch } from '../../../libs/outbox/index.js'
+import { enqueuePaymentOutboxBatch, resolveOutboxHold } from '../../../libs/outbox/index.js'
 import type { startRailBook } from '../../../libs/rails/index.js'
 import { pauseJob, resumeJob, SchedulerStore } from '../../../libs/scheduler/index.js'
 import { builtPath } from '../builtPath.js'
@@ -204,7 +204,22 @@ export class CoreScene {
   /** Lets one process do all there is to do, while nothing is added to it. */
   async heal(): Promise<void> {
     await pauseJob(this.db.as('symphony_control'), JOB)
+    await this.#letStreamsGoOn()
     await this.#finish(this.start())
+  }
+
+  /** The head of an ordered stream in whose company three processes ended is held, and everything behind it waits for a person. */
+  async #letStreamsGoOn(): Promise<void> {
+    const { rows } = await this.db.queryNoRole<{ outbox_id: string }>(
+      `SELECT outbox_id FROM payment_outbox_pending WHERE ordered AND hold_reason = 'REPEATED_LEASE_EXPIRY'`,
+    )
+    for (const { outbox_id: outboxId } of rows)
+      await resolveOutboxHold(
+        this.db.as('symphony_control'),
+        outboxId,
+        'RETRY',
+        'it was not the payment that ended them',
+      )
   }
 
   async #finish(child: ChildProcess): Promise<void> {

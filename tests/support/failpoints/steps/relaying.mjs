@@ -51,6 +51,11 @@ export function relayingSteps(tools) {
       await begun.promise
       await worker.stop()
     },
+    'a rail that masks a field and has a schema of its own': async () => {
+      const schema = { '~standard': { version: 1, vendor: 'drill', validate: async (value) => ({ value }) } }
+      await enqueue(aPayment())
+      await relayer([{ ...rail(), fields: { '/memo': 'masked' }, payload: schema }]).runOnce()
+    },
     'a rail paused in one process': async () => {
       const worker = relayer([rail()])
       await worker.pauseRail('resend')
