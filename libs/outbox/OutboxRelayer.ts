@@ -52,6 +52,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #inFlight = new Map<Flight, Promise<void>>()
   readonly #tools = new Map<RailLane, CarryTools>()
   readonly #returns: LeaseReturns
+  #isGivingBack = false
   #isClaiming = false
   #listener: Listener | undefined
   #stopping = false
@@ -236,8 +237,20 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     }
     const [first] = items
     if (first !== undefined) this.#compareClocks(first.claimedAt, sentAtMs)
-    await this.#returns.give(this.#departures.clearBesideSuspects())
+    await this.#giveBackBesideSuspects()
     return items.length
+  }
+
+  /** A suspect departs when its company is back: if it ends this process, their leases must not be found expired beside its own. */
+  async #giveBackBesideSuspects(): Promise<void> {
+    const company = this.#departures.clearBesideSuspects()
+    if (company.length === 0) return
+    this.#isGivingBack = true
+    try {
+      await this.#returns.give(company)
+    } finally {
+      this.#isGivingBack = false
+    }
   }
 
   #announcedRails(): { readonly announcedRails?: string[] } {
@@ -249,7 +262,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   /** Starts whatever may start. */
   #pump(): void {
-    if (this.#stopping) return
+    if (this.#stopping || this.#isGivingBack) return
     for (let next = this.#departures.next(); next !== undefined; next = this.#departures.next()) this.#depart(next)
   }
 

@@ -163,6 +163,37 @@ describe('items whose lease expired before', () => {
     expect(rows).toEqual([{ leased: 0, untouched: 5 }])
   })
 
+  test('depart when what was leased beside them is back, also if another call ends meanwhile', async () => {
+    const [suspicious, other] = [anInstruction().railType, anInstruction().railType]
+    const answered = gate()
+    const slow = rememberingRail({ type: other }, async ({ reference }) => {
+      await answered.opened
+      return { outcome: 'success', reference }
+    })
+    const events: RelayerEvent[] = []
+    const isReleased = () => events.some(({ type }) => type === 'released')
+    const wasReleased: boolean[] = []
+    const deadly = rememberingRail({ type: suspicious }, ({ reference }) => {
+      wasReleased.push(isReleased())
+      return { outcome: 'success', reference }
+    })
+    const rails = new Map([...slow.rails, ...deadly.rails])
+    const relayer = new OutboxRelayer(db.database, rails, { pollMs: 50 }, (event) => {
+      events.push(event)
+      // The other call ends in the midst of the claim: what can depart, departs.
+      if (event.type === 'claimed' && event.items === 8) answered.open()
+    })
+    await enqueueMany(other, 1)
+    await relayer.start()
+    await expect.poll(() => slow.calls.length, PATIENTLY).toBe(1)
+    await relayer.pauseRail(suspicious)
+    await enqueueSuspects(suspicious, 8)
+    relayer.resumeRail(suspicious)
+    await expect.poll(() => deadly.calls.length, PATIENTLY).toBe(8)
+    await relayer.stop()
+    expect(wasReleased[0]).toBe(true)
+  })
+
   test('count against the rate of their rail', async () => {
     const { railType } = anInstruction()
     await enqueueSuspects(railType, 6)

@@ -6,12 +6,13 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { readEffects } from '../../../libs/cli/readEffects.js'
 import { enqueueInboxMessage } from '../../../libs/inbox/index.js'
 import { audit } from '../../../libs/ledger/index.js'
-import { enqueuePaymentOutboxBatch, resolveOutboxHold } from '../../../libs/outbox/index.js'
+import { enqueuePaymentOutboxBatch } from '../../../libs/outbox/index.js'
 import type { startRailBook } from '../../../libs/rails/index.js'
 import { pauseJob, resumeJob, SchedulerStore } from '../../../libs/scheduler/index.js'
 import { builtPath } from '../builtPath.js'
 import type { TestDatabase } from '../database.js'
 import { aPaymentOn } from '../scorecard/payments.js'
+import { aPerson, approve, propose, type Person } from '../outboxPeople.js'
 import type { Stage } from '../scorecard/Stage.js'
 import { until } from '../scorecard/until.js'
 
@@ -44,8 +45,18 @@ export class CoreScene {
   #started = 0
   #messages = 0
 
-  private constructor(stage: Stage, db: TestDatabase, dist: string, places: Readonly<Record<string, string>>) {
+  /** Whoever decides what no worker may. */
+  readonly #people: readonly [Person, Person]
+
+  private constructor(
+    stage: Stage,
+    db: TestDatabase,
+    dist: string,
+    people: readonly [Person, Person],
+    places: Readonly<Record<string, string>>,
+  ) {
     this.#stage = stage
+    this.#people = people
     this.db = db
     this.#dist = dist
     const { bookFile, ...program } = places
@@ -72,7 +83,8 @@ export class CoreScene {
     stage.defer(() => book.stop())
     const job = { name: JOB, cron: '* * * * * *', topic: 'resend', payload: PAYABLE }
     await new SchedulerStore(db.database).createOrUpdateJob(job)
-    return new CoreScene(stage, db, dist, {
+    const people = [await aPerson(db, 'ann'), await aPerson(db, 'ben')] as const
+    return new CoreScene(stage, db, dist, people, {
       url,
       secondUrl,
       adminUrl: db.url,
@@ -213,13 +225,9 @@ export class CoreScene {
     const { rows } = await this.db.queryNoRole<{ outbox_id: string }>(
       `SELECT outbox_id FROM payment_outbox_pending WHERE ordered AND hold_reason = 'REPEATED_LEASE_EXPIRY'`,
     )
+    const [first, second] = this.#people
     for (const { outbox_id: outboxId } of rows)
-      await resolveOutboxHold(
-        this.db.as('symphony_control'),
-        outboxId,
-        'RETRY',
-        'it was not the payment that ended them',
-      )
+      await approve(second, await propose(first, outboxId, 'RETRY', 'it was not the payment that ended them'))
   }
 
   async #finish(child: ChildProcess): Promise<void> {
