@@ -216,18 +216,22 @@ export class CoreScene {
   /** Lets one process do all there is to do, while nothing is added to it. */
   async heal(): Promise<void> {
     await pauseJob(this.db.as('symphony_control'), JOB)
-    await this.#letStreamsGoOn()
-    await this.#finish(this.start())
+    do await this.#finish(this.start())
+    while (await this.#letStreamsGoOn())
   }
 
-  /** The head of an ordered stream in whose company three processes ended is held, and everything behind it waits for a person. */
-  async #letStreamsGoOn(): Promise<void> {
+  /**
+   * The head of an ordered stream in whose company three processes ended is held, and everything behind it waits for people.
+   * Whether they had anything to decide.
+   */
+  async #letStreamsGoOn(): Promise<boolean> {
     const { rows } = await this.db.queryNoRole<{ outbox_id: string }>(
       `SELECT outbox_id FROM payment_outbox_pending WHERE ordered AND hold_reason = 'REPEATED_LEASE_EXPIRY'`,
     )
     const [first, second] = this.#people
     for (const { outbox_id: outboxId } of rows)
       await approve(second, await propose(first, outboxId, 'RETRY', 'it was not the payment that ended them'))
+    return rows.length > 0
   }
 
   async #finish(child: ChildProcess): Promise<void> {
