@@ -4047,7 +4047,7 @@ COMMENT ON FUNCTION is_id(text) IS 'True for 1 to 128 printable ASCII characters
 -- function is_id_list(text[]) of symphony_owner
 CREATE FUNCTION is_id_list(p_values text[])
 RETURNS boolean
-LANGUAGE sql IMMUTABLE
+LANGUAGE sql STABLE
 PARALLEL SAFE
 RETURN (((cardinality(p_values) >= 1) AND (cardinality(p_values) <= 1000)) AND (array_dims(p_values) = format('[1:%s]'::text, cardinality(p_values))) AND (num_nulls(VARIADIC p_values) = 0) AND (''::text <> ALL (p_values)) AND ((array_to_string(p_values, '!'::text) COLLATE "C") !~ '[^!-~]'::text) AND ((octet_length(array_to_string(p_values, ''::text)) <= 128) OR ((array_to_string(p_values, ' '::text) COLLATE "C") !~ '[^ ]{129}'::text)));
 COMMENT ON FUNCTION is_id_list(text[]) IS 'True for a plain list of 1 to 1000 ids.';

@@ -51,7 +51,7 @@ COMMENT ON FUNCTION trace_context_or_null(text) IS 'The trace context, or null f
 -- Without a subquery, so that it is part of the expression that asks. Joined by what an id may hold, no other character can hide;
 -- joined by what none may hold, the longest run is the longest id.
 CREATE OR REPLACE FUNCTION is_id_list(p_values text[]) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+LANGUAGE sql STABLE PARALLEL SAFE
 RETURN cardinality(p_values) BETWEEN 1 AND 1000 AND array_dims(p_values) = format('[1:%s]', cardinality(p_values))
   AND num_nulls(VARIADIC p_values) = 0 AND '' <> ALL (p_values)
   AND array_to_string(p_values, '!') COLLATE "C" !~ '[^!-~]'
