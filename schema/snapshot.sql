@@ -902,6 +902,7 @@ SET enable_hashjoin=off
 SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -978,6 +979,7 @@ SET enable_hashjoin=off
 SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -1084,6 +1086,7 @@ SET enable_hashjoin=off
 SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -1272,6 +1275,7 @@ SET enable_hashjoin=off
 SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -1338,6 +1342,7 @@ RETURNS SETOF uuid
 LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
   INSERT INTO payment_outbox_events
@@ -1365,6 +1370,7 @@ RETURNS uuid
 LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
   INSERT INTO payment_outbox_events
@@ -1392,6 +1398,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -1463,6 +1470,7 @@ RETURNS TABLE(outbox_id uuid, decision text, redriven_as uuid)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -1503,6 +1511,7 @@ RETURNS TABLE(status text, scopes text[], owner text, participants text[], expir
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -1536,6 +1545,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -1603,6 +1613,7 @@ SET enable_hashjoin=off
 SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -1662,6 +1673,7 @@ SET enable_hashjoin=off
 SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -1759,6 +1771,7 @@ RETURNS TABLE(epoch_id uuid, beat_no bigint, beat_at timestamp with time zone, f
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -2382,6 +2395,7 @@ SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
 SET enable_sort=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -2460,6 +2474,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -2503,6 +2518,7 @@ SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
 SET enable_sort=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -2513,7 +2529,8 @@ DECLARE
   v_paused_rails text[];
   v_any_paused boolean;
   v_any_unverified boolean;
-  v_expired uuid[];
+  v_any_expired boolean;
+  v_expired uuid[] := '{}';
   v_rows tid[] := '{}';
   v_wanted integer;
   v_full_trail boolean;
@@ -2545,31 +2562,40 @@ BEGIN
 
   -- One look at all that stands in the way: a statement costs more to start than to run. What is paused is marked as blocked,
   -- all but what was being enqueued or unblocked at the moment of the pause.
+  v_now := clock_timestamp();
   SELECT
     ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'rail'),
     EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')),
     EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.block_unverified),
+    EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now),
     (SELECT s.full_trail FROM symphony_settings s)
-  INTO v_paused_rails, v_any_paused, v_any_unverified, v_full_trail;
+  INTO v_paused_rails, v_any_paused, v_any_unverified, v_any_expired, v_full_trail;
   IF v_any_unverified THEN
     -- An ordered item may have been queued as blocked while its predecessor ended unseen.
     PERFORM verify_blocked_outbox_items(100);
   END IF;
-  v_now := clock_timestamp();
 
   -- Two passes, because "unleased or expired" in one condition can use neither index. Expired leases come first: they
-  -- have waited longest, and each is written to the ledger before it is leased again.
-  v_expired := ARRAY(
-    SELECT p.outbox_id FROM payment_outbox_pending p
-    WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now AND p.hold_reason IS NULL AND NOT p.blocked
-      AND (p_rails IS NULL OR p.rail_type = ANY (p_rails)) AND p.rail_type <> ALL (v_paused_rails)
-      AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
-    ORDER BY p.lease_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  -- have waited longest, and each is written to the ledger before it is leased again. A worker that died may have held hundreds,
+  -- and whoever finds them may have room for one: what it cannot lease goes back to the queue for the others, not one by one.
+  IF v_any_expired THEN
+    v_expired := ARRAY(
+      SELECT p.outbox_id FROM payment_outbox_pending p
+      WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now AND p.hold_reason IS NULL AND NOT p.blocked
+        AND (p_rails IS NULL OR p.rail_type = ANY (p_rails)) AND p.rail_type <> ALL (v_paused_rails)
+        AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
+      ORDER BY p.lease_expires_at LIMIT GREATEST(p_batch_size, 100) FOR UPDATE SKIP LOCKED);
+  END IF;
   IF cardinality(v_expired) > 0 THEN
     BEGIN
       PERFORM expire_outbox_leases(v_expired, p_worker_id, false);
       v_rows := ARRAY(
-        SELECT p.ctid FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.hold_reason IS NULL);
+        SELECT p.ctid
+        FROM unnest(v_expired) AS x(outbox_id)
+        CROSS JOIN LATERAL (
+          SELECT q.ctid, q.hold_reason FROM payment_outbox_pending q WHERE q.outbox_id = x.outbox_id OFFSET 0
+        ) p
+        WHERE p.hold_reason IS NULL LIMIT p_batch_size);
     EXCEPTION WHEN OTHERS THEN
       -- Left to repair, which goes row by row: one bad row must not keep a whole fleet from claiming the others.
       RAISE WARNING 'claim: % expired leases stay for repair: % (%)', cardinality(v_expired), SQLERRM, SQLSTATE;
@@ -2580,6 +2606,8 @@ BEGIN
   IF v_wanted > 0 THEN
     IF p_rails IS NULL THEN
       v_rails := ARRAY(SELECT r.rail_type FROM claimable_outbox_rails() r WHERE r.rail_type <> ALL (v_paused_rails));
+    ELSIF cardinality(v_paused_rails) = 0 AND cardinality(p_rails) = 1 THEN
+      v_rails := p_rails;
     ELSE
       v_rails := ARRAY(SELECT DISTINCT r.name FROM unnest(p_rails) AS r(name) WHERE r.name <> ALL (v_paused_rails));
     END IF;
@@ -2610,17 +2638,18 @@ BEGIN
   FROM leased l
   -- UPDATE … RETURNING has no order of its own.
   ORDER BY l.next_attempt_at, l.created_at, l.sequence_id;
-  -- A takeover that ended in a hold wrote a ledger row and leased nothing: who counts what it did must hear of it.
+  -- A takeover that ended in a hold, or back in the queue, wrote a ledger row and leased nothing: who counts what it did must
+  -- hear of it.
   IF p_report_held AND cardinality(v_expired) > 0 THEN
     RETURN QUERY
     SELECT p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
       p.attempt_count, p.lease_token, p.lease_expires_at, p.claimed_at, p.outcome_unknown, p.expiry_streak, true, p.ordered,
       NULL::jsonb, p.created_at, p.next_attempt_at, p.trace_context, p.hold_reason
-    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.hold_reason IS NOT NULL;
+    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.lease_token IS NULL;
   END IF;
 END
 $$;
-COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and held: without a token, with the reason. Nothing while dispatch is frozen.';
+COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and did not lease: without a token, with the reason if it was held. Nothing while dispatch is frozen.';
 
 -- function claim_timers(integer, text, integer, text[]) of symphony_owner
 CREATE FUNCTION claim_timers(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[] DEFAULT NULL::text[])
@@ -2629,6 +2658,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -2668,6 +2698,7 @@ SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
 SET enable_sort=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
   WITH RECURSIVE hop(rail_type) AS (
@@ -2717,6 +2748,7 @@ SET enable_hashjoin=off
 SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -2742,110 +2774,120 @@ BEGIN
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   PERFORM check_outbox_outcomes(cardinality(p_outbox_ids), p_states, p_rail_references, p_rail_codes, p_error_codes,
     p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons);
-  v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
-  v_now := clock_timestamp();
-  v_now_micros := epoch_micros(v_now)::text;
+  IF 'DISPATCHED' = ALL (p_states) THEN
+    SELECT e.recorded, e.outbox_ids, e.attempt_ids, e.attempt_nos, e.heads, e.contradicted, e.contradictions, e.contradicted_by,
+      array_fill('DISPATCHED'::text, ARRAY[cardinality(e.recorded)]), array_fill(false, ARRAY[cardinality(e.recorded)]), false
+    INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_heads, v_contradicted, v_contradictions, v_contradicted_by,
+      v_states, v_helds, v_newly_held
+    FROM end_dispatched_outbox_items(p_outbox_ids, p_lease_tokens, p_worker_id, p_rail_references, p_rail_codes,
+      p_error_codes, p_error_messages, p_latencies_ms) e;
+  END IF;
+  IF v_recorded IS NULL THEN
+    v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
+    v_now := clock_timestamp();
+    v_now_micros := epoch_micros(v_now)::text;
 
-  WITH judged AS MATERIALIZED (
-    SELECT w.*,
-      CASE
-        WHEN w.wanted = 'DISPATCHED' THEN 'DISPATCHED'
-        WHEN w.unknown THEN 'RETRYABLE'
-        WHEN w.wanted = 'FAILED' THEN 'FAILED'
-        WHEN w.asked_hold_reason IS NULL AND w.attempt_no = outbox_attempt_ceiling() THEN 'FAILED'
-        ELSE 'RETRYABLE'
-      END::outbox_attempt_state AS effective,
-      CASE
-        WHEN w.wanted = 'DISPATCHED' OR (w.wanted = 'FAILED' AND NOT w.unknown) THEN NULL
-        WHEN w.wanted = 'FAILED' THEN COALESCE(w.asked_hold_reason, 'FAILED_WHILE_OUTCOME_UNKNOWN')
-        WHEN w.asked_hold_reason IS NOT NULL THEN w.asked_hold_reason
-        WHEN w.attempt_no > outbox_attempt_ceiling() THEN 'RETRY_CEILING'
-        WHEN w.unknown AND w.attempt_no = outbox_attempt_ceiling() THEN 'RETRY_CEILING'
-        WHEN w.unknown AND w.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
-      END AS new_hold_reason
-    FROM (
-      SELECT g.ordinal::integer, g.place, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key,
-        p.rail_type, p.payload, p.claimed_at, p.lease_token, p.dispatch_mark, p.late_outcome, p.hold_reason, p.ordered,
-        g.wanted, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
-        g.asked_hold_reason, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
-        COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
-        -- What came in late as a success is not talked away by anything but a success or a person.
-        COALESCE(g.outcome_unknown, p.outcome_unknown)
-          OR COALESCE(p.late_outcome ->> 'state' = 'DISPATCHED', false) AS unknown
-      FROM unnest(v_places, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
-          p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons) WITH ORDINALITY
-        AS g(place, wanted, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds,
-          outcome_unknown, asked_hold_reason, ordinal)
-      CROSS JOIN LATERAL (SELECT q.* FROM payment_outbox_pending q WHERE q.ctid = g.place OFFSET 0) p
-      LEFT JOIN LATERAL (
-        SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
-        WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
-      ) last ON true
-      -- A row of its own, so that what is made for it (its id above all) is made once.
-      OFFSET 0
-    ) w
-  ), recorded AS (
-    INSERT INTO payment_outbox_attempts
-      (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
-        attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
-        worker_id, lease_token, created_at, prev_hash, row_hash)
-    SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
-      j.rail_type, j.payload, j.attempt_no, j.effective, j.claimed_at, v_now, j.rail_reference, j.rail_code,
-      j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
-      outbox_attempt_hash(j.prev_hash_text, j.attempt_id_text, j.outbox_id_text, j.instruction_id,
-        j.participant_id, j.sequence_id_text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no_text,
-        j.effective_text, j.claimed_at_text, v_now_micros, j.rail_reference, j.rail_code,
-        j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros)
-    FROM (
-      -- The hash takes each field twice, for its length and for itself: what has to be made is made here, once.
-      SELECT j.*, encode(j.prev_hash, 'hex') AS prev_hash_text, j.attempt_id::text AS attempt_id_text,
-        j.outbox_id::text AS outbox_id_text, j.sequence_id::text AS sequence_id_text, j.payload::text AS payload_text,
-        j.attempt_no::text AS attempt_no_text, j.effective::text AS effective_text,
-        epoch_micros(j.claimed_at)::text AS claimed_at_text, j.latency_ms::text AS latency_ms_text,
-        encode(sha256(uuid_send(j.lease_token)), 'hex') AS lease_token_hash
+    WITH judged AS MATERIALIZED (
+      SELECT w.*,
+        CASE
+          WHEN w.wanted = 'DISPATCHED' THEN 'DISPATCHED'
+          WHEN w.unknown THEN 'RETRYABLE'
+          WHEN w.wanted = 'FAILED' THEN 'FAILED'
+          WHEN w.asked_hold_reason IS NULL AND w.attempt_no = outbox_attempt_ceiling() THEN 'FAILED'
+          ELSE 'RETRYABLE'
+        END::outbox_attempt_state AS effective,
+        CASE
+          WHEN w.wanted = 'DISPATCHED' OR (w.wanted = 'FAILED' AND NOT w.unknown) THEN NULL
+          WHEN w.wanted = 'FAILED' THEN COALESCE(w.asked_hold_reason, 'FAILED_WHILE_OUTCOME_UNKNOWN')
+          WHEN w.asked_hold_reason IS NOT NULL THEN w.asked_hold_reason
+          WHEN w.attempt_no > outbox_attempt_ceiling() THEN 'RETRY_CEILING'
+          WHEN w.unknown AND w.attempt_no = outbox_attempt_ceiling() THEN 'RETRY_CEILING'
+          WHEN w.unknown AND w.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
+        END AS new_hold_reason
+      FROM (
+        SELECT g.ordinal::integer, g.place, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key,
+          p.rail_type, p.payload, p.claimed_at, p.lease_token, p.dispatch_mark, p.late_outcome, p.hold_reason, p.ordered,
+          g.wanted, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
+          g.asked_hold_reason, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
+          COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
+          -- What came in late as a success is not talked away by anything but a success or a person.
+          COALESCE(g.outcome_unknown, p.outcome_unknown)
+            OR COALESCE(p.late_outcome ->> 'state' = 'DISPATCHED', false) AS unknown
+        FROM unnest(v_places, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
+            p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons) WITH ORDINALITY
+          AS g(place, wanted, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds,
+            outcome_unknown, asked_hold_reason, ordinal)
+        CROSS JOIN LATERAL (SELECT q.* FROM payment_outbox_pending q WHERE q.ctid = g.place OFFSET 0) p
+        LEFT JOIN LATERAL (
+          SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
+          WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
+        ) last ON true
+        -- A row of its own, so that what is made for it (its id above all) is made once.
+        OFFSET 0
+      ) w
+    ), recorded AS (
+      INSERT INTO payment_outbox_attempts
+        (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
+          attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
+          worker_id, lease_token, created_at, prev_hash, row_hash)
+      SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
+        j.rail_type, j.payload, j.attempt_no, j.effective, j.claimed_at, v_now, j.rail_reference, j.rail_code,
+        j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
+        outbox_attempt_hash(j.prev_hash_text, j.attempt_id_text, j.outbox_id_text, j.instruction_id,
+          j.participant_id, j.sequence_id_text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no_text,
+          j.effective_text, j.claimed_at_text, v_now_micros, j.rail_reference, j.rail_code,
+          j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros)
+      FROM (
+        -- The hash takes each field twice, for its length and for itself: what has to be made is made here, once.
+        SELECT j.*, encode(j.prev_hash, 'hex') AS prev_hash_text, j.attempt_id::text AS attempt_id_text,
+          j.outbox_id::text AS outbox_id_text, j.sequence_id::text AS sequence_id_text, j.payload::text AS payload_text,
+          j.attempt_no::text AS attempt_no_text, j.effective::text AS effective_text,
+          epoch_micros(j.claimed_at)::text AS claimed_at_text, j.latency_ms::text AS latency_ms_text,
+          encode(sha256(uuid_send(j.lease_token)), 'hex') AS lease_token_hash
+        FROM judged j
+        OFFSET 0
+      ) j
+    ), ended AS (
+      DELETE FROM payment_outbox_pending p USING judged j
+      WHERE p.ctid = j.place AND j.effective IN ('DISPATCHED', 'FAILED')
+    ), returned AS (
+      UPDATE payment_outbox_pending p
+      SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
+        expiry_streak = 0, outcome_unknown = j.unknown,
+        attempt_count = GREATEST(p.attempt_count, LEAST(j.attempt_no, outbox_attempt_ceiling())),
+        next_attempt_at = v_now + COALESCE(
+          make_interval(secs => j.retry_delay_seconds), outbox_backoff(j.attempt_no, j.outbox_id)),
+        hold_reason = COALESCE(p.hold_reason, j.new_hold_reason),
+        held_by = COALESCE(p.held_by, CASE WHEN j.new_hold_reason IS NOT NULL THEN p_worker_id END),
+        held_at = COALESCE(p.held_at, CASE WHEN j.new_hold_reason IS NOT NULL THEN v_now END)
       FROM judged j
-      OFFSET 0
-    ) j
-  ), ended AS (
-    DELETE FROM payment_outbox_pending p USING judged j
-    WHERE p.ctid = j.place AND j.effective IN ('DISPATCHED', 'FAILED')
-  ), returned AS (
-    UPDATE payment_outbox_pending p
-    SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
-      expiry_streak = 0, outcome_unknown = j.unknown,
-      attempt_count = GREATEST(p.attempt_count, LEAST(j.attempt_no, outbox_attempt_ceiling())),
-      next_attempt_at = v_now + COALESCE(
-        make_interval(secs => j.retry_delay_seconds), outbox_backoff(j.attempt_no, j.outbox_id)),
-      hold_reason = COALESCE(p.hold_reason, j.new_hold_reason),
-      held_by = COALESCE(p.held_by, CASE WHEN j.new_hold_reason IS NOT NULL THEN p_worker_id END),
-      held_at = COALESCE(p.held_at, CASE WHEN j.new_hold_reason IS NOT NULL THEN v_now END)
-    FROM judged j
-    WHERE p.ctid = j.place AND j.effective = 'RETRYABLE'
-  ), tallied AS (
-    INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, retryable, failed)
-    SELECT v_now, count(*) FILTER (WHERE j.effective = 'DISPATCHED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE'),
-      count(*) FILTER (WHERE j.effective = 'FAILED')
-    FROM judged j HAVING count(*) > 0
-  )
-  SELECT COALESCE(array_agg(j.ordinal), '{}'), array_agg(j.outbox_id), array_agg(j.attempt_id), array_agg(j.attempt_no),
-    array_agg(j.effective::text), array_agg(j.held), COALESCE(bool_or(j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL), false),
-    array_agg(j.attempt_id) FILTER (WHERE j.ordered AND j.effective <> 'RETRYABLE'),
-    array_agg(j.outbox_id) FILTER (WHERE j.contradiction IS NOT NULL),
-    array_agg(j.contradiction) FILTER (WHERE j.contradiction IS NOT NULL),
-    array_agg(j.attempt_id) FILTER (WHERE j.contradiction IS NOT NULL)
-  INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_states, v_helds, v_newly_held, v_heads,
-    v_contradicted, v_contradictions, v_contradicted_by
-  FROM (
-    SELECT j.*, j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
-      CASE WHEN j.effective = 'DISPATCHED' THEN outbox_other_success(j.late_outcome, j.rail_reference) END AS contradiction
-    FROM judged j
-  ) j;
-  IF 'RETRYABLE' = ANY (v_states) THEN
-    SELECT r.outbox_id INTO v_beyond
-    FROM unnest(v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(outbox_id, attempt_no, state, held)
-    WHERE r.state = 'RETRYABLE' AND r.attempt_no >= outbox_attempt_ceiling() AND NOT r.held LIMIT 1;
-    IF FOUND THEN
-      RAISE EXCEPTION 'outbox item %: its next attempt would be beyond the ceiling', v_beyond USING ERRCODE = 'P7008';
+      WHERE p.ctid = j.place AND j.effective = 'RETRYABLE'
+    ), tallied AS (
+      INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, retryable, failed)
+      SELECT v_now, count(*) FILTER (WHERE j.effective = 'DISPATCHED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE'),
+        count(*) FILTER (WHERE j.effective = 'FAILED')
+      FROM judged j HAVING count(*) > 0
+    )
+    SELECT COALESCE(array_agg(j.ordinal), '{}'), array_agg(j.outbox_id), array_agg(j.attempt_id), array_agg(j.attempt_no),
+      array_agg(j.effective::text), array_agg(j.held), COALESCE(bool_or(j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL), false),
+      array_agg(j.attempt_id) FILTER (WHERE j.ordered AND j.effective <> 'RETRYABLE'),
+      array_agg(j.outbox_id) FILTER (WHERE j.contradiction IS NOT NULL),
+      array_agg(j.contradiction) FILTER (WHERE j.contradiction IS NOT NULL),
+      array_agg(j.attempt_id) FILTER (WHERE j.contradiction IS NOT NULL)
+    INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_states, v_helds, v_newly_held, v_heads,
+      v_contradicted, v_contradictions, v_contradicted_by
+    FROM (
+      SELECT j.*, j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
+        CASE WHEN j.effective = 'DISPATCHED' THEN outbox_other_success(j.late_outcome, j.rail_reference) END AS contradiction
+      FROM judged j
+    ) j;
+    IF 'RETRYABLE' = ANY (v_states) THEN
+      SELECT r.outbox_id INTO v_beyond
+      FROM unnest(v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(outbox_id, attempt_no, state, held)
+      WHERE r.state = 'RETRYABLE' AND r.attempt_no >= outbox_attempt_ceiling() AND NOT r.held LIMIT 1;
+      IF FOUND THEN
+        RAISE EXCEPTION 'outbox item %: its next attempt would be beyond the ceiling', v_beyond USING ERRCODE = 'P7008';
+      END IF;
     END IF;
   END IF;
 
@@ -2860,10 +2902,10 @@ BEGIN
     PERFORM append_outbox_events('TERMINAL_BLOCKED', p_worker_id, v_contradicted, v_contradictions, v_contradicted_by);
   END IF;
 
-  -- In the order given: the places were.
   RETURN QUERY
   SELECT r.ordinal, r.outbox_id, 'RECORDED', r.attempt_no, r.state::outbox_attempt_state, r.held
-  FROM unnest(v_recorded, v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(ordinal, outbox_id, attempt_no, state, held);
+  FROM unnest(v_recorded, v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(ordinal, outbox_id, attempt_no, state, held)
+  ORDER BY r.ordinal;
   IF cardinality(v_recorded) < cardinality(p_outbox_ids) THEN
     RETURN QUERY
     SELECT g.ordinal::integer, g.outbox_id, CASE WHEN a.attempt_no IS NULL THEN 'LEASE_LOST' ELSE 'ALREADY_RECORDED' END,
@@ -2933,6 +2975,7 @@ RETURNS TABLE(run_id uuid, job_name text, scheduled_for timestamp with time zone
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -3023,6 +3066,7 @@ RETURNS uuid
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -3052,6 +3096,7 @@ RETURNS dispatch_epochs
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -3099,6 +3144,7 @@ RETURNS text
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -3163,6 +3209,7 @@ RETURNS TABLE(job_name text, cron text, time_zone text, missed_runs text, next_d
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -3180,12 +3227,98 @@ END
 $$;
 COMMENT ON FUNCTION due_jobs(integer) IS 'Active jobs whose next occurrence has come and which are not put off, longest due first, at most the batch size.';
 
+-- function end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[]) of symphony_owner
+CREATE FUNCTION end_dispatched_outbox_items(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[], p_error_codes text[], p_error_messages text[], p_latencies_ms integer[])
+RETURNS TABLE(recorded integer[], outbox_ids uuid[], attempt_ids uuid[], attempt_nos integer[], heads uuid[], contradicted uuid[], contradictions jsonb[], contradicted_by uuid[])
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=on
+SET enable_mergejoin=off
+SET enable_nestloop=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_now_micros text := epoch_micros(v_now)::text;
+  v_deleted bigint;
+  v_soonest_expiry timestamptz;
+BEGIN
+  WITH ended AS MATERIALIZED (
+    DELETE FROM payment_outbox_pending p
+    WHERE p.outbox_id = ANY (p_outbox_ids) AND p.claimed_by = p_worker_id AND p.lease_expires_at > v_now
+    RETURNING p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
+      p.claimed_at, p.lease_token, p.lease_expires_at, p.late_outcome, p.ordered, p.identity_hash
+  ), judged AS MATERIALIZED (
+    SELECT g.ordinal::integer, e.*, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms,
+      uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
+      COALESCE(last.row_hash, e.identity_hash) AS prev_hash,
+      outbox_other_success(e.late_outcome, g.rail_reference) AS contradiction
+    FROM ended e
+    JOIN unnest(p_outbox_ids, p_lease_tokens, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms)
+      WITH ORDINALITY AS g(outbox_id, lease_token, rail_reference, rail_code, error_code, error_message, latency_ms, ordinal)
+      ON g.outbox_id = e.outbox_id AND g.lease_token = e.lease_token
+    LEFT JOIN LATERAL (
+      SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
+      WHERE a.outbox_id = e.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
+    ) last ON true
+  ), appended AS (
+    INSERT INTO payment_outbox_attempts
+      (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
+        attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
+        worker_id, lease_token, created_at, prev_hash, row_hash)
+    SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
+      j.rail_type, j.payload, j.attempt_no, 'DISPATCHED', j.claimed_at, v_now, j.rail_reference, j.rail_code,
+      j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
+      outbox_attempt_hash(j.prev_hash_text, j.attempt_id_text, j.outbox_id_text, j.instruction_id,
+        j.participant_id, j.sequence_id_text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no_text,
+        'DISPATCHED', j.claimed_at_text, v_now_micros, j.rail_reference, j.rail_code,
+        j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros)
+    FROM (
+      SELECT j.*, encode(j.prev_hash, 'hex') AS prev_hash_text, j.attempt_id::text AS attempt_id_text,
+        j.outbox_id::text AS outbox_id_text, j.sequence_id::text AS sequence_id_text, j.payload::text AS payload_text,
+        j.attempt_no::text AS attempt_no_text, epoch_micros(j.claimed_at)::text AS claimed_at_text,
+        j.latency_ms::text AS latency_ms_text, encode(sha256(uuid_send(j.lease_token)), 'hex') AS lease_token_hash
+      FROM judged j
+      OFFSET 0
+    ) j
+  ), tallied AS (
+    INSERT INTO outbox_attempt_tallies (recorded_at, dispatched)
+    SELECT v_now, count(*) FROM ended HAVING count(*) > 0
+  )
+  SELECT array_agg(j.ordinal), array_agg(j.outbox_id), array_agg(j.attempt_id), array_agg(j.attempt_no),
+    array_agg(j.attempt_id) FILTER (WHERE j.ordered),
+    array_agg(j.outbox_id) FILTER (WHERE j.contradiction IS NOT NULL),
+    array_agg(j.contradiction) FILTER (WHERE j.contradiction IS NOT NULL),
+    array_agg(j.attempt_id) FILTER (WHERE j.contradiction IS NOT NULL),
+    (SELECT count(*) FROM ended), min(j.lease_expires_at)
+  INTO recorded, outbox_ids, attempt_ids, attempt_nos, heads, contradicted, contradictions, contradicted_by,
+    v_deleted, v_soonest_expiry
+  FROM judged j;
+  -- The rows are locked: only now the clock says whose lease is live.
+  IF v_deleted <> COALESCE(cardinality(recorded), 0) OR v_soonest_expiry <= clock_timestamp() THEN
+    RAISE unique_violation;
+  END IF;
+  recorded := COALESCE(recorded, '{}');
+  RETURN NEXT;
+EXCEPTION WHEN unique_violation THEN
+  -- Undone as a whole, and left to the long way.
+  RETURN;
+END
+$$;
+COMMENT ON FUNCTION end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[]) IS 'Internal: records items that the rail has paid, if nothing else is to be weighed; returns what it did, or nothing.';
+
 -- function end_job_run_claims(uuid[], uuid[], text, text, text, integer) of symphony_owner
 CREATE FUNCTION end_job_run_claims(p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_state text, p_error_message text, p_retry_delay_seconds integer)
 RETURNS SETOF uuid
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -3233,6 +3366,7 @@ SECURITY DEFINER
 SET enable_hashjoin=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -3274,6 +3408,7 @@ RETURNS SETOF uuid
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -3320,6 +3455,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -3365,6 +3501,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -3554,6 +3691,7 @@ RETURNS TABLE(subject text, key_id uuid, master_key_id text, wrapped_key text, d
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -3597,6 +3735,7 @@ SET enable_hashjoin=off
 SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -3687,6 +3826,7 @@ SET enable_hashjoin=off
 SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -3774,6 +3914,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 DECLARE
@@ -3795,6 +3936,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -3823,6 +3965,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -3857,6 +4000,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -3922,6 +4066,7 @@ SET enable_hashjoin=off
 SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -3969,6 +4114,7 @@ SECURITY DEFINER
 SET enable_hashjoin=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -4066,6 +4212,7 @@ RETURNS boolean
 LANGUAGE sql STABLE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
   SELECT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'participant' AND z.name = p_participant_id)
@@ -4107,6 +4254,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -4137,13 +4285,6 @@ CREATE FUNCTION lock_due_outbox_rows(p_rails text[], p_wanted integer, p_now tim
 RETURNS tid[]
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
-SET enable_bitmapscan=off
-SET enable_hashjoin=off
-SET enable_material=off
-SET enable_mergejoin=off
-SET enable_seqscan=off
-SET enable_sort=off
-SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -4208,6 +4349,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -4251,6 +4393,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -4283,6 +4426,7 @@ SET enable_hashjoin=off
 SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -4352,6 +4496,7 @@ SET enable_hashjoin=off
 SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -4396,6 +4541,7 @@ RETURNS payment_outbox_proposals
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -4421,6 +4567,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -4441,6 +4588,7 @@ RETURNS void
 LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
   SELECT 1 FROM payment_outbox_identities i
@@ -4457,6 +4605,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -4544,6 +4693,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -4627,6 +4777,7 @@ SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
 SET enable_sort=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
   SELECT LEAST(
@@ -4643,6 +4794,7 @@ SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
 SET enable_sort=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -4683,6 +4835,7 @@ SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
 SET enable_sort=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -4838,6 +4991,7 @@ RETURNS jsonb
 LANGUAGE sql STABLE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
   SELECT jsonb_build_object('late_outcome', p_late_outcome, 'last_attempt', (
@@ -4872,6 +5026,7 @@ SECURITY DEFINER
 SET enable_hashjoin=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
   SELECT i.outbox_id
@@ -4894,6 +5049,7 @@ SECURITY DEFINER
 SET enable_hashjoin=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
   SELECT i.*
@@ -4933,6 +5089,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -4974,6 +5131,7 @@ RETURNS uuid
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5028,6 +5186,7 @@ RETURNS uuid
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5086,6 +5245,7 @@ RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5109,6 +5269,7 @@ RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5134,6 +5295,7 @@ SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
 SET enable_sort=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -5168,6 +5330,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5206,6 +5369,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5243,6 +5407,7 @@ RETURNS TABLE(subject text, key_id uuid, master_key_id text, wrapped_key text, d
 LANGUAGE plpgsql STABLE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5263,6 +5428,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5341,6 +5507,7 @@ SET enable_hashjoin=off
 SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5420,6 +5587,7 @@ RETURNS TABLE(status text, proposal_id uuid)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5453,6 +5621,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5554,6 +5723,7 @@ SET enable_hashjoin=off
 SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -5639,6 +5809,7 @@ SET enable_hashjoin=off
 SET enable_material=off
 SET enable_mergejoin=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -5685,6 +5856,7 @@ SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
 SET enable_sort=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -5748,6 +5920,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5768,6 +5941,7 @@ RETURNS TABLE(status text, proposal_id uuid)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5837,6 +6011,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5885,6 +6060,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5908,6 +6084,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5932,6 +6109,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -5989,6 +6167,7 @@ RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -6148,6 +6327,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
+SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -6252,6 +6432,7 @@ SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
 SET enable_sort=off
+SET jit=off
 SET plan_cache_mode=force_custom_plan
 SET search_path=symphony, pg_temp
 AS $$
@@ -6300,6 +6481,7 @@ SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
 SET enable_sort=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
@@ -6419,6 +6601,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column

@@ -22,7 +22,7 @@ import { LeaseReturns } from './LeaseReturns.js'
 import { LEASE_MARGIN_MS, resolveRelayerOptions, type RelayerOptions, type ResolvedRelayerOptions } from './options.js'
 import { RailLane } from './RailLane.js'
 import { RelayerTally, type RelayerCounts } from './RelayerTally.js'
-import type { ClaimedItem, HeldTakeover } from './types.js'
+import type { ClaimedItem, UnleasedTakeover } from './types.js'
 
 const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'outbox_pending'
@@ -203,14 +203,14 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   async #claim(lanes: readonly RailLane[], wanted: number): Promise<number | 'refused'> {
     const { leaseSeconds } = this.#options
-    const held: HeldTakeover[] = []
+    const unleased: UnleasedTakeover[] = []
     const sentAtMs = this.#clock.monotonicMs()
     let items: ClaimedItem[]
     this.#isClaiming = true
     try {
       items = await claimOutboxBatch(this.#role, wanted, this.workerId, leaseSeconds, {
         rails: lanes.map(({ railType }) => railType),
-        onHeld: (takeover) => held.push(takeover),
+        onUnleased: (takeover) => unleased.push(takeover),
         ...this.#guard.shown,
         ...this.#announcedRails(),
       })
@@ -222,11 +222,13 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       this.#isClaiming = false
     }
     const claimMs = this.#clock.monotonicMs() - sentAtMs
-    const fresh = items.filter(({ takenOver }) => !takenOver)
-    const takeovers = held.length + items.length - fresh.length
+    // What came back from a worker that fell silent has waited for its lease, not for us.
+    const fresh = items.filter(({ expiryStreak }) => expiryStreak === 0)
+    const takeovers = unleased.length + items.filter(({ takenOver }) => takenOver).length
     const lagsMs = fresh.map(({ claimedAt, dueAt }) => claimedAt.getTime() - dueAt.getTime())
     this.#onEvent({ type: 'claimed', items: items.length, takeovers, claimMs, lagsMs })
-    for (const takeover of held) this.#onEvent({ type: 'held', ...takeover })
+    for (const { holdReason, ...item } of unleased)
+      if (holdReason !== null) this.#onEvent({ type: 'held', ...item, reason: holdReason })
     for (const lane of lanes) lane.mayHaveMore = items.length === wanted
     for (const item of items) {
       const lane = lanes.find(({ railType }) => railType === item.railType)

@@ -13,7 +13,7 @@ import type { JsonObject } from '../core/index.js'
 import { callFunction, type Queryable } from '../db/index.js'
 import { instructionColumns, leaseColumns, optionalRails, optionalText, outcomeColumns } from './arguments.js'
 import { onlyRow, toClaimedItem, toDate, toEnqueuedItem, toEpochCheck, toVerdict } from './rows.js'
-import type { ClaimedRow, EnqueuedRow, EpochCheckRow, HeldTakeoverRow, VerdictRow } from './rows.js'
+import type { ClaimedRow, EnqueuedRow, EpochCheckRow, UnleasedTakeoverRow, VerdictRow } from './rows.js'
 import type {
   ApprovedProposal,
   AttemptOutcome,
@@ -24,7 +24,7 @@ import type {
   EnqueuedItem,
   EpochCheck,
   EpochMemory,
-  HeldTakeover,
+  UnleasedTakeover,
   HoldDecision,
   LateOutcome,
   LateOutcomeEvent,
@@ -72,8 +72,8 @@ export interface ClaimOptions {
   readonly rails?: readonly string[]
   /** Rails whose calls this worker announces with `beginOutboxDispatch`. @default none */
   readonly announcedRails?: readonly string[]
-  /** Told of each expired lease that the claim found and that ended in a hold: a ledger row, and nothing to carry. */
-  readonly onHeld?: (held: HeldTakeover) => void
+  /** Told of each expired lease that the claim found and did not lease again: a ledger row, and nothing to carry. */
+  readonly onUnleased?: (takeover: UnleasedTakeover) => void
   /** The epoch of the caller's last check: if it is over, or frozen, the claim is refused instead of being empty. */
   readonly epochId?: string
 }
@@ -85,19 +85,19 @@ export async function claimOutboxBatch(
   leaseSeconds: number,
   options: ClaimOptions = {},
 ): Promise<ClaimedItem[]> {
-  const rows = await callFunction<ClaimedRow | HeldTakeoverRow>(role, 'claim_outbox_batch', [
+  const rows = await callFunction<ClaimedRow | UnleasedTakeoverRow>(role, 'claim_outbox_batch', [
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
     requiredId('workerId', workerId),
     boundedInteger('leaseSeconds', leaseSeconds, LEASE_SECONDS),
     optionalRails('rails', options.rails),
     optionalRails('announcedRails', options.announcedRails),
-    options.onHeld !== undefined,
+    options.onUnleased !== undefined,
     options.epochId === undefined ? null : requiredUuid('epochId', options.epochId),
   ])
   const items: ClaimedItem[] = []
   for (const row of rows) {
     if (row.lease_token !== null) items.push(toClaimedItem(row))
-    else options.onHeld?.({ outboxId: row.outbox_id, railType: row.rail_type, reason: row.hold_reason })
+    else options.onUnleased?.({ outboxId: row.outbox_id, railType: row.rail_type, holdReason: row.hold_reason })
   }
   return items
 }

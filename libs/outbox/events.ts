@@ -7,8 +7,9 @@ import type { AttemptState, FreezeCause } from './types.js'
  */
 export type RelayerEvent =
   /**
-   * A claim came back, empty or not. `takeovers`: expired leases it wrote to the ledger, also where they ended in a hold.
-   * `lagsMs`: of each other item, how long it had been due, by the database's clock.
+   * A claim came back, empty or not. `takeovers`: expired leases it wrote to the ledger, also where they ended in a
+   * hold or went back to the queue. `lagsMs`: of each item whose last lease did not expire, how long it had been due, by the
+   * database's clock.
    */
   | {
       readonly type: 'claimed'

@@ -110,7 +110,6 @@ export type {
   EpochKeeper,
   EpochMemory,
   FreezeCause,
-  HeldTakeover,
   HoldDecision,
   ItemEvent,
   ItemState,
@@ -130,6 +129,7 @@ export type {
   PauseKind,
   RecordedAttempt,
   RepairedLease,
+  UnleasedTakeover,
 } from './types.js'
 export type {
   AttemptView,

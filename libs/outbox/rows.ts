@@ -78,12 +78,12 @@ export interface ClaimedRow {
   readonly trace_context: string | null
 }
 
-/** What a claim took over and held instead of leasing it. */
-export interface HeldTakeoverRow {
+/** What a claim took over and did not lease: it was held, or there was no room for it. */
+export interface UnleasedTakeoverRow {
   readonly outbox_id: string
   readonly rail_type: string
   readonly lease_token: null
-  readonly hold_reason: string
+  readonly hold_reason: string | null
 }
 
 export function toClaimedItem(row: ClaimedRow): ClaimedItem {

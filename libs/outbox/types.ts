@@ -164,11 +164,12 @@ export interface RepairedLease {
   readonly placedHold: string | undefined
 }
 
-/** An expired lease that a claim took over and the database held: at the ceiling, or because an announced call had begun. */
-export interface HeldTakeover {
+/** An expired lease that a claim wrote to the ledger and did not lease again. */
+export interface UnleasedTakeover {
   readonly outboxId: string
   readonly railType: string
-  readonly reason: string
+  /** Why the database held it: at the ceiling, or because an announced call had begun. Null: there was no room, it is in the queue. */
+  readonly holdReason: string | null
 }
 
 export type HoldDecision = 'DISPATCHED' | 'FAILED' | 'RETRY'

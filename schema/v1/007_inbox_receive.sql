@@ -174,7 +174,7 @@ CREATE OR REPLACE FUNCTION sight_inbox_message(
   p_now timestamptz
 ) RETURNS TABLE (state text, sightings bigint, created boolean, content_differs boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION claim_inbox_batch(
   fence uuid, claim_expires_at timestamptz, claimed_at timestamptz, first_seen_at timestamptz, taken_over boolean
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_material = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -83,7 +83,7 @@ COMMENT ON FUNCTION claim_inbox_batch(integer, text, integer, integer) IS
 -- A message is dead with the error it really had last. Those buried without an error of their own keep the one they have.
 CREATE OR REPLACE FUNCTION bury_inbox_messages(p_places tid[], p_errors text[], p_actor text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -109,7 +109,7 @@ COMMENT ON FUNCTION bury_inbox_messages(tid[], text[], text) IS 'Internal: makes
 CREATE OR REPLACE FUNCTION ack_inbox_messages(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
 RETURNS TABLE (ordinal integer, source text, message_id text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -135,7 +135,7 @@ CREATE OR REPLACE FUNCTION abandon_inbox_messages(
   p_errors text[] DEFAULT NULL, p_retry_delays_seconds integer[] DEFAULT NULL, p_costs_attempt boolean DEFAULT true
 ) RETURNS TABLE (ordinal integer, source text, message_id text, state text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -188,7 +188,7 @@ CREATE OR REPLACE FUNCTION fail_inbox_messages(
   p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text, p_errors text[] DEFAULT NULL
 ) RETURNS TABLE (ordinal integer, source text, message_id text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -210,7 +210,7 @@ COMMENT ON FUNCTION fail_inbox_messages(text[], text[], uuid[], text, text[]) IS
 
 CREATE OR REPLACE FUNCTION next_inbox_event() RETURNS timestamptz
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
   SELECT LEAST(
     (SELECT min(m.due_at) FROM inbox_messages m WHERE m.state = 'seen' AND m.topic IS NOT NULL),
@@ -225,7 +225,7 @@ COMMENT ON FUNCTION next_inbox_event() IS
 DROP FUNCTION IF EXISTS prune_inbox_messages(integer, integer);
 CREATE OR REPLACE FUNCTION purge_inbox_messages(p_keep_seconds integer, p_batch_size integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -255,7 +255,7 @@ COMMENT ON FUNCTION purge_inbox_messages(integer, integer) IS
 
 CREATE OR REPLACE FUNCTION revive_inbox_message(p_source text, p_message_id text, p_reason text) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -338,7 +338,7 @@ COMMENT ON FUNCTION check_inbox_errors(text[], integer) IS 'Internal: raises 220
 CREATE OR REPLACE FUNCTION lock_live_inbox_claims(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
 RETURNS tid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column

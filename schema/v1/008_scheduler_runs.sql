@@ -6,7 +6,7 @@
 CREATE OR REPLACE FUNCTION give_back_job_runs(
   p_run_ids uuid[], p_error_message text, p_retry_delay_seconds integer
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -37,7 +37,7 @@ COMMENT ON FUNCTION give_back_job_runs(uuid[], text, integer) IS
 
 -- A claim that expired is a claim that crashed.
 CREATE OR REPLACE FUNCTION return_expired_job_runs() RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -60,7 +60,7 @@ RETURNS TABLE (
   run_id uuid, job_name text, scheduled_for timestamptz, topic text, outbox_id uuid, error_message text
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -105,7 +105,7 @@ CREATE OR REPLACE FUNCTION claim_job_runs(
   attempt_count integer, lease_token uuid, lease_expires_at timestamptz
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -143,7 +143,7 @@ CREATE OR REPLACE FUNCTION end_job_run_claims(
   p_retry_delay_seconds integer
 ) RETURNS SETOF uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET plan_cache_mode = force_generic_plan
+SET jit = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -204,7 +204,7 @@ AS $$ SELECT end_job_run_claims(p_run_ids, p_lease_tokens, p_worker_id, 'FAILED'
 COMMENT ON FUNCTION fail_job_runs(uuid[], uuid[], text, text) IS 'Ends claimed runs as failed, for good; returns those that were.';
 
 CREATE OR REPLACE FUNCTION purge_finished_job_runs(p_retention_seconds integer, p_batch_size integer) RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE

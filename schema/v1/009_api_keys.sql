@@ -145,7 +145,7 @@ COMMENT ON FUNCTION revoke_api_key(text) IS 'Ends a key for ever. False: it was 
 -- key that has ended is told so, because they have proved that it was theirs.
 CREATE OR REPLACE FUNCTION authenticate_api_key(p_key_id text, p_secret_hash bytea)
 RETURNS TABLE (status text, scopes text[], owner text, participants text[], expires_at timestamptz)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE

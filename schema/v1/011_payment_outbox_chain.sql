@@ -94,7 +94,7 @@ COMMENT ON FUNCTION outbox_event_hash(text, text, text, text, text, text, text, 
 CREATE OR REPLACE FUNCTION append_outbox_events(
   p_event_type text, p_actor text, p_outbox_ids uuid[], p_details jsonb[], p_attempt_ids uuid[] DEFAULT NULL
 ) RETURNS SETOF uuid
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
   INSERT INTO payment_outbox_events
     (event_id, outbox_id, event_no, event_type, attempt_id, actor, detail, created_at, prev_hash, row_hash)
@@ -119,7 +119,7 @@ COMMENT ON FUNCTION append_outbox_events(text, text, uuid[], jsonb[], uuid[]) IS
 -- outbox_pauses or participant_outbox_policies; should they ever not be, the unique number refuses the second.
 CREATE OR REPLACE FUNCTION append_outbox_scope_event(p_event_type text, p_actor text, p_scope text, p_detail jsonb)
 RETURNS uuid
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
   INSERT INTO payment_outbox_events
     (event_id, scope, event_no, event_type, actor, detail, created_at, prev_hash, row_hash)

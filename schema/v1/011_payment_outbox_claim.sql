@@ -2,7 +2,7 @@
 
 -- Asked only while anything is paused at all, and then by its key: a thousand paused participants cost no more than one.
 CREATE OR REPLACE FUNCTION is_outbox_paused(p_participant_id text, p_ordered boolean) RETURNS boolean
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
   SELECT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'participant' AND z.name = p_participant_id)
     OR (p_ordered AND EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'stream' AND z.name = p_participant_id))
@@ -22,7 +22,7 @@ CREATE OR REPLACE FUNCTION claim_outbox_batch(
   created_at timestamptz, due_at timestamptz, trace_context text, hold_reason text
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_material = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -32,7 +32,8 @@ DECLARE
   v_paused_rails text[];
   v_any_paused boolean;
   v_any_unverified boolean;
-  v_expired uuid[];
+  v_any_expired boolean;
+  v_expired uuid[] := '{}';
   v_rows tid[] := '{}';
   v_wanted integer;
   v_full_trail boolean;
@@ -64,31 +65,40 @@ BEGIN
 
   -- One look at all that stands in the way: a statement costs more to start than to run. What is paused is marked as blocked,
   -- all but what was being enqueued or unblocked at the moment of the pause.
+  v_now := clock_timestamp();
   SELECT
     ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'rail'),
     EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')),
     EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.block_unverified),
+    EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now),
     (SELECT s.full_trail FROM symphony_settings s)
-  INTO v_paused_rails, v_any_paused, v_any_unverified, v_full_trail;
+  INTO v_paused_rails, v_any_paused, v_any_unverified, v_any_expired, v_full_trail;
   IF v_any_unverified THEN
     -- An ordered item may have been queued as blocked while its predecessor ended unseen.
     PERFORM verify_blocked_outbox_items(100);
   END IF;
-  v_now := clock_timestamp();
 
   -- Two passes, because "unleased or expired" in one condition can use neither index. Expired leases come first: they
-  -- have waited longest, and each is written to the ledger before it is leased again.
-  v_expired := ARRAY(
-    SELECT p.outbox_id FROM payment_outbox_pending p
-    WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now AND p.hold_reason IS NULL AND NOT p.blocked
-      AND (p_rails IS NULL OR p.rail_type = ANY (p_rails)) AND p.rail_type <> ALL (v_paused_rails)
-      AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
-    ORDER BY p.lease_expires_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  -- have waited longest, and each is written to the ledger before it is leased again. A worker that died may have held hundreds,
+  -- and whoever finds them may have room for one: what it cannot lease goes back to the queue for the others, not one by one.
+  IF v_any_expired THEN
+    v_expired := ARRAY(
+      SELECT p.outbox_id FROM payment_outbox_pending p
+      WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now AND p.hold_reason IS NULL AND NOT p.blocked
+        AND (p_rails IS NULL OR p.rail_type = ANY (p_rails)) AND p.rail_type <> ALL (v_paused_rails)
+        AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
+      ORDER BY p.lease_expires_at LIMIT GREATEST(p_batch_size, 100) FOR UPDATE SKIP LOCKED);
+  END IF;
   IF cardinality(v_expired) > 0 THEN
     BEGIN
       PERFORM expire_outbox_leases(v_expired, p_worker_id, false);
       v_rows := ARRAY(
-        SELECT p.ctid FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.hold_reason IS NULL);
+        SELECT p.ctid
+        FROM unnest(v_expired) AS x(outbox_id)
+        CROSS JOIN LATERAL (
+          SELECT q.ctid, q.hold_reason FROM payment_outbox_pending q WHERE q.outbox_id = x.outbox_id OFFSET 0
+        ) p
+        WHERE p.hold_reason IS NULL LIMIT p_batch_size);
     EXCEPTION WHEN OTHERS THEN
       -- Left to repair, which goes row by row: one bad row must not keep a whole fleet from claiming the others.
       RAISE WARNING 'claim: % expired leases stay for repair: % (%)', cardinality(v_expired), SQLERRM, SQLSTATE;
@@ -99,6 +109,8 @@ BEGIN
   IF v_wanted > 0 THEN
     IF p_rails IS NULL THEN
       v_rails := ARRAY(SELECT r.rail_type FROM claimable_outbox_rails() r WHERE r.rail_type <> ALL (v_paused_rails));
+    ELSIF cardinality(v_paused_rails) = 0 AND cardinality(p_rails) = 1 THEN
+      v_rails := p_rails;
     ELSE
       v_rails := ARRAY(SELECT DISTINCT r.name FROM unnest(p_rails) AS r(name) WHERE r.name <> ALL (v_paused_rails));
     END IF;
@@ -129,22 +141,23 @@ BEGIN
   FROM leased l
   -- UPDATE … RETURNING has no order of its own.
   ORDER BY l.next_attempt_at, l.created_at, l.sequence_id;
-  -- A takeover that ended in a hold wrote a ledger row and leased nothing: who counts what it did must hear of it.
+  -- A takeover that ended in a hold, or back in the queue, wrote a ledger row and leased nothing: who counts what it did must
+  -- hear of it.
   IF p_report_held AND cardinality(v_expired) > 0 THEN
     RETURN QUERY
     SELECT p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
       p.attempt_count, p.lease_token, p.lease_expires_at, p.claimed_at, p.outcome_unknown, p.expiry_streak, true, p.ordered,
       NULL::jsonb, p.created_at, p.next_attempt_at, p.trace_context, p.hold_reason
-    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.hold_reason IS NOT NULL;
+    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.lease_token IS NULL;
   END IF;
 END
 $$;
 COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid) IS
-  'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and held: without a token, with the reason. Nothing while dispatch is frozen.';
+  'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and did not lease: without a token, with the reason if it was held. Nothing while dispatch is frozen.';
 
 -- What the next claimer must know about an item whose outcome is unknown: the last attempt, and what came in late.
 CREATE OR REPLACE FUNCTION outbox_evidence(p_outbox_id uuid, p_late_outcome jsonb) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
   SELECT jsonb_build_object('late_outcome', p_late_outcome, 'last_attempt', (
     SELECT jsonb_build_object('attempt_no', a.attempt_no, 'state', a.state, 'rail_reference', a.rail_reference,
@@ -158,7 +171,7 @@ COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: what is known abo
 -- however many rows there are.
 CREATE OR REPLACE FUNCTION claimable_outbox_rails() RETURNS TABLE (rail_type text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
   WITH RECURSIVE hop(rail_type) AS (
     (SELECT p.rail_type FROM payment_outbox_pending p
@@ -184,8 +197,6 @@ CREATE OR REPLACE FUNCTION lock_due_outbox_rows(
   p_rails text[], p_wanted integer, p_now timestamptz, p_any_paused boolean, p_taken_over tid[]
 ) RETURNS tid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -245,7 +256,7 @@ COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamptz, boolean, 
 
 CREATE OR REPLACE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
 #variable_conflict use_column
 DECLARE

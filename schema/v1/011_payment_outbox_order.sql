@@ -9,7 +9,7 @@
 -- After ordered items ended: where one FAILED and its participant's policy says so, the stream halts; all others go on.
 CREATE OR REPLACE FUNCTION end_outbox_heads(p_attempt_ids uuid[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -53,7 +53,7 @@ COMMENT ON FUNCTION end_outbox_heads(uuid[]) IS 'Internal: halts or advances the
 -- transaction holds what it waits for.
 CREATE OR REPLACE FUNCTION advance_outbox_streams(p_participant_ids text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_material = off
 AS $$
 #variable_conflict use_column
@@ -109,7 +109,7 @@ COMMENT ON FUNCTION advance_outbox_streams(text[]) IS 'Internal: unblocks the fi
 -- Settles items that were blocked on the word of a transaction that may not have seen another commit beside it.
 CREATE OR REPLACE FUNCTION verify_blocked_outbox_items(p_limit integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -160,7 +160,7 @@ COMMENT ON FUNCTION verify_blocked_outbox_items(integer) IS 'Internal: confirms 
 -- Pauses block claiming and nothing else. A paused rail is skipped by its index; the items of a paused participant are
 -- marked, so that a claim does not read them either.
 CREATE OR REPLACE FUNCTION pause_outbox(p_kind text, p_name text, p_reason text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -189,7 +189,7 @@ COMMENT ON FUNCTION pause_outbox(text, text, text) IS
   'Pauses a rail, a participant, or the ordered stream of a participant; false when it already was. Leases in hand go on.';
 
 CREATE OR REPLACE FUNCTION resume_outbox(p_kind text, p_name text, p_reason text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -45,6 +45,96 @@ END;
 COMMENT ON FUNCTION outbox_other_success(jsonb, text) IS
   'Internal: a late word, if it was that the rail paid under another reference than this one; else null.';
 
+-- The way of nearly every outcome: the rail said yes. Nothing is to be weighed then, so the item is not locked, read and
+-- deleted in three steps but deleted in one, and its ledger row made of what the deletion returns. It returns nothing when
+-- there is anything to weigh after all, and has changed nothing then: a lease that ended meanwhile, a token that is not the
+-- row's, a lease named twice.
+--
+-- The keys are visited in the order of ids, as lock_live_outbox_leases does. That the last attempt is read by the snapshot of
+-- the deletion is no danger: whoever appends an attempt takes the lease out of the row, and the deletion does not find it.
+CREATE OR REPLACE FUNCTION end_dispatched_outbox_items(
+  p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[],
+  p_error_codes text[], p_error_messages text[], p_latencies_ms integer[]
+) RETURNS TABLE (
+  recorded integer[], outbox_ids uuid[], attempt_ids uuid[], attempt_nos integer[], heads uuid[],
+  contradicted uuid[], contradictions jsonb[], contradicted_by uuid[]
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_nestloop = off
+SET enable_hashjoin = on SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_now_micros text := epoch_micros(v_now)::text;
+  v_deleted bigint;
+  v_soonest_expiry timestamptz;
+BEGIN
+  WITH ended AS MATERIALIZED (
+    DELETE FROM payment_outbox_pending p
+    WHERE p.outbox_id = ANY (p_outbox_ids) AND p.claimed_by = p_worker_id AND p.lease_expires_at > v_now
+    RETURNING p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
+      p.claimed_at, p.lease_token, p.lease_expires_at, p.late_outcome, p.ordered, p.identity_hash
+  ), judged AS MATERIALIZED (
+    SELECT g.ordinal::integer, e.*, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms,
+      uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
+      COALESCE(last.row_hash, e.identity_hash) AS prev_hash,
+      outbox_other_success(e.late_outcome, g.rail_reference) AS contradiction
+    FROM ended e
+    JOIN unnest(p_outbox_ids, p_lease_tokens, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms)
+      WITH ORDINALITY AS g(outbox_id, lease_token, rail_reference, rail_code, error_code, error_message, latency_ms, ordinal)
+      ON g.outbox_id = e.outbox_id AND g.lease_token = e.lease_token
+    LEFT JOIN LATERAL (
+      SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
+      WHERE a.outbox_id = e.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
+    ) last ON true
+  ), appended AS (
+    INSERT INTO payment_outbox_attempts
+      (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
+        attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
+        worker_id, lease_token, created_at, prev_hash, row_hash)
+    SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
+      j.rail_type, j.payload, j.attempt_no, 'DISPATCHED', j.claimed_at, v_now, j.rail_reference, j.rail_code,
+      j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
+      outbox_attempt_hash(j.prev_hash_text, j.attempt_id_text, j.outbox_id_text, j.instruction_id,
+        j.participant_id, j.sequence_id_text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no_text,
+        'DISPATCHED', j.claimed_at_text, v_now_micros, j.rail_reference, j.rail_code,
+        j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros)
+    FROM (
+      SELECT j.*, encode(j.prev_hash, 'hex') AS prev_hash_text, j.attempt_id::text AS attempt_id_text,
+        j.outbox_id::text AS outbox_id_text, j.sequence_id::text AS sequence_id_text, j.payload::text AS payload_text,
+        j.attempt_no::text AS attempt_no_text, epoch_micros(j.claimed_at)::text AS claimed_at_text,
+        j.latency_ms::text AS latency_ms_text, encode(sha256(uuid_send(j.lease_token)), 'hex') AS lease_token_hash
+      FROM judged j
+      OFFSET 0
+    ) j
+  ), tallied AS (
+    INSERT INTO outbox_attempt_tallies (recorded_at, dispatched)
+    SELECT v_now, count(*) FROM ended HAVING count(*) > 0
+  )
+  SELECT array_agg(j.ordinal), array_agg(j.outbox_id), array_agg(j.attempt_id), array_agg(j.attempt_no),
+    array_agg(j.attempt_id) FILTER (WHERE j.ordered),
+    array_agg(j.outbox_id) FILTER (WHERE j.contradiction IS NOT NULL),
+    array_agg(j.contradiction) FILTER (WHERE j.contradiction IS NOT NULL),
+    array_agg(j.attempt_id) FILTER (WHERE j.contradiction IS NOT NULL),
+    (SELECT count(*) FROM ended), min(j.lease_expires_at)
+  INTO recorded, outbox_ids, attempt_ids, attempt_nos, heads, contradicted, contradictions, contradicted_by,
+    v_deleted, v_soonest_expiry
+  FROM judged j;
+  -- The rows are locked: only now the clock says whose lease is live.
+  IF v_deleted <> COALESCE(cardinality(recorded), 0) OR v_soonest_expiry <= clock_timestamp() THEN
+    RAISE unique_violation;
+  END IF;
+  recorded := COALESCE(recorded, '{}');
+  RETURN NEXT;
+EXCEPTION WHEN unique_violation THEN
+  -- Undone as a whole, and left to the long way.
+  RETURN;
+END
+$$;
+COMMENT ON FUNCTION end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[]) IS
+  'Internal: records items that the rail has paid, if nothing else is to be weighed; returns what it did, or nothing.';
+
 CREATE OR REPLACE FUNCTION complete_outbox_attempts(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[],
   p_rail_references text[] DEFAULT NULL, p_rail_codes text[] DEFAULT NULL,
@@ -55,7 +145,7 @@ CREATE OR REPLACE FUNCTION complete_outbox_attempts(
   ordinal integer, outbox_id uuid, verdict text, attempt_no integer, state outbox_attempt_state, held boolean
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -80,110 +170,120 @@ BEGIN
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   PERFORM check_outbox_outcomes(cardinality(p_outbox_ids), p_states, p_rail_references, p_rail_codes, p_error_codes,
     p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons);
-  v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
-  v_now := clock_timestamp();
-  v_now_micros := epoch_micros(v_now)::text;
+  IF 'DISPATCHED' = ALL (p_states) THEN
+    SELECT e.recorded, e.outbox_ids, e.attempt_ids, e.attempt_nos, e.heads, e.contradicted, e.contradictions, e.contradicted_by,
+      array_fill('DISPATCHED'::text, ARRAY[cardinality(e.recorded)]), array_fill(false, ARRAY[cardinality(e.recorded)]), false
+    INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_heads, v_contradicted, v_contradictions, v_contradicted_by,
+      v_states, v_helds, v_newly_held
+    FROM end_dispatched_outbox_items(p_outbox_ids, p_lease_tokens, p_worker_id, p_rail_references, p_rail_codes,
+      p_error_codes, p_error_messages, p_latencies_ms) e;
+  END IF;
+  IF v_recorded IS NULL THEN
+    v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
+    v_now := clock_timestamp();
+    v_now_micros := epoch_micros(v_now)::text;
 
-  WITH judged AS MATERIALIZED (
-    SELECT w.*,
-      CASE
-        WHEN w.wanted = 'DISPATCHED' THEN 'DISPATCHED'
-        WHEN w.unknown THEN 'RETRYABLE'
-        WHEN w.wanted = 'FAILED' THEN 'FAILED'
-        WHEN w.asked_hold_reason IS NULL AND w.attempt_no = outbox_attempt_ceiling() THEN 'FAILED'
-        ELSE 'RETRYABLE'
-      END::outbox_attempt_state AS effective,
-      CASE
-        WHEN w.wanted = 'DISPATCHED' OR (w.wanted = 'FAILED' AND NOT w.unknown) THEN NULL
-        WHEN w.wanted = 'FAILED' THEN COALESCE(w.asked_hold_reason, 'FAILED_WHILE_OUTCOME_UNKNOWN')
-        WHEN w.asked_hold_reason IS NOT NULL THEN w.asked_hold_reason
-        WHEN w.attempt_no > outbox_attempt_ceiling() THEN 'RETRY_CEILING'
-        WHEN w.unknown AND w.attempt_no = outbox_attempt_ceiling() THEN 'RETRY_CEILING'
-        WHEN w.unknown AND w.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
-      END AS new_hold_reason
-    FROM (
-      SELECT g.ordinal::integer, g.place, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key,
-        p.rail_type, p.payload, p.claimed_at, p.lease_token, p.dispatch_mark, p.late_outcome, p.hold_reason, p.ordered,
-        g.wanted, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
-        g.asked_hold_reason, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
-        COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
-        -- What came in late as a success is not talked away by anything but a success or a person.
-        COALESCE(g.outcome_unknown, p.outcome_unknown)
-          OR COALESCE(p.late_outcome ->> 'state' = 'DISPATCHED', false) AS unknown
-      FROM unnest(v_places, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
-          p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons) WITH ORDINALITY
-        AS g(place, wanted, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds,
-          outcome_unknown, asked_hold_reason, ordinal)
-      CROSS JOIN LATERAL (SELECT q.* FROM payment_outbox_pending q WHERE q.ctid = g.place OFFSET 0) p
-      LEFT JOIN LATERAL (
-        SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
-        WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
-      ) last ON true
-      -- A row of its own, so that what is made for it (its id above all) is made once.
-      OFFSET 0
-    ) w
-  ), recorded AS (
-    INSERT INTO payment_outbox_attempts
-      (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
-        attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
-        worker_id, lease_token, created_at, prev_hash, row_hash)
-    SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
-      j.rail_type, j.payload, j.attempt_no, j.effective, j.claimed_at, v_now, j.rail_reference, j.rail_code,
-      j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
-      outbox_attempt_hash(j.prev_hash_text, j.attempt_id_text, j.outbox_id_text, j.instruction_id,
-        j.participant_id, j.sequence_id_text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no_text,
-        j.effective_text, j.claimed_at_text, v_now_micros, j.rail_reference, j.rail_code,
-        j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros)
-    FROM (
-      -- The hash takes each field twice, for its length and for itself: what has to be made is made here, once.
-      SELECT j.*, encode(j.prev_hash, 'hex') AS prev_hash_text, j.attempt_id::text AS attempt_id_text,
-        j.outbox_id::text AS outbox_id_text, j.sequence_id::text AS sequence_id_text, j.payload::text AS payload_text,
-        j.attempt_no::text AS attempt_no_text, j.effective::text AS effective_text,
-        epoch_micros(j.claimed_at)::text AS claimed_at_text, j.latency_ms::text AS latency_ms_text,
-        encode(sha256(uuid_send(j.lease_token)), 'hex') AS lease_token_hash
+    WITH judged AS MATERIALIZED (
+      SELECT w.*,
+        CASE
+          WHEN w.wanted = 'DISPATCHED' THEN 'DISPATCHED'
+          WHEN w.unknown THEN 'RETRYABLE'
+          WHEN w.wanted = 'FAILED' THEN 'FAILED'
+          WHEN w.asked_hold_reason IS NULL AND w.attempt_no = outbox_attempt_ceiling() THEN 'FAILED'
+          ELSE 'RETRYABLE'
+        END::outbox_attempt_state AS effective,
+        CASE
+          WHEN w.wanted = 'DISPATCHED' OR (w.wanted = 'FAILED' AND NOT w.unknown) THEN NULL
+          WHEN w.wanted = 'FAILED' THEN COALESCE(w.asked_hold_reason, 'FAILED_WHILE_OUTCOME_UNKNOWN')
+          WHEN w.asked_hold_reason IS NOT NULL THEN w.asked_hold_reason
+          WHEN w.attempt_no > outbox_attempt_ceiling() THEN 'RETRY_CEILING'
+          WHEN w.unknown AND w.attempt_no = outbox_attempt_ceiling() THEN 'RETRY_CEILING'
+          WHEN w.unknown AND w.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
+        END AS new_hold_reason
+      FROM (
+        SELECT g.ordinal::integer, g.place, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key,
+          p.rail_type, p.payload, p.claimed_at, p.lease_token, p.dispatch_mark, p.late_outcome, p.hold_reason, p.ordered,
+          g.wanted, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
+          g.asked_hold_reason, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
+          COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
+          -- What came in late as a success is not talked away by anything but a success or a person.
+          COALESCE(g.outcome_unknown, p.outcome_unknown)
+            OR COALESCE(p.late_outcome ->> 'state' = 'DISPATCHED', false) AS unknown
+        FROM unnest(v_places, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
+            p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons) WITH ORDINALITY
+          AS g(place, wanted, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds,
+            outcome_unknown, asked_hold_reason, ordinal)
+        CROSS JOIN LATERAL (SELECT q.* FROM payment_outbox_pending q WHERE q.ctid = g.place OFFSET 0) p
+        LEFT JOIN LATERAL (
+          SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
+          WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
+        ) last ON true
+        -- A row of its own, so that what is made for it (its id above all) is made once.
+        OFFSET 0
+      ) w
+    ), recorded AS (
+      INSERT INTO payment_outbox_attempts
+        (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
+          attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
+          worker_id, lease_token, created_at, prev_hash, row_hash)
+      SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
+        j.rail_type, j.payload, j.attempt_no, j.effective, j.claimed_at, v_now, j.rail_reference, j.rail_code,
+        j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
+        outbox_attempt_hash(j.prev_hash_text, j.attempt_id_text, j.outbox_id_text, j.instruction_id,
+          j.participant_id, j.sequence_id_text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no_text,
+          j.effective_text, j.claimed_at_text, v_now_micros, j.rail_reference, j.rail_code,
+          j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros)
+      FROM (
+        -- The hash takes each field twice, for its length and for itself: what has to be made is made here, once.
+        SELECT j.*, encode(j.prev_hash, 'hex') AS prev_hash_text, j.attempt_id::text AS attempt_id_text,
+          j.outbox_id::text AS outbox_id_text, j.sequence_id::text AS sequence_id_text, j.payload::text AS payload_text,
+          j.attempt_no::text AS attempt_no_text, j.effective::text AS effective_text,
+          epoch_micros(j.claimed_at)::text AS claimed_at_text, j.latency_ms::text AS latency_ms_text,
+          encode(sha256(uuid_send(j.lease_token)), 'hex') AS lease_token_hash
+        FROM judged j
+        OFFSET 0
+      ) j
+    ), ended AS (
+      DELETE FROM payment_outbox_pending p USING judged j
+      WHERE p.ctid = j.place AND j.effective IN ('DISPATCHED', 'FAILED')
+    ), returned AS (
+      UPDATE payment_outbox_pending p
+      SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
+        expiry_streak = 0, outcome_unknown = j.unknown,
+        attempt_count = GREATEST(p.attempt_count, LEAST(j.attempt_no, outbox_attempt_ceiling())),
+        next_attempt_at = v_now + COALESCE(
+          make_interval(secs => j.retry_delay_seconds), outbox_backoff(j.attempt_no, j.outbox_id)),
+        hold_reason = COALESCE(p.hold_reason, j.new_hold_reason),
+        held_by = COALESCE(p.held_by, CASE WHEN j.new_hold_reason IS NOT NULL THEN p_worker_id END),
+        held_at = COALESCE(p.held_at, CASE WHEN j.new_hold_reason IS NOT NULL THEN v_now END)
       FROM judged j
-      OFFSET 0
-    ) j
-  ), ended AS (
-    DELETE FROM payment_outbox_pending p USING judged j
-    WHERE p.ctid = j.place AND j.effective IN ('DISPATCHED', 'FAILED')
-  ), returned AS (
-    UPDATE payment_outbox_pending p
-    SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
-      expiry_streak = 0, outcome_unknown = j.unknown,
-      attempt_count = GREATEST(p.attempt_count, LEAST(j.attempt_no, outbox_attempt_ceiling())),
-      next_attempt_at = v_now + COALESCE(
-        make_interval(secs => j.retry_delay_seconds), outbox_backoff(j.attempt_no, j.outbox_id)),
-      hold_reason = COALESCE(p.hold_reason, j.new_hold_reason),
-      held_by = COALESCE(p.held_by, CASE WHEN j.new_hold_reason IS NOT NULL THEN p_worker_id END),
-      held_at = COALESCE(p.held_at, CASE WHEN j.new_hold_reason IS NOT NULL THEN v_now END)
-    FROM judged j
-    WHERE p.ctid = j.place AND j.effective = 'RETRYABLE'
-  ), tallied AS (
-    INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, retryable, failed)
-    SELECT v_now, count(*) FILTER (WHERE j.effective = 'DISPATCHED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE'),
-      count(*) FILTER (WHERE j.effective = 'FAILED')
-    FROM judged j HAVING count(*) > 0
-  )
-  SELECT COALESCE(array_agg(j.ordinal), '{}'), array_agg(j.outbox_id), array_agg(j.attempt_id), array_agg(j.attempt_no),
-    array_agg(j.effective::text), array_agg(j.held), COALESCE(bool_or(j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL), false),
-    array_agg(j.attempt_id) FILTER (WHERE j.ordered AND j.effective <> 'RETRYABLE'),
-    array_agg(j.outbox_id) FILTER (WHERE j.contradiction IS NOT NULL),
-    array_agg(j.contradiction) FILTER (WHERE j.contradiction IS NOT NULL),
-    array_agg(j.attempt_id) FILTER (WHERE j.contradiction IS NOT NULL)
-  INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_states, v_helds, v_newly_held, v_heads,
-    v_contradicted, v_contradictions, v_contradicted_by
-  FROM (
-    SELECT j.*, j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
-      CASE WHEN j.effective = 'DISPATCHED' THEN outbox_other_success(j.late_outcome, j.rail_reference) END AS contradiction
-    FROM judged j
-  ) j;
-  IF 'RETRYABLE' = ANY (v_states) THEN
-    SELECT r.outbox_id INTO v_beyond
-    FROM unnest(v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(outbox_id, attempt_no, state, held)
-    WHERE r.state = 'RETRYABLE' AND r.attempt_no >= outbox_attempt_ceiling() AND NOT r.held LIMIT 1;
-    IF FOUND THEN
-      RAISE EXCEPTION 'outbox item %: its next attempt would be beyond the ceiling', v_beyond USING ERRCODE = 'P7008';
+      WHERE p.ctid = j.place AND j.effective = 'RETRYABLE'
+    ), tallied AS (
+      INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, retryable, failed)
+      SELECT v_now, count(*) FILTER (WHERE j.effective = 'DISPATCHED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE'),
+        count(*) FILTER (WHERE j.effective = 'FAILED')
+      FROM judged j HAVING count(*) > 0
+    )
+    SELECT COALESCE(array_agg(j.ordinal), '{}'), array_agg(j.outbox_id), array_agg(j.attempt_id), array_agg(j.attempt_no),
+      array_agg(j.effective::text), array_agg(j.held), COALESCE(bool_or(j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL), false),
+      array_agg(j.attempt_id) FILTER (WHERE j.ordered AND j.effective <> 'RETRYABLE'),
+      array_agg(j.outbox_id) FILTER (WHERE j.contradiction IS NOT NULL),
+      array_agg(j.contradiction) FILTER (WHERE j.contradiction IS NOT NULL),
+      array_agg(j.attempt_id) FILTER (WHERE j.contradiction IS NOT NULL)
+    INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_states, v_helds, v_newly_held, v_heads,
+      v_contradicted, v_contradictions, v_contradicted_by
+    FROM (
+      SELECT j.*, j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
+        CASE WHEN j.effective = 'DISPATCHED' THEN outbox_other_success(j.late_outcome, j.rail_reference) END AS contradiction
+      FROM judged j
+    ) j;
+    IF 'RETRYABLE' = ANY (v_states) THEN
+      SELECT r.outbox_id INTO v_beyond
+      FROM unnest(v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(outbox_id, attempt_no, state, held)
+      WHERE r.state = 'RETRYABLE' AND r.attempt_no >= outbox_attempt_ceiling() AND NOT r.held LIMIT 1;
+      IF FOUND THEN
+        RAISE EXCEPTION 'outbox item %: its next attempt would be beyond the ceiling', v_beyond USING ERRCODE = 'P7008';
+      END IF;
     END IF;
   END IF;
 
@@ -198,10 +298,10 @@ BEGIN
     PERFORM append_outbox_events('TERMINAL_BLOCKED', p_worker_id, v_contradicted, v_contradictions, v_contradicted_by);
   END IF;
 
-  -- In the order given: the places were.
   RETURN QUERY
   SELECT r.ordinal, r.outbox_id, 'RECORDED', r.attempt_no, r.state::outbox_attempt_state, r.held
-  FROM unnest(v_recorded, v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(ordinal, outbox_id, attempt_no, state, held);
+  FROM unnest(v_recorded, v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(ordinal, outbox_id, attempt_no, state, held)
+  ORDER BY r.ordinal;
   IF cardinality(v_recorded) < cardinality(p_outbox_ids) THEN
     RETURN QUERY
     SELECT g.ordinal::integer, g.outbox_id, CASE WHEN a.attempt_no IS NULL THEN 'LEASE_LOST' ELSE 'ALREADY_RECORDED' END,
@@ -324,7 +424,7 @@ COMMENT ON FUNCTION check_outbox_outcomes(
 CREATE OR REPLACE FUNCTION record_completion_events(
   p_attempt_ids uuid[], p_worker_id text, p_now timestamptz, p_full_trail boolean
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 BEGIN

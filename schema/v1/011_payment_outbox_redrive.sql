@@ -2,7 +2,7 @@
 
 CREATE OR REPLACE FUNCTION redrive_outbox_item(p_outbox_id uuid, p_reason text)
 RETURNS TABLE (status text, proposal_id uuid)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -27,7 +27,7 @@ COMMENT ON FUNCTION outbox_base_key(text) IS 'Internal: an idempotency key witho
 -- A payment is an item and its redrives.
 CREATE OR REPLACE FUNCTION outbox_payment_items(p_outbox_id uuid) RETURNS SETOF payment_outbox_identities
 LANGUAGE sql STABLE ROWS 2 SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
   SELECT i.*
   FROM payment_outbox_identities own
@@ -40,7 +40,7 @@ COMMENT ON FUNCTION outbox_payment_items(uuid) IS 'Internal: every item of the p
 -- What concerns more than one item of a payment is ordered by the lock of the first identity, which is always taken before
 -- the lock of an item.
 CREATE OR REPLACE FUNCTION lock_outbox_payment(p_outbox_id uuid) RETURNS void
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
   SELECT 1 FROM payment_outbox_identities i
   JOIN payment_outbox_identities first
@@ -53,7 +53,7 @@ COMMENT ON FUNCTION lock_outbox_payment(uuid) IS 'Internal: locks a payment, as 
 -- Locks a FAILED item for a redrive, or says why it cannot be one: sending again must be the only payment under way, and
 -- there must be no sign that one was made.
 CREATE OR REPLACE FUNCTION lock_redrivable_outbox_item(p_outbox_id uuid) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -90,7 +90,7 @@ $$;
 COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item that may be sent again, or raises P7001 or P7006.';
 
 CREATE OR REPLACE FUNCTION create_outbox_redrive(p_outbox_id uuid, p_reason text, p_proposed_by text, p_actor text) RETURNS uuid
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -117,7 +117,7 @@ COMMENT ON FUNCTION create_outbox_redrive(uuid, text, text, text) IS 'Internal: 
 DROP FUNCTION IF EXISTS outbox_paid_as_other(uuid);
 CREATE OR REPLACE FUNCTION outbox_paid_late_as(p_outbox_id uuid) RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
   SELECT i.outbox_id
   FROM outbox_payment_items(p_outbox_id) i
@@ -135,7 +135,7 @@ COMMENT ON FUNCTION outbox_paid_late_as(uuid) IS 'Internal: the item as which th
 -- be stopped, waits for two people. At most one redrive is ever open.
 CREATE OR REPLACE FUNCTION hold_outbox_redrives(p_outbox_id uuid, p_found_by text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE

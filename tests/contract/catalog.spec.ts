@@ -62,6 +62,15 @@ describe('functions', () => {
     ).toEqual(['notify_outbox_pending', 'refuse_mutation'])
   })
 
+  test('what forbids the planner anything forbids it to compile, too: up to 17 a way that is forbidden and taken counts as dear', async () => {
+    const configured = await ask<{ name: string; forbids: boolean; compiles: boolean }>(
+      `SELECT p.proname AS name, bool_or(c LIKE 'enable_%=off') AS forbids, NOT bool_or(c = 'jit=off') AS compiles
+       FROM pg_proc p CROSS JOIN unnest(p.proconfig) c, ours WHERE p.pronamespace = ours.oid GROUP BY p.oid, p.proname`,
+    )
+    expect(configured.filter(({ forbids }) => forbids).length).toBeGreaterThan(50)
+    expect(configured.filter(({ forbids, compiles }) => forbids && compiles)).toEqual([])
+  })
+
   test('none is executable by PUBLIC, not even for want of a word about it', async () => {
     expect(
       await list(

@@ -138,7 +138,10 @@ export class OutboxModel {
 
   // Leases --------------------------------------------------------------------------------------------------------
 
-  /** Expired leases first, oldest first; then what is due, oldest first; told in the order of their due times. */
+  /**
+   * Expired leases first, oldest first, and what there is no room for goes back to the queue; then what is due, oldest first;
+   * told in the order of their due times.
+   */
   claim(
     worker: string,
     batchSize: number,
@@ -156,9 +159,8 @@ export class OutboxModel {
     const expired = open
       .filter((item) => this.stateOf(item) === 'EXPIRED')
       .toSorted((a, b) => at(a.lease!.expires) - at(b.lease!.expires))
-      .slice(0, batchSize)
     for (const item of expired) this.#expire(item)
-    const takenOver = expired.filter((item) => item.hold === null)
+    const takenOver = expired.filter((item) => item.hold === null).slice(0, batchSize)
     const due = open
       .filter((item) => !expired.includes(item) && this.stateOf(item) === 'DUE')
       .toSorted(byDueTime)

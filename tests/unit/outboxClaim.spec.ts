@@ -8,7 +8,7 @@ import {
   renewOutboxLease,
   resolveOutboxHold,
   type EnqueuedItem,
-  type HeldTakeover,
+  type UnleasedTakeover,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 import {
@@ -356,21 +356,45 @@ describe('taking over an expired lease', () => {
   test('that ends in a hold leases nothing, and is told to who asks, beside what was leased', async () => {
     const { railType } = anInstruction()
     const executor = db.as('symphony_executor')
-    const takeOver = async (told?: HeldTakeover[]) => {
+    const takeOver = async (told?: UnleasedTakeover[]) => {
       const begun = await enqueueAndClaim(db, { railType }, { announced: true })
       await beginOutboxDispatch(executor, begun, WORKER)
       await db.expireLease(begun.outboxId)
       const { outboxId: due } = await enqueue(db, { railType })
-      const onHeld = told === undefined ? {} : { onHeld: (held: HeldTakeover) => told.push(held) }
-      const items = await claimOutboxBatch(executor, 10, 'another', 600, { rails: [railType], ...onHeld })
+      const asking = told === undefined ? {} : { onUnleased: (takeover: UnleasedTakeover) => told.push(takeover) }
+      const items = await claimOutboxBatch(executor, 10, 'another', 600, { rails: [railType], ...asking })
       expect(items.map(({ outboxId }) => outboxId)).toEqual([due])
       expect(await ledger(db, begun.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
       return begun.outboxId
     }
     await takeOver()
-    const told: HeldTakeover[] = []
+    const told: UnleasedTakeover[] = []
     const held = await takeOver(told)
-    expect(told).toEqual([{ outboxId: held, railType, reason: 'OUTCOME_UNKNOWN' }])
+    expect(told).toEqual([{ outboxId: held, railType, holdReason: 'OUTCOME_UNKNOWN' }])
+  })
+
+  test('that there is no room for goes back to the queue, with its ledger row, and is told to who asks', async () => {
+    const { railType } = anInstruction()
+    const silent = [
+      await enqueueAndClaim(db, { railType }),
+      await enqueueAndClaim(db, { railType }),
+      await enqueueAndClaim(db, { railType }),
+    ]
+    for (const { outboxId } of silent) await db.expireLease(outboxId)
+    const told: UnleasedTakeover[] = []
+    const executor = db.as('symphony_executor')
+    const claimOne = (onUnleased: (takeover: UnleasedTakeover) => void) =>
+      claimOutboxBatch(executor, 1, 'another', 600, { rails: [railType], onUnleased })
+    const [first, ...others] = silent.map(({ outboxId }) => outboxId)
+    // The one whose lease ended first.
+    expect(await claimOne((takeover) => told.push(takeover))).toMatchObject([{ outboxId: first, takenOver: true }])
+    expect(told).toEqual(others.map((outboxId) => ({ outboxId, railType, holdReason: null })))
+    for (const { outboxId } of silent) expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
+    for (const outboxId of others)
+      expect(await claimOne(() => expect.unreachable())).toMatchObject([
+        { outboxId, takenOver: false, expiryStreak: 1, outcomeUnknown: true },
+      ])
+    expect(await claimOne(() => expect.unreachable())).toEqual([])
   })
 
   test('that the ledger refuses does not keep a worker from claiming the rest', async () => {

@@ -15,6 +15,7 @@ import {
   type AttemptOutcome,
   type ClaimedItem,
   type CompletionVerdict,
+  type LeaseClaim,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import {
@@ -31,7 +32,7 @@ import {
   pendingRow,
   WORKER,
 } from '../support/outboxItems.js'
-import { failureOf } from '../support/race.js'
+import { failureOf, openConnection, untilWaiting } from '../support/race.js'
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -352,6 +353,87 @@ describe('a batch of completions', () => {
     expect(await ledger(db, lease.outboxId)).toEqual(['1 RETRYABLE'])
   })
 
+  describe('with nothing but successes', () => {
+    test('records what it may, and gives each a verdict of its own, in the order given', async () => {
+      const [paid, expired, recorded, taken, alsoPaid] = [
+        await enqueueAndClaim(db),
+        await enqueueAndClaim(db),
+        await enqueueAndClaim(db),
+        await enqueueAndClaim(db),
+        await enqueueAndClaim(db),
+      ]
+      await db.expireLease(expired.outboxId)
+      await complete(db, recorded, { state: 'DISPATCHED' })
+      await db.expireLease(taken.outboxId)
+      await claimOnly(db, taken.railType)
+      const verdicts = await completeAll(
+        [alsoPaid, taken, { outboxId: randomUUID(), leaseToken: randomUUID() }, recorded, expired, paid].map(successOf),
+      )
+      expect(verdicts).toMatchObject([
+        { outboxId: alsoPaid.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'DISPATCHED', held: false },
+        { outboxId: taken.outboxId, verdict: 'LEASE_LOST' },
+        { verdict: 'LEASE_LOST' },
+        { outboxId: recorded.outboxId, verdict: 'ALREADY_RECORDED', attemptNo: 1, state: 'DISPATCHED' },
+        { outboxId: expired.outboxId, verdict: 'LEASE_LOST' },
+        { outboxId: paid.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'DISPATCHED', held: false },
+      ])
+      expect(await pendingRow(db, paid.outboxId)).toBeUndefined()
+      expect(await ledger(db, expired.outboxId)).toEqual([])
+      expect(await ledger(db, taken.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
+    })
+
+    test('that are shown with each other’s tokens are not recorded, and what stands beside them is', async () => {
+      const [a, b, c] = [await enqueueAndClaim(db), await enqueueAndClaim(db), await enqueueAndClaim(db)]
+      const crossed = [{ ...a, leaseToken: b.leaseToken }, { ...b, leaseToken: a.leaseToken }, c]
+      expect(await completeAll(crossed.map(successOf))).toMatchObject([
+        { outboxId: a.outboxId, verdict: 'LEASE_LOST' },
+        { outboxId: b.outboxId, verdict: 'LEASE_LOST' },
+        { outboxId: c.outboxId, verdict: 'RECORDED', attemptNo: 1 },
+      ])
+      for (const { outboxId, leaseToken } of [a, b]) {
+        expect(await pendingRow(db, outboxId)).toMatchObject({ lease_token: leaseToken })
+        expect(await ledger(db, outboxId)).toEqual([])
+      }
+    })
+
+    test('of which one is named twice records it once', async () => {
+      const [lease, other] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
+      expect(await completeAll([lease, other, lease].map(successOf))).toMatchObject([
+        { outboxId: lease.outboxId, verdict: 'RECORDED', attemptNo: 1 },
+        { outboxId: other.outboxId, verdict: 'RECORDED', attemptNo: 1 },
+        { outboxId: lease.outboxId, verdict: 'ALREADY_RECORDED', attemptNo: 1 },
+      ])
+      expect(await ledger(db, lease.outboxId)).toEqual(['1 DISPATCHED'])
+    })
+
+    test('of another worker are not recorded', async () => {
+      const lease = await enqueueAndClaim(db)
+      expect(await completeAll([successOf(lease)], 'somebody-else')).toMatchObject([{ verdict: 'LEASE_LOST' }])
+      expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: lease.leaseToken })
+    })
+
+    test('whose lease ends while they wait for the row are not recorded: the clock is read when it is locked', async () => {
+      const lease = await enqueueAndClaim(db)
+      const [holder, completer] = [await openConnection(db), await openConnection(db, 'symphony_executor')]
+      try {
+        await holder.query('BEGIN')
+        await holder.query('SELECT 1 FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [lease.outboxId])
+        const verdicts = completeOutboxAttempts(completer, WORKER, [successOf(lease)])
+        await untilWaiting(db, completer)
+        await holder.query(
+          'UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() WHERE outbox_id = $1',
+          [lease.outboxId],
+        )
+        await holder.query('COMMIT')
+        expect(await verdicts).toMatchObject([{ verdict: 'LEASE_LOST' }])
+      } finally {
+        await Promise.all([holder.close(), completer.close()])
+      }
+      expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: lease.leaseToken })
+      expect(await ledger(db, lease.outboxId)).toEqual([])
+    })
+  })
+
   test('says the same as the single form about a token that has recorded, whoever shows it', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED' })
@@ -435,6 +517,10 @@ test('a success cannot be held: refused (22023), and the lease still lives', asy
   ).rejects.toMatchObject({ code: 'INVALID_PARAMETER', message: expect.stringContaining('p_hold_reason') })
   expect(await complete(db, lease, { state: 'DISPATCHED', railReference: 'paid' })).toMatchObject({ attemptNo: 1 })
 })
+
+function successOf({ outboxId, leaseToken }: LeaseClaim): AttemptOutcome {
+  return { outboxId, leaseToken, state: 'DISPATCHED', railReference: `ref-${outboxId}` }
+}
 
 function completeAll(outcomes: readonly AttemptOutcome[], workerId = WORKER): Promise<CompletionVerdict[]> {
   return completeOutboxAttempts(db.as('symphony_executor'), workerId, outcomes)

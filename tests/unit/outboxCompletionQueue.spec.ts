@@ -54,6 +54,39 @@ test('a completion that can never succeed is given up, with an event that names 
   expect(await ledger(db, outboxId)).toEqual([])
 })
 
+test('what its rail paid goes together, and what else there is goes by itself, when there are many', async () => {
+  const leases = await Promise.all(Array.from({ length: 60 }, () => enqueueAndClaim(db)))
+  const groups: unknown[] = []
+  const role = db.as('symphony_executor')
+  const queue = new CompletionQueue({
+    role: {
+      schema: db.schema,
+      query: (text, values) => {
+        groups.push(values![3])
+        return role.query(text, values)
+      },
+    },
+    workerId: WORKER,
+    onEvent: () => {},
+    clock: systemClock,
+    groupSize: 50,
+    parallel: 1,
+  })
+  for (const [index, { outboxId, leaseToken, railType }] of leases.entries()) {
+    queue.submit({
+      outcome: { outboxId, leaseToken, state: index % 6 === 5 ? 'FAILED' : 'DISPATCHED' },
+      railType,
+      acceptedAtMs: systemClock.monotonicMs(),
+      leaseKnownLost: false,
+      onSettled: undefined,
+    })
+  }
+  await queue.drain(new AbortController().signal)
+  expect(groups).toEqual([Array.from({ length: 50 }, () => 'DISPATCHED'), Array.from({ length: 10 }, () => 'FAILED')])
+  for (const [index, { outboxId }] of leases.entries())
+    expect(await ledger(db, outboxId)).toEqual([index % 6 === 5 ? '1 FAILED' : '1 DISPATCHED'])
+})
+
 /** One success, brought into the ledger over a connection that fails once. */
 async function completeThrough(
   spoil: (role: Queryable, failing: Failing) => Queryable,

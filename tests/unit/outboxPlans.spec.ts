@@ -73,6 +73,10 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
     const items = await leasedItems(db)
     return [...leasesOf(items), items.map((_, index) => ['DISPATCHED', 'RETRYABLE', 'FAILED'][index % 3])]
   }),
+  'completion of many that were paid': executor('complete_outbox_attempts', async ({ db }) => {
+    const items = await leasedItems(db)
+    return [...leasesOf(items), items.map(() => 'DISPATCHED'), items.map(({ outboxId }) => `ref-${outboxId}`)]
+  }),
   'completion of many, lost or recorded already': executor('complete_outbox_attempts', async ({ db }) => {
     const items = await leasedItems(db)
     for (const item of items.slice(0, 10)) await complete(db, item, { state: 'DISPATCHED', railReference: 'ref' })
@@ -203,9 +207,17 @@ describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full tr
       }
     })
 
+    test.each(titles)('%s goes through what it was given a few times, not once for each item', (title) => {
+      const given = recordings[state]![title]!.statements.flatMap(({ nodes }) =>
+        nodes.filter(({ type }) => type === 'Function Scan' || type === 'CTE Scan'),
+      )
+      expect(given.filter(({ rows }) => rows > ROWS_MAX)).toEqual([])
+    })
+
     test.each([
       'completion of one',
       'completion of many',
+      'completion of many that were paid',
       'completion of many, lost or recorded already',
       'renewal of many',
       'release of many',

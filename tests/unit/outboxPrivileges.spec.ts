@@ -212,6 +212,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   create_outbox_redrive: 'nobody',
   current_dispatch_epoch: 'nobody',
   dispatch_server: 'nobody',
+  end_dispatched_outbox_items: 'nobody',
   end_job_run_claims: 'nobody',
   end_outbox_heads: 'nobody',
   end_timer_claims: 'nobody',
