@@ -6,23 +6,17 @@ import { AttemptSpans } from './AttemptSpans.js'
 import { carryItem, type CarryTools, type Landing } from './carryItem.js'
 import { CompletionQueue } from './CompletionQueue.js'
 import { DatabaseClock } from './DatabaseClock.js'
-import {
-  beginOutboxDispatch,
-  claimOutboxBatch,
-  heartbeatOutboxWorker,
-  holdLeasedOutboxItem,
-  nextOutboxEvent,
-} from './db.js'
+import { beginOutboxDispatch, heartbeatOutboxWorker, holdLeasedOutboxItem, nextOutboxEvent } from './db.js'
 import { Departures, type Departure } from './Departures.js'
 import { DispatchGuard } from './DispatchGuard.js'
 import type { OnRelayerEvent } from './events.js'
-import { Flight } from './Flight.js'
-import { LeaseKeeper, trustMs } from './LeaseKeeper.js'
+import type { Flight } from './Flight.js'
+import { LaneClaims } from './LaneClaims.js'
+import { LeaseKeeper } from './LeaseKeeper.js'
 import { LeaseReturns } from './LeaseReturns.js'
 import { LEASE_MARGIN_MS, resolveRelayerOptions, type RelayerOptions, type ResolvedRelayerOptions } from './options.js'
 import { RailLane } from './RailLane.js'
 import { RelayerTally, type RelayerCounts } from './RelayerTally.js'
-import type { ClaimedItem, UnleasedTakeover } from './types.js'
 
 const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'outbox_pending'
@@ -38,7 +32,6 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly workerId: string
   readonly #database: Database
   readonly #role: RoleHandle
-  readonly #rails: ReadonlyMap<string, LoadedRail>
   readonly #departures: Departures
   readonly #options: ResolvedRelayerOptions
   readonly #clock: Clock
@@ -52,8 +45,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #inFlight = new Map<Flight, Promise<void>>()
   readonly #tools = new Map<RailLane, CarryTools>()
   readonly #returns: LeaseReturns
-  #isGivingBack = false
-  #isClaiming = false
+  readonly #claims: LaneClaims
   #listener: Listener | undefined
   #stopping = false
   #tally = new RelayerTally()
@@ -78,7 +70,6 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       this.#tally.add(event)
       onEvent(event)
     }
-    this.#rails = rails
     this.#departures = new Departures(
       [...rails.values()].map((rail) => this.#createLane(rail)),
       { concurrency: this.#options.concurrency, prefetch: this.#options.batchSize },
@@ -107,6 +98,17 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       heartbeatMs: this.#options.heartbeatMs,
       keeper: this.#options.memory,
       onFrozen: () => this.#giveBackWaiting(),
+    })
+    this.#claims = new LaneClaims({
+      ...shared,
+      clock,
+      leaseSeconds: this.#options.leaseSeconds,
+      announcedRails: [...rails.values()].filter(({ onUnknown }) => onUnknown === 'hold').map(({ type }) => type),
+      guard: this.#guard,
+      keeper: this.#keeper,
+      returns: this.#returns,
+      departures: this.#departures,
+      onDatabaseTime: (databaseNow, sentAtMs) => this.#compareClocks(databaseNow, sentAtMs),
     })
   }
 
@@ -185,7 +187,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     for (const { lanes, room } of this.#departures.hungryLanesByRoom()) {
       const wanted = Math.min(room, this.#options.batchSize, this.#departures.room)
       if (wanted < 1 || this.#stopping) continue
-      const items = await this.#claim(lanes, wanted)
+      const items = await this.#claims.claim(lanes, wanted)
       // The server has changed, or somebody else has frozen dispatch: what it is, the next turn finds out first.
       if (items === 'refused') return { again: true }
       asked += 1
@@ -201,70 +203,9 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     return { again: false, idleMs: asked === 0 ? this.#restingMs : await this.#idleMs() }
   }
 
-  async #claim(lanes: readonly RailLane[], wanted: number): Promise<number | 'refused'> {
-    const { leaseSeconds } = this.#options
-    const unleased: UnleasedTakeover[] = []
-    const sentAtMs = this.#clock.monotonicMs()
-    let items: ClaimedItem[]
-    this.#isClaiming = true
-    try {
-      items = await claimOutboxBatch(this.#role, wanted, this.workerId, leaseSeconds, {
-        rails: lanes.map(({ railType }) => railType),
-        onUnleased: (takeover) => unleased.push(takeover),
-        ...this.#guard.shown,
-        ...this.#announcedRails(),
-      })
-    } catch (error) {
-      if (!(error instanceof DispatchFrozenError)) throw error
-      this.#guard.refused()
-      return 'refused'
-    } finally {
-      this.#isClaiming = false
-    }
-    const claimMs = this.#clock.monotonicMs() - sentAtMs
-    // What came back from a worker that fell silent has waited for its lease, not for us.
-    const fresh = items.filter(({ expiryStreak }) => expiryStreak === 0)
-    const takeovers = unleased.length + items.filter(({ takenOver }) => takenOver).length
-    const lagsMs = fresh.map(({ claimedAt, dueAt }) => claimedAt.getTime() - dueAt.getTime())
-    this.#onEvent({ type: 'claimed', items: items.length, takeovers, claimMs, lagsMs })
-    for (const { holdReason, ...item } of unleased)
-      if (holdReason !== null) this.#onEvent({ type: 'held', ...item, reason: holdReason })
-    for (const lane of lanes) lane.mayHaveMore = items.length === wanted
-    for (const item of items) {
-      const lane = lanes.find(({ railType }) => railType === item.railType)
-      if (lane === undefined) continue
-      const flight = new Flight(item, sentAtMs, trustMs(leaseSeconds), this.#clock)
-      this.#keeper.keep(flight)
-      this.#departures.add(flight, lane)
-    }
-    const [first] = items
-    if (first !== undefined) this.#compareClocks(first.claimedAt, sentAtMs)
-    await this.#giveBackBesideSuspects()
-    return items.length
-  }
-
-  /** A suspect departs when its company is back: if it ends this process, their leases must not be found expired beside its own. */
-  async #giveBackBesideSuspects(): Promise<void> {
-    const company = this.#departures.clearBesideSuspects()
-    if (company.length === 0) return
-    this.#isGivingBack = true
-    try {
-      await this.#returns.give(company)
-    } finally {
-      this.#isGivingBack = false
-    }
-  }
-
-  #announcedRails(): { readonly announcedRails?: string[] } {
-    const announcedRails = [...this.#rails.values()]
-      .filter(({ onUnknown }) => onUnknown === 'hold')
-      .map(({ type }) => type)
-    return announcedRails.length === 0 ? {} : { announcedRails }
-  }
-
   /** Starts whatever may start. */
   #pump(): void {
-    if (this.#stopping || this.#isGivingBack) return
+    if (this.#stopping || this.#claims.isGivingBack) return
     for (let next = this.#departures.next(); next !== undefined; next = this.#departures.next()) this.#depart(next)
   }
 
@@ -291,7 +232,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       this.#onEvent({ type: 'landed', railType: lane.railType, outboxId: flight.item.outboxId })
       this.#pump()
       // A claim on its way is followed by a look at what there is room for then.
-      if (!this.#isClaiming && !this.#stopping && this.#departures.isWorthAsking) this.#wakeup.insist()
+      if (!this.#claims.isAsking && !this.#stopping && this.#departures.isWorthAsking) this.#wakeup.insist()
     }
   }
 
