@@ -264,7 +264,7 @@ export const SETTINGS = Object.freeze({
     env: 'SYMPHONY_REQUESTS_PER_SECOND',
     kind: wholeNumber({ min: 1, max: 1_000_000 }),
     default: 500,
-    help: 'requests of one key per second, and twice as many at once',
+    help: 'requests of one key per second, and twice as many at once; one counts again for each further 16 KiB',
   }),
   streamsMax: setting({
     flag: '--streams-max <n>',

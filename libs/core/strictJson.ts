@@ -15,6 +15,9 @@ export interface StrictJsonOptions {
   readonly bytesMax?: number
 }
 
+/** The text is no JSON at all, whatever it may hold. */
+export class NotJsonError extends InvalidArgumentError {}
+
 /**
  * Reads JSON text as JSON.parse does, but refuses what JSON.parse would change in silence: the first of two equal
  * keys, digits that a double cannot hold, a `__proto__` key, bytes that are not UTF-8. Errors name the place, never
@@ -112,7 +115,7 @@ class StrictJsonReader {
     if (end >= this.#text.length) throw this.#unexpected('a closing double quote')
     this.#offset = end + 1
     const text = unescape(this.#text.slice(start, end + 1))
-    if (text === undefined) throw new InvalidArgumentError(path, 'expected valid escapes and no control characters')
+    if (text === undefined) throw new NotJsonError(path, 'expected valid escapes and no control characters')
     requireStorableText(path, text)
     return text
   }
@@ -137,8 +140,8 @@ class StrictJsonReader {
     }
   }
 
-  #unexpected(expected: string): InvalidArgumentError {
-    return new InvalidArgumentError(this.#argument, `not JSON: expected ${expected} at offset ${this.#offset}`)
+  #unexpected(expected: string): NotJsonError {
+    return new NotJsonError(this.#argument, `not JSON: expected ${expected} at offset ${this.#offset}`)
   }
 }
 

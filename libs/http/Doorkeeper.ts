@@ -3,6 +3,7 @@ import type { Clock } from '../core/index.js'
 import type { Gate } from './access/Gate.js'
 import { nameOf, type Identity } from './access/Identity.js'
 import { RateLimiter } from './access/RateLimiter.js'
+import { REQUEST_BYTES } from './limits.js'
 import { ProblemError } from './Problem.js'
 import type { Route } from './routes/route.js'
 
@@ -29,7 +30,7 @@ export class Doorkeeper {
     if (route?.access === 'open' || route?.access === 'signature') return
     const identity = await this.#identify(request, reply)
     request.identity = identity
-    const waitSeconds = this.#requests.take(nameOf(identity))
+    const waitSeconds = this.#requests.take(nameOf(identity), requestsIn(request))
     if (waitSeconds > 0) throw new ProblemError('RATE_LIMITED', undefined, { retryAfterSeconds: waitSeconds })
     if (route !== undefined) await this.#requireRight(route, identity)
   }
@@ -64,4 +65,11 @@ export class Doorkeeper {
       'Its login is not listed as a gateway: symphony deploy --create-login NAME=api',
     )
   }
+}
+
+/** For how many requests it counts, before a byte of its body is read. One that does not tell its length counts as the longest. */
+function requestsIn({ headers, routeOptions }: FastifyRequest): number {
+  const isUntold = headers['transfer-encoding'] !== undefined
+  const bytes = isUntold ? (routeOptions.bodyLimit ?? 0) : Number(headers['content-length'] ?? 0)
+  return Math.max(1, Math.ceil(bytes / REQUEST_BYTES))
 }

@@ -15,11 +15,14 @@ import { Doorkeeper } from './Doorkeeper.js'
 import {
   HEADER_BYTES_MAX,
   HEADERS_TIMEOUT_MS,
+  REQUEST_BYTES,
   REQUEST_TIMEOUT_MS,
+  SLOW_CLIENTS_CHECK_MS,
   resolveHttpLimits,
   type HttpLimits,
 } from './limits.js'
 import type { MetricsPage } from './MetricsPage.js'
+import { OneEachTurn } from './OneEachTurn.js'
 import { openApiDocument } from './openApi.js'
 import { ProblemError } from './Problem.js'
 import { readJson } from './readJson.js'
@@ -140,7 +143,11 @@ function createApp(log: Logger, doorkeeper: Doorkeeper, files: DashboardFiles | 
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: JSON_TEXT_BYTES_MAX,
     requestTimeout: REQUEST_TIMEOUT_MS,
-    http: { headersTimeout: HEADERS_TIMEOUT_MS, maxHeaderSize: HEADER_BYTES_MAX },
+    http: {
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      maxHeaderSize: HEADER_BYTES_MAX,
+      connectionsCheckingInterval: SLOW_CLIENTS_CHECK_MS,
+    },
     genReqId: ({ headers }) => requestIdOf(headers['x-request-id']),
     // An id of an inbox message: 255 characters of four bytes, each of them written as %XX.
     routerOptions: { maxParamLength: 3_072 },
@@ -148,15 +155,20 @@ function createApp(log: Logger, doorkeeper: Doorkeeper, files: DashboardFiles | 
     frameworkErrors: (error, request, reply) => void sendProblem(error, request, reply),
   })
   app.removeAllContentTypeParsers()
+  const longBodies = new OneEachTurn()
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
     const { route } = request.routeOptions.config
-    try {
-      if (!Buffer.isBuffer(body)) throw new ProblemError('BAD_REQUEST')
-      // What is signed is left as the bytes that came.
-      done(null, route?.rawBody === true ? body : readJson(body, route?.bodyLimit))
-    } catch (error) {
-      done(error instanceof Error ? error : new ProblemError('BAD_REQUEST'))
+    const read = () => {
+      try {
+        if (!Buffer.isBuffer(body)) throw new ProblemError('BAD_REQUEST')
+        // What is signed is left as the bytes that came.
+        done(null, route?.rawBody === true ? body : readJson(body, route?.bodyLimit))
+      } catch (error) {
+        done(error instanceof Error ? error : new ProblemError('BAD_REQUEST'))
+      }
     }
+    if (body.length > REQUEST_BYTES) longBodies.enter(read)
+    else read()
   })
   app.setReplySerializer((body) => JSON.stringify(body))
   app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply))

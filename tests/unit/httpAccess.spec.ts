@@ -295,6 +295,34 @@ describe('limits', () => {
     expect([(await me(one)).status, (await me(one)).status]).toEqual([200, 429])
   })
 
+  test('a long body counts for several requests, before it is read; one longer than all of them is still let in', async () => {
+    const clock = new HandClock()
+    const limited = await openHttpStage(db, { limits: { requestsPerSecond: 2 }, clock })
+    onTestFinished(() => limited.close())
+    const { key } = await aKey(db, { scopes: ['ingest'], owner: 'verbose' })
+    const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'k' }
+    const post = (body: string) => limited.call('/v1/instructions', { method: 'POST', headers, body })
+    const length = (bytes: number) => JSON.stringify('x'.repeat(bytes - 2))
+    // Four at once: one of 16 KiB, then one of two, and there is one left.
+    expect((await post(length(16_384))).status).toBe(422)
+    expect((await post(length(16_385))).status).toBe(422)
+    const refused = await post(length(32_768))
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '1'])
+    expect((await post('{}')).status).toBe(422)
+    // What does not say how long it is may be of any length.
+    const postUntold = () => {
+      const untold = { method: 'POST', headers, body: new Blob(['{}']).stream(), duplex: 'half' as const }
+      return fetch(new URL('/v1/instructions', limited.address), untold)
+    }
+    clock.ms += 1_999
+    expect([(await postUntold()).status, (await post(length(100_000))).status]).toEqual([429, 429])
+    clock.ms += 1
+    expect((await postUntold()).status).toBe(422)
+    clock.ms += 2_000
+    expect((await post(length(100_000))).status).toBe(422)
+    expect((await post('{}')).status).toBe(429)
+  })
+
   test('listens where it is told: on this machine', async () => {
     expect(new URL(stage.address).hostname).toBe('127.0.0.1')
     const other = createServer()

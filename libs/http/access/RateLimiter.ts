@@ -19,14 +19,16 @@ export class RateLimiter {
     this.#clock = clock
   }
 
-  /** Takes one; returns 0, or for how many whole seconds there will be none. */
-  take(name: string): number {
+  /** Takes as many as a request counts for, if there are as many; returns 0, or after how many whole seconds there will be. */
+  take(name: string, count = 1): number {
     const bucket = this.#fill(name)
-    if (bucket.tokens >= 1) {
-      bucket.tokens -= 1
+    // A full bucket is enough for anything: what counts for more would never be let in.
+    const taken = Math.min(count, this.#perSecond * 2)
+    if (bucket.tokens >= taken) {
+      bucket.tokens -= taken
       return 0
     }
-    return Math.max(1, Math.ceil((1 - bucket.tokens) / this.#perSecond))
+    return Math.max(1, Math.ceil((taken - bucket.tokens) / this.#perSecond))
   }
 
   #fill(name: string): Bucket {
