@@ -302,11 +302,10 @@ describe('limits', () => {
     const { key } = await aKey(db, { scopes: ['ingest'], owner: 'verbose' })
     const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'k' }
     const post = (body: string) => limited.call('/v1/instructions', { method: 'POST', headers, body })
-    const length = (bytes: number) => JSON.stringify('x'.repeat(bytes - 2))
     // Four at once: one of 16 KiB, then one of two, and there is one left.
-    expect((await post(length(16_384))).status).toBe(422)
-    expect((await post(length(16_385))).status).toBe(422)
-    const refused = await post(length(32_768))
+    expect((await post(aText(16_384))).status).toBe(422)
+    expect((await post(aText(16_385))).status).toBe(422)
+    const refused = await post(aText(32_768))
     expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '1'])
     expect((await post('{}')).status).toBe(422)
     // What does not say how long it is may be of any length.
@@ -315,11 +314,11 @@ describe('limits', () => {
       return fetch(new URL('/v1/instructions', limited.address), untold)
     }
     clock.ms += 1_999
-    expect([(await postUntold()).status, (await post(length(100_000))).status]).toEqual([429, 429])
+    expect([(await postUntold()).status, (await post(aText(100_000))).status]).toEqual([429, 429])
     clock.ms += 1
     expect((await postUntold()).status).toBe(422)
     clock.ms += 2_000
-    expect((await post(length(100_000))).status).toBe(422)
+    expect((await post(aText(100_000))).status).toBe(422)
     expect((await post('{}')).status).toBe(429)
   })
 
@@ -342,6 +341,11 @@ describe('limits', () => {
     })
   })
 })
+
+/** JSON of so many bytes. */
+function aText(bytes: number): string {
+  return JSON.stringify('x'.repeat(bytes - 2))
+}
 
 /** Stands still until it is moved. */
 class HandClock implements Clock {

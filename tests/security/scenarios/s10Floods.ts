@@ -164,7 +164,6 @@ class GoodClient {
     }
     await Promise.all(asked)
     latencies.sort((left, right) => left - right)
-    const tenths = (ms = Number.NaN) => Math.round(ms * 10) / 10
     return { p99Ms: tenths(latencies[Math.floor(latencies.length * 0.99)]), worstMs: tenths(latencies.at(-1)), failed }
   }
 
@@ -192,4 +191,9 @@ class GoodClient {
   async close(): Promise<void> {
     await this.#agent.close()
   }
+}
+
+/** Milliseconds to a tenth; of nothing there are none. */
+function tenths(ms = Number.NaN): number {
+  return Math.round(ms * 10) / 10
 }
