@@ -3306,7 +3306,7 @@ BEGIN
   recorded := COALESCE(recorded, '{}');
   RETURN NEXT;
 EXCEPTION WHEN unique_violation THEN
-  -- Undone as a whole, and left to the long way.
+  -- Also what a lease named twice raises by itself. Undone as a whole, and left to the long way, which raises what is one.
   RETURN;
 END
 $$;
