@@ -83,12 +83,13 @@ async function countLedger(): Promise<Record<string, number>> {
        UNION ALL SELECT format('ledger_attempts{state="%s"}', state), count(*) FROM attempt GROUP BY state
        UNION ALL SELECT format('time_to_terminal_seconds_count{rail="%s",state="%s"}', rail_type, state), count(*) FROM attempt
          WHERE state IN ('DISPATCHED', 'FAILED') GROUP BY rail_type, state
-       -- What a claim leased, but for what it took over: those had been claimed before.
-       UNION ALL SELECT 'claim_lag_seconds_count', count(*) FILTER (WHERE event_type = 'LEASE_CLAIMED')
-           - count(*) FILTER (WHERE event_type = 'LEASE_EXPIRED_REPAIRED')
-           + count(*) FILTER (WHERE event_type = 'HOLD_PLACED' AND attempt_id IN (
-               SELECT attempt_id FROM attempt WHERE state = 'ZOMBIE_REQUEUE'))
-         FROM payment_outbox_events WHERE actor LIKE 'relayer-%'
+       -- What a claim leased, but for items whose last lease expired: those had been claimed before.
+       UNION ALL SELECT 'claim_lag_seconds_count', count(*) FROM payment_outbox_events claimed
+         WHERE claimed.event_type = 'LEASE_CLAIMED' AND claimed.actor LIKE 'relayer-%' AND 'LEASE_EXPIRED_REPAIRED' IS DISTINCT FROM (
+           SELECT before.event_type FROM payment_outbox_events before
+           WHERE before.outbox_id = claimed.outbox_id AND before.event_no < claimed.event_no
+             AND before.event_type IN ('LEASE_EXPIRED_REPAIRED', 'ATTEMPT_COMPLETED')
+           ORDER BY before.event_no DESC LIMIT 1)
        UNION ALL SELECT 'reaper_requeues_total', count(*) FROM attempt WHERE state = 'ZOMBIE_REQUEUE'
        UNION ALL SELECT 'repair_requeued_count', count(*) FROM payment_outbox_events
          WHERE event_type = 'LEASE_EXPIRED_REPAIRED' AND actor = $1

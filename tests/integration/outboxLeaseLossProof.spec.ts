@@ -200,7 +200,7 @@ describe.for(names)('%s', (name) => {
     await Promise.all([waiting.close(), holder.close()])
   })
 
-  test('that waited while another worker took the item over finds its lease lost', async () => {
+  test('that comes while another worker takes the item over finds its lease lost', async () => {
     const held = await aLease()
     await db.expireLease(held.outboxId)
     const waiting = await openConnection(db, 'symphony_executor')
@@ -208,7 +208,8 @@ describe.for(names)('%s', (name) => {
     await heir.query('BEGIN')
     const [taken] = await claimOutboxBatch(heir, 1, 'heir', 600, { rails: [held.railType] })
     const call = failureOf(act(waiting, held, WORKER))
-    await untilWaiting(db, waiting)
+    // What was paid is looked for under a live lease alone: it need not wait to learn that there is none.
+    if (name !== 'complete as DISPATCHED') await untilWaiting(db, waiting)
     await heir.query('COMMIT')
     const refusal = await call
     expect(refusal).toBeInstanceOf(LeaseLostError)
