@@ -190,6 +190,7 @@ COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails with at lea
 -- Locks up to p_wanted due rows of some rails and returns where they are. With several rails a first look, without
 -- locks, says how many of the oldest belong to each; then each rail's share is locked. Should a rail have lost rows to
 -- another claimer meanwhile, the others fill up. Rows that were just taken over are due as well, and are not found again.
+-- It is planned as its caller is: settings of its own would be set and taken back at every claim.
 DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[]);
 DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[], tid[]);
 DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[], text[], tid[]);
