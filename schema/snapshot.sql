@@ -2525,6 +2525,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
+  v_is_open boolean;
   v_rails text[];
   v_paused_rails text[];
   v_any_paused boolean;
@@ -2555,21 +2556,24 @@ BEGIN
     PERFORM refuse_argument('p_report_held', 'true or false');
   END IF;
 
-  -- After a restore or a failover that may have lost commits nothing is given to anybody until a person has looked.
-  IF NOT is_dispatch_open(p_epoch_id, p_worker_id) THEN
-    RETURN;
-  END IF;
-
   -- One look at all that stands in the way: a statement costs more to start than to run. What is paused is marked as blocked,
   -- all but what was being enqueued or unblocked at the moment of the pause.
   v_now := clock_timestamp();
   SELECT
+    (SELECT NOT e.frozen AND e.epoch_id = COALESCE(p_epoch_id, e.epoch_id)
+        AND e.server_started_at = pg_postmaster_start_time() AND e.database_name = current_database() AND e.table_oid = e.tableoid
+      FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1),
     ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'rail'),
     EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')),
     EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.block_unverified),
     EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now),
     (SELECT s.full_trail FROM symphony_settings s)
-  INTO v_paused_rails, v_any_paused, v_any_unverified, v_any_expired, v_full_trail;
+  INTO v_is_open, v_paused_rails, v_any_paused, v_any_unverified, v_any_expired, v_full_trail;
+  -- After a restore or a failover that may have lost commits nothing is given to anybody until a person has looked. What the
+  -- look did not find open is asked again at length: an epoch may have to begin.
+  IF v_is_open IS NOT TRUE AND NOT is_dispatch_open(p_epoch_id, p_worker_id) THEN
+    RETURN;
+  END IF;
   IF v_any_unverified THEN
     -- An ordered item may have been queued as blocked while its predecessor ended unseen.
     PERFORM verify_blocked_outbox_items(100);
@@ -2611,7 +2615,16 @@ BEGIN
     ELSE
       v_rails := ARRAY(SELECT DISTINCT r.name FROM unnest(p_rails) AS r(name) WHERE r.name <> ALL (v_paused_rails));
     END IF;
-    v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_any_paused, v_rows);
+    IF cardinality(v_rails) = 1 THEN
+      v_rows := v_rows || ARRAY(
+        SELECT p.ctid FROM payment_outbox_pending p
+        WHERE p.rail_type = v_rails[1] AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+          AND p.next_attempt_at <= v_now AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
+          AND p.ctid <> ALL (v_rows)
+        ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT v_wanted FOR UPDATE SKIP LOCKED);
+    ELSIF cardinality(v_rails) > 1 THEN
+      v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_any_paused, v_rows);
+    END IF;
   END IF;
 
   -- The rows are locked: from here on the clock is read again, and a lease counts from now.
@@ -4290,32 +4303,27 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_rail text;
-  v_rails text[] := p_rails;
-  v_shares integer[] := ARRAY[p_wanted];
+  v_rails text[];
+  v_shares integer[];
   v_rows tid[];
 BEGIN
-  IF cardinality(p_rails) = 0 THEN
-    RETURN '{}';
-  END IF;
-  IF cardinality(p_rails) > 1 THEN
-    SELECT COALESCE(array_agg(share.rail), '{}'), COALESCE(array_agg(share.size), '{}') INTO v_rails, v_shares
+  SELECT COALESCE(array_agg(share.rail), '{}'), COALESCE(array_agg(share.size), '{}') INTO v_rails, v_shares
+  FROM (
+    SELECT oldest.rail, count(*)::integer AS size
     FROM (
-      SELECT oldest.rail, count(*)::integer AS size
-      FROM (
-        SELECT r.name AS rail
-        FROM unnest(p_rails) AS r(name)
-        CROSS JOIN LATERAL (
-          SELECT p.next_attempt_at, p.created_at, p.sequence_id FROM payment_outbox_pending p
-          WHERE p.rail_type = r.name AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-            AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
-            AND p.ctid <> ALL (p_taken_over)
-          ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT p_wanted
-        ) due
-        ORDER BY due.next_attempt_at, due.created_at, due.sequence_id LIMIT p_wanted
-      ) oldest
-      GROUP BY oldest.rail
-    ) share;
-  END IF;
+      SELECT r.name AS rail
+      FROM unnest(p_rails) AS r(name)
+      CROSS JOIN LATERAL (
+        SELECT p.next_attempt_at, p.created_at, p.sequence_id FROM payment_outbox_pending p
+        WHERE p.rail_type = r.name AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+          AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
+          AND p.ctid <> ALL (p_taken_over)
+        ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT p_wanted
+      ) due
+      ORDER BY due.next_attempt_at, due.created_at, due.sequence_id LIMIT p_wanted
+    ) oldest
+    GROUP BY oldest.rail
+  ) share;
   v_rows := ARRAY(
     SELECT due.ctid
     FROM unnest(v_rails, v_shares) AS share(rail, size)
@@ -4326,22 +4334,20 @@ BEGIN
         AND p.ctid <> ALL (p_taken_over)
       ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT share.size FOR UPDATE SKIP LOCKED
     ) due);
-  IF cardinality(p_rails) > 1 THEN
-    FOREACH v_rail IN ARRAY p_rails LOOP
-      EXIT WHEN cardinality(v_rows) >= p_wanted;
-      v_rows := v_rows || ARRAY(
-        SELECT p.ctid FROM payment_outbox_pending p
-        WHERE p.rail_type = v_rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-          AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
-          AND p.ctid <> ALL (v_rows || p_taken_over)
-        ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id
-        LIMIT p_wanted - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
-    END LOOP;
-  END IF;
+  FOREACH v_rail IN ARRAY p_rails LOOP
+    EXIT WHEN cardinality(v_rows) >= p_wanted;
+    v_rows := v_rows || ARRAY(
+      SELECT p.ctid FROM payment_outbox_pending p
+      WHERE p.rail_type = v_rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+        AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
+        AND p.ctid <> ALL (v_rows || p_taken_over)
+      ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id
+      LIMIT p_wanted - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
+  END LOOP;
   RETURN v_rows;
 END
 $$;
-COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamp with time zone, boolean, tid[]) IS 'Internal: locks due, claimable rows, oldest first.';
+COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamp with time zone, boolean, tid[]) IS 'Internal: locks due, claimable rows of several rails, oldest first.';
 
 -- function lock_held_outbox_item(uuid, text, text) of symphony_owner
 CREATE FUNCTION lock_held_outbox_item(p_outbox_id uuid, p_actor text, p_decision text)

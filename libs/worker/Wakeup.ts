@@ -1,5 +1,5 @@
 import type { Clock } from '../core/index.js'
-import { sleep } from './time.js'
+import { after } from './time.js'
 
 /**
  * Something may be waiting: said by a notification, a freed slot, anybody. An idle waiter acts on the first word at once;
@@ -45,18 +45,21 @@ export class Wakeup {
     return true
   }
 
-  async #heard(ms: number, signal: AbortSignal, word?: 'surely'): Promise<void> {
-    const interrupted = new AbortController()
-    const interrupt = () => {
-      if (word !== undefined && this.#said !== word && !signal.aborted) return
-      // Once: every landing may say the word again, and an abort that changes nothing still costs an exception.
-      this.#wake = undefined
-      interrupted.abort()
-    }
-    this.#wake = interrupt
-    signal.addEventListener('abort', interrupt, { once: true })
-    await sleep(ms, interrupted.signal)
-    signal.removeEventListener('abort', interrupt)
-    this.#wake = undefined
+  /** Without an AbortController: whoever is woken by one waits for its exception to be made. */
+  #heard(ms: number, signal: AbortSignal, word?: 'surely'): Promise<void> {
+    return new Promise((resolve) => {
+      if (signal.aborted) return resolve()
+      const finish = () => {
+        this.#wake = undefined
+        timer.cancel()
+        signal.removeEventListener('abort', finish)
+        resolve()
+      }
+      const timer = after(ms, finish)
+      this.#wake = () => {
+        if (word === undefined || this.#said === word) finish()
+      }
+      signal.addEventListener('abort', finish, { once: true })
+    })
   }
 }

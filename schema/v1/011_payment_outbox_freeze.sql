@@ -177,9 +177,9 @@ COMMENT ON FUNCTION lift_dispatch_freeze(text) IS
 
 -- Behind them.
 
--- What every claim asks first. One row, by its index, and nothing of it has to be fetched from a file: that the server was
--- started again, that this is another server, or another database of it, shows in what every session knows. Its callers
--- have pinned the shape of plans, and pay for that once.
+-- What every announced call asks before it begins, and every claim whose own look did not find dispatch open. One row, by its
+-- index, and nothing of it has to be fetched from a file: that the server was started again, that this is another server, or
+-- another database of it, shows in what every session knows. Its callers have pinned the shape of plans, and pay for that once.
 CREATE OR REPLACE FUNCTION is_dispatch_open(p_epoch_id uuid, p_actor text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

@@ -220,7 +220,10 @@ describe('a claim takes', () => {
 })
 
 describe('a claim leaves', () => {
-  test('an item that another transaction has locked, without waiting for it', async () => {
+  test.each([
+    ['of one rail', []],
+    ['of several rails', ['another']],
+  ])('an item that another transaction has locked, without waiting for it: %s', async (_, otherRails) => {
     const rail = anInstruction().railType
     const [locked, free] = await enqueueAged([rail, 20, 20], [rail, 10, 10])
     const holder = await db.connect()
@@ -234,7 +237,7 @@ describe('a claim leaves', () => {
       10,
       WORKER,
       60,
-      { rails: [rail] },
+      { rails: [rail, ...otherRails] },
     )
     expect(ids(claimed)).toEqual([free!.outboxId])
     await holder.query('ROLLBACK')

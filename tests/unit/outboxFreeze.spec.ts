@@ -21,7 +21,7 @@ import { comeFrom, epochRow, forgetEpochs } from '../support/outboxEpochs.js'
 import { claim, claimOnly, complete, enqueue, enqueueAndClaim, pendingRow, WORKER } from '../support/outboxItems.js'
 import { aPerson, type Person } from '../support/outboxPeople.js'
 import { foldTrail, readPending } from '../support/outboxTrail.js'
-import { PlanRecorder, scansOf } from '../support/plans.js'
+import { PlanRecorder, scansOf, type Execution } from '../support/plans.js'
 import { failureOf, race } from '../support/race.js'
 
 /**
@@ -113,26 +113,27 @@ describe('an epoch', () => {
 
   test('a claim asks for one row by its index, however many epochs there were', async () => {
     await check()
+    const { railType } = await enqueue(db)
+    const recorder = await PlanRecorder.open(db, 'symphony_executor')
+    const claim = () =>
+      recorder.run(`SELECT * FROM ${db.qualify('claim_outbox_batch')}(10, 'w', 60, ARRAY[$1])`, [railType])
+    const looked = ({ statements }: Execution) =>
+      statements.find(({ nodes }) => nodes.some(({ relation }) => relation === 'dispatch_epochs'))!
+    // The first call of a session plans; the second shows what every other costs.
+    await claim()
+    const afterOne = looked(await claim())
     await db.queryNoRole(
       `INSERT INTO dispatch_epochs (epoch_no, epoch_id, began_at, database_oid, server_started_at, database_name, table_oid,
          beat_at, synchronous)
        SELECT -n, gen_random_uuid(), now(), 1, now(), 'x', 1, now(), false FROM generate_series(1, 5000) AS n`,
     )
-    const { railType } = await enqueue(db)
-    const recorder = await PlanRecorder.open(db, 'symphony_executor')
-    const call = `SELECT * FROM ${db.qualify('claim_outbox_batch')}(10, 'w', 60, ARRAY[$1])`
-    // The first call of a session plans; the second shows what every other costs.
-    await recorder.run(call, [railType])
-    const execution = await recorder.run(call, [railType])
+    const execution = await claim()
     await recorder.close()
     expect(scansOf(execution, 'dispatch_epochs')).toMatchObject([
       { type: 'Index Scan', index: 'dispatch_epochs_pkey', rows: 1 },
     ])
-    const asking = execution.statements.find(({ nodes }) =>
-      nodes.some(({ relation }) => relation === 'dispatch_epochs'),
-    )
-    // A row by its index: root, leaf and heap, and one or two more where an index has grown. Not its five thousand rows.
-    expect(asking!.buffers).toBeLessThanOrEqual(6)
+    // Root, leaf and heap, and one or two more where an index has grown. Not its five thousand rows.
+    expect(looked(execution).buffers).toBeLessThanOrEqual(afterOne.buffers + 3)
   })
 })
 

@@ -1,5 +1,5 @@
-// Enqueue and completion beside a ledger that grows: the time of the function, in rounds that go from one size to the next, so
-// that what the machine does meanwhile hits all alike. With ids that follow each other, and with random ones, which meet a cold
+// Enqueue and completion beside a ledger that grows: the time of the function, by the sizes in turn, so that what the machine
+// does meanwhile hits all alike. With ids that follow each other, and with random ones, which meet a cold
 // page of each index that holds them.
 import { randomUUID } from 'node:crypto'
 import { linePlot } from '../../plot.mjs'
@@ -7,8 +7,8 @@ import { median } from '../../statistics.mjs'
 import { explain } from '../claimCost.mjs'
 
 const BATCH = 100
-const ROUNDS = 3
-const WARM_UP = 2
+const CALLS_SHARE = 0.3
+const WARM_UP = 6
 const IDS = {
   // Behind everything that the fill has made.
   'ids that grow': (n) => `z-${String(n).padStart(12, '0')}`,
@@ -20,17 +20,15 @@ export async function ledger({ filledLedger, sizes, calls, print }) {
   const times = new Map()
   const sample = (key, ms) => times.set(key, [...(times.get(key) ?? []), ms])
   for (const rows of ledgers) await filledLedger(rows)
-  for (let round = 0; round < ROUNDS; round++) {
-    for (const rows of ledgers) {
-      const { ingest, executor } = await filledLedger(rows)
-      for (const [ids, make] of Object.entries(IDS)) {
-        // Not many: what they write makes a small ledger larger.
-        for (let call = 0; call < WARM_UP + calls / 10; call++) {
-          const { enqueueMs, completeMs } = await carry(ingest, executor, make)
-          if (call < WARM_UP) continue
-          sample(`enqueue ${ids} ${rows}`, enqueueMs)
-          sample(`completion ${ids} ${rows}`, completeMs)
-        }
+  for (const [ids, make] of Object.entries(IDS)) {
+    // Not many: what they write makes a small ledger larger. Call by call in turn: a machine's speed swings within seconds.
+    for (let call = 0; call < WARM_UP + CALLS_SHARE * calls; call++) {
+      for (const rows of ledgers) {
+        const { ingest, executor } = await filledLedger(rows)
+        const { enqueueMs, completeMs } = await carry(ingest, executor, make)
+        if (call < WARM_UP) continue
+        sample(`enqueue ${ids} ${rows}`, enqueueMs)
+        sample(`completion ${ids} ${rows}`, completeMs)
       }
     }
   }

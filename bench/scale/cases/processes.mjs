@@ -45,12 +45,20 @@ async function drain(stage, count, items) {
     const client = await database.connect()
     const ingest = database.open().as('symphony_ingest')
     return withWorkers(database.url, count, async (workers) => {
-      await enqueueNumbers(ingest, 1, items)
+      const all = (task) => Promise.all(workers.map(({ ask }) => ask(task)))
+      // Each has compiled its code and planned its statements before the clock runs: what is asked is whether one more worker
+      // costs the others anything, not what its start costs.
+      const warming = Math.ceil(items / 5) * count
+      await enqueueNumbers(ingest, 1, warming)
+      await all('beginWork')
+      await untilDone(workers, client, warming)
+      await all('endWork')
+      await enqueueNumbers(ingest, warming + 1, items)
       await client.query('VACUUM ANALYZE payment_outbox_pending')
       await client.query('CHECKPOINT')
       const startedMs = performance.now()
-      await Promise.all(workers.map(({ ask }) => ask('beginWork')))
-      await untilDone(workers, client, items)
+      await all('beginWork')
+      await untilDone(workers, client, warming + items)
       return items / ((performance.now() - startedMs) / 1_000)
     })
   })
