@@ -115,25 +115,23 @@ describe('an epoch', () => {
     await check()
     const { railType } = await enqueue(db)
     const recorder = await PlanRecorder.open(db, 'symphony_executor')
-    const claim = () =>
+    const recordClaim = () =>
       recorder.run(`SELECT * FROM ${db.qualify('claim_outbox_batch')}(10, 'w', 60, ARRAY[$1])`, [railType])
-    const looked = ({ statements }: Execution) =>
-      statements.find(({ nodes }) => nodes.some(({ relation }) => relation === 'dispatch_epochs'))!
     // The first call of a session plans; the second shows what every other costs.
-    await claim()
-    const afterOne = looked(await claim())
+    await recordClaim()
+    const afterOne = statementThatLooks(await recordClaim())
     await db.queryNoRole(
       `INSERT INTO dispatch_epochs (epoch_no, epoch_id, began_at, database_oid, server_started_at, database_name, table_oid,
          beat_at, synchronous)
        SELECT -n, gen_random_uuid(), now(), 1, now(), 'x', 1, now(), false FROM generate_series(1, 5000) AS n`,
     )
-    const execution = await claim()
+    const execution = await recordClaim()
     await recorder.close()
     expect(scansOf(execution, 'dispatch_epochs')).toMatchObject([
       { type: 'Index Scan', index: 'dispatch_epochs_pkey', rows: 1 },
     ])
     // Root, leaf and heap, and one or two more where an index has grown. Not its five thousand rows.
-    expect(looked(execution).buffers).toBeLessThanOrEqual(afterOne.buffers + 3)
+    expect(statementThatLooks(execution).buffers).toBeLessThanOrEqual(afterOne.buffers + 3)
   })
 })
 
@@ -440,3 +438,8 @@ describe('a person', () => {
     expect(await epochRow(db)).toMatchObject({ epoch_no: 1, frozen: true, lifted_at: null, marked_at: null })
   })
 })
+
+/** The statement that asks, among other things, whether dispatch is open. */
+function statementThatLooks({ statements }: Execution) {
+  return statements.find(({ nodes }) => nodes.some(({ relation }) => relation === 'dispatch_epochs'))!
+}
