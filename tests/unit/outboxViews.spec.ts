@@ -290,6 +290,12 @@ test.for([21, 22])('after all that can be done, both views agree and every sum i
       executor: () => other.as('symphony_executor'),
       people: [() => people[0].control, () => people[1].control],
     }).run(100)
+    // Nothing falls due, and no lease ends, between the one look and the other.
+    await other.queryNoRole(
+      `UPDATE payment_outbox_pending SET
+         next_attempt_at = next_attempt_at + CASE WHEN next_attempt_at > clock_timestamp() THEN interval '1 hour' ELSE interval '0' END,
+         lease_expires_at = lease_expires_at + CASE WHEN lease_expires_at > clock_timestamp() THEN interval '1 hour' ELSE interval '0' END`,
+    )
     const row = await supervisor(other)
     const states = await statesByItem(other)
     expect(classes(row)).toEqual(countPending(states))
