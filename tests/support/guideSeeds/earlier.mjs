@@ -1,20 +1,22 @@
-// A deployment of the first schema that was ever committed, with a payment in it, for the guide about upgrades.
+// A deployment that differs from this release in one function and one checksum, with a payment in it, for the guide about upgrades.
 import { createRequire } from 'node:module'
-import { fileURLToPath } from 'node:url'
-import { readSchemaFiles } from '../../../dist/libs/deployment/schemaFiles.js'
+import { deploy } from '../../../dist/libs/deployment/index.js'
 
 const pg = createRequire(import.meta.url)('pg')
-const { cluster, objects, privileges } = readSchemaFiles(fileURLToPath(new URL('../earlierSchema', import.meta.url)))
 
+await deploy({ url: process.env.DATABASE_URL })
 const client = new pg.Client(process.env.DATABASE_URL)
 await client.connect()
-await client.query('BEGIN')
-for (const { sql } of cluster) await client.query(sql)
-await client.query('CREATE SCHEMA symphony AUTHORIZATION symphony_owner')
-await client.query('SET LOCAL search_path = symphony, pg_temp; SET LOCAL ROLE symphony_owner')
-for (const { sql } of [...objects, privileges]) await client.query(sql)
-await client.query('COMMIT')
 await client.query(
   `SELECT symphony.enqueue_payment_outbox('INV-1', 'ACME', 'INV-1/1', 'my-bank', '{"amount": "1.00"}')`,
 )
+await client.query('BEGIN')
+await client.query('SET LOCAL search_path = symphony, pg_temp; SET LOCAL ROLE symphony_owner')
+await client.query(
+  'CREATE OR REPLACE FUNCTION outbox_attempt_ceiling() RETURNS integer LANGUAGE sql IMMUTABLE RETURN 19',
+)
+await client.query(
+  `SELECT record_deployment(1, '0.0.9', array_agg(file), array_agg(repeat('0', 64))) FROM symphony_deployments`,
+)
+await client.query('COMMIT')
 await client.end()
