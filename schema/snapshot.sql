@@ -506,7 +506,7 @@ CREATE TABLE payment_outbox_proposals (
   CONSTRAINT payment_outbox_proposals_known_status CHECK (status = ANY (ARRAY['OPEN'::text, 'APPROVED'::text, 'WITHDRAWN'::text])),
   CONSTRAINT payment_outbox_proposals_pkey PRIMARY KEY (proposal_id),
   CONSTRAINT payment_outbox_proposals_reference_for_dispatched CHECK ((decision = 'DISPATCHED'::text) = (rail_reference IS NOT NULL)),
-  CONSTRAINT payment_outbox_proposals_two_people CHECK (status <> 'APPROVED'::text OR lower(decided_by) <> lower(proposed_by))
+  CONSTRAINT payment_outbox_proposals_two_people CHECK (status <> 'APPROVED'::text OR person_key(decided_by) <> person_key(proposed_by))
 );
 CREATE UNIQUE INDEX ux_proposals_one_open_per_item ON payment_outbox_proposals USING btree (outbox_id) WHERE status = 'OPEN'::text;
 COMMENT ON TABLE payment_outbox_proposals IS 'Decisions about money that wait for, or have had, their second person.';
@@ -1481,8 +1481,7 @@ DECLARE
 BEGIN
   PERFORM refuse_stale_snapshot();
   v_proposal := lock_open_outbox_proposal(p_proposal_id);
-  -- In collation C: where the database speaks Turkish, OLGI in lower case is not olgi.
-  IF lower(v_proposal.proposed_by COLLATE "C") = lower(v_actor COLLATE "C") THEN
+  IF person_key(v_proposal.proposed_by) = person_key(v_actor) THEN
     RAISE EXCEPTION 'proposal %: it needs a second person, and % proposed it', p_proposal_id, v_proposal.proposed_by
       USING ERRCODE = 'P7007', HINT = 'Someone else must approve it.';
   END IF;
@@ -1731,9 +1730,8 @@ BEGIN
   THEN
     PERFORM refuse_argument('p_scopes', 'some of ingest, read, audit, operate, each once');
   END IF;
-  -- As outbox_actor wants a person to be named.
-  IF NOT is_short_text(p_person, 200) OR p_person ~ '^[[:space:]]|[[:space:]]$' THEN
-    PERFORM refuse_argument('p_person', 'a person, of 1 to 200 characters, without space at either end');
+  IF NOT is_person_name(p_person) THEN
+    PERFORM refuse_argument('p_person', 'a person, of 1 to 200 characters, some visible, without space at either end');
   END IF;
   IF p_participants IS NOT NULL AND (is_id_list(p_participants) IS NOT TRUE OR cardinality(p_participants) > 100
     OR (SELECT count(DISTINCT g.id) FROM unnest(p_participants) AS g(id)) < cardinality(p_participants))
@@ -4233,6 +4231,14 @@ AS $$
 $$;
 COMMENT ON FUNCTION is_outbox_paused(text, boolean) IS 'Internal: whether a participant, or its ordered stream for an ordered item, is paused.';
 
+-- function is_person_name(text) of symphony_owner
+CREATE FUNCTION is_person_name(p_value text)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+RETURN (is_short_text(p_value, 200) AND (p_value !~ '^[[:space:]]|[[:space:]]$'::text) AND (person_key(p_value) <> ''::text));
+COMMENT ON FUNCTION is_person_name(text) IS 'True for 1 to 200 characters, some of them visible, without space at either end.';
+
 -- function is_plain_payload_text(text) of symphony_owner
 CREATE FUNCTION is_plain_payload_text(p_text text)
 RETURNS boolean
@@ -4909,11 +4915,9 @@ BEGIN
   IF v_is_gateway IS NOT TRUE THEN
     RETURN session_user::text;
   END IF;
-  -- No name may have two spellings: with a space at its end it would be a second person. Said without a backslash, which
-  -- the caller's standard_conforming_strings would turn into something else.
-  IF NOT is_short_text(v_actor, 200) OR v_actor ~ '^[[:space:]]|[[:space:]]$' THEN
+  IF NOT is_person_name(v_actor) THEN
     PERFORM refuse_argument('symphony.actor',
-      'the person on whose behalf this gateway acts, of 1 to 200 characters, without space at either end');
+      'the person on whose behalf this gateway acts, of 1 to 200 characters, some visible, without space at either end');
   END IF;
   RETURN v_actor;
 END
@@ -5130,6 +5134,14 @@ LANGUAGE sql STABLE
 PARALLEL SAFE
 RETURN CASE WHEN ((p_payload IS NULL) OR (jsonb_typeof(p_payload) <> 'object'::text)) THEN 'a JSON object'::text WHEN (pg_column_size(p_payload) > 524288) THEN 'a JSON object of at most 65536 bytes'::text WHEN is_plain_payload_text(small_payload_text(p_payload)) THEN NULL::text WHEN jsonb_path_exists(p_payload, 'strict $.**{32 to last}?(@.type() == "object" || @.type() == "array")'::jsonpath) THEN 'a JSON object nested at most 32 deep'::text WHEN (jsonb_path_exists(p_payload, '$.**?(@.type() == "number")'::jsonpath) AND has_unbounded_number(p_payload)) THEN 'numbers below 10^21 with at most 20 decimals (write larger ones as strings)'::text WHEN (octet_length((p_payload)::text) > 65536) THEN 'a JSON object of at most 65536 bytes'::text ELSE NULL::text END;
 COMMENT ON FUNCTION payload_defect(jsonb) IS 'What a payload should have been, or null when it is acceptable.';
+
+-- function person_key(text) of symphony_owner
+CREATE FUNCTION person_key(p_name text)
+RETURNS text
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+RETURN btrim(regexp_replace((NORMALIZE(lower((upper((NORMALIZE(regexp_replace((p_name COLLATE "C"), '[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'::text, ''::text, 'g'::text), NFKC) COLLATE "und-x-icu")) COLLATE "und-x-icu")), NFKC) COLLATE "C"), '[ \t\n\r\u1680\u2028\u2029]+'::text, ' '::text, 'g'::text));
+COMMENT ON FUNCTION person_key(text) IS 'The name of a person as it is compared: NFKC, case folded, without invisible characters and repeated spaces.';
 
 -- function place_outbox_hold(uuid, text) of symphony_owner
 CREATE FUNCTION place_outbox_hold(p_outbox_id uuid, p_reason text)

@@ -11,5 +11,11 @@ BEGIN
     RAISE EXCEPTION 'Symphony needs a database with encoding UTF8; this one has %', current_setting('server_encoding')
       USING ERRCODE = 'feature_not_supported', HINT = 'Create one: CREATE DATABASE name ENCODING ''UTF8'' TEMPLATE template0;';
   END IF;
+  -- Names of people are compared without regard to letter case, alike in every locale.
+  IF NOT EXISTS (SELECT 1 FROM pg_collation WHERE collname = 'und-x-icu') THEN
+    RAISE EXCEPTION 'Symphony needs a PostgreSQL server with ICU; this database has no collation und-x-icu'
+      USING ERRCODE = 'feature_not_supported',
+        HINT = 'Use a server built with ICU, as the packages of PostgreSQL are, or run pg_import_system_collations(''pg_catalog'').';
+  END IF;
 END
 $$;

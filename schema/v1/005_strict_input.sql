@@ -24,6 +24,27 @@ RETURN p_value IS NOT NULL AND char_length(p_value) <= p_length_max
   AND (p_value COLLATE "C" ~ '^[!-~]+$' OR (p_value ~ '\S' AND p_value COLLATE "C" !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]'));
 COMMENT ON FUNCTION is_short_text(text, integer) IS 'True for text that is not blank, bounded, and free of control characters.';
 
+-- Two spellings of one person must compare as one: a two-person decision depends on it. Spellings that look alike differ in
+-- invisible characters, in Unicode form (NFKC), in letter case and in the width of a space. ICU's root locale folds the case
+-- alike in every database. Letters of two scripts that look alike (Latin a, Cyrillic a) stay different.
+CREATE OR REPLACE FUNCTION person_key(p_name text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN btrim(regexp_replace(
+  normalize(lower(upper(
+    normalize(regexp_replace(p_name COLLATE "C",
+      '[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]',
+      '', 'g'), NFKC)
+    COLLATE "und-x-icu") COLLATE "und-x-icu"), NFKC) COLLATE "C",
+  '[ \t\n\r\u1680\u2028\u2029]+', ' ', 'g'));
+COMMENT ON FUNCTION person_key(text) IS
+  'The name of a person as it is compared: NFKC, case folded, without invisible characters and repeated spaces.';
+
+-- A name without visible characters, or with space at an end, looks like another name.
+CREATE OR REPLACE FUNCTION is_person_name(p_value text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN is_short_text(p_value, 200) AND p_value !~ '^[[:space:]]|[[:space:]]$' AND person_key(p_value) <> '';
+COMMENT ON FUNCTION is_person_name(text) IS 'True for 1 to 200 characters, some of them visible, without space at either end.';
+
 -- What another system calls its messages is any text that can be printed: bounded, not blank, no control character at all.
 -- Blank is said character by character, because what counts as a space otherwise depends on the database's locale.
 CREATE OR REPLACE FUNCTION is_inbox_id(p_value text) RETURNS boolean

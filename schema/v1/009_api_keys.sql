@@ -85,9 +85,8 @@ BEGIN
   THEN
     PERFORM refuse_argument('p_scopes', 'some of ingest, read, audit, operate, each once');
   END IF;
-  -- As outbox_actor wants a person to be named.
-  IF NOT is_short_text(p_person, 200) OR p_person ~ '^[[:space:]]|[[:space:]]$' THEN
-    PERFORM refuse_argument('p_person', 'a person, of 1 to 200 characters, without space at either end');
+  IF NOT is_person_name(p_person) THEN
+    PERFORM refuse_argument('p_person', 'a person, of 1 to 200 characters, some visible, without space at either end');
   END IF;
   IF p_participants IS NOT NULL AND (is_id_list(p_participants) IS NOT TRUE OR cardinality(p_participants) > 100
     OR (SELECT count(DISTINCT g.id) FROM unnest(p_participants) AS g(id)) < cardinality(p_participants))

@@ -227,7 +227,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_proposals (
   CONSTRAINT payment_outbox_proposals_known_decision CHECK (decision IN ('DISPATCHED', 'FAILED', 'RETRY', 'REDRIVE')),
   CONSTRAINT payment_outbox_proposals_known_status CHECK (status IN ('OPEN', 'APPROVED', 'WITHDRAWN')),
   CONSTRAINT payment_outbox_proposals_reference_for_dispatched CHECK ((decision = 'DISPATCHED') = (rail_reference IS NOT NULL)),
-  CONSTRAINT payment_outbox_proposals_two_people CHECK (status <> 'APPROVED' OR lower(decided_by) <> lower(proposed_by))
+  CONSTRAINT payment_outbox_proposals_two_people CHECK (status <> 'APPROVED' OR person_key(decided_by) <> person_key(proposed_by))
 );
 COMMENT ON TABLE payment_outbox_proposals IS 'Decisions about money that wait for, or have had, their second person.';
 

@@ -18,11 +18,9 @@ BEGIN
   IF v_is_gateway IS NOT TRUE THEN
     RETURN session_user::text;
   END IF;
-  -- No name may have two spellings: with a space at its end it would be a second person. Said without a backslash, which
-  -- the caller's standard_conforming_strings would turn into something else.
-  IF NOT is_short_text(v_actor, 200) OR v_actor ~ '^[[:space:]]|[[:space:]]$' THEN
+  IF NOT is_person_name(v_actor) THEN
     PERFORM refuse_argument('symphony.actor',
-      'the person on whose behalf this gateway acts, of 1 to 200 characters, without space at either end');
+      'the person on whose behalf this gateway acts, of 1 to 200 characters, some visible, without space at either end');
   END IF;
   RETURN v_actor;
 END
@@ -119,8 +117,7 @@ DECLARE
 BEGIN
   PERFORM refuse_stale_snapshot();
   v_proposal := lock_open_outbox_proposal(p_proposal_id);
-  -- In collation C: where the database speaks Turkish, OLGI in lower case is not olgi.
-  IF lower(v_proposal.proposed_by COLLATE "C") = lower(v_actor COLLATE "C") THEN
+  IF person_key(v_proposal.proposed_by) = person_key(v_actor) THEN
     RAISE EXCEPTION 'proposal %: it needs a second person, and % proposed it', p_proposal_id, v_proposal.proposed_by
       USING ERRCODE = 'P7007', HINT = 'Someone else must approve it.';
   END IF;

@@ -100,12 +100,14 @@ describe('functions', () => {
       'has_unbounded_number',
       'is_id',
       'is_inbox_id',
+      'is_person_name',
       'is_plain_payload_text',
       'is_short_text',
       'outbox_attempt_ceiling',
       'outbox_backoff',
       'outbox_base_key',
       'outbox_other_success',
+      'person_key',
       'trace_context_or_null',
     ])
     expect(await functionsOf('s')).toEqual([

@@ -106,6 +106,15 @@ describe('a server that will not do', () => {
   })
 })
 
+test('a database without the ICU root collation is refused, and the remedy names ICU', async () => {
+  await db.queryNoRole('DROP COLLATION pg_catalog."und-x-icu"')
+  await expect(deploy({ url: db.url, schema })).rejects.toMatchObject({
+    code: 'DEPLOYMENT_SERVER_UNFIT',
+    message: expect.stringContaining('und-x-icu'),
+    remedy: expect.stringContaining('built with ICU'),
+  })
+})
+
 describe('a deployment that fails half-way', () => {
   test('leaves the database as it was, and names the file', async () => {
     await deploy({ url: db.url, schema })

@@ -387,6 +387,45 @@ describe('the person', () => {
     expect((await attemptRows(db, outboxId)).map((row) => row.worker_id)).toEqual(['boris@bank'])
   })
 
+  test.for([
+    ['an invisible character', 'anna@bank', 'an\u200bna@bank'],
+    ['a direction mark', 'anna@bank', '\u202eanna@bank'],
+    ['a tag beyond the basic plane', 'anna@bank', 'anna@bank\u{e0061}'],
+    ['full-width letters', 'anna@bank', 'ａｎｎａ＠ｂａｎｋ'],
+    ['a composed accent', 'rené@bank', 'rene\u0301@bank'],
+    ['the case of a letter beyond ASCII', 'ömer@bank', 'ÖMER@BANK'],
+    ['the final sigma', 'Νίκος', 'ΝΊΚΟΣ'],
+    ['a sharp s', 'weiß@bank', 'WEISS@BANK'],
+    ['a wider space', 'anna maria', 'anna\u3000 maria'],
+  ])('is one person in two spellings that differ by %s (P7007)', async ([, first, second]) => {
+    const { outboxId } = await enqueueHeld(db, olga)
+    for (const [proposer, approver] of [[first!, second!] as const, [second!, first!] as const]) {
+      const proposalId = await onBehalfOf(proposer, (person) => propose(person, outboxId, 'FAILED'))
+      await expect(onBehalfOf(approver, (person) => approve(person, proposalId))).rejects.toMatchObject({
+        sqlstate: 'P7007',
+      })
+      await expect(
+        db.queryNoRole(
+          `UPDATE payment_outbox_proposals SET status = 'APPROVED', decided_by = $2 WHERE proposal_id = $1`,
+          [proposalId, approver],
+        ),
+      ).rejects.toMatchObject({ code: '23514', constraint: 'payment_outbox_proposals_two_people' })
+      await withdrawOutboxProposal(olga.control, proposalId, 'the next spelling')
+    }
+  })
+
+  test('is another where names differ by an accent, a letter or a space between words', async () => {
+    for (const [first, second] of [
+      ['rene@bank', 'rené@bank'],
+      ['anna@bank', 'anne@bank'],
+      ['ann alee', 'anna lee'],
+    ] as const) {
+      const { outboxId } = await enqueueHeld(db, olga)
+      const proposalId = await onBehalfOf(first, (person) => propose(person, outboxId, 'FAILED'))
+      expect(await onBehalfOf(second, (person) => approve(person, proposalId))).toMatchObject({ outboxId })
+    }
+  })
+
   test('is the login itself where it is no gateway, whatever it claims to be', async () => {
     const { outboxId } = await enqueueHeld(db, olga)
     const proposalId = await onBehalfOf('anna@bank', (impostor) => propose(impostor, outboxId, 'FAILED'), olga)
@@ -409,6 +448,7 @@ describe('the person', () => {
     ['a blank', '   '],
     ['a name with a space before it', ' anna@bank'],
     ['a name with a line end after it', 'anna@bank\n'],
+    ['a name of invisible characters only', '\u200b\u2060'],
     ['a name with a control character', 'anna\u0001@bank'],
     ['a name of 201 characters', 'a'.repeat(201)],
   ])('must be named by a gateway: %s is refused (22023), for every action', async ([, actor]) => {

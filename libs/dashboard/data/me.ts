@@ -9,6 +9,21 @@ export function mayI(scope: Scope): boolean {
   return me.value?.scopes.includes(scope) ?? false
 }
 
+/** Whether this name is the person who has signed in, as the server compares names: see `person_key` in the schema. */
+export function isMe(name: string): boolean {
+  return me.value !== null && personKey(me.value.owner) === personKey(name)
+}
+
+function personKey(name: string): string {
+  return name
+    .replaceAll(/\p{Default_Ignorable_Code_Point}/gu, '')
+    .normalize('NFKC')
+    .toUpperCase()
+    .toLowerCase()
+    .replaceAll(/\s+/g, ' ')
+    .trim()
+}
+
 /** The participants whose payments are all that this token sees; null: everybody's, as far as is known. */
 export function boundTo(): readonly string[] | null {
   return me.value?.participants ?? null

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import type { Proposal } from '../../http/index.js'
 import { approveProposal } from '../data/api.js'
-import { mayI, me } from '../data/me.js'
+import { isMe, mayI } from '../data/me.js'
 import { ManySheet } from './ManySheet.js'
 
 interface ApproveAllProps {
@@ -14,7 +14,7 @@ interface ApproveAllProps {
 export function ApproveAll({ proposals, onDone }: ApproveAllProps) {
   // As it was when the question was asked: what comes in while it is read is not meant.
   const [asked, setAsked] = useState<readonly Proposal[] | null>(null)
-  const others = proposals.flatMap((proposal) => (proposal === null || isMine(proposal) ? [] : [proposal]))
+  const others = proposals.flatMap((proposal) => (proposal === null || isMe(proposal.proposedBy) ? [] : [proposal]))
   if (!mayI('operate') || (others.length < 2 && asked === null)) return null
   return (
     <>
@@ -36,10 +36,6 @@ export function ApproveAll({ proposals, onDone }: ApproveAllProps) {
       )}
     </>
   )
-}
-
-function isMine({ proposedBy }: Proposal): boolean {
-  return me.value?.owner.toLowerCase() === proposedBy.toLowerCase()
 }
 
 /** `3 × REDRIVE, 1 × FAILED` */

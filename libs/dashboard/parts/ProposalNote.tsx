@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import type { Proposal } from '../../http/index.js'
 import { approveProposal, withdrawProposal } from '../data/api.js'
-import { mayI, me } from '../data/me.js'
+import { isMe, mayI } from '../data/me.js'
 import { Glyph } from './Glyph.js'
 import { Moment } from './Moment.js'
 import { ProblemNote } from './ProblemNote.js'
@@ -20,7 +20,7 @@ export function ProposalNote({ proposal, onDone }: { readonly proposal: Proposal
   const { proposalId, decision, reason, railReference, proposedBy, proposedAt } = proposal
   const [isWithdrawing, setIsWithdrawing] = useState(false)
   const { isRunning, problem, run } = useAct()
-  const isMine = me.value?.owner.toLowerCase() === proposedBy.toLowerCase()
+  const isMine = isMe(proposedBy)
   const approve = () =>
     run(async () => {
       await approveProposal(proposalId)
