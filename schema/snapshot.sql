@@ -243,6 +243,26 @@ CREATE TABLE outbox_pauses (
 );
 COMMENT ON TABLE outbox_pauses IS 'What may not be claimed for now: a rail, a participant, or the ordered stream of a participant. Leases in hand go on.';
 
+-- table outbox_rails of symphony_owner
+CREATE TABLE outbox_rails (
+  rail_type text NOT NULL,
+  money boolean NOT NULL,
+  fields jsonb NOT NULL,
+  declared_by text NOT NULL,
+  declared_login text NOT NULL,
+  first_declared_at timestamp with time zone NOT NULL,
+  last_declared_at timestamp with time zone NOT NULL,
+  served_at timestamp with time zone,
+  CONSTRAINT outbox_rails_fields_is_object CHECK (jsonb_typeof(fields) = 'object'::text),
+  CONSTRAINT outbox_rails_pkey PRIMARY KEY (rail_type)
+);
+COMMENT ON TABLE outbox_rails IS 'Rails as processes declared them: field classes and the money flag. Conflicting declarations keep the stricter value.';
+COMMENT ON COLUMN outbox_rails.money IS 'False only if every declaration said so: such a rail carries messages, not payments.';
+COMMENT ON COLUMN outbox_rails.fields IS 'Class of each payload field, by JSON pointer: public, masked, forbidden or encrypted. A field without an entry is public.';
+COMMENT ON COLUMN outbox_rails.declared_by IS 'Process that declared the rail last, by its own name.';
+COMMENT ON COLUMN outbox_rails.declared_login IS 'Database login of that process.';
+COMMENT ON COLUMN outbox_rails.served_at IS 'Latest declaration by a worker that carries the rail; null if only an API declared it.';
+
 -- view outbox_throughput of symphony_owner
 CREATE VIEW outbox_throughput WITH (security_barrier=true) AS
  WITH recorded AS (
@@ -3126,6 +3146,70 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION current_dispatch_epoch(text) IS 'Internal: the epoch of this run of the server, begun if it is the first call in it.';
+
+-- function declare_outbox_rail(text, boolean, jsonb, text, boolean) of symphony_owner
+CREATE FUNCTION declare_outbox_rail(p_rail_type text, p_money boolean, p_fields jsonb, p_declared_by text, p_serving boolean DEFAULT false)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  -- From the least to the most strict. Nothing of an encrypted field is ever shown; a forbidden one may be shown masked.
+  v_classes CONSTANT text[] := ARRAY['public', 'masked', 'forbidden', 'encrypted'];
+  v_defect text := payload_defect(p_fields);
+  v_fields_kept integer;
+BEGIN
+  IF NOT is_id(p_rail_type) THEN
+    PERFORM refuse_argument('p_rail_type', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF NOT is_id(p_declared_by) THEN
+    PERFORM refuse_argument('p_declared_by', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF p_money IS NULL THEN
+    PERFORM refuse_argument('p_money', 'true or false');
+  END IF;
+  IF p_serving IS NULL THEN
+    PERFORM refuse_argument('p_serving', 'true or false');
+  END IF;
+  IF v_defect IS NOT NULL THEN
+    PERFORM refuse_argument('p_fields', v_defect);
+  END IF;
+  IF EXISTS (
+    SELECT FROM jsonb_each(p_fields) AS field(pointer, class)
+    WHERE field.pointer COLLATE "C" !~ '^(/([^~/]|~[01])+){1,32}$'
+      OR jsonb_typeof(field.class) <> 'string' OR field.class #>> '{}' <> ALL (v_classes)
+  ) THEN
+    PERFORM refuse_argument('p_fields', 'an object from JSON pointer, such as /destination, to public, masked, forbidden or encrypted');
+  END IF;
+  -- A declaration cannot loosen an earlier one: a stolen login, or a process with an old file, reveals nothing.
+  INSERT INTO outbox_rails AS r
+    (rail_type, money, fields, declared_by, declared_login, first_declared_at, last_declared_at, served_at)
+  VALUES (p_rail_type, p_money, p_fields, p_declared_by, session_user, v_now, v_now, CASE WHEN p_serving THEN v_now END)
+  ON CONFLICT (rail_type) DO UPDATE SET
+    money = r.money OR EXCLUDED.money,
+    fields = (
+      SELECT COALESCE(jsonb_object_agg(merged.pointer, merged.class), '{}')
+      FROM (
+        SELECT field.pointer, v_classes[max(array_position(v_classes, field.class))] AS class
+        FROM (SELECT * FROM jsonb_each_text(r.fields) UNION ALL SELECT * FROM jsonb_each_text(EXCLUDED.fields))
+          AS field(pointer, class)
+        GROUP BY field.pointer
+      ) merged
+    ),
+    declared_by = EXCLUDED.declared_by,
+    declared_login = EXCLUDED.declared_login,
+    last_declared_at = EXCLUDED.last_declared_at,
+    served_at = COALESCE(EXCLUDED.served_at, r.served_at)
+  RETURNING (SELECT count(*) FROM jsonb_object_keys(fields)) INTO v_fields_kept;
+  IF v_fields_kept > 1000 THEN
+    PERFORM refuse_argument('p_fields', 'at most 1000 fields in all declarations of one rail');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION declare_outbox_rail(text, boolean, jsonb, text, boolean) IS 'Records the field classes and the money flag of a rail. Of conflicting declarations the stricter value stays.';
 
 -- function delete_job(text) of symphony_owner
 CREATE FUNCTION delete_job(p_job_name text)
@@ -6661,6 +6745,8 @@ GRANT EXECUTE ON function complete_outbox_attempts(uuid[], uuid[], text, text[],
 GRANT EXECUTE ON function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) TO symphony_control;
 GRANT EXECUTE ON function create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) TO symphony_executor;
 GRANT EXECUTE ON function create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) TO symphony_control;
+GRANT EXECUTE ON function declare_outbox_rail(text, boolean, jsonb, text, boolean) TO symphony_control;
+GRANT EXECUTE ON function declare_outbox_rail(text, boolean, jsonb, text, boolean) TO symphony_executor;
 GRANT EXECUTE ON function delete_job(text) TO symphony_control;
 GRANT EXECUTE ON function destroy_subject_key(text, text) TO symphony_control;
 GRANT EXECUTE ON function due_jobs(integer) TO symphony_executor;
@@ -6750,6 +6836,9 @@ GRANT SELECT ON table outbox_operational_status TO symphony_readonly;
 GRANT SELECT ON table outbox_pauses TO symphony_auditor;
 GRANT SELECT ON table outbox_pauses TO symphony_control;
 GRANT SELECT ON table outbox_pauses TO symphony_readonly;
+GRANT SELECT ON table outbox_rails TO symphony_auditor;
+GRANT SELECT ON table outbox_rails TO symphony_control;
+GRANT SELECT ON table outbox_rails TO symphony_readonly;
 GRANT SELECT ON table outbox_throughput TO symphony_auditor;
 GRANT SELECT ON table outbox_throughput TO symphony_control;
 GRANT SELECT ON table outbox_throughput TO symphony_readonly;

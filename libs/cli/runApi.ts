@@ -1,6 +1,7 @@
 import { isActorGateway } from '../access/index.js'
 import { AppError } from '../core/index.js'
 import type { Database } from '../db/index.js'
+import { declareOutboxRails } from '../outbox/index.js'
 import { apiFace, loadApiFiles, type ApiFiles } from './apiFace.js'
 import type { Cli } from './Cli.js'
 import { createLog } from './createLog.js'
@@ -32,6 +33,7 @@ async function serve(settings: ApiProcessSettings, { files, protection }: Loaded
   const database = openTargetAt(url, settings, 'api')
   try {
     await sayIfNobodyCanOperate(database, strict, cli)
+    await declareOutboxRails(database.as('symphony_control'), protection.rails.values(), 'api', { serving: false })
     const api = apiFace(url, settings, files, protection)
     const face = new HttpFace({ database, log, accessToken, api, webhooks: files.webhooks })
     try {

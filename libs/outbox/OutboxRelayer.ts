@@ -6,7 +6,13 @@ import { AttemptSpans } from './AttemptSpans.js'
 import { carryItem, type CarryTools, type Landing } from './carryItem.js'
 import { CompletionQueue } from './CompletionQueue.js'
 import { DatabaseClock } from './DatabaseClock.js'
-import { beginOutboxDispatch, heartbeatOutboxWorker, holdLeasedOutboxItem, nextOutboxEvent } from './db.js'
+import {
+  beginOutboxDispatch,
+  declareOutboxRails,
+  heartbeatOutboxWorker,
+  holdLeasedOutboxItem,
+  nextOutboxEvent,
+} from './db.js'
 import { Departures, type Departure } from './Departures.js'
 import { DispatchGuard } from './DispatchGuard.js'
 import type { OnRelayerEvent } from './events.js'
@@ -32,6 +38,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly workerId: string
   readonly #database: Database
   readonly #role: RoleHandle
+  readonly #rails: readonly LoadedRail[]
+  #railsDeclaredAtMs = -Infinity
   readonly #departures: Departures
   readonly #options: ResolvedRelayerOptions
   readonly #clock: Clock
@@ -60,7 +68,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     onEvent: OnRelayerEvent = () => {},
     clock: Clock = systemClock,
   ) {
-    this.#options = resolveRelayerOptions(options, [...rails.values()])
+    this.#rails = [...rails.values()]
+    this.#options = resolveRelayerOptions(options, this.#rails)
     this.workerId = this.#options.workerId
     this.#database = database
     this.#role = database.as(EXECUTOR)
@@ -71,7 +80,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       onEvent(event)
     }
     this.#departures = new Departures(
-      [...rails.values()].map((rail) => this.#createLane(rail)),
+      this.#rails.map((rail) => this.#createLane(rail)),
       { concurrency: this.#options.concurrency, prefetch: this.#options.batchSize },
     )
     this.#wakeup = new Wakeup(this.#options.debounceMs, clock, () => this.#inFlight.size + this.#completions.size === 0)
@@ -103,7 +112,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       ...shared,
       clock,
       leaseSeconds: this.#options.leaseSeconds,
-      announcedRails: [...rails.values()].filter(({ onUnknown }) => onUnknown === 'hold').map(({ type }) => type),
+      announcedRails: this.#rails.filter(({ onUnknown }) => onUnknown === 'hold').map(({ type }) => type),
       guard: this.#guard,
       keeper: this.#keeper,
       returns: this.#returns,
@@ -144,6 +153,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   async runOnce(): Promise<RelayerCounts> {
     this.#tally = new RelayerTally()
     if (this.#options.renewLeases) this.#keeper.start()
+    await this.#declareRails()
     await this.#turn()
     this.#pump()
     await this.#landed()
@@ -386,7 +396,16 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const databaseNow = await heartbeatOutboxWorker(this.#role, this.workerId, { running, waiting, completing, rails })
     this.#compareClocks(databaseNow, sentAtMs)
     await this.#guard.check()
+    await this.#declareRails()
     return { again: false }
+  }
+
+  /** Repeats the declaration every hour, so that the database knows which rails are served. */
+  async #declareRails(): Promise<void> {
+    const nowMs = this.#clock.monotonicMs()
+    if (nowMs - this.#railsDeclaredAtMs < RAILS_DECLARED_EVERY_MS) return
+    await declareOutboxRails(this.#role, this.#rails, this.workerId, { serving: true })
+    this.#railsDeclaredAtMs = nowMs
   }
 
   /** After a jump it claims nothing until the leases in hand have surely ended. */
@@ -428,5 +447,6 @@ const OWN_CODES: ReadonlySet<string> = new Set(Object.values(VERDICT_CODES))
 /** Longer than any process runs. */
 const NEVER_MS = 2_147_483_647
 const ABORTED_CALLS_MS = 2_000
+const RAILS_DECLARED_EVERY_MS = 3_600_000
 const DRAIN_MS = 5_000
 const ROUND_DRAIN_MS = 10_000

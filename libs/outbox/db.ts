@@ -11,6 +11,7 @@ import {
 } from '../core/index.js'
 import type { JsonObject } from '../core/index.js'
 import { callFunction, type Queryable } from '../db/index.js'
+import type { LoadedRail } from '../rails/index.js'
 import { instructionColumns, leaseColumns, optionalRails, optionalText, outcomeColumns } from './arguments.js'
 import { onlyRow, toClaimedItem, toDate, toEnqueuedItem, toEpochCheck, toVerdict } from './rows.js'
 import type { ClaimedRow, EnqueuedRow, EpochCheckRow, UnleasedTakeoverRow, VerdictRow } from './rows.js'
@@ -298,6 +299,30 @@ export async function heartbeatOutboxWorker(role: Queryable, workerId: string, d
     encodePayload(detail, 'detail'),
   ])
   return toDate(onlyRow(rows).heartbeat_outbox_worker)
+}
+
+/** Rail as `declareOutboxRails` records it. A loaded rail is one. */
+export type DeclaredRail = Pick<LoadedRail, 'type' | 'money' | 'fields'>
+
+/**
+ * Records field classes and the money flag of rails, as symphony_executor or symphony_control. A declaration never loosens an
+ * earlier one. `serving` means that this process carries the rails.
+ */
+export async function declareOutboxRails(
+  role: Queryable,
+  rails: Iterable<DeclaredRail>,
+  declaredBy: string,
+  { serving }: { readonly serving: boolean },
+): Promise<void> {
+  for (const { type, money, fields } of rails) {
+    await callFunction(role, 'declare_outbox_rail', [
+      requiredId('rails.type', type),
+      money,
+      encodePayload(Object.fromEntries(fields.map(({ pointer, fieldClass }) => [pointer, fieldClass])), 'rails.fields'),
+      requiredId('declaredBy', declaredBy),
+      serving,
+    ])
+  }
 }
 
 /**

@@ -23,6 +23,7 @@ export {
   claimOutboxBatch,
   completeOutboxAttempt,
   completeOutboxAttempts,
+  declareOutboxRails,
   enqueuePaymentOutbox,
   enqueuePaymentOutboxBatch,
   freezeDispatch,
@@ -44,7 +45,7 @@ export {
   setParticipantOutboxPolicy,
   withdrawOutboxProposal,
 } from './db.js'
-export type { ClaimOptions } from './db.js'
+export type { ClaimOptions, DeclaredRail } from './db.js'
 export { enqueue, enqueueMany } from './enqueue.js'
 export type { EnqueueOptions, InstructionSealer } from './enqueue.js'
 export type { OnRelayerEvent, RelayerEvent } from './events.js'

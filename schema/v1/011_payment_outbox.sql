@@ -251,6 +251,26 @@ CREATE TABLE IF NOT EXISTS outbox_workers (
 );
 COMMENT ON TABLE outbox_workers IS 'Workers as they last reported. A worker absent from here is not forbidden anything: the lease decides.';
 
+CREATE TABLE IF NOT EXISTS outbox_rails (
+  rail_type text PRIMARY KEY,
+  money boolean NOT NULL,
+  fields jsonb NOT NULL,
+  declared_by text NOT NULL,
+  declared_login text NOT NULL,
+  first_declared_at timestamptz NOT NULL,
+  last_declared_at timestamptz NOT NULL,
+  served_at timestamptz,
+  CONSTRAINT outbox_rails_fields_is_object CHECK (jsonb_typeof(fields) = 'object')
+);
+COMMENT ON TABLE outbox_rails IS
+  'Rails as processes declared them: field classes and the money flag. Conflicting declarations keep the stricter value.';
+COMMENT ON COLUMN outbox_rails.money IS 'False only if every declaration said so: such a rail carries messages, not payments.';
+COMMENT ON COLUMN outbox_rails.fields IS
+  'Class of each payload field, by JSON pointer: public, masked, forbidden or encrypted. A field without an entry is public.';
+COMMENT ON COLUMN outbox_rails.declared_by IS 'Process that declared the rail last, by its own name.';
+COMMENT ON COLUMN outbox_rails.declared_login IS 'Database login of that process.';
+COMMENT ON COLUMN outbox_rails.served_at IS 'Latest declaration by a worker that carries the rail; null if only an API declared it.';
+
 -- Totals are kept as one small row per recording call, folded into minutes off the hot path: a single counter row
 -- would serialise every completion, and counting the ledger would cost more each day.
 CREATE TABLE IF NOT EXISTS outbox_attempt_tallies (

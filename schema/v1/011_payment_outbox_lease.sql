@@ -219,6 +219,69 @@ $$;
 COMMENT ON FUNCTION heartbeat_outbox_worker(text, jsonb) IS
   'Records that a worker is alive and how it is; forgets those silent for a day. Returns the database''s clock.';
 
+CREATE OR REPLACE FUNCTION declare_outbox_rail(
+  p_rail_type text, p_money boolean, p_fields jsonb, p_declared_by text, p_serving boolean DEFAULT false
+) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  -- From the least to the most strict. Nothing of an encrypted field is ever shown; a forbidden one may be shown masked.
+  v_classes CONSTANT text[] := ARRAY['public', 'masked', 'forbidden', 'encrypted'];
+  v_defect text := payload_defect(p_fields);
+  v_fields_kept integer;
+BEGIN
+  IF NOT is_id(p_rail_type) THEN
+    PERFORM refuse_argument('p_rail_type', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF NOT is_id(p_declared_by) THEN
+    PERFORM refuse_argument('p_declared_by', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF p_money IS NULL THEN
+    PERFORM refuse_argument('p_money', 'true or false');
+  END IF;
+  IF p_serving IS NULL THEN
+    PERFORM refuse_argument('p_serving', 'true or false');
+  END IF;
+  IF v_defect IS NOT NULL THEN
+    PERFORM refuse_argument('p_fields', v_defect);
+  END IF;
+  IF EXISTS (
+    SELECT FROM jsonb_each(p_fields) AS field(pointer, class)
+    WHERE field.pointer COLLATE "C" !~ '^(/([^~/]|~[01])+){1,32}$'
+      OR jsonb_typeof(field.class) <> 'string' OR field.class #>> '{}' <> ALL (v_classes)
+  ) THEN
+    PERFORM refuse_argument('p_fields', 'an object from JSON pointer, such as /destination, to public, masked, forbidden or encrypted');
+  END IF;
+  -- A declaration cannot loosen an earlier one: a stolen login, or a process with an old file, reveals nothing.
+  INSERT INTO outbox_rails AS r
+    (rail_type, money, fields, declared_by, declared_login, first_declared_at, last_declared_at, served_at)
+  VALUES (p_rail_type, p_money, p_fields, p_declared_by, session_user, v_now, v_now, CASE WHEN p_serving THEN v_now END)
+  ON CONFLICT (rail_type) DO UPDATE SET
+    money = r.money OR EXCLUDED.money,
+    fields = (
+      SELECT COALESCE(jsonb_object_agg(merged.pointer, merged.class), '{}')
+      FROM (
+        SELECT field.pointer, v_classes[max(array_position(v_classes, field.class))] AS class
+        FROM (SELECT * FROM jsonb_each_text(r.fields) UNION ALL SELECT * FROM jsonb_each_text(EXCLUDED.fields))
+          AS field(pointer, class)
+        GROUP BY field.pointer
+      ) merged
+    ),
+    declared_by = EXCLUDED.declared_by,
+    declared_login = EXCLUDED.declared_login,
+    last_declared_at = EXCLUDED.last_declared_at,
+    served_at = COALESCE(EXCLUDED.served_at, r.served_at)
+  RETURNING (SELECT count(*) FROM jsonb_object_keys(fields)) INTO v_fields_kept;
+  IF v_fields_kept > 1000 THEN
+    PERFORM refuse_argument('p_fields', 'at most 1000 fields in all declarations of one rail');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION declare_outbox_rail(text, boolean, jsonb, text, boolean) IS
+  'Records the field classes and the money flag of a rail. Of conflicting declarations the stricter value stays.';
+
 -- Shared by everything that is fenced.
 
 CREATE OR REPLACE FUNCTION check_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text) RETURNS void

@@ -55,6 +55,7 @@ GRANT EXECUTE ON FUNCTION
   outbox_backoff(integer, uuid),
   next_outbox_event(text[]),
   heartbeat_outbox_worker(text, jsonb),
+  declare_outbox_rail(text, boolean, jsonb, text, boolean),
   acquire_lease(text, text, integer, jsonb),
   renew_lease(text, text, uuid, integer),
   release_lease(text, text, uuid),
@@ -99,7 +100,7 @@ TO symphony_executor;
 -- act through functions that leave an event.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
-  payment_outbox_blocks, participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers, dispatch_epochs, symphony_deployments,
+  payment_outbox_blocks, participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers, outbox_rails, dispatch_epochs, symphony_deployments,
   supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
   outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs
 TO symphony_control;
@@ -140,7 +141,9 @@ GRANT EXECUTE ON FUNCTION
   cancel_timer(uuid),
   create_api_key(text, bytea, text[], text, text[], timestamptz),
   revoke_api_key(text),
-  is_actor_gateway()
+  is_actor_gateway(),
+  -- An API that knows the rails declares them. A declaration can only make more fields secret.
+  declare_outbox_rail(text, boolean, jsonb, text, boolean)
 TO symphony_control;
 
 -- Keys of the HTTP API: whose they are and what they may do, for those who make and end them and for auditors. Never a hash.
@@ -165,7 +168,7 @@ GRANT SELECT (
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   payment_outbox_blocks, symphony_settings,
-  participant_outbox_policies, outbox_pauses, outbox_workers, dispatch_epochs, symphony_deployments,
+  participant_outbox_policies, outbox_pauses, outbox_workers, outbox_rails, dispatch_epochs, symphony_deployments,
   supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
   outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs
 TO symphony_auditor;
@@ -173,7 +176,7 @@ TO symphony_auditor;
 -- symphony_readonly: dashboards and analysts. The same without payloads and without any token.
 GRANT SELECT ON
   payment_outbox_identities, payment_outbox_events, payment_outbox_proposals, payment_outbox_blocks,
-  participant_outbox_policies, outbox_pauses, outbox_workers, dispatch_epochs, symphony_deployments,
+  participant_outbox_policies, outbox_pauses, outbox_workers, outbox_rails, dispatch_epochs, symphony_deployments,
   supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
   outbox_operational_status, outbox_throughput, inbox_events
 TO symphony_readonly;

@@ -7,6 +7,7 @@ import { deploy } from '../../libs/deployment/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
 import type { ClaimedMessage } from '../../libs/inbox/index.js'
 import {
+  declareOutboxRails,
   freezeDispatch,
   heartbeatOutboxWorker,
   liftDispatchFreeze,
@@ -66,6 +67,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   payment_outbox_proposals: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_pauses: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_workers: { control: whole(), auditor: whole(), readonly: whole() },
+  outbox_rails: { control: whole(), auditor: whole(), readonly: whole() },
   dispatch_epochs: { control: whole(), auditor: whole(), readonly: whole() },
   // Not lease_id, with which another's lease can be renewed and released.
   symphony_leases: {
@@ -122,6 +124,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   outbox_backoff: 'executor',
   next_outbox_event: 'executor',
   heartbeat_outbox_worker: 'executor',
+  declare_outbox_rail: 'executor',
   check_dispatch_epoch: 'executor',
   acquire_lease: 'executor',
   renew_lease: 'executor',
@@ -290,6 +293,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
 /** Beside the one whom a function is for: operators call off what an application has scheduled. */
 const FURTHER_CALLERS: Readonly<Record<string, readonly Role[]>> = {
   cancel_timer: ['control'],
+  declare_outbox_rail: ['control'],
   master_keys_in_use: ['control'],
 }
 
@@ -324,6 +328,7 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   outbox_backoff: async (call) => call(1, (await enqueue(db)).outboxId),
   next_outbox_event: (call) => call(null),
   heartbeat_outbox_worker: (call) => call(WORKER, {}),
+  declare_outbox_rail: (call) => call('rail', true, {}, WORKER),
   check_dispatch_epoch: (call) => call(WORKER),
   acquire_lease: (call) => call('a-free-resource', WORKER, 60_000, {}),
   renew_lease: async (call) => call(...(await heldLease()), 60_000),
@@ -765,6 +770,7 @@ async function putARowInEveryTable(): Promise<void> {
   await failedItem()
   await enqueueAndClaim(db)
   await heartbeatOutboxWorker(executor, WORKER)
+  await declareOutboxRails(executor, [{ type: 'rail-declared', money: true, fields: [] }], WORKER, { serving: true })
   await heldLease()
   await pauseOutbox(control(), 'rail', 'rail-paused', 'maintenance')
   await setParticipantOutboxPolicy(control(), 'participant-1', 'halt')

@@ -113,6 +113,16 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   outbox_backoff: { role: 'executor', sound: async () => ({ p_attempt_no: '1', p_outbox_id: 'gen_random_uuid()' }) },
   next_outbox_event: { role: 'executor', sound: async () => ({ p_rails: `ARRAY['r']` }), optional: ['p_rails'] },
   heartbeat_outbox_worker: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, p_detail: `'{}'` }) },
+  declare_outbox_rail: {
+    role: 'executor',
+    sound: async () => ({
+      p_rail_type: `'r'`,
+      p_money: 'true',
+      p_fields: `'{"/memo": "masked"}'`,
+      p_declared_by: `'w'`,
+      p_serving: 'true',
+    }),
+  },
   check_dispatch_epoch: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, ...(await anEpoch()) }) },
   due_jobs: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
   create_job_runs: {
@@ -508,6 +518,18 @@ const EXPIRY: Limits = {
   accepted: { 'a time in 99 years': `now() + interval '99 years'` },
 }
 
+const FIELDS: Limits = {
+  refused: {
+    ...PAYLOAD.refused,
+    'an unknown class': `'{"/memo": "${CANARY}"}'`,
+    'a place that is no pointer': `'{"${CANARY}": "masked"}'`,
+  },
+  accepted: {
+    nothing: `'{}'`,
+    'every class': `'{"/a": "public", "/*/b": "masked", "/c~1d": "encrypted", "/e": "forbidden"}'`,
+  },
+}
+
 const LIMITS: Readonly<Record<string, Limits>> = {
   p_key_id: KEY_ID,
   p_secret_hash: SECRET_HASH,
@@ -547,6 +569,8 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_announced_rail: ID,
   p_payload: PAYLOAD,
   p_detail: PAYLOAD,
+  p_fields: FIELDS,
+  p_declared_by: ID,
   p_context: PAYLOAD,
   p_not_before: TIME,
   p_due_at: TIME,
@@ -594,6 +618,8 @@ const WITHOUT_LIMITS = [
   'p_lease_id',
   'p_proposal_id',
   'p_ordered',
+  'p_money',
+  'p_serving',
   'p_outcome_unknown',
   'p_fence',
   'p_costs_attempt',
