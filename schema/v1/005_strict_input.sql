@@ -73,7 +73,9 @@ COMMENT ON FUNCTION trace_context_or_null(text) IS 'The trace context, or null f
 -- joined by what none may hold, the longest run is the longest id.
 CREATE OR REPLACE FUNCTION is_id_list(p_values text[]) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
-RETURN cardinality(p_values) BETWEEN 1 AND 1000 AND array_dims(p_values) = format('[1:%s]', cardinality(p_values))
+-- Not BETWEEN: PostgreSQL prints its two conditions as a nested AND and reads them back as a flat one. A dump and restore
+-- would change the body.
+RETURN cardinality(p_values) >= 1 AND cardinality(p_values) <= 1000 AND array_dims(p_values) = format('[1:%s]', cardinality(p_values))
   AND num_nulls(VARIADIC p_values) = 0 AND '' <> ALL (p_values)
   AND array_to_string(p_values, '!') COLLATE "C" !~ '[^!-~]'
   AND (octet_length(array_to_string(p_values, '')) <= 128 OR array_to_string(p_values, ' ') COLLATE "C" !~ '[^ ]{129}');

@@ -1,0 +1,86 @@
+// Tests with programs that Debian packages and the package registry does not: pg_dump and pg_restore, PgBouncer, plpgsql_check.
+// Runs the tests whose programs are installed and says which did not run. A missing program fails, unless --allow-missing is given.
+//
+//   npm run debian                            all of them
+//   npm run debian -- pgbouncer               only these: dump, pgbouncer, plpgsql-check
+//   npm run debian -- --allow-missing         those whose programs are installed
+//   SYMPHONY_PROGRAMS=/opt/pg18/bin npm run debian    searches these folders, too
+import { spawnSync } from 'node:child_process'
+import { existsSync, readdirSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { delimiter, dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { ensureBuilt } from './build.mjs'
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+const vitest = join(dirname(createRequire(import.meta.url).resolve('vitest/package.json')), 'vitest.mjs')
+const SERVER_VERSIONS = ['15', '16', '17', '18']
+const DEBIAN_POSTGRES = '/usr/lib/postgresql'
+
+const FOLDERS = [
+  ...(process.env.SYMPHONY_PROGRAMS ?? '').split(delimiter),
+  ...listed(DEBIAN_POSTGRES).map((version) => join(DEBIAN_POSTGRES, version, 'bin')),
+  ...(process.env.PATH ?? '').split(delimiter),
+  '/usr/sbin',
+].filter((folder) => folder !== '')
+
+/** Each test file, the programs that it needs as variables of its environment, and how to get them. */
+const TESTS = {
+  dump: {
+    programs: () => versionedFolders('pg_dump', 'pg_restore'),
+    remedy: 'apt-get install postgresql-client',
+  },
+}
+
+const words = process.argv.slice(2)
+const allowMissing = words.includes('--allow-missing')
+const wanted = words.filter((word) => word !== '--allow-missing')
+const unknown = wanted.find((word) => TESTS[word] === undefined)
+if (unknown !== undefined) fail(`${unknown}: expected ${Object.keys(TESTS).join(', ')} or --allow-missing`)
+
+ensureBuilt()
+const found = new Map((wanted.length > 0 ? wanted : Object.keys(TESTS)).map((name) => [name, TESTS[name].programs()]))
+const present = [...found].filter(([, programs]) => Object.keys(programs).length > 0)
+const missing = [...found.keys()].filter((name) => !present.some(([one]) => one === name))
+if (present.length > 0) {
+  const env = { ...process.env, SYMPHONY_TEST_PROGRAMS: JSON.stringify(Object.fromEntries(present)) }
+  const files = present.map(([name]) => `tests/debian/${name}.check.ts`)
+  const { status } = spawnSync(
+    process.execPath,
+    [vitest, 'run', '--config', 'tests/debian/vitest.config.ts', ...files],
+    {
+      cwd: root,
+      stdio: 'inherit',
+      env,
+    },
+  )
+  if (status !== 0) process.exit(status ?? 1)
+}
+for (const [name, programs] of present) say(`ran      ${name}: ${Object.values(programs).join(', ')}`)
+for (const name of missing) say(`NOT RUN  ${name}: its program is not installed. Remedy: ${TESTS[name].remedy}`)
+if (missing.length > 0 && !allowMissing) fail('Some tests did not run. --allow-missing accepts that.')
+
+/** The folder with programs of the same version as each tested server, by that version. */
+function versionedFolders(...programs) {
+  const folders = FOLDERS.filter((folder) => programs.every((program) => existsSync(join(folder, program))))
+  const versions = folders.map((folder) => [majorVersion(join(folder, programs[0])), folder])
+  return Object.fromEntries(versions.filter(([version]) => SERVER_VERSIONS.includes(version)).toReversed())
+}
+
+function majorVersion(program) {
+  const { stdout } = spawnSync(program, ['--version'], { encoding: 'utf8' })
+  return /\(PostgreSQL\) (\d+)/.exec(stdout ?? '')?.[1]
+}
+
+function listed(folder) {
+  return existsSync(folder) ? readdirSync(folder) : []
+}
+
+function say(line) {
+  process.stdout.write(`${line}\n`)
+}
+
+function fail(why) {
+  process.stderr.write(`${why}\n`)
+  process.exit(1)
+}
