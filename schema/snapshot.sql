@@ -885,6 +885,7 @@ CREATE TABLE symphony_leases (
   expires_at timestamp with time zone NOT NULL,
   released_at timestamp with time zone,
   context jsonb NOT NULL DEFAULT '{}'::jsonb,
+  floor_seen bigint NOT NULL DEFAULT 0,
   CONSTRAINT symphony_leases_context_is_object CHECK (jsonb_typeof(context) = 'object'::text),
   CONSTRAINT symphony_leases_either_granted_or_released CHECK (num_nonnulls(lease_id, released_at) = 1),
   CONSTRAINT symphony_leases_pkey PRIMARY KEY (resource),
@@ -897,6 +898,7 @@ COMMENT ON COLUMN symphony_leases.lease_id IS 'The fence: made anew by each acqu
 COMMENT ON COLUMN symphony_leases.fencing_token IS 'Grows with each acquire and renewal of the resource, across owners and releases. Not a secret: holders show it to others.';
 COMMENT ON COLUMN symphony_leases.expires_at IS 'Until when it is held, by this server''s clock; once released, since when it is free.';
 COMMENT ON COLUMN symphony_leases.context IS 'What the holder wants others to know of it. Nothing here reads it.';
+COMMENT ON COLUMN symphony_leases.floor_seen IS 'Token of symphony_lease_floor at the latest acquire. The floor only grows, so the doctor finds a lost one by this column.';
 
 -- table symphony_settings of symphony_owner
 CREATE TABLE symphony_settings (
@@ -1078,7 +1080,7 @@ BEGIN
   UPDATE symphony_leases l
   SET owner = p_owner, lease_id = gen_random_uuid(), fencing_token = l.fencing_token + 1, acquired_at = v_now,
     renewed_at = v_now, expires_at = v_now + make_interval(secs => p_duration_ms / 1000.0), released_at = NULL,
-    context = p_context
+    context = p_context, floor_seen = (SELECT f.fencing_token FROM symphony_lease_floor f)
   WHERE l.resource = p_resource
   RETURNING l.lease_id, l.fencing_token, l.acquired_at, l.expires_at;
 END
@@ -4290,7 +4292,7 @@ CREATE FUNCTION is_id_list(p_values text[])
 RETURNS boolean
 LANGUAGE sql STABLE
 PARALLEL SAFE
-RETURN (((cardinality(p_values) >= 1) AND (cardinality(p_values) <= 1000)) AND (array_dims(p_values) = format('[1:%s]'::text, cardinality(p_values))) AND (num_nulls(VARIADIC p_values) = 0) AND (''::text <> ALL (p_values)) AND ((array_to_string(p_values, '!'::text) COLLATE "C") !~ '[^!-~]'::text) AND ((octet_length(array_to_string(p_values, ''::text)) <= 128) OR ((array_to_string(p_values, ' '::text) COLLATE "C") !~ '[^ ]{129}'::text)));
+RETURN ((cardinality(p_values) >= 1) AND (cardinality(p_values) <= 1000) AND (array_dims(p_values) = format('[1:%s]'::text, cardinality(p_values))) AND (num_nulls(VARIADIC p_values) = 0) AND (''::text <> ALL (p_values)) AND ((array_to_string(p_values, '!'::text) COLLATE "C") !~ '[^!-~]'::text) AND ((octet_length(array_to_string(p_values, ''::text)) <= 128) OR ((array_to_string(p_values, ' '::text) COLLATE "C") !~ '[^ ]{129}'::text)));
 COMMENT ON FUNCTION is_id_list(text[]) IS 'True for a plain list of 1 to 1000 ids.';
 
 -- function is_inbox_id(text) of symphony_owner
@@ -6821,7 +6823,7 @@ GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_mes
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, payload, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_control;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_readonly;
 GRANT SELECT (created_at, destroyed_at, destroyed_because, destroyed_by, key_id, master_key_id, subject) ON table subject_keys TO symphony_auditor;
-GRANT SELECT (acquired_at, context, expires_at, fencing_token, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_auditor;
+GRANT SELECT (acquired_at, context, expires_at, fencing_token, floor_seen, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_auditor;
 GRANT SELECT (acquired_at, context, expires_at, fencing_token, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_control;
 GRANT SELECT (acquired_at, expires_at, fencing_token, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_readonly;
 GRANT SELECT ON table dispatch_epochs TO symphony_auditor;
@@ -6881,6 +6883,7 @@ GRANT SELECT ON table supervisor_scheduler_status TO symphony_readonly;
 GRANT SELECT ON table symphony_deployments TO symphony_auditor;
 GRANT SELECT ON table symphony_deployments TO symphony_control;
 GRANT SELECT ON table symphony_deployments TO symphony_readonly;
+GRANT SELECT ON table symphony_lease_floor TO symphony_auditor;
 GRANT SELECT ON table symphony_settings TO symphony_auditor;
 GRANT USAGE ON schema symphony TO symphony_auditor;
 GRANT USAGE ON schema symphony TO symphony_auth;

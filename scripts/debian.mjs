@@ -14,7 +14,7 @@ import { ensureBuilt } from './build.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const vitest = join(dirname(createRequire(import.meta.url).resolve('vitest/package.json')), 'vitest.mjs')
-const SERVER_VERSIONS = ['15', '16', '17', '18']
+const SERVER_VERSIONS = new Set(['15', '16', '17', '18'])
 const DEBIAN_POSTGRES = '/usr/lib/postgresql'
 
 const FOLDERS = [
@@ -64,7 +64,7 @@ if (missing.length > 0 && !allowMissing) fail('Some tests did not run. --allow-m
 function versionedFolders(...programs) {
   const folders = FOLDERS.filter((folder) => programs.every((program) => existsSync(join(folder, program))))
   const versions = folders.map((folder) => [majorVersion(join(folder, programs[0])), folder])
-  return Object.fromEntries(versions.filter(([version]) => SERVER_VERSIONS.includes(version)).toReversed())
+  return Object.fromEntries(versions.filter(([version]) => SERVER_VERSIONS.has(version)).toReversed())
 }
 
 function majorVersion(program) {

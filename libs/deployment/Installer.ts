@@ -20,7 +20,7 @@ import { findOutdated } from './findOutdated.js'
 import { loginStatement } from './logins.js'
 import { readManifest } from './manifest.js'
 import type { ResolvedDeployOptions } from './options.js'
-import { borrowsOwner, closingSteps, fileSteps, healingSteps, openingSteps, type Login } from './plan.js'
+import { borrowsOwner, closingSteps, fileSteps, healingSteps, openingSteps, roleSteps, type Login } from './plan.js'
 import {
   databaseNotDedicated,
   legacyInTheWay,
@@ -37,7 +37,7 @@ import { inOrder, readSchemaFiles, type SchemaFiles } from './schemaFiles.js'
 import { scramVerifier } from './scramVerifier.js'
 
 export interface DeployReport {
-  readonly outcome: 'deployed' | 'unchanged' | 'planned'
+  readonly outcome: 'deployed' | 'unchanged' | 'roles' | 'planned'
   readonly schema: string
   readonly release: string
   readonly logins: readonly DeployedLogin[]
@@ -57,7 +57,7 @@ const SECRET_TO_COME = 'made when it is deployed'
 const PASSWORD_BYTES = 24
 
 interface Decision {
-  readonly outcome: 'deployed' | 'unchanged'
+  readonly outcome: Exclude<DeployReport['outcome'], 'planned'>
   readonly steps: readonly Step[]
 }
 
@@ -79,10 +79,7 @@ export class Installer {
     const passwords = this.#passwords(facts)
     const logins = this.#logins((name) => mapDefined(passwords.get(name), scramVerifier))
     return this.#database.transaction('READ WRITE', async (tx) => {
-      await runSteps(tx, this.#openingSteps(facts))
-      const { outcome, steps } = await this.#decide(tx, facts)
-      await runSteps(tx, steps)
-      await runSteps(tx, this.#closingSteps(facts, logins))
+      const outcome = await this.#run(tx, facts, logins)
       await this.#verify(tx, facts, logins)
       return {
         ...this.#header(),
@@ -93,16 +90,34 @@ export class Installer {
     })
   }
 
+  async #run(tx: Transaction, facts: ServerFacts, logins: readonly Login[]): Promise<Decision['outcome']> {
+    if (this.#options.rolesOnly) {
+      await runSteps(tx, roleSteps(facts, this.#files, logins))
+      return 'roles'
+    }
+    await runSteps(tx, this.#openingSteps(facts))
+    const { outcome, steps } = await this.#decide(tx, facts)
+    await runSteps(tx, steps)
+    await runSteps(tx, this.#closingSteps(facts, logins))
+    return outcome
+  }
+
   /** What a deployment would run, as far as this login can see. */
   async plan(): Promise<DeployReport> {
     return this.#database.transaction('READ ONLY', async (tx) => {
       const facts = await this.#readFacts(tx)
-      if (facts.mayActAsOwner && !facts.missingRoles.includes(OWNER_ROLE)) await tx.query(becomeRole(OWNER_ROLE))
-      const { steps } = await this.#decide(tx, facts)
       const logins = this.#logins((name) => (facts.existingLogins.includes(name) ? undefined : SECRET_TO_COME))
-      const all = [...this.#openingSteps(facts), ...steps, ...this.#closingSteps(facts, logins)]
+      const all = this.#options.rolesOnly
+        ? roleSteps(facts, this.#files, logins)
+        : await this.#planned(tx, facts, logins)
       return { ...this.#header(), outcome: 'planned', logins: [], sql: asScript(all) }
     })
+  }
+
+  async #planned(tx: Transaction, facts: ServerFacts, logins: readonly Login[]): Promise<readonly Step[]> {
+    if (facts.mayActAsOwner && !facts.missingRoles.includes(OWNER_ROLE)) await tx.query(becomeRole(OWNER_ROLE))
+    const { steps } = await this.#decide(tx, facts)
+    return [...this.#openingSteps(facts), ...steps, ...this.#closingSteps(facts, logins)]
   }
 
   #header(): Pick<DeployReport, 'schema' | 'release'> {
@@ -110,13 +125,13 @@ export class Installer {
   }
 
   async #readFacts(tx: Transaction): Promise<ServerFacts> {
-    const { schema, dedicatedDatabase, createLogins } = this.#options
+    const { schema, rolesOnly, dedicatedDatabase, createLogins } = this.#options
     const facts = await readServerFacts(
       tx,
       schema,
       createLogins.map(({ name }) => name),
     )
-    requireRights(facts, { schema, dedicatedDatabase, logins: createLogins.map(loginStatement) })
+    requireRights(facts, { schema, rolesOnly, dedicatedDatabase, logins: createLogins.map(loginStatement) })
     return facts
   }
 
@@ -177,7 +192,8 @@ export class Installer {
 
   /** PostgreSQL answers a REVOKE that did nothing with a warning, and leaves the attributes of a role as they are. */
   async #verify(tx: Transaction, facts: ServerFacts, logins: readonly Login[]): Promise<void> {
-    if (borrowsOwner(facts) && (await mayActAsOwner(tx, this.#options.schema))) throw ownerNotReturned(facts.login)
+    if (!this.#options.rolesOnly && borrowsOwner(facts) && (await mayActAsOwner(tx, this.#options.schema)))
+      throw ownerNotReturned(facts.login)
     if (this.#options.dedicatedDatabase && !(await isDatabaseDedicated(tx))) throw databaseNotDedicated(facts.database)
     for (const login of logins) {
       const { canLogIn, isMember, inherits } = await readLoginState(tx, login)

@@ -167,6 +167,9 @@ function damage(check: string, { object, expected, found }: Observation): Findin
 
 /** Where more is known about it than that somebody must look. */
 const REMEDIES: Readonly<Record<string, string>> = {
+  lease_floor_is_kept:
+    'The restore left the row of the floor out. Restore into an empty database, as docs/operate/dump.md says; or, as ' +
+    'symphony_owner, set symphony_lease_floor.fencing_token to the highest fencing token ever issued, or higher.',
   dispatch_is_open:
     'Compare the rail’s book with this one as docs/operate/restore.md says, then: symphony freeze lift --reason "…"',
 }

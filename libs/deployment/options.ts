@@ -1,10 +1,12 @@
-import { boundedInteger } from '../core/index.js'
+import { boundedInteger, InvalidArgumentError } from '../core/index.js'
 import { DEFAULT_SCHEMA, type DatabaseOptions } from '../db/index.js'
 import { checkLoginRequest, type LoginRequest } from './logins.js'
 
 export interface DeployOptions extends Pick<DatabaseOptions, 'url' | 'schema' | 'tls'> {
   /** Return the SQL instead of running it. Reads the database, changes nothing. @default false */
   readonly dryRun?: boolean
+  /** Create the roles of the cluster and the logins, and leave the database as it is. Before a restore. @default false */
+  readonly rolesOnly?: boolean
   /** Drop what the outbox before this one left in the schema: its view, its table, its type. @default false */
   readonly dropLegacy?: boolean
   /** Apply all files although none has changed: mends functions, views, triggers and indexes. @default false */
@@ -27,6 +29,7 @@ const PATIENCE_MS = { min: 0, max: 3_600_000 }
 const DEFAULTS = Object.freeze({
   schema: DEFAULT_SCHEMA,
   dryRun: false,
+  rolesOnly: false,
   dropLegacy: false,
   reapply: false,
   dedicatedDatabase: false,
@@ -38,5 +41,9 @@ export function resolveDeployOptions(given: DeployOptions): ResolvedDeployOption
   const options = { ...DEFAULTS, ...given }
   boundedInteger('patienceMs', options.patienceMs, PATIENCE_MS)
   options.createLogins.forEach(checkLoginRequest)
+  const excluded = (['reapply', 'dropLegacy', 'dedicatedDatabase'] as const).find((name) => options[name])
+  if (options.rolesOnly && excluded !== undefined) {
+    throw new InvalidArgumentError('rolesOnly', `expected no ${excluded} with it: it changes nothing in the database`)
+  }
   return options
 }

@@ -37,6 +37,15 @@ export function openingSteps(facts: ServerFacts, schema: string, { cluster }: Sc
   ]
 }
 
+/** The roles and the logins alone. The restored row of settings names the gateways. */
+export function roleSteps(facts: ServerFacts, { cluster }: SchemaFiles, logins: readonly Login[]): readonly Step[] {
+  return [
+    { title: 'settings of this transaction', sql: INSTALLER_SETTINGS },
+    ...cluster.map(fileStep),
+    ...logins.map((login) => loginStep(login, facts.version)),
+  ]
+}
+
 /** Everything that is new or has changed, and the record of it. */
 export function fileSteps(
   files: SchemaFiles,
@@ -70,7 +79,7 @@ export function closingSteps(
     { title: 'as the login again', sql: LEAVE_SCHEMA },
     ...(borrowsOwner(facts) ? [{ title: 'return the owner role', sql: returnOwner(facts.login) }] : []),
     ...(dedicatedDatabase ? [{ title: 'a database for Symphony alone', sql: dedicateDatabase(facts.database) }] : []),
-    ...logins.map((login) => ({ title: `the login ${login.name}`, sql: loginSql(login, facts.version) })),
+    ...logins.map((login) => loginStep(login, facts.version)),
   ]
 }
 
@@ -88,7 +97,7 @@ function fileStep({ name, sql }: SchemaFile): Step {
   return { title: `schema/${name}`, sql }
 }
 
-function loginSql(login: Login, version: number): string {
+function loginStep(login: Login, version: number): Step {
   const creation = login.secret === undefined ? [] : [createLogin(login, login.secret)]
-  return [...creation, grantToLogin(login, version)].join('\n')
+  return { title: `the login ${login.name}`, sql: [...creation, grantToLogin(login, version)].join('\n') }
 }

@@ -15,6 +15,7 @@ import { OWNER_ROLE } from './roles.js'
 
 export interface Wishes {
   readonly schema: string
+  readonly rolesOnly: boolean
   readonly dedicatedDatabase: boolean
   readonly logins: readonly LoginStatement[]
 }
@@ -35,12 +36,13 @@ export function requireRights(facts: ServerFacts, wishes: Wishes): void {
   )
 }
 
-function missingStatements(facts: ServerFacts, { schema, dedicatedDatabase, logins }: Wishes): string[] {
+function missingStatements(facts: ServerFacts, wishes: Wishes): string[] {
+  const { schema, rolesOnly, dedicatedDatabase, logins } = wishes
   if (facts.isSuperuser) return []
   return [
     ...(facts.mayCreateRoles ? [] : facts.missingRoles.map(createRole)),
-    ...missingForSchema(facts, schema),
-    ...(facts.mayActAsOwner || mayGrant(facts, OWNER_ROLE) ? [] : [lendOwner(facts.login, facts.version)]),
+    ...(rolesOnly ? [] : missingForSchema(facts, schema)),
+    ...(rolesOnly || facts.mayActAsOwner || mayGrant(facts, OWNER_ROLE) ? [] : [lendOwner(facts.login, facts.version)]),
     ...(dedicatedDatabase && !facts.ownsDatabase ? [dedicateDatabase(facts.database)] : []),
     ...logins.flatMap((login) => missingForLogin(facts, login)),
   ]

@@ -24,6 +24,7 @@ CREATE TABLE IF NOT EXISTS symphony_leases (
   expires_at timestamptz NOT NULL,
   released_at timestamptz,
   context jsonb NOT NULL DEFAULT '{}',
+  floor_seen bigint NOT NULL DEFAULT 0,
   CONSTRAINT symphony_leases_token_not_negative CHECK (fencing_token >= 0),
   CONSTRAINT symphony_leases_context_is_object CHECK (jsonb_typeof(context) = 'object'),
   CONSTRAINT symphony_leases_either_granted_or_released CHECK (num_nonnulls(lease_id, released_at) = 1)
@@ -35,6 +36,8 @@ COMMENT ON COLUMN symphony_leases.fencing_token IS
   'Grows with each acquire and renewal of the resource, across owners and releases. Not a secret: holders show it to others.';
 COMMENT ON COLUMN symphony_leases.expires_at IS 'Until when it is held, by this server''s clock; once released, since when it is free.';
 COMMENT ON COLUMN symphony_leases.context IS 'What the holder wants others to know of it. Nothing here reads it.';
+COMMENT ON COLUMN symphony_leases.floor_seen IS
+  'Token of symphony_lease_floor at the latest acquire. The floor only grows, so the doctor finds a lost one by this column.';
 
 CREATE TABLE IF NOT EXISTS symphony_lease_floor (
   singleton boolean PRIMARY KEY DEFAULT true,
@@ -87,7 +90,7 @@ BEGIN
   UPDATE symphony_leases l
   SET owner = p_owner, lease_id = gen_random_uuid(), fencing_token = l.fencing_token + 1, acquired_at = v_now,
     renewed_at = v_now, expires_at = v_now + make_interval(secs => p_duration_ms / 1000.0), released_at = NULL,
-    context = p_context
+    context = p_context, floor_seen = (SELECT f.fencing_token FROM symphony_lease_floor f)
   WHERE l.resource = p_resource
   RETURNING l.lease_id, l.fencing_token, l.acquired_at, l.expires_at;
 END

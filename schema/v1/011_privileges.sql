@@ -212,6 +212,9 @@ GRANT SELECT (
 GRANT SELECT (
   resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at, context
 ) ON symphony_leases TO symphony_control, symphony_auditor;
+-- The doctor compares both.
+GRANT SELECT (floor_seen) ON symphony_leases TO symphony_auditor;
+GRANT SELECT ON symphony_lease_floor TO symphony_auditor;
 GRANT SELECT (
   resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at
 ) ON symphony_leases TO symphony_readonly;

@@ -43,6 +43,7 @@ export const SECTIONS = [
       'docs/operate/tracing.md',
       'docs/operate/faults.md',
       'docs/operate/restore.md',
+      'docs/operate/dump.md',
       'docs/operate/upgrade.md',
       'docs/operate/auditor.md',
       'docs/operate/ledger.md',

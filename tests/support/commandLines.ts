@@ -47,7 +47,7 @@ const SHELL = new Set([
   'touch',
 ])
 /** PostgreSQL's own, which whoever runs a server has. */
-const SERVER = new Set(['pg_basebackup', 'pg_ctl', 'pg_verifybackup'])
+const SERVER = new Set(['pg_basebackup', 'pg_dump', 'pg_restore', 'pg_ctl', 'pg_verifybackup'])
 
 /**
  * What is wrong with the commands of a block: commands, options and arguments that the program does not have, scripts that the

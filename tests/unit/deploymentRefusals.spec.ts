@@ -131,6 +131,36 @@ describe('a deployment that fails half-way', () => {
   })
 })
 
+describe('deploy with rolesOnly', () => {
+  test('creates roles and logins, and changes nothing in the database', async () => {
+    const login = `relayer_${db.name}`
+    const createLogins = [{ name: login, roles: ['executor'] }] as const
+    expect(await deploy({ url: db.url, schema, rolesOnly: true, createLogins })).toMatchObject({
+      outcome: 'roles',
+      logins: [{ name: login, created: true }],
+    })
+    const { rows } = await db.queryNoRole(
+      `SELECT pg_has_role($2, 'symphony_executor', 'MEMBER') AS member,
+         ARRAY(SELECT nspname::text FROM pg_namespace WHERE nspname = $1) AS schemas`,
+      [schema, login],
+    )
+    expect(rows).toEqual([{ member: true, schemas: [] }])
+  })
+
+  test('prints the roles alone as a dry run', async () => {
+    const { sql } = await deploy({ url: db.url, schema, rolesOnly: true, dryRun: true })
+    expect(sql).toContain('-- schema/v1/002_roles.sql')
+    expect(sql).not.toContain('CREATE SCHEMA')
+  })
+
+  test.each(['reapply', 'dropLegacy', 'dedicatedDatabase'])('refuses %s beside it', async (option) => {
+    await expect(deploy({ url: db.url, schema, rolesOnly: true, [option]: true })).rejects.toMatchObject({
+      code: 'INVALID_ARGUMENT',
+      argument: 'rolesOnly',
+    })
+  })
+})
+
 describe('a dry run', () => {
   test('changes nothing, and what it prints is what a deployment does', async () => {
     const { sql, outcome } = await deploy({ url: db.url, schema, dryRun: true })

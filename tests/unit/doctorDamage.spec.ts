@@ -85,6 +85,22 @@ describe('each promise that is broken is named', () => {
     ])
   })
 
+  test.each([
+    ['lower than an acquire has seen it', 'UPDATE symphony_lease_floor SET fencing_token = 40', '40'],
+    ['without its row', 'DELETE FROM symphony_lease_floor', 'no row'],
+  ])('a lease floor %s is LEASE_FLOOR_IS_KEPT', async (_, sql, found) => {
+    for (const name of ['removed', 'kept']) await db.queryNoRole(`SELECT acquire_lease($1, 'a', 60000)`, [name])
+    await db.queryNoRole(`UPDATE symphony_leases SET fencing_token = 41, expires_at = now() - interval '2 hours'
+      WHERE resource = 'removed'`)
+    await db.queryNoRole(`SELECT purge_dead_leases(3600, 1000)`)
+    await db.queryNoRole(`SELECT acquire_lease('kept', 'a', 60000)`)
+    expect(await damage()).toEqual([])
+    await db.queryNoRole(sql)
+    expect(await damage()).toMatchObject([
+      { code: 'LEASE_FLOOR_IS_KEPT', object: 'symphony_lease_floor', expected: 'a token of at least 41', found },
+    ])
+  })
+
   test('a question that cannot be answered is itself a finding, and the others are still asked', async () => {
     await db.queryNoRole('DROP VIEW supervisor_outbox_status')
     await db.queryNoRole(`DELETE FROM payment_outbox_pending WHERE instruction_id = 'i3'`)

@@ -71,11 +71,11 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   dispatch_epochs: { control: whole(), auditor: whole(), readonly: whole() },
   // Not lease_id, with which another's lease can be renewed and released.
   symphony_leases: {
-    control: except('lease_id'),
+    control: except('lease_id', 'floor_seen'),
     auditor: except('lease_id'),
-    readonly: except('lease_id', 'context'),
+    readonly: except('lease_id', 'context', 'floor_seen'),
   },
-  symphony_lease_floor: {},
+  symphony_lease_floor: { auditor: whole() },
   outbox_attempt_tallies: {},
   outbox_attempt_totals: {},
   scheduler_jobs: { control: whole(), auditor: whole(), readonly: except('payload') },

@@ -7,6 +7,7 @@ import { addDatabaseSettings, resolveDatabase, type DatabaseFlags } from '../tar
 
 interface DeployCommandOptions extends DatabaseFlags {
   readonly dryRun?: boolean
+  readonly rolesOnly?: boolean
   readonly dropLegacy?: boolean
   readonly reapply?: boolean
   readonly dedicatedDatabase?: boolean
@@ -20,6 +21,7 @@ export function registerDeploy(program: Command, cli: Cli): void {
     program.command('deploy').description('bring the schema of this release to a database; safe to repeat'),
   )
     .option('--dry-run', 'print the SQL and change nothing')
+    .option('--roles-only', 'create the roles and the logins, and leave the database as it is: before a restore')
     .option('--drop-legacy', 'drop the outbox that came before this one: its view, its table, its type')
     .option('--reapply', 'apply every file, also if none has changed: mends functions, views, triggers, indexes')
     .option('--dedicated-database', 'take TEMP and CREATE in this database away from PUBLIC')
@@ -47,6 +49,7 @@ async function runDeploy(options: DeployCommandOptions, cli: Cli): Promise<void>
   const report = await deploy({
     ...(await resolveDatabase(options, cli)),
     dryRun: options.dryRun === true,
+    rolesOnly: options.rolesOnly === true,
     dropLegacy: options.dropLegacy === true,
     reapply: options.reapply === true,
     dedicatedDatabase: options.dedicatedDatabase === true,
@@ -58,11 +61,7 @@ async function runDeploy(options: DeployCommandOptions, cli: Cli): Promise<void>
 }
 
 function printReport({ outcome, schema, release, logins }: DeployReport, { terminal }: Cli): void {
-  terminal.print(
-    outcome === 'deployed'
-      ? `Release ${release} is deployed to the schema ${schema}.`
-      : `The schema ${schema} is at release ${release} already. Its privileges were applied again.`,
-  )
+  terminal.print(describeOutcome(outcome, schema, release))
   for (const { name, password } of logins) {
     terminal.print(
       password === undefined
@@ -70,6 +69,13 @@ function printReport({ outcome, schema, release, logins }: DeployReport, { termi
         : `The login ${name} was created. Its password, shown only now: ${password}`,
     )
   }
+}
+
+function describeOutcome(outcome: DeployReport['outcome'], schema: string, release: string): string {
+  if (outcome === 'roles') return `The roles of release ${release} exist on this server. No schema was changed.`
+  return outcome === 'deployed'
+    ? `Release ${release} is deployed to the schema ${schema}.`
+    : `The schema ${schema} is at release ${release} already. Its privileges were applied again.`
 }
 
 function loginRequests(texts: readonly string[], { env }: Cli): readonly LoginRequest[] {

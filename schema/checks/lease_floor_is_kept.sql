@@ -1,0 +1,7 @@
+-- The lease floor is at least as high as any acquire has seen it. A lower one is lost: fencing tokens would start again below
+-- numbers that holders of removed leases have shown to others.
+SELECT 'symphony_lease_floor' AS object, format('a token of at least %s', l.floor_seen) AS expected,
+  COALESCE(f.fencing_token::text, 'no row') AS found
+FROM (SELECT COALESCE(max(s.floor_seen), 0) AS floor_seen FROM symphony_leases s) l
+LEFT JOIN symphony_lease_floor f ON true
+WHERE f.fencing_token IS NULL OR f.fencing_token < l.floor_seen;
