@@ -180,6 +180,19 @@ CREATE TABLE outbox_attempt_totals (
 );
 COMMENT ON TABLE outbox_attempt_totals IS 'Attempts per minute; minutes older than two hours are folded into the row -infinity.';
 
+-- table outbox_contradictions of symphony_owner
+CREATE TABLE outbox_contradictions (
+  event_id uuid NOT NULL,
+  outbox_id uuid NOT NULL,
+  recorded_at timestamp with time zone NOT NULL,
+  reviewed_at timestamp with time zone,
+  reviewed_by text,
+  review_reason text,
+  CONSTRAINT outbox_contradictions_pkey PRIMARY KEY (event_id),
+  CONSTRAINT outbox_contradictions_review_all_or_none CHECK (num_nonnulls(reviewed_at, reviewed_by, review_reason) = ANY (ARRAY[0, 3]))
+);
+COMMENT ON TABLE outbox_contradictions IS 'One row per TERMINAL_BLOCKED event, and the review of an operator. The status view counts these rows instead of the ledger.';
+
 -- view outbox_operational_status of symphony_owner
 CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
  SELECT i.outbox_id,
@@ -408,7 +421,7 @@ CREATE TABLE payment_outbox_events (
   row_hash bytea,
   recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_events_about_item_or_scope CHECK (num_nonnulls(outbox_id, scope) = 1),
-  CONSTRAINT payment_outbox_events_known_type CHECK (event_type = ANY (ARRAY['LATE_OUTCOME'::text, 'TERMINAL_BLOCKED'::text, 'HOLD_PLACED'::text, 'HOLD_RESOLVED'::text, 'DECISION_PROPOSED'::text, 'DECISION_WITHDRAWN'::text, 'REDRIVE_PROPOSED'::text, 'REDRIVE_CREATED'::text, 'PAUSED'::text, 'RESUMED'::text, 'POLICY_SET'::text, 'ENQUEUED'::text, 'LEASE_CLAIMED'::text, 'LEASE_RELEASED'::text, 'LEASE_RENEWED'::text, 'LEASE_EXPIRED_REPAIRED'::text, 'ATTEMPT_COMPLETED'::text, 'RESCHEDULED'::text, 'UNBLOCKED'::text, 'DISPATCH_BEGUN'::text])),
+  CONSTRAINT payment_outbox_events_known_type CHECK (event_type = ANY (ARRAY['LATE_OUTCOME'::text, 'TERMINAL_BLOCKED'::text, 'HOLD_PLACED'::text, 'HOLD_RESOLVED'::text, 'DECISION_PROPOSED'::text, 'DECISION_WITHDRAWN'::text, 'REDRIVE_PROPOSED'::text, 'REDRIVE_CREATED'::text, 'PAUSED'::text, 'RESUMED'::text, 'POLICY_SET'::text, 'ENQUEUED'::text, 'LEASE_CLAIMED'::text, 'LEASE_RELEASED'::text, 'LEASE_RENEWED'::text, 'LEASE_EXPIRED_REPAIRED'::text, 'ATTEMPT_COMPLETED'::text, 'RESCHEDULED'::text, 'UNBLOCKED'::text, 'DISPATCH_BEGUN'::text, 'CONTRADICTION_REVIEWED'::text])),
   CONSTRAINT payment_outbox_events_one_number_per_item UNIQUE (outbox_id, event_no),
   CONSTRAINT payment_outbox_events_one_number_per_scope UNIQUE (scope, event_no),
   CONSTRAINT payment_outbox_events_pkey PRIMARY KEY (event_id)
@@ -777,6 +790,11 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             COALESCE(sum(r.retryable) FILTER (WHERE r.at > (statement_timestamp() - '01:00:00'::interval)), 0::numeric)::bigint AS retryable_last_hour,
             COALESCE(sum(r.failed) FILTER (WHERE r.at > (statement_timestamp() - '01:00:00'::interval)), 0::numeric)::bigint AS failed_last_hour
            FROM recorded r
+        ), contradiction AS (
+         SELECT count(*) AS contradictions_total,
+            count(*) FILTER (WHERE c_1.reviewed_at IS NULL) AS unreviewed_contradiction_count,
+            COALESCE(EXTRACT(epoch FROM statement_timestamp() - min(c_1.recorded_at) FILTER (WHERE c_1.reviewed_at IS NULL)), 0::numeric)::double precision AS oldest_unreviewed_contradiction_age_seconds
+           FROM outbox_contradictions c_1
         )
  SELECT q.pending_count,
     q.due_unleased_count,
@@ -807,12 +825,17 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
           WHERE w.last_seen_at > (statement_timestamp() - '00:01:00'::interval)) AS workers_alive_count,
     q.held_field_key_missing_count,
     q.held_field_key_destroyed_count,
-    q.held_field_unreadable_count
+    q.held_field_unreadable_count,
+    c.contradictions_total,
+    c.unreviewed_contradiction_count,
+    c.oldest_unreviewed_contradiction_age_seconds
    FROM queue q
-     CROSS JOIN ledger l;
+     CROSS JOIN ledger l
+     CROSS JOIN contradiction c;
 COMMENT ON VIEW supervisor_outbox_status IS 'The queue at a glance, in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
 COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'All items that ended as FAILED.';
 COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS 'Relayers that reported within the last minute; they do every ten seconds.';
+COMMENT ON COLUMN supervisor_outbox_status.unreviewed_contradiction_count IS 'Ended items for which a worker reported another outcome, and that no operator has reviewed.';
 
 -- view supervisor_scheduler_status of symphony_owner
 CREATE VIEW supervisor_scheduler_status WITH (security_barrier=true) AS
@@ -1474,7 +1497,7 @@ BEGIN
     'approved_by', CASE WHEN p_proposed_by IS NOT NULL THEN p_actor END, 'next_attempt_at', epoch_micros(v_due)))],
     ARRAY[v_attempt_id]);
   IF v_contradiction IS NOT NULL THEN
-    PERFORM append_outbox_events('TERMINAL_BLOCKED', p_actor, ARRAY[p_outbox_id], ARRAY[v_contradiction], ARRAY[v_attempt_id]);
+    PERFORM record_outbox_contradictions(p_actor, ARRAY[p_outbox_id], ARRAY[v_contradiction], ARRAY[v_attempt_id]);
   END IF;
   IF v_attempt_id IS NOT NULL THEN
     DELETE FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;
@@ -2773,7 +2796,7 @@ COMMENT ON FUNCTION complete_outbox_attempt(uuid, uuid, text, text, text, text, 
 
 -- function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) of symphony_owner
 CREATE FUNCTION complete_outbox_attempts(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[], p_rail_references text[] DEFAULT NULL::text[], p_rail_codes text[] DEFAULT NULL::text[], p_error_codes text[] DEFAULT NULL::text[], p_error_messages text[] DEFAULT NULL::text[], p_latencies_ms integer[] DEFAULT NULL::integer[], p_retry_delays_seconds integer[] DEFAULT NULL::integer[], p_outcomes_unknown boolean[] DEFAULT NULL::boolean[], p_hold_reasons text[] DEFAULT NULL::text[])
-RETURNS TABLE(ordinal integer, outbox_id uuid, verdict text, attempt_no integer, state outbox_attempt_state, held boolean)
+RETURNS TABLE(ordinal integer, outbox_id uuid, verdict text, attempt_no integer, state outbox_attempt_state, held boolean, contradicted boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
@@ -2932,20 +2955,25 @@ BEGIN
     PERFORM record_completion_events(v_attempt_ids, p_worker_id, v_now, v_full_trail);
   END IF;
   IF v_contradicted IS NOT NULL THEN
-    PERFORM append_outbox_events('TERMINAL_BLOCKED', p_worker_id, v_contradicted, v_contradictions, v_contradicted_by);
+    PERFORM record_outbox_contradictions(p_worker_id, v_contradicted, v_contradictions, v_contradicted_by);
   END IF;
 
   RETURN QUERY
-  SELECT r.ordinal, r.outbox_id, 'RECORDED', r.attempt_no, r.state::outbox_attempt_state, r.held
+  SELECT r.ordinal, r.outbox_id, 'RECORDED', r.attempt_no, r.state::outbox_attempt_state, r.held,
+    COALESCE(r.outbox_id = ANY (v_contradicted), false)
   FROM unnest(v_recorded, v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(ordinal, outbox_id, attempt_no, state, held)
   ORDER BY r.ordinal;
   IF cardinality(v_recorded) < cardinality(p_outbox_ids) THEN
     RETURN QUERY
     SELECT g.ordinal::integer, g.outbox_id, CASE WHEN a.attempt_no IS NULL THEN 'LEASE_LOST' ELSE 'ALREADY_RECORDED' END,
-      a.attempt_no, a.state, false
+      a.attempt_no, a.state, false,
+      EXISTS (
+        SELECT 1 FROM payment_outbox_events e
+        WHERE e.outbox_id = g.outbox_id AND e.attempt_id = a.attempt_id AND e.event_type = 'TERMINAL_BLOCKED'
+          AND e.actor = p_worker_id)
     FROM unnest(p_outbox_ids, p_lease_tokens) WITH ORDINALITY AS g(outbox_id, lease_token, ordinal)
     LEFT JOIN LATERAL (
-      SELECT t.attempt_no, t.state FROM payment_outbox_attempts t
+      SELECT t.attempt_id, t.attempt_no, t.state FROM payment_outbox_attempts t
       WHERE t.outbox_id = g.outbox_id AND t.lease_token = g.lease_token AND t.state <> 'ZOMBIE_REQUEUE'
       ORDER BY t.attempt_no LIMIT 1
     ) a ON true
@@ -5673,9 +5701,15 @@ BEGIN
     PERFORM hold_outbox_redrives(p_outbox_id, p_worker_id);
   END IF;
   BEGIN
-    RETURN QUERY
-    SELECT e, v_event_type
-    FROM append_outbox_events(v_event_type, p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
+    IF v_event_type = 'TERMINAL_BLOCKED' THEN
+      RETURN QUERY
+      SELECT e, v_event_type
+      FROM record_outbox_contradictions(p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
+    ELSE
+      RETURN QUERY
+      SELECT e, v_event_type
+      FROM append_outbox_events(v_event_type, p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
+    END IF;
   EXCEPTION WHEN unique_violation THEN
     -- The item's lock orders its events. Only a frozen snapshot can miss the one that took this number.
     RAISE EXCEPTION 'outbox item %: another event was recorded at the same time', p_outbox_id
@@ -5684,6 +5718,28 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) IS 'Keeps what a worker learned after losing its lease; TERMINAL_BLOCKED when it contradicts the recorded ending. Changes no outcome.';
+
+-- function record_outbox_contradictions(text, uuid[], jsonb[], uuid[]) of symphony_owner
+CREATE FUNCTION record_outbox_contradictions(p_actor text, p_outbox_ids uuid[], p_details jsonb[], p_attempt_ids uuid[])
+RETURNS SETOF uuid
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_event_ids uuid[];
+BEGIN
+  v_event_ids := ARRAY(SELECT append_outbox_events('TERMINAL_BLOCKED', p_actor, p_outbox_ids, p_details, p_attempt_ids));
+  RETURN QUERY
+  INSERT INTO outbox_contradictions AS c (event_id, outbox_id, recorded_at)
+  SELECT e.event_id, e.outbox_id, e.created_at FROM payment_outbox_events e WHERE e.event_id = ANY (v_event_ids)
+  RETURNING c.event_id;
+END
+$$;
+COMMENT ON FUNCTION record_outbox_contradictions(text, uuid[], jsonb[], uuid[]) IS 'Internal: appends TERMINAL_BLOCKED events and opens their reviews.';
 
 -- function redrive_outbox_item(uuid, text) of symphony_owner
 CREATE FUNCTION redrive_outbox_item(p_outbox_id uuid, p_reason text)
@@ -6205,6 +6261,44 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION return_expired_timers() IS 'Internal: gives back the timers whose claim expired.';
+
+-- function review_outbox_contradiction(uuid, text) of symphony_owner
+CREATE FUNCTION review_outbox_contradiction(p_event_id uuid, p_reason text)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+  v_contradiction outbox_contradictions;
+  v_review_id uuid;
+BEGIN
+  PERFORM refuse_stale_snapshot();
+  SELECT * INTO v_contradiction FROM outbox_contradictions c WHERE c.event_id = p_event_id;
+  IF v_contradiction.event_id IS NULL THEN
+    PERFORM refuse_argument('p_event_id', 'the id of a TERMINAL_BLOCKED event');
+  END IF;
+  PERFORM require_operator_arguments(v_contradiction.outbox_id, p_reason);
+  PERFORM lock_outbox_item(v_contradiction.outbox_id);
+  UPDATE outbox_contradictions c SET reviewed_at = clock_timestamp(), reviewed_by = v_actor, review_reason = p_reason
+  WHERE c.event_id = p_event_id AND c.reviewed_at IS NULL;
+  IF NOT FOUND THEN
+    SELECT * INTO v_contradiction FROM outbox_contradictions c WHERE c.event_id = p_event_id;
+    RAISE EXCEPTION 'contradiction %: % reviewed it at %', p_event_id, v_contradiction.reviewed_by,
+        to_char(v_contradiction.reviewed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+      USING ERRCODE = 'P7006', HINT = 'A contradiction is reviewed once. The reason is in the item''s events.';
+  END IF;
+  SELECT e INTO v_review_id
+  FROM append_outbox_events('CONTRADICTION_REVIEWED', v_actor, ARRAY[v_contradiction.outbox_id],
+    ARRAY[jsonb_build_object('event_id', p_event_id, 'reason', p_reason)]) e;
+  RETURN v_review_id;
+END
+$$;
+COMMENT ON FUNCTION review_outbox_contradiction(uuid, text) IS 'Records that an operator compared a contradiction with the rail; returns the id of the event. Changes no outcome.';
 
 -- function revive_inbox_message(text, text, text) of symphony_owner
 CREATE FUNCTION revive_inbox_message(p_source text, p_message_id text, p_reason text)
@@ -6798,6 +6892,7 @@ GRANT EXECUTE ON function repair_expired_leases(integer, text) TO symphony_execu
 GRANT EXECUTE ON function resolve_outbox_hold(uuid, text, text, text) TO symphony_control;
 GRANT EXECUTE ON function resume_job(text, bigint, timestamp with time zone) TO symphony_control;
 GRANT EXECUTE ON function resume_outbox(text, text, text) TO symphony_control;
+GRANT EXECUTE ON function review_outbox_contradiction(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function revive_inbox_message(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function revoke_api_key(text) TO symphony_control;
 GRANT EXECUTE ON function rewrap_subject_keys(uuid[], text[], text, text) TO symphony_control;
@@ -6832,6 +6927,9 @@ GRANT SELECT ON table dispatch_epochs TO symphony_readonly;
 GRANT SELECT ON table inbox_events TO symphony_auditor;
 GRANT SELECT ON table inbox_events TO symphony_control;
 GRANT SELECT ON table inbox_events TO symphony_readonly;
+GRANT SELECT ON table outbox_contradictions TO symphony_auditor;
+GRANT SELECT ON table outbox_contradictions TO symphony_control;
+GRANT SELECT ON table outbox_contradictions TO symphony_readonly;
 GRANT SELECT ON table outbox_operational_status TO symphony_auditor;
 GRANT SELECT ON table outbox_operational_status TO symphony_control;
 GRANT SELECT ON table outbox_operational_status TO symphony_readonly;

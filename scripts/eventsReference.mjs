@@ -32,7 +32,8 @@ const CHANNELS = {
 
 const KEPT = {
   LATE_OUTCOME: 'what a worker learned after it had lost its lease',
-  TERMINAL_BLOCKED: 'a late outcome, or a decision, that contradicts the recorded ending: somebody must reconcile',
+  TERMINAL_BLOCKED: 'an outcome was reported that contradicts the recorded one: an operator must review it',
+  CONTRADICTION_REVIEWED: 'an operator compared a contradiction with the rail',
   HOLD_PLACED: 'the item waits for a person, with the reason',
   HOLD_RESOLVED: 'a hold ended, by the decision of two people',
   DECISION_PROPOSED: 'one person proposed how a held item ends',

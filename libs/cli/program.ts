@@ -23,6 +23,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   holds: async () => (await import('./commands/holds.js')).registerHolds,
   approve: async () => (await import('./commands/approve.js')).registerApprove,
   withdraw: async () => (await import('./commands/withdraw.js')).registerWithdraw,
+  contradictions: async () => (await import('./commands/contradictions.js')).registerContradictions,
   pause: async () => (await import('./commands/pause.js')).registerPause,
   resume: async () => (await import('./commands/resume.js')).registerResume,
   freeze: async () => (await import('./commands/freeze.js')).registerFreeze,

@@ -15,6 +15,7 @@ export const PROBLEMS = Object.freeze({
   INSTRUCTION_NOT_FOUND: { status: 404, title: 'No such instruction' },
   ITEM_NOT_FOUND: { status: 404, title: 'No such outbox item' },
   PROPOSAL_NOT_FOUND: { status: 404, title: 'No such proposal' },
+  CONTRADICTION_NOT_FOUND: { status: 404, title: 'No such contradiction' },
   JOB_NOT_FOUND: { status: 404, title: 'No such job' },
   MESSAGE_NOT_FOUND: { status: 404, title: 'No such message in the inbox' },
   WEBHOOK_SOURCE_UNKNOWN: { status: 404, title: 'No such source of webhooks' },

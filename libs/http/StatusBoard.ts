@@ -155,6 +155,7 @@ function figuresOf(queue: OutboxStatus): QueueFigures {
     retryableLastHour: String(queue.retryableLastHour),
     failedLastHour: String(queue.failedLastHour),
     dlqDepth: String(queue.dlqDepth),
+    unreviewedContradictionCount: String(queue.unreviewedContradictionCount),
   }
 }
 

@@ -30,6 +30,8 @@ export type { Changed } from './shapes/common.js'
 export type { Databases, DatabaseView } from './shapes/databases.js'
 export type {
   Approved,
+  Contradiction,
+  ContradictionPage,
   DeadItem,
   Decided,
   DlqPage,
@@ -40,6 +42,7 @@ export type {
   ProposalPage,
   ReasonBody,
   ResolveBody,
+  Reviewed,
   Withdrawn,
 } from './shapes/decisions.js'
 export type { Dispatch } from './shapes/dispatch.js'

@@ -20,7 +20,6 @@ export class OutboxMetrics {
   readonly #repaired: Counter
   readonly #leaseLost: Counter
   readonly #lateOutcomes: Counter
-  readonly #contradictions: Counter
   readonly #terminalGuard: Counter
   readonly #held: Counter<'reason'>
   readonly #answers: Counter<'rail' | 'answer'>
@@ -78,10 +77,6 @@ export class OutboxMetrics {
     this.#repaired = counter('repair_requeued_count', 'Expired leases returned to the queue by lease repair.')
     this.#leaseLost = counter('lease_lost_count', 'Times this worker found its lease gone. A race, not an error.')
     this.#lateOutcomes = counter('late_outcomes_total', 'What workers learned after losing a lease, kept as evidence.')
-    this.#contradictions = counter(
-      'terminal_blocked_total',
-      'Late outcomes that contradict a recorded ending. Look at each.',
-    )
     this.#terminalGuard = counter('terminal_guard_hit_count', 'Second endings refused by the unique index.')
     this.#held = new Counter({
       name: 'holds_placed_total',
@@ -159,9 +154,7 @@ export class OutboxMetrics {
       case 'leaseLost':
         return this.#leaseLost.inc()
       case 'lateOutcome':
-        this.#lateOutcomes.inc()
-        if (event.contradicts) this.#contradictions.inc()
-        return
+        return this.#lateOutcomes.inc()
       case 'terminalGuard':
         return this.#terminalGuard.inc()
       case 'breaker':
@@ -170,7 +163,8 @@ export class OutboxMetrics {
         return this.#clockJumps.inc()
       case 'fault':
         return this.#faults.inc({ during: event.during })
-      // A gauge of the database: `dispatch_frozen`.
+      // Counted by the database: `terminal_blocked_total`, `dispatch_frozen`.
+      case 'contradicted':
       case 'frozen':
       case 'thawed':
       case 'released':

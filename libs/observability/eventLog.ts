@@ -32,6 +32,8 @@ export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
       case 'lateOutcome':
         if (event.contradicts) return log.error(event, 'late_outcome_contradicts_ending')
         return log.info(event, 'late_outcome_kept')
+      case 'contradicted':
+        return log.error(event, 'ending_contradicts_late_outcome')
       case 'listening':
         return log.info(event, event.connected ? 'listening' : 'listening_lost')
       case 'held':

@@ -1,4 +1,4 @@
-import { Gauge, Registry } from 'prom-client'
+import { Counter, Gauge, Registry } from 'prom-client'
 import type { PoolUse } from '../db/index.js'
 import type { InboxFigures } from '../inbox/index.js'
 import type { LeaseFigures } from '../lease/index.js'
@@ -24,6 +24,8 @@ interface StatusGauge {
   readonly name: string
   readonly help: string
   readonly labelNames?: readonly string[]
+  /** A total that only grows. @default gauge */
+  readonly type?: 'counter'
   readonly read: (status: SystemStatus) => Sample | readonly Sample[]
 }
 
@@ -33,10 +35,17 @@ interface StatusGauge {
  */
 export function registryOfStatus(status?: SystemStatus): Registry {
   const registry = new Registry()
-  for (const { name, help, labelNames = [], read } of STATUS_GAUGES) {
-    const gauge = new Gauge({ name, help, labelNames: [...labelNames], registers: [registry] })
+  for (const { name, help, labelNames = [], type, read } of STATUS_GAUGES) {
+    const metric = new (type === 'counter' ? Counter : Gauge)({
+      name,
+      help,
+      labelNames: [...labelNames],
+      registers: [registry],
+    })
+    // A metric without labels begins with 0, which would say that all is well.
+    if (status === undefined) metric.remove()
     const samples = status === undefined ? [] : read(status)
-    for (const [value, labels = {}] of isOne(samples) ? [samples] : samples) gauge.set(labels, Number(value))
+    for (const [value, labels = {}] of isOne(samples) ? [samples] : samples) metric.inc(labels, Number(value))
   }
   return registry
 }
@@ -116,6 +125,17 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
       [outbox.failedTotal, { state: 'FAILED' }],
       [outbox.zombieRequeueTotal, { state: 'ZOMBIE_REQUEUE' }],
     ],
+  },
+  {
+    name: 'terminal_blocked_total',
+    help: 'Outcomes that contradict a recorded outcome, of all processes and operators since the beginning.',
+    type: 'counter',
+    read: ({ outbox }) => [outbox.contradictionsTotal],
+  },
+  {
+    name: 'outbox_contradictions_unreviewed',
+    help: 'Contradictions that no operator has reviewed.',
+    read: ({ outbox }) => [outbox.unreviewedContradictionCount],
   },
   {
     name: 'outbox_workers_alive',

@@ -134,8 +134,9 @@ export class CompletionQueue {
     const sinceAcceptedMs = clock.monotonicMs() - waiting.acceptedAtMs
     switch (verdict.verdict) {
       case 'RECORDED': {
-        const { outboxId, state, held, attemptNo } = verdict
+        const { outboxId, state, held, attemptNo, contradicted } = verdict
         onEvent({ type: 'recorded', railType, outboxId, state, held, attemptNo, sinceAcceptedMs })
+        if (contradicted) onEvent({ type: 'contradicted', railType, outboxId })
         if (held) onEvent({ type: 'held', railType, outboxId, reason: outcome.holdReason ?? DECIDED_BY_DATABASE })
         return undefined
       }
@@ -147,6 +148,7 @@ export class CompletionQueue {
           state: verdict.state,
           sinceAcceptedMs,
         })
+        if (verdict.contradicted) onEvent({ type: 'contradicted', railType, outboxId: verdict.outboxId })
         return undefined
       case 'LEASE_LOST':
         if (!waiting.leaseKnownLost) onEvent({ type: 'leaseLost', outboxId: verdict.outboxId, during: 'completion' })

@@ -414,6 +414,15 @@ export async function withdrawOutboxProposal(role: Queryable, proposalId: string
   ])
 }
 
+/** Records that an operator compared a contradiction with the rail. Returns the id of the event. */
+export async function reviewOutboxContradiction(role: Queryable, eventId: string, reason: string): Promise<string> {
+  const rows = await callFunction<{ review_outbox_contradiction: string }>(role, 'review_outbox_contradiction', [
+    requiredUuid('eventId', eventId),
+    requiredText('reason', reason, REASON_LENGTH_MAX),
+  ])
+  return onlyRow(rows).review_outbox_contradiction
+}
+
 /** False: it was paused already. Leases in hand go on. */
 export async function pauseOutbox(role: Queryable, kind: PauseKind, name: string, reason: string): Promise<boolean> {
   const rows = await callFunction<{ pause_outbox: boolean }>(role, 'pause_outbox', [

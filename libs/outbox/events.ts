@@ -56,8 +56,10 @@ export type RelayerEvent =
     }
   /** A race, not an error: someone else holds or has ended the item. What was learned is kept as evidence. */
   | { readonly type: 'leaseLost'; readonly outboxId: string; readonly during: 'completion' | 'renewal' | 'dispatch' }
-  /** What was learned after the lease was lost, kept as evidence. `contradicts`: it differs from the ending on record. */
+  /** A late outcome was kept as evidence. `contradicts`: it differs from the recorded outcome, and an operator must review it. */
   | { readonly type: 'lateOutcome'; readonly outboxId: string; readonly contradicts: boolean }
+  /** The item was recorded as DISPATCHED, and a late outcome had reported a success under another rail reference. */
+  | { readonly type: 'contradicted'; readonly railType: string; readonly outboxId: string }
   /** The index that forbids a second ending refused one. */
   | { readonly type: 'terminalGuard'; readonly outboxId: string }
   /** The item waits for a person from now on. */

@@ -42,6 +42,7 @@ export {
   repairExpiredLeases,
   resolveOutboxHold,
   resumeOutbox,
+  reviewOutboxContradiction,
   setParticipantOutboxPolicy,
   withdrawOutboxProposal,
 } from './db.js'
@@ -67,8 +68,16 @@ export type {
   OutboxStoreOptions,
 } from './OutboxStore.js'
 export { activeTraceContext, continuedTrace } from './traces.js'
-export { readFailedItems, readHeldItems, readProposal, readProposalPage, readProposalsOf } from './reads/decisions.js'
-export type { ProposalSearch } from './reads/decisions.js'
+export {
+  readContradiction,
+  readContradictionPage,
+  readFailedItems,
+  readHeldItems,
+  readProposal,
+  readProposalPage,
+  readProposalsOf,
+} from './reads/decisions.js'
+export type { ContradictionSearch, ProposalSearch } from './reads/decisions.js'
 export {
   readDispatchEpoch,
   readLatestAttempts,
@@ -134,6 +143,7 @@ export type {
 } from './types.js'
 export type {
   AttemptView,
+  ContradictionView,
   ErrorView,
   EventView,
   FailedItemView,

@@ -156,13 +156,14 @@ export interface VerdictRow {
   readonly attempt_no: number | null
   readonly state: AttemptState | null
   readonly held: boolean
+  readonly contradicted: boolean
 }
 
 export function toVerdict(row: VerdictRow): CompletionVerdict {
-  const { outbox_id: outboxId, verdict, attempt_no: attemptNo, state, held } = row
+  const { outbox_id: outboxId, verdict, attempt_no: attemptNo, state, held, contradicted } = row
   if (verdict === 'LEASE_LOST' || attemptNo === null || state === null) return { outboxId, verdict: 'LEASE_LOST' }
-  if (verdict === 'ALREADY_RECORDED') return { outboxId, verdict, attemptNo, state }
-  return { outboxId, verdict, attemptNo, state, held }
+  if (verdict === 'ALREADY_RECORDED') return { outboxId, verdict, attemptNo, state, contradicted }
+  return { outboxId, verdict, attemptNo, state, held, contradicted }
 }
 
 /** The one row a function of one item always returns. */

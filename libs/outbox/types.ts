@@ -119,15 +119,19 @@ export interface RecordedAttempt {
   readonly held: boolean
 }
 
-/** The verdict on one completion of a batch. */
+/**
+ * The verdict on one completion of a batch. `contradicted`: a late outcome reported a success under another rail reference. The
+ * database recorded TERMINAL_BLOCKED, and an operator must review it.
+ */
 export type CompletionVerdict =
-  | ({ readonly outboxId: string; readonly verdict: 'RECORDED' } & RecordedAttempt)
+  | ({ readonly outboxId: string; readonly verdict: 'RECORDED'; readonly contradicted: boolean } & RecordedAttempt)
   /** This very token had recorded that outcome before: a lost answer, not a lost lease. */
   | {
       readonly outboxId: string
       readonly verdict: 'ALREADY_RECORDED'
       readonly attemptNo: number
       readonly state: AttemptState
+      readonly contradicted: boolean
     }
   | { readonly outboxId: string; readonly verdict: 'LEASE_LOST' }
 
@@ -153,7 +157,7 @@ export interface LateOutcome extends LeaseClaim {
 
 export interface LateOutcomeEvent {
   readonly eventId: string
-  /** TERMINAL_BLOCKED: it contradicts the recorded ending, which stands. Somebody must look. */
+  /** TERMINAL_BLOCKED: the late outcome contradicts the recorded one, which stands. An operator must review it. */
   readonly eventType: 'LATE_OUTCOME' | 'TERMINAL_BLOCKED'
 }
 
@@ -287,6 +291,12 @@ export interface OutboxStatus {
   readonly heldOtherCount: bigint
   /** Relayers that reported within the last minute. */
   readonly workersAliveCount: bigint
+  /** TERMINAL_BLOCKED events since the beginning. */
+  readonly contradictionsTotal: bigint
+  /** Contradictions that no operator has reviewed. */
+  readonly unreviewedContradictionCount: bigint
+  /** Age of the oldest of them; 0 without one. */
+  readonly oldestUnreviewedContradictionAgeSeconds: number
 }
 
 export type ItemState = 'DUE' | 'SCHEDULED' | 'LEASED' | 'EXPIRED' | 'BLOCKED' | 'HELD' | 'DISPATCHED' | 'FAILED'

@@ -87,6 +87,30 @@ export interface HeldItemView {
   readonly proposal: ProposalView | null
 }
 
+/** Two reports about one payment that do not agree. */
+export interface ContradictionView {
+  /** Id of the TERMINAL_BLOCKED event. */
+  readonly eventId: string
+  readonly outboxId: string
+  readonly instructionId: string
+  readonly participantId: string
+  readonly railType: string
+  readonly recordedAt: string
+  /** Worker or operator whose call recorded the contradiction. */
+  readonly actor: string
+  readonly recorded: ReportedOutcome
+  /** The late outcome. */
+  readonly reported: ReportedOutcome
+  readonly reviewedAt: string | null
+  readonly reviewedBy: string | null
+  readonly reviewReason: string | null
+}
+
+export interface ReportedOutcome {
+  readonly state: 'DISPATCHED' | 'FAILED'
+  readonly railReference: string | null
+}
+
 export interface PauseView {
   readonly kind: PauseKind
   readonly name: string

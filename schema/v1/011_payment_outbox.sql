@@ -207,7 +207,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_events (
     'DECISION_PROPOSED', 'DECISION_WITHDRAWN', 'REDRIVE_PROPOSED', 'REDRIVE_CREATED',
     'PAUSED', 'RESUMED', 'POLICY_SET',
     'ENQUEUED', 'LEASE_CLAIMED', 'LEASE_RELEASED', 'LEASE_RENEWED', 'LEASE_EXPIRED_REPAIRED',
-    'ATTEMPT_COMPLETED', 'RESCHEDULED', 'UNBLOCKED', 'DISPATCH_BEGUN'))
+    'ATTEMPT_COMPLETED', 'RESCHEDULED', 'UNBLOCKED', 'DISPATCH_BEGUN', 'CONTRADICTION_REVIEWED'))
 );
 COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
 COMMENT ON COLUMN payment_outbox_events.scope IS 'What the event is about when it is not one item: rail:NAME, participant:ID, stream:ID, policy:ID, or dispatch as a whole.';
@@ -230,6 +230,18 @@ CREATE TABLE IF NOT EXISTS payment_outbox_proposals (
   CONSTRAINT payment_outbox_proposals_two_people CHECK (status <> 'APPROVED' OR person_key(decided_by) <> person_key(proposed_by))
 );
 COMMENT ON TABLE payment_outbox_proposals IS 'Decisions about money that wait for, or have had, their second person.';
+
+CREATE TABLE IF NOT EXISTS outbox_contradictions (
+  event_id uuid PRIMARY KEY,
+  outbox_id uuid NOT NULL,
+  recorded_at timestamptz NOT NULL,
+  reviewed_at timestamptz,
+  reviewed_by text,
+  review_reason text,
+  CONSTRAINT outbox_contradictions_review_all_or_none CHECK (num_nonnulls(reviewed_at, reviewed_by, review_reason) IN (0, 3))
+);
+COMMENT ON TABLE outbox_contradictions IS
+  'One row per TERMINAL_BLOCKED event, and the review of an operator. The status view counts these rows instead of the ledger.';
 
 CREATE TABLE IF NOT EXISTS outbox_pauses (
   kind text NOT NULL,

@@ -68,9 +68,15 @@ BEGIN
     PERFORM hold_outbox_redrives(p_outbox_id, p_worker_id);
   END IF;
   BEGIN
-    RETURN QUERY
-    SELECT e, v_event_type
-    FROM append_outbox_events(v_event_type, p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
+    IF v_event_type = 'TERMINAL_BLOCKED' THEN
+      RETURN QUERY
+      SELECT e, v_event_type
+      FROM record_outbox_contradictions(p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
+    ELSE
+      RETURN QUERY
+      SELECT e, v_event_type
+      FROM append_outbox_events(v_event_type, p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
+    END IF;
   EXCEPTION WHEN unique_violation THEN
     -- The item's lock orders its events. Only a frozen snapshot can miss the one that took this number.
     RAISE EXCEPTION 'outbox item %: another event was recorded at the same time', p_outbox_id

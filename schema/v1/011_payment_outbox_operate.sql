@@ -356,7 +356,7 @@ BEGIN
     'approved_by', CASE WHEN p_proposed_by IS NOT NULL THEN p_actor END, 'next_attempt_at', epoch_micros(v_due)))],
     ARRAY[v_attempt_id]);
   IF v_contradiction IS NOT NULL THEN
-    PERFORM append_outbox_events('TERMINAL_BLOCKED', p_actor, ARRAY[p_outbox_id], ARRAY[v_contradiction], ARRAY[v_attempt_id]);
+    PERFORM record_outbox_contradictions(p_actor, ARRAY[p_outbox_id], ARRAY[v_contradiction], ARRAY[v_attempt_id]);
   END IF;
   IF v_attempt_id IS NOT NULL THEN
     DELETE FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;

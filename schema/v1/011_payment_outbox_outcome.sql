@@ -52,7 +52,8 @@ CREATE OR REPLACE FUNCTION complete_outbox_attempts(
   p_latencies_ms integer[] DEFAULT NULL, p_retry_delays_seconds integer[] DEFAULT NULL,
   p_outcomes_unknown boolean[] DEFAULT NULL, p_hold_reasons text[] DEFAULT NULL
 ) RETURNS TABLE (
-  ordinal integer, outbox_id uuid, verdict text, attempt_no integer, state outbox_attempt_state, held boolean
+  ordinal integer, outbox_id uuid, verdict text, attempt_no integer, state outbox_attempt_state, held boolean,
+  contradicted boolean
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -205,20 +206,25 @@ BEGIN
     PERFORM record_completion_events(v_attempt_ids, p_worker_id, v_now, v_full_trail);
   END IF;
   IF v_contradicted IS NOT NULL THEN
-    PERFORM append_outbox_events('TERMINAL_BLOCKED', p_worker_id, v_contradicted, v_contradictions, v_contradicted_by);
+    PERFORM record_outbox_contradictions(p_worker_id, v_contradicted, v_contradictions, v_contradicted_by);
   END IF;
 
   RETURN QUERY
-  SELECT r.ordinal, r.outbox_id, 'RECORDED', r.attempt_no, r.state::outbox_attempt_state, r.held
+  SELECT r.ordinal, r.outbox_id, 'RECORDED', r.attempt_no, r.state::outbox_attempt_state, r.held,
+    COALESCE(r.outbox_id = ANY (v_contradicted), false)
   FROM unnest(v_recorded, v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(ordinal, outbox_id, attempt_no, state, held)
   ORDER BY r.ordinal;
   IF cardinality(v_recorded) < cardinality(p_outbox_ids) THEN
     RETURN QUERY
     SELECT g.ordinal::integer, g.outbox_id, CASE WHEN a.attempt_no IS NULL THEN 'LEASE_LOST' ELSE 'ALREADY_RECORDED' END,
-      a.attempt_no, a.state, false
+      a.attempt_no, a.state, false,
+      EXISTS (
+        SELECT 1 FROM payment_outbox_events e
+        WHERE e.outbox_id = g.outbox_id AND e.attempt_id = a.attempt_id AND e.event_type = 'TERMINAL_BLOCKED'
+          AND e.actor = p_worker_id)
     FROM unnest(p_outbox_ids, p_lease_tokens) WITH ORDINALITY AS g(outbox_id, lease_token, ordinal)
     LEFT JOIN LATERAL (
-      SELECT t.attempt_no, t.state FROM payment_outbox_attempts t
+      SELECT t.attempt_id, t.attempt_no, t.state FROM payment_outbox_attempts t
       WHERE t.outbox_id = g.outbox_id AND t.lease_token = g.lease_token AND t.state <> 'ZOMBIE_REQUEUE'
       ORDER BY t.attempt_no LIMIT 1
     ) a ON true

@@ -127,6 +127,7 @@ GRANT EXECUTE ON FUNCTION
   redrive_outbox_item(uuid, text),
   approve_outbox_proposal(uuid),
   withdraw_outbox_proposal(uuid, text),
+  review_outbox_contradiction(uuid, text),
   pause_outbox(text, text, text),
   resume_outbox(text, text, text),
   set_participant_outbox_policy(text, text),
@@ -206,6 +207,9 @@ GRANT SELECT (
   run_id, job_name, scheduled_for, triggered_by, topic, participant_id, delivery, due_at, state, attempt_count, claimed_by,
   lease_expires_at, started_at, finished_at, error_message, outbox_id, created_at
 ) ON scheduler_job_runs TO symphony_readonly;
+
+-- Contradictions: ids, times and the operator's reason, for every reader.
+GRANT SELECT ON outbox_contradictions TO symphony_control, symphony_auditor, symphony_readonly;
 
 -- Leases: who holds what, for everybody who watches. Never lease_id, with which one could release another's. The fencing token
 -- is a number that holders show to others. What they say of themselves (context) is not for dashboards.

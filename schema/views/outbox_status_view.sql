@@ -49,6 +49,12 @@ WITH item AS (
     COALESCE(sum(r.retryable) FILTER (WHERE r.at > statement_timestamp() - interval '1 hour'), 0)::bigint AS retryable_last_hour,
     COALESCE(sum(r.failed) FILTER (WHERE r.at > statement_timestamp() - interval '1 hour'), 0)::bigint AS failed_last_hour
   FROM recorded r
+), contradiction AS (
+  SELECT count(*) AS contradictions_total,
+    count(*) FILTER (WHERE c.reviewed_at IS NULL) AS unreviewed_contradiction_count,
+    COALESCE(extract(epoch FROM statement_timestamp() - min(c.recorded_at) FILTER (WHERE c.reviewed_at IS NULL)), 0)::double precision
+      AS oldest_unreviewed_contradiction_age_seconds
+  FROM outbox_contradictions c
 )
 SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_count, q.scheduled_count, q.blocked_count,
   q.held_count, q.oldest_pending_age_seconds, q.oldest_due_age_seconds, l.dispatched_total, l.retryable_total,
@@ -60,11 +66,14 @@ SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_co
     - q.held_field_key_destroyed_count - q.held_field_unreadable_count AS held_other_count,
   (SELECT count(*) FROM outbox_workers w WHERE w.last_seen_at > statement_timestamp() - interval '1 minute')
     AS workers_alive_count,
-  q.held_field_key_missing_count, q.held_field_key_destroyed_count, q.held_field_unreadable_count
-FROM queue q CROSS JOIN ledger l;
+  q.held_field_key_missing_count, q.held_field_key_destroyed_count, q.held_field_unreadable_count,
+  c.contradictions_total, c.unreviewed_contradiction_count, c.oldest_unreviewed_contradiction_age_seconds
+FROM queue q CROSS JOIN ledger l CROSS JOIN contradiction c;
 COMMENT ON VIEW supervisor_outbox_status IS
   'The queue at a glance, in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
 COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'All items that ended as FAILED.';
+COMMENT ON COLUMN supervisor_outbox_status.unreviewed_contradiction_count IS
+  'Ended items for which a worker reported another outcome, and that no operator has reviewed.';
 COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS 'Relayers that reported within the last minute; they do every ten seconds.';
 
 CREATE OR REPLACE VIEW outbox_operational_status WITH (security_barrier = true) AS

@@ -139,10 +139,10 @@ export const ALERT_SCENARIOS: readonly AlertScenario[] = [
     verdicts: `--${'F'.repeat(14)}?-----`,
   },
   {
-    title: 'a late word that contradicts an ending',
+    title: 'an unreviewed contradiction fires at once, until it is reviewed',
     rule: 'SymphonyEndingContradicted',
-    series: one('terminal_blocked_total', 0, 0, 1, 1),
-    verdicts: '--FF',
+    series: one('outbox_contradictions_unreviewed', 0, 1, 1, 0),
+    verdicts: '-FF-',
   },
   {
     title: 'a broken chain is told at once; before anybody has verified there is nothing to tell',

@@ -96,8 +96,12 @@ async function countLedger(): Promise<Record<string, number>> {
        -- A lease that expired in the hands of a living worker is one that it found lost.
        UNION ALL SELECT 'lease_lost_count', count(*) FROM attempt
          WHERE state = 'ZOMBIE_REQUEUE' AND worker_id LIKE 'relayer-%'
-       UNION ALL SELECT 'late_outcomes_total', count(*) FROM payment_outbox_events
-         WHERE event_type IN ('LATE_OUTCOME', 'TERMINAL_BLOCKED')
+       -- A contradiction by the actor of its attempt is a completion; any other is a late outcome.
+       UNION ALL SELECT 'late_outcomes_total', count(*) FROM payment_outbox_events e
+         LEFT JOIN payment_outbox_attempts a ON a.attempt_id = e.attempt_id
+         WHERE e.event_type = 'LATE_OUTCOME' OR (e.event_type = 'TERMINAL_BLOCKED' AND a.worker_id <> e.actor)
+       UNION ALL SELECT 'outbox_contradictions_unreviewed', count(*) FROM payment_outbox_events
+         WHERE event_type = 'TERMINAL_BLOCKED'
        UNION ALL SELECT 'terminal_blocked_total', count(*) FROM payment_outbox_events WHERE event_type = 'TERMINAL_BLOCKED'
        UNION ALL SELECT 'holds placed', count(*) FROM payment_outbox_events WHERE event_type = 'HOLD_PLACED'
        UNION ALL SELECT 'claim_batches_total', count(DISTINCT (actor, detail ->> 'lease_expires_at'))
@@ -163,7 +167,12 @@ test('after a run in which everything happened a known number of times, the metr
   for (let round = 0; round < 4; round += 1) await main.runOnce()
 
   const called: RememberingRail[] = Object.values(rails)
-  called.push(await loseLeasesAtCompletion(2), await loseLeaseAtRenewal(), await contradictAnEnding())
+  called.push(
+    await loseLeasesAtCompletion(2),
+    await loseLeaseAtRenewal(),
+    await contradictAnEnding(),
+    await contradictALateOutcome(),
+  )
   called.push(await loseAnAnswer(), await openABreaker(3), await hearNotifications(3), await hitTheTerminalGuard())
 
   const page = await scrape()
@@ -177,12 +186,13 @@ test('after a run in which everything happened a known number of times, the metr
   expect(counted).toMatchObject({
     'attempts_total{state="FAILED"}': 3 + 2 + 1,
     'attempts_total{state="RETRYABLE"}': 3 + 1 + 2 + 1 + 3,
-    'attempts_total{state="ZOMBIE_REQUEUE"}': 3 + 2 + 4 + 1 + 2 + 1 + 1,
-    reaper_requeues_total: 14,
+    'attempts_total{state="ZOMBIE_REQUEUE"}': 3 + 2 + 4 + 1 + 2 + 1 + 1 + 1,
+    reaper_requeues_total: 15,
     repair_requeued_count: 5,
-    lease_lost_count: 4,
-    late_outcomes_total: 3,
-    terminal_blocked_total: 1,
+    lease_lost_count: 5,
+    late_outcomes_total: 4,
+    terminal_blocked_total: 2,
+    outbox_contradictions_unreviewed: 2,
     'holds placed': 5,
     'outbox_held_by_reason{reason="OUTCOME_UNKNOWN"}': 5,
     'time_to_terminal_seconds_count{rail="plain",state="FAILED"}': 3,
@@ -260,6 +270,30 @@ async function contradictAnEnding(): Promise<RememberingRail> {
   })
   await enqueueMany('contradicted', 1)
   expect(await meteredRelayer([rail]).runOnce()).toMatchObject({ leasesLost: 1 })
+  return rail
+}
+
+/** A worker reports its success after its lease expired, while the next holder is about to record another reference. */
+async function contradictALateOutcome(): Promise<RememberingRail> {
+  let first: Promise<unknown> | undefined
+  let release: (() => void) | undefined
+  const rail = rememberingRail({ type: 'paid-twice' }, async ({ reference, attempt }) => {
+    if (attempt === 1) {
+      await db.expireLease(reference)
+      const blocked = new Promise<void>((resolve) => (release = resolve))
+      second = meteredRelayer([rail]).runOnce()
+      await blocked
+      return { outcome: 'success', reference: 'ref-1' }
+    }
+    release?.()
+    await first
+    return { outcome: 'success', reference: 'ref-2' }
+  })
+  let second: Promise<unknown> | undefined
+  await enqueueMany('paid-twice', 1)
+  first = meteredRelayer([rail]).runOnce()
+  expect(await first).toMatchObject({ leasesLost: 1 })
+  expect(await second).toMatchObject({ dispatched: 1 })
   return rail
 }
 

@@ -2,10 +2,10 @@ import { createOrUpdateJob, scheduleTimer, triggerJob } from '../../libs/schedul
 import { acquireLease } from '../../libs/lease/index.js'
 import { enqueueInboxMessage, markInboxDead, recordInboxSighting } from '../../libs/inbox/index.js'
 import { EXAMPLE, type Example } from '../../libs/http/index.js'
-import { heartbeatOutboxWorker, type OutboxInstruction } from '../../libs/outbox/index.js'
+import { heartbeatOutboxWorker, recordLateOutcome, type OutboxInstruction } from '../../libs/outbox/index.js'
 import type { TestDatabase } from './database.js'
 import { aPerson, propose } from './outboxPeople.js'
-import { claimOnly, complete, enqueue } from './outboxItems.js'
+import { claimOnly, complete, enqueue, WORKER } from './outboxItems.js'
 
 /** What the examples of the documentation call their things, and what those are called in this database. */
 export type Story = ReadonlyMap<string, string>
@@ -36,6 +36,7 @@ export async function tellStory(db: TestDatabase): Promise<Story> {
     'the bank never saw it',
   )
   const withdrawable = await propose(alice, (await heldItem(db, 'invoice-2046')).outboxId, 'FAILED')
+  const contradicted = await contradictedItem(db, 'invoice-2047')
   const waiting = await enqueue(db, { ...ofStory('invoice-2044'), notBefore: new Date('2099-01-01T00:00:00Z') })
   await heartbeatOutboxWorker(executor, 'worker-1', {
     running: 1,
@@ -68,6 +69,8 @@ export async function tellStory(db: TestDatabase): Promise<Story> {
     [EXAMPLE.approvableId, approvable],
     [EXAMPLE.withdrawableId, withdrawable],
     [EXAMPLE.timerId, timerId],
+    [EXAMPLE.contradictedId, contradicted.outboxId],
+    [EXAMPLE.contradictionId, contradicted.eventId],
   ])
 }
 
@@ -107,4 +110,16 @@ async function heldItem(db: TestDatabase, instructionId: string) {
     errorCode: 'TIMEOUT',
   })
   return item
+}
+
+async function contradictedItem(db: TestDatabase, instructionId: string) {
+  const { outboxId } = await enqueue(db, ofStory(instructionId))
+  const lease = await claimOnly(db, EXAMPLE.railType)
+  await complete(db, lease, { state: 'DISPATCHED', railReference: 'TX-47' })
+  const { eventId } = await recordLateOutcome(db.as('symphony_executor'), WORKER, {
+    ...lease,
+    state: 'DISPATCHED',
+    railReference: 'TX-48',
+  })
+  return { outboxId, eventId }
 }

@@ -4,10 +4,12 @@ import {
   claimOutboxBatch,
   completeOutboxAttempt,
   enqueuePaymentOutbox,
+  recordLateOutcome,
   type AttemptOutcome,
   type AttemptState,
   type ClaimedItem,
   type EnqueuedItem,
+  type LateOutcome,
   type OutboxInstruction,
   type RecordedAttempt,
 } from '../../libs/outbox/index.js'
@@ -208,4 +210,12 @@ export async function sequenceOf(
     [participantId],
   )
   return { taken: taken.rows.map((row) => row.sequence_id), next: next.rows[0]?.next_sequence_id }
+}
+
+/** A paid item for which its worker reports a second rail reference; the id of its TERMINAL_BLOCKED event. */
+export async function aContradiction(db: TestDatabase): Promise<string> {
+  const lease = await enqueueAndClaim(db)
+  await complete(db, lease, { state: 'DISPATCHED', railReference: 'ref-1' })
+  const late: LateOutcome = { ...lease, state: 'DISPATCHED', railReference: 'ref-2' }
+  return (await recordLateOutcome(db.as('symphony_executor'), WORKER, late)).eventId
 }

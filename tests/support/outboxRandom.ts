@@ -15,6 +15,7 @@ import {
   repairExpiredLeases,
   resolveOutboxHold,
   resumeOutbox,
+  reviewOutboxContradiction,
   setParticipantOutboxPolicy,
   withdrawOutboxProposal,
   type AttemptOutcome,
@@ -400,7 +401,9 @@ class Tour {
   }
 
   async #tellLate({ outboxId, leaseToken }: ClaimedItem, state: CompletionState): Promise<void> {
-    await recordLateOutcome(this.#hands.executor(), WORKER, { outboxId, leaseToken, state, railReference: 'late' })
+    const late = { outboxId, leaseToken, state, railReference: 'late' }
+    const { eventId, eventType } = await recordLateOutcome(this.#hands.executor(), WORKER, late)
+    if (eventType === 'TERMINAL_BLOCKED') await reviewOutboxContradiction(this.#hands.people[0](), eventId, 'compared')
   }
 }
 

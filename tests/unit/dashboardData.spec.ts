@@ -98,6 +98,7 @@ test('an alert leads to the page on which its cause can be seen, if there is one
     'SymphonyExpiredLeases',
     'SymphonyRetryableSpike',
     'SymphonyPaymentsHeld',
+    'SymphonyEndingContradicted',
     'SymphonyInboxDead',
     'SymphonySchedulerLate',
   ])

@@ -145,6 +145,7 @@ const NOTHING = new Set([
   'ITEM_NOT_FOUND',
   'INSTRUCTION_NOT_FOUND',
   'PROPOSAL_NOT_FOUND',
+  'CONTRADICTION_NOT_FOUND',
   '[]',
   '["somebody-else"]',
 ])

@@ -166,7 +166,8 @@ describe('hostile connections', () => {
 })
 
 function idFor(param: string): string {
-  const documented = param === 'proposalId' ? EXAMPLE.withdrawableId : EXAMPLE.waitingId
+  const documented =
+    { proposalId: EXAMPLE.withdrawableId, eventId: EXAMPLE.contradictionId }[param] ?? EXAMPLE.waitingId
   return param.endsWith('Id') ? (story.get(documented) ?? '') : 'x'
 }
 

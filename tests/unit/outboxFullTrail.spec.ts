@@ -6,6 +6,7 @@ import { foldTrail, readPending } from '../support/outboxTrail.js'
 
 /** Always written: what no ledger row says. */
 const ALWAYS = [
+  'CONTRADICTION_REVIEWED',
   'DECISION_PROPOSED',
   'DECISION_WITHDRAWN',
   'HOLD_PLACED',

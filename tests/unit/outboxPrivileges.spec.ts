@@ -22,7 +22,7 @@ import type { ClaimedJobRun, ClaimedTimer } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
 import { aMessage, enqueued, enqueuedAndClaimed } from '../support/inboxMessages.js'
-import { anInstruction, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
+import { aContradiction, anInstruction, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import { refusalIn } from '../support/refusal.js'
 import { aClaimedJobRun, aClaimedTimer, aJob } from '../support/scheduled.js'
@@ -65,6 +65,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   payment_outbox_events: { control: whole(), auditor: whole(), readonly: whole() },
   payment_outbox_blocks: { control: whole(), auditor: whole(), readonly: whole() },
   payment_outbox_proposals: { control: whole(), auditor: whole(), readonly: whole() },
+  outbox_contradictions: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_pauses: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_workers: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_rails: { control: whole(), auditor: whole(), readonly: whole() },
@@ -162,6 +163,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   redrive_outbox_item: 'control',
   approve_outbox_proposal: 'control',
   withdraw_outbox_proposal: 'control',
+  review_outbox_contradiction: 'control',
   pause_outbox: 'control',
   resume_outbox: 'control',
   set_participant_outbox_policy: 'control',
@@ -271,6 +273,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   raise_lease_lost: 'nobody',
   raise_unknown_job: 'nobody',
   record_completion_events: 'nobody',
+  record_outbox_contradictions: 'nobody',
   record_deployment: 'nobody',
   refuse_argument: 'nobody',
   refuse_beside_open_proposal: 'nobody',
@@ -373,6 +376,7 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   redrive_outbox_item: async (call) => call(await failedItem(), 'bank was closed'),
   approve_outbox_proposal: async (call) => call(await proposal()),
   withdraw_outbox_proposal: async (call) => call(await proposal(), 'mistaken'),
+  review_outbox_contradiction: async (call) => call(await aContradiction(db), 'compared'),
   pause_outbox: (call) => call('rail', 'rail-to-pause', 'maintenance'),
   resume_outbox: async (call) => {
     await pauseOutbox(control(), 'rail', 'rail-to-resume', 'maintenance')
@@ -766,6 +770,7 @@ async function putARowInEveryTable(): Promise<void> {
   )
   await proposal()
   await failedItem()
+  await aContradiction(db)
   await repairExpiredLeases(executor, 10, WORKER) // Folds the tallies so far into the totals.
   await failedItem()
   await enqueueAndClaim(db)

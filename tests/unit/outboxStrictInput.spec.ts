@@ -6,7 +6,7 @@ import { checkDispatchEpoch, pauseOutbox, placeOutboxHold, resolveOutboxHold } f
 import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
 import { enqueuedAndClaimed } from '../support/inboxMessages.js'
-import { complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
+import { aContradiction, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { failureOf, openConnection, type Connection } from '../support/race.js'
 import { refusalIn } from '../support/refusal.js'
 import { aClaimedJobRun, aClaimedTimer, aJob } from '../support/scheduled.js'
@@ -198,6 +198,10 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   withdraw_outbox_proposal: {
     role: 'control',
     sound: async () => ({ p_proposal_id: uuid(await aProposal()), p_reason: `'mistaken'` }),
+  },
+  review_outbox_contradiction: {
+    role: 'control',
+    sound: async () => ({ p_event_id: uuid(await aContradiction(db)), p_reason: `'compared'` }),
   },
   pause_outbox: { role: 'control', sound: async () => pause('rail-to-pause') },
   resume_outbox: {
@@ -617,6 +621,7 @@ const WITHOUT_LIMITS = [
   'p_lease_token',
   'p_lease_id',
   'p_proposal_id',
+  'p_event_id',
   'p_ordered',
   'p_money',
   'p_serving',

@@ -4,6 +4,7 @@ import { boundTo } from '../data/me.js'
 import { isSignedIn } from '../data/session.js'
 import { followStatus, status } from '../data/status.js'
 import { keepStreamOpen } from '../data/stream.js'
+import { Contradictions } from '../pages/Contradictions.js'
 import { Databases } from '../pages/Databases.js'
 import { DeadLetters } from '../pages/DeadLetters.js'
 import { Dispatch } from '../pages/Dispatch.js'
@@ -43,6 +44,7 @@ const PAGES: Readonly<Record<string, () => JSX.Element>> = {
   payments: Payments,
   dlq: DeadLetters,
   holds: Holds,
+  contradictions: Contradictions,
   dispatch: Dispatch,
   scheduler: Scheduler,
   inbox: Inbox,

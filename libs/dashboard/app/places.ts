@@ -22,6 +22,7 @@ export const PLACES: readonly Place[] = [
   place('payments', 'Payments', 'payments', 'p', true),
   { ...place('dlq', 'Dead letters', 'dead', 'd', true), shortTitle: 'Dead' },
   place('holds', 'Holds', 'held', 'h', true),
+  { ...place('contradictions', 'Contradictions', 'warning', 'c', false), isShared: false },
   place('dispatch', 'Dispatch', 'dispatch', 'f', false),
   place('scheduler', 'Scheduler', 'scheduler', 's', false),
   place('inbox', 'Inbox', 'inbox', 'i', false),

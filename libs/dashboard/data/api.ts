@@ -3,6 +3,7 @@ import type {
   Approved,
   Chain,
   Changed,
+  ContradictionPage,
   Databases,
   Decided,
   Dispatch,
@@ -21,6 +22,7 @@ import type {
   Pauses,
   ProposalPage,
   ResolveBody,
+  Reviewed,
   Revived,
   Status,
   Timeline,
@@ -76,6 +78,10 @@ export const redrive = (outboxId: string, reason: string) =>
   request<Decided>(`/v1/outbox/${e(outboxId)}/redrive`, { method: 'POST', body: { reason } })
 export const resolveHold = (outboxId: string, body: ResolveBody) =>
   request<Decided>(`/v1/holds/${e(outboxId)}/resolve`, { method: 'POST', body })
+export const listContradictions = (query: PageQuery, signal: AbortSignal) =>
+  request<ContradictionPage>('/v1/contradictions', { query: { ...query }, signal })
+export const reviewContradiction = (eventId: string, reason: string) =>
+  request<Reviewed>(`/v1/contradictions/${e(eventId)}/review`, { method: 'POST', body: { reason } })
 export const approveProposal = (proposalId: string) =>
   request<Approved>(`/v1/proposals/${e(proposalId)}/approve`, { method: 'POST' })
 export const withdrawProposal = (proposalId: string, reason: string) =>

@@ -63,5 +63,6 @@ function accept(given: Status): void {
     // Not all there ever were: a refusal that was right needs nothing, and stays.
     dlq: { count: count(given.queue.failedLastHour), tone: 'bad', meaning: 'in the last hour' },
     holds: { count: count(given.queue.heldCount), tone: 'held', meaning: 'waiting' },
+    contradictions: { count: count(given.queue.unreviewedContradictionCount), tone: 'bad', meaning: 'to review' },
   }
 }

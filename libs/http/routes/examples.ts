@@ -22,6 +22,9 @@ export const EXAMPLE = Object.freeze({
   proposalId: '01981f0e-7c00-7000-8000-000000000009',
   runId: '01981f0e-7c00-7000-8000-00000000000a',
   timerId: '01981f0e-7c00-7000-8000-00000000000b',
+  /** Paid under one rail reference, and reported as paid under another. */
+  contradictedId: '01981f0e-7c00-7000-8000-00000000000c',
+  contradictionId: '01981f0e-7c00-7000-8000-00000000000d',
   jobName: 'nightly-report',
   source: 'bank-of-x',
   messageId: 'evt_17',

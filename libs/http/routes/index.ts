@@ -2,6 +2,7 @@ import type { Gate } from '../access/Gate.js'
 import type { Api } from '../Api.js'
 import type { StatusBoard } from '../StatusBoard.js'
 import type { Streams } from '../stream/Streams.js'
+import { contradictionRoutes } from './contradictions.js'
 import { decisionRoutes } from './decisions.js'
 import { dispatchRoutes } from './dispatch.js'
 import { inboxRoutes } from './inbox.js'
@@ -28,6 +29,7 @@ export function apiRoutes({ api, board, streams, gate }: ApiParts): readonly Rou
     ...instructionRoutes(api),
     ...outboxRoutes(api),
     ...decisionRoutes(api),
+    ...contradictionRoutes(api),
     ...dispatchRoutes(api),
     ...pauseRoutes(api),
     ...schedulerRoutes(api),

@@ -54,6 +54,7 @@ const STATUS_EXAMPLE = {
     retryableLastHour: '1',
     failedLastHour: '0',
     dlqDepth: '2',
+    unreviewedContradictionCount: '1',
   },
   rails: [RAIL_EXAMPLE],
   workers: { alive: 1, silent: 0 },

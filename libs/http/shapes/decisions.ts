@@ -1,5 +1,5 @@
 import { Type, type Static } from 'typebox'
-import { Id, nullable, oneOf, pageOf, shape, Uuid } from './common.js'
+import { Id, nullable, oneOf, pageOf, shape, Timestamp, Uuid } from './common.js'
 import { DecisionShape, OutboxItem, Proposal } from './outbox.js'
 
 /** Why; kept in the ledger for ever. */
@@ -63,3 +63,31 @@ export type Withdrawn = Static<typeof Withdrawn>
 
 export const PauseBody = shape({ kind: oneOf(['rail', 'participant', 'stream']), name: Id, reason: Reason })
 export type PauseBody = Static<typeof PauseBody>
+
+const ReportedOutcome = shape({
+  state: oneOf(['DISPATCHED', 'FAILED']),
+  railReference: nullable(Type.String()),
+})
+
+/** An ended payment for which a worker reported another outcome than the ledger. */
+export const Contradiction = shape({
+  eventId: Uuid,
+  outboxId: Uuid,
+  instructionId: Id,
+  participantId: Id,
+  railType: Id,
+  recordedAt: Timestamp,
+  actor: Type.String({ description: 'worker or operator whose call recorded the contradiction' }),
+  recorded: ReportedOutcome,
+  reported: ReportedOutcome,
+  reviewedAt: nullable(Timestamp),
+  reviewedBy: nullable(Type.String()),
+  reviewReason: nullable(Type.String()),
+})
+export type Contradiction = Static<typeof Contradiction>
+
+export const ContradictionPage = pageOf(Contradiction)
+export type ContradictionPage = Static<typeof ContradictionPage>
+
+export const Reviewed = shape({ eventId: Uuid, reviewId: Uuid })
+export type Reviewed = Static<typeof Reviewed>

@@ -22,6 +22,7 @@ export const QueueFigures = shape({
   retryableLastHour: WholeNumber,
   failedLastHour: WholeNumber,
   dlqDepth: WholeNumber,
+  unreviewedContradictionCount: WholeNumber,
 })
 export type QueueFigures = Static<typeof QueueFigures>
 

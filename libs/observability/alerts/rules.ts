@@ -113,11 +113,12 @@ export const ALERT_RULES: readonly AlertRule[] = [
     name: 'SymphonyEndingContradicted',
     severity: 'critical',
     forSeconds: 0,
-    when: counted('terminal_blocked_total', 60 * MINUTE),
+    when: above(value('outbox_contradictions_unreviewed'), 0),
     summary:
-      'A worker learned late that a payment ended otherwise than the ledger says. Money may have moved unrecorded.',
-    firstLook: 'The events TERMINAL_BLOCKED, and symphony show of each payment they name.',
-    remedy: 'Reconcile each with the rail before anything of that payment is redriven.',
+      'Two reports about one payment contradict each other: a second payment, or an unrecorded one, is possible.',
+    firstLook: 'symphony contradictions list: both rail references of each payment.',
+    remedy:
+      'Compare each with the statements of the rail, then record it: symphony contradictions review. Redrive nothing before.',
   },
   {
     name: 'SymphonyLedgerChainBroken',

@@ -1,7 +1,14 @@
 import { boundedInteger, requiredUuid } from '../../core/index.js'
 import { isoMicros, qualify, type Queryable } from '../../db/index.js'
 import type { Page } from '../types.js'
-import type { FailedItemView, HeldItemView, ItemView, ProposalStatus, ProposalView } from '../views.js'
+import type {
+  ContradictionView,
+  FailedItemView,
+  HeldItemView,
+  ItemView,
+  ProposalStatus,
+  ProposalView,
+} from '../views.js'
 import { readItemViews, readRedrives } from './items.js'
 import { LAST_UUID, PAGE } from './page.js'
 import { searchItems, type ItemSearch } from './searches.js'
@@ -103,4 +110,45 @@ export async function readProposal(role: Queryable, proposalId: string): Promise
     [requiredUuid('proposalId', proposalId)],
   )
   return rows[0]
+}
+
+export interface ContradictionSearch {
+  readonly reviewed: boolean
+  readonly participants?: readonly string[]
+  readonly before?: string
+  readonly limit: number
+}
+
+/** Newest first. */
+export async function readContradictionPage(
+  role: Queryable,
+  { reviewed, participants, before, limit }: ContradictionSearch,
+): Promise<ContradictionView[]> {
+  const { rows } = await role.query<ContradictionView>(
+    `${contradictions(role)}
+     WHERE (c.reviewed_at IS NOT NULL) = $1 AND ($2::text[] IS NULL OR i.participant_id = ANY ($2)) AND c.event_id < $3::uuid
+     ORDER BY c.event_id DESC LIMIT $4`,
+    [reviewed, participants ?? null, before ?? LAST_UUID, boundedInteger('limit', limit, PAGE)],
+  )
+  return rows
+}
+
+/** Undefined: the event is no contradiction, or does not exist. */
+export async function readContradiction(role: Queryable, eventId: string): Promise<ContradictionView | undefined> {
+  const { rows } = await role.query<ContradictionView>(`${contradictions(role)} WHERE c.event_id = $1`, [
+    requiredUuid('eventId', eventId),
+  ])
+  return rows[0]
+}
+
+function contradictions(role: Queryable): string {
+  return `SELECT c.event_id AS "eventId", c.outbox_id AS "outboxId", i.instruction_id AS "instructionId",
+      i.participant_id AS "participantId", i.rail_type AS "railType", ${isoMicros('c.recorded_at')} AS "recordedAt", e.actor,
+      json_build_object('state', a.state, 'railReference', a.rail_reference) AS recorded,
+      json_build_object('state', e.detail ->> 'state', 'railReference', e.detail ->> 'rail_reference') AS reported,
+      ${isoMicros('c.reviewed_at')} AS "reviewedAt", c.reviewed_by AS "reviewedBy", c.review_reason AS "reviewReason"
+    FROM ${qualify(role, 'outbox_contradictions')} c
+    JOIN ${qualify(role, 'payment_outbox_identities')} i ON i.outbox_id = c.outbox_id
+    JOIN ${qualify(role, 'payment_outbox_events')} e ON e.event_id = c.event_id
+    JOIN ${qualify(role, 'payment_outbox_attempts')} a ON a.attempt_id = e.attempt_id`
 }

@@ -24,7 +24,9 @@ export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
       held_earlier_paid_count AS "heldEarlierPaidCount", held_other_count AS "heldOtherCount",
       workers_alive_count AS "workersAliveCount", held_field_key_missing_count AS "heldFieldKeyMissingCount",
       held_field_key_destroyed_count AS "heldFieldKeyDestroyedCount",
-      held_field_unreadable_count AS "heldFieldUnreadableCount"
+      held_field_unreadable_count AS "heldFieldUnreadableCount", contradictions_total AS "contradictionsTotal",
+      unreviewed_contradiction_count AS "unreviewedContradictionCount",
+      oldest_unreviewed_contradiction_age_seconds AS "oldestUnreviewedContradictionAgeSeconds"
     FROM ${qualify(role, 'supervisor_outbox_status')}`,
     PREPARED,
   )

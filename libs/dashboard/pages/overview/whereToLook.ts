@@ -16,6 +16,7 @@ const PLACES: ReadonlyMap<string, Place> = new Map([
     { title: 'What is to be tried again', href: pathTo(['payments'], { state: 'SCHEDULED' }) },
   ],
   ['SymphonyPaymentsHeld', { title: 'Holds', href: pathTo(['holds']) }],
+  ['SymphonyEndingContradicted', { title: 'Contradictions', href: pathTo(['contradictions']) }],
   ['SymphonyInboxDead', { title: 'Dead messages', href: pathTo(['inbox']) }],
   ['SymphonySchedulerLate', { title: 'Jobs and timers', href: pathTo(['scheduler']) }],
 ])

@@ -1,0 +1,98 @@
+import { useState } from 'preact/hooks'
+import type { Contradiction } from '../../http/index.js'
+import { pathTo } from '../app/router.js'
+import { listContradictions, reviewContradiction } from '../data/api.js'
+import { mayI } from '../data/me.js'
+import { useFreshPages } from '../data/useFreshPages.js'
+import { usePages } from '../data/usePages.js'
+import { Empty } from '../parts/Empty.js'
+import { Moment } from '../parts/Moment.js'
+import { PagedTable } from '../parts/PagedTable.js'
+import { ReasonSheet } from '../parts/ReasonSheet.js'
+
+/** Ended payments for which a worker reported another outcome than the ledger, until an operator reviews them. */
+export function Contradictions() {
+  const open = usePages<Contradiction>('open', (cursor, signal) =>
+    listContradictions(cursor === undefined ? {} : { cursor }, signal),
+  )
+  const [chosen, setChosen] = useState<Contradiction | null>(null)
+  useFreshPages(open)
+  return (
+    <>
+      <header class="page-head">
+        <h1>Contradictions</h1>
+        <p class="lead">
+          Ended payments for which a worker reported another outcome than the ledger. Compare both with the rail.
+        </p>
+      </header>
+      <section class="panel" aria-label="Contradictions">
+        <PagedTable
+          label="Contradictions"
+          from={open}
+          columns={['Payment', 'Rail', 'The ledger says', 'Also reported', 'Found', '']}
+          row={(value) => <Row key={value.eventId} contradiction={value} onChoose={() => setChosen(value)} />}
+          empty={
+            <Empty title="No contradiction">
+              <p>A payment is listed here when two workers report different outcomes for it.</p>
+            </Empty>
+          }
+        />
+      </section>
+      {chosen === null ? null : (
+        <ReasonSheet
+          title={`Review ${chosen.instructionId}`}
+          action="Record the review"
+          explanation="The alert ends with your review. The recorded outcome of the payment stays as it is."
+          onClose={() => setChosen(null)}
+          act={async (reason) => {
+            await reviewContradiction(chosen.eventId, reason)
+            open.refresh()
+            return `The contradiction of ${chosen.instructionId} is reviewed.`
+          }}
+        />
+      )}
+    </>
+  )
+}
+
+interface RowProps {
+  readonly contradiction: Contradiction
+  readonly onChoose: () => void
+}
+
+function Row({ contradiction, onChoose }: RowProps) {
+  const { outboxId, instructionId, participantId, railType, recorded, reported, recordedAt, actor } = contradiction
+  return (
+    <tr>
+      <td data-label="Payment">
+        <a href={pathTo(['payments', outboxId])}>{instructionId}</a>
+        <div class="quiet">{participantId}</div>
+      </td>
+      <td data-label="Rail">{railType}</td>
+      <td data-label="The ledger says">
+        <Outcome outcome={recorded} />
+      </td>
+      <td data-label="Also reported">
+        <Outcome outcome={reported} />
+      </td>
+      <td data-label="Found">
+        <Moment at={recordedAt} /> <div class="quiet">by {actor}</div>
+      </td>
+      <td class={mayI('operate') ? 'actions' : 'empty-cell'}>
+        {mayI('operate') ? (
+          <button type="button" class="button small" aria-label={`Review ${instructionId}`} onClick={onChoose}>
+            Review
+          </button>
+        ) : null}
+      </td>
+    </tr>
+  )
+}
+
+function Outcome({ outcome: { state, railReference } }: { readonly outcome: Contradiction['recorded'] }) {
+  return (
+    <>
+      {state} <div class="mono quiet">{railReference ?? 'no rail reference'}</div>
+    </>
+  )
+}

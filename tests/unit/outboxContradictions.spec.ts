@@ -1,0 +1,166 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { readSystemStatus } from '../../libs/cli/readSystemStatus.js'
+import { AlertWatch, registryOfStatus } from '../../libs/observability/index.js'
+import {
+  completeOutboxAttempts,
+  placeOutboxHold,
+  readContradictionPage,
+  readOutboxStatus,
+  recordLateOutcome,
+  reviewOutboxContradiction,
+  type ClaimedItem,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { aContradiction, claimOnly, enqueueAndClaim, eventRows, ledger } from '../support/outboxItems.js'
+import { approve, aPerson, propose, type Person } from '../support/outboxPeople.js'
+
+/** Two reports about one payment that do not agree are counted and alerted until an operator has reviewed them. */
+
+let db: TestDatabase
+let olga: Person
+let pavel: Person
+beforeAll(async () => {
+  db = await createTestDatabase()
+  olga = await aPerson(db, 'olga')
+  pavel = await aPerson(db, 'pavel')
+})
+afterAll(() => db.drop())
+
+const SLOW = 'slow-worker'
+const HEIR = 'heir'
+const executor = () => db.as('symphony_executor')
+const readonly = () => db.as('symphony_readonly')
+
+const late = (lease: ClaimedItem, railReference: string) =>
+  recordLateOutcome(executor(), SLOW, { ...lease, state: 'DISPATCHED', railReference })
+const completeAs = (lease: ClaimedItem, railReference: string) =>
+  completeOutboxAttempts(executor(), HEIR, [{ ...lease, state: 'DISPATCHED', railReference }])
+
+async function takenOver(): Promise<{ readonly lost: ClaimedItem; readonly next: ClaimedItem }> {
+  const lost = await enqueueAndClaim(db, {}, { workerId: SLOW })
+  await db.expireLease(lost.outboxId)
+  return { lost, next: await claimOnly(db, lost.railType, { workerId: HEIR }) }
+}
+
+async function counts(): Promise<{ readonly total: number; readonly unreviewed: number }> {
+  const { contradictionsTotal, unreviewedContradictionCount } = await readOutboxStatus(readonly())
+  return { total: Number(contradictionsTotal), unreviewed: Number(unreviewedContradictionCount) }
+}
+
+/** Both counts before and after. */
+async function growth(act: () => Promise<unknown>): Promise<{ readonly total: number; readonly unreviewed: number }> {
+  const before = await counts()
+  await act()
+  const after = await counts()
+  return { total: after.total - before.total, unreviewed: after.unreviewed - before.unreviewed }
+}
+
+describe('a contradiction is counted as unreviewed', () => {
+  const one = { total: 1, unreviewed: 1 }
+
+  test('when a completion follows a late success under another reference, and its verdict says so', async () => {
+    const { lost, next } = await takenOver()
+    await late(lost, 'ref-1')
+    expect(
+      await growth(async () =>
+        expect(await completeAs(next, 'ref-2')).toMatchObject([{ verdict: 'RECORDED', contradicted: true }]),
+      ),
+    ).toEqual(one)
+    // The same completion again, as after a lost answer.
+    expect(
+      await growth(async () =>
+        expect(await completeAs(next, 'ref-2')).toMatchObject([{ verdict: 'ALREADY_RECORDED', contradicted: true }]),
+      ),
+    ).toEqual({ total: 0, unreviewed: 0 })
+  })
+
+  test('when a late success follows a completion under another reference', async () => {
+    const { lost, next } = await takenOver()
+    expect(await completeAs(next, 'ref-2')).toMatchObject([{ verdict: 'RECORDED', contradicted: false }])
+    expect(await growth(() => late(lost, 'ref-1'))).toEqual(one)
+    expect(await growth(() => late(lost, 'ref-1'))).toEqual({ total: 0, unreviewed: 0 })
+    // The other worker's report is no news to the worker that completed.
+    expect(await completeAs(next, 'ref-2')).toMatchObject([{ verdict: 'ALREADY_RECORDED', contradicted: false }])
+  })
+
+  test('when a batch with other outcomes contains it', async () => {
+    const { lost, next } = await takenOver()
+    await late(lost, 'ref-1')
+    const other = await enqueueAndClaim(db, {}, { workerId: HEIR })
+    const verdicts = () =>
+      completeOutboxAttempts(executor(), HEIR, [
+        { ...other, state: 'RETRYABLE' },
+        { ...next, state: 'DISPATCHED', railReference: 'ref-2' },
+      ])
+    expect(
+      await growth(async () =>
+        expect(await verdicts()).toMatchObject([{ contradicted: false }, { contradicted: true }]),
+      ),
+    ).toEqual(one)
+  })
+
+  test('when two people decide DISPATCHED under another reference than a late success', async () => {
+    const { lost, next } = await takenOver()
+    await placeOutboxHold(olga.control, lost.outboxId, 'please wait')
+    await db.expireLease(next.outboxId)
+    await late(lost, 'ref-1')
+    const proposal = await propose(olga, lost.outboxId, 'DISPATCHED')
+    expect(await growth(() => approve(pavel, proposal))).toEqual(one)
+  })
+})
+
+describe('a review', () => {
+  test('ends the alert, keeps the total, and is an event with actor and reason', async () => {
+    const eventId = await aContradiction(db)
+    const [shown] = await readContradictionPage(readonly(), { reviewed: false, limit: 1 })
+    expect(shown).toMatchObject({
+      eventId,
+      recorded: { state: 'DISPATCHED', railReference: 'ref-1' },
+      reported: { state: 'DISPATCHED', railReference: 'ref-2' },
+      reviewedAt: null,
+    })
+    const { outboxId } = shown!
+    const before = await ledger(db, outboxId)
+    expect(await growth(() => reviewOutboxContradiction(olga.control, eventId, 'one payment, OPS-812'))).toEqual({
+      total: 0,
+      unreviewed: -1,
+    })
+    expect((await eventRows(db, outboxId)).at(-1)).toMatchObject({
+      event_type: 'CONTRADICTION_REVIEWED',
+      actor: olga.name,
+      detail: { event_id: eventId, reason: 'one payment, OPS-812' },
+    })
+    expect(await ledger(db, outboxId)).toEqual(before)
+    expect((await readContradictionPage(readonly(), { reviewed: true, limit: 1 }))[0]).toMatchObject({
+      eventId,
+      reviewedBy: olga.name,
+      reviewReason: 'one payment, OPS-812',
+    })
+  })
+
+  test('is refused a second time (P7006), and of an unknown event (22023)', async () => {
+    const eventId = await aContradiction(db)
+    await reviewOutboxContradiction(olga.control, eventId, 'compared')
+    await expect(reviewOutboxContradiction(pavel.control, eventId, 'me too')).rejects.toMatchObject({
+      sqlstate: 'P7006',
+      message: expect.stringContaining(olga.name),
+    })
+    await expect(reviewOutboxContradiction(olga.control, randomUUID(), 'compared')).rejects.toMatchObject({
+      sqlstate: '22023',
+    })
+  })
+})
+
+test('SymphonyEndingContradicted fires in a process that recorded nothing, until each is reviewed', async () => {
+  const firing = async () => {
+    const alerts = await new AlertWatch().look([registryOfStatus(await readSystemStatus(db.database))])
+    return alerts.filter(({ name }) => name === 'SymphonyEndingContradicted')
+  }
+  const eventId = await aContradiction(db)
+  expect(await firing()).toMatchObject([{ state: 'firing', severity: 'critical' }])
+  const open = await readContradictionPage(readonly(), { reviewed: false, limit: 100 })
+  expect(open.map((one) => one.eventId)).toContain(eventId)
+  for (const one of open) await reviewOutboxContradiction(olga.control, one.eventId, 'compared')
+  expect(await firing()).toEqual([])
+})
