@@ -229,7 +229,8 @@ CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
     a.completed_at AS last_attempt_at,
     a.rail_reference AS last_rail_reference,
     a.rail_code AS last_rail_code,
-    a.error_code AS last_error_code
+    a.error_code AS last_error_code,
+    i.is_message
    FROM payment_outbox_identities i
      LEFT JOIN payment_outbox_pending p ON p.outbox_id = i.outbox_id
      LEFT JOIN LATERAL ( SELECT t.attempt_no,
@@ -447,6 +448,7 @@ CREATE TABLE payment_outbox_identities (
   row_hash bytea,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   traceparent text,
+  is_message boolean NOT NULL DEFAULT false,
   recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_identities_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id),
@@ -462,6 +464,7 @@ COMMENT ON COLUMN payment_outbox_identities.redrive_of IS 'The FAILED item that 
 COMMENT ON COLUMN payment_outbox_identities.content_hash IS 'SHA-256 of participant, rail and payload: what "the same content" means.';
 COMMENT ON COLUMN payment_outbox_identities.row_hash IS 'SHA-256 of the row: the first link of the item''s chain.';
 COMMENT ON COLUMN payment_outbox_identities.traceparent IS 'The trace of the request that enqueued it (W3C), for its redrives. Part of no hash: it says nothing about the money.';
+COMMENT ON COLUMN payment_outbox_identities.is_message IS 'Whether the item is a message, not a payment. A redrive inherits it. Part of no hash.';
 COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
 
 -- table payment_outbox_pending of symphony_owner
@@ -492,6 +495,7 @@ CREATE TABLE payment_outbox_pending (
   block_unverified boolean NOT NULL DEFAULT false,
   identity_hash bytea,
   trace_context text,
+  is_message boolean NOT NULL DEFAULT false,
   CONSTRAINT payment_outbox_pending_attempt_count_within_ceiling CHECK (attempt_count >= 0 AND attempt_count <= 20),
   CONSTRAINT payment_outbox_pending_hold_all_or_none CHECK (num_nonnulls(hold_reason, held_by, held_at) = ANY (ARRAY[0, 3])),
   CONSTRAINT payment_outbox_pending_lease_all_or_none CHECK (num_nonnulls(claimed_by, lease_token, lease_expires_at) = ANY (ARRAY[0, 3])),
@@ -503,7 +507,7 @@ CREATE TABLE payment_outbox_pending (
   CONSTRAINT ux_pending_participant_sequence UNIQUE (participant_id, sequence_id)
 ) WITH (autovacuum_analyze_scale_factor=0.1, autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, fillfactor=70);
 CREATE INDEX ix_pending_block_unverified ON payment_outbox_pending USING btree (participant_id, sequence_id) WHERE block_unverified;
-CREATE INDEX ix_pending_claimable ON payment_outbox_pending USING btree (rail_type, next_attempt_at, created_at, sequence_id) WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked;
+CREATE INDEX ix_pending_claimable ON payment_outbox_pending USING btree (rail_type, is_message, next_attempt_at, created_at, sequence_id) WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked;
 CREATE INDEX ix_pending_lease_expired ON payment_outbox_pending USING btree (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 CREATE INDEX ix_pending_ordered ON payment_outbox_pending USING btree (participant_id, sequence_id) WHERE ordered;
 CREATE TRIGGER payment_outbox_pending_is_not_truncated BEFORE TRUNCATE ON payment_outbox_pending FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
@@ -521,6 +525,7 @@ COMMENT ON COLUMN payment_outbox_pending.late_outcome IS 'What a worker learned 
 COMMENT ON COLUMN payment_outbox_pending.blocked IS 'Waits for an earlier ordered item, or for a paused participant.';
 COMMENT ON COLUMN payment_outbox_pending.block_unverified IS 'Blocked on the word of an enqueuer that may not have seen a completion commit beside it; checked by the next claim or repair.';
 COMMENT ON COLUMN payment_outbox_pending.trace_context IS 'W3C traceparent and, after a space, tracestate of the request that enqueued it. Each attempt is a span in that trace.';
+COMMENT ON COLUMN payment_outbox_pending.is_message IS 'A copy of the identity''s, for the claim.';
 
 -- table payment_outbox_proposals of symphony_owner
 CREATE TABLE payment_outbox_proposals (
@@ -1121,8 +1126,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION add_actor_gateway(text) IS 'Installer: lets a login that authenticates people name them.';
 
--- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[]) of symphony_owner
-CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[])
+-- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean) of symphony_owner
+CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[], p_is_message boolean)
 RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -1240,16 +1245,18 @@ BEGIN
       ), identified AS (
         INSERT INTO payment_outbox_identities
           (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
-            content_hash, created_at, row_hash, traceparent)
+            content_hash, created_at, row_hash, traceparent, is_message)
         SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
-          p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55)
+          p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55),
+          p_is_message
         FROM fresh f
       ), queued AS (
         INSERT INTO payment_outbox_pending
           (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
-            created_at, ordered, blocked, block_unverified, identity_hash, trace_context)
+            created_at, ordered, blocked, block_unverified, identity_hash, trace_context, is_message)
         SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
-          f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash, f.trace_context
+          f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash, f.trace_context,
+          p_is_message
         FROM fresh f
       )
       SELECT array_agg(f.outbox_id), array_agg(f.sequence_id), array_agg(f.created_at)
@@ -1290,9 +1297,9 @@ BEGIN
     AS g(instruction_id, idempotency_key, participant_id, rail_type, payload, ordinal)
   JOIN payment_outbox_identities i
     ON i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key
-  WHERE i.content_hash <> outbox_content_hash(g.participant_id, g.rail_type, g.payload::text);
+  WHERE i.content_hash <> outbox_content_hash(g.participant_id, g.rail_type, g.payload::text) OR i.is_message <> p_is_message;
   IF v_conflict IS NOT NULL THEN
-    RAISE EXCEPTION 'item %: this instruction and key already stand for another participant, rail or payload', v_conflict
+    RAISE EXCEPTION 'item %: this instruction and key already stand for another participant, rail, payload or kind', v_conflict
       USING ERRCODE = 'P7004', DETAIL = json_build_object('ordinal', v_conflict)::text,
         HINT = 'Use a new idempotency key for a new payment; repeat the first content to read the first answer.';
   END IF;
@@ -1308,7 +1315,7 @@ BEGIN
   ORDER BY g.ordinal;
 END
 $$;
-COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[]) IS 'Internal: inserts what is new with its identity and number, reports what is known, refuses what conflicts.';
+COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean) IS 'Internal: inserts what is new with its identity and number, reports what is known, refuses what conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
 CREATE FUNCTION advance_outbox_streams(p_participant_ids text[])
@@ -2080,8 +2087,8 @@ END
 $$;
 COMMENT ON FUNCTION check_lease_names(text, text) IS 'Internal: raises 22023 unless both are ids.';
 
--- function check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[]) of symphony_owner
-CREATE FUNCTION check_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_trace_contexts text[])
+-- function check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) of symphony_owner
+CREATE FUNCTION check_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_trace_contexts text[], p_is_message boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -2114,6 +2121,9 @@ BEGIN
   END;
   IF v_misshapen IS NOT NULL THEN
     PERFORM refuse_argument(v_misshapen, 'a plain list, as long as p_instruction_ids');
+  END IF;
+  IF p_is_message IS NULL THEN
+    PERFORM refuse_argument('p_is_message', 'true or false');
   END IF;
   -- Nearly always all is well, and then two looks at the whole batch say so: a regular expression costs far more to start than
   -- to go on. What is joined hides nothing: every character of an id is looked at, and no digits meet between two objects.
@@ -2174,7 +2184,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[]) IS 'Internal: raises 22023 for the first item that is not acceptable.';
+COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) IS 'Internal: raises 22023 for the first item that is not acceptable.';
 
 -- function check_outbox_leases(uuid[], uuid[], text) of symphony_owner
 CREATE FUNCTION check_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
@@ -2550,8 +2560,8 @@ END
 $$;
 COMMENT ON FUNCTION claim_job_runs(integer, text, integer, text[]) IS 'Leases due runs to one worker, at most the batch size, in order; each with its token.';
 
--- function claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid) of symphony_owner
-CREATE FUNCTION claim_outbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_announced_rails text[] DEFAULT NULL::text[], p_report_held boolean DEFAULT false, p_epoch_id uuid DEFAULT NULL::uuid)
+-- function claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) of symphony_owner
+CREATE FUNCTION claim_outbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_announced_rails text[] DEFAULT NULL::text[], p_report_held boolean DEFAULT false, p_epoch_id uuid DEFAULT NULL::uuid, p_is_message boolean DEFAULT NULL::boolean)
 RETURNS TABLE(outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text, payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamp with time zone, claimed_at timestamp with time zone, outcome_unknown boolean, expiry_streak integer, taken_over boolean, ordered boolean, evidence jsonb, created_at timestamp with time zone, due_at timestamp with time zone, trace_context text, hold_reason text)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -2570,6 +2580,7 @@ DECLARE
   v_now timestamptz;
   v_is_open boolean;
   v_rails text[];
+  v_kinds boolean[];
   v_paused_rails text[];
   v_any_paused boolean;
   v_any_unverified boolean;
@@ -2610,8 +2621,18 @@ BEGIN
     EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')),
     EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.block_unverified),
     EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now),
-    (SELECT s.full_trail FROM symphony_settings s)
-  INTO v_is_open, v_paused_rails, v_any_paused, v_any_unverified, v_any_expired, v_full_trail;
+    (SELECT s.full_trail FROM symphony_settings s),
+    -- A rail nearly always has one kind. Only where both wait must the claim merge them by due time.
+    CASE WHEN p_is_message IS NOT NULL THEN ARRAY[p_is_message] WHEN p_rails IS NOT NULL THEN ARRAY(
+      SELECT k.is_message FROM (VALUES (false), (true)) AS k(is_message)
+      WHERE EXISTS (
+        SELECT 1 FROM unnest(p_rails) AS r(name)
+        CROSS JOIN LATERAL (
+          SELECT 1 FROM payment_outbox_pending p
+          WHERE p.rail_type = r.name AND p.is_message = k.is_message
+            AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked LIMIT 1
+        ) waiting)) END
+  INTO v_is_open, v_paused_rails, v_any_paused, v_any_unverified, v_any_expired, v_full_trail, v_kinds;
   -- After a restore or a failover that may have lost commits nothing is given to anybody until a person has looked. What the
   -- look did not find open is asked again at length: an epoch may have to begin.
   IF v_is_open IS NOT TRUE AND NOT is_dispatch_open(p_epoch_id, p_worker_id) THEN
@@ -2620,6 +2641,7 @@ BEGIN
   IF v_any_unverified THEN
     -- An ordered item may have been queued as blocked while its predecessor ended unseen.
     PERFORM verify_blocked_outbox_items(100);
+    v_kinds := CASE WHEN p_is_message IS NULL THEN '{false,true}' ELSE v_kinds END;
   END IF;
 
   -- Two passes, because "unleased or expired" in one condition can use neither index. Expired leases come first: they
@@ -2630,6 +2652,7 @@ BEGIN
       SELECT p.outbox_id FROM payment_outbox_pending p
       WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now AND p.hold_reason IS NULL AND NOT p.blocked
         AND (p_rails IS NULL OR p.rail_type = ANY (p_rails)) AND p.rail_type <> ALL (v_paused_rails)
+        AND (p_is_message IS NULL OR p.is_message = p_is_message)
         AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
       ORDER BY p.lease_expires_at LIMIT GREATEST(p_batch_size, 100) FOR UPDATE SKIP LOCKED);
   END IF;
@@ -2652,21 +2675,27 @@ BEGIN
   v_wanted := p_batch_size - cardinality(v_rows);
   IF v_wanted > 0 THEN
     IF p_rails IS NULL THEN
-      v_rails := ARRAY(SELECT r.rail_type FROM claimable_outbox_rails() r WHERE r.rail_type <> ALL (v_paused_rails));
-    ELSIF cardinality(v_paused_rails) = 0 AND cardinality(p_rails) = 1 THEN
+      SELECT array_agg(r.rail_type), array_agg(r.is_message) INTO v_rails, v_kinds
+      FROM claimable_outbox_rails() r
+      WHERE r.rail_type <> ALL (v_paused_rails) AND (p_is_message IS NULL OR r.is_message = p_is_message);
+    ELSIF cardinality(v_paused_rails) = 0 AND cardinality(p_rails) = 1 AND cardinality(v_kinds) = 1 THEN
       v_rails := p_rails;
     ELSE
-      v_rails := ARRAY(SELECT DISTINCT r.name FROM unnest(p_rails) AS r(name) WHERE r.name <> ALL (v_paused_rails));
+      SELECT array_agg(r.name), array_agg(r.is_message) INTO v_rails, v_kinds
+      FROM (SELECT DISTINCT g.name, k.is_message FROM unnest(p_rails) AS g(name) CROSS JOIN unnest(v_kinds) AS k(is_message)) r
+      WHERE r.name <> ALL (v_paused_rails);
     END IF;
     IF cardinality(v_rails) = 1 THEN
       v_rows := v_rows || ARRAY(
         SELECT p.ctid FROM payment_outbox_pending p
-        WHERE p.rail_type = v_rails[1] AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+        WHERE p.rail_type = v_rails[1] AND p.is_message = v_kinds[1]
+          AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
           AND p.next_attempt_at <= v_now AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
           AND p.ctid <> ALL (v_rows)
-        ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT v_wanted FOR UPDATE SKIP LOCKED);
+        ORDER BY p.rail_type, p.is_message, p.next_attempt_at, p.created_at, p.sequence_id
+        LIMIT v_wanted FOR UPDATE SKIP LOCKED);
     ELSIF cardinality(v_rails) > 1 THEN
-      v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_any_paused, v_rows);
+      v_rows := v_rows || lock_due_outbox_rows(v_rails, v_kinds, v_wanted, v_now, v_any_paused, v_rows);
     END IF;
   END IF;
 
@@ -2705,7 +2734,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and did not lease: without a token, with the reason if it was held. Nothing while dispatch is frozen.';
+COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. p_is_message: true for messages only, false for payments only, null for both. On request also what it took over and did not lease: without a token, with the reason if it was held. Nothing while dispatch is frozen.';
 
 -- function claim_timers(integer, text, integer, text[]) of symphony_owner
 CREATE FUNCTION claim_timers(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[] DEFAULT NULL::text[])
@@ -2748,7 +2777,7 @@ COMMENT ON FUNCTION claim_timers(integer, text, integer, text[]) IS 'Leases due 
 
 -- function claimable_outbox_rails() of symphony_owner
 CREATE FUNCTION claimable_outbox_rails()
-RETURNS TABLE(rail_type text)
+RETURNS TABLE(rail_type text, is_message boolean)
 LANGUAGE sql STABLE
 SECURITY DEFINER
 SET enable_bitmapscan=off
@@ -2757,19 +2786,23 @@ SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
 AS $$
-  WITH RECURSIVE hop(rail_type) AS (
-    (SELECT p.rail_type FROM payment_outbox_pending p
+  WITH RECURSIVE hop(rail_type, is_message) AS (
+    (SELECT p.rail_type, p.is_message FROM payment_outbox_pending p
       WHERE p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-      ORDER BY p.rail_type LIMIT 1)
+      ORDER BY p.rail_type, p.is_message LIMIT 1)
     UNION ALL
-    SELECT (SELECT p.rail_type FROM payment_outbox_pending p
-      WHERE p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked AND p.rail_type > h.rail_type
-      ORDER BY p.rail_type LIMIT 1)
-    FROM hop h WHERE h.rail_type IS NOT NULL
+    SELECT n.rail_type, n.is_message
+    FROM hop h
+    CROSS JOIN LATERAL (
+      SELECT p.rail_type, p.is_message FROM payment_outbox_pending p
+      WHERE p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+        AND (p.rail_type, p.is_message) > (h.rail_type, h.is_message)
+      ORDER BY p.rail_type, p.is_message LIMIT 1
+    ) n
   )
-  SELECT h.rail_type FROM hop h WHERE h.rail_type IS NOT NULL
+  SELECT h.rail_type, h.is_message FROM hop h
 $$;
-COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails with at least one claimable item, due or not.';
+COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails and kinds with at least one claimable item, due or not.';
 
 -- function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text) of symphony_owner
 CREATE FUNCTION complete_outbox_attempt(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text, p_rail_reference text DEFAULT NULL::text, p_rail_code text DEFAULT NULL::text, p_error_code text DEFAULT NULL::text, p_error_message text DEFAULT NULL::text, p_latency_ms integer DEFAULT NULL::integer, p_retry_delay_seconds integer DEFAULT NULL::integer, p_outcome_unknown boolean DEFAULT NULL::boolean, p_hold_reason text DEFAULT NULL::text)
@@ -2794,8 +2827,8 @@ END
 $$;
 COMMENT ON FUNCTION complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text) IS 'Records the outcome of one leased item: a batch of one. Returns the state that was recorded, which the ceiling may have changed.';
 
--- function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) of symphony_owner
-CREATE FUNCTION complete_outbox_attempts(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[], p_rail_references text[] DEFAULT NULL::text[], p_rail_codes text[] DEFAULT NULL::text[], p_error_codes text[] DEFAULT NULL::text[], p_error_messages text[] DEFAULT NULL::text[], p_latencies_ms integer[] DEFAULT NULL::integer[], p_retry_delays_seconds integer[] DEFAULT NULL::integer[], p_outcomes_unknown boolean[] DEFAULT NULL::boolean[], p_hold_reasons text[] DEFAULT NULL::text[])
+-- function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean) of symphony_owner
+CREATE FUNCTION complete_outbox_attempts(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[], p_rail_references text[] DEFAULT NULL::text[], p_rail_codes text[] DEFAULT NULL::text[], p_error_codes text[] DEFAULT NULL::text[], p_error_messages text[] DEFAULT NULL::text[], p_latencies_ms integer[] DEFAULT NULL::integer[], p_retry_delays_seconds integer[] DEFAULT NULL::integer[], p_outcomes_unknown boolean[] DEFAULT NULL::boolean[], p_hold_reasons text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT NULL::boolean)
 RETURNS TABLE(ordinal integer, outbox_id uuid, verdict text, attempt_no integer, state outbox_attempt_state, held boolean, contradicted boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -2830,6 +2863,14 @@ BEGIN
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   PERFORM check_outbox_outcomes(cardinality(p_outbox_ids), p_states, p_rail_references, p_rail_codes, p_error_codes,
     p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons);
+  IF p_is_message IS NOT NULL THEN
+    -- A token that no lease has: an item of the other kind gets the verdict LEASE_LOST. An item never changes its kind.
+    p_lease_tokens := ARRAY(
+      SELECT CASE WHEN i.is_message = p_is_message THEN g.lease_token ELSE '00000000-0000-0000-0000-000000000000' END
+      FROM unnest(p_outbox_ids, p_lease_tokens) WITH ORDINALITY AS g(outbox_id, lease_token, ordinal)
+      LEFT JOIN LATERAL (SELECT n.is_message FROM payment_outbox_identities n WHERE n.outbox_id = g.outbox_id OFFSET 0) i ON true
+      ORDER BY g.ordinal);
+  END IF;
   IF 'DISPATCHED' = ALL (p_states) THEN
     SELECT e.recorded, e.outbox_ids, e.attempt_ids, e.attempt_nos, e.heads, e.contradicted, e.contradictions, e.contradicted_by,
       array_fill('DISPATCHED'::text, ARRAY[cardinality(e.recorded)]), array_fill(false, ARRAY[cardinality(e.recorded)]), false
@@ -2982,7 +3023,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) IS 'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST.';
+COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean) IS 'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST. p_is_message: true leaves payments alone (LEASE_LOST), false messages.';
 
 -- function count_openings(text) of symphony_owner
 CREATE FUNCTION count_openings(p_text text)
@@ -3143,7 +3184,7 @@ BEGIN
   SELECT e.outbox_id INTO v_redriven_as
   FROM admit_outbox_items(ARRAY[v_item.instruction_id], ARRAY[v_item.participant_id],
     ARRAY[outbox_base_key(v_item.idempotency_key) || '~redrive~' || v_number], ARRAY[v_item.rail_type],
-    ARRAY[v_payload], NULL, ARRAY[v_item.ordered], p_outbox_id, ARRAY[v_item.traceparent]) e;
+    ARRAY[v_payload], NULL, ARRAY[v_item.ordered], p_outbox_id, ARRAY[v_item.traceparent], v_item.is_message) e;
   PERFORM append_outbox_events('REDRIVE_CREATED', p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_build_object(
     'redriven_as', v_redriven_as, 'reason', p_reason, 'proposed_by', p_proposed_by, 'approved_by', p_actor)]);
   RETURN v_redriven_as;
@@ -3731,8 +3772,8 @@ END
 $$;
 COMMENT ON FUNCTION enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Puts up to 1000 messages into the inbox, each once; rows come back in the order given.';
 
--- function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text) of symphony_owner
-CREATE FUNCTION enqueue_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL::text)
+-- function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean) of symphony_owner
+CREATE FUNCTION enqueue_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL::text, p_is_message boolean DEFAULT false)
 RETURNS TABLE(outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -3742,18 +3783,18 @@ AS $$
 BEGIN
   PERFORM check_outbox_items(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
-    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], ARRAY[p_trace_context]);
+    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], ARRAY[p_trace_context], p_is_message);
   RETURN QUERY
   SELECT e.outbox_id, e.sequence_id, e.created_at, e.state, e.created
   FROM admit_outbox_items(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
-    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], NULL, ARRAY[p_trace_context]) e;
+    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], NULL, ARRAY[p_trace_context], p_is_message) e;
 END
 $$;
-COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text) IS 'Enqueues one item: a batch of one. The same key and content again returns the first item, also after it has ended.';
+COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean) IS 'Enqueues one item, a payment or a message: a batch of one. The same key and content again returns the first item, also after it has ended.';
 
--- function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[]) of symphony_owner
-CREATE FUNCTION enqueue_payment_outbox_batch(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_ordered boolean[] DEFAULT NULL::boolean[], p_trace_contexts text[] DEFAULT NULL::text[])
+-- function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) of symphony_owner
+CREATE FUNCTION enqueue_payment_outbox_batch(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_ordered boolean[] DEFAULT NULL::boolean[], p_trace_contexts text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT false)
 RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -3763,14 +3804,14 @@ AS $$
 BEGIN
   PERFORM check_outbox_items(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered,
-    p_trace_contexts);
+    p_trace_contexts, p_is_message);
   RETURN QUERY
   SELECT * FROM admit_outbox_items(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, NULL,
-    p_trace_contexts);
+    p_trace_contexts, p_is_message);
 END
 $$;
-COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[]) IS 'Enqueues up to 1000 items in one call; rows come back in the order given. A trace context that is none is dropped.';
+COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) IS 'Enqueues up to 1000 items in one call, payments or messages; rows come back in the order given. An invalid trace context is dropped.';
 
 -- function enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) of symphony_owner
 CREATE FUNCTION enqueue_scheduled_messages(p_ids uuid[], p_participant_ids text[], p_topics text[], p_payloads jsonb[])
@@ -3790,14 +3831,14 @@ DECLARE
 BEGIN
   BEGIN
     SELECT array_agg(e.outbox_id ORDER BY e.ordinal) INTO v_outbox_ids
-    FROM enqueue_payment_outbox_batch(v_ids, v_participant_ids, v_ids, p_topics, p_payloads) e;
+    FROM enqueue_payment_outbox_batch(v_ids, v_participant_ids, v_ids, p_topics, p_payloads, p_is_message => true) e;
   EXCEPTION WHEN SQLSTATE 'P7004' OR invalid_parameter_value THEN
     FOR v_ordinal IN 1 .. cardinality(v_ids) LOOP
       BEGIN
         v_outbox_ids[v_ordinal] := (
           SELECT e.outbox_id
           FROM enqueue_payment_outbox(v_ids[v_ordinal], v_participant_ids[v_ordinal], v_ids[v_ordinal],
-            p_topics[v_ordinal], p_payloads[v_ordinal]) e);
+            p_topics[v_ordinal], p_payloads[v_ordinal], p_is_message => true) e);
       EXCEPTION WHEN SQLSTATE 'P7004' OR invalid_parameter_value THEN
         v_errors[v_ordinal] := format('refused by the outbox: %s', SQLERRM);
       END;
@@ -4413,8 +4454,8 @@ END
 $$;
 COMMENT ON FUNCTION lift_dispatch_freeze(text) IS 'Lets dispatch go on after a person has compared the books; false when it was not frozen. What was marked as unknown stays so.';
 
--- function lock_due_outbox_rows(text[], integer, timestamp with time zone, boolean, tid[]) of symphony_owner
-CREATE FUNCTION lock_due_outbox_rows(p_rails text[], p_wanted integer, p_now timestamp with time zone, p_any_paused boolean, p_taken_over tid[])
+-- function lock_due_outbox_rows(text[], boolean[], integer, timestamp with time zone, boolean, tid[]) of symphony_owner
+CREATE FUNCTION lock_due_outbox_rows(p_rails text[], p_kinds boolean[], p_wanted integer, p_now timestamp with time zone, p_any_paused boolean, p_taken_over tid[])
 RETURNS tid[]
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -4422,52 +4463,55 @@ SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_rail text;
-  v_rails text[];
+  v_queues integer[];
   v_shares integer[];
   v_rows tid[];
 BEGIN
-  SELECT COALESCE(array_agg(share.rail), '{}'), COALESCE(array_agg(share.size), '{}') INTO v_rails, v_shares
+  SELECT COALESCE(array_agg(share.queue), '{}'), COALESCE(array_agg(share.size), '{}') INTO v_queues, v_shares
   FROM (
-    SELECT oldest.rail, count(*)::integer AS size
+    SELECT oldest.queue, count(*)::integer AS size
     FROM (
-      SELECT r.name AS rail
-      FROM unnest(p_rails) AS r(name)
+      SELECT q.ordinal::integer AS queue
+      FROM unnest(p_rails, p_kinds) WITH ORDINALITY AS q(rail, is_message, ordinal)
       CROSS JOIN LATERAL (
         SELECT p.next_attempt_at, p.created_at, p.sequence_id FROM payment_outbox_pending p
-        WHERE p.rail_type = r.name AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+        WHERE p.rail_type = q.rail AND p.is_message = q.is_message
+          AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
           AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
           AND p.ctid <> ALL (p_taken_over)
-        ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT p_wanted
+        ORDER BY p.rail_type, p.is_message, p.next_attempt_at, p.created_at, p.sequence_id LIMIT p_wanted
       ) due
       ORDER BY due.next_attempt_at, due.created_at, due.sequence_id LIMIT p_wanted
     ) oldest
-    GROUP BY oldest.rail
+    GROUP BY oldest.queue
   ) share;
   v_rows := ARRAY(
     SELECT due.ctid
-    FROM unnest(v_rails, v_shares) AS share(rail, size)
+    FROM unnest(v_queues, v_shares) AS share(queue, size)
     CROSS JOIN LATERAL (
       SELECT p.ctid FROM payment_outbox_pending p
-      WHERE p.rail_type = share.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+      WHERE p.rail_type = p_rails[share.queue] AND p.is_message = p_kinds[share.queue]
+        AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
         AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
         AND p.ctid <> ALL (p_taken_over)
-      ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT share.size FOR UPDATE SKIP LOCKED
+      ORDER BY p.rail_type, p.is_message, p.next_attempt_at, p.created_at, p.sequence_id
+      LIMIT share.size FOR UPDATE SKIP LOCKED
     ) due);
-  FOREACH v_rail IN ARRAY p_rails LOOP
+  FOR v_queue IN 1 .. cardinality(p_rails) LOOP
     EXIT WHEN cardinality(v_rows) >= p_wanted;
     v_rows := v_rows || ARRAY(
       SELECT p.ctid FROM payment_outbox_pending p
-      WHERE p.rail_type = v_rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+      WHERE p.rail_type = p_rails[v_queue] AND p.is_message = p_kinds[v_queue]
+        AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
         AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
         AND p.ctid <> ALL (v_rows || p_taken_over)
-      ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id
+      ORDER BY p.rail_type, p.is_message, p.next_attempt_at, p.created_at, p.sequence_id
       LIMIT p_wanted - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
   END LOOP;
   RETURN v_rows;
 END
 $$;
-COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamp with time zone, boolean, tid[]) IS 'Internal: locks due, claimable rows of several rails, oldest first.';
+COMMENT ON FUNCTION lock_due_outbox_rows(text[], boolean[], integer, timestamp with time zone, boolean, tid[]) IS 'Internal: locks due, claimable rows of several rails and kinds, oldest first.';
 
 -- function lock_held_outbox_item(uuid, text, text) of symphony_owner
 CREATE FUNCTION lock_held_outbox_item(p_outbox_id uuid, p_actor text, p_decision text)
@@ -4912,8 +4956,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION next_inbox_event() IS 'The nearest due time of a message or expiry of a claim, for workers that sleep exactly; null when there is none.';
 
--- function next_outbox_event(text[]) of symphony_owner
-CREATE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL::text[])
+-- function next_outbox_event(text[], boolean) of symphony_owner
+CREATE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT NULL::boolean)
 RETURNS timestamp with time zone
 LANGUAGE plpgsql STABLE
 SECURITY DEFINER
@@ -4937,21 +4981,22 @@ BEGIN
   RETURN LEAST(
     (SELECT min(due.next_attempt_at)
       FROM (
-        SELECT r.name FROM unnest(p_rails) AS r(name)
+        SELECT r.name, k.is_message FROM unnest(p_rails) AS r(name) CROSS JOIN (VALUES (false), (true)) AS k(is_message)
         UNION
-        SELECT c.rail_type FROM claimable_outbox_rails() c WHERE p_rails IS NULL
-      ) AS served(rail)
+        SELECT c.rail_type, c.is_message FROM claimable_outbox_rails() c WHERE p_rails IS NULL
+      ) AS served(rail, is_message)
       CROSS JOIN LATERAL (
         SELECT p.next_attempt_at FROM payment_outbox_pending p
-        WHERE p.rail_type = served.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+        WHERE p.rail_type = served.rail AND p.is_message = served.is_message
+          AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
           AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
-        ORDER BY p.rail_type, p.next_attempt_at LIMIT 1
+        ORDER BY p.rail_type, p.is_message, p.next_attempt_at LIMIT 1
       ) due
-      WHERE NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),
+      WHERE (p_is_message IS NULL OR served.is_message = p_is_message) AND NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),
     (SELECT min(p.lease_expires_at) FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL));
 END
 $$;
-COMMENT ON FUNCTION next_outbox_event(text[]) IS 'The nearest due time of a claimable item or expiry of a lease, for workers that sleep exactly; null when there is none.';
+COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS 'The nearest due time of a claimable item, or expiry of a lease; null when there is none. p_is_message filters due items as in claim_outbox_batch.';
 
 -- function next_scheduler_event(boolean) of symphony_owner
 CREATE FUNCTION next_scheduler_event(p_outbox_only boolean DEFAULT false)
@@ -6834,10 +6879,10 @@ GRANT EXECUTE ON function cancel_timer(uuid) TO symphony_ingest;
 GRANT EXECUTE ON function check_dispatch_epoch(text, uuid, bigint, timestamp with time zone) TO symphony_executor;
 GRANT EXECUTE ON function claim_inbox_batch(integer, text, integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function claim_job_runs(integer, text, integer, text[]) TO symphony_executor;
-GRANT EXECUTE ON function claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid) TO symphony_executor;
+GRANT EXECUTE ON function claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) TO symphony_executor;
 GRANT EXECUTE ON function claim_timers(integer, text, integer, text[]) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text) TO symphony_executor;
-GRANT EXECUTE ON function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) TO symphony_executor;
+GRANT EXECUTE ON function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean) TO symphony_executor;
 GRANT EXECUTE ON function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) TO symphony_control;
 GRANT EXECUTE ON function create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) TO symphony_executor;
 GRANT EXECUTE ON function create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) TO symphony_control;
@@ -6850,8 +6895,8 @@ GRANT EXECUTE ON function enqueue_due_job_runs(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_due_timers(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) TO symphony_ingest;
 GRANT EXECUTE ON function enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) TO symphony_ingest;
-GRANT EXECUTE ON function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text) TO symphony_ingest;
-GRANT EXECUTE ON function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[]) TO symphony_ingest;
+GRANT EXECUTE ON function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean) TO symphony_ingest;
+GRANT EXECUTE ON function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) TO symphony_ingest;
 GRANT EXECUTE ON function ensure_subject_keys(text[], uuid[], text[], text) TO symphony_ingest;
 GRANT EXECUTE ON function fail_inbox_messages(text[], text[], uuid[], text, text[]) TO symphony_executor;
 GRANT EXECUTE ON function fail_job_runs(uuid[], uuid[], text, text) TO symphony_executor;
@@ -6867,7 +6912,7 @@ GRANT EXECUTE ON function mark_inbox_processing(text, text) TO symphony_executor
 GRANT EXECUTE ON function master_keys_in_use() TO symphony_control;
 GRANT EXECUTE ON function master_keys_in_use() TO symphony_executor;
 GRANT EXECUTE ON function next_inbox_event() TO symphony_executor;
-GRANT EXECUTE ON function next_outbox_event(text[]) TO symphony_executor;
+GRANT EXECUTE ON function next_outbox_event(text[], boolean) TO symphony_executor;
 GRANT EXECUTE ON function next_scheduler_event(boolean) TO symphony_executor;
 GRANT EXECUTE ON function outbox_backoff(integer, uuid) TO symphony_executor;
 GRANT EXECUTE ON function pause_job(text) TO symphony_control;
@@ -6907,9 +6952,9 @@ GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_control;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, sightings, source, state, topic) ON table inbox_messages TO symphony_readonly;
 GRANT SELECT (attempt_id, attempt_no, claimed_at, completed_at, created_at, error_code, error_message, idempotency_key, instruction_id, latency_ms, outbox_id, participant_id, prev_hash, rail_code, rail_reference, rail_type, recorded_xid, row_hash, sequence_id, state, worker_id) ON table payment_outbox_attempts TO symphony_readonly;
-GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_auditor;
-GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_control;
-GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_readonly;
+GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_auditor;
+GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_control;
+GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_readonly;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, payload, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_auditor;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, payload, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_control;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_readonly;

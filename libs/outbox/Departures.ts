@@ -53,14 +53,20 @@ export class Departures {
     return this.lanes.some(isHungryForMore) && this.room > 0
   }
 
-  /** Lanes with the same room are claimed for together, so that an idle relayer asks once, however many rails it has. */
-  hungryLanesByRoom(): { readonly lanes: RailLane[]; readonly room: number }[] {
-    const byRoom = new Map<number, RailLane[]>()
+  /**
+   * Groups hungry lanes by room, and payment rails apart from rails without money: each group is one claim. An idle relayer
+   * asks once, or twice if it serves both, however many rails it has.
+   */
+  hungryLanes(): { readonly lanes: RailLane[]; readonly room: number }[] {
+    const groups: { readonly lanes: RailLane[]; readonly room: number; readonly money: boolean }[] = []
     for (const lane of this.lanes) {
-      const { room, isHungry } = lane
-      if (isHungry) byRoom.set(room, [...(byRoom.get(room) ?? []), lane])
+      const { room, isHungry, rail } = lane
+      if (!isHungry) continue
+      const group = groups.find((one) => one.room === room && one.money === rail.money)
+      if (group === undefined) groups.push({ lanes: [lane], room, money: rail.money })
+      else group.lanes.push(lane)
     }
-    return [...byRoom].map(([room, lanes]) => ({ lanes, room }))
+    return groups
   }
 
   add(flight: Flight, lane: RailLane): void {

@@ -89,6 +89,8 @@ export class LaneClaims {
     const { role, workerId, leaseSeconds, guard, announcedRails } = this.#options
     return claimOutboxBatch(role, wanted, workerId, leaseSeconds, {
       rails: lanes.map(({ railType }) => railType),
+      // A payment rail gets payments only. Lanes that are claimed for together are of one kind.
+      ...(lanes[0]!.rail.money ? { isMessage: false } : {}),
       onUnleased,
       ...guard.shown,
       ...(announcedRails.length === 0 ? {} : { announcedRails }),

@@ -194,7 +194,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     let asked = 0
     // Whoever is not asked may have missed the word of work that led here.
     for (const lane of this.#departures.lanes) lane.mayHaveMore = true
-    for (const { lanes, room } of this.#departures.hungryLanesByRoom()) {
+    for (const { lanes, room } of this.#departures.hungryLanes()) {
       const wanted = Math.min(room, this.#options.batchSize, this.#departures.room)
       if (wanted < 1 || this.#stopping) continue
       const items = await this.#claims.claim(lanes, wanted)
@@ -352,11 +352,16 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   /** How long there is surely nothing to do, by the database's own clock; undefined when that is not known. */
   async #idleMs(): Promise<number | undefined> {
-    const rails = this.#departures.lanes.filter(({ room }) => room > 0).map(({ railType }) => railType)
-    if (rails.length === 0) return this.#restingMs
-    const next = await nextOutboxEvent(this.#role, rails)
-    const dueInMs = next === null ? undefined : this.#databaseClock.msUntil(next)
-    return dueInMs === undefined ? this.#restingMs : Math.min(this.#restingMs, Math.max(1, dueInMs))
+    const open = this.#departures.lanes.filter(({ room }) => room > 0)
+    let idleMs = this.#restingMs
+    for (const money of [true, false]) {
+      const rails = open.filter(({ rail }) => rail.money === money).map(({ railType }) => railType)
+      if (rails.length === 0) continue
+      const next = await nextOutboxEvent(this.#role, rails, money ? { isMessage: false } : {})
+      const dueInMs = next === null ? undefined : this.#databaseClock.msUntil(next)
+      if (dueInMs !== undefined) idleMs = Math.min(idleMs, Math.max(1, dueInMs))
+    }
+    return idleMs
   }
 
   /** How long the rails that rest (by their rate, by their breaker) go on resting. */

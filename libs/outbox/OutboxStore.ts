@@ -11,12 +11,12 @@ import {
 } from '../core/index.js'
 import type { Queryable, RoleHandle } from '../db/index.js'
 import { claimOutboxBatch, completeOutboxAttempts } from './db.js'
-import { enqueue } from './enqueue.js'
+import { enqueueMessage } from './enqueue.js'
 import type { AttemptOutcome, ClaimedItem, EnqueuedItem } from './types.js'
 
-/** A message for whoever handles its topic: an outbox item without money in it. */
+/** A message for the handler of its topic: an outbox item without money in it. */
 export interface OutboxMessage {
-  /** Who handles it: the item's rail type. */
+  /** Names the handler. It is the item's rail type; a payment rail of the same name does not get the message. */
   readonly topic: string
   readonly payload: JsonObject
   /** Names the message for ever: enqueued again, it is the same one. @default a random UUID */
@@ -75,9 +75,9 @@ export interface OutboxStoreDatabase {
 }
 
 /**
- * The outbox as a plain message queue: claim, ack, abandon, fail. It is a face of the payment outbox, with the same rows,
- * functions and ledger; no second state machine. The verbs return the ids that they changed: what another owns by now,
- * what has ended, what nobody knows and what was given twice is quietly not among them.
+ * The outbox as a plain message queue: claim, ack, abandon, fail. It uses the rows, functions and ledger of the payment
+ * outbox, and sees messages only: no verb enqueues, leases or ends a payment. Each verb returns the ids that it changed. It
+ * leaves out ids that another owner holds, that have ended, that do not exist, that are payments, and repeats.
  */
 export class OutboxStore {
   readonly owner: string
@@ -98,7 +98,7 @@ export class OutboxStore {
     { tx }: { readonly tx?: Queryable } = {},
   ): Promise<EnqueuedItem & { readonly messageId: string }> {
     const messageId = message.messageId ?? randomUUID()
-    const item = await enqueue(
+    const item = await enqueueMessage(
       {
         instructionId: requiredId('messageId', messageId),
         idempotencyKey: messageId,
@@ -113,15 +113,15 @@ export class OutboxStore {
     return { ...item, messageId }
   }
 
-  /** Leases ready messages to this owner, first in, first out, at most `batchSize`. */
+  /** Leases ready messages to this owner, first in, first out, at most `batchSize`. Payments are left alone. */
   async claim({ batchSize, leaseSeconds = this.#leaseSeconds, topics }: ClaimRequest): Promise<ClaimedMessage[]> {
     boundedInteger('batchSize', batchSize, BATCH_SIZE)
     boundedInteger('leaseSeconds', leaseSeconds, LEASE_SECONDS)
-    const rails = topics === undefined ? {} : { rails: topics }
-    return (await claimOutboxBatch(this.#executor, batchSize, this.owner, leaseSeconds, rails)).map(toMessage)
+    const filter = { isMessage: true, ...(topics === undefined ? {} : { rails: topics }) }
+    return (await claimOutboxBatch(this.#executor, batchSize, this.owner, leaseSeconds, filter)).map(toMessage)
   }
 
-  /** Whatever is due by the database's clock, of any topic, for the store's own lease. */
+  /** Leases due messages of any topic, by the database's clock, for the store's own lease length. */
   async claimDue(batchSize: number): Promise<ClaimedMessage[]> {
     return this.claim({ batchSize })
   }
@@ -173,7 +173,7 @@ export class OutboxStore {
     const changed: string[] = []
     for (let start = 0; start < known.length; start += BATCH_SIZE.max) {
       const outcomes = known.slice(start, start + BATCH_SIZE.max).map(outcomeOf)
-      const verdicts = await completeOutboxAttempts(this.#executor, this.owner, outcomes)
+      const verdicts = await completeOutboxAttempts(this.#executor, this.owner, outcomes, { isMessage: true })
       changed.push(...verdicts.filter(({ verdict }) => verdict === 'RECORDED').map(({ outboxId }) => outboxId))
     }
     return changed

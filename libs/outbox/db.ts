@@ -49,10 +49,11 @@ export async function enqueuePaymentOutbox(role: Queryable, instruction: OutboxI
   return onlyRow(await enqueuePaymentOutboxBatch(role, [instruction]))
 }
 
-/** Up to 1000 items, all or none; answers come in the order given. */
+/** Up to 1000 items, all or none; answers come in the order given. All are payments, or all are messages. */
 export async function enqueuePaymentOutboxBatch(
   role: Queryable,
   instructions: readonly OutboxInstruction[],
+  isMessage = false,
 ): Promise<EnqueuedItem[]> {
   const columns = instructionColumns(instructions)
   const rows = await callFunction<EnqueuedRow>(role, 'enqueue_payment_outbox_batch', [
@@ -64,6 +65,7 @@ export async function enqueuePaymentOutboxBatch(
     columns.notBefore,
     columns.ordered,
     columns.traceContexts,
+    isMessage,
   ])
   return rows.map(toEnqueuedItem)
 }
@@ -71,6 +73,8 @@ export async function enqueuePaymentOutboxBatch(
 export interface ClaimOptions {
   /** Claim of these rails only. @default all */
   readonly rails?: readonly string[]
+  /** True: messages only. False: payments only. @default both */
+  readonly isMessage?: boolean
   /** Rails whose calls this worker announces with `beginOutboxDispatch`. @default none */
   readonly announcedRails?: readonly string[]
   /** Told of each expired lease that the claim found and did not lease again: a ledger row, and nothing to carry. */
@@ -94,6 +98,7 @@ export async function claimOutboxBatch(
     optionalRails('announcedRails', options.announcedRails),
     options.onUnleased !== undefined,
     options.epochId === undefined ? null : requiredUuid('epochId', options.epochId),
+    options.isMessage ?? null,
   ])
   const items: ClaimedItem[] = []
   for (const row of rows) {
@@ -217,11 +222,15 @@ export async function completeOutboxAttempt(
   return { attemptNo, state, held }
 }
 
-/** Up to 1000 outcomes in one statement, each fenced on its own; a lost lease is a verdict here, not an error. */
+/**
+ * Up to 1000 outcomes in one statement, each fenced on its own; a lost lease is a verdict here, not an error. With
+ * `isMessage`, an item of the other kind is left alone and gets the verdict LEASE_LOST.
+ */
 export async function completeOutboxAttempts(
   role: Queryable,
   workerId: string,
   outcomes: readonly AttemptOutcome[],
+  { isMessage }: { readonly isMessage?: boolean } = {},
 ): Promise<CompletionVerdict[]> {
   const columns = outcomeColumns(outcomes)
   const rows = await callFunction<VerdictRow & { ordinal: number }>(role, 'complete_outbox_attempts', [
@@ -237,6 +246,7 @@ export async function completeOutboxAttempts(
     columns.retryDelaysSeconds,
     columns.outcomesUnknown,
     columns.holdReasons,
+    isMessage ?? null,
   ])
   return rows.toSorted((a, b) => a.ordinal - b.ordinal).map(toVerdict)
 }
@@ -283,10 +293,15 @@ export async function repairExpiredLeases(
   }))
 }
 
-/** The nearest due time or lease expiry; null when nothing waits. */
-export async function nextOutboxEvent(role: Queryable, rails?: readonly string[]): Promise<Date | null> {
+/** The nearest due time or lease expiry; null when nothing waits. `isMessage` filters due items as in a claim. */
+export async function nextOutboxEvent(
+  role: Queryable,
+  rails?: readonly string[],
+  { isMessage }: { readonly isMessage?: boolean } = {},
+): Promise<Date | null> {
   const rows = await callFunction<{ next_outbox_event: Date | null }>(role, 'next_outbox_event', [
     optionalRails('rails', rails),
+    isMessage ?? null,
   ])
   const { next_outbox_event: at } = onlyRow(rows)
   return at && toDate(at)

@@ -45,6 +45,11 @@ export async function enqueueMany(
   return items
 }
 
+/** The same for a message: only the message verbs and rails without money get it. */
+export async function enqueueMessage(message: OutboxInstruction, options: EnqueueOptions): Promise<EnqueuedItem> {
+  return onlyRow(await enqueuePaymentOutboxBatch(transactionOf(options), [message], true))
+}
+
 async function sealed(
   tx: Queryable,
   instructions: readonly OutboxInstruction[],

@@ -324,6 +324,8 @@ export interface ItemStatus {
   readonly lastAttemptState: AttemptState | null
   readonly lastRailReference: string | null
   readonly lastErrorCode: string | null
+  /** A message, not a payment. */
+  readonly isMessage: boolean
 }
 
 export interface Page<Item> {

@@ -31,6 +31,8 @@ export interface ItemView {
   readonly lastRailReference: string | null
   readonly lastRailCode: string | null
   readonly lastErrorCode: string | null
+  /** A message, not a payment. */
+  readonly isMessage: boolean
 }
 
 export interface AttemptView {

@@ -271,14 +271,14 @@ DECLARE
 BEGIN
   BEGIN
     SELECT array_agg(e.outbox_id ORDER BY e.ordinal) INTO v_outbox_ids
-    FROM enqueue_payment_outbox_batch(v_ids, v_participant_ids, v_ids, p_topics, p_payloads) e;
+    FROM enqueue_payment_outbox_batch(v_ids, v_participant_ids, v_ids, p_topics, p_payloads, p_is_message => true) e;
   EXCEPTION WHEN SQLSTATE 'P7004' OR invalid_parameter_value THEN
     FOR v_ordinal IN 1 .. cardinality(v_ids) LOOP
       BEGIN
         v_outbox_ids[v_ordinal] := (
           SELECT e.outbox_id
           FROM enqueue_payment_outbox(v_ids[v_ordinal], v_participant_ids[v_ordinal], v_ids[v_ordinal],
-            p_topics[v_ordinal], p_payloads[v_ordinal]) e);
+            p_topics[v_ordinal], p_payloads[v_ordinal], p_is_message => true) e);
       EXCEPTION WHEN SQLSTATE 'P7004' OR invalid_parameter_value THEN
         v_errors[v_ordinal] := format('refused by the outbox: %s', SQLERRM);
       END;

@@ -62,6 +62,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_identities (
   row_hash bytea,
   created_at timestamptz NOT NULL DEFAULT now(),
   traceparent text,
+  is_message boolean NOT NULL DEFAULT false,
   CONSTRAINT payment_outbox_identities_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id)
 );
@@ -69,6 +70,8 @@ COMMENT ON TABLE payment_outbox_identities IS
   'One permanent row per item: an instruction and key is refused a second time whatever became of the first.';
 COMMENT ON COLUMN payment_outbox_identities.content_hash IS 'SHA-256 of participant, rail and payload: what "the same content" means.';
 COMMENT ON COLUMN payment_outbox_identities.row_hash IS 'SHA-256 of the row: the first link of the item''s chain.';
+COMMENT ON COLUMN payment_outbox_identities.is_message IS
+  'Whether the item is a message, not a payment. A redrive inherits it. Part of no hash.';
 COMMENT ON COLUMN payment_outbox_identities.redrive_of IS 'The FAILED item that two people decided to send again as this one.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_pending (
@@ -103,6 +106,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_pending (
   identity_hash bytea,
   -- Whose request it belongs to.
   trace_context text,
+  is_message boolean NOT NULL DEFAULT false,
   CONSTRAINT ux_pending_participant_sequence UNIQUE (participant_id, sequence_id),
   CONSTRAINT payment_outbox_pending_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_pending_payload_is_object CHECK (jsonb_typeof(payload) = 'object'),
@@ -133,6 +137,7 @@ COMMENT ON COLUMN payment_outbox_pending.outcome_unknown IS
   'The rail may have acted and nobody knows. Cleared by a success, a definitive answer or an operator, never by a counter.';
 COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS 'How many leases in a row expired: a payload that kills its worker shows here.';
 COMMENT ON COLUMN payment_outbox_pending.late_outcome IS 'What a worker learned after it lost its lease; a success here is completed without calling the rail.';
+COMMENT ON COLUMN payment_outbox_pending.is_message IS 'A copy of the identity''s, for the claim.';
 COMMENT ON COLUMN payment_outbox_pending.blocked IS 'Waits for an earlier ordered item, or for a paused participant.';
 COMMENT ON COLUMN payment_outbox_pending.block_unverified IS
   'Blocked on the word of an enqueuer that may not have seen a completion commit beside it; checked by the next claim or repair.';
@@ -305,9 +310,9 @@ COMMENT ON TABLE outbox_attempt_totals IS 'Attempts per minute; minutes older th
 
 -- Indexes -------------------------------------------------------------------------------------------------------------
 
--- The rail leads: a rail that is paused, down or served by nobody must not be read by the claim of another.
+-- Rail and kind lead: a claim reads no item of another rail, and a claim of payments reads no message of the same name.
 CREATE INDEX IF NOT EXISTS ix_pending_claimable
-  ON payment_outbox_pending (rail_type, next_attempt_at, created_at, sequence_id)
+  ON payment_outbox_pending (rail_type, is_message, next_attempt_at, created_at, sequence_id)
   WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked;
 DO $$
 BEGIN

@@ -14,7 +14,7 @@ DROP FUNCTION IF EXISTS claim_outbox_batch(integer, text, integer, text[], text[
 CREATE OR REPLACE FUNCTION claim_outbox_batch(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer,
   p_rails text[] DEFAULT NULL, p_announced_rails text[] DEFAULT NULL, p_report_held boolean DEFAULT false,
-  p_epoch_id uuid DEFAULT NULL
+  p_epoch_id uuid DEFAULT NULL, p_is_message boolean DEFAULT NULL
 ) RETURNS TABLE (
   outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text,
   payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamptz, claimed_at timestamptz,
@@ -30,6 +30,7 @@ DECLARE
   v_now timestamptz;
   v_is_open boolean;
   v_rails text[];
+  v_kinds boolean[];
   v_paused_rails text[];
   v_any_paused boolean;
   v_any_unverified boolean;
@@ -70,8 +71,18 @@ BEGIN
     EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')),
     EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.block_unverified),
     EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now),
-    (SELECT s.full_trail FROM symphony_settings s)
-  INTO v_is_open, v_paused_rails, v_any_paused, v_any_unverified, v_any_expired, v_full_trail;
+    (SELECT s.full_trail FROM symphony_settings s),
+    -- A rail nearly always has one kind. Only where both wait must the claim merge them by due time.
+    CASE WHEN p_is_message IS NOT NULL THEN ARRAY[p_is_message] WHEN p_rails IS NOT NULL THEN ARRAY(
+      SELECT k.is_message FROM (VALUES (false), (true)) AS k(is_message)
+      WHERE EXISTS (
+        SELECT 1 FROM unnest(p_rails) AS r(name)
+        CROSS JOIN LATERAL (
+          SELECT 1 FROM payment_outbox_pending p
+          WHERE p.rail_type = r.name AND p.is_message = k.is_message
+            AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked LIMIT 1
+        ) waiting)) END
+  INTO v_is_open, v_paused_rails, v_any_paused, v_any_unverified, v_any_expired, v_full_trail, v_kinds;
   -- After a restore or a failover that may have lost commits nothing is given to anybody until a person has looked. What the
   -- look did not find open is asked again at length: an epoch may have to begin.
   IF v_is_open IS NOT TRUE AND NOT is_dispatch_open(p_epoch_id, p_worker_id) THEN
@@ -80,6 +91,7 @@ BEGIN
   IF v_any_unverified THEN
     -- An ordered item may have been queued as blocked while its predecessor ended unseen.
     PERFORM verify_blocked_outbox_items(100);
+    v_kinds := CASE WHEN p_is_message IS NULL THEN '{false,true}' ELSE v_kinds END;
   END IF;
 
   -- Two passes, because "unleased or expired" in one condition can use neither index. Expired leases come first: they
@@ -90,6 +102,7 @@ BEGIN
       SELECT p.outbox_id FROM payment_outbox_pending p
       WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now AND p.hold_reason IS NULL AND NOT p.blocked
         AND (p_rails IS NULL OR p.rail_type = ANY (p_rails)) AND p.rail_type <> ALL (v_paused_rails)
+        AND (p_is_message IS NULL OR p.is_message = p_is_message)
         AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
       ORDER BY p.lease_expires_at LIMIT GREATEST(p_batch_size, 100) FOR UPDATE SKIP LOCKED);
   END IF;
@@ -112,21 +125,27 @@ BEGIN
   v_wanted := p_batch_size - cardinality(v_rows);
   IF v_wanted > 0 THEN
     IF p_rails IS NULL THEN
-      v_rails := ARRAY(SELECT r.rail_type FROM claimable_outbox_rails() r WHERE r.rail_type <> ALL (v_paused_rails));
-    ELSIF cardinality(v_paused_rails) = 0 AND cardinality(p_rails) = 1 THEN
+      SELECT array_agg(r.rail_type), array_agg(r.is_message) INTO v_rails, v_kinds
+      FROM claimable_outbox_rails() r
+      WHERE r.rail_type <> ALL (v_paused_rails) AND (p_is_message IS NULL OR r.is_message = p_is_message);
+    ELSIF cardinality(v_paused_rails) = 0 AND cardinality(p_rails) = 1 AND cardinality(v_kinds) = 1 THEN
       v_rails := p_rails;
     ELSE
-      v_rails := ARRAY(SELECT DISTINCT r.name FROM unnest(p_rails) AS r(name) WHERE r.name <> ALL (v_paused_rails));
+      SELECT array_agg(r.name), array_agg(r.is_message) INTO v_rails, v_kinds
+      FROM (SELECT DISTINCT g.name, k.is_message FROM unnest(p_rails) AS g(name) CROSS JOIN unnest(v_kinds) AS k(is_message)) r
+      WHERE r.name <> ALL (v_paused_rails);
     END IF;
     IF cardinality(v_rails) = 1 THEN
       v_rows := v_rows || ARRAY(
         SELECT p.ctid FROM payment_outbox_pending p
-        WHERE p.rail_type = v_rails[1] AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+        WHERE p.rail_type = v_rails[1] AND p.is_message = v_kinds[1]
+          AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
           AND p.next_attempt_at <= v_now AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
           AND p.ctid <> ALL (v_rows)
-        ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT v_wanted FOR UPDATE SKIP LOCKED);
+        ORDER BY p.rail_type, p.is_message, p.next_attempt_at, p.created_at, p.sequence_id
+        LIMIT v_wanted FOR UPDATE SKIP LOCKED);
     ELSIF cardinality(v_rails) > 1 THEN
-      v_rows := v_rows || lock_due_outbox_rows(v_rails, v_wanted, v_now, v_any_paused, v_rows);
+      v_rows := v_rows || lock_due_outbox_rows(v_rails, v_kinds, v_wanted, v_now, v_any_paused, v_rows);
     END IF;
   END IF;
 
@@ -165,8 +184,8 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid) IS
-  'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. On request also what it took over and did not lease: without a token, with the reason if it was held. Nothing while dispatch is frozen.';
+COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS
+  'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. p_is_message: true for messages only, false for payments only, null for both. On request also what it took over and did not lease: without a token, with the reason if it was held. Nothing while dispatch is frozen.';
 
 -- What the next claimer must know about an item whose outcome is unknown: the last attempt, and what came in late.
 CREATE OR REPLACE FUNCTION outbox_evidence(p_outbox_id uuid, p_late_outcome jsonb) RETURNS jsonb
@@ -180,89 +199,96 @@ AS $$
 $$;
 COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: what is known about an item of unknown outcome.';
 
--- The rails that have claimable rows, found by hopping from one to the next in the index: a handful of look-ups,
--- however many rows there are.
-CREATE OR REPLACE FUNCTION claimable_outbox_rails() RETURNS TABLE (rail_type text)
+-- Returns the rails and kinds that have claimable rows. It hops from one pair to the next in the index, so that its cost
+-- does not depend on the number of rows.
+CREATE OR REPLACE FUNCTION claimable_outbox_rails() RETURNS TABLE (rail_type text, is_message boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
-  WITH RECURSIVE hop(rail_type) AS (
-    (SELECT p.rail_type FROM payment_outbox_pending p
+  WITH RECURSIVE hop(rail_type, is_message) AS (
+    (SELECT p.rail_type, p.is_message FROM payment_outbox_pending p
       WHERE p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-      ORDER BY p.rail_type LIMIT 1)
+      ORDER BY p.rail_type, p.is_message LIMIT 1)
     UNION ALL
-    SELECT (SELECT p.rail_type FROM payment_outbox_pending p
-      WHERE p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked AND p.rail_type > h.rail_type
-      ORDER BY p.rail_type LIMIT 1)
-    FROM hop h WHERE h.rail_type IS NOT NULL
+    SELECT n.rail_type, n.is_message
+    FROM hop h
+    CROSS JOIN LATERAL (
+      SELECT p.rail_type, p.is_message FROM payment_outbox_pending p
+      WHERE p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+        AND (p.rail_type, p.is_message) > (h.rail_type, h.is_message)
+      ORDER BY p.rail_type, p.is_message LIMIT 1
+    ) n
   )
-  SELECT h.rail_type FROM hop h WHERE h.rail_type IS NOT NULL
+  SELECT h.rail_type, h.is_message FROM hop h
 $$;
-COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails with at least one claimable item, due or not.';
+COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails and kinds with at least one claimable item, due or not.';
 
--- Locks up to p_wanted due rows of several rails and returns where they are. A first look, without locks, says how many of
--- the oldest belong to each; then each rail's share is locked. Should a rail have lost rows to another claimer meanwhile, the
--- others fill up. Rows that were just taken over are due as well, and are not found again.
+-- Locks up to p_wanted due rows of several queues and returns their places. A queue is a rail and a kind. A first query,
+-- without locks, counts how many of the oldest rows belong to each queue; then each queue's share is locked. Where another
+-- claimer took rows of one queue meanwhile, the others fill up. Rows that were just taken over are left out.
 -- It is planned as its caller is: settings of its own would be set and taken back at every claim.
 DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[]);
 DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[], tid[]);
 DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[], text[], tid[]);
 CREATE OR REPLACE FUNCTION lock_due_outbox_rows(
-  p_rails text[], p_wanted integer, p_now timestamptz, p_any_paused boolean, p_taken_over tid[]
+  p_rails text[], p_kinds boolean[], p_wanted integer, p_now timestamptz, p_any_paused boolean, p_taken_over tid[]
 ) RETURNS tid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_rail text;
-  v_rails text[];
+  v_queues integer[];
   v_shares integer[];
   v_rows tid[];
 BEGIN
-  SELECT COALESCE(array_agg(share.rail), '{}'), COALESCE(array_agg(share.size), '{}') INTO v_rails, v_shares
+  SELECT COALESCE(array_agg(share.queue), '{}'), COALESCE(array_agg(share.size), '{}') INTO v_queues, v_shares
   FROM (
-    SELECT oldest.rail, count(*)::integer AS size
+    SELECT oldest.queue, count(*)::integer AS size
     FROM (
-      SELECT r.name AS rail
-      FROM unnest(p_rails) AS r(name)
+      SELECT q.ordinal::integer AS queue
+      FROM unnest(p_rails, p_kinds) WITH ORDINALITY AS q(rail, is_message, ordinal)
       CROSS JOIN LATERAL (
         SELECT p.next_attempt_at, p.created_at, p.sequence_id FROM payment_outbox_pending p
-        WHERE p.rail_type = r.name AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+        WHERE p.rail_type = q.rail AND p.is_message = q.is_message
+          AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
           AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
           AND p.ctid <> ALL (p_taken_over)
-        ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT p_wanted
+        ORDER BY p.rail_type, p.is_message, p.next_attempt_at, p.created_at, p.sequence_id LIMIT p_wanted
       ) due
       ORDER BY due.next_attempt_at, due.created_at, due.sequence_id LIMIT p_wanted
     ) oldest
-    GROUP BY oldest.rail
+    GROUP BY oldest.queue
   ) share;
   v_rows := ARRAY(
     SELECT due.ctid
-    FROM unnest(v_rails, v_shares) AS share(rail, size)
+    FROM unnest(v_queues, v_shares) AS share(queue, size)
     CROSS JOIN LATERAL (
       SELECT p.ctid FROM payment_outbox_pending p
-      WHERE p.rail_type = share.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+      WHERE p.rail_type = p_rails[share.queue] AND p.is_message = p_kinds[share.queue]
+        AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
         AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
         AND p.ctid <> ALL (p_taken_over)
-      ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id LIMIT share.size FOR UPDATE SKIP LOCKED
+      ORDER BY p.rail_type, p.is_message, p.next_attempt_at, p.created_at, p.sequence_id
+      LIMIT share.size FOR UPDATE SKIP LOCKED
     ) due);
-  FOREACH v_rail IN ARRAY p_rails LOOP
+  FOR v_queue IN 1 .. cardinality(p_rails) LOOP
     EXIT WHEN cardinality(v_rows) >= p_wanted;
     v_rows := v_rows || ARRAY(
       SELECT p.ctid FROM payment_outbox_pending p
-      WHERE p.rail_type = v_rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+      WHERE p.rail_type = p_rails[v_queue] AND p.is_message = p_kinds[v_queue]
+        AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
         AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
         AND p.ctid <> ALL (v_rows || p_taken_over)
-      ORDER BY p.rail_type, p.next_attempt_at, p.created_at, p.sequence_id
+      ORDER BY p.rail_type, p.is_message, p.next_attempt_at, p.created_at, p.sequence_id
       LIMIT p_wanted - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
   END LOOP;
   RETURN v_rows;
 END
 $$;
-COMMENT ON FUNCTION lock_due_outbox_rows(text[], integer, timestamptz, boolean, tid[]) IS
-  'Internal: locks due, claimable rows of several rails, oldest first.';
+COMMENT ON FUNCTION lock_due_outbox_rows(text[], boolean[], integer, timestamptz, boolean, tid[]) IS
+  'Internal: locks due, claimable rows of several rails and kinds, oldest first.';
 
-CREATE OR REPLACE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL, p_is_message boolean DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
@@ -280,19 +306,20 @@ BEGIN
   RETURN LEAST(
     (SELECT min(due.next_attempt_at)
       FROM (
-        SELECT r.name FROM unnest(p_rails) AS r(name)
+        SELECT r.name, k.is_message FROM unnest(p_rails) AS r(name) CROSS JOIN (VALUES (false), (true)) AS k(is_message)
         UNION
-        SELECT c.rail_type FROM claimable_outbox_rails() c WHERE p_rails IS NULL
-      ) AS served(rail)
+        SELECT c.rail_type, c.is_message FROM claimable_outbox_rails() c WHERE p_rails IS NULL
+      ) AS served(rail, is_message)
       CROSS JOIN LATERAL (
         SELECT p.next_attempt_at FROM payment_outbox_pending p
-        WHERE p.rail_type = served.rail AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
+        WHERE p.rail_type = served.rail AND p.is_message = served.is_message
+          AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
           AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
-        ORDER BY p.rail_type, p.next_attempt_at LIMIT 1
+        ORDER BY p.rail_type, p.is_message, p.next_attempt_at LIMIT 1
       ) due
-      WHERE NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),
+      WHERE (p_is_message IS NULL OR served.is_message = p_is_message) AND NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),
     (SELECT min(p.lease_expires_at) FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL));
 END
 $$;
-COMMENT ON FUNCTION next_outbox_event(text[]) IS
-  'The nearest due time of a claimable item or expiry of a lease, for workers that sleep exactly; null when there is none.';
+COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS
+  'The nearest due time of a claimable item, or expiry of a lease; null when there is none. p_is_message filters due items as in claim_outbox_batch.';

@@ -28,7 +28,7 @@ DROP FUNCTION IF EXISTS enqueue_payment_outbox_batch(text[], text[], text[], tex
 CREATE OR REPLACE FUNCTION enqueue_payment_outbox_batch(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[] DEFAULT NULL, p_ordered boolean[] DEFAULT NULL,
-  p_trace_contexts text[] DEFAULT NULL
+  p_trace_contexts text[] DEFAULT NULL, p_is_message boolean DEFAULT false
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -36,20 +36,22 @@ AS $$
 BEGIN
   PERFORM check_outbox_items(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered,
-    p_trace_contexts);
+    p_trace_contexts, p_is_message);
   RETURN QUERY
   SELECT * FROM admit_outbox_items(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, NULL,
-    p_trace_contexts);
+    p_trace_contexts, p_is_message);
 END
 $$;
-COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[]) IS
-  'Enqueues up to 1000 items in one call; rows come back in the order given. A trace context that is none is dropped.';
+COMMENT ON FUNCTION enqueue_payment_outbox_batch(
+  text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean) IS
+  'Enqueues up to 1000 items in one call, payments or messages; rows come back in the order given. An invalid trace context is dropped.';
 
 DROP FUNCTION IF EXISTS enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean);
 CREATE OR REPLACE FUNCTION enqueue_payment_outbox(
   p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb,
-  p_not_before timestamptz DEFAULT NULL, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL
+  p_not_before timestamptz DEFAULT NULL, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL,
+  p_is_message boolean DEFAULT false
 ) RETURNS TABLE (outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -57,21 +59,21 @@ AS $$
 BEGIN
   PERFORM check_outbox_items(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
-    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], ARRAY[p_trace_context]);
+    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], ARRAY[p_trace_context], p_is_message);
   RETURN QUERY
   SELECT e.outbox_id, e.sequence_id, e.created_at, e.state, e.created
   FROM admit_outbox_items(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
-    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], NULL, ARRAY[p_trace_context]) e;
+    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], NULL, ARRAY[p_trace_context], p_is_message) e;
 END
 $$;
-COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text) IS
-  'Enqueues one item: a batch of one. The same key and content again returns the first item, also after it has ended.';
+COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean) IS
+  'Enqueues one item, a payment or a message: a batch of one. The same key and content again returns the first item, also after it has ended.';
 
 DROP FUNCTION IF EXISTS check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[]);
 CREATE OR REPLACE FUNCTION check_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
-  p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_trace_contexts text[]
+  p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_trace_contexts text[], p_is_message boolean
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -102,6 +104,9 @@ BEGIN
   END;
   IF v_misshapen IS NOT NULL THEN
     PERFORM refuse_argument(v_misshapen, 'a plain list, as long as p_instruction_ids');
+  END IF;
+  IF p_is_message IS NULL THEN
+    PERFORM refuse_argument('p_is_message', 'true or false');
   END IF;
   -- Nearly always all is well, and then two looks at the whole batch say so: a regular expression costs far more to start than
   -- to go on. What is joined hides nothing: every character of an id is looked at, and no digits meet between two objects.
@@ -162,7 +167,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[]) IS
+COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean) IS
   'Internal: raises 22023 for the first item that is not acceptable.';
 
 -- Admits checked items. Set-based first; if another transaction took one of the keys in the instant between the look
@@ -174,7 +179,8 @@ DROP FUNCTION IF EXISTS
   insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[]);
 CREATE OR REPLACE FUNCTION admit_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
-  p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[]
+  p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[],
+  p_is_message boolean
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -285,16 +291,18 @@ BEGIN
       ), identified AS (
         INSERT INTO payment_outbox_identities
           (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
-            content_hash, created_at, row_hash, traceparent)
+            content_hash, created_at, row_hash, traceparent, is_message)
         SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
-          p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55)
+          p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55),
+          p_is_message
         FROM fresh f
       ), queued AS (
         INSERT INTO payment_outbox_pending
           (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
-            created_at, ordered, blocked, block_unverified, identity_hash, trace_context)
+            created_at, ordered, blocked, block_unverified, identity_hash, trace_context, is_message)
         SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
-          f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash, f.trace_context
+          f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash, f.trace_context,
+          p_is_message
         FROM fresh f
       )
       SELECT array_agg(f.outbox_id), array_agg(f.sequence_id), array_agg(f.created_at)
@@ -335,9 +343,9 @@ BEGIN
     AS g(instruction_id, idempotency_key, participant_id, rail_type, payload, ordinal)
   JOIN payment_outbox_identities i
     ON i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key
-  WHERE i.content_hash <> outbox_content_hash(g.participant_id, g.rail_type, g.payload::text);
+  WHERE i.content_hash <> outbox_content_hash(g.participant_id, g.rail_type, g.payload::text) OR i.is_message <> p_is_message;
   IF v_conflict IS NOT NULL THEN
-    RAISE EXCEPTION 'item %: this instruction and key already stand for another participant, rail or payload', v_conflict
+    RAISE EXCEPTION 'item %: this instruction and key already stand for another participant, rail, payload or kind', v_conflict
       USING ERRCODE = 'P7004', DETAIL = json_build_object('ordinal', v_conflict)::text,
         HINT = 'Use a new idempotency key for a new payment; repeat the first content to read the first answer.';
   END IF;
@@ -353,7 +361,8 @@ BEGIN
   ORDER BY g.ordinal;
 END
 $$;
-COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[]) IS
+COMMENT ON FUNCTION admit_outbox_items(
+  text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[], boolean) IS
   'Internal: inserts what is new with its identity and number, reports what is known, refuses what conflicts.';
 
 -- Wakes the workers. It only ever wakes: polling is what guarantees.

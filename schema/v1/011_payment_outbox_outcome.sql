@@ -50,7 +50,7 @@ CREATE OR REPLACE FUNCTION complete_outbox_attempts(
   p_rail_references text[] DEFAULT NULL, p_rail_codes text[] DEFAULT NULL,
   p_error_codes text[] DEFAULT NULL, p_error_messages text[] DEFAULT NULL,
   p_latencies_ms integer[] DEFAULT NULL, p_retry_delays_seconds integer[] DEFAULT NULL,
-  p_outcomes_unknown boolean[] DEFAULT NULL, p_hold_reasons text[] DEFAULT NULL
+  p_outcomes_unknown boolean[] DEFAULT NULL, p_hold_reasons text[] DEFAULT NULL, p_is_message boolean DEFAULT NULL
 ) RETURNS TABLE (
   ordinal integer, outbox_id uuid, verdict text, attempt_no integer, state outbox_attempt_state, held boolean,
   contradicted boolean
@@ -81,6 +81,14 @@ BEGIN
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   PERFORM check_outbox_outcomes(cardinality(p_outbox_ids), p_states, p_rail_references, p_rail_codes, p_error_codes,
     p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons);
+  IF p_is_message IS NOT NULL THEN
+    -- A token that no lease has: an item of the other kind gets the verdict LEASE_LOST. An item never changes its kind.
+    p_lease_tokens := ARRAY(
+      SELECT CASE WHEN i.is_message = p_is_message THEN g.lease_token ELSE '00000000-0000-0000-0000-000000000000' END
+      FROM unnest(p_outbox_ids, p_lease_tokens) WITH ORDINALITY AS g(outbox_id, lease_token, ordinal)
+      LEFT JOIN LATERAL (SELECT n.is_message FROM payment_outbox_identities n WHERE n.outbox_id = g.outbox_id OFFSET 0) i ON true
+      ORDER BY g.ordinal);
+  END IF;
   IF 'DISPATCHED' = ALL (p_states) THEN
     SELECT e.recorded, e.outbox_ids, e.attempt_ids, e.attempt_nos, e.heads, e.contradicted, e.contradictions, e.contradicted_by,
       array_fill('DISPATCHED'::text, ARRAY[cardinality(e.recorded)]), array_fill(false, ARRAY[cardinality(e.recorded)]), false
@@ -234,8 +242,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION complete_outbox_attempts(
-  uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) IS
-  'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST.';
+  uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean) IS
+  'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST. p_is_message: true leaves payments alone (LEASE_LOST), false messages.';
 
 CREATE OR REPLACE FUNCTION complete_outbox_attempt(
   p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text,

@@ -27,8 +27,8 @@ ALTER DEFAULT PRIVILEGES REVOKE USAGE ON TYPES FROM PUBLIC;
 -- symphony_ingest: applications. They enqueue, now or by a timer, inside their own transaction, and can do nothing else:
 -- not read the queue, not take a number.
 GRANT EXECUTE ON FUNCTION
-  enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text),
-  enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[]),
+  enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean),
+  enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean),
   enqueue_inbox_message(text, text, text, jsonb, timestamptz),
   enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamptz[]),
   schedule_timer(text, jsonb, timestamptz, text, text, uuid),
@@ -40,7 +40,7 @@ GRANT EXECUTE ON FUNCTION ensure_subject_keys(text[], uuid[], text[], text) TO s
 -- symphony_executor: workers. They move items through functions that check their lease; they can read no table, so a
 -- stolen worker login shows no payload that it did not lease and no token that it was not given.
 GRANT EXECUTE ON FUNCTION
-  claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid),
+  claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean),
   check_dispatch_epoch(text, uuid, bigint, timestamptz),
   renew_outbox_lease(uuid, uuid, text, integer),
   renew_outbox_leases(uuid[], uuid[], text, integer),
@@ -49,11 +49,11 @@ GRANT EXECUTE ON FUNCTION
   begin_outbox_dispatch(uuid, uuid, text),
   hold_leased_outbox_item(uuid, uuid, text, text),
   complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text),
-  complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]),
+  complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean),
   record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer),
   repair_expired_leases(integer, text),
   outbox_backoff(integer, uuid),
-  next_outbox_event(text[]),
+  next_outbox_event(text[], boolean),
   heartbeat_outbox_worker(text, jsonb),
   declare_outbox_rail(text, boolean, jsonb, text, boolean),
   acquire_lease(text, text, integer, jsonb),
@@ -107,7 +107,8 @@ TO symphony_control;
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count,
   next_attempt_at, created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak,
-  late_outcome, hold_reason, held_by, held_at, ordered, blocked, block_unverified, identity_hash, trace_context
+  late_outcome, hold_reason, held_by, held_at, ordered, blocked, block_unverified, identity_hash, trace_context,
+  is_message
 ) ON payment_outbox_pending TO symphony_control, symphony_auditor;
 GRANT SELECT (
   source, message_id, topic, payload, content_hash, state, sightings, attempt_count, attempts_max, due_at, first_seen_at,
@@ -189,7 +190,7 @@ GRANT SELECT (
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_count, next_attempt_at,
   created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak, hold_reason,
-  held_by, held_at, ordered, blocked, trace_context
+  held_by, held_at, ordered, blocked, trace_context, is_message
 ) ON payment_outbox_pending TO symphony_readonly;
 GRANT SELECT (
   source, message_id, topic, content_hash, state, sightings, attempt_count, attempts_max, due_at, first_seen_at,

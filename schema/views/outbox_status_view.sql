@@ -93,7 +93,7 @@ SELECT i.outbox_id, i.instruction_id, i.idempotency_key, i.participant_id, i.seq
   extract(epoch FROM statement_timestamp() - p.claimed_at)::double precision AS lease_age_seconds,
   p.outcome_unknown, p.expiry_streak, p.hold_reason, p.held_by, p.held_at,
   a.attempt_no AS last_attempt_no, a.state AS last_attempt_state, a.completed_at AS last_attempt_at,
-  a.rail_reference AS last_rail_reference, a.rail_code AS last_rail_code, a.error_code AS last_error_code
+  a.rail_reference AS last_rail_reference, a.rail_code AS last_rail_code, a.error_code AS last_error_code, i.is_message
 FROM payment_outbox_identities i
 LEFT JOIN payment_outbox_pending p ON p.outbox_id = i.outbox_id
 LEFT JOIN LATERAL (

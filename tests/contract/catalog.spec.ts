@@ -367,7 +367,7 @@ describe('indexes', () => {
   test.each([
     [
       'ix_pending_claimable',
-      'CREATE INDEX ix_pending_claimable ON payment_outbox_pending USING btree (rail_type, next_attempt_at, created_at, sequence_id) WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked',
+      'CREATE INDEX ix_pending_claimable ON payment_outbox_pending USING btree (rail_type, is_message, next_attempt_at, created_at, sequence_id) WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked',
     ],
     [
       'ix_pending_lease_expired',

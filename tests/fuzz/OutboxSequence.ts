@@ -101,16 +101,15 @@ export class OutboxSequence {
     const model = this.#model
     switch (step.do) {
       case 'enqueue': {
-        const items = step.items.map((item) => this.#instruction(item))
+        const given = step.items.map((item) => this.#instruction(item))
+        // A batch is of one kind.
+        const { isMessage } = given[0]!
+        const items = given.filter((item) => item.isMessage === isMessage)
+        const spelled = items.map((item) => this.#spell(item))
         return this.#same(
           () => model.enqueue(items),
           async () =>
-            (
-              await enqueuePaymentOutboxBatch(
-                ingest,
-                items.map((item) => this.#spell(item)),
-              )
-            ).map((row) => this.#tellEnqueued(row)),
+            (await enqueuePaymentOutboxBatch(ingest, spelled, isMessage)).map((row) => this.#tellEnqueued(row)),
         )
       }
       case 'claim': {
@@ -118,11 +117,12 @@ export class OutboxSequence {
         const rails = RAIL_CHOICES[step.rails]!
         const announced = ANNOUNCED_CHOICES[step.announce]!
         return this.#same(
-          () => model.claim(worker, step.batch, LEASE_SECONDS, rails, announced),
+          () => model.claim(worker, step.batch, LEASE_SECONDS, rails, announced, step.isMessage),
           async () => {
             const items = await claimOutboxBatch(executor, step.batch, worker, LEASE_SECONDS, {
               ...(rails === null ? {} : { rails: rails.map((rail) => this.#full(rail)) }),
               ...(announced.length === 0 ? {} : { announcedRails: announced.map((rail) => this.#full(rail)) }),
+              ...ofKind(step.isMessage),
             })
             const told = items.map((item) => this.#tellClaimed(item))
             for (const { outboxId, leaseToken } of items)
@@ -144,8 +144,9 @@ export class OutboxSequence {
           const outcomes = step.outcomes.map((outcome, index) => ({ ...leases[index]!, ...readOutcome(outcome) }))
           const spelled = outcomes.map((outcome) => this.#spellOutcome(outcome))
           return this.#same(
-            () => model.completeBatch(worker, outcomes),
-            async () => (await completeOutboxAttempts(executor, worker, spelled)).map(tellVerdict),
+            () => model.completeBatch(worker, outcomes, step.isMessage),
+            async () =>
+              (await completeOutboxAttempts(executor, worker, spelled, ofKind(step.isMessage))).map(tellVerdict),
           )
         })
       case 'renew':
@@ -321,11 +322,12 @@ export class OutboxSequence {
         if (this.#queue.unverified.size > 0) return NOTHING_DONE
         const rails = RAIL_CHOICES[step.rails]!
         return this.#same(
-          () => toMilliseconds(model.nextEvent(rails)),
+          () => toMilliseconds(model.nextEvent(rails, step.isMessage)),
           async () => {
             const next = await nextOutboxEvent(
               executor,
               rails?.map((rail) => this.#full(rail)),
+              ofKind(step.isMessage),
             )
             return toMilliseconds(next && this.#timeline.fromDate(next))
           },
@@ -389,6 +391,7 @@ export class OutboxSequence {
       rail: RAILS[(Math.floor(key / 2) + Number(twist === 2)) % 2]!,
       payload: Number(twist === 3),
       ordered,
+      isMessage: (key % 3 === 2) !== (twist === 4),
       notBefore: future ? this.#timeline.future() : undefined,
     }
   }
@@ -447,6 +450,10 @@ export class OutboxSequence {
   #tellDecision({ status, proposalId }: DecisionResult): string {
     return proposalId === null ? status : `${status} ${this.#names.of('proposal', proposalId)}`
   }
+}
+
+function ofKind(isMessage: boolean | null): { readonly isMessage?: boolean } {
+  return isMessage === null ? {} : { isMessage }
 }
 
 function readOutcome({ state, reference, unknown, hold, delaySeconds }: OutcomeStep): Omit<Outcome, 'item' | 'token'> {

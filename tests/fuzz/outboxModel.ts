@@ -108,7 +108,9 @@ export class OutboxModel {
       instructions.map((given) => {
         const known = this.items.find((item) => item.key === given.key && item.redrive === 0)
         if (known === undefined) return `${describe(this.#create(given, 0))} PENDING created`
-        const same = (['participant', 'rail', 'payload'] as const).every((field) => known[field] === given[field])
+        const same = (['participant', 'rail', 'payload', 'isMessage'] as const).every(
+          (field) => known[field] === given[field],
+        )
         if (!same) throw new Refusal('P7004')
         return `${describe(known)} ${known.ending ?? 'PENDING'} known`
       }),
@@ -148,13 +150,15 @@ export class OutboxModel {
     leaseSeconds: number,
     rails: readonly string[] | null,
     announced: readonly string[],
+    isMessage: boolean | null,
   ): string[] {
     const open = this.pending.filter(
       (item) =>
         item.hold === null &&
         !this.isBlocked(item) &&
         !this.#isPaused('rail', item.rail) &&
-        (rails === null || rails.includes(item.rail)),
+        (rails === null || rails.includes(item.rail)) &&
+        (isMessage === null || item.isMessage === isMessage),
     )
     const expired = open
       .filter((item) => this.stateOf(item) === 'EXPIRED')
@@ -245,8 +249,9 @@ export class OutboxModel {
     return this.#record(worker, outcome)
   }
 
-  completeBatch(worker: string, outcomes: readonly Outcome[]): string[] {
+  completeBatch(worker: string, outcomes: readonly Outcome[], isMessage: boolean | null): string[] {
     return outcomes.map((outcome) => {
+      if (isMessage !== null && this.#item(outcome.item).isMessage !== isMessage) return 'lease lost'
       try {
         return this.complete(worker, outcome)
       } catch (error) {
@@ -459,12 +464,13 @@ export class OutboxModel {
   // -----------------------------------------------------------------------------------------------------------------
 
   /** The nearest due time of what can be claimed, or expiry of any lease. */
-  nextEvent(rails: readonly string[] | null): number | null {
+  nextEvent(rails: readonly string[] | null, isMessage: boolean | null): number | null {
     const due = this.pending.filter(
       (item) =>
         ['DUE', 'SCHEDULED'].includes(this.stateOf(item)) &&
         !this.#isPaused('rail', item.rail) &&
-        (rails === null || rails.includes(item.rail)),
+        (rails === null || rails.includes(item.rail)) &&
+        (isMessage === null || item.isMessage === isMessage),
     )
     const leases = this.pending.flatMap(({ lease }) => (lease === null ? [] : [at(lease.expires)]))
     const times = [...due.map((item) => at(item.due)), ...leases]

@@ -42,6 +42,7 @@ export interface Instruction {
   readonly rail: string
   readonly payload: number
   readonly ordered: boolean
+  readonly isMessage: boolean
   /** Undefined: as soon as possible. */
   readonly notBefore: number | undefined
 }

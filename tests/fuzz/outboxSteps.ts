@@ -14,9 +14,15 @@ export type OutboxStep =
       readonly batch: number
       readonly rails: number
       readonly announce: number
+      readonly isMessage: boolean | null
     }
   | { readonly do: 'complete'; readonly lease: LeasePick; readonly outcome: OutcomeStep }
-  | { readonly do: 'completeBatch'; readonly lease: LeasePick; readonly outcomes: readonly OutcomeStep[] }
+  | {
+      readonly do: 'completeBatch'
+      readonly lease: LeasePick
+      readonly outcomes: readonly OutcomeStep[]
+      readonly isMessage: boolean | null
+    }
   | { readonly do: 'renew'; readonly lease: LeasePick; readonly seconds: number }
   | { readonly do: 'release' | 'begin' | 'holdLeased'; readonly lease: LeasePick }
   | { readonly do: 'tellLate'; readonly lease: LeasePick; readonly state: Completion; readonly reference: number }
@@ -31,13 +37,13 @@ export type OutboxStep =
   | { readonly do: 'crash'; readonly worker: number }
   /** The clock jumps by more than any lease or delay. */
   | { readonly do: 'jump'; readonly forward: boolean }
-  | { readonly do: 'nextEvent'; readonly rails: number }
+  | { readonly do: 'nextEvent'; readonly rails: number; readonly isMessage: boolean | null }
 
 export interface EnqueueStep {
   readonly key: number
   readonly ordered: boolean
   readonly future: boolean
-  /** What differs from the content that this key always stands for: nothing, or the participant, rail or payload. */
+  /** Difference from the usual content of this key: 0 none, 1 participant, 2 rail, 3 payload, 4 kind. */
   readonly twist: number
 }
 
@@ -64,6 +70,8 @@ export interface OutcomeStep {
 
 const oneIn = (n: number): fc.Arbitrary<boolean> => fc.nat(n - 1).map((value) => value === 0)
 const two = fc.nat(1)
+/** A filter by kind: mostly none. */
+const isMessage = fc.constantFrom(null, null, true, false)
 const worker = fc.nat(2)
 const completion = fc.constantFrom('DISPATCHED', 'FAILED', 'RETRYABLE', 'RETRYABLE', 'RETRYABLE')
 const lease: fc.Arbitrary<LeasePick> = fc.record({ worker, pick: fc.nat(6), foreign: oneIn(10) })
@@ -79,7 +87,7 @@ const enqueue: fc.Arbitrary<EnqueueStep> = fc.record({
   key: fc.nat(11),
   ordered: oneIn(3),
   future: oneIn(8),
-  twist: fc.constantFrom(0, 0, 0, 0, 0, 0, 1, 2, 3),
+  twist: fc.constantFrom(0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4),
 })
 
 function step<K extends OutboxStep['do'], R extends object>(
@@ -96,9 +104,19 @@ function step<K extends OutboxStep['do'], R extends object>(
 /** Weighted so that items live through several attempts: a sequence that is paused or held all the way tries nothing. */
 export const outboxStep: fc.Arbitrary<OutboxStep> = fc.oneof(
   step(9, ['enqueue'], { items: fc.array(enqueue, { minLength: 1, maxLength: 3, size: 'max' }) }),
-  step(20, ['claim'], { worker, batch: fc.integer({ min: 1, max: 4 }), rails: fc.nat(3), announce: fc.nat(2) }),
+  step(20, ['claim'], {
+    worker,
+    batch: fc.integer({ min: 1, max: 4 }),
+    rails: fc.nat(3),
+    announce: fc.nat(2),
+    isMessage,
+  }),
   step(14, ['complete'], { lease, outcome }),
-  step(8, ['completeBatch'], { lease, outcomes: fc.array(outcome, { minLength: 2, maxLength: 3, size: 'max' }) }),
+  step(8, ['completeBatch'], {
+    lease,
+    outcomes: fc.array(outcome, { minLength: 2, maxLength: 3, size: 'max' }),
+    isMessage,
+  }),
   step(2, ['renew', 'begin'], { lease, seconds: fc.constantFrom(60, 3600) }),
   step(1, ['release', 'holdLeased'], { lease }),
   step(4, ['tellLate'], { lease, state: completion, reference: fc.nat(2) }),
@@ -114,5 +132,5 @@ export const outboxStep: fc.Arbitrary<OutboxStep> = fc.oneof(
   step(1, ['setPolicy'], { which: two, policy: fc.constantFrom('continue', 'halt', 'halt') }),
   step(1, ['crash'], { worker }),
   step(1, ['jump'], { forward: fc.constantFrom(true, true, false) }),
-  step(1, ['nextEvent'], { rails: fc.nat(3) }),
+  step(1, ['nextEvent'], { rails: fc.nat(3), isMessage }),
 )

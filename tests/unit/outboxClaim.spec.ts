@@ -177,6 +177,7 @@ describe('a claim takes', () => {
     )
     const known: Record<string, string> = {
       p_rails: 'ARRAY[p.rail_type]',
+      p_kinds: 'ARRAY[p.is_message]',
       p_wanted: '10',
       p_now: 'p.next_attempt_at + $2::interval',
       p_any_paused: 'false',

@@ -56,6 +56,14 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
     return [BATCH, WORKER, 600]
   }),
   'claim of one rail': executor('claim_outbox_batch', async ({ db }) => [BATCH, WORKER, 600, [await dueItems(db)]]),
+  'claim of payments': executor('claim_outbox_batch', async ({ db }) => {
+    return [BATCH, WORKER, 600, [await dueItems(db)], null, false, null, false]
+  }),
+  'claim of messages': executor('claim_outbox_batch', async ({ db }) => {
+    await dueItems(db)
+    await dueMessages(db)
+    return [BATCH, WORKER, 600, null, null, false, null, true]
+  }),
   'claim of several rails': executor('claim_outbox_batch', async ({ db }) => {
     const rails = [await dueItems(db), await dueItems(db), CROWDED_RAIL, PAUSED_RAIL]
     return [BATCH, WORKER, 600, rails]
@@ -76,6 +84,11 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
   'completion of many that were paid': executor('complete_outbox_attempts', async ({ db }) => {
     const items = await leasedItems(db)
     return [...leasesOf(items), items.map(() => 'DISPATCHED'), items.map(({ outboxId }) => `ref-${outboxId}`)]
+  }),
+  'acknowledgement of messages': executor('complete_outbox_attempts', async ({ db }) => {
+    const items = await claim(db, await dueMessages(db), { batchSize: BATCH })
+    const states = items.map(() => 'DISPATCHED')
+    return [...leasesOf(items), states, null, null, null, null, null, null, null, null, true]
   }),
   'completion of many, lost or recorded already': executor('complete_outbox_attempts', async ({ db }) => {
     const items = await leasedItems(db)
@@ -218,6 +231,7 @@ describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full tr
       'completion of one',
       'completion of many',
       'completion of many that were paid',
+      'acknowledgement of messages',
       'completion of many, lost or recorded already',
       'renewal of many',
       'release of many',
@@ -254,6 +268,25 @@ describe('the plan of each operation', () => {
 test('50,000 leased, held, blocked and future items each, and as many of a paused rail, cost a claim nothing', () => {
   expect(pages.clean).toBeGreaterThan(BATCH)
   expect(pages.crowded).toBeLessThanOrEqual(1.2 * pages.clean)
+})
+
+test('a claim of payments reads no message of the same rail, and a claim of messages no payment', async () => {
+  const { db } = full
+  await fill(db, 'payment_outbox_pending', DUE_OF_BOTH_KINDS)
+  for (const isMessage of [false, true]) {
+    const rail = isMessage ? PAYMENTS_AND_A_MESSAGE : MESSAGES_AND_A_PAYMENT
+    const recorder = await PlanRecorder.open(db, 'symphony_executor')
+    const execution = await recorder.run('SELECT * FROM claim_outbox_batch($1, $2, 600, $3, p_is_message => $4)', [
+      BATCH,
+      WORKER,
+      [rail],
+      isMessage,
+    ])
+    await recorder.close()
+    const scans = scansOf(execution, 'payment_outbox_pending')
+    expect(scans.filter(({ index, rows }) => index === 'ix_pending_claimable' && rows === 1)).toHaveLength(1)
+    expect(scans.filter(({ rows }) => rows > 1)).toEqual([])
+  }
 })
 
 test('the three queries that the indexes are for are served by them', async () => {
@@ -307,6 +340,18 @@ const CROWD = `
     SELECT n, CASE WHEN n > 250000 THEN 'due' ELSE (ARRAY['leased', 'held', 'blocked', 'future', 'paused'])[n % 5 + 1] END AS kind
     FROM generate_series(1, 252000) n
   ) AS crowd`
+
+const MESSAGES_AND_A_PAYMENT = 'rail-of-messages'
+const PAYMENTS_AND_A_MESSAGE = 'rail-of-payments'
+/** 20,000 due messages and one younger payment on one rail, and the reverse on another. */
+const DUE_OF_BOTH_KINDS = `
+  INSERT INTO payment_outbox_pending
+    (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at,
+      is_message)
+  SELECT uuid_v7(), 'b-' || n, 'b-' || n % 500, n, 'k',
+    CASE WHEN n > 20001 THEN '${PAYMENTS_AND_A_MESSAGE}' ELSE '${MESSAGES_AND_A_PAYMENT}' END, '{}',
+    now() - interval '2 hours' + n * interval '1 ms', now() - interval '2 hours', n NOT BETWEEN 20001 AND 40001
+  FROM generate_series(1, 40002) n`
 
 /** As many, all of which can be claimed: the trees of the indexes are as high, and nothing is in the way. */
 const DUE = `
@@ -413,6 +458,14 @@ async function enqueueMany(
 /** The rail of some. */
 async function dueItems(db: TestDatabase): Promise<string> {
   return (await enqueueMany(db)).railType
+}
+
+/** The topic of some. */
+async function dueMessages(db: TestDatabase): Promise<string> {
+  const { railType } = anInstruction()
+  const messages = Array.from({ length: BATCH }, () => anInstruction({ railType }))
+  await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), messages, true)
+  return railType
 }
 
 async function leasedItems(db: TestDatabase): Promise<ClaimedItem[]> {

@@ -1,8 +1,22 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { OutboxStore, type ClaimedMessage, type OutboxMessage } from '../../libs/outbox/index.js'
+import {
+  claimOutboxBatch,
+  completeOutboxAttempts,
+  OutboxRelayer,
+  OutboxStore,
+  topicRails,
+  type ClaimedMessage,
+  type OutboxMessage,
+} from '../../libs/outbox/index.js'
+import type { JsonObject } from '../../libs/core/index.js'
+import { loadRails } from '../../libs/rails/index.js'
+import { enqueueDueTimers, enqueueDueJobRuns, triggerJob } from '../../libs/scheduler/index.js'
+import { memoryRail } from '../../libs/testing/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { attemptRows, ledger, pendingRow } from '../support/outboxItems.js'
+import { anInstruction, attemptRows, claimOnly, enqueue, ledger, pendingRow } from '../support/outboxItems.js'
+import { aPerson, approve, propose } from '../support/outboxPeople.js'
+import { aJob, aTimer } from '../support/scheduled.js'
 
 let db: TestDatabase
 let owner: OutboxStore
@@ -182,7 +196,7 @@ describe('PRIM-POSTGRES-OUTBOX-003 a verb of a non-owner changes nothing', () =>
       `SELECT count(*) FROM enqueue_payment_outbox_batch(
          (SELECT array_agg('i' || n) FROM generate_series(1, 1000) n),
          array_fill($1::text, ARRAY[1000]), (SELECT array_agg('k' || n) FROM generate_series(1, 1000) n),
-         array_fill($1::text, ARRAY[1000]), array_fill('{}'::jsonb, ARRAY[1000]))`,
+         array_fill($1::text, ARRAY[1000]), array_fill('{}'::jsonb, ARRAY[1000]), p_is_message => true)`,
       [topic],
     )
     await owner.enqueue({ topic, payload: {} })
@@ -260,3 +274,112 @@ describe('PRIM-POSTGRES-OUTBOX-006 claimDue excludes future-due rows', () => {
     expect(idsOf(due)).toContain(ids[0])
   })
 })
+
+describe('a message verb and a payment', () => {
+  const verbs = {
+    ack: (messages: readonly ClaimedMessage[]) => owner.ack(messages),
+    abandon: (messages: readonly ClaimedMessage[]) => owner.abandon(messages),
+    fail: (messages: readonly ClaimedMessage[]) => owner.fail(messages, 'broken'),
+  }
+  const each = Object.entries(verbs).map(([name, verb]) => ({ name, verb }))
+
+  test('claim and claimDue lease no payment, with or without its rail as the topic', async () => {
+    const payment = await enqueue(db)
+    const message = await owner.enqueue({ topic: payment.railType, payload: {} })
+    expect(idsOf(await owner.claim({ batchSize: 1_000, topics: [payment.railType] }))).toEqual([message.outboxId])
+    expect(idsOf(await owner.claimDue(1_000))).not.toContain(payment.outboxId)
+    expect(await pendingRow(db, payment.outboxId)).toMatchObject({ claimed_by: null, attempt_count: 0 })
+  })
+
+  test('claim takes no expired lease of a payment over', async () => {
+    const payment = await enqueue(db)
+    const { outboxId } = await claimOnly(db, payment.railType)
+    await db.expireLease(outboxId)
+    expect(await owner.claim({ batchSize: 1_000, topics: [payment.railType] })).toEqual([])
+    expect(await ledger(db, outboxId)).toEqual([])
+  })
+
+  test.for(each)('$name with the live lease of a payment changes nothing', async ({ verb }) => {
+    const { railType } = await enqueue(db)
+    const payment = await claimOnly(db, railType, { workerId: owner.owner })
+    const before = await pendingRow(db, payment.outboxId)
+    const receipt = { id: payment.outboxId, messageId: payment.instructionId, leaseToken: payment.leaseToken }
+    const message = await claimedOne()
+    expect(await verb([{ ...message, ...receipt }, message])).toEqual([message.id])
+    expect(await pendingRow(db, payment.outboxId)).toEqual(before)
+    expect(await ledger(db, payment.outboxId)).toEqual([])
+  })
+
+  test('complete_outbox_attempts refuses the other kind as LEASE_LOST', async () => {
+    const executor = db.as('symphony_executor')
+    const payment = await claimOnly(db, (await enqueue(db)).railType)
+    const outcomes = [{ ...payment, state: 'DISPATCHED', railReference: 'ref' }] as const
+    expect(await completeOutboxAttempts(executor, 'worker-1', outcomes, { isMessage: true })).toMatchObject([
+      { verdict: 'LEASE_LOST' },
+    ])
+    expect(await completeOutboxAttempts(executor, 'worker-1', outcomes, { isMessage: false })).toMatchObject([
+      { verdict: 'RECORDED' },
+    ])
+  })
+
+  test('enqueue refuses a message under the instruction and key of a payment (P7004)', async () => {
+    const messageId = randomUUID()
+    const { railType: topic } = await enqueue(db, {
+      instructionId: messageId,
+      idempotencyKey: messageId,
+      participantId: messageId,
+    })
+    const payload = anInstruction().payload
+    await expect(owner.enqueue({ topic, messageId, payload })).rejects.toMatchObject({ sqlstate: 'P7004' })
+  })
+
+  test('enqueue_payment_outbox refuses an unknown kind (22023)', async () => {
+    const values = ['i', 'p', 'k', 'r', {}]
+    await expect(
+      db.queryNoRole('SELECT * FROM enqueue_payment_outbox($1, $2, $3, $4, $5, p_is_message => NULL)', values),
+    ).rejects.toMatchObject({ code: '22023' })
+  })
+
+  test('claim_outbox_batch without a filter leases both kinds, oldest first', async () => {
+    const payment = await enqueue(db)
+    const message = await owner.enqueue({ topic: payment.railType, payload: {} })
+    const younger = await enqueue(db, { railType: payment.railType })
+    const items = await claimOutboxBatch(db.as('symphony_executor'), 10, 'worker-1', 60, { rails: [payment.railType] })
+    expect(items.map(({ outboxId }) => outboxId)).toEqual([payment.outboxId, message.outboxId, younger.outboxId])
+  })
+
+  test('a payment rail gets no message of its name; a rail without money gets both kinds', async () => {
+    const bank = memoryRail({ type: `bank-${randomUUID()}`, onUnknown: 'resend' })
+    const handled: string[] = []
+    const topic = `topic-${randomUUID()}`
+    const topics = topicRails<Record<string, JsonObject>>({ [topic]: ({ messageId }) => void handled.push(messageId) })
+    const ordinary = await enqueue(db, { railType: bank.type, payload: PAYMENT })
+    const misnamed = await owner.enqueue({ topic: bank.type, payload: PAYMENT })
+    const message = await owner.enqueue({ topic, payload: {} })
+    const payment = await enqueue(db, { railType: topic })
+    const relayer = new OutboxRelayer(db.database, loadRails([bank, ...topics]))
+    await relayer.runOnce()
+    await relayer.stop()
+    expect(bank.calls.map(({ instructionId }) => instructionId)).toEqual([ordinary.instructionId])
+    expect(await pendingRow(db, misnamed.outboxId)).toMatchObject({ attempt_count: 0, claimed_by: null })
+    expect(handled.toSorted()).toEqual([message.messageId, payment.instructionId].toSorted())
+  })
+
+  test('timers and job runs make messages, and the redrive of a message is a message', async () => {
+    const { topic } = await aTimer(db)
+    await enqueueDueTimers(db.as('symphony_executor'), 1_000)
+    const [timer] = await owner.claim({ batchSize: 1, topics: [topic] })
+    const job = await aJob(db)
+    await triggerJob(db.as('symphony_control'), job)
+    await enqueueDueJobRuns(db.as('symphony_executor'), 1_000)
+    expect(await owner.claim({ batchSize: 1, topics: [`topic-${job}`] })).toHaveLength(1)
+
+    await owner.fail([timer!], 'no such address')
+    const ann = await aPerson(db, 'ann')
+    const bea = await aPerson(db, 'bea')
+    await approve(bea, await propose(ann, timer!.id, 'REDRIVE'))
+    expect(await owner.claim({ batchSize: 1, topics: [topic] })).toMatchObject([{ payload: timer!.payload }])
+  })
+})
+
+const PAYMENT: JsonObject = { amount: '10.50', currency: 'EUR', destination: 'DE89370400440532013000' }

@@ -78,6 +78,7 @@ function printTimeline(item: Timeline, { terminal }: Cli): void {
 function factsOf(item: ItemStatus): readonly (readonly [string, string])[] {
   const facts: readonly (readonly [string, string | null | undefined])[] = [
     ['outbox id', item.outboxId],
+    ['kind', item.isMessage ? 'message' : null],
     ['key', item.idempotencyKey],
     ['participant', `${item.participantId}, number ${item.sequenceId}${item.ordered ? ', in order' : ''}`],
     ['rail', item.railType],

@@ -114,6 +114,7 @@ function Facts({ item, redrivenAs }: { readonly item: OutboxItem; readonly redri
         <dt>Rail</dt>
         <dd>
           <a href={pathTo(['payments'], { rail: railType })}>{railType}</a>
+          {item.isMessage ? <span class="quiet"> message, not a payment</span> : null}
         </dd>
         <dt>Participant</dt>
         <dd>

@@ -58,6 +58,7 @@ export const ITEM_EXAMPLE = Object.freeze({
   lastRailReference: 'TX-17',
   lastRailCode: 'PAID',
   lastErrorCode: null,
+  isMessage: false,
 })
 
 export const ATTEMPT_EXAMPLE = Object.freeze({

@@ -36,6 +36,7 @@ const itemFields = {
   lastRailReference: nullable(Type.String()),
   lastRailCode: nullable(Type.String()),
   lastErrorCode: nullable(Type.String()),
+  isMessage: Type.Boolean({ description: 'a message, not a payment' }),
 }
 
 /** One item, pending or ended. Never a payload, never a lease token. */

@@ -36,7 +36,7 @@ const ITEM_STATUS = `outbox_id AS "outboxId", instruction_id AS "instructionId",
   lease_expires_at AS "leaseExpiresAt", COALESCE(outcome_unknown, false) AS "outcomeUnknown",
   hold_reason AS "holdReason", held_by AS "heldBy", held_at AS "heldAt", last_attempt_no AS "lastAttemptNo",
   last_attempt_state AS "lastAttemptState", last_rail_reference AS "lastRailReference",
-  last_error_code AS "lastErrorCode"`
+  last_error_code AS "lastErrorCode", is_message AS "isMessage"`
 
 /** In the order of the ids given; an id that names nothing is left out. */
 export async function readItemViews(role: Queryable, ids: readonly string[]): Promise<ItemView[]> {
@@ -51,7 +51,7 @@ export async function readItemViews(role: Queryable, ids: readonly string[]): Pr
        hold_reason AS "holdReason", held_by AS "heldBy", ${isoMicros('held_at')} AS "heldAt",
        last_attempt_no AS "lastAttemptNo", last_attempt_state AS "lastAttemptState",
        ${isoMicros('last_attempt_at')} AS "lastAttemptAt", last_rail_reference AS "lastRailReference",
-       last_rail_code AS "lastRailCode", last_error_code AS "lastErrorCode"
+       last_rail_code AS "lastRailCode", last_error_code AS "lastErrorCode", is_message AS "isMessage"
      FROM ${qualify(role, 'outbox_operational_status')} WHERE outbox_id = ANY ($1::uuid[])`,
     [ids.map((id, index) => requiredUuid(`ids[${index}]`, id))],
   )
