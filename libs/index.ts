@@ -8,6 +8,7 @@ export {
 } from './core/index.js'
 export type { JsonObject, JsonValue } from './core/index.js'
 export {
+  ActorUnverifiedError,
   AlreadyTerminalError,
   ApprovalRequiredError,
   DatabaseError,

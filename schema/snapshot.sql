@@ -43,7 +43,7 @@ CREATE TABLE api_keys (
 );
 COMMENT ON TABLE api_keys IS 'Keys of the HTTP API, each with its scopes and the person who holds it. Never a secret, only its hash.';
 COMMENT ON COLUMN api_keys.secret_hash IS 'SHA-256 of the secret half of the key.';
-COMMENT ON COLUMN api_keys.owner IS 'Who acts by it: the person whose second must be somebody else.';
+COMMENT ON COLUMN api_keys.owner IS 'Person this key acts as. A two-person decision must be approved by a different person.';
 COMMENT ON COLUMN api_keys.participants IS 'The only participants it sees and pays for; null: all.';
 COMMENT ON COLUMN api_keys.last_used_at IS 'The hour in which it was last used: finer, and each request would write.';
 
@@ -934,13 +934,15 @@ CREATE TABLE symphony_settings (
   notify_enabled boolean NOT NULL DEFAULT true,
   full_trail boolean NOT NULL DEFAULT false,
   actor_gateways text[] NOT NULL DEFAULT '{}'::text[],
+  naming_gateways text[] NOT NULL DEFAULT '{}'::text[],
   CONSTRAINT symphony_settings_is_one_row CHECK (singleton),
   CONSTRAINT symphony_settings_pkey PRIMARY KEY (singleton)
 );
 COMMENT ON TABLE symphony_settings IS 'Switches of this deployment: one row, changed by the owner alone.';
 COMMENT ON COLUMN symphony_settings.notify_enabled IS 'Whether an enqueue notifies the channel outbox_pending.';
 COMMENT ON COLUMN symphony_settings.full_trail IS 'Whether every step of every item is written to payment_outbox_events.';
-COMMENT ON COLUMN symphony_settings.actor_gateways IS 'Logins that authenticate people themselves (the HTTP API) and name them in the setting symphony.actor.';
+COMMENT ON COLUMN symphony_settings.actor_gateways IS 'Logins of the HTTP API. Such a login acts as the owner of the API key in the setting symphony.api_key.';
+COMMENT ON COLUMN symphony_settings.naming_gateways IS 'Gateways that may also name a person without an API key, in the setting symphony.actor. The database cannot verify that name.';
 
 -- function abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean) of symphony_owner
 CREATE FUNCTION abandon_inbox_messages(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text, p_errors text[] DEFAULT NULL::text[], p_retry_delays_seconds integer[] DEFAULT NULL::integer[], p_costs_attempt boolean DEFAULT true)
@@ -1114,17 +1116,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS 'Gives a free, expired or own resource to an owner, with a fresh lease_id and a greater token; no row while another holds it.';
-
--- function add_actor_gateway(text) of symphony_owner
-CREATE FUNCTION add_actor_gateway(p_login text)
-RETURNS void
-LANGUAGE sql VOLATILE
-SET search_path=symphony, pg_temp
-AS $$
-  UPDATE symphony_settings s SET actor_gateways = array_append(s.actor_gateways, p_login)
-  WHERE (p_login = ANY (s.actor_gateways)) IS NOT TRUE
-$$;
-COMMENT ON FUNCTION add_actor_gateway(text) IS 'Installer: lets a login that authenticates people name them.';
 
 -- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean) of symphony_owner
 CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[], p_is_message boolean)
@@ -1783,7 +1774,8 @@ BEGIN
     PERFORM refuse_argument('p_scopes', 'some of ingest, read, audit, operate, each once');
   END IF;
   IF NOT is_person_name(p_person) THEN
-    PERFORM refuse_argument('p_person', 'a person, of 1 to 200 characters, some visible, without space at either end');
+    PERFORM refuse_argument('p_person',
+      'a person, of 1 to 200 characters, some visible, without space at either end, without " via "');
   END IF;
   IF p_participants IS NOT NULL AND (is_id_list(p_participants) IS NOT TRUE OR cardinality(p_participants) > 100
     OR (SELECT count(DISTINCT g.id) FROM unnest(p_participants) AS g(id)) < cardinality(p_participants))
@@ -3054,6 +3046,10 @@ BEGIN
       RAISE EXCEPTION 'a key of scope %: the login that makes it is no member of %', v_missing, api_scope_role(v_missing)
         USING ERRCODE = 'insufficient_privilege', HINT = 'Have it made by somebody who has that role, or by an administrator.';
     END IF;
+    IF 'operate' = ANY (p_scopes) AND is_actor_gateway() THEN
+      RAISE EXCEPTION 'a key of scope operate: the gateway % may make none', session_user
+        USING ERRCODE = 'insufficient_privilege', HINT = 'Have an administrator make the key.';
+    END IF;
     IF 'operate' = ANY (p_scopes) AND p_person <> v_actor THEN
       RAISE EXCEPTION 'a key of scope operate: % may make one for themselves alone', v_actor
         USING ERRCODE = 'insufficient_privilege',
@@ -4309,16 +4305,18 @@ PARALLEL SAFE
 RETURN sha256(convert_to(concat(octet_length(p_topic), ':', p_topic, ',', octet_length(p_payload_text), ':', p_payload_text, ','), 'UTF8'::name));
 COMMENT ON FUNCTION inbox_content_hash(text, text) IS 'SHA-256 of what a message says: its topic and payload, each behind its length.';
 
--- function is_actor_gateway() of symphony_owner
-CREATE FUNCTION is_actor_gateway()
+-- function is_actor_gateway(boolean) of symphony_owner
+CREATE FUNCTION is_actor_gateway(p_without_key boolean DEFAULT false)
 RETURNS boolean
 LANGUAGE sql STABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 AS $$
-  SELECT COALESCE(session_user::text = ANY (s.actor_gateways), false) FROM symphony_settings s
+  SELECT COALESCE(session_user::text = ANY (s.actor_gateways)
+    AND (NOT p_without_key OR session_user::text = ANY (s.naming_gateways)), false)
+  FROM symphony_settings s
 $$;
-COMMENT ON FUNCTION is_actor_gateway() IS 'Whether the owner lets this login name the person who acts (symphony.actor).';
+COMMENT ON FUNCTION is_actor_gateway(boolean) IS 'Whether the owner lets this login act for people: with their API keys, or also for people whom it only names.';
 
 -- function is_dispatch_open(uuid, text) of symphony_owner
 CREATE FUNCTION is_dispatch_open(p_epoch_id uuid, p_actor text)
@@ -4391,8 +4389,8 @@ CREATE FUNCTION is_person_name(p_value text)
 RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
-RETURN (is_short_text(p_value, 200) AND (p_value !~ '^[[:space:]]|[[:space:]]$'::text) AND (person_key(p_value) <> ''::text));
-COMMENT ON FUNCTION is_person_name(text) IS 'True for 1 to 200 characters, some of them visible, without space at either end.';
+RETURN (is_short_text(p_value, 200) AND (p_value !~ '^[[:space:]]|[[:space:]]$'::text) AND (person_key(p_value) <> ''::text) AND (strpos(p_value, ' via '::text) = 0));
+COMMENT ON FUNCTION is_person_name(text) IS 'True for 1 to 200 characters, some of them visible, without space at either end and without " via ".';
 
 -- function is_plain_payload_text(text) of symphony_owner
 CREATE FUNCTION is_plain_payload_text(p_text text)
@@ -5067,21 +5065,59 @@ SET search_path=symphony, pg_temp
 AS $$
 DECLARE
   v_is_gateway boolean;
-  v_actor text := current_setting('symphony.actor', true);
+  v_may_name boolean;
+  v_api_key text := current_setting('symphony.api_key', true);
+  v_person text := current_setting('symphony.actor', true);
 BEGIN
-  SELECT session_user::text = ANY (s.actor_gateways) INTO v_is_gateway FROM symphony_settings s;
-  -- "Not true", because a null in the list, or a missing list, must not make everybody a gateway.
+  SELECT session_user::text = ANY (s.actor_gateways), session_user::text = ANY (s.naming_gateways)
+  INTO v_is_gateway, v_may_name FROM symphony_settings s;
+  -- "Not true", because a null in the list, or a missing list, must not make every login a gateway.
   IF v_is_gateway IS NOT TRUE THEN
     RETURN session_user::text;
   END IF;
-  IF NOT is_person_name(v_actor) THEN
-    PERFORM refuse_argument('symphony.actor',
-      'the person on whose behalf this gateway acts, of 1 to 200 characters, some visible, without space at either end');
+  IF v_api_key <> '' THEN
+    RETURN outbox_actor_of_key(v_api_key);
   END IF;
-  RETURN v_actor;
+  IF v_may_name IS NOT TRUE THEN
+    RAISE EXCEPTION 'the gateway % showed no API key for the person who acts', session_user
+      USING ERRCODE = 'P7016', HINT = 'Act with an API key of scope operate. '
+        'For people of an identity provider, recreate the login: symphony deploy --create-login NAME=api+names';
+  END IF;
+  IF NOT is_person_name(v_person) THEN
+    PERFORM refuse_argument('symphony.actor',
+      'the person who acts, of 1 to 200 characters, some visible, without space at either end, without " via "');
+  END IF;
+  RETURN v_person || ' via ' || session_user;
 END
 $$;
-COMMENT ON FUNCTION outbox_actor() IS 'Internal: the person who acts: the login, or whom a gateway login authenticated.';
+COMMENT ON FUNCTION outbox_actor() IS 'Internal: the person who acts: the login, the owner of the API key that a gateway shows, or `NAME via LOGIN` of a naming gateway.';
+
+-- function outbox_actor_of_key(text) of symphony_owner
+CREATE FUNCTION outbox_actor_of_key(p_api_key text)
+RETURNS text
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_key api_keys;
+BEGIN
+  -- Compared as text: decode() would quote a wrong digit of the hash in its error.
+  SELECT * INTO v_key FROM api_keys k
+  WHERE k.key_id = split_part(p_api_key, ':', 1) AND encode(k.secret_hash, 'hex') = split_part(p_api_key, ':', 2);
+  IF v_key.key_id IS NULL OR v_key.revoked_at IS NOT NULL OR v_key.expires_at <= clock_timestamp()
+    OR NOT 'operate' = ANY (v_key.scopes)
+  THEN
+    RAISE EXCEPTION 'the API key of the person who acts is unknown, revoked, expired or without the scope operate'
+      USING ERRCODE = 'P7016', HINT = 'Act with a valid API key of scope operate.';
+  END IF;
+  RETURN v_key.owner;
+END
+$$;
+COMMENT ON FUNCTION outbox_actor_of_key(text) IS 'Internal: the owner of a valid API key with the scope operate, or P7016.';
 
 -- function outbox_attempt_ceiling() of symphony_owner
 CREATE FUNCTION outbox_attempt_ceiling()
@@ -5299,8 +5335,8 @@ CREATE FUNCTION person_key(p_name text)
 RETURNS text
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
-RETURN btrim(regexp_replace((NORMALIZE(lower((upper((NORMALIZE(regexp_replace((p_name COLLATE "C"), '[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'::text, ''::text, 'g'::text), NFKC) COLLATE "und-x-icu")) COLLATE "und-x-icu")), NFKC) COLLATE "C"), '[ \t\n\r\u1680\u2028\u2029]+'::text, ' '::text, 'g'::text));
-COMMENT ON FUNCTION person_key(text) IS 'The name of a person as it is compared: NFKC, case folded, without invisible characters and repeated spaces.';
+RETURN split_part(btrim(regexp_replace((NORMALIZE(lower((upper((NORMALIZE(regexp_replace((p_name COLLATE "C"), '[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'::text, ''::text, 'g'::text), NFKC) COLLATE "und-x-icu")) COLLATE "und-x-icu")), NFKC) COLLATE "C"), '[ \t\n\r\u1680\u2028\u2029]+'::text, ' '::text, 'g'::text)), ' via '::text, 1);
+COMMENT ON FUNCTION person_key(text) IS 'The name of a person as it is compared: NFKC, case folded, without invisible characters, repeated spaces and a gateway behind it.';
 
 -- function place_outbox_hold(uuid, text) of symphony_owner
 CREATE FUNCTION place_outbox_hold(p_outbox_id uuid, p_reason text)
@@ -6538,6 +6574,21 @@ END
 $$;
 COMMENT ON FUNCTION seal_ledger_block(integer) IS 'Seals the next rows of the ledger whose transactions are all decided; no row if there are none, or another is at it.';
 
+-- function set_actor_gateway(text, boolean) of symphony_owner
+CREATE FUNCTION set_actor_gateway(p_login text, p_names_people boolean)
+RETURNS void
+LANGUAGE sql VOLATILE
+SET search_path=symphony, pg_temp
+AS $$
+  UPDATE symphony_settings s
+  SET actor_gateways = array_append(array_remove(s.actor_gateways, p_login), p_login),
+    naming_gateways = CASE
+      WHEN p_names_people THEN array_append(array_remove(s.naming_gateways, p_login), p_login)
+      ELSE array_remove(s.naming_gateways, p_login)
+    END
+$$;
+COMMENT ON FUNCTION set_actor_gateway(text, boolean) IS 'Installer: lets a login act for the owners of API keys, and, where it names people, for people of an identity provider.';
+
 -- function set_participant_outbox_policy(text, text) of symphony_owner
 CREATE FUNCTION set_participant_outbox_policy(p_participant_id text, p_on_ordered_failure text)
 RETURNS void
@@ -6904,7 +6955,7 @@ GRANT EXECUTE ON function fail_timers(uuid[], uuid[], text, text) TO symphony_ex
 GRANT EXECUTE ON function freeze_dispatch(text) TO symphony_control;
 GRANT EXECUTE ON function heartbeat_outbox_worker(text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function hold_leased_outbox_item(uuid, uuid, text, text) TO symphony_executor;
-GRANT EXECUTE ON function is_actor_gateway() TO symphony_control;
+GRANT EXECUTE ON function is_actor_gateway(boolean) TO symphony_control;
 GRANT EXECUTE ON function lift_dispatch_freeze(text) TO symphony_control;
 GRANT EXECUTE ON function mark_inbox_dead(text, text, text) TO symphony_executor;
 GRANT EXECUTE ON function mark_inbox_processed(text, text) TO symphony_executor;

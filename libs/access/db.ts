@@ -45,9 +45,9 @@ export async function authenticateApiKey(role: Queryable, parts: ApiKeyParts): P
   return { status, scopes, owner, participants, expiresAt }
 }
 
-/** Whether the login of this process may name the people it acts for. As symphony_control. */
-export async function isActorGateway(role: Queryable): Promise<boolean> {
-  const rows = await callFunction<{ is_actor_gateway: boolean }>(role, 'is_actor_gateway')
+/** Returns whether this login may act for owners of API keys (`keys`), or for people whom it only names. As symphony_control. */
+export async function isActorGateway(role: Queryable, people: 'keys' | 'names'): Promise<boolean> {
+  const rows = await callFunction<{ is_actor_gateway: boolean }>(role, 'is_actor_gateway', [people === 'names'])
   return rows[0]?.is_actor_gateway === true
 }
 

@@ -32,7 +32,7 @@ async function serve(settings: ApiProcessSettings, { files, protection }: Loaded
   const log = createLog(settings.logLevel, 'symphony api')
   const database = openTargetAt(url, settings, 'api')
   try {
-    await sayIfNobodyCanOperate(database, strict, cli)
+    await reportWhoCannotOperate(database, settings, cli)
     await declareOutboxRails(database.as('symphony_control'), protection.rails.values(), 'api', { serving: false })
     const api = apiFace(url, settings, files, protection)
     const face = new HttpFace({ database, log, accessToken, api, webhooks: files.webhooks })
@@ -50,13 +50,26 @@ async function serve(settings: ApiProcessSettings, { files, protection }: Loaded
   }
 }
 
-/** All of it works but what people do; that would be recorded under this login's name, and is refused instead. */
-async function sayIfNobodyCanOperate(database: Database, strict: boolean, { terminal }: Cli): Promise<void> {
-  if (await isActorGateway(database.as('symphony_control'))) return
-  const message = 'This login may not name the people it acts for: what needs the scope operate is refused.'
-  const remedy = 'symphony deploy --create-login NAME=api makes, or mends, a login for this.'
-  if (strict) throw new AppError('NO_ACTOR_GATEWAY', message, { remedy })
-  terminal.note(`${message} ${remedy}`)
+/** Reports which people cannot use the scope operate: requests of them are refused. */
+async function reportWhoCannotOperate(
+  database: Database,
+  settings: ApiProcessSettings,
+  { terminal }: Cli,
+): Promise<void> {
+  const control = database.as('symphony_control')
+  if (await isActorGateway(control, 'names')) return
+  const { strict, oidc, accessToken } = settings
+  if (!(await isActorGateway(control, 'keys'))) {
+    const message = 'This login may not act for people: requests that need the scope operate are refused.'
+    const remedy = 'symphony deploy --create-login NAME=api makes, or mends, a login for this.'
+    if (strict) throw new AppError('NO_ACTOR_GATEWAY', message, { remedy })
+    terminal.note(`${message} ${remedy}`)
+  } else if (oidc !== undefined || accessToken !== undefined) {
+    terminal.note(
+      'This login may act for owners of API keys only: requests with a token that need the scope operate are refused. ' +
+        'symphony deploy --create-login NAME=api+names lets it name people without a key.',
+    )
+  }
 }
 
 const USUAL_PORT = 7_420

@@ -60,7 +60,7 @@ async function prepareDatabase(server: OpenedServer, settings: StartSettings, cl
   const target = { url: server.url, schema }
   await requireStart({ ...target, part: 'server' }, cli)
   const login = await loginOf(dataDir)
-  const report = await deploy({ ...target, createLogins: [{ ...login, roles: PROCESS_ROLES, gateway: true }] })
+  const report = await deploy({ ...target, createLogins: [{ ...login, roles: PROCESS_ROLES, gateway: 'names' }] })
   cli.signal.throwIfAborted()
   const diagnosis = await doctor(target)
   if (!diagnosis.ok) printDiagnosis(diagnosis, cli)

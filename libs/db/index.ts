@@ -11,7 +11,7 @@
  * server ends by the timeouts set on each of them.
  */
 export type { PoolUse } from './PoolUse.js'
-export { actingFor } from './actingFor.js'
+export { actingFor, type Actor } from './actingFor.js'
 export { Database, openDatabase } from './Database.js'
 export type { RoleHandle } from './Database.js'
 export {
@@ -35,6 +35,7 @@ export type { RoleProbe, RoleReport } from './probeRoles.js'
 export { callFunction, DEFAULT_SCHEMA, qualify, quoteIdentifier, withSchema } from './Queryable.js'
 export type { Queryable, Rows } from './Queryable.js'
 export {
+  ActorUnverifiedError,
   AlreadyTerminalError,
   AppendOnlyError,
   ApprovalRequiredError,

@@ -49,6 +49,9 @@ export class HeldError extends RaisedError {}
 /** An operator's decision that lacks its second person. */
 export class ApprovalRequiredError extends RaisedError {}
 
+/** A gateway showed no valid API key for the person who acts, and may not name people without one. */
+export class ActorUnverifiedError extends RaisedError {}
+
 /** A path tried to schedule an attempt beyond the ceiling. */
 export class RetryCeilingError extends RaisedError {}
 

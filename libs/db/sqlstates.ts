@@ -1,5 +1,6 @@
 import type { DatabaseError, Disposition } from './errors.js'
 import {
+  ActorUnverifiedError,
   AlreadyTerminalError,
   AppendOnlyError,
   ApprovalRequiredError,
@@ -35,6 +36,7 @@ export const RAISED_STATES: ReadonlyMap<string, RaisedState> = new Map([
   ['P7010', { name: 'INBOX_TRANSITION', errorClass: InboxTransitionError }],
   ['P7011', { name: 'INBOX_UNKNOWN', errorClass: InboxUnknownError }],
   ['P7012', { name: 'UNKNOWN_JOB', errorClass: UnknownJobError }],
+  ['P7016', { name: 'ACTOR_UNVERIFIED', errorClass: ActorUnverifiedError }],
   ['22023', { name: 'INVALID_PARAMETER', errorClass: InvalidParameterError }],
 ])
 

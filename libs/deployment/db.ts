@@ -312,13 +312,13 @@ export interface LoginStatement {
   readonly roles: readonly string[]
   /** Whether it has the rights of its roles without switching to them. */
   readonly inherits: boolean
-  /** Whether it may name the person who acts. */
-  readonly gateway: boolean
+  /** For which people it acts, beside itself. */
+  readonly gateway: 'keys' | 'names' | undefined
 }
 
 /** As the owner, in the schema. */
-export function addActorGateway({ name }: LoginStatement): string {
-  return `SELECT add_actor_gateway(${quoteLiteral(name)});`
+export function setActorGateway({ name, gateway }: LoginStatement): string {
+  return `SELECT set_actor_gateway(${quoteLiteral(name)}, ${gateway === 'names'});`
 }
 
 /** The secret is the stored form of a password, never the password. */

@@ -11,23 +11,33 @@ export interface LoginRequest {
    * nothing and switches role.
    */
   readonly roles: readonly RuntimeRole[]
-  /** It authenticates people by itself, and may name the person who acts. @default false */
-  readonly gateway?: boolean
+  /**
+   * For which people it acts: `keys`, the owners of API keys that it shows, which the database verifies; `names`, also people
+   * whom it only names. @default itself alone
+   */
+  readonly gateway?: 'keys' | 'names'
   /** Printable ASCII. @default generated, and returned once */
   readonly password?: string
 }
 
-/** `app=ingest`, `relayer=executor`, `ops=control+readonly`, `web=api`. */
+/** `app=ingest`, `relayer=executor`, `ops=control+readonly`, `web=api`, `web=api+names`. */
 export function parseLoginRequest(text: string): LoginRequest {
   const [, name = '', words = ''] = /^(.*)=([^=]*)$/.exec(text) ?? []
-  const roles = words.split('+').flatMap((word) => (word === API ? API_ROLES : [requiredRuntimeRole(word)]))
-  return { name, roles: [...new Set(roles)], ...(words.split('+').includes(API) ? { gateway: true } : {}) }
+  const list = words.split('+')
+  const isApi = list.includes(API)
+  const namesPeople = isApi && list.includes(NAMES)
+  const roles = list
+    .filter((word) => !(isApi && word === NAMES))
+    .flatMap((word) => (word === API ? API_ROLES : [requiredRuntimeRole(word)]))
+  return { name, roles: [...new Set(roles)], ...(isApi ? { gateway: namesPeople ? 'names' : 'keys' } : {}) }
 }
 
-/** Every role of the HTTP API, and the right to name the people it has authenticated. */
+/** Every role of the HTTP API, and the right to act for owners of API keys. */
 const API = 'api'
+/** Beside `api`: the right to name people without an API key. The database cannot verify those names. */
+const NAMES = 'names'
 
-export function loginStatement({ name, roles, gateway = false }: LoginRequest): LoginStatement {
+export function loginStatement({ name, roles, gateway }: LoginRequest): LoginStatement {
   return {
     name,
     roles: roles.map((role) => RUNTIME_ROLES[role]),
@@ -54,6 +64,6 @@ export function checkLoginRequest(request: LoginRequest): LoginRequest {
 
 function requiredRuntimeRole(word: string): RuntimeRole {
   if (isRuntimeRole(word)) return word
-  const known = [...Object.keys(RUNTIME_ROLES), API].join(', ')
+  const known = [...Object.keys(RUNTIME_ROLES), API, `${API}+${NAMES}`].join(', ')
   throw new InvalidArgumentError('createLogins', `expected NAME=ROLE with roles of ${known} joined by +, got "${word}"`)
 }

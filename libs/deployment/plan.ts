@@ -1,5 +1,4 @@
 import {
-  addActorGateway,
   createLogin,
   createSchema,
   dedicateDatabase,
@@ -13,6 +12,7 @@ import {
   LOCK_TABLES,
   recordDeployment,
   returnOwner,
+  setActorGateway,
   type LoginStatement,
   type ServerFacts,
   type Step,
@@ -74,8 +74,8 @@ export function closingSteps(
 ): readonly Step[] {
   return [
     ...logins
-      .filter(({ gateway }) => gateway)
-      .map((login) => ({ title: `${login.name} names the people who act`, sql: addActorGateway(login) })),
+      .filter(({ gateway }) => gateway !== undefined)
+      .map((login) => ({ title: `${login.name} acts for people`, sql: setActorGateway(login) })),
     { title: 'as the login again', sql: LEAVE_SCHEMA },
     ...(borrowsOwner(facts) ? [{ title: 'return the owner role', sql: returnOwner(facts.login) }] : []),
     ...(dedicatedDatabase ? [{ title: 'a database for Symphony alone', sql: dedicateDatabase(facts.database) }] : []),

@@ -1,4 +1,5 @@
 import type { InstructionSealer, OutboxStatus, readItemViews } from '../outbox/index.js'
+import type { Identity } from './access/Identity.js'
 import type { Alert } from './shapes/alerts.js'
 import type { DatabaseView } from './shapes/databases.js'
 
@@ -13,9 +14,9 @@ export interface ApiRoles {
   /** symphony_auditor, for the scope audit */
   readonly auditor: Role
   /** symphony_control on behalf of a person, for the scope operate */
-  readonly control: (person: string) => Role
-  /** Whether the database lets this process name that person. */
-  readonly mayNamePeople: () => Promise<boolean>
+  readonly control: (identity: Pick<Identity, 'owner' | 'apiKey'>) => Role
+  /** Whether the database lets this process act for owners of API keys, or also for people whom it only names. */
+  readonly mayActFor: (people: 'keys' | 'names') => Promise<boolean>
   /** symphony_auth: whose key it is */
   readonly auth: Role
 }

@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Clock } from '../core/index.js'
+import type { ApiRoles } from './Api.js'
 import type { Gate } from './access/Gate.js'
 import { nameOf, type Identity } from './access/Identity.js'
 import { RateLimiter } from './access/RateLimiter.js'
@@ -10,7 +11,7 @@ import type { Route } from './routes/route.js'
 export interface DoorkeeperOptions {
   readonly gate: Gate
   readonly requestsPerSecond: number
-  readonly mayNamePeople: (() => Promise<boolean>) | undefined
+  readonly mayActFor: ApiRoles['mayActFor'] | undefined
   readonly clock: Clock
 }
 
@@ -18,7 +19,7 @@ export interface DoorkeeperOptions {
 export class Doorkeeper {
   readonly #options: DoorkeeperOptions
   readonly #requests: RateLimiter
-  #namesPeople = false
+  readonly #granted = new Set<'keys' | 'names'>()
 
   constructor(options: DoorkeeperOptions) {
     this.#options = options
@@ -53,18 +54,22 @@ export class Doorkeeper {
     if (participants === 'refused' && identity.participants !== null) {
       throw new ProblemError('PARTICIPANT_REFUSED', 'It is about all participants, and this key is bound to some.')
     }
-    if (access === 'operate') await this.#requireName()
+    if (access === 'operate') await this.#requireActor(identity)
   }
 
-  /** Once granted, it stays: the owner of the schema lists a login, and the doctor would tell of its removal. */
-  async #requireName(): Promise<void> {
-    this.#namesPeople ||= (await this.#options.mayNamePeople?.()) === true
-    if (this.#namesPeople) return
-    throw new ProblemError(
-      'OPERATE_UNAVAILABLE',
-      'Its login is not listed as a gateway: symphony deploy --create-login NAME=api',
-    )
+  /** A granted right is remembered: the owner of the schema grants it, and the doctor would report its removal. */
+  async #requireActor({ apiKey }: Identity): Promise<void> {
+    const people = apiKey === null ? 'names' : 'keys'
+    if (!this.#granted.has(people) && (await this.#options.mayActFor?.(people)) === true) this.#granted.add(people)
+    if (this.#granted.has(people)) return
+    throw new ProblemError('OPERATE_UNAVAILABLE', UNAVAILABLE[people])
   }
+}
+
+const UNAVAILABLE = {
+  keys: 'The login of this server is not listed as a gateway. Run: symphony deploy --create-login NAME=api',
+  names:
+    'The login of this server may act for owners of API keys only. Use a key, or run: symphony deploy --create-login NAME=api+names',
 }
 
 /** For how many requests it counts, before a byte of its body is read. One that does not tell its length counts as the longest. */

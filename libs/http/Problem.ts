@@ -36,7 +36,7 @@ export const PROBLEMS = Object.freeze({
   INTERNAL: { status: 500, title: 'Something went wrong here' },
   DATABASE_UNAVAILABLE: { status: 503, title: 'The database cannot be reached' },
   ENCRYPTION_UNAVAILABLE: { status: 503, title: 'This server has no key to encrypt a field with' },
-  OPERATE_UNAVAILABLE: { status: 503, title: 'This server may not name the person who acts' },
+  OPERATE_UNAVAILABLE: { status: 503, title: 'This server may not act for the caller' },
   STREAMS_EXHAUSTED: { status: 503, title: 'There are too many open streams' },
   IDENTITY_PROVIDER_UNAVAILABLE: { status: 503, title: 'The keys of the identity provider cannot be read' },
 })

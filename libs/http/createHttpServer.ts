@@ -109,7 +109,7 @@ export function createHttpServer(options: HttpServerOptions): HttpServer {
     ...(webhooks === undefined ? [] : webhookRoutes(webhooks)),
   ]
   const { requestsPerSecond } = limits
-  const doorkeeper = new Doorkeeper({ gate, requestsPerSecond, mayNamePeople: api?.roles.mayNamePeople, clock })
+  const doorkeeper = new Doorkeeper({ gate, requestsPerSecond, mayActFor: api?.roles.mayActFor, clock })
   const files = dashboardFolder === undefined ? undefined : new DashboardFiles(dashboardFolder)
   const app = createApp(options.log, doorkeeper, files)
   for (const route of routes) register(app, route)
@@ -188,7 +188,14 @@ function createApp(log: Logger, doorkeeper: Doorkeeper, files: DashboardFiles | 
   })
   app.addHook('onResponse', async ({ id, method, routeOptions, identity }, { statusCode, elapsedTime }) => {
     const elapsedMs = Math.round(elapsedTime)
-    const line = { requestId: id, method, route: routeOptions.url, statusCode, elapsedMs, keyId: identity?.keyId }
+    const line = {
+      requestId: id,
+      method,
+      route: routeOptions.url,
+      statusCode,
+      elapsedMs,
+      keyId: identity?.apiKey?.keyId,
+    }
     log.info(line, 'request')
   })
   return app

@@ -26,24 +26,26 @@ COMMENT ON FUNCTION is_short_text(text, integer) IS 'True for text that is not b
 
 -- Two spellings of one person must compare as one: a two-person decision depends on it. Spellings that look alike differ in
 -- invisible characters, in Unicode form (NFKC), in letter case and in the width of a space. ICU's root locale folds the case
--- alike in every database. Letters of two scripts that look alike (Latin a, Cyrillic a) stay different.
+-- alike in every database. Letters of two scripts that look alike (Latin a, Cyrillic a) stay different. The login of a gateway
+-- behind a name (`alice via web`, see outbox_actor) does not make a second person.
 CREATE OR REPLACE FUNCTION person_key(p_name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN btrim(regexp_replace(
+RETURN split_part(btrim(regexp_replace(
   normalize(lower(upper(
     normalize(regexp_replace(p_name COLLATE "C",
       '[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]',
       '', 'g'), NFKC)
     COLLATE "und-x-icu") COLLATE "und-x-icu"), NFKC) COLLATE "C",
-  '[ \t\n\r\u1680\u2028\u2029]+', ' ', 'g'));
+  '[ \t\n\r\u1680\u2028\u2029]+', ' ', 'g')), ' via ', 1);
 COMMENT ON FUNCTION person_key(text) IS
-  'The name of a person as it is compared: NFKC, case folded, without invisible characters and repeated spaces.';
+  'The name of a person as it is compared: NFKC, case folded, without invisible characters, repeated spaces and a gateway behind it.';
 
--- A name without visible characters, or with space at an end, looks like another name.
+-- A name without visible characters, or with space at an end, looks like another name. ` via ` stands before a gateway's login.
 CREATE OR REPLACE FUNCTION is_person_name(p_value text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN is_short_text(p_value, 200) AND p_value !~ '^[[:space:]]|[[:space:]]$' AND person_key(p_value) <> '';
-COMMENT ON FUNCTION is_person_name(text) IS 'True for 1 to 200 characters, some of them visible, without space at either end.';
+RETURN is_short_text(p_value, 200) AND p_value !~ '^[[:space:]]|[[:space:]]$' AND person_key(p_value) <> ''
+  AND strpos(p_value, ' via ') = 0;
+COMMENT ON FUNCTION is_person_name(text) IS 'True for 1 to 200 characters, some of them visible, without space at either end and without " via ".';
 
 -- What another system calls its messages is any text that can be printed: bounded, not blank, no control character at all.
 -- Blank is said character by character, because what counts as a space otherwise depends on the database's locale.

@@ -26,15 +26,15 @@ CREATE TABLE IF NOT EXISTS api_keys (
 );
 COMMENT ON TABLE api_keys IS 'Keys of the HTTP API, each with its scopes and the person who holds it. Never a secret, only its hash.';
 COMMENT ON COLUMN api_keys.secret_hash IS 'SHA-256 of the secret half of the key.';
-COMMENT ON COLUMN api_keys.owner IS 'Who acts by it: the person whose second must be somebody else.';
+COMMENT ON COLUMN api_keys.owner IS 'Person this key acts as. A two-person decision must be approved by a different person.';
 COMMENT ON COLUMN api_keys.participants IS 'The only participants it sees and pays for; null: all.';
 COMMENT ON COLUMN api_keys.last_used_at IS 'The hour in which it was last used: finer, and each request would write.';
 
 -- Functions -----------------------------------------------------------------------------------------------------------
 
--- Nobody hands out what they do not have: each scope of a key must be a role of the login that makes it. And nobody makes
--- a second person of themselves: a key that operates belongs to whoever makes it. Only an administrator, who could act as
--- the owner of the schema or make logins anyway, is free of both.
+-- Each scope of a key must be a role of the login that makes it. A key that operates belongs to the login that makes it, so
+-- that no login makes a second person of itself. A gateway makes no key that operates: it would invent a person with it.
+-- An administrator can act as the owner of the schema, and is free of these rules.
 CREATE OR REPLACE FUNCTION create_api_key(
   p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[] DEFAULT NULL,
   p_expires_at timestamptz DEFAULT NULL
@@ -54,6 +54,10 @@ BEGIN
     IF v_missing IS NOT NULL THEN
       RAISE EXCEPTION 'a key of scope %: the login that makes it is no member of %', v_missing, api_scope_role(v_missing)
         USING ERRCODE = 'insufficient_privilege', HINT = 'Have it made by somebody who has that role, or by an administrator.';
+    END IF;
+    IF 'operate' = ANY (p_scopes) AND is_actor_gateway() THEN
+      RAISE EXCEPTION 'a key of scope operate: the gateway % may make none', session_user
+        USING ERRCODE = 'insufficient_privilege', HINT = 'Have an administrator make the key.';
     END IF;
     IF 'operate' = ANY (p_scopes) AND p_person <> v_actor THEN
       RAISE EXCEPTION 'a key of scope operate: % may make one for themselves alone', v_actor
@@ -86,7 +90,8 @@ BEGIN
     PERFORM refuse_argument('p_scopes', 'some of ingest, read, audit, operate, each once');
   END IF;
   IF NOT is_person_name(p_person) THEN
-    PERFORM refuse_argument('p_person', 'a person, of 1 to 200 characters, some visible, without space at either end');
+    PERFORM refuse_argument('p_person',
+      'a person, of 1 to 200 characters, some visible, without space at either end, without " via "');
   END IF;
   IF p_participants IS NOT NULL AND (is_id_list(p_participants) IS NOT TRUE OR cardinality(p_participants) > 100
     OR (SELECT count(DISTINCT g.id) FROM unnest(p_participants) AS g(id)) < cardinality(p_participants))

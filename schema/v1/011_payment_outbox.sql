@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS symphony_settings (
   notify_enabled boolean NOT NULL DEFAULT true,
   full_trail boolean NOT NULL DEFAULT false,
   actor_gateways text[] NOT NULL DEFAULT '{}',
+  naming_gateways text[] NOT NULL DEFAULT '{}',
   CONSTRAINT symphony_settings_is_one_row CHECK (singleton)
 );
 INSERT INTO symphony_settings DEFAULT VALUES ON CONFLICT DO NOTHING;
@@ -33,7 +34,9 @@ COMMENT ON TABLE symphony_settings IS 'Switches of this deployment: one row, cha
 COMMENT ON COLUMN symphony_settings.notify_enabled IS 'Whether an enqueue notifies the channel outbox_pending.';
 COMMENT ON COLUMN symphony_settings.full_trail IS 'Whether every step of every item is written to payment_outbox_events.';
 COMMENT ON COLUMN symphony_settings.actor_gateways IS
-  'Logins that authenticate people themselves (the HTTP API) and name them in the setting symphony.actor.';
+  'Logins of the HTTP API. Such a login acts as the owner of the API key in the setting symphony.api_key.';
+COMMENT ON COLUMN symphony_settings.naming_gateways IS
+  'Gateways that may also name a person without an API key, in the setting symphony.actor. The database cannot verify that name.';
 
 CREATE TABLE IF NOT EXISTS participant_outbox_sequences (
   participant_id text PRIMARY KEY,

@@ -143,7 +143,7 @@ GRANT EXECUTE ON FUNCTION
   cancel_timer(uuid),
   create_api_key(text, bytea, text[], text, text[], timestamptz),
   revoke_api_key(text),
-  is_actor_gateway(),
+  is_actor_gateway(boolean),
   -- An API that knows the rails declares them. A declaration can only make more fields secret.
   declare_outbox_rail(text, boolean, jsonb, text, boolean)
 TO symphony_control;

@@ -50,7 +50,7 @@ describe('functions', () => {
          WHERE p.pronamespace = ours.oid AND NOT p.prosecdef AND p.prosqlbody IS NULL
            AND p.prorettype <> 'trigger'::regtype ORDER BY 1`,
       ),
-    ).toEqual(['add_actor_gateway', 'record_deployment', 'refuse_argument', 'refuse_stale_snapshot'])
+    ).toEqual(['record_deployment', 'refuse_argument', 'refuse_stale_snapshot', 'set_actor_gateway'])
   })
 
   test('triggers run with the rights of whoever fires them', async () => {
@@ -123,6 +123,7 @@ describe('functions', () => {
       'next_outbox_event',
       'next_scheduler_event',
       'outbox_actor',
+      'outbox_actor_of_key',
       'outbox_attempt_hash',
       'outbox_block_hash',
       'outbox_content_hash',

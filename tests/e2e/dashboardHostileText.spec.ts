@@ -56,7 +56,7 @@ async function storeHostileTexts({ db }: DashboardStage): Promise<void> {
   const ingest = db.as('symphony_ingest')
   const executor = db.as('symphony_executor')
   const control = db.as('symphony_control')
-  const person = (await apiRolesOf(db)).control(OLGA)
+  const person = (await apiRolesOf(db)).control({ owner: OLGA, apiKey: null })
   const instructions = HOSTILE_TEXTS.flatMap((text) => [instructionOf(text, '~failed'), instructionOf(text, '~held')])
   await enqueuePaymentOutboxBatch(ingest, instructions)
   const items = await claimOutboxBatch(executor, 1_000, OLGA, 600, { rails: [...HOSTILE_TEXTS] })

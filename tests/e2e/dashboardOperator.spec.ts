@@ -179,7 +179,10 @@ describe('dispatch', () => {
   test('that is frozen is said to be by an alert, which leads to why, and to the lifting of it by one person', async () => {
     const { railType } = await enqueue(stage.db)
     expect(await claimOn(stage.db, railType)).toHaveLength(1)
-    await freezeDispatch((await apiRolesOf(stage.db)).control('pavel'), 'snapshot of 03:00 restored')
+    await freezeDispatch(
+      (await apiRolesOf(stage.db)).control({ owner: 'pavel', apiKey: null }),
+      'snapshot of 03:00 restored',
+    )
     alerts = [firing('SymphonyDispatchFrozen')]
     const { page, goTo } = olga
     await goTo('payments')
@@ -289,7 +292,7 @@ test('an action that the server refuses loses nothing of what was typed', async 
   await goTo(`payments/${outboxId}`)
   await page.getByRole('button', { name: 'Hold', exact: true }).click()
   // Somebody else was faster.
-  await placeOutboxHold((await apiRolesOf(stage.db)).control('pavel'), outboxId, 'mine')
+  await placeOutboxHold((await apiRolesOf(stage.db)).control({ owner: 'pavel', apiKey: null }), outboxId, 'mine')
   const dialog = page.getByRole('dialog')
   await dialog.getByLabel('Reason').fill('typed with care')
   await dialog.getByRole('button', { name: 'Place the hold' }).click()

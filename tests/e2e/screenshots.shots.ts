@@ -73,7 +73,10 @@ test('each page in each look', async () => {
   }
   // The page that is opened in an emergency is shown in one; last, because everything that waits is marked by it.
   const { control } = await apiRolesOf(busy.db)
-  await freezeDispatch(control('olga'), 'the snapshot of 03:00 was restored, workers were down')
+  await freezeDispatch(
+    control({ owner: 'olga', apiKey: null }),
+    'the snapshot of 03:00 was restored, workers were down',
+  )
   for (const { name: look, ...options } of DASHBOARD_LOOKS) {
     const { page, goTo } = await busy.open(token, options)
     await goTo('dispatch')

@@ -1,11 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { quoteIdentifier } from '../../libs/db/index.js'
-import { resolveOutboxHold, type ClaimedItem } from '../../libs/outbox/index.js'
+import { newApiKey, parseApiKey } from '../../libs/access/index.js'
+import { actingFor, quoteIdentifier } from '../../libs/db/index.js'
+import { placeOutboxHold, resolveOutboxHold, type ClaimedItem } from '../../libs/outbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
 import { exportLedger, ledgerDefects } from '../support/ledgerChain.js'
+import { aKey } from '../support/httpStage.js'
 import { claimOnly, complete, enqueue, enqueueAndClaim, eventRows, WORKER } from '../support/outboxItems.js'
 import { enqueueHeld } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'
@@ -554,6 +556,91 @@ describe('two roles in one login', () => {
       const approval = client.query('SELECT approve_outbox_proposal($1)', [proposalId])
       expect(await failureOf(approval)).toMatchObject({ code: 'P7007' })
       expect(new Set((await eventRows(own, outboxId)).map(({ actor }) => actor))).toEqual(new Set([login.name]))
+    })
+  })
+})
+
+/** As `symphony deploy --create-login web=api` makes it. */
+async function gatewayOf(own: TestDatabase) {
+  const roles = ['symphony_ingest', 'symphony_readonly', 'symphony_auditor', 'symphony_control', 'symphony_auth']
+  const login = await own.createLogin('web', { roles })
+  await own.queryNoRole('SELECT set_actor_gateway($1, false)', [login.name])
+  return { login, control: login.database.as('symphony_control') }
+}
+
+/** The value of the setting symphony.api_key. */
+function shown(key: string): string {
+  const { keyId, secretHash } = parseApiKey(key)!
+  return `${keyId}:${secretHash.toString('hex')}`
+}
+
+describe('a stolen login of the HTTP API', () => {
+  test('cannot propose or approve a decision alone: it invents no person', async () => {
+    await withTestDatabase(async (own) => {
+      const { login, control } = await gatewayOf(own)
+      const alice = await aKey(own, { scopes: ['operate'], owner: 'alice' })
+      const { key: readKey } = await aKey(own, { scopes: ['read'], owner: 'bob' })
+      const person = actingFor(control, { apiKey: parseApiKey(alice.key)! })
+      const { outboxId } = await enqueue(own)
+      await placeOutboxHold(person, outboxId, 'odd')
+      const { proposalId } = await resolveOutboxHold(person, outboxId, 'DISPATCHED', 'paid', 'ref-1')
+      const before = await fingerprint(own)
+
+      const thief = await login.connect()
+      await thief.query('SET ROLE symphony_control')
+      const approval = 'SELECT approve_outbox_proposal($1)'
+      const settings: readonly (readonly [string, string, string])[] = [
+        ['bob', '', 'P7016'],
+        ['bob', 'bob', 'P7016'],
+        ['bob', shown(newApiKey().key), 'P7016'],
+        ['bob', shown(readKey), 'P7016'],
+        ['bob', `${alice.keyId}:`, 'P7016'],
+        ['bob', `${alice.keyId}:${'0'.repeat(64)}`, 'P7016'],
+        ['bob', shown(alice.key), 'P7007'],
+        [`alice via ${login.name}`, shown(alice.key), 'P7007'],
+      ]
+      for (const [actor, apiKey, refusal] of settings) {
+        const set = `SELECT set_config('symphony.actor', $1, false), set_config('symphony.api_key', $2, false)`
+        await thief.query(set, [actor, apiKey])
+        expect([apiKey, await failureOf(thief.query(approval, [proposalId]))]).toMatchObject([
+          apiKey,
+          { code: refusal },
+        ])
+      }
+      expect(await fingerprint(own)).toEqual(before)
+    })
+  })
+
+  test('cannot make a key for a person, nor read the hash of one', async () => {
+    await withTestDatabase(async (own) => {
+      const { login } = await gatewayOf(own)
+      const { key } = await aKey(own, { scopes: ['operate'], owner: 'alice' })
+      const before = await fingerprint(own)
+      const thief = await login.connect()
+      await thief.query('SET ROLE symphony_control')
+      for (const [apiKey, owner] of [
+        ['', 'bob'],
+        ['', login.name],
+        [shown(key), 'alice'],
+        [shown(key), 'bob'],
+      ]) {
+        await thief.query(`SELECT set_config('symphony.actor', $1, false), set_config('symphony.api_key', $2, false)`, [
+          owner,
+          apiKey,
+        ])
+        const making = thief.query(`SELECT create_api_key('thiefkey', sha256('x'), ARRAY['operate'], $1)`, [owner])
+        expect(['42501', 'P7016']).toContain(await sqlstateOf(making))
+      }
+      expect(await failureOf(thief.query('SELECT secret_hash FROM api_keys'))).toMatchObject({ code: '42501' })
+      expect(
+        await failureOf(thief.query('UPDATE symphony_settings SET naming_gateways = actor_gateways')),
+      ).toMatchObject({
+        code: '42501',
+      })
+      expect(await failureOf(thief.query('SELECT set_actor_gateway($1, true)', [login.name]))).toMatchObject({
+        code: '42501',
+      })
+      expect(await fingerprint(own)).toEqual(before)
     })
   })
 })

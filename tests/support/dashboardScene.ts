@@ -35,7 +35,7 @@ const WORKERS = ['pay-worker-1:4121:7c1f', 'pay-worker-2:9911:aa01', 'pay-worker
  */
 export async function setDashboardScene(db: TestDatabase): Promise<DashboardScene> {
   const { control } = await apiRolesOf(db)
-  const scene = new SceneSetter(db, control)
+  const scene = new SceneSetter(db, (owner) => control({ owner, apiKey: null }))
   await scene.payments()
   const troubled = await scene.trouble()
   await scene.inFlight()
@@ -48,10 +48,10 @@ export async function setDashboardScene(db: TestDatabase): Promise<DashboardScen
 
 class SceneSetter {
   readonly #db: TestDatabase
-  readonly #person: ApiRoles['control']
+  readonly #person: (owner: string) => ReturnType<ApiRoles['control']>
   #number = 48_000
 
-  constructor(db: TestDatabase, person: ApiRoles['control']) {
+  constructor(db: TestDatabase, person: (owner: string) => ReturnType<ApiRoles['control']>) {
     this.#db = db
     this.#person = person
   }

@@ -56,14 +56,14 @@ export async function apiRolesOf(db: TestDatabase): Promise<ApiRoles> {
     readonly: db.as('symphony_readonly'),
     auditor: db.as('symphony_auditor'),
     auth: db.as('symphony_auth'),
-    control: (person) => actingFor(control, person),
-    mayNamePeople: () => isActorGateway(control),
+    control: ({ apiKey, owner }) => actingFor(control, apiKey === null ? { person: owner } : { apiKey }),
+    mayActFor: (people) => isActorGateway(control, people),
   }
 }
 
 async function openGateway(db: TestDatabase): Promise<RoleHandle> {
   const login = await db.createLogin('http_gateway', { roles: ['symphony_control'] })
-  await db.queryNoRole('SELECT add_actor_gateway($1)', [login.name])
+  await db.queryNoRole('SELECT set_actor_gateway($1, true)', [login.name])
   return login.database.as('symphony_control')
 }
 

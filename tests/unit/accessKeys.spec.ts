@@ -13,6 +13,7 @@ import { actingFor } from '../../libs/db/index.js'
 import { placeOutboxHold, readItemEvents } from '../../libs/outbox/index.js'
 import { triggerJob } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { aKey } from '../support/httpStage.js'
 import { enqueue } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import { aJob } from '../support/scheduled.js'
@@ -213,38 +214,103 @@ describe('arguments are refused before any I/O', () => {
   })
 })
 
+/** People in the events of an item. */
+const actors = async (outboxId: string) =>
+  (await readItemEvents(db.as('symphony_readonly'), outboxId)).map(({ actor }) => actor)
+const keyOf = async (request: ApiKeyRequest) => ({ apiKey: parseApiKey((await aKey(db, request)).key)! })
+
 describe('a gateway', () => {
-  test('names the person who acts, in what it holds and what it triggers; another login cannot', async () => {
-    const gateway = await db.createLogin('gateway', { roles: ['symphony_control'] })
-    const control = gateway.database.as('symphony_control')
+  let logins = 0
+  const gatewayLogin = async (namesPeople: boolean) => {
+    logins += 1
+    const { name, database } = await db.createLogin(`gateway_${logins}`, { roles: ['symphony_control'] })
+    await db.queryNoRole('SELECT set_actor_gateway($1, $2)', [name, namesPeople])
+    return { name, control: database.as('symphony_control') }
+  }
+  test('acts as the owner of the API key that it shows; another login acts as itself', async () => {
+    const carol = await keyOf({ scopes: ['operate'], owner: 'carol' })
+    const { database, name: login } = await db.createLogin('plain', { roles: ['symphony_control'] })
     const { outboxId } = await enqueue(db)
-    expect(await isActorGateway(control)).toBe(false)
-    await placeOutboxHold(actingFor(control, 'mallory'), outboxId, 'odd')
-    expect(await readItemEvents(db.as('symphony_readonly'), outboxId)).toMatchObject([{ actor: gateway.name }])
+    await placeOutboxHold(actingFor(database.as('symphony_control'), carol), outboxId, 'odd')
+    expect(await actors(outboxId)).toEqual([login])
 
-    await db.queryNoRole('SELECT add_actor_gateway($1), add_actor_gateway($1)', [gateway.name])
-    expect(await isActorGateway(control)).toBe(true)
-    const { rows } = await db.queryNoRole('SELECT actor_gateways FROM symphony_settings')
-    expect(rows).toEqual([{ actor_gateways: [gateway.name] }])
-
+    const { control } = await gatewayLogin(false)
     const second = await enqueue(db)
-    await placeOutboxHold(actingFor(control, 'carol'), second.outboxId, 'odd')
-    expect(await readItemEvents(db.as('symphony_readonly'), second.outboxId)).toMatchObject([{ actor: 'carol' }])
-    const name = await aJob(db)
-    const { runId } = await triggerJob(actingFor(control, 'carol'), name)
+    await placeOutboxHold(actingFor(control, carol), second.outboxId, 'odd')
+    expect(await actors(second.outboxId)).toEqual(['carol'])
+    const { runId } = await triggerJob(actingFor(control, carol), await aJob(db))
     const runs = await db.queryNoRole('SELECT triggered_by FROM scheduler_job_runs WHERE run_id = $1', [runId])
     expect(runs.rows).toEqual([{ triggered_by: 'carol' }])
   })
 
-  test('forgets the person with each statement: who is not named does not act', async () => {
-    const gateway = await db.createLogin('forgetful', { roles: ['symphony_control'] })
-    await db.queryNoRole('SELECT add_actor_gateway($1)', [gateway.name])
-    const control = gateway.database.as('symphony_control')
+  test('stands beside a person whom it names without a key, in every record', async () => {
+    const { control, name } = await gatewayLogin(true)
     const { outboxId } = await enqueue(db)
-    await placeOutboxHold(actingFor(control, 'carol'), outboxId, 'odd')
-    expect(await failureOf(placeOutboxHold(control, (await enqueue(db)).outboxId, 'odd'))).toMatchObject({
+    await placeOutboxHold(actingFor(control, { person: 'carol' }), outboxId, 'odd')
+    expect(await actors(outboxId)).toEqual([`carol via ${name}`])
+    const { runId } = await triggerJob(actingFor(control, { person: 'carol' }), await aJob(db))
+    const runs = await db.queryNoRole('SELECT triggered_by FROM scheduler_job_runs WHERE run_id = $1', [runId])
+    expect(runs.rows).toEqual([{ triggered_by: `carol via ${name}` }])
+  })
+
+  test('ignores a named person where it shows a key of another', async () => {
+    const { control } = await gatewayLogin(true)
+    const { keyId, key } = await aKey(db, { scopes: ['operate'], owner: 'carol' })
+    const { outboxId } = await enqueue(db)
+    await control.transaction(async (tx) => {
+      const value = `${keyId}:${parseApiKey(key)!.secretHash.toString('hex')}`
+      await tx.query(`SELECT set_config('symphony.actor', 'bob', true), set_config('symphony.api_key', $1, true)`, [
+        value,
+      ])
+      await placeOutboxHold({ schema: db.schema, query: (text, values) => tx.query(text, values) }, outboxId, 'odd')
+    })
+    expect(await actors(outboxId)).toEqual(['carol'])
+  })
+
+  test('is told which people it may act for', async () => {
+    const { control } = await gatewayLogin(false)
+    expect([await isActorGateway(control, 'keys'), await isActorGateway(control, 'names')]).toEqual([true, false])
+    const naming = await gatewayLogin(true)
+    expect(await isActorGateway(naming.control, 'names')).toBe(true)
+    const plain = db.as('symphony_control')
+    expect([await isActorGateway(plain, 'keys'), await isActorGateway(plain, 'names')]).toEqual([false, false])
+  })
+
+  test('a key that is unknown, revoked, expired or without operate acts as no person (P7016)', async () => {
+    const { control } = await gatewayLogin(true)
+    const revoked = await keyOf({ scopes: ['operate'], owner: 'carol' })
+    await revokeApiKey(db.as('symphony_control'), revoked.apiKey.keyId)
+    const expired = await keyOf({ scopes: ['operate'], owner: 'carol' })
+    await db.queryNoRole(`UPDATE api_keys SET expires_at = clock_timestamp() WHERE key_id = $1`, [expired.apiKey.keyId])
+    const reader = await keyOf({ scopes: ['read', 'audit'], owner: 'carol' })
+    const good = await keyOf({ scopes: ['operate'], owner: 'carol' })
+    const forged = { apiKey: { ...good.apiKey, secretHash: Buffer.alloc(32) } }
+    const { outboxId } = await enqueue(db)
+    for (const actor of [revoked, expired, reader, forged, { apiKey: newApiKey() }]) {
+      const error = await failureOf(placeOutboxHold(actingFor(control, actor), outboxId, 'odd'))
+      expect(error).toMatchObject({ sqlstate: 'P7016', code: 'ACTOR_UNVERIFIED' })
+      expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain(
+        actor.apiKey.secretHash.toString('hex'),
+      )
+    }
+    expect(await actors(outboxId)).toEqual([])
+    await placeOutboxHold(actingFor(control, good), outboxId, 'odd')
+  })
+
+  test('forgets the person with each statement: without a person it does not act', async () => {
+    const naming = await gatewayLogin(true)
+    const { outboxId } = await enqueue(db)
+    await placeOutboxHold(actingFor(naming.control, { person: 'carol' }), outboxId, 'odd')
+    const second = await enqueue(db)
+    expect(await failureOf(placeOutboxHold(naming.control, second.outboxId, 'odd'))).toMatchObject({
       sqlstate: '22023',
       message: expect.stringContaining('symphony.actor'),
+    })
+    const { control } = await gatewayLogin(false)
+    const carol = await keyOf({ scopes: ['operate'], owner: 'carol' })
+    await placeOutboxHold(actingFor(control, carol), second.outboxId, 'odd')
+    expect(await failureOf(placeOutboxHold(control, (await enqueue(db)).outboxId, 'odd'))).toMatchObject({
+      sqlstate: 'P7016',
     })
   })
 })

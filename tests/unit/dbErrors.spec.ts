@@ -1,6 +1,7 @@
 import { inspect } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
+  ActorUnverifiedError,
   AlreadyTerminalError,
   AppendOnlyError,
   ApprovalRequiredError,
@@ -69,6 +70,7 @@ describe('what our functions raise', () => {
     ['P7010', 'INBOX_TRANSITION', InboxTransitionError],
     ['P7011', 'INBOX_UNKNOWN', InboxUnknownError],
     ['P7012', 'UNKNOWN_JOB', UnknownJobError],
+    ['P7016', 'ACTOR_UNVERIFIED', ActorUnverifiedError],
     ['22023', 'INVALID_PARAMETER', InvalidParameterError],
   ] as const)('%s is %s', async ([sqlstate, code, errorClass]) => {
     for (const queryable of [worker, stage.admin]) {

@@ -74,22 +74,34 @@ describe('a login of a process or a person', () => {
   })
 })
 
+async function gateways() {
+  return (await db.queryNoRole('SELECT actor_gateways, naming_gateways FROM symphony_settings')).rows[0]
+}
+
 describe('a login of the HTTP API', () => {
-  test('names the people who act, and has every role that its routes need; said again, it is listed once', async () => {
+  test('is listed once as a gateway; api+names lets it name people, and api takes that back', async () => {
     const name = nameFor('web')
     const request = parseLoginRequest(`${name}=api`)
-    await createLogin(request)
-    await createLogin(request)
-    const { rows } = await db.queryNoRole('SELECT actor_gateways FROM symphony_settings')
-    expect(rows).toEqual([{ actor_gateways: [name] }])
+    for (const [given, naming] of [
+      [request, []],
+      [parseLoginRequest(`${name}=api+names`), [name]],
+      [request, []],
+    ] as const) {
+      await createLogin(given)
+      expect(await gateways()).toEqual({ actor_gateways: [name], naming_gateways: naming })
+    }
     const { sql } = await deploy({ url: db.url, schema: db.schema, createLogins: [request], dryRun: true })
-    expect(sql).toContain(`SELECT add_actor_gateway('${name}');`)
+    expect(sql).toContain(`SELECT set_actor_gateway('${name}', false);`)
+  })
+
+  test('names without api is refused', () => {
+    expect(() => parseLoginRequest('web=control+names')).toThrow(/api\+names joined by \+, got "names"/)
   })
 
   test('no other login is one', async () => {
-    const { rows: before } = await db.queryNoRole('SELECT actor_gateways FROM symphony_settings')
+    const before = await gateways()
     await createLogin({ name: nameFor('ops'), roles: ['control', 'auth'] })
-    expect((await db.queryNoRole('SELECT actor_gateways FROM symphony_settings')).rows).toEqual(before)
+    expect(await gateways()).toEqual(before)
   })
 })
 
@@ -155,10 +167,10 @@ describe('what --create-login takes', () => {
   test.each([
     ['app=ingest', { name: 'app', roles: ['ingest'] }],
     ['a=b=executor+control', { name: 'a=b', roles: ['executor', 'control'] }],
-    ['web=api', { name: 'web', roles: ['ingest', 'readonly', 'auditor', 'control', 'auth'], gateway: true }],
+    ['web=api', { name: 'web', roles: ['ingest', 'readonly', 'auditor', 'control', 'auth'], gateway: 'keys' }],
     [
       'all=executor+api',
-      { name: 'all', roles: ['executor', 'ingest', 'readonly', 'auditor', 'control', 'auth'], gateway: true },
+      { name: 'all', roles: ['executor', 'ingest', 'readonly', 'auditor', 'control', 'auth'], gateway: 'keys' },
     ],
   ])('%s', (text, request) => expect(parseLoginRequest(text)).toEqual(request))
 

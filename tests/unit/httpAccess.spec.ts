@@ -266,8 +266,8 @@ describe('each scope acts in its own role', () => {
     }
   })
 
-  test('a server whose login may not name people refuses to act for any', async () => {
-    const dumb = await openHttpStage(db, { roles: { mayNamePeople: async () => false } })
+  test('a server whose login may not act for people answers OPERATE_UNAVAILABLE', async () => {
+    const dumb = await openHttpStage(db, { roles: { mayActFor: async () => false } })
     onTestFinished(() => dumb.close())
     await unchanged(async () => {
       for (const route of guarded().filter(({ access }) => access === 'operate')) {

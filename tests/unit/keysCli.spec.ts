@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { authenticateApiKey, parseApiKey } from '../../libs/access/index.js'
 import { symphony, type Said } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { aKey } from '../support/httpStage.js'
 import { PATIENTLY } from '../support/patiently.js'
 
 let db: TestDatabase
@@ -111,10 +112,10 @@ describe('symphony keys', () => {
 })
 
 describe('symphony api', () => {
+  const API_ROLES = ['symphony_ingest', 'symphony_readonly', 'symphony_auditor', 'symphony_control', 'symphony_auth']
+
   test('serves keys and the dashboard’s page alone, says what it may not do, and leaves nothing behind', async () => {
-    const web = await db.createLogin('web', {
-      roles: ['symphony_ingest', 'symphony_readonly', 'symphony_auditor', 'symphony_control', 'symphony_auth'],
-    })
+    const web = await db.createLogin('web', { roles: API_ROLES })
     const { key }: { key: string } = JSON.parse(
       (await keys('create', '--scope', 'read', '--owner', 'carol', '--json')).stdout,
     )
@@ -131,18 +132,45 @@ describe('symphony api', () => {
     stop.abort()
     const said = await running
     expect(said.exitCode).toBe(0)
-    expect(said.stderr).toContain('may not name the people')
+    expect(said.stderr).toContain('may not act for people')
     const { rows } = await db.queryNoRole(`SELECT 1 FROM pg_stat_activity WHERE usename = $1`, [web.name])
     expect(rows).toEqual([])
   })
 
-  test('with --strict does not start as a login that may not name people', async () => {
+  test('notes at its start that a login of keys alone refuses operate to tokens', async () => {
+    const web = await db.createLogin('keys_only', { roles: API_ROLES })
+    await db.queryNoRole('SELECT set_actor_gateway($1, false)', [web.name])
+    const { key } = await aKey(db, { scopes: ['operate'], owner: 'carol' })
+    const stop = new AbortController()
+    const env = {
+      DATABASE_URL: web.url,
+      SYMPHONY_SCHEMA: db.schema,
+      SYMPHONY_LOG_LEVEL: 'silent',
+      SYMPHONY_ACCESS_TOKEN: 'token-of-the-tests',
+    }
+    const written = { stdout: '', stderr: '' }
+    const running = symphony(['api', '--port', '0'], env, stop.signal, written)
+    await expect.poll(() => written.stdout, PATIENTLY).toMatch(/^The API listens on http:\S+\.\n$/)
+    const address = /http:\S+(?=\.\n)/.exec(written.stdout)?.[0] ?? ''
+    const pause = async (bearer: string) => {
+      const body = JSON.stringify({ kind: 'rail', name: 'SEPA', reason: 'odd' })
+      const headers = { authorization: `Bearer ${bearer}`, 'content-type': 'application/json' }
+      return (await fetch(`${address}/v1/pauses`, { method: 'POST', headers, body })).status
+    }
+    expect([await pause('token-of-the-tests'), await pause(key)]).toEqual([503, 200])
+    stop.abort()
+    expect((await running).stderr).toContain('may act for owners of API keys only')
+    const { rows } = await db.queryNoRole(`SELECT actor FROM payment_outbox_events WHERE event_type = 'PAUSED'`)
+    expect(rows).toEqual([{ actor: 'carol' }])
+  })
+
+  test('with --strict does not start as a login that may not act for people', async () => {
     const web = await db.createLogin('strict', { roles: ['symphony_readonly', 'symphony_control'] })
     const said = await symphony(['api', '--strict', '--port', '0'], {
       DATABASE_URL: web.url,
       SYMPHONY_SCHEMA: db.schema,
     })
     expect(said.exitCode).not.toBe(0)
-    expect(said.stderr).toMatch(/may not name the people|strict/)
+    expect(said.stderr).toMatch(/may not act for people/)
   })
 })

@@ -11,6 +11,9 @@ import {
   withdrawOutboxProposal,
   type HoldDecision,
 } from '../../libs/outbox/index.js'
+import { actingFor } from '../../libs/db/index.js'
+import { parseApiKey } from '../../libs/access/index.js'
+import { aKey } from '../support/httpStage.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 import { exportLedger, ledgerDefects } from '../support/ledgerChain.js'
 import {
@@ -370,7 +373,10 @@ describe('the person', () => {
   beforeAll(async () => {
     gateway = await aPerson(db, 'gateway')
     // With a hole in it: a comparison with null is neither true nor false, and must not make everybody a gateway.
-    await db.queryNoRole('UPDATE symphony_settings SET actor_gateways = ARRAY[NULL, $1]', [gateway.name])
+    await db.queryNoRole(
+      'UPDATE symphony_settings SET actor_gateways = ARRAY[NULL, $1], naming_gateways = ARRAY[NULL, $1]',
+      [gateway.name],
+    )
   })
 
   test('is whom a gateway names, so that two people may decide through one login', async () => {
@@ -383,8 +389,24 @@ describe('the person', () => {
       sqlstate: 'P7007',
     })
     await onBehalfOf('boris@bank', (boris) => approve(boris, proposalId))
-    expect(await proposalRow(proposalId)).toMatchObject({ proposed_by: 'anna@bank', decided_by: 'boris@bank' })
-    expect((await attemptRows(db, outboxId)).map((row) => row.worker_id)).toEqual(['boris@bank'])
+    expect(await proposalRow(proposalId)).toMatchObject({
+      proposed_by: `anna@bank via ${gateway.name}`,
+      decided_by: `boris@bank via ${gateway.name}`,
+    })
+    expect((await attemptRows(db, outboxId)).map((row) => row.worker_id)).toEqual([`boris@bank via ${gateway.name}`])
+  })
+
+  test('is one person by a key and by a name, through any gateway', async () => {
+    const other = await aPerson(db, 'gateway_too')
+    await db.queryNoRole('SELECT set_actor_gateway($1, true)', [other.name])
+    const { key } = await aKey(db, { scopes: ['operate'], owner: 'Anna@bank' })
+    const byKey = actingFor(other.control, { apiKey: parseApiKey(key)! })
+    const { outboxId } = await enqueueHeld(db, olga)
+    const proposalId = await onBehalfOf('anna@bank', (anna) => propose(anna, outboxId, 'FAILED'))
+    await expect(approveOutboxProposal(byKey, proposalId)).rejects.toMatchObject({ sqlstate: 'P7007' })
+    await expect(onBehalfOf('anna@bank', (anna) => approve(anna, proposalId), other)).rejects.toMatchObject({
+      sqlstate: 'P7007',
+    })
   })
 
   test.for([
@@ -451,6 +473,7 @@ describe('the person', () => {
     ['a name of invisible characters only', '\u200b\u2060'],
     ['a name with a control character', 'anna\u0001@bank'],
     ['a name of 201 characters', 'a'.repeat(201)],
+    ['a name with a login behind it', 'anna@bank via web'],
   ])('must be named by a gateway: %s is refused (22023), for every action', async ([, actor]) => {
     const { outboxId } = await enqueue(db)
     const actions: ((person: Person) => Promise<unknown>)[] = [
@@ -485,7 +508,7 @@ describe('the person', () => {
     const { outboxId } = await enqueue(db)
     const name = 'é'.repeat(200)
     await onBehalfOf(name, ({ control }) => placeOutboxHold(control, outboxId, 'please wait'))
-    expect(await pendingRow(db, outboxId)).toMatchObject({ held_by: name })
+    expect(await pendingRow(db, outboxId)).toMatchObject({ held_by: `${name} via ${gateway.name}` })
   })
 
   test('is the login even where the settings row is gone', async () => {

@@ -183,7 +183,6 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
 
   authenticate_api_key: 'auth',
 
-  add_actor_gateway: 'nobody',
   admit_outbox_items: 'nobody',
   advance_outbox_streams: 'nobody',
   api_scope_role: 'nobody',
@@ -256,6 +255,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   mark_inbox_message: 'nobody',
   notify_outbox_pending: 'nobody',
   outbox_actor: 'nobody',
+  outbox_actor_of_key: 'nobody',
   outbox_attempt_ceiling: 'nobody',
   outbox_attempt_hash: 'nobody',
   outbox_base_key: 'nobody',
@@ -280,6 +280,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   refuse_stale_snapshot: 'nobody',
   refuse_mutation: 'nobody',
   require_operator_arguments: 'nobody',
+  set_actor_gateway: 'nobody',
   sight_inbox_message: 'nobody',
   small_payload_text: 'nobody',
   trace_context_or_null: 'nobody',

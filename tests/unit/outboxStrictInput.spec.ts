@@ -320,7 +320,7 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     optional: ['p_participants', 'p_expires_at'],
   },
   revoke_api_key: { role: 'control', sound: async () => ({ p_key_id: await aKeyId() }) },
-  is_actor_gateway: { role: 'control', sound: async () => ({}) },
+  is_actor_gateway: { role: 'control', sound: async () => ({ p_without_key: 'true' }), optional: ['p_without_key'] },
   authenticate_api_key: {
     role: 'auth',
     sound: async () => ({ p_key_id: `'soundkey'`, p_secret_hash: `sha256('s')` }),
@@ -625,6 +625,7 @@ const WITHOUT_LIMITS = [
   'p_ordered',
   'p_money',
   'p_serving',
+  'p_without_key',
   'p_outcome_unknown',
   'p_fence',
   'p_costs_attempt',
@@ -861,11 +862,13 @@ test('the number that only enqueue may take refuses what is no participant', asy
 test('a gateway must say who acts, in words that can stand in the ledger', async () => {
   await withTestDatabase(async (own) => {
     const gateway = await own.createLogin('gateway', { roles: ['symphony_control'], inherit: true })
-    await own.queryNoRole('UPDATE symphony_settings SET actor_gateways = ARRAY[$1]', [gateway.name])
+    await own.queryNoRole('UPDATE symphony_settings SET actor_gateways = ARRAY[$1], naming_gateways = ARRAY[$1]', [
+      gateway.name,
+    ])
     const client = await gateway.connect()
     const hold = `SELECT place_outbox_hold(p_outbox_id => '${(await enqueue(own)).outboxId}', p_reason => 'odd')`
     expect(await failureOf(client.query(hold))).toMatchObject({ code: '22023' })
-    for (const actor of ['', '   ', `${CANARY}${'x'.repeat(200)}`, `${CANARY}\u001B`, '\u0085']) {
+    for (const actor of ['', '   ', `${CANARY} via web`, `${CANARY}${'x'.repeat(200)}`, `${CANARY}\u001B`, '\u0085']) {
       await client.query(`SELECT set_config('symphony.actor', $1, false)`, [actor])
       const error = await failureOf(client.query(hold))
       expect(error).toMatchObject({ code: '22023', message: expect.stringMatching(/^symphony\.actor: /) })

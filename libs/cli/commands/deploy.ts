@@ -34,7 +34,8 @@ export function registerDeploy(program: Command, cli: Cli): void {
 const HELP = `
 Roles for --create-login: ingest, for an application that enqueues in its own transactions; executor, control,
 readonly, auditor, or several joined by +, for processes of Symphony and for people, who switch to them; api, for
-"symphony api": all that its routes need, and the right to name the person whom it has authenticated.
+"symphony api": all that its routes need, and the right to act for owners of API keys, which the database verifies;
+api+names, the same for people of an identity provider and the access token: it can name any person at will.
 For a single login, SYMPHONY_LOGIN_PASSWORD sets the password. A login that exists keeps its own.
 
 The login that deploys needs CREATEROLE and CREATE on the database. Without them, the command says what a DBA

@@ -9,9 +9,9 @@ export function mayI(scope: Scope): boolean {
   return me.value?.scopes.includes(scope) ?? false
 }
 
-/** Whether this name is the person who has signed in, as the server compares names: see `person_key` in the schema. */
-export function isMe(name: string): boolean {
-  return me.value !== null && personKey(me.value.owner) === personKey(name)
+/** Whether a recorded actor is the person who has signed in, as the server compares names: see `person_key` in the schema. */
+export function isMe(actor: string): boolean {
+  return me.value !== null && personKey(me.value.owner) === personKey(actor)
 }
 
 function personKey(name: string): string {
@@ -22,6 +22,7 @@ function personKey(name: string): string {
     .toLowerCase()
     .replaceAll(/\s+/g, ' ')
     .trim()
+    .replace(/ via .*/, '')
 }
 
 /** The participants whose payments are all that this token sees; null: everybody's, as far as is known. */

@@ -1,4 +1,4 @@
-import type { Scope } from '../../access/index.js'
+import type { ApiKeyParts, Scope } from '../../access/index.js'
 
 /** Who is asking, however they proved it. */
 export interface Identity {
@@ -8,11 +8,12 @@ export interface Identity {
   readonly scopes: readonly Scope[]
   /** The only participants it sees and pays for; null: all. */
   readonly participants: readonly string[] | null
-  readonly keyId: string | null
+  /** The key that was shown, for the database to verify once more. Null: the caller showed a token. */
+  readonly apiKey: ApiKeyParts | null
   readonly expiresAt: Date | null
 }
 
 /** What a limit is counted by: one key, one token, one person of an identity provider. */
-export function nameOf({ via, keyId, owner }: Identity): string {
-  return `${via}:${keyId ?? owner}`
+export function nameOf({ via, apiKey, owner }: Identity): string {
+  return `${via}:${apiKey?.keyId ?? owner}`
 }

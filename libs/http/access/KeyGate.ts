@@ -32,7 +32,7 @@ export class KeyGate {
     if (key.status === 'REVOKED') throw new ProblemError('KEY_REVOKED')
     if (key.status === 'EXPIRED') throw new ProblemError('KEY_EXPIRED')
     const { owner, scopes, participants, expiresAt } = key
-    return { via: 'key', owner, scopes, participants, keyId: parts.keyId, expiresAt }
+    return { via: 'key', owner, scopes, participants, apiKey: parts, expiresAt }
   }
 
   #look(parts: ApiKeyParts): Promise<KnownApiKey | undefined> {

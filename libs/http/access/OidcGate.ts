@@ -64,7 +64,7 @@ export class OidcGate {
       owner,
       scopes: [...granted],
       participants,
-      keyId: null,
+      apiKey: null,
       expiresAt: payload.exp === undefined ? null : new Date(payload.exp * 1_000),
     }
   }

@@ -75,7 +75,7 @@ export function contradictionRoutes({ roles }: Api): readonly Route[] {
         answer: { eventId: EXAMPLE.contradictionId, reviewId: EXAMPLE.eventId },
       },
       handle: async ({ identity, params: { eventId }, body: { reason } }) => {
-        const control = roles.control(identity.owner)
+        const control = roles.control(identity)
         const contradiction = await readContradiction(control, eventId)
         if (!isVisible(identity, contradiction?.participantId)) throw new ProblemError('CONTRADICTION_NOT_FOUND')
         return { eventId, reviewId: await reviewOutboxContradiction(control, eventId, reason) }

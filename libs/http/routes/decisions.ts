@@ -209,7 +209,7 @@ function decisionAboutItem<Body extends TSchema>(roles: ApiRoles, decision: Deci
     answers: { 200: answer },
     problems: ['ITEM_NOT_FOUND', 'ALREADY_ENDED', 'DECISION_REFUSED', 'INVALID_ARGUMENT'],
     handle: async ({ identity, params: { outboxId }, body }) => {
-      const control = roles.control(identity.owner)
+      const control = roles.control(identity)
       await requireItem(control, identity, outboxId)
       return decide(control, outboxId, body)
     },
@@ -228,7 +228,7 @@ function decisionAboutProposal<Body extends TSchema>(
     answers: { 200: answer },
     problems: ['PROPOSAL_NOT_FOUND', ...problems, 'DECISION_REFUSED', 'INVALID_ARGUMENT'],
     handle: async ({ identity, params: { proposalId }, body }) => {
-      const control = roles.control(identity.owner)
+      const control = roles.control(identity)
       await requireProposal(control, identity, proposalId)
       return decide(control, proposalId, body)
     },

@@ -28,7 +28,7 @@ export function dispatchRoutes({ roles }: Api): readonly Route[] {
       problems: ['INVALID_ARGUMENT'],
       example: { body: { reason: 'the snapshot of 03:00 was restored' }, status: 200, answer: { changed: true } },
       handle: async ({ identity, body: { reason } }) => ({
-        changed: await freezeDispatch(roles.control(identity.owner), reason),
+        changed: await freezeDispatch(roles.control(identity), reason),
       }),
     }),
     route({
@@ -79,7 +79,7 @@ export function dispatchRoutes({ roles }: Api): readonly Route[] {
       problems: ['INVALID_ARGUMENT'],
       example: { body: { reason: 'both books agree up to 11:40, OPS-812' }, status: 200, answer: { changed: true } },
       handle: async ({ identity, body: { reason } }) => ({
-        changed: await liftDispatchFreeze(roles.control(identity.owner), reason),
+        changed: await liftDispatchFreeze(roles.control(identity), reason),
       }),
     }),
   ]

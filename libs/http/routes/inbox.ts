@@ -81,7 +81,7 @@ export function inboxRoutes({ roles }: Api): readonly Route[] {
           source: requiredInboxId('source', params.source),
           messageId: requiredInboxId('messageId', params.messageId),
         }
-        return { ...key, eventId: await reviveInboxMessage(roles.control(identity.owner), key, reason) }
+        return { ...key, eventId: await reviveInboxMessage(roles.control(identity), key, reason) }
       },
     }),
   ]

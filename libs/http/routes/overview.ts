@@ -86,12 +86,12 @@ export function overviewRoutes({ roles, look, readDatabases }: Api, board: Statu
           expiresAt: null,
         },
       },
-      handle: async ({ identity: { owner, scopes, participants, via, keyId, expiresAt } }) => ({
+      handle: async ({ identity: { owner, scopes, participants, via, apiKey, expiresAt } }) => ({
         owner,
         scopes: [...scopes],
         participants,
         via,
-        keyId,
+        keyId: apiKey?.keyId ?? null,
         expiresAt: expiresAt?.toISOString() ?? null,
       }),
     }),

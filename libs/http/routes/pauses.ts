@@ -38,7 +38,7 @@ export function pauseRoutes({ roles }: Api): readonly Route[] {
       problems: ['INVALID_ARGUMENT'],
       example: { body: BODY, status: 200, answer: { changed: true } },
       handle: async ({ identity, body: { kind, name, reason } }) => ({
-        changed: await pauseOutbox(roles.control(identity.owner), kind, name, reason),
+        changed: await pauseOutbox(roles.control(identity), kind, name, reason),
       }),
     }),
     route({
@@ -53,7 +53,7 @@ export function pauseRoutes({ roles }: Api): readonly Route[] {
       problems: ['INVALID_ARGUMENT'],
       example: { body: BODY, status: 200, answer: { changed: true } },
       handle: async ({ identity, body: { kind, name, reason } }) => ({
-        changed: await resumeOutbox(roles.control(identity.owner), kind, name, reason),
+        changed: await resumeOutbox(roles.control(identity), kind, name, reason),
       }),
     }),
   ]

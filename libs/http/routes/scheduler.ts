@@ -86,10 +86,7 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
         answer: { name: EXAMPLE.jobName, nextDueAt: EXAMPLE.at, state: 'ACTIVE', created: true },
       },
       handle: async ({ identity, params: { name }, body }) => {
-        const { nextDueAt, state, created } = await createOrUpdateJob(
-          roles.control(identity.owner),
-          definitionOf(name, body),
-        )
+        const { nextDueAt, state, created } = await createOrUpdateJob(roles.control(identity), definitionOf(name, body))
         return { name, nextDueAt: nextDueAt.toISOString(), state, created }
       },
     }),
@@ -105,7 +102,7 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
       problems: ['JOB_NOT_FOUND', 'INVALID_ARGUMENT'],
       example: { params: PARAMS, status: 200, answer: { changed: true } },
       handle: async ({ identity, params: { name } }) => ({
-        changed: await pauseJob(roles.control(identity.owner), name),
+        changed: await pauseJob(roles.control(identity), name),
       }),
     }),
     route({
@@ -120,7 +117,7 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
       problems: ['JOB_NOT_FOUND', 'INVALID_ARGUMENT'],
       example: { params: PARAMS, status: 200, answer: { changed: true } },
       handle: async ({ identity, params: { name } }) => ({
-        changed: await resumeJob(roles.control(identity.owner), name),
+        changed: await resumeJob(roles.control(identity), name),
       }),
     }),
     route({
@@ -139,7 +136,7 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
         answer: { name: EXAMPLE.jobName, runId: EXAMPLE.runId, scheduledFor: EXAMPLE.at },
       },
       handle: async ({ identity, params: { name } }) => {
-        const { runId, scheduledFor } = await triggerJob(roles.control(identity.owner), name)
+        const { runId, scheduledFor } = await triggerJob(roles.control(identity), name)
         return { name, runId, scheduledFor: scheduledFor.toISOString() }
       },
     }),
@@ -201,7 +198,7 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
       },
       handle: async ({ identity, params: { name } }) => ({
         name,
-        ...(await deleteJob(roles.control(identity.owner), name)),
+        ...(await deleteJob(roles.control(identity), name)),
       }),
     }),
     route({
@@ -255,7 +252,7 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
       problems: ['INVALID_ARGUMENT'],
       example: { params: { timerId: EXAMPLE.timerId }, status: 200, answer: { changed: true } },
       handle: async ({ identity, params: { timerId } }) => ({
-        changed: await cancelTimer(roles.control(identity.owner), timerId),
+        changed: await cancelTimer(roles.control(identity), timerId),
       }),
     }),
   ]
