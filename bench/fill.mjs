@@ -76,13 +76,15 @@ export async function fillLedger(
        )
        INSERT INTO payment_outbox_attempts
          (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
-           state, claimed_at, completed_at, rail_reference, latency_ms, worker_id, lease_token, created_at, prev_hash, row_hash)
+           state, claimed_at, completed_at, rail_reference, latency_ms, worker_id, lease_token, created_at, prev_hash, row_hash,
+           action, outcome_unknown)
        SELECT e.attempt_id, e.outbox_id, e.instruction_id, e.participant_id, e.sequence_id, e.idempotency_key, e.rail_type,
          e.payload, 1, e.state, e.created_at, e.created_at, e.rail_reference, 20, 'worker', e.lease_token, e.created_at, e.row_hash,
          outbox_attempt_hash(encode(e.row_hash, 'hex'), e.attempt_id::text, e.outbox_id::text, e.instruction_id,
            e.participant_id, e.sequence_id::text, e.idempotency_key, e.rail_type, e.payload::text, '1', e.state::text,
            epoch_micros(e.created_at)::text, epoch_micros(e.created_at)::text, e.rail_reference, NULL, NULL, NULL, '20', 'worker',
-           encode(sha256(uuid_send(e.lease_token)), 'hex'), epoch_micros(e.created_at)::text)
+           encode(sha256(uuid_send(e.lease_token)), 'hex'), epoch_micros(e.created_at)::text),
+         'sent', false
        FROM ended e`,
       [from, to, prefix, participants],
     )

@@ -48,9 +48,9 @@ BEGIN
     EXIT WHEN v_ids IS NULL;
     INSERT INTO payment_outbox_attempts
       (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no, state,
-        claimed_at, completed_at, rail_reference, worker_id, lease_token, prev_hash)
+        claimed_at, completed_at, rail_reference, worker_id, lease_token, prev_hash, action, outcome_unknown)
     SELECT uuid_v7(), outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, 1, 'DISPATCHED',
-      claimed_at, clock_timestamp(), outbox_id::text, claimed_by, lease_token, identity_hash
+      claimed_at, clock_timestamp(), outbox_id::text, claimed_by, lease_token, identity_hash, 'sent', false
     FROM payment_outbox_pending WHERE outbox_id = ANY (v_ids);
     DELETE FROM payment_outbox_pending WHERE outbox_id = ANY (v_ids);
     COMMIT;

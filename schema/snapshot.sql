@@ -230,7 +230,9 @@ CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
     a.rail_reference AS last_rail_reference,
     a.rail_code AS last_rail_code,
     a.error_code AS last_error_code,
-    i.is_message
+    i.is_message,
+    a.action AS last_attempt_action,
+    a.outcome_unknown AS last_attempt_outcome_unknown
    FROM payment_outbox_identities i
      LEFT JOIN payment_outbox_pending p ON p.outbox_id = i.outbox_id
      LEFT JOIN LATERAL ( SELECT t.attempt_no,
@@ -238,7 +240,9 @@ CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
             t.completed_at,
             t.rail_reference,
             t.rail_code,
-            t.error_code
+            t.error_code,
+            t.action,
+            t.outcome_unknown
            FROM payment_outbox_attempts t
           WHERE t.outbox_id = i.outbox_id
           ORDER BY t.attempt_no DESC
@@ -360,11 +364,15 @@ CREATE TABLE payment_outbox_attempts (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   prev_hash bytea,
   row_hash bytea,
+  action text NOT NULL,
+  outcome_unknown boolean NOT NULL,
   recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_attempts_dispatching_is_not_stored CHECK (state <> 'DISPATCHING'::outbox_attempt_state),
+  CONSTRAINT payment_outbox_attempts_known_action CHECK (action = ANY (ARRAY['sent'::text, 'inquired'::text, 'not_sent'::text, 'decided'::text, 'expired'::text])),
   CONSTRAINT payment_outbox_attempts_latency_not_negative CHECK (latency_ms >= 0),
   CONSTRAINT payment_outbox_attempts_numbered_from_one CHECK (attempt_no >= 1),
-  CONSTRAINT payment_outbox_attempts_pkey PRIMARY KEY (attempt_id)
+  CONSTRAINT payment_outbox_attempts_pkey PRIMARY KEY (attempt_id),
+  CONSTRAINT payment_outbox_attempts_terminal_is_known CHECK (NOT outcome_unknown OR (state = ANY (ARRAY['RETRYABLE'::outbox_attempt_state, 'ZOMBIE_REQUEUE'::outbox_attempt_state])))
 ) WITH (autovacuum_analyze_scale_factor=0.05, autovacuum_vacuum_insert_scale_factor=0.05);
 CREATE UNIQUE INDEX ix_attempts_by_outbox ON payment_outbox_attempts USING btree (outbox_id, attempt_no);
 CREATE INDEX ix_attempts_by_rail_reference ON payment_outbox_attempts USING btree (rail_reference) WHERE rail_reference IS NOT NULL;
@@ -378,6 +386,8 @@ COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: what happened, one immu
 COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS 'When the lease of this attempt was taken; null for an operator''s decision.';
 COMMENT ON COLUMN payment_outbox_attempts.prev_hash IS 'The row_hash of the attempt before, or of the identity for the first.';
 COMMENT ON COLUMN payment_outbox_attempts.row_hash IS 'SHA-256 over the row''s canonical content and prev_hash; see outbox_attempt_hash.';
+COMMENT ON COLUMN payment_outbox_attempts.action IS 'Action of this attempt: sent = the rail was called; inquired = nothing was sent, the outcome of an earlier send was looked up; not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired. Part of no hash yet.';
+COMMENT ON COLUMN payment_outbox_attempts.outcome_unknown IS 'True if the rail may have paid and the outcome was unknown after this attempt. Part of no hash yet.';
 COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
 
 -- table payment_outbox_blocks of symphony_owner
@@ -1473,14 +1483,15 @@ BEGIN
       INSERT INTO payment_outbox_attempts
         (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
           attempt_no, state, completed_at, rail_reference, error_code, error_message, worker_id, created_at, prev_hash,
-          row_hash)
+          row_hash, action, outcome_unknown)
       SELECT i.attempt_id, i.outbox_id, i.instruction_id, i.participant_id, i.sequence_id, i.idempotency_key, i.rail_type,
         i.payload, i.attempt_no, i.state, v_now, p_rail_reference, 'OPERATOR_DECISION', p_reason, p_actor, v_now,
         i.prev_hash,
         outbox_attempt_hash(encode(i.prev_hash, 'hex'), i.attempt_id::text, i.outbox_id::text, i.instruction_id,
           i.participant_id, i.sequence_id::text, i.idempotency_key, i.rail_type, i.payload_text, i.attempt_no::text,
           i.state::text, NULL, epoch_micros(v_now)::text, p_rail_reference, NULL, 'OPERATOR_DECISION', p_reason, NULL,
-          p_actor, NULL, epoch_micros(v_now)::text)
+          p_actor, NULL, epoch_micros(v_now)::text),
+        'decided', false
       FROM item i
     )
     SELECT i.attempt_id, i.ordered,
@@ -2212,8 +2223,8 @@ END
 $$;
 COMMENT ON FUNCTION check_outbox_leases(uuid[], uuid[], text) IS 'Internal: raises 22023 unless ids, tokens and worker are well-formed, and 40001 for items younger than a frozen snapshot.';
 
--- function check_outbox_outcomes(integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) of symphony_owner
-CREATE FUNCTION check_outbox_outcomes(p_count integer, p_states text[], p_rail_references text[], p_rail_codes text[], p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_retry_delays_seconds integer[], p_outcomes_unknown boolean[], p_hold_reasons text[])
+-- function check_outbox_outcomes(integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], text[]) of symphony_owner
+CREATE FUNCTION check_outbox_outcomes(p_count integer, p_states text[], p_rail_references text[], p_rail_codes text[], p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_retry_delays_seconds integer[], p_outcomes_unknown boolean[], p_hold_reasons text[], p_actions text[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -2237,6 +2248,7 @@ BEGIN
     WHEN p_retry_delays_seconds IS NOT NULL AND array_dims(p_retry_delays_seconds) IS DISTINCT FROM v_list THEN 'p_retry_delays_seconds'
     WHEN p_outcomes_unknown IS NOT NULL AND array_dims(p_outcomes_unknown) IS DISTINCT FROM v_list THEN 'p_outcomes_unknown'
     WHEN p_hold_reasons IS NOT NULL AND array_dims(p_hold_reasons) IS DISTINCT FROM v_list THEN 'p_hold_reasons'
+    WHEN p_actions IS NOT NULL AND array_dims(p_actions) IS DISTINCT FROM v_list THEN 'p_actions'
   END;
   IF v_misshapen IS NOT NULL THEN
     PERFORM refuse_argument(v_misshapen, 'null, or a plain list with one element for each item');
@@ -2253,13 +2265,15 @@ BEGIN
       END AS bad_text,
       COALESCE(g.latency_ms < 0, false) AS bad_latency,
       COALESCE(g.retry_delay_seconds NOT BETWEEN 0 AND 2592000, false) AS bad_delay,
-      g.hold_reason IS NOT NULL AND g.state = 'DISPATCHED' AS bad_hold
+      g.hold_reason IS NOT NULL AND g.state = 'DISPATCHED' AS bad_hold,
+      g.action NOT IN ('sent', 'inquired', 'not_sent') OR (g.action = 'not_sent' AND g.state = 'DISPATCHED') AS bad_action
     FROM unnest(p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
-        p_retry_delays_seconds, p_hold_reasons) WITH ORDINALITY
-      AS g(state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, hold_reason, ordinal)
+        p_retry_delays_seconds, p_hold_reasons, p_actions) WITH ORDINALITY
+      AS g(state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, hold_reason, action,
+        ordinal)
     OFFSET 0
   ) c
-  WHERE c.bad_state OR c.bad_text IS NOT NULL OR c.bad_latency OR c.bad_delay OR c.bad_hold
+  WHERE c.bad_state OR c.bad_text IS NOT NULL OR c.bad_latency OR c.bad_delay OR c.bad_hold OR c.bad_action
   ORDER BY c.ordinal LIMIT 1;
   IF NOT FOUND THEN
     RETURN;
@@ -2278,10 +2292,14 @@ BEGIN
   IF v_bad.bad_delay THEN
     PERFORM refuse_argument(format('p_retry_delay_seconds of item %s', v_bad.ordinal), 'null, or 0 to 2592000');
   END IF;
-  PERFORM refuse_argument(format('p_hold_reason of item %s', v_bad.ordinal), 'null for a DISPATCHED item');
+  IF v_bad.bad_hold THEN
+    PERFORM refuse_argument(format('p_hold_reason of item %s', v_bad.ordinal), 'null for a DISPATCHED item');
+  END IF;
+  PERFORM refuse_argument(format('p_action of item %s', v_bad.ordinal),
+    'null or sent, inquired, or not_sent for an item that is not DISPATCHED');
 END
 $$;
-COMMENT ON FUNCTION check_outbox_outcomes(integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) IS 'Internal: raises 22023 or P7003 for the first outcome that is not acceptable.';
+COMMENT ON FUNCTION check_outbox_outcomes(integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], text[]) IS 'Internal: raises 22023 or P7003 for the first outcome that is not acceptable.';
 
 -- function check_outbox_pause(text, text, text) of symphony_owner
 CREATE FUNCTION check_outbox_pause(p_kind text, p_name text, p_reason text)
@@ -2796,8 +2814,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails and kinds with at least one claimable item, due or not.';
 
--- function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text) of symphony_owner
-CREATE FUNCTION complete_outbox_attempt(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text, p_rail_reference text DEFAULT NULL::text, p_rail_code text DEFAULT NULL::text, p_error_code text DEFAULT NULL::text, p_error_message text DEFAULT NULL::text, p_latency_ms integer DEFAULT NULL::integer, p_retry_delay_seconds integer DEFAULT NULL::integer, p_outcome_unknown boolean DEFAULT NULL::boolean, p_hold_reason text DEFAULT NULL::text)
+-- function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) of symphony_owner
+CREATE FUNCTION complete_outbox_attempt(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text, p_rail_reference text DEFAULT NULL::text, p_rail_code text DEFAULT NULL::text, p_error_code text DEFAULT NULL::text, p_error_message text DEFAULT NULL::text, p_latency_ms integer DEFAULT NULL::integer, p_retry_delay_seconds integer DEFAULT NULL::integer, p_outcome_unknown boolean DEFAULT NULL::boolean, p_hold_reason text DEFAULT NULL::text, p_action text DEFAULT NULL::text)
 RETURNS TABLE(attempt_no integer, state outbox_attempt_state, held boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -2810,17 +2828,17 @@ BEGIN
   SELECT c.verdict, c.attempt_no, c.state, c.held INTO v_verdict
   FROM complete_outbox_attempts(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id, ARRAY[p_state],
     ARRAY[p_rail_reference], ARRAY[p_rail_code], ARRAY[p_error_code], ARRAY[p_error_message], ARRAY[p_latency_ms],
-    ARRAY[p_retry_delay_seconds], ARRAY[p_outcome_unknown], ARRAY[p_hold_reason]) c;
+    ARRAY[p_retry_delay_seconds], ARRAY[p_outcome_unknown], ARRAY[p_hold_reason], NULL, ARRAY[p_action]) c;
   IF v_verdict.verdict <> 'RECORDED' THEN
     PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
   END IF;
   RETURN QUERY SELECT v_verdict.attempt_no, v_verdict.state, v_verdict.held;
 END
 $$;
-COMMENT ON FUNCTION complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text) IS 'Records the outcome of one leased item: a batch of one. Returns the state that was recorded, which the ceiling may have changed.';
+COMMENT ON FUNCTION complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) IS 'Records the outcome of one leased item: a batch of one. Returns the state that was recorded, which the ceiling may have changed.';
 
--- function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean) of symphony_owner
-CREATE FUNCTION complete_outbox_attempts(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[], p_rail_references text[] DEFAULT NULL::text[], p_rail_codes text[] DEFAULT NULL::text[], p_error_codes text[] DEFAULT NULL::text[], p_error_messages text[] DEFAULT NULL::text[], p_latencies_ms integer[] DEFAULT NULL::integer[], p_retry_delays_seconds integer[] DEFAULT NULL::integer[], p_outcomes_unknown boolean[] DEFAULT NULL::boolean[], p_hold_reasons text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT NULL::boolean)
+-- function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) of symphony_owner
+CREATE FUNCTION complete_outbox_attempts(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[], p_rail_references text[] DEFAULT NULL::text[], p_rail_codes text[] DEFAULT NULL::text[], p_error_codes text[] DEFAULT NULL::text[], p_error_messages text[] DEFAULT NULL::text[], p_latencies_ms integer[] DEFAULT NULL::integer[], p_retry_delays_seconds integer[] DEFAULT NULL::integer[], p_outcomes_unknown boolean[] DEFAULT NULL::boolean[], p_hold_reasons text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT NULL::boolean, p_actions text[] DEFAULT NULL::text[])
 RETURNS TABLE(ordinal integer, outbox_id uuid, verdict text, attempt_no integer, state outbox_attempt_state, held boolean, contradicted boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -2854,7 +2872,7 @@ DECLARE
 BEGIN
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   PERFORM check_outbox_outcomes(cardinality(p_outbox_ids), p_states, p_rail_references, p_rail_codes, p_error_codes,
-    p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons);
+    p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons, p_actions);
   IF p_is_message IS NOT NULL THEN
     -- A token that no lease has: an item of the other kind gets the verdict LEASE_LOST. An item never changes its kind.
     p_lease_tokens := ARRAY(
@@ -2869,7 +2887,7 @@ BEGIN
     INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_heads, v_contradicted, v_contradictions, v_contradicted_by,
       v_states, v_helds, v_newly_held
     FROM end_dispatched_outbox_items(p_outbox_ids, p_lease_tokens, p_worker_id, p_rail_references, p_rail_codes,
-      p_error_codes, p_error_messages, p_latencies_ms) e;
+      p_error_codes, p_error_messages, p_latencies_ms, p_actions) e;
   END IF;
   IF v_recorded IS NULL THEN
     v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
@@ -2897,15 +2915,15 @@ BEGIN
         SELECT g.ordinal::integer, g.place, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key,
           p.rail_type, p.payload, p.claimed_at, p.lease_token, p.dispatch_mark, p.late_outcome, p.hold_reason, p.ordered,
           g.wanted, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
-          g.asked_hold_reason, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
+          g.asked_hold_reason, COALESCE(g.action, 'sent') AS action, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
           COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
           -- What came in late as a success is not talked away by anything but a success or a person.
           COALESCE(g.outcome_unknown, p.outcome_unknown)
             OR COALESCE(p.late_outcome ->> 'state' = 'DISPATCHED', false) AS unknown
         FROM unnest(v_places, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
-            p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons) WITH ORDINALITY
+            p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons, p_actions) WITH ORDINALITY
           AS g(place, wanted, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds,
-            outcome_unknown, asked_hold_reason, ordinal)
+            outcome_unknown, asked_hold_reason, action, ordinal)
         CROSS JOIN LATERAL (SELECT q.* FROM payment_outbox_pending q WHERE q.ctid = g.place OFFSET 0) p
         LEFT JOIN LATERAL (
           SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
@@ -2918,14 +2936,15 @@ BEGIN
       INSERT INTO payment_outbox_attempts
         (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
           attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
-          worker_id, lease_token, created_at, prev_hash, row_hash)
+          worker_id, lease_token, created_at, prev_hash, row_hash, action, outcome_unknown)
       SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
         j.rail_type, j.payload, j.attempt_no, j.effective, j.claimed_at, v_now, j.rail_reference, j.rail_code,
         j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
         outbox_attempt_hash(j.prev_hash_text, j.attempt_id_text, j.outbox_id_text, j.instruction_id,
           j.participant_id, j.sequence_id_text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no_text,
           j.effective_text, j.claimed_at_text, v_now_micros, j.rail_reference, j.rail_code,
-          j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros)
+          j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros),
+        j.action, j.unknown AND j.effective = 'RETRYABLE'
       FROM (
         -- The hash takes each field twice, for its length and for itself: what has to be made is made here, once.
         SELECT j.*, encode(j.prev_hash, 'hex') AS prev_hash_text, j.attempt_id::text AS attempt_id_text,
@@ -3015,7 +3034,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean) IS 'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST. p_is_message: true leaves payments alone (LEASE_LOST), false messages.';
+COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST. p_is_message: true leaves payments alone (LEASE_LOST), false messages.';
 
 -- function count_openings(text) of symphony_owner
 CREATE FUNCTION count_openings(p_text text)
@@ -3389,8 +3408,8 @@ END
 $$;
 COMMENT ON FUNCTION due_jobs(integer) IS 'Active jobs whose next occurrence has come and which are not put off, longest due first, at most the batch size.';
 
--- function end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[]) of symphony_owner
-CREATE FUNCTION end_dispatched_outbox_items(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[], p_error_codes text[], p_error_messages text[], p_latencies_ms integer[])
+-- function end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) of symphony_owner
+CREATE FUNCTION end_dispatched_outbox_items(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[], p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_actions text[])
 RETURNS TABLE(recorded integer[], outbox_ids uuid[], attempt_ids uuid[], attempt_nos integer[], heads uuid[], contradicted uuid[], contradictions jsonb[], contradicted_by uuid[])
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -3417,12 +3436,13 @@ BEGIN
       p.claimed_at, p.lease_token, p.lease_expires_at, p.late_outcome, p.ordered, p.identity_hash
   ), judged AS MATERIALIZED (
     SELECT g.ordinal::integer, e.*, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms,
-      uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
+      COALESCE(g.action, 'sent') AS action, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
       COALESCE(last.row_hash, e.identity_hash) AS prev_hash,
       outbox_other_success(e.late_outcome, g.rail_reference) AS contradiction
     FROM ended e
-    JOIN unnest(p_outbox_ids, p_lease_tokens, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms)
-      WITH ORDINALITY AS g(outbox_id, lease_token, rail_reference, rail_code, error_code, error_message, latency_ms, ordinal)
+    JOIN unnest(p_outbox_ids, p_lease_tokens, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
+        p_actions)
+      WITH ORDINALITY AS g(outbox_id, lease_token, rail_reference, rail_code, error_code, error_message, latency_ms, action, ordinal)
       ON g.outbox_id = e.outbox_id AND g.lease_token = e.lease_token
     LEFT JOIN LATERAL (
       SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
@@ -3432,14 +3452,15 @@ BEGIN
     INSERT INTO payment_outbox_attempts
       (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
         attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
-        worker_id, lease_token, created_at, prev_hash, row_hash)
+        worker_id, lease_token, created_at, prev_hash, row_hash, action, outcome_unknown)
     SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
       j.rail_type, j.payload, j.attempt_no, 'DISPATCHED', j.claimed_at, v_now, j.rail_reference, j.rail_code,
       j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
       outbox_attempt_hash(j.prev_hash_text, j.attempt_id_text, j.outbox_id_text, j.instruction_id,
         j.participant_id, j.sequence_id_text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no_text,
         'DISPATCHED', j.claimed_at_text, v_now_micros, j.rail_reference, j.rail_code,
-        j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros)
+        j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros),
+      j.action, false
     FROM (
       SELECT j.*, encode(j.prev_hash, 'hex') AS prev_hash_text, j.attempt_id::text AS attempt_id_text,
         j.outbox_id::text AS outbox_id_text, j.sequence_id::text AS sequence_id_text, j.payload::text AS payload_text,
@@ -3472,7 +3493,7 @@ EXCEPTION WHEN unique_violation THEN
   RETURN;
 END
 $$;
-COMMENT ON FUNCTION end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[]) IS 'Internal: records items that the rail has paid, if nothing else is to be weighed; returns what it did, or nothing.';
+COMMENT ON FUNCTION end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) IS 'Internal: records items that the rail has paid, if nothing else is to be weighed; returns what it did, or nothing.';
 
 -- function end_job_run_claims(uuid[], uuid[], text, text, text, integer) of symphony_owner
 CREATE FUNCTION end_job_run_claims(p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_state text, p_error_message text, p_retry_delay_seconds integer)
@@ -3913,6 +3934,7 @@ BEGIN
   WITH judged AS MATERIALIZED (
     SELECT p.*, p.payload::text AS payload_text, uuid_v7() AS attempt_id,
       COALESCE(last.attempt_no, 0) + 1 AS attempt_no, COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
+      p.outcome_unknown OR p.dispatch_mark IS DISTINCT FROM 'awaited' AS unknown,
       CASE
         WHEN COALESCE(last.attempt_no, 0) + 1 >= outbox_attempt_ceiling() THEN 'RETRY_CEILING'
         WHEN p.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
@@ -3927,20 +3949,22 @@ BEGIN
   ), recorded AS (
     INSERT INTO payment_outbox_attempts
       (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
-        attempt_no, state, claimed_at, completed_at, error_code, worker_id, lease_token, created_at, prev_hash, row_hash)
+        attempt_no, state, claimed_at, completed_at, error_code, worker_id, lease_token, created_at, prev_hash, row_hash,
+        action, outcome_unknown)
     SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
       j.rail_type, j.payload, j.attempt_no, 'ZOMBIE_REQUEUE', j.claimed_at, v_now, 'LEASE_EXPIRED', j.claimed_by,
       j.lease_token, v_now, j.prev_hash,
       outbox_attempt_hash(encode(j.prev_hash, 'hex'), j.attempt_id::text, j.outbox_id::text, j.instruction_id,
         j.participant_id, j.sequence_id::text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no::text,
         'ZOMBIE_REQUEUE', epoch_micros(j.claimed_at)::text, epoch_micros(v_now)::text, NULL, NULL, 'LEASE_EXPIRED',
-        NULL, NULL, j.claimed_by, encode(sha256(uuid_send(j.lease_token)), 'hex'), epoch_micros(v_now)::text)
+        NULL, NULL, j.claimed_by, encode(sha256(uuid_send(j.lease_token)), 'hex'), epoch_micros(v_now)::text),
+      'expired', j.unknown
     FROM judged j
   ), returned AS (
     UPDATE payment_outbox_pending p
     SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
       expiry_streak = p.expiry_streak + 1,
-      outcome_unknown = p.outcome_unknown OR p.dispatch_mark IS DISTINCT FROM 'awaited',
+      outcome_unknown = j.unknown,
       attempt_count = GREATEST(p.attempt_count, LEAST(j.attempt_no, outbox_attempt_ceiling())),
       next_attempt_at = CASE WHEN p_reschedule THEN v_now + interval '1 second' ELSE p.next_attempt_at END,
       hold_reason = COALESCE(p.hold_reason, j.new_hold_reason),
@@ -5202,7 +5226,7 @@ AS $$
   SELECT jsonb_build_object('late_outcome', p_late_outcome, 'last_attempt', (
     SELECT jsonb_build_object('attempt_no', a.attempt_no, 'state', a.state, 'rail_reference', a.rail_reference,
       'rail_code', a.rail_code, 'error_code', a.error_code, 'worker_id', a.worker_id,
-      'claimed_at', a.claimed_at, 'completed_at', a.completed_at)
+      'claimed_at', a.claimed_at, 'completed_at', a.completed_at, 'action', a.action, 'outcome_unknown', a.outcome_unknown)
     FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id ORDER BY a.attempt_no DESC LIMIT 1))
 $$;
 COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: what is known about an item of unknown outcome.';
@@ -5734,7 +5758,7 @@ DECLARE
 BEGIN
   PERFORM check_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
   PERFORM check_outbox_outcomes(1, ARRAY[p_state], ARRAY[p_rail_reference], ARRAY[p_rail_code], ARRAY[p_error_code],
-    ARRAY[p_error_message], ARRAY[p_latency_ms], NULL, NULL, NULL);
+    ARRAY[p_error_message], ARRAY[p_latency_ms], NULL, NULL, NULL, NULL);
   PERFORM lock_outbox_payment(p_outbox_id);
   v_is_pending := lock_outbox_item(p_outbox_id);
   SELECT EXISTS (
@@ -6932,8 +6956,8 @@ GRANT EXECUTE ON function claim_inbox_batch(integer, text, integer, integer) TO 
 GRANT EXECUTE ON function claim_job_runs(integer, text, integer, text[]) TO symphony_executor;
 GRANT EXECUTE ON function claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) TO symphony_executor;
 GRANT EXECUTE ON function claim_timers(integer, text, integer, text[]) TO symphony_executor;
-GRANT EXECUTE ON function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text) TO symphony_executor;
-GRANT EXECUTE ON function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean) TO symphony_executor;
+GRANT EXECUTE ON function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) TO symphony_executor;
+GRANT EXECUTE ON function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) TO symphony_executor;
 GRANT EXECUTE ON function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) TO symphony_control;
 GRANT EXECUTE ON function create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) TO symphony_executor;
 GRANT EXECUTE ON function create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) TO symphony_control;
@@ -7002,7 +7026,7 @@ GRANT SELECT (created_at, created_by, expires_at, key_id, last_used_at, owner, p
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_auditor;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_control;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, sightings, source, state, topic) ON table inbox_messages TO symphony_readonly;
-GRANT SELECT (attempt_id, attempt_no, claimed_at, completed_at, created_at, error_code, error_message, idempotency_key, instruction_id, latency_ms, outbox_id, participant_id, prev_hash, rail_code, rail_reference, rail_type, recorded_xid, row_hash, sequence_id, state, worker_id) ON table payment_outbox_attempts TO symphony_readonly;
+GRANT SELECT (action, attempt_id, attempt_no, claimed_at, completed_at, created_at, error_code, error_message, idempotency_key, instruction_id, latency_ms, outbox_id, outcome_unknown, participant_id, prev_hash, rail_code, rail_reference, rail_type, recorded_xid, row_hash, sequence_id, state, worker_id) ON table payment_outbox_attempts TO symphony_readonly;
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_auditor;
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_control;
 GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_readonly;

@@ -21,6 +21,13 @@ export interface RowText {
   /** Always null for an identity: it is the first link. */
   readonly prevHash: string | null
   readonly rowHash: string | null
+  /** Columns of an attempt that no hash covers; undefined for the other kinds. */
+  readonly unsealed?: UnsealedColumns | undefined
+}
+
+export interface UnsealedColumns {
+  readonly action: Field
+  readonly outcomeUnknown: Field
 }
 
 /** A row seen only as a link of the chain that it belongs to. */

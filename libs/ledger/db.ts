@@ -9,7 +9,7 @@ import { rowsOfPage, type SentRow } from './sentRows.js'
  * size is verified in the same memory.
  */
 
-/** Each kind of row: what is hashed, in canonical order, in the types that `sentRows.ts` reads. */
+/** Columns of each kind of row in the types that `sentRows.ts` reads: hashed ones in canonical order, then unsealed ones. */
 const ROWS = {
   identity: {
     table: 'payment_outbox_identities',
@@ -26,7 +26,8 @@ const ROWS = {
     order: 't.attempt_no',
     fields: `t.attempt_id, t.outbox_id, t.instruction_id, t.participant_id, t.sequence_id, t.idempotency_key, t.rail_type,
       t.payload::text, t.attempt_no, t.state, t.claimed_at, t.completed_at, t.rail_reference, t.rail_code, t.error_code,
-      t.error_message, t.latency_ms, t.worker_id, sha256(uuid_send(t.lease_token)), t.created_at`,
+      t.error_message, t.latency_ms, t.worker_id, sha256(uuid_send(t.lease_token)), t.created_at, t.action,
+      t.outcome_unknown`,
   },
   event: {
     table: 'payment_outbox_events',

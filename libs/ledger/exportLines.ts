@@ -1,13 +1,13 @@
 import { kindOfNumber, numberOfKind, type Block } from './blocks.js'
-import { FIELD_COUNT, type LedgerRow, type RowText } from './chain.js'
+import { FIELD_COUNT, type LedgerRow, type RowText, type UnsealedColumns } from './chain.js'
 import { textRow } from './textRow.js'
 
 /**
  * The lines of an export. Read as strictly as they are written: a line must be, to the byte, what we would write for what it
  * says, so that no byte of it can change unnoticed.
  */
-export function writeRow({ kind, id, xid, prevHash, rowHash, fields }: RowText): string {
-  return JSON.stringify({ kind, id, xid, prevHash, rowHash, fields })
+export function writeRow({ kind, id, xid, prevHash, rowHash, fields, unsealed }: RowText): string {
+  return JSON.stringify({ kind, id, xid, prevHash, rowHash, fields, unsealed })
 }
 
 export function readRow(line: string): LedgerRow | undefined {
@@ -61,8 +61,14 @@ function isRow(row: Record<string, unknown>): row is Record<string, unknown> & R
   if (typeof id !== 'string' || !isDecimal(xid) || !Array.isArray(fields)) return false
   if (!(prevHash === null || isHash(prevHash)) || !(rowHash === null || isHash(rowHash))) return false
   if (!fields.every((field) => field === null || typeof field === 'string')) return false
+  if (kind === 'attempt' ? !isUnsealed(row['unsealed']) : 'unsealed' in row) return false
   const number = kind === 'identity' ? '0' : fields[kind === 'attempt' ? 8 : 3]
   return fields.length === FIELD_COUNT[kind] && isDecimal(number)
+}
+
+function isUnsealed(value: unknown): value is UnsealedColumns {
+  if (typeof value !== 'object' || value === null || Object.keys(value).join() !== 'action,outcomeUnknown') return false
+  return Object.values(value).every((field) => typeof field === 'string')
 }
 
 function parse(line: string): Record<string, unknown> | undefined {

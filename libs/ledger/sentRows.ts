@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { ENTRY, numberOfKind } from './blocks.js'
-import { endsItem, type Field, type LedgerRow, type RowKind } from './chain.js'
+import { endsItem, type Field, type LedgerRow, type RowKind, type UnsealedColumns } from './chain.js'
 import { BOOLEAN, BYTES, CanonicalText, INTEGER, integerAt, TEXT, TIME, UUID, type Form } from './CanonicalText.js'
 
 /**
@@ -22,6 +22,9 @@ const FORMS: Readonly<Record<RowKind, readonly Form[]>> = {
   event: [UUID, UUID, TEXT, INTEGER, TEXT, UUID, TEXT, TEXT, TIME],
 }
 
+/** Columns after the hashed fields, of attempts alone: `action` and `outcome_unknown`. */
+const UNSEALED_COUNT: Readonly<Record<RowKind, number>> = { identity: 0, attempt: 2, event: 0 }
+
 /** Before the fields come the transaction, which is never null, the row's hash and its predecessor's. */
 const ROW_HASH = 1
 const PREV_HASH = 2
@@ -39,7 +42,7 @@ const XID_BYTES = 8
 /** The rows of a page, in its order. */
 export function rowsOfPage(kind: RowKind, page: Buffer): SentRow[] {
   const rows: SentRow[] = []
-  const columns = FIELDS + FORMS[kind].length
+  const columns = FIELDS + FORMS[kind].length + UNSEALED_COUNT[kind]
   for (let at = 0; at < page.length;) {
     if (page.readInt32BE(at) !== columns) throw new Error(`expected a record of ${columns} columns`)
     const start = at + 4
@@ -96,6 +99,12 @@ export class SentRow implements LedgerRow {
 
   get fields(): readonly Field[] {
     return FORMS[this.kind].map((form, index) => this.#text(FIELDS + index, form))
+  }
+
+  get unsealed(): UnsealedColumns | undefined {
+    if (this.kind !== 'attempt') return undefined
+    const first = FIELDS + FORMS.attempt.length
+    return { action: this.#text(first, TEXT), outcomeUnknown: this.#text(first + 1, BOOLEAN) }
   }
 
   get subject(): string {

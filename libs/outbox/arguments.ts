@@ -87,6 +87,7 @@ export interface OutcomeColumns {
   readonly retryDelaysSeconds: Sparse<number>
   readonly outcomesUnknown: Sparse<boolean>
   readonly holdReasons: Sparse<string>
+  readonly actions: Sparse<string>
 }
 
 export function outcomeColumns(outcomes: readonly AttemptOutcome[]): OutcomeColumns {
@@ -118,6 +119,10 @@ export function outcomeColumns(outcomes: readonly AttemptOutcome[]): OutcomeColu
     ),
     outcomesUnknown: sparse('outcomeUnknown', (a, o) => optionalBoolean(a, o.outcomeUnknown)),
     holdReasons: sparse('holdReason', (a, o) => optionalText(a, o.holdReason, REASON_LENGTH_MAX)),
+    // The database's default is left out, so that a batch of plain sends carries no column for it.
+    actions: sparse('action', (a, o) =>
+      o.action === 'sent' ? null : optionalText(a, o.action, ERROR_CODE_LENGTH_MAX),
+    ),
   }
 }
 

@@ -50,6 +50,7 @@ export async function carryItem(flight: Flight, rail: LoadedRail, tools: CarryTo
       railReference: late.railReference,
       railCode: late.railCode,
       errorCode: 'LATE_OUTCOME',
+      action: 'inquired',
     })
   }
   if (item.outcomeUnknown && rail.onUnknown === 'hold') return { kind: 'hold', reason: 'OUTCOME_UNKNOWN' }
@@ -72,6 +73,7 @@ export async function carryItem(flight: Flight, rail: LoadedRail, tools: CarryTo
       state: check.retryable ? 'RETRYABLE' : 'FAILED',
       errorCode: check.code,
       errorMessage: check.message,
+      action: 'not_sent',
     })
   }
   if (flight.trustedForMs < tools.leaseNeededMs(rail)) return { kind: 'release' }
@@ -107,7 +109,7 @@ async function inquire(
   flight.callBegins(rail.timeoutMs)
   const answer = await inquireRail(rail, requestFor(flight, payload), { signal: flight.signal })
   tools.onInquired(flight, answer)
-  const told = toldBy(answer)
+  const told = { ...toldBy(answer), action: 'inquired' } as const
   switch (answer.kind) {
     case 'success':
       return complete(item, { ...told, state: 'DISPATCHED', railReference: answer.reference })
@@ -164,8 +166,16 @@ function outcomeOf(item: ClaimedItem, rail: LoadedRail, verdict: RailVerdict, se
         errorCode: verdict.code,
       }
     case 'retryable':
-    case 'notSent':
       return { ...told, ...cleared, ...retryAfter(verdict), state: 'RETRYABLE', errorCode: verdict.code }
+    case 'notSent':
+      return {
+        ...told,
+        ...cleared,
+        ...retryAfter(verdict),
+        state: 'RETRYABLE',
+        errorCode: verdict.code,
+        action: 'not_sent',
+      }
     case 'unknown':
       return {
         ...told,

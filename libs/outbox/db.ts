@@ -216,6 +216,7 @@ export async function completeOutboxAttempt(
       columns.retryDelaysSeconds?.[0] ?? null,
       columns.outcomesUnknown?.[0] ?? null,
       columns.holdReasons?.[0] ?? null,
+      columns.actions?.[0] ?? null,
     ],
   )
   const { attempt_no: attemptNo, state, held } = onlyRow(rows)
@@ -247,6 +248,7 @@ export async function completeOutboxAttempts(
     columns.outcomesUnknown,
     columns.holdReasons,
     isMessage ?? null,
+    columns.actions,
   ])
   return rows.toSorted((a, b) => a.ordinal - b.ordinal).map(toVerdict)
 }

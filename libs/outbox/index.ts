@@ -107,6 +107,7 @@ export { topicRails } from './topicRails.js'
 export type { TopicHandler, TopicHandlers, TopicMessage, TopicOptions } from './topicRails.js'
 export type {
   ApprovedProposal,
+  AttemptAction,
   AttemptOutcome,
   AttemptState,
   ClaimedItem,

@@ -1,5 +1,6 @@
 import { AppError, type JsonObject } from '../core/index.js'
 import type {
+  AttemptAction,
   AttemptState,
   ClaimedItem,
   CompletionVerdict,
@@ -120,6 +121,8 @@ interface EvidenceJson {
     readonly worker_id: string | null
     readonly claimed_at: string | null
     readonly completed_at: string | null
+    readonly action: AttemptAction
+    readonly outcome_unknown: boolean
   } | null
   readonly late_outcome: {
     readonly state: 'DISPATCHED' | 'FAILED' | 'RETRYABLE'
@@ -140,6 +143,8 @@ function toEvidence({ last_attempt: last, late_outcome: late }: EvidenceJson): O
       workerId: last.worker_id,
       claimedAt: last.claimed_at === null ? null : toDate(last.claimed_at),
       completedAt: last.completed_at === null ? null : toDate(last.completed_at),
+      action: last.action,
+      outcomeUnknown: last.outcome_unknown,
     },
     lateOutcome: late && {
       state: late.state,

@@ -74,6 +74,9 @@ export interface OutboxEvidence {
     readonly workerId: string | null
     readonly claimedAt: Date | null
     readonly completedAt: Date | null
+    readonly action: AttemptAction
+    /** The outcome was unknown after that attempt. */
+    readonly outcomeUnknown: boolean
   } | null
   /** What a worker reported after it had lost its lease. A success here is completed without calling the rail. */
   readonly lateOutcome: {
@@ -86,6 +89,19 @@ export interface OutboxEvidence {
 
 export type CompletionState = 'DISPATCHED' | 'FAILED' | 'RETRYABLE'
 export type AttemptState = CompletionState | 'ZOMBIE_REQUEUE'
+
+/** Action of an attempt. */
+export type AttemptAction =
+  /** The rail was called. */
+  | 'sent'
+  /** Nothing was sent. The rail was asked about an earlier send, or a late outcome settled it. */
+  | 'inquired'
+  /** The attempt ended before the call, or the adapter is certain that nothing left. */
+  | 'not_sent'
+  /** Two people decided. */
+  | 'decided'
+  /** The lease expired. */
+  | 'expired'
 
 /** A lease as its holder knows it. */
 export interface LeaseClaim {
@@ -110,6 +126,8 @@ export interface AttemptOutcome extends LeaseClaim {
   readonly outcomeUnknown?: boolean | null
   /** Hold the item for a person instead of trying again. Not with DISPATCHED. */
   readonly holdReason?: string | null
+  /** `not_sent` is refused with DISPATCHED. @default 'sent' */
+  readonly action?: Exclude<AttemptAction, 'decided' | 'expired'> | null
 }
 
 export interface RecordedAttempt {
@@ -326,6 +344,7 @@ export interface ItemStatus {
   readonly lastErrorCode: string | null
   /** A message, not a payment. */
   readonly isMessage: boolean
+  readonly lastAttemptAction: AttemptAction | null
 }
 
 export interface Page<Item> {
@@ -346,6 +365,9 @@ export interface LedgerAttempt {
   readonly errorMessage: string | null
   readonly latencyMs: number | null
   readonly workerId: string | null
+  readonly action: AttemptAction
+  /** The outcome was unknown after this attempt. */
+  readonly outcomeUnknown: boolean
 }
 
 export interface ItemEvent {

@@ -1,5 +1,5 @@
 import type { JsonObject } from '../core/index.js'
-import type { AttemptState, HoldDecision, ItemState, PauseKind } from './types.js'
+import type { AttemptAction, AttemptState, HoldDecision, ItemState, PauseKind } from './types.js'
 
 /** What `reads/` answers: rows for people. Times as text, to the microsecond; numbers that may pass 2^53 as text. */
 
@@ -33,6 +33,7 @@ export interface ItemView {
   readonly lastErrorCode: string | null
   /** A message, not a payment. */
   readonly isMessage: boolean
+  readonly lastAttemptAction: AttemptAction | null
 }
 
 export interface AttemptView {
@@ -48,6 +49,9 @@ export interface AttemptView {
   readonly errorMessage: string | null
   readonly latencyMs: number | null
   readonly workerId: string | null
+  readonly action: AttemptAction
+  /** The outcome was unknown after this attempt. */
+  readonly outcomeUnknown: boolean
 }
 
 export interface EventView {

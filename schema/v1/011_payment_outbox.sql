@@ -184,9 +184,13 @@ CREATE TABLE IF NOT EXISTS payment_outbox_attempts (
   created_at timestamptz NOT NULL DEFAULT now(),
   prev_hash bytea,
   row_hash bytea,
+  action text NOT NULL,
+  outcome_unknown boolean NOT NULL,
   CONSTRAINT payment_outbox_attempts_numbered_from_one CHECK (attempt_no >= 1),
   CONSTRAINT payment_outbox_attempts_latency_not_negative CHECK (latency_ms >= 0),
-  CONSTRAINT payment_outbox_attempts_dispatching_is_not_stored CHECK (state <> 'DISPATCHING')
+  CONSTRAINT payment_outbox_attempts_dispatching_is_not_stored CHECK (state <> 'DISPATCHING'),
+  CONSTRAINT payment_outbox_attempts_known_action CHECK (action IN ('sent', 'inquired', 'not_sent', 'decided', 'expired')),
+  CONSTRAINT payment_outbox_attempts_terminal_is_known CHECK (NOT outcome_unknown OR state IN ('RETRYABLE', 'ZOMBIE_REQUEUE'))
 )
 -- Insert-only: vacuum has nothing to remove, it only keeps the visibility map and freezes in time.
 WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
@@ -194,6 +198,10 @@ COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: what happened, one immu
 COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS 'When the lease of this attempt was taken; null for an operator''s decision.';
 COMMENT ON COLUMN payment_outbox_attempts.prev_hash IS 'The row_hash of the attempt before, or of the identity for the first.';
 COMMENT ON COLUMN payment_outbox_attempts.row_hash IS 'SHA-256 over the row''s canonical content and prev_hash; see outbox_attempt_hash.';
+COMMENT ON COLUMN payment_outbox_attempts.action IS
+  'Action of this attempt: sent = the rail was called; inquired = nothing was sent, the outcome of an earlier send was looked up; not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired. Part of no hash yet.';
+COMMENT ON COLUMN payment_outbox_attempts.outcome_unknown IS
+  'True if the rail may have paid and the outcome was unknown after this attempt. Part of no hash yet.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_events (
   event_id uuid PRIMARY KEY,

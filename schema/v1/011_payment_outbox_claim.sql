@@ -194,7 +194,7 @@ AS $$
   SELECT jsonb_build_object('late_outcome', p_late_outcome, 'last_attempt', (
     SELECT jsonb_build_object('attempt_no', a.attempt_no, 'state', a.state, 'rail_reference', a.rail_reference,
       'rail_code', a.rail_code, 'error_code', a.error_code, 'worker_id', a.worker_id,
-      'claimed_at', a.claimed_at, 'completed_at', a.completed_at)
+      'claimed_at', a.claimed_at, 'completed_at', a.completed_at, 'action', a.action, 'outcome_unknown', a.outcome_unknown)
     FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id ORDER BY a.attempt_no DESC LIMIT 1))
 $$;
 COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: what is known about an item of unknown outcome.';

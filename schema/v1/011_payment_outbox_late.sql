@@ -20,7 +20,7 @@ DECLARE
 BEGIN
   PERFORM check_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
   PERFORM check_outbox_outcomes(1, ARRAY[p_state], ARRAY[p_rail_reference], ARRAY[p_rail_code], ARRAY[p_error_code],
-    ARRAY[p_error_message], ARRAY[p_latency_ms], NULL, NULL, NULL);
+    ARRAY[p_error_message], ARRAY[p_latency_ms], NULL, NULL, NULL, NULL);
   PERFORM lock_outbox_payment(p_outbox_id);
   v_is_pending := lock_outbox_item(p_outbox_id);
   SELECT EXISTS (

@@ -377,14 +377,15 @@ BEGIN
       INSERT INTO payment_outbox_attempts
         (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
           attempt_no, state, completed_at, rail_reference, error_code, error_message, worker_id, created_at, prev_hash,
-          row_hash)
+          row_hash, action, outcome_unknown)
       SELECT i.attempt_id, i.outbox_id, i.instruction_id, i.participant_id, i.sequence_id, i.idempotency_key, i.rail_type,
         i.payload, i.attempt_no, i.state, v_now, p_rail_reference, 'OPERATOR_DECISION', p_reason, p_actor, v_now,
         i.prev_hash,
         outbox_attempt_hash(encode(i.prev_hash, 'hex'), i.attempt_id::text, i.outbox_id::text, i.instruction_id,
           i.participant_id, i.sequence_id::text, i.idempotency_key, i.rail_type, i.payload_text, i.attempt_no::text,
           i.state::text, NULL, epoch_micros(v_now)::text, p_rail_reference, NULL, 'OPERATOR_DECISION', p_reason, NULL,
-          p_actor, NULL, epoch_micros(v_now)::text)
+          p_actor, NULL, epoch_micros(v_now)::text),
+        'decided', false
       FROM item i
     )
     SELECT i.attempt_id, i.ordered,

@@ -50,7 +50,8 @@ CREATE OR REPLACE FUNCTION complete_outbox_attempts(
   p_rail_references text[] DEFAULT NULL, p_rail_codes text[] DEFAULT NULL,
   p_error_codes text[] DEFAULT NULL, p_error_messages text[] DEFAULT NULL,
   p_latencies_ms integer[] DEFAULT NULL, p_retry_delays_seconds integer[] DEFAULT NULL,
-  p_outcomes_unknown boolean[] DEFAULT NULL, p_hold_reasons text[] DEFAULT NULL, p_is_message boolean DEFAULT NULL
+  p_outcomes_unknown boolean[] DEFAULT NULL, p_hold_reasons text[] DEFAULT NULL, p_is_message boolean DEFAULT NULL,
+  p_actions text[] DEFAULT NULL
 ) RETURNS TABLE (
   ordinal integer, outbox_id uuid, verdict text, attempt_no integer, state outbox_attempt_state, held boolean,
   contradicted boolean
@@ -80,7 +81,7 @@ DECLARE
 BEGIN
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   PERFORM check_outbox_outcomes(cardinality(p_outbox_ids), p_states, p_rail_references, p_rail_codes, p_error_codes,
-    p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons);
+    p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons, p_actions);
   IF p_is_message IS NOT NULL THEN
     -- A token that no lease has: an item of the other kind gets the verdict LEASE_LOST. An item never changes its kind.
     p_lease_tokens := ARRAY(
@@ -95,7 +96,7 @@ BEGIN
     INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_heads, v_contradicted, v_contradictions, v_contradicted_by,
       v_states, v_helds, v_newly_held
     FROM end_dispatched_outbox_items(p_outbox_ids, p_lease_tokens, p_worker_id, p_rail_references, p_rail_codes,
-      p_error_codes, p_error_messages, p_latencies_ms) e;
+      p_error_codes, p_error_messages, p_latencies_ms, p_actions) e;
   END IF;
   IF v_recorded IS NULL THEN
     v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
@@ -123,15 +124,15 @@ BEGIN
         SELECT g.ordinal::integer, g.place, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key,
           p.rail_type, p.payload, p.claimed_at, p.lease_token, p.dispatch_mark, p.late_outcome, p.hold_reason, p.ordered,
           g.wanted, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
-          g.asked_hold_reason, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
+          g.asked_hold_reason, COALESCE(g.action, 'sent') AS action, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
           COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
           -- What came in late as a success is not talked away by anything but a success or a person.
           COALESCE(g.outcome_unknown, p.outcome_unknown)
             OR COALESCE(p.late_outcome ->> 'state' = 'DISPATCHED', false) AS unknown
         FROM unnest(v_places, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
-            p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons) WITH ORDINALITY
+            p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons, p_actions) WITH ORDINALITY
           AS g(place, wanted, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds,
-            outcome_unknown, asked_hold_reason, ordinal)
+            outcome_unknown, asked_hold_reason, action, ordinal)
         CROSS JOIN LATERAL (SELECT q.* FROM payment_outbox_pending q WHERE q.ctid = g.place OFFSET 0) p
         LEFT JOIN LATERAL (
           SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
@@ -144,14 +145,15 @@ BEGIN
       INSERT INTO payment_outbox_attempts
         (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
           attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
-          worker_id, lease_token, created_at, prev_hash, row_hash)
+          worker_id, lease_token, created_at, prev_hash, row_hash, action, outcome_unknown)
       SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
         j.rail_type, j.payload, j.attempt_no, j.effective, j.claimed_at, v_now, j.rail_reference, j.rail_code,
         j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
         outbox_attempt_hash(j.prev_hash_text, j.attempt_id_text, j.outbox_id_text, j.instruction_id,
           j.participant_id, j.sequence_id_text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no_text,
           j.effective_text, j.claimed_at_text, v_now_micros, j.rail_reference, j.rail_code,
-          j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros)
+          j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros),
+        j.action, j.unknown AND j.effective = 'RETRYABLE'
       FROM (
         -- The hash takes each field twice, for its length and for itself: what has to be made is made here, once.
         SELECT j.*, encode(j.prev_hash, 'hex') AS prev_hash_text, j.attempt_id::text AS attempt_id_text,
@@ -242,7 +244,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION complete_outbox_attempts(
-  uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean) IS
+  uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS
   'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST. p_is_message: true leaves payments alone (LEASE_LOST), false messages.';
 
 CREATE OR REPLACE FUNCTION complete_outbox_attempt(
@@ -250,7 +252,7 @@ CREATE OR REPLACE FUNCTION complete_outbox_attempt(
   p_rail_reference text DEFAULT NULL, p_rail_code text DEFAULT NULL,
   p_error_code text DEFAULT NULL, p_error_message text DEFAULT NULL,
   p_latency_ms integer DEFAULT NULL, p_retry_delay_seconds integer DEFAULT NULL,
-  p_outcome_unknown boolean DEFAULT NULL, p_hold_reason text DEFAULT NULL
+  p_outcome_unknown boolean DEFAULT NULL, p_hold_reason text DEFAULT NULL, p_action text DEFAULT NULL
 ) RETURNS TABLE (attempt_no integer, state outbox_attempt_state, held boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -261,7 +263,7 @@ BEGIN
   SELECT c.verdict, c.attempt_no, c.state, c.held INTO v_verdict
   FROM complete_outbox_attempts(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id, ARRAY[p_state],
     ARRAY[p_rail_reference], ARRAY[p_rail_code], ARRAY[p_error_code], ARRAY[p_error_message], ARRAY[p_latency_ms],
-    ARRAY[p_retry_delay_seconds], ARRAY[p_outcome_unknown], ARRAY[p_hold_reason]) c;
+    ARRAY[p_retry_delay_seconds], ARRAY[p_outcome_unknown], ARRAY[p_hold_reason], NULL, ARRAY[p_action]) c;
   IF v_verdict.verdict <> 'RECORDED' THEN
     PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
   END IF;
@@ -269,13 +271,13 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION complete_outbox_attempt(
-  uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text) IS
+  uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) IS
   'Records the outcome of one leased item: a batch of one. Returns the state that was recorded, which the ceiling may have changed.';
 
 CREATE OR REPLACE FUNCTION check_outbox_outcomes(
   p_count integer, p_states text[], p_rail_references text[], p_rail_codes text[], p_error_codes text[],
   p_error_messages text[], p_latencies_ms integer[], p_retry_delays_seconds integer[], p_outcomes_unknown boolean[],
-  p_hold_reasons text[]
+  p_hold_reasons text[], p_actions text[]
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -297,6 +299,7 @@ BEGIN
     WHEN p_retry_delays_seconds IS NOT NULL AND array_dims(p_retry_delays_seconds) IS DISTINCT FROM v_list THEN 'p_retry_delays_seconds'
     WHEN p_outcomes_unknown IS NOT NULL AND array_dims(p_outcomes_unknown) IS DISTINCT FROM v_list THEN 'p_outcomes_unknown'
     WHEN p_hold_reasons IS NOT NULL AND array_dims(p_hold_reasons) IS DISTINCT FROM v_list THEN 'p_hold_reasons'
+    WHEN p_actions IS NOT NULL AND array_dims(p_actions) IS DISTINCT FROM v_list THEN 'p_actions'
   END;
   IF v_misshapen IS NOT NULL THEN
     PERFORM refuse_argument(v_misshapen, 'null, or a plain list with one element for each item');
@@ -313,13 +316,15 @@ BEGIN
       END AS bad_text,
       COALESCE(g.latency_ms < 0, false) AS bad_latency,
       COALESCE(g.retry_delay_seconds NOT BETWEEN 0 AND 2592000, false) AS bad_delay,
-      g.hold_reason IS NOT NULL AND g.state = 'DISPATCHED' AS bad_hold
+      g.hold_reason IS NOT NULL AND g.state = 'DISPATCHED' AS bad_hold,
+      g.action NOT IN ('sent', 'inquired', 'not_sent') OR (g.action = 'not_sent' AND g.state = 'DISPATCHED') AS bad_action
     FROM unnest(p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
-        p_retry_delays_seconds, p_hold_reasons) WITH ORDINALITY
-      AS g(state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, hold_reason, ordinal)
+        p_retry_delays_seconds, p_hold_reasons, p_actions) WITH ORDINALITY
+      AS g(state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, hold_reason, action,
+        ordinal)
     OFFSET 0
   ) c
-  WHERE c.bad_state OR c.bad_text IS NOT NULL OR c.bad_latency OR c.bad_delay OR c.bad_hold
+  WHERE c.bad_state OR c.bad_text IS NOT NULL OR c.bad_latency OR c.bad_delay OR c.bad_hold OR c.bad_action
   ORDER BY c.ordinal LIMIT 1;
   IF NOT FOUND THEN
     RETURN;
@@ -338,11 +343,15 @@ BEGIN
   IF v_bad.bad_delay THEN
     PERFORM refuse_argument(format('p_retry_delay_seconds of item %s', v_bad.ordinal), 'null, or 0 to 2592000');
   END IF;
-  PERFORM refuse_argument(format('p_hold_reason of item %s', v_bad.ordinal), 'null for a DISPATCHED item');
+  IF v_bad.bad_hold THEN
+    PERFORM refuse_argument(format('p_hold_reason of item %s', v_bad.ordinal), 'null for a DISPATCHED item');
+  END IF;
+  PERFORM refuse_argument(format('p_action of item %s', v_bad.ordinal),
+    'null or sent, inquired, or not_sent for an item that is not DISPATCHED');
 END
 $$;
 COMMENT ON FUNCTION check_outbox_outcomes(
-  integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[]) IS
+  integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], text[]) IS
   'Internal: raises 22023 or P7003 for the first outcome that is not acceptable.';
 
 CREATE OR REPLACE FUNCTION record_completion_events(

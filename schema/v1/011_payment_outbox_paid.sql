@@ -9,7 +9,7 @@
 -- the deletion is no danger: whoever appends an attempt takes the lease out of the row, and the deletion does not find it.
 CREATE OR REPLACE FUNCTION end_dispatched_outbox_items(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[],
-  p_error_codes text[], p_error_messages text[], p_latencies_ms integer[]
+  p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_actions text[]
 ) RETURNS TABLE (
   recorded integer[], outbox_ids uuid[], attempt_ids uuid[], attempt_nos integer[], heads uuid[],
   contradicted uuid[], contradictions jsonb[], contradicted_by uuid[]
@@ -32,12 +32,13 @@ BEGIN
       p.claimed_at, p.lease_token, p.lease_expires_at, p.late_outcome, p.ordered, p.identity_hash
   ), judged AS MATERIALIZED (
     SELECT g.ordinal::integer, e.*, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms,
-      uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
+      COALESCE(g.action, 'sent') AS action, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
       COALESCE(last.row_hash, e.identity_hash) AS prev_hash,
       outbox_other_success(e.late_outcome, g.rail_reference) AS contradiction
     FROM ended e
-    JOIN unnest(p_outbox_ids, p_lease_tokens, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms)
-      WITH ORDINALITY AS g(outbox_id, lease_token, rail_reference, rail_code, error_code, error_message, latency_ms, ordinal)
+    JOIN unnest(p_outbox_ids, p_lease_tokens, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
+        p_actions)
+      WITH ORDINALITY AS g(outbox_id, lease_token, rail_reference, rail_code, error_code, error_message, latency_ms, action, ordinal)
       ON g.outbox_id = e.outbox_id AND g.lease_token = e.lease_token
     LEFT JOIN LATERAL (
       SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
@@ -47,14 +48,15 @@ BEGIN
     INSERT INTO payment_outbox_attempts
       (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
         attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
-        worker_id, lease_token, created_at, prev_hash, row_hash)
+        worker_id, lease_token, created_at, prev_hash, row_hash, action, outcome_unknown)
     SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
       j.rail_type, j.payload, j.attempt_no, 'DISPATCHED', j.claimed_at, v_now, j.rail_reference, j.rail_code,
       j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
       outbox_attempt_hash(j.prev_hash_text, j.attempt_id_text, j.outbox_id_text, j.instruction_id,
         j.participant_id, j.sequence_id_text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no_text,
         'DISPATCHED', j.claimed_at_text, v_now_micros, j.rail_reference, j.rail_code,
-        j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros)
+        j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros),
+      j.action, false
     FROM (
       SELECT j.*, encode(j.prev_hash, 'hex') AS prev_hash_text, j.attempt_id::text AS attempt_id_text,
         j.outbox_id::text AS outbox_id_text, j.sequence_id::text AS sequence_id_text, j.payload::text AS payload_text,
@@ -87,5 +89,5 @@ EXCEPTION WHEN unique_violation THEN
   RETURN;
 END
 $$;
-COMMENT ON FUNCTION end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[]) IS
+COMMENT ON FUNCTION end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) IS
   'Internal: records items that the rail has paid, if nothing else is to be weighed; returns what it did, or nothing.';

@@ -32,6 +32,7 @@ BEGIN
   WITH judged AS MATERIALIZED (
     SELECT p.*, p.payload::text AS payload_text, uuid_v7() AS attempt_id,
       COALESCE(last.attempt_no, 0) + 1 AS attempt_no, COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
+      p.outcome_unknown OR p.dispatch_mark IS DISTINCT FROM 'awaited' AS unknown,
       CASE
         WHEN COALESCE(last.attempt_no, 0) + 1 >= outbox_attempt_ceiling() THEN 'RETRY_CEILING'
         WHEN p.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
@@ -46,20 +47,22 @@ BEGIN
   ), recorded AS (
     INSERT INTO payment_outbox_attempts
       (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
-        attempt_no, state, claimed_at, completed_at, error_code, worker_id, lease_token, created_at, prev_hash, row_hash)
+        attempt_no, state, claimed_at, completed_at, error_code, worker_id, lease_token, created_at, prev_hash, row_hash,
+        action, outcome_unknown)
     SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
       j.rail_type, j.payload, j.attempt_no, 'ZOMBIE_REQUEUE', j.claimed_at, v_now, 'LEASE_EXPIRED', j.claimed_by,
       j.lease_token, v_now, j.prev_hash,
       outbox_attempt_hash(encode(j.prev_hash, 'hex'), j.attempt_id::text, j.outbox_id::text, j.instruction_id,
         j.participant_id, j.sequence_id::text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no::text,
         'ZOMBIE_REQUEUE', epoch_micros(j.claimed_at)::text, epoch_micros(v_now)::text, NULL, NULL, 'LEASE_EXPIRED',
-        NULL, NULL, j.claimed_by, encode(sha256(uuid_send(j.lease_token)), 'hex'), epoch_micros(v_now)::text)
+        NULL, NULL, j.claimed_by, encode(sha256(uuid_send(j.lease_token)), 'hex'), epoch_micros(v_now)::text),
+      'expired', j.unknown
     FROM judged j
   ), returned AS (
     UPDATE payment_outbox_pending p
     SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
       expiry_streak = p.expiry_streak + 1,
-      outcome_unknown = p.outcome_unknown OR p.dispatch_mark IS DISTINCT FROM 'awaited',
+      outcome_unknown = j.unknown,
       attempt_count = GREATEST(p.attempt_count, LEAST(j.attempt_no, outbox_attempt_ceiling())),
       next_attempt_at = CASE WHEN p_reschedule THEN v_now + interval '1 second' ELSE p.next_attempt_at END,
       hold_reason = COALESCE(p.hold_reason, j.new_hold_reason),

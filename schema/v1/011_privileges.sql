@@ -48,8 +48,8 @@ GRANT EXECUTE ON FUNCTION
   release_outbox_leases(uuid[], uuid[], text),
   begin_outbox_dispatch(uuid, uuid, text),
   hold_leased_outbox_item(uuid, uuid, text, text),
-  complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text),
-  complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean),
+  complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text),
+  complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]),
   record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer),
   repair_expired_leases(integer, text),
   outbox_backoff(integer, uuid),
@@ -185,7 +185,7 @@ TO symphony_readonly;
 GRANT SELECT (
   attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state,
   claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at,
-  prev_hash, row_hash, recorded_xid
+  prev_hash, row_hash, action, outcome_unknown, recorded_xid
 ) ON payment_outbox_attempts TO symphony_readonly;
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_count, next_attempt_at,

@@ -93,11 +93,12 @@ SELECT i.outbox_id, i.instruction_id, i.idempotency_key, i.participant_id, i.seq
   extract(epoch FROM statement_timestamp() - p.claimed_at)::double precision AS lease_age_seconds,
   p.outcome_unknown, p.expiry_streak, p.hold_reason, p.held_by, p.held_at,
   a.attempt_no AS last_attempt_no, a.state AS last_attempt_state, a.completed_at AS last_attempt_at,
-  a.rail_reference AS last_rail_reference, a.rail_code AS last_rail_code, a.error_code AS last_error_code, i.is_message
+  a.rail_reference AS last_rail_reference, a.rail_code AS last_rail_code, a.error_code AS last_error_code, i.is_message,
+  a.action AS last_attempt_action, a.outcome_unknown AS last_attempt_outcome_unknown
 FROM payment_outbox_identities i
 LEFT JOIN payment_outbox_pending p ON p.outbox_id = i.outbox_id
 LEFT JOIN LATERAL (
-  SELECT t.attempt_no, t.state, t.completed_at, t.rail_reference, t.rail_code, t.error_code
+  SELECT t.attempt_no, t.state, t.completed_at, t.rail_reference, t.rail_code, t.error_code, t.action, t.outcome_unknown
   FROM payment_outbox_attempts t WHERE t.outbox_id = i.outbox_id ORDER BY t.attempt_no DESC LIMIT 1
 ) a ON true;
 COMMENT ON VIEW outbox_operational_status IS 'One row per item, pending or ended, with its state as a person would say it and its latest attempt.';

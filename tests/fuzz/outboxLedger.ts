@@ -49,7 +49,8 @@ export async function ledgerDifferences(
     events: string[] | null
   }>(
     `SELECT v.outbox_id AS id, v.state,
-       (SELECT array_agg(a.state::text || ' ' || COALESCE(a.rail_reference, 'null') ORDER BY a.attempt_no)
+       (SELECT array_agg(concat_ws(' ', a.state, COALESCE(a.rail_reference, 'null'), a.action,
+          CASE WHEN a.outcome_unknown THEN 'unknown' END) ORDER BY a.attempt_no)
         FROM payment_outbox_attempts a WHERE a.outbox_id = v.outbox_id) AS attempts,
        (SELECT array_agg(e.event_type ORDER BY e.event_no)
         FROM payment_outbox_events e WHERE e.outbox_id = v.outbox_id) AS events
@@ -60,7 +61,9 @@ export async function ledgerDifferences(
   const stored = new Map(rows.map((row) => [row.id, row]))
   const items = model.items.flatMap((item) => {
     const row = stored.get(idOf(item.name))
-    const attempts = item.attempts.map(({ state, reference }) => `${state} ${reference}`)
+    const attempts = item.attempts.map(
+      ({ state, reference, action, unknown }) => `${state} ${reference} ${action}${unknown ? ' unknown' : ''}`,
+    )
     const state = unverified.has(item.name) ? (row?.state ?? '') : model.stateOf(item)
     return [
       ...difference(`${item.name}: state`, state, row?.state),

@@ -181,11 +181,12 @@ export class OutboxModel {
   /** A worker that may have called the rail and died. */
   #expire(item: Item): void {
     const { token, worker, mark } = item.lease!
-    item.attempts.push({ state: 'ZOMBIE_REQUEUE', token, worker, reference: null })
-    item.lease = null
-    item.streak++
     // A call that was to be announced and was not was never made.
     item.unknown ||= mark !== 'awaited'
+    const { unknown } = item
+    item.attempts.push({ state: 'ZOMBIE_REQUEUE', token, worker, reference: null, action: 'expired', unknown })
+    item.lease = null
+    item.streak++
     if (item.attempts.length >= CEILING) this.#hold(item, 'RETRY_CEILING')
     else if (mark === 'begun') this.#hold(item, 'OUTCOME_UNKNOWN')
   }
@@ -268,7 +269,9 @@ export class OutboxModel {
     const attemptNo = item.attempts.length + 1
     const { mark } = item.lease!
     const state = effectiveState(outcome, unknown, attemptNo)
-    item.attempts.push({ state, token, worker, reference: outcome.reference })
+    const { reference } = outcome
+    const leftUnknown = unknown && state === 'RETRYABLE'
+    item.attempts.push({ state, token, worker, reference, action: 'sent', unknown: leftUnknown })
     item.lease = null
     if (state !== 'RETRYABLE') {
       if (state === 'DISPATCHED') this.#alarmIfPaidOtherwise(item, outcome.reference)
@@ -416,7 +419,7 @@ export class OutboxModel {
       if (!this.#isPast(item.due)) item.due = NOW
       return
     }
-    item.attempts.push({ state: decision, token: null, worker: null, reference })
+    item.attempts.push({ state: decision, token: null, worker: null, reference, action: 'decided', unknown: false })
     if (decision === 'DISPATCHED') this.#alarmIfPaidOtherwise(item, reference)
     this.#end(item, decision)
   }

@@ -22,6 +22,9 @@ export interface Attempt {
   readonly token: string | null
   readonly worker: string | null
   readonly reference: string | null
+  readonly action: 'sent' | 'decided' | 'expired'
+  /** Outcome unknown after this attempt. */
+  readonly unknown: boolean
 }
 
 /** What a worker said after the fact. */

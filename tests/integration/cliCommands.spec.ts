@@ -170,7 +170,7 @@ describe('show', () => {
     const printed = await command(['show', item.instructionId])
     expect(printed).toMatchObject({ exitCode: 0, stderr: '' })
     expect(printed.stdout).toContain(`${item.instructionId} FAILED`)
-    expect(printed.stdout).toMatch(/enqueued\n.*attempt 1 FAILED: REFUSED/)
+    expect(printed.stdout).toMatch(/enqueued\n.*attempt 1 FAILED \(sent\): REFUSED/)
     expect(await json(['show', item.instructionId])).toMatchObject({
       items: [
         { outboxId: item.outboxId, state: 'FAILED', attempts: [{ attemptNo: 1, errorCode: 'REFUSED' }], events: [] },

@@ -183,6 +183,24 @@ describe('an export', () => {
     expect(report.notJudged).toEqual(['I1', 'I3', 'I4', 'I5', 'I8', 'I10'])
   })
 
+  test('lists action and outcome_unknown of each attempt apart from the hashed fields, as unsealed', async () => {
+    const lines = (await readFile(join(folder, 'rows.ndjson'), 'utf8')).trimEnd().split('\n')
+    const rows = lines.map((line): { kind: string; unsealed?: { action: string } } => JSON.parse(line))
+    const attempts = rows.filter(({ kind }) => kind === 'attempt')
+    expect(attempts.length).toBeGreaterThan(0)
+    for (const { unsealed } of attempts) {
+      expect(unsealed).toEqual({
+        action: expect.stringMatching(/^(sent|inquired|not_sent|decided|expired)$/),
+        outcomeUnknown: expect.stringMatching(/^(true|false)$/),
+      })
+    }
+    expect(rows.filter((row) => row.kind !== 'attempt' && 'unsealed' in row)).toEqual([])
+    const copy = await aCopy('without unsealed')
+    await rewriteFile(copy, 'rows.ndjson', (all) => all.map((line) => line.replace(/,"unsealed":\{.*\}\}$/, '}')))
+    const { source } = await openExport(copy)
+    expect(await failureOf(verifyLedger(source))).toMatchObject({ code: 'EXPORT_BROKEN' })
+  })
+
   test('is verified in as little memory as is given: the same is found in many passes as in one', async () => {
     const whole = await verifyLedger((await openExport(folder)).source)
     const frugally = { chainsAtOnce: 1 }

@@ -356,9 +356,9 @@ async function hitTheTerminalGuard(): Promise<RememberingRail> {
   const [outboxId = ''] = await enqueueMany('guarded', 1)
   await db.queryNoRole(
     `INSERT INTO payment_outbox_attempts (attempt_id, outbox_id, instruction_id, participant_id, sequence_id,
-       idempotency_key, rail_type, payload, attempt_no, state)
+       idempotency_key, rail_type, payload, attempt_no, state, action, outcome_unknown)
      SELECT gen_random_uuid(), outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, 1,
-       'DISPATCHED'
+       'DISPATCHED', 'sent', false
      FROM payment_outbox_pending WHERE outbox_id = $1`,
     [outboxId],
   )

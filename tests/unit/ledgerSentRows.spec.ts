@@ -163,16 +163,20 @@ describe('a row as the server sends it', () => {
         fields: string[]
         prev: string | null
         hash: string | null
+        action: string | null
+        outcomeUnknown: string | null
       }>(
         `SELECT ${FIELDS[kind][0]} AS id, recorded_xid::text AS xid, ARRAY[${FIELDS[kind].join(', ')}] AS fields,
-         ${kind === 'identity' ? 'NULL' : `encode(prev_hash, 'hex')`} AS prev, encode(row_hash, 'hex') AS hash
+         ${kind === 'identity' ? 'NULL' : `encode(prev_hash, 'hex')`} AS prev, encode(row_hash, 'hex') AS hash,
+         ${kind === 'attempt' ? 'action, outcome_unknown::text' : 'NULL AS action, NULL'} AS "outcomeUnknown"
        FROM ${quoteIdentifier(ODD)}.${TABLES[kind]} ORDER BY recorded_xid, 1`,
       )
       expect(sent).toHaveLength(60)
       for (const [index, row] of sent.entries()) {
-        const { id, xid, fields, prev: prevHash, hash: rowHash } = rows[index]!
+        const { id, xid, fields, prev: prevHash, hash: rowHash, action, outcomeUnknown } = rows[index]!
         const text = textRow({ kind, id, xid, fields, prevHash, rowHash })
         expect(row).toMatchObject({ kind, id, xid, fields, prevHash, rowHash })
+        expect(row.unsealed).toEqual(kind === 'attempt' ? { action, outcomeUnknown } : undefined)
         expect([row.subject, row.number, row.ends]).toEqual([text.subject, text.number, text.ends])
         expect(row.contentHash()).toBe(canonicalHash(kind === 'identity' ? fields : [prevHash, ...fields]))
         expect(entryOf(row)).toEqual(entryOf(text))

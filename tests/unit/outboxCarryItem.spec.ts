@@ -4,7 +4,7 @@ import { carryItem, type CarryTools, type Landing } from '../../libs/outbox/carr
 import { Flight } from '../../libs/outbox/Flight.js'
 import { trustMs } from '../../libs/outbox/LeaseKeeper.js'
 import type { ClaimedItem, OutboxEvidence } from '../../libs/outbox/types.js'
-import { loadRails, type Rail, type RailRequest, type UnknownPolicy } from '../../libs/rails/index.js'
+import { loadRails, NotSentError, type Rail, type RailRequest, type UnknownPolicy } from '../../libs/rails/index.js'
 
 /** One leased item and one rail: what is sent, and what is not. No database: what is decided here is decided by what was claimed. */
 
@@ -22,9 +22,11 @@ interface Circumstances {
   readonly item?: Partial<ClaimedItem>
   /** How much of the lease is left when its turn has come. */
   readonly leaseLeftMs?: number
+  readonly rail?: Partial<Rail>
 }
 
-async function carry({ onUnknown = 'resend', item = {}, leaseLeftMs = 30_000 }: Circumstances): Promise<Carried> {
+async function carry(circumstances: Circumstances): Promise<Carried> {
+  const { onUnknown = 'resend', item = {}, leaseLeftMs = 30_000 } = circumstances
   const sent: RailRequest[] = []
   const rail: Rail = {
     type: 'rail',
@@ -36,6 +38,7 @@ async function carry({ onUnknown = 'resend', item = {}, leaseLeftMs = 30_000 }: 
       return { outcome: 'success', reference: `paid ${request.reference}` }
     },
     ...(onUnknown === 'inquire' ? { queryStatus: () => ({ outcome: 'absent' }) } : {}),
+    ...circumstances.rail,
   }
   const loaded = loadRails([rail]).get('rail')!
   const clock = { now: () => CLAIMED_AT, monotonicMs: () => 1_000 }
@@ -89,6 +92,8 @@ function endedBefore(ms: number): OutboxEvidence {
       workerId: 'w',
       claimedAt: completedAt,
       completedAt,
+      action: 'expired',
+      outcomeUnknown: true,
     },
     lateOutcome: null,
   }
@@ -154,5 +159,48 @@ describe('a payment that may have been made', () => {
     expect((await carry({ item: { ...item, expiryStreak: 2 } })).sent).toHaveLength(1)
     const third = await carry({ item: { ...item, expiryStreak: 3 } })
     expect(third).toEqual({ landing: { kind: 'hold', reason: 'REPEATED_LEASE_EXPIRY' }, sent: [] })
+  })
+})
+
+describe('the action of an attempt', () => {
+  const unknown = { outcomeUnknown: true, attemptCount: 1, evidence: endedBefore(60_000) }
+  const paidLate = { state: 'DISPATCHED', railReference: 'late', railCode: null, errorCode: null } as const
+  const refuse = {
+    '~standard': { version: 1, vendor: 'test', validate: () => ({ issues: [{ message: 'no' }] }) },
+  } as const
+
+  test.each<[string, string, string, Circumstances]>([
+    ['sent', 'a call that succeeds', 'DISPATCHED', {}],
+    ['sent', 'a call that times out', 'RETRYABLE', { rail: { timeoutMs: 1, dispatch: () => new Promise(() => {}) } }],
+    [
+      'not_sent',
+      'NotSentError',
+      'RETRYABLE',
+      { rail: { dispatch: () => Promise.reject(new NotSentError('refused')) } },
+    ],
+    ['not_sent', 'a refused payload', 'FAILED', { rail: { payload: refuse } }],
+    [
+      'inquired',
+      'an inquiry that finds the payment',
+      'DISPATCHED',
+      { onUnknown: 'inquire', item: unknown, rail: { queryStatus: () => ({ outcome: 'success', reference: 'r' }) } },
+    ],
+    [
+      'inquired',
+      'an inquiry without an answer',
+      'RETRYABLE',
+      { onUnknown: 'inquire', item: unknown, rail: { queryStatus: () => ({ outcome: 'unknown' }) } },
+    ],
+    ['sent', 'a send after an inquiry found nothing', 'DISPATCHED', { onUnknown: 'inquire', item: unknown }],
+    [
+      'inquired',
+      'a late success',
+      'DISPATCHED',
+      { item: { ...unknown, evidence: { ...endedBefore(60_000), lateOutcome: paidLate } } },
+    ],
+  ])('is %s for %s', async (action, _, state, circumstances) => {
+    const { landing } = await carry(circumstances)
+    expect(landing).toMatchObject({ kind: 'complete', outcome: { state } })
+    expect(landing.kind === 'complete' ? (landing.outcome.action ?? 'sent') : 'none').toBe(action)
   })
 })

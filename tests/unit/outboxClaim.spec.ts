@@ -329,6 +329,8 @@ describe('taking over an expired lease', () => {
         workerId: 'crashed',
         claimedAt: attempt!.claimed_at,
         completedAt: attempt!.completed_at,
+        action: 'expired',
+        outcomeUnknown: true,
       },
     })
     expect(await pendingRow(db, crashed.outboxId)).toMatchObject({ claimed_by: 'heir', lease_token: taken.leaseToken })

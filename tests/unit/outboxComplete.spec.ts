@@ -530,9 +530,9 @@ function completeAll(outcomes: readonly AttemptOutcome[], workerId = WORKER): Pr
 function insertAgain(outboxId: string, state: string) {
   return db.queryNoRole(
     `INSERT INTO payment_outbox_attempts (attempt_id, outbox_id, instruction_id, participant_id, sequence_id,
-       idempotency_key, rail_type, payload, attempt_no, state)
+       idempotency_key, rail_type, payload, attempt_no, state, action, outcome_unknown)
      SELECT gen_random_uuid(), outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
-       attempt_no + 1, $2::outbox_attempt_state
+       attempt_no + 1, $2::outbox_attempt_state, 'sent', false
      FROM payment_outbox_attempts WHERE outbox_id = $1`,
     [outboxId, state],
   )

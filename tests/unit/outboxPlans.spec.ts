@@ -370,9 +370,9 @@ const ENDED_IDENTITIES = `
 const ENDED_ATTEMPTS = `
   INSERT INTO payment_outbox_attempts
     (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
-      state, worker_id, lease_token)
+      state, worker_id, lease_token, action, outcome_unknown)
   SELECT uuid_v7(), i.outbox_id, i.instruction_id, i.participant_id, i.sequence_id, i.idempotency_key, i.rail_type,
-    '{"amountMinor": "1050", "currency": "EUR"}', 1, 'DISPATCHED', '${WORKER}', gen_random_uuid()
+    '{"amountMinor": "1050", "currency": "EUR"}', 1, 'DISPATCHED', '${WORKER}', gen_random_uuid(), 'sent', false
   FROM payment_outbox_identities i WHERE i.instruction_id LIKE 'l-%'`
 
 const ENDED_EVENTS = `

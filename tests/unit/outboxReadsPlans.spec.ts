@@ -27,10 +27,10 @@ beforeAll(async () => {
   await db.queryNoRole(
     `INSERT INTO payment_outbox_attempts
        (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
-         state, completed_at, rail_reference, latency_ms)
+         state, completed_at, rail_reference, latency_ms, action, outcome_unknown)
      SELECT outbox_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, '{}', 1,
        (CASE WHEN substr(instruction_id, 3)::int % 500 = 0 THEN 'FAILED' ELSE 'DISPATCHED' END)::outbox_attempt_state, now(),
-       'ref-' || instruction_id, 5
+       'ref-' || instruction_id, 5, 'sent', false
      FROM payment_outbox_identities`,
   )
   await db.queryNoRole('ANALYZE')

@@ -37,7 +37,7 @@ interface Subject {
 
 const OUTCOME = ['p_rail_reference', 'p_rail_code', 'p_error_code', 'p_error_message', 'p_latency_ms']
 const OUTCOMES = ['p_rail_references', 'p_rail_codes', 'p_error_codes', 'p_error_messages', 'p_latencies_ms']
-const OUTCOMES_ASKED = [...OUTCOMES, 'p_retry_delays_seconds', 'p_outcomes_unknown', 'p_hold_reasons']
+const OUTCOMES_ASKED = [...OUTCOMES, 'p_retry_delays_seconds', 'p_outcomes_unknown', 'p_hold_reasons', 'p_actions']
 
 const SUBJECTS: Readonly<Record<string, Subject>> = {
   enqueue_payment_outbox: { role: 'ingest', sound: anInstruction, optional: ['p_not_before', 'p_trace_context'] },
@@ -94,8 +94,9 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
       p_retry_delay_seconds: '60',
       p_outcome_unknown: 'false',
       p_hold_reason: `'odd'`,
+      p_action: `'not_sent'`,
     }),
-    optional: [...OUTCOME, 'p_retry_delay_seconds', 'p_outcome_unknown', 'p_hold_reason'],
+    optional: [...OUTCOME, 'p_retry_delay_seconds', 'p_outcome_unknown', 'p_hold_reason', 'p_action'],
   },
   complete_outbox_attempts: {
     role: 'executor',
@@ -593,6 +594,7 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_attempt_no: integer(1, 2_147_483_647),
   p_reason: text(1000),
   p_hold_reason: text(1000),
+  p_action: oneOf('sent', 'inquired'),
   p_rail_reference: text(255),
   p_rail_code: text(128),
   p_error_code: text(128),
@@ -1045,6 +1047,7 @@ function outcomes(state: string): Arguments {
     p_retry_delays_seconds: 'ARRAY[60]',
     p_outcomes_unknown: 'ARRAY[false]',
     p_hold_reasons: `ARRAY['odd']`,
+    p_actions: `ARRAY['not_sent']`,
   }
 }
 

@@ -259,6 +259,8 @@ describe('a marked item', () => {
         workerId: WORKER,
         claimedAt: attempt!.claimed_at,
         completedAt: attempt!.completed_at,
+        action: 'sent',
+        outcomeUnknown: true,
       },
     })
   })

@@ -5,6 +5,7 @@ import {
   readAttempts,
   readItemEvents,
   readItems,
+  type AttemptAction,
   type ItemEvent,
   type ItemStatus,
   type LedgerAttempt,
@@ -117,7 +118,10 @@ function describeAttempt({
   errorMessage,
   latencyMs,
   workerId,
+  action,
+  outcomeUnknown,
 }: LedgerAttempt): string {
+  const words = outcomeUnknown ? [ACTION_WORDS[action], 'outcome unknown'] : [ACTION_WORDS[action]]
   const told = [
     railReference === null ? undefined : `reference ${railReference}`,
     railCode === null ? undefined : `rail code ${railCode}`,
@@ -126,5 +130,13 @@ function describeAttempt({
     latencyMs === null ? undefined : `${latencyMs} ms`,
     workerId === null ? undefined : `by ${workerId}`,
   ].filter((word) => word !== undefined)
-  return `attempt ${attemptNo} ${state}${told.length === 0 ? '' : `: ${told.join(', ')}`}`
+  return `attempt ${attemptNo} ${state} (${words.join(', ')})${told.length === 0 ? '' : `: ${told.join(', ')}`}`
+}
+
+const ACTION_WORDS: Readonly<Record<AttemptAction, string>> = {
+  sent: 'sent',
+  inquired: 'inquired, nothing sent',
+  not_sent: 'not sent',
+  decided: 'decided',
+  expired: 'lease expired',
 }

@@ -59,6 +59,7 @@ export const ITEM_EXAMPLE = Object.freeze({
   lastRailCode: 'PAID',
   lastErrorCode: null,
   isMessage: false,
+  lastAttemptAction: 'sent',
 })
 
 export const ATTEMPT_EXAMPLE = Object.freeze({
@@ -73,6 +74,8 @@ export const ATTEMPT_EXAMPLE = Object.freeze({
   errorMessage: null,
   latencyMs: 84,
   workerId: 'worker-1',
+  action: 'sent',
+  outcomeUnknown: false,
 })
 
 export const PROPOSAL_EXAMPLE = Object.freeze({

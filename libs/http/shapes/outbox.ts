@@ -8,6 +8,11 @@ export const ItemStateShape = oneOf(
 
 export const AttemptStateShape = oneOf(['DISPATCHED', 'FAILED', 'RETRYABLE', 'ZOMBIE_REQUEUE'])
 
+export const AttemptActionShape = oneOf(
+  ['sent', 'inquired', 'not_sent', 'decided', 'expired'],
+  'sent: the rail was called; inquired: nothing was sent, the outcome of an earlier send was looked up; not_sent: the attempt ended before the call; decided: two people decided; expired: the lease expired',
+)
+
 export const DecisionShape = oneOf(['DISPATCHED', 'FAILED', 'RETRY', 'REDRIVE'])
 
 const itemFields = {
@@ -37,6 +42,7 @@ const itemFields = {
   lastRailCode: nullable(Type.String()),
   lastErrorCode: nullable(Type.String()),
   isMessage: Type.Boolean({ description: 'a message, not a payment' }),
+  lastAttemptAction: nullable(AttemptActionShape),
 }
 
 /** One item, pending or ended. Never a payload, never a lease token. */
@@ -58,6 +64,10 @@ export const Attempt = shape({
   errorMessage: nullable(Type.String()),
   latencyMs: nullable(Type.Integer()),
   workerId: nullable(Type.String({ description: 'the worker, or the person who decided' })),
+  action: AttemptActionShape,
+  outcomeUnknown: Type.Boolean({
+    description: 'the rail may have paid, and the outcome was unknown after this attempt',
+  }),
 })
 export type Attempt = Static<typeof Attempt>
 

@@ -36,7 +36,7 @@ const ITEM_STATUS = `outbox_id AS "outboxId", instruction_id AS "instructionId",
   lease_expires_at AS "leaseExpiresAt", COALESCE(outcome_unknown, false) AS "outcomeUnknown",
   hold_reason AS "holdReason", held_by AS "heldBy", held_at AS "heldAt", last_attempt_no AS "lastAttemptNo",
   last_attempt_state AS "lastAttemptState", last_rail_reference AS "lastRailReference",
-  last_error_code AS "lastErrorCode", is_message AS "isMessage"`
+  last_error_code AS "lastErrorCode", is_message AS "isMessage", last_attempt_action AS "lastAttemptAction"`
 
 /** In the order of the ids given; an id that names nothing is left out. */
 export async function readItemViews(role: Queryable, ids: readonly string[]): Promise<ItemView[]> {
@@ -51,7 +51,8 @@ export async function readItemViews(role: Queryable, ids: readonly string[]): Pr
        hold_reason AS "holdReason", held_by AS "heldBy", ${isoMicros('held_at')} AS "heldAt",
        last_attempt_no AS "lastAttemptNo", last_attempt_state AS "lastAttemptState",
        ${isoMicros('last_attempt_at')} AS "lastAttemptAt", last_rail_reference AS "lastRailReference",
-       last_rail_code AS "lastRailCode", last_error_code AS "lastErrorCode", is_message AS "isMessage"
+       last_rail_code AS "lastRailCode", last_error_code AS "lastErrorCode", is_message AS "isMessage",
+       last_attempt_action AS "lastAttemptAction"
      FROM ${qualify(role, 'outbox_operational_status')} WHERE outbox_id = ANY ($1::uuid[])`,
     [ids.map((id, index) => requiredUuid(`ids[${index}]`, id))],
   )
@@ -75,7 +76,8 @@ export async function readAttemptViews(role: Queryable, ids: readonly string[]):
     `SELECT outbox_id AS "outboxId", attempt_id AS "attemptId", attempt_no AS "attemptNo", state,
        ${isoMicros('claimed_at')} AS "claimedAt", ${isoMicros('completed_at')} AS "completedAt",
        rail_reference AS "railReference", rail_code AS "railCode", error_code AS "errorCode",
-       error_message AS "errorMessage", latency_ms AS "latencyMs", worker_id AS "workerId"
+       error_message AS "errorMessage", latency_ms AS "latencyMs", worker_id AS "workerId",
+       action, outcome_unknown AS "outcomeUnknown"
      FROM ${qualify(role, 'payment_outbox_attempts')} WHERE outbox_id = ANY ($1::uuid[]) ORDER BY outbox_id, attempt_no`,
     [ids],
   )
@@ -86,7 +88,8 @@ export async function readAttempts(role: Queryable, outboxId: string): Promise<L
   const { rows } = await role.query<LedgerAttempt>(
     `SELECT attempt_no AS "attemptNo", state, claimed_at AS "claimedAt", completed_at AS "completedAt",
        rail_reference AS "railReference", rail_code AS "railCode", error_code AS "errorCode",
-       error_message AS "errorMessage", latency_ms AS "latencyMs", worker_id AS "workerId"
+       error_message AS "errorMessage", latency_ms AS "latencyMs", worker_id AS "workerId",
+       action, outcome_unknown AS "outcomeUnknown"
      FROM ${qualify(role, 'payment_outbox_attempts')} WHERE outbox_id = $1 ORDER BY attempt_no`,
     [requiredUuid('outboxId', outboxId)],
   )

@@ -33,11 +33,21 @@ export function chronicleOf({ item, attempts, events }: Timeline): readonly Entr
   return [enqueued, ...rest.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0))]
 }
 
-/** The code of an attempt that records a decision. */
-const BY_PEOPLE = 'OPERATOR_DECISION'
+/** The code of an attempt that completes an item with the late outcome of an earlier send. */
+const LATE_OUTCOME = 'LATE_OUTCOME'
+
+function noteOfAction({ action, errorCode }: Attempt): string {
+  if (action === 'inquired') {
+    return errorCode === LATE_OUTCOME
+      ? 'Nothing was sent: the late answer to an earlier send was used.'
+      : 'Nothing was sent: the rail was asked about an earlier send.'
+  }
+  if (action === 'not_sent') return 'Nothing was sent: the attempt ended before the call.'
+  return action === 'decided' ? 'Two people decided; the rail was not called.' : ''
+}
 
 function entryOfAttempt(attempt: Attempt): Entry {
-  const { attemptNo, state, claimedAt, completedAt, workerId, latencyMs } = attempt
+  const { attemptNo, state, claimedAt, completedAt, workerId, latencyMs, action } = attempt
   const { word, glyph, tone, meaning } = lookOf(state)
   return {
     key: `attempt ${attemptNo}`,
@@ -46,10 +56,11 @@ function entryOfAttempt(attempt: Attempt): Entry {
     glyph,
     tone,
     actor: workerId,
-    note: attempt.errorCode === BY_PEOPLE ? 'Decided by people; the rail was not called for this.' : meaning,
+    note: noteOfAction(attempt) || meaning,
     facts: given([
+      ['action', action.replace('_', ' ')],
       ['leased', claimedAt],
-      ['took', latencyMs === null ? null : milliseconds(latencyMs)],
+      [action === 'inquired' ? 'inquiry took' : 'took', latencyMs === null ? null : milliseconds(latencyMs)],
       ['rail reference', attempt.railReference],
       ['rail code', attempt.railCode],
       ['code', attempt.errorCode],
