@@ -30,6 +30,13 @@ const TESTS = {
     programs: () => versionedFolders('pg_dump', 'pg_restore'),
     remedy: 'apt-get install postgresql-client',
   },
+  pgbouncer: {
+    programs: () => {
+      const folder = FOLDERS.find((one) => existsSync(join(one, 'pgbouncer')))
+      return folder === undefined ? {} : { pgbouncer: join(folder, 'pgbouncer') }
+    },
+    remedy: 'apt-get install pgbouncer',
+  },
 }
 
 const words = process.argv.slice(2)

@@ -14,36 +14,25 @@ export function requiredRole(role: unknown): string {
   return name
 }
 
-const IDENTITY = 'SELECT current_user AS role, pg_backend_pid() AS pid'
-
 interface RoleEntry {
   readonly role: string
   readonly login: string
   readonly timeoutMs: number
 }
 
-interface Identity {
-  readonly role: string
-  readonly pid: number
-}
-
-/** Puts a new connection into its role for good, and makes sure that it is a session of our own. */
+/** Makes sure that a new connection is a session of our own, and then puts it into its role for good. */
 export async function enterRole(client: ClientBase, { role, login, timeoutMs }: RoleEntry): Promise<void> {
   // The driver takes a limit per query, though its types do not list it.
   const limit = { query_timeout: timeoutMs }
-  let identity: Identity | undefined
+  // A pooler greets with a process id of its own. SET ROLE comes after this check: the pooler would give the server
+  // connection, in our role, to its next client.
+  const { rows: backends } = await client.query<{ pid: number }>({ text: 'SELECT pg_backend_pid() AS pid', ...limit })
+  if (backends[0]?.pid !== announcedPid(client)) throw poolerInTheWay()
   try {
     await client.query({ text: `SET ROLE ${quoteIdentifier(role)}`, ...limit })
-    const { rows } = await client.query<Identity>({ text: IDENTITY, ...limit })
-    identity = rows[0]
   } catch (error) {
     throw roleErrorIn(error, role, login) ?? error
   }
-  if (identity?.role !== role) {
-    throw new RoleError(role, `the connection is in role ${identity?.role} instead of ${role}`, {})
-  }
-  // A pooler makes up the process id it announces, and may give the next statement to a backend without our role.
-  if (identity.pid !== announcedPid(client)) throw poolerInTheWay()
 }
 
 /** What to tell whoever runs a login that cannot act as a role; undefined if SET ROLE failed for another reason. */

@@ -1,8 +1,10 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { callFunction, RoleError } from '../../libs/db/index.js'
+import { Client } from 'pg'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { callFunction, RoleError, type Database } from '../../libs/db/index.js'
 import { isFunctionCall } from '../../libs/db/Queryable.js'
 import { DbStage } from '../support/dbStage.js'
 import { PATIENTLY } from '../support/patiently.js'
+import { Pooler } from '../support/pooler.js'
 
 let stage: DbStage
 
@@ -150,6 +152,28 @@ test('behind a pooler nothing stays in the session: outside transactions it is i
        (SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_statements) AS prepared`,
   )
   expect(rows).toEqual([{ role: stage.login, statement_timeout: '0', prepared: 0n }])
+})
+
+describe('a process that was not told of the pooler', () => {
+  let pooler: Pooler
+  beforeEach(async () => {
+    pooler = await Pooler.before(stage.url())
+  })
+  afterEach(() => pooler.close())
+
+  test.each<[string, (database: Database) => Promise<unknown>]>([
+    ['a statement', (database) => database.queryAsRole(stage.worker, WHO)],
+    ['a transaction', (database) => database.transactionAsRole(stage.worker, async (tx) => tx.query(WHO))],
+    ['LISTEN', (database) => database.listenAsRole(stage.worker, 'a_channel', () => {})],
+  ])('is refused before %s changes the pooled connection', async (_, use) => {
+    const database = stage.open({ url: stage.url(pooler.port) })
+    await expect(use(database)).rejects.toMatchObject({ code: 'POOLER_IN_THE_WAY' })
+    const next = new Client(stage.url(pooler.port))
+    await next.connect()
+    const { rows } = await next.query(WHO)
+    await next.end()
+    expect(rows).toEqual([{ role: stage.login, login: stage.login }])
+  })
 })
 
 test('probeRoles says what the login can be, and which grant is missing', async () => {
