@@ -7,6 +7,7 @@ import type { LoadedRail } from '../rails/index.js'
 import { LeaseRepairWorker } from '../repair/index.js'
 import { settleWithin } from '../worker/index.js'
 import { EpochFile } from './EpochFile.js'
+import type { RefusalWatch } from './RefusalWatch.js'
 import type { RelaySettings } from './settings.js'
 
 export interface RelayOptions {
@@ -16,6 +17,7 @@ export interface RelayOptions {
   readonly log: Logger
   /** Absent where nobody scrapes. */
   readonly metrics: Metrics | undefined
+  readonly watch: RefusalWatch
 }
 
 /** A relayer, lease repair and the sealing of the ledger over one database: what `start` and `worker` have in common. */
@@ -27,11 +29,12 @@ export class Relay {
   readonly #repair: LeaseRepairWorker
   readonly #sealer: LedgerSealer
 
-  constructor({ database, rails, settings, log, metrics }: RelayOptions) {
+  constructor({ database, rails, settings, log, metrics, watch }: RelayOptions) {
     const { workerId, memoryFile, leaseSeconds, batchSize, concurrency, pollMs, listen, renewLeases, shutdownMs } =
       settings
     const logRelayerEvent = logRelayerEvents(log)
     const logRepairEvent = logRepairEvents(log)
+    const logSealerEvent = logSealerEvents(log)
     this.#rails = rails
     metrics?.outbox.carries(rails.keys())
     this.#memory = memoryFile === undefined ? undefined : new EpochFile(memoryFile)
@@ -52,6 +55,7 @@ export class Relay {
       (event) => {
         metrics?.outbox.onRelayerEvent(event)
         logRelayerEvent(event)
+        watch.onEvent(event)
       },
     )
     this.workerId = this.#relayer.workerId
@@ -61,12 +65,16 @@ export class Relay {
       (event) => {
         metrics?.outbox.onRepairEvent(event)
         logRepairEvent(event)
+        watch.onEvent(event)
       },
     )
     this.#sealer = new LedgerSealer(
       database.as('symphony_executor'),
       { intervalMs: settings.sealIntervalMs },
-      logSealerEvents(log),
+      (event) => {
+        logSealerEvent(event)
+        watch.onEvent(event)
+      },
     )
   }
 

@@ -2,10 +2,16 @@ import type { Logger } from 'pino'
 import type { Database } from '../db/index.js'
 import { logCleanupEvents } from '../observability/index.js'
 import { CleanupWorker } from '../platform/index.js'
+import type { RefusalWatch } from './RefusalWatch.js'
 import type { CleanupSettings } from './settings.js'
 
 /** As `scheduler` and `start` run it. Several may run at once: each passes over what another is removing. */
-export function createCleanup(database: Database, settings: CleanupSettings, log: Logger): CleanupWorker {
+export function createCleanup(
+  database: Database,
+  settings: CleanupSettings,
+  log: Logger,
+  watch: RefusalWatch,
+): CleanupWorker {
   const { cleanupIntervalMs: intervalMs } = settings
   const retention = {
     inboxDays: settings.inboxRetentionDays,
@@ -13,5 +19,9 @@ export function createCleanup(database: Database, settings: CleanupSettings, log
     timersDays: settings.timerRetentionDays,
     leasesDays: settings.leaseRetentionDays,
   }
-  return new CleanupWorker(database.as('symphony_executor'), { intervalMs, retention }, logCleanupEvents(log))
+  const logCleanupEvent = logCleanupEvents(log)
+  return new CleanupWorker(database.as('symphony_executor'), { intervalMs, retention }, (event) => {
+    logCleanupEvent(event)
+    watch.onEvent(event)
+  })
 }

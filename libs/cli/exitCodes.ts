@@ -14,7 +14,7 @@ export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
 export const EXIT_CODES_HELP = `
 Exit codes:
   0    done; for a check: everything holds
-  1    the command failed, or a check found something
+  1    the command failed, a check found something, or the database refused a right that a process needs
   2    the command line is wrong; nothing was done
   3    no database: it is not running, not reachable, or not to be found
   130  interrupted (SIGINT)

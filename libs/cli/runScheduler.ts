@@ -6,6 +6,7 @@ import type { Cli } from './Cli.js'
 import { createCleanup } from './createCleanup.js'
 import { createLog } from './createLog.js'
 import { openTargetAt, urlOfTarget } from './openTarget.js'
+import { RefusalWatch } from './RefusalWatch.js'
 import { requireStart } from './requireStart.js'
 import type { CleanupSettings, ProcessSettings, SchedulerSettings, Settings, TargetSettings } from './settings.js'
 import { untilAborted } from './untilAborted.js'
@@ -25,20 +26,22 @@ export async function runScheduler(settings: SchedulerProcessSettings, cli: Cli)
   const database = openTargetAt(url, settings, 'scheduler')
   const face = settings.http ? await openFace() : undefined
   try {
-    const scheduler = createScheduler(database, settings, log, face?.metrics)
-    const cleanup = createCleanup(database, settings, log)
+    const watch = new RefusalWatch()
+    const scheduler = createScheduler(database, settings, log, face?.metrics, watch)
+    const cleanup = createCleanup(database, settings, log, watch)
     try {
       await scheduler.start()
       await cleanup.start()
       const address = await face?.listen(settings, USUAL_PORT)
       log.info({ address }, 'scheduler_started')
       cli.terminal.print('The scheduler makes messages of due timers and jobs.')
-      await untilAborted(cli.signal)
+      await untilAborted(AbortSignal.any([cli.signal, watch.signal]))
     } finally {
       await face?.close()
       await Promise.all([scheduler.stop(), cleanup.stop()])
     }
     log.info({}, 'scheduler_stopped')
+    watch.throwIfRefused()
   } finally {
     await database.close()
   }
@@ -55,11 +58,13 @@ export function createScheduler(
   { schedulerPollMs: pollMs, missedAfterMs, listen }: SchedulerSettings & Pick<Settings, 'listen'>,
   log: Logger,
   metrics: Metrics | undefined,
+  watch: RefusalWatch,
 ): SchedulerWorker {
   const logSchedulerEvent = logSchedulerEvents(log)
   return new SchedulerWorker(database, { pollMs, missedAfterMs, listen }, (event) => {
     metrics?.scheduler.onEvent(event)
     logSchedulerEvent(event)
+    watch.onEvent(event)
   })
 }
 

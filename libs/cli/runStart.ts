@@ -15,6 +15,7 @@ import { loadRailsFile } from './loadRailsFile.js'
 import { openTargetAt } from './openTarget.js'
 import { loginOf, urlOfLogin } from './processLogin.js'
 import { Relay } from './Relay.js'
+import { RefusalWatch } from './RefusalWatch.js'
 import { requireStart } from './requireStart.js'
 import { keptSecret } from './secretFile.js'
 import { createScheduler } from './runScheduler.js'
@@ -84,19 +85,21 @@ async function serve(url: string, settings: StartSettings, cli: Cli): Promise<vo
     const rails = await orCloseRails(loaded, () => openRails(protection, database))
     const api = apiFace(url, settings, files, protection)
     const face = new HttpFace({ database, log, accessToken, api, webhooks: files.webhooks })
-    const relay = new Relay({ database, rails, settings, log, metrics: face.metrics })
-    const scheduler = createScheduler(database, settings, log, face.metrics)
-    const cleanup = createCleanup(database, settings, log)
+    const watch = new RefusalWatch()
+    const relay = new Relay({ database, rails, settings, log, metrics: face.metrics, watch })
+    const scheduler = createScheduler(database, settings, log, face.metrics, watch)
+    const cleanup = createCleanup(database, settings, log, watch)
     try {
       await relay.start()
       await scheduler.start()
       await cleanup.start()
       const address = await face.listen(settings, USUAL_PORT)
       printWelcome({ address, accessToken, rail: [...rails.keys()][0] ?? SIMULATED_RAIL }, settings, cli)
-      await untilAborted(cli.signal)
+      await untilAborted(AbortSignal.any([cli.signal, watch.signal]))
     } finally {
       await Promise.all([face.close(), cleanup.stop(), scheduler.stop(), relay.stop()])
     }
+    watch.throwIfRefused()
   } finally {
     await database.close()
   }

@@ -4,6 +4,7 @@ import { openRails, orCloseRails, protectionOf } from './fieldProtection.js'
 import { loadRailsFile } from './loadRailsFile.js'
 import { openTargetAt, urlOfTarget } from './openTarget.js'
 import { Relay } from './Relay.js'
+import { RefusalWatch } from './RefusalWatch.js'
 import { requireStart } from './requireStart.js'
 import type { ProcessSettings, RelaySettings, TargetSettings } from './settings.js'
 import { stdinClosed } from './stdinClosed.js'
@@ -30,18 +31,22 @@ export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<voi
   const face = settings.http ? await openFace() : undefined
   try {
     const rails = await orCloseRails(loaded, () => openRails(protection, database))
-    const relay = new Relay({ database, rails, settings, log, metrics: face?.metrics })
+    const watch = new RefusalWatch()
+    const relay = new Relay({ database, rails, settings, log, metrics: face?.metrics, watch })
     try {
       await relay.start()
       const address = await face?.listen(settings, USUAL_PORT)
       log.info({ workerId: relay.workerId, rails: [...rails.keys()], address }, 'worker_started')
       cli.terminal.print(`Worker ${relay.workerId} carries ${[...rails.keys()].join(', ')}.`)
-      await untilAborted(settings.untilStdinCloses ? AbortSignal.any([cli.signal, stdinClosed()]) : cli.signal)
+      await untilAborted(
+        AbortSignal.any([cli.signal, watch.signal, ...(settings.untilStdinCloses ? [stdinClosed()] : [])]),
+      )
     } finally {
       await face?.close()
       await relay.stop()
     }
     log.info({ workerId: relay.workerId }, 'worker_stopped')
+    watch.throwIfRefused()
   } finally {
     await database.close()
   }

@@ -66,22 +66,25 @@ afterAll(async () => {
   await rm(folder, { recursive: true })
 })
 
-test.each([['worker', '--no-http'], ['scheduler', '--no-http'], ['api', '--port', '0'], ['status']])(
-  '%s without --pooler is refused and leaves the pooled connection in the login role',
-  async (...words) => {
-    const { exitCode, stderr } = await symphony(words, { DATABASE_URL: url, SYMPHONY_RAILS: rails })
-    expect({ exitCode, stderr }).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('POOLER_IN_THE_WAY') })
-    // The only server connection of the pool, in the state in which the refused process left it.
-    const next = new Client(url)
-    await next.connect()
-    const { rows } = await next.query(
-      `SELECT current_user AS role, current_setting('statement_timeout') AS timeout,
+test.each([
+  ['worker', '--no-http'],
+  ['worker', '--no-http', '--no-listen'],
+  ['scheduler', '--no-http'],
+  ['api', '--port', '0'],
+  ['status'],
+])('%s without --pooler is refused and leaves the pooled connection in the login role', async (...words) => {
+  const { exitCode, stderr } = await symphony(words, { DATABASE_URL: url, SYMPHONY_RAILS: rails })
+  expect({ exitCode, stderr }).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('POOLER_IN_THE_WAY') })
+  // The only server connection of the pool, in the state in which the refused process left it.
+  const next = new Client(url)
+  await next.connect()
+  const { rows } = await next.query(
+    `SELECT current_user AS role, current_setting('statement_timeout') AS timeout,
        (SELECT count(*)::int FROM pg_prepared_statements) AS prepared, (SELECT count(*)::int FROM pg_listening_channels()) AS channels`,
-    )
-    await next.end()
-    expect(rows).toEqual([{ role: 'relayer', timeout: '0', prepared: 0, channels: 0 }])
-  },
-)
+  )
+  await next.end()
+  expect(rows).toEqual([{ role: 'relayer', timeout: '0', prepared: 0, channels: 0 }])
+})
 
 test('status with --pooler transaction works on the same connection', async () => {
   expect(await symphony(['status', '--pooler', 'transaction'], { DATABASE_URL: url })).toMatchObject({ exitCode: 0 })

@@ -6,6 +6,7 @@ import { checkStart, deploy } from '../../libs/deployment/index.js'
 import { judgeServer } from '../../libs/deployment/checkStart.js'
 import { symphony, type Said } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { PATIENTLY } from '../support/patiently.js'
 import { writeRailsFile } from '../support/railsFile.js'
 import { startPrivateServer } from '../support/server.js'
 import { TcpProxy } from '../support/tcpProxy.js'
@@ -79,6 +80,17 @@ describe('a worker refuses', () => {
     expect(stderr).toMatch(/INDEX_MISSING Refusing to start\..*ix_pending_claimable/)
   })
 
+  test('a pooler that it was not told of, without LISTEN too, and ends', async () => {
+    const { url } = await db.createLogin('pooled', { roles: ['symphony_executor'] })
+    const pooler = await TcpProxy.before(url, { alterAnswer: withAnotherProcessId })
+    onTestFinished(() => pooler.close())
+    const pooled = new URL(url)
+    pooled.port = String(pooler.port)
+    const words = ['worker', '--rails', rails, '--no-http', '--no-listen', '--log-level', 'silent']
+    const { exitCode, stderr } = await symphony(words, { DATABASE_URL: pooled.href, SYMPHONY_SCHEMA: db.schema })
+    expect({ exitCode, stderr }).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('POOLER_IN_THE_WAY') })
+  })
+
   test('a server that may forget what it committed', async () => {
     const server = await startPrivateServer({ settings: { fsync: 'off' } })
     onTestFinished(() => server.remove())
@@ -102,14 +114,7 @@ describe('a worker refuses', () => {
 
   test('a pooler that gives each statement another backend', async () => {
     const url = new URL(await processLogin())
-    // What a pooler announces is a process id of its own.
-    const pooler = await TcpProxy.before(url.href, {
-      alterAnswer: (chunk) => {
-        const key = chunk.indexOf(Buffer.from([0x4b, 0, 0, 0, 12]))
-        if (key !== -1) chunk.writeInt32BE(1, key + 5)
-        return chunk
-      },
-    })
+    const pooler = await TcpProxy.before(url.href, { alterAnswer: withAnotherProcessId })
     onTestFinished(() => pooler.close())
     url.port = String(pooler.port)
     const { exitCode, stderr } = await worker(url.href)
@@ -193,3 +198,68 @@ describe('the server is judged by what it says of itself', () => {
     expect(warnings.map(({ code }) => code)).toEqual(warned)
   })
 })
+
+describe('a process without EXECUTE on a function that it needs', () => {
+  const PROCESSES = [
+    ['worker', 'claim_outbox_batch', 'symphony_executor'],
+    ['worker', 'seal_ledger_block', 'symphony_executor'],
+    ['scheduler', 'enqueue_due_timers', 'symphony_executor'],
+    ['scheduler', 'purge_dead_leases', 'symphony_executor'],
+  ] as const
+
+  test.each([...PROCESSES, ['api', 'enqueue_payment_outbox', 'symphony_ingest']] as const)(
+    '%s names %s at the start and exits with 1',
+    async (command, name, role) => {
+      const { url, revoke } = await processWithout(name, role)
+      await revoke()
+      const { exitCode, stderr } = await start(command, url).ended
+      expect({ exitCode, stderr }).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('GRANT_MISSING') })
+      expect(stderr).toMatch(new RegExp(`EXECUTE on function ${name}\\(.* to ${role}.*what to do symphony deploy`, 's'))
+    },
+  )
+
+  test.each(PROCESSES)('%s ends with 1 when %s is revoked while it runs', async (command, name, role) => {
+    const { url, revoke } = await processWithout(name, role)
+    const { ended, written } = start(command, url)
+    await expect.poll(() => written.stdout, PATIENTLY).toMatch(/carries|makes messages/)
+    await revoke()
+    expect(await ended).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('FUNCTION_NOT_EXECUTABLE') })
+    expect(written.stderr).toContain(`permission denied for function ${name}`)
+    expect(written.stderr).toContain('what to do Run symphony deploy')
+  })
+})
+
+/** A database of its own with a login for the process, and what takes the right away. */
+async function processWithout(name: string, role: string) {
+  const own = await createTestDatabase({ countBranches: false })
+  onTestFinished(() => own.drop())
+  const roles = ['executor', 'readonly', 'ingest', 'control', 'auditor', 'auth'].map((one) => `symphony_${one}`)
+  const { url } = await own.createLogin('refused', { roles })
+  const revoke = () =>
+    own.queryNoRole(`DO $$ BEGIN EXECUTE (
+      SELECT string_agg(format('REVOKE EXECUTE ON FUNCTION %s FROM ${role}', p.oid::regprocedure), ';') FROM pg_proc p
+      WHERE p.pronamespace = current_schema()::regnamespace AND p.proname = '${name}'); END $$`)
+  return { url, revoke }
+}
+
+function start(command: string, url: string) {
+  const words = { worker: ['--rails', rails, '--no-http'], scheduler: ['--no-http'], api: ['--port', '0'] }[command]!
+  const env = {
+    DATABASE_URL: url,
+    SYMPHONY_SCHEMA: db.schema,
+    LEDGER_SEAL_INTERVAL_MS: '100',
+    SCHEDULER_POLL_MS: '100',
+    CLEANUP_INTERVAL_MS: '1000',
+  }
+  const written = { stdout: '', stderr: '' }
+  const running = new AbortController()
+  onTestFinished(() => running.abort())
+  return { written, ended: symphony([command, ...words, '--log-level', 'silent'], env, running.signal, written) }
+}
+
+/** What a pooler announces is a process id of its own. */
+function withAnotherProcessId(chunk: Buffer): Buffer {
+  const key = chunk.indexOf(Buffer.from([0x4b, 0, 0, 0, 12]))
+  if (key !== -1) chunk.writeInt32BE(1, key + 5)
+  return chunk
+}
