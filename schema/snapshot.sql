@@ -3936,6 +3936,10 @@ BEGIN
       COALESCE(last.attempt_no, 0) + 1 AS attempt_no, COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
       p.outcome_unknown OR p.dispatch_mark IS DISTINCT FROM 'awaited' AS unknown,
       CASE
+        WHEN COALESCE(last.attempt_no, 0) >= outbox_attempt_ceiling() THEN 'RETRY_CEILING'
+        -- The next claimer completes the item with the late success and calls no rail. A hold would prevent that claim.
+        -- The rule above bounds such claims: beyond the ceiling an item gets one.
+        WHEN p.late_outcome ->> 'state' = 'DISPATCHED' THEN NULL
         WHEN COALESCE(last.attempt_no, 0) + 1 >= outbox_attempt_ceiling() THEN 'RETRY_CEILING'
         WHEN p.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
       END AS new_hold_reason
@@ -4000,7 +4004,7 @@ BEGIN
   FROM unnest(v_expired, v_numbers, v_placed_holds) AS x(outbox_id, attempt_no, placed_hold);
 END
 $$;
-COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS 'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease, marks the outcome, holds at the ceiling.';
+COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS 'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease, marks the outcome, holds at the ceiling unless a late success is known.';
 
 -- function fail_inbox_messages(text[], text[], uuid[], text, text[]) of symphony_owner
 CREATE FUNCTION fail_inbox_messages(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text, p_errors text[] DEFAULT NULL::text[])

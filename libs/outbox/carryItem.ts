@@ -42,7 +42,7 @@ export interface CarryTools {
  */
 export async function carryItem(flight: Flight, rail: LoadedRail, tools: CarryTools): Promise<Landing> {
   const { item } = flight
-  if (item.expiryStreak >= EXPIRIES_MAX) return { kind: 'hold', reason: 'REPEATED_LEASE_EXPIRY' }
+  // A late success comes first: it completes the item without a call, so neither repeated expiries nor the ceiling matter.
   const late = item.evidence?.lateOutcome
   if (late?.state === 'DISPATCHED') {
     return complete(item, {
@@ -53,6 +53,7 @@ export async function carryItem(flight: Flight, rail: LoadedRail, tools: CarryTo
       action: 'inquired',
     })
   }
+  if (item.expiryStreak >= EXPIRIES_MAX) return { kind: 'hold', reason: 'REPEATED_LEASE_EXPIRY' }
   if (item.outcomeUnknown && rail.onUnknown === 'hold') return { kind: 'hold', reason: 'OUTCOME_UNKNOWN' }
   // A payload that cannot be read is neither sent nor asked about, and it is not failed either: a person may have the key.
   // Most rails encrypt nothing, and pay nothing for those that do.

@@ -6,7 +6,8 @@
 --   * DISPATCHED and FAILED end the item; a unique index forbids a second ending;
 --   * the 20th RETRYABLE ends the item as FAILED, unless its outcome is unknown: then it is held;
 --   * an item of unknown outcome is never FAILED by a counter, a code or a check: it is held;
---   * beyond the ceiling every attempt was granted by a person, and if it does not end the item, the item is held again.
+--   * an attempt beyond the ceiling is granted by people, or by a late success that an expired lease left unused; an attempt
+--     beyond the ceiling that does not end the item holds it again.
 
 CREATE OR REPLACE FUNCTION outbox_attempt_ceiling() RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

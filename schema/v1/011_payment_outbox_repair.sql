@@ -34,6 +34,10 @@ BEGIN
       COALESCE(last.attempt_no, 0) + 1 AS attempt_no, COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
       p.outcome_unknown OR p.dispatch_mark IS DISTINCT FROM 'awaited' AS unknown,
       CASE
+        WHEN COALESCE(last.attempt_no, 0) >= outbox_attempt_ceiling() THEN 'RETRY_CEILING'
+        -- The next claimer completes the item with the late success and calls no rail. A hold would prevent that claim.
+        -- The rule above bounds such claims: beyond the ceiling an item gets one.
+        WHEN p.late_outcome ->> 'state' = 'DISPATCHED' THEN NULL
         WHEN COALESCE(last.attempt_no, 0) + 1 >= outbox_attempt_ceiling() THEN 'RETRY_CEILING'
         WHEN p.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
       END AS new_hold_reason
@@ -99,7 +103,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS
-  'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease, marks the outcome, holds at the ceiling.';
+  'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease, marks the outcome, holds at the ceiling unless a late success is known.';
 
 CREATE OR REPLACE FUNCTION repair_expired_leases(p_batch_size integer, p_worker_id text)
 RETURNS TABLE (outbox_id uuid, attempt_no integer, placed_hold text)

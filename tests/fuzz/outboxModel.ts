@@ -187,8 +187,10 @@ export class OutboxModel {
     item.attempts.push({ state: 'ZOMBIE_REQUEUE', token, worker, reference: null, action: 'expired', unknown })
     item.lease = null
     item.streak++
-    if (item.attempts.length >= CEILING) this.#hold(item, 'RETRY_CEILING')
-    else if (mark === 'begun') this.#hold(item, 'OUTCOME_UNKNOWN')
+    // A late success is used before any hold, beyond the ceiling once.
+    const paidLate = item.late?.state === 'DISPATCHED'
+    if (item.attempts.length >= CEILING + Number(paidLate)) this.#hold(item, 'RETRY_CEILING')
+    else if (mark === 'begun' && !paidLate) this.#hold(item, 'OUTCOME_UNKNOWN')
   }
 
   repair(batchSize: number): string[] {

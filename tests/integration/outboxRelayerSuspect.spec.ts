@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { OutboxRelayer } from '../../libs/outbox/index.js'
+import { OutboxRelayer, recordLateOutcome } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
-import { anInstruction, claim, claimOnly, enqueue, pendingRow } from '../support/outboxItems.js'
+import { anInstruction, attemptRows, claim, claimOnly, enqueue, pendingRow, WORKER } from '../support/outboxItems.js'
 import { PATIENTLY } from '../support/patiently.js'
 import { rememberingRail } from '../support/relayRail.js'
 
@@ -111,3 +111,29 @@ test.each([1, 2])(
     expect(await rows()).toEqual(others.map(() => undefined))
   },
 )
+
+test('after three expiries a late success completes the item, without a call and without a hold', async () => {
+  const { railType } = anInstruction()
+  const rail = rememberingRail({ type: railType }, () => ({ outcome: 'success', reference: 'paid-again' }))
+  const { outboxId } = await enqueue(db, { railType })
+  const lost = await claimOnly(db, railType)
+  await db.expireLease(outboxId)
+  for (let expiries = 1; expiries < 3; expiries += 1) {
+    await claimOnly(db, railType)
+    await db.expireLease(outboxId)
+  }
+  await recordLateOutcome(db.as('symphony_executor'), WORKER, {
+    outboxId,
+    leaseToken: lost.leaseToken,
+    state: 'DISPATCHED',
+    railReference: 'paid-late',
+  })
+  await new OutboxRelayer(db.database, rail.rails).runOnce()
+  expect(rail.calls).toEqual([])
+  expect((await attemptRows(db, outboxId)).at(-1)).toMatchObject({
+    attempt_no: 4,
+    state: 'DISPATCHED',
+    rail_reference: 'paid-late',
+    action: 'inquired',
+  })
+})

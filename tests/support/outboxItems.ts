@@ -5,6 +5,7 @@ import {
   completeOutboxAttempt,
   enqueuePaymentOutbox,
   recordLateOutcome,
+  type AttemptAction,
   type AttemptOutcome,
   type AttemptState,
   type ClaimedItem,
@@ -163,6 +164,8 @@ export interface AttemptRow {
   readonly latency_ms: number | null
   readonly worker_id: string | null
   readonly lease_token: string | null
+  readonly action: AttemptAction
+  readonly outcome_unknown: boolean
 }
 
 /** The item's ledger, in order. */

@@ -155,6 +155,14 @@ describe('a payment that may have been made', () => {
     },
   )
 
+  test('is completed with a late success and not held after three expired leases', async () => {
+    const lateOutcome = { state: 'DISPATCHED', railReference: 'late', railCode: null, errorCode: null } as const
+    const evidence = { ...endedBefore(60_000), lateOutcome }
+    const { landing, sent } = await carry({ item: { ...item, expiryStreak: 3, evidence } })
+    expect(sent).toEqual([])
+    expect(landing).toMatchObject({ kind: 'complete', outcome: { state: 'DISPATCHED', railReference: 'late' } })
+  })
+
   test('whose lease expired twice in a row is sent; after the third time it is held', async () => {
     expect((await carry({ item: { ...item, expiryStreak: 2 } })).sent).toHaveLength(1)
     const third = await carry({ item: { ...item, expiryStreak: 3 } })

@@ -2,6 +2,7 @@ import { createHash, randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { callFunction, InvalidCompletionStateError, LeaseLostError } from '../../libs/db/index.js'
 import {
+  beginOutboxDispatch,
   recordLateOutcome,
   releaseOutboxLease,
   repairExpiredLeases,
@@ -11,9 +12,11 @@ import {
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import {
   attemptRows,
+  claim,
   claimOnly,
   complete,
   enqueueAndClaim,
+  enqueueAndFail,
   eventRows,
   ledger,
   makeDueAndClaim,
@@ -351,6 +354,35 @@ describe('the same late outcome twice', () => {
     await report(lost, { ...PAID, railCode: '00' })
     await report(next, PAID, HEIR)
     expect(await eventRows(db, lost.outboxId)).toHaveLength(3)
+  })
+})
+
+describe.for(['repair', 'takeover'] as const)('a late success, when %s finds the next expired lease,', (foundBy) => {
+  async function findExpired(lease: ClaimedItem): Promise<void> {
+    await db.expireLease(lease.outboxId)
+    if (foundBy === 'repair') await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
+    else await claim(db, lease.railType, { workerId: HEIR })
+  }
+
+  test('keeps an item at the ceiling claimable, once', async () => {
+    const item = await enqueueAndFail(db, 19)
+    const lease = await claimOnly(db, item.railType, { workerId: SLOW })
+    await report(lease, PAID)
+    await findExpired(lease)
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: null, attempt_count: 20 })
+    await db.makeDue(item.outboxId)
+    const [again] = foundBy === 'repair' ? await claim(db, item.railType) : [lease]
+    await findExpired(again!)
+    expect((await ledger(db, item.outboxId)).at(-1)).toBe('21 ZOMBIE_REQUEUE')
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'RETRY_CEILING' })
+  })
+
+  test('keeps an item claimable whose marked call had begun', async () => {
+    const lease = await enqueueAndClaim(db, {}, { workerId: SLOW, announced: true })
+    await beginOutboxDispatch(db.as('symphony_executor'), lease, SLOW)
+    await report(lease, PAID)
+    await findExpired(lease)
+    expect(await pendingRow(db, lease.outboxId)).toMatchObject({ hold_reason: null, outcome_unknown: true })
   })
 })
 
