@@ -459,6 +459,7 @@ CREATE TABLE payment_outbox_identities (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   traceparent text,
   is_message boolean NOT NULL DEFAULT false,
+  key_scope text,
   recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_identities_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id),
@@ -467,6 +468,8 @@ CREATE TABLE payment_outbox_identities (
 CREATE INDEX ix_identities_by_key ON payment_outbox_identities USING btree (idempotency_key) WHERE sequence_id >= 1;
 CREATE INDEX ix_identities_recorded ON payment_outbox_identities USING btree (recorded_xid);
 CREATE INDEX ix_identities_redrive_of ON payment_outbox_identities USING btree (redrive_of) WHERE redrive_of IS NOT NULL;
+CREATE UNIQUE INDEX payment_outbox_identities_one_instruction_per_scoped_key ON payment_outbox_identities USING btree (key_scope, idempotency_key) WHERE key_scope IS NOT NULL;
+COMMENT ON INDEX payment_outbox_identities_one_instruction_per_scoped_key IS 'An HTTP caller''s idempotency key names one instruction. Items of SQL callers have no scope and no entry here.';
 CREATE TRIGGER payment_outbox_identities_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_identities FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_identities ENABLE ALWAYS TRIGGER payment_outbox_identities_is_append_only;
 COMMENT ON TABLE payment_outbox_identities IS 'One permanent row per item: an instruction and key is refused a second time whatever became of the first.';
@@ -475,6 +478,7 @@ COMMENT ON COLUMN payment_outbox_identities.content_hash IS 'SHA-256 of particip
 COMMENT ON COLUMN payment_outbox_identities.row_hash IS 'SHA-256 of the row: the first link of the item''s chain.';
 COMMENT ON COLUMN payment_outbox_identities.traceparent IS 'The trace of the request that enqueued it (W3C), for its redrives. Part of no hash: it says nothing about the money.';
 COMMENT ON COLUMN payment_outbox_identities.is_message IS 'Whether the item is a message, not a payment. A redrive inherits it. Part of no hash.';
+COMMENT ON COLUMN payment_outbox_identities.key_scope IS 'Caller of the HTTP API whose idempotency key this is; null for SQL callers and redrives. Not part of row_hash.';
 COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
 
 -- table payment_outbox_pending of symphony_owner
@@ -1127,8 +1131,8 @@ END
 $$;
 COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS 'Gives a free, expired or own resource to an owner, with a fresh lease_id and a greater token; no row while another holds it.';
 
--- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean) of symphony_owner
-CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[], p_is_message boolean)
+-- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text) of symphony_owner
+CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[], p_is_message boolean, p_key_scope text)
 RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -1157,6 +1161,7 @@ DECLARE
   v_sequence_ids bigint[];
   v_created_at timestamptz[];
   v_conflict integer;
+  v_reused record;
 BEGIN
   -- Each round that is undone was undone by a key that is now visible, so there are never more rounds than items.
   FOR v_round IN 0 .. v_count LOOP
@@ -1195,6 +1200,29 @@ BEGIN
       v_follow_ordered := '{false}';
       v_participants := p_participant_ids;
       v_shares := '{1}';
+    END IF;
+    -- A new item whose key its caller has used for another instruction, before or earlier in this call. A concurrent use
+    -- violates the unique index below, and the next round finds it here.
+    IF p_key_scope IS NOT NULL THEN
+      SELECT k.ordinal, k.first_instruction_id INTO v_reused
+      FROM (
+        SELECT g.ordinal, g.stream_no, g.instruction_id, COALESCE(
+            (SELECT i.instruction_id FROM payment_outbox_identities i
+              WHERE i.key_scope = p_key_scope AND i.idempotency_key = g.idempotency_key),
+            first_value(g.instruction_id) OVER (PARTITION BY g.idempotency_key COLLATE "C" ORDER BY g.ordinal)
+          ) AS first_instruction_id
+        FROM unnest(p_instruction_ids, p_idempotency_keys, v_stream_nos) WITH ORDINALITY
+          AS g(instruction_id, idempotency_key, stream_no, ordinal)
+      ) k
+      WHERE k.stream_no IS NOT NULL AND k.first_instruction_id <> k.instruction_id
+      ORDER BY k.ordinal LIMIT 1;
+      IF FOUND THEN
+        RAISE EXCEPTION 'KEY_REUSED: item %: the caller has used this idempotency key for instruction %',
+            v_reused.ordinal, v_reused.first_instruction_id
+          USING ERRCODE = 'P7014', DETAIL = json_build_object(
+              'ordinal', v_reused.ordinal, 'instruction_id', v_reused.first_instruction_id)::text,
+            HINT = 'Repeat the first instruction to read its answer; use a new idempotency key for a new payment.';
+      END IF;
     END IF;
     BEGIN
       -- The participants' rows are locked, in the order of their names, by taking the numbers.
@@ -1240,16 +1268,17 @@ BEGIN
             -- Before it is sorted: the planner would have the ids made afterwards.
             OFFSET 0
           ) m
-          -- Both tables below get the keys in this order, whichever comes first: two calls cannot deadlock over them.
-          ORDER BY m.instruction_id COLLATE "C", m.idempotency_key COLLATE "C"
+          -- Every call inserts in this order, so that two calls cannot deadlock. The key leads, because in a scope the key
+          -- alone is unique.
+          ORDER BY m.idempotency_key COLLATE "C", m.instruction_id COLLATE "C"
         ) n
       ), identified AS (
         INSERT INTO payment_outbox_identities
           (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
-            content_hash, created_at, row_hash, traceparent, is_message)
+            content_hash, created_at, row_hash, traceparent, is_message, key_scope)
         SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
           p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55),
-          p_is_message
+          p_is_message, p_key_scope
         FROM fresh f
       ), queued AS (
         INSERT INTO payment_outbox_pending
@@ -1316,7 +1345,7 @@ BEGIN
   ORDER BY g.ordinal;
 END
 $$;
-COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean) IS 'Internal: inserts what is new with its identity and number, reports what is known, refuses what conflicts.';
+COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text) IS 'Internal: inserts what is new with its identity and number, reports what is known, refuses what conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
 CREATE FUNCTION advance_outbox_streams(p_participant_ids text[])
@@ -3196,10 +3225,12 @@ BEGIN
   SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
   SELECT a.payload INTO v_payload FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id AND a.state = 'FAILED';
   SELECT count(*) INTO v_number FROM outbox_payment_items(p_outbox_id);
+  -- Without a key scope: callers cannot send a key that ends in ~redrive~ and a number, so nothing can collide with this one.
   SELECT e.outbox_id INTO v_redriven_as
   FROM admit_outbox_items(ARRAY[v_item.instruction_id], ARRAY[v_item.participant_id],
     ARRAY[outbox_base_key(v_item.idempotency_key) || '~redrive~' || v_number], ARRAY[v_item.rail_type],
-    ARRAY[v_payload], NULL, ARRAY[v_item.ordered], p_outbox_id, ARRAY[v_item.traceparent], v_item.is_message) e;
+    ARRAY[v_payload], NULL, ARRAY[v_item.ordered], p_outbox_id, ARRAY[v_item.traceparent], v_item.is_message,
+    NULL) e;
   PERFORM append_outbox_events('REDRIVE_CREATED', p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_build_object(
     'redriven_as', v_redriven_as, 'reason', p_reason, 'proposed_by', p_proposed_by, 'approved_by', p_actor)]);
   RETURN v_redriven_as;
@@ -3789,8 +3820,8 @@ END
 $$;
 COMMENT ON FUNCTION enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Puts up to 1000 messages into the inbox, each once; rows come back in the order given.';
 
--- function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean) of symphony_owner
-CREATE FUNCTION enqueue_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL::text, p_is_message boolean DEFAULT false)
+-- function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text) of symphony_owner
+CREATE FUNCTION enqueue_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL::text, p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL::text)
 RETURNS TABLE(outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -3798,6 +3829,9 @@ SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
+  IF p_key_scope IS NOT NULL THEN
+    PERFORM require_key_scope(p_key_scope);
+  END IF;
   PERFORM check_outbox_items(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
     ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], ARRAY[p_trace_context], p_is_message);
@@ -3805,13 +3839,14 @@ BEGIN
   SELECT e.outbox_id, e.sequence_id, e.created_at, e.state, e.created
   FROM admit_outbox_items(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
-    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], NULL, ARRAY[p_trace_context], p_is_message) e;
+    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], NULL, ARRAY[p_trace_context], p_is_message,
+    p_key_scope) e;
 END
 $$;
-COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean) IS 'Enqueues one item, a payment or a message: a batch of one. The same key and content again returns the first item, also after it has ended.';
+COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text) IS 'Enqueues one item, a payment or a message: a batch of one. The same key and content again returns the first item, also after it has ended.';
 
--- function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) of symphony_owner
-CREATE FUNCTION enqueue_payment_outbox_batch(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_ordered boolean[] DEFAULT NULL::boolean[], p_trace_contexts text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT false)
+-- function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) of symphony_owner
+CREATE FUNCTION enqueue_payment_outbox_batch(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_ordered boolean[] DEFAULT NULL::boolean[], p_trace_contexts text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL::text)
 RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -3819,16 +3854,19 @@ SET search_path=symphony, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
+  IF p_key_scope IS NOT NULL THEN
+    PERFORM require_key_scope(p_key_scope);
+  END IF;
   PERFORM check_outbox_items(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered,
     p_trace_contexts, p_is_message);
   RETURN QUERY
   SELECT * FROM admit_outbox_items(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, NULL,
-    p_trace_contexts, p_is_message);
+    p_trace_contexts, p_is_message, p_key_scope);
 END
 $$;
-COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) IS 'Enqueues up to 1000 items in one call, payments or messages; rows come back in the order given. An invalid trace context is dropped.';
+COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) IS 'Enqueues up to 1000 items in one call, payments or messages; rows come back in the order given. Within p_key_scope a key names one instruction (P7014).';
 
 -- function enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) of symphony_owner
 CREATE FUNCTION enqueue_scheduled_messages(p_ids uuid[], p_participant_ids text[], p_topics text[], p_payloads jsonb[])
@@ -6183,6 +6221,27 @@ END
 $$;
 COMMENT ON FUNCTION repair_expired_leases(integer, text) IS 'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns what was repaired, and why it was held if it was.';
 
+-- function require_key_scope(text) of symphony_owner
+CREATE FUNCTION require_key_scope(p_key_scope text)
+RETURNS void
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  -- 500 characters of 4 bytes and a key fit into an index entry, which PostgreSQL bounds at 2704 bytes.
+  IF NOT is_short_text(p_key_scope, 500) THEN
+    PERFORM refuse_argument('p_key_scope', 'text of 1 to 500 characters without control characters');
+  END IF;
+  IF NOT is_actor_gateway() THEN
+    RAISE EXCEPTION 'a key scope names a caller of an HTTP gateway, and the login % is none', session_user
+      USING ERRCODE = 'insufficient_privilege',
+        HINT = 'Leave p_key_scope out, or make the login a gateway: symphony deploy --create-login NAME=api';
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION require_key_scope(text) IS 'Internal: raises 22023 for an invalid key scope, 42501 for a login that is no gateway.';
+
 -- function require_operator_arguments(uuid, text) of symphony_owner
 CREATE FUNCTION require_operator_arguments(p_outbox_id uuid, p_reason text)
 RETURNS void
@@ -6974,8 +7033,8 @@ GRANT EXECUTE ON function enqueue_due_job_runs(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_due_timers(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) TO symphony_ingest;
 GRANT EXECUTE ON function enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) TO symphony_ingest;
-GRANT EXECUTE ON function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean) TO symphony_ingest;
-GRANT EXECUTE ON function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) TO symphony_ingest;
+GRANT EXECUTE ON function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text) TO symphony_ingest;
+GRANT EXECUTE ON function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) TO symphony_ingest;
 GRANT EXECUTE ON function ensure_subject_keys(text[], uuid[], text[], text) TO symphony_ingest;
 GRANT EXECUTE ON function fail_inbox_messages(text[], text[], uuid[], text, text[]) TO symphony_executor;
 GRANT EXECUTE ON function fail_job_runs(uuid[], uuid[], text, text) TO symphony_executor;

@@ -60,8 +60,8 @@ async function reportWhoCannotOperate(
   if (await isActorGateway(control, 'names')) return
   const { strict, oidc, accessToken } = settings
   if (!(await isActorGateway(control, 'keys'))) {
-    const message = 'This login may not act for people: requests that need the scope operate are refused.'
-    const remedy = 'symphony deploy --create-login NAME=api makes, or mends, a login for this.'
+    const message = 'This login is no gateway: requests that need the scope operate or ingest are refused.'
+    const remedy = 'Create or mend a login for the API: symphony deploy --create-login NAME=api'
     if (strict) throw new AppError('NO_ACTOR_GATEWAY', message, { remedy })
     terminal.note(`${message} ${remedy}`)
   } else if (oidc !== undefined || accessToken !== undefined) {

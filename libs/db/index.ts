@@ -46,6 +46,7 @@ export {
   InboxUnknownError,
   InvalidCompletionStateError,
   InvalidParameterError,
+  KeyReusedError,
   LeaseLostError,
   RetryCeilingError,
   UnknownJobError,

@@ -43,6 +43,18 @@ export class InvalidCompletionStateError extends RaisedError {}
 /** The same key came again with other content. */
 export class IdempotencyConflictError extends RaisedError {}
 
+/** A known idempotency key of the same HTTP caller came with another instruction. Nothing of the call was enqueued. */
+export class KeyReusedError extends RaisedError {
+  /** Instruction that the key names. */
+  readonly firstInstructionId: string | undefined
+
+  constructor(code: string, message: string, fields: RaisedFields) {
+    super(code, message, fields)
+    const { instruction_id: firstInstructionId } = parseDetail(fields.detail)
+    this.firstInstructionId = typeof firstInstructionId === 'string' ? firstInstructionId : undefined
+  }
+}
+
 /** An operator's decision that the state of the item forbids. */
 export class HeldError extends RaisedError {}
 
@@ -70,23 +82,25 @@ export class UnknownJobError extends RaisedError {}
 /** A null, blank, zero, negative or oversized argument of a function. */
 export class InvalidParameterError extends RaisedError {}
 
-interface RecordedDetail {
+interface RaisedDetail {
   readonly recorded?: unknown
   readonly attempt_no?: unknown
   readonly state?: unknown
+  readonly instruction_id?: unknown
 }
 
-/** The DETAIL is written by our SQL for machines; anything else in its place counts as "nothing recorded". */
-function parseRecorded(detail: string | undefined): RecordedOutcome | undefined {
-  if (detail === undefined) return undefined
-  let parsed: unknown
+/** Parses the JSON that our SQL writes into DETAIL. Anything else in its place counts as no detail. */
+function parseDetail(detail: string | undefined): RaisedDetail {
   try {
-    parsed = JSON.parse(detail)
+    const parsed: unknown = JSON.parse(detail ?? '')
+    return typeof parsed === 'object' && parsed !== null ? parsed : {}
   } catch {
-    return undefined
+    return {}
   }
-  if (typeof parsed !== 'object' || parsed === null) return undefined
-  const { recorded, attempt_no: attemptNo, state }: RecordedDetail = parsed
+}
+
+function parseRecorded(detail: string | undefined): RecordedOutcome | undefined {
+  const { recorded, attempt_no: attemptNo, state } = parseDetail(detail)
   if (recorded !== true || typeof attemptNo !== 'number' || typeof state !== 'string') return undefined
   return { attemptNo, state }
 }

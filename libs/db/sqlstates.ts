@@ -11,6 +11,7 @@ import {
   InboxUnknownError,
   InvalidCompletionStateError,
   InvalidParameterError,
+  KeyReusedError,
   LeaseLostError,
   RetryCeilingError,
   UnknownJobError,
@@ -36,6 +37,7 @@ export const RAISED_STATES: ReadonlyMap<string, RaisedState> = new Map([
   ['P7010', { name: 'INBOX_TRANSITION', errorClass: InboxTransitionError }],
   ['P7011', { name: 'INBOX_UNKNOWN', errorClass: InboxUnknownError }],
   ['P7012', { name: 'UNKNOWN_JOB', errorClass: UnknownJobError }],
+  ['P7014', { name: 'KEY_REUSED', errorClass: KeyReusedError }],
   ['P7016', { name: 'ACTOR_UNVERIFIED', errorClass: ActorUnverifiedError }],
   ['22023', { name: 'INVALID_PARAMETER', errorClass: InvalidParameterError }],
 ])

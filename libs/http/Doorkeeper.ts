@@ -54,12 +54,13 @@ export class Doorkeeper {
     if (participants === 'refused' && identity.participants !== null) {
       throw new ProblemError('PARTICIPANT_REFUSED', 'It is about all participants, and this key is bound to some.')
     }
-    if (access === 'operate') await this.#requireActor(identity)
+    if (access === 'operate') await this.#requireGateway(identity.apiKey === null ? 'names' : 'keys')
+    // Every gateway may say whose idempotency key a payment carries.
+    if (access === 'ingest') await this.#requireGateway('keys')
   }
 
   /** A granted right is remembered: the owner of the schema grants it, and the doctor would report its removal. */
-  async #requireActor({ apiKey }: Identity): Promise<void> {
-    const people = apiKey === null ? 'names' : 'keys'
+  async #requireGateway(people: keyof typeof UNAVAILABLE): Promise<void> {
     if (!this.#granted.has(people) && (await this.#options.mayActFor?.(people)) === true) this.#granted.add(people)
     if (this.#granted.has(people)) return
     throw new ProblemError('OPERATE_UNAVAILABLE', UNAVAILABLE[people])

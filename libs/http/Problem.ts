@@ -19,7 +19,8 @@ export const PROBLEMS = Object.freeze({
   JOB_NOT_FOUND: { status: 404, title: 'No such job' },
   MESSAGE_NOT_FOUND: { status: 404, title: 'No such message in the inbox' },
   WEBHOOK_SOURCE_UNKNOWN: { status: 404, title: 'No such source of webhooks' },
-  IDEMPOTENCY_CONFLICT: { status: 409, title: 'The same key was used with other content' },
+  IDEMPOTENCY_CONFLICT: { status: 409, title: 'This instruction id and key are known with other content' },
+  KEY_REUSED: { status: 409, title: 'This idempotency key belongs to another instruction' },
   CONTENT_DIFFERS: { status: 409, title: 'This message id is known with other content' },
   ALREADY_ENDED: { status: 409, title: 'The payment has ended' },
   DECISION_REFUSED: { status: 409, title: 'Its state does not allow this now' },
@@ -52,6 +53,8 @@ export interface Problem {
   readonly detail?: string
   /** The name of the argument that is wrong. */
   readonly argument?: string
+  /** Of KEY_REUSED: the instruction that the key belongs to. */
+  readonly instructionId?: string
   readonly requestId: string
 }
 

@@ -88,8 +88,9 @@ fetch('/openapi.json')
   .then((response) => response.json())
   .then((description) => {
     main.replaceChildren()
-    for (const { name } of description.tags) {
+    for (const { name, description: rules } of description.tags) {
       main.append(element('h2', name))
+      if (rules !== undefined) main.append(element('p', rules))
       for (const [path, methods] of Object.entries(description.paths)) {
         for (const [method, one] of Object.entries(methods)) {
           if (one.tags.includes(name)) main.append(operation(path, method, one))

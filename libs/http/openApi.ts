@@ -23,7 +23,7 @@ export function openApiDocument(routes: readonly Route[], { version }: OpenApiOp
       license: { name: 'MIT', identifier: 'MIT' },
     },
     servers: [{ url: '/' }],
-    tags: [...new Set(routes.map(({ tag }) => tag))].map((name) => ({ name })),
+    tags: [...new Set(routes.map(({ tag }) => tag))].map((name) => ({ name, description: TAGS[name] })),
     paths,
     components: {
       schemas: { Problem: ProblemShape },
@@ -32,6 +32,15 @@ export function openApiDocument(routes: readonly Route[], { version }: OpenApiOp
       },
     },
   }
+}
+
+/** Rules that hold for all routes of a tag. JSON leaves out an undefined description. */
+const TAGS: Readonly<Record<string, string>> = {
+  instructions:
+    'Instruction id and idempotency key together identify a payment for ever. The same pair with the same content is answered ' +
+    'with the first item (200); with other content it is refused (409 IDEMPOTENCY_CONFLICT). A caller may use an idempotency ' +
+    'key for one instruction only: with another one it is refused (409 KEY_REUSED, which names the first instruction). ' +
+    'Callers are told apart by the owner of the key, or by issuer and person of a token. Without an instruction id, the key is the id.',
 }
 
 function operationOf(route: Route): object {
@@ -135,7 +144,7 @@ export function problemCodesOf({ access, participants, body, query, problems }: 
       ...(known ? KNOWN : []),
       ...(known && access !== 'any' ? (['SCOPE_MISSING'] as const) : []),
       ...(known && participants === 'refused' ? (['PARTICIPANT_REFUSED'] as const) : []),
-      ...(access === 'operate' ? (['OPERATE_UNAVAILABLE'] as const) : []),
+      ...(access === 'operate' || access === 'ingest' ? (['OPERATE_UNAVAILABLE'] as const) : []),
       ...(body === undefined ? [] : BODY),
       ...(query === undefined && known ? (['INVALID_QUERY'] as const) : []),
       ...(access === 'open' ? [] : (['DATABASE_UNAVAILABLE'] as const)),

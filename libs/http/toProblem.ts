@@ -9,7 +9,7 @@ export interface ProblemContext {
 
 /** What a client is told about an error. Whatever was not foreseen is INTERNAL, and says nothing of itself. */
 export function toProblem(error: unknown, { requestId, invalid }: ProblemContext): Problem {
-  const { code, detail, argument } = judge(error, invalid)
+  const { code, detail, argument, instructionId } = judge(error, invalid)
   const { status, title } = PROBLEMS[code]
   return {
     type: `urn:symphony:problem:${code.toLowerCase().replaceAll('_', '-')}`,
@@ -18,6 +18,7 @@ export function toProblem(error: unknown, { requestId, invalid }: ProblemContext
     code,
     ...(detail === undefined ? {} : { detail }),
     ...(argument === undefined ? {} : { argument }),
+    ...(instructionId === undefined ? {} : { instructionId }),
     requestId,
   }
 }
@@ -26,6 +27,7 @@ interface Judgement {
   readonly code: ProblemCode
   readonly detail?: string | undefined
   readonly argument?: string | undefined
+  readonly instructionId?: string | undefined
 }
 
 function judge(error: unknown, invalid: ProblemCode): Judgement {
@@ -59,6 +61,7 @@ function judgeDatabase(error: AppError, invalid: ProblemCode): Judgement {
   const refused = PROTECTED[error.code]
   if (refused !== undefined) return { code: refused, detail: error.message, argument: textIn(error, 'argument') }
   if (error.code === 'IDEMPOTENCY_CONFLICT') return judgeConflict(error)
+  if (error.code === 'KEY_REUSED') return judgeReusedKey(error)
   // The same limits once more, in the database: its message names the argument and never the value.
   if (error.code === 'INVALID_PARAMETER') return { code: invalid, detail: error.message }
   const raised = RAISED[error.code]
@@ -77,13 +80,31 @@ function judgeDatabase(error: AppError, invalid: ProblemCode): Judgement {
 }
 
 function judgeConflict(error: AppError): Judgement {
-  const [, ordinal] = /"ordinal"\s*:\s*(\d+)/.exec(textIn(error, 'detail') ?? '') ?? []
   return {
     code: 'IDEMPOTENCY_CONFLICT',
     detail:
-      'This instruction and key are known with another participant, rail or payload. A new payment needs a new key.',
-    argument: ordinal === undefined ? undefined : `instructions[${Number(ordinal) - 1}]`,
+      'Instruction id and key identify a payment. This pair is known with another participant, rail or payload. ' +
+      'Repeat the first content to read its answer; a new payment needs a new key.',
+    argument: itemNamedIn(error),
   }
+}
+
+function judgeReusedKey(error: AppError): Judgement {
+  const instructionId = textIn(error, 'firstInstructionId')
+  return {
+    code: 'KEY_REUSED',
+    detail:
+      `This key already belongs to instruction ${instructionId ?? ''}, and nothing was accepted. ` +
+      'To repeat that payment, send its instruction id and content; a new payment needs a new key.',
+    argument: itemNamedIn(error),
+    instructionId,
+  }
+}
+
+/** Place of the refused item in a batch; a request for one item has no such place. */
+function itemNamedIn(error: AppError): string | undefined {
+  const [, ordinal] = /"ordinal"\s*:\s*(\d+)/.exec(textIn(error, 'detail') ?? '') ?? []
+  return ordinal === undefined ? undefined : `instructions[${Number(ordinal) - 1}]`
 }
 
 function sentences(message: string, hint: string | undefined): string {

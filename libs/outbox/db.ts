@@ -45,15 +45,29 @@ import type {
  * are checked before any I/O; what the database refuses is a typed error (`LeaseLostError`, `IdempotencyConflictError` …).
  */
 
-export async function enqueuePaymentOutbox(role: Queryable, instruction: OutboxInstruction): Promise<EnqueuedItem> {
-  return onlyRow(await enqueuePaymentOutboxBatch(role, [instruction]))
+export interface EnqueueCallOptions {
+  /** Whether the items are messages, which no payment rail claims. @default false */
+  readonly isMessage?: boolean
+  /**
+   * Caller on whose behalf a gateway enqueues. Within a scope an idempotency key names one instruction: another one throws
+   * `KeyReusedError`. Only a login listed in `symphony_settings.actor_gateways` may pass it. @default none
+   */
+  readonly keyScope?: string
+}
+
+export async function enqueuePaymentOutbox(
+  role: Queryable,
+  instruction: OutboxInstruction,
+  options: EnqueueCallOptions = {},
+): Promise<EnqueuedItem> {
+  return onlyRow(await enqueuePaymentOutboxBatch(role, [instruction], options))
 }
 
 /** Up to 1000 items, all or none; answers come in the order given. All are payments, or all are messages. */
 export async function enqueuePaymentOutboxBatch(
   role: Queryable,
   instructions: readonly OutboxInstruction[],
-  isMessage = false,
+  { isMessage = false, keyScope }: EnqueueCallOptions = {},
 ): Promise<EnqueuedItem[]> {
   const columns = instructionColumns(instructions)
   const rows = await callFunction<EnqueuedRow>(role, 'enqueue_payment_outbox_batch', [
@@ -66,6 +80,7 @@ export async function enqueuePaymentOutboxBatch(
     columns.ordered,
     columns.traceContexts,
     isMessage,
+    optionalText('keyScope', keyScope, KEY_SCOPE_LENGTH_MAX),
   ])
   return rows.map(toEnqueuedItem)
 }
@@ -470,3 +485,5 @@ export async function setParticipantOutboxPolicy(
     requiredText('onOrderedFailure', onOrderedFailure, 20),
   ])
 }
+
+const KEY_SCOPE_LENGTH_MAX = 500

@@ -47,7 +47,7 @@ export async function enqueueMany(
 
 /** The same for a message: only the message verbs and rails without money get it. */
 export async function enqueueMessage(message: OutboxInstruction, options: EnqueueOptions): Promise<EnqueuedItem> {
-  return onlyRow(await enqueuePaymentOutboxBatch(transactionOf(options), [message], true))
+  return onlyRow(await enqueuePaymentOutboxBatch(transactionOf(options), [message], { isMessage: true }))
 }
 
 async function sealed(

@@ -46,7 +46,7 @@ export {
   setParticipantOutboxPolicy,
   withdrawOutboxProposal,
 } from './db.js'
-export type { ClaimOptions, DeclaredRail } from './db.js'
+export type { ClaimOptions, DeclaredRail, EnqueueCallOptions } from './db.js'
 export { enqueue, enqueueMany } from './enqueue.js'
 export type { EnqueueOptions, InstructionSealer } from './enqueue.js'
 export type { OnRelayerEvent, RelayerEvent } from './events.js'

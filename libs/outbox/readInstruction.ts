@@ -18,7 +18,7 @@ export interface ReadInstructionOptions {
 
 /**
  * An instruction as JSON carries it, in the body of a request or in a line of a file. A field that is not known is refused: a
- * misspelt `notBefore` would otherwise pay at once. Without a key of its own, the instruction's id is its key.
+ * misspelt `notBefore` would otherwise pay at once. Either of `instructionId` and the key may be left out: each defaults to the other.
  */
 export function readInstruction(value: JsonValue, options: ReadInstructionOptions = {}): OutboxInstruction {
   const { place = '', idempotencyKey } = options
@@ -33,15 +33,13 @@ export function readInstruction(value: JsonValue, options: ReadInstructionOption
   }
   const { payload, notBefore, ordered } = value
   if (!isObject(payload)) throw new InvalidArgumentError(at('payload'), 'expected an object')
-  const instructionId = requiredId(at('instructionId'), value['instructionId'])
+  const key = idempotencyKey ?? value['idempotencyKey']
+  // The default applies to a missing field only: a null is an id or a key that the client has lost.
+  const instructionId = value['instructionId'] === undefined ? key : value['instructionId']
   return {
-    instructionId,
+    instructionId: requiredId(at('instructionId'), instructionId),
     participantId: requiredId(at('participantId'), value['participantId']),
-    idempotencyKey: requiredIdempotencyKey(
-      at('idempotencyKey'),
-      // Only where there is none: a null is a key that somebody's program has lost.
-      idempotencyKey ?? (value['idempotencyKey'] === undefined ? instructionId : value['idempotencyKey']),
-    ),
+    idempotencyKey: requiredIdempotencyKey(at('idempotencyKey'), key === undefined ? instructionId : key),
     railType: requiredId(at('railType'), value['railType']),
     payload,
     ...(notBefore === undefined ? {} : { notBefore: readTime(at('notBefore'), notBefore) }),

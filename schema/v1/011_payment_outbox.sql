@@ -66,6 +66,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_identities (
   created_at timestamptz NOT NULL DEFAULT now(),
   traceparent text,
   is_message boolean NOT NULL DEFAULT false,
+  key_scope text,
   CONSTRAINT payment_outbox_identities_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id)
 );
@@ -158,6 +159,8 @@ END
 $$;
 COMMENT ON COLUMN payment_outbox_identities.traceparent IS
   'The trace of the request that enqueued it (W3C), for its redrives. Part of no hash: it says nothing about the money.';
+COMMENT ON COLUMN payment_outbox_identities.key_scope IS
+  'Caller of the HTTP API whose idempotency key this is; null for SQL callers and redrives. Not part of row_hash.';
 COMMENT ON COLUMN payment_outbox_pending.trace_context IS
   'W3C traceparent and, after a space, tracestate of the request that enqueued it. Each attempt is a span in that trace.';
 
@@ -361,6 +364,11 @@ CREATE INDEX IF NOT EXISTS ix_attempts_by_rail_reference
 -- Its condition is always true and only the search says it: a key is often the same for every instruction, and a function that
 -- took this index would read them all.
 CREATE INDEX IF NOT EXISTS ix_identities_by_key ON payment_outbox_identities (idempotency_key) WHERE sequence_id >= 1;
+
+CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_identities_one_instruction_per_scoped_key
+  ON payment_outbox_identities (key_scope, idempotency_key) WHERE key_scope IS NOT NULL;
+COMMENT ON INDEX payment_outbox_identities_one_instruction_per_scoped_key IS
+  'An HTTP caller''s idempotency key names one instruction. Items of SQL callers have no scope and no entry here.';
 
 CREATE UNIQUE INDEX IF NOT EXISTS ux_proposals_one_open_per_item
   ON payment_outbox_proposals (outbox_id) WHERE status = 'OPEN';

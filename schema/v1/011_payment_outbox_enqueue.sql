@@ -20,43 +20,66 @@ $$;
 COMMENT ON FUNCTION bump_participant_outbox_seq(text) IS
   'Takes the next number of a participant''s stream. Its row lock lasts until the caller''s transaction ends.';
 
--- The one way in, for many items at once. Each item is new, or the same as before, or a conflict (P7004, which refuses
--- the whole call). Locks are taken in a fixed order, participants by name and then keys by name, so that two calls
--- cannot deadlock. Identities decide: their unique key is what refuses a second item, and only for a new identity is a
--- number taken.
+-- Checks the key scope of an enqueue. Only a gateway knows the callers behind its login, so only a gateway may name one.
+CREATE OR REPLACE FUNCTION require_key_scope(p_key_scope text) RETURNS void
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  -- 500 characters of 4 bytes and a key fit into an index entry, which PostgreSQL bounds at 2704 bytes.
+  IF NOT is_short_text(p_key_scope, 500) THEN
+    PERFORM refuse_argument('p_key_scope', 'text of 1 to 500 characters without control characters');
+  END IF;
+  IF NOT is_actor_gateway() THEN
+    RAISE EXCEPTION 'a key scope names a caller of an HTTP gateway, and the login % is none', session_user
+      USING ERRCODE = 'insufficient_privilege',
+        HINT = 'Leave p_key_scope out, or make the login a gateway: symphony deploy --create-login NAME=api';
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION require_key_scope(text) IS 'Internal: raises 22023 for an invalid key scope, 42501 for a login that is no gateway.';
+
+-- Enqueues many items in one call. An item is new, or the same as before, or a conflict that refuses the whole call
+-- (P7004, P7014). Locks are taken in a fixed order, participants by name and then idempotency keys by name, so that two
+-- calls cannot deadlock. Unique indexes of the identities refuse a second item. Only a new identity takes a number.
 DROP FUNCTION IF EXISTS enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[]);
 CREATE OR REPLACE FUNCTION enqueue_payment_outbox_batch(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[] DEFAULT NULL, p_ordered boolean[] DEFAULT NULL,
-  p_trace_contexts text[] DEFAULT NULL, p_is_message boolean DEFAULT false
+  p_trace_contexts text[] DEFAULT NULL, p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 BEGIN
+  IF p_key_scope IS NOT NULL THEN
+    PERFORM require_key_scope(p_key_scope);
+  END IF;
   PERFORM check_outbox_items(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered,
     p_trace_contexts, p_is_message);
   RETURN QUERY
   SELECT * FROM admit_outbox_items(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, NULL,
-    p_trace_contexts, p_is_message);
+    p_trace_contexts, p_is_message, p_key_scope);
 END
 $$;
 COMMENT ON FUNCTION enqueue_payment_outbox_batch(
-  text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean) IS
-  'Enqueues up to 1000 items in one call, payments or messages; rows come back in the order given. An invalid trace context is dropped.';
+  text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text) IS
+  'Enqueues up to 1000 items in one call, payments or messages; rows come back in the order given. Within p_key_scope a key names one instruction (P7014).';
 
 DROP FUNCTION IF EXISTS enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean);
 CREATE OR REPLACE FUNCTION enqueue_payment_outbox(
   p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb,
   p_not_before timestamptz DEFAULT NULL, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL,
-  p_is_message boolean DEFAULT false
+  p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL
 ) RETURNS TABLE (outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 BEGIN
+  IF p_key_scope IS NOT NULL THEN
+    PERFORM require_key_scope(p_key_scope);
+  END IF;
   PERFORM check_outbox_items(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
     ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], ARRAY[p_trace_context], p_is_message);
@@ -64,10 +87,11 @@ BEGIN
   SELECT e.outbox_id, e.sequence_id, e.created_at, e.state, e.created
   FROM admit_outbox_items(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
-    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], NULL, ARRAY[p_trace_context], p_is_message) e;
+    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], NULL, ARRAY[p_trace_context], p_is_message,
+    p_key_scope) e;
 END
 $$;
-COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean) IS
+COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean, text) IS
   'Enqueues one item, a payment or a message: a batch of one. The same key and content again returns the first item, also after it has ended.';
 
 DROP FUNCTION IF EXISTS check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[]);
@@ -180,7 +204,7 @@ DROP FUNCTION IF EXISTS
 CREATE OR REPLACE FUNCTION admit_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[],
-  p_is_message boolean
+  p_is_message boolean, p_key_scope text
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -202,6 +226,7 @@ DECLARE
   v_sequence_ids bigint[];
   v_created_at timestamptz[];
   v_conflict integer;
+  v_reused record;
 BEGIN
   -- Each round that is undone was undone by a key that is now visible, so there are never more rounds than items.
   FOR v_round IN 0 .. v_count LOOP
@@ -240,6 +265,29 @@ BEGIN
       v_follow_ordered := '{false}';
       v_participants := p_participant_ids;
       v_shares := '{1}';
+    END IF;
+    -- A new item whose key its caller has used for another instruction, before or earlier in this call. A concurrent use
+    -- violates the unique index below, and the next round finds it here.
+    IF p_key_scope IS NOT NULL THEN
+      SELECT k.ordinal, k.first_instruction_id INTO v_reused
+      FROM (
+        SELECT g.ordinal, g.stream_no, g.instruction_id, COALESCE(
+            (SELECT i.instruction_id FROM payment_outbox_identities i
+              WHERE i.key_scope = p_key_scope AND i.idempotency_key = g.idempotency_key),
+            first_value(g.instruction_id) OVER (PARTITION BY g.idempotency_key COLLATE "C" ORDER BY g.ordinal)
+          ) AS first_instruction_id
+        FROM unnest(p_instruction_ids, p_idempotency_keys, v_stream_nos) WITH ORDINALITY
+          AS g(instruction_id, idempotency_key, stream_no, ordinal)
+      ) k
+      WHERE k.stream_no IS NOT NULL AND k.first_instruction_id <> k.instruction_id
+      ORDER BY k.ordinal LIMIT 1;
+      IF FOUND THEN
+        RAISE EXCEPTION 'KEY_REUSED: item %: the caller has used this idempotency key for instruction %',
+            v_reused.ordinal, v_reused.first_instruction_id
+          USING ERRCODE = 'P7014', DETAIL = json_build_object(
+              'ordinal', v_reused.ordinal, 'instruction_id', v_reused.first_instruction_id)::text,
+            HINT = 'Repeat the first instruction to read its answer; use a new idempotency key for a new payment.';
+      END IF;
     END IF;
     BEGIN
       -- The participants' rows are locked, in the order of their names, by taking the numbers.
@@ -285,16 +333,17 @@ BEGIN
             -- Before it is sorted: the planner would have the ids made afterwards.
             OFFSET 0
           ) m
-          -- Both tables below get the keys in this order, whichever comes first: two calls cannot deadlock over them.
-          ORDER BY m.instruction_id COLLATE "C", m.idempotency_key COLLATE "C"
+          -- Every call inserts in this order, so that two calls cannot deadlock. The key leads, because in a scope the key
+          -- alone is unique.
+          ORDER BY m.idempotency_key COLLATE "C", m.instruction_id COLLATE "C"
         ) n
       ), identified AS (
         INSERT INTO payment_outbox_identities
           (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
-            content_hash, created_at, row_hash, traceparent, is_message)
+            content_hash, created_at, row_hash, traceparent, is_message, key_scope)
         SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
           p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55),
-          p_is_message
+          p_is_message, p_key_scope
         FROM fresh f
       ), queued AS (
         INSERT INTO payment_outbox_pending
@@ -362,7 +411,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION admit_outbox_items(
-  text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[], boolean) IS
+  text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[], boolean, text) IS
   'Internal: inserts what is new with its identity and number, reports what is known, refuses what conflicts.';
 
 -- Wakes the workers. It only ever wakes: polling is what guarantees.

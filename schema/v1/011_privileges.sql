@@ -27,8 +27,8 @@ ALTER DEFAULT PRIVILEGES REVOKE USAGE ON TYPES FROM PUBLIC;
 -- symphony_ingest: applications. They enqueue, now or by a timer, inside their own transaction, and can do nothing else:
 -- not read the queue, not take a number.
 GRANT EXECUTE ON FUNCTION
-  enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean),
-  enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean),
+  enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean, text),
+  enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text),
   enqueue_inbox_message(text, text, text, jsonb, timestamptz),
   enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamptz[]),
   schedule_timer(text, jsonb, timestamptz, text, text, uuid),

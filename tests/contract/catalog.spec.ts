@@ -135,6 +135,7 @@ describe('functions', () => {
       'payload_defect',
       'read_subject_keys',
       'refuse_stale_snapshot',
+      'require_key_scope',
       'small_payload_text',
     ])
   })

@@ -109,7 +109,7 @@ export class OutboxSequence {
         return this.#same(
           () => model.enqueue(items),
           async () =>
-            (await enqueuePaymentOutboxBatch(ingest, spelled, isMessage)).map((row) => this.#tellEnqueued(row)),
+            (await enqueuePaymentOutboxBatch(ingest, spelled, { isMessage })).map((row) => this.#tellEnqueued(row)),
         )
       }
       case 'claim': {

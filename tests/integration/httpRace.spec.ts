@@ -28,17 +28,41 @@ function statusCounts(responses: readonly Response[]): Record<string, number> {
 
 test('of many equal requests at once one is told 201 and all are told the same item', async () => {
   const instruction = instructionOf(`participant-${randomUUID()}`, '1.00')
-  const responses = await Promise.all(Array.from({ length: RACERS }, () => stage.post(instruction, 'key-1')))
+  const responses = await Promise.all(
+    Array.from({ length: RACERS }, () => stage.post(instruction, instruction.instructionId)),
+  )
   expect(statusCounts(responses)).toEqual({ 201: 1, 200: RACERS - 1 })
   const bodies = await Promise.all(responses.map(bodyOf))
   expect(new Set(bodies.map(({ outboxId }) => outboxId)).size).toBe(1)
   expect(new Set(bodies.map(({ sequenceId }) => sequenceId))).toEqual(new Set(['1']))
 })
 
+test('of many instructions under one key at once, one is accepted and every other is answered KEY_REUSED', async () => {
+  const key = `key-${randomUUID()}`
+  const participantId = `participant-${randomUUID()}`
+  const ids = Array.from({ length: RACERS }, (_, index) => `instruction-${index}-${key}`)
+  const responses = await Promise.all(
+    ids.map((instructionId) => stage.post({ ...instructionOf(participantId, '1.00'), instructionId }, key)),
+  )
+  expect(statusCounts(responses)).toEqual({ 201: 1, 409: RACERS - 1 })
+  const winner = ids[responses.findIndex(({ status }) => status === 201)]
+  for (const [index, response] of responses.entries()) {
+    if (ids[index] === winner) continue
+    expect(await bodyOf(response)).toMatchObject({ code: 'KEY_REUSED', instructionId: winner })
+  }
+  const { rows } = await db.queryNoRole(
+    'SELECT instruction_id, sequence_id FROM payment_outbox_identities WHERE participant_id = $1',
+    [participantId],
+  )
+  expect(rows).toEqual([{ instruction_id: winner, sequence_id: 1n }])
+})
+
 test('of many different requests under one key at once one is accepted and every other is told 409', async () => {
   const participantId = `participant-${randomUUID()}`
   const responses = await Promise.all(
-    Array.from({ length: RACERS }, (_, index) => stage.post(instructionOf(participantId, `${index}.00`), 'key-1')),
+    Array.from({ length: RACERS }, (_, index) =>
+      stage.post(instructionOf(participantId, `${index}.00`), participantId),
+    ),
   )
   expect(statusCounts(responses)).toEqual({ 201: 1, 409: RACERS - 1 })
   const { rows } = await db.queryNoRole('SELECT sequence_id FROM payment_outbox_identities WHERE participant_id = $1', [

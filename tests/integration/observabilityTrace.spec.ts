@@ -81,7 +81,7 @@ describe('with an SDK', () => {
       method: 'POST',
       headers: {
         'content-type': 'application/json',
-        'idempotency-key': 'key-1',
+        'idempotency-key': instructionId,
         traceparent: CALLER,
         tracestate: 'vendor=a',
       },
@@ -192,7 +192,7 @@ test.each([
   const { instructionId, participantId, railType } = anInstruction()
   const response = await stage.call('/v1/instructions', {
     method: 'POST',
-    headers: { 'content-type': 'application/json', 'idempotency-key': 'key-1', ...headers },
+    headers: { 'content-type': 'application/json', 'idempotency-key': instructionId, ...headers },
     body: JSON.stringify({ instructionId, participantId, railType, payload: {} }),
   })
   expect(response.status).toBe(201)

@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import { createApiKey, isActorGateway, type ApiKeyRequest } from '../../libs/access/index.js'
-import { actingFor, type RoleHandle } from '../../libs/db/index.js'
+import { actingFor } from '../../libs/db/index.js'
 import {
   createHttpServer,
   MetricsPage,
@@ -13,7 +13,7 @@ import {
 } from '../../libs/http/index.js'
 import { readSystemStatus } from '../../libs/cli/readSystemStatus.js'
 import { Metrics } from '../../libs/observability/index.js'
-import type { TestDatabase } from './database.js'
+import type { TestDatabase, TestLogin } from './database.js'
 
 export const TOKEN = 'token-of-the-tests'
 
@@ -44,15 +44,14 @@ export interface HttpStageOptions extends Partial<Omit<HttpServerOptions, 'api'>
   readonly api?: Partial<Api> | 'none'
 }
 
-const gateways = new WeakMap<TestDatabase, Promise<RoleHandle>>()
+const gateways = new WeakMap<TestDatabase, Promise<TestLogin>>()
 
-/** The roles of a database; who operates does so through a login that may name people, as that of an API may. */
+/** Roles of a database. Operators and callers come through a gateway login, as they do through a real API. */
 export async function apiRolesOf(db: TestDatabase): Promise<ApiRoles> {
-  const gateway = gateways.get(db) ?? openGateway(db)
-  gateways.set(db, gateway)
-  const control = await gateway
+  const { database } = await gatewayOf(db)
+  const control = database.as('symphony_control')
   return {
-    ingest: db.as('symphony_ingest'),
+    ingest: database.as('symphony_ingest'),
     readonly: db.as('symphony_readonly'),
     auditor: db.as('symphony_auditor'),
     auth: db.as('symphony_auth'),
@@ -61,10 +60,17 @@ export async function apiRolesOf(db: TestDatabase): Promise<ApiRoles> {
   }
 }
 
-async function openGateway(db: TestDatabase): Promise<RoleHandle> {
-  const login = await db.createLogin('http_gateway', { roles: ['symphony_control'] })
+/** The login of the database's HTTP gateway, created once. */
+export function gatewayOf(db: TestDatabase): Promise<TestLogin> {
+  const gateway = gateways.get(db) ?? createGateway(db)
+  gateways.set(db, gateway)
+  return gateway
+}
+
+async function createGateway(db: TestDatabase): Promise<TestLogin> {
+  const login = await db.createLogin('http_gateway', { roles: ['symphony_control', 'symphony_ingest'] })
   await db.queryNoRole('SELECT set_actor_gateway($1, true)', [login.name])
-  return login.database.as('symphony_control')
+  return login
 }
 
 /** A key made by an administrator. */

@@ -215,15 +215,18 @@ async function aRow(client: Queryable, table: Table, random: Random): Promise<Fo
   return { place, key: name, text, names: [name, text['outbox_id'] ?? text['scope'] ?? name], blocks: no }
 }
 
-/** All that the ledger vouches for: where a request was traced says nothing about the money and is part of no hash. */
+/** Columns that a hash covers. */
 async function columnsOf(client: Queryable, table: Table): Promise<{ name: string; type: string }[]> {
   const { rows } = await client.query<{ name: string; type: string }>(
     `SELECT a.attname AS name, (SELECT CASE WHEN t.typtype = 'e' THEN t.typname ELSE format_type(t.oid, NULL) END FROM pg_type t WHERE t.oid = a.atttypid) AS type FROM pg_attribute a
-     WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> 'traceparent' ORDER BY a.attname`,
-    [table],
+     WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> ALL ($2) ORDER BY a.attname`,
+    [table, UNHASHED],
   )
   return rows
 }
+
+/** Columns of identities and attempts that are part of no hash. */
+const UNHASHED = ['traceparent', 'is_message', 'key_scope', 'action', 'outcome_unknown']
 
 /** One bit, one character, one microsecond: the least that a value of each type can be changed by. */
 const FLIPS: Readonly<Record<string, (column: string, spot: number) => string>> = {

@@ -14,7 +14,10 @@ export interface Connection extends Queryable {
 
 /** Without a role: as superuser. */
 export async function openConnection(db: TestDatabase, role?: string): Promise<Connection> {
-  const client = await db.connect(role)
+  return connectionOf(db, await db.connect(role))
+}
+
+export async function connectionOf(db: TestDatabase, client: Client): Promise<Connection> {
   const { rows } = await client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
   return {
     schema: db.schema,

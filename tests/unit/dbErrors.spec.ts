@@ -14,6 +14,7 @@ import {
   InboxUnknownError,
   InvalidCompletionStateError,
   InvalidParameterError,
+  KeyReusedError,
   isLeaseLostError,
   LeaseLostError,
   leaseLostErrorIn,
@@ -70,6 +71,7 @@ describe('what our functions raise', () => {
     ['P7010', 'INBOX_TRANSITION', InboxTransitionError],
     ['P7011', 'INBOX_UNKNOWN', InboxUnknownError],
     ['P7012', 'UNKNOWN_JOB', UnknownJobError],
+    ['P7014', 'KEY_REUSED', KeyReusedError],
     ['P7016', 'ACTOR_UNVERIFIED', ActorUnverifiedError],
     ['22023', 'INVALID_PARAMETER', InvalidParameterError],
   ] as const)('%s is %s', async ([sqlstate, code, errorClass]) => {
@@ -104,6 +106,8 @@ describe('what our functions raise', () => {
         'P7010',
         'P7011',
         'P7012',
+        'P7014',
+        'P7016',
       ].toSorted(),
     )
   })

@@ -164,6 +164,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'payment_outbox_identities.ix_identities_by_key',
       'payment_outbox_identities.ix_identities_recorded',
       'payment_outbox_identities.ix_identities_redrive_of',
+      'payment_outbox_identities.payment_outbox_identities_one_instruction_per_scoped_key',
       'payment_outbox_pending.ix_pending_block_unverified',
       'payment_outbox_pending.ix_pending_claimable',
       'payment_outbox_pending.ix_pending_lease_expired',

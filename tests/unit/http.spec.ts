@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto'
 import { connect } from 'node:net'
 import { Registry } from 'prom-client'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { readSystemStatus } from '../../libs/cli/readSystemStatus.js'
 import { openDatabase, type Database } from '../../libs/db/index.js'
 import { MetricsPage } from '../../libs/http/index.js'
 import { OutboxMetrics } from '../../libs/observability/index.js'
 import { readOutboxStatus } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { bodyOf, openHttpStage, problemOf, TOKEN, type HttpStage } from '../support/httpStage.js'
+import { bodyOf, gatewayOf, openHttpStage, problemOf, TOKEN, type HttpStage } from '../support/httpStage.js'
 import { claimOnly, complete, enqueue } from '../support/outboxItems.js'
 import { PATIENTLY } from '../support/patiently.js'
 import { TcpProxy } from '../support/tcpProxy.js'
@@ -22,6 +22,12 @@ beforeAll(async () => {
 afterAll(async () => {
   await stage.close()
   await db.drop()
+})
+
+/** The idempotency key of the running test: within one caller a key belongs to one instruction. */
+let key: string
+beforeEach(() => {
+  key = `key-${randomUUID()}`
 })
 
 /** An instruction like no other, as a client writes it. */
@@ -56,7 +62,7 @@ async function countItems(instructionId: string): Promise<number> {
 describe('POST /v1/instructions', () => {
   test('201 for a new one, with its number as text, its place and its state', async () => {
     const instruction = body()
-    const response = await stage.post(instruction, 'key-1')
+    const response = await stage.post(instruction, key)
     expect(response.status).toBe(201)
     expect(response.headers.get('location')).toBe(`/v1/instructions/${instruction.instructionId}`)
     expect(await bodyOf(response)).toEqual({
@@ -71,26 +77,26 @@ describe('POST /v1/instructions', () => {
 
   test('is answered only when it is committed: another connection sees the item at once', async () => {
     const instruction = body()
-    await stage.post(instruction, 'key-1')
+    await stage.post(instruction, key)
     expect(await countItems(instruction.instructionId)).toBe(1)
   })
 
   test('200 for the same again, with the same item, whatever became of it', async () => {
     const instruction = body()
-    const first = await bodyOf(await stage.post(instruction, 'key-1'))
-    const again = await stage.post(instruction, 'key-1')
+    const first = await bodyOf(await stage.post(instruction, key))
+    const again = await stage.post(instruction, key)
     expect(again.status).toBe(200)
     expect(await bodyOf(again)).toEqual({ ...first, created: false })
     await complete(db, await claimOnly(db, instruction.railType), { state: 'FAILED', errorCode: 'REFUSED' })
-    const ended = await stage.post(instruction, 'key-1')
+    const ended = await stage.post(instruction, key)
     expect(ended.status).toBe(200)
     expect(await bodyOf(ended)).toEqual({ ...first, created: false, state: 'FAILED' })
   })
 
   test('another key is another item of the instruction', async () => {
     const instruction = body()
-    await stage.post(instruction, 'key-1')
-    expect((await stage.post(instruction, 'key-2')).status).toBe(201)
+    await stage.post(instruction, key)
+    expect((await stage.post(instruction, `${key}-2`)).status).toBe(201)
     expect(await countItems(instruction.instructionId)).toBe(2)
   })
 
@@ -100,15 +106,15 @@ describe('POST /v1/instructions', () => {
     ['another rail', { railType: 'another-rail' }],
   ])('409 for the same key with %s, and the first stands', async (_, change) => {
     const instruction = body()
-    await stage.post(instruction, 'key-1')
-    const response = await stage.post({ ...instruction, ...change }, 'key-1')
+    await stage.post(instruction, key)
+    const response = await stage.post({ ...instruction, ...change }, key)
     expect(await problemOf(response)).toMatchObject({ status: 409, code: 'IDEMPOTENCY_CONFLICT' })
     expect(await countItems(instruction.instructionId)).toBe(1)
   })
 
   test('notBefore and ordered reach the queue', async () => {
     const instruction = body({ notBefore: '2099-12-31T23:59:59+01:00', ordered: true })
-    await stage.post(instruction, 'key-1')
+    await stage.post(instruction, key)
     const { rows } = await db.queryNoRole(
       'SELECT ordered, next_attempt_at FROM payment_outbox_pending WHERE instruction_id = $1',
       [instruction.instructionId],
@@ -117,7 +123,7 @@ describe('POST /v1/instructions', () => {
   })
 
   test.each([
-    ['an instructionId that is missing', { instructionId: undefined }, 'instructionId'],
+    ['an instructionId that is null', { instructionId: null }, 'instructionId'],
     ['an instructionId with a space', { instructionId: 'a b' }, 'instructionId'],
     ['an instructionId that is a number', { instructionId: 7 }, 'instructionId'],
     ['an instructionId of 129 characters', { instructionId: 'x'.repeat(129) }, 'instructionId'],
@@ -135,7 +141,7 @@ describe('POST /v1/instructions', () => {
     ['a field nobody knows', { notbefore: '2099-12-31T23:59:59Z' }, 'notbefore'],
     ['a key beside the header', { idempotencyKey: 'key-2' }, 'idempotencyKey'],
   ])('422 for %s, naming it', async (_, change, argument) => {
-    const response = await stage.post(body(change), 'key-1')
+    const response = await stage.post(body(change), key)
     expect(await problemOf(response)).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION', argument })
   })
 
@@ -148,21 +154,21 @@ describe('POST /v1/instructions', () => {
     ['an array', '[]'],
     ['null', 'null'],
   ])('422 for JSON with %s', async (_, text) => {
-    expect(await problemOf(await stage.post(text, 'key-1'))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
+    expect(await problemOf(await stage.post(text, key))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
   })
 
   test('a payload of depth 32 is taken, one of depth 33 is not', async () => {
     const nested = (depth: number): unknown => (depth === 1 ? {} : { a: nested(depth - 1) })
-    expect((await stage.post(body({ payload: nested(32) }), 'key-1')).status).toBe(201)
-    expect((await stage.post(body({ payload: nested(33) }), 'key-1')).status).toBe(422)
+    expect((await stage.post(body({ payload: nested(32) }), key)).status).toBe(201)
+    expect((await stage.post(body({ payload: nested(33) }), `${key}-2`)).status).toBe(422)
   })
 
   test.each([
     ['with a space', 'a b'],
     ['of 129 characters', 'x'.repeat(129)],
     ['that Symphony keeps for itself', 'key~redrive~1'],
-  ])('422 for an Idempotency-Key %s', async (_, key) => {
-    const problem = await problemOf(await stage.post(body(), key))
+  ])('422 for an Idempotency-Key %s', async (_, wrong) => {
+    const problem = await problemOf(await stage.post(body(), wrong))
     expect(problem).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION', argument: 'idempotencyKey' })
   })
 
@@ -184,21 +190,21 @@ describe('POST /v1/instructions', () => {
     ['text', 'pay me'],
     ['two documents', '{}{}'],
   ])('400 for a body of %s', async (_, text) => {
-    expect(await problemOf(await stage.post(text, 'key-1'))).toMatchObject({ status: 400, code: 'MALFORMED_JSON' })
+    expect(await problemOf(await stage.post(text, key))).toMatchObject({ status: 400, code: 'MALFORMED_JSON' })
   })
 
   test('413 for a body beyond 256 KiB, 422 for one at the limit whose payload is too large', async () => {
-    expect(await problemOf(await stage.post(padded(262_145), 'key-1'))).toMatchObject({
+    expect(await problemOf(await stage.post(padded(262_145), key))).toMatchObject({
       status: 413,
       code: 'BODY_TOO_LARGE',
     })
-    expect((await stage.post(padded(262_144), 'key-1')).status).toBe(422)
+    expect((await stage.post(padded(262_144), key)).status).toBe(422)
   })
 
   test.each(['text/plain', 'application/x-www-form-urlencoded', 'application/xml'])('415 for %s', async (type) => {
     const response = await stage.call('/v1/instructions', {
       method: 'POST',
-      headers: { 'content-type': type, 'idempotency-key': 'key-1' },
+      headers: { 'content-type': type, 'idempotency-key': key },
       body: JSON.stringify(body()),
     })
     expect(await problemOf(response)).toMatchObject({ status: 415, code: 'UNSUPPORTED_MEDIA_TYPE' })
@@ -207,7 +213,7 @@ describe('POST /v1/instructions', () => {
   test('application/json with a charset is JSON', async () => {
     const response = await stage.call('/v1/instructions', {
       method: 'POST',
-      headers: { 'content-type': 'application/json; charset=utf-8', 'idempotency-key': 'key-1' },
+      headers: { 'content-type': 'application/json; charset=utf-8', 'idempotency-key': key },
       body: JSON.stringify(body()),
     })
     expect(response.status).toBe(201)
@@ -217,18 +223,18 @@ describe('POST /v1/instructions', () => {
 describe('GET /v1/instructions/{instructionId}', () => {
   test('every item of the instruction, with its attempts', async () => {
     const instruction = body()
-    await stage.post(instruction, 'key-1')
+    await stage.post(instruction, key)
     const lease = await claimOnly(db, instruction.railType)
     await complete(db, lease, { state: 'DISPATCHED', railReference: 'TX-1', railCode: 'PAID', latencyMs: 12 })
-    await stage.post(instruction, 'key-2')
+    await stage.post(instruction, `${key}-2`)
     const response = await stage.call(`/v1/instructions/${instruction.instructionId}`)
     expect(response.status).toBe(200)
     const { instructionId, items } = await bodyOf(response)
     expect(instructionId).toBe(instruction.instructionId)
     expect(items).toMatchObject([
-      { idempotencyKey: 'key-2', state: 'DUE', sequenceId: '2', attempts: [] },
+      { idempotencyKey: `${key}-2`, state: 'DUE', sequenceId: '2', attempts: [] },
       {
-        idempotencyKey: 'key-1',
+        idempotencyKey: key,
         state: 'DISPATCHED',
         sequenceId: '1',
         lastRailReference: 'TX-1',
@@ -239,7 +245,7 @@ describe('GET /v1/instructions/{instructionId}', () => {
 
   test('shows neither payload nor lease token', async () => {
     const instruction = body({ payload: { secret: 'CANARY-4111' } })
-    await stage.post(instruction, 'key-1')
+    await stage.post(instruction, key)
     const { leaseToken } = await claimOnly(db, instruction.railType)
     const text = await (await stage.call(`/v1/instructions/${instruction.instructionId}`)).text()
     expect(text).toContain('LEASED')
@@ -250,9 +256,9 @@ describe('GET /v1/instructions/{instructionId}', () => {
   test.each(['a/b', '?x=1#y', '100%', '~!$&', '%'.repeat(128)])(
     'the instruction %s is found under its encoded name',
     async (instructionId) => {
-      await stage.post(body({ instructionId }), 'key-1')
+      await stage.post(body({ instructionId }), key)
       const response = await stage.call(`/v1/instructions/${encodeURIComponent(instructionId)}`)
-      expect(await bodyOf(response)).toMatchObject({ instructionId, items: [{ idempotencyKey: 'key-1' }] })
+      expect(await bodyOf(response)).toMatchObject({ instructionId, items: [{ idempotencyKey: key }] })
     },
   )
 
@@ -294,7 +300,7 @@ describe('access', () => {
     const instruction = body()
     const response = await fetch(`${stage.address}/v1/instructions`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json', 'idempotency-key': 'key-1' },
+      headers: { 'content-type': 'application/json', 'idempotency-key': key },
       body: JSON.stringify(instruction),
     })
     expect(response.status).toBe(401)
@@ -313,7 +319,7 @@ describe('access', () => {
   test('a process without an API has no instructions', async () => {
     const worker = await openHttpStage(db, { api: 'none' })
     onTestFinished(() => worker.close())
-    expect((await worker.post(body(), 'key-1')).status).toBe(404)
+    expect((await worker.post(body(), key)).status).toBe(404)
     expect((await worker.call('/metrics')).status).toBe(200)
   })
 })
@@ -325,7 +331,7 @@ describe('each route acts in its own role', () => {
     })
     onTestFinished(() => swapped.close())
     const instruction = body()
-    expect(await problemOf(await swapped.post(instruction, 'key-1'))).toMatchObject({ status: 500, code: 'INTERNAL' })
+    expect(await problemOf(await swapped.post(instruction, key))).toMatchObject({ status: 500, code: 'INTERNAL' })
     expect(await problemOf(await swapped.call('/v1/instructions/x'))).toMatchObject({ status: 500 })
     expect(await countItems(instruction.instructionId)).toBe(0)
   })
@@ -366,7 +372,7 @@ describe('when the database is away', () => {
     const role = databaseAt('postgres://nobody@127.0.0.1:1/none').as('symphony_ingest')
     const dark = await openHttpStage(db, { roles: { ingest: role, readonly: role } })
     onTestFinished(() => dark.close())
-    const response = await dark.post(body(), 'key-1')
+    const response = await dark.post(body(), key)
     expect(response.headers.get('retry-after')).toBe('1')
     expect(await problemOf(response)).toMatchObject({
       status: 503,
@@ -377,9 +383,10 @@ describe('when the database is away', () => {
   })
 
   test('503 when the connection was cut behind the statement: the same key tells what became of it', async () => {
-    const proxy = await TcpProxy.before(db.url)
+    const gateway = await gatewayOf(db)
+    const proxy = await TcpProxy.before(gateway.url)
     onTestFinished(() => proxy.close())
-    const url = new URL(db.url)
+    const url = new URL(gateway.url)
     url.port = String(proxy.port)
     const lying = await openHttpStage(db, {
       roles: { ingest: databaseAt(url.href).as('symphony_ingest') },
@@ -389,7 +396,7 @@ describe('when the database is away', () => {
     const blocker = await db.connect()
     await blocker.query('BEGIN; LOCK TABLE payment_outbox_identities IN EXCLUSIVE MODE')
     const instruction = body()
-    const answering = lying.post(instruction, 'key-1')
+    const answering = lying.post(instruction, key)
     await expect.poll(countWaiting, PATIENTLY).toBe(1)
     proxy.traffic = 'answers vanish'
     await blocker.query('COMMIT')
@@ -400,7 +407,7 @@ describe('when the database is away', () => {
       code: 'DATABASE_UNAVAILABLE',
       detail: expect.stringContaining('may or may not'),
     })
-    expect((await stage.post(instruction, 'key-1')).status).toBe(200)
+    expect((await stage.post(instruction, key)).status).toBe(200)
   })
 
   test('metrics are without what only the database knows', async () => {
@@ -441,9 +448,9 @@ describe('the log', () => {
     })
     onTestFinished(() => quiet.close())
     const payload = { card: 'CANARY-4111111111111111' }
-    await quiet.post(body({ payload }), 'key-1')
-    await quiet.post(body({ payload, ordered: 'CANARY' }), 'key-1')
-    await quiet.post(`{"payload":{"card":"CANARY","card":"CANARY"}}`, 'key-1')
+    await quiet.post(body({ payload }), key)
+    await quiet.post(body({ payload, ordered: 'CANARY' }), key)
+    await quiet.post(`{"payload":{"card":"CANARY","card":"CANARY"}}`, key)
     await expect.poll(() => quiet.logged().match(/"msg":"request"/g)?.length, PATIENTLY).toBe(3)
     expect(quiet.logged()).toContain('request_failed')
     expect(quiet.logged()).toContain('"route":"/v1/instructions"')
@@ -454,7 +461,7 @@ describe('the log', () => {
   test('has no error for what a client did wrong', async () => {
     const calm = await openHttpStage(db)
     onTestFinished(() => calm.close())
-    await calm.post('{', 'key-1')
+    await calm.post('{', key)
     await calm.call('/nowhere')
     await fetch(`${calm.address}/metrics`)
     await expect.poll(() => calm.logged().match(/"msg":"request"/g)?.length, PATIENTLY).toBe(3)

@@ -266,11 +266,11 @@ describe('each scope acts in its own role', () => {
     }
   })
 
-  test('a server whose login may not act for people answers OPERATE_UNAVAILABLE', async () => {
+  test('a server whose login is no gateway refuses every operate and ingest route', async () => {
     const dumb = await openHttpStage(db, { roles: { mayActFor: async () => false } })
     onTestFinished(() => dumb.close())
     await unchanged(async () => {
-      for (const route of guarded().filter(({ access }) => access === 'operate')) {
+      for (const route of guarded().filter(({ access }) => access === 'operate' || access === 'ingest')) {
         expect(await problemOf(await ask(route, `Bearer ${TOKEN}`, dumb.address))).toMatchObject({
           code: 'OPERATE_UNAVAILABLE',
         })

@@ -41,7 +41,7 @@ const SETTINGS = (overrides: JsonObject = {}): JsonObject => ({
   audience: 'symphony',
   jwksUrl,
   ownerClaim: 'email',
-  scopes: { 'payments.read': ['read'], 'payments.admin': ['read', 'operate'] },
+  scopes: { 'payments.read': ['read'], 'payments.admin': ['read', 'operate'], 'payments.write': ['ingest'] },
   ...overrides,
 })
 
@@ -92,6 +92,33 @@ test('a token that counts is the person and the scopes that its claims say', asy
     await bodyOf(await me(await token({ claims: { scope: ['payments.admin', 'payments.read', 'other'] } }))),
   ).toMatchObject({ scopes: ['read', 'operate'] })
   expect((await stage.call('/v1/jobs', { headers: { authorization: `Bearer ${await token()}` } })).status).toBe(200)
+})
+
+/** Posts an instruction as a person, with a token that ends in so many seconds. */
+async function post(instructionId: string, email: string, seconds: number): Promise<Response> {
+  return stage.call('/v1/instructions', {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${await token({ claims: { email, scope: 'payments.write' }, seconds: { exp: seconds } })}`,
+      'content-type': 'application/json',
+      'idempotency-key': 'one-key',
+    },
+    body: JSON.stringify({ instructionId, participantId: 'p', railType: 'r', payload: {} }),
+  })
+}
+
+test('an Idempotency-Key belongs to issuer and person: a renewed token keeps it', async () => {
+  expect((await post('I-1', 'alice@example.com', 300)).status).toBe(201)
+  expect(await problemOf(await post('I-2', 'alice@example.com', 600))).toMatchObject({
+    code: 'KEY_REUSED',
+    instructionId: 'I-1',
+  })
+  expect((await post('I-2', 'bob@example.com', 300)).status).toBe(201)
+  const { rows } = await db.queryNoRole('SELECT key_scope FROM payment_outbox_identities ORDER BY instruction_id')
+  expect(rows).toEqual([
+    { key_scope: 'oidc:25:https://login.example.com:alice@example.com' },
+    { key_scope: 'oidc:25:https://login.example.com:bob@example.com' },
+  ])
 })
 
 test('a scope that is not mapped opens nothing', async () => {

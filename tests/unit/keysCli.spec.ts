@@ -132,7 +132,7 @@ describe('symphony api', () => {
     stop.abort()
     const said = await running
     expect(said.exitCode).toBe(0)
-    expect(said.stderr).toContain('may not act for people')
+    expect(said.stderr).toContain('This login is no gateway')
     const { rows } = await db.queryNoRole(`SELECT 1 FROM pg_stat_activity WHERE usename = $1`, [web.name])
     expect(rows).toEqual([])
   })
@@ -164,13 +164,13 @@ describe('symphony api', () => {
     expect(rows).toEqual([{ actor: 'carol' }])
   })
 
-  test('with --strict does not start as a login that may not act for people', async () => {
+  test('with --strict does not start as a login that is no gateway', async () => {
     const web = await db.createLogin('strict', { roles: ['symphony_readonly', 'symphony_control'] })
     const said = await symphony(['api', '--strict', '--port', '0'], {
       DATABASE_URL: web.url,
       SYMPHONY_SCHEMA: db.schema,
     })
     expect(said.exitCode).not.toBe(0)
-    expect(said.stderr).toMatch(/may not act for people/)
+    expect(said.stderr).toMatch(/no gateway|strict/)
   })
 })

@@ -464,7 +464,7 @@ async function dueItems(db: TestDatabase): Promise<string> {
 async function dueMessages(db: TestDatabase): Promise<string> {
   const { railType } = anInstruction()
   const messages = Array.from({ length: BATCH }, () => anInstruction({ railType }))
-  await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), messages, true)
+  await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), messages, { isMessage: true })
   return railType
 }
 

@@ -184,6 +184,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   authenticate_api_key: 'auth',
 
   admit_outbox_items: 'nobody',
+  require_key_scope: 'nobody',
   advance_outbox_streams: 'nobody',
   api_scope_role: 'nobody',
   append_outbox_events: 'nobody',

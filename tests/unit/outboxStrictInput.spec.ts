@@ -5,9 +5,10 @@ import { acquireLease } from '../../libs/lease/index.js'
 import { checkDispatchEpoch, pauseOutbox, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
+import { gatewayOf } from '../support/httpStage.js'
 import { enqueuedAndClaimed } from '../support/inboxMessages.js'
 import { aContradiction, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
-import { failureOf, openConnection, type Connection } from '../support/race.js'
+import { connectionOf, failureOf, openConnection, type Connection } from '../support/race.js'
 import { refusalIn } from '../support/refusal.js'
 import { aClaimedJobRun, aClaimedTimer, aJob } from '../support/scheduled.js'
 
@@ -40,11 +41,15 @@ const OUTCOMES = ['p_rail_references', 'p_rail_codes', 'p_error_codes', 'p_error
 const OUTCOMES_ASKED = [...OUTCOMES, 'p_retry_delays_seconds', 'p_outcomes_unknown', 'p_hold_reasons', 'p_actions']
 
 const SUBJECTS: Readonly<Record<string, Subject>> = {
-  enqueue_payment_outbox: { role: 'ingest', sound: anInstruction, optional: ['p_not_before', 'p_trace_context'] },
+  enqueue_payment_outbox: {
+    role: 'ingest',
+    sound: anInstruction,
+    optional: ['p_not_before', 'p_trace_context', 'p_key_scope'],
+  },
   enqueue_payment_outbox_batch: {
     role: 'ingest',
     sound: aBatch,
-    optional: ['p_not_before', 'p_ordered', 'p_trace_contexts'],
+    optional: ['p_not_before', 'p_ordered', 'p_trace_contexts', 'p_key_scope'],
     optionalElements: ['p_not_before', 'p_trace_contexts'],
   },
 
@@ -612,6 +617,7 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_delivery: oneOf('outbox'),
   p_missed_runs: oneOf('once'),
   p_trace_context: TRACE_CONTEXT,
+  p_key_scope: text(500),
 }
 
 /** Every value of their type is one; whether it is the right one, the database judges. */
@@ -659,9 +665,13 @@ beforeAll(async () => {
   db = await createTestDatabase()
   proposer = await db.createLogin('proposer', { roles: ['symphony_control'] })
   signatures = await readSignatures()
-  for (const role of ['ingest', 'executor', 'control', 'auth'] as const) {
+  for (const role of ['executor', 'control', 'auth'] as const) {
     connections.set(role, await openConnection(db, `symphony_${role}`))
   }
+  // Only a gateway may pass p_key_scope.
+  const gateway = await (await gatewayOf(db)).connect()
+  await gateway.query('SET ROLE symphony_ingest')
+  connections.set('ingest', await connectionOf(db, gateway))
   for (const name of names) soundArguments.set(name, await SUBJECTS[name]!.sound())
   before = await rowHashes(db)
 })
@@ -759,7 +769,8 @@ describe.each(names)('%s', (name) => {
 
 describe('batches', () => {
   test('the misshapen list is the one that is named, unless it is the one that sets the length', async () => {
-    for (const { name: argument } of signatures.get('enqueue_payment_outbox_batch')!.slice(1)) {
+    for (const { name: argument, type } of signatures.get('enqueue_payment_outbox_batch')!.slice(1)) {
+      if (!type.endsWith('[]')) continue
       const sound = soundArguments.get('enqueue_payment_outbox_batch')![argument]!
       expect(await attempt('enqueue_payment_outbox_batch', { [argument]: `ARRAY[${sound}]` })).toEqual({
         code: '22023',
@@ -968,6 +979,7 @@ async function anInstruction(): Promise<Arguments> {
     p_not_before: 'now()',
     p_ordered: 'false',
     p_trace_context: A_TRACE_CONTEXT,
+    p_key_scope: `'key:shop'`,
   }
 }
 
@@ -981,6 +993,7 @@ async function aBatch(): Promise<Arguments> {
     p_not_before: 'ARRAY[now()]',
     p_ordered: 'ARRAY[false]',
     p_trace_contexts: `ARRAY[${A_TRACE_CONTEXT}]`,
+    p_key_scope: `'key:shop'`,
   }
 }
 
@@ -994,6 +1007,7 @@ function aBatchOf(count: number): Arguments {
     p_not_before: 'NULL',
     p_ordered: 'NULL',
     p_trace_contexts: 'NULL',
+    p_key_scope: 'NULL',
   }
 }
 

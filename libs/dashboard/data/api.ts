@@ -58,7 +58,7 @@ export const readTimeline = (outboxId: string, signal: AbortSignal) =>
   request<Timeline>(`/v1/outbox/${e(outboxId)}`, { signal })
 export const readChain = (outboxId: string, signal: AbortSignal) =>
   request<Chain>(`/v1/outbox/${e(outboxId)}/chain`, { signal })
-export const enqueuePayment = (instruction: Instruction) =>
+export const enqueuePayment = (instruction: Instruction & { readonly instructionId: string }) =>
   request<Accepted>('/v1/instructions', {
     method: 'POST',
     body: instruction,

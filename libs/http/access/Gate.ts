@@ -36,7 +36,15 @@ export class Gate {
 
   #local(): Identity {
     const owner = this.#options.accessTokenOwner
-    return { via: 'token', owner, scopes: SCOPES, participants: null, apiKey: null, expiresAt: null }
+    return {
+      via: 'token',
+      owner,
+      keyScope: `token:${owner}`,
+      scopes: SCOPES,
+      participants: null,
+      apiKey: null,
+      expiresAt: null,
+    }
   }
 }
 

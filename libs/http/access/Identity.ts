@@ -5,6 +5,8 @@ export interface Identity {
   readonly via: 'token' | 'key' | 'jwt'
   /** The person of two-person actions. */
   readonly owner: string
+  /** Scope of its idempotency keys. A rotated key or a renewed token keeps the scope. */
+  readonly keyScope: string
   readonly scopes: readonly Scope[]
   /** The only participants it sees and pays for; null: all. */
   readonly participants: readonly string[] | null

@@ -32,7 +32,9 @@ export class KeyGate {
     if (key.status === 'REVOKED') throw new ProblemError('KEY_REVOKED')
     if (key.status === 'EXPIRED') throw new ProblemError('KEY_EXPIRED')
     const { owner, scopes, participants, expiresAt } = key
-    return { via: 'key', owner, scopes, participants, apiKey: parts, expiresAt }
+    // Two spellings that differ in case are one owner, as in two-person decisions.
+    const keyScope = `key:${owner.toLowerCase()}`
+    return { via: 'key', owner, keyScope, scopes, participants, apiKey: parts, expiresAt }
   }
 
   #look(parts: ApiKeyParts): Promise<KnownApiKey | undefined> {

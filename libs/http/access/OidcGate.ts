@@ -53,7 +53,7 @@ export class OidcGate {
   }
 
   #identityIn(payload: JWTPayload): Identity | undefined {
-    const { ownerClaim, scopeClaim, participantsClaim, scopes } = this.#options
+    const { issuer, ownerClaim, scopeClaim, participantsClaim, scopes } = this.#options
     const owner = payload[ownerClaim]
     const participants = participantsClaim === undefined ? null : wordsIn(payload[participantsClaim])
     // Somebody bound to participants whose token does not say to which is bound to none.
@@ -62,6 +62,8 @@ export class OidcGate {
     return {
       via: 'jwt',
       owner,
+      // The length keeps two different pairs of issuer and person from being joined to one text.
+      keyScope: `oidc:${issuer.length}:${issuer}:${owner}`,
       scopes: [...granted],
       participants,
       apiKey: null,

@@ -25,7 +25,8 @@ export function readOidcOptions(value: JsonValue): OidcOptions {
   const stranger = Object.keys(value).find((field) => !FIELDS.includes(field))
   if (stranger !== undefined) throw new InvalidArgumentError(stranger, `unknown field; expected ${FIELDS.join(', ')}`)
   return {
-    issuer: requiredText('issuer', value['issuer'], 2_000),
+    // Part of the key scope, which an index bounds.
+    issuer: requiredText('issuer', value['issuer'], 255),
     audience: requiredText('audience', value['audience'], 2_000),
     jwksUrl: requiredUrl(value['jwksUrl']),
     algorithms: algorithmsOf(value['algorithms']),

@@ -56,7 +56,8 @@ export function instructionRoutes({ roles, protection }: Api): readonly Route[] 
       method: 'POST',
       path: '/v1/instructions',
       tag: 'instructions',
-      summary: 'Accepts one payment. Answered only after COMMIT; repeated under the same key, it is the same payment.',
+      summary:
+        'Accepts one payment, and answers only after COMMIT. The same key and content again is answered with the same payment.',
       access: 'ingest',
       participants: 'filtered',
       headers: Type.Object({ 'idempotency-key': Id }),
@@ -70,6 +71,7 @@ export function instructionRoutes({ roles, protection }: Api): readonly Route[] 
       problems: [
         'IDEMPOTENCY_KEY_MISSING',
         'IDEMPOTENCY_CONFLICT',
+        'KEY_REUSED',
         'INVALID_INSTRUCTION',
         'PARTICIPANT_REFUSED',
         ...PROTECTED,
@@ -86,7 +88,7 @@ export function instructionRoutes({ roles, protection }: Api): readonly Route[] 
         requireParticipant(identity, instruction.participantId)
         const [sealed = instruction] = await seal([{ ...instruction, ...continuedTrace(request.headers) }])
         // A statement of its own: when it returns, it is committed, and only then is anything answered.
-        const item = await enqueuePaymentOutbox(roles.ingest, sealed)
+        const item = await enqueuePaymentOutbox(roles.ingest, sealed, { keyScope: identity.keyScope })
         const place = `/v1/instructions/${encodeURIComponent(instruction.instructionId)}`
         void reply.code(item.created ? 201 : 200).header('location', place)
         return acceptedOf(instruction, item)
@@ -104,7 +106,7 @@ export function instructionRoutes({ roles, protection }: Api): readonly Route[] 
       bodyLimit: BATCH_BYTES_MAX,
       invalid: 'INVALID_INSTRUCTION',
       answers: { 200: { description: 'All are committed; some may have been before.', schema: AcceptedBatch } },
-      problems: ['IDEMPOTENCY_CONFLICT', 'INVALID_INSTRUCTION', 'PARTICIPANT_REFUSED', ...PROTECTED],
+      problems: ['IDEMPOTENCY_CONFLICT', 'KEY_REUSED', 'INVALID_INSTRUCTION', 'PARTICIPANT_REFUSED', ...PROTECTED],
       example: {
         body: { instructions: [{ ...BODY_EXAMPLE, idempotencyKey: EXAMPLE.instructionId }] },
         status: 200,
@@ -115,7 +117,7 @@ export function instructionRoutes({ roles, protection }: Api): readonly Route[] 
         for (const { participantId } of instructions) requireParticipant(identity, participantId)
         const trace = continuedTrace(request.headers)
         const sealed = await seal(instructions.map((one) => ({ ...one, ...trace })))
-        const items = await enqueuePaymentOutboxBatch(roles.ingest, sealed)
+        const items = await enqueuePaymentOutboxBatch(roles.ingest, sealed, { keyScope: identity.keyScope })
         return { items: instructions.flatMap((one, index) => (items[index] ? [acceptedOf(one, items[index])] : [])) }
       },
     }),
@@ -188,7 +190,10 @@ function isJson(value: unknown): value is JsonValue {
 function requiredKey({ headers }: FastifyRequest): string {
   const header = headers['idempotency-key']
   if (header === undefined || header === '') {
-    throw new ProblemError('IDEMPOTENCY_KEY_MISSING', 'It names this payment for ever: choose one and keep it.')
+    throw new ProblemError(
+      'IDEMPOTENCY_KEY_MISSING',
+      'Instruction id and key identify a payment. Choose a key, keep it with the payment, and repeat it on each retry.',
+    )
   }
   return String(header)
 }

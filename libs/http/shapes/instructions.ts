@@ -3,7 +3,8 @@ import { Id, JsonObjectShape, oneOf, shape, Timestamp, Uuid, WholeNumber } from 
 import { InstructionItem } from './outbox.js'
 
 const instructionFields = {
-  instructionId: Id,
+  /** The idempotency key if left out. */
+  instructionId: Type.Optional(Id),
   participantId: Id,
   railType: Id,
   payload: JsonObjectShape,
@@ -15,7 +16,7 @@ const instructionFields = {
 export const Instruction = shape(instructionFields)
 export type Instruction = Static<typeof Instruction>
 
-/** Up to 1000 items, accepted together or not at all. Without a key of its own, an item's instruction id is its key. */
+/** Up to 1000 items, accepted together or not at all. Of instruction id and key an item needs one; each defaults to the other. */
 export const InstructionBatch = shape({
   instructions: Type.Array(shape({ ...instructionFields, idempotencyKey: Type.Optional(Id) }), {
     minItems: 1,

@@ -11,6 +11,9 @@ export const ProblemShape = shape(
     code: oneOf(Object.keys(PROBLEMS), 'what to branch on'),
     detail: Type.Optional(Type.String()),
     argument: Type.Optional(Type.String({ description: 'the argument that is wrong' })),
+    instructionId: Type.Optional(
+      Type.String({ description: 'of KEY_REUSED: the instruction that the key belongs to' }),
+    ),
     requestId: Type.String(),
   },
   { description: 'what went wrong; it never quotes a payload' },

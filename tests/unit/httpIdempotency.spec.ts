@@ -1,0 +1,163 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { isActorGateway, revokeApiKey } from '../../libs/access/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { aKey, bodyOf, openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
+
+/** What identifies a payment over HTTP: instruction id and key together, and within one caller the key alone. */
+
+let db: TestDatabase
+let stage: HttpStage
+beforeAll(async () => {
+  db = await createTestDatabase()
+  stage = await openHttpStage(db)
+})
+afterAll(async () => {
+  await stage.close()
+  await db.drop()
+})
+
+function buildBody(instructionId?: string) {
+  const unique = randomUUID()
+  return {
+    ...(instructionId === undefined ? {} : { instructionId }),
+    participantId: `participant-${unique}`,
+    railType: `rail-${unique}`,
+    payload: { amount: '12.50', currency: 'EUR' },
+  }
+}
+
+async function countItems(key: string): Promise<number> {
+  const count = 'SELECT count(*) AS count FROM payment_outbox_identities WHERE idempotency_key = $1'
+  return Number((await db.queryNoRole<{ count: bigint }>(count, [key])).rows[0]!.count)
+}
+
+/** Posts one instruction as the holder of an API key. */
+async function postAs(apiKey: string, body: object, idempotencyKey: string): Promise<Response> {
+  return stage.call('/v1/instructions', {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${apiKey}`,
+      'content-type': 'application/json',
+      'idempotency-key': idempotencyKey,
+    },
+    body: JSON.stringify(body),
+  })
+}
+
+async function postBatch(instructions: readonly object[]): Promise<Response> {
+  return stage.call('/v1/instructions/batch', {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ instructions }),
+  })
+}
+
+describe('a known Idempotency-Key', () => {
+  test('with another instruction is answered 409 KEY_REUSED, which names the first; nothing is paid', async () => {
+    const key = randomUUID()
+    expect((await stage.post(buildBody('A-1'), key)).status).toBe(201)
+    const response = await stage.post(buildBody('A-2'), key)
+    expect(await problemOf(response)).toMatchObject({
+      status: 409,
+      code: 'KEY_REUSED',
+      instructionId: 'A-1',
+      detail: expect.stringContaining('instruction A-1'),
+    })
+    expect(await countItems(key)).toBe(1)
+  })
+
+  test('with another instruction in a batch is answered 409 and refuses the whole batch', async () => {
+    const key = randomUUID()
+    await stage.post(buildBody('B-1'), key)
+    const fresh = { ...buildBody('B-0'), idempotencyKey: randomUUID() }
+    const response = await postBatch([fresh, { ...buildBody('B-2'), idempotencyKey: key }])
+    expect(await problemOf(response)).toMatchObject({
+      code: 'KEY_REUSED',
+      instructionId: 'B-1',
+      argument: 'instructions[1]',
+    })
+    expect(await countItems(fresh.idempotencyKey)).toBe(0)
+  })
+
+  test('given to two instructions of one batch is answered 409 and refuses both', async () => {
+    const idempotencyKey = randomUUID()
+    const response = await postBatch([
+      { ...buildBody('C-1'), idempotencyKey },
+      { ...buildBody('C-2'), idempotencyKey },
+    ])
+    expect(await problemOf(response)).toMatchObject({ status: 409, code: 'KEY_REUSED', instructionId: 'C-1' })
+    expect(await countItems(idempotencyKey)).toBe(0)
+  })
+
+  test('belongs to the owner of the API key: a rotated key keeps it, another owner does not share it', async () => {
+    const key = randomUUID()
+    const first = await aKey(db, { scopes: ['ingest'], owner: 'shop' })
+    expect((await postAs(first.key, buildBody('D-1'), key)).status).toBe(201)
+    await revokeApiKey({ schema: db.schema, query: (text, values) => db.queryNoRole(text, values) }, first.keyId)
+    const rotated = await aKey(db, { scopes: ['ingest'], owner: 'Shop' })
+    expect(await problemOf(await postAs(rotated.key, buildBody('D-2'), key))).toMatchObject({ instructionId: 'D-1' })
+    const other = await aKey(db, { scopes: ['ingest'], owner: 'warehouse' })
+    expect((await postAs(other.key, buildBody('D-2'), key)).status).toBe(201)
+    expect((await stage.post(buildBody('D-3'), key)).status).toBe(201)
+  })
+})
+
+describe('an instruction without instructionId', () => {
+  test('has its Idempotency-Key as instruction id; the same content again is answered 200', async () => {
+    const key = randomUUID()
+    const body = buildBody()
+    const first = await stage.post(body, key)
+    expect(first.status).toBe(201)
+    expect(first.headers.get('location')).toBe(`/v1/instructions/${key}`)
+    const accepted = await bodyOf(first)
+    expect(accepted).toMatchObject({ instructionId: key, created: true })
+    const again = await stage.post(body, key)
+    expect(again.status).toBe(200)
+    expect(await bodyOf(again)).toEqual({ ...accepted, created: false })
+  })
+
+  test('with other content under its key is answered 409 IDEMPOTENCY_CONFLICT', async () => {
+    const key = randomUUID()
+    await stage.post(buildBody(), key)
+    expect(await problemOf(await stage.post(buildBody(), key))).toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' })
+    expect(await countItems(key)).toBe(1)
+  })
+
+  test('is taken in a batch if it has a key, and refused (422) if it has neither', async () => {
+    const idempotencyKey = randomUUID()
+    const accepted = await bodyOf(await postBatch([{ ...buildBody(), idempotencyKey }]))
+    expect(accepted).toMatchObject({ items: [{ instructionId: idempotencyKey, created: true }] })
+    expect(await problemOf(await postBatch([buildBody()]))).toMatchObject({
+      status: 422,
+      code: 'INVALID_INSTRUCTION',
+      argument: 'instructions[0].instructionId',
+    })
+  })
+})
+
+test('a server whose login is no gateway accepts no payment (503), because it cannot scope keys', async () => {
+  const control = db.as('symphony_control')
+  const roles = {
+    ingest: db.as('symphony_ingest'),
+    mayActFor: (people: 'keys' | 'names') => isActorGateway(control, people),
+  }
+  const unlisted = await openHttpStage(db, { roles })
+  onTestFinished(() => unlisted.close())
+  const key = randomUUID()
+  expect(await problemOf(await unlisted.post(buildBody(), key))).toMatchObject({
+    status: 503,
+    code: 'OPERATE_UNAVAILABLE',
+    detail: expect.stringContaining('symphony deploy --create-login'),
+  })
+  expect(await countItems(key)).toBe(0)
+})
+
+test('/openapi.json and /docs say what identifies a payment', async () => {
+  const { tags } = await bodyOf(await stage.call('/openapi.json'))
+  expect(tags).toContainEqual({
+    name: 'instructions',
+    description: expect.stringMatching(/identify a payment.*KEY_REUSED.*Without an instruction id, the key is the id/),
+  })
+  expect(await (await stage.call('/docs/page.js')).text()).toContain('description: rules')
+})

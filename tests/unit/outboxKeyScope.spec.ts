@@ -1,0 +1,218 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { KeyReusedError, type RoleHandle } from '../../libs/db/index.js'
+import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch, type OutboxInstruction } from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { gatewayOf } from '../support/httpStage.js'
+import { anInstruction, claimOnly, complete, enqueue, sequenceOf } from '../support/outboxItems.js'
+import { aPerson, approve, propose } from '../support/outboxPeople.js'
+import { connectionOf, failureOf, untilWaiting, type Connection } from '../support/race.js'
+
+/** Key scopes: within one, an idempotency key names one instruction (P7014). */
+
+let db: TestDatabase
+let gateway: RoleHandle
+beforeAll(async () => {
+  db = await createTestDatabase()
+  gateway = (await gatewayOf(db)).database.as('symphony_ingest')
+})
+afterAll(() => db.drop())
+
+/** A scope that no other test uses. */
+function aScope(): { readonly keyScope: string } {
+  return { keyScope: `key:${randomUUID()}` }
+}
+
+async function scopesOf(instructionId: string): Promise<unknown[]> {
+  const { rows } = await db.queryNoRole<{ key_scope: string | null }>(
+    'SELECT key_scope FROM payment_outbox_identities WHERE instruction_id = $1 ORDER BY outbox_id',
+    [instructionId],
+  )
+  return rows.map(({ key_scope: scope }) => scope)
+}
+
+describe('a key of one scope', () => {
+  test('with a second instruction is refused (P7014), and the error names the first', async () => {
+    const scope = aScope()
+    const first = anInstruction()
+    const second = anInstruction({ idempotencyKey: first.idempotencyKey })
+    await enqueuePaymentOutbox(gateway, first, scope)
+    const error = await failureOf(enqueuePaymentOutbox(gateway, second, scope))
+    expect(error).toBeInstanceOf(KeyReusedError)
+    expect(error).toMatchObject({
+      code: 'KEY_REUSED',
+      sqlstate: 'P7014',
+      disposition: 'fatal',
+      firstInstructionId: first.instructionId,
+      detail: `{"ordinal" : 1, "instruction_id" : "${first.instructionId}"}`,
+      hint: expect.stringContaining('new idempotency key'),
+    })
+    expect(await scopesOf(second.instructionId)).toEqual([])
+    expect(await sequenceOf(db, second.participantId)).toEqual({ taken: [], next: undefined })
+  })
+
+  test('with the same instruction and content returns the first item', async () => {
+    const scope = aScope()
+    const instruction = anInstruction()
+    const first = await enqueuePaymentOutbox(gateway, instruction, scope)
+    expect(await enqueuePaymentOutbox(gateway, instruction, scope)).toEqual({ ...first, created: false })
+    expect(await scopesOf(instruction.instructionId)).toEqual([scope.keyScope])
+  })
+
+  test('with the same instruction and other content stays P7004', async () => {
+    const scope = aScope()
+    const instruction = anInstruction()
+    await enqueuePaymentOutbox(gateway, instruction, scope)
+    const changed = { ...instruction, payload: { amountMinor: '1051' } }
+    expect(await failureOf(enqueuePaymentOutbox(gateway, changed, scope))).toMatchObject({ sqlstate: 'P7004' })
+  })
+
+  test('belongs to that scope alone: another scope and SQL callers may use it for other instructions', async () => {
+    const { idempotencyKey } = anInstruction()
+    for (const scope of [aScope(), aScope(), {}, {}]) {
+      const item = await enqueuePaymentOutbox(gateway, anInstruction({ idempotencyKey }), scope)
+      expect(item.created).toBe(true)
+    }
+  })
+
+  test('may stand for one instruction only within a batch, too', async () => {
+    const scope = aScope()
+    const { idempotencyKey } = anInstruction()
+    const batch = [anInstruction(), anInstruction({ idempotencyKey }), anInstruction({ idempotencyKey })]
+    expect(await failureOf(enqueuePaymentOutboxBatch(gateway, batch, scope))).toMatchObject({
+      sqlstate: 'P7014',
+      firstInstructionId: batch[1]!.instructionId,
+      detail: expect.stringMatching(/"ordinal" : 3/),
+    })
+    for (const { instructionId } of batch) expect(await scopesOf(instructionId)).toEqual([])
+  })
+
+  test('refuses a batch that mixes repeated and new items, and names the first instruction', async () => {
+    const scope = aScope()
+    const known = [anInstruction(), anInstruction()]
+    await enqueuePaymentOutboxBatch(gateway, known, scope)
+    const stranger = anInstruction({ idempotencyKey: known[1]!.idempotencyKey })
+    expect(await failureOf(enqueuePaymentOutboxBatch(gateway, [...known, stranger], scope))).toMatchObject({
+      sqlstate: 'P7014',
+      firstInstructionId: known[1]!.instructionId,
+    })
+    const again = await enqueuePaymentOutboxBatch(gateway, [...known, known[0]!, anInstruction()], scope)
+    expect(again.map(({ created }) => created)).toEqual([false, false, false, true])
+  })
+})
+
+describe('the scope argument', () => {
+  test('is refused (42501) from a login that is no gateway, and nothing is enqueued', async () => {
+    const instruction = anInstruction()
+    for (const attempt of [
+      () => enqueuePaymentOutbox(db.as('symphony_ingest'), instruction, aScope()),
+      () => enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [instruction], aScope()),
+    ]) {
+      expect(await failureOf(attempt())).toMatchObject({ sqlstate: '42501', hint: expect.stringContaining('gateway') })
+    }
+    expect(await scopesOf(instruction.instructionId)).toEqual([])
+  })
+
+  test.each([
+    ['blank', ' '],
+    ['empty', ''],
+    ['longer than 500 characters', 'x'.repeat(501)],
+    ['a text with a control character', 'key:a\u0007'],
+  ])('is refused (22023) when it is %s', async (_, scope) => {
+    const call = `SELECT * FROM ${db.qualify('enqueue_payment_outbox')}('i', 'p', 'k', 'r', '{}', p_key_scope => $1)`
+    expect(await failureOf(gateway.query(call, [scope]))).toMatchObject({
+      sqlstate: '22023',
+      message: expect.stringContaining('p_key_scope'),
+    })
+  })
+
+  test('of the greatest length fits the index', async () => {
+    const keyScope = `${randomUUID()}${'€'.repeat(464)}`
+    const instruction = anInstruction({ idempotencyKey: 'k'.repeat(128) })
+    expect((await enqueuePaymentOutbox(gateway, instruction, { keyScope })).created).toBe(true)
+  })
+})
+
+/** A connection of the gateway, to step by hand. */
+async function connect(): Promise<Connection> {
+  const client = await (await gatewayOf(db)).connect()
+  await client.query('SET ROLE symphony_ingest')
+  return connectionOf(db, client)
+}
+
+/** Instructions in this order, under these keys. */
+function buildBatch(name: string, keys: readonly string[]): OutboxInstruction[] {
+  return keys.map((idempotencyKey, index) => anInstruction({ instructionId: `${name}-${index}`, idempotencyKey }))
+}
+
+describe('two transactions with one key and two instructions', () => {
+  test.each([
+    ['commits, the second is refused (P7014)', 'COMMIT', { sqlstate: 'P7014' }],
+    ['rolls back, the second is enqueued', 'ROLLBACK', { created: true }],
+  ])('wait for each other: when the first %s', async (_, end, expected) => {
+    const [one, two] = [await connect(), await connect()]
+    const scope = aScope()
+    const first = anInstruction()
+    await one.query('BEGIN')
+    await enqueuePaymentOutbox(one, first, scope)
+    const second = enqueuePaymentOutbox(two, anInstruction({ idempotencyKey: first.idempotencyKey }), scope).catch(
+      (error: unknown) => error,
+    )
+    await untilWaiting(db, two)
+    await one.query(end)
+    expect(await second).toMatchObject(expected)
+    await one.close()
+    await two.close()
+  })
+
+  test('do not deadlock when two batches share keys in opposite order', async () => {
+    const [blocker, one, two] = [await connect(), await connect(), await connect()]
+    const scope = aScope()
+    // Both batches stop halfway, at a key of the blocker, and then go on to a key of each other.
+    await blocker.query('BEGIN')
+    await enqueuePaymentOutboxBatch(blocker, buildBatch('blocker', ['m1', 'm2']), scope)
+    const outcomes = Promise.allSettled([
+      enqueuePaymentOutboxBatch(one, buildBatch('one', ['k1', 'm1', 'k2']), scope),
+      enqueuePaymentOutboxBatch(two, buildBatch('two', ['k2', 'm2', 'k1']), scope),
+    ])
+    await untilWaiting(db, one, two)
+    await blocker.query('ROLLBACK')
+    const refusals = (await outcomes).flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []))
+    expect(refusals).toMatchObject([{ sqlstate: 'P7014' }])
+    for (const connection of [blocker, one, two]) await connection.close()
+  })
+
+  test('under REPEATABLE READ the loser gets a serialization failure (40001) to retry', async () => {
+    const [one, two] = [await connect(), await connect()]
+    const scope = aScope()
+    const first = anInstruction()
+    await two.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
+    await two.query('SELECT 1')
+    await enqueuePaymentOutbox(one, first, scope)
+    const second = anInstruction({ idempotencyKey: first.idempotencyKey })
+    expect(await failureOf(enqueuePaymentOutbox(two, second, scope))).toMatchObject({ sqlstate: '40001' })
+    await two.query('ROLLBACK')
+    expect(await failureOf(enqueuePaymentOutbox(two, second, scope))).toMatchObject({ sqlstate: 'P7014' })
+    await one.close()
+    await two.close()
+  })
+})
+
+test('a redrive carries no scope, and the key of its payment stays taken', async () => {
+  const [olga, pavel] = [await aPerson(db, 'olga'), await aPerson(db, 'pavel')]
+  const scope = aScope()
+  const instruction = anInstruction()
+  const { outboxId } = await enqueuePaymentOutbox(gateway, instruction, scope)
+  await complete(db, await claimOnly(db, instruction.railType), { state: 'FAILED', errorCode: 'REFUSED' })
+  await approve(pavel, await propose(olga, outboxId, 'REDRIVE'))
+  expect(await scopesOf(instruction.instructionId)).toEqual([scope.keyScope, null])
+  const other = anInstruction({ idempotencyKey: instruction.idempotencyKey })
+  expect(await failureOf(enqueuePaymentOutbox(gateway, other, scope))).toMatchObject({ sqlstate: 'P7014' })
+})
+
+test('an enqueue without a scope keeps instruction and key as the identity', async () => {
+  const first = await enqueue(db)
+  const second = await enqueue(db, { idempotencyKey: first.idempotencyKey })
+  expect(second.created).toBe(true)
+  expect(await scopesOf(first.instructionId)).toEqual([null])
+})
