@@ -28,6 +28,9 @@ proveTransactions('Drizzle over node-postgres', async (url) => {
   const db = drizzleNodePostgres(pool)
   return {
     transaction: (body) => db.transaction((tx) => body(openTransaction(tx))),
+    // @ts-expect-error: the type of a transaction has rollback()
+    outside: [() => fromDrizzle(db, sql)],
+    refusesEnded: false,
     close: () => pool.end(),
   }
 })
@@ -37,6 +40,9 @@ proveTransactions('Drizzle over postgres.js', async (url) => {
   const db = drizzlePostgresJs(client)
   return {
     transaction: (body) => db.transaction((tx) => body(openTransaction(tx))),
+    // @ts-expect-error: the type of a transaction has rollback()
+    outside: [() => fromDrizzle(db, sql)],
+    refusesEnded: false,
     close: () => client.end(),
   }
 })

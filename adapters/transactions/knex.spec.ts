@@ -17,6 +17,9 @@ function library(knex: Knex): Library {
     transaction: async (body) => {
       await knex.transaction((trx) => body(openTransaction(trx)))
     },
+    // @ts-expect-error: the type of a transaction has isCompleted()
+    outside: [() => fromKnex(knex)],
+    refusesEnded: true,
     close: () => knex.destroy(),
   }
 }

@@ -38,6 +38,13 @@ function library(db: Kysely<Tables>): Library {
         throw error
       }
     },
+    outside: [
+      // @ts-expect-error: isTransaction is true in the type of a transaction, and boolean here
+      () => fromKysely(db),
+      // @ts-expect-error: a pinned connection is no transaction
+      () => db.connection().execute(async (connection) => fromKysely(connection)),
+    ],
+    refusesEnded: true,
     close: () => db.destroy(),
   }
 }

@@ -1,5 +1,6 @@
 import postgres from 'postgres'
 import { fromPostgresJs } from '../../libs/adapters/index.js'
+import type { Queryable } from '../../libs/db/index.js'
 import { proveTransactions, type OpenTransaction } from './proveTransactions.js'
 
 const openTransaction = (sql: postgres.TransactionSql): OpenTransaction => ({
@@ -12,12 +13,28 @@ const openTransaction = (sql: postgres.TransactionSql): OpenTransaction => ({
   },
 })
 
+const outsideOf = (sql: postgres.Sql): (() => Queryable | Promise<Queryable>)[] => [
+  // @ts-expect-error: the type of a transaction has savepoint()
+  () => fromPostgresJs(sql),
+  async () => {
+    const reserved = await sql.reserve()
+    try {
+      // @ts-expect-error: a reserved connection is no transaction
+      return fromPostgresJs(reserved)
+    } finally {
+      reserved.release()
+    }
+  },
+]
+
 proveTransactions('postgres.js', async (url) => {
   const sql = postgres(url, { onnotice: () => {} })
   return {
     transaction: async (body) => {
       await sql.begin((transaction) => body(openTransaction(transaction)))
     },
+    outside: outsideOf(sql),
+    refusesEnded: false,
     close: () => sql.end(),
   }
 })
@@ -28,6 +45,8 @@ proveTransactions('postgres.js that names columns in camel case and fetches no t
     transaction: async (body) => {
       await sql.begin((transaction) => body(openTransaction(transaction)))
     },
+    outside: outsideOf(sql),
+    refusesEnded: false,
     close: () => sql.end(),
   }
 })

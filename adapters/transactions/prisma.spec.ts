@@ -24,6 +24,9 @@ proveTransactions('Prisma', async (url) => {
   const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString: url }) })
   return {
     transaction: (body) => prisma.$transaction((client) => body(openTransaction(client)), { timeout: 60_000 }),
+    // @ts-expect-error: the type of a transaction has no $connect()
+    outside: [() => fromPrisma(prisma)],
+    refusesEnded: true,
     close: () => prisma.$disconnect(),
   }
 })

@@ -1,6 +1,7 @@
 import { inspect } from 'node:util'
 import type { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { InvalidArgumentError } from '../../libs/core/index.js'
 import { IdempotencyConflictError, withSchema, type Queryable } from '../../libs/db/index.js'
 import { enqueueInboxMessage } from '../../libs/inbox/index.js'
 import { enqueue, enqueueMany } from '../../libs/outbox/index.js'
@@ -21,6 +22,10 @@ export interface OpenTransaction {
 export interface Library {
   /** Committed if the body returns, rolled back if it throws. */
   transaction(body: (open: OpenTransaction) => Promise<void>): Promise<void>
+  /** Objects of the library that are no transaction, each given to the adapter. */
+  readonly outside: readonly (() => Queryable | Promise<Queryable>)[]
+  /** Whether a statement through a transaction that has ended is refused, by the library or by the adapter. */
+  readonly refusesEnded: boolean
   close(): Promise<void>
 }
 
@@ -148,6 +153,36 @@ export function proveTransactions(name: string, connect: (url: string) => Promis
         [participantId, notBefore],
       )
       expect(rows).toEqual(payloads.map((payload, index) => ({ payload, ordered: index === 2, later: index === 1 })))
+    })
+
+    test('the adapter refuses the library’s objects outside a transaction before it sends anything', async () => {
+      expect(library.outside.length).toBeGreaterThan(0)
+      for (const make of library.outside) {
+        const refusal = await Promise.resolve()
+          .then(make)
+          .then(
+            () => undefined,
+            (error: unknown) => error,
+          )
+        expect(refusal).toBeInstanceOf(InvalidArgumentError)
+        expect(refusal).toMatchObject({
+          message: expect.stringMatching(/: expected .*, got .*; open a transaction and pass that$/),
+        })
+      }
+    })
+
+    test('a payment through a transaction that has ended is refused, where the table says so', async () => {
+      const instruction = anInstruction()
+      let ended: Queryable | undefined
+      await library.transaction(async ({ tx }) => {
+        ended = tx
+      })
+      const late = enqueue(instruction, { tx: ended!, schema: SCHEMA }).then(
+        () => false,
+        () => true,
+      )
+      expect(await late).toBe(library.refusesEnded)
+      expect((await found(instruction.participantId))?.['items']).toBe(library.refusesEnded ? 0 : 1)
     })
 
     test('inbox messages and timers go through the same transaction', async () => {

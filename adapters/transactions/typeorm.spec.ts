@@ -1,6 +1,7 @@
 import 'reflect-metadata'
 import { DataSource, EntitySchema, type EntityManager } from 'typeorm'
 import { fromTypeOrm } from '../../libs/adapters/index.js'
+import type { Queryable } from '../../libs/db/index.js'
 import { proveTransactions, type OpenTransaction } from './proveTransactions.js'
 
 const Note = new EntitySchema<{ id: string; text: string }>({
@@ -16,10 +17,31 @@ const openTransaction = (manager: EntityManager): OpenTransaction => ({
   savepoint: (body) => manager.transaction((inner) => body(openTransaction(inner))),
 })
 
+/** The type of a manager is the same inside and outside a transaction, so only the data source is refused by type. */
+const outsideOf = (dataSource: DataSource): (() => Queryable | Promise<Queryable>)[] => [
+  () => fromTypeOrm(dataSource.manager),
+  // @ts-expect-error: a data source has initialize()
+  () => fromTypeOrm(dataSource),
+  async () => {
+    const runner = dataSource.createQueryRunner()
+    await runner.startTransaction()
+    const tx = fromTypeOrm(runner)
+    await runner.commitTransaction()
+    try {
+      await tx.query('SELECT 1')
+      return tx
+    } finally {
+      await runner.release()
+    }
+  },
+]
+
 proveTransactions('TypeORM', async (url) => {
   const dataSource = await new DataSource({ type: 'postgres', url, entities: [Note] }).initialize()
   return {
     transaction: (body) => dataSource.transaction((manager) => body(openTransaction(manager))),
+    outside: outsideOf(dataSource),
+    refusesEnded: true,
     close: () => dataSource.destroy(),
   }
 })
@@ -40,6 +62,8 @@ proveTransactions('TypeORM by a query runner', async (url) => {
         await runner.release()
       }
     },
+    outside: outsideOf(dataSource),
+    refusesEnded: true,
     close: () => dataSource.destroy(),
   }
 })

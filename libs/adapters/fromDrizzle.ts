@@ -1,13 +1,15 @@
 import type { Queryable, Rows } from '../db/index.js'
 import { asTexts } from './asText.js'
 import { cutAtPlaceholders } from './placeholders.js'
-import { requireMethod } from './requireMethod.js'
+import { requireMark, requireMethod } from './requireMethod.js'
 import { rowsIn } from './rowsIn.js'
 import { withoutParameters } from './serverError.js'
 
-/** What is needed of Drizzle: the `tx` of `db.transaction`, whatever driver is behind it. */
+/** The `tx` of Drizzle's `db.transaction`, over any driver. */
 export interface DrizzleTransaction {
   execute(query: unknown): PromiseLike<unknown>
+  /** Absent on `db` itself. */
+  rollback(): unknown
 }
 
 /** Drizzle's own `sql`, which only it can make queries with. */
@@ -18,6 +20,7 @@ export interface DrizzleSql {
 
 export function fromDrizzle(tx: DrizzleTransaction, sql: DrizzleSql): Queryable {
   requireMethod('tx', tx, 'execute', 'a transaction of Drizzle')
+  requireMark('tx', typeof tx.rollback === 'function', 'the tx of db.transaction', 'the db of Drizzle')
   requireMethod('sql', sql, 'param', 'the sql of drizzle-orm')
   return {
     query: async <R>(text: string, given?: readonly unknown[]): Promise<Rows<R>> => {

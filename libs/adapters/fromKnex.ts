@@ -1,17 +1,21 @@
 import type { Queryable, Rows } from '../db/index.js'
 import { asTexts } from './asText.js'
 import { cutAtPlaceholders, type CutStatement } from './placeholders.js'
-import { requireMethod } from './requireMethod.js'
+import { requireMark, requireMethod } from './requireMethod.js'
 import { rowsIn } from './rowsIn.js'
 import { snakeCased } from './snakeCased.js'
 
-/** What is needed of Knex: the `trx` of `knex.transaction`. */
+/** The `trx` of `knex.transaction`. */
 export interface KnexTransaction {
   raw(sql: string, bindings: unknown): PromiseLike<unknown>
+  readonly isTransaction?: boolean
+  /** Absent on `knex` itself. */
+  isCompleted(): boolean
 }
 
 export function fromKnex(trx: KnexTransaction): Queryable {
   requireMethod('trx', trx, 'raw', 'a transaction of Knex')
+  requireMark('trx', trx.isTransaction === true, 'the trx of knex.transaction', 'the Knex instance')
   return {
     query: async <R>(text: string, given?: readonly unknown[]): Promise<Rows<R>> => {
       const cut = cutAtPlaceholders(text, asTexts(given))

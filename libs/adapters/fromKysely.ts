@@ -1,16 +1,19 @@
 import { randomUUID } from 'node:crypto'
 import type { Queryable, Rows } from '../db/index.js'
 import { asTexts } from './asText.js'
-import { requireMethod } from './requireMethod.js'
+import { requireMark, requireMethod } from './requireMethod.js'
 import { rowsIn } from './rowsIn.js'
 
-/** What is needed of Kysely: the `trx` of `db.transaction().execute`, or a controlled transaction. */
+/** The `trx` of Kysely's `db.transaction().execute`, or a controlled transaction. */
 export interface KyselyTransaction {
+  /** `boolean` on the Kysely instance itself. */
+  readonly isTransaction: true
   withoutPlugins(): { executeQuery(query: unknown): Promise<unknown> }
 }
 
 export function fromKysely(trx: KyselyTransaction): Queryable {
   requireMethod('trx', trx, 'withoutPlugins', 'a transaction of Kysely')
+  requireMark('trx', trx.isTransaction, 'the trx of db.transaction().execute', 'the Kysely instance')
   // A plugin may rename the columns of a result (CamelCasePlugin), and we read them by their names.
   const executor = trx.withoutPlugins()
   return {

@@ -1,17 +1,20 @@
 import type { Queryable, Rows } from '../db/index.js'
 import { asText } from './asText.js'
-import { requireMethod } from './requireMethod.js'
+import { requireMark, requireMethod } from './requireMethod.js'
 import { rowsIn } from './rowsIn.js'
 import { withoutParameters } from './serverError.js'
 import { snakeCased } from './snakeCased.js'
 
-/** What is needed of postgres.js: the `sql` that `sql.begin` or `sql.savepoint` gives its callback. */
+/** The `sql` that `sql.begin` or `sql.savepoint` of postgres.js gives its callback. */
 export interface PostgresJsTransaction {
+  /** Absent on `sql` itself and on a reserved connection. */
+  readonly savepoint: unknown
   unsafe(query: string, parameters?: unknown[]): PromiseLike<readonly unknown[]>
 }
 
 export function fromPostgresJs(sql: PostgresJsTransaction): Queryable {
   requireMethod('sql', sql, 'unsafe', 'the sql of a postgres.js transaction')
+  requireMark('sql', typeof sql.savepoint === 'function', 'the sql of sql.begin', 'the sql outside sql.begin')
   return {
     query: async <R>(text: string, values: readonly unknown[] = []): Promise<Rows<R>> => {
       try {

@@ -1,16 +1,19 @@
 import type { Queryable, Rows } from '../db/index.js'
 import { asTexts } from './asText.js'
-import { requireMethod } from './requireMethod.js'
+import { property, requireMark, requireMethod } from './requireMethod.js'
 import { rowsIn } from './rowsIn.js'
 import { serverError, textIn } from './serverError.js'
 
-/** What is needed of Prisma: the client that `prisma.$transaction(async (tx) => …)` gives its callback. */
+/** The client that `prisma.$transaction(async (tx) => …)` gives its callback. */
 export interface PrismaTransaction {
+  /** Present on the PrismaClient itself only. */
+  readonly $connect?: never
   $queryRawUnsafe(query: string, ...values: unknown[]): PromiseLike<unknown>
 }
 
 export function fromPrisma(tx: PrismaTransaction): Queryable {
   requireMethod('tx', tx, '$queryRawUnsafe', 'the client of an interactive transaction of Prisma')
+  requireMark('tx', tx.$connect === undefined, 'the tx of prisma.$transaction(async (tx) => …)', 'the PrismaClient')
   return {
     query: async <R>(text: string, values?: readonly unknown[]): Promise<Rows<R>> => {
       try {
@@ -37,8 +40,4 @@ function serverErrorOf(error: unknown): unknown {
     detail: textIn(reported, 'detail'),
     hint: textIn(reported, 'hint'),
   })
-}
-
-function property(value: unknown, name: string): unknown {
-  return typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined
 }

@@ -1,17 +1,25 @@
 import type { Queryable, Rows } from '../db/index.js'
 import { asTexts } from './asText.js'
-import { requireMethod } from './requireMethod.js'
+import { requireMark, requireMethod } from './requireMethod.js'
 import { rowsIn } from './rowsIn.js'
 
-/** What is needed of TypeORM: the manager of `dataSource.transaction`, or a `QueryRunner` with an open transaction. */
+/** The manager of TypeORM's `dataSource.transaction`, or a `QueryRunner` with an open transaction. */
 export interface TypeOrmTransaction {
   query(text: string, parameters?: unknown[]): Promise<unknown>
+  /** The runner of a manager. `dataSource.manager` has none. */
+  readonly queryRunner?: { readonly isTransactionActive: boolean } | undefined
+  /** The mark of a runner. */
+  readonly isTransactionActive?: boolean
+  /** Present on a `DataSource` only. */
+  readonly initialize?: never
 }
 
 export function fromTypeOrm(manager: TypeOrmTransaction): Queryable {
   requireMethod('manager', manager, 'query', 'the manager of a TypeORM transaction')
+  requireOpen(manager)
   return {
     query: async <R>(text: string, values?: readonly unknown[]): Promise<Rows<R>> => {
+      requireOpen(manager)
       try {
         return { rows: rowsIn<R>(await manager.query(text, asTexts(values))) }
       } catch (error) {
@@ -19,6 +27,17 @@ export function fromTypeOrm(manager: TypeOrmTransaction): Queryable {
       }
     },
   }
+}
+
+/** Checked for each statement, too: a `QueryRunner` outlives its transaction. */
+function requireOpen(manager: TypeOrmTransaction): void {
+  const { isTransactionActive = false } = manager.queryRunner ?? manager
+  requireMark(
+    'manager',
+    isTransactionActive,
+    'the manager of dataSource.transaction',
+    'a manager outside a transaction',
+  )
 }
 
 /** TypeORM keeps the parameters in the error that it throws, and what the driver threw beside them. */

@@ -1,9 +1,21 @@
 import { InvalidArgumentError } from '../core/index.js'
 
-/** What was given must be able to query; found out before anything is sent, and said with the name of the argument. */
+/** Throws unless the value has the method: before any statement is sent, and with the name of the argument. */
 export function requireMethod(argument: string, value: unknown, method: string, expected: string): void {
-  const found = value !== null && value !== undefined ? Reflect.get(Object(value), method) : undefined
-  if (typeof found !== 'function') {
+  if (typeof property(value, method) !== 'function') {
     throw new InvalidArgumentError(argument, `expected ${expected}, got something without ${method}()`)
   }
+}
+
+/** Throws unless the library itself marks the value as a transaction. */
+export function requireMark(argument: string, isMarked: boolean, expected: string, got: string): void {
+  if (isMarked) return
+  throw new InvalidArgumentError(
+    argument,
+    `expected ${expected}, got ${got}, whose statements commit on their own; open a transaction and pass that`,
+  )
+}
+
+export function property(value: unknown, name: string): unknown {
+  return value === null || value === undefined ? undefined : Reflect.get(Object(value), name)
 }

@@ -20,8 +20,20 @@ export interface Queryable {
 
 /** The same client, said to work on a deployment in another schema. */
 export function withSchema(queryable: Queryable, schema: string): Queryable & { readonly schema: string } {
-  return { schema, query: (text, values) => queryable.query(text, values) }
+  const wrapper: Queryable & { readonly schema: string } = {
+    schema,
+    query: (text, values) => queryable.query(text, values),
+  }
+  WRAPPED.set(wrapper, unwrapSchema(queryable))
+  return wrapper
 }
+
+/** Returns the client behind `withSchema`, or the queryable itself. */
+export function unwrapSchema(queryable: Queryable): Queryable {
+  return WRAPPED.get(queryable) ?? queryable
+}
+
+const WRAPPED = new WeakMap<Queryable, Queryable>()
 
 /** `"My Schema"."claim_outbox_batch"`: the full name of one of our objects, as this queryable must spell it. */
 export function qualify(queryable: Queryable, objectName: string): string {

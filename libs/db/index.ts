@@ -34,6 +34,8 @@ export type { DatabaseOptions } from './options.js'
 export type { RoleProbe, RoleReport } from './probeRoles.js'
 export { callFunction, DEFAULT_SCHEMA, qualify, quoteIdentifier, withSchema } from './Queryable.js'
 export type { Queryable, Rows } from './Queryable.js'
+export { requireTransaction } from './requireTransaction.js'
+export type { TransactionClient } from './requireTransaction.js'
 export {
   ActorUnverifiedError,
   AlreadyTerminalError,

@@ -9,7 +9,7 @@ import {
   requiredId,
   type JsonObject,
 } from '../core/index.js'
-import type { Queryable, RoleHandle } from '../db/index.js'
+import type { RoleHandle, TransactionClient } from '../db/index.js'
 import { claimOutboxBatch, completeOutboxAttempts } from './db.js'
 import { enqueueMessage } from './enqueue.js'
 import type { AttemptOutcome, ClaimedItem, EnqueuedItem } from './types.js'
@@ -95,7 +95,7 @@ export class OutboxStore {
   /** Queues a message, in the caller's transaction where one is given. */
   async enqueue(
     message: OutboxMessage,
-    { tx }: { readonly tx?: Queryable } = {},
+    { tx }: { readonly tx?: TransactionClient } = {},
   ): Promise<EnqueuedItem & { readonly messageId: string }> {
     const messageId = message.messageId ?? randomUUID()
     const item = await enqueueMessage(

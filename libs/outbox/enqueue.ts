@@ -1,15 +1,15 @@
-import { BATCH_SIZE, InvalidArgumentError } from '../core/index.js'
-import { withSchema, type Queryable } from '../db/index.js'
+import { BATCH_SIZE } from '../core/index.js'
+import { requireTransaction, withSchema, type Queryable, type TransactionClient } from '../db/index.js'
 import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch } from './db.js'
 import { onlyRow } from './rows.js'
 import type { EnqueuedItem, OutboxInstruction } from './types.js'
 
 export interface EnqueueOptions {
   /**
-   * The caller's own transaction: anything that can run a parameterised query, such as a `pg` client between BEGIN and COMMIT. What
-   * is enqueued is committed or rolled back with it.
+   * The caller's own transaction: a `pg` client between BEGIN and COMMIT, or another library's transaction through an adapter. The
+   * payment is committed or rolled back with it. `enqueue` refuses a `tx` that is known not to be a transaction.
    */
-  readonly tx: Queryable
+  readonly tx: TransactionClient
   /** Where Symphony is deployed. @default `symphony`, or what `tx` says itself */
   readonly schema?: string
   /** Encrypts the fields that a rail declares as encrypted, before anything leaves this process, and refuses what it forbids. */
@@ -28,7 +28,10 @@ export interface InstructionSealer {
  */
 export async function enqueue(instruction: OutboxInstruction, options: EnqueueOptions): Promise<EnqueuedItem> {
   const tx = transactionOf(options)
-  return enqueuePaymentOutbox(tx, onlyRow(await sealed(tx, [instruction], options)))
+  const { protection } = options
+  // No await before the statement is sent: a caller that forgot to await enqueue() would otherwise send COMMIT first.
+  if (protection === undefined) return enqueuePaymentOutbox(tx, instruction)
+  return enqueuePaymentOutbox(tx, onlyRow(await protection.seal(tx, [instruction])))
 }
 
 /** The same for many, in statements of up to 1000; answers come in the order given. One that is refused refuses all. */
@@ -40,7 +43,8 @@ export async function enqueueMany(
   const items: EnqueuedItem[] = []
   for (let start = 0; start < instructions.length; start += BATCH_SIZE.max) {
     const batch = instructions.slice(start, start + BATCH_SIZE.max)
-    items.push(...(await enqueuePaymentOutboxBatch(tx, await sealed(tx, batch, options))))
+    const sealed = options.protection === undefined ? batch : await options.protection.seal(tx, batch)
+    items.push(...(await enqueuePaymentOutboxBatch(tx, sealed)))
   }
   return items
 }
@@ -50,17 +54,7 @@ export async function enqueueMessage(message: OutboxInstruction, options: Enqueu
   return onlyRow(await enqueuePaymentOutboxBatch(transactionOf(options), [message], { isMessage: true }))
 }
 
-async function sealed(
-  tx: Queryable,
-  instructions: readonly OutboxInstruction[],
-  { protection }: EnqueueOptions,
-): Promise<readonly OutboxInstruction[]> {
-  return protection === undefined ? instructions : protection.seal(tx, instructions)
-}
-
 function transactionOf({ tx, schema }: EnqueueOptions): Queryable {
-  if (typeof tx?.query !== 'function') {
-    throw new InvalidArgumentError('tx', 'expected a client or transaction with a query(text, values) method')
-  }
+  requireTransaction(tx)
   return schema === undefined ? tx : withSchema(tx, schema)
 }

@@ -1,4 +1,4 @@
-import type { Database, Queryable } from '../db/index.js'
+import { requireTransaction, type Database, type Queryable, type TransactionClient } from '../db/index.js'
 import * as verbs from './claims.js'
 import { createJobRunsFromDueJobs, type CreateJobRunsOptions } from './createJobRunsFromDueJobs.js'
 import * as db from './db.js'
@@ -43,11 +43,19 @@ export class SchedulerStore {
   }
 
   /** With `tx`, in the caller's own transaction: committed or rolled back with it. */
-  scheduleTimer(timer: TimerDefinition, { tx = this.#ingest }: { readonly tx?: Queryable } = {}): Promise<string> {
+  async scheduleTimer(
+    timer: TimerDefinition,
+    { tx = this.#ingest }: { readonly tx?: TransactionClient } = {},
+  ): Promise<string> {
+    requireTransaction(tx)
     return db.scheduleTimer(tx, timer)
   }
 
-  cancelTimer(timerId: string, { tx = this.#ingest }: { readonly tx?: Queryable } = {}): Promise<boolean> {
+  async cancelTimer(
+    timerId: string,
+    { tx = this.#ingest }: { readonly tx?: TransactionClient } = {},
+  ): Promise<boolean> {
+    requireTransaction(tx)
     return db.cancelTimer(tx, timerId)
   }
 

@@ -59,6 +59,6 @@ describe('something that cannot query is refused before anything is sent', () =>
 
   test('Drizzle without its sql', () => {
     // @ts-expect-error: what a caller in JavaScript could pass
-    expect(() => fromDrizzle({ execute: async () => [] })).toThrow('sql: expected')
+    expect(() => fromDrizzle({ execute: async () => [], rollback: () => undefined })).toThrow('sql: expected')
   })
 })

@@ -1,0 +1,213 @@
+import { Client, Pool } from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { InvalidArgumentError } from '../../libs/core/index.js'
+import { withSchema } from '../../libs/db/index.js'
+import { enqueue, enqueueMany, OutboxStore } from '../../libs/outbox/index.js'
+import { SchedulerStore } from '../../libs/scheduler/index.js'
+import { createTestDatabase, testSchema, type TestDatabase } from '../support/database.js'
+import { anInstruction } from '../support/outboxItems.js'
+
+const schema = testSchema()
+let db: TestDatabase
+let url: string
+let pool: Pool
+beforeAll(async () => {
+  db = await createTestDatabase()
+  const login = await db.createLogin('shop', { roles: ['symphony_ingest'], inherit: true })
+  url = login.url
+  pool = new Pool({ connectionString: url })
+})
+afterAll(async () => {
+  await pool.end()
+  await db.drop()
+})
+
+async function countItems(participantId: string): Promise<number> {
+  const { rows } = await db.queryNoRole<{ items: number }>(
+    'SELECT count(*)::int AS items FROM payment_outbox_pending WHERE participant_id = $1',
+    [participantId],
+  )
+  return rows[0]!.items
+}
+
+/** Runs the body with a connected client and closes it. */
+async function withClient<T>(body: (client: Client) => Promise<T>, options: { pipeline?: boolean } = {}): Promise<T> {
+  const client = new Client({ connectionString: url, ...options })
+  await client.connect()
+  try {
+    return await body(client)
+  } finally {
+    await client.end()
+  }
+}
+
+/** Returns the refusal; a call that resolves fails the comparison with `refused`. */
+async function refusalOf(act: () => Promise<unknown>): Promise<unknown> {
+  return act().catch((error: unknown) => error)
+}
+
+function refused(got: string): unknown {
+  return expect.toSatisfy(
+    (error: unknown) =>
+      error instanceof InvalidArgumentError &&
+      error.argument === 'tx' &&
+      error.message.startsWith(`tx: expected a client with an open transaction, got ${got}; `),
+  )
+}
+
+describe('enqueue refuses a tx that is no transaction and queues nothing', () => {
+  test('a pg.Pool, by its type and at run time', async () => {
+    const instruction = anInstruction()
+    const database = db.database
+    // @ts-expect-error: a pg.Pool is no transaction
+    expect(await refusalOf(() => enqueue(instruction, { tx: pool, schema }))).toEqual(refused('a pg.Pool'))
+    // @ts-expect-error: a pg.Pool is no transaction
+    expect(await refusalOf(() => enqueueMany([instruction], { tx: pool, schema }))).toEqual(refused('a pg.Pool'))
+    const message = { topic: 'mail', payload: {} }
+    // @ts-expect-error: a pg.Pool is no transaction
+    expect(await refusalOf(() => new OutboxStore(database).enqueue(message, { tx: pool }))).toEqual(
+      refused('a pg.Pool'),
+    )
+    const timer = { topic: 'mail', payload: {}, dueAt: new Date() }
+    // @ts-expect-error: a pg.Pool is no transaction
+    expect(await refusalOf(() => new SchedulerStore(database).scheduleTimer(timer, { tx: pool }))).toEqual(
+      refused('a pg.Pool'),
+    )
+    // @ts-expect-error: a pg.Pool is no transaction
+    expect(await refusalOf(() => new SchedulerStore(database).cancelTimer('x', { tx: pool }))).toEqual(
+      refused('a pg.Pool'),
+    )
+    expect(await countItems(instruction.participantId)).toBe(0)
+  })
+
+  test('a pg.Pool behind withSchema', async () => {
+    const instruction = anInstruction()
+    expect(await refusalOf(() => enqueue(instruction, { tx: withSchema(pool, schema) }))).toEqual(refused('a pg.Pool'))
+    const twice = withSchema(withSchema(pool, 'other'), schema)
+    expect(await refusalOf(() => enqueue(instruction, { tx: twice }))).toEqual(refused('a pg.Pool'))
+    expect(await countItems(instruction.participantId)).toBe(0)
+  })
+
+  test.for([false, true])('an idle pg client, before BEGIN and after COMMIT (pipeline: %s)', async (pipeline) => {
+    const instruction = anInstruction()
+    await withClient(
+      async (client) => {
+        const got = 'a pg client outside a transaction'
+        expect(await refusalOf(() => enqueue(instruction, { tx: client, schema }))).toEqual(refused(got))
+        await client.query('BEGIN')
+        await client.query('COMMIT')
+        expect(await refusalOf(() => enqueue(instruction, { tx: client, schema }))).toEqual(refused(got))
+      },
+      { pipeline },
+    )
+    expect(await countItems(instruction.participantId)).toBe(0)
+  })
+
+  test('an idle client of a pool', async () => {
+    const client = await pool.connect()
+    try {
+      expect(await refusalOf(() => enqueue(anInstruction(), { tx: client, schema }))).toEqual(
+        refused('a pg client outside a transaction'),
+      )
+    } finally {
+      client.release()
+    }
+  })
+
+  test('an object of TypeORM without the adapter', async () => {
+    const manager = { query: async () => ({ rows: [] }), createQueryBuilder: () => undefined }
+    expect(await refusalOf(() => enqueue(anInstruction(), { tx: manager, schema }))).toEqual(
+      refused('an object of TypeORM'),
+    )
+  })
+
+  test.for([undefined, null, {}, 'tx', 7])('%j, which has no query()', async (tx) => {
+    // @ts-expect-error: a caller in JavaScript can pass anything
+    expect(await refusalOf(() => enqueue(anInstruction(), { tx, schema }))).toEqual(
+      refused('an object without query()'),
+    )
+  })
+})
+
+describe.for([false, true])('a pg client passes (pipeline: %s)', (pipeline) => {
+  test('inside BEGIN', async () => {
+    const instruction = anInstruction()
+    await withClient(
+      async (client) => {
+        await client.query('BEGIN')
+        expect(await enqueue(instruction, { tx: client, schema })).toMatchObject({ created: true })
+        await client.query('COMMIT')
+      },
+      { pipeline },
+    )
+    expect(await countItems(instruction.participantId)).toBe(1)
+  })
+
+  test('when BEGIN was sent and not awaited', async () => {
+    const instruction = anInstruction()
+    await withClient(
+      async (client) => {
+        await client.query('SELECT 1')
+        void client.query('BEGIN')
+        await enqueue(instruction, { tx: client, schema })
+        await client.query('ROLLBACK')
+      },
+      { pipeline },
+    )
+    expect(await countItems(instruction.participantId)).toBe(0)
+  })
+
+  test('when neither the connection nor BEGIN was awaited', async () => {
+    const instruction = anInstruction()
+    const client = new Client({ connectionString: url, pipeline })
+    void client.connect()
+    void client.query('BEGIN')
+    await enqueue(instruction, { tx: client, schema })
+    await client.query('ROLLBACK')
+    await client.end()
+    expect(await countItems(instruction.participantId)).toBe(0)
+  })
+
+  test('when statements before BEGIN are still in flight', async () => {
+    const instruction = anInstruction()
+    await withClient(
+      async (client) => {
+        void client.query('SELECT 1')
+        void client.query('BEGIN')
+        void client.query('SELECT 2')
+        await enqueue(instruction, { tx: client, schema })
+        await client.query('ROLLBACK')
+      },
+      { pipeline },
+    )
+    expect(await countItems(instruction.participantId)).toBe(0)
+  })
+
+  test('in a failed transaction, and the server refuses the statement (25P02)', async () => {
+    await withClient(
+      async (client) => {
+        await client.query('BEGIN')
+        await client.query('SELECT 1 / 0').catch(() => {})
+        await expect(enqueue(anInstruction(), { tx: client, schema })).rejects.toMatchObject({ sqlstate: '25P02' })
+      },
+      { pipeline },
+    )
+  })
+})
+
+test('an enqueue that is not awaited is still sent before the ROLLBACK that follows it', async () => {
+  const instruction = anInstruction()
+  await withClient(async (client) => {
+    await client.query('BEGIN')
+    const pending = enqueue(instruction, { tx: client, schema })
+    await client.query('ROLLBACK')
+    expect(await pending).toMatchObject({ created: true })
+  })
+  expect(await countItems(instruction.participantId)).toBe(0)
+})
+
+test('a handle of Symphony itself passes: it belongs to no transaction of the caller', async () => {
+  const instruction = anInstruction()
+  expect(await enqueue(instruction, { tx: db.as('symphony_ingest') })).toMatchObject({ created: true })
+  expect(await countItems(instruction.participantId)).toBe(1)
+})
