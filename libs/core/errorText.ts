@@ -2,8 +2,8 @@ import { ERROR_MESSAGE_LENGTH_MAX } from './limits.js'
 import { CONTROL_CHARACTER } from './unicode.js'
 
 /**
- * Makes any text storable: what a rail or a thrown value says must never be the reason why an outcome could not be
- * recorded. Shortened and repaired, never refused: what is blank says so. It removes nothing secret; that is the rail adapter's duty.
+ * Makes any text storable: shortened and repaired, never refused, so that an error text never keeps an outcome from being
+ * recorded. Removes no secret: `redact` does, and is the only caller.
  */
 export function storableErrorText(text: string, lengthMax: number = ERROR_MESSAGE_LENGTH_MAX): string {
   if (text.trim() === '') return NO_TEXT

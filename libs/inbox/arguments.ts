@@ -6,7 +6,7 @@ import {
   InvalidArgumentError,
   requiredId,
   requiredInboxId,
-  storableErrorText,
+  redact,
 } from '../core/index.js'
 import type { ClaimRetry, InboxClaim, InboxKey, InboxMessage } from './types.js'
 
@@ -65,9 +65,9 @@ export function claimColumns(claims: readonly InboxClaim[]): ClaimColumns {
   }
 }
 
-/** What went wrong must never be why it could not be recorded: repaired, not refused. */
+/** Redacts and repairs, never refuses: `last_error` is readable by symphony_readonly, and payloads are not. */
 export function errorColumn(claims: readonly ClaimRetry[]): (string | null)[] {
-  return claims.map(({ error }) => (error === undefined ? null : storableErrorText(error)))
+  return claims.map(({ error }) => (error === undefined ? null : redact(error)))
 }
 
 export function delayColumn(claims: readonly ClaimRetry[]): (number | null)[] {

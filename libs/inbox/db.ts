@@ -7,7 +7,7 @@ import {
   REASON_LENGTH_MAX,
   requiredId,
   requiredText,
-  storableErrorText,
+  redact,
   type JsonObject,
 } from '../core/index.js'
 import { callFunction, qualify, type Queryable } from '../db/index.js'
@@ -79,7 +79,7 @@ export async function markInboxProcessed(role: Queryable, key: InboxKey): Promis
 }
 
 export async function markInboxDead(role: Queryable, key: InboxKey, error: string): Promise<void> {
-  await callFunction(role, 'mark_inbox_dead', [...keyValues(key), storableErrorText(error)])
+  await callFunction(role, 'mark_inbox_dead', [...keyValues(key), redact(error)])
 }
 
 interface ClaimedRow {

@@ -12,7 +12,7 @@ import {
   requiredIdempotencyKey,
   requiredText,
   requiredUuid,
-  storableErrorText,
+  redact,
   type ArgumentName,
 } from '../core/index.js'
 import { activeTraceContext } from './traces.js'
@@ -153,10 +153,10 @@ export function optionalText(
   return value === undefined || value === null ? null : requiredText(argument, value, lengthMax)
 }
 
-/** What went wrong must never be why an outcome could not be recorded: repaired, not refused. */
+/** Redacts and repairs, never refuses: an error text must not keep an outcome from being recorded. */
 function optionalErrorText(value: string | null | undefined): string | null {
   if (value === undefined || value === null) return null
-  const text = storableErrorText(value)
+  const text = redact(value)
   return text.trim() === '' ? null : text
 }
 

@@ -1,7 +1,11 @@
-import { ERROR_CODE_LENGTH_MAX, RAIL_REFERENCE_LENGTH_MAX, requiredText } from '../core/index.js'
+import {
+  ERROR_CODE_LENGTH_MAX,
+  RAIL_REFERENCE_LENGTH_MAX,
+  redact as redactByShape,
+  requiredText,
+} from '../core/index.js'
 import type { LoadedRail } from './loadRails.js'
 import type { Redact } from './fields/withholdFields.js'
-import { redact as redactByShape } from './redact.js'
 import type { RailOutcome } from './types.js'
 
 /** What an answer amounts to, once it has been checked against the contract and the rail's own table. */

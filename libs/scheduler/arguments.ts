@@ -5,7 +5,7 @@ import {
   encodePayload,
   InvalidArgumentError,
   requiredId,
-  storableErrorText,
+  redact,
 } from '../core/index.js'
 import { requiredCron, requiredTimeZone } from './cron.js'
 import type { Delivery, JobDefinition, MissedRuns, ScheduledMessage, TimerDefinition } from './types.js'
@@ -85,9 +85,9 @@ export function optionalTopics(topics: readonly string[] | undefined): string[] 
   return topics.map((topic, index) => requiredId(`topics[${index}]`, topic))
 }
 
-/** What went wrong must never be why it could not be recorded: repaired, not refused. */
+/** Redacts and repairs, never refuses: an error text must not keep an outcome from being recorded. */
 export function optionalErrorText(value: string | undefined): string | null {
-  return value === undefined ? null : storableErrorText(value)
+  return value === undefined ? null : redact(value)
 }
 
 export function retryDelay(value: number | undefined): number {

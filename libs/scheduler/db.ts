@@ -1,4 +1,4 @@
-import { AppError, BATCH_SIZE, boundedInteger, requiredId, storableErrorText } from '../core/index.js'
+import { AppError, BATCH_SIZE, boundedInteger, requiredId, redact } from '../core/index.js'
 import { callFunction, qualify, type Queryable } from '../db/index.js'
 import { jobColumns, requiredUuid, RETENTION_SECONDS, timerColumns } from './arguments.js'
 import { CronSchedule, requiredSchedule } from './cron.js'
@@ -161,7 +161,7 @@ export async function postponeJob(role: Queryable, job: DueJob, reason: string):
   const rows = await callFunction<{ postpone_job: boolean }>(role, 'postpone_job', [
     job.name,
     job.revision,
-    storableErrorText(reason),
+    redact(reason),
   ])
   return onlyRow(rows).postpone_job
 }

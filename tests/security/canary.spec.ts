@@ -6,9 +6,10 @@ import { Writable } from 'node:stream'
 import { inspect } from 'node:util'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { JsonObject } from '../../libs/core/index.js'
-import { logRelayerEvents, Metrics } from '../../libs/observability/index.js'
-import { enqueue, OutboxRelayer, type OutboxInstruction } from '../../libs/outbox/index.js'
+import { PermanentFailureError, type JsonObject } from '../../libs/core/index.js'
+import { logInboxEvents, logRelayerEvents, Metrics } from '../../libs/observability/index.js'
+import { Inbox, InboxWorker } from '../../libs/inbox/index.js'
+import { enqueue, OutboxRelayer, OutboxStore, type OutboxInstruction } from '../../libs/outbox/index.js'
 import { FieldVault, KeyRing, protectedRails } from '../../libs/protection/index.js'
 import {
   httpRail,
@@ -20,6 +21,7 @@ import {
   type RailAnswer,
   type RailRequest,
 } from '../../libs/rails/index.js'
+import { SchedulerStore } from '../../libs/scheduler/index.js'
 import { symphony } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { tableNames } from '../support/fingerprint.js'
@@ -27,6 +29,7 @@ import { openHttpStage, type HttpStage } from '../support/httpStage.js'
 import { anInstruction } from '../support/outboxItems.js'
 import { aMasterKey } from '../support/protectionStage.js'
 import { answerJson, startRailServer } from '../support/railServer.js'
+import { aJobDefinition, aTimer } from '../support/scheduled.js'
 import { startTracing } from '../support/tracing.js'
 
 /**
@@ -73,6 +76,7 @@ beforeAll(async () => {
   await failingRails()
   await failingChecks()
   await echoingServers()
+  await failingHandlers()
   await refusedRequests()
   await refusedCommands()
   await keepTraces()
@@ -229,6 +233,69 @@ async function echoingServers(): Promise<void> {
     http: { url: `${echo.url}/gone` },
   })
   await carry('http rails', loadRails([dead]))
+}
+
+/** An error as the author of a handler may write it. */
+const TOLD = `cannot handle ${JSON.stringify(PAYLOAD)}: card ${CARD}, password=${encodeURIComponent(PASSWORD)}, Authorization: Basic ${Buffer.from(PASSWORD).toString('base64')}`
+
+/** Error texts of handlers, on every path that stores one: messages, the inbox, timers and runs. */
+async function failingHandlers(): Promise<void> {
+  const owner = 'canary-handler'
+  const store = new OutboxStore(db.database, { owner })
+  for (const topic of ['abandoned', 'failed']) await store.enqueue({ topic, payload: {} })
+  const claim = (topic: string) => store.claim({ batchSize: 1, topics: [topic] })
+  const outcomes = [
+    await store.abandon(await claim('abandoned'), { error: TOLD }),
+    await store.fail(await claim('failed'), TOLD),
+  ]
+
+  const inbox = new Inbox(db.database)
+  const marked = { source: 'bank', messageId: 'marked' }
+  await inbox.alreadyProcessed(marked)
+  await inbox.markDead(marked, TOLD)
+  for (const topic of ['retried', 'died']) {
+    await inbox.enqueue({ source: 'bank', messageId: topic, topic, payload: {} })
+  }
+  const { name: handlerRole } = await db.createLogin('handler')
+  await db.queryNoRole(`GRANT ${handlerRole} TO symphony_test_login`)
+  const worker = new InboxWorker(
+    db.database,
+    {
+      retried: async () => {
+        throw new Error(TOLD, { cause: new Error(TOLD) })
+      },
+      died: async () => {
+        throw new PermanentFailureError(TOLD)
+      },
+    },
+    { workerId: owner, handlerRole },
+    logInboxEvents(log),
+  )
+  expect(await worker.runOnce()).toMatchObject({ retried: 1, died: 1 })
+  await worker.stop()
+
+  const scheduler = new SchedulerStore(db.database)
+  for (const end of ['abandonTimers', 'failTimers'] as const) {
+    const { topic } = await aTimer(db)
+    const timers = await scheduler.claimTimers({ batchSize: 1, workerId: owner, topics: [topic] })
+    outcomes.push(
+      end === 'failTimers'
+        ? await scheduler.failTimers(timers, owner, TOLD)
+        : await scheduler.abandonTimers(timers, owner, { error: TOLD }),
+    )
+  }
+  for (const end of ['abandonJobRuns', 'failJobRuns'] as const) {
+    const job = aJobDefinition()
+    await scheduler.createOrUpdateJob(job)
+    await scheduler.triggerJob(job.name)
+    const runs = await scheduler.claimJobRuns({ batchSize: 1, workerId: owner, topics: [job.topic] })
+    outcomes.push(
+      end === 'failJobRuns'
+        ? await scheduler.failJobRuns(runs, owner, TOLD)
+        : await scheduler.abandonJobRuns(runs, owner, { error: TOLD }),
+    )
+  }
+  expect(outcomes.map(({ length }) => length)).toEqual(outcomes.map(() => 1))
 }
 
 /** Requests to the API that are refused, and what it shows of those that are not. */
@@ -412,6 +479,13 @@ test('nothing that anybody could read afterwards holds either of them', () => {
   expect(left.size).toBeGreaterThan(50)
   expect(left.get('log')).toContain('outbox')
   expect(found).toEqual([])
+})
+
+test('the errors of handlers are stored, with what is not secret in them', () => {
+  const stored = ['payment_outbox_attempts', 'inbox_messages', 'inbox_events', 'scheduler_timers', 'scheduler_job_runs']
+  for (const table of stored) {
+    expect([table, left.get(`table ${table}`)?.includes('cannot handle')]).toEqual([table, true])
+  }
 })
 
 /** What the process and the database have kept. */

@@ -12,9 +12,9 @@ import {
   requiredId,
   requiredIdempotencyKey,
   requiredText,
-  storableErrorText,
   systemClock,
 } from '../../libs/core/index.js'
+import { storableErrorText } from '../../libs/core/errorText.js'
 
 describe('boundedInteger', () => {
   test.each([

@@ -1,5 +1,5 @@
+import { redact } from '../../core/index.js'
 import { inquireRail } from '../callRail.js'
-import { redact } from '../redact.js'
 import { validatePayload } from '../validatePayload.js'
 import { withDeadline } from '../withDeadline.js'
 import { fail, skip } from './findings.js'

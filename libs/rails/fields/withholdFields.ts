@@ -1,5 +1,4 @@
-import type { JsonObject, JsonValue } from '../../core/index.js'
-import { redact } from '../redact.js'
+import { redact, type JsonObject, type JsonValue } from '../../core/index.js'
 import { mapFields, rulesOf, type FieldRule } from './fieldRules.js'
 
 /** Makes text of a rail fit to be kept. */

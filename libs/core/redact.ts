@@ -1,9 +1,10 @@
-import { ERROR_MESSAGE_LENGTH_MAX, storableErrorText } from '../core/index.js'
+import { storableErrorText } from './errorText.js'
+import { ERROR_MESSAGE_LENGTH_MAX } from './limits.js'
 
 /**
- * Makes the text of a rail, or of an error, fit for a ledger that nobody may edit: card numbers, account numbers,
- * phone numbers and credentials are replaced by what they were, the rest is bounded and storable. It errs towards
- * taking too much: a lost number costs a look into the rail's own log, a kept one can never be removed.
+ * Makes the text of a rail, a handler or an error fit for a ledger that cannot be edited: replaces card numbers, account
+ * numbers, phone numbers and credentials by their kind; the rest is bounded and storable. Every wrapper that stores error
+ * text calls it. It errs towards removing too much: a kept number can never be removed.
  */
 export function redact(text: string, lengthMax: number = ERROR_MESSAGE_LENGTH_MAX): string {
   // Bounded first: no pattern below is worth running over megabytes, and only its beginning would be kept anyway.
