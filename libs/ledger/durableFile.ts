@@ -1,8 +1,8 @@
 import { open, type FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
-/** A file that must not exist yet, on the disk when this returns. */
-export function createFile(path: string, content: string | Buffer, mode = 0o644): Promise<void> {
+/** A file that must not exist yet, on the disk when this returns. Only its owner can read it unless `mode` says otherwise. */
+export function createFile(path: string, content: string | Buffer, mode = 0o600): Promise<void> {
   return write(path, 'wx', content, mode)
 }
 

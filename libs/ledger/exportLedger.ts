@@ -127,7 +127,7 @@ class LineFile {
   }
 
   static async create(path: string): Promise<LineFile> {
-    return new LineFile(await open(path, 'wx'))
+    return new LineFile(await open(path, 'wx', 0o600))
   }
 
   async write(line: string): Promise<void> {

@@ -1,5 +1,5 @@
 import { createPrivateKey, sign, type KeyObject } from 'node:crypto'
-import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { seededRandom } from '../../libs/cli/demo/seededRandom.js'
@@ -67,6 +67,7 @@ describe('a bundle', () => {
     expect(JSON.parse(contents.get('counts.json') ?? '')).toMatchObject({ openBlocks: 0, checkpoints: 1 })
     expect(contents.get('grants.json')).toContain('EXECUTE on function seal_ledger_block(integer) to symphony_executor')
     expect(contents.get('conformance.md')).toContain('PRIM-POSTGRES-OUTBOX-001')
+    for (const name of FILES) expect([name, (await stat(join(folder, name))).mode & 0o777]).toEqual([name, 0o600])
     expect(Object.keys(JSON.parse(contents.get('settings.json') ?? '{}'))).toEqual(['deployment', 'server'])
   })
 

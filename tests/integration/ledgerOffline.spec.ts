@@ -258,6 +258,9 @@ describe('an export', () => {
     const words = ['ledger', 'export', '--out', out, '--checkpoints', checkpoints]
     expect(await command(words)).toMatchObject({ exitCode: 0 })
     expect(await command(words)).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('FOLDER_EXISTS') })
+    // It holds payloads.
+    for (const name of await readdir(out))
+      expect([name, (await stat(join(out, name))).mode & 0o777]).toEqual([name, 0o600])
     const offline = await symphony(['ledger', 'verify', '--export', out, '--public-key', pub, '--json'])
     expect(offline).toMatchObject({ exitCode: 0, stderr: '' })
     expect(JSON.parse(offline.stdout)).toMatchObject({ ok: true, chain: { checkpoints: 1, openBlocks: 0 } })
