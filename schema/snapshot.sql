@@ -159,6 +159,21 @@ COMMENT ON COLUMN inbox_messages.attempt_count IS 'How often it was claimed sinc
 COMMENT ON COLUMN inbox_messages.attempts_max IS 'The limit that the latest claim was made with.';
 COMMENT ON COLUMN inbox_messages.fence IS 'Fresh for each claim and known to the claimer alone: ack, abandon and fail must show it.';
 
+-- table ledger_verifications of symphony_owner
+CREATE TABLE ledger_verifications (
+  verification_id uuid NOT NULL,
+  verified_at timestamp with time zone NOT NULL,
+  verified_by text NOT NULL,
+  rows_checked bigint NOT NULL,
+  break_count bigint NOT NULL,
+  CONSTRAINT ledger_verifications_not_negative CHECK (rows_checked >= 0 AND break_count >= 0),
+  CONSTRAINT ledger_verifications_pkey PRIMARY KEY (verification_id)
+);
+CREATE INDEX ix_ledger_verifications_by_time ON ledger_verifications USING btree (verified_at);
+CREATE TRIGGER ledger_verifications_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ledger_verifications FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE ledger_verifications ENABLE ALWAYS TRIGGER ledger_verifications_is_append_only;
+COMMENT ON TABLE ledger_verifications IS 'One row per verification of the ledger (symphony ledger verify), as reported by the login that verified. The last one decides the alert.';
+
 -- table outbox_attempt_tallies of symphony_owner
 CREATE TABLE outbox_attempt_tallies (
   recorded_at timestamp with time zone NOT NULL,
@@ -316,9 +331,11 @@ CREATE TABLE outbox_workers (
   started_at timestamp with time zone NOT NULL,
   last_seen_at timestamp with time zone NOT NULL,
   detail jsonb NOT NULL,
+  stopped_at timestamp with time zone,
   CONSTRAINT outbox_workers_pkey PRIMARY KEY (worker_id)
 );
 COMMENT ON TABLE outbox_workers IS 'Workers as they last reported. A worker absent from here is not forbidden anything: the lease decides.';
+COMMENT ON COLUMN outbox_workers.stopped_at IS 'When the worker deregistered. It leaves the lists; its last report still counts for alerts, for a day.';
 
 -- table participant_outbox_policies of symphony_owner
 CREATE TABLE participant_outbox_policies (
@@ -720,6 +737,11 @@ CREATE VIEW supervisor_inbox_status WITH (security_barrier=true) AS
             count(*) FILTER (WHERE m.claim_expires_at <= statement_timestamp()) AS expired
            FROM inbox_messages m
           WHERE m.fence IS NOT NULL
+        ), recently_dead AS (
+         SELECT count(*) AS total,
+            min(m.ended_at) AS since
+           FROM inbox_messages m
+          WHERE m.state = 'dead'::text AND m.ended_at > (statement_timestamp() - '00:15:00'::interval)
         )
  SELECT w.total AS waiting_count,
     w.due AS due_count,
@@ -728,10 +750,14 @@ CREATE VIEW supervisor_inbox_status WITH (security_barrier=true) AS
     ( SELECT count(*) AS count
            FROM inbox_messages m
           WHERE m.state = 'dead'::text) AS dead_count,
-    GREATEST(COALESCE(EXTRACT(epoch FROM statement_timestamp() - w.first_due_at), 0::numeric), 0::numeric)::double precision AS oldest_due_age_seconds
+    GREATEST(COALESCE(EXTRACT(epoch FROM statement_timestamp() - w.first_due_at), 0::numeric), 0::numeric)::double precision AS oldest_due_age_seconds,
+    d.total AS recently_dead_count,
+    COALESCE(EXTRACT(epoch FROM statement_timestamp() - d.since), 0::numeric)::double precision AS recently_dead_age_seconds
    FROM waiting w
-     CROSS JOIN claimed c;
+     CROSS JOIN claimed c
+     CROSS JOIN recently_dead d;
 COMMENT ON VIEW supervisor_inbox_status IS 'The inbox at a glance, in one row: messages that wait for a worker, are in hand, or are dead. Each figure reads a partial index.';
+COMMENT ON COLUMN supervisor_inbox_status.recently_dead_count IS 'Messages that died within the last 15 minutes and are still dead.';
 
 -- view supervisor_lease_status of symphony_owner
 CREATE VIEW supervisor_lease_status WITH (security_barrier=true) AS
@@ -757,6 +783,9 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             p.next_attempt_at,
             p.outcome_unknown,
             p.hold_reason,
+            p.held_at,
+            p.lease_expires_at,
+            p.attempt_count,
                 CASE
                     WHEN p.lease_expires_at <= statement_timestamp() THEN 'EXPIRED'::text
                     WHEN p.lease_token IS NOT NULL THEN 'LEASED'::text
@@ -784,7 +813,11 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'EARLIER_ITEM_PAID'::text) AS held_earlier_paid_count,
             count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FIELD_KEY_MISSING'::text) AS held_field_key_missing_count,
             count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FIELD_KEY_DESTROYED'::text) AS held_field_key_destroyed_count,
-            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FIELD_UNREADABLE'::text) AS held_field_unreadable_count
+            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FIELD_UNREADABLE'::text) AS held_field_unreadable_count,
+            min(i.held_at) FILTER (WHERE i.state = 'HELD'::text) AS held_since,
+            min(i.lease_expires_at) FILTER (WHERE i.state = 'EXPIRED'::text) AS expired_since,
+            min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE'::text) AS due_since,
+            min(i.created_at) FILTER (WHERE i.attempt_count > 0 OR i.next_attempt_at <= statement_timestamp()) AS unfinished_since
            FROM item i
         ), recorded AS (
          SELECT o.minute AS at,
@@ -807,13 +840,46 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             COALESCE(sum(r.zombie_requeue), 0::numeric)::bigint AS zombie_requeue_total,
             COALESCE(sum(r.dispatched) FILTER (WHERE r.at > (statement_timestamp() - '01:00:00'::interval)), 0::numeric)::bigint AS dispatched_last_hour,
             COALESCE(sum(r.retryable) FILTER (WHERE r.at > (statement_timestamp() - '01:00:00'::interval)), 0::numeric)::bigint AS retryable_last_hour,
-            COALESCE(sum(r.failed) FILTER (WHERE r.at > (statement_timestamp() - '01:00:00'::interval)), 0::numeric)::bigint AS failed_last_hour
+            COALESCE(sum(r.failed) FILTER (WHERE r.at > (statement_timestamp() - '01:00:00'::interval)), 0::numeric)::bigint AS failed_last_hour,
+            COALESCE(sum(r.dispatched) FILTER (WHERE r.at > (statement_timestamp() - '00:15:00'::interval)), 0::numeric)::bigint AS dispatched_recently,
+            COALESCE(sum(r.retryable) FILTER (WHERE r.at > (statement_timestamp() - '00:15:00'::interval)), 0::numeric)::bigint AS retryable_recently,
+            COALESCE(sum(r.failed) FILTER (WHERE r.at > (statement_timestamp() - '00:15:00'::interval)), 0::numeric)::bigint AS failed_recently,
+            min(r.at) FILTER (WHERE r.retryable > 0 AND r.at > (statement_timestamp() - '00:15:00'::interval)) AS retryable_since,
+            min(r.at) FILTER (WHERE r.failed > 0 AND r.at > (statement_timestamp() - '00:15:00'::interval)) AS failed_since
            FROM recorded r
         ), contradiction AS (
          SELECT count(*) AS contradictions_total,
             count(*) FILTER (WHERE c_1.reviewed_at IS NULL) AS unreviewed_contradiction_count,
             COALESCE(EXTRACT(epoch FROM statement_timestamp() - min(c_1.recorded_at) FILTER (WHERE c_1.reviewed_at IS NULL)), 0::numeric)::double precision AS oldest_unreviewed_contradiction_age_seconds
            FROM outbox_contradictions c_1
+        ), worker AS (
+         SELECT count(*) FILTER (WHERE w_1.stopped_at IS NULL AND w_1.last_seen_at > (statement_timestamp() - '00:01:00'::interval)) AS alive_count,
+            max(w_1.last_seen_at) AS last_seen_at,
+            max(w_1.last_seen_at - make_interval(secs =>
+                CASE
+                    WHEN jsonb_typeof((w_1.detail -> 'unknownCode'::text) -> 'secondsAgo'::text) = 'number'::text THEN LEAST(GREATEST(((w_1.detail -> 'unknownCode'::text) ->> 'secondsAgo'::text)::numeric, 0::numeric), 1000000::numeric)::double precision
+                    ELSE NULL::double precision
+                END)) AS unknown_code_at,
+            max(w_1.last_seen_at - make_interval(secs =>
+                CASE
+                    WHEN jsonb_typeof((w_1.detail -> 'clockJump'::text) -> 'secondsAgo'::text) = 'number'::text THEN LEAST(GREATEST(((w_1.detail -> 'clockJump'::text) ->> 'secondsAgo'::text)::numeric, 0::numeric), 1000000::numeric)::double precision
+                    ELSE NULL::double precision
+                END)) AS clock_jump_at
+           FROM outbox_workers w_1
+        ), verification AS (
+         SELECT v_1.break_count,
+            v_1.verified_at,
+                CASE
+                    WHEN v_1.break_count > 0 THEN ( SELECT min(b.verified_at) AS min
+                       FROM ledger_verifications b
+                      WHERE b.verified_at > COALESCE(( SELECT max(g.verified_at) AS max
+                               FROM ledger_verifications g
+                              WHERE g.break_count = 0), '-infinity'::timestamp with time zone))
+                    ELSE NULL::timestamp with time zone
+                END AS broken_since
+           FROM ledger_verifications v_1
+          ORDER BY v_1.verified_at DESC
+         LIMIT 1
         )
  SELECT q.pending_count,
     q.due_unleased_count,
@@ -839,22 +905,46 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
     q.held_lease_expiry_count,
     q.held_earlier_paid_count,
     q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count - q.held_lease_expiry_count - q.held_earlier_paid_count - q.held_field_key_missing_count - q.held_field_key_destroyed_count - q.held_field_unreadable_count AS held_other_count,
-    ( SELECT count(*) AS count
-           FROM outbox_workers w
-          WHERE w.last_seen_at > (statement_timestamp() - '00:01:00'::interval)) AS workers_alive_count,
+    w.alive_count AS workers_alive_count,
     q.held_field_key_missing_count,
     q.held_field_key_destroyed_count,
     q.held_field_unreadable_count,
     c.contradictions_total,
     c.unreviewed_contradiction_count,
-    c.oldest_unreviewed_contradiction_age_seconds
+    c.oldest_unreviewed_contradiction_age_seconds,
+    COALESCE(EXTRACT(epoch FROM statement_timestamp() - q.held_since), 0::numeric)::double precision AS oldest_hold_age_seconds,
+    COALESCE(EXTRACT(epoch FROM statement_timestamp() - q.expired_since), 0::numeric)::double precision AS oldest_expired_lease_age_seconds,
+        CASE
+            WHEN q.due_since IS NULL OR w.alive_count > 0 THEN 0::numeric
+            ELSE EXTRACT(epoch FROM statement_timestamp() - GREATEST(q.due_since, w.last_seen_at))
+        END::double precision AS due_without_worker_seconds,
+    l.dispatched_recently,
+    l.retryable_recently,
+    l.failed_recently,
+    COALESCE(EXTRACT(epoch FROM statement_timestamp() - l.retryable_since), 0::numeric)::double precision AS retryable_recently_age_seconds,
+    COALESCE(EXTRACT(epoch FROM statement_timestamp() - l.failed_since), 0::numeric)::double precision AS failed_recently_age_seconds,
+    EXTRACT(epoch FROM statement_timestamp() - w.unknown_code_at)::double precision AS last_unknown_code_age_seconds,
+    EXTRACT(epoch FROM statement_timestamp() - w.clock_jump_at)::double precision AS last_clock_jump_age_seconds,
+    v.break_count AS ledger_break_count,
+    v.verified_at AS ledger_verified_at,
+    EXTRACT(epoch FROM statement_timestamp() - v.broken_since)::double precision AS ledger_broken_age_seconds,
+    COALESCE(EXTRACT(epoch FROM statement_timestamp() - q.unfinished_since), 0::numeric)::double precision AS oldest_unfinished_age_seconds
    FROM queue q
      CROSS JOIN ledger l
-     CROSS JOIN contradiction c;
+     CROSS JOIN contradiction c
+     CROSS JOIN worker w
+     LEFT JOIN verification v ON true;
 COMMENT ON VIEW supervisor_outbox_status IS 'The queue at a glance, in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
 COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'All items that ended as FAILED.';
 COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS 'Relayers that reported within the last minute; they do every ten seconds.';
 COMMENT ON COLUMN supervisor_outbox_status.unreviewed_contradiction_count IS 'Ended items for which a worker reported another outcome, and that no operator has reviewed.';
+COMMENT ON COLUMN supervisor_outbox_status.due_without_worker_seconds IS 'How long items have been due while no relayer reported; 0 while one does, or while nothing is due.';
+COMMENT ON COLUMN supervisor_outbox_status.failed_recently IS 'Within the last 15 minutes, as dispatched_recently and retryable_recently; the ages are those of the first within that time.';
+COMMENT ON COLUMN supervisor_outbox_status.last_unknown_code_age_seconds IS 'Since a worker got a code that the table of its rail does not cover, from the workers'' reports of the last day; else null.';
+COMMENT ON COLUMN supervisor_outbox_status.last_clock_jump_age_seconds IS 'Since a worker saw the clocks of database and process diverge, from the workers'' reports of the last day; else null.';
+COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS 'Found by the last verification of the ledger; null before the first.';
+COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS 'Since the first of the verifications that found a break, without a sound one after it; else null.';
+COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS 'Age since creation of the oldest item that has not ended, also if it retries, is blocked or held. An item that is scheduled for later and was never attempted does not count.';
 
 -- view supervisor_scheduler_status of symphony_owner
 CREATE VIEW supervisor_scheduler_status WITH (security_barrier=true) AS
@@ -3350,6 +3440,30 @@ END
 $$;
 COMMENT ON FUNCTION delete_job(text) IS 'Removes a job and its runs that have not begun; says whether there was one, and how many.';
 
+-- function deregister_outbox_worker(text, jsonb) of symphony_owner
+CREATE FUNCTION deregister_outbox_worker(p_worker_id text, p_detail jsonb DEFAULT '{}'::jsonb)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_defect text := payload_defect(p_detail);
+BEGIN
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF v_defect IS NOT NULL THEN
+    PERFORM refuse_argument('p_detail', v_defect);
+  END IF;
+  UPDATE outbox_workers w SET last_seen_at = v_now, stopped_at = v_now, detail = p_detail WHERE w.worker_id = p_worker_id;
+  RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION deregister_outbox_worker(text, jsonb) IS 'Records that a worker stopped cleanly, with its last report; false if it is not known. A heartbeat registers it again.';
+
 -- function destroy_subject_key(text, text) of symphony_owner
 CREATE FUNCTION destroy_subject_key(p_subject text, p_reason text)
 RETURNS text
@@ -4274,7 +4388,9 @@ BEGIN
   END IF;
   INSERT INTO outbox_workers AS w (worker_id, started_at, last_seen_at, detail)
   VALUES (p_worker_id, v_now, v_now, p_detail)
-  ON CONFLICT (worker_id) DO UPDATE SET last_seen_at = EXCLUDED.last_seen_at, detail = EXCLUDED.detail;
+  ON CONFLICT (worker_id) DO UPDATE
+  SET started_at = CASE WHEN w.stopped_at IS NULL THEN w.started_at ELSE EXCLUDED.started_at END,
+    last_seen_at = EXCLUDED.last_seen_at, detail = EXCLUDED.detail, stopped_at = NULL;
   -- Nobody waits for anybody: a fleet that comes back after a weekend would deadlock on each other's rows.
   DELETE FROM outbox_workers w
   WHERE w.ctid = ANY (ARRAY(
@@ -4485,6 +4601,62 @@ LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 RETURN ((p_value IS NOT NULL) AND (char_length(p_value) <= p_length_max) AND (((p_value COLLATE "C") ~ '^[!-~]+$'::text) OR ((p_value ~ '\S'::text) AND ((p_value COLLATE "C") !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]'::text))));
 COMMENT ON FUNCTION is_short_text(text, integer) IS 'True for text that is not blank, bounded, and free of control characters.';
+
+-- function ledger_sealing_status() of symphony_owner
+CREATE FUNCTION ledger_sealing_status()
+RETURNS TABLE(unsealed_age_seconds double precision, blocker_pid integer, blocker_user text, blocker_application text, blocker_database text, blocker_age_seconds double precision, blocker_prepared text)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET enable_sort=off
+SET jit=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now CONSTANT timestamptz := clock_timestamp();
+  v_horizon CONSTANT xid8 := pg_snapshot_xmin(pg_current_snapshot());
+  v_last payment_outbox_blocks;
+  v_first record;
+BEGIN
+  SELECT * INTO v_last FROM payment_outbox_blocks b ORDER BY b.block_no DESC LIMIT 1;
+  v_last.last_xid := COALESCE(v_last.last_xid, 0);
+  v_last.last_kind := COALESCE(v_last.last_kind, 0::smallint);
+  v_last.last_id := COALESCE(v_last.last_id, '00000000-0000-0000-0000-000000000000');
+  SELECT r.recorded_xid, r.created_at INTO v_first FROM (
+    (SELECT i.recorded_xid, i.created_at FROM payment_outbox_identities i
+      WHERE i.recorded_xid >= v_last.last_xid
+        AND (i.recorded_xid, 1::smallint, i.outbox_id) > (v_last.last_xid, v_last.last_kind, v_last.last_id)
+      ORDER BY i.recorded_xid LIMIT 1)
+    UNION ALL
+    (SELECT a.recorded_xid, a.created_at FROM payment_outbox_attempts a
+      WHERE a.recorded_xid >= v_last.last_xid
+        AND (a.recorded_xid, 2::smallint, a.attempt_id) > (v_last.last_xid, v_last.last_kind, v_last.last_id)
+      ORDER BY a.recorded_xid LIMIT 1)
+    UNION ALL
+    (SELECT e.recorded_xid, e.created_at FROM payment_outbox_events e
+      WHERE e.recorded_xid >= v_last.last_xid
+        AND (e.recorded_xid, 3::smallint, e.event_id) > (v_last.last_xid, v_last.last_kind, v_last.last_id)
+      ORDER BY e.recorded_xid LIMIT 1)
+  ) r ORDER BY r.created_at LIMIT 1;
+  unsealed_age_seconds := COALESCE(GREATEST(extract(epoch FROM v_now - v_first.created_at), 0), 0);
+  -- Below the horizon every row can be sealed: then no transaction is in the way, and the sealer is late or does not run.
+  SELECT t.pid, t.username, t.application, t.datname, t.age_seconds, t.gid
+  INTO blocker_pid, blocker_user, blocker_application, blocker_database, blocker_age_seconds, blocker_prepared
+  FROM (
+    SELECT a.pid, a.usename::text AS username, a.application_name AS application, a.datname::text AS datname,
+      extract(epoch FROM v_now - a.xact_start)::double precision AS age_seconds, NULL::text AS gid
+    FROM pg_stat_activity a WHERE a.backend_xid = v_horizon::xid
+    UNION ALL
+    SELECT NULL, x.owner::text, NULL, x.database::text, extract(epoch FROM v_now - x.prepared)::double precision, x.gid
+    FROM pg_prepared_xacts x WHERE x.transaction = v_horizon::xid
+  ) t
+  WHERE v_first.recorded_xid >= v_horizon::text::bigint LIMIT 1;
+  RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION ledger_sealing_status() IS 'Age of the oldest row of the ledger that is in no block, and the session or prepared transaction that keeps it from being sealed.';
 
 -- function lift_dispatch_freeze(text) of symphony_owner
 CREATE FUNCTION lift_dispatch_freeze(p_reason text)
@@ -5866,6 +6038,29 @@ END
 $$;
 COMMENT ON FUNCTION record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) IS 'Keeps what a worker learned after losing its lease; TERMINAL_BLOCKED when it contradicts the recorded ending. Changes no outcome.';
 
+-- function record_ledger_verification(bigint, bigint) of symphony_owner
+CREATE FUNCTION record_ledger_verification(p_rows_checked bigint, p_break_count bigint)
+RETURNS timestamp with time zone
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  IF p_rows_checked IS NULL OR p_rows_checked < 0 THEN
+    PERFORM refuse_argument('p_rows_checked', '0 or more');
+  END IF;
+  IF p_break_count IS NULL OR p_break_count < 0 THEN
+    PERFORM refuse_argument('p_break_count', '0 or more');
+  END IF;
+  INSERT INTO ledger_verifications (verification_id, verified_at, verified_by, rows_checked, break_count)
+  VALUES (uuid_v7(), v_now, session_user, p_rows_checked, p_break_count);
+  RETURN v_now;
+END
+$$;
+COMMENT ON FUNCTION record_ledger_verification(bigint, bigint) IS 'Records what a verification of the ledger found; returns when. Every process derives its alert from the last record.';
+
 -- function record_outbox_contradictions(text, uuid[], jsonb[], uuid[]) of symphony_owner
 CREATE FUNCTION record_outbox_contradictions(p_actor text, p_outbox_ids uuid[], p_details jsonb[], p_attempt_ids uuid[])
 RETURNS SETOF uuid
@@ -6155,9 +6350,9 @@ END
 $$;
 COMMENT ON FUNCTION renew_outbox_leases(uuid[], uuid[], text, integer) IS 'Extends live leases; says of each whether it was.';
 
--- function repair_expired_leases(integer, text) of symphony_owner
-CREATE FUNCTION repair_expired_leases(p_batch_size integer, p_worker_id text)
-RETURNS TABLE(outbox_id uuid, attempt_no integer, placed_hold text)
+-- function repair_expired_leases(integer, text, boolean) of symphony_owner
+CREATE FUNCTION repair_expired_leases(p_batch_size integer, p_worker_id text, p_report_failures boolean DEFAULT false)
+RETURNS TABLE(outbox_id uuid, attempt_no integer, placed_hold text, failure text)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
@@ -6182,6 +6377,9 @@ BEGIN
   IF NOT is_id(p_worker_id) THEN
     PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
   END IF;
+  IF p_report_failures IS NULL THEN
+    PERFORM refuse_argument('p_report_failures', 'true or false');
+  END IF;
   PERFORM verify_blocked_outbox_items(1000);
   PERFORM fold_outbox_tallies();
   -- One bad row must not keep a hundred good ones leased for ever, nor a batch of bad ones those behind them: they are passed
@@ -6194,7 +6392,8 @@ BEGIN
       ORDER BY p.lease_expires_at LIMIT v_wanted FOR UPDATE SKIP LOCKED);
     EXIT WHEN cardinality(v_expired) = 0;
     BEGIN
-      RETURN QUERY SELECT e.outbox_id, e.attempt_no, e.placed_hold FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
+      RETURN QUERY
+      SELECT e.outbox_id, e.attempt_no, e.placed_hold, NULL::text FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
       EXIT;
     EXCEPTION
       WHEN serialization_failure OR deadlock_detected THEN
@@ -6205,7 +6404,9 @@ BEGIN
     v_last := cardinality(v_expired) < v_wanted;
     FOREACH v_outbox_id IN ARRAY v_expired LOOP
       BEGIN
-        RETURN QUERY SELECT e.outbox_id, e.attempt_no, e.placed_hold FROM expire_outbox_leases(ARRAY[v_outbox_id], p_worker_id, true) e;
+        RETURN QUERY
+        SELECT e.outbox_id, e.attempt_no, e.placed_hold, NULL::text
+        FROM expire_outbox_leases(ARRAY[v_outbox_id], p_worker_id, true) e;
         v_wanted := v_wanted - 1;
       EXCEPTION
         WHEN serialization_failure OR deadlock_detected THEN
@@ -6213,13 +6414,18 @@ BEGIN
         WHEN OTHERS THEN
           RAISE WARNING 'lease repair: outbox item % stays leased: % (%)', v_outbox_id, SQLERRM, SQLSTATE;
           v_bad := v_bad || v_outbox_id;
+          IF p_report_failures THEN
+            RETURN QUERY
+            SELECT v_outbox_id, COALESCE(max(a.attempt_no), 0) + 1, NULL::text, SQLSTATE
+            FROM payment_outbox_attempts a WHERE a.outbox_id = v_outbox_id;
+          END IF;
       END;
     END LOOP;
     EXIT WHEN v_last OR v_wanted = 0 OR cardinality(v_bad) >= 1000;
   END LOOP;
 END
 $$;
-COMMENT ON FUNCTION repair_expired_leases(integer, text) IS 'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns what was repaired, and why it was held if it was.';
+COMMENT ON FUNCTION repair_expired_leases(integer, text, boolean) IS 'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns the repaired items and new holds; if asked, also the items it could not repair, with the SQLSTATE.';
 
 -- function require_key_scope(text) of symphony_owner
 CREATE FUNCTION require_key_scope(p_key_scope text)
@@ -7027,6 +7233,7 @@ GRANT EXECUTE ON function create_or_update_job(text, text, text, text, jsonb, ti
 GRANT EXECUTE ON function declare_outbox_rail(text, boolean, jsonb, text, boolean) TO symphony_control;
 GRANT EXECUTE ON function declare_outbox_rail(text, boolean, jsonb, text, boolean) TO symphony_executor;
 GRANT EXECUTE ON function delete_job(text) TO symphony_control;
+GRANT EXECUTE ON function deregister_outbox_worker(text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function destroy_subject_key(text, text) TO symphony_control;
 GRANT EXECUTE ON function due_jobs(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_due_job_runs(integer) TO symphony_executor;
@@ -7043,6 +7250,9 @@ GRANT EXECUTE ON function freeze_dispatch(text) TO symphony_control;
 GRANT EXECUTE ON function heartbeat_outbox_worker(text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function hold_leased_outbox_item(uuid, uuid, text, text) TO symphony_executor;
 GRANT EXECUTE ON function is_actor_gateway(boolean) TO symphony_control;
+GRANT EXECUTE ON function ledger_sealing_status() TO symphony_auditor;
+GRANT EXECUTE ON function ledger_sealing_status() TO symphony_control;
+GRANT EXECUTE ON function ledger_sealing_status() TO symphony_readonly;
 GRANT EXECUTE ON function lift_dispatch_freeze(text) TO symphony_control;
 GRANT EXECUTE ON function mark_inbox_dead(text, text, text) TO symphony_executor;
 GRANT EXECUTE ON function mark_inbox_processed(text, text) TO symphony_executor;
@@ -7064,6 +7274,7 @@ GRANT EXECUTE ON function purge_inbox_messages(integer, integer) TO symphony_exe
 GRANT EXECUTE ON function read_subject_keys(uuid[]) TO symphony_executor;
 GRANT EXECUTE ON function record_inbox_sighting(text, text, text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) TO symphony_executor;
+GRANT EXECUTE ON function record_ledger_verification(bigint, bigint) TO symphony_auditor;
 GRANT EXECUTE ON function redrive_outbox_item(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function release_lease(text, text, uuid) TO symphony_executor;
 GRANT EXECUTE ON function release_outbox_lease(uuid, uuid, text) TO symphony_executor;
@@ -7071,7 +7282,7 @@ GRANT EXECUTE ON function release_outbox_leases(uuid[], uuid[], text) TO symphon
 GRANT EXECUTE ON function renew_lease(text, text, uuid, integer) TO symphony_executor;
 GRANT EXECUTE ON function renew_outbox_lease(uuid, uuid, text, integer) TO symphony_executor;
 GRANT EXECUTE ON function renew_outbox_leases(uuid[], uuid[], text, integer) TO symphony_executor;
-GRANT EXECUTE ON function repair_expired_leases(integer, text) TO symphony_executor;
+GRANT EXECUTE ON function repair_expired_leases(integer, text, boolean) TO symphony_executor;
 GRANT EXECUTE ON function resolve_outbox_hold(uuid, text, text, text) TO symphony_control;
 GRANT EXECUTE ON function resume_job(text, bigint, timestamp with time zone) TO symphony_control;
 GRANT EXECUTE ON function resume_outbox(text, text, text) TO symphony_control;
@@ -7110,6 +7321,9 @@ GRANT SELECT ON table dispatch_epochs TO symphony_readonly;
 GRANT SELECT ON table inbox_events TO symphony_auditor;
 GRANT SELECT ON table inbox_events TO symphony_control;
 GRANT SELECT ON table inbox_events TO symphony_readonly;
+GRANT SELECT ON table ledger_verifications TO symphony_auditor;
+GRANT SELECT ON table ledger_verifications TO symphony_control;
+GRANT SELECT ON table ledger_verifications TO symphony_readonly;
 GRANT SELECT ON table outbox_contradictions TO symphony_auditor;
 GRANT SELECT ON table outbox_contradictions TO symphony_control;
 GRANT SELECT ON table outbox_contradictions TO symphony_readonly;

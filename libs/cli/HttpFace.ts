@@ -15,7 +15,7 @@ import {
   type WebhookReceiver,
   type WebhookSources,
 } from '../http/index.js'
-import { AlertWatch, Metrics, registryOfStatus, type SystemStatus } from '../observability/index.js'
+import { AlertWatch, Metrics, type AlertRule } from '../observability/index.js'
 import { readItems } from '../outbox/index.js'
 import { showPayloadText } from '../rails/index.js'
 import { settleWithin } from '../worker/index.js'
@@ -44,18 +44,23 @@ export interface ApiFaceOptions {
   /** What is done to payloads on the way in and out. */
   readonly protection: Protection
   readonly limits: HttpLimits
+  readonly alertRules: readonly AlertRule[]
 }
 
 /** The HTTP server of a process, composed: which role each route acts in, what "ready" means, what is counted. */
 export class HttpFace {
   /** Fed by the workers of this process. */
   readonly metrics = new Metrics({ version: packageVersion() })
-  readonly #alerts = new AlertWatch()
   readonly #server: HttpServer
 
   constructor({ database, log, accessToken, api, webhooks }: HttpFaceOptions) {
     const readStatus = () => readSystemStatus(database)
-    const look = () => this.#look(readStatus)
+    const watch = new AlertWatch(api?.alertRules)
+    const look = async (): Promise<Look> => {
+      // While the database does not answer, the alerts say so.
+      const status = await readStatus().catch(() => undefined)
+      return { alerts: await watch.look(status), queue: status?.outbox }
+    }
     this.#server = createHttpServer({
       log,
       accessToken,
@@ -85,13 +90,6 @@ export class HttpFace {
     return this.#server.close()
   }
 
-  /** For the API and the dashboard. While the database does not answer, that is what the alerts say. */
-  async #look(readStatus: () => Promise<SystemStatus>): Promise<Look> {
-    const status = await readStatus().catch(() => undefined)
-    const gauges = status === undefined ? [] : [registryOfStatus(status)]
-    return { alerts: await this.#alerts.look([this.metrics.registry, ...gauges]), queue: status?.outbox }
-  }
-
   #receiverOf(database: Database, sources: WebhookSources): WebhookReceiver {
     return { ingest: database.as('symphony_ingest'), sources, onReceived: this.metrics.inbox.onReceived }
   }
@@ -99,12 +97,12 @@ export class HttpFace {
 
 function apiOptions(
   database: Database,
-  { databaseName, accessTokenOwner, oidc, protection, limits }: ApiFaceOptions,
+  { databaseName, accessTokenOwner, oidc, protection, limits, alertRules }: ApiFaceOptions,
   look: Api['look'],
 ) {
   const folder = dashboardFolder()
   return {
-    api: apiOf(database, { databaseName, look, protection }),
+    api: { ...apiOf(database, { databaseName, look, protection }), alertRules },
     accessTokenOwner,
     limits,
     ...(oidc === undefined ? {} : { oidc }),

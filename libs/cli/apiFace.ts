@@ -1,10 +1,11 @@
 import { userInfo } from 'node:os'
 import type { OidcOptions, WebhookSources } from '../http/index.js'
+import { alertRules } from '../observability/index.js'
 import type { Protection } from './fieldProtection.js'
 import type { ApiFaceOptions } from './HttpFace.js'
 import { loadOidcFile } from './loadOidcFile.js'
 import { loadWebhooksFile } from './loadWebhooksFile.js'
-import type { ApiSettings } from './settings.js'
+import type { AlertSettings, ApiSettings } from './settings.js'
 
 /** What an API is told by its settings: read before anything is opened, so that a mistake in a file costs nothing. */
 export interface ApiFiles {
@@ -21,7 +22,7 @@ export async function loadApiFiles({ webhooks, oidc }: ApiSettings): Promise<Api
 
 export function apiFace(
   url: string,
-  { requestsPerSecond, streamsMax }: ApiSettings,
+  settings: ApiSettings & AlertSettings,
   { oidc }: ApiFiles,
   protection: Protection,
 ): ApiFaceOptions {
@@ -30,7 +31,8 @@ export function apiFace(
     accessTokenOwner: whoStarted(),
     oidc,
     protection,
-    limits: { requestsPerSecond, streamsMax },
+    limits: { requestsPerSecond: settings.requestsPerSecond, streamsMax: settings.streamsMax },
+    alertRules: alertRules(settings),
   }
 }
 

@@ -17,6 +17,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   doctor: async () => (await import('./commands/doctor.js')).registerDoctor,
   enqueue: async () => (await import('./commands/enqueue.js')).registerEnqueue,
   status: async () => (await import('./commands/status.js')).registerStatus,
+  alerts: async () => (await import('./commands/alerts.js')).registerAlerts,
+  workers: async () => (await import('./commands/workers.js')).registerWorkers,
   show: async () => (await import('./commands/show.js')).registerShow,
   dlq: async () => (await import('./commands/dlq.js')).registerDlq,
   redrive: async () => (await import('./commands/redrive.js')).registerRedrive,

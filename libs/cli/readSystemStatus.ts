@@ -1,8 +1,9 @@
 import type { Database } from '../db/index.js'
 import { readInboxFigures } from '../inbox/index.js'
 import { readLeaseFigures } from '../lease/index.js'
+import { readSealingStatus } from '../ledger/index.js'
 import type { SystemStatus } from '../observability/index.js'
-import { readDispatchEpoch, readOutboxStatus } from '../outbox/index.js'
+import { readDispatchEpoch, readNow, readOutboxStatus } from '../outbox/index.js'
 import { readSchedulerFigures } from '../scheduler/index.js'
 
 /** How everything stands, by one connection: a look must not take the pool from those who work. */
@@ -11,13 +12,15 @@ export async function readSystemStatus(database: Pick<Database, 'as' | 'poolUse'
   const pools = database.poolUse
   return database.as('symphony_readonly').transaction(async (tx) => {
     // Sent one behind the other, without waiting for each answer.
-    const [outbox, epoch, inbox, scheduler, leases] = await Promise.all([
+    const [at, outbox, epoch, inbox, scheduler, leases, sealing] = await Promise.all([
+      readNow(tx),
       readOutboxStatus(tx),
       readDispatchEpoch(tx),
       readInboxFigures(tx),
       readSchedulerFigures(tx),
       readLeaseFigures(tx),
+      readSealingStatus(tx),
     ])
-    return { outbox, epoch, inbox, scheduler, leases, pools }
+    return { at: new Date(at), outbox, epoch, inbox, scheduler, leases, sealing, pools }
   })
 }

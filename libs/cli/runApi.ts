@@ -9,10 +9,10 @@ import { withProtection, type Protection } from './fieldProtection.js'
 import { HttpFace } from './HttpFace.js'
 import { openTargetAt, urlOfTarget } from './openTarget.js'
 import { requireStart } from './requireStart.js'
-import type { ApiSettings, ProcessSettings, ProtectionSettings, TargetSettings } from './settings.js'
+import type { AlertSettings, ApiSettings, ProcessSettings, ProtectionSettings, TargetSettings } from './settings.js'
 import { untilAborted } from './untilAborted.js'
 
-export type ApiProcessSettings = TargetSettings & ProtectionSettings & ProcessSettings & ApiSettings
+export type ApiProcessSettings = TargetSettings & ProtectionSettings & ProcessSettings & ApiSettings & AlertSettings
 
 /** Serves the API and the dashboard until told to stop; then no connection of it is left. */
 export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<void> {

@@ -21,6 +21,7 @@ import { keptSecret } from './secretFile.js'
 import { createScheduler } from './runScheduler.js'
 import {
   SETTINGS,
+  type AlertSettings,
   type ApiSettings,
   type CleanupSettings,
   type ProcessSettings,
@@ -35,7 +36,8 @@ export type StartSettings = TargetSettings &
   SchedulerSettings &
   CleanupSettings &
   ProcessSettings &
-  ApiSettings
+  ApiSettings &
+  AlertSettings
 
 const USUAL_PORT = 7_420
 const SIMULATED_RAIL = 'simulated'

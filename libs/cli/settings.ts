@@ -19,6 +19,8 @@ function setting<Value, Default>(given: Setting<Value, Default>): Setting<Value,
 }
 
 const RETENTION_DAYS = Object.freeze({ min: 1, max: 3_650 })
+/** Up to a year. */
+const ALERT_SECONDS = Object.freeze({ min: 0, max: 31_536_000 })
 const PORT = Object.freeze({ min: 0, max: 65_535 })
 
 /**
@@ -273,6 +275,62 @@ export const SETTINGS = Object.freeze({
     default: 100,
     help: 'open streams of server-sent events at the most',
   }),
+  alertDueSeconds: setting({
+    flag: '--alert-due-seconds <n>',
+    env: 'SYMPHONY_ALERT_DUE_SECONDS',
+    kind: wholeNumber(ALERT_SECONDS),
+    default: 300,
+    help: 'alert when a payment has been due for longer',
+  }),
+  alertUnfinishedSeconds: setting({
+    flag: '--alert-unfinished-seconds <n>',
+    env: 'SYMPHONY_ALERT_UNFINISHED_SECONDS',
+    kind: wholeNumber(ALERT_SECONDS),
+    default: 86_400,
+    help: 'alert when a payment has not ended this long after its creation: it retries, is blocked or held',
+  }),
+  alertHeldSeconds: setting({
+    flag: '--alert-held-seconds <n>',
+    env: 'SYMPHONY_ALERT_HELD_SECONDS',
+    kind: wholeNumber(ALERT_SECONDS),
+    default: 300,
+    help: 'alert when a payment has been held for longer',
+  }),
+  alertExpiredLeaseSeconds: setting({
+    flag: '--alert-expired-lease-seconds <n>',
+    env: 'SYMPHONY_ALERT_EXPIRED_LEASE_SECONDS',
+    kind: wholeNumber(ALERT_SECONDS),
+    default: 180,
+    help: 'alert when an expired lease has not been taken over for longer',
+  }),
+  alertNoWorkerSeconds: setting({
+    flag: '--alert-no-worker-seconds <n>',
+    env: 'SYMPHONY_ALERT_NO_WORKER_SECONDS',
+    kind: wholeNumber(ALERT_SECONDS),
+    default: 60,
+    help: 'alert when payments are due and no relayer has reported for longer',
+  }),
+  alertRetries: setting({
+    flag: '--alert-retries <n>',
+    env: 'SYMPHONY_ALERT_RETRIES',
+    kind: wholeNumber({ min: 0, max: 1_000_000_000 }),
+    default: 20,
+    help: 'alert when more attempts of a quarter of an hour are to be tried again, and more than succeeded',
+  }),
+  alertSchedulerSeconds: setting({
+    flag: '--alert-scheduler-seconds <n>',
+    env: 'SYMPHONY_ALERT_SCHEDULER_SECONDS',
+    kind: wholeNumber(ALERT_SECONDS),
+    default: 60,
+    help: 'alert when a timer or job has been due for longer',
+  }),
+  alertSealingSeconds: setting({
+    flag: '--alert-sealing-seconds <n>',
+    env: 'SYMPHONY_ALERT_SEALING_SECONDS',
+    kind: wholeNumber(ALERT_SECONDS),
+    default: 900,
+    help: 'alert when rows of the ledger have been in no block for longer',
+  }),
   logLevel: setting({
     flag: '--log-level <level>',
     env: 'SYMPHONY_LOG_LEVEL',
@@ -341,6 +399,19 @@ export const PROCESS = ['host', 'port', 'accessToken', 'logLevel', 'strict'] as 
 /** How an API knows who asks, what it bears, and what it receives beside instructions. */
 export const API = ['webhooks', 'oidc', 'requestsPerSecond', 'streamsMax'] as const
 
+/** Thresholds of the alert rules. */
+export const ALERTS = [
+  'alertDueSeconds',
+  'alertUnfinishedSeconds',
+  'alertHeldSeconds',
+  'alertExpiredLeaseSeconds',
+  'alertNoWorkerSeconds',
+  'alertRetries',
+  'alertSchedulerSeconds',
+  'alertSealingSeconds',
+] as const
+
+export type AlertSettings = Pick<Settings, (typeof ALERTS)[number]>
 export type TargetSettings = Pick<Settings, (typeof TARGET)[number]>
 export type RelaySettings = Pick<Settings, (typeof RELAY)[number]>
 export type ProtectionSettings = Pick<Settings, (typeof PROTECTION)[number]>

@@ -1,5 +1,6 @@
 import type { InstructionSealer, OutboxStatus, readItemViews } from '../outbox/index.js'
 import type { Identity } from './access/Identity.js'
+import type { AlertRule } from '../observability/index.js'
 import type { Alert } from './shapes/alerts.js'
 import type { DatabaseView } from './shapes/databases.js'
 
@@ -36,11 +37,13 @@ export interface Api {
   readonly readDatabases: () => Promise<readonly DatabaseView[]>
   /** Answers while the database does not, too. */
   readonly look: () => Promise<Look>
+  /** The alert rules that `look` evaluates, with their thresholds. @default ALERT_RULES */
+  readonly alertRules?: readonly AlertRule[]
   /** Absent: every field is public. */
   readonly protection?: PayloadProtection
 }
 
-/** One look at how things stand: the verdicts of the alert rules, and the queue that they were given of. */
+/** Alerts, the rules they come from, and the queue that was read for them. */
 export interface Look {
   readonly alerts: readonly Alert[]
   /** Undefined: it could not be read, or nobody did. */

@@ -111,6 +111,7 @@ function workerOf({ detail, ...report }: WorkerReport): WorkerView {
   const rails = Array.isArray(detail['rails']) ? detail['rails'] : []
   return {
     ...report,
+    deadSince: report.alive ? null : report.lastSeenAt,
     running: countIn(detail['running']),
     waiting: countIn(detail['waiting']),
     completing: countIn(detail['completing']),

@@ -249,7 +249,8 @@ export async function readInboxEvents(role: Queryable, key: InboxKey): Promise<I
 export async function readInboxFigures(role: Queryable): Promise<InboxFigures> {
   const { rows } = await role.query<InboxFigures>(`
     SELECT waiting_count AS "waitingCount", due_count AS "dueCount", processing_count AS "processingCount",
-      expired_claim_count AS "expiredClaimCount", dead_count AS "deadCount", oldest_due_age_seconds AS "oldestDueAgeSeconds"
+      expired_claim_count AS "expiredClaimCount", dead_count AS "deadCount", oldest_due_age_seconds AS "oldestDueAgeSeconds",
+      recently_dead_count AS "recentlyDeadCount", recently_dead_age_seconds AS "recentlyDeadAgeSeconds"
     FROM ${qualify(role, 'supervisor_inbox_status')}`)
   return onlyRow(rows)
 }

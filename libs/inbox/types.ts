@@ -80,6 +80,9 @@ export interface InboxFigures {
   readonly expiredClaimCount: bigint
   readonly deadCount: bigint
   readonly oldestDueAgeSeconds: number
+  /** Died within the last 15 minutes, and still dead. */
+  readonly recentlyDeadCount: bigint
+  readonly recentlyDeadAgeSeconds: number
 }
 
 /** The nearest thing that will happen, by the database's clock. */

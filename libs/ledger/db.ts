@@ -334,3 +334,60 @@ async function ids(role: Queryable, text: string, values: readonly unknown[] = [
 
 /** Enough to start looking; the count is in the verdict. */
 const EXAMPLES_MAX = 10
+
+/** Records what a verification found, as symphony_auditor. Every process derives its alert from the last record. */
+export async function recordLedgerVerification(
+  role: Queryable,
+  { rowsChecked, breakCount }: { readonly rowsChecked: number; readonly breakCount: number },
+): Promise<void> {
+  await callFunction(role, 'record_ledger_verification', [rowsChecked, breakCount])
+}
+
+/** How far sealing is behind, and which transaction holds it back. */
+export interface SealingStatus {
+  /** Of the oldest row that is in no block; 0 without one. */
+  readonly unsealedAgeSeconds: number
+  /** Undefined: no transaction is in the way. */
+  readonly blocker: SealingBlocker | undefined
+}
+
+/** Null: PostgreSQL does not show it. */
+export interface SealingBlocker {
+  /** Null for a prepared transaction. */
+  readonly pid: number | null
+  readonly user: string | null
+  readonly application: string | null
+  readonly database: string | null
+  readonly ageSeconds: number | null
+  /** Name of the prepared transaction. */
+  readonly prepared: string | null
+}
+
+/** As symphony_readonly, symphony_auditor or symphony_control. */
+export async function readSealingStatus(role: Queryable): Promise<SealingStatus> {
+  const [row] = await callFunction<{
+    unsealed_age_seconds: number
+    blocker_pid: number | null
+    blocker_user: string | null
+    blocker_application: string | null
+    blocker_database: string | null
+    blocker_age_seconds: number | null
+    blocker_prepared: string | null
+  }>(role, 'ledger_sealing_status', [])
+  if (row === undefined) return { unsealedAgeSeconds: 0, blocker: undefined }
+  const { blocker_pid: pid, blocker_prepared: prepared } = row
+  return {
+    unsealedAgeSeconds: row.unsealed_age_seconds,
+    blocker:
+      pid === null && prepared === null
+        ? undefined
+        : {
+            pid,
+            user: row.blocker_user,
+            application: row.blocker_application,
+            database: row.blocker_database,
+            ageSeconds: row.blocker_age_seconds,
+            prepared,
+          },
+  }
+}

@@ -41,6 +41,7 @@ export class InboxMetrics {
     )
     this.#takeovers = counter('inbox_takeovers_total', 'Messages claimed again because the claim before had expired.')
     this.#faults = faultsCounter(registry)
+    for (const result of ['new', 'duplicate', 'conflict']) this.#received.inc({ result }, 0)
   }
 
   readonly onReceived = ({ created, contentDiffers }: ReceivedMessage): void => {

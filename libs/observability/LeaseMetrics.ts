@@ -25,6 +25,7 @@ export class LeaseMetrics {
     })
     this.#renewFailures = counter('leases_renew_failures_total', 'Renewals that failed and were tried again.')
     this.#faults = faultsCounter(registry)
+    for (const reason of ['expired', 'refused', 'superseded']) this.#lost.inc({ reason }, 0)
   }
 
   readonly onEvent = (event: LeaseEvent): void => {

@@ -2,7 +2,6 @@ import { Registry } from 'prom-client'
 import { FleetMetrics } from './FleetMetrics.js'
 import { InboxMetrics } from './InboxMetrics.js'
 import { LeaseMetrics } from './LeaseMetrics.js'
-import { LedgerMetrics } from './LedgerMetrics.js'
 import { OutboxMetrics } from './OutboxMetrics.js'
 import { registerProcessMetrics } from './registerProcessMetrics.js'
 import { SchedulerMetrics } from './SchedulerMetrics.js'
@@ -15,7 +14,6 @@ export class Metrics {
   readonly scheduler = new SchedulerMetrics(this.registry)
   readonly leases = new LeaseMetrics(this.registry)
   readonly fleet = new FleetMetrics(this.registry)
-  readonly ledger = new LedgerMetrics(this.registry)
 
   constructor(build: { readonly version: string }) {
     registerProcessMetrics(this.registry, build)

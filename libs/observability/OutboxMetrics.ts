@@ -4,8 +4,8 @@ import type { RepairEvent } from '../repair/index.js'
 import { faultsCounter } from './faultsCounter.js'
 
 /**
- * The outbox's metrics, under the names operators know. Counters count what this process did, one increment per event, so that
- * their sum over all processes equals the ledger; gauges are read from the database when scraped (`registryOfStatus`).
+ * Counters and histograms of one process. Metrics that must equal the ledger whoever wrote to it come from the database at each
+ * scrape (`registryOfStatus`).
  */
 export class OutboxMetrics {
   readonly #notifyWakeups: Counter
@@ -15,8 +15,6 @@ export class OutboxMetrics {
   readonly #timeToTerminal: Histogram<'rail' | 'state'>
   readonly #inFlight: Gauge<'rail'>
   readonly #dispatchLatency: Histogram<'rail'>
-  readonly #attempts: Counter<'state'>
-  readonly #requeues: Counter
   readonly #repaired: Counter
   readonly #leaseLost: Counter
   readonly #lateOutcomes: Counter
@@ -33,7 +31,10 @@ export class OutboxMetrics {
   constructor(registry: Registry) {
     const registers = [registry]
     const counter = (name: string, help: string) => new Counter({ name, help, registers })
-    this.#notifyWakeups = counter('notify_wakeups_total', 'Notifications that woke this worker.')
+    this.#notifyWakeups = counter(
+      'notify_wakeups_total',
+      'Times that notifications woke this worker, after the debounce.',
+    )
     this.#claimBatches = counter('claim_batches_total', 'Claims that leased at least one item.')
     this.#claimMs = new Histogram({
       name: 'claim_duration_ms',
@@ -67,13 +68,6 @@ export class OutboxMetrics {
       buckets: BUCKETS_MS,
       registers,
     })
-    this.#attempts = new Counter({
-      name: 'attempts_total',
-      help: 'Ledger rows written by this process, by state.',
-      labelNames: ['state'],
-      registers,
-    })
-    this.#requeues = counter('reaper_requeues_total', 'Expired leases returned to the queue, by repair or by a claim.')
     this.#repaired = counter('repair_requeued_count', 'Expired leases returned to the queue by lease repair.')
     this.#leaseLost = counter('lease_lost_count', 'Times this worker found its lease gone. A race, not an error.')
     this.#lateOutcomes = counter('late_outcomes_total', 'What workers learned after losing a lease, kept as evidence.')
@@ -111,11 +105,21 @@ export class OutboxMetrics {
     this.#listening = new Gauge({ name: 'notify_listening', help: '1 while notifications can be heard.', registers })
     this.#clockJumps = counter('clock_jumps_total', 'Times the database’s clock moved against this process’s.')
     this.#faults = faultsCounter(registry)
+    for (const reason of HOLD_REASONS) this.#held.inc({ reason }, 0)
+    for (const during of FAULTS) this.#faults.inc({ during }, 0)
   }
 
-  /** Which rails this process carries: an increase that begins with nothing cannot be seen by Prometheus, so it begins with 0. */
+  /** Starts the series of the rails that this process serves at 0: Prometheus sees no increase of a series that begins with 1. */
   carries(rails: Iterable<string>): void {
-    for (const rail of rails) this.#unknownCodes.inc({ rail }, 0)
+    for (const rail of rails) {
+      this.#unknownCodes.inc({ rail }, 0)
+      for (const answer of ANSWERS) this.#answers.inc({ rail, answer }, 0)
+      for (const error of ERRORS) this.#errors.inc({ rail, error }, 0)
+      this.#inFlight.set({ rail }, 0)
+      this.#breaker.set({ rail }, 0)
+      this.#dispatchLatency.zero({ rail })
+      for (const state of ['DISPATCHED', 'FAILED']) this.#timeToTerminal.zero({ rail, state })
+    }
   }
 
   readonly onRelayerEvent = (event: RelayerEvent): void => {
@@ -128,7 +132,6 @@ export class OutboxMetrics {
         this.#claimMs.observe(event.claimMs)
         if (event.items > 0) this.#claimBatches.inc()
         for (const lagMs of event.lagsMs) this.#claimLag.observe(Math.max(0, lagMs) / 1_000)
-        if (event.takeovers > 0) this.#requeued(event.takeovers)
         return
       case 'departed':
         return this.#inFlight.inc({ rail: event.railType })
@@ -143,7 +146,6 @@ export class OutboxMetrics {
       case 'recorded':
       // Its answer was lost, so it has not been counted; the row is there.
       case 'alreadyRecorded':
-        this.#attempts.inc({ state: event.state })
         if (event.state !== 'RETRYABLE') {
           const labels = { rail: event.railType, state: event.state }
           this.#timeToTerminal.observe(labels, Math.max(0, event.sinceAcceptedMs) / 1_000)
@@ -173,18 +175,31 @@ export class OutboxMetrics {
 
   readonly onRepairEvent = (event: RepairEvent): void => {
     if (event.type === 'fault') return this.#faults.inc({ during: event.during })
+    // The gauge `expired_lease_count` of the database shows them.
+    if (event.type === 'unrepaired') return
     this.#repaired.inc(event.leasesRepaired)
-    this.#requeued(event.leasesRepaired)
     for (const [reason, count] of Object.entries(event.holdsPlaced)) this.#held.inc({ reason }, count)
-  }
-
-  /** Each requeue is a ledger row too. */
-  #requeued(count: number): void {
-    this.#requeues.inc(count)
-    this.#attempts.inc({ state: 'ZOMBIE_REQUEUE' }, count)
   }
 }
 
+const ANSWERS = ['success', 'terminal', 'retryable', 'unknown', 'notSent']
+/** Kinds of answers, and the codes that Symphony gives itself. A rail's own codes are no labels. */
+const ERRORS = [
+  'terminal',
+  'retryable',
+  'unknown',
+  'RAIL_ANSWER_MALFORMED',
+  'RAIL_REFERENCE_MISSING',
+  'RAIL_CODE_NOT_LISTED',
+  'RAIL_CODE_DISAGREES',
+  'RAIL_THREW',
+  'RAIL_TIMEOUT',
+  'RAIL_ABORTED',
+  'RAIL_NOT_SENT',
+]
+/** Placed by a claim, a completion, the relayer or lease repair. */
+const HOLD_REASONS = ['OUTCOME_UNKNOWN', 'RETRY_CEILING', 'REPEATED_LEASE_EXPIRY', 'decided by the database']
+const FAULTS = ['claiming', 'completing', 'reporting this worker', 'renewing leases', 'repairing leases']
 const BUCKETS_MS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000]
 /** A payment may wait a tenth of a second or a day. */
 const BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600, 14_400, 86_400]

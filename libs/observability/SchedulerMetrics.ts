@@ -35,6 +35,10 @@ export class SchedulerMetrics {
     this.#refused = byKind('scheduler_refused_total', 'Due timers and runs that the outbox refused; they have failed.')
     this.#unreadable = counter('scheduler_unreadable_total', 'Times a job’s expression or zone could not be read.')
     this.#faults = faultsCounter(registry)
+    for (const policy of ['skip', 'once', 'all']) this.#missed.inc({ policy }, 0)
+    for (const counted of [this.#enqueued, this.#refused]) {
+      for (const kind of ['timer', 'run']) counted.inc({ kind }, 0)
+    }
   }
 
   readonly onEvent = (event: SchedulerEvent): void => {

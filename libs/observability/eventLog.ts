@@ -6,12 +6,14 @@ import type { RelayerEvent } from '../outbox/index.js'
 import type { CleanupEvent, PlatformEvent } from '../platform/index.js'
 import type { RepairEvent } from '../repair/index.js'
 import type { SchedulerEvent } from '../scheduler/index.js'
+import { FaultLog } from './FaultLog.js'
 
 /**
  * Log lines of the workers: no payloads, no secrets, and no "error" for a race. What happens for every item is at debug, so
  * that a busy worker is silent unless asked.
  */
 export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
+  const faults = new FaultLog(log)
   return (event) => {
     switch (event.type) {
       case 'claimed': {
@@ -51,14 +53,25 @@ export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
       case 'terminalGuard':
         return log.error(event, 'terminal_guard_hit')
       case 'fault':
-        return log.error({ during: event.during, outboxId: event.outboxId, err: event.error }, 'worker_fault')
+        return faults.write(
+          'error',
+          kindOfFault(event),
+          { during: event.during, outboxId: event.outboxId, err: event.error },
+          'worker_fault',
+        )
     }
   }
 }
 
 export function logRepairEvents(log: Logger): (event: RepairEvent) => void {
+  const faults = new FaultLog(log)
   return (event) => {
-    if (event.type === 'fault') return log.warn({ during: event.during, err: event.error }, 'lease_repair_failed')
+    if (event.type === 'fault')
+      return faults.write('warn', kindOfFault(event), { during: event.during, err: event.error }, 'lease_repair_failed')
+    if (event.type === 'unrepaired') {
+      const { leasesUnrepaired, unrepaired } = event
+      return faults.write('error', '', { leases_unrepaired: leasesUnrepaired, unrepaired }, 'leases_unrepaired')
+    }
     const { expiredLeasesDetected, leasesRepaired, outboxIds, holdsPlaced } = event
     log.info(
       { expired_leases_detected: expiredLeasesDetected, leases_repaired: leasesRepaired, outboxIds, holdsPlaced },
@@ -68,20 +81,30 @@ export function logRepairEvents(log: Logger): (event: RepairEvent) => void {
 }
 
 export function logCleanupEvents(log: Logger): (event: CleanupEvent) => void {
+  const faults = new FaultLog(log)
   return (event) => {
-    if (event.type === 'fault') return log.warn({ during: event.during, err: event.error }, 'cleanup_failed')
+    if (event.type === 'fault')
+      return faults.write('warn', kindOfFault(event), { during: event.during, err: event.error }, 'cleanup_failed')
     log.info(event, 'cleaned_up')
   }
 }
 
 export function logSealerEvents(log: Logger): (event: SealerEvent) => void {
+  const faults = new FaultLog(log)
   return (event) => {
-    if (event.type === 'fault') return log.error({ during: event.during, err: event.error }, 'ledger_sealing_failed')
+    if (event.type === 'fault')
+      return faults.write(
+        'error',
+        kindOfFault(event),
+        { during: event.during, err: event.error },
+        'ledger_sealing_failed',
+      )
     log.debug(event, 'ledger_sealed')
   }
 }
 
 export function logSchedulerEvents(log: Logger): (event: SchedulerEvent) => void {
+  const faults = new FaultLog(log)
   return (event) => {
     switch (event.type) {
       case 'runsCreated':
@@ -98,13 +121,14 @@ export function logSchedulerEvents(log: Logger): (event: SchedulerEvent) => void
       case 'unreadable':
         return log.error({ jobName: event.jobName, err: event.error }, 'job_unreadable')
       case 'fault':
-        return log.error({ during: event.during, err: event.error }, 'scheduler_fault')
+        return faults.write('error', kindOfFault(event), { during: event.during, err: event.error }, 'scheduler_fault')
     }
   }
 }
 
 /** A handler's error may quote its message, which is a payload: of what it threw, only the kind is told. */
 export function logInboxEvents(log: Logger): (event: InboxWorkerEvent) => void {
+  const faults = new FaultLog(log)
   return (event) => {
     switch (event.type) {
       case 'claimed':
@@ -126,7 +150,7 @@ export function logInboxEvents(log: Logger): (event: InboxWorkerEvent) => void {
       case 'died':
         return log.error({ ...aboutMessage(event), threw: kindOf(event.error) }, 'inbox_died')
       case 'fault':
-        return log.error({ during: event.during, err: event.error }, 'inbox_fault')
+        return faults.write('error', kindOfFault(event), { during: event.during, err: event.error }, 'inbox_fault')
     }
   }
 }
@@ -137,6 +161,7 @@ function aboutMessage(event: { source: string; messageId: string; topic: string;
 }
 
 export function logLeaseEvents(log: Logger): (event: LeaseEvent) => void {
+  const faults = new FaultLog(log)
   return (event) => {
     switch (event.type) {
       case 'renewed':
@@ -149,7 +174,12 @@ export function logLeaseEvents(log: Logger): (event: LeaseEvent) => void {
       case 'interrupted':
         return log.warn({ ...leaseOf(event), threw: kindOf(event.error) }, 'leader_interrupted')
       case 'fault':
-        return log.warn({ resource: event.resource, during: event.during, err: event.error }, 'lease_fault')
+        return faults.write(
+          'warn',
+          kindOfFault(event),
+          { resource: event.resource, during: event.during, err: event.error },
+          'lease_fault',
+        )
     }
   }
 }
@@ -160,6 +190,7 @@ function leaseOf(event: { resource: string; owner: string; fencingToken?: bigint
 }
 
 export function logPlatformEvents(log: Logger): (event: PlatformEvent) => void {
+  const faults = new FaultLog(log)
   return (event) => {
     switch (event.type) {
       case 'databaseAdded':
@@ -170,9 +201,14 @@ export function logPlatformEvents(log: Logger): (event: PlatformEvent) => void {
       case 'databaseDown':
         return log.warn({ database: event.database }, EVENT_NAMES[event.type])
       case 'discoveryFailed':
-        return log.error({ err: event.error }, 'discovery_failed')
+        return faults.write('error', kindOf(event.error), { err: event.error }, 'discovery_failed')
       case 'fault':
-        return log.error({ database: event.database, worker: event.worker, err: event.error }, 'fleet_fault')
+        return faults.write(
+          'error',
+          `${event.database} ${event.worker} ${kindOf(event.error)}`,
+          { database: event.database, worker: event.worker, err: event.error },
+          'fleet_fault',
+        )
     }
   }
 }
@@ -189,4 +225,8 @@ const EVENT_NAMES = {
 function kindOf(thrown: unknown): string {
   if (!(thrown instanceof Error)) return typeof thrown
   return 'code' in thrown && typeof thrown.code === 'string' ? `${thrown.name} ${thrown.code}` : thrown.name
+}
+
+function kindOfFault({ during, error }: { readonly during: string; readonly error: unknown }): string {
+  return `${during} ${kindOf(error)}`
 }

@@ -1,6 +1,14 @@
 /** Metrics and log lines, made from the events that workers emit. The only room that knows a metric's name. */
-export { ALERT_RULES, AlertEvaluator, AlertWatch, evaluateAlerts, seriesOf, takeReading } from './alerts/index.js'
-export type { Alert, AlertRule, Condition, Quantity, Reading } from './alerts/index.js'
+export {
+  ALERT_RULES,
+  ALERT_THRESHOLDS,
+  AlertEvaluator,
+  alertRules,
+  AlertWatch,
+  prometheusRules,
+  seriesOf,
+} from './alerts/index.js'
+export type { Alert, AlertRule, AlertThresholds, Condition, Quantity, Reading } from './alerts/index.js'
 export { bridgeToMeter } from './bridgeToMeter.js'
 export type { ObservingMeter } from './bridgeToMeter.js'
 export {

@@ -2,17 +2,21 @@ import { Counter, Gauge, Registry } from 'prom-client'
 import type { PoolUse } from '../db/index.js'
 import type { InboxFigures } from '../inbox/index.js'
 import type { LeaseFigures } from '../lease/index.js'
+import type { SealingStatus } from '../ledger/index.js'
 import type { DispatchEpoch, OutboxStatus } from '../outbox/index.js'
 import type { SchedulerFigures } from '../scheduler/index.js'
 
 /** Everything that is read at once when somebody wants to know how things stand. */
 export interface SystemStatus {
+  /** The database's clock. */
+  readonly at: Date
   readonly outbox: OutboxStatus
   /** Undefined before anything was ever claimed. */
   readonly epoch: DispatchEpoch | undefined
   readonly inbox: InboxFigures
   readonly scheduler: SchedulerFigures
   readonly leases: LeaseFigures
+  readonly sealing: SealingStatus
   /** Of this process; the rest is the database's, and the same for everybody. */
   readonly pools: readonly PoolUse[]
 }
@@ -42,12 +46,17 @@ export function registryOfStatus(status?: SystemStatus): Registry {
       labelNames: [...labelNames],
       registers: [registry],
     })
-    // A metric without labels begins with 0, which would say that all is well.
-    if (status === undefined) metric.remove()
     const samples = status === undefined ? [] : read(status)
+    // A metric without labels begins with 0, which would say that all is well.
+    if (samples.length === 0 && labelNames.length === 0) metric.remove()
     for (const [value, labels = {}] of isOne(samples) ? [samples] : samples) metric.inc(labels, Number(value))
   }
   return registry
+}
+
+/** No sample where nothing is known. */
+function known(value: bigint | number | null): readonly Sample[] {
+  return value === null ? [] : [[value]]
 }
 
 function isOne(samples: Sample | readonly Sample[]): samples is Sample {
@@ -100,6 +109,33 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
     read: ({ outbox }) => [outbox.oldestPendingAgeSeconds],
   },
   {
+    name: 'dispatch_frozen_age_seconds',
+    help: 'Since dispatch was frozen; 0 while it is open.',
+    read: ({ epoch, at }) => [
+      epoch?.frozen === true && epoch.frozenAt !== null ? (at.getTime() - epoch.frozenAt.getTime()) / 1_000 : 0,
+    ],
+  },
+  {
+    name: 'oldest_unfinished_age_seconds',
+    help: 'Age since creation of the oldest item that has not ended. Not: scheduled for later and never attempted.',
+    read: ({ outbox }) => [outbox.oldestUnfinishedAgeSeconds],
+  },
+  {
+    name: 'oldest_hold_age_seconds',
+    help: 'How long the longest-held item has been held; 0 without one.',
+    read: ({ outbox }) => [outbox.oldestHoldAgeSeconds],
+  },
+  {
+    name: 'oldest_expired_lease_age_seconds',
+    help: 'Since the first of the expired leases expired; 0 without one.',
+    read: ({ outbox }) => [outbox.oldestExpiredLeaseAgeSeconds],
+  },
+  {
+    name: 'due_without_worker_seconds',
+    help: 'How long items have been due while no relayer reported; 0 while one does.',
+    read: ({ outbox }) => [outbox.dueWithoutWorkerSeconds],
+  },
+  {
     name: 'oldest_due_age_seconds',
     help: 'How long the longest-waiting due item has been due.',
     read: ({ outbox }) => [outbox.oldestDueAgeSeconds],
@@ -116,14 +152,40 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
     read: ({ outbox }) => [outbox.expiredLeaseCount],
   },
   {
-    name: 'ledger_attempts',
-    help: 'Rows of the ledger by state, of all processes since the beginning. It only grows.',
+    name: 'attempts_total',
+    help: 'Rows of the ledger by state, of all processes and operators since the beginning.',
     labelNames: ['state'],
+    type: 'counter',
     read: ({ outbox }) => [
       [outbox.dispatchedTotal, { state: 'DISPATCHED' }],
       [outbox.retryableTotal, { state: 'RETRYABLE' }],
       [outbox.failedTotal, { state: 'FAILED' }],
       [outbox.zombieRequeueTotal, { state: 'ZOMBIE_REQUEUE' }],
+    ],
+  },
+  {
+    name: 'reaper_requeues_total',
+    help: 'Expired leases that were recorded in the ledger, by lease repair, a claim or an operator’s decision.',
+    type: 'counter',
+    read: ({ outbox }) => [outbox.zombieRequeueTotal],
+  },
+  {
+    name: 'outbox_recent_attempts',
+    help: 'Attempts recorded within the last 15 minutes, by state.',
+    labelNames: ['state'],
+    read: ({ outbox }) => [
+      [outbox.dispatchedRecently, { state: 'DISPATCHED' }],
+      [outbox.retryableRecently, { state: 'RETRYABLE' }],
+      [outbox.failedRecently, { state: 'FAILED' }],
+    ],
+  },
+  {
+    name: 'outbox_recent_attempts_age_seconds',
+    help: 'Age of the first of those attempts; 0 without one.',
+    labelNames: ['state'],
+    read: ({ outbox }) => [
+      [outbox.retryableRecentlyAgeSeconds, { state: 'RETRYABLE' }],
+      [outbox.failedRecentlyAgeSeconds, { state: 'FAILED' }],
     ],
   },
   {
@@ -136,6 +198,60 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
     name: 'outbox_contradictions_unreviewed',
     help: 'Contradictions that no operator has reviewed.',
     read: ({ outbox }) => [outbox.unreviewedContradictionCount],
+  },
+  {
+    name: 'oldest_unreviewed_contradiction_age_seconds',
+    help: 'Age of the oldest of them; 0 without one.',
+    read: ({ outbox }) => [outbox.oldestUnreviewedContradictionAgeSeconds],
+  },
+  {
+    name: 'last_unknown_code_age_seconds',
+    help: 'Since a worker got a rail code that no table covers; absent if none did within a day.',
+    read: ({ outbox }) => known(outbox.lastUnknownCodeAgeSeconds),
+  },
+  {
+    name: 'last_clock_jump_age_seconds',
+    help: 'Since a worker saw the database’s clock jump; absent if none did within a day.',
+    read: ({ outbox }) => known(outbox.lastClockJumpAgeSeconds),
+  },
+  {
+    name: 'ledger_unsealed_age_seconds',
+    help: 'Age of the oldest row of the ledger that is in no block; 0 without one.',
+    read: ({ sealing }) => [sealing.unsealedAgeSeconds],
+  },
+  {
+    name: 'ledger_sealing_blocked_by',
+    help: '1 for the transaction that keeps rows of the ledger from being sealed; no series without one.',
+    labelNames: ['pid', 'user', 'application', 'database'],
+    read: ({ sealing: { blocker } }) =>
+      blocker === undefined
+        ? []
+        : [
+            [
+              1,
+              {
+                pid: String(blocker.pid ?? `prepared ${blocker.prepared}`),
+                user: blocker.user ?? '',
+                application: blocker.application ?? '',
+                database: blocker.database ?? '',
+              },
+            ],
+          ],
+  },
+  {
+    name: 'ledger_chain_breaks',
+    help: 'Places where a hash of the ledger is not what it should be, by the last verification; absent before the first.',
+    read: ({ outbox }) => known(outbox.ledgerBreakCount),
+  },
+  {
+    name: 'ledger_broken_age_seconds',
+    help: 'Since the first verification that found a break, without a sound one after it; absent while the ledger is sound.',
+    read: ({ outbox }) => known(outbox.ledgerBrokenAgeSeconds),
+  },
+  {
+    name: 'ledger_verified_timestamp_seconds',
+    help: 'Time of the last verification of the ledger; absent before the first.',
+    read: ({ outbox }) => known(outbox.ledgerVerifiedAt === null ? null : outbox.ledgerVerifiedAt.getTime() / 1_000),
   },
   {
     name: 'outbox_workers_alive',
@@ -151,6 +267,16 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
       [inbox.processingCount, { state: 'processing' }],
       [inbox.deadCount, { state: 'dead' }],
     ],
+  },
+  {
+    name: 'inbox_recently_dead',
+    help: 'Messages that died within the last 15 minutes and are still dead.',
+    read: ({ inbox }) => [inbox.recentlyDeadCount],
+  },
+  {
+    name: 'inbox_recently_dead_age_seconds',
+    help: 'Since the first of them died; 0 without one.',
+    read: ({ inbox }) => [inbox.recentlyDeadAgeSeconds],
   },
   {
     name: 'inbox_due_depth',

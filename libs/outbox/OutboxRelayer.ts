@@ -1,4 +1,4 @@
-import { AppError, systemClock, type Clock } from '../core/index.js'
+import { AppError, systemClock, type Clock, type JsonObject } from '../core/index.js'
 import { DispatchFrozenError, isLeaseLostError, type Database, type Listener, type RoleHandle } from '../db/index.js'
 import { VERDICT_CODES, type LoadedRail, type RailVerdict, type StatusVerdict } from '../rails/index.js'
 import { PollLoop, settleWithin, turnOfEventLoop, Wakeup, type Turn, type Worker } from '../worker/index.js'
@@ -9,6 +9,7 @@ import { DatabaseClock } from './DatabaseClock.js'
 import {
   beginOutboxDispatch,
   declareOutboxRails,
+  deregisterOutboxWorker,
   heartbeatOutboxWorker,
   holdLeasedOutboxItem,
   nextOutboxEvent,
@@ -56,9 +57,16 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly #claims: LaneClaims
   #listener: Listener | undefined
   #stopping = false
+  /** A heartbeat was recorded since the start. */
+  #isRegistered = false
+  /** A notification has arrived since the last turn. */
+  #isNotified = false
   #tally = new RelayerTally()
   readonly #databaseClock: DatabaseClock
   #claimsPausedUntilMs = 0
+  /** Reported with each heartbeat, so that every process can alert about it. */
+  #lastUnknownCode: { readonly atMs: number; readonly railType: string; readonly code: string } | undefined
+  #lastClockJump: { readonly atMs: number; readonly byMs: number } | undefined
   readonly #guard: DispatchGuard
 
   constructor(
@@ -147,6 +155,17 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     await drained
     await this.#keeper.stop()
     await this.#heartbeat.stop()
+    if (this.#isRegistered) await settleWithin(this.#deregister(), DEREGISTER_MS)
+    this.#isRegistered = false
+  }
+
+  /** Best effort: a worker that cannot deregister is shown as dead since its last heartbeat. */
+  async #deregister(): Promise<void> {
+    try {
+      await deregisterOutboxWorker(this.#role, this.workerId, this.#report())
+    } catch (error) {
+      this.#onEvent({ type: 'fault', during: 'deregistering this worker', error })
+    }
   }
 
   /** One round: claim what there is room for, carry it, record it. */
@@ -188,6 +207,8 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   }
 
   async #turn(): Promise<Turn> {
+    if (this.#isNotified) this.#onEvent({ type: 'notified' })
+    this.#isNotified = false
     if (this.#clock.monotonicMs() < this.#claimsPausedUntilMs) return { again: false }
     if (!(await this.#guard.mayClaim())) return { again: false }
     let claimed = 0
@@ -279,8 +300,11 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const { kind: answer, latencyMs } = verdict
     const error = answer === 'success' ? {} : { error: OWN_CODES.has(verdict.code) ? verdict.code : answer }
     this.#onEvent({ type: 'called', railType, outboxId, answer, latencyMs, ...error })
-    if (verdict.unknownCode === true)
-      this.#onEvent({ type: 'unknownCode', railType, outboxId, code: verdict.railCode ?? verdict.code })
+    if (verdict.unknownCode === true) {
+      const code = verdict.railCode ?? verdict.code
+      this.#lastUnknownCode = { atMs: this.#clock.monotonicMs(), railType, code }
+      this.#onEvent({ type: 'unknownCode', railType, outboxId, code })
+    }
     this.#judge(lane, answer)
   }
 
@@ -375,7 +399,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       EXECUTOR,
       CHANNEL,
       () => {
-        this.#onEvent({ type: 'notified' })
+        this.#isNotified = true
         this.#wakeup.notify()
       },
       {
@@ -392,17 +416,34 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   async #beat(): Promise<Turn> {
     const sentAtMs = this.#clock.monotonicMs()
+    const databaseNow = await heartbeatOutboxWorker(this.#role, this.workerId, this.#report())
+    this.#isRegistered = true
+    this.#compareClocks(databaseNow, sentAtMs)
+    await this.#guard.check()
+    await this.#declareRails()
+    return { again: false }
+  }
+
+  /** Times are ages, because the clock of this process may differ from the database's. */
+  #report(): JsonObject {
     const { running, waiting, completing } = this.gauge
     const rails = this.#departures.lanes.map(({ railType, breaker, running: calls }) => ({
       railType,
       breaker: breaker.state,
       calls,
     }))
-    const databaseNow = await heartbeatOutboxWorker(this.#role, this.workerId, { running, waiting, completing, rails })
-    this.#compareClocks(databaseNow, sentAtMs)
-    await this.#guard.check()
-    await this.#declareRails()
-    return { again: false }
+    const secondsAgo = (atMs: number) => Math.round(this.#clock.monotonicMs() - atMs) / 1_000
+    const [code, jump] = [this.#lastUnknownCode, this.#lastClockJump]
+    return {
+      running,
+      waiting,
+      completing,
+      rails,
+      ...(code === undefined
+        ? {}
+        : { unknownCode: { secondsAgo: secondsAgo(code.atMs), railType: code.railType, code: code.code } }),
+      ...(jump === undefined ? {} : { clockJump: { secondsAgo: secondsAgo(jump.atMs), byMs: jump.byMs } }),
+    }
   }
 
   /** Repeats the declaration every hour, so that the database knows which rails are served. */
@@ -417,7 +458,9 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   #compareClocks(databaseNow: Date, sentAtMs: number): void {
     const byMs = this.#databaseClock.observe(databaseNow, sentAtMs)
     if (byMs === undefined) return
-    this.#claimsPausedUntilMs = this.#clock.monotonicMs() + this.#options.leaseSeconds * 1_000
+    const nowMs = this.#clock.monotonicMs()
+    this.#claimsPausedUntilMs = nowMs + this.#options.leaseSeconds * 1_000
+    this.#lastClockJump = { atMs: nowMs, byMs }
     this.#onEvent({ type: 'clockJumped', byMs })
   }
 
@@ -454,4 +497,5 @@ const NEVER_MS = 2_147_483_647
 const ABORTED_CALLS_MS = 2_000
 const RAILS_DECLARED_EVERY_MS = 3_600_000
 const DRAIN_MS = 5_000
+const DEREGISTER_MS = 2_000
 const ROUND_DRAIN_MS = 10_000

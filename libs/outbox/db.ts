@@ -37,6 +37,7 @@ import type {
   PauseKind,
   RecordedAttempt,
   RepairedLease,
+  UnrepairedLease,
 } from './types.js'
 
 /**
@@ -297,17 +298,23 @@ export async function repairExpiredLeases(
   role: Queryable,
   batchSize: number,
   workerId: string,
+  { onUnrepaired }: { readonly onUnrepaired?: (lease: UnrepairedLease) => void } = {},
 ): Promise<RepairedLease[]> {
-  const rows = await callFunction<{ outbox_id: string; attempt_no: number; placed_hold: string | null }>(
-    role,
-    'repair_expired_leases',
-    [boundedInteger('batchSize', batchSize, BATCH_SIZE), requiredId('workerId', workerId)],
-  )
-  return rows.map((row) => ({
-    outboxId: row.outbox_id,
-    attemptNo: row.attempt_no,
-    placedHold: row.placed_hold ?? undefined,
-  }))
+  const rows = await callFunction<{
+    outbox_id: string
+    attempt_no: number
+    placed_hold: string | null
+    failure: string | null
+  }>(role, 'repair_expired_leases', [
+    boundedInteger('batchSize', batchSize, BATCH_SIZE),
+    requiredId('workerId', workerId),
+    onUnrepaired !== undefined,
+  ])
+  return rows.flatMap(({ outbox_id: outboxId, attempt_no: attemptNo, placed_hold: placedHold, failure }) => {
+    if (failure === null) return [{ outboxId, attemptNo, placedHold: placedHold ?? undefined }]
+    onUnrepaired?.({ outboxId, attemptNo, sqlstate: failure })
+    return []
+  })
 }
 
 /** The nearest due time or lease expiry; null when nothing waits. `isMessage` filters due items as in a claim. */
@@ -322,6 +329,19 @@ export async function nextOutboxEvent(
   ])
   const { next_outbox_event: at } = onlyRow(rows)
   return at && toDate(at)
+}
+
+/** Records that a worker stopped, with its last report. False: the worker is not known. */
+export async function deregisterOutboxWorker(
+  role: Queryable,
+  workerId: string,
+  detail: JsonObject = {},
+): Promise<boolean> {
+  const rows = await callFunction<{ deregister_outbox_worker: boolean }>(role, 'deregister_outbox_worker', [
+    requiredId('workerId', workerId),
+    encodePayload(detail, 'detail'),
+  ])
+  return onlyRow(rows).deregister_outbox_worker
 }
 
 /** Reports a worker as alive; returns the database's clock. */

@@ -18,7 +18,7 @@ export type RelayerEvent =
       readonly claimMs: number
       readonly lagsMs: readonly number[]
     }
-  /** A notification was heard: there may be work. */
+  /** Notifications woke this worker: one event for all that arrived within the debounce. */
   | { readonly type: 'notified' }
   /** Notifications can be heard, or no longer; polling goes on in any case. */
   | { readonly type: 'listening'; readonly connected: boolean }

@@ -24,6 +24,7 @@ export {
   completeOutboxAttempt,
   completeOutboxAttempts,
   declareOutboxRails,
+  deregisterOutboxWorker,
   enqueuePaymentOutbox,
   enqueuePaymentOutboxBatch,
   freezeDispatch,
@@ -141,6 +142,7 @@ export type {
   RecordedAttempt,
   RepairedLease,
   UnleasedTakeover,
+  UnrepairedLease,
 } from './types.js'
 export type {
   AttemptView,

@@ -186,6 +186,15 @@ export interface RepairedLease {
   readonly placedHold: string | undefined
 }
 
+/** An expired lease that repair could not return to the queue. The next run finds it again. */
+export interface UnrepairedLease {
+  readonly outboxId: string
+  /** Number of the attempt that could not be recorded. */
+  readonly attemptNo: number
+  /** SQLSTATE of the failure. */
+  readonly sqlstate: string
+}
+
 /** An expired lease that a claim wrote to the ledger and did not lease again. */
 export interface UnleasedTakeover {
   readonly outboxId: string
@@ -315,6 +324,26 @@ export interface OutboxStatus {
   readonly unreviewedContradictionCount: bigint
   /** Age of the oldest of them; 0 without one. */
   readonly oldestUnreviewedContradictionAgeSeconds: number
+  /** Of what is held now; 0 where nothing is. */
+  readonly oldestHoldAgeSeconds: number
+  readonly oldestExpiredLeaseAgeSeconds: number
+  /** How long items have been due while no relayer reported. */
+  readonly dueWithoutWorkerSeconds: number
+  /** Attempts of the last 15 minutes, and the age of the first of them. */
+  readonly dispatchedRecently: bigint
+  readonly retryableRecently: bigint
+  readonly failedRecently: bigint
+  readonly retryableRecentlyAgeSeconds: number
+  readonly failedRecentlyAgeSeconds: number
+  /** As workers reported within a day; null: no worker did. */
+  readonly lastUnknownCodeAgeSeconds: number | null
+  readonly lastClockJumpAgeSeconds: number | null
+  /** Of the last verification of the ledger; null before the first. */
+  readonly ledgerBreakCount: bigint | null
+  readonly ledgerVerifiedAt: Date | null
+  readonly ledgerBrokenAgeSeconds: number | null
+  /** Since creation, of the oldest item that has not ended; items scheduled for later and never attempted do not count. */
+  readonly oldestUnfinishedAgeSeconds: number
 }
 
 export type ItemState = 'DUE' | 'SCHEDULED' | 'LEASED' | 'EXPIRED' | 'BLOCKED' | 'HELD' | 'DISPATCHED' | 'FAILED'

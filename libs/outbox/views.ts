@@ -128,7 +128,7 @@ export interface PauseView {
 /** A worker as it last reported; what `detail` holds is its own word. */
 export interface WorkerReport {
   readonly workerId: string
-  /** Heard of within the last 30 seconds. */
+  /** Reported within the last 30 seconds; a worker that stopped is not read at all. */
   readonly alive: boolean
   readonly startedAt: string
   readonly lastSeenAt: string

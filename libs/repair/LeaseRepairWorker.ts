@@ -1,21 +1,26 @@
 import { systemClock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
-import { repairExpiredLeases } from '../outbox/index.js'
+import { repairExpiredLeases, type UnrepairedLease } from '../outbox/index.js'
 import { PollLoop, Wakeup, type Worker } from '../worker/index.js'
 import { resolveLeaseRepairOptions, type LeaseRepairOptions } from './options.js'
 
 export interface RepairCounts {
   readonly expiredLeasesDetected: number
   readonly leasesRepaired: number
-  /** The first hundred; a list without a bound would be a log line without one. */
+  /** The first hundred repaired items: a log line needs a bound. */
   readonly outboxIds: readonly string[]
-  /** How many it held, by reason: at the retry ceiling, or because an announced call had begun. */
+  /** How many items it held, by reason: at the retry ceiling, or because an announced call had begun. */
   readonly holdsPlaced: Readonly<Record<string, number>>
+  readonly leasesUnrepaired: number
+  /** The first hundred items it could not repair, with the attempt it could not record. */
+  readonly unrepaired: readonly UnrepairedLease[]
 }
 
 export type RepairEvent =
   /** Expired leases were returned to the queue, or held. */
-  | ({ readonly type: 'repaired' } & RepairCounts)
+  | ({ readonly type: 'repaired' } & Omit<RepairCounts, 'leasesUnrepaired' | 'unrepaired'>)
+  /** Expired leases could not be returned to the queue. They stay leased, and every run finds them again. */
+  | ({ readonly type: 'unrepaired' } & Pick<RepairCounts, 'leasesUnrepaired' | 'unrepaired'>)
   /** A run failed; the next one will find the same leases. */
   | { readonly type: 'fault'; readonly during: string; readonly error: unknown }
 
@@ -58,19 +63,26 @@ export class LeaseRepairWorker implements Worker<RepairCounts> {
     const { batchSize, workerId } = this.#options
     const outboxIds: string[] = []
     const holdsPlaced: Record<string, number> = {}
-    let repaired = 0
+    // By item: each batch of a run passes the same ones over.
+    const failed = new Map<string, UnrepairedLease>()
+    const onUnrepaired = (lease: UnrepairedLease) => failed.set(lease.outboxId, lease)
+    let leasesRepaired = 0
     for (;;) {
-      const batch = await repairExpiredLeases(this.#role, batchSize, workerId)
-      repaired += batch.length
+      const batch = await repairExpiredLeases(this.#role, batchSize, workerId, { onUnrepaired })
+      leasesRepaired += batch.length
       outboxIds.push(...batch.slice(0, IDS_SHOWN_MAX - outboxIds.length).map(({ outboxId }) => outboxId))
       for (const { placedHold } of batch) {
         if (placedHold !== undefined) holdsPlaced[placedHold] = (holdsPlaced[placedHold] ?? 0) + 1
       }
       if (batch.length < batchSize) break
     }
-    const counts = { expiredLeasesDetected: repaired, leasesRepaired: repaired, outboxIds, holdsPlaced }
-    if (repaired > 0) this.#onEvent({ type: 'repaired', ...counts })
-    return counts
+    const leasesUnrepaired = failed.size
+    const unrepaired = [...failed.values()].slice(0, IDS_SHOWN_MAX)
+    const expiredLeasesDetected = leasesRepaired + leasesUnrepaired
+    const repaired = { expiredLeasesDetected, leasesRepaired, outboxIds, holdsPlaced }
+    if (leasesRepaired > 0) this.#onEvent({ type: 'repaired', ...repaired })
+    if (leasesUnrepaired > 0) this.#onEvent({ type: 'unrepaired', leasesUnrepaired, unrepaired })
+    return { ...repaired, leasesUnrepaired, unrepaired }
   }
 }
 

@@ -278,8 +278,11 @@ CREATE TABLE IF NOT EXISTS outbox_workers (
   worker_id text PRIMARY KEY,
   started_at timestamptz NOT NULL,
   last_seen_at timestamptz NOT NULL,
-  detail jsonb NOT NULL
+  detail jsonb NOT NULL,
+  stopped_at timestamptz
 );
+COMMENT ON COLUMN outbox_workers.stopped_at IS
+  'When the worker deregistered. It leaves the lists; its last report still counts for alerts, for a day.';
 COMMENT ON TABLE outbox_workers IS 'Workers as they last reported. A worker absent from here is not forbidden anything: the lease decides.';
 
 CREATE TABLE IF NOT EXISTS outbox_rails (

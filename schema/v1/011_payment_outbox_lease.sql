@@ -208,7 +208,9 @@ BEGIN
   END IF;
   INSERT INTO outbox_workers AS w (worker_id, started_at, last_seen_at, detail)
   VALUES (p_worker_id, v_now, v_now, p_detail)
-  ON CONFLICT (worker_id) DO UPDATE SET last_seen_at = EXCLUDED.last_seen_at, detail = EXCLUDED.detail;
+  ON CONFLICT (worker_id) DO UPDATE
+  SET started_at = CASE WHEN w.stopped_at IS NULL THEN w.started_at ELSE EXCLUDED.started_at END,
+    last_seen_at = EXCLUDED.last_seen_at, detail = EXCLUDED.detail, stopped_at = NULL;
   -- Nobody waits for anybody: a fleet that comes back after a weekend would deadlock on each other's rows.
   DELETE FROM outbox_workers w
   WHERE w.ctid = ANY (ARRAY(
@@ -281,6 +283,27 @@ END
 $$;
 COMMENT ON FUNCTION declare_outbox_rail(text, boolean, jsonb, text, boolean) IS
   'Records the field classes and the money flag of a rail. Of conflicting declarations the stricter value stays.';
+
+CREATE OR REPLACE FUNCTION deregister_outbox_worker(p_worker_id text, p_detail jsonb DEFAULT '{}') RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_defect text := payload_defect(p_detail);
+BEGIN
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF v_defect IS NOT NULL THEN
+    PERFORM refuse_argument('p_detail', v_defect);
+  END IF;
+  UPDATE outbox_workers w SET last_seen_at = v_now, stopped_at = v_now, detail = p_detail WHERE w.worker_id = p_worker_id;
+  RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION deregister_outbox_worker(text, jsonb) IS
+  'Records that a worker stopped cleanly, with its last report; false if it is not known. A heartbeat registers it again.';
 
 -- Shared by everything that is fenced.
 

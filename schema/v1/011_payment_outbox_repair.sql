@@ -105,8 +105,9 @@ $$;
 COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS
   'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease, marks the outcome, holds at the ceiling unless a late success is known.';
 
-CREATE OR REPLACE FUNCTION repair_expired_leases(p_batch_size integer, p_worker_id text)
-RETURNS TABLE (outbox_id uuid, attempt_no integer, placed_hold text)
+CREATE OR REPLACE FUNCTION repair_expired_leases(
+  p_batch_size integer, p_worker_id text, p_report_failures boolean DEFAULT false
+) RETURNS TABLE (outbox_id uuid, attempt_no integer, placed_hold text, failure text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
 AS $$
@@ -125,6 +126,9 @@ BEGIN
   IF NOT is_id(p_worker_id) THEN
     PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
   END IF;
+  IF p_report_failures IS NULL THEN
+    PERFORM refuse_argument('p_report_failures', 'true or false');
+  END IF;
   PERFORM verify_blocked_outbox_items(1000);
   PERFORM fold_outbox_tallies();
   -- One bad row must not keep a hundred good ones leased for ever, nor a batch of bad ones those behind them: they are passed
@@ -137,7 +141,8 @@ BEGIN
       ORDER BY p.lease_expires_at LIMIT v_wanted FOR UPDATE SKIP LOCKED);
     EXIT WHEN cardinality(v_expired) = 0;
     BEGIN
-      RETURN QUERY SELECT e.outbox_id, e.attempt_no, e.placed_hold FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
+      RETURN QUERY
+      SELECT e.outbox_id, e.attempt_no, e.placed_hold, NULL::text FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
       EXIT;
     EXCEPTION
       WHEN serialization_failure OR deadlock_detected THEN
@@ -148,7 +153,9 @@ BEGIN
     v_last := cardinality(v_expired) < v_wanted;
     FOREACH v_outbox_id IN ARRAY v_expired LOOP
       BEGIN
-        RETURN QUERY SELECT e.outbox_id, e.attempt_no, e.placed_hold FROM expire_outbox_leases(ARRAY[v_outbox_id], p_worker_id, true) e;
+        RETURN QUERY
+        SELECT e.outbox_id, e.attempt_no, e.placed_hold, NULL::text
+        FROM expire_outbox_leases(ARRAY[v_outbox_id], p_worker_id, true) e;
         v_wanted := v_wanted - 1;
       EXCEPTION
         WHEN serialization_failure OR deadlock_detected THEN
@@ -156,11 +163,16 @@ BEGIN
         WHEN OTHERS THEN
           RAISE WARNING 'lease repair: outbox item % stays leased: % (%)', v_outbox_id, SQLERRM, SQLSTATE;
           v_bad := v_bad || v_outbox_id;
+          IF p_report_failures THEN
+            RETURN QUERY
+            SELECT v_outbox_id, COALESCE(max(a.attempt_no), 0) + 1, NULL::text, SQLSTATE
+            FROM payment_outbox_attempts a WHERE a.outbox_id = v_outbox_id;
+          END IF;
       END;
     END LOOP;
     EXIT WHEN v_last OR v_wanted = 0 OR cardinality(v_bad) >= 1000;
   END LOOP;
 END
 $$;
-COMMENT ON FUNCTION repair_expired_leases(integer, text) IS
-  'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns what was repaired, and why it was held if it was.';
+COMMENT ON FUNCTION repair_expired_leases(integer, text, boolean) IS
+  'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns the repaired items and new holds; if asked, also the items it could not repair, with the SQLSTATE.';

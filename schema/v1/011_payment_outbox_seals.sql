@@ -195,7 +195,102 @@ $$;
 COMMENT ON FUNCTION seal_ledger_block(integer) IS
   'Seals the next rows of the ledger whose transactions are all decided; no row if there are none, or another is at it.';
 
+-- Names the transaction that keeps the ledger from being sealed. Everybody may see the id of a session's transaction, its user and
+-- its application; the start of the transaction only members of pg_read_all_stats, so that the age may be null.
+CREATE OR REPLACE FUNCTION ledger_sealing_status()
+RETURNS TABLE (
+  unsealed_age_seconds double precision, blocker_pid integer, blocker_user text, blocker_application text,
+  blocker_database text, blocker_age_seconds double precision, blocker_prepared text
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now CONSTANT timestamptz := clock_timestamp();
+  v_horizon CONSTANT xid8 := pg_snapshot_xmin(pg_current_snapshot());
+  v_last payment_outbox_blocks;
+  v_first record;
+BEGIN
+  SELECT * INTO v_last FROM payment_outbox_blocks b ORDER BY b.block_no DESC LIMIT 1;
+  v_last.last_xid := COALESCE(v_last.last_xid, 0);
+  v_last.last_kind := COALESCE(v_last.last_kind, 0::smallint);
+  v_last.last_id := COALESCE(v_last.last_id, '00000000-0000-0000-0000-000000000000');
+  SELECT r.recorded_xid, r.created_at INTO v_first FROM (
+    (SELECT i.recorded_xid, i.created_at FROM payment_outbox_identities i
+      WHERE i.recorded_xid >= v_last.last_xid
+        AND (i.recorded_xid, 1::smallint, i.outbox_id) > (v_last.last_xid, v_last.last_kind, v_last.last_id)
+      ORDER BY i.recorded_xid LIMIT 1)
+    UNION ALL
+    (SELECT a.recorded_xid, a.created_at FROM payment_outbox_attempts a
+      WHERE a.recorded_xid >= v_last.last_xid
+        AND (a.recorded_xid, 2::smallint, a.attempt_id) > (v_last.last_xid, v_last.last_kind, v_last.last_id)
+      ORDER BY a.recorded_xid LIMIT 1)
+    UNION ALL
+    (SELECT e.recorded_xid, e.created_at FROM payment_outbox_events e
+      WHERE e.recorded_xid >= v_last.last_xid
+        AND (e.recorded_xid, 3::smallint, e.event_id) > (v_last.last_xid, v_last.last_kind, v_last.last_id)
+      ORDER BY e.recorded_xid LIMIT 1)
+  ) r ORDER BY r.created_at LIMIT 1;
+  unsealed_age_seconds := COALESCE(GREATEST(extract(epoch FROM v_now - v_first.created_at), 0), 0);
+  -- Below the horizon every row can be sealed: then no transaction is in the way, and the sealer is late or does not run.
+  SELECT t.pid, t.username, t.application, t.datname, t.age_seconds, t.gid
+  INTO blocker_pid, blocker_user, blocker_application, blocker_database, blocker_age_seconds, blocker_prepared
+  FROM (
+    SELECT a.pid, a.usename::text AS username, a.application_name AS application, a.datname::text AS datname,
+      extract(epoch FROM v_now - a.xact_start)::double precision AS age_seconds, NULL::text AS gid
+    FROM pg_stat_activity a WHERE a.backend_xid = v_horizon::xid
+    UNION ALL
+    SELECT NULL, x.owner::text, NULL, x.database::text, extract(epoch FROM v_now - x.prepared)::double precision, x.gid
+    FROM pg_prepared_xacts x WHERE x.transaction = v_horizon::xid
+  ) t
+  WHERE v_first.recorded_xid >= v_horizon::text::bigint LIMIT 1;
+  RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION ledger_sealing_status() IS
+  'Age of the oldest row of the ledger that is in no block, and the session or prepared transaction that keeps it from being sealed.';
+
+-- Verifications -------------------------------------------------------------------------------------------------------
+
+CREATE TABLE IF NOT EXISTS ledger_verifications (
+  verification_id uuid PRIMARY KEY,
+  verified_at timestamptz NOT NULL,
+  verified_by text NOT NULL,
+  rows_checked bigint NOT NULL,
+  break_count bigint NOT NULL,
+  CONSTRAINT ledger_verifications_not_negative CHECK (rows_checked >= 0 AND break_count >= 0)
+);
+CREATE INDEX IF NOT EXISTS ix_ledger_verifications_by_time ON ledger_verifications (verified_at);
+COMMENT ON TABLE ledger_verifications IS
+  'One row per verification of the ledger (symphony ledger verify), as reported by the login that verified. The last one decides the alert.';
+
+CREATE OR REPLACE FUNCTION record_ledger_verification(p_rows_checked bigint, p_break_count bigint) RETURNS timestamptz
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  IF p_rows_checked IS NULL OR p_rows_checked < 0 THEN
+    PERFORM refuse_argument('p_rows_checked', '0 or more');
+  END IF;
+  IF p_break_count IS NULL OR p_break_count < 0 THEN
+    PERFORM refuse_argument('p_break_count', '0 or more');
+  END IF;
+  INSERT INTO ledger_verifications (verification_id, verified_at, verified_by, rows_checked, break_count)
+  VALUES (uuid_v7(), v_now, session_user, p_rows_checked, p_break_count);
+  RETURN v_now;
+END
+$$;
+COMMENT ON FUNCTION record_ledger_verification(bigint, bigint) IS
+  'Records what a verification of the ledger found; returns when. Every process derives its alert from the last record.';
+
 -- Guards --------------------------------------------------------------------------------------------------------------
+
+CREATE OR REPLACE TRIGGER ledger_verifications_is_append_only
+  BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_verifications
+  FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE ledger_verifications ENABLE ALWAYS TRIGGER ledger_verifications_is_append_only;
 
 CREATE OR REPLACE TRIGGER payment_outbox_blocks_is_append_only
   BEFORE UPDATE OR DELETE OR TRUNCATE ON payment_outbox_blocks

@@ -51,11 +51,12 @@ GRANT EXECUTE ON FUNCTION
   complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text),
   complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]),
   record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer),
-  repair_expired_leases(integer, text),
+  repair_expired_leases(integer, text, boolean),
   outbox_backoff(integer, uuid),
   next_outbox_event(text[], boolean),
   heartbeat_outbox_worker(text, jsonb),
   declare_outbox_rail(text, boolean, jsonb, text, boolean),
+  deregister_outbox_worker(text, jsonb),
   acquire_lease(text, text, integer, jsonb),
   renew_lease(text, text, uuid, integer),
   release_lease(text, text, uuid),
@@ -175,6 +176,10 @@ GRANT SELECT ON
   outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs
 TO symphony_auditor;
 
+-- Auditors report what a verification found, because every process derives its alert from the last report. The function takes two
+-- counts: a stolen auditor login can raise or silence that alert, and change nothing else. Every report stays, with its login.
+GRANT EXECUTE ON FUNCTION record_ledger_verification(bigint, bigint) TO symphony_auditor;
+
 -- symphony_readonly: dashboards and analysts. The same without payloads and without any token.
 GRANT SELECT ON
   payment_outbox_identities, payment_outbox_events, payment_outbox_proposals, payment_outbox_blocks,
@@ -211,6 +216,12 @@ GRANT SELECT (
 
 -- Contradictions: ids, times and the operator's reason, for every reader.
 GRANT SELECT ON outbox_contradictions TO symphony_control, symphony_auditor, symphony_readonly;
+
+-- How far sealing is behind, and which session holds it back: what every login may see of the server's sessions.
+GRANT EXECUTE ON FUNCTION ledger_sealing_status() TO symphony_control, symphony_auditor, symphony_readonly;
+
+-- Verifications of the ledger: who verified when, and how many breaks were found.
+GRANT SELECT ON ledger_verifications TO symphony_control, symphony_auditor, symphony_readonly;
 
 -- Leases: who holds what, for everybody who watches. Never lease_id, with which one could release another's. The fencing token
 -- is a number that holders show to others. What they say of themselves (context) is not for dashboards.

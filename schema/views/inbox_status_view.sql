@@ -7,10 +7,16 @@ WITH waiting AS (
 ), claimed AS (
   SELECT count(*) AS total, count(*) FILTER (WHERE m.claim_expires_at <= statement_timestamp()) AS expired
   FROM inbox_messages m WHERE m.fence IS NOT NULL
+), recently_dead AS (
+  SELECT count(*) AS total, min(m.ended_at) AS since
+  FROM inbox_messages m WHERE m.state = 'dead' AND m.ended_at > statement_timestamp() - interval '15 minutes'
 )
 SELECT w.total AS waiting_count, w.due AS due_count, c.total AS processing_count, c.expired AS expired_claim_count,
   (SELECT count(*) FROM inbox_messages m WHERE m.state = 'dead') AS dead_count,
-  GREATEST(COALESCE(extract(epoch FROM statement_timestamp() - w.first_due_at), 0), 0)::double precision AS oldest_due_age_seconds
-FROM waiting w CROSS JOIN claimed c;
+  GREATEST(COALESCE(extract(epoch FROM statement_timestamp() - w.first_due_at), 0), 0)::double precision AS oldest_due_age_seconds,
+  d.total AS recently_dead_count,
+  COALESCE(extract(epoch FROM statement_timestamp() - d.since), 0)::double precision AS recently_dead_age_seconds
+FROM waiting w CROSS JOIN claimed c CROSS JOIN recently_dead d;
+COMMENT ON COLUMN supervisor_inbox_status.recently_dead_count IS 'Messages that died within the last 15 minutes and are still dead.';
 COMMENT ON VIEW supervisor_inbox_status IS
   'The inbox at a glance, in one row: messages that wait for a worker, are in hand, or are dead. Each figure reads a partial index.';

@@ -3,7 +3,7 @@
 
 CREATE OR REPLACE VIEW supervisor_outbox_status WITH (security_barrier = true) AS
 WITH item AS (
-  SELECT p.created_at, p.next_attempt_at, p.outcome_unknown, p.hold_reason,
+  SELECT p.created_at, p.next_attempt_at, p.outcome_unknown, p.hold_reason, p.held_at, p.lease_expires_at, p.attempt_count,
     CASE
       WHEN p.lease_expires_at <= statement_timestamp() THEN 'EXPIRED'
       WHEN p.lease_token IS NOT NULL THEN 'LEASED'
@@ -33,7 +33,12 @@ WITH item AS (
     count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'EARLIER_ITEM_PAID') AS held_earlier_paid_count,
     count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FIELD_KEY_MISSING') AS held_field_key_missing_count,
     count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FIELD_KEY_DESTROYED') AS held_field_key_destroyed_count,
-    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FIELD_UNREADABLE') AS held_field_unreadable_count
+    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FIELD_UNREADABLE') AS held_field_unreadable_count,
+    min(i.held_at) FILTER (WHERE i.state = 'HELD') AS held_since,
+    min(i.lease_expires_at) FILTER (WHERE i.state = 'EXPIRED') AS expired_since,
+    min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE') AS due_since,
+    -- An item that is scheduled for later and was never attempted is not late.
+    min(i.created_at) FILTER (WHERE i.attempt_count > 0 OR i.next_attempt_at <= statement_timestamp()) AS unfinished_since
   FROM item i
 ), recorded AS (
   -- The roll-up, and its tail that has not been folded yet.
@@ -47,7 +52,12 @@ WITH item AS (
     COALESCE(sum(r.zombie_requeue), 0)::bigint AS zombie_requeue_total,
     COALESCE(sum(r.dispatched) FILTER (WHERE r.at > statement_timestamp() - interval '1 hour'), 0)::bigint AS dispatched_last_hour,
     COALESCE(sum(r.retryable) FILTER (WHERE r.at > statement_timestamp() - interval '1 hour'), 0)::bigint AS retryable_last_hour,
-    COALESCE(sum(r.failed) FILTER (WHERE r.at > statement_timestamp() - interval '1 hour'), 0)::bigint AS failed_last_hour
+    COALESCE(sum(r.failed) FILTER (WHERE r.at > statement_timestamp() - interval '1 hour'), 0)::bigint AS failed_last_hour,
+    COALESCE(sum(r.dispatched) FILTER (WHERE r.at > statement_timestamp() - interval '15 minutes'), 0)::bigint AS dispatched_recently,
+    COALESCE(sum(r.retryable) FILTER (WHERE r.at > statement_timestamp() - interval '15 minutes'), 0)::bigint AS retryable_recently,
+    COALESCE(sum(r.failed) FILTER (WHERE r.at > statement_timestamp() - interval '15 minutes'), 0)::bigint AS failed_recently,
+    min(r.at) FILTER (WHERE r.retryable > 0 AND r.at > statement_timestamp() - interval '15 minutes') AS retryable_since,
+    min(r.at) FILTER (WHERE r.failed > 0 AND r.at > statement_timestamp() - interval '15 minutes') AS failed_since
   FROM recorded r
 ), contradiction AS (
   SELECT count(*) AS contradictions_total,
@@ -55,6 +65,27 @@ WITH item AS (
     COALESCE(extract(epoch FROM statement_timestamp() - min(c.recorded_at) FILTER (WHERE c.reviewed_at IS NULL)), 0)::double precision
       AS oldest_unreviewed_contradiction_age_seconds
   FROM outbox_contradictions c
+), worker AS (
+  -- A report is the worker's own JSON: a value of another type, or out of range, is left out instead of failing the view.
+  SELECT count(*) FILTER (WHERE w.stopped_at IS NULL AND w.last_seen_at > statement_timestamp() - interval '1 minute') AS alive_count,
+    max(w.last_seen_at) AS last_seen_at,
+    max(w.last_seen_at - make_interval(secs => CASE
+      WHEN jsonb_typeof(w.detail -> 'unknownCode' -> 'secondsAgo') = 'number'
+      THEN LEAST(GREATEST((w.detail -> 'unknownCode' ->> 'secondsAgo')::numeric, 0), 1000000)::double precision
+    END)) AS unknown_code_at,
+    max(w.last_seen_at - make_interval(secs => CASE
+      WHEN jsonb_typeof(w.detail -> 'clockJump' -> 'secondsAgo') = 'number'
+      THEN LEAST(GREATEST((w.detail -> 'clockJump' ->> 'secondsAgo')::numeric, 0), 1000000)::double precision
+    END)) AS clock_jump_at
+  FROM outbox_workers w
+), verification AS (
+  SELECT v.break_count, v.verified_at,
+    CASE WHEN v.break_count > 0 THEN (
+      SELECT min(b.verified_at) FROM ledger_verifications b
+      WHERE b.verified_at > COALESCE(
+        (SELECT max(g.verified_at) FROM ledger_verifications g WHERE g.break_count = 0), '-infinity')
+    ) END AS broken_since
+  FROM ledger_verifications v ORDER BY v.verified_at DESC LIMIT 1
 )
 SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_count, q.scheduled_count, q.blocked_count,
   q.held_count, q.oldest_pending_age_seconds, q.oldest_due_age_seconds, l.dispatched_total, l.retryable_total,
@@ -64,14 +95,39 @@ SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_co
   q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count
     - q.held_lease_expiry_count - q.held_earlier_paid_count - q.held_field_key_missing_count
     - q.held_field_key_destroyed_count - q.held_field_unreadable_count AS held_other_count,
-  (SELECT count(*) FROM outbox_workers w WHERE w.last_seen_at > statement_timestamp() - interval '1 minute')
-    AS workers_alive_count,
+  w.alive_count AS workers_alive_count,
   q.held_field_key_missing_count, q.held_field_key_destroyed_count, q.held_field_unreadable_count,
-  c.contradictions_total, c.unreviewed_contradiction_count, c.oldest_unreviewed_contradiction_age_seconds
-FROM queue q CROSS JOIN ledger l CROSS JOIN contradiction c;
+  c.contradictions_total, c.unreviewed_contradiction_count, c.oldest_unreviewed_contradiction_age_seconds,
+  COALESCE(extract(epoch FROM statement_timestamp() - q.held_since), 0)::double precision AS oldest_hold_age_seconds,
+  COALESCE(extract(epoch FROM statement_timestamp() - q.expired_since), 0)::double precision AS oldest_expired_lease_age_seconds,
+  CASE WHEN q.due_since IS NULL OR w.alive_count > 0 THEN 0
+    ELSE extract(epoch FROM statement_timestamp() - GREATEST(q.due_since, w.last_seen_at))
+  END::double precision AS due_without_worker_seconds,
+  l.dispatched_recently, l.retryable_recently, l.failed_recently,
+  COALESCE(extract(epoch FROM statement_timestamp() - l.retryable_since), 0)::double precision AS retryable_recently_age_seconds,
+  COALESCE(extract(epoch FROM statement_timestamp() - l.failed_since), 0)::double precision AS failed_recently_age_seconds,
+  extract(epoch FROM statement_timestamp() - w.unknown_code_at)::double precision AS last_unknown_code_age_seconds,
+  extract(epoch FROM statement_timestamp() - w.clock_jump_at)::double precision AS last_clock_jump_age_seconds,
+  v.break_count AS ledger_break_count, v.verified_at AS ledger_verified_at,
+  extract(epoch FROM statement_timestamp() - v.broken_since)::double precision AS ledger_broken_age_seconds,
+  COALESCE(extract(epoch FROM statement_timestamp() - q.unfinished_since), 0)::double precision AS oldest_unfinished_age_seconds
+FROM queue q CROSS JOIN ledger l CROSS JOIN contradiction c CROSS JOIN worker w LEFT JOIN verification v ON true;
 COMMENT ON VIEW supervisor_outbox_status IS
   'The queue at a glance, in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
 COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'All items that ended as FAILED.';
+COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS
+  'Age since creation of the oldest item that has not ended, also if it retries, is blocked or held. An item that is scheduled for later and was never attempted does not count.';
+COMMENT ON COLUMN supervisor_outbox_status.due_without_worker_seconds IS
+  'How long items have been due while no relayer reported; 0 while one does, or while nothing is due.';
+COMMENT ON COLUMN supervisor_outbox_status.failed_recently IS
+  'Within the last 15 minutes, as dispatched_recently and retryable_recently; the ages are those of the first within that time.';
+COMMENT ON COLUMN supervisor_outbox_status.last_unknown_code_age_seconds IS
+  'Since a worker got a code that the table of its rail does not cover, from the workers'' reports of the last day; else null.';
+COMMENT ON COLUMN supervisor_outbox_status.last_clock_jump_age_seconds IS
+  'Since a worker saw the clocks of database and process diverge, from the workers'' reports of the last day; else null.';
+COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS 'Found by the last verification of the ledger; null before the first.';
+COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS
+  'Since the first of the verifications that found a break, without a sound one after it; else null.';
 COMMENT ON COLUMN supervisor_outbox_status.unreviewed_contradiction_count IS
   'Ended items for which a worker reported another outcome, and that no operator has reviewed.';
 COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS 'Relayers that reported within the last minute; they do every ten seconds.';

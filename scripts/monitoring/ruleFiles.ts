@@ -1,5 +1,4 @@
-import type { AlertRule } from '../../libs/observability/index.js'
-import { duration, promqlOf } from './promql.js'
+import { prometheusRules, type AlertRule } from '../../libs/observability/index.js'
 import type { AlertScenario, ScenarioSeries } from './scenarios.js'
 
 /** YAML whose every text is a JSON string, which YAML reads as it is. */
@@ -8,16 +7,7 @@ const quoted = (text: string): string => JSON.stringify(text)
 const HEADER = '# Made from libs/observability/alerts/rules.ts by `npm run monitoring`. Do not edit.\n'
 
 export function rulesFile(rules: readonly AlertRule[]): string {
-  const lines = rules.flatMap((rule) => [
-    `      - alert: ${rule.name}`,
-    `        expr: ${quoted(promqlOf(rule.when))}`,
-    `        for: ${duration(rule.forSeconds)}`,
-    `        labels:`,
-    `          severity: ${rule.severity}`,
-    `        annotations:`,
-    ...Object.entries(annotationsOf(rule)).map(([name, text]) => `          ${name}: ${quoted(text)}`),
-  ])
-  return `${HEADER}groups:\n  - name: symphony\n    rules:\n${lines.join('\n')}\n`
+  return `${HEADER}# With other thresholds: symphony alerts --prometheus --alert-… > symphony.rules.yml\n${prometheusRules(rules)}`
 }
 
 export function ruleTestsFile(rules: readonly AlertRule[], scenarios: readonly AlertScenario[]): string {
@@ -38,9 +28,7 @@ function testOf(rule: AlertRule, { title, series, verdicts }: AlertScenario): st
       `        values: ${quoted(one.samples.map((sample) => sample ?? 'stale').join(' '))}`,
     ]),
     `    alert_rule_test:`,
-    ...verdicts
-      .split('')
-      .flatMap((verdict, minute) => (verdict === '?' ? [] : expectation(rule, verdict === 'F', minute))),
+    ...verdicts.split('').flatMap((verdict, minute) => expectation(rule, verdict === 'F', minute)),
   ]
 }
 

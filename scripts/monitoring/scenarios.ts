@@ -6,10 +6,7 @@ export interface AlertScenario {
   readonly title: string
   readonly rule: string
   readonly series: readonly ScenarioSeries[]
-  /**
-   * One letter per minute: `-` silent, `F` firing. `?` is not asked: a sample at the very edge of a window is inside it for
-   * Prometheus 2 and outside for Prometheus 3 and us.
-   */
+  /** One letter per minute: `-` silent, `F` firing. */
   readonly verdicts: string
 }
 
@@ -20,123 +17,86 @@ export interface ScenarioSeries {
   readonly samples: readonly (number | null)[]
 }
 
-function times<T>(count: number, sample: T): T[] {
-  return Array.from({ length: count }, () => sample)
-}
-
 function one(metric: string, ...samples: (number | null)[]): ScenarioSeries[] {
   return [{ metric, samples }]
 }
 
-function ledger(state: string, samples: readonly number[]): ScenarioSeries {
-  return { metric: 'ledger_attempts', labels: { state }, samples }
-}
-
-/** So much more each minute. */
-function growing(perMinute: number, minutes: number, from = 0): number[] {
-  return Array.from({ length: minutes }, (_, minute) => from + perMinute * minute)
+function recently(state: string, ...samples: readonly number[]): ScenarioSeries {
+  return { metric: 'outbox_recent_attempts', labels: { state }, samples }
 }
 
 export const ALERT_SCENARIOS: readonly AlertScenario[] = [
   {
-    title: 'a freeze is told at once, until it is lifted',
+    title: 'a freeze fires at once, until it is lifted',
     rule: 'SymphonyDispatchFrozen',
     series: one('dispatch_frozen', 0, 1, 1, 0),
     verdicts: '-FF-',
   },
   {
-    title: 'a payment that waits too long is told after two minutes of it, and no more once it is taken',
+    title: 'a payment that is due too long fires, until it is claimed',
     rule: 'SymphonyOldestPendingAge',
-    series: one('oldest_due_age_seconds', 299, 300, 301, 361, 421, 481, 0),
-    verdicts: '----FF-',
-  },
-  {
-    title: 'a break in between begins the wait anew',
-    rule: 'SymphonyOldestPendingAge',
-    series: one('oldest_due_age_seconds', 400, 460, 10, 400, 460, 520),
-    verdicts: '-----F',
-  },
-  {
-    title: 'every process shows the same queue, and the worst of what they show counts',
-    rule: 'SymphonyOldestPendingAge',
-    series: [
-      { metric: 'oldest_due_age_seconds', labels: { instance: 'a' }, samples: [0, 0, 0, 0] },
-      { metric: 'oldest_due_age_seconds', labels: { instance: 'b' }, samples: [400, 460, 520, 580] },
-    ],
-    verdicts: '--FF',
-  },
-  {
-    title: 'payments are due and no worker is there',
-    rule: 'SymphonyNoWorkerAlive',
-    series: [...one('outbox_due_depth', 3, 3, 3, 3, 3), ...one('outbox_workers_alive', 1, 0, 0, 0, 1)],
+    series: one('oldest_due_age_seconds', 299, 300, 301, 361, 0),
     verdicts: '--FF-',
   },
   {
-    title: 'nobody needs a worker while nothing is due',
-    rule: 'SymphonyNoWorkerAlive',
-    series: [...one('outbox_due_depth', 0, 0, 0, 0), ...one('outbox_workers_alive', 0, 0, 0, 0)],
-    verdicts: '----',
-  },
-  {
-    title: 'a payment fails: told at once, and for a quarter of an hour',
-    rule: 'SymphonyDlqGrowing',
-    series: one('dlq_depth', ...times(16, 4), ...times(17, 5)),
-    verdicts: `${'-'.repeat(16)}${'F'.repeat(15)}--`,
-  },
-  {
-    title: 'failures of long ago are no news',
-    rule: 'SymphonyDlqGrowing',
-    series: one('dlq_depth', ...times(18, 1_000)),
-    verdicts: '-'.repeat(18),
-  },
-  {
-    title: 'expired leases that repair takes care of within its minute are nobody’s business',
-    rule: 'SymphonyExpiredLeases',
-    series: one('expired_lease_count', 0, 5, 5, 0, 5, 0),
-    verdicts: '------',
-  },
-  {
-    title: 'expired leases that stay are told',
-    rule: 'SymphonyExpiredLeases',
-    series: one('expired_lease_count', 0, 5, 5, 5, 5, 5),
-    verdicts: '----FF',
-  },
-  {
-    title: 'a rail that mostly asks to come back, for minutes',
-    rule: 'SymphonyRetryableSpike',
-    series: [ledger('RETRYABLE', growing(30, 18)), ledger('DISPATCHED', growing(10, 18))],
-    verdicts: `${'-'.repeat(15)}FFF`,
-  },
-  {
-    title: 'many retries among more successes are a busy day',
-    rule: 'SymphonyRetryableSpike',
-    series: [ledger('RETRYABLE', growing(30, 18)), ledger('DISPATCHED', growing(100, 18))],
-    verdicts: '-'.repeat(18),
-  },
-  {
-    title: 'a few retries and no success are a quiet night',
-    rule: 'SymphonyRetryableSpike',
-    series: [ledger('RETRYABLE', growing(2, 18)), ledger('DISPATCHED', times(18, 9))],
-    verdicts: '-'.repeat(18),
-  },
-  {
-    title: 'a payment that waits for a person',
-    rule: 'SymphonyPaymentsHeld',
-    series: one('outbox_held_count', 0, 1, 1, 1, 1, 1, 1, 0),
-    verdicts: '------F-',
-  },
-  {
-    title: 'a code that nobody knows, from one process of two, which then starts anew',
-    rule: 'SymphonyUnknownRailCodes',
+    title: 'every process shows the same queue, and the greatest value counts',
+    rule: 'SymphonyOldestPendingAge',
     series: [
-      { metric: 'rail_unknown_codes_total', labels: { instance: 'a', rail: 'x' }, samples: times(22, 7) },
-      {
-        metric: 'rail_unknown_codes_total',
-        labels: { instance: 'b', rail: 'x' },
-        samples: [0, 0, 1, 1, ...times(18, 0)],
-      },
+      { metric: 'oldest_due_age_seconds', labels: { instance: 'a' }, samples: [0, 0] },
+      { metric: 'oldest_due_age_seconds', labels: { instance: 'b' }, samples: [0, 400] },
     ],
-    verdicts: `--${'F'.repeat(14)}?-----`,
+    verdicts: '-F',
+  },
+  {
+    title: 'a payment that retries for a day fires',
+    rule: 'SymphonyOldestUnfinishedAge',
+    series: one('oldest_unfinished_age_seconds', 86_400, 86_460, 0),
+    verdicts: '-F-',
+  },
+  {
+    title: 'payments that are due without a worker fire after a minute',
+    rule: 'SymphonyNoWorkerAlive',
+    series: one('due_without_worker_seconds', 0, 60, 61, 120, 0),
+    verdicts: '--FF-',
+  },
+  {
+    title: 'a failed payment fires while it is recent',
+    rule: 'SymphonyDlqGrowing',
+    series: [recently('FAILED', 0, 1, 1, 0), recently('RETRYABLE', 9, 9, 9, 9)],
+    verdicts: '-FF-',
+  },
+  {
+    title: 'expired leases that repair returns within its minute are silent, those that stay fire',
+    rule: 'SymphonyExpiredLeases',
+    series: [
+      ...one('expired_lease_count', 0, 5, 5, 5, 5, 0),
+      ...one('oldest_expired_lease_age_seconds', 0, 60, 120, 181, 241, 0),
+    ],
+    verdicts: '---FF-',
+  },
+  {
+    title: 'more retries than successes fire',
+    rule: 'SymphonyRetryableSpike',
+    series: [recently('RETRYABLE', 0, 20, 21, 300), recently('DISPATCHED', 0, 10, 10, 100)],
+    verdicts: '--FF',
+  },
+  {
+    title: 'many retries among more successes are silent',
+    rule: 'SymphonyRetryableSpike',
+    series: [recently('RETRYABLE', 300, 300), recently('DISPATCHED', 300, 1_000)],
+    verdicts: '--',
+  },
+  {
+    title: 'a payment that has been held for five minutes fires, until it is resolved',
+    rule: 'SymphonyPaymentsHeld',
+    series: [...one('outbox_held_count', 0, 1, 1, 0), ...one('oldest_hold_age_seconds', 0, 300, 360, 0)],
+    verdicts: '--F-',
+  },
+  {
+    title: 'an unknown code fires for a quarter of an hour',
+    rule: 'SymphonyUnknownRailCodes',
+    series: one('last_unknown_code_age_seconds', null, 5, 899, 900),
+    verdicts: '-FF-',
   },
   {
     title: 'an unreviewed contradiction fires at once, until it is reviewed',
@@ -145,39 +105,39 @@ export const ALERT_SCENARIOS: readonly AlertScenario[] = [
     verdicts: '-FF-',
   },
   {
-    title: 'a broken chain is told at once; before anybody has verified there is nothing to tell',
+    title: 'a broken chain fires at once; before the first verification there is no series',
     rule: 'SymphonyLedgerChainBroken',
     series: one('ledger_chain_breaks', null, 0, 1, 1),
     verdicts: '--FF',
   },
   {
-    title: 'the database’s clock jumps',
+    title: 'a jump of the database’s clock fires for a quarter of an hour',
     rule: 'SymphonyClockJumped',
-    series: one('clock_jumps_total', 0, 1, 1),
-    verdicts: '-FF',
+    series: one('last_clock_jump_age_seconds', null, 1, 899, 900),
+    verdicts: '-FF-',
   },
   {
-    title: 'nobody can say how the queue looks',
+    title: 'a status that no process can read fires after five minutes',
     rule: 'SymphonyStatusMissing',
     series: one('outbox_pending_depth', 3, null, null, null, null, null, null, 3),
     verdicts: '------F-',
   },
   {
-    title: 'a message of another system is given up',
+    title: 'a dead message fires while its death is recent',
     rule: 'SymphonyInboxDead',
-    series: [{ metric: 'inbox_depth', labels: { state: 'dead' }, samples: [...times(16, 0), 1, 1] }],
-    verdicts: `${'-'.repeat(16)}FF`,
+    series: one('inbox_recently_dead', 0, 1, 0),
+    verdicts: '-F-',
   },
   {
-    title: 'messages that wait are not messages that died',
-    rule: 'SymphonyInboxDead',
-    series: [{ metric: 'inbox_depth', labels: { state: 'seen' }, samples: growing(100, 18) }],
-    verdicts: '-'.repeat(18),
+    title: 'sealing that is held back for a quarter of an hour fires',
+    rule: 'SymphonySealingHeldBack',
+    series: one('ledger_unsealed_age_seconds', 12, 900, 901, 0),
+    verdicts: '--F-',
   },
   {
-    title: 'no scheduler is awake',
+    title: 'a scheduler that is late fires after a minute',
     rule: 'SymphonySchedulerLate',
-    series: one('scheduler_lag_seconds', 0, 60, 61, 121, 181, 0),
-    verdicts: '----F-',
+    series: one('scheduler_lag_seconds', 0, 60, 61, 0),
+    verdicts: '--F-',
   },
 ]

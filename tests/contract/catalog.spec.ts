@@ -433,6 +433,7 @@ describe('triggers', () => {
         [
           ['inbox_events', 'UPDATE DELETE TRUNCATE'],
           ['inbox_messages', 'TRUNCATE'],
+          ['ledger_verifications', 'UPDATE DELETE TRUNCATE'],
           ['participant_outbox_sequences', 'TRUNCATE'],
           ['payment_outbox_attempts', 'UPDATE DELETE TRUNCATE'],
           ['payment_outbox_blocks', 'UPDATE DELETE TRUNCATE'],

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { ALERT_RULES, AlertEvaluator, Metrics, registryOfStatus, seriesOf } from '../../libs/observability/index.js'
 import { dashboardExpressions, grafanaDashboard } from '../../scripts/monitoring/grafanaDashboard.js'
-import { metricsOf } from '../../scripts/monitoring/promql.js'
+import { metricsOf } from '../../scripts/monitoring/metricsOf.js'
 import { rulesFile, ruleTestsFile } from '../../scripts/monitoring/ruleFiles.js'
 import { ALERT_SCENARIOS, type AlertScenario } from '../../scripts/monitoring/scenarios.js'
 
@@ -72,11 +72,9 @@ test('no metric of Prometheus, of the rules or of the dashboard is one that nobo
 })
 
 describe('the rules', () => {
-  test('have names of their own, ask for no more than an hour, and each has a story in which it fires', () => {
+  test('have names of their own, and each has a scenario in which it fires', () => {
     const names = ALERT_RULES.map(({ name }) => name)
     expect(new Set(names).size).toBe(names.length)
-    const windows = [...RULES_FILE.matchAll(/(?:offset |\[)(\d+)m/g)].map(([, minutes]) => Number(minutes))
-    expect(Math.max(...windows)).toBeLessThanOrEqual(60)
     const firing = ALERT_SCENARIOS.filter(({ verdicts }) => verdicts.includes('F')).map(({ rule }) => rule)
     expect(new Set(firing)).toEqual(new Set(names))
   })
@@ -134,14 +132,13 @@ function verdictsOf({ rule, series, verdicts }: AlertScenario): string {
   const evaluator = new AlertEvaluator(ALERT_RULES)
   return verdicts
     .split('')
-    .map((verdict, minute) => {
+    .map((_, minute) => {
       const values = new Map<string, number>()
       for (const { metric, labels = {}, samples } of series) {
         const sample = samples[minute]
         if (typeof sample === 'number') values.set(seriesOf(metric, { job: 'symphony', ...labels }), sample)
       }
       const alerts = evaluator.observe({ at: new Date(minute * 60_000), values })
-      if (verdict === '?') return verdict
       return alerts.some(({ name, state }) => name === rule && state === 'firing') ? 'F' : '-'
     })
     .join('')

@@ -7,6 +7,7 @@ import {
   exportLedger,
   LedgerSealer,
   openExport,
+  readSealingStatus,
   sealLedgerBlock,
   verifyLedger,
   type SealerEvent,
@@ -17,8 +18,11 @@ import {
   placeOutboxHold,
   resolveOutboxHold,
 } from '../../libs/outbox/index.js'
+import { alertRules, ALERT_THRESHOLDS, AlertWatch } from '../../libs/observability/index.js'
+import { readSystemStatus } from '../../libs/cli/readSystemStatus.js'
 import { LedgerStage } from '../support/ledgerStage.js'
 import { anInstruction, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
+import { PATIENTLY } from '../support/patiently.js'
 import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
 
 /** Blocks cover every row of the ledger once, and no row can come to lie behind the last of them. */
@@ -313,5 +317,52 @@ describe('the worker', () => {
     [{ rowsMax: 100_001 }, /rowsMax/],
   ])('refuses %j', (options, message) => {
     expect(() => new LedgerSealer(stage.db.as('symphony_executor'), options)).toThrow(message)
+  })
+})
+
+const readonly = () => stage.db.as('symphony_readonly')
+
+describe('sealing that is held back', () => {
+  test('has no age while every row is in a block', async () => {
+    await expect
+      .poll(() => readSealingStatus(readonly()), PATIENTLY)
+      .toEqual({ unsealedAgeSeconds: 0, blocker: undefined })
+  })
+
+  test('names the session with the oldest transaction, and fires an alert after the threshold', async () => {
+    const holder = await stage.db.connect()
+    try {
+      await holder.query(`SET application_name = 'long report'`)
+      await holder.query('BEGIN')
+      const { rows } = await holder.query<{ pid: number }>('SELECT pg_backend_pid() AS pid, pg_current_xact_id()')
+      const { pid } = rows[0]!
+      await enqueue(stage.db)
+      // A transaction of another test of this server may be older for a while.
+      await expect
+        .poll(() => readSealingStatus(readonly()), PATIENTLY)
+        .toMatchObject({
+          unsealedAgeSeconds: expect.any(Number),
+          blocker: { pid, user: 'postgres', application: 'long report', prepared: null },
+        })
+      const watch = new AlertWatch(alertRules({ ...ALERT_THRESHOLDS, alertSealingSeconds: 0 }))
+      const look = async () => watch.look(await readSystemStatus(stage.db.database))
+      await expect.poll(look, PATIENTLY).toContainEqual(
+        expect.objectContaining({
+          name: 'SymphonySealingHeldBack',
+          detail: expect.stringContaining(`session ${pid} of user postgres (long report, database`),
+        }),
+      )
+    } finally {
+      await holder.query('ROLLBACK')
+      await holder.end()
+    }
+    await stage.sealAll()
+  })
+
+  test('names no session when rows could be sealed and no worker does', async () => {
+    await enqueue(stage.db)
+    await expect
+      .poll(() => readSealingStatus(readonly()), PATIENTLY)
+      .toEqual({ unsealedAgeSeconds: expect.toSatisfy((age: number) => age > 0), blocker: undefined })
   })
 })

@@ -4,6 +4,7 @@ import { readSystemStatus } from '../../libs/cli/readSystemStatus.js'
 import { PermanentFailureError } from '../../libs/core/index.js'
 import { InboxWorker } from '../../libs/inbox/index.js'
 import { Leases } from '../../libs/lease/index.js'
+import { recordLedgerVerification } from '../../libs/ledger/index.js'
 import { bridgeToMeter, Metrics, registryOfStatus, type ObservingMeter } from '../../libs/observability/index.js'
 import { SchedulerWorker, scheduleTimer } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
@@ -195,12 +196,15 @@ test('a fleet: which databases answer', async () => {
   expect(shown['worker_faults_total{during="relayer"}']).toBe(1)
 })
 
-test('the ledger says nothing about its chain before somebody has verified it', async () => {
+test('the ledger has no series about its chain until a verification is recorded', async () => {
   expect(await figures()).not.toHaveProperty('ledger_chain_breaks')
-  metrics.ledger.onVerified({ breakCount: 0 }, new Date(7_000))
-  expect(await figures()).toMatchObject({ ledger_chain_breaks: 0, ledger_verified_timestamp_seconds: 7 })
-  metrics.ledger.onVerified({ breakCount: 2 }, new Date(8_000))
-  expect(await figures()).toMatchObject({ ledger_chain_breaks: 2 })
+  for (const breakCount of [0, 2]) {
+    await recordLedgerVerification(db.as('symphony_auditor'), { rowsChecked: 7, breakCount })
+    expect(await figures()).toMatchObject({
+      ledger_chain_breaks: breakCount,
+      ledger_verified_timestamp_seconds: expect.any(Number),
+    })
+  }
 })
 
 test('the process: its build, its pools, itself', async () => {

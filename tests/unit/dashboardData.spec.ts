@@ -93,6 +93,7 @@ test('an alert leads to the page on which its cause can be seen, if there is one
   const led = ALERT_RULES.flatMap(({ name }) => (whereToLook(name) === undefined ? [] : [name]))
   expect(led).toEqual([
     'SymphonyOldestPendingAge',
+    'SymphonyOldestUnfinishedAge',
     'SymphonyDispatchFrozen',
     'SymphonyDlqGrowing',
     'SymphonyExpiredLeases',

@@ -113,6 +113,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'dispatch_epochs',
       'inbox_events',
       'inbox_messages',
+      'ledger_verifications',
       'outbox_attempt_tallies',
       'outbox_attempt_totals',
       'outbox_contradictions',
@@ -155,6 +156,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'inbox_messages.ix_inbox_dead',
       'inbox_messages.ix_inbox_done',
       'inbox_messages.ix_inbox_sighted',
+      'ledger_verifications.ix_ledger_verifications_by_time',
       'payment_outbox_attempts.ix_attempts_by_outbox',
       'payment_outbox_attempts.ix_attempts_by_rail_reference',
       'payment_outbox_attempts.ix_attempts_failed',
@@ -189,6 +191,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'inbox_messages.inbox_messages_done_is_final always',
       'inbox_messages.inbox_messages_is_not_truncated always',
       'inbox_messages.inbox_messages_unfinished_is_not_removed always',
+      'ledger_verifications.ledger_verifications_is_append_only always',
       'participant_outbox_sequences.participant_outbox_sequences_is_not_truncated always',
       'payment_outbox_attempts.payment_outbox_attempts_is_append_only always',
       'payment_outbox_blocks.payment_outbox_blocks_is_append_only always',
@@ -209,6 +212,8 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       return name === undefined ? [] : [`${role}: ${name}`]
     })
     expect(callable.toSorted()).toEqual([
+      'auditor: ledger_sealing_status',
+      'auditor: record_ledger_verification',
       'auth: authenticate_api_key',
       'control: approve_outbox_proposal',
       'control: cancel_timer',
@@ -219,6 +224,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'control: destroy_subject_key',
       'control: freeze_dispatch',
       'control: is_actor_gateway',
+      'control: ledger_sealing_status',
       'control: lift_dispatch_freeze',
       'control: master_keys_in_use',
       'control: pause_job',
@@ -252,6 +258,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'executor: complete_outbox_attempts',
       'executor: create_job_runs',
       'executor: declare_outbox_rail',
+      'executor: deregister_outbox_worker',
       'executor: due_jobs',
       'executor: enqueue_due_job_runs',
       'executor: enqueue_due_timers',
@@ -291,6 +298,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'ingest: enqueue_payment_outbox_batch',
       'ingest: ensure_subject_keys',
       'ingest: schedule_timer',
+      'readonly: ledger_sealing_status',
     ])
   })
 

@@ -1,26 +1,32 @@
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { readSystemStatus } from '../../libs/cli/readSystemStatus.js'
+import { SETTINGS } from '../../libs/cli/settings.js'
+import { recordLedgerVerification } from '../../libs/ledger/index.js'
 import {
+  ALERT_THRESHOLDS,
   AlertEvaluator,
+  alertRules,
   AlertWatch,
-  evaluateAlerts,
-  takeReading,
+  prometheusRules,
+  type Alert,
   type AlertRule,
   type Reading,
 } from '../../libs/observability/index.js'
-import { placeOutboxHold } from '../../libs/outbox/index.js'
+import { heartbeatOutboxWorker, OutboxRelayer, placeOutboxHold, readOutboxStatus } from '../../libs/outbox/index.js'
 import { symphony } from '../support/commandLine.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
-import { enqueue } from '../support/outboxItems.js'
+import { claim, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
+import { PATIENTLY } from '../support/patiently.js'
+import { rememberingRail } from '../support/relayRail.js'
 
 const RULE: AlertRule = {
   name: 'TooHigh',
   severity: 'critical',
   forSeconds: 60,
-  when: { is: 'above', left: { of: 'value', metric: 'level' }, right: 5 },
+  when: { is: 'above', left: { metric: 'level' }, right: 5 },
   summary: 'It is too high.',
   firstLook: 'Look up.',
   remedy: 'Lower it.',
@@ -31,12 +37,13 @@ const at = (seconds: number, values: Record<string, number>): Reading => ({
   at: new Date(seconds * 1_000),
   values: new Map(Object.entries(values)),
 })
-const statesOf = (readings: readonly Reading[], rules: readonly AlertRule[] = [RULE]) =>
-  evaluateAlerts(readings, rules).map(({ name, state, since }) => `${name} ${state} since ${Date.parse(since) / 1_000}`)
+const stateOf = ({ name, state, since }: Alert) => `${name} ${state} since ${Date.parse(since) / 1_000}`
+const statesOf = (reading: Reading, rules: readonly AlertRule[]) =>
+  new AlertEvaluator(rules).observe(reading).map(stateOf)
 
-describe('our own evaluator', () => {
-  test('tells an alert as JSON with everything that whoever is woken needs', () => {
-    expect(evaluateAlerts([at(0, { level: 6 })], [WARNING])).toEqual([
+describe('AlertEvaluator', () => {
+  test('returns an alert as JSON with what an operator needs', () => {
+    expect(new AlertEvaluator([WARNING]).observe(at(0, { level: 6 }))).toEqual([
       {
         name: 'Warning',
         severity: 'warning',
@@ -51,94 +58,64 @@ describe('our own evaluator', () => {
     ])
   })
 
-  test('fires at the very second that a condition has held for as long as its rule says', () => {
-    expect(statesOf([at(0, { level: 5 })])).toEqual([])
-    expect(statesOf([at(0, { level: 6 })])).toEqual(['TooHigh pending since 0'])
-    expect(statesOf([at(0, { level: 6 }), at(59, { level: 6 })])).toEqual(['TooHigh pending since 0'])
-    expect(statesOf([at(0, { level: 6 }), at(60, { level: 6 })])).toEqual(['TooHigh firing since 0'])
-    expect(statesOf([at(0, { level: 6 }), at(30, { level: 5 }), at(60, { level: 6 })])).toEqual([
-      'TooHigh pending since 60',
-    ])
+  test('takes the age of a condition from the reading, so that the first look knows it', () => {
+    const aged: AlertRule = { ...RULE, age: { metric: 'age' } }
+    expect(statesOf(at(1_000, { level: 6, age: 59 }), [aged])).toEqual(['TooHigh pending since 941'])
+    expect(statesOf(at(1_000, { level: 6, age: 60 }), [aged])).toEqual(['TooHigh firing since 940'])
+    expect(statesOf(at(1_000, { level: 5, age: 60 }), [aged])).toEqual([])
   })
 
-  test('puts what fires before what is pending, and what wakes somebody before what can wait', () => {
+  test('remembers the start of a condition without an age until the condition ends', () => {
+    const evaluator = new AlertEvaluator([RULE])
+    const look = (seconds: number, level: number) => evaluator.observe(at(seconds, { level })).map(stateOf)
+    expect(look(0, 6)).toEqual(['TooHigh pending since 0'])
+    expect(look(60, 6)).toEqual(['TooHigh firing since 0'])
+    expect(look(90, 5)).toEqual([])
+    expect(look(120, 6)).toEqual(['TooHigh pending since 120'])
+  })
+
+  test('puts firing before pending, and critical before warning', () => {
     const pending = { ...RULE, name: 'Pending', forSeconds: 600 }
-    const ready = { ...RULE, forSeconds: 0 }
-    const states = statesOf([at(0, { level: 9 })], [pending, WARNING, ready])
+    const states = statesOf(at(0, { level: 9 }), [pending, WARNING, { ...RULE, forSeconds: 0 }])
     expect(states).toEqual(['TooHigh firing since 0', 'Warning firing since 0', 'Pending pending since 0'])
   })
 
-  test('begins anew when nobody looked for more than five minutes', () => {
-    expect(statesOf([at(0, { level: 6 }), at(300, { level: 6 })])).toEqual(['TooHigh firing since 0'])
-    expect(statesOf([at(0, { level: 6 }), at(301, { level: 6 })])).toEqual(['TooHigh pending since 301'])
+  test('a missing metric is neither above nor below a number', () => {
+    const below: AlertRule = { ...WARNING, when: { is: 'below', left: { metric: 'level' }, right: 5 } }
+    expect(statesOf(at(0, { other: 9 }), [RULE, below])).toEqual([])
+  })
+})
+
+describe('thresholds', () => {
+  const rules = alertRules({ ...ALERT_THRESHOLDS, alertDueSeconds: 7_200 })
+
+  test('move the rule, its summary and the rules file of Prometheus', () => {
+    const name = 'SymphonyOldestPendingAge'
+    const rule = rules.find((one) => one.name === name)!
+    expect(rule.threshold).toEqual({ setting: 'alertDueSeconds', value: 7_200 })
+    expect(rule.summary).toContain('2 h')
+    expect(statesOf(at(0, { oldest_due_age_seconds: 7_200 }), [rule])).toEqual([])
+    expect(statesOf(at(0, { oldest_due_age_seconds: 7_201 }), [rule])).toHaveLength(1)
+    expect(prometheusRules(rules)).toContain('max by (job) (oldest_due_age_seconds) > 7200')
   })
 
-  test('begins anew when the clock of the process goes back', () => {
-    expect(statesOf([at(1_000, { level: 6 }), at(900, { level: 6 })])).toEqual(['TooHigh pending since 900'])
-  })
-
-  test('two looks at once, or one that overtakes the other, change nothing', () => {
-    const firing = ['TooHigh firing since 0']
-    expect(statesOf([at(0, { level: 6 }), at(60, { level: 6 }), at(60, { level: 6 })])).toEqual(firing)
-    expect(statesOf([at(0, { level: 6 }), at(60, { level: 6 }), at(59, { level: 0 })])).toEqual(firing)
-  })
-
-  test('a metric that is not there is above nothing and below nothing', () => {
-    const below: AlertRule = { ...WARNING, when: { is: 'below', left: { of: 'value', metric: 'level' }, right: 5 } }
-    expect(statesOf([at(0, { other: 9 })], [RULE, below])).toEqual([])
-  })
-
-  test('growth is against then, and increase survives a process that starts anew', () => {
-    const growth: AlertRule = { ...WARNING, name: 'Growth', when: above({ of: 'growth', metric: 'm', seconds: 60 }) }
-    const increase: AlertRule = {
-      ...WARNING,
-      name: 'Increase',
-      when: above({ of: 'increase', metric: 'm', seconds: 120 }),
+  test('are settings with the same defaults, and `symphony alerts` prints them', async () => {
+    for (const [name, value] of Object.entries(ALERT_THRESHOLDS)) {
+      expect([name, Object.entries(SETTINGS).find(([setting]) => setting === name)?.[1].default]).toEqual([name, value])
     }
-    const told = (values: readonly number[]) =>
-      evaluateAlerts(
-        values.map((m, minute) => at(minute * 60, { 'm{instance="a"}': m })),
-        [growth, increase],
-      ).map(({ name, value }) => `${name} ${value}`)
-    expect(told([5])).toEqual([])
-    expect(told([5, 5])).toEqual([])
-    expect(told([5, 7])).toEqual(['Growth 2', 'Increase 2'])
-    expect(told([5, 7, 1])).toEqual(['Increase 1'])
-    expect(told([5, 7, 7, 7])).toEqual([])
-  })
-
-  test('looks that follow each other fast fill no memory and change no verdict', () => {
-    const evaluator = new AlertEvaluator([{ ...RULE, when: above({ of: 'growth', metric: 'm', seconds: 600 }) }])
-    let states: readonly string[] = []
-    for (let half = 0; half <= 1_400; half += 1) {
-      states = evaluator.observe(at(half / 2, { m: half > 1_200 ? 1 : 0 })).map(({ state }) => state)
-    }
-    expect(states).toEqual(['firing'])
+    const words = ['alerts', '--alert-due-seconds', '7200']
+    expect((await symphony([...words, '--prometheus'])).stdout).toBe(prometheusRules(rules))
+    const { rules: listed } = JSON.parse((await symphony([...words, '--json'])).stdout)
+    expect(listed).toContainEqual(expect.objectContaining({ threshold: { setting: 'alertDueSeconds', value: 7_200 } }))
+    expect((await symphony(words)).stdout).toContain('alertDueSeconds = 7200')
   })
 })
 
-test('a reading holds every sample but those of histograms, by name and labels', async () => {
-  const registry = new Registry()
-  const registers = [registry]
-  new Gauge({ name: 'plain', help: 'x', registers }).set(3)
-  new Counter({ name: 'labelled', help: 'x', labelNames: ['b', 'a'], registers }).inc({ b: '2', a: '1' }, 4)
-  new Histogram({ name: 'h', help: 'x', registers }).observe(1)
-  const { values } = await takeReading(new Date(0), [registry, new Registry()])
-  expect(Object.fromEntries(values)).toEqual({ plain: 3, 'labelled{a="1",b="2"}': 4 })
-})
+const ageMinutes = (alert: Alert | undefined) =>
+  alert === undefined ? undefined : Math.round((Date.now() - Date.parse(alert.since)) / 60_000)
+const described = (list: readonly Alert[]) => list.map((one) => `${one.name} ${ageMinutes(one)} min`)
 
-test('a watch judges its looks in the light of those before', async () => {
-  const registry = new Registry()
-  new Gauge({ name: 'level', help: 'x', registers: [registry] }).set(6)
-  let nowMs = 0
-  const clock = { now: () => new Date(nowMs), monotonicMs: () => nowMs }
-  const watch = new AlertWatch([RULE], clock)
-  expect(await watch.look([registry])).toMatchObject([{ state: 'pending' }])
-  nowMs = 60_000
-  expect(await watch.look([registry])).toMatchObject([{ state: 'firing' }])
-})
-
-describe('symphony status', () => {
+describe('alerts from the database', () => {
   let db: TestDatabase
   let words: readonly string[]
   beforeAll(async () => {
@@ -148,36 +125,160 @@ describe('symphony status', () => {
   })
   afterAll(() => db.drop())
 
-  test('tells which alerts there are, to people and to scripts', async () => {
+  /** By a process that has never looked before. */
+  const look = async () => new AlertWatch().look(await readSystemStatus(db.database))
+  const find = async (name: string) => (await look()).find((alert) => alert.name === name)
+
+  const beat = (detail: object) =>
+    heartbeatOutboxWorker(db.as('symphony_executor'), 'worker-1', JSON.parse(JSON.stringify(detail)))
+
+  test('a held payment fires after five minutes, and a quiet database has no alert', async () => {
     expect((await symphony(words)).stdout).toMatch(/^No alert\.$/m)
     const { outboxId } = await enqueue(db)
     await placeOutboxHold(db.as('symphony_control'), outboxId, 'please wait')
+    expect(await find('SymphonyPaymentsHeld')).toBeUndefined()
+    await db.queryNoRole(`UPDATE payment_outbox_pending SET held_at = now() - interval '10 minutes'`)
+    expect(ageMinutes(await find('SymphonyPaymentsHeld'))).toBe(10)
     const { exitCode, stdout, stderr } = await symphony(words)
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
-    expect(stdout).toMatch(/^PENDING +SymphonyPaymentsHeld +Payments wait for a person\.\n +symphony holds list/m)
-    const told: Record<string, unknown> = JSON.parse((await symphony([...words, '--json'])).stdout)
-    expect(told).toMatchObject({
-      heldCount: '1',
-      inbox: { deadCount: '0' },
-      scheduler: { lagSeconds: 0 },
-      leases: { heldCount: '0' },
-      alerts: [{ name: 'SymphonyPaymentsHeld', state: 'pending', value: 1, severity: 'warning' }],
-    })
+    expect(stdout).toMatch(
+      /^FIRING +SymphonyPaymentsHeld +A payment has been held.*\n +since \d{4}-.*symphony holds list/m,
+    )
+    const told: { alerts: Alert[] } = JSON.parse((await symphony([...words, '--json'])).stdout)
+    expect(told).toMatchObject({ heldCount: '1', inbox: { deadCount: '0' }, leases: { heldCount: '0' } })
+    expect(told.alerts).toMatchObject([
+      { name: 'SymphonyPaymentsHeld', state: 'firing', value: 1, severity: 'warning' },
+    ])
+    await db.queryNoRole('UPDATE payment_outbox_pending SET hold_reason = NULL, held_by = NULL, held_at = NULL')
   })
 
-  test('knows what waits for a scheduler, though nobody schedules', async () => {
+  test('a payment that has retried for 48 hours fires, also between two attempts', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'RETRYABLE', retryDelaySeconds: 300 })
+    await enqueue(db, { notBefore: new Date('2099-01-01') })
+    const backdate = (age: string, filter: string) =>
+      db.queryNoRole(`UPDATE payment_outbox_pending SET created_at = now() - interval '${age}' WHERE ${filter}`)
+    // Scheduled for later and never attempted: not late.
+    await backdate('30 days', `next_attempt_at > now() + interval '1 year'`)
+    expect(await find('SymphonyOldestUnfinishedAge')).toBeUndefined()
+    await backdate('48 hours', `outbox_id = '${lease.outboxId}'`)
+    expect(ageMinutes(await find('SymphonyOldestUnfinishedAge'))).toBe(48 * 60)
+    const tolerant = await symphony([...words, '--json', '--alert-unfinished-seconds', '259200'])
+    expect(tolerant.stdout).not.toContain('SymphonyOldestUnfinishedAge')
+    await db.queryNoRole(`UPDATE payment_outbox_pending SET blocked = true WHERE outbox_id = $1`, [lease.outboxId])
+    expect(ageMinutes(await find('SymphonyOldestUnfinishedAge'))).toBe(48 * 60)
+  })
+
+  test('unknown codes and clock jumps come from heartbeats; a hostile heartbeat changes nothing', async () => {
+    for (const secondsAgo of ['soon', null, {}, [1]]) {
+      await beat({ unknownCode: { secondsAgo }, clockJump: { secondsAgo } })
+      expect(await find('SymphonyUnknownRailCodes')).toBeUndefined()
+    }
+    await beat({ unknownCode: { secondsAgo: 1e20 }, clockJump: { secondsAgo: -5 } })
+    expect(await find('SymphonyUnknownRailCodes')).toBeUndefined()
+    expect(ageMinutes(await find('SymphonyClockJumped'))).toBe(0)
+    await beat({
+      unknownCode: { secondsAgo: 600, railType: 'sepa', code: 'X9' },
+      clockJump: { secondsAgo: 300, byMs: 9 },
+    })
+    expect(ageMinutes(await find('SymphonyUnknownRailCodes'))).toBe(10)
+    expect(ageMinutes(await find('SymphonyClockJumped'))).toBe(5)
+    await beat({ unknownCode: { secondsAgo: 901 }, clockJump: { secondsAgo: 901 } })
+    expect(await find('SymphonyUnknownRailCodes')).toBeUndefined()
+    expect(await find('SymphonyClockJumped')).toBeUndefined()
+  })
+
+  test('a relayer reports an unknown code with its heartbeat', async () => {
+    const rail = rememberingRail({ type: 'coded', codes: { OK: 'success' } }, () => ({
+      outcome: 'terminal',
+      code: 'X9',
+    }))
+    const relayer = new OutboxRelayer(db.database, rail.rails, { workerId: 'coded-worker', heartbeatMs: 100 })
+    await enqueue(db, { railType: 'coded' })
+    await relayer.start()
+    await expect.poll(() => find('SymphonyUnknownRailCodes'), PATIENTLY).toMatchObject({ state: 'firing' })
+    await relayer.stop()
+    const { rows } = await db.queryNoRole(
+      `SELECT detail -> 'unknownCode' -> 'code' AS code FROM outbox_workers WHERE worker_id = 'coded-worker'`,
+    )
+    expect(rows).toEqual([{ code: 'X9' }])
+  })
+
+  test('a broken chain fires from the first verification that found it until a sound one', async () => {
+    const auditor = db.as('symphony_auditor')
+    const verified = (breakCount: number) => recordLedgerVerification(auditor, { rowsChecked: 9, breakCount })
+    await verified(0)
+    expect(await find('SymphonyLedgerChainBroken')).toBeUndefined()
+    await verified(2)
+    const first = await find('SymphonyLedgerChainBroken')
+    expect(first).toMatchObject({ state: 'firing', value: 2 })
+    await verified(1)
+    const second = await find('SymphonyLedgerChainBroken')
+    expect(second).toMatchObject({ value: 1 })
+    expect(Math.abs(Date.parse(second!.since) - Date.parse(first!.since))).toBeLessThan(100)
+    await verified(0)
+    expect(await find('SymphonyLedgerChainBroken')).toBeUndefined()
+    const { ledgerVerifiedAt } = await readOutboxStatus(db.as('symphony_readonly'))
+    expect(ledgerVerifiedAt).toBeInstanceOf(Date)
+  })
+
+  test('an expired lease fires after three minutes, a failed payment at once', async () => {
+    const [lease] = await claim(db, (await enqueue(db, { railType: 'to-expire' })).railType)
+    await db.queryNoRole(
+      `UPDATE payment_outbox_pending SET lease_expires_at = now() - interval '2 minutes' WHERE outbox_id = $1`,
+      [lease!.outboxId],
+    )
+    expect(await find('SymphonyExpiredLeases')).toBeUndefined()
+    await db.queryNoRole(
+      `UPDATE payment_outbox_pending SET lease_expires_at = now() - interval '4 minutes' WHERE outbox_id = $1`,
+      [lease!.outboxId],
+    )
+    expect(ageMinutes(await find('SymphonyExpiredLeases'))).toBe(4)
+    expect(await find('SymphonyDlqGrowing')).toBeUndefined()
+    await complete(db, await enqueueAndClaim(db), { state: 'FAILED', errorCode: 'REFUSED' })
+    expect(await find('SymphonyDlqGrowing')).toMatchObject({ state: 'firing', value: 1 })
+  })
+
+  test('payments that are due without a worker fire, since the last worker reported', async () => {
+    await enqueue(db)
+    await db.queryNoRole(
+      `UPDATE payment_outbox_pending SET next_attempt_at = now() - interval '20 minutes'
+       WHERE NOT blocked AND lease_token IS NULL AND next_attempt_at < now() + interval '1 year'`,
+    )
+    await heartbeatOutboxWorker(db.as('symphony_executor'), 'worker-1', {})
+    expect(await find('SymphonyNoWorkerAlive')).toBeUndefined()
+    await db.queryNoRole(`UPDATE outbox_workers SET last_seen_at = now() - interval '7 minutes'`)
+    expect(ageMinutes(await find('SymphonyNoWorkerAlive'))).toBe(7)
+    await db.queryNoRole('DELETE FROM outbox_workers')
+    expect(ageMinutes(await find('SymphonyNoWorkerAlive'))).toBe(20)
+    expect(ageMinutes(await find('SymphonyOldestPendingAge'))).toBe(20)
+  })
+
+  test('a timer that no scheduler takes fires', async () => {
     await db.queryNoRole(
       `INSERT INTO scheduler_timers (timer_id, topic, payload, delivery, due_at)
        VALUES (gen_random_uuid(), 't', '{}', 'outbox', now() - interval '10 minutes')`,
     )
-    const { alerts } = JSON.parse((await symphony([...words, '--json'])).stdout)
-    expect(alerts).toContainEqual(
-      expect.objectContaining({ name: 'SymphonySchedulerLate', state: 'pending', value: expect.any(Number) }),
-    )
+    expect(ageMinutes(await find('SymphonySchedulerLate'))).toBe(10)
+  })
+
+  test('a separate process shows the same alerts with the same ages', async () => {
+    const { alerts }: { alerts: Alert[] } = JSON.parse((await symphony([...words, '--json'])).stdout)
+    expect(described(alerts)).toEqual(described(await look()))
+    expect(alerts.length).toBeGreaterThan(3)
   })
 })
 
-test('symphony ledger verify leaves what it found as a metric, for the alert about a broken chain', async () => {
+test('a database that does not answer is an alert after five minutes, remembered by the process', async () => {
+  let nowMs = 0
+  const clock = { now: () => new Date(nowMs), monotonicMs: () => nowMs }
+  const watch = new AlertWatch(undefined, clock)
+  expect(await watch.look(undefined)).toMatchObject([{ name: 'SymphonyStatusMissing', state: 'pending' }])
+  nowMs = 300_000
+  expect(await watch.look(undefined)).toMatchObject([{ name: 'SymphonyStatusMissing', state: 'firing' }])
+})
+
+test('symphony ledger verify leaves what it found as a metric and as a record in the database', async () => {
   await withTestDatabase(async (own) => {
     const { url } = await own.createLogin('auditor', { roles: ['symphony_auditor'] })
     const folder = await mkdtemp(join(tmpdir(), 'symphony-textfile-'))
@@ -192,13 +293,13 @@ test('symphony ledger verify leaves what it found as a metric, for the alert abo
     expect(await symphony(verify)).toMatchObject({ exitCode: 1 })
     expect(await readFile(textfile, 'utf8')).toMatch(/^ledger_chain_breaks [1-9]/m)
     expect(await readdir(folder)).toEqual(['symphony.prom'])
+    const { rows } = await own.queryNoRole(
+      'SELECT verified_by LIKE $1 AS own, rows_checked::int, break_count > 0 AS broken FROM ledger_verifications ORDER BY verified_at',
+      ['%auditor%'],
+    )
+    expect(rows).toEqual([
+      { own: true, rows_checked: 1, broken: false },
+      { own: true, rows_checked: 1, broken: true },
+    ])
   })
 })
-
-function above(left: {
-  readonly of: 'growth' | 'increase'
-  readonly metric: string
-  readonly seconds: number
-}): AlertRule['when'] {
-  return { is: 'above', left, right: 0 }
-}

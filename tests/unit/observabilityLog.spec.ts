@@ -9,8 +9,12 @@ import {
   logPlatformEvents,
   logRelayerEvents,
   logRepairEvents,
+  logSealerEvents,
+  Metrics,
 } from '../../libs/observability/index.js'
+import { FaultLog } from '../../libs/observability/FaultLog.js'
 import type { PlatformEvent } from '../../libs/platform/index.js'
+import { PATIENTLY } from '../support/patiently.js'
 
 /** Stands wherever a payload or a secret could: in what handlers throw, above all. */
 const CANARY = 'CANARY4929'
@@ -151,4 +155,53 @@ test('a claim of a thousand items is one short line, and repair says what it hel
       msg: 'leases_repaired',
     },
   ])
+})
+
+test('an outage is one line per kind of fault, then one per interval with the number of repeats', async () => {
+  const { log, lines } = listen()
+  const faults = new FaultLog(log, 200)
+  const fail = (during: string) => faults.write('error', during, { during }, 'worker_fault')
+  for (let failed = 0; failed < 1_000; failed += 1) fail('claiming')
+  fail('completing')
+  expect(lines().map(({ during, repeats }) => [during, repeats])).toEqual([
+    ['claiming', undefined],
+    ['completing', undefined],
+  ])
+  await expect
+    .poll(() => lines().slice(2), PATIENTLY)
+    .toMatchObject([{ level: LEVELS.error, msg: 'worker_fault', during: 'claiming', repeats: 999, withinSeconds: 0.2 }])
+  // After a quiet interval the next fault is told at once again.
+  const isTold = () => {
+    fail('completing')
+    return lines().filter(({ during }) => during === 'completing').length
+  }
+  await expect.poll(isTold, PATIENTLY).toBeGreaterThan(1)
+})
+
+test('the log bounds faults of relayer, repair and sealer, whatever item they concern', () => {
+  const { log, lines } = listen()
+  const tell = { relayer: logRelayerEvents(log), repair: logRepairEvents(log), sealer: logSealerEvents(log) }
+  const error = Object.assign(new Error('refused'), { code: 'CONNECT_FAILED' })
+  for (let failed = 0; failed < 50; failed += 1) {
+    tell.relayer({ type: 'fault', during: 'completing', error, outboxId: `item-${failed}` })
+    tell.repair({ type: 'fault', during: 'repairing leases', error })
+    tell.sealer({ type: 'fault', during: 'sealing the ledger', error })
+  }
+  expect(lines().map(({ msg }) => msg)).toEqual(['worker_fault', 'lease_repair_failed', 'ledger_sealing_failed'])
+})
+
+test('leases that repair cannot return are an error with ids, attempt numbers and SQLSTATE', () => {
+  const { log, lines } = listen()
+  const unrepaired = [{ outboxId: 'item-1', attemptNo: 3, sqlstate: '23514' }]
+  logRepairEvents(log)({ type: 'unrepaired', leasesUnrepaired: 1, unrepaired })
+  expect(lines()).toMatchObject([{ level: LEVELS.error, msg: 'leases_unrepaired', leases_unrepaired: 1, unrepaired }])
+})
+
+test('every counter and histogram has a series from the start, at 0', async () => {
+  const metrics = new Metrics({ version: '1' })
+  metrics.outbox.carries(['sepa'])
+  for (const { name, type, values } of await metrics.registry.getMetricsAsJSON()) {
+    if (!['counter', 'histogram'].includes(String(type))) continue
+    expect([name, values.length > 0]).toEqual([name, true])
+  }
 })

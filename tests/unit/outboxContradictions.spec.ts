@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { readSystemStatus } from '../../libs/cli/readSystemStatus.js'
-import { AlertWatch, registryOfStatus } from '../../libs/observability/index.js'
+import { AlertWatch } from '../../libs/observability/index.js'
 import {
   completeOutboxAttempts,
   placeOutboxHold,
@@ -154,7 +154,7 @@ describe('a review', () => {
 
 test('SymphonyEndingContradicted fires in a process that recorded nothing, until each is reviewed', async () => {
   const firing = async () => {
-    const alerts = await new AlertWatch().look([registryOfStatus(await readSystemStatus(db.database))])
+    const alerts = await new AlertWatch().look(await readSystemStatus(db.database))
     return alerts.filter(({ name }) => name === 'SymphonyEndingContradicted')
   }
   const eventId = await aContradiction(db)

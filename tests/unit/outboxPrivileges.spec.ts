@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { createApiKey } from '../../libs/access/index.js'
 import { callFunction, quoteIdentifier, type RoleHandle } from '../../libs/db/index.js'
 import { deploy } from '../../libs/deployment/index.js'
+import { recordLedgerVerification } from '../../libs/ledger/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
 import type { ClaimedMessage } from '../../libs/inbox/index.js'
 import {
@@ -64,6 +65,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   payment_outbox_attempts: { control: whole(), auditor: whole(), readonly: except('lease_token', 'payload') },
   payment_outbox_events: { control: whole(), auditor: whole(), readonly: whole() },
   payment_outbox_blocks: { control: whole(), auditor: whole(), readonly: whole() },
+  ledger_verifications: { control: whole(), auditor: whole(), readonly: whole() },
   payment_outbox_proposals: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_contradictions: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_pauses: { control: whole(), auditor: whole(), readonly: whole() },
@@ -125,6 +127,8 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   outbox_backoff: 'executor',
   next_outbox_event: 'executor',
   heartbeat_outbox_worker: 'executor',
+  deregister_outbox_worker: 'executor',
+  ledger_sealing_status: 'readonly',
   declare_outbox_rail: 'executor',
   check_dispatch_epoch: 'executor',
   acquire_lease: 'executor',
@@ -180,6 +184,8 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   rewrap_subject_keys: 'control',
   destroy_subject_key: 'control',
   is_actor_gateway: 'control',
+
+  record_ledger_verification: 'auditor',
 
   authenticate_api_key: 'auth',
 
@@ -300,6 +306,7 @@ const FURTHER_CALLERS: Readonly<Record<string, readonly Role[]>> = {
   cancel_timer: ['control'],
   declare_outbox_rail: ['control'],
   master_keys_in_use: ['control'],
+  ledger_sealing_status: ['control', 'auditor'],
 }
 
 function mayCall(actor: Actor, name: string): boolean {
@@ -333,6 +340,8 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   outbox_backoff: async (call) => call(1, (await enqueue(db)).outboxId),
   next_outbox_event: (call) => call(null),
   heartbeat_outbox_worker: (call) => call(WORKER, {}),
+  deregister_outbox_worker: (call) => call('gone', {}),
+  ledger_sealing_status: (call) => call(),
   declare_outbox_rail: (call) => call('rail', true, {}, WORKER),
   check_dispatch_epoch: (call) => call(WORKER),
   acquire_lease: (call) => call('a-free-resource', WORKER, 60_000, {}),
@@ -408,6 +417,8 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   master_keys_in_use: (call) => call(),
   ensure_subject_keys: (call) => call([randomUUID()], [randomUUID()], ['A'.repeat(80)], 'first'),
   is_actor_gateway: (call) => call(),
+
+  record_ledger_verification: (call) => call(1, 0),
 
   authenticate_api_key: async (call) => call(await aKeyId(), Buffer.alloc(32)),
 }
@@ -773,6 +784,7 @@ async function putARowInEveryTable(): Promise<void> {
   await proposal()
   await failedItem()
   await aContradiction(db)
+  await recordLedgerVerification(db.as('symphony_auditor'), { rowsChecked: 1, breakCount: 0 })
   await repairExpiredLeases(executor, 10, WORKER) // Folds the tallies so far into the totals.
   await failedItem()
   await enqueueAndClaim(db)

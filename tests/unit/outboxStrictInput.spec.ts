@@ -25,7 +25,7 @@ const CANARY = 'CANARY4929'
 type Arguments = Readonly<Record<string, string>>
 
 interface Subject {
-  readonly role: 'ingest' | 'executor' | 'control' | 'auth'
+  readonly role: 'ingest' | 'executor' | 'control' | 'auditor' | 'auth'
   /** A call that succeeds. */
   readonly sound: () => Promise<Arguments>
   /** For which NULL has a meaning. Everything else refuses it. */
@@ -114,11 +114,16 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     sound: async () => ({ ...(await aLease()), ...anOutcome('DISPATCHED') }),
     optional: OUTCOME,
   },
-  repair_expired_leases: { role: 'executor', sound: async () => ({ p_batch_size: '10', p_worker_id: `'w'` }) },
+  repair_expired_leases: {
+    role: 'executor',
+    sound: async () => ({ p_batch_size: '10', p_worker_id: `'w'`, p_report_failures: 'true' }),
+  },
   seal_ledger_block: { role: 'executor', sound: async () => ({ p_rows_max: '10' }) },
   outbox_backoff: { role: 'executor', sound: async () => ({ p_attempt_no: '1', p_outbox_id: 'gen_random_uuid()' }) },
   next_outbox_event: { role: 'executor', sound: async () => ({ p_rails: `ARRAY['r']` }), optional: ['p_rails'] },
   heartbeat_outbox_worker: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, p_detail: `'{}'` }) },
+  deregister_outbox_worker: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, p_detail: `'{}'` }) },
+  ledger_sealing_status: { role: 'auditor', sound: async () => ({}) },
   declare_outbox_rail: {
     role: 'executor',
     sound: async () => ({
@@ -208,6 +213,10 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   review_outbox_contradiction: {
     role: 'control',
     sound: async () => ({ p_event_id: uuid(await aContradiction(db)), p_reason: `'compared'` }),
+  },
+  record_ledger_verification: {
+    role: 'auditor',
+    sound: async () => ({ p_rows_checked: '10', p_break_count: '1' }),
   },
   pause_outbox: { role: 'control', sound: async () => pause('rail-to-pause') },
   resume_outbox: {
@@ -613,6 +622,8 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_error: text(2000),
   p_attempts_max: integer(1, 1000),
   p_rows_max: integer(1, 100_000),
+  p_rows_checked: { refused: { 'less than none': '-1' }, accepted: { none: '0' } },
+  p_break_count: { refused: { 'less than none': '-1' }, accepted: { none: '0' } },
   p_keep_seconds: integer(1, 315_576_000),
   p_delivery: oneOf('outbox'),
   p_missed_runs: oneOf('once'),
@@ -624,6 +635,7 @@ const LIMITS: Readonly<Record<string, Limits>> = {
 const WITHOUT_LIMITS = [
   'p_data_key_id',
   'p_report_held',
+  'p_report_failures',
   'p_epoch_id',
   'p_outbox_id',
   'p_lease_token',
@@ -665,7 +677,7 @@ beforeAll(async () => {
   db = await createTestDatabase()
   proposer = await db.createLogin('proposer', { roles: ['symphony_control'] })
   signatures = await readSignatures()
-  for (const role of ['executor', 'control', 'auth'] as const) {
+  for (const role of ['executor', 'control', 'auditor', 'auth'] as const) {
     connections.set(role, await openConnection(db, `symphony_${role}`))
   }
   // Only a gateway may pass p_key_scope.

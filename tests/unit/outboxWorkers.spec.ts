@@ -1,8 +1,17 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { heartbeatOutboxWorker } from '../../libs/outbox/index.js'
+import {
+  deregisterOutboxWorker,
+  heartbeatOutboxWorker,
+  OutboxRelayer,
+  readOutboxStatus,
+  readWorkerReports,
+} from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { claimOnly, enqueue } from '../support/outboxItems.js'
 import { closeTransactions, openTransaction } from '../support/outboxStream.js'
+import { symphony } from '../support/commandLine.js'
+import { PATIENTLY } from '../support/patiently.js'
+import { rememberingRail } from '../support/relayRail.js'
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -16,6 +25,7 @@ interface WorkerRow {
   readonly started_at: Date
   readonly last_seen_at: Date
   readonly detail: unknown
+  readonly stopped_at: Date | null
 }
 
 async function worker(workerId: string): Promise<WorkerRow | undefined> {
@@ -40,6 +50,7 @@ test('a heartbeat registers the worker with what it says of itself, at the time 
     started_at: at,
     last_seen_at: at,
     detail: { host: 'a', inFlight: 3 },
+    stopped_at: null,
   })
 })
 
@@ -116,4 +127,39 @@ test.for([
 test('a worker of 128 characters is registered under its whole name', async () => {
   await beat('w'.repeat(128))
   expect(await worker('w'.repeat(128))).toBeDefined()
+})
+
+const listed = async () => (await readWorkerReports(db.as('symphony_readonly'))).map(({ workerId }) => workerId)
+const aliveCount = async () => Number((await readOutboxStatus(db.as('symphony_readonly'))).workersAliveCount)
+
+test('a worker that deregisters leaves the list, and its last report stays', async () => {
+  await beat('leaving')
+  const before = await aliveCount()
+  expect(await deregisterOutboxWorker(db.as('symphony_executor'), 'leaving', { last: 'words' })).toBe(true)
+  expect(await listed()).not.toContain('leaving')
+  expect(await aliveCount()).toBe(before - 1)
+  expect(await worker('leaving')).toMatchObject({ detail: { last: 'words' }, stopped_at: expect.any(Date) })
+  expect(await deregisterOutboxWorker(db.as('symphony_executor'), 'never-seen')).toBe(false)
+  // The same worker, started again.
+  const at = await beat('leaving')
+  expect(await worker('leaving')).toMatchObject({ started_at: at, stopped_at: null })
+  expect(await listed()).toContain('leaving')
+})
+
+test('a relayer that stops leaves the list; a killed one is dead since its last heartbeat', async () => {
+  const { rails } = rememberingRail({ type: 'worker-list' })
+  const relayer = new OutboxRelayer(db.database, rails, { workerId: 'clean', heartbeatMs: 100 })
+  await relayer.start()
+  await expect.poll(listed, PATIENTLY).toContain('clean')
+  await relayer.stop()
+  expect(await listed()).not.toContain('clean')
+  await beat('killed')
+  await silence('killed', '10 minutes')
+  const { url } = await db.createLogin('watcher', { roles: ['symphony_readonly'] })
+  const words = ['workers', '--database-url', url, '--schema', db.schema]
+  const { workers } = JSON.parse((await symphony([...words, '--json'])).stdout)
+  const { last_seen_at: lastSeen } = (await worker('killed'))!
+  const killed = workers.find(({ workerId }: { workerId: string }) => workerId === 'killed')
+  expect(Date.parse(killed.deadSince)).toBe(lastSeen.getTime())
+  expect((await symphony(words)).stdout).toMatch(/^killed dead since \d{4}-.*0 leases/m)
 })

@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
 import type { Cli } from '../Cli.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
-import { API, PROCESS, PROTECTION, TARGET } from '../settings.js'
+import { ALERTS, API, PROCESS, PROTECTION, TARGET } from '../settings.js'
 
-const SETTINGS_TAKEN = [...TARGET, ...PROTECTION, ...PROCESS, ...API] as const
+const SETTINGS_TAKEN = [...TARGET, ...PROTECTION, ...PROCESS, ...API, ...ALERTS] as const
 
 /** `symphony api`: the HTTP API and the dashboard alone, one of the processes of a deployment. */
 export function registerApi(program: Command, cli: Cli): void {

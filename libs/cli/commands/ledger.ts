@@ -43,6 +43,8 @@ const VERIFY_HELP = `
 Each finding names its place: table, item or scope, attempt or event, block. Without checkpoints, whoever can write to the
 database as a superuser could have rewritten all of it; with them, everything after the last one. What is open is said.
 
+The result is recorded in the database (not with --export, not on a standby), and every process raises or ends its alert by it.
+
 The login must be a member of symphony_auditor. Exit codes: 0 everything holds, 1 something was found (or the checkpoints, the
 export or a key cannot be used), 2 the command line is wrong, 3 no database.
 

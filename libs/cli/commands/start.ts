@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
 import type { Cli } from '../Cli.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
-import { API, CLEANUP, PROCESS, RELAY, SCHEDULER, TARGET, type Settings } from '../settings.js'
+import { ALERTS, API, CLEANUP, PROCESS, RELAY, SCHEDULER, TARGET, type Settings } from '../settings.js'
 
-const SETTINGS_TAKEN = [...TARGET, ...RELAY, ...SCHEDULER, ...CLEANUP, ...PROCESS, ...API] as const
+const SETTINGS_TAKEN = [...TARGET, ...RELAY, ...SCHEDULER, ...CLEANUP, ...PROCESS, ...API, ...ALERTS] as const
 
 /** Somebody is sitting in front of it: a stop is felt, and log lines hide what was printed. */
 const DEFAULTS: Partial<Settings> = { shutdownMs: 1_500, logLevel: 'warn' }

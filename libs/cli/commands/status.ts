@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import type { Database } from '../../db/index.js'
-import { AlertWatch, registryOfStatus, type Alert } from '../../observability/index.js'
+import { alertRules, AlertWatch, type Alert } from '../../observability/index.js'
 import type { OutboxStatus } from '../../outbox/index.js'
 import { sleep } from '../../worker/index.js'
 import type { Cli } from '../Cli.js'
@@ -9,12 +9,12 @@ import { describeFreeze } from '../describeFreeze.js'
 import { withTarget } from '../openTarget.js'
 import { readSystemStatus } from '../readSystemStatus.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
-import { TARGET } from '../settings.js'
+import { ALERTS, TARGET, type AlertSettings } from '../settings.js'
 import type { Colors } from '../Terminal.js'
 
 /** `symphony status`: the queue at a glance, and what somebody should look at. */
 export function registerStatus(program: Command, cli: Cli): void {
-  addSettings(program.command('status').description('the queue at a glance'), TARGET)
+  addSettings(program.command('status').description('the queue at a glance'), [...TARGET, ...ALERTS])
     .addOption(jsonOption())
     .option('--watch', 'look again every second until stopped')
     .addHelpText(
@@ -25,26 +25,30 @@ Examples:
   symphony status --json | jq .heldCount
   symphony status --json | jq '.alerts[] | select(.state == "firing")'
 
-An alert is "pending" while it has not been true for as long as its rule says: one look cannot know that, --watch can.`,
+Alerts come from the database: every process shows the same ones, with the same age. symphony alerts lists the rules.`,
     )
     .action((flags: GivenFlags) => run(flags, cli))
 }
 
 async function run(flags: GivenFlags, cli: Cli): Promise<void> {
-  const settings = await resolveSettings(TARGET, flags, cli)
+  const settings = await resolveSettings([...TARGET, ...ALERTS], flags, cli)
   await withTarget(settings, 'status', async (database) => {
-    const look = createLook(database, flags, cli)
+    const look = createLook(database, settings, flags, cli)
     do await look()
     while (flags['watch'] === true && (await oneSecondLater(cli.signal)))
   })
 }
 
-/** Looks that remember each other, so that an alert can have lasted. */
-function createLook(database: Database, { json, watch }: GivenFlags, { terminal }: Cli): () => Promise<void> {
-  const alerts = new AlertWatch()
+function createLook(
+  database: Database,
+  thresholds: AlertSettings,
+  { json, watch }: GivenFlags,
+  { terminal }: Cli,
+): () => Promise<void> {
+  const alerts = new AlertWatch(alertRules(thresholds))
   return async () => {
     const status = await readSystemStatus(database)
-    const told = await alerts.look([registryOfStatus(status)])
+    const told = await alerts.look(status)
     const { outbox, epoch, inbox, scheduler, leases } = status
     if (json === true)
       return terminal.printJson({
@@ -95,9 +99,13 @@ function describeStatus(status: OutboxStatus, { bold, dim, yellow, red }: Colors
 
 function describeAlerts(alerts: readonly Alert[], { bold, dim, yellow, red }: Colors): readonly string[] {
   if (alerts.length === 0) return [dim('No alert.')]
-  return alerts.flatMap(({ name, state, severity, summary, firstLook }) => {
+  return alerts.flatMap(({ name, state, severity, summary, firstLook, since, detail }) => {
     const paint = state === 'pending' ? dim : severity === 'critical' ? red : yellow
-    return [`${paint(state.toUpperCase().padEnd(12))} ${bold(name)}  ${summary}`, `${' '.repeat(13)}${dim(firstLook)}`]
+    return [
+      `${paint(state.toUpperCase().padEnd(12))} ${bold(name)}  ${summary}`,
+      ...(detail === undefined ? [] : [`${' '.repeat(13)}${detail}`]),
+      `${' '.repeat(13)}${dim(`since ${since}. ${firstLook}`)}`,
+    ]
   })
 }
 

@@ -1,8 +1,9 @@
 import { AppError, InvalidArgumentError } from '../../core/index.js'
-import { audit, auditExport, openExport, type AuditReport } from '../../ledger/index.js'
+import { audit, auditExport, openExport, recordLedgerVerification, type AuditReport } from '../../ledger/index.js'
 import type { Cli } from '../Cli.js'
+import { withTarget } from '../openTarget.js'
 import { resolveSettings, type GivenFlags } from '../resolveSettings.js'
-import { TARGET } from '../settings.js'
+import { TARGET, type TargetSettings } from '../settings.js'
 import { writeLedgerMetrics } from '../writeLedgerMetrics.js'
 import { checkpointsOf, textFlag } from './checkpointFiles.js'
 import { readLedger, withProgress } from './readLedger.js'
@@ -20,9 +21,22 @@ export async function runVerify(flags: GivenFlags, cli: Cli): Promise<void> {
 async function verifyDatabase(flags: GivenFlags, cli: Cli): Promise<AuditReport> {
   const settings = await resolveSettings(TARGET, flags, cli)
   const options = { ...(await booksOf(flags)), drained: flags['drained'] === true }
-  return withProgress(cli, 'rows hashed again', (onProgress) =>
+  const report = await withProgress(cli, 'rows hashed again', (onProgress) =>
     readLedger(settings, (auditor) => audit(auditor, { ...options, onProgress })),
   )
+  await recordReport(settings, report, cli)
+  return report
+}
+
+/** Makes the result known to every process. A standby cannot record it; the verdict of this command stands all the same. */
+async function recordReport(settings: TargetSettings, { chain }: AuditReport, { terminal }: Cli): Promise<void> {
+  const found = { rowsChecked: chain.identities + chain.attempts + chain.events, breakCount: chain.breakCount }
+  try {
+    await withTarget(settings, 'ledger', (database) => recordLedgerVerification(database.as('symphony_auditor'), found))
+  } catch (error) {
+    const cause = error instanceof Error ? error.message : String(error)
+    terminal.note(`The result is not recorded, so alerts do not know of it: ${cause}`)
+  }
 }
 
 async function verifyExport(folder: string, flags: GivenFlags, cli: Cli): Promise<AuditReport> {

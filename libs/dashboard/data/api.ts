@@ -1,5 +1,6 @@
 import type {
   Accepted,
+  Alerts,
   Approved,
   Chain,
   Changed,
@@ -49,6 +50,7 @@ const e = encodeURIComponent
 
 export const readMe = (signal: AbortSignal) => request<Me>('/v1/me', { signal })
 export const readStatus = (signal: AbortSignal) => request<Status>('/v1/status', { signal })
+export const readAlerts = (signal: AbortSignal) => request<Alerts>('/v1/alerts', { signal })
 export const readWorkers = (signal: AbortSignal) => request<Workers>('/v1/workers', { signal })
 export const readDatabases = (signal: AbortSignal) => request<Databases>('/v1/databases', { signal })
 

@@ -1,3 +1,4 @@
+import { ALERT_RULES, type AlertRule } from '../../observability/index.js'
 import type { Api } from '../Api.js'
 import { Me } from '../shapes/access.js'
 import { Alerts } from '../shapes/alerts.js'
@@ -21,16 +22,27 @@ const RAIL_EXAMPLE = {
   pause: null,
 }
 
-const ALERT_EXAMPLE = {
-  name: 'SymphonyHeldPayments',
-  state: 'firing',
+const RULE_EXAMPLE = {
+  name: 'SymphonyPaymentsHeld',
   severity: 'warning',
-  summary: 'Payments have been waiting for a person for half an hour.',
-  firstLook: 'symphony holds list: which, and why?',
+  summary: 'A payment has been held for more than 5 min and waits for a decision.',
+  threshold: { setting: 'alertHeldSeconds', value: 300 },
+}
+
+const ALERT_EXAMPLE = {
+  name: RULE_EXAMPLE.name,
+  state: 'firing',
+  severity: RULE_EXAMPLE.severity,
+  summary: RULE_EXAMPLE.summary,
+  firstLook: 'symphony holds list: the reason of each says what is not known.',
   remedy: 'Find out what the rail did, then resolve each with a second person.',
   value: 1,
   since: EXAMPLE.at,
-  forSeconds: 1800,
+  forSeconds: 0,
+}
+
+function ruleOf({ name, severity, summary, threshold }: AlertRule) {
+  return { name, severity, summary, threshold: threshold ?? null }
 }
 
 const STATUS_EXAMPLE = {
@@ -65,7 +77,10 @@ const STATUS_EXAMPLE = {
 }
 
 /** What a person sees first. None of it can be told apart by participant, but for who asks. */
-export function overviewRoutes({ roles, look, readDatabases }: Api, board: StatusBoard): readonly Route[] {
+export function overviewRoutes(
+  { roles, look, readDatabases, alertRules: rules = ALERT_RULES }: Api,
+  board: StatusBoard,
+): readonly Route[] {
   const common = { method: 'GET', tag: 'overview', access: 'read', participants: 'refused', problems: [] } as const
   return [
     route({
@@ -114,7 +129,8 @@ export function overviewRoutes({ roles, look, readDatabases }: Api, board: Statu
     route({
       ...common,
       path: '/v1/workers',
-      summary: 'Workers that were heard of within a day, the latest first.',
+      summary:
+        'Workers that reported within a day and did not stop, the latest first. Without a report for 30 seconds they are dead.',
       answers: { 200: { description: 'As they last reported.', schema: Workers } },
       example: {
         status: 200,
@@ -123,6 +139,7 @@ export function overviewRoutes({ roles, look, readDatabases }: Api, board: Statu
             {
               workerId: 'worker-1',
               alive: true,
+              deadSince: null,
               startedAt: EXAMPLE.at,
               lastSeenAt: EXAMPLE.at,
               running: 1,
@@ -139,10 +156,10 @@ export function overviewRoutes({ roles, look, readDatabases }: Api, board: Statu
     route({
       ...common,
       path: '/v1/alerts',
-      summary: 'The alert rules, as this process evaluates them.',
-      answers: { 200: { description: 'Their verdicts.', schema: Alerts } },
-      example: { status: 200, answer: { alerts: [ALERT_EXAMPLE] } },
-      handle: async () => ({ alerts: (await look()).alerts }),
+      summary: 'Alerts that hold now, and all alert rules with their thresholds. Every process answers the same.',
+      answers: { 200: { description: 'Alerts and rules.', schema: Alerts } },
+      example: { status: 200, answer: { alerts: [ALERT_EXAMPLE], rules: [RULE_EXAMPLE] } },
+      handle: async () => ({ alerts: (await look()).alerts, rules: rules.map(ruleOf) }),
     }),
     route({
       ...common,

@@ -61,8 +61,8 @@ export const Status = shape({
   queue: QueueFigures,
   rails: Type.Array(Rail),
   workers: shape({
-    alive: Type.Integer({ description: 'heard of within the last 30 seconds' }),
-    silent: Type.Integer({ description: 'not heard of for longer, and not for a day' }),
+    alive: Type.Integer({ description: 'reported within the last 30 seconds' }),
+    silent: Type.Integer({ description: 'dead: they did not stop cleanly, and have not reported for longer' }),
   }),
   alerts: Type.Array(Alert),
   throughput: Type.Array(ThroughputMinute, { description: 'the last 60 minutes, oldest first, none left out' }),

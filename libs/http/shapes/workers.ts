@@ -5,10 +5,11 @@ export const BreakerShape = oneOf(['closed', 'open', 'half-open'])
 
 const WorkerRail = shape({ railType: Id, breaker: BreakerShape, calls: Type.Integer() })
 
-/** A worker as it last reported. */
+/** A worker as it last reported. One that stopped cleanly is not listed; one that was killed is dead since its last report. */
 export const WorkerView = shape({
   workerId: Type.String(),
-  alive: Type.Boolean({ description: 'heard of within the last 30 seconds' }),
+  alive: Type.Boolean({ description: 'reported within the last 30 seconds' }),
+  deadSince: nullable(Timestamp),
   startedAt: Timestamp,
   lastSeenAt: Timestamp,
   running: nullable(Type.Integer({ description: 'calls to rails in progress' })),

@@ -1,10 +1,10 @@
-/** Alerts: the rules, what they are made of, and who judges them without a Prometheus. */
-export { AlertEvaluator, evaluateAlerts } from './AlertEvaluator.js'
+/** Alerts: the rules, their conditions, and the evaluator for teams without a Prometheus. */
+export { AlertEvaluator } from './AlertEvaluator.js'
 export type { Alert } from './AlertEvaluator.js'
 export { AlertWatch } from './AlertWatch.js'
-export { judge } from './conditions.js'
-export type { Condition, Judgement, Quantity } from './conditions.js'
-export { seriesOf, takeReading } from './Reading.js'
-export type { Labels, Reading } from './Reading.js'
-export { ALERT_RULES } from './rules.js'
-export type { AlertRule } from './rules.js'
+export type { Condition, Quantity } from './conditions.js'
+export { prometheusRules } from './prometheusRules.js'
+export { seriesOf } from './Reading.js'
+export type { Reading } from './Reading.js'
+export { ALERT_RULES, ALERT_THRESHOLDS, alertRules } from './rules.js'
+export type { AlertRule, AlertThresholds } from './rules.js'

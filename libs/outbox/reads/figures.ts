@@ -26,7 +26,14 @@ export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
       held_field_key_destroyed_count AS "heldFieldKeyDestroyedCount",
       held_field_unreadable_count AS "heldFieldUnreadableCount", contradictions_total AS "contradictionsTotal",
       unreviewed_contradiction_count AS "unreviewedContradictionCount",
-      oldest_unreviewed_contradiction_age_seconds AS "oldestUnreviewedContradictionAgeSeconds"
+      oldest_unreviewed_contradiction_age_seconds AS "oldestUnreviewedContradictionAgeSeconds",
+      oldest_hold_age_seconds AS "oldestHoldAgeSeconds", oldest_expired_lease_age_seconds AS "oldestExpiredLeaseAgeSeconds",
+      due_without_worker_seconds AS "dueWithoutWorkerSeconds", dispatched_recently AS "dispatchedRecently",
+      retryable_recently AS "retryableRecently", failed_recently AS "failedRecently",
+      retryable_recently_age_seconds AS "retryableRecentlyAgeSeconds", failed_recently_age_seconds AS "failedRecentlyAgeSeconds",
+      last_unknown_code_age_seconds AS "lastUnknownCodeAgeSeconds", last_clock_jump_age_seconds AS "lastClockJumpAgeSeconds",
+      ledger_break_count AS "ledgerBreakCount", ledger_verified_at AS "ledgerVerifiedAt",
+      ledger_broken_age_seconds AS "ledgerBrokenAgeSeconds", oldest_unfinished_age_seconds AS "oldestUnfinishedAgeSeconds"
     FROM ${qualify(role, 'supervisor_outbox_status')}`,
     PREPARED,
   )
@@ -57,7 +64,7 @@ export async function readPauses(role: Queryable): Promise<PauseView[]> {
   return rows
 }
 
-/** Workers that were heard of within a day, the latest first, and how many items are leased to each. */
+/** Workers that reported within a day and have not stopped, the latest first, and how many items are leased to each. */
 export async function readWorkerReports(role: Queryable): Promise<WorkerReport[]> {
   const { rows } = await role.query<WorkerReport>(
     `SELECT w.worker_id AS "workerId", w.last_seen_at > statement_timestamp() - interval '30 seconds' AS alive,
@@ -68,7 +75,7 @@ export async function readWorkerReports(role: Queryable): Promise<WorkerReport[]
        SELECT p.claimed_by, count(*) AS leases FROM ${qualify(role, 'payment_outbox_pending')} p
        WHERE p.lease_expires_at IS NOT NULL GROUP BY p.claimed_by
      ) l ON l.claimed_by = w.worker_id
-     WHERE w.last_seen_at > statement_timestamp() - interval '1 day'
+     WHERE w.last_seen_at > statement_timestamp() - interval '1 day' AND w.stopped_at IS NULL
      ORDER BY w.last_seen_at DESC, w.worker_id LIMIT 1000`,
     PREPARED,
   )

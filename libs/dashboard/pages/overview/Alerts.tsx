@@ -1,5 +1,10 @@
+import { Fragment } from 'preact'
+import { useState } from 'preact/hooks'
 import type { Alert } from '../../../http/index.js'
+import { readAlerts } from '../../data/api.js'
+import { useResource } from '../../data/useResource.js'
 import { Glyph } from '../../parts/Glyph.js'
+import { Loaded } from '../../parts/Loaded.js'
 import { Moment } from '../../parts/Moment.js'
 import { whereToLook } from './whereToLook.js'
 
@@ -22,12 +27,13 @@ export function Alerts({ alerts }: { readonly alerts: readonly Alert[] }) {
           <span class="quiet">No alert rule holds.</span>
         </p>
       )}
+      <AlertRules />
     </section>
   )
 }
 
 function RaisedAlert({ alert }: { readonly alert: Alert }) {
-  const { name, severity, state, summary, firstLook, remedy, since } = alert
+  const { name, severity, state, summary, firstLook, remedy, since, detail } = alert
   const place = whereToLook(name)
   return (
     <div class={`note tone-${state === 'firing' ? TONES[severity] : 'wait'}`}>
@@ -37,6 +43,7 @@ function RaisedAlert({ alert }: { readonly alert: Alert }) {
           <strong>{state === 'firing' ? capitalised(severity) : 'Building up'}:</strong> {summary}{' '}
           <code class="quiet">{name}</code>
         </p>
+        {detail === undefined ? null : <p>{detail}</p>}
         <dl class="advice">
           <dt>First look</dt>
           <dd>
@@ -55,6 +62,42 @@ function RaisedAlert({ alert }: { readonly alert: Alert }) {
         <Moment at={since} />
       </span>
     </div>
+  )
+}
+
+/** Read when it is opened: the rules change only with the settings of the server. */
+function AlertRules() {
+  const [isOpen, setIsOpen] = useState(false)
+  return (
+    <details onToggle={(event) => setIsOpen(event.currentTarget.open)}>
+      <summary class="quiet">Alert rules and thresholds</summary>
+      {isOpen ? <RuleList /> : null}
+    </details>
+  )
+}
+
+function RuleList() {
+  const rules = useResource({ key: 'alert rules', load: readAlerts, concerns: () => false, everyMs: 60_000 })
+  return (
+    <Loaded from={rules} lines={4}>
+      {({ rules: all }) => (
+        <dl class="advice">
+          {all.map(({ name, severity, summary, threshold }) => (
+            <Fragment key={name}>
+              <dt>{capitalised(severity)}</dt>
+              <dd>
+                {summary} <code class="quiet">{name}</code>{' '}
+                {threshold === null ? null : (
+                  <code class="quiet">
+                    {threshold.setting} = {threshold.value}
+                  </code>
+                )}
+              </dd>
+            </Fragment>
+          ))}
+        </dl>
+      )}
+    </Loaded>
   )
 }
 

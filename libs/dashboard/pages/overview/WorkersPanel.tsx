@@ -57,7 +57,7 @@ export function WorkersPanel() {
 }
 
 function WorkerRow({ worker }: { readonly worker: WorkerView }) {
-  const { workerId, alive, leases, running, waiting, completing, startedAt, lastSeenAt } = worker
+  const { workerId, alive, deadSince, leases, running, waiting, completing, startedAt, lastSeenAt } = worker
   return (
     <tr>
       <td data-label="Worker">
@@ -67,10 +67,15 @@ function WorkerRow({ worker }: { readonly worker: WorkerView }) {
         </div>
       </td>
       <td data-label="State">
-        <span class={`state tone-${alive ? 'good' : 'warn'}`}>
+        <span class={`state tone-${alive ? 'good' : 'bad'}`}>
           <Glyph name={alive ? 'done' : 'expired'} />
-          {alive ? 'Alive' : 'Silent'}
+          {alive ? 'Alive' : 'Dead'}
         </span>
+        {deadSince === null ? null : (
+          <div class="quiet">
+            since <Moment at={deadSince} />
+          </div>
+        )}
       </td>
       <td data-label="Leases" class="numeric">
         {count(leases)}

@@ -8,6 +8,7 @@ interface Place {
 /** The page on which the cause of an alert can be seen, or something done about it. */
 const PLACES: ReadonlyMap<string, Place> = new Map([
   ['SymphonyOldestPendingAge', { title: 'Due payments', href: pathTo(['payments'], { state: 'DUE' }) }],
+  ['SymphonyOldestUnfinishedAge', { title: 'Payments', href: pathTo(['payments']) }],
   ['SymphonyDispatchFrozen', { title: 'Why it is frozen, and how to go on', href: pathTo(['dispatch']) }],
   ['SymphonyDlqGrowing', { title: 'Dead letters', href: pathTo(['dlq']) }],
   ['SymphonyExpiredLeases', { title: 'Those payments', href: pathTo(['payments'], { state: 'EXPIRED' }) }],
