@@ -1419,7 +1419,7 @@ BEGIN
     ON i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key
   WHERE i.content_hash <> outbox_content_hash(g.participant_id, g.rail_type, g.payload::text) OR i.is_message <> p_is_message;
   IF v_conflict IS NOT NULL THEN
-    RAISE EXCEPTION 'item %: this instruction and key already stand for another participant, rail, payload or kind', v_conflict
+    RAISE EXCEPTION 'IDEMPOTENCY_CONFLICT: item %: this instruction and key already stand for another participant, rail, payload or kind', v_conflict
       USING ERRCODE = 'P7004', DETAIL = json_build_object('ordinal', v_conflict)::text,
         HINT = 'Use a new idempotency key for a new payment; repeat the first content to read the first answer.';
   END IF;
@@ -1655,11 +1655,11 @@ BEGIN
   PERFORM refuse_stale_snapshot();
   v_proposal := lock_open_outbox_proposal(p_proposal_id);
   IF person_key(v_proposal.proposed_by) = person_key(v_actor) THEN
-    RAISE EXCEPTION 'proposal %: it needs a second person, and % proposed it', p_proposal_id, v_proposal.proposed_by
+    RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it needs a second person, and % proposed it', p_proposal_id, v_proposal.proposed_by
       USING ERRCODE = 'P7007', HINT = 'Someone else must approve it.';
   END IF;
   IF v_proposal.proposed_xid = pg_current_xact_id() THEN
-    RAISE EXCEPTION 'proposal %: it must be committed before anyone can approve it', p_proposal_id
+    RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it must be committed before anyone can approve it', p_proposal_id
       USING ERRCODE = 'P7007', HINT = 'Commit the proposal; approve it in a transaction of its own.';
   END IF;
   IF v_proposal.decision = 'REDRIVE' THEN
@@ -2398,7 +2398,7 @@ BEGIN
     RETURN;
   END IF;
   IF v_bad.bad_state THEN
-    RAISE EXCEPTION 'p_state of item %: expected DISPATCHED, FAILED or RETRYABLE', v_bad.ordinal
+    RAISE EXCEPTION 'INVALID_COMPLETION_STATE: p_state of item %: expected DISPATCHED, FAILED or RETRYABLE', v_bad.ordinal
       USING ERRCODE = 'P7003', HINT = 'ZOMBIE_REQUEUE is written by lease repair alone; DISPATCHING is never stored.';
   END IF;
   IF v_bad.bad_text IS NOT NULL THEN
@@ -2933,6 +2933,19 @@ AS $$
 $$;
 COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails and kinds with at least one claimable item, due or not.';
 
+-- function complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text) of symphony_owner
+CREATE FUNCTION complete_outbox_attempt(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state outbox_attempt_state, p_rail_reference text DEFAULT NULL::text, p_rail_code text DEFAULT NULL::text, p_error_code text DEFAULT NULL::text, p_error_message text DEFAULT NULL::text, p_latency_ms integer DEFAULT NULL::integer, p_retry_delay_seconds integer DEFAULT NULL::integer, p_outcome_unknown boolean DEFAULT NULL::boolean, p_hold_reason text DEFAULT NULL::text, p_action text DEFAULT NULL::text)
+RETURNS TABLE(attempt_no integer, state outbox_attempt_state, held boolean)
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+  SELECT * FROM complete_outbox_attempt(p_outbox_id, p_lease_token, p_worker_id, p_state::text, p_rail_reference,
+    p_rail_code, p_error_code, p_error_message, p_latency_ms, p_retry_delay_seconds, p_outcome_unknown, p_hold_reason,
+    p_action)
+$$;
+COMMENT ON FUNCTION complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text) IS 'The same for a state of the enum type.';
+
 -- function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) of symphony_owner
 CREATE FUNCTION complete_outbox_attempt(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text, p_rail_reference text DEFAULT NULL::text, p_rail_code text DEFAULT NULL::text, p_error_code text DEFAULT NULL::text, p_error_message text DEFAULT NULL::text, p_latency_ms integer DEFAULT NULL::integer, p_retry_delay_seconds integer DEFAULT NULL::integer, p_outcome_unknown boolean DEFAULT NULL::boolean, p_hold_reason text DEFAULT NULL::text, p_action text DEFAULT NULL::text)
 RETURNS TABLE(attempt_no integer, state outbox_attempt_state, held boolean)
@@ -3113,7 +3126,7 @@ BEGIN
       FROM unnest(v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(outbox_id, attempt_no, state, held)
       WHERE r.state = 'RETRYABLE' AND r.attempt_no >= outbox_attempt_ceiling() AND NOT r.held LIMIT 1;
       IF FOUND THEN
-        RAISE EXCEPTION 'outbox item %: its next attempt would be beyond the ceiling', v_beyond USING ERRCODE = 'P7008';
+        RAISE EXCEPTION 'RETRY_CEILING: outbox item %: its next attempt would be beyond the ceiling', v_beyond USING ERRCODE = 'P7008';
       END IF;
     END IF;
   END IF;
@@ -4771,20 +4784,20 @@ BEGIN
   PERFORM expire_outbox_leases(ARRAY[p_outbox_id], p_actor, true);
   SELECT * INTO v_item FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;
   IF v_item.lease_token IS NOT NULL THEN
-    RAISE EXCEPTION 'outbox item %: it is in flight at % until its lease ends', p_outbox_id, v_item.claimed_by
+    RAISE EXCEPTION 'HELD: outbox item %: it is in flight at % until its lease ends', p_outbox_id, v_item.claimed_by
       USING ERRCODE = 'P7006', HINT = 'Decide when the worker has answered or its lease has expired.';
   END IF;
   IF v_item.hold_reason IS NULL THEN
-    RAISE EXCEPTION 'outbox item %: it is not held', p_outbox_id
+    RAISE EXCEPTION 'HELD: outbox item %: it is not held', p_outbox_id
       USING ERRCODE = 'P7006', HINT = 'Place a hold first, so that nobody sends it while it is decided.';
   END IF;
   IF p_decision <> 'DISPATCHED' AND v_item.late_outcome ->> 'state' = 'DISPATCHED' THEN
-    RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', p_outbox_id
+    RAISE EXCEPTION 'HELD: outbox item %: a worker reported late that the rail paid it', p_outbox_id
       USING ERRCODE = 'P7006', HINT = 'Check that reference with the rail; the decision that fits it is DISPATCHED.';
   END IF;
   v_paid_as := outbox_paid_late_as(p_outbox_id);
   IF p_decision = 'RETRY' AND v_paid_as IS NOT NULL THEN
-    RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid the same payment as item %', p_outbox_id, v_paid_as
+    RAISE EXCEPTION 'HELD: outbox item %: a worker reported late that the rail paid the same payment as item %', p_outbox_id, v_paid_as
       USING ERRCODE = 'P7006', HINT = 'Sending it could pay twice. FAILED ends it without sending it, as two people decide.';
   END IF;
   RETURN v_item.outcome_unknown;
@@ -4814,7 +4827,7 @@ BEGIN
       RAISE EXCEPTION 'the inbox message is unknown to the snapshot of this transaction'
         USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
     END IF;
-    RAISE EXCEPTION 'there is no such inbox message'
+    RAISE EXCEPTION 'INBOX_UNKNOWN: there is no such inbox message'
       USING ERRCODE = 'P7011', HINT = 'It never came in under this source and id, or retention has removed it.';
   END IF;
   RETURN v_known;
@@ -4959,7 +4972,7 @@ BEGIN
     PERFORM refuse_argument('p_proposal_id', 'the id of a proposal');
   END IF;
   IF v_proposal.status <> 'OPEN' THEN
-    RAISE EXCEPTION 'proposal %: it was % by %', p_proposal_id, lower(v_proposal.status), v_proposal.decided_by
+    RAISE EXCEPTION 'HELD: proposal %: it was % by %', p_proposal_id, lower(v_proposal.status), v_proposal.decided_by
       USING ERRCODE = 'P7006';
   END IF;
   RETURN v_proposal;
@@ -5035,13 +5048,13 @@ BEGIN
       PERFORM raise_already_ended(v_other.outbox_id);
     END IF;
     IF v_other.state IS NULL THEN
-      RAISE EXCEPTION 'outbox item %: this payment is still on its way under the key %', v_other.outbox_id, v_other.idempotency_key
+      RAISE EXCEPTION 'HELD: outbox item %: this payment is still on its way under the key %', v_other.outbox_id, v_other.idempotency_key
         USING ERRCODE = 'P7006', HINT = 'Only a FAILED item can be redriven, and only one redrive may be open.';
     END IF;
   END LOOP;
   v_paid_as := outbox_paid_late_as(p_outbox_id);
   IF v_paid_as IS NOT NULL THEN
-    RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', v_paid_as
+    RAISE EXCEPTION 'HELD: outbox item %: a worker reported late that the rail paid it', v_paid_as
       USING ERRCODE = 'P7006', HINT = 'Reconcile with the rail first: sending it again could pay twice.';
   END IF;
 END
@@ -5114,12 +5127,12 @@ BEGIN
     RETURN;
   END IF;
   IF v_known.topic IS NOT NULL THEN
-    RAISE EXCEPTION 'inbox message: it was enqueued, so its claims move it and no mark does'
+    RAISE EXCEPTION 'INBOX_TRANSITION: inbox message: it was enqueued, so its claims move it and no mark does'
       USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', p_state)::text,
         HINT = 'Claim it, and then ack, abandon or fail it. Marks are for messages known only for deduplication.';
   END IF;
   IF NOT (v_known.state = 'processing' OR (v_known.state = 'seen' AND p_state <> 'done')) THEN
-    RAISE EXCEPTION 'inbox message: it is %, and cannot become %', v_known.state, p_state
+    RAISE EXCEPTION 'INBOX_TRANSITION: inbox message: it is %, and cannot become %', v_known.state, p_state
       USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', p_state)::text,
         HINT = 'A message is seen, then processing, then done or dead. Done is final; a dead one is revived by a person.';
   END IF;
@@ -5317,7 +5330,7 @@ BEGIN
     RETURN outbox_actor_of_key(v_api_key);
   END IF;
   IF v_may_name IS NOT TRUE THEN
-    RAISE EXCEPTION 'the gateway % showed no API key for the person who acts', session_user
+    RAISE EXCEPTION 'ACTOR_UNVERIFIED: the gateway % showed no API key for the person who acts', session_user
       USING ERRCODE = 'P7016', HINT = 'Act with an API key of scope operate. '
         'For people of an identity provider, recreate the login: symphony deploy --create-login NAME=api+names';
   END IF;
@@ -5349,7 +5362,7 @@ BEGIN
   IF v_key.key_id IS NULL OR v_key.revoked_at IS NOT NULL OR v_key.expires_at <= clock_timestamp()
     OR NOT 'operate' = ANY (v_key.scopes)
   THEN
-    RAISE EXCEPTION 'the API key of the person who acts is unknown, revoked, expired or without the scope operate'
+    RAISE EXCEPTION 'ACTOR_UNVERIFIED: the API key of the person who acts is unknown, revoked, expired or without the scope operate'
       USING ERRCODE = 'P7016', HINT = 'Act with a valid API key of scope operate.';
   END IF;
   RETURN v_key.owner;
@@ -5598,7 +5611,7 @@ BEGIN
   SET hold_reason = p_reason, held_by = v_actor, held_at = clock_timestamp()
   WHERE p.outbox_id = p_outbox_id AND p.hold_reason IS NULL;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'outbox item %: it is held already', p_outbox_id USING ERRCODE = 'P7006';
+    RAISE EXCEPTION 'HELD: outbox item %: it is held already', p_outbox_id USING ERRCODE = 'P7006';
   END IF;
   SELECT e INTO v_event_id
   FROM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[p_outbox_id], ARRAY[jsonb_build_object('reason', p_reason)]) e;
@@ -5790,7 +5803,7 @@ DECLARE
 BEGIN
   SELECT a.state::text INTO v_state FROM payment_outbox_attempts a
   WHERE a.outbox_id = p_outbox_id AND a.state IN ('DISPATCHED', 'FAILED');
-  RAISE EXCEPTION 'outbox item %: it has ended as %', p_outbox_id, COALESCE(v_state, 'unknown')
+  RAISE EXCEPTION 'ALREADY_TERMINAL: outbox item %: it has ended as %', p_outbox_id, COALESCE(v_state, 'unknown')
     USING ERRCODE = 'P7001', HINT = 'An ending is final. A FAILED payment can be sent again with redrive_outbox_item.';
 END
 $$;
@@ -5805,10 +5818,10 @@ SET search_path=symphony, pg_temp
 AS $$
 BEGIN
   IF p_frozen THEN
-    RAISE EXCEPTION 'dispatch is frozen: commits may have been lost, and a person must look first'
+    RAISE EXCEPTION 'DISPATCH_FROZEN: dispatch is frozen: commits may have been lost, and a person must look first'
       USING ERRCODE = 'P7009', HINT = 'See: symphony freeze show. When the books agree: symphony freeze lift --reason ….';
   END IF;
-  RAISE EXCEPTION 'dispatch is closed to this worker: the server has changed since it last looked'
+  RAISE EXCEPTION 'DISPATCH_FROZEN: dispatch is closed to this worker: the server has changed since it last looked'
     USING ERRCODE = 'P7009', HINT = 'Call check_dispatch_epoch with what it last answered.';
 END
 $$;
@@ -5831,7 +5844,7 @@ BEGIN
   FROM payment_outbox_attempts a
   WHERE a.outbox_id = p_outbox_id AND a.lease_token = p_lease_token AND a.state <> 'ZOMBIE_REQUEUE'
   ORDER BY a.attempt_no LIMIT 1;
-  RAISE EXCEPTION 'outbox item %: no live lease of this worker and token', p_outbox_id
+  RAISE EXCEPTION 'LEASE_LOST: outbox item %: no live lease of this worker and token', p_outbox_id
     USING ERRCODE = 'P7002', DETAIL = COALESCE(v_detail, json_build_object('recorded', false))::text,
       HINT = 'If DETAIL says recorded, the outcome stands and only its answer was lost. Otherwise keep what was learned with record_late_outcome.';
 END
@@ -5846,7 +5859,7 @@ SECURITY DEFINER
 SET search_path=symphony, pg_temp
 AS $$
 BEGIN
-  RAISE EXCEPTION 'there is no job named %', p_job_name
+  RAISE EXCEPTION 'UNKNOWN_JOB: there is no job named %', p_job_name
     USING ERRCODE = 'P7012', HINT = 'Define it first, or look at its spelling: names are compared letter by letter.';
 END
 $$;
@@ -6132,7 +6145,7 @@ DECLARE
 BEGIN
   SELECT * INTO v_open FROM payment_outbox_proposals q WHERE q.outbox_id = p_outbox_id AND q.status = 'OPEN';
   IF v_open.proposal_id IS NOT NULL THEN
-    RAISE EXCEPTION 'outbox item %: % has proposed % already', p_outbox_id, v_open.proposed_by, v_open.decision
+    RAISE EXCEPTION 'HELD: outbox item %: % has proposed % already', p_outbox_id, v_open.proposed_by, v_open.decision
       USING ERRCODE = 'P7006', HINT = format('Approve or withdraw proposal %s.', v_open.proposal_id);
   END IF;
 END
@@ -6206,7 +6219,7 @@ BEGIN
       WHERE p.outbox_id = p_outbox_id AND p.lease_token = p_lease_token AND p.claimed_by = p_worker_id
         AND p.dispatch_mark = 'begun' AND p.lease_expires_at > clock_timestamp())
     THEN
-      RAISE EXCEPTION 'outbox item %: its dispatch has begun, so its lease cannot be given back', p_outbox_id
+      RAISE EXCEPTION 'HELD: outbox item %: its dispatch has begun, so its lease cannot be given back', p_outbox_id
         USING ERRCODE = 'P7006', HINT = 'Complete it with what the rail answered, as unknown if it did not.';
     END IF;
     PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
@@ -6662,7 +6675,7 @@ BEGIN
   WHERE c.event_id = p_event_id AND c.reviewed_at IS NULL;
   IF NOT FOUND THEN
     SELECT * INTO v_contradiction FROM outbox_contradictions c WHERE c.event_id = p_event_id;
-    RAISE EXCEPTION 'contradiction %: % reviewed it at %', p_event_id, v_contradiction.reviewed_by,
+    RAISE EXCEPTION 'HELD: contradiction %: % reviewed it at %', p_event_id, v_contradiction.reviewed_by,
         to_char(v_contradiction.reviewed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
       USING ERRCODE = 'P7006', HINT = 'A contradiction is reviewed once. The reason is in the item''s events.';
   END IF;
@@ -6697,7 +6710,7 @@ BEGIN
   END IF;
   v_known := lock_inbox_message(p_source, p_message_id);
   IF v_known.state <> 'dead' THEN
-    RAISE EXCEPTION 'inbox message: it is %, and only a dead one can be revived', v_known.state
+    RAISE EXCEPTION 'INBOX_TRANSITION: inbox message: it is %, and only a dead one can be revived', v_known.state
       USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', 'seen')::text;
   END IF;
   v_now := clock_timestamp();
@@ -6791,7 +6804,7 @@ BEGIN
       IS DISTINCT FROM (p_topic, p_participant_id, p_payload, p_delivery)
     OR (v_known.attempt_count = 0 AND v_known.due_at <> p_due_at)
   THEN
-    RAISE EXCEPTION 'timer %: this id already stands for another topic, participant, payload, delivery or time', v_timer_id
+    RAISE EXCEPTION 'IDEMPOTENCY_CONFLICT: timer %: this id already stands for another topic, participant, payload, delivery or time', v_timer_id
       USING ERRCODE = 'P7004', HINT = 'Use a new id for a new timer; repeat the first content to hear the first answer.';
   END IF;
   RETURN v_timer_id;
@@ -7225,6 +7238,7 @@ GRANT EXECUTE ON function claim_inbox_batch(integer, text, integer, integer) TO 
 GRANT EXECUTE ON function claim_job_runs(integer, text, integer, text[]) TO symphony_executor;
 GRANT EXECUTE ON function claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) TO symphony_executor;
 GRANT EXECUTE ON function claim_timers(integer, text, integer, text[]) TO symphony_executor;
+GRANT EXECUTE ON function complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) TO symphony_executor;
 GRANT EXECUTE ON function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) TO symphony_control;

@@ -54,7 +54,10 @@ function raisedByUs(error: ServerError): DatabaseError | undefined {
   if (raised === undefined) return undefined
   const { name, errorClass } = raised
   if (name === 'APPEND_ONLY' && !isAppendOnlyRefusal(error.message, error.table)) return undefined
-  return new errorClass(name, error.message, fieldsOf(error))
+  // The name of a P70xx is its code here: without it the message reads well beside the code.
+  const prefix = `${name}: `
+  const message = error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message
+  return new errorClass(name, message, fieldsOf(error))
 }
 
 function reportedByServer(error: ServerError, context: FailureContext): DatabaseError {

@@ -49,12 +49,12 @@ BEGIN
     RETURN;
   END IF;
   IF v_known.topic IS NOT NULL THEN
-    RAISE EXCEPTION 'inbox message: it was enqueued, so its claims move it and no mark does'
+    RAISE EXCEPTION 'INBOX_TRANSITION: inbox message: it was enqueued, so its claims move it and no mark does'
       USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', p_state)::text,
         HINT = 'Claim it, and then ack, abandon or fail it. Marks are for messages known only for deduplication.';
   END IF;
   IF NOT (v_known.state = 'processing' OR (v_known.state = 'seen' AND p_state <> 'done')) THEN
-    RAISE EXCEPTION 'inbox message: it is %, and cannot become %', v_known.state, p_state
+    RAISE EXCEPTION 'INBOX_TRANSITION: inbox message: it is %, and cannot become %', v_known.state, p_state
       USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', p_state)::text,
         HINT = 'A message is seen, then processing, then done or dead. Done is final; a dead one is revived by a person.';
   END IF;
@@ -90,7 +90,7 @@ BEGIN
       RAISE EXCEPTION 'the inbox message is unknown to the snapshot of this transaction'
         USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
     END IF;
-    RAISE EXCEPTION 'there is no such inbox message'
+    RAISE EXCEPTION 'INBOX_UNKNOWN: there is no such inbox message'
       USING ERRCODE = 'P7011', HINT = 'It never came in under this source and id, or retention has removed it.';
   END IF;
   RETURN v_known;

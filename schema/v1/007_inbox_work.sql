@@ -270,7 +270,7 @@ BEGIN
   END IF;
   v_known := lock_inbox_message(p_source, p_message_id);
   IF v_known.state <> 'dead' THEN
-    RAISE EXCEPTION 'inbox message: it is %, and only a dead one can be revived', v_known.state
+    RAISE EXCEPTION 'INBOX_TRANSITION: inbox message: it is %, and only a dead one can be revived', v_known.state
       USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', 'seen')::text;
   END IF;
   v_now := clock_timestamp();

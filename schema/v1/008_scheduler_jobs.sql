@@ -17,7 +17,7 @@ CREATE OR REPLACE FUNCTION raise_unknown_job(p_job_name text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
-  RAISE EXCEPTION 'there is no job named %', p_job_name
+  RAISE EXCEPTION 'UNKNOWN_JOB: there is no job named %', p_job_name
     USING ERRCODE = 'P7012', HINT = 'Define it first, or look at its spelling: names are compared letter by letter.';
 END
 $$;

@@ -35,7 +35,7 @@ BEGIN
       IS DISTINCT FROM (p_topic, p_participant_id, p_payload, p_delivery)
     OR (v_known.attempt_count = 0 AND v_known.due_at <> p_due_at)
   THEN
-    RAISE EXCEPTION 'timer %: this id already stands for another topic, participant, payload, delivery or time', v_timer_id
+    RAISE EXCEPTION 'IDEMPOTENCY_CONFLICT: timer %: this id already stands for another topic, participant, payload, delivery or time', v_timer_id
       USING ERRCODE = 'P7004', HINT = 'Use a new id for a new timer; repeat the first content to hear the first answer.';
   END IF;
   RETURN v_timer_id;

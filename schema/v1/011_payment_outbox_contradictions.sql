@@ -41,7 +41,7 @@ BEGIN
   WHERE c.event_id = p_event_id AND c.reviewed_at IS NULL;
   IF NOT FOUND THEN
     SELECT * INTO v_contradiction FROM outbox_contradictions c WHERE c.event_id = p_event_id;
-    RAISE EXCEPTION 'contradiction %: % reviewed it at %', p_event_id, v_contradiction.reviewed_by,
+    RAISE EXCEPTION 'HELD: contradiction %: % reviewed it at %', p_event_id, v_contradiction.reviewed_by,
         to_char(v_contradiction.reviewed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
       USING ERRCODE = 'P7006', HINT = 'A contradiction is reviewed once. The reason is in the item''s events.';
   END IF;

@@ -394,7 +394,7 @@ BEGIN
     ON i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key
   WHERE i.content_hash <> outbox_content_hash(g.participant_id, g.rail_type, g.payload::text) OR i.is_message <> p_is_message;
   IF v_conflict IS NOT NULL THEN
-    RAISE EXCEPTION 'item %: this instruction and key already stand for another participant, rail, payload or kind', v_conflict
+    RAISE EXCEPTION 'IDEMPOTENCY_CONFLICT: item %: this instruction and key already stand for another participant, rail, payload or kind', v_conflict
       USING ERRCODE = 'P7004', DETAIL = json_build_object('ordinal', v_conflict)::text,
         HINT = 'Use a new idempotency key for a new payment; repeat the first content to read the first answer.';
   END IF;

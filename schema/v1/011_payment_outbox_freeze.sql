@@ -210,10 +210,10 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
   IF p_frozen THEN
-    RAISE EXCEPTION 'dispatch is frozen: commits may have been lost, and a person must look first'
+    RAISE EXCEPTION 'DISPATCH_FROZEN: dispatch is frozen: commits may have been lost, and a person must look first'
       USING ERRCODE = 'P7009', HINT = 'See: symphony freeze show. When the books agree: symphony freeze lift --reason ….';
   END IF;
-  RAISE EXCEPTION 'dispatch is closed to this worker: the server has changed since it last looked'
+  RAISE EXCEPTION 'DISPATCH_FROZEN: dispatch is closed to this worker: the server has changed since it last looked'
     USING ERRCODE = 'P7009', HINT = 'Call check_dispatch_epoch with what it last answered.';
 END
 $$;

@@ -110,7 +110,7 @@ BEGIN
       WHERE p.outbox_id = p_outbox_id AND p.lease_token = p_lease_token AND p.claimed_by = p_worker_id
         AND p.dispatch_mark = 'begun' AND p.lease_expires_at > clock_timestamp())
     THEN
-      RAISE EXCEPTION 'outbox item %: its dispatch has begun, so its lease cannot be given back', p_outbox_id
+      RAISE EXCEPTION 'HELD: outbox item %: its dispatch has begun, so its lease cannot be given back', p_outbox_id
         USING ERRCODE = 'P7006', HINT = 'Complete it with what the rail answered, as unknown if it did not.';
     END IF;
     PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
@@ -397,7 +397,7 @@ BEGIN
   FROM payment_outbox_attempts a
   WHERE a.outbox_id = p_outbox_id AND a.lease_token = p_lease_token AND a.state <> 'ZOMBIE_REQUEUE'
   ORDER BY a.attempt_no LIMIT 1;
-  RAISE EXCEPTION 'outbox item %: no live lease of this worker and token', p_outbox_id
+  RAISE EXCEPTION 'LEASE_LOST: outbox item %: no live lease of this worker and token', p_outbox_id
     USING ERRCODE = 'P7002', DETAIL = COALESCE(v_detail, json_build_object('recorded', false))::text,
       HINT = 'If DETAIL says recorded, the outcome stands and only its answer was lost. Otherwise keep what was learned with record_late_outcome.';
 END

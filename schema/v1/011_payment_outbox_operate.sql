@@ -27,7 +27,7 @@ BEGIN
     RETURN outbox_actor_of_key(v_api_key);
   END IF;
   IF v_may_name IS NOT TRUE THEN
-    RAISE EXCEPTION 'the gateway % showed no API key for the person who acts', session_user
+    RAISE EXCEPTION 'ACTOR_UNVERIFIED: the gateway % showed no API key for the person who acts', session_user
       USING ERRCODE = 'P7016', HINT = 'Act with an API key of scope operate. '
         'For people of an identity provider, recreate the login: symphony deploy --create-login NAME=api+names';
   END IF;
@@ -54,7 +54,7 @@ BEGIN
   IF v_key.key_id IS NULL OR v_key.revoked_at IS NOT NULL OR v_key.expires_at <= clock_timestamp()
     OR NOT 'operate' = ANY (v_key.scopes)
   THEN
-    RAISE EXCEPTION 'the API key of the person who acts is unknown, revoked, expired or without the scope operate'
+    RAISE EXCEPTION 'ACTOR_UNVERIFIED: the API key of the person who acts is unknown, revoked, expired or without the scope operate'
       USING ERRCODE = 'P7016', HINT = 'Act with a valid API key of scope operate.';
   END IF;
   RETURN v_key.owner;
@@ -103,7 +103,7 @@ BEGIN
   SET hold_reason = p_reason, held_by = v_actor, held_at = clock_timestamp()
   WHERE p.outbox_id = p_outbox_id AND p.hold_reason IS NULL;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'outbox item %: it is held already', p_outbox_id USING ERRCODE = 'P7006';
+    RAISE EXCEPTION 'HELD: outbox item %: it is held already', p_outbox_id USING ERRCODE = 'P7006';
   END IF;
   SELECT e INTO v_event_id
   FROM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[p_outbox_id], ARRAY[jsonb_build_object('reason', p_reason)]) e;
@@ -161,11 +161,11 @@ BEGIN
   PERFORM refuse_stale_snapshot();
   v_proposal := lock_open_outbox_proposal(p_proposal_id);
   IF person_key(v_proposal.proposed_by) = person_key(v_actor) THEN
-    RAISE EXCEPTION 'proposal %: it needs a second person, and % proposed it', p_proposal_id, v_proposal.proposed_by
+    RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it needs a second person, and % proposed it', p_proposal_id, v_proposal.proposed_by
       USING ERRCODE = 'P7007', HINT = 'Someone else must approve it.';
   END IF;
   IF v_proposal.proposed_xid = pg_current_xact_id() THEN
-    RAISE EXCEPTION 'proposal %: it must be committed before anyone can approve it', p_proposal_id
+    RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it must be committed before anyone can approve it', p_proposal_id
       USING ERRCODE = 'P7007', HINT = 'Commit the proposal; approve it in a transaction of its own.';
   END IF;
   IF v_proposal.decision = 'REDRIVE' THEN
@@ -241,7 +241,7 @@ DECLARE
 BEGIN
   SELECT a.state::text INTO v_state FROM payment_outbox_attempts a
   WHERE a.outbox_id = p_outbox_id AND a.state IN ('DISPATCHED', 'FAILED');
-  RAISE EXCEPTION 'outbox item %: it has ended as %', p_outbox_id, COALESCE(v_state, 'unknown')
+  RAISE EXCEPTION 'ALREADY_TERMINAL: outbox item %: it has ended as %', p_outbox_id, COALESCE(v_state, 'unknown')
     USING ERRCODE = 'P7001', HINT = 'An ending is final. A FAILED payment can be sent again with redrive_outbox_item.';
 END
 $$;
@@ -259,7 +259,7 @@ BEGIN
     PERFORM refuse_argument('p_proposal_id', 'the id of a proposal');
   END IF;
   IF v_proposal.status <> 'OPEN' THEN
-    RAISE EXCEPTION 'proposal %: it was % by %', p_proposal_id, lower(v_proposal.status), v_proposal.decided_by
+    RAISE EXCEPTION 'HELD: proposal %: it was % by %', p_proposal_id, lower(v_proposal.status), v_proposal.decided_by
       USING ERRCODE = 'P7006';
   END IF;
   RETURN v_proposal;
@@ -284,20 +284,20 @@ BEGIN
   PERFORM expire_outbox_leases(ARRAY[p_outbox_id], p_actor, true);
   SELECT * INTO v_item FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;
   IF v_item.lease_token IS NOT NULL THEN
-    RAISE EXCEPTION 'outbox item %: it is in flight at % until its lease ends', p_outbox_id, v_item.claimed_by
+    RAISE EXCEPTION 'HELD: outbox item %: it is in flight at % until its lease ends', p_outbox_id, v_item.claimed_by
       USING ERRCODE = 'P7006', HINT = 'Decide when the worker has answered or its lease has expired.';
   END IF;
   IF v_item.hold_reason IS NULL THEN
-    RAISE EXCEPTION 'outbox item %: it is not held', p_outbox_id
+    RAISE EXCEPTION 'HELD: outbox item %: it is not held', p_outbox_id
       USING ERRCODE = 'P7006', HINT = 'Place a hold first, so that nobody sends it while it is decided.';
   END IF;
   IF p_decision <> 'DISPATCHED' AND v_item.late_outcome ->> 'state' = 'DISPATCHED' THEN
-    RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', p_outbox_id
+    RAISE EXCEPTION 'HELD: outbox item %: a worker reported late that the rail paid it', p_outbox_id
       USING ERRCODE = 'P7006', HINT = 'Check that reference with the rail; the decision that fits it is DISPATCHED.';
   END IF;
   v_paid_as := outbox_paid_late_as(p_outbox_id);
   IF p_decision = 'RETRY' AND v_paid_as IS NOT NULL THEN
-    RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid the same payment as item %', p_outbox_id, v_paid_as
+    RAISE EXCEPTION 'HELD: outbox item %: a worker reported late that the rail paid the same payment as item %', p_outbox_id, v_paid_as
       USING ERRCODE = 'P7006', HINT = 'Sending it could pay twice. FAILED ends it without sending it, as two people decide.';
   END IF;
   RETURN v_item.outcome_unknown;
@@ -316,7 +316,7 @@ DECLARE
 BEGIN
   SELECT * INTO v_open FROM payment_outbox_proposals q WHERE q.outbox_id = p_outbox_id AND q.status = 'OPEN';
   IF v_open.proposal_id IS NOT NULL THEN
-    RAISE EXCEPTION 'outbox item %: % has proposed % already', p_outbox_id, v_open.proposed_by, v_open.decision
+    RAISE EXCEPTION 'HELD: outbox item %: % has proposed % already', p_outbox_id, v_open.proposed_by, v_open.decision
       USING ERRCODE = 'P7006', HINT = format('Approve or withdraw proposal %s.', v_open.proposal_id);
   END IF;
 END

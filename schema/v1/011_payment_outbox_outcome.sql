@@ -204,7 +204,7 @@ BEGIN
       FROM unnest(v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(outbox_id, attempt_no, state, held)
       WHERE r.state = 'RETRYABLE' AND r.attempt_no >= outbox_attempt_ceiling() AND NOT r.held LIMIT 1;
       IF FOUND THEN
-        RAISE EXCEPTION 'outbox item %: its next attempt would be beyond the ceiling', v_beyond USING ERRCODE = 'P7008';
+        RAISE EXCEPTION 'RETRY_CEILING: outbox item %: its next attempt would be beyond the ceiling', v_beyond USING ERRCODE = 'P7008';
       END IF;
     END IF;
   END IF;
@@ -275,6 +275,24 @@ COMMENT ON FUNCTION complete_outbox_attempt(
   uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) IS
   'Records the outcome of one leased item: a batch of one. Returns the state that was recorded, which the ceiling may have changed.';
 
+-- An untyped literal picks the overload above: PostgreSQL prefers text for it.
+CREATE OR REPLACE FUNCTION complete_outbox_attempt(
+  p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state outbox_attempt_state,
+  p_rail_reference text DEFAULT NULL, p_rail_code text DEFAULT NULL,
+  p_error_code text DEFAULT NULL, p_error_message text DEFAULT NULL,
+  p_latency_ms integer DEFAULT NULL, p_retry_delay_seconds integer DEFAULT NULL,
+  p_outcome_unknown boolean DEFAULT NULL, p_hold_reason text DEFAULT NULL, p_action text DEFAULT NULL
+) RETURNS TABLE (attempt_no integer, state outbox_attempt_state, held boolean)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+  SELECT * FROM complete_outbox_attempt(p_outbox_id, p_lease_token, p_worker_id, p_state::text, p_rail_reference,
+    p_rail_code, p_error_code, p_error_message, p_latency_ms, p_retry_delay_seconds, p_outcome_unknown, p_hold_reason,
+    p_action)
+$$;
+COMMENT ON FUNCTION complete_outbox_attempt(
+  uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text) IS
+  'The same for a state of the enum type.';
+
 CREATE OR REPLACE FUNCTION check_outbox_outcomes(
   p_count integer, p_states text[], p_rail_references text[], p_rail_codes text[], p_error_codes text[],
   p_error_messages text[], p_latencies_ms integer[], p_retry_delays_seconds integer[], p_outcomes_unknown boolean[],
@@ -331,7 +349,7 @@ BEGIN
     RETURN;
   END IF;
   IF v_bad.bad_state THEN
-    RAISE EXCEPTION 'p_state of item %: expected DISPATCHED, FAILED or RETRYABLE', v_bad.ordinal
+    RAISE EXCEPTION 'INVALID_COMPLETION_STATE: p_state of item %: expected DISPATCHED, FAILED or RETRYABLE', v_bad.ordinal
       USING ERRCODE = 'P7003', HINT = 'ZOMBIE_REQUEUE is written by lease repair alone; DISPATCHING is never stored.';
   END IF;
   IF v_bad.bad_text IS NOT NULL THEN

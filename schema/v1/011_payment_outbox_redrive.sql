@@ -76,13 +76,13 @@ BEGIN
       PERFORM raise_already_ended(v_other.outbox_id);
     END IF;
     IF v_other.state IS NULL THEN
-      RAISE EXCEPTION 'outbox item %: this payment is still on its way under the key %', v_other.outbox_id, v_other.idempotency_key
+      RAISE EXCEPTION 'HELD: outbox item %: this payment is still on its way under the key %', v_other.outbox_id, v_other.idempotency_key
         USING ERRCODE = 'P7006', HINT = 'Only a FAILED item can be redriven, and only one redrive may be open.';
     END IF;
   END LOOP;
   v_paid_as := outbox_paid_late_as(p_outbox_id);
   IF v_paid_as IS NOT NULL THEN
-    RAISE EXCEPTION 'outbox item %: a worker reported late that the rail paid it', v_paid_as
+    RAISE EXCEPTION 'HELD: outbox item %: a worker reported late that the rail paid it', v_paid_as
       USING ERRCODE = 'P7006', HINT = 'Reconcile with the rail first: sending it again could pay twice.';
   END IF;
 END

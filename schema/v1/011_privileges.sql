@@ -49,6 +49,7 @@ GRANT EXECUTE ON FUNCTION
   begin_outbox_dispatch(uuid, uuid, text),
   hold_leased_outbox_item(uuid, uuid, text, text),
   complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text),
+  complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text),
   complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]),
   record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer),
   repair_expired_leases(integer, text, boolean),

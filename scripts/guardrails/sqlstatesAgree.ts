@@ -17,6 +17,7 @@ export const sqlstatesAgree: Guardrail = {
     const raisedCodes = new Set(raised.map(({ state }) => state))
     return [
       ...raised.flatMap((raise) => defectsOf(raise, mapped)),
+      ...raised.flatMap((raise) => unnamedIn(raise, documented)),
       ...[...mapped.own]
         .filter(([code]) => !raisedCodes.has(code))
         .map(([code, line]) => never(MAPPING, line, code, 'mapped')),
@@ -25,7 +26,7 @@ export const sqlstatesAgree: Guardrail = {
         .map((code) => ({ file: REFERENCE, line: 1, message: `${code} has no heading` })),
       ...[...documented]
         .filter(([code]) => !raisedCodes.has(code))
-        .map(([code, line]) => never(REFERENCE, line, code, 'documented')),
+        .map(([code, { line }]) => never(REFERENCE, line, code, 'documented')),
     ]
   },
 }
@@ -42,6 +43,7 @@ interface Raise {
   readonly functionName: string
   /** Five characters, or a condition's name; undefined if the code is computed. */
   readonly state: string | undefined
+  readonly message: string
 }
 
 function defectsOf(raise: Raise, mapped: MappedStates): Finding[] {
@@ -52,6 +54,13 @@ function defectsOf(raise: Raise, mapped: MappedStates): Finding[] {
   }
   if (mapped.own.has(raise.state) || mapped.postgres.has(raise.state)) return []
   return at(`raises ${raise.state}, which ${MAPPING} does not map`)
+}
+
+/** The message of a P70xx begins with its name, so that it is readable where only the message is shown. */
+function unnamedIn({ file, line, state = '', message }: Raise, documented: DocumentedStates): Finding[] {
+  const name = documented.get(state)?.name
+  if (!state.startsWith('P7') || name === undefined || message.startsWith(`${name}: `)) return []
+  return [{ file, line, message: `raises ${state} with a message that does not begin with "${name}: "` }]
 }
 
 function never(file: string, line: number, code: string, where: string): Finding {
@@ -65,7 +74,7 @@ function* raisedStates(repository: Repository): Generator<Raise> {
         // RAISE; alone passes on what was caught; a NOTICE is no error.
         if (Number(raise['elog_level']) < ERROR_LEVEL || isReRaise(raise)) continue
         const line = body.firstLine + Number(raise['lineno'] ?? 1) - 1
-        yield { file: file.path, line, functionName: body.functionName, state: stateOf(raise) }
+        yield { file: file.path, line, functionName: body.functionName, ...statementIn(raise) }
       }
     }
   }
@@ -76,6 +85,10 @@ const ERRCODE_OPTION = 0
 
 function isReRaise(raise: SqlNode): boolean {
   return raise['message'] === undefined && raise['condname'] === undefined && raise['options'] === undefined
+}
+
+function statementIn(raise: SqlNode): Pick<Raise, 'state' | 'message'> {
+  return { state: stateOf(raise), message: text(raise, 'message') ?? '' }
 }
 
 function stateOf(raise: SqlNode): string | undefined {
@@ -129,13 +142,15 @@ function initializerOf(tokens: readonly Token[], name: string): Token[] {
   return tokens.slice(start, end + 1)
 }
 
+type DocumentedStates = ReadonlyMap<string, { readonly line: number; readonly name: string }>
+
 /** Headings of the reference that open with a code of ours: `### P7002 LEASE_LOST`, with or without backticks. */
-function documentedStates(repository: Repository): ReadonlyMap<string, number> {
+function documentedStates(repository: Repository): DocumentedStates {
   const reference = repository.find(({ path }) => path === REFERENCE)?.text ?? ''
   return new Map(
     reference.split('\n').flatMap((line, index) => {
-      const code = /^#{2,4}\s+`?([0-9A-Z]{5})\b/.exec(line)?.[1]
-      return code === undefined ? [] : [[code, index + 1] as const]
+      const [, code, name = ''] = /^#{2,4}\s+`?([0-9A-Z]{5})\b`?(?: ([A-Z_]+))?/.exec(line) ?? []
+      return code === undefined ? [] : [[code, { line: index + 1, name }] as const]
     }),
   )
 }

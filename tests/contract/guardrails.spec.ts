@@ -29,15 +29,18 @@ const SOUND: Repository = [
     'schema/v1/004_append_only.sql',
     `CREATE FUNCTION refuse_mutation() RETURNS trigger LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
      BEGIN RAISE EXCEPTION 'append-only' USING ERRCODE = 'P0001'; END $$;
-     COMMENT ON FUNCTION refuse_mutation() IS 'Guard.';`,
+     COMMENT ON FUNCTION refuse_mutation() IS 'Guard.';
+     CREATE FUNCTION refuse() RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+     BEGIN RAISE EXCEPTION 'ENDED: x' USING ERRCODE = 'P7001'; END $$;
+     COMMENT ON FUNCTION refuse() IS 'Refuses.';`,
   ),
   file('schema/v1/011_payment_outbox.sql', 'CREATE TABLE payment_outbox_pending (outbox_id uuid, state text);'),
   file(
     'libs/db/sqlstates.ts',
-    `export const RAISED_STATES = { P0001: { name: 'A' } }
+    `export const RAISED_STATES = { P0001: { name: 'A' }, P7001: { name: 'ENDED' } }
     const POSTGRES_STATES = { '40001': { condition: 'serialization_failure' } }`,
   ),
-  file('docs/reference/errors.md', '# Errors\n\n## P0001 APPEND_ONLY\n'),
+  file('docs/reference/errors.md', '# Errors\n\n## P0001 APPEND_ONLY\n\n## P7001 ENDED\n'),
 ]
 
 test('the sound miniature breaks no rule', () => {
@@ -332,16 +335,23 @@ describe('planted violations are caught, and only by the rule they break', () =>
     { rule: states, path: 'schema/v1/012_x.sql', text: raising('RAISE disk_full;'), line: 3, says: /disk_full/ },
     {
       rule: states,
+      path: 'schema/v1/012_x.sql',
+      text: raising("RAISE EXCEPTION 'x' USING ERRCODE = 'P7001';"),
+      line: 3,
+      says: /P7001 with a message that does not begin with "ENDED: "/,
+    },
+    {
+      rule: states,
       path: 'libs/db/sqlstates.ts',
-      text: "export const RAISED_STATES = { P0001: {},\n P7002: { name: 'x' } }",
+      text: "export const RAISED_STATES = { P0001: {}, P7001: {},\n P7002: { name: 'x' } }",
       line: 2,
       says: /P7002 is mapped, but nothing/,
     },
-    { rule: states, path: 'docs/reference/errors.md', text: '# Errors\n', line: 1, says: /P0001 has no heading/ },
+    { rule: states, path: 'docs/reference/errors.md', text: '## P7001 ENDED\n', line: 1, says: /P0001 has no heading/ },
     {
       rule: states,
       path: 'docs/reference/errors.md',
-      text: '## `P0001`\n\n### P7003 INVALID\n',
+      text: '## `P0001`\n## P7001 ENDED\n### P7003 INVALID\n',
       line: 3,
       says: /P7003 is documented, but nothing/,
     },

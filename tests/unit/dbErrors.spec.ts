@@ -76,7 +76,8 @@ describe('what our functions raise', () => {
     ['22023', 'INVALID_PARAMETER', InvalidParameterError],
   ] as const)('%s is %s', async ([sqlstate, code, errorClass]) => {
     for (const queryable of [worker, stage.admin]) {
-      const error = await raise(queryable, sqlstate, 'said by us', 'in detail')
+      const named = sqlstate.startsWith('P7') ? `${code}: said by us` : 'said by us'
+      const error = await raise(queryable, sqlstate, named, 'in detail')
       expect(error).toBeInstanceOf(errorClass)
       expect(error).toMatchObject({
         name: errorClass.name,

@@ -48,6 +48,45 @@ const ANSWER = {
   latencyMs: 120,
 }
 
+describe('complete_outbox_attempt', () => {
+  test.for([
+    [`'DISPATCHED'::outbox_attempt_state`],
+    [`'DISPATCHED'`],
+    [`'DISPATCHED'::text`],
+    [`'DISPATCHED'::varchar`],
+    [`p_state => 'DISPATCHED'::outbox_attempt_state`],
+    [`p_state => 'DISPATCHED'`],
+  ])('takes the state as %s', async ([state]) => {
+    const { outboxId, leaseToken } = await enqueueAndClaim(db)
+    const reference = state!.startsWith('p_state') ? `p_rail_reference => 'ref-1'` : `'ref-1'`
+    const call = `SELECT * FROM complete_outbox_attempt($1, $2, $3, ${state}, ${reference})`
+    const worker = await db.connect('symphony_executor')
+    const { rows } = await worker.query(call, [outboxId, leaseToken, WORKER])
+    expect(rows).toEqual([{ attempt_no: 1, state: 'DISPATCHED', held: false }])
+  })
+
+  test('takes the state as an untyped parameter', async () => {
+    const { outboxId, leaseToken } = await enqueueAndClaim(db)
+    const worker = await db.connect('symphony_executor')
+    const call = 'SELECT state FROM complete_outbox_attempt($1, $2, $3, $4, $5)'
+    const { rows } = await worker.query(call, [outboxId, leaseToken, WORKER, 'DISPATCHED', 'ref-1'])
+    expect(rows).toEqual([{ state: 'DISPATCHED' }])
+  })
+
+  test.for([
+    ['DISPATCHING', 'P7003', /^INVALID_COMPLETION_STATE: /],
+    ['RETRYABLE', 'P7002', /^LEASE_LOST: /],
+  ] as const)('refuses %s of the enum type as it refuses the text', async ([state, code, message]) => {
+    const { outboxId, leaseToken } = await enqueueAndClaim(db)
+    const worker = await db.connect('symphony_executor')
+    const call = `SELECT * FROM complete_outbox_attempt($1, $2, 'other', '${state}'::outbox_attempt_state)`
+    expect(await failureOf(worker.query(call, [outboxId, leaseToken]))).toMatchObject({
+      code,
+      message: expect.stringMatching(message),
+    })
+  })
+})
+
 describe('a completion', () => {
   test.for(['DISPATCHED', 'FAILED'] as const)(
     '%s ends the item with one ledger row that says it all',

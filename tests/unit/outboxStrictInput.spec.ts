@@ -925,7 +925,7 @@ async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
     const { code, message } = refusalIn(error)
     if (code === 'P7002') return 'no lease'
     if (code === 'P7011' || code === 'P7012') return 'unknown'
-    const named = /^(p_[a-z_]+)(?: of item \d+)?: expected /.exec(message)?.[1] ?? message
+    const named = /^(?:[A-Z_]+: )?(p_[a-z_]+)(?: of item \d+)?: expected /.exec(message)?.[1] ?? message
     return { code, names: saidIn(error).includes(CANARY) ? 'ITS VALUE' : singular(named) }
   } finally {
     await client.query('ROLLBACK')
@@ -962,7 +962,9 @@ async function readSignatures(): Promise<typeof signatures> {
        FROM unnest(p.proargtypes) WITH ORDINALITY AS a(type, position)), '[]') AS arguments
      FROM pg_proc p
      WHERE p.pronamespace = $1::regnamespace AND EXISTS (
-       SELECT 1 FROM aclexplode(p.proacl) acl WHERE acl.grantee <> p.proowner AND acl.privilege_type = 'EXECUTE')`,
+       SELECT 1 FROM aclexplode(p.proacl) acl WHERE acl.grantee <> p.proowner AND acl.privilege_type = 'EXECUTE')
+       -- The overload for a state of the enum type passes its arguments on.
+       AND 'outbox_attempt_state'::regtype <> ALL (p.proargtypes)`,
     [quoteIdentifier(db.schema)],
   )
   return new Map(rows.map((row) => [row.name, row.arguments]))
