@@ -271,10 +271,11 @@ CREATE TABLE outbox_pauses (
   reason text NOT NULL,
   paused_by text NOT NULL,
   paused_at timestamp with time zone NOT NULL,
-  CONSTRAINT outbox_pauses_of_rail_participant_or_stream CHECK (kind = ANY (ARRAY['rail'::text, 'participant'::text, 'stream'::text])),
+  CONSTRAINT outbox_pauses_known_kind CHECK (kind = ANY (ARRAY['rail'::text, 'participant'::text, 'stream'::text, 'all'::text])),
+  CONSTRAINT outbox_pauses_one_of_all CHECK (kind <> 'all'::text OR name = 'all'::text),
   CONSTRAINT outbox_pauses_pkey PRIMARY KEY (kind, name)
 );
-COMMENT ON TABLE outbox_pauses IS 'What may not be claimed for now: a rail, a participant, or the ordered stream of a participant. Leases in hand go on.';
+COMMENT ON TABLE outbox_pauses IS 'Pauses: claims leave out a rail, a participant, the ordered stream of a participant, or all items. Leases in hand go on.';
 
 -- table outbox_rails of symphony_owner
 CREATE TABLE outbox_rails (
@@ -458,7 +459,7 @@ CREATE INDEX ix_events_recorded ON payment_outbox_events USING btree (recorded_x
 CREATE TRIGGER payment_outbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_events ENABLE ALWAYS TRIGGER payment_outbox_events_is_append_only;
 COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
-COMMENT ON COLUMN payment_outbox_events.scope IS 'What the event is about when it is not one item: rail:NAME, participant:ID, stream:ID, policy:ID, or dispatch as a whole.';
+COMMENT ON COLUMN payment_outbox_events.scope IS 'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, all (a pause of everything), or dispatch (a freeze).';
 COMMENT ON COLUMN payment_outbox_events.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
 
 -- table payment_outbox_identities of symphony_owner
@@ -928,7 +929,10 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
     v.break_count AS ledger_break_count,
     v.verified_at AS ledger_verified_at,
     EXTRACT(epoch FROM statement_timestamp() - v.broken_since)::double precision AS ledger_broken_age_seconds,
-    COALESCE(EXTRACT(epoch FROM statement_timestamp() - q.unfinished_since), 0::numeric)::double precision AS oldest_unfinished_age_seconds
+    COALESCE(EXTRACT(epoch FROM statement_timestamp() - q.unfinished_since), 0::numeric)::double precision AS oldest_unfinished_age_seconds,
+    COALESCE(( SELECT EXTRACT(epoch FROM statement_timestamp() - z.paused_at) AS "extract"
+           FROM outbox_pauses z
+          WHERE z.kind = 'all'::text), 0::numeric)::double precision AS all_paused_age_seconds
    FROM queue q
      CROSS JOIN ledger l
      CROSS JOIN contradiction c
@@ -945,6 +949,7 @@ COMMENT ON COLUMN supervisor_outbox_status.last_clock_jump_age_seconds IS 'Since
 COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS 'Found by the last verification of the ledger; null before the first.';
 COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS 'Since the first of the verifications that found a break, without a sound one after it; else null.';
 COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS 'Age since creation of the oldest item that has not ended, also if it retries, is blocked or held. An item that is scheduled for later and was never attempted does not count.';
+COMMENT ON COLUMN supervisor_outbox_status.all_paused_age_seconds IS 'Time since everything was paused; 0 while it is not.';
 
 -- view supervisor_scheduler_status of symphony_owner
 CREATE VIEW supervisor_scheduler_status WITH (security_barrier=true) AS
@@ -2428,8 +2433,11 @@ SECURITY DEFINER
 SET search_path=symphony, pg_temp
 AS $$
 BEGIN
-  IF p_kind IS NULL OR p_kind NOT IN ('rail', 'participant', 'stream') THEN
-    PERFORM refuse_argument('p_kind', 'rail, participant or stream');
+  IF p_kind IS NULL OR p_kind NOT IN ('rail', 'participant', 'stream', 'all') THEN
+    PERFORM refuse_argument('p_kind', 'rail, participant, stream or all');
+  END IF;
+  IF p_kind = 'all' AND p_name IS DISTINCT FROM 'all' THEN
+    PERFORM refuse_argument('p_name', 'all for a pause of everything');
   END IF;
   IF NOT is_id(p_name) THEN
     PERFORM refuse_argument('p_name', '1 to 128 printable ASCII characters without spaces');
@@ -2712,6 +2720,7 @@ DECLARE
   v_kinds boolean[];
   v_paused_rails text[];
   v_any_paused boolean;
+  v_all_paused boolean;
   v_any_unverified boolean;
   v_any_expired boolean;
   v_expired uuid[] := '{}';
@@ -2748,6 +2757,7 @@ BEGIN
       FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1),
     ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'rail'),
     EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')),
+    EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'all'),
     EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.block_unverified),
     EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now),
     (SELECT s.full_trail FROM symphony_settings s),
@@ -2761,10 +2771,14 @@ BEGIN
           WHERE p.rail_type = r.name AND p.is_message = k.is_message
             AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked LIMIT 1
         ) waiting)) END
-  INTO v_is_open, v_paused_rails, v_any_paused, v_any_unverified, v_any_expired, v_full_trail, v_kinds;
+  INTO v_is_open, v_paused_rails, v_any_paused, v_all_paused, v_any_unverified, v_any_expired, v_full_trail, v_kinds;
   -- After a restore or a failover that may have lost commits nothing is given to anybody until a person has looked. What the
   -- look did not find open is asked again at length: an epoch may have to begin.
   IF v_is_open IS NOT TRUE AND NOT is_dispatch_open(p_epoch_id, p_worker_id) THEN
+    RETURN;
+  END IF;
+  -- Expired leases are left to repair: taking one over would lease it again.
+  IF v_all_paused THEN
     RETURN;
   END IF;
   IF v_any_unverified THEN
@@ -2863,7 +2877,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. p_is_message: true for messages only, false for payments only, null for both. On request also what it took over and did not lease: without a token, with the reason if it was held. Nothing while dispatch is frozen.';
+COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. p_is_message: true for messages only, false for payments only, null for both. On request also what it took over and did not lease: without a token, with the reason if it was held. Nothing while dispatch is frozen or everything is paused.';
 
 -- function claim_timers(integer, text, integer, text[]) of symphony_owner
 CREATE FUNCTION claim_timers(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[] DEFAULT NULL::text[])
@@ -5223,8 +5237,11 @@ BEGIN
   IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
     PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
   END IF;
-  -- While dispatch is frozen nothing can be claimed, however long it has been due.
-  IF (SELECT e.frozen FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1) THEN
+  -- While dispatch is frozen or everything is paused, nothing can be claimed, however long it has been due. A time in the
+  -- past would make workers poll without a rest. Lifting and resuming wake them.
+  IF (SELECT e.frozen FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1)
+    OR EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'all')
+  THEN
     RETURN NULL;
   END IF;
   RETURN LEAST(
@@ -5559,7 +5576,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  IF p_kind <> 'rail' THEN
+  IF p_kind IN ('participant', 'stream') THEN
     -- Locked in the order in which completions lock, so that the two cannot deadlock.
     UPDATE payment_outbox_pending p SET blocked = true
     WHERE p.outbox_id = ANY (ARRAY(
@@ -5567,11 +5584,12 @@ BEGIN
       WHERE q.participant_id = p_name AND NOT q.blocked AND (p_kind = 'participant' OR q.ordered)
       ORDER BY q.outbox_id FOR NO KEY UPDATE));
   END IF;
-  PERFORM append_outbox_scope_event('PAUSED', v_actor, p_kind || ':' || p_name, jsonb_build_object('reason', p_reason));
+  PERFORM append_outbox_scope_event('PAUSED', v_actor,
+    CASE WHEN p_kind = 'all' THEN 'all' ELSE p_kind || ':' || p_name END, jsonb_build_object('reason', p_reason));
   RETURN true;
 END
 $$;
-COMMENT ON FUNCTION pause_outbox(text, text, text) IS 'Pauses a rail, a participant, or the ordered stream of a participant; false when it already was. Leases in hand go on.';
+COMMENT ON FUNCTION pause_outbox(text, text, text) IS 'Pauses a rail, a participant, the ordered stream of a participant, or everything (all, all); false when it already was. Leases in hand go on.';
 
 -- function payload_defect(jsonb) of symphony_owner
 CREATE FUNCTION payload_defect(p_payload jsonb)
@@ -6571,7 +6589,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  IF p_kind <> 'rail' THEN
+  IF p_kind IN ('participant', 'stream') THEN
     -- In the order in which completions lock, all that a completion may hold.
     PERFORM 1 FROM payment_outbox_pending p
     WHERE p.participant_id = p_name AND p.blocked AND (p.lease_token IS NOT NULL OR NOT p.ordered)
@@ -6581,7 +6599,7 @@ BEGIN
     UPDATE payment_outbox_pending p SET blocked = false, block_unverified = false
     WHERE p.participant_id = p_name AND p.blocked AND NOT p.ordered;
   END IF;
-  IF p_kind <> 'rail' THEN
+  IF p_kind IN ('participant', 'stream') THEN
     PERFORM advance_outbox_streams(ARRAY[p_name]);
     -- What was blocked for the sake of the pause now waits for the head alone, which may be ending this very moment
     -- without having seen it. The first to wait is marked; whoever waits behind it will be seen by its ending.
@@ -6594,7 +6612,8 @@ BEGIN
       EXIT WHEN FOUND;
     END LOOP;
   END IF;
-  PERFORM append_outbox_scope_event('RESUMED', v_actor, p_kind || ':' || p_name, jsonb_build_object('reason', p_reason));
+  PERFORM append_outbox_scope_event('RESUMED', v_actor,
+    CASE WHEN p_kind = 'all' THEN 'all' ELSE p_kind || ':' || p_name END, jsonb_build_object('reason', p_reason));
   PERFORM wake_outbox_workers();
   RETURN true;
 END

@@ -1,6 +1,7 @@
 import { Argument, Option, type Command } from 'commander'
 import { InvalidArgumentError } from '../core/index.js'
 import type { RoleHandle } from '../db/index.js'
+import type { PauseKind } from '../outbox/index.js'
 import type { Cli } from './Cli.js'
 import { jsonOption } from './commonOptions.js'
 import { withTarget, type TargetLimits } from './openTarget.js'
@@ -17,7 +18,23 @@ export function reasonOption(): Option {
 }
 
 export function pauseKindArgument(): Argument {
-  return new Argument('<kind>', 'what is meant').choices(['rail', 'participant', 'stream'])
+  return new Argument('<kind>', 'what is meant').choices(['rail', 'participant', 'stream', 'all'])
+}
+
+export function pauseNameArgument(): Argument {
+  return new Argument('[name]', 'the rail or participant; none for all')
+}
+
+/** The name of a pause: required for each kind but `all`, which has none. */
+export function pauseName(kind: PauseKind, name: string | undefined): string {
+  if (kind !== 'all' && name === undefined) throw new InvalidArgumentError('name', `expected the name of the ${kind}`)
+  if (kind === 'all' && name !== undefined) throw new InvalidArgumentError('name', 'expected none for all')
+  return name ?? 'all'
+}
+
+/** `The rail sepa`, or `Everything`. */
+export function pauseSubject(kind: PauseKind, name: string): string {
+  return kind === 'all' ? 'Everything' : `The ${kind} ${name}`
 }
 
 export function requiredReason({ reason }: GivenFlags): string {

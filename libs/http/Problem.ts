@@ -33,6 +33,7 @@ export const PROBLEMS = Object.freeze({
   CARD_NUMBER_REFUSED: { status: 422, title: 'A field that must not hold a card number holds one' },
   INVALID_MESSAGE: { status: 422, title: 'The message is not valid' },
   INVALID_ARGUMENT: { status: 422, title: 'An argument is not valid' },
+  UNKNOWN_NAME: { status: 422, title: 'The database knows no rail or participant of that name' },
   RATE_LIMITED: { status: 429, title: 'Too many requests' },
   INTERNAL: { status: 500, title: 'Something went wrong here' },
   DATABASE_UNAVAILABLE: { status: 503, title: 'The database cannot be reached' },

@@ -50,7 +50,8 @@ export class StatusBoard {
     const { alerts, queue } = await this.#api.look()
     const figures = figuresOf(queue ?? (await readOutboxStatus(role)))
     const reports = await readWorkerReports(role)
-    const rails = railsOf(await readRailQueues(role), await readPauses(role), reports)
+    const pauses = await readPauses(role)
+    const rails = railsOf(await readRailQueues(role), pauses, reports)
     const throughput = await readThroughput(role)
     const { latency, errors } = await readLatestAttempts(role)
     const at = await readNow(role)
@@ -59,6 +60,7 @@ export class StatusBoard {
       database: this.#api.databaseName,
       at,
       queue: figures,
+      allPaused: pauses.find(({ kind }) => kind === 'all') ?? null,
       rails,
       workers: { alive, silent: reports.length - alive },
       alerts: [...alerts],

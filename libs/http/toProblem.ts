@@ -62,6 +62,8 @@ function judgeDatabase(error: AppError, invalid: ProblemCode): Judgement {
   if (refused !== undefined) return { code: refused, detail: error.message, argument: textIn(error, 'argument') }
   if (error.code === 'IDEMPOTENCY_CONFLICT') return judgeConflict(error)
   if (error.code === 'KEY_REUSED') return judgeReusedKey(error)
+  if (error.code === 'UNKNOWN_NAME')
+    return { code: 'UNKNOWN_NAME', detail: `${error.message} ${error.remedy}`, argument: 'name' }
   // The same limits once more, in the database: its message names the argument and never the value.
   if (error.code === 'INVALID_PARAMETER') return { code: invalid, detail: error.message }
   const raised = RAISED[error.code]

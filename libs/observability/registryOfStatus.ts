@@ -104,6 +104,11 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
     read: ({ epoch }) => [epoch?.frozen === true ? 1 : 0],
   },
   {
+    name: 'outbox_all_paused_seconds',
+    help: 'Time since everything was paused; 0 while it is not.',
+    read: ({ outbox }) => [outbox.allPausedAgeSeconds],
+  },
+  {
     name: 'oldest_pending_age_seconds',
     help: 'Age of the oldest item that has not ended.',
     read: ({ outbox }) => [outbox.oldestPendingAgeSeconds],

@@ -161,3 +161,4 @@ export type {
   ThroughputView,
   WorkerReport,
 } from './views.js'
+export { readKnownRails, requireKnownName, UnknownNameError } from './reads/pausable.js'

@@ -217,7 +217,8 @@ export interface ApprovedProposal {
   readonly redrivenAs: string | null
 }
 
-export type PauseKind = 'rail' | 'participant' | 'stream'
+/** `all` pauses every rail, payments and messages; its name is `all` too. */
+export type PauseKind = 'rail' | 'participant' | 'stream' | 'all'
 
 export type OrderedFailurePolicy = 'continue' | 'halt'
 
@@ -344,6 +345,8 @@ export interface OutboxStatus {
   readonly ledgerBrokenAgeSeconds: number | null
   /** Since creation, of the oldest item that has not ended; items scheduled for later and never attempted do not count. */
   readonly oldestUnfinishedAgeSeconds: number
+  /** Time since everything was paused; 0 while it is not. */
+  readonly allPausedAgeSeconds: number
 }
 
 export type ItemState = 'DUE' | 'SCHEDULED' | 'LEASED' | 'EXPIRED' | 'BLOCKED' | 'HELD' | 'DISPATCHED' | 'FAILED'

@@ -229,7 +229,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_events (
     'ATTEMPT_COMPLETED', 'RESCHEDULED', 'UNBLOCKED', 'DISPATCH_BEGUN', 'CONTRADICTION_REVIEWED'))
 );
 COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
-COMMENT ON COLUMN payment_outbox_events.scope IS 'What the event is about when it is not one item: rail:NAME, participant:ID, stream:ID, policy:ID, or dispatch as a whole.';
+COMMENT ON COLUMN payment_outbox_events.scope IS 'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, all (a pause of everything), or dispatch (a freeze).';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_proposals (
   proposal_id uuid PRIMARY KEY,
@@ -269,10 +269,11 @@ CREATE TABLE IF NOT EXISTS outbox_pauses (
   paused_by text NOT NULL,
   paused_at timestamptz NOT NULL,
   PRIMARY KEY (kind, name),
-  CONSTRAINT outbox_pauses_of_rail_participant_or_stream CHECK (kind IN ('rail', 'participant', 'stream'))
+  CONSTRAINT outbox_pauses_known_kind CHECK (kind IN ('rail', 'participant', 'stream', 'all')),
+  CONSTRAINT outbox_pauses_one_of_all CHECK (kind <> 'all' OR name = 'all')
 );
 COMMENT ON TABLE outbox_pauses IS
-  'What may not be claimed for now: a rail, a participant, or the ordered stream of a participant. Leases in hand go on.';
+  'Pauses: claims leave out a rail, a participant, the ordered stream of a participant, or all items. Leases in hand go on.';
 
 CREATE TABLE IF NOT EXISTS outbox_workers (
   worker_id text PRIMARY KEY,

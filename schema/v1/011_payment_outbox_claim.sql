@@ -33,6 +33,7 @@ DECLARE
   v_kinds boolean[];
   v_paused_rails text[];
   v_any_paused boolean;
+  v_all_paused boolean;
   v_any_unverified boolean;
   v_any_expired boolean;
   v_expired uuid[] := '{}';
@@ -69,6 +70,7 @@ BEGIN
       FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1),
     ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'rail'),
     EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')),
+    EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'all'),
     EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.block_unverified),
     EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now),
     (SELECT s.full_trail FROM symphony_settings s),
@@ -82,10 +84,14 @@ BEGIN
           WHERE p.rail_type = r.name AND p.is_message = k.is_message
             AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked LIMIT 1
         ) waiting)) END
-  INTO v_is_open, v_paused_rails, v_any_paused, v_any_unverified, v_any_expired, v_full_trail, v_kinds;
+  INTO v_is_open, v_paused_rails, v_any_paused, v_all_paused, v_any_unverified, v_any_expired, v_full_trail, v_kinds;
   -- After a restore or a failover that may have lost commits nothing is given to anybody until a person has looked. What the
   -- look did not find open is asked again at length: an epoch may have to begin.
   IF v_is_open IS NOT TRUE AND NOT is_dispatch_open(p_epoch_id, p_worker_id) THEN
+    RETURN;
+  END IF;
+  -- Expired leases are left to repair: taking one over would lease it again.
+  IF v_all_paused THEN
     RETURN;
   END IF;
   IF v_any_unverified THEN
@@ -185,7 +191,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS
-  'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. p_is_message: true for messages only, false for payments only, null for both. On request also what it took over and did not lease: without a token, with the reason if it was held. Nothing while dispatch is frozen.';
+  'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. p_is_message: true for messages only, false for payments only, null for both. On request also what it took over and did not lease: without a token, with the reason if it was held. Nothing while dispatch is frozen or everything is paused.';
 
 -- What the next claimer must know about an item whose outcome is unknown: the last attempt, and what came in late.
 CREATE OR REPLACE FUNCTION outbox_evidence(p_outbox_id uuid, p_late_outcome jsonb) RETURNS jsonb
@@ -299,8 +305,11 @@ BEGIN
   IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
     PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
   END IF;
-  -- While dispatch is frozen nothing can be claimed, however long it has been due.
-  IF (SELECT e.frozen FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1) THEN
+  -- While dispatch is frozen or everything is paused, nothing can be claimed, however long it has been due. A time in the
+  -- past would make workers poll without a rest. Lifting and resuming wake them.
+  IF (SELECT e.frozen FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1)
+    OR EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'all')
+  THEN
     RETURN NULL;
   END IF;
   RETURN LEAST(

@@ -173,7 +173,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  IF p_kind <> 'rail' THEN
+  IF p_kind IN ('participant', 'stream') THEN
     -- Locked in the order in which completions lock, so that the two cannot deadlock.
     UPDATE payment_outbox_pending p SET blocked = true
     WHERE p.outbox_id = ANY (ARRAY(
@@ -181,12 +181,13 @@ BEGIN
       WHERE q.participant_id = p_name AND NOT q.blocked AND (p_kind = 'participant' OR q.ordered)
       ORDER BY q.outbox_id FOR NO KEY UPDATE));
   END IF;
-  PERFORM append_outbox_scope_event('PAUSED', v_actor, p_kind || ':' || p_name, jsonb_build_object('reason', p_reason));
+  PERFORM append_outbox_scope_event('PAUSED', v_actor,
+    CASE WHEN p_kind = 'all' THEN 'all' ELSE p_kind || ':' || p_name END, jsonb_build_object('reason', p_reason));
   RETURN true;
 END
 $$;
 COMMENT ON FUNCTION pause_outbox(text, text, text) IS
-  'Pauses a rail, a participant, or the ordered stream of a participant; false when it already was. Leases in hand go on.';
+  'Pauses a rail, a participant, the ordered stream of a participant, or everything (all, all); false when it already was. Leases in hand go on.';
 
 CREATE OR REPLACE FUNCTION resume_outbox(p_kind text, p_name text, p_reason text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
@@ -201,7 +202,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  IF p_kind <> 'rail' THEN
+  IF p_kind IN ('participant', 'stream') THEN
     -- In the order in which completions lock, all that a completion may hold.
     PERFORM 1 FROM payment_outbox_pending p
     WHERE p.participant_id = p_name AND p.blocked AND (p.lease_token IS NOT NULL OR NOT p.ordered)
@@ -211,7 +212,7 @@ BEGIN
     UPDATE payment_outbox_pending p SET blocked = false, block_unverified = false
     WHERE p.participant_id = p_name AND p.blocked AND NOT p.ordered;
   END IF;
-  IF p_kind <> 'rail' THEN
+  IF p_kind IN ('participant', 'stream') THEN
     PERFORM advance_outbox_streams(ARRAY[p_name]);
     -- What was blocked for the sake of the pause now waits for the head alone, which may be ending this very moment
     -- without having seen it. The first to wait is marked; whoever waits behind it will be seen by its ending.
@@ -224,7 +225,8 @@ BEGIN
       EXIT WHEN FOUND;
     END LOOP;
   END IF;
-  PERFORM append_outbox_scope_event('RESUMED', v_actor, p_kind || ':' || p_name, jsonb_build_object('reason', p_reason));
+  PERFORM append_outbox_scope_event('RESUMED', v_actor,
+    CASE WHEN p_kind = 'all' THEN 'all' ELSE p_kind || ':' || p_name END, jsonb_build_object('reason', p_reason));
   PERFORM wake_outbox_workers();
   RETURN true;
 END
@@ -252,8 +254,11 @@ CREATE OR REPLACE FUNCTION check_outbox_pause(p_kind text, p_name text, p_reason
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
-  IF p_kind IS NULL OR p_kind NOT IN ('rail', 'participant', 'stream') THEN
-    PERFORM refuse_argument('p_kind', 'rail, participant or stream');
+  IF p_kind IS NULL OR p_kind NOT IN ('rail', 'participant', 'stream', 'all') THEN
+    PERFORM refuse_argument('p_kind', 'rail, participant, stream or all');
+  END IF;
+  IF p_kind = 'all' AND p_name IS DISTINCT FROM 'all' THEN
+    PERFORM refuse_argument('p_name', 'all for a pause of everything');
   END IF;
   IF NOT is_id(p_name) THEN
     PERFORM refuse_argument('p_name', '1 to 128 printable ASCII characters without spaces');

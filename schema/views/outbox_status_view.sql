@@ -110,7 +110,9 @@ SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_co
   extract(epoch FROM statement_timestamp() - w.clock_jump_at)::double precision AS last_clock_jump_age_seconds,
   v.break_count AS ledger_break_count, v.verified_at AS ledger_verified_at,
   extract(epoch FROM statement_timestamp() - v.broken_since)::double precision AS ledger_broken_age_seconds,
-  COALESCE(extract(epoch FROM statement_timestamp() - q.unfinished_since), 0)::double precision AS oldest_unfinished_age_seconds
+  COALESCE(extract(epoch FROM statement_timestamp() - q.unfinished_since), 0)::double precision AS oldest_unfinished_age_seconds,
+  COALESCE((SELECT extract(epoch FROM statement_timestamp() - z.paused_at) FROM outbox_pauses z WHERE z.kind = 'all'), 0)::double precision
+    AS all_paused_age_seconds
 FROM queue q CROSS JOIN ledger l CROSS JOIN contradiction c CROSS JOIN worker w LEFT JOIN verification v ON true;
 COMMENT ON VIEW supervisor_outbox_status IS
   'The queue at a glance, in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
@@ -130,6 +132,7 @@ COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS
   'Since the first of the verifications that found a break, without a sound one after it; else null.';
 COMMENT ON COLUMN supervisor_outbox_status.unreviewed_contradiction_count IS
   'Ended items for which a worker reported another outcome, and that no operator has reviewed.';
+COMMENT ON COLUMN supervisor_outbox_status.all_paused_age_seconds IS 'Time since everything was paused; 0 while it is not.';
 COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS 'Relayers that reported within the last minute; they do every ten seconds.';
 
 CREATE OR REPLACE VIEW outbox_operational_status WITH (security_barrier = true) AS

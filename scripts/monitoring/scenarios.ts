@@ -33,6 +33,12 @@ export const ALERT_SCENARIOS: readonly AlertScenario[] = [
     verdicts: '-FF-',
   },
   {
+    title: 'a pause of everything fires at once, until it is resumed',
+    rule: 'SymphonyAllPaused',
+    series: one('outbox_all_paused_seconds', 0, 1, 61, 0),
+    verdicts: '-FF-',
+  },
+  {
     title: 'a payment that is due too long fires, until it is claimed',
     rule: 'SymphonyOldestPendingAge',
     series: one('oldest_due_age_seconds', 299, 300, 301, 361, 0),

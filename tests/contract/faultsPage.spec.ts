@@ -16,7 +16,11 @@ test('every alert has its fault, but for those that tell of no fault, and every 
   const named = new Set((await namesOnPage()).filter((name) => /^Symphony[A-Z]\w+$/.test(name)))
   const known = ALERT_RULES.map(({ name }) => name)
   expect([...named].filter((name) => !known.includes(name))).toEqual([])
-  expect(known.filter((name) => !named.has(name))).toEqual(['SymphonyDlqGrowing', 'SymphonyUnknownRailCodes'])
+  expect(known.filter((name) => !named.has(name))).toEqual([
+    'SymphonyAllPaused',
+    'SymphonyDlqGrowing',
+    'SymphonyUnknownRailCodes',
+  ])
 })
 
 test('every metric and log line that is named exists', async () => {

@@ -27,7 +27,7 @@ import {
 import { compareAnswers, NOTHING_DONE, refuseDifferences } from './answers.js'
 import { Beliefs } from './Beliefs.js'
 import { Names } from './Names.js'
-import { brokenInvariants, ledgerDifferences } from './outboxLedger.js'
+import { brokenInvariants, lastEventNumbers, ledgerDifferences } from './outboxLedger.js'
 import { OutboxModel } from './outboxModel.js'
 import { type Instruction, type Item, type Outcome } from './outboxRules.js'
 import { OutboxQueue } from './outboxQueue.js'
@@ -48,6 +48,8 @@ const RAILS = ['r0', 'r1']
 const RAIL_CHOICES = [null, ['r0'], ['r1'], RAILS] as const
 const ANNOUNCED_CHOICES = [[], ['r0'], ['r1']] as const
 const WORKERS = 3
+/** Scopes of events that all sequences share. */
+const SHARED_SCOPES: readonly string[] = ['all']
 const LEASE_SECONDS = 1800
 const REASON = 'said the fuzz'
 /** Before the first step, so that it finds something to do. */
@@ -79,6 +81,7 @@ export class OutboxSequence {
 
   async play(steps: readonly OutboxStep[]): Promise<void> {
     await this.#timeline.begin(this.#hands.superuser)
+    const since = await lastEventNumbers(this.#hands.superuser, SHARED_SCOPES)
     for (const [index, step] of [PRELUDE, ...steps].entries()) {
       const differences = await this.#step(step)
       if (differences !== NOTHING_DONE)
@@ -91,7 +94,10 @@ export class OutboxSequence {
         superuser,
         this.#model.items.map(({ name }) => idOf(name)),
       )),
-      ...(await ledgerDifferences(superuser, this.#model, this.#queue.unverified, idOf, (scope) => this.#full(scope))),
+      ...(await ledgerDifferences(superuser, this.#model, this.#queue.unverified, idOf, {
+        nameOf: (scope) => this.#full(scope),
+        since,
+      })),
     ])
   }
 
@@ -289,7 +295,7 @@ export class OutboxSequence {
           ),
         )
       case 'pause': {
-        const name = (step.kind === 'rail' ? RAILS : PARTICIPANTS)[step.which]!
+        const name = step.kind === 'all' ? 'all' : (step.kind === 'rail' ? RAILS : PARTICIPANTS)[step.which]!
         return this.#same(
           () => String(model.pause(step.kind, name)),
           async () => String(await pauseOutbox(people[0], step.kind, this.#full(name), REASON)),
@@ -425,7 +431,7 @@ export class OutboxSequence {
 
   /** `p0` is `p0-17` in the database, for the 17th sequence. */
   #full(name: string): string {
-    return `${name}${this.#suffix}`
+    return SHARED_SCOPES.includes(name) ? name : `${name}${this.#suffix}`
   }
 
   #short(name: string): string {

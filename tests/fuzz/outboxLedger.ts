@@ -40,7 +40,7 @@ export async function ledgerDifferences(
   model: OutboxModel,
   unverified: ReadonlySet<string>,
   idOf: (name: string) => string,
-  scopeOf: (scope: string) => string,
+  scopes: { readonly nameOf: (scope: string) => string; readonly since: EventNumbers },
 ): Promise<string[]> {
   const { rows } = await superuser.query<{
     id: string
@@ -75,16 +75,30 @@ export async function ledgerDifferences(
       ),
     ]
   })
-  const scopes = await superuser.query<{ scope: string; events: string }>(
+  const found = await superuser.query<{ scope: string; events: string }>(
     `SELECT scope, string_agg(event_type, ', ' ORDER BY event_no) AS events
-     FROM payment_outbox_events WHERE scope = ANY ($1) GROUP BY scope`,
-    [[...model.scopes.keys()].map(scopeOf)],
+     FROM payment_outbox_events WHERE scope = ANY ($1) AND event_no > COALESCE(($2::jsonb ->> scope)::bigint, 0)
+     GROUP BY scope`,
+    [[...model.scopes.keys()].map(scopes.nameOf), JSON.stringify(scopes.since)],
   )
-  const told = new Map(scopes.rows.map((row) => [row.scope, row.events]))
+  const told = new Map(found.rows.map((row) => [row.scope, row.events]))
   return [
     ...items,
-    ...[...model.scopes].flatMap(([scope, events]) => difference(scope, events.join(', '), told.get(scopeOf(scope)))),
+    ...[...model.scopes].flatMap(([scope, events]) =>
+      difference(scope, events.join(', '), told.get(scopes.nameOf(scope))),
+    ),
   ]
+}
+
+/** The number of the last event of each scope. */
+type EventNumbers = Readonly<Record<string, string>>
+
+export async function lastEventNumbers(superuser: Queryable, scopes: readonly string[]): Promise<EventNumbers> {
+  const { rows } = await superuser.query<{ scope: string; last: string }>(
+    'SELECT scope, max(event_no)::text AS last FROM payment_outbox_events WHERE scope = ANY ($1) GROUP BY scope',
+    [scopes],
+  )
+  return Object.fromEntries(rows.map(({ scope, last }) => [scope, last]))
 }
 
 function difference(what: string, expected: string, actual: string | undefined): string[] {

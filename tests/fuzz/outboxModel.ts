@@ -94,7 +94,7 @@ export class OutboxModel {
   }
 
   #isPaused(kind: PauseKind, name: string): boolean {
-    return this.#state.pauses.has(`${kind}:${name}`)
+    return this.#state.pauses.has(scopeOf(kind, name))
   }
 
   #isPast(time: Time): boolean {
@@ -152,6 +152,7 @@ export class OutboxModel {
     announced: readonly string[],
     isMessage: boolean | null,
   ): string[] {
+    if (this.#isPaused('all', 'all')) return []
     const open = this.pending.filter(
       (item) =>
         item.hold === null &&
@@ -444,13 +445,13 @@ export class OutboxModel {
 
   pause(kind: PauseKind, name: string): boolean {
     if (this.#isPaused(kind, name)) return false
-    this.#state.pauses.set(`${kind}:${name}`, { kind, name })
-    this.#note(`${kind}:${name}`, 'PAUSED')
+    this.#state.pauses.set(scopeOf(kind, name), { kind, name })
+    this.#note(scopeOf(kind, name), 'PAUSED')
     return true
   }
 
   resume(kind: PauseKind, name: string): boolean {
-    const scope = `${kind}:${name}`
+    const scope = scopeOf(kind, name)
     if (!this.#state.pauses.delete(scope)) return false
     this.#note(scope, 'RESUMED')
     return true
@@ -470,6 +471,7 @@ export class OutboxModel {
 
   /** The nearest due time of what can be claimed, or expiry of any lease. */
   nextEvent(rails: readonly string[] | null, isMessage: boolean | null): number | null {
+    if (this.#isPaused('all', 'all')) return null
     const due = this.pending.filter(
       (item) =>
         ['DUE', 'SCHEDULED'].includes(this.stateOf(item)) &&
@@ -496,4 +498,9 @@ export class OutboxModel {
       throw error
     }
   }
+}
+
+/** The subject of the events about a pause. */
+function scopeOf(kind: PauseKind, name: string): string {
+  return kind === 'all' ? 'all' : `${kind}:${name}`
 }

@@ -4,7 +4,7 @@ import { at, type Time } from './Timeline.js'
 
 export type Completion = 'DISPATCHED' | 'FAILED' | 'RETRYABLE'
 export type Decision = 'DISPATCHED' | 'FAILED' | 'RETRY'
-export type PauseKind = 'rail' | 'participant' | 'stream'
+export type PauseKind = 'rail' | 'participant' | 'stream' | 'all'
 export type Policy = 'continue' | 'halt'
 
 /** The real ceiling is 20. Sequences of 50 steps would hardly ever come near it, so the fuzz lowers it (see OutboxPlayer). */

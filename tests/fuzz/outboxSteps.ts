@@ -127,7 +127,7 @@ export const outboxStep: fc.Arbitrary<OutboxStep> = fc.oneof(
   step(6, ['resolve'], { person: two, item, decision: fc.constantFrom('RETRY', 'RETRY', 'FAILED', 'DISPATCHED') }),
   step(5, ['approve'], { person: two, item }),
   step(1, ['withdraw'], { person: two, item }),
-  step(1, ['pause'], { kind: fc.constantFrom('rail', 'participant', 'stream'), which: two }),
+  step(1, ['pause'], { kind: fc.constantFrom('rail', 'participant', 'stream', 'all'), which: two }),
   step(3, ['resume'], { pick: fc.nat(5) }),
   step(1, ['setPolicy'], { which: two, policy: fc.constantFrom('continue', 'halt', 'halt') }),
   step(1, ['crash'], { worker }),

@@ -191,6 +191,37 @@ describe('pause and resume', () => {
     await json(['resume', 'rail', railType, '--reason', 'open'])
     expect(await claim(db, railType)).toHaveLength(1)
   })
+
+  test('refuse a name that the database does not know, unless forced', async () => {
+    const { railType } = await enqueue(db)
+    const misspelt = railType.toUpperCase()
+    for (const more of [[], ['--dry-run']]) {
+      const { exitCode, stderr } = await command(['pause', 'rail', misspelt, '--reason', 'closed', ...more])
+      expect(exitCode).not.toBe(0)
+      expect(stderr).toContain(`Did you mean ${railType}?`)
+      expect(stderr).toContain('UNKNOWN_NAME')
+    }
+    expect(await json(['pause', 'rail', misspelt, '--reason', 'closed', '--force'])).toMatchObject({ changed: true })
+    expect(await json(['resume', 'rail', misspelt, '--reason', 'open'])).toMatchObject({ changed: true })
+    const unnamed = await command(['pause', 'rail', '--reason', 'closed'])
+    expect(unnamed.stderr).toContain('expected the name of the rail')
+  })
+
+  test('stop everything and let it go on, and status says so', async () => {
+    const { railType } = await enqueue(db)
+    const paused = await command(['pause', 'all', '--reason', 'reconciliation'])
+    expect(paused.stdout).toBe('Everything is paused.\n')
+    expect(await claim(db, railType)).toEqual([])
+    const status = await command(['status'], reader)
+    expect(status.stdout).toMatch(/Everything is paused since .*: reconciliation/)
+    expect(status.stdout).toContain('SymphonyAllPaused')
+    expect((await json(['status'], reader))['allPausedAgeSeconds']).toBeGreaterThan(0)
+    const resumed = await command(['resume', 'all', '--reason', 'the books agree'])
+    expect(resumed.stdout).toBe('Everything goes on.\n')
+    expect(await claim(db, railType)).toHaveLength(1)
+    const named = await command(['pause', 'all', railType, '--reason', 'odd'])
+    expect(named.stderr).toContain('expected none for all')
+  })
 })
 
 describe('freeze', () => {

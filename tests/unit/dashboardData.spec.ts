@@ -95,6 +95,7 @@ test('an alert leads to the page on which its cause can be seen, if there is one
     'SymphonyOldestPendingAge',
     'SymphonyOldestUnfinishedAge',
     'SymphonyDispatchFrozen',
+    'SymphonyAllPaused',
     'SymphonyDlqGrowing',
     'SymphonyExpiredLeases',
     'SymphonyRetryableSpike',

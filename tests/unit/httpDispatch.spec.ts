@@ -108,3 +108,35 @@ test('a timer is cancelled once; one that has ended, or never was, is not change
   const { rows } = await db.queryNoRole('SELECT state FROM scheduler_timers WHERE timer_id = $1', [timerId])
   expect(rows).toEqual([{ state: 'CANCELLED' }])
 })
+
+test('a pause of an unknown name is refused with the nearest known one (UNKNOWN_NAME), unless forced', async () => {
+  const { railType } = await enqueue(db)
+  const name = railType.toUpperCase()
+  const refused = await ask('/v1/pauses', { kind: 'rail', name, reason: 'closed' })
+  expect(await problemOf(refused)).toMatchObject({ status: 422, code: 'UNKNOWN_NAME', argument: 'name' })
+  expect((await problemOf(await ask('/v1/pauses', { kind: 'rail', name, reason: 'closed' }))).detail).toContain(
+    `Did you mean ${railType}?`,
+  )
+  expect(await bodyOf(await ask('/v1/pauses', { kind: 'rail', name, reason: 'closed', force: true }))).toEqual({
+    changed: true,
+  })
+  expect(await bodyOf(await ask('/v1/pauses'))).toMatchObject({ rails: expect.arrayContaining([railType, name]) })
+  expect(await bodyOf(await ask('/v1/pauses/resume', { kind: 'rail', name, reason: 'open' }))).toEqual({
+    changed: true,
+  })
+  expect(await problemOf(await ask('/v1/pauses', { kind: 'rail', reason: 'closed' }))).toMatchObject({
+    code: 'INVALID_ARGUMENT',
+    argument: 'name',
+  })
+})
+
+test('everything is paused and resumed, and the status says by whom and why', async () => {
+  const { railType } = await enqueue(db)
+  expect(await bodyOf(await ask('/v1/pauses', { kind: 'all', reason: 'reconciliation' }))).toEqual({ changed: true })
+  expect(await claim(db, railType)).toEqual([])
+  expect(await bodyOf(await ask('/v1/status'))).toMatchObject({
+    allPaused: { kind: 'all', pausedBy: 'olga', reason: 'reconciliation' },
+  })
+  expect(await bodyOf(await ask('/v1/pauses/resume', { kind: 'all', reason: 'done' }))).toEqual({ changed: true })
+  expect(await claim(db, railType)).toHaveLength(1)
+})

@@ -3,13 +3,20 @@ import {
   approveOutboxProposal,
   claimOutboxBatch,
   completeOutboxAttempts,
+  nextOutboxEvent,
+  OutboxStore,
   pauseOutbox,
   placeOutboxHold,
+  readDispatchEpoch,
+  readKnownRails,
+  recordLateOutcome,
   releaseOutboxLease,
   renewOutboxLease,
   repairExpiredLeases,
+  requireKnownName,
   resumeOutbox,
   setParticipantOutboxPolicy,
+  UnknownNameError,
   type PauseKind,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
@@ -40,6 +47,9 @@ const pause = (kind: PauseKind, stream: Stream, by = olga.control) =>
   pauseOutbox(by, kind, nameOf(kind, stream), 'please wait')
 const resume = (kind: PauseKind, stream: Stream, by = olga.control) =>
   resumeOutbox(by, kind, nameOf(kind, stream), 'go on')
+
+const pauseAll = () => pauseOutbox(olga.control, 'all', 'all', 'reconciliation')
+const resumeAll = () => resumeOutbox(olga.control, 'all', 'all', 'the books agree')
 
 describe('while it is paused', () => {
   test('a rail is not claimed, whether it is named or all are asked for; other rails are', async () => {
@@ -649,5 +659,107 @@ describe('a pause and a completion of several items of its participant', () => {
     expect((await completion).map((verdict) => verdict.verdict)).toEqual(['RECORDED', 'RECORDED'])
     await completer.query('COMMIT')
     expect(await change).toBe(true)
+  })
+})
+
+describe('a pause of everything', () => {
+  afterEach(async () => void (await resumeAll()))
+
+  test('stops claims of payments and messages, also of expired leases, and is no freeze', async () => {
+    const executor = db.as('symphony_executor')
+    const store = new OutboxStore(db.database)
+    const payment = await enqueue(db)
+    const message = await store.enqueue({ topic: payment.railType, payload: {} })
+    const [expired] = await claim(db, (await enqueue(db)).railType)
+    await db.expireLease(expired!.outboxId)
+    expect(await pauseAll()).toBe(true)
+    expect(await pauseAll()).toBe(false)
+    expect(await claimOutboxBatch(executor, 1000, WORKER, 60)).toEqual([])
+    expect(await claim(db, [payment.railType, expired!.railType])).toEqual([])
+    expect(await store.claim({ batchSize: 10, topics: [payment.railType] })).toEqual([])
+    expect(await pendingRow(db, expired!.outboxId)).toMatchObject({ claimed_by: WORKER })
+    expect(await readDispatchEpoch(db.as('symphony_readonly'))).toMatchObject({ frozen: false })
+    for (const id of [payment.outboxId, message.outboxId])
+      expect(await pendingRow(db, id)).toMatchObject({ outcome_unknown: false, blocked: false, hold_reason: null })
+
+    expect(await resumeAll()).toBe(true)
+    expect(await resumeAll()).toBe(false)
+    expect(await claim(db, payment.railType)).toHaveLength(2)
+  })
+
+  test('lets renewals, completions, releases, late outcomes and repair go on', async () => {
+    const executor = db.as('symphony_executor')
+    const { railType } = await enqueue(db)
+    for (const _ of [1, 2, 3]) await enqueue(db, { railType })
+    const [renewed, completed, released, expired] = await claim(db, railType)
+    await db.expireLease(expired!.outboxId)
+    await pauseAll()
+    expect((await renewOutboxLease(executor, renewed!, WORKER, 3600)).getTime()).toBeGreaterThan(
+      renewed!.leaseExpiresAt.getTime(),
+    )
+    expect(await complete(db, completed!, { state: 'DISPATCHED', railReference: 'ref' })).toMatchObject({
+      attemptNo: 1,
+    })
+    await releaseOutboxLease(executor, released!, WORKER)
+    expect(await pendingRow(db, released!.outboxId)).toMatchObject({ claimed_by: null, outcome_unknown: false })
+    expect((await repairExpiredLeases(executor, 1000, 'repairer')).map(({ outboxId }) => outboxId)).toContain(
+      expired!.outboxId,
+    )
+    const late = { ...expired!, state: 'DISPATCHED', railReference: 'ref' } as const
+    expect(await recordLateOutcome(executor, WORKER, late)).toMatchObject({ eventType: 'LATE_OUTCOME' })
+  })
+
+  test('leaves no next event, so that workers do not spin', async () => {
+    const { railType } = await enqueue(db)
+    const [expired] = await claim(db, (await enqueue(db)).railType)
+    await db.expireLease(expired!.outboxId)
+    await pauseAll()
+    expect(await nextOutboxEvent(db.as('symphony_executor'))).toBeNull()
+    expect(await nextOutboxEvent(db.as('symphony_executor'), [railType])).toBeNull()
+    await resumeAll()
+    expect(await nextOutboxEvent(db.as('symphony_executor'), [railType])).toBeInstanceOf(Date)
+  })
+
+  test('has one name, and its events one scope', async () => {
+    await expect(pauseOutbox(olga.control, 'all', 'sepa', 'odd')).rejects.toMatchObject({ sqlstate: '22023' })
+    await pauseAll()
+    await resumeAll()
+    const { rows } = await db.queryNoRole<{ event_type: string; reason: string }>(
+      `SELECT event_type, detail ->> 'reason' AS reason FROM payment_outbox_events
+       WHERE scope = 'all' ORDER BY event_no DESC LIMIT 2`,
+    )
+    expect(rows).toEqual([
+      { event_type: 'RESUMED', reason: 'the books agree' },
+      { event_type: 'PAUSED', reason: 'reconciliation' },
+    ])
+  })
+})
+
+describe('a name that is to be paused', () => {
+  test('is refused with the nearest known name when the database does not know it', async () => {
+    const { railType, participantId } = await enqueue(db)
+    for (const [kind, name] of [
+      ['rail', railType],
+      ['participant', participantId],
+      ['stream', participantId],
+    ] as const) {
+      await requireKnownName(olga.control, kind, name)
+      const misspelt = requireKnownName(olga.control, kind, name.toUpperCase())
+      await expect(misspelt).rejects.toBeInstanceOf(UnknownNameError)
+      await expect(misspelt).rejects.toMatchObject({ code: 'UNKNOWN_NAME', nearest: name })
+      await expect(requireKnownName(olga.control, kind, 'something-else')).rejects.toMatchObject({ nearest: undefined })
+    }
+    await requireKnownName(olga.control, 'all', 'all')
+  })
+
+  test('is known once a process declared the rail, or while it is paused', async () => {
+    await expect(requireKnownName(olga.control, 'rail', 'declared-bank')).rejects.toBeInstanceOf(UnknownNameError)
+    await db.queryNoRole(`SELECT declare_outbox_rail('declared-bank', true, '{}', 'worker-1')`)
+    await requireKnownName(olga.control, 'rail', 'declared-bank')
+    await pauseOutbox(olga.control, 'rail', 'coming-bank', 'not yet')
+    await requireKnownName(olga.control, 'rail', 'coming-bank')
+    expect(await readKnownRails(db.as('symphony_readonly'))).toEqual(
+      expect.arrayContaining(['coming-bank', 'declared-bank']),
+    )
   })
 })

@@ -82,8 +82,9 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
       p_announced_rails: `ARRAY['r']`,
       p_report_held: 'true',
       p_epoch_id: (await anEpoch())['p_epoch_id']!,
+      p_is_message: 'false',
     }),
-    optional: ['p_rails', 'p_announced_rails', 'p_epoch_id'],
+    optional: ['p_rails', 'p_announced_rails', 'p_epoch_id', 'p_is_message'],
   },
   renew_outbox_lease: { role: 'executor', sound: async () => ({ ...(await aLease()), p_lease_seconds: '60' }) },
   renew_outbox_leases: { role: 'executor', sound: async () => ({ ...(await leases()), p_lease_seconds: '60' }) },
@@ -105,8 +106,8 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   },
   complete_outbox_attempts: {
     role: 'executor',
-    sound: async () => ({ ...(await leases()), ...outcomes('RETRYABLE') }),
-    optional: OUTCOMES_ASKED,
+    sound: async () => ({ ...(await leases()), ...outcomes('RETRYABLE'), p_is_message: 'false' }),
+    optional: [...OUTCOMES_ASKED, 'p_is_message'],
     optionalElements: OUTCOMES_ASKED,
   },
   record_late_outcome: {
@@ -120,7 +121,11 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   },
   seal_ledger_block: { role: 'executor', sound: async () => ({ p_rows_max: '10' }) },
   outbox_backoff: { role: 'executor', sound: async () => ({ p_attempt_no: '1', p_outbox_id: 'gen_random_uuid()' }) },
-  next_outbox_event: { role: 'executor', sound: async () => ({ p_rails: `ARRAY['r']` }), optional: ['p_rails'] },
+  next_outbox_event: {
+    role: 'executor',
+    sound: async () => ({ p_rails: `ARRAY['r']`, p_is_message: 'true' }),
+    optional: ['p_rails', 'p_is_message'],
+  },
   heartbeat_outbox_worker: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, p_detail: `'{}'` }) },
   deregister_outbox_worker: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, p_detail: `'{}'` }) },
   ledger_sealing_status: { role: 'auditor', sound: async () => ({}) },
@@ -636,6 +641,7 @@ const WITHOUT_LIMITS = [
   'p_data_key_id',
   'p_report_held',
   'p_report_failures',
+  'p_is_message',
   'p_epoch_id',
   'p_outbox_id',
   'p_lease_token',
@@ -994,6 +1000,7 @@ async function anInstruction(): Promise<Arguments> {
     p_ordered: 'false',
     p_trace_context: A_TRACE_CONTEXT,
     p_key_scope: `'key:shop'`,
+    p_is_message: 'false',
   }
 }
 
@@ -1008,6 +1015,7 @@ async function aBatch(): Promise<Arguments> {
     p_ordered: 'ARRAY[false]',
     p_trace_contexts: `ARRAY[${A_TRACE_CONTEXT}]`,
     p_key_scope: `'key:shop'`,
+    p_is_message: 'false',
   }
 }
 
@@ -1022,6 +1030,7 @@ function aBatchOf(count: number): Arguments {
     p_ordered: 'NULL',
     p_trace_contexts: 'NULL',
     p_key_scope: 'NULL',
+    p_is_message: 'false',
   }
 }
 

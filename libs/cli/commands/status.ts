@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import type { Database } from '../../db/index.js'
 import { alertRules, AlertWatch, type Alert } from '../../observability/index.js'
-import type { OutboxStatus } from '../../outbox/index.js'
+import { readPauses, type OutboxStatus } from '../../outbox/index.js'
 import { sleep } from '../../worker/index.js'
 import type { Cli } from '../Cli.js'
 import { jsonOption } from '../commonOptions.js'
@@ -60,10 +60,24 @@ function createLook(
         alerts: told,
       })
     const freeze = describeFreeze(epoch).map(terminal.colors.red)
-    const lines = [...freeze, ...describeStatus(outbox, terminal.colors), '', ...describeAlerts(told, terminal.colors)]
+    const paused = outbox.allPausedAgeSeconds > 0 ? (await describeAllPaused(database)).map(terminal.colors.red) : []
+    const lines = [
+      ...freeze,
+      ...paused,
+      ...describeStatus(outbox, terminal.colors),
+      '',
+      ...describeAlerts(told, terminal.colors),
+    ]
     if (watch === true) terminal.printPage(lines)
     else for (const line of lines) terminal.print(line)
   }
+}
+
+async function describeAllPaused(database: Database): Promise<string[]> {
+  const pause = (await readPauses(database.as('symphony_readonly'))).find(({ kind }) => kind === 'all')
+  if (pause === undefined) return []
+  const { pausedBy, pausedAt, reason } = pause
+  return [`Everything is paused since ${pausedAt} by ${pausedBy}: ${reason}`, '  symphony resume all --reason …', '']
 }
 
 async function oneSecondLater(signal: AbortSignal): Promise<boolean> {

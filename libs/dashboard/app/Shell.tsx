@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { signOut } from '../data/session.js'
+import { status } from '../data/status.js'
 import { liveState } from '../data/stream.js'
 import { Glyph } from '../parts/Glyph.js'
 import { Mark } from '../parts/Mark.js'
@@ -35,12 +36,30 @@ export function Shell({ children }: { readonly children: ComponentChildren }) {
       <Side />
       <TopBar />
       <main id="main" class="main" tabIndex={-1} ref={main}>
+        <AllPaused />
         {children}
       </main>
       <Tabs />
       <KeysSheet />
       <div class="toast" role="status">
         {announcement.value}
+      </div>
+    </div>
+  )
+}
+
+/** On every page while everything is paused: no page may look as if payments were sent. */
+function AllPaused() {
+  const pause = status.value?.allPaused ?? null
+  if (pause === null) return null
+  return (
+    <div class="note tone-bad banner">
+      <Glyph name="warning" />
+      <div>
+        <p>
+          <strong>Everything is paused: no payment and no message is sent.</strong> {pause.reason}{' '}
+          <span class="quiet">by {pause.pausedBy}</span> <a href={pathTo(['dispatch'])}>Resume</a>
+        </p>
       </div>
     </div>
   )

@@ -68,6 +68,7 @@ const STATUS_EXAMPLE = {
     dlqDepth: '2',
     unreviewedContradictionCount: '1',
   },
+  allPaused: null,
   rails: [RAIL_EXAMPLE],
   workers: { alive: 1, silent: 0 },
   alerts: [ALERT_EXAMPLE],

@@ -1,45 +1,59 @@
-import { pauseOutbox, readPauses, resumeOutbox } from '../../outbox/index.js'
+import { InvalidArgumentError } from '../../core/index.js'
+import {
+  pauseOutbox,
+  readKnownRails,
+  readPauses,
+  requireKnownName,
+  resumeOutbox,
+  type PauseKind,
+} from '../../outbox/index.js'
 import type { Api } from '../Api.js'
 import { Changed } from '../shapes/common.js'
-import { PauseBody } from '../shapes/decisions.js'
+import { PauseBody, ResumeBody } from '../shapes/decisions.js'
 import { Pauses } from '../shapes/workers.js'
 import { EXAMPLE } from './examples.js'
 import { route, type Route } from './route.js'
 
-const BODY = { kind: 'rail', name: 'sepa', reason: 'the bank’s maintenance' }
+const BODY = { kind: 'rail', name: EXAMPLE.railType, reason: 'the bank’s maintenance' }
 
-/** What may not be claimed for now. Leases in hand go on. */
+/** Pauses keep items from being claimed. Leases in hand go on. */
 export function pauseRoutes({ roles }: Api): readonly Route[] {
   return [
     route({
       method: 'GET',
       path: '/v1/pauses',
       tag: 'pauses',
-      summary: 'What is paused: rails, participants, and ordered streams of participants.',
+      summary: 'Pauses of rails, participants, ordered streams or everything, and the rails that can be paused.',
       access: 'read',
       participants: 'refused',
       answers: { 200: { description: 'The latest first.', schema: Pauses } },
       problems: [],
       example: {
         status: 200,
-        answer: { pauses: [{ ...BODY, pausedBy: 'alice', pausedAt: EXAMPLE.at }] },
+        answer: { pauses: [{ ...BODY, pausedBy: 'alice', pausedAt: EXAMPLE.at }], rails: [EXAMPLE.railType] },
       },
-      handle: async () => ({ pauses: await readPauses(roles.readonly) }),
+      handle: async () => ({
+        pauses: await readPauses(roles.readonly),
+        rails: await readKnownRails(roles.readonly),
+      }),
     }),
     route({
       method: 'POST',
       path: '/v1/pauses',
       tag: 'pauses',
-      summary: 'Pauses a rail, a participant, or the ordered stream of a participant.',
+      summary: 'Pauses a rail, a participant, the ordered stream of a participant, or everything.',
       access: 'operate',
       participants: 'refused',
       body: PauseBody,
       answers: { 200: { description: 'It is paused.', schema: Changed } },
-      problems: ['INVALID_ARGUMENT'],
+      problems: ['INVALID_ARGUMENT', 'UNKNOWN_NAME'],
       example: { body: BODY, status: 200, answer: { changed: true } },
-      handle: async ({ identity, body: { kind, name, reason } }) => ({
-        changed: await pauseOutbox(roles.control(identity), kind, name, reason),
-      }),
+      handle: async ({ identity, body: { kind, name, reason, force } }) => {
+        const control = roles.control(identity)
+        const subject = nameOf(kind, name)
+        if (force !== true) await requireKnownName(control, kind, subject)
+        return { changed: await pauseOutbox(control, kind, subject, reason) }
+      },
     }),
     route({
       method: 'POST',
@@ -48,13 +62,19 @@ export function pauseRoutes({ roles }: Api): readonly Route[] {
       summary: 'Ends a pause.',
       access: 'operate',
       participants: 'refused',
-      body: PauseBody,
+      body: ResumeBody,
       answers: { 200: { description: 'It is not paused any more.', schema: Changed } },
       problems: ['INVALID_ARGUMENT'],
       example: { body: BODY, status: 200, answer: { changed: true } },
       handle: async ({ identity, body: { kind, name, reason } }) => ({
-        changed: await resumeOutbox(roles.control(identity), kind, name, reason),
+        changed: await resumeOutbox(roles.control(identity), kind, nameOf(kind, name), reason),
       }),
     }),
   ]
+}
+
+/** A pause of everything has no name of its own. */
+function nameOf(kind: PauseKind, name: string | undefined): string {
+  if (kind !== 'all' && name === undefined) throw new InvalidArgumentError('name', `expected the name of the ${kind}`)
+  return name ?? 'all'
 }

@@ -61,8 +61,20 @@ export type Approved = Static<typeof Approved>
 export const Withdrawn = shape({ proposalId: Uuid })
 export type Withdrawn = Static<typeof Withdrawn>
 
-export const PauseBody = shape({ kind: oneOf(['rail', 'participant', 'stream']), name: Id, reason: Reason })
+const pauseFields = {
+  kind: oneOf(['rail', 'participant', 'stream', 'all']),
+  name: Type.Optional(Id),
+  reason: Reason,
+}
+
+export const PauseBody = shape({
+  ...pauseFields,
+  force: Type.Optional(Type.Boolean({ description: 'also a name that the database does not know yet' })),
+})
 export type PauseBody = Static<typeof PauseBody>
+
+export const ResumeBody = shape(pauseFields)
+export type ResumeBody = Static<typeof ResumeBody>
 
 const ReportedOutcome = shape({
   state: oneOf(['DISPATCHED', 'FAILED']),

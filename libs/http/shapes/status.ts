@@ -1,7 +1,7 @@
 import { Type, type Static } from 'typebox'
 import { Alert } from './alerts.js'
 import { nullable, oneOf, shape, Timestamp, WholeNumber } from './common.js'
-import { Rail } from './workers.js'
+import { Pause, Rail } from './workers.js'
 
 /** Each pending item is counted in exactly one of due, leased, expired, scheduled, blocked, held. */
 export const QueueFigures = shape({
@@ -59,6 +59,7 @@ export const Status = shape({
   database: Type.String({ description: 'its name, as in /v1/databases' }),
   at: Timestamp,
   queue: QueueFigures,
+  allPaused: nullable(Pause),
   rails: Type.Array(Rail),
   workers: shape({
     alive: Type.Integer({ description: 'reported within the last 30 seconds' }),

@@ -23,9 +23,9 @@ export type WorkerView = Static<typeof WorkerView>
 export const Workers = shape({ workers: Type.Array(WorkerView) })
 export type Workers = Static<typeof Workers>
 
-/** A pause of a rail, a participant or a participant's ordered stream. */
+/** A pause of a rail, a participant, a participant's ordered stream, or everything. */
 export const Pause = shape({
-  kind: oneOf(['rail', 'participant', 'stream']),
+  kind: oneOf(['rail', 'participant', 'stream', 'all']),
   name: Id,
   reason: Type.String(),
   pausedBy: Type.String(),
@@ -33,7 +33,10 @@ export const Pause = shape({
 })
 export type Pause = Static<typeof Pause>
 
-export const Pauses = shape({ pauses: Type.Array(Pause) })
+export const Pauses = shape({
+  pauses: Type.Array(Pause),
+  rails: Type.Array(Id, { description: 'rails that a process declared, that items wait for or that are paused' }),
+})
 export type Pauses = Static<typeof Pauses>
 
 /** A rail: what the queue holds for it, and what living workers say of it. */

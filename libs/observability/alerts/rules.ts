@@ -122,6 +122,16 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
         'Compare with the books of the rails, then lift it (symphony freeze lift): the page about restores says what to look at before.',
     },
     {
+      name: 'SymphonyAllPaused',
+      severity: 'warning',
+      forSeconds: 0,
+      when: above(metric('outbox_all_paused_seconds'), 0),
+      age: metric('outbox_all_paused_seconds'),
+      summary: 'An operator has paused everything: no payment and no message is claimed.',
+      firstLook: 'symphony status: who paused it, when and why?',
+      remedy: 'Run symphony resume all when the reason is over. Calls in progress, completions and lease repair go on.',
+    },
+    {
       name: 'SymphonyDlqGrowing',
       severity: 'warning',
       forSeconds: 0,

@@ -33,7 +33,8 @@ export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
       retryable_recently_age_seconds AS "retryableRecentlyAgeSeconds", failed_recently_age_seconds AS "failedRecentlyAgeSeconds",
       last_unknown_code_age_seconds AS "lastUnknownCodeAgeSeconds", last_clock_jump_age_seconds AS "lastClockJumpAgeSeconds",
       ledger_break_count AS "ledgerBreakCount", ledger_verified_at AS "ledgerVerifiedAt",
-      ledger_broken_age_seconds AS "ledgerBrokenAgeSeconds", oldest_unfinished_age_seconds AS "oldestUnfinishedAgeSeconds"
+      ledger_broken_age_seconds AS "ledgerBrokenAgeSeconds", oldest_unfinished_age_seconds AS "oldestUnfinishedAgeSeconds",
+      all_paused_age_seconds AS "allPausedAgeSeconds"
     FROM ${qualify(role, 'supervisor_outbox_status')}`,
     PREPARED,
   )

@@ -14,11 +14,11 @@ import { ReasonField, ReasonSheet } from '../../parts/ReasonSheet.js'
 import { Scrollable } from '../../parts/Scrollable.js'
 import { Sheet } from '../../parts/Sheet.js'
 
-const KINDS = { rail: 'Rail', participant: 'Participant', stream: 'Ordered stream of' } as const
+const KINDS = { rail: 'Rail', participant: 'Participant', stream: 'Ordered stream of', all: 'Everything' } as const
 
 type Kind = keyof typeof KINDS
 
-/** What people have stopped for a while: rails, participants, and ordered streams of participants. */
+/** Pauses of rails, participants, ordered streams of participants, or everything. */
 export function PausesPanel() {
   const pauses = useResource({
     key: 'pauses',
@@ -68,7 +68,9 @@ export function PausesPanel() {
           )
         }
       </Loaded>
-      {isPausing ? <PauseSheet onClose={() => setIsPausing(false)} onDone={onDone} /> : null}
+      {isPausing ? (
+        <PauseSheet rails={pauses.state.value.value?.rails ?? []} onClose={() => setIsPausing(false)} onDone={onDone} />
+      ) : null}
       {chosen === null ? null : <ResumeSheet pause={chosen} onClose={() => setChosen(null)} onDone={onDone} />}
     </Panel>
   )
@@ -87,7 +89,13 @@ function PauseRow({ pause, onChoose }: { readonly pause: Pause; readonly onChoos
   return (
     <tr>
       <td data-label="What">
-        <span class="quiet">{KINDS[kind]}</span> <strong>{name}</strong>
+        {kind === 'all' ? (
+          <strong>Everything</strong>
+        ) : (
+          <>
+            <span class="quiet">{KINDS[kind]}</span> <strong>{name}</strong>
+          </>
+        )}
       </td>
       <td data-label="Why">{reason}</td>
       <td data-label="By">{pausedBy}</td>
@@ -96,7 +104,12 @@ function PauseRow({ pause, onChoose }: { readonly pause: Pause; readonly onChoos
       </td>
       <td class={mayI('operate') ? 'actions' : 'empty-cell'}>
         {mayI('operate') ? (
-          <button type="button" class="button small" aria-label={`Resume ${kind} ${name}`} onClick={onChoose}>
+          <button
+            type="button"
+            class="button small"
+            aria-label={kind === 'all' ? 'Resume everything' : `Resume ${kind} ${name}`}
+            onClick={onChoose}
+          >
             Resume
           </button>
         ) : null}
@@ -110,18 +123,23 @@ interface PauseSheetProps {
   readonly onDone: () => void
 }
 
-function PauseSheet({ onClose, onDone }: PauseSheetProps) {
+function PauseSheet({ rails, onClose, onDone }: PauseSheetProps & { readonly rails: readonly string[] }) {
   const [kind, setKind] = useState<Kind>('rail')
   const act = async (form: FormData) => {
-    const name = formText(form, 'name')
-    const { changed } = await pauseOutbox({ kind, name, reason: formText(form, 'reason') })
+    const reason = formText(form, 'reason')
+    const name = kind === 'all' ? undefined : formText(form, 'name')
+    const { changed } = await pauseOutbox(
+      name === undefined ? { kind, reason } : { kind, name, reason, force: form.has('force') },
+    )
     onDone()
-    return changed ? `${name} is paused.` : `${name} was paused already.`
+    return `${name ?? 'Everything'} ${changed ? 'is paused' : 'was paused already'}.`
   }
   return (
     <Sheet title="Pause something" onClose={onClose}>
       <ActionForm action="Pause it" onDone={onClose} act={act}>
-        <p>None of its payments is claimed until it is resumed. What is in flight ends as it would have.</p>
+        <p>
+          Workers claim none of its payments and messages until it is resumed. Calls in progress end as they would have.
+        </p>
         <fieldset class="choices">
           <legend class="unseen">What is paused</legend>
           {Object.entries(HINTS).map(([value, { label, hint }]) => (
@@ -140,10 +158,34 @@ function PauseSheet({ onClose, onDone }: PauseSheetProps) {
             </label>
           ))}
         </fieldset>
-        <div class="field">
-          <label for="pause-name">{kind === 'rail' ? 'Name of the rail' : 'Id of the participant'}</label>
-          <input id="pause-name" name="name" class="input mono" required maxLength={128} autocomplete="off" />
-        </div>
+        {kind === 'all' ? (
+          <label class="check">
+            <input type="checkbox" required /> Stop every rail: no payment and no message is sent
+          </label>
+        ) : (
+          <>
+            <div class="field">
+              <label for="pause-name">{kind === 'rail' ? 'Name of the rail' : 'Id of the participant'}</label>
+              <input
+                id="pause-name"
+                name="name"
+                class="input mono"
+                list={kind === 'rail' ? 'known-rails' : undefined}
+                required
+                maxLength={128}
+                autocomplete="off"
+              />
+              <datalist id="known-rails">
+                {rails.map((rail) => (
+                  <option key={rail} value={rail} />
+                ))}
+              </datalist>
+            </div>
+            <label class="check">
+              <input type="checkbox" name="force" /> Also if no payment has used this name yet
+            </label>
+          </>
+        )}
         <ReasonField />
       </ActionForm>
     </Sheet>
@@ -154,6 +196,7 @@ const HINTS: Readonly<Record<Kind, { readonly label: string; readonly hint: stri
   rail: { label: 'A rail', hint: 'Everything that leaves by it.' },
   participant: { label: 'A participant', hint: 'All of its payments, on every rail.' },
   stream: { label: 'An ordered stream', hint: 'Only the payments of a participant that must keep their order.' },
+  all: { label: 'Everything', hint: 'All rails, payments and messages. It is no freeze: nothing becomes unknown.' },
 }
 
 function isKind(word: string): word is Kind {
@@ -162,16 +205,21 @@ function isKind(word: string): word is Kind {
 
 function ResumeSheet({ pause, onClose, onDone }: PauseSheetProps & { readonly pause: Pause }) {
   const { kind, name } = pause
+  const subject = kind === 'all' ? 'Everything' : name
   return (
     <ReasonSheet
-      title={`Resume ${name}`}
-      action="Resume it"
-      explanation="Its payments may be claimed again, at once."
+      title={kind === 'all' ? 'Resume everything' : `Resume ${name}`}
+      action={kind === 'all' ? 'Resume everything' : 'Resume it'}
+      explanation={
+        kind === 'all'
+          ? 'Workers claim due payments and messages again, at once. Other pauses stay.'
+          : 'Its payments may be claimed again, at once.'
+      }
       onClose={onClose}
       act={async (reason) => {
         const { changed } = await resumeOutbox({ kind, name, reason })
         onDone()
-        return changed ? `${name} is not paused any more.` : `${name} was not paused.`
+        return changed ? `${subject} is not paused any more.` : `${subject} was not paused.`
       }}
     />
   )

@@ -10,6 +10,7 @@ const PLACES: ReadonlyMap<string, Place> = new Map([
   ['SymphonyOldestPendingAge', { title: 'Due payments', href: pathTo(['payments'], { state: 'DUE' }) }],
   ['SymphonyOldestUnfinishedAge', { title: 'Payments', href: pathTo(['payments']) }],
   ['SymphonyDispatchFrozen', { title: 'Why it is frozen, and how to go on', href: pathTo(['dispatch']) }],
+  ['SymphonyAllPaused', { title: 'Who paused it, and how to resume', href: pathTo(['dispatch']) }],
   ['SymphonyDlqGrowing', { title: 'Dead letters', href: pathTo(['dlq']) }],
   ['SymphonyExpiredLeases', { title: 'Those payments', href: pathTo(['payments'], { state: 'EXPIRED' }) }],
   [
