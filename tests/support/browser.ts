@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { lstat, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir, userInfo } from 'node:os'
@@ -6,18 +7,37 @@ import registryChromium from '@sparticuz/chromium'
 import { chromium, type Browser } from 'playwright-core'
 
 /**
- * A browser from the package registry: no machine needs one installed. It starts as root and as an ordinary user, and runs
- * without its sandbox, which neither containers nor root allow; it is only ever shown our own pages.
+ * Starts a browser from the package registry, so that no x86-64 machine needs one installed. The package has no build for other
+ * processors: there the tests need Debian's package `chromium`. The browser runs without its sandbox, which neither containers
+ * nor root allow, and only shows our own pages.
  */
 export async function launchBrowser(): Promise<Browser> {
+  if (process.arch !== 'x64') return launchInstalled()
   const folder = await unpackedBrowser()
   return chromium.launch({
     executablePath: join(folder, 'chromium'),
-    args: ['--no-sandbox', '--disable-gpu', '--no-zygote', '--disable-dev-shm-usage', '--font-render-hinting=none'],
+    args: ARGUMENTS,
     // The fonts that come with it, so that a page looks alike on each machine.
     env: { ...process.env, FONTCONFIG_PATH: join(folder, 'fonts'), HOME: folder },
   })
 }
+
+const ARGUMENTS = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--no-zygote',
+  '--disable-dev-shm-usage',
+  '--font-render-hinting=none',
+]
+
+function launchInstalled(): Promise<Browser> {
+  if (!existsSync(INSTALLED)) {
+    throw new Error(`no ${INSTALLED}, which browser tests need on ${process.arch}: apt-get install chromium`)
+  }
+  return chromium.launch({ executablePath: INSTALLED, args: [...ARGUMENTS, '--disable-background-networking'] })
+}
+
+const INSTALLED = '/usr/bin/chromium'
 
 /**
  * Unpacked once per user and version, and found there by later runs: it takes seconds, and hundreds of megabytes. It appears
