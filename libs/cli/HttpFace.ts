@@ -16,8 +16,8 @@ import {
   type WebhookSources,
 } from '../http/index.js'
 import { AlertWatch, Metrics, type AlertRule } from '../observability/index.js'
-import { readItems } from '../outbox/index.js'
-import { showPayloadText } from '../rails/index.js'
+import { readItems, readRailFields } from '../outbox/index.js'
+import { mergeFieldRules, showPayloadText } from '../rails/index.js'
 import { settleWithin } from '../worker/index.js'
 import { dashboardFolder } from './dashboardFolder.js'
 import type { Protection } from './fieldProtection.js'
@@ -137,7 +137,10 @@ function apiOf(database: Database, { databaseName, look, protection }: ApiParts)
 function payloadProtection({ rails, vault }: Protection): PayloadProtection {
   return {
     seal: (role, instructions) => vault.seal(role, instructions),
-    show: (railType, text) => showPayloadText(text, rails.get(railType)?.fields ?? []),
+    showerOf: async (role, railType) => {
+      const rules = mergeFieldRules(rails.get(railType)?.fields ?? [], await readRailFields(role, railType))
+      return (text) => showPayloadText(text, rules)
+    },
   }
 }
 

@@ -22,10 +22,13 @@ export interface ApiRoles {
   readonly auth: Role
 }
 
+/** Returns the text of a payload as people may see it. */
+export type ShowPayload = (payload: string) => { readonly text: string; readonly masked: boolean }
+
 /** What is done to payloads on the way in and out, by the classes that rails declare for their fields. */
 export interface PayloadProtection extends InstructionSealer {
-  /** The text of a payload as people may see it. */
-  readonly show: (railType: string, payload: string) => { readonly text: string; readonly masked: boolean }
+  /** Shows the text of payloads of a rail, by the field classes that any process has declared for it. */
+  readonly showerOf: (role: Role, railType: string) => Promise<ShowPayload>
 }
 
 /** What the routes of the API are made of: handed in by whoever runs the process. */
@@ -39,7 +42,7 @@ export interface Api {
   readonly look: () => Promise<Look>
   /** The alert rules that `look` evaluates, with their thresholds. @default ALERT_RULES */
   readonly alertRules?: readonly AlertRule[]
-  /** Absent: every field is public. */
+  /** Absent: payloads are shown as they are stored. */
   readonly protection?: PayloadProtection
 }
 

@@ -85,6 +85,7 @@ export {
   readNow,
   readOutboxStatus,
   readPauses,
+  readRailFields,
   readRailQueues,
   readServerVersion,
   readThroughput,
@@ -141,6 +142,7 @@ export type {
   PauseKind,
   RecordedAttempt,
   RepairedLease,
+  ShownMoney,
   UnleasedTakeover,
   UnrepairedLease,
 } from './types.js'

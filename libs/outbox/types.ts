@@ -351,8 +351,19 @@ export interface OutboxStatus {
 
 export type ItemState = 'DUE' | 'SCHEDULED' | 'LEASED' | 'EXPIRED' | 'BLOCKED' | 'HELD' | 'DISPATCHED' | 'FAILED'
 
+/** Part of a payload that everyone who may read an item sees, as far as the field classes of its rail allow. */
+export interface ShownMoney {
+  /** Decimal, as in the payload; null if it is secret or no number. */
+  readonly amount: string | null
+  readonly currency: string | null
+  /** `••••3000`; null if it is withheld or absent. */
+  readonly destination: string | null
+  /** Reason why no destination is shown. `undeclared`: no process has declared the rail. */
+  readonly destinationWithheld: 'encrypted' | 'forbidden' | 'undeclared' | null
+}
+
 /** One item as a person would describe it: a row of the view `outbox_operational_status`. */
-export interface ItemStatus {
+export interface ItemStatus extends ShownMoney {
   readonly outboxId: string
   readonly instructionId: string
   readonly idempotencyKey: string

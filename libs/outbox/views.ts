@@ -1,11 +1,11 @@
 import type { JsonObject } from '../core/index.js'
-import type { AttemptAction, AttemptState, HoldDecision, ItemState, PauseKind } from './types.js'
+import type { AttemptAction, AttemptState, HoldDecision, ItemState, PauseKind, ShownMoney } from './types.js'
 
 /** What `reads/` answers: rows for people. Times as text, to the microsecond; numbers that may pass 2^53 as text. */
 
 export type { ItemState } from './types.js'
 
-export interface ItemView {
+export interface ItemView extends ShownMoney {
   readonly outboxId: string
   readonly instructionId: string
   readonly idempotencyKey: string
@@ -64,9 +64,10 @@ export interface EventView {
 
 export type ProposalStatus = 'OPEN' | 'APPROVED' | 'WITHDRAWN'
 
-export interface ProposalView {
+export interface ProposalView extends ShownMoney {
   readonly proposalId: string
   readonly outboxId: string
+  readonly instructionId: string
   readonly decision: HoldDecision | 'REDRIVE'
   readonly reason: string
   readonly railReference: string | null

@@ -1,5 +1,5 @@
--- Views: what operators and dashboards read. They run with their owner's rights, as barriers, on built-in functions only,
--- and show no lease token and no payload.
+-- Views for operators and dashboards. They run with their owner's rights, as barriers, on built-in functions only. They show
+-- no lease token, and of a payload only amount, currency and the end of the destination, as the rail's field classes allow.
 
 CREATE OR REPLACE VIEW supervisor_outbox_status WITH (security_barrier = true) AS
 WITH item AS (
@@ -153,11 +153,42 @@ SELECT i.outbox_id, i.instruction_id, i.idempotency_key, i.participant_id, i.seq
   p.outcome_unknown, p.expiry_streak, p.hold_reason, p.held_by, p.held_at,
   a.attempt_no AS last_attempt_no, a.state AS last_attempt_state, a.completed_at AS last_attempt_at,
   a.rail_reference AS last_rail_reference, a.rail_code AS last_rail_code, a.error_code AS last_error_code, i.is_message,
-  a.action AS last_attempt_action, a.outcome_unknown AS last_attempt_outcome_unknown
+  a.action AS last_attempt_action, a.outcome_unknown AS last_attempt_outcome_unknown,
+  -- A value of another shape may be anything, ciphertext included: it is not shown.
+  CASE WHEN NOT d.amount_secret AND (d.payload ->> 'amount') COLLATE "C" ~ '^-?[0-9]{1,18}(\.[0-9]{1,18})?$'
+    THEN d.payload ->> 'amount' END AS amount,
+  CASE WHEN NOT d.currency_secret AND (d.payload ->> 'currency') COLLATE "C" ~ '^[A-Z]{3}$'
+    THEN d.payload ->> 'currency' END AS currency,
+  CASE
+    WHEN d.destination_withheld IS NOT NULL OR jsonb_typeof(d.payload -> 'destination') IS DISTINCT FROM 'string' THEN NULL
+    -- The last four characters of a short value would be most of it.
+    WHEN char_length(d.payload ->> 'destination') < 12 OR right(d.payload ->> 'destination', 4) COLLATE "C" !~ '^[!-~]{4}$' THEN '••••'
+    ELSE '••••' || right(d.payload ->> 'destination', 4)
+  END AS destination,
+  d.destination_withheld
 FROM payment_outbox_identities i
 LEFT JOIN payment_outbox_pending p ON p.outbox_id = i.outbox_id
 LEFT JOIN LATERAL (
-  SELECT t.attempt_no, t.state, t.completed_at, t.rail_reference, t.rail_code, t.error_code, t.action, t.outcome_unknown
+  SELECT t.attempt_no, t.state, t.completed_at, t.rail_reference, t.rail_code, t.error_code, t.action, t.outcome_unknown,
+    t.payload
   FROM payment_outbox_attempts t WHERE t.outbox_id = i.outbox_id ORDER BY t.attempt_no DESC LIMIT 1
-) a ON true;
+) a ON true
+LEFT JOIN outbox_rails r ON r.rail_type = i.rail_type
+CROSS JOIN LATERAL (
+  SELECT COALESCE(p.payload, a.payload) AS payload,
+    COALESCE(ARRAY[r.fields ->> '/amount', r.fields ->> '/*'] && '{masked,forbidden,encrypted}', false) AS amount_secret,
+    COALESCE(ARRAY[r.fields ->> '/currency', r.fields ->> '/*'] && '{masked,forbidden,encrypted}', false) AS currency_secret,
+    CASE
+      WHEN r.rail_type IS NULL THEN 'undeclared'
+      WHEN 'encrypted' IN (r.fields ->> '/destination', r.fields ->> '/*') THEN 'encrypted'
+      WHEN 'forbidden' IN (r.fields ->> '/destination', r.fields ->> '/*') THEN 'forbidden'
+      WHEN starts_with(COALESCE(p.payload, a.payload) ->> 'destination', 'symphony.sealed.') THEN 'encrypted'
+    END AS destination_withheld
+) d;
 COMMENT ON VIEW outbox_operational_status IS 'One row per item, pending or ended, with its state as a person would say it and its latest attempt.';
+COMMENT ON COLUMN outbox_operational_status.amount IS
+  'Amount in the payload, if its field class is public; of an undeclared rail, too.';
+COMMENT ON COLUMN outbox_operational_status.destination IS
+  'Mask, then the last four characters of the destination, if its field class is public or masked and it has at least twelve.';
+COMMENT ON COLUMN outbox_operational_status.destination_withheld IS
+  'Reason why no destination is shown: encrypted, forbidden, or undeclared while no process has declared the rail.';

@@ -3,7 +3,13 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Alert } from '../../libs/http/index.js'
 import { failInboxMessages } from '../../libs/inbox/index.js'
 import { ALERT_RULES } from '../../libs/observability/index.js'
-import { freezeDispatch, placeOutboxHold, readDispatchEpoch, readItems } from '../../libs/outbox/index.js'
+import {
+  declareOutboxRails,
+  freezeDispatch,
+  placeOutboxHold,
+  readDispatchEpoch,
+  readItems,
+} from '../../libs/outbox/index.js'
 import { DashboardStage, type Visit } from '../support/dashboardStage.js'
 import { aKey, apiRolesOf } from '../support/httpStage.js'
 import { enqueuedAndClaimed, rowOf as rowOfMessage } from '../support/inboxMessages.js'
@@ -18,6 +24,9 @@ let pavel: Visit
 let alerts: readonly Alert[] = []
 beforeAll(async () => {
   stage = await DashboardStage.set({ api: { look: async () => ({ alerts }) } })
+  await declareOutboxRails(stage.db.as('symphony_executor'), [{ type: DECLARED, money: true, fields: [] }], 'w', {
+    serving: true,
+  })
   olga = await stage.open(await stage.tokenOf('olga'))
   pavel = await stage.open(await stage.tokenOf('pavel'))
 })
@@ -40,7 +49,32 @@ function rowOf(page: Page, text: string): Locator {
   return page.getByRole('row', { name: text })
 }
 
+const DECLARED = 'rail-that-a-worker-declared'
+const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
+
 describe('a payment', () => {
+  test('that is held has no decision preselected, and the button names the one that is chosen', async () => {
+    const { instructionId } = await enqueueUnknown(stage.db)
+    const { page, goTo } = olga
+    await goTo('holds')
+    await rowOf(page, instructionId).getByRole('button', { name: 'Resolve' }).click()
+    const dialog = page.getByRole('dialog')
+    expect(await dialog.getByRole('radio', { checked: true }).count()).toBe(0)
+    expect(await dialog.getByRole('button', { name: 'Choose a decision' }).isDisabled()).toBe(true)
+    await dialog.getByLabel('Reason').fill('typed before anything was chosen')
+    await page.keyboard.press('Control+Enter')
+    for (const [choice, button] of [
+      ['Send it again', 'Propose: send again'],
+      ['It was paid', 'Propose: it was paid'],
+      ['It was not paid, and shall not be', 'Propose: it was not paid'],
+    ] as const) {
+      await dialog.getByRole('radio', { name: choice }).check()
+      await dialog.getByRole('button', { name: button, exact: true }).waitFor()
+    }
+    await page.keyboard.press('Escape')
+    expect(await rowOf(page, instructionId).locator('.proposal').count()).toBe(0)
+  })
+
   test('is held and sent again by one person, with a reason, as long as nothing is unknown', async () => {
     const { outboxId } = await enqueue(stage.db)
     const { page, goTo } = olga
@@ -51,31 +85,52 @@ describe('a payment', () => {
     await page.locator('main h1 + [data-state=HELD]').waitFor()
     expect(await page.locator('.chronicle').innerText()).toMatch(/olga[^]*the customer called/)
     await page.getByRole('button', { name: 'Resolve the hold' }).click()
-    await giveReason(page, 'Decide')
+    await page.getByRole('radio', { name: 'Send it again' }).check()
+    await giveReason(page, 'Send it again now')
     await page.locator('main h1 + [data-state=DUE]').waitFor()
     expect(await stateOf(outboxId)).toBe('DUE')
   })
 
   test('whose outcome is unknown is decided by two people: the proposer’s own approval is refused, in so many words', async () => {
-    const { outboxId, instructionId } = await enqueueUnknown(stage.db)
+    const { outboxId, instructionId } = await enqueueUnknown(stage.db, { railType: DECLARED, payload: PAYLOAD })
     const { page, goTo } = olga
     await goTo('holds')
+    expect(await rowOf(page, instructionId).innerText()).toMatch(/12\.50 EUR\s+••••3000/)
     await rowOf(page, instructionId).getByRole('button', { name: 'Resolve' }).click()
-    await page.getByLabel('It was paid').check()
+    await page.getByRole('dialog').getByText('12.50 EUR to ••••3000').waitFor()
+    await page.getByRole('radio', { name: 'It was paid' }).check()
     await page.getByLabel('The rail’s reference').fill('RF-4711')
-    await giveReason(page, 'Decide')
+    await giveReason(page, 'Propose: it was paid')
     const proposal = rowOf(page, instructionId).locator('.proposal')
     await proposal.getByText('You proposed it, so somebody else must approve it').waitFor()
     await proposal.getByRole('button', { name: 'Approve' }).click()
-    const refusal = proposal.getByRole('alert')
+    await page.getByRole('button', { name: 'Approve: it was paid' }).click()
+    const refusal = page.getByRole('dialog').getByRole('alert')
     expect(await refusal.innerText()).toMatch(/second person[^]*SECOND_PERSON_REQUIRED[^]*request [0-9a-f-]{36}/)
     expect(await stateOf(outboxId)).toBe('HELD')
 
     await pavel.goTo('holds')
     await rowOf(pavel.page, instructionId).getByRole('button', { name: 'Approve' }).click()
+    const question = await pavel.page.getByRole('dialog').innerText()
+    for (const word of [
+      'It was paid',
+      '12.50 EUR',
+      '••••3000',
+      outboxId,
+      'RF-4711',
+      'as agreed with the bank',
+      'olga',
+    ]) {
+      expect(question).toContain(word)
+    }
+    expect(question).not.toContain(PAYLOAD.destination)
+    // Nothing happens before the confirmation.
+    expect(await stateOf(outboxId)).toBe('HELD')
+    await pavel.page.getByRole('button', { name: 'Approve: it was paid' }).click()
     await rowOf(pavel.page, instructionId).waitFor({ state: 'detached' })
     expect(await stateOf(outboxId)).toBe('DISPATCHED')
-    // Whoever proposed it sees it leave without touching anything.
+    // The page of the proposer follows without a touch.
+    await page.keyboard.press('Escape')
     await rowOf(page, instructionId).waitFor({ state: 'detached' })
     await goTo(`payments/${outboxId}`)
     expect(await page.locator('.chronicle').innerText()).toMatch(/proposed by\s*olga[^]*approved by\s*pavel/)
@@ -89,8 +144,8 @@ describe('a payment', () => {
     ] as const) {
       await olga.goTo('holds')
       await rowOf(olga.page, instructionId).getByRole('button', { name: 'Resolve' }).click()
-      await olga.page.getByLabel('It was not paid, and shall not be').check()
-      await giveReason(olga.page, 'Decide')
+      await olga.page.getByRole('radio', { name: 'It was not paid, and shall not be' }).check()
+      await giveReason(olga.page, 'Propose: it was not paid')
       await visitor.goTo('payments')
       await visitor.goTo('holds')
       await rowOf(visitor.page, instructionId).getByRole('button', { name: button }).click()
@@ -106,10 +161,13 @@ describe('a payment', () => {
     await rowOf(olga.page, instructionId).getByRole('button', { name: 'Redrive' }).click()
     await giveReason(olga.page, 'Propose the redrive')
     await rowOf(olga.page, instructionId).getByRole('button', { name: 'Approve' }).click()
-    await rowOf(olga.page, instructionId).getByText('SECOND_PERSON_REQUIRED').waitFor()
+    await olga.page.getByRole('button', { name: 'Approve: redrive' }).click()
+    await olga.page.getByRole('dialog').getByText('SECOND_PERSON_REQUIRED').waitFor()
+    await olga.page.keyboard.press('Escape')
 
     await pavel.goTo(`payments/${outboxId}`)
     await pavel.page.getByRole('button', { name: 'Approve' }).click()
+    await pavel.page.getByRole('button', { name: 'Approve: redrive' }).click()
     await pavel.page.getByText('Redriven as', { exact: true }).waitFor()
     await pavel.page.locator('dt:text-is("Redriven as") + dd a').click()
     await pavel.page.locator('dt:text-is("Redrive of") + dd a').click()
@@ -144,7 +202,7 @@ test('many dead payments are redriven at once by two people; one that is refused
 
   await pavel.goTo(`dlq?rail=${railType}`)
   await pavel.page.getByRole('button', { name: 'Approve 2 proposals' }).click()
-  await pavel.page.getByRole('dialog').getByText('2 × REDRIVE').waitFor()
+  await pavel.page.getByRole('dialog').getByText('2 × redrive').waitFor()
   await pavel.page.getByRole('button', { name: 'Approve 2', exact: true }).click()
   await expect.poll(() => pavel.page.getByText('redriven as').count()).toBe(2)
   const { rows } = await stage.db.queryNoRole<{ id: string }>(

@@ -311,7 +311,7 @@ async function refusedRequests(): Promise<void> {
     api: {
       protection: {
         seal: (role, instructions) => vault.seal(role, instructions),
-        show: (railType, text) => showPayloadText(text, rails.get(railType)?.fields ?? []),
+        showerOf: async (_role, railType) => (text) => showPayloadText(text, rails.get(railType)?.fields ?? []),
       },
     },
     webhooks: {

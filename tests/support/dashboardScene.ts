@@ -4,6 +4,7 @@ import { acquireLease } from '../../libs/lease/index.js'
 import {
   claimOutboxBatch,
   completeOutboxAttempts,
+  declareOutboxRails,
   enqueuePaymentOutboxBatch,
   heartbeatOutboxWorker,
   pauseOutbox,
@@ -14,6 +15,7 @@ import {
   type AttemptOutcome,
   type ClaimedItem,
 } from '../../libs/outbox/index.js'
+import { mergeFieldRules } from '../../libs/rails/index.js'
 import { createOrUpdateJob, scheduleTimer, triggerJob } from '../../libs/scheduler/index.js'
 import type { TestDatabase } from './database.js'
 import { apiRolesOf } from './httpStage.js'
@@ -140,6 +142,12 @@ class SceneSetter {
         rails,
       })
     }
+    const declared = [...RAILS, 'instant'].map((type) => ({
+      type,
+      money: true,
+      fields: mergeFieldRules([], type === 'card-acquirer' ? { '/destination': 'encrypted' } : {}),
+    }))
+    await declareOutboxRails(this.#executor, declared, WORKERS[0] ?? '', { serving: true })
     await this.#db.queryNoRole(
       `UPDATE outbox_workers SET started_at = started_at - interval '2 days',
          last_seen_at = last_seen_at - CASE WHEN worker_id = $1 THEN interval '3 minutes' ELSE interval '2 seconds' END`,

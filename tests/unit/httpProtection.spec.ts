@@ -43,7 +43,8 @@ afterAll(async () => {
 function protectionWith(vault: FieldVault) {
   return {
     seal: vault.seal.bind(vault),
-    show: (railType: string, text: string) => showPayloadText(text, rails.get(railType)?.fields ?? []),
+    showerOf: async (_role: unknown, railType: string) => (text: string) =>
+      showPayloadText(text, rails.get(railType)?.fields ?? []),
   }
 }
 

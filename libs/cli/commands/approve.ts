@@ -3,6 +3,7 @@ import { AppError } from '../../core/index.js'
 import type { RoleHandle } from '../../db/index.js'
 import { approveOutboxProposal, readProposal, type ProposalView } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
+import { describeMoney } from '../describeMoney.js'
 import { addExamples } from '../examples.js'
 import { addOperatorOptions, asControl, printResult } from '../operator.js'
 import type { GivenFlags } from '../resolveSettings.js'
@@ -34,7 +35,8 @@ async function approve(control: RoleHandle, proposalId: string, flags: GivenFlag
   if (flags['dryRun'] === true) {
     const proposal = await requiredProposal(control, proposalId)
     const { decision, outboxId, proposedBy, reason } = proposal
-    return printResult(proposal, `${decision} of ${outboxId}, proposed by ${proposedBy}: ${reason}`, flags, cli)
+    const sentence = `${decision} of ${outboxId}, ${describeMoney(proposal)}, proposed by ${proposedBy}: ${reason}`
+    return printResult(proposal, sentence, flags, cli)
   }
   const approved = await approveOutboxProposal(control, proposalId)
   const { decision, outboxId, redrivenAs } = approved

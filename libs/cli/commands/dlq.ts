@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { readFailedItems, type FailedItemView } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
+import { describeMoney } from '../describeMoney.js'
 import { addExamples } from '../examples.js'
 import { addPaging, addSelection, selectionOf } from '../itemSelection.js'
 import { addOperatorOptions, asControl } from '../operator.js'
@@ -44,6 +45,10 @@ function listed({ item, errorMessage, proposal, redrivenAs }: FailedItemView) {
     participantId,
     sequenceId,
     railType,
+    amount: item.amount,
+    currency: item.currency,
+    destination: item.destination,
+    destinationWithheld: item.destinationWithheld,
     attempts: item.lastAttemptNo,
     errorCode: item.lastErrorCode,
     errorMessage,
@@ -57,6 +62,7 @@ function listed({ item, errorMessage, proposal, redrivenAs }: FailedItemView) {
 function print(item: ReturnType<typeof listed>, { terminal }: Cli): void {
   const { bold, dim } = terminal.colors
   terminal.print(`${bold(item.outboxId)} ${item.instructionId} on ${item.railType}`)
+  terminal.print(`  ${describeMoney(item)}`)
   const told = [item.errorCode, item.railCode, item.errorMessage].filter((word) => word !== null)
   const at = item.failedAt ?? 'an unknown time'
   terminal.print(`  ${dim('failed')} at ${at}, attempt ${item.attempts}: ${told.join(', ') || 'nothing was said'}`)

@@ -13,6 +13,7 @@ import {
   type ProposalView,
 } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
+import { describeMoney } from '../describeMoney.js'
 import { addExamples } from '../examples.js'
 import { addPaging, addSelection, selectionOf } from '../itemSelection.js'
 import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
@@ -94,12 +95,14 @@ function printHeld({ item, proposal }: HeldItemView, { terminal }: Cli): void {
   const { bold, dim } = terminal.colors
   const unknown = item.outcomeUnknown ? ', outcome unknown' : ''
   terminal.print(`${bold(item.outboxId)} ${item.instructionId} on ${item.railType}${unknown}`)
+  terminal.print(`  ${describeMoney(item)}`)
   terminal.print(`  ${dim('held')} since ${item.heldAt} by ${item.heldBy}: ${item.holdReason}`)
   if (proposal !== null) terminal.print(`  ${describeProposal(proposal)}`)
 }
 
-function describeProposal({ proposalId, outboxId, decision, proposedBy, reason }: ProposalView): string {
-  return `${decision} of ${outboxId} is proposed by ${proposedBy} (${reason}); someone else may: symphony approve ${proposalId}`
+function describeProposal(proposal: ProposalView): string {
+  const { proposalId, outboxId, decision, proposedBy, reason } = proposal
+  return `${decision} of ${outboxId} (${describeMoney(proposal)}) is proposed by ${proposedBy} (${reason}); someone else may: symphony approve ${proposalId}`
 }
 
 async function place(outboxId: string, flags: GivenFlags, cli: Cli): Promise<void> {

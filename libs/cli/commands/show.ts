@@ -12,6 +12,7 @@ import {
 } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
 import { jsonOption } from '../commonOptions.js'
+import { describeMoney } from '../describeMoney.js'
 import { addExamples } from '../examples.js'
 import { withTarget } from '../openTarget.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
@@ -82,6 +83,7 @@ function factsOf(item: ItemStatus): readonly (readonly [string, string])[] {
     ['kind', item.isMessage ? 'message' : null],
     ['key', item.idempotencyKey],
     ['participant', `${item.participantId}, number ${item.sequenceId}${item.ordered ? ', in order' : ''}`],
+    ['money', describeMoney(item)],
     ['rail', item.railType],
     ['rail reference', item.lastRailReference],
     ['redrive of', item.redriveOf],

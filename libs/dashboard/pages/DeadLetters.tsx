@@ -10,6 +10,7 @@ import { Empty } from '../parts/Empty.js'
 import { Id } from '../parts/Id.js'
 import { ManySheet } from '../parts/ManySheet.js'
 import { Moment } from '../parts/Moment.js'
+import { MoneyList } from '../parts/MoneyList.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { PaymentCells } from '../parts/PaymentCells.js'
 import { listFilterOf, NoneLikeThat, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
@@ -43,7 +44,7 @@ export function DeadLetters() {
         <PagedTable
           label="Dead letters"
           from={dead}
-          columns={['Payment', 'Rail', 'Why', 'Attempts', 'Ended', '']}
+          columns={['Payment', 'Amount', 'Rail', 'Why', 'Attempts', 'Ended', '']}
           row={(value) => (
             <DeadRow
               key={value.item.outboxId}
@@ -92,7 +93,9 @@ function RedriveAll({ dead, onDone }: { readonly dead: readonly DeadItem[]; read
           said={`${asked.length} redrives are proposed. Somebody else must approve them.`}
           onClose={() => setAsked(null)}
           onDone={onDone}
-        />
+        >
+          <MoneyList payments={asked.map(({ item }) => item)} />
+        </ManySheet>
       )}
     </>
   )

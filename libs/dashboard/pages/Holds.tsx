@@ -40,7 +40,7 @@ export function Holds() {
         <PagedTable
           label="Held payments"
           from={holds}
-          columns={['Payment', 'Rail', 'Held because', 'Since', '']}
+          columns={['Payment', 'Amount', 'Rail', 'Held because', 'Since', '']}
           row={(hold) => (
             <HoldRow
               key={hold.item.outboxId}

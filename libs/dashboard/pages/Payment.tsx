@@ -9,6 +9,7 @@ import { Glyph } from '../parts/Glyph.js'
 import { Id } from '../parts/Id.js'
 import { Loaded } from '../parts/Loaded.js'
 import { Moment } from '../parts/Moment.js'
+import { Amount, Destination } from '../parts/Money.js'
 import { Panel } from '../parts/Panel.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { StateTag } from '../parts/StateTag.js'
@@ -103,6 +104,16 @@ function Facts({ item, redrivenAs }: { readonly item: OutboxItem; readonly redri
   return (
     <Panel title="Facts">
       <dl class="facts">
+        <dt>Amount</dt>
+        <dd>
+          <strong>
+            <Amount of={item} />
+          </strong>
+        </dd>
+        <dt>Destination</dt>
+        <dd>
+          <Destination of={item} />
+        </dd>
         <dt>Outbox id</dt>
         <dd>
           <Id value={outboxId} label="outbox id" whole />

@@ -12,6 +12,7 @@ import { usePages, type PagesHandle } from '../data/usePages.js'
 import { Empty } from '../parts/Empty.js'
 import { Glyph } from '../parts/Glyph.js'
 import { Moment } from '../parts/Moment.js'
+import { Amount, Destination } from '../parts/Money.js'
 import { filterSoon, knownRails, NoneLikeThat, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProblemNote } from '../parts/ProblemNote.js'
 import { Sheet } from '../parts/Sheet.js'
@@ -24,7 +25,7 @@ import { EnqueueForm } from './overview/EnqueueForm.js'
 /** As many as the API gives at once: fewer round trips while somebody scrolls. */
 const PAGE_SIZE = 500
 const STATES = ['DUE', 'SCHEDULED', 'LEASED', 'EXPIRED', 'BLOCKED', 'HELD', 'DISPATCHED', 'FAILED']
-const COLUMNS = ['Payment', 'State', 'Rail', 'Participant', 'Attempts', 'Last answer', 'Created']
+const COLUMNS = ['Payment', 'State', 'Amount', 'Rail', 'Participant', 'Attempts', 'Last answer', 'Created']
 
 export function Payments() {
   const filter = filterOf(route.value.query)
@@ -155,6 +156,9 @@ function cellsOf(item: OutboxItem) {
       {instructionId}
     </a>,
     <StateTag key="state" state={state} />,
+    <span key="amount">
+      <Amount of={item} /> <Destination of={item} />
+    </span>,
     railType,
     <>
       {participantId} <span class="quiet">№ {sequenceId}</span>

@@ -8,11 +8,13 @@ interface ActionFormProps {
   /** Does it; resolves with the sentence that says so. */
   readonly act: (form: FormData) => Promise<string>
   readonly onDone?: () => void
+  /** Whether the button can be pressed. @default true */
+  readonly isReady?: boolean
   readonly children: ComponentChildren
 }
 
 /** A form that changes something: once at a time, and a refusal is shown where it was asked for, with nothing lost. */
-export function ActionForm({ action, act, onDone, children }: ActionFormProps) {
+export function ActionForm({ action, act, onDone, isReady = true, children }: ActionFormProps) {
   const { isRunning, problem, run } = useAct()
   const submit = (event: SubmitEvent) => {
     event.preventDefault()
@@ -29,7 +31,7 @@ export function ActionForm({ action, act, onDone, children }: ActionFormProps) {
       {children}
       {problem === null ? null : <ProblemNote problem={problem} />}
       <div class="buttons">
-        <button type="submit" class="button primary" disabled={isRunning}>
+        <button type="submit" class="button primary" disabled={isRunning || !isReady}>
           {action}
         </button>
       </div>

@@ -2,7 +2,9 @@ import { useState } from 'preact/hooks'
 import type { Proposal } from '../../http/index.js'
 import { approveProposal } from '../data/api.js'
 import { isMe, mayI } from '../data/me.js'
+import { DECISIONS } from './decisions.js'
 import { ManySheet } from './ManySheet.js'
+import { MoneyList } from './MoneyList.js'
 
 interface ApproveAllProps {
   /** Of the rows that are shown. */
@@ -32,16 +34,18 @@ export function ApproveAll({ proposals, onDone }: ApproveAllProps) {
           needsReason={false}
           onClose={() => setAsked(null)}
           onDone={onDone}
-        />
+        >
+          <MoneyList payments={asked} />
+        </ManySheet>
       )}
     </>
   )
 }
 
-/** `3 × REDRIVE, 1 × FAILED` */
+/** `3 × redrive, 1 × it was not paid` */
 function wordsOf(proposals: readonly Proposal[]): string {
   const decisions = [...new Set(proposals.map(({ decision }) => decision))]
   return decisions
-    .map((decision) => `${proposals.filter((one) => one.decision === decision).length} × ${decision}`)
+    .map((decision) => `${proposals.filter((one) => one.decision === decision).length} × ${DECISIONS[decision].short}`)
     .join(', ')
 }

@@ -18,11 +18,13 @@ interface ManySheetProps<T> {
   readonly needsReason?: boolean
   readonly onClose: () => void
   readonly onDone: () => void
+  /** Below the explanation. */
+  readonly children?: ComponentChildren
 }
 
 /** One action on everything that is shown: a request each, so that one that is refused stops none of the others. */
 export function ManySheet<T>(props: ManySheetProps<T>) {
-  const { title, action, explanation, all, act, said, needsReason = true, onClose, onDone } = props
+  const { title, action, explanation, all, act, said, needsReason = true, onClose, onDone, children } = props
   const doAll = async (form: FormData) => {
     try {
       await inTurn(all, (one) => act(one, formText(form, 'reason')))
@@ -35,6 +37,7 @@ export function ManySheet<T>(props: ManySheetProps<T>) {
     <Sheet title={title} onClose={onClose}>
       <ActionForm action={action} onDone={onClose} act={doAll}>
         <p>{explanation}</p>
+        {children}
         {needsReason ? <ReasonField /> : null}
       </ActionForm>
     </Sheet>

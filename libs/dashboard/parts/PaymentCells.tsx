@@ -1,7 +1,8 @@
 import { pathTo } from '../app/router.js'
+import { Amount, Destination, type ShownMoney } from './Money.js'
 
 interface PaymentCellsProps {
-  readonly item: {
+  readonly item: ShownMoney & {
     readonly outboxId: string
     readonly instructionId: string
     readonly participantId: string
@@ -10,7 +11,7 @@ interface PaymentCellsProps {
   }
 }
 
-/** The first two cells of every table of payments that wait for a person: which one, and where it was going. */
+/** The first three cells of every table of payments that wait for a person: which one, how much and to whom, on which rail. */
 export function PaymentCells({ item }: PaymentCellsProps) {
   return (
     <>
@@ -18,6 +19,12 @@ export function PaymentCells({ item }: PaymentCellsProps) {
         <a href={pathTo(['payments', item.outboxId])}>{item.instructionId}</a>
         <div class="quiet">
           {item.participantId} № {item.sequenceId}
+        </div>
+      </td>
+      <td data-label="Amount">
+        <Amount of={item} />
+        <div>
+          <Destination of={item} />
         </div>
       </td>
       <td data-label="Rail" class="name">

@@ -1,32 +1,19 @@
 import { useState } from 'preact/hooks'
 import type { Proposal } from '../../http/index.js'
-import { approveProposal, withdrawProposal } from '../data/api.js'
+import { withdrawProposal } from '../data/api.js'
 import { isMe, mayI } from '../data/me.js'
+import { ApproveSheet } from './ApproveSheet.js'
+import { DECISIONS } from './decisions.js'
 import { Glyph } from './Glyph.js'
 import { Moment } from './Moment.js'
-import { ProblemNote } from './ProblemNote.js'
+import { Money } from './Money.js'
 import { ReasonSheet } from './ReasonSheet.js'
-import { useAct } from './useAct.js'
-
-const MEANINGS = {
-  DISPATCHED: 'It was paid',
-  FAILED: 'It was not paid, and shall not be',
-  RETRY: 'Send it again',
-  REDRIVE: 'Redrive it as a payment of its own',
-}
 
 /** A decision that waits for its second person. Who proposed it may look, and withdraw, but not approve: the server refuses. */
 export function ProposalNote({ proposal, onDone }: { readonly proposal: Proposal; readonly onDone: () => void }) {
   const { proposalId, decision, reason, railReference, proposedBy, proposedAt } = proposal
-  const [isWithdrawing, setIsWithdrawing] = useState(false)
-  const { isRunning, problem, run } = useAct()
+  const [asked, setAsked] = useState<'approve' | 'withdraw' | null>(null)
   const isMine = isMe(proposedBy)
-  const approve = () =>
-    run(async () => {
-      await approveProposal(proposalId)
-      onDone()
-      return 'Approved and applied.'
-    })
   return (
     <div class="proposal tone-held">
       <p>
@@ -34,40 +21,38 @@ export function ProposalNote({ proposal, onDone }: { readonly proposal: Proposal
           <Glyph name="info" />
           Proposed
         </span>{' '}
-        <strong>{MEANINGS[decision]}</strong>
+        <strong>{DECISIONS[decision].meaning}</strong>
         {railReference === null ? null : (
           <>
             , reference <code>{railReference}</code>
           </>
         )}
       </p>
+      <p>
+        <Money of={proposal} />
+      </p>
       <p>“{reason}”</p>
       <p class="quiet">
         by {proposedBy}, <Moment at={proposedAt} />
         {isMine ? '. You proposed it, so somebody else must approve it.' : null}
       </p>
-      {problem === null ? null : <ProblemNote problem={problem} />}
       {mayI('operate') ? (
         <div class="buttons">
-          <button
-            type="button"
-            class={`button small ${isMine ? '' : 'primary'}`}
-            disabled={isRunning}
-            onClick={approve}
-          >
+          <button type="button" class={`button small ${isMine ? '' : 'primary'}`} onClick={() => setAsked('approve')}>
             Approve
           </button>
-          <button type="button" class="button small" onClick={() => setIsWithdrawing(true)}>
+          <button type="button" class="button small" onClick={() => setAsked('withdraw')}>
             {isMine ? 'Withdraw' : 'Refuse'}
           </button>
         </div>
       ) : null}
-      {isWithdrawing ? (
+      {asked === 'approve' ? <ApproveSheet proposal={proposal} onClose={() => setAsked(null)} onDone={onDone} /> : null}
+      {asked === 'withdraw' ? (
         <ReasonSheet
           title={isMine ? 'Withdraw the proposal' : 'Refuse the proposal'}
           action={isMine ? 'Withdraw it' : 'Refuse it'}
           explanation="The payment stays as it is."
-          onClose={() => setIsWithdrawing(false)}
+          onClose={() => setAsked(null)}
           act={async (why) => {
             await withdrawProposal(proposalId, why)
             onDone()

@@ -32,6 +32,13 @@ export const EXAMPLE = Object.freeze({
   hash: '5d1f0a3c9b7e2486d0c4f5a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f80',
 })
 
+const MONEY_EXAMPLE = {
+  amount: '12.50',
+  currency: 'EUR',
+  destination: '••••3000',
+  destinationWithheld: null,
+}
+
 export const ITEM_EXAMPLE = Object.freeze({
   outboxId: EXAMPLE.paidId,
   instructionId: EXAMPLE.instructionId,
@@ -60,6 +67,7 @@ export const ITEM_EXAMPLE = Object.freeze({
   lastErrorCode: null,
   isMessage: false,
   lastAttemptAction: 'sent',
+  ...MONEY_EXAMPLE,
 })
 
 export const ATTEMPT_EXAMPLE = Object.freeze({
@@ -81,6 +89,8 @@ export const ATTEMPT_EXAMPLE = Object.freeze({
 export const PROPOSAL_EXAMPLE = Object.freeze({
   proposalId: EXAMPLE.approvableId,
   outboxId: EXAMPLE.heldId,
+  instructionId: EXAMPLE.instructionId,
+  ...MONEY_EXAMPLE,
   decision: 'FAILED',
   reason: 'the bank never saw it',
   railReference: null,

@@ -12,7 +12,7 @@ import {
   searchParticipant,
 } from '../../outbox/index.js'
 import type { Identity } from '../access/Identity.js'
-import type { Api, PayloadProtection, Role } from '../Api.js'
+import type { Api, Role, ShowPayload } from '../Api.js'
 import { decodeCursor, encodeCursor, NUMBER_PART, UUID_PART } from '../cursor.js'
 import { ProblemError } from '../Problem.js'
 import { Id } from '../shapes/common.js'
@@ -147,10 +147,12 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
         const chain = await readItemChain(roles.auditor, outboxId)
         if (chain === undefined) throw new ProblemError('ITEM_NOT_FOUND')
         const { fields, rowHash } = chain.identity
+        const railType = chain.attempts[0]?.fields[ATTEMPT_FIELDS.railType] ?? ''
+        const show = payloads === 'plain' ? undefined : await protection?.showerOf(roles.auditor, railType)
         return {
           outboxId: chain.identity.id,
           identity: { fields, rowHash },
-          attempts: chain.attempts.map((row) => linkOf(row, payloads === 'plain' ? undefined : protection)),
+          attempts: chain.attempts.map((row) => linkOf(row, show)),
           events: chain.events.map((row) => linkOf(row)),
         }
       },
@@ -213,9 +215,9 @@ async function named(
   return { ids: await findItems(role, word, { ...ofParticipants(participants), limit }), next: null }
 }
 
-function linkOf(row: LedgerRow, protection?: PayloadProtection) {
+function linkOf(row: LedgerRow, show?: ShowPayload) {
   const { fields, prevHash, rowHash } = row
-  const shown = protection === undefined ? undefined : showFields(fields, protection)
+  const shown = show === undefined ? undefined : showFields(fields, show)
   return {
     number: String(numberOf(row)),
     fields: shown?.fields ?? fields,
@@ -225,7 +227,7 @@ function linkOf(row: LedgerRow, protection?: PayloadProtection) {
   }
 }
 
-function showFields(fields: LedgerRow['fields'], { show }: PayloadProtection) {
-  const { text, masked } = show(fields[ATTEMPT_FIELDS.railType] ?? '', fields[ATTEMPT_FIELDS.payload] ?? '')
+function showFields(fields: LedgerRow['fields'], show: ShowPayload) {
+  const { text, masked } = show(fields[ATTEMPT_FIELDS.payload] ?? '')
   return { masked, fields: fields.map((field, at) => (at === ATTEMPT_FIELDS.payload ? text : field)) }
 }

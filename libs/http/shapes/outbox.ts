@@ -15,6 +15,22 @@ export const AttemptActionShape = oneOf(
 
 export const DecisionShape = oneOf(['DISPATCHED', 'FAILED', 'RETRY', 'REDRIVE'])
 
+const moneyFields = {
+  amount: nullable(
+    Type.String({ description: 'as in the payload; null where the rail’s field classes keep it secret' }),
+  ),
+  currency: nullable(Type.String()),
+  destination: nullable(
+    Type.String({ description: 'masked, with the last four characters of a destination of twelve or more' }),
+  ),
+  destinationWithheld: nullable(
+    oneOf(
+      ['encrypted', 'forbidden', 'undeclared'],
+      'why no destination is shown; undeclared: no process has declared the rail',
+    ),
+  ),
+}
+
 const itemFields = {
   outboxId: Uuid,
   instructionId: Id,
@@ -43,9 +59,10 @@ const itemFields = {
   lastErrorCode: nullable(Type.String()),
   isMessage: Type.Boolean({ description: 'a message, not a payment' }),
   lastAttemptAction: nullable(AttemptActionShape),
+  ...moneyFields,
 }
 
-/** One item, pending or ended. Never a payload, never a lease token. */
+/** One item, pending or ended. Never a lease token; of the payload only amount, currency and a masked destination. */
 export const OutboxItem = shape(itemFields)
 export type OutboxItem = Static<typeof OutboxItem>
 
@@ -84,6 +101,7 @@ export type OutboxEvent = Static<typeof OutboxEvent>
 export const Proposal = shape({
   proposalId: Uuid,
   outboxId: Uuid,
+  instructionId: Id,
   decision: DecisionShape,
   reason: Type.String(),
   railReference: nullable(Type.String()),
@@ -92,6 +110,7 @@ export const Proposal = shape({
   proposedAt: Timestamp,
   decidedBy: nullable(Type.String()),
   decidedAt: nullable(Timestamp),
+  ...moneyFields,
 })
 export type Proposal = Static<typeof Proposal>
 

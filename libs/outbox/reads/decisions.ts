@@ -9,7 +9,7 @@ import type {
   ProposalStatus,
   ProposalView,
 } from '../views.js'
-import { readItemViews, readRedrives } from './items.js'
+import { readItemViews, readRedrives, SHOWN_MONEY } from './items.js'
 import { LAST_UUID, PAGE } from './page.js'
 import { searchItems, type ItemSearch } from './searches.js'
 
@@ -70,12 +70,20 @@ async function readFailureMessages(
 
 const PROPOSAL_COLUMNS = `q.proposal_id AS "proposalId", q.outbox_id AS "outboxId", q.decision, q.reason,
   q.rail_reference AS "railReference", q.status, q.proposed_by AS "proposedBy",
-  ${isoMicros('q.proposed_at')} AS "proposedAt", q.decided_by AS "decidedBy", ${isoMicros('q.decided_at')} AS "decidedAt"`
+  ${isoMicros('q.proposed_at')} AS "proposedAt", q.decided_by AS "decidedBy", ${isoMicros('q.decided_at')} AS "decidedAt",
+  shown.*`
+
+/** Proposals, each with the payment it is about. LIMIT keeps the condition inside, where an index answers it. */
+function proposalsIn(role: Queryable): string {
+  return `${qualify(role, 'payment_outbox_proposals')} q CROSS JOIN LATERAL (
+    SELECT instruction_id AS "instructionId", ${SHOWN_MONEY} FROM ${qualify(role, 'outbox_operational_status')}
+    WHERE outbox_id = q.outbox_id LIMIT 1) shown`
+}
 
 /** Of these items, newest first. */
 export async function readProposalsOf(role: Queryable, ids: readonly string[]): Promise<ProposalView[]> {
   const { rows } = await role.query<ProposalView>(
-    `SELECT ${PROPOSAL_COLUMNS} FROM ${qualify(role, 'payment_outbox_proposals')} q
+    `SELECT ${PROPOSAL_COLUMNS} FROM ${proposalsIn(role)}
      WHERE q.outbox_id = ANY ($1::uuid[]) ORDER BY q.proposal_id DESC`,
     [ids],
   )
@@ -93,7 +101,7 @@ export interface ProposalSearch {
 export async function readProposalPage(role: Queryable, search: ProposalSearch): Promise<ProposalView[]> {
   const { status, participants, before, limit } = search
   const { rows } = await role.query<ProposalView>(
-    `SELECT ${PROPOSAL_COLUMNS} FROM ${qualify(role, 'payment_outbox_proposals')} q
+    `SELECT ${PROPOSAL_COLUMNS} FROM ${proposalsIn(role)}
      JOIN ${qualify(role, 'payment_outbox_identities')} i ON i.outbox_id = q.outbox_id
      WHERE q.status = $1 AND ($2::text[] IS NULL OR i.participant_id = ANY ($2))
        AND q.proposal_id < $3::uuid
@@ -106,7 +114,7 @@ export async function readProposalPage(role: Queryable, search: ProposalSearch):
 /** Undefined: there is no such proposal. */
 export async function readProposal(role: Queryable, proposalId: string): Promise<ProposalView | undefined> {
   const { rows } = await role.query<ProposalView>(
-    `SELECT ${PROPOSAL_COLUMNS} FROM ${qualify(role, 'payment_outbox_proposals')} q WHERE q.proposal_id = $1`,
+    `SELECT ${PROPOSAL_COLUMNS} FROM ${proposalsIn(role)} WHERE q.proposal_id = $1`,
     [requiredUuid('proposalId', proposalId)],
   )
   return rows[0]

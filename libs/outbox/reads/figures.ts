@@ -1,4 +1,5 @@
 import { firstUuidAt, isoMicros, qualify, type Queryable } from '../../db/index.js'
+import type { FieldClasses } from '../../rails/index.js'
 import { onlyRow } from '../rows.js'
 import type { DispatchEpoch, OutboxStatus } from '../types.js'
 import type { LatestAttempts, PauseView, RailQueue, ThroughputView, WorkerReport } from '../views.js'
@@ -63,6 +64,15 @@ export async function readPauses(role: Queryable): Promise<PauseView[]> {
     PREPARED,
   )
   return rows
+}
+
+/** Field classes of a rail by JSON pointer, as processes have declared them; empty for an undeclared rail. */
+export async function readRailFields(role: Queryable, railType: string): Promise<FieldClasses> {
+  const { rows } = await role.query<{ fields: FieldClasses }>(
+    `SELECT fields FROM ${qualify(role, 'outbox_rails')} WHERE rail_type = $1`,
+    [railType],
+  )
+  return rows[0]?.fields ?? {}
 }
 
 /** Workers that reported within a day and have not stopped, the latest first, and how many items are leased to each. */

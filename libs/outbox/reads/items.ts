@@ -4,8 +4,8 @@ import type { ItemEvent, ItemState, ItemStatus, LedgerAttempt } from '../types.j
 import type { AttemptView, EventView, ItemView } from '../views.js'
 
 /**
- * Payments, their attempts and their events. As symphony_readonly, symphony_auditor or symphony_control; never a payload, never
- * a token. Views are for people: times as text, to the microsecond.
+ * Payments, their attempts and their events. As symphony_readonly, symphony_auditor or symphony_control; never a token, and of
+ * a payload only what `ShownMoney` names. Views are for people: times as text, to the microsecond.
  */
 
 /** Which items to read: one of these, newest first within it. */
@@ -29,6 +29,9 @@ export async function readItems(role: Queryable, filter: ItemFilter): Promise<It
   return rows
 }
 
+/** Columns of `outbox_operational_status` that show a part of the payload. */
+export const SHOWN_MONEY = 'amount, currency, destination, destination_withheld AS "destinationWithheld"'
+
 /** The columns of `outbox_operational_status`, as an `ItemStatus` names them. */
 const ITEM_STATUS = `outbox_id AS "outboxId", instruction_id AS "instructionId", idempotency_key AS "idempotencyKey",
   participant_id AS "participantId", sequence_id AS "sequenceId", rail_type AS "railType", created_at AS "createdAt",
@@ -36,7 +39,8 @@ const ITEM_STATUS = `outbox_id AS "outboxId", instruction_id AS "instructionId",
   lease_expires_at AS "leaseExpiresAt", COALESCE(outcome_unknown, false) AS "outcomeUnknown",
   hold_reason AS "holdReason", held_by AS "heldBy", held_at AS "heldAt", last_attempt_no AS "lastAttemptNo",
   last_attempt_state AS "lastAttemptState", last_rail_reference AS "lastRailReference",
-  last_error_code AS "lastErrorCode", is_message AS "isMessage", last_attempt_action AS "lastAttemptAction"`
+  last_error_code AS "lastErrorCode", is_message AS "isMessage", last_attempt_action AS "lastAttemptAction",
+  ${SHOWN_MONEY}`
 
 /** In the order of the ids given; an id that names nothing is left out. */
 export async function readItemViews(role: Queryable, ids: readonly string[]): Promise<ItemView[]> {
@@ -52,7 +56,8 @@ export async function readItemViews(role: Queryable, ids: readonly string[]): Pr
        last_attempt_no AS "lastAttemptNo", last_attempt_state AS "lastAttemptState",
        ${isoMicros('last_attempt_at')} AS "lastAttemptAt", last_rail_reference AS "lastRailReference",
        last_rail_code AS "lastRailCode", last_error_code AS "lastErrorCode", is_message AS "isMessage",
-       last_attempt_action AS "lastAttemptAction"
+       last_attempt_action AS "lastAttemptAction",
+  ${SHOWN_MONEY}
      FROM ${qualify(role, 'outbox_operational_status')} WHERE outbox_id = ANY ($1::uuid[])`,
     [ids.map((id, index) => requiredUuid(`ids[${index}]`, id))],
   )

@@ -40,6 +40,22 @@ export function readFieldRules(field: string, value: unknown): readonly FieldRul
   return Object.freeze(rules)
 }
 
+/** Rules of this process and of all recorded declarations of one rail: the stricter class of each place, as the database merges them. */
+export function mergeFieldRules(declared: readonly FieldRule[], recorded: FieldClasses): readonly FieldRule[] {
+  const merged = new Map(declared.map((rule) => [rule.pointer, rule]))
+  for (const [pointer, given] of Object.entries(recorded)) {
+    const rule = readRule('fields', pointer, given)
+    const own = merged.get(pointer)
+    if (own === undefined || strictness(rule) > strictness(own)) merged.set(pointer, rule)
+  }
+  return [...merged.values()]
+}
+
+/** Nothing of an encrypted field is ever shown; a forbidden one may be shown masked. */
+function strictness({ fieldClass }: FieldRule): number {
+  return ['public', 'masked', 'forbidden', 'encrypted'].indexOf(fieldClass)
+}
+
 export function readPointer(field: string, pointer: unknown): readonly string[] {
   if (typeof pointer !== 'string' || !POINTER.test(pointer)) {
     throw new InvalidArgumentError(field, 'expected a JSON pointer such as /destination or /lines/*/iban')

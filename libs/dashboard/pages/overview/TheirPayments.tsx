@@ -78,6 +78,7 @@ function List({ title, from, href, nothing }: ListProps) {
                 <thead>
                   <tr>
                     <th>Payment</th>
+                    <th>Amount</th>
                     <th>Rail</th>
                     <th>State</th>
                     <th>Last answer</th>

@@ -2,7 +2,9 @@ import { useState } from 'preact/hooks'
 import type { OutboxItem } from '../../../http/index.js'
 import { placeHold, redrive, resolveHold } from '../../data/api.js'
 import { ActionForm } from '../../parts/ActionForm.js'
+import { DECISIONS } from '../../parts/decisions.js'
 import { formText } from '../../parts/formText.js'
+import { Money } from '../../parts/Money.js'
 import { ReasonField, ReasonSheet } from '../../parts/ReasonSheet.js'
 import { Sheet } from '../../parts/Sheet.js'
 
@@ -19,7 +21,12 @@ export function HoldSheet({ item, onClose, onDone }: ItemSheetProps) {
     <ReasonSheet
       title="Hold this payment"
       action="Place the hold"
-      explanation="Nobody may claim it until the hold is resolved. A lease that is in hand goes on, and may still end the payment."
+      explanation={
+        <>
+          {item.instructionId}: <Money of={item} />. No worker may claim it until the hold is resolved. A lease in hand
+          goes on, and may still end the payment.
+        </>
+      }
       onClose={onClose}
       act={async (reason) => {
         await placeHold(item.outboxId, reason)
@@ -35,7 +42,12 @@ export function RedriveSheet({ item, onClose, onDone }: ItemSheetProps) {
     <ReasonSheet
       title="Redrive this payment"
       action="Propose the redrive"
-      explanation="It is sent again as a payment of its own, which names this one. That moves money, so a second person must approve it."
+      explanation={
+        <>
+          {item.instructionId}: <Money of={item} />. It is sent again as a payment of its own, which names this one.
+          That moves money, so a second person must approve it.
+        </>
+      }
       onClose={onClose}
       act={async (reason) => {
         await redrive(item.outboxId, reason)
@@ -46,42 +58,33 @@ export function RedriveSheet({ item, onClose, onDone }: ItemSheetProps) {
   )
 }
 
-const DECISIONS = [
-  {
-    value: 'RETRY',
-    label: 'Send it again',
-    hint: 'It was not paid. Where the outcome is unknown, a second person must agree.',
-  },
-  {
-    value: 'DISPATCHED',
-    label: 'It was paid',
-    hint: 'The rail confirms it, under a reference. Needs a second person.',
-  },
-  {
-    value: 'FAILED',
-    label: 'It was not paid, and shall not be',
-    hint: 'Ends it without sending. Needs a second person.',
-  },
+const CHOICES = [
+  { decision: 'RETRY', hint: 'It was not paid. Where the outcome is unknown, a second person must agree.' },
+  { decision: 'DISPATCHED', hint: 'The rail confirms it, under a reference. Needs a second person.' },
+  { decision: 'FAILED', hint: 'Ends it without sending. Needs a second person.' },
 ] as const
 
-type Decision = (typeof DECISIONS)[number]['value']
+type Decision = (typeof CHOICES)[number]['decision']
 
+/** Nothing is chosen beforehand, and the button says what it does. */
 export function ResolveSheet({ item, onClose, onDone }: ItemSheetProps) {
-  const [decision, setDecision] = useState<Decision>('RETRY')
+  const [decision, setDecision] = useState<Decision | null>(null)
   const act = async (form: FormData) => {
-    const reason = formText(form, 'reason')
-    const reference = formText(form, 'railReference')
+    if (decision === null) throw new Error('no decision is chosen')
     const { status } = await resolveHold(item.outboxId, {
       decision,
-      reason,
-      ...(decision === 'DISPATCHED' ? { railReference: reference } : {}),
+      reason: formText(form, 'reason'),
+      ...(decision === 'DISPATCHED' ? { railReference: formText(form, 'railReference') } : {}),
     })
     onDone()
     return status === 'APPLIED' ? `${item.instructionId} may be sent again.` : PROPOSED
   }
   return (
     <Sheet title="Resolve the hold" onClose={onClose}>
-      <ActionForm action="Decide" onDone={onClose} act={act}>
+      <ActionForm action={actionOf(decision, item)} isReady={decision !== null} onDone={onClose} act={act}>
+        <p>
+          {item.instructionId}: <Money of={item} />
+        </p>
         {item.outcomeUnknown ? (
           <p>
             The rail may have acted, and nobody knows. <strong>Ask the rail for {item.outboxId} first.</strong>
@@ -89,17 +92,18 @@ export function ResolveSheet({ item, onClose, onDone }: ItemSheetProps) {
         ) : null}
         <fieldset class="choices">
           <legend class="unseen">Decision</legend>
-          {DECISIONS.map(({ value, label, hint }) => (
+          {CHOICES.map(({ decision: value, hint }) => (
             <label key={value}>
               <input
                 type="radio"
                 name="decision"
                 value={value}
+                required
                 checked={decision === value}
                 onChange={() => setDecision(value)}
               />
               <span>
-                {label}
+                {DECISIONS[value].meaning}
                 <span class="hint">{hint}</span>
               </span>
             </label>
@@ -122,4 +126,11 @@ export function ResolveSheet({ item, onClose, onDone }: ItemSheetProps) {
       </ActionForm>
     </Sheet>
   )
+}
+
+/** Only a retry of a payment about which nothing is unknown is done at once. */
+function actionOf(decision: Decision | null, { outcomeUnknown }: OutboxItem): string {
+  if (decision === null) return 'Choose a decision'
+  const isProposed = decision !== 'RETRY' || outcomeUnknown
+  return isProposed ? `Propose: ${DECISIONS[decision].short}` : 'Send it again now'
 }

@@ -1,0 +1,65 @@
+import type { Proposal } from '../../http/index.js'
+import { approveProposal } from '../data/api.js'
+import { ActionForm } from './ActionForm.js'
+import { DECISIONS } from './decisions.js'
+import { Id } from './Id.js'
+import { Amount, Destination } from './Money.js'
+import { Sheet } from './Sheet.js'
+
+interface ApproveSheetProps {
+  readonly proposal: Proposal
+  readonly onClose: () => void
+  readonly onDone: () => void
+}
+
+/** Asks the second person, with everything the decision is about on one page. */
+export function ApproveSheet({ proposal, onClose, onDone }: ApproveSheetProps) {
+  const { proposalId, decision, instructionId, outboxId, railReference, reason, proposedBy } = proposal
+  const { meaning, short, effect } = DECISIONS[decision]
+  const act = async () => {
+    await approveProposal(proposalId)
+    onDone()
+    return 'Approved and applied.'
+  }
+  return (
+    <Sheet title="Approve this decision?" onClose={onClose}>
+      <ActionForm action={`Approve: ${short}`} onDone={onClose} act={act}>
+        <dl class="facts">
+          <dt>Decision</dt>
+          <dd>
+            <strong>{meaning}</strong>
+          </dd>
+          <dt>Amount</dt>
+          <dd>
+            <strong>
+              <Amount of={proposal} />
+            </strong>
+          </dd>
+          <dt>Destination</dt>
+          <dd>
+            <Destination of={proposal} />
+          </dd>
+          <dt>Payment</dt>
+          <dd>{instructionId}</dd>
+          <dt>Reference</dt>
+          <dd>
+            <Id value={outboxId} label="outbox id" whole />
+          </dd>
+          {railReference === null ? null : (
+            <>
+              <dt>Rail’s reference</dt>
+              <dd>
+                <Id value={railReference} label="rail reference" whole />
+              </dd>
+            </>
+          )}
+          <dt>Reason</dt>
+          <dd>“{reason}”</dd>
+          <dt>Proposed by</dt>
+          <dd>{proposedBy}</dd>
+        </dl>
+        <p>{effect} You answer for it with your name.</p>
+      </ActionForm>
+    </Sheet>
+  )
+}

@@ -1,0 +1,40 @@
+import type { OutboxItem } from '../../http/index.js'
+
+/** Part of a payload that the API shows for every payment, as far as the field classes of its rail allow. */
+export type ShownMoney = Pick<OutboxItem, 'amount' | 'currency' | 'destination' | 'destinationWithheld'>
+
+const WITHHELD = {
+  encrypted: 'encrypted',
+  forbidden: 'not shown: forbidden field',
+  undeclared: 'not shown: no worker has declared the rail',
+}
+
+export function Amount({ of: { amount, currency } }: { readonly of: ShownMoney }) {
+  if (amount === null) return <span class="quiet">not shown</span>
+  return (
+    <span class="amount">
+      {grouped(amount)} {currency}
+    </span>
+  )
+}
+
+export function Destination({ of: { destination, destinationWithheld } }: { readonly of: ShownMoney }) {
+  if (destination !== null) return <span class="mono">{destination}</span>
+  return <span class="quiet">{destinationWithheld === null ? 'none' : WITHHELD[destinationWithheld]}</span>
+}
+
+/** Both in one line: `12.50 EUR to ••••3000`. */
+export function Money({ of }: { readonly of: ShownMoney }) {
+  return (
+    <>
+      <Amount of={of} /> <span class="quiet">to</span> <Destination of={of} />
+    </>
+  )
+}
+
+/** `1 234 567.50`: with narrow spaces, which read the same in every language. The digits are text and never a number. */
+function grouped(amount: string): string {
+  const [whole = '', fraction] = amount.split('.')
+  const digits = whole.replaceAll(/\B(?=(?:\d{3})+$)/g, '\u202F')
+  return fraction === undefined ? digits : `${digits}.${fraction}`
+}

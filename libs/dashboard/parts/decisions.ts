@@ -1,0 +1,33 @@
+import type { Proposal } from '../../http/index.js'
+
+interface DecisionWords {
+  /** Whole sentence. */
+  readonly meaning: string
+  /** On a button, after a verb and a colon. */
+  readonly short: string
+  /** Consequence of an approval. */
+  readonly effect: string
+}
+
+export const DECISIONS: Readonly<Record<Proposal['decision'], DecisionWords>> = {
+  RETRY: {
+    meaning: 'Send it again',
+    short: 'send again',
+    effect: 'A worker sends the payment again. If the rail has paid it already, it pays twice.',
+  },
+  DISPATCHED: {
+    meaning: 'It was paid',
+    short: 'it was paid',
+    effect: 'The payment ends as dispatched. Nothing is sent. This is final.',
+  },
+  FAILED: {
+    meaning: 'It was not paid, and shall not be',
+    short: 'it was not paid',
+    effect: 'The payment ends as failed. Nothing is sent. This is final.',
+  },
+  REDRIVE: {
+    meaning: 'Redrive it as a payment of its own',
+    short: 'redrive',
+    effect: 'A worker sends the payment again, as a new one. If the rail has paid it already, it pays twice.',
+  },
+}
