@@ -247,7 +247,21 @@ CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
     a.error_code AS last_error_code,
     i.is_message,
     a.action AS last_attempt_action,
-    a.outcome_unknown AS last_attempt_outcome_unknown
+    a.outcome_unknown AS last_attempt_outcome_unknown,
+        CASE
+            WHEN NOT d.amount_secret AND ((d.payload ->> 'amount'::text) COLLATE "C") ~ '^-?[0-9]{1,18}(\.[0-9]{1,18})?$'::text THEN d.payload ->> 'amount'::text
+            ELSE NULL::text
+        END AS amount,
+        CASE
+            WHEN NOT d.currency_secret AND ((d.payload ->> 'currency'::text) COLLATE "C") ~ '^[A-Z]{3}$'::text THEN d.payload ->> 'currency'::text
+            ELSE NULL::text
+        END AS currency,
+        CASE
+            WHEN d.destination_withheld IS NOT NULL OR jsonb_typeof(d.payload -> 'destination'::text) IS DISTINCT FROM 'string'::text THEN NULL::text
+            WHEN char_length(d.payload ->> 'destination'::text) < 12 OR ("right"(d.payload ->> 'destination'::text, 4) COLLATE "C") !~ '^[!-~]{4}$'::text THEN '••••'::text
+            ELSE '••••'::text || "right"(d.payload ->> 'destination'::text, 4)
+        END AS destination,
+    d.destination_withheld
    FROM payment_outbox_identities i
      LEFT JOIN payment_outbox_pending p ON p.outbox_id = i.outbox_id
      LEFT JOIN LATERAL ( SELECT t.attempt_no,
@@ -257,12 +271,27 @@ CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
             t.rail_code,
             t.error_code,
             t.action,
-            t.outcome_unknown
+            t.outcome_unknown,
+            t.payload
            FROM payment_outbox_attempts t
           WHERE t.outbox_id = i.outbox_id
           ORDER BY t.attempt_no DESC
-         LIMIT 1) a ON true;
+         LIMIT 1) a ON true
+     LEFT JOIN outbox_rails r ON r.rail_type = i.rail_type
+     CROSS JOIN LATERAL ( SELECT COALESCE(p.payload, a.payload) AS payload,
+            COALESCE(ARRAY[r.fields ->> '/amount'::text, r.fields ->> '/*'::text] && '{masked,forbidden,encrypted}'::text[], false) AS amount_secret,
+            COALESCE(ARRAY[r.fields ->> '/currency'::text, r.fields ->> '/*'::text] && '{masked,forbidden,encrypted}'::text[], false) AS currency_secret,
+                CASE
+                    WHEN r.rail_type IS NULL THEN 'undeclared'::text
+                    WHEN 'encrypted'::text = ANY (ARRAY[r.fields ->> '/destination'::text, r.fields ->> '/*'::text]) THEN 'encrypted'::text
+                    WHEN 'forbidden'::text = ANY (ARRAY[r.fields ->> '/destination'::text, r.fields ->> '/*'::text]) THEN 'forbidden'::text
+                    WHEN starts_with(COALESCE(p.payload, a.payload) ->> 'destination'::text, 'symphony.sealed.'::text) THEN 'encrypted'::text
+                    ELSE NULL::text
+                END AS destination_withheld) d;
 COMMENT ON VIEW outbox_operational_status IS 'One row per item, pending or ended, with its state as a person would say it and its latest attempt.';
+COMMENT ON COLUMN outbox_operational_status.amount IS 'Amount in the payload, if its field class is public; of an undeclared rail, too.';
+COMMENT ON COLUMN outbox_operational_status.destination IS 'Mask, then the last four characters of the destination, if its field class is public or masked and it has at least twelve.';
+COMMENT ON COLUMN outbox_operational_status.destination_withheld IS 'Reason why no destination is shown: encrypted, forbidden, or undeclared while no process has declared the rail.';
 
 -- table outbox_pauses of symphony_owner
 CREATE TABLE outbox_pauses (

@@ -96,7 +96,7 @@ async function serve(url: string, settings: StartSettings, cli: Cli): Promise<vo
       await scheduler.start()
       await cleanup.start()
       const address = await face.listen(settings, USUAL_PORT)
-      printWelcome({ address, accessToken, rail: [...rails.keys()][0] ?? SIMULATED_RAIL }, settings, cli)
+      printWelcome({ address, accessToken }, settings, cli)
       await untilAborted(AbortSignal.any([cli.signal, watch.signal]))
     } finally {
       await Promise.all([face.close(), cleanup.stop(), scheduler.stop(), relay.stop()])
@@ -146,24 +146,36 @@ function placeOf(server: OpenedServer): string {
 interface Welcome {
   readonly address: string
   readonly accessToken: string
-  readonly rail: string
 }
 
-/** Each start prints a payment of its own: pasted after a restart, the line enqueues again. */
-function printWelcome({ address, accessToken, rail }: Welcome, { dataDir }: StartSettings, { terminal }: Cli): void {
-  const { bold, dim } = terminal.colors
-  const instructionId = `first-payment-${randomBytes(3).toString('hex')}`
-  const body = JSON.stringify({
-    instructionId,
-    participantId: 'acme',
-    railType: rail,
-    payload: { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' },
-  })
+function printWelcome(welcome: Welcome, settings: StartSettings, cli: Cli): void {
+  const { address, accessToken } = welcome
+  const { dataDir, rails } = settings
+  const { terminal } = cli
+  const { bold } = terminal.colors
   terminal.print(`The API listens on ${bold(address)}. Its access token, kept in ${join(dataDir, 'access-token')}:`)
   terminal.print(`  ${accessToken}`)
   // After the # it stays in the browser: no server, no proxy and no log ever sees it.
   if (dashboardFolder() !== undefined) terminal.print(`The dashboard: ${bold(`${address}/#token=${accessToken}`)}`)
   terminal.print('')
+  if (rails === undefined) printFirstPayment(welcome, settings, cli)
+  else terminal.print(`Enqueue payments with POST ${address}/v1/instructions, described at ${address}/docs.`)
+  terminal.note(terminal.noteColors.dim('Stop with Ctrl-C.'))
+}
+
+/**
+ * Prints lines that enqueue and show a payment on the simulated rail, and never on a rail that may move money. Each start prints
+ * another payment: pasted after a restart, the line enqueues again.
+ */
+function printFirstPayment({ address, accessToken }: Welcome, { dataDir }: StartSettings, { terminal }: Cli): void {
+  const { dim } = terminal.colors
+  const instructionId = `first-payment-${randomBytes(3).toString('hex')}`
+  const body = JSON.stringify({
+    instructionId,
+    participantId: 'acme',
+    railType: SIMULATED_RAIL,
+    payload: { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' },
+  })
   terminal.print(dim('Enqueue a first payment:'))
   terminal.print(
     `curl -sS ${address}/v1/instructions -H 'Authorization: Bearer ${accessToken}' ` +
@@ -174,5 +186,4 @@ function printWelcome({ address, accessToken, rail }: Welcome, { dataDir }: Star
   terminal.print(
     `symphony show ${instructionId}${dataDir === SETTINGS.dataDir.default ? '' : ` --data-dir ${dataDir}`}`,
   )
-  terminal.note(terminal.noteColors.dim('Stop with Ctrl-C.'))
 }

@@ -176,6 +176,44 @@ describe('a payment', () => {
   })
 })
 
+test('a new payment on a real rail starts empty, is named by the person, and is confirmed first', async () => {
+  const { railType } = await enqueue(stage.db, { railType: 'a-real-rail' })
+  const { page, goTo } = olga
+  await goTo('')
+  await rowOf(page, railType).waitFor()
+  await goTo('payments')
+  await page.getByRole('button', { name: 'New payment' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByLabel('Rail').selectOption(railType)
+  for (const label of ['Instruction id', 'Amount', 'Currency', 'Destination', 'Participant']) {
+    expect([label, await dialog.getByLabel(label).inputValue()]).toEqual([label, ''])
+  }
+  const instructionId = 'rent-2026-11'
+  const counted = async () =>
+    (await stage.db.queryNoRole('SELECT 1 FROM payment_outbox_identities WHERE instruction_id = $1', [instructionId]))
+      .rows.length
+  await dialog.getByLabel('Amount').fill('950.00')
+  await dialog.getByLabel('Currency').fill('EUR')
+  await dialog.getByLabel('Destination').fill(PAYLOAD.destination)
+  await dialog.getByLabel('Participant').fill('acme')
+  // Without an id of the person nothing goes on.
+  await dialog.getByRole('button', { name: 'Continue' }).click()
+  expect(await dialog.getByRole('button', { name: 'Enqueue this payment' }).count()).toBe(0)
+  await dialog.getByLabel('Instruction id').fill(instructionId)
+  await page.keyboard.press('Enter')
+  await dialog.getByText('This is no simulation.').waitFor()
+  expect(await dialog.innerText()).toMatch(
+    /950\.00 EUR[^]*DE89370400440532013000[^]*a-real-rail[^]*acme[^]*rent-2026-11/,
+  )
+  // A second Enter goes back: the button that sends is not the one in focus.
+  await page.keyboard.press('Enter')
+  expect([await dialog.getByLabel('Amount').inputValue(), await counted()]).toEqual(['950.00', 0])
+  await dialog.getByRole('button', { name: 'Continue' }).click()
+  await dialog.getByRole('button', { name: 'Enqueue this payment' }).click()
+  await page.getByRole('heading', { name: instructionId }).waitFor()
+  expect(await counted()).toBe(1)
+})
+
 test('many dead payments are redriven at once by two people; one that is refused is told of and stops none of the others', async () => {
   const railType = 'rail-of-an-outage'
   const items = [await enqueueFailed(stage.db, { railType }), await enqueueFailed(stage.db, { railType })]
@@ -386,7 +424,7 @@ test('a key that is bound to participants has an overview of their payments, and
   const fresh = await enqueue(stage.db, { participantId: 'bound-to-this' })
   await list('Newest payments').getByRole('link', { name: fresh.instructionId }).waitFor()
   const places = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allInnerTexts()
-  expect(places).toEqual(['Overview', 'Payments', 'Dead letters', 'Holds'])
+  expect(places).toEqual(['Overview', 'Payments', 'Dead letters', 'Holds', 'Contradictions'])
   await goTo('leases')
   await page.getByText('This page is about all participants').waitFor()
   expect(await page.getByRole('alert').count()).toBe(0)

@@ -58,6 +58,23 @@ async function stateBehind(line: string): Promise<unknown> {
 
 describe('symphony start', () => {
   test(
+    'prints no line that would pay when it is pasted, if it carries a rail of the user',
+    { timeout: 180_000 },
+    async () => {
+      const folder = await testFolder()
+      const rails = await writeRailsFile(folder, `type: 'simulated', onUnknown: 'hold', money: true, dispatch() {}`)
+      const running = spawnSymphony(['start', '--data-dir', join(folder, 'symphony'), '--rails', rails])
+      await expect.poll(running.stdout, SLOWLY).toContain('/v1/instructions')
+      expect(running.stdout()).not.toMatch(/curl|DE89370400440532013000|first-payment/)
+      expect(running.stdout()).toMatch(
+        /Enqueue payments with POST http:\S+\/v1\/instructions, described at http:\S+\/docs\./,
+      )
+      running.child.kill('SIGINT')
+      expect((await running.ended).exitCode).toBe(0)
+    },
+  )
+
+  test(
     'the printed lines work when pasted; Ctrl-C leaves no lease and no server; the next start goes on from there',
     { timeout: 180_000 },
     async () => {

@@ -1,3 +1,4 @@
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { go, pathTo } from '../../app/router.js'
 import { enqueuePayment } from '../../data/api.js'
 import { boundTo } from '../../data/me.js'
@@ -10,49 +11,137 @@ interface EnqueueFormProps {
   readonly onAccepted?: (outboxId: string) => void
 }
 
-/** A payment from the page: the same request as any client's, under the same rules. */
+type Draft = Parameters<typeof enqueuePayment>[0]
+
+/** Name of the rail that `symphony start` has by itself. It moves no money. */
+export const SIMULATED = 'simulated'
+
+/**
+ * Enqueues a payment by the same request as any client. Only the simulated rail has a ready-made example. On any other rail the
+ * person fills in everything, the instruction id included, and confirms.
+ */
 export function EnqueueForm({ rails, onAccepted = (id) => go(pathTo(['payments', id])) }: EnqueueFormProps) {
-  const act = async (form: FormData) => {
-    const text = (name: string) => formText(form, name)
-    const { outboxId, instructionId } = await enqueuePayment({
-      instructionId: newInstructionId(),
-      participantId: text('participant'),
-      railType: text('rail'),
-      payload: { amount: text('amount'), currency: text('currency'), destination: text('destination') },
-    })
+  const [rail, setRail] = useState(rails[0] ?? SIMULATED)
+  const [draft, setDraft] = useState<Draft | null>(null)
+  const enqueue = async (instruction: Draft) => {
+    const { outboxId, instructionId } = await enqueuePayment(instruction)
     onAccepted(outboxId)
     return `${instructionId} is committed. A worker takes it from here.`
   }
+  const isSimulated = rail === SIMULATED
+  const submit = async (form: FormData) => {
+    const instruction = instructionIn(form)
+    if (isSimulated) return enqueue(instruction)
+    setDraft(instruction)
+    return 'Confirm the payment.'
+  }
   return (
-    <ActionForm action="Enqueue the payment" act={act}>
-      <div class="row">
-        <Field name="amount" label="Amount" value="12.50" inputMode="decimal" />
-        <Field name="currency" label="Currency" value="EUR" />
+    <>
+      {/* Hidden while its values are confirmed, so that "Change it" loses none of them. */}
+      <div hidden={draft !== null}>
+        <ActionForm action={isSimulated ? 'Enqueue the payment' : 'Continue'} act={submit}>
+          <div class="field">
+            <label for="enqueue-rail">Rail</label>
+            <select
+              id="enqueue-rail"
+              name="rail"
+              class="input"
+              value={rail}
+              onChange={({ currentTarget }) => setRail(currentTarget.value)}
+            >
+              {rails.map((name) => (
+                <option key={name}>{name}</option>
+              ))}
+            </select>
+          </div>
+          <Fields key={String(isSimulated)} isSimulated={isSimulated} />
+        </ActionForm>
       </div>
-      <Field name="destination" label="Destination" value="DE89370400440532013000" />
+      {draft === null ? null : <Confirmation draft={draft} act={() => enqueue(draft)} onBack={() => setDraft(null)} />}
+    </>
+  )
+}
+
+function Fields({ isSimulated }: { readonly isSimulated: boolean }) {
+  const example = (value: string) => (isSimulated ? value : '')
+  return (
+    <>
+      {isSimulated ? null : (
+        <Field
+          name="instruction"
+          label="Instruction id"
+          value=""
+          hint="Names the payment for ever. The same id again is the same payment, and not a second one."
+        />
+      )}
       <div class="row">
-        <Field name="participant" label="Participant" value={boundTo()?.[0] ?? 'acme'} />
-        <div class="field">
-          <label for="enqueue-rail">Rail</label>
-          <select id="enqueue-rail" name="rail" class="input">
-            {rails.map((rail) => (
-              <option key={rail}>{rail}</option>
-            ))}
-          </select>
-        </div>
+        <Field name="amount" label="Amount" value={example('12.50')} inputMode="decimal" />
+        <Field name="currency" label="Currency" value={example('EUR')} />
       </div>
+      <Field name="destination" label="Destination" value={example('DE89370400440532013000')} />
+      <Field name="participant" label="Participant" value={boundTo()?.[0] ?? example('acme')} />
+    </>
+  )
+}
+
+interface ConfirmationProps {
+  readonly draft: Draft
+  readonly act: () => Promise<string>
+  readonly onBack: () => void
+}
+
+function Confirmation({ draft, act, onBack }: ConfirmationProps) {
+  const { instructionId, participantId, railType, payload } = draft
+  const back = useRef<HTMLButtonElement>(null)
+  // Not the button that sends: a second Enter must not confirm.
+  useEffect(() => back.current?.focus(), [])
+  return (
+    <ActionForm action="Enqueue this payment" act={act}>
+      <p>
+        <strong>This is no simulation.</strong> A worker sends the payment to the rail {railType} as soon as it can.
+      </p>
+      <dl class="facts">
+        <dt>Amount</dt>
+        <dd>
+          <strong class="amount">
+            {String(payload['amount'])} {String(payload['currency'])}
+          </strong>
+        </dd>
+        <dt>Destination</dt>
+        <dd class="mono">{String(payload['destination'])}</dd>
+        <dt>Rail</dt>
+        <dd>{railType}</dd>
+        <dt>Participant</dt>
+        <dd>{participantId}</dd>
+        <dt>Instruction</dt>
+        <dd>{instructionId}</dd>
+      </dl>
+      <button ref={back} type="button" class="button start" onClick={onBack}>
+        Change it
+      </button>
     </ActionForm>
   )
+}
+
+function instructionIn(form: FormData): Draft {
+  const text = (name: string) => formText(form, name)
+  return {
+    instructionId: text('instruction') || newInstructionId(),
+    participantId: text('participant'),
+    railType: text('rail'),
+    payload: { amount: text('amount'), currency: text('currency'), destination: text('destination') },
+  }
 }
 
 interface FieldProps {
   readonly name: string
   readonly label: string
   readonly value: string
+  readonly hint?: string
   readonly inputMode?: 'decimal'
 }
 
-function Field({ name, label, value, inputMode }: FieldProps) {
+function Field({ name, label, value, hint, inputMode }: FieldProps) {
   return (
     <div class="field">
       <label for={`enqueue-${name}`}>{label}</label>
@@ -65,11 +154,12 @@ function Field({ name, label, value, inputMode }: FieldProps) {
         autocomplete="off"
         {...(inputMode === undefined ? {} : { inputMode })}
       />
+      {hint === undefined ? null : <span class="hint">{hint}</span>}
     </div>
   )
 }
 
-/** Names the payment for ever, so each press of the button is another one. */
+/** Of the simulated rail: each press of the button is another payment. */
 function newInstructionId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(5))
   return `from-the-dashboard-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')}`

@@ -5,7 +5,7 @@ import { readToken } from '../../data/session.js'
 import { shellQuoted } from '../../data/shellQuoted.js'
 import { Panel } from '../../parts/Panel.js'
 import { Skeleton } from '../../parts/Skeleton.js'
-import { EnqueueForm } from './EnqueueForm.js'
+import { EnqueueForm, SIMULATED } from './EnqueueForm.js'
 
 /** An empty system explains itself, and offers the first step. */
 export function FirstVisit({
@@ -15,7 +15,7 @@ export function FirstVisit({
   readonly rails: readonly string[]
   onAccepted: (id: string) => void
 }) {
-  const rail = rails[0] ?? 'simulated'
+  const rail = rails[0] ?? SIMULATED
   return (
     <div class="first-visit">
       <Panel title="Nothing was enqueued yet">
@@ -37,23 +37,26 @@ export function FirstVisit({
           </p>
         )}
       </Panel>
-      <Panel title="Or from a terminal">
-        <div class="stack tight">
-          <pre class="block">{curlLine('$TOKEN', rail)}</pre>
-          <button type="button" class="button small start" onClick={() => void copyCurl(rail)}>
-            Copy, token included
-          </button>
-        </div>
-      </Panel>
+      {/* A line that is ready to be pasted must not move money. */}
+      {rail === SIMULATED ? (
+        <Panel title="Or from a terminal">
+          <div class="stack tight">
+            <pre class="block">{curlLine('$TOKEN')}</pre>
+            <button type="button" class="button small start" onClick={() => void copyCurl()}>
+              Copy, token included
+            </button>
+          </div>
+        </Panel>
+      ) : null}
     </div>
   )
 }
 
-function curlLine(token: string, rail: string): string {
+function curlLine(token: string): string {
   const body = [
     `{"instructionId": "first-payment",`,
     ` "participantId": "acme",`,
-    ` "railType": ${JSON.stringify(rail)},`,
+    ` "railType": "${SIMULATED}",`,
     ` "payload": {"amount": "12.50", "currency": "EUR",`,
     `             "destination": "DE89370400440532013000"}}`,
   ].join('\n      ')
@@ -66,9 +69,9 @@ function curlLine(token: string, rail: string): string {
   ].join(' \\\n  ')
 }
 
-async function copyCurl(rail: string): Promise<void> {
+async function copyCurl(): Promise<void> {
   try {
-    await navigator.clipboard.writeText(curlLine(readToken() ?? '$TOKEN', rail))
+    await navigator.clipboard.writeText(curlLine(readToken() ?? '$TOKEN'))
     say('The line was copied, with your token in it.')
   } catch {
     say('This browser does not let the page copy. Select the text instead.')
