@@ -1,4 +1,5 @@
-import { openDatabase, type Database, type DatabaseOptions } from '../db/index.js'
+import { AppError } from '../core/index.js'
+import { DatabaseError, openDatabase, type Database, type DatabaseOptions } from '../db/index.js'
 import { embeddedUrl } from '../embedded/index.js'
 import type { TargetSettings } from './settings.js'
 
@@ -36,10 +37,38 @@ export async function withTarget<T>(
   body: (database: Database) => Promise<T>,
   limits?: TargetLimits,
 ): Promise<T> {
-  const database = openTargetAt(await urlOfTarget(settings), settings, application, limits)
+  const url = await urlOfTarget(settings)
+  const database = openTargetAt(url, settings, application, limits)
   try {
     return await body(database)
+  } catch (error) {
+    throw (await schemaRefusal(error, url, settings.schema)) ?? error
   } finally {
     await database.close()
+  }
+}
+
+/** How a statement fails where the schema is missing, or is that of another release. */
+const MISFITS: ReadonlySet<string> = new Set([
+  'INVALID_SCHEMA_NAME',
+  'ROLE_UNAVAILABLE',
+  'UNDEFINED_COLUMN',
+  'UNDEFINED_FUNCTION',
+  'UNDEFINED_TABLE',
+])
+
+/** The reason in terms of the deployment, if the schema is not what this release deploys. */
+async function schemaRefusal(error: unknown, url: string, schema: string): Promise<AppError | undefined> {
+  if (!(error instanceof DatabaseError) || !MISFITS.has(error.code)) return undefined
+  const { checkStart } = await import('../deployment/index.js')
+  try {
+    const { refusals } = await checkStart({ url, schema })
+    const finding = refusals.find(({ code }) => code !== 'SERVER_IS_STANDBY')
+    if (finding === undefined) return undefined
+    const { code, object, expected, found, remedy } = finding
+    return new AppError(code, `${object}: expected ${expected}, found ${found}.`, { remedy })
+  } catch {
+    // The first error says more than this one.
+    return undefined
   }
 }

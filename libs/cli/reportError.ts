@@ -80,11 +80,19 @@ function codeOf(error: unknown): string | undefined {
 function causesOf(error: unknown): readonly string[] {
   const causes: string[] = []
   let cause = error instanceof Error ? error.cause : undefined
-  while (cause instanceof Error && causes.length < CAUSES_MAX) {
-    causes.push(cause.message.split('\n', 1)[0] ?? '')
+  let said = error instanceof Error ? error.message : ''
+  for (let depth = 0; cause instanceof Error && depth < CAUSES_MAX; depth += 1) {
+    const line = cause.message.split('\n', 1)[0] ?? ''
+    if (!repeats(line, said)) causes.push(line)
+    said += ` ${line}`
     cause = cause.cause
   }
   return causes
+}
+
+/** True if each word of the line was said already. */
+function repeats(line: string, said: string): boolean {
+  return line.split(/[\s"'“”‘’()]+/).every((word) => said.includes(word))
 }
 
 function stackOf(error: Error): string {

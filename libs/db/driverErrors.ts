@@ -38,6 +38,8 @@ const CERTIFICATE_REASONS: Readonly<Record<string, string>> = {
 const TLS_REMEDY =
   'give the authority as sslrootcert (or tls.ca), the expected name as tls.serverName, or mend the server'
 
+const UNREACHABLE_REMEDY = 'Start the server, or correct host and port in DATABASE_URL; a firewall may be in between.'
+
 /**
  * What the driver says without any code. The text is all there is to go by; a test provokes each of them with the
  * real driver, so that an upgrade that rewords one is noticed.
@@ -76,6 +78,7 @@ export function describeDriverError(
     return new DatabaseError('CONNECT_FAILED', `could not connect to ${destination}: ${code ?? message}`, {
       disposition: isWorthRetrying(code, message) ? 'retry' : 'fatal',
       cause: error,
+      remedy: code === 'ENOTFOUND' ? 'Correct the host in DATABASE_URL.' : UNREACHABLE_REMEDY,
     })
   }
   const disposition: Disposition = phase === 'committing' ? 'unknown' : 'retry'

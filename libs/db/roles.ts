@@ -31,18 +31,37 @@ export async function enterRole(client: ClientBase, { role, login, timeoutMs }: 
   try {
     await client.query({ text: `SET ROLE ${quoteIdentifier(role)}`, ...limit })
   } catch (error) {
-    throw roleErrorIn(error, role, login) ?? error
+    throw roleErrorIn(error, role, login, await loginsOf(client, role)) ?? error
   }
 }
 
+/** Logins that may act as the role, for the remedy. */
+async function loginsOf(client: ClientBase, role: string): Promise<readonly string[]> {
+  try {
+    const { rows } = await client.query<{ login: string }>(LOGINS, [role])
+    return rows.map(({ login }) => login)
+  } catch {
+    return []
+  }
+}
+
+const LOGINS = `
+  SELECT l.rolname::text AS login FROM pg_catalog.pg_roles l JOIN pg_catalog.pg_roles r ON r.rolname = $1
+  WHERE l.rolcanlogin AND NOT l.rolsuper AND pg_catalog.pg_has_role(l.oid, r.oid, 'MEMBER') ORDER BY 1 LIMIT 3`
+
 /** What to tell whoever runs a login that cannot act as a role; undefined if SET ROLE failed for another reason. */
-export function roleErrorIn(error: unknown, role: string, login: string): RoleError | undefined {
+export function roleErrorIn(
+  error: unknown,
+  role: string,
+  login: string,
+  memberLogins: readonly string[] = [],
+): RoleError | undefined {
   const sqlstate = isServerError(error) ? error.code : undefined
   if (sqlstate === SQLSTATE.insufficientPrivilege) {
     return new RoleError(role, `the login ${login} may not act as ${role}`, {
       sqlstate,
       cause: error,
-      remedy: `GRANT ${quoteIdentifier(role)} TO ${quoteIdentifier(login)}`,
+      remedy: loginRemedy(role, memberLogins),
     })
   }
   // SET ROLE reports a role that does not exist as a bad value of the setting `role`.
@@ -50,10 +69,16 @@ export function roleErrorIn(error: unknown, role: string, login: string): RoleEr
     return new RoleError(role, `the role ${role} does not exist`, {
       sqlstate,
       cause: error,
-      remedy: 'deploy the schema to this server, which creates its roles',
+      remedy: 'Run symphony deploy on this server, which creates its roles.',
     })
   }
   return undefined
+}
+
+/** Never a GRANT to the login in use: it may be the login of an application, which must not become a worker or an operator. */
+function loginRemedy(role: string, memberLogins: readonly string[]): string {
+  const known = memberLogins.length === 0 ? '' : `Log in as ${memberLogins.join(' or ')}, which may act as it. `
+  return `${known}symphony deploy --create-login NAME=${role.replace(/^symphony_/, '')} creates a login for this role.`
 }
 
 /** The process id from the server's greeting, which the driver keeps for cancel requests. */

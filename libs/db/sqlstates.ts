@@ -62,6 +62,7 @@ export const SQLSTATE = {
   unknownStatementName: '26000',
   unknownSavepoint: '3B001',
   insufficientPrivilege: '42501',
+  notInPrerequisiteState: '55000',
   idleSessionTimeout: '57P05',
 } as const
 
@@ -174,6 +175,35 @@ export const POSTGRES_STATES: ReadonlyMap<string, PostgresState> = new Map([
   state('XX001', 'data_corrupted', 'fatal'),
   state('XX002', 'index_corrupted', 'fatal'),
 ])
+
+const DEPLOY =
+  'Run symphony doctor, which names the differences, and symphony deploy of this release, which mends them.'
+
+/** Remedies for the states that a person can meet at the start of a command or a process. */
+const REMEDIES: ReadonlyMap<string, string> = new Map([
+  ['25006', 'Point DATABASE_URL at the primary: this server is a standby, or its transactions are read-only.'],
+  [
+    '28000',
+    'Check the login in DATABASE_URL; pg_hba.conf of the server decides which login may connect from this host.',
+  ],
+  ['28P01', 'Check the user name and the password in DATABASE_URL.'],
+  ['3D000', 'Correct the name of the database in DATABASE_URL, or create it: CREATE DATABASE.'],
+  ['3F000', DEPLOY],
+  [
+    '42501',
+    'Use a login with the right role (symphony deploy --create-login NAME=ROLE), or repeat symphony deploy, which grants each role its rights.',
+  ],
+  ['42703', DEPLOY],
+  ['42883', DEPLOY],
+  ['42P01', DEPLOY],
+  ['53100', 'Free disk space on the server.'],
+  ['53300', 'Close other connections, or raise max_connections of the server.'],
+  ['57P03', 'Try again in a moment: the server is starting or stopping.'],
+])
+
+export function remedyForState(sqlstate: string): string | undefined {
+  return REMEDIES.get(sqlstate)
+}
 
 export function lookUpState(sqlstate: string): PostgresState | undefined {
   return POSTGRES_STATES.get(sqlstate) ?? POSTGRES_STATES.get(sqlstate.slice(0, 2))

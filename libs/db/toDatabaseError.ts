@@ -2,7 +2,7 @@ import { describeDriverError } from './driverErrors.js'
 import { DatabaseError, StaleStatementError, type Disposition, type FailureContext } from './errors.js'
 import { LeaseLostError } from './raisedErrors.js'
 import { isServerError, type ServerError } from './serverError.js'
-import { isAppendOnlyRefusal, lookUpState, RAISED_STATES, SQLSTATE } from './sqlstates.js'
+import { isAppendOnlyRefusal, lookUpState, RAISED_STATES, remedyForState, SQLSTATE } from './sqlstates.js'
 import { withholdValues } from './withholdValues.js'
 
 /** Sessions that ended for idleness: they had not read the statement that met this error. */
@@ -62,9 +62,20 @@ function raisedByUs(error: ServerError): DatabaseError | undefined {
 
 function reportedByServer(error: ServerError, context: FailureContext): DatabaseError {
   if (isStaleStatement(error)) return new StaleStatementError(error.message, fieldsOf(error))
-  const condition = lookUpState(error.code)?.condition ?? 'database_error'
-  const disposition = dispositionOf(error.code, context)
-  return new DatabaseError(condition.toUpperCase(), error.message, { ...fieldsOf(error), disposition })
+  const sqlstate = isStandbyRefusal(error) ? SQLSTATE.readOnlyServer : error.code
+  const condition = lookUpState(sqlstate)?.condition ?? 'database_error'
+  const message =
+    sqlstate === SQLSTATE.readOnlyServer ? `the server accepts no writes: ${error.message}` : error.message
+  return new DatabaseError(condition.toUpperCase(), message, {
+    ...fieldsOf(error),
+    disposition: dispositionOf(sqlstate, context),
+    remedy: remedyForState(sqlstate),
+  })
+}
+
+/** A function that reads the position of the WAL fails on a standby with the state of many other faults. */
+function isStandbyRefusal({ code, routine }: ServerError): boolean {
+  return code === SQLSTATE.notInPrerequisiteState && routine === 'pg_current_wal_lsn'
 }
 
 /**

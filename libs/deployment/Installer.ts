@@ -27,6 +27,7 @@ import {
   loginMismatch,
   newerDatabase,
   ownerNotReturned,
+  serverIsStandby,
   strangersInTheWay,
 } from './refusals.js'
 import { isNewer, readRelease, type Release } from './release.js'
@@ -131,6 +132,7 @@ export class Installer {
       schema,
       createLogins.map(({ name }) => name),
     )
+    if (facts.isStandby) throw serverIsStandby(facts.database)
     requireRights(facts, { schema, rolesOnly, dedicatedDatabase, logins: createLogins.map(loginStatement) })
     return facts
   }

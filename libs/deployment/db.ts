@@ -27,6 +27,7 @@ export interface ServerFacts {
   /** 15, 16, 17, 18. */
   readonly version: number
   readonly isSuperuser: boolean
+  readonly isStandby: boolean
   readonly mayCreateRoles: boolean
   readonly mayCreateSchemas: boolean
   readonly ownsDatabase: boolean
@@ -56,7 +57,7 @@ export async function readServerFacts(tx: Queryable, schema: string, logins: rea
 /** Since 16, a member may be barred from SET ROLE, and CREATEROLE reaches only the roles that it created. */
 const SERVER_FACTS = `
   SELECT me.rolname::text AS "login", d.datname::text AS "database", v.major AS "version",
-    me.rolsuper AS "isSuperuser",
+    me.rolsuper AS "isSuperuser", pg_catalog.pg_is_in_recovery() AS "isStandby",
     me.rolsuper OR me.rolcreaterole AS "mayCreateRoles",
     pg_catalog.has_database_privilege(me.oid, d.oid, 'CREATE') AS "mayCreateSchemas",
     pg_catalog.pg_has_role(me.oid, d.datdba, 'USAGE') AS "ownsDatabase",
@@ -329,6 +330,11 @@ export function createLogin({ name, inherits }: LoginStatement, secret: string):
 export function grantToLogin({ name, roles, inherits }: LoginStatement, version: number): string {
   const options = version >= 16 ? ` WITH INHERIT ${inherits ? 'TRUE' : 'FALSE'}, SET TRUE` : ''
   return `GRANT ${roles.map(quoteIdentifier).join(', ')} TO ${quoteIdentifier(name)}${options};`
+}
+
+/** Since 16: the right to grant the roles, without the right to use them. */
+export function grantAdmin(login: string, roles: readonly string[]): string {
+  return `GRANT ${roles.map(quoteIdentifier).join(', ')} TO ${quoteIdentifier(login)} WITH ADMIN TRUE, INHERIT FALSE, SET FALSE;`
 }
 
 export interface LoginState {

@@ -1,7 +1,7 @@
 import { openLoginDatabase, type DatabaseOptions } from '../db/index.js'
 import { readCatalog, type Catalog } from './catalog.js'
 import { becomeAuditor, readDeploymentHistory, readSurroundings, type DeployedFile } from './db.js'
-import { schemaIsClosed } from './refusals.js'
+import { notDeployed } from './refusals.js'
 
 /** What is deployed, object by object, and every deployment that led to it. */
 export interface DeploymentDescription {
@@ -19,7 +19,7 @@ export async function describeDeployment(
     return await database.transaction('READ ONLY', async (tx) => {
       const { schema } = database
       const around = await readSurroundings(tx, schema)
-      if (!around.isDeployed) throw schemaIsClosed(schema)
+      if (!around.isDeployed) throw notDeployed(schema)
       await becomeAuditor(tx, around)
       return { schema, history: await readDeploymentHistory(tx, schema), catalog: await readCatalog(tx, schema) }
     })

@@ -7,21 +7,13 @@ import {
 } from '../db/index.js'
 import { readCatalog } from './catalog.js'
 import { compareCatalogs } from './compareCatalogs.js'
-import {
-  becomeAuditor,
-  readDeploymentRecord,
-  readSurroundings,
-  setExaminedItems,
-  useSchema,
-  type Surroundings,
-} from './db.js'
+import { becomeAuditor, readSurroundings, setExaminedItems, useSchema, type Surroundings } from './db.js'
 import { DeploymentError } from './errors.js'
 import type { Finding } from './findings.js'
 import { condense, readManifest } from './manifest.js'
 import { readQuestions, type SqlQuestion } from './questions.js'
-import { readRelease } from './release.js'
+import { releaseFindings } from './releaseFindings.js'
 import { RUNTIME_ROLES } from './roles.js'
-import { inOrder, readSchemaFiles } from './schemaFiles.js'
 import { surroundingFindings } from './surroundingFindings.js'
 
 export interface DoctorOptions extends Pick<DatabaseOptions, 'url' | 'schema' | 'tls'> {
@@ -70,7 +62,7 @@ async function examine(database: LoginDatabase, full: boolean): Promise<readonly
   requireAccess(around, schema)
   const drift = await database.transaction('READ ONLY', async (tx) => {
     await becomeAuditor(tx, around)
-    return [...(await examineRecord(tx)), ...(await examineCatalog(tx, around.version))]
+    return [...(await releaseFindings(tx)), ...(await examineCatalog(tx, around.version))]
   })
   const broken: Finding[] = []
   for (const check of readQuestions('checks')) broken.push(...(await runCheck(database, around, check, full)))
@@ -82,12 +74,12 @@ function requireAccess(around: Surroundings, schema: string): void {
   if (around.loginIsSuperuser) return
   if (!around.mayActAsAuditor) {
     throw new DeploymentError('DOCTOR_ROLE_MISSING', `The login ${around.login} may not act as ${auditor}.`, {
-      remedy: `Run the doctor as a superuser, or: GRANT ${auditor} TO the login.`,
+      remedy: 'Use a superuser, or a login that symphony deploy --create-login NAME=auditor has created.',
     })
   }
   if (!around.auditorMayUseSchema) {
     throw new DeploymentError('DOCTOR_ROLE_MISSING', `The role ${auditor} may not use the schema ${schema}.`, {
-      remedy: 'Somebody took its rights away: run symphony deploy, which gives them back.',
+      remedy: 'Run symphony deploy, which grants it this right.',
     })
   }
 }
@@ -105,28 +97,6 @@ function notDeployed(schema: string): Finding {
 
 async function examineCatalog(tx: Transaction, version: number): Promise<readonly Finding[]> {
   return compareCatalogs(readManifest(version), condense(await readCatalog(tx, tx.schema)))
-}
-
-/** A deployment of another release explains the differences that follow. */
-async function examineRecord(tx: Transaction): Promise<readonly Finding[]> {
-  const record = await readDeploymentRecord(tx, tx.schema)
-  const release = readRelease()
-  if (typeof record !== 'object') {
-    return record === 'none' ? [differentRelease(release.version, 'no record of a deployment')] : []
-  }
-  const isThisRelease = inOrder(readSchemaFiles()).every(({ name, sha256 }) => record.checksums.get(name) === sha256)
-  return isThisRelease ? [] : [differentRelease(release.version, `release ${record.version} with other files`)]
-}
-
-function differentRelease(expected: string, found: string): Finding {
-  return {
-    severity: 'drift',
-    code: 'DEPLOYED_BY_ANOTHER_RELEASE',
-    object: 'symphony_deployments',
-    expected: `the files of release ${expected}`,
-    found,
-    remedy: 'symphony deploy',
-  }
 }
 
 /** On its own, because a check that cannot be run (its table is missing) must not end the others. */

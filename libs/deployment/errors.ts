@@ -3,7 +3,7 @@ import { AppError } from '../core/index.js'
 export type DeploymentErrorCode =
   /** The package has no `schema/` folder, or the folder is incomplete. */
   | 'DEPLOYMENT_NO_SCHEMA_FILES'
-  /** The server is too old, or the database has the wrong encoding. */
+  /** The server is too old or a standby, or the database has the wrong encoding. */
   | 'DEPLOYMENT_SERVER_UNFIT'
   /** The login may not do what has to be done; the remedy is the SQL that a DBA has to run. */
   | 'DEPLOYMENT_RIGHTS_MISSING'
@@ -21,6 +21,8 @@ export type DeploymentErrorCode =
   | 'DEPLOYMENT_WITHOUT_EFFECT'
   /** A login that was asked for exists, but is of another kind. */
   | 'DEPLOYMENT_LOGIN_MISMATCH'
+  /** There is no deployment in this schema. */
+  | 'NOT_DEPLOYED'
   /** The doctor's login may not read what it has to examine. */
   | 'DOCTOR_ROLE_MISSING'
 

@@ -32,6 +32,22 @@ export function newerDatabase(schema: string, found: Release, own: Release): Dep
   )
 }
 
+export function notDeployed(schema: string): DeploymentError {
+  return new DeploymentError('NOT_DEPLOYED', `The schema ${schema} holds no deployment of Symphony.`, {
+    remedy: 'Run symphony deploy, or name the schema of the deployment: --schema.',
+  })
+}
+
+export function serverIsStandby(database: string): DeploymentError {
+  return new DeploymentError(
+    'DEPLOYMENT_SERVER_UNFIT',
+    `The server of ${database} is a standby and accepts no writes.`,
+    {
+      remedy: 'Point DATABASE_URL at the primary.',
+    },
+  )
+}
+
 export function schemaIsClosed(schema: string): DeploymentError {
   return new DeploymentError('DOCTOR_ROLE_MISSING', `This login has no role that may use the schema ${schema}.`, {
     remedy: 'Make it a member of the role it works in: symphony deploy --create-login NAME=ROLE',

@@ -4,6 +4,7 @@ import {
   createSchema,
   dedicateDatabase,
   giveSchemaToOwner,
+  grantAdmin,
   grantToLogin,
   lendOwner,
   returnOwner,
@@ -44,7 +45,7 @@ function missingStatements(facts: ServerFacts, wishes: Wishes): string[] {
     ...(rolesOnly ? [] : missingForSchema(facts, schema)),
     ...(rolesOnly || facts.mayActAsOwner || mayGrant(facts, OWNER_ROLE) ? [] : [lendOwner(facts.login, facts.version)]),
     ...(dedicatedDatabase && !facts.ownsDatabase ? [dedicateDatabase(facts.database)] : []),
-    ...logins.flatMap((login) => missingForLogin(facts, login)),
+    ...missingForLogins(facts, logins),
   ]
 }
 
@@ -55,13 +56,20 @@ function missingForSchema({ schemaOwner, ownsSchema, mayCreateSchemas }: ServerF
   return ownsSchema && mayCreateSchemas ? [] : [giveSchemaToOwner(schema)]
 }
 
-function missingForLogin(facts: ServerFacts, login: LoginStatement): string[] {
-  const isNew = !facts.existingLogins.includes(login.name)
-  return [
-    ...(isNew && !facts.mayCreateRoles ? [createLogin(login, 'choose one')] : []),
-    ...(login.roles.every((role) => mayGrant(facts, role)) ? [] : [grantToLogin(login, facts.version)]),
-  ]
+/** Who creates the logins must be able to grant their roles: a GRANT to a login that does not exist yet would fail. */
+function missingForLogins(facts: ServerFacts, logins: readonly LoginStatement[]): string[] {
+  const ungrantable = [...new Set(logins.flatMap(({ roles }) => roles).filter((role) => !mayGrant(facts, role)))]
+  if (facts.mayCreateRoles && facts.version >= ADMIN_SINCE) {
+    return ungrantable.length === 0 ? [] : [grantAdmin(facts.login, ungrantable)]
+  }
+  return logins.flatMap((login) => [
+    ...(facts.existingLogins.includes(login.name) || facts.mayCreateRoles ? [] : [createLogin(login, 'choose one')]),
+    ...(login.roles.some((role) => ungrantable.includes(role)) ? [grantToLogin(login, facts.version)] : []),
+  ])
 }
+
+/** CREATEROLE grants only roles that it may administer. */
+const ADMIN_SINCE = 16
 
 /** A role that is still missing will be the login's own creation. */
 function mayGrant({ missingRoles, ungrantableRoles, mayCreateRoles }: ServerFacts, role: string): boolean {

@@ -19,11 +19,13 @@ export async function runSteps(tx: Transaction, steps: readonly Step[]): Promise
  * unique index of its catalog, or as the internal error "tuple concurrently updated".
  */
 export function isInTheWay(error: unknown): boolean {
-  // A server that cannot be reached is nobody at work: whoever waits for it should hear so at once.
-  if (!(error instanceof DatabaseError) || error.code === 'CONNECT_FAILED') return false
+  if (!(error instanceof DatabaseError) || NO_CONNECTION.has(error.code)) return false
   if (error.disposition === 'retry' || error.code === 'INTERNAL_ERROR') return true
   return error.code === 'UNIQUE_VIOLATION' && error.table?.startsWith('pg_') === true
 }
+
+/** Reported at once: a server without a connection for us has nobody in the way. */
+const NO_CONNECTION: ReadonlySet<string> = new Set(['CANNOT_CONNECT_NOW', 'CONNECT_FAILED', 'TOO_MANY_CONNECTIONS'])
 
 function stepFailed({ title }: Step, error: unknown): DeploymentError {
   if (error instanceof DatabaseError && error.code === 'FEATURE_NOT_SUPPORTED' && error.hint !== undefined) {

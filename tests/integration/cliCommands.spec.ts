@@ -273,7 +273,7 @@ describe('holds', () => {
     const { exitCode, stderr } = await command(['holds', 'list'], stranger.url)
     expect(exitCode).toBe(1)
     expect(stderr).toContain('may not act as symphony_control')
-    expect(stderr).toContain('GRANT "symphony_control" TO')
+    expect(stderr).toContain('--create-login NAME=control')
   })
 })
 

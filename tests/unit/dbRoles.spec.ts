@@ -42,7 +42,7 @@ test.for(['none', 'transaction'] as const)('pooler %s: a missing grant is named'
   expect(error).toMatchObject({
     role: stage.stranger,
     disposition: 'fatal',
-    remedy: `GRANT "${stage.stranger}" TO "${stage.login}"`,
+    remedy: `symphony deploy --create-login NAME=${stage.stranger} creates a login for this role.`,
   })
   await expect(database.transactionAsRole(stage.stranger, async () => {})).rejects.toBeInstanceOf(RoleError)
   await expect(database.queryAsRole('db_no_such_role', WHO)).rejects.toMatchObject({
@@ -188,7 +188,7 @@ test('probeRoles says what the login can be, and which grant is missing', async 
           role: stage.stranger,
           usable: false,
           reason: `the login ${stage.login} may not act as ${stage.stranger}`,
-          remedy: `GRANT "${stage.stranger}" TO "${stage.login}"`,
+          remedy: `symphony deploy --create-login NAME=${stage.stranger} creates a login for this role.`,
         },
         expect.objectContaining({ role: 'db_no_such_role', usable: false }),
       ],

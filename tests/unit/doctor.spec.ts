@@ -380,12 +380,12 @@ describe('a fresh deployment', () => {
     }, untouched)
   })
 
-  test('is closed to a login that is no auditor, and the error says what to grant', async () => {
+  test('is closed to a login that is no auditor, and the error says which login to create', async () => {
     await withTestDatabase(async (db) => {
       const nobody = await db.createLogin('nobody', { roles: ['symphony_readonly'] })
       await expect(doctor({ url: nobody.url, schema: db.schema })).rejects.toMatchObject({
         code: 'DOCTOR_ROLE_MISSING',
-        remedy: expect.stringContaining('symphony_auditor'),
+        remedy: expect.stringContaining('--create-login NAME=auditor'),
       })
     }, untouched)
   })
