@@ -2282,7 +2282,7 @@ BEGIN
     PERFORM refuse_argument('p_is_message', 'true or false');
   END IF;
   -- Nearly always all is well, and then two looks at the whole batch say so: a regular expression costs far more to start than
-  -- to go on. What is joined hides nothing: every character of an id is looked at, and no digits meet between two objects.
+  -- to go on. What is joined hides nothing: every character of an id is looked at, and no number spans two objects.
   SELECT bool_and(COALESCE(g.is_within_bounds, false)), string_agg(g.ids, ''), string_agg(g.payload_text, '')
   INTO v_all_within_bounds, v_all_ids, v_all_payloads
   FROM (
@@ -2303,7 +2303,7 @@ BEGIN
     ) g
     OFFSET 0
   ) g;
-  IF v_all_within_bounds AND v_all_ids COLLATE "C" !~ '[^!-~]' AND v_all_payloads !~ '[0-9]{21}' THEN
+  IF v_all_within_bounds AND v_all_ids COLLATE "C" !~ '[^!-~]' AND NOT shows_long_number(v_all_payloads) THEN
     RETURN;
   END IF;
 
@@ -4416,13 +4416,13 @@ END
 $$;
 COMMENT ON FUNCTION give_back_timers(uuid[], text, integer) IS 'Internal: returns locked timers to ready; fails those claimed twenty times.';
 
--- function has_unbounded_number(jsonb) of symphony_owner
-CREATE FUNCTION has_unbounded_number(p_payload jsonb)
+-- function has_inexact_number(jsonb) of symphony_owner
+CREATE FUNCTION has_inexact_number(p_payload jsonb)
 RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
-RETURN (EXISTS (SELECT 1 FROM jsonb_array_elements(jsonb_path_query_array(has_unbounded_number.p_payload, 'strict $.**?(@.type() == "number")'::jsonpath)) found(number) WHERE ((abs((found.number)::numeric) >= '1000000000000000000000'::numeric) OR (scale((found.number)::numeric) > 20))));
-COMMENT ON FUNCTION has_unbounded_number(jsonb) IS 'True if a number in it has more digits than we keep.';
+RETURN (EXISTS (SELECT 1 FROM jsonb_array_elements(jsonb_path_query_array(has_inexact_number.p_payload, 'strict $.**?(@.type() == "number")'::jsonpath)) found(number) WHERE CASE WHEN ((abs((found.number)::numeric) >= '1000000000000000000000'::numeric) OR (scale((found.number)::numeric) > 20)) THEN true ELSE (NOT is_double_number((found.number)::numeric)) END));
+COMMENT ON FUNCTION has_inexact_number(jsonb) IS 'True if it holds a number with more digits than a double keeps.';
 
 -- function heartbeat_outbox_worker(text, jsonb) of symphony_owner
 CREATE FUNCTION heartbeat_outbox_worker(p_worker_id text, p_detail jsonb DEFAULT '{}'::jsonb)
@@ -4584,6 +4584,67 @@ END
 $$;
 COMMENT ON FUNCTION is_dispatch_open(uuid, text) IS 'Internal: whether anything may be claimed now; raises P7009 for a worker that shows an epoch which is over or frozen.';
 
+-- function is_double_number(numeric) of symphony_owner
+CREATE FUNCTION is_double_number(p_number numeric)
+RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE
+PARALLEL SAFE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+DECLARE
+  v_number numeric := abs(p_number);
+  v_digits text := btrim(replace(v_number::text, '.', ''), '0');
+  v_bits bigint;
+  v_exponent integer;
+  v_mantissa bigint;
+  -- All below is scaled so that a quarter of the distance between two doubles is a whole number.
+  v_scale numeric;
+  v_quarter numeric;
+  v_double numeric;
+  v_lowest numeric;
+  v_highest numeric;
+  v_unit numeric;
+  v_shorter numeric;
+  v_is_closed boolean;
+  v_distance numeric;
+BEGIN
+  IF length(v_digits) NOT BETWEEN 16 AND 17 THEN
+    RETURN length(v_digits) < 16;
+  END IF;
+  v_bits := ('x' || encode(float8send(v_number::float8), 'hex'))::bit(64)::bigint;
+  v_exponent := (v_bits >> 52) - 1075;
+  v_mantissa := (v_bits & 4503599627370495) + 4503599627370496;
+  v_scale := 2::numeric ^ GREATEST(0, 2 - v_exponent);
+  v_quarter := 2::numeric ^ GREATEST(0, v_exponent - 2);
+  v_double := 4 * v_mantissa * v_quarter;
+  -- Doubles below a power of two lie half as far apart.
+  v_lowest := v_double - CASE WHEN v_mantissa = 4503599627370496 THEN v_quarter ELSE 2 * v_quarter END;
+  v_highest := v_double + 2 * v_quarter;
+  -- A decimal halfway between two doubles is read as the one whose mantissa is even.
+  v_is_closed := v_mantissa % 2 = 0;
+  v_unit := v_number / v_digits::numeric * v_scale;
+  v_number := v_number * v_scale;
+
+  v_shorter := v_highest - mod(v_highest, 10 * v_unit);
+  IF NOT v_is_closed AND v_shorter = v_highest THEN
+    v_shorter := v_shorter - 10 * v_unit;
+  END IF;
+  IF v_shorter > v_lowest OR (v_is_closed AND v_shorter = v_lowest) THEN
+    RETURN false;
+  END IF;
+
+  v_distance := abs(v_number - v_double);
+  RETURN NOT EXISTS (
+    SELECT 1 FROM (VALUES (v_number - v_unit), (v_number + v_unit)) AS other(number)
+    WHERE (other.number > v_lowest OR (v_is_closed AND other.number = v_lowest))
+      AND (other.number < v_highest OR (v_is_closed AND other.number = v_highest))
+      AND (abs(other.number - v_double) < v_distance
+        OR (abs(other.number - v_double) = v_distance AND v_digits ~ '[13579]$')));
+END
+$$;
+COMMENT ON FUNCTION is_double_number(numeric) IS 'Whether JavaScript prints the double nearest to this number with the same value.';
+
 -- function is_id(text) of symphony_owner
 CREATE FUNCTION is_id(p_value text)
 RETURNS boolean
@@ -4635,7 +4696,7 @@ CREATE FUNCTION is_plain_payload_text(p_text text)
 RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
-RETURN COALESCE(((p_text !~ '[0-9]{21}'::text) AND (count_openings(p_text) <= 32)), false);
+RETURN COALESCE(((NOT shows_long_number(p_text)) AND (count_openings(p_text) <= 32)), false);
 COMMENT ON FUNCTION is_plain_payload_text(text) IS 'True for the text of a small payload that shows nothing to be refused.';
 
 -- function is_replicated_synchronously() of symphony_owner
@@ -5625,7 +5686,7 @@ CREATE FUNCTION payload_defect(p_payload jsonb)
 RETURNS text
 LANGUAGE sql STABLE
 PARALLEL SAFE
-RETURN CASE WHEN ((p_payload IS NULL) OR (jsonb_typeof(p_payload) <> 'object'::text)) THEN 'a JSON object'::text WHEN (pg_column_size(p_payload) > 524288) THEN 'a JSON object of at most 65536 bytes'::text WHEN is_plain_payload_text(small_payload_text(p_payload)) THEN NULL::text WHEN jsonb_path_exists(p_payload, 'strict $.**{32 to last}?(@.type() == "object" || @.type() == "array")'::jsonpath) THEN 'a JSON object nested at most 32 deep'::text WHEN (jsonb_path_exists(p_payload, '$.**?(@.type() == "number")'::jsonpath) AND has_unbounded_number(p_payload)) THEN 'numbers below 10^21 with at most 20 decimals (write larger ones as strings)'::text WHEN (octet_length((p_payload)::text) > 65536) THEN 'a JSON object of at most 65536 bytes'::text ELSE NULL::text END;
+RETURN CASE WHEN ((p_payload IS NULL) OR (jsonb_typeof(p_payload) <> 'object'::text)) THEN 'a JSON object'::text WHEN (pg_column_size(p_payload) > 524288) THEN 'a JSON object of at most 65536 bytes'::text WHEN is_plain_payload_text(small_payload_text(p_payload)) THEN NULL::text WHEN jsonb_path_exists(p_payload, 'strict $.**{32 to last}?(@.type() == "object" || @.type() == "array")'::jsonpath) THEN 'a JSON object nested at most 32 deep'::text WHEN (jsonb_path_exists(p_payload, '$.**?(@.type() == "number")'::jsonpath) AND has_inexact_number(p_payload)) THEN 'numbers below 10^21 with at most 20 decimals that a double holds without loss (write others as strings)'::text WHEN (octet_length((p_payload)::text) > 65536) THEN 'a JSON object of at most 65536 bytes'::text ELSE NULL::text END;
 COMMENT ON FUNCTION payload_defect(jsonb) IS 'What a payload should have been, or null when it is acceptable.';
 
 -- function person_key(text) of symphony_owner
@@ -6967,6 +7028,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION set_participant_outbox_policy(text, text) IS 'Says whether a FAILED head of a participant''s ordered stream lets the next one go (continue) or stops the stream (halt).';
+
+-- function shows_long_number(text) of symphony_owner
+CREATE FUNCTION shows_long_number(p_text text)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+RETURN ((p_text COLLATE "C") ~ '[:,[] ?-?([0-9][.]?){16}'::text);
+COMMENT ON FUNCTION shows_long_number(text) IS 'True if the text of JSON values may hold a number of 16 digits or more.';
 
 -- function sight_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) of symphony_owner
 CREATE FUNCTION sight_inbox_message(p_source text, p_message_id text, p_topic text, p_payload jsonb, p_content_hash bytea, p_not_before timestamp with time zone, p_now timestamp with time zone)

@@ -83,17 +83,85 @@ RETURN cardinality(p_values) >= 1 AND cardinality(p_values) <= 1000 AND array_di
   AND (octet_length(array_to_string(p_values, '')) <= 128 OR array_to_string(p_values, ' ') COLLATE "C" !~ '[^ ]{129}');
 COMMENT ON FUNCTION is_id_list(text[]) IS 'True for a plain list of 1 to 1000 ids.';
 
--- Apart from payload_defect, so that a payload without numbers costs no subquery; by way of one array, because
--- jsonb_path_query takes quadratic time for its results.
-CREATE OR REPLACE FUNCTION has_unbounded_number(p_payload jsonb) RETURNS boolean
+-- Whether JavaScript prints the double that is nearest to a number with the same value. A rail reads numbers as doubles, so
+-- any other number would reach it changed. At most 15 significant digits always survive, more than 17 never do. Of 16 and 17
+-- digits this finds what JavaScript prints: the shortest decimal that is read as the double, then the nearest one to it, then
+-- the even one. Exact arithmetic, because the text of a float8 depends on extra_float_digits and differs at bounds.
+CREATE OR REPLACE FUNCTION is_double_number(p_number numeric) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_number numeric := abs(p_number);
+  v_digits text := btrim(replace(v_number::text, '.', ''), '0');
+  v_bits bigint;
+  v_exponent integer;
+  v_mantissa bigint;
+  -- All below is scaled so that a quarter of the distance between two doubles is a whole number.
+  v_scale numeric;
+  v_quarter numeric;
+  v_double numeric;
+  v_lowest numeric;
+  v_highest numeric;
+  v_unit numeric;
+  v_shorter numeric;
+  v_is_closed boolean;
+  v_distance numeric;
+BEGIN
+  IF length(v_digits) NOT BETWEEN 16 AND 17 THEN
+    RETURN length(v_digits) < 16;
+  END IF;
+  v_bits := ('x' || encode(float8send(v_number::float8), 'hex'))::bit(64)::bigint;
+  v_exponent := (v_bits >> 52) - 1075;
+  v_mantissa := (v_bits & 4503599627370495) + 4503599627370496;
+  v_scale := 2::numeric ^ GREATEST(0, 2 - v_exponent);
+  v_quarter := 2::numeric ^ GREATEST(0, v_exponent - 2);
+  v_double := 4 * v_mantissa * v_quarter;
+  -- Doubles below a power of two lie half as far apart.
+  v_lowest := v_double - CASE WHEN v_mantissa = 4503599627370496 THEN v_quarter ELSE 2 * v_quarter END;
+  v_highest := v_double + 2 * v_quarter;
+  -- A decimal halfway between two doubles is read as the one whose mantissa is even.
+  v_is_closed := v_mantissa % 2 = 0;
+  v_unit := v_number / v_digits::numeric * v_scale;
+  v_number := v_number * v_scale;
+
+  v_shorter := v_highest - mod(v_highest, 10 * v_unit);
+  IF NOT v_is_closed AND v_shorter = v_highest THEN
+    v_shorter := v_shorter - 10 * v_unit;
+  END IF;
+  IF v_shorter > v_lowest OR (v_is_closed AND v_shorter = v_lowest) THEN
+    RETURN false;
+  END IF;
+
+  v_distance := abs(v_number - v_double);
+  RETURN NOT EXISTS (
+    SELECT 1 FROM (VALUES (v_number - v_unit), (v_number + v_unit)) AS other(number)
+    WHERE (other.number > v_lowest OR (v_is_closed AND other.number = v_lowest))
+      AND (other.number < v_highest OR (v_is_closed AND other.number = v_highest))
+      AND (abs(other.number - v_double) < v_distance
+        OR (abs(other.number - v_double) = v_distance AND v_digits ~ '[13579]$')));
+END
+$$;
+COMMENT ON FUNCTION is_double_number(numeric) IS 'Whether JavaScript prints the double nearest to this number with the same value.';
+
+-- A function of its own, so that payload_defect has no subquery for a payload without numbers. The numbers are collected into
+-- one array, because jsonb_path_query takes quadratic time for its results. CASE bounds a number before its digits are made.
+CREATE OR REPLACE FUNCTION has_inexact_number(p_payload jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN EXISTS (
   SELECT 1
   FROM jsonb_array_elements(jsonb_path_query_array(p_payload, 'strict $.** ? (@.type() == "number")')) AS found(number)
-  WHERE abs(found.number::numeric) >= 1e21 OR scale(found.number::numeric) > 20);
-COMMENT ON FUNCTION has_unbounded_number(jsonb) IS 'True if a number in it has more digits than we keep.';
+  WHERE CASE WHEN abs(found.number::numeric) >= 1e21 OR scale(found.number::numeric) > 20 THEN true
+    ELSE NOT is_double_number(found.number::numeric) END);
+COMMENT ON FUNCTION has_inexact_number(jsonb) IS 'True if it holds a number with more digits than a double keeps.';
 
--- Nearly every payload is small, and its text shows that nothing is wrong with it: neither 21 digits in a row nor 33 brackets.
+-- A number of 16 digits or more, where the text of jsonb has numbers: behind a colon, a comma or a bracket. Strings of digits,
+-- such as account numbers, stand behind a quote. A string may hold such text, too; it costs a second check and refuses nothing.
+CREATE OR REPLACE FUNCTION shows_long_number(p_text text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN p_text COLLATE "C" ~ '[:,[] ?-?([0-9][.]?){16}';
+COMMENT ON FUNCTION shows_long_number(text) IS 'True if the text of JSON values may hold a number of 16 digits or more.';
+
+-- Nearly every payload is small, and its text shows that nothing is wrong with it: neither a long number nor 33 brackets.
 -- (The text of a kilobyte of the worst numbers is 12 MB: made once, for the one item that is refused.) In two steps, because a
 -- function in SQL would make the text anew for each time it is looked at.
 CREATE OR REPLACE FUNCTION small_payload_text(p_payload jsonb) RETURNS text
@@ -109,7 +177,7 @@ COMMENT ON FUNCTION count_openings(text) IS 'How many brackets and braces are op
 
 CREATE OR REPLACE FUNCTION is_plain_payload_text(p_text text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN COALESCE(p_text !~ '[0-9]{21}' AND count_openings(p_text) <= 32, false);
+RETURN COALESCE(NOT shows_long_number(p_text) AND count_openings(p_text) <= 32, false);
 COMMENT ON FUNCTION is_plain_payload_text(text) IS 'True for the text of a small payload that shows nothing to be refused.';
 
 -- What is wrong with a payload, or null. The order matters: numbers are judged in their binary form before anything is
@@ -123,8 +191,8 @@ RETURN CASE
   WHEN is_plain_payload_text(small_payload_text(p_payload)) THEN NULL
   WHEN jsonb_path_exists(p_payload, 'strict $.**{32 to last} ? (@.type() == "object" || @.type() == "array")')
     THEN 'a JSON object nested at most 32 deep'
-  WHEN jsonb_path_exists(p_payload, 'lax $.** ? (@.type() == "number")') AND has_unbounded_number(p_payload)
-    THEN 'numbers below 10^21 with at most 20 decimals (write larger ones as strings)'
+  WHEN jsonb_path_exists(p_payload, 'lax $.** ? (@.type() == "number")') AND has_inexact_number(p_payload)
+    THEN 'numbers below 10^21 with at most 20 decimals that a double holds without loss (write others as strings)'
   WHEN octet_length(p_payload::text) > 65536 THEN 'a JSON object of at most 65536 bytes'
 END;
 COMMENT ON FUNCTION payload_defect(jsonb) IS 'What a payload should have been, or null when it is acceptable.';

@@ -133,7 +133,7 @@ BEGIN
     PERFORM refuse_argument('p_is_message', 'true or false');
   END IF;
   -- Nearly always all is well, and then two looks at the whole batch say so: a regular expression costs far more to start than
-  -- to go on. What is joined hides nothing: every character of an id is looked at, and no digits meet between two objects.
+  -- to go on. What is joined hides nothing: every character of an id is looked at, and no number spans two objects.
   SELECT bool_and(COALESCE(g.is_within_bounds, false)), string_agg(g.ids, ''), string_agg(g.payload_text, '')
   INTO v_all_within_bounds, v_all_ids, v_all_payloads
   FROM (
@@ -154,7 +154,7 @@ BEGIN
     ) g
     OFFSET 0
   ) g;
-  IF v_all_within_bounds AND v_all_ids COLLATE "C" !~ '[^!-~]' AND v_all_payloads !~ '[0-9]{21}' THEN
+  IF v_all_within_bounds AND v_all_ids COLLATE "C" !~ '[^!-~]' AND NOT shows_long_number(v_all_payloads) THEN
     RETURN;
   END IF;
 

@@ -97,7 +97,8 @@ describe('functions', () => {
     expect(await functionsOf('i')).toEqual([
       'api_scope_role',
       'count_openings',
-      'has_unbounded_number',
+      'has_inexact_number',
+      'is_double_number',
       'is_id',
       'is_inbox_id',
       'is_person_name',
@@ -108,6 +109,7 @@ describe('functions', () => {
       'outbox_base_key',
       'outbox_other_success',
       'person_key',
+      'shows_long_number',
       'trace_context_or_null',
     ])
     expect(await functionsOf('s')).toEqual([

@@ -10,6 +10,7 @@ import {
   InvalidArgumentError,
   PAYLOAD_BYTES_MAX,
   PAYLOAD_DEPTH_MAX,
+  parseStrictJson,
   requiredId,
   requiredInboxId,
   requiredText,
@@ -90,6 +91,120 @@ describe('payloads', () => {
     )
   })
 })
+
+describe('a number that SQL commits', () => {
+  test.each<[string, boolean]>([
+    ['9007199254740992', true],
+    ['9007199254740993', false],
+    ['-9007199254740993', false],
+    ['0.1', true],
+    ['0.30000000000000004', true],
+    ['0.30000000000000001', false],
+    ['1e400', false],
+    ['1e-400', false],
+    ['100000000000000000000', true],
+    ['100000000000000000001', false],
+    ['999999999999999999999', false],
+    ['1.0', true],
+    ['1', true],
+    ['12.50', true],
+    ['12345678.12345678', true],
+    ['123456789.123456789', false],
+    // Halfway between two doubles: JavaScript prints 18014398509482008 as 18014398509482010.
+    ['18014398509482010', true],
+    ['18014398509482008', false],
+    // Two decimals of 17 digits are equally near: JavaScript prints the even one.
+    ['1125899906842624.2', true],
+    ['1125899906842624.3', false],
+  ])('%s is accepted by both sides or by none', async (literal, accepted) => {
+    const json = `{"a": [${literal}]}`
+    const padded = `{"a": [${literal}], "padding": "${'x'.repeat(1_500)}"}`
+    expect({
+      typescript: reads(literal),
+      sql: await isAccepted(json),
+      large: await isAccepted(padded),
+    }).toEqual({ typescript: accepted, sql: accepted, large: accepted })
+  })
+
+  test('-0 is committed as 0, which is what the rail gets', async () => {
+    expect(await sql('($1::jsonb)::text', '{"a": -0}')).toBe('{"a": 0}')
+    expect(await isAccepted('{"a": -0}')).toBe(true)
+  })
+
+  test('many digits in a string are no number', async () => {
+    expect(
+      await isAccepted('{"iban": "DE89370400440532013000", "id": "9007199254740993", "t": ": 9007199254740993"}'),
+    ).toBe(true)
+  })
+
+  test.each([1, 2, 3, 4])(
+    'is accepted if and only if TypeScript reads it, for 5000 random numbers (seed %i)',
+    async (seed) => {
+      const literals = fc.sample(anyLiteral, { numRuns: 5_000, seed })
+      const { rows } = await client.query<{ readonly literal: string; readonly accepted: boolean }>(
+        `SELECT literal, payload_defect(('{"a": ' || literal || '}')::jsonb) IS NULL AS accepted FROM unnest($1::text[]) AS literal`,
+        [literals],
+      )
+      expect(rows.filter(({ literal, accepted }) => accepted !== reads(literal))).toEqual([])
+      expect(rows.filter(({ accepted }) => accepted).length).toBeGreaterThan(500)
+      expect(rows.filter(({ accepted }) => !accepted).length).toBeGreaterThan(500)
+    },
+  )
+
+  test.each(['-15', '0', '3'])('is judged alike with extra_float_digits = %s', async (setting) => {
+    await client.query(`SET extra_float_digits = ${setting}`)
+    expect(await isAccepted('{"a": 0.30000000000000004}')).toBe(true)
+    expect(await isAccepted('{"a": 9007199254740993}')).toBe(false)
+    await client.query('RESET extra_float_digits')
+  })
+})
+
+/** A decimal literal without exponent: of 14 to 19 digits, of a double, or a few units beside one, with zeros behind. */
+const anyLiteral = fc
+  .tuple(
+    fc.oneof(
+      fc
+        .tuple(fc.bigInt({ min: 10n ** 13n, max: 10n ** 19n }), fc.integer({ min: 0, max: 20 }))
+        .map(([n, scale]) => pointed(n, scale)),
+      fc.double({ min: 1e15, max: 1e20, noNaN: true }).map((double) => pointed(BigInt(Math.trunc(double)), 0)),
+      fc
+        .tuple(
+          fc.integer({ min: 52, max: 68 }),
+          fc.bigInt({ min: 0n, max: 2n ** 52n }),
+          fc.integer({ min: -12, max: 12 }),
+        )
+        .map(([power, fraction, beside]) =>
+          String(2n ** BigInt(power) + fraction * 2n ** BigInt(power - 52) + BigInt(beside)),
+        ),
+      fc
+        .tuple(
+          fc.integer({ min: 40, max: 52 }),
+          fc.bigInt({ min: 0n, max: 2n ** 40n }),
+          fc.integer({ min: 0, max: 4_096 }),
+        )
+        .map(([power, fraction, eighths]) =>
+          pointed((2n ** BigInt(power) + fraction) * 10_000n + (BigInt(eighths) * 10_000n) / 4_096n, 4),
+        ),
+      fc.double({ min: 1e-6, max: 1e15, noNaN: true }).map((double) => String(double)),
+    ),
+    fc.boolean(),
+    fc.integer({ min: 0, max: 2 }),
+  )
+  .map(
+    ([literal, isNegative, zeros]) =>
+      `${isNegative ? '-' : ''}${literal}${literal.includes('.') ? '0'.repeat(zeros) : ''}`,
+  )
+  .filter((literal) => /^-?\d+(\.\d+)?$/.test(literal) && /[1-9]/.test(literal))
+
+/** `12345` with a scale of 3 → `12.345` */
+function pointed(digits: bigint, scale: number): string {
+  const text = digits.toString().padStart(scale + 1, '0')
+  return scale === 0 ? text : `${text.slice(0, -scale)}.${text.slice(-scale)}`
+}
+
+function reads(literal: string): boolean {
+  return passes(() => parseStrictJson(`{"a": ${literal}}`))
+}
 
 describe('ids and texts', () => {
   test.each([
