@@ -180,9 +180,11 @@ CREATE TABLE outbox_attempt_tallies (
   dispatched bigint NOT NULL DEFAULT 0,
   retryable bigint NOT NULL DEFAULT 0,
   failed bigint NOT NULL DEFAULT 0,
-  zombie_requeue bigint NOT NULL DEFAULT 0
+  zombie_requeue bigint NOT NULL DEFAULT 0,
+  outcome_unknown bigint NOT NULL DEFAULT 0
 );
 COMMENT ON TABLE outbox_attempt_tallies IS 'Attempts counted by the call that recorded them; folded into outbox_attempt_totals by repair.';
+COMMENT ON COLUMN outbox_attempt_tallies.outcome_unknown IS 'Attempts among retryable and zombie_requeue that left the outcome unknown.';
 
 -- table outbox_attempt_totals of symphony_owner
 CREATE TABLE outbox_attempt_totals (
@@ -191,9 +193,11 @@ CREATE TABLE outbox_attempt_totals (
   retryable bigint NOT NULL DEFAULT 0,
   failed bigint NOT NULL DEFAULT 0,
   zombie_requeue bigint NOT NULL DEFAULT 0,
+  outcome_unknown bigint NOT NULL DEFAULT 0,
   CONSTRAINT outbox_attempt_totals_pkey PRIMARY KEY (minute)
 );
 COMMENT ON TABLE outbox_attempt_totals IS 'Attempts per minute; minutes older than two hours are folded into the row -infinity.';
+COMMENT ON COLUMN outbox_attempt_totals.outcome_unknown IS 'Attempts among retryable and zombie_requeue that left the outcome unknown.';
 
 -- table outbox_contradictions of symphony_owner
 CREATE TABLE outbox_contradictions (
@@ -333,7 +337,8 @@ CREATE VIEW outbox_throughput WITH (security_barrier=true) AS
             o.dispatched,
             o.retryable,
             o.failed,
-            o.zombie_requeue
+            o.zombie_requeue,
+            o.outcome_unknown
            FROM outbox_attempt_totals o
           WHERE o.minute > (statement_timestamp() - '01:01:00'::interval)
         UNION ALL
@@ -341,7 +346,8 @@ CREATE VIEW outbox_throughput WITH (security_barrier=true) AS
             sum(t.dispatched) AS sum,
             sum(t.retryable) AS sum,
             sum(t.failed) AS sum,
-            sum(t.zombie_requeue) AS sum
+            sum(t.zombie_requeue) AS sum,
+            sum(t.outcome_unknown) AS sum
            FROM outbox_attempt_tallies t
           GROUP BY (date_bin('00:01:00'::interval, t.recorded_at, '2000-01-01 00:00:00+00'::timestamp with time zone))
         )
@@ -349,7 +355,8 @@ CREATE VIEW outbox_throughput WITH (security_barrier=true) AS
     COALESCE(sum(r.dispatched), 0::numeric)::bigint AS dispatched,
     COALESCE(sum(r.retryable), 0::numeric)::bigint AS retryable,
     COALESCE(sum(r.failed), 0::numeric)::bigint AS failed,
-    COALESCE(sum(r.zombie_requeue), 0::numeric)::bigint AS zombie_requeue
+    COALESCE(sum(r.zombie_requeue), 0::numeric)::bigint AS zombie_requeue,
+    COALESCE(sum(r.outcome_unknown), 0::numeric)::bigint AS outcome_unknown
    FROM generate_series(date_trunc('minute'::text, statement_timestamp(), 'UTC'::text) - '00:59:00'::interval, date_trunc('minute'::text, statement_timestamp(), 'UTC'::text), '00:01:00'::interval) m(minute)
      LEFT JOIN recorded r ON r.minute = m.minute
   GROUP BY m.minute;
@@ -3146,9 +3153,9 @@ BEGIN
       FROM judged j
       WHERE p.ctid = j.place AND j.effective = 'RETRYABLE'
     ), tallied AS (
-      INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, retryable, failed)
+      INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, retryable, failed, outcome_unknown)
       SELECT v_now, count(*) FILTER (WHERE j.effective = 'DISPATCHED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE'),
-        count(*) FILTER (WHERE j.effective = 'FAILED')
+        count(*) FILTER (WHERE j.effective = 'FAILED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE' AND j.unknown)
       FROM judged j HAVING count(*) > 0
     )
     SELECT COALESCE(array_agg(j.ordinal), '{}'), array_agg(j.outbox_id), array_agg(j.attempt_id), array_agg(j.attempt_no),
@@ -4185,8 +4192,8 @@ BEGIN
     FROM judged j
     WHERE p.ctid = j.place
   ), tallied AS (
-    INSERT INTO outbox_attempt_tallies (recorded_at, zombie_requeue)
-    SELECT v_now, count(*) FROM judged j HAVING count(*) > 0
+    INSERT INTO outbox_attempt_tallies (recorded_at, zombie_requeue, outcome_unknown)
+    SELECT v_now, count(*), count(*) FILTER (WHERE j.unknown) FROM judged j HAVING count(*) > 0
   )
   SELECT COALESCE(array_agg(j.outbox_id), '{}'), COALESCE(array_agg(j.attempt_no), '{}'), COALESCE(array_agg(j.attempt_id), '{}'),
     -- A person's hold of before stands, and was placed by that person.
@@ -4282,12 +4289,14 @@ BEGIN
     WHERE t.ctid = ANY (ARRAY(SELECT c.ctid FROM outbox_attempt_tallies c LIMIT 10000 FOR UPDATE SKIP LOCKED))
     RETURNING t.*
   ), merged AS (
-    INSERT INTO outbox_attempt_totals AS o (minute, dispatched, retryable, failed, zombie_requeue)
-    SELECT date_trunc('minute', t.recorded_at, 'UTC'), sum(t.dispatched), sum(t.retryable), sum(t.failed), sum(t.zombie_requeue)
+    INSERT INTO outbox_attempt_totals AS o (minute, dispatched, retryable, failed, zombie_requeue, outcome_unknown)
+    SELECT date_trunc('minute', t.recorded_at, 'UTC'), sum(t.dispatched), sum(t.retryable), sum(t.failed), sum(t.zombie_requeue),
+      sum(t.outcome_unknown)
     FROM taken t GROUP BY 1 ORDER BY 1
     ON CONFLICT (minute) DO UPDATE
     SET dispatched = o.dispatched + EXCLUDED.dispatched, retryable = o.retryable + EXCLUDED.retryable,
-      failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue
+      failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue,
+      outcome_unknown = o.outcome_unknown + EXCLUDED.outcome_unknown
   )
   SELECT count(*) INTO v_folded FROM taken;
   WITH old AS (
@@ -4295,12 +4304,13 @@ BEGIN
     WHERE o.minute > '-infinity' AND o.minute < now() - interval '2 hours'
     RETURNING o.*
   )
-  INSERT INTO outbox_attempt_totals AS o (minute, dispatched, retryable, failed, zombie_requeue)
-  SELECT '-infinity', sum(d.dispatched), sum(d.retryable), sum(d.failed), sum(d.zombie_requeue)
+  INSERT INTO outbox_attempt_totals AS o (minute, dispatched, retryable, failed, zombie_requeue, outcome_unknown)
+  SELECT '-infinity', sum(d.dispatched), sum(d.retryable), sum(d.failed), sum(d.zombie_requeue), sum(d.outcome_unknown)
   FROM old d HAVING count(*) > 0
   ON CONFLICT (minute) DO UPDATE
   SET dispatched = o.dispatched + EXCLUDED.dispatched, retryable = o.retryable + EXCLUDED.retryable,
-    failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue;
+    failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue,
+    outcome_unknown = o.outcome_unknown + EXCLUDED.outcome_unknown;
   RETURN v_folded;
 END
 $$;

@@ -159,6 +159,7 @@ function figuresOf(queue: OutboxStatus): QueueFigures {
     failedLastHour: String(queue.failedLastHour),
     dlqDepth: String(queue.dlqDepth),
     unreviewedContradictionCount: String(queue.unreviewedContradictionCount),
+    outcomeUnknownCount: String(queue.outcomeUnknownCount),
   }
 }
 

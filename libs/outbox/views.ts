@@ -153,6 +153,8 @@ export interface ThroughputView {
   readonly retryable: number
   readonly failed: number
   readonly zombieRequeue: number
+  /** Attempts among `retryable` and `zombieRequeue` that left the outcome unknown. */
+  readonly outcomeUnknown: number
 }
 
 export interface LatencyView {
@@ -173,5 +175,7 @@ export interface ErrorView {
   readonly railType: string
   readonly state: Exclude<AttemptState, 'DISPATCHED'>
   readonly errorCode: string | null
+  /** The rail may have paid, and the outcome was unknown afterwards. */
+  readonly outcomeUnknown: boolean
   readonly count: number
 }

@@ -313,8 +313,10 @@ CREATE TABLE IF NOT EXISTS outbox_attempt_tallies (
   dispatched bigint NOT NULL DEFAULT 0,
   retryable bigint NOT NULL DEFAULT 0,
   failed bigint NOT NULL DEFAULT 0,
-  zombie_requeue bigint NOT NULL DEFAULT 0
+  zombie_requeue bigint NOT NULL DEFAULT 0,
+  outcome_unknown bigint NOT NULL DEFAULT 0
 );
+COMMENT ON COLUMN outbox_attempt_tallies.outcome_unknown IS 'Attempts among retryable and zombie_requeue that left the outcome unknown.';
 COMMENT ON TABLE outbox_attempt_tallies IS 'Attempts counted by the call that recorded them; folded into outbox_attempt_totals by repair.';
 
 CREATE TABLE IF NOT EXISTS outbox_attempt_totals (
@@ -322,8 +324,10 @@ CREATE TABLE IF NOT EXISTS outbox_attempt_totals (
   dispatched bigint NOT NULL DEFAULT 0,
   retryable bigint NOT NULL DEFAULT 0,
   failed bigint NOT NULL DEFAULT 0,
-  zombie_requeue bigint NOT NULL DEFAULT 0
+  zombie_requeue bigint NOT NULL DEFAULT 0,
+  outcome_unknown bigint NOT NULL DEFAULT 0
 );
+COMMENT ON COLUMN outbox_attempt_totals.outcome_unknown IS 'Attempts among retryable and zombie_requeue that left the outcome unknown.';
 COMMENT ON TABLE outbox_attempt_totals IS 'Attempts per minute; minutes older than two hours are folded into the row -infinity.';
 
 -- Indexes -------------------------------------------------------------------------------------------------------------

@@ -181,9 +181,9 @@ BEGIN
       FROM judged j
       WHERE p.ctid = j.place AND j.effective = 'RETRYABLE'
     ), tallied AS (
-      INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, retryable, failed)
+      INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, retryable, failed, outcome_unknown)
       SELECT v_now, count(*) FILTER (WHERE j.effective = 'DISPATCHED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE'),
-        count(*) FILTER (WHERE j.effective = 'FAILED')
+        count(*) FILTER (WHERE j.effective = 'FAILED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE' AND j.unknown)
       FROM judged j HAVING count(*) > 0
     )
     SELECT COALESCE(array_agg(j.ordinal), '{}'), array_agg(j.outbox_id), array_agg(j.attempt_id), array_agg(j.attempt_no),

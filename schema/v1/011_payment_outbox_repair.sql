@@ -75,8 +75,8 @@ BEGIN
     FROM judged j
     WHERE p.ctid = j.place
   ), tallied AS (
-    INSERT INTO outbox_attempt_tallies (recorded_at, zombie_requeue)
-    SELECT v_now, count(*) FROM judged j HAVING count(*) > 0
+    INSERT INTO outbox_attempt_tallies (recorded_at, zombie_requeue, outcome_unknown)
+    SELECT v_now, count(*), count(*) FILTER (WHERE j.unknown) FROM judged j HAVING count(*) > 0
   )
   SELECT COALESCE(array_agg(j.outbox_id), '{}'), COALESCE(array_agg(j.attempt_no), '{}'), COALESCE(array_agg(j.attempt_id), '{}'),
     -- A person's hold of before stands, and was placed by that person.

@@ -16,12 +16,14 @@ BEGIN
     WHERE t.ctid = ANY (ARRAY(SELECT c.ctid FROM outbox_attempt_tallies c LIMIT 10000 FOR UPDATE SKIP LOCKED))
     RETURNING t.*
   ), merged AS (
-    INSERT INTO outbox_attempt_totals AS o (minute, dispatched, retryable, failed, zombie_requeue)
-    SELECT date_trunc('minute', t.recorded_at, 'UTC'), sum(t.dispatched), sum(t.retryable), sum(t.failed), sum(t.zombie_requeue)
+    INSERT INTO outbox_attempt_totals AS o (minute, dispatched, retryable, failed, zombie_requeue, outcome_unknown)
+    SELECT date_trunc('minute', t.recorded_at, 'UTC'), sum(t.dispatched), sum(t.retryable), sum(t.failed), sum(t.zombie_requeue),
+      sum(t.outcome_unknown)
     FROM taken t GROUP BY 1 ORDER BY 1
     ON CONFLICT (minute) DO UPDATE
     SET dispatched = o.dispatched + EXCLUDED.dispatched, retryable = o.retryable + EXCLUDED.retryable,
-      failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue
+      failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue,
+      outcome_unknown = o.outcome_unknown + EXCLUDED.outcome_unknown
   )
   SELECT count(*) INTO v_folded FROM taken;
   WITH old AS (
@@ -29,12 +31,13 @@ BEGIN
     WHERE o.minute > '-infinity' AND o.minute < now() - interval '2 hours'
     RETURNING o.*
   )
-  INSERT INTO outbox_attempt_totals AS o (minute, dispatched, retryable, failed, zombie_requeue)
-  SELECT '-infinity', sum(d.dispatched), sum(d.retryable), sum(d.failed), sum(d.zombie_requeue)
+  INSERT INTO outbox_attempt_totals AS o (minute, dispatched, retryable, failed, zombie_requeue, outcome_unknown)
+  SELECT '-infinity', sum(d.dispatched), sum(d.retryable), sum(d.failed), sum(d.zombie_requeue), sum(d.outcome_unknown)
   FROM old d HAVING count(*) > 0
   ON CONFLICT (minute) DO UPDATE
   SET dispatched = o.dispatched + EXCLUDED.dispatched, retryable = o.retryable + EXCLUDED.retryable,
-    failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue;
+    failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue,
+    outcome_unknown = o.outcome_unknown + EXCLUDED.outcome_unknown;
   RETURN v_folded;
 END
 $$;

@@ -2,16 +2,17 @@
 -- costs the same however long the ledger is.
 CREATE OR REPLACE VIEW outbox_throughput WITH (security_barrier = true) AS
 WITH recorded AS (
-  SELECT o.minute, o.dispatched, o.retryable, o.failed, o.zombie_requeue FROM outbox_attempt_totals o
+  SELECT o.minute, o.dispatched, o.retryable, o.failed, o.zombie_requeue, o.outcome_unknown FROM outbox_attempt_totals o
   WHERE o.minute > statement_timestamp() - interval '61 minutes'
   UNION ALL
   -- Summed up before it is joined, by arithmetic on the instant: minutes have no time zone. A tail of 5000 rows takes a third.
   SELECT date_bin(interval '1 minute', t.recorded_at, timestamptz '2000-01-01 00:00:00+00'),
-    sum(t.dispatched), sum(t.retryable), sum(t.failed), sum(t.zombie_requeue)
+    sum(t.dispatched), sum(t.retryable), sum(t.failed), sum(t.zombie_requeue), sum(t.outcome_unknown)
   FROM outbox_attempt_tallies t GROUP BY 1
 )
 SELECT m.minute, COALESCE(sum(r.dispatched), 0)::bigint AS dispatched, COALESCE(sum(r.retryable), 0)::bigint AS retryable,
-  COALESCE(sum(r.failed), 0)::bigint AS failed, COALESCE(sum(r.zombie_requeue), 0)::bigint AS zombie_requeue
+  COALESCE(sum(r.failed), 0)::bigint AS failed, COALESCE(sum(r.zombie_requeue), 0)::bigint AS zombie_requeue,
+  COALESCE(sum(r.outcome_unknown), 0)::bigint AS outcome_unknown
 FROM generate_series(
     date_trunc('minute', statement_timestamp(), 'UTC') - interval '59 minutes',
     date_trunc('minute', statement_timestamp(), 'UTC'), interval '1 minute') AS m(minute)

@@ -3,9 +3,18 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { readOutboxStatus } from '../../libs/outbox/index.js'
 import { symphony, type Said } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, attemptRows, claim, claimOnly, complete, enqueue } from '../support/outboxItems.js'
+import {
+  anInstruction,
+  attemptRows,
+  claim,
+  claimOnly,
+  complete,
+  enqueue,
+  enqueueAndClaim,
+} from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
 
 let db: TestDatabase
@@ -162,6 +171,18 @@ describe('status', () => {
     expect(exitCode).toBe(0)
     expect(stdout.trim().split('\n').length).toBeGreaterThanOrEqual(1)
   })
+})
+
+test('status and show name an unknown outcome, apart from retries', async () => {
+  const lease = await enqueueAndClaim(db)
+  await complete(db, lease, { state: 'RETRYABLE', errorCode: 'RAIL_TIMEOUT', outcomeUnknown: true })
+  const shown = await command(['show', lease.instructionId])
+  expect(shown.stdout).toMatch(/SCHEDULED, OUTCOME UNKNOWN: the rail may have paid/)
+  expect(shown.stdout).toMatch(/attempt 1 RETRYABLE \(sent, OUTCOME UNKNOWN: the rail may have paid\): RAIL_TIMEOUT/)
+  const { outcomeUnknownCount } = await readOutboxStatus(db.as('symphony_readonly'))
+  expect((await command(['status'])).stdout).toMatch(
+    new RegExp(`^unknown +${outcomeUnknownCount} .*may have paid`, 'm'),
+  )
 })
 
 describe('show', () => {

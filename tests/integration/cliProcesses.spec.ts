@@ -143,7 +143,7 @@ describe('symphony start', () => {
       await expect.poll(() => stateBehind(unknown), SLOWLY).toEqual(paid)
       const { stdout } = await symphony(['show', 'stuck', '--data-dir', dataDir])
       // Given up by the stop, and found by asking: it was not sent a second time.
-      expect(stdout).toMatch(/attempt 1 RETRYABLE \(sent, outcome unknown\): RAIL_ABORTED[^]*attempt 2 DISPATCHED/)
+      expect(stdout).toMatch(/attempt 1 RETRYABLE \(sent, OUTCOME UNKNOWN[^)]*\): RAIL_ABORTED[^]*attempt 2 DISPATCHED/)
       second.child.kill('SIGTERM')
       expect((await second.ended).exitCode).toBe(0)
       const book = await readFile(join(dataDir, 'rail-book.ndjson'), 'utf8')

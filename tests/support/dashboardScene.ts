@@ -63,7 +63,7 @@ class SceneSetter {
     await this.#carry('sepa', 60, (item, index) => paid(item, 40 + ((index * 37) % 160)))
     await this.#enqueue('swift', 40)
     await this.#carry('swift', 30, (item, index) => paid(item, 300 + ((index * 211) % 1_900)))
-    await this.#carry('swift', 6, (item) => busy(item, 'RAIL_TIMEOUT', 10_000))
+    await this.#carry('swift', 6, (item) => ({ ...busy(item, 'RAIL_TIMEOUT', 10_000), outcomeUnknown: true }))
     await this.#enqueue('card-acquirer', 36)
     await this.#carry('card-acquirer', 24, (item, index) => paid(item, 25 + index))
     await this.#carry('card-acquirer', 3, (item) => refused(item))
@@ -191,9 +191,10 @@ class SceneSetter {
   /** The hour before: what was counted, and when each payment came. */
   async history(): Promise<void> {
     await this.#db.queryNoRole(
-      `INSERT INTO outbox_attempt_totals (minute, dispatched, retryable, failed, zombie_requeue)
+      `INSERT INTO outbox_attempt_totals (minute, dispatched, retryable, failed, zombie_requeue, outcome_unknown)
        SELECT date_trunc('minute', now()) - m * interval '1 minute', 280 + (60 * sin(m / 7.0))::int + (m * 37) % 40,
-         (m * 13) % 9 + CASE WHEN m < 12 THEN 28 ELSE 0 END, 0, CASE WHEN m < 9 THEN 4 ELSE 0 END
+         (m * 13) % 9 + CASE WHEN m < 12 THEN 28 ELSE 0 END, 0, CASE WHEN m < 9 THEN 4 ELSE 0 END,
+         CASE WHEN m < 9 THEN 14 ELSE 0 END
        FROM generate_series(1, 59) m ON CONFLICT DO NOTHING`,
     )
   }

@@ -1,5 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { claimOutboxBatch, completeOutboxAttempts, repairExpiredLeases } from '../../libs/outbox/index.js'
+import {
+  claimOutboxBatch,
+  completeOutboxAttempts,
+  readLatestAttempts,
+  readThroughput,
+  repairExpiredLeases,
+} from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { aPerson } from '../support/outboxPeople.js'
@@ -71,6 +77,38 @@ async function plantTally(age: string, counts: Partial<Totals>): Promise<void> {
     zombie_requeue,
   ])
 }
+
+test('outbox_throughput counts the attempts that left the outcome unknown, before and after folding', async () => {
+  const unknown = async () => {
+    const minutes = await readThroughput(db.as('symphony_readonly'))
+    return minutes.reduce((sum, { outcomeUnknown }) => sum + outcomeUnknown, 0)
+  }
+  const before = await unknown()
+  await complete(db, await enqueueAndClaim(db), { state: 'RETRYABLE', outcomeUnknown: true })
+  await complete(db, await enqueueAndClaim(db), { state: 'RETRYABLE' })
+  await complete(db, await enqueueAndClaim(db), { state: 'DISPATCHED', railReference: 'ref' })
+  const expired = await enqueueAndClaim(db)
+  await db.expireLease(expired.outboxId)
+  const unsent = await enqueueAndClaim(db, {}, { announced: true })
+  await db.expireLease(unsent.outboxId)
+  await fold()
+  expect((await unknown()) - before).toBe(2)
+  await fold()
+  expect((await unknown()) - before).toBe(2)
+})
+
+test('the errors of the latest attempts tell unknown outcomes from retries under the same code', async () => {
+  for (const outcomeUnknown of [true, false]) {
+    const lease = await enqueueAndClaim(db, { railType: 'errors-rail' })
+    await complete(db, lease, { state: 'RETRYABLE', errorCode: 'RAIL_TIMEOUT', outcomeUnknown })
+  }
+  const { errors } = await readLatestAttempts(db.as('symphony_readonly'))
+  const told = errors.filter(({ railType }) => railType === 'errors-rail')
+  expect(told.map(({ errorCode, outcomeUnknown, count }) => [errorCode, outcomeUnknown, count])).toEqual([
+    ['RAIL_TIMEOUT', false, 1],
+    ['RAIL_TIMEOUT', true, 1],
+  ])
+})
 
 describe('the totals', () => {
   test.for([31, 32])(

@@ -69,11 +69,15 @@ async function readTimelines(role: RoleHandle, id: string): Promise<readonly Tim
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 function printTimeline(item: Timeline, { terminal }: Cli): void {
-  const { bold, dim } = terminal.colors
-  terminal.print(`${bold(item.instructionId)} ${bold(item.state)}${item.outcomeUnknown ? ', outcome unknown' : ''}`)
+  const { bold, dim, magenta } = terminal.colors
+  terminal.print(
+    `${bold(item.instructionId)} ${bold(item.state)}${item.outcomeUnknown ? `, ${magenta(OUTCOME_UNKNOWN)}` : ''}`,
+  )
   for (const [word, value] of factsOf(item)) terminal.print(`  ${dim(word.padEnd(14))} ${value}`)
   terminal.print('')
-  for (const { at, line } of momentsOf(item)) terminal.print(`  ${dim(at?.toISOString() ?? '')} ${line}`)
+  for (const { at, line, isUnknown } of momentsOf(item)) {
+    terminal.print(`  ${dim(at?.toISOString() ?? '')} ${isUnknown ? magenta(line) : line}`)
+  }
   terminal.print('')
 }
 
@@ -97,16 +101,23 @@ function factsOf(item: ItemStatus): readonly (readonly [string, string])[] {
 interface Moment {
   readonly at: Date | null
   readonly line: string
+  /** The outcome was unknown after it. */
+  readonly isUnknown: boolean
 }
 
 /** Attempts and events in the order they happened; at the same instant, the attempt that an event speaks of comes first. */
 function momentsOf({ createdAt, attempts, events }: Timeline): readonly Moment[] {
   return [
-    { at: createdAt, line: 'enqueued' },
-    ...attempts.map((attempt) => ({ at: attempt.completedAt, line: describeAttempt(attempt) })),
+    { at: createdAt, line: 'enqueued', isUnknown: false },
+    ...attempts.map((attempt) => ({
+      at: attempt.completedAt,
+      line: describeAttempt(attempt),
+      isUnknown: attempt.outcomeUnknown,
+    })),
     ...events.map(({ createdAt: at, eventType, actor, detail }) => ({
       at,
       line: `${eventType} by ${actor} ${JSON.stringify(detail)}`,
+      isUnknown: false,
     })),
   ].toSorted((a, b) => (a.at?.getTime() ?? 0) - (b.at?.getTime() ?? 0))
 }
@@ -123,7 +134,7 @@ function describeAttempt({
   action,
   outcomeUnknown,
 }: LedgerAttempt): string {
-  const words = outcomeUnknown ? [ACTION_WORDS[action], 'outcome unknown'] : [ACTION_WORDS[action]]
+  const words = outcomeUnknown ? [ACTION_WORDS[action], OUTCOME_UNKNOWN] : [ACTION_WORDS[action]]
   const told = [
     railReference === null ? undefined : `reference ${railReference}`,
     railCode === null ? undefined : `rail code ${railCode}`,
@@ -134,6 +145,8 @@ function describeAttempt({
   ].filter((word) => word !== undefined)
   return `attempt ${attemptNo} ${state} (${words.join(', ')})${told.length === 0 ? '' : `: ${told.join(', ')}`}`
 }
+
+const OUTCOME_UNKNOWN = 'OUTCOME UNKNOWN: the rail may have paid'
 
 const ACTION_WORDS: Readonly<Record<AttemptAction, string>> = {
   sent: 'sent',

@@ -87,7 +87,7 @@ async function oneSecondLater(signal: AbortSignal): Promise<boolean> {
 
 type Paint = (text: string) => string
 
-function describeStatus(status: OutboxStatus, { bold, dim, yellow, red }: Colors): readonly string[] {
+function describeStatus(status: OutboxStatus, { bold, dim, yellow, red, magenta }: Colors): readonly string[] {
   const rows: readonly [string, bigint, string, Paint?][] = [
     ['pending', status.pendingCount, `oldest ${duration(status.oldestPendingAgeSeconds)}`, bold],
     ['  due', status.dueUnleasedCount, `longest waiting ${duration(status.oldestDueAgeSeconds)}`],
@@ -101,10 +101,16 @@ function describeStatus(status: OutboxStatus, { bold, dim, yellow, red }: Colors
     ],
     ['  blocked', status.blockedCount, 'behind an earlier one, or paused'],
     ['  held', status.heldCount, 'waiting for a person: symphony holds list', alarming(status.heldCount, red)],
+    [
+      'unknown',
+      status.outcomeUnknownCount,
+      'of the pending: the rail may have paid, no answer says so',
+      alarming(status.outcomeUnknownCount, magenta),
+    ],
     ['dispatched', status.dispatchedTotal, `${status.dispatchedLastHour} in the last hour`, bold],
     ['failed', status.failedTotal, `${status.failedLastHour} in the last hour`, bold],
     ['retries', status.retryableTotal, `${status.retryableLastHour} in the last hour`],
-    ['requeues', status.zombieRequeueTotal, 'leases that expired in somebody’s hands'],
+    ['requeues', status.zombieRequeueTotal, 'leases that expired'],
   ]
   return rows.map(
     ([word, count, note, paint = String]) => `${word.padEnd(12)} ${paint(String(count).padStart(10))}  ${dim(note)}`,

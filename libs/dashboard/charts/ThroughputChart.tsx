@@ -7,17 +7,28 @@ import { Glyph } from '../parts/Glyph.js'
 import { lookOf } from '../parts/states.js'
 
 interface Layer {
-  readonly field: 'dispatched' | 'retryable' | 'failed' | 'zombieRequeue'
+  readonly name: 'dispatched' | 'retryable' | 'unknown' | 'failed'
   readonly state: string
   readonly colour: string
+  readonly count: (minute: ThroughputMinute) => number
 }
 
 /** From the ground up. The tones differ in lightness too, so that they stay apart without colour. */
 const LAYERS: readonly Layer[] = [
-  { field: 'dispatched', state: 'DISPATCHED', colour: '--good' },
-  { field: 'retryable', state: 'RETRYABLE', colour: '--chart-retry' },
-  { field: 'zombieRequeue', state: 'ZOMBIE_REQUEUE', colour: '--held' },
-  { field: 'failed', state: 'FAILED', colour: '--bad' },
+  { name: 'dispatched', state: 'DISPATCHED', colour: '--good', count: ({ dispatched }) => dispatched },
+  {
+    name: 'retryable',
+    state: 'RETRYABLE',
+    colour: '--chart-retry',
+    count: ({ retryable, zombieRequeue, outcomeUnknown }) => retryable + zombieRequeue - outcomeUnknown,
+  },
+  {
+    name: 'unknown',
+    state: 'OUTCOME_UNKNOWN',
+    colour: '--unknown',
+    count: ({ outcomeUnknown }) => outcomeUnknown,
+  },
+  { name: 'failed', state: 'FAILED', colour: '--bad', count: ({ failed }) => failed },
 ]
 
 /** Attempts per minute over the last hour, stacked; below it the same in words and numbers. */
@@ -25,7 +36,7 @@ export function ThroughputChart({ minutes }: { readonly minutes: readonly Throug
   const [pointedAt, setPointedAt] = useState<number | null>(null)
   const { place, isDrawn } = useStackedBars(minutes, setPointedAt)
   const shown = pointedAt === null ? undefined : minutes[pointedAt]
-  const total = ({ field }: Layer) => minutes.reduce((sum, minute) => sum + minute[field], 0)
+  const total = (layer: Layer) => minutes.reduce((sum, minute) => sum + layer.count(minute), 0)
   const summary = LAYERS.map((layer) => `${count(total(layer))} ${lookOf(layer.state).word.toLowerCase()}`).join(', ')
   return (
     <figure>
@@ -37,10 +48,10 @@ export function ThroughputChart({ minutes }: { readonly minutes: readonly Throug
         {LAYERS.map((layer) => {
           const { word, glyph } = lookOf(layer.state)
           return (
-            <span key={layer.field} class={`legend-item layer-${layer.field}`}>
+            <span key={layer.name} class={`legend-item layer-${layer.name}`}>
               <Glyph name={glyph} size={12} />
               {word}
-              <b>{count(shown === undefined ? total(layer) : shown[layer.field])}</b>
+              <b>{count(shown === undefined ? total(layer) : layer.count(shown))}</b>
             </span>
           )
         })}
@@ -91,8 +102,8 @@ function stacked(minutes: readonly ThroughputMinute[]): uPlot.AlignedData {
   const times = minutes.map(({ minute }) => Date.parse(minute) / 1_000)
   const tops: number[][] = []
   let below = minutes.map(() => 0)
-  for (const { field } of LAYERS) {
-    below = minutes.map((minute, index) => (below[index] ?? 0) + minute[field])
+  for (const layer of LAYERS) {
+    below = minutes.map((minute, index) => (below[index] ?? 0) + layer.count(minute))
     tops.unshift(below)
   }
   return [times, ...tops]

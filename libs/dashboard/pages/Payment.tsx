@@ -5,7 +5,6 @@ import { readTimeline } from '../data/api.js'
 import { mayI } from '../data/me.js'
 import { mentions } from '../data/items.js'
 import { useResource } from '../data/useResource.js'
-import { Glyph } from '../parts/Glyph.js'
 import { Id } from '../parts/Id.js'
 import { Loaded } from '../parts/Loaded.js'
 import { Moment } from '../parts/Moment.js'
@@ -46,12 +45,7 @@ function Told({ timeline, onDone }: { readonly timeline: Timeline; readonly onDo
       <header class="page-head">
         <h1 class="payment-title">{item.instructionId}</h1>
         <StateTag state={item.state} />
-        {item.outcomeUnknown ? (
-          <span class="state tone-warn" title="The rail may have acted, and nobody knows.">
-            <Glyph name="unknown" />
-            Outcome unknown
-          </span>
-        ) : null}
+        {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" /> : null}
         <Actions item={item} hasOpenProposal={open.length > 0} onDone={onDone} />
       </header>
       <div class="grid wide-narrow">

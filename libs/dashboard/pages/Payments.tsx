@@ -155,7 +155,9 @@ function cellsOf(item: OutboxItem) {
     <a key="id" href={pathTo(['payments', outboxId])} title={instructionId}>
       {instructionId}
     </a>,
-    <StateTag key="state" state={state} />,
+    <span key="state">
+      <StateTag state={state} /> {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" short="Unknown" /> : null}
+    </span>,
     <span key="amount">
       <Amount of={item} /> <Destination of={item} />
     </span>,

@@ -1,6 +1,6 @@
 import type { GlyphName } from './Glyph.js'
 
-export type Tone = 'good' | 'flight' | 'wait' | 'warn' | 'held' | 'bad'
+export type Tone = 'good' | 'flight' | 'wait' | 'warn' | 'held' | 'unknown' | 'bad'
 
 export interface StateLook {
   readonly word: string
@@ -30,8 +30,14 @@ const LOOKS: Readonly<Record<string, StateLook>> = {
   HELD: look('Held', 'held', 'held', 'Nobody may send it until a person decides.'),
   DISPATCHED: look('Dispatched', 'done', 'good', 'The rail accepted it. This is final.'),
   FAILED: look('Failed', 'failed', 'bad', 'The rail refused it, or its attempts were spent. This is final.'),
-  RETRYABLE: look('Retryable', 'retry', 'warn', 'It did not work this time, and will be tried again.'),
-  ZOMBIE_REQUEUE: look('Requeued', 'expired', 'warn', 'Its lease ran out without an answer; the outcome is unknown.'),
+  RETRYABLE: look('Retryable', 'retry', 'warn', 'The rail did not pay this time. Symphony tries again.'),
+  ZOMBIE_REQUEUE: look('Requeued', 'expired', 'warn', 'Its lease expired before the rail was called.'),
+  OUTCOME_UNKNOWN: look(
+    'Outcome unknown',
+    'unknown',
+    'unknown',
+    'The rail may have paid, and no answer says so. It is neither a success nor a failure.',
+  ),
   ACTIVE: look('Active', 'done', 'good', 'Runs as scheduled.'),
   PAUSED: look('Paused', 'held', 'held', 'Nothing is started until it is resumed.'),
   READY: look('Ready', 'due', 'wait', 'Waits to be picked up.'),
@@ -55,5 +61,16 @@ function look(word: string, glyph: GlyphName, tone: Tone, meaning: string): Stat
 
 /** A state from a later release is shown as it is called. */
 export function lookOf(state: string): StateLook {
-  return LOOKS[state] ?? look(state, 'unknown', 'wait', '')
+  return LOOKS[state] ?? look(state, 'info', 'wait', '')
+}
+
+/** Returns the state to show for an attempt: an unknown outcome is no retry and no failure. */
+export function shownState({
+  state,
+  outcomeUnknown,
+}: {
+  readonly state: string
+  readonly outcomeUnknown: boolean
+}): string {
+  return outcomeUnknown ? 'OUTCOME_UNKNOWN' : state
 }

@@ -67,14 +67,17 @@ const STATUS_EXAMPLE = {
     failedLastHour: '0',
     dlqDepth: '2',
     unreviewedContradictionCount: '1',
+    outcomeUnknownCount: '1',
   },
   allPaused: null,
   rails: [RAIL_EXAMPLE],
   workers: { alive: 1, silent: 0 },
   alerts: [ALERT_EXAMPLE],
-  throughput: [{ minute: EXAMPLE.at, dispatched: 12, retryable: 1, failed: 0, zombieRequeue: 0 }],
+  throughput: [{ minute: EXAMPLE.at, dispatched: 12, retryable: 1, failed: 0, zombieRequeue: 0, outcomeUnknown: 1 }],
   latency: { sampled: 58, p50Ms: 81, p90Ms: 160, p99Ms: 197, maxMs: 199 },
-  errors: [{ railType: EXAMPLE.railType, state: 'RETRYABLE', errorCode: 'TIMEOUT', count: 1 }],
+  errors: [
+    { railType: EXAMPLE.railType, state: 'RETRYABLE', errorCode: 'RAIL_TIMEOUT', outcomeUnknown: true, count: 1 },
+  ],
 }
 
 /** What a person sees first. None of it can be told apart by participant, but for who asks. */

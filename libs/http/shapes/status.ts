@@ -23,6 +23,7 @@ export const QueueFigures = shape({
   failedLastHour: WholeNumber,
   dlqDepth: WholeNumber,
   unreviewedContradictionCount: WholeNumber,
+  outcomeUnknownCount: WholeNumber,
 })
 export type QueueFigures = Static<typeof QueueFigures>
 
@@ -33,6 +34,9 @@ export const ThroughputMinute = shape({
   retryable: Type.Integer(),
   failed: Type.Integer(),
   zombieRequeue: Type.Integer({ description: 'leases that expired' }),
+  outcomeUnknown: Type.Integer({
+    description: 'attempts among retryable and zombieRequeue that left the outcome unknown: the rail may have paid',
+  }),
 })
 export type ThroughputMinute = Static<typeof ThroughputMinute>
 
@@ -51,6 +55,7 @@ export const ErrorCount = shape({
   railType: Type.String(),
   state: oneOf(['FAILED', 'RETRYABLE', 'ZOMBIE_REQUEUE']),
   errorCode: nullable(Type.String()),
+  outcomeUnknown: Type.Boolean({ description: 'the rail may have paid, and the outcome was unknown afterwards' }),
   count: Type.Integer(),
 })
 export type ErrorCount = Static<typeof ErrorCount>

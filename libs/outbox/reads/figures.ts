@@ -111,7 +111,8 @@ export async function readRailQueues(role: Queryable): Promise<RailQueue[]> {
 export async function readThroughput(role: Queryable): Promise<ThroughputView[]> {
   const { rows } = await role.query<ThroughputView>(
     `SELECT ${isoMicros('minute')} AS minute, dispatched::integer AS dispatched, retryable::integer AS retryable,
-       failed::integer AS failed, zombie_requeue::integer AS "zombieRequeue"
+       failed::integer AS failed, zombie_requeue::integer AS "zombieRequeue",
+       outcome_unknown::integer AS "outcomeUnknown"
      FROM ${qualify(role, 'outbox_throughput')} ORDER BY 1`,
     PREPARED,
   )
@@ -122,7 +123,7 @@ export async function readThroughput(role: Queryable): Promise<ThroughputView[]>
 export async function readLatestAttempts(role: Queryable): Promise<LatestAttempts> {
   const { rows } = await role.query<LatestAttempts>(
     `WITH latest AS MATERIALIZED (
-       SELECT a.latency_ms, a.rail_type, a.state, a.error_code FROM ${qualify(role, 'payment_outbox_attempts')} a
+       SELECT a.latency_ms, a.rail_type, a.state, a.error_code, a.outcome_unknown FROM ${qualify(role, 'payment_outbox_attempts')} a
        WHERE a.attempt_id >= ${firstUuidAt(`statement_timestamp() - interval '1 hour'`)}
        ORDER BY a.attempt_id DESC LIMIT 5000
      ), latency AS (
@@ -132,12 +133,13 @@ export async function readLatestAttempts(role: Queryable): Promise<LatestAttempt
          percentile_disc(0.99) WITHIN GROUP (ORDER BY a.latency_ms) AS "p99Ms", max(a.latency_ms) AS "maxMs"
        FROM latest a WHERE a.latency_ms IS NOT NULL
      ), error AS (
-       SELECT a.rail_type AS "railType", a.state::text AS state, a.error_code AS "errorCode", count(*)::integer AS count
+       SELECT a.rail_type AS "railType", a.state::text AS state, a.error_code AS "errorCode",
+         a.outcome_unknown AS "outcomeUnknown", count(*)::integer AS count
        FROM latest a WHERE a.state <> 'DISPATCHED'
-       GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 50
+       GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC, 1, 2, 3, 4 LIMIT 50
      )
      SELECT (SELECT to_json(l) FROM latency l) AS latency,
-       (SELECT COALESCE(json_agg(e ORDER BY e.count DESC, e."railType", e.state, e."errorCode"), '[]') FROM error e) AS errors`,
+       (SELECT COALESCE(json_agg(e ORDER BY e.count DESC, e."railType", e.state, e."errorCode", e."outcomeUnknown"), '[]') FROM error e) AS errors`,
     PREPARED,
   )
   return onlyRow(rows)

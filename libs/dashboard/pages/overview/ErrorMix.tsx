@@ -3,7 +3,7 @@ import { count } from '../../data/format.js'
 import { Empty } from '../../parts/Empty.js'
 import { Panel } from '../../parts/Panel.js'
 import { StateTag } from '../../parts/StateTag.js'
-import { lookOf } from '../../parts/states.js'
+import { lookOf, shownState } from '../../parts/states.js'
 import { Scrollable } from '../../parts/Scrollable.js'
 
 const SHOWN_MAX = 5
@@ -29,24 +29,35 @@ export function ErrorMix({ errors }: { readonly errors: readonly ErrorCount[] })
               </tr>
             </thead>
             <tbody>
-              {shown.map(({ railType, state, errorCode, count: size }) => (
-                <tr key={`${railType} ${state} ${errorCode}`}>
-                  <td>
-                    <code>{errorCode ?? 'no code'}</code> <span class="quiet">{railType}</span>
-                    <div class={`errorbar tone-${lookOf(state).tone}`} aria-hidden="true">
-                      <span style={{ width: `${(100 * size) / most}%` }} />
-                    </div>
-                  </td>
-                  <td>
-                    <StateTag state={state} />
-                  </td>
-                  <td class="numeric">{count(size)}</td>
-                </tr>
+              {shown.map((error) => (
+                <ErrorLine key={keyOf(error)} error={error} most={most} />
               ))}
             </tbody>
           </table>
         </Scrollable>
       )}
     </Panel>
+  )
+}
+
+function keyOf({ railType, errorCode, ...error }: ErrorCount): string {
+  return `${railType} ${shownState(error)} ${error.state} ${errorCode}`
+}
+
+function ErrorLine({ error, most }: { readonly error: ErrorCount; readonly most: number }) {
+  const state = shownState(error)
+  return (
+    <tr>
+      <td>
+        <code>{error.errorCode ?? 'no code'}</code> <span class="quiet">{error.railType}</span>
+        <div class={`errorbar tone-${lookOf(state).tone}`} aria-hidden="true">
+          <span style={{ width: `${(100 * error.count) / most}%` }} />
+        </div>
+      </td>
+      <td>
+        <StateTag state={state} />
+      </td>
+      <td class="numeric">{count(error.count)}</td>
+    </tr>
   )
 }

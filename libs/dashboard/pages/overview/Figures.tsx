@@ -30,6 +30,13 @@ export function Figures({ status }: { readonly status: Status }) {
           p99 {milliseconds(latency.p99Ms)}
         </Figure>
         <Figure
+          name="Unknown"
+          value={count(queue.outcomeUnknownCount)}
+          tone={toneOf('unknown', queue.outcomeUnknownCount)}
+        >
+          may be paid
+        </Figure>
+        <Figure
           name="Held"
           value={count(queue.heldCount)}
           href={pathTo(['holds'])}

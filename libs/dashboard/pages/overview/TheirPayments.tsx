@@ -91,6 +91,7 @@ function List({ title, from, href, nothing }: ListProps) {
                       <PaymentCells item={item} />
                       <td data-label="State">
                         <StateTag state={item.state} />
+                        {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" /> : null}
                       </td>
                       <td data-label="Last answer" class="mono quiet">
                         {item.lastRailReference ?? item.lastErrorCode ?? '–'}

@@ -22,6 +22,7 @@ export function Watched({ outboxId }: { readonly outboxId: string }) {
         {({ item }) => (
           <div class="watched">
             <StateTag state={item.state} />
+            {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" /> : null}
             <span class="quiet">{lookOf(item.state).meaning}</span>
             <a class="button" href={pathTo(['payments', outboxId])}>
               Open its timeline <Glyph name="link" />

@@ -70,6 +70,7 @@ function Now({ timeline: { item } }: { readonly timeline: Timeline }) {
       </span>
       <div class="chronicle-head">
         <StateTag state={state} />
+        {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" /> : null}
         {claimedBy === null ? null : <code class="quiet">{claimedBy}</code>}
       </div>
       <p class="quiet">

@@ -1,7 +1,7 @@
 import type { Attempt, OutboxEvent, Timeline } from '../../../http/index.js'
 import { milliseconds } from '../../data/format.js'
 import type { GlyphName } from '../../parts/Glyph.js'
-import { lookOf, type Tone } from '../../parts/states.js'
+import { lookOf, shownState, type Tone } from '../../parts/states.js'
 
 /** One moment in the life of a payment. */
 export interface Entry {
@@ -48,15 +48,17 @@ function noteOfAction({ action, errorCode }: Attempt): string {
 
 function entryOfAttempt(attempt: Attempt): Entry {
   const { attemptNo, state, claimedAt, completedAt, workerId, latencyMs, action } = attempt
-  const { word, glyph, tone, meaning } = lookOf(state)
+  const { word, glyph, tone, meaning } = lookOf(shownState(attempt))
+  const expired = state === 'ZOMBIE_REQUEUE' && attempt.outcomeUnknown ? 'lease expired, ' : ''
   return {
     key: `attempt ${attemptNo}`,
     at: completedAt ?? claimedAt ?? '',
-    title: `Attempt ${attemptNo}: ${word.toLowerCase()}`,
+    title: `Attempt ${attemptNo}: ${expired}${word.toLowerCase()}`,
     glyph,
     tone,
     actor: workerId,
-    note: noteOfAction(attempt) || meaning,
+    note:
+      [noteOfAction(attempt), action === 'sent' || attempt.outcomeUnknown ? meaning : ''].join(' ').trim() || meaning,
     facts: given([
       ['action', action.replace('_', ' ')],
       ['leased', claimedAt],

@@ -1,0 +1,76 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { DashboardStage } from '../support/dashboardStage.js'
+import { claimOnly, complete, enqueue, makeDueAndClaim, type Enqueued } from '../support/outboxItems.js'
+
+/** A call that timed out is shown as an unknown outcome: not as a failure, and not as a retry. */
+
+let stage: DashboardStage
+let timedOut: Enqueued
+let inquired: Enqueued
+beforeAll(async () => {
+  stage = await DashboardStage.set()
+  timedOut = await enqueue(stage.db, { railType: 'hold-bank' })
+  await complete(stage.db, await claimOnly(stage.db, 'hold-bank'), {
+    state: 'RETRYABLE',
+    errorCode: 'RAIL_TIMEOUT',
+    outcomeUnknown: true,
+    holdReason: 'OUTCOME_UNKNOWN',
+  })
+  inquired = await enqueue(stage.db, { railType: 'inquire-bank' })
+  await complete(stage.db, await claimOnly(stage.db, 'inquire-bank'), { state: 'RETRYABLE', outcomeUnknown: true })
+  await complete(stage.db, await makeDueAndClaim(stage.db, inquired), {
+    state: 'DISPATCHED',
+    railReference: 'RF-1',
+    action: 'inquired',
+    latencyMs: 0,
+  })
+  const refused = await enqueue(stage.db, { railType: 'busy-bank' })
+  await complete(stage.db, await claimOnly(stage.db, refused.railType), { state: 'RETRYABLE', errorCode: 'BUSY' })
+})
+afterAll(() => stage.close())
+
+test('the timeline shows a timed-out call as an unknown outcome, never as a retry', async () => {
+  const { page, goTo } = await stage.open()
+  await goTo(`payments/${timedOut.outboxId}`)
+  const attempt = page.locator('.chronicle li', { hasText: 'Attempt 1: outcome unknown' })
+  await attempt.waitFor()
+  expect(await attempt.getAttribute('class')).toContain('tone-unknown')
+  expect(await attempt.innerText()).toContain('The rail may have paid')
+  expect(await page.locator('main').innerText()).not.toMatch(/tries again|will be tried again/i)
+  expect(await page.locator('main header [data-state=OUTCOME_UNKNOWN]').count()).toBe(1)
+  expect(await page.locator('.chronicle .now [data-state=OUTCOME_UNKNOWN]').count()).toBe(1)
+  await page.context().close()
+})
+
+test('the timeline shows an inquiry that found the payment as an inquiry, not as a send', async () => {
+  const { page, goTo } = await stage.open()
+  await goTo(`payments/${inquired.outboxId}`)
+  const attempt = page.locator('.chronicle li', { hasText: 'Attempt 2' })
+  await attempt.waitFor()
+  expect(await attempt.innerText()).toMatch(/Nothing was sent: the rail was asked[^]*inquired[^]*inquiry took/)
+  await page.context().close()
+})
+
+test('tiles, chart, list and "What went wrong" show unknown outcomes apart from retries', async () => {
+  const { page, goTo } = await stage.open()
+  await goTo('')
+  const tile = page.locator('.figure', { hasText: 'Unknown' })
+  await expect.poll(() => tile.innerText()).toMatch(/Unknown\s+1\s+may be paid/)
+  expect(await tile.getAttribute('class')).toContain('tone-unknown')
+  await expect.poll(() => page.locator('.layer-unknown').innerText()).toMatch(/Outcome unknown\s*2/)
+  expect(await page.locator('.layer-retryable').innerText()).toMatch(/Retryable\s*1/)
+  const wrong = page.locator('tr', { hasText: 'RAIL_TIMEOUT' })
+  expect(await wrong.locator('[data-state=OUTCOME_UNKNOWN]').count()).toBe(1)
+  expect(await page.locator('tr', { hasText: 'BUSY' }).locator('[data-state=RETRYABLE]').count()).toBe(1)
+  await goTo('payments')
+  const row = page.locator('.vlist-row', { hasText: timedOut.instructionId })
+  const tag = row.locator('[data-state=OUTCOME_UNKNOWN]')
+  await tag.waitFor()
+  expect(
+    await row
+      .getByRole('cell')
+      .nth(1)
+      .evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth),
+  ).toBe(0)
+  await page.context().close()
+})
