@@ -74,13 +74,14 @@ test('tells what the figures are, then each payment that changes, in each state 
   await expect.poll(() => client.heard('status').length, PATIENTLY).toBeGreaterThan(before)
 })
 
-test('is silent while nothing changes, but for heartbeats', async () => {
+test('tells nothing but each look at the database while nothing changes', async () => {
   const client = await listening(await quickStage())
-  await expect.poll(() => client.comments, PATIENTLY).toBeGreaterThan(1)
-  const heard = client.events.length
-  const comments = client.comments
-  await expect.poll(() => client.comments, PATIENTLY).toBeGreaterThan(comments + 2)
-  expect(client.events.length - heard).toBeLessThanOrEqual(1)
+  const told = () => client.events.length - client.heard('looked').length
+  await expect.poll(() => client.heard('looked').length, PATIENTLY).toBeGreaterThan(10)
+  const [before, looks] = [told(), client.heard('looked').length]
+  await expect.poll(() => client.heard('looked').length, PATIENTLY).toBeGreaterThan(looks + 20)
+  expect(told() - before).toBeLessThanOrEqual(1)
+  expect(JSON.parse(client.heard('looked').at(-1) ?? '')).toEqual({ at: expect.stringMatching(/^\d{4}-.*Z$/) })
 })
 
 test('asks the database nothing while nobody listens, and once for all who do', async () => {

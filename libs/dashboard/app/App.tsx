@@ -2,6 +2,7 @@ import type { JSX } from 'preact'
 import { useEffect } from 'preact/hooks'
 import { boundTo } from '../data/me.js'
 import { isSignedIn } from '../data/session.js'
+import { watchFreshness } from '../data/freshness.js'
 import { followStatus, status } from '../data/status.js'
 import { keepStreamOpen } from '../data/stream.js'
 import { Contradictions } from '../pages/Contradictions.js'
@@ -29,6 +30,7 @@ export function App() {
     const session = new AbortController()
     void keepStreamOpen(session.signal)
     void followStatus(session.signal)
+    void watchFreshness(session.signal)
     return () => session.abort()
   }, [signedIn])
   if (!signedIn) return <SignIn />

@@ -1,10 +1,14 @@
 import type { ComponentChildren } from 'preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { readClock } from '../data/clock.js'
+import { dayAndTime } from '../data/format.js'
+import { staleSince } from '../data/freshness.js'
 import { signOut } from '../data/session.js'
 import { status } from '../data/status.js'
 import { liveState } from '../data/stream.js'
 import { Glyph } from '../parts/Glyph.js'
 import { Mark } from '../parts/Mark.js'
+import { Moment } from '../parts/Moment.js'
 import { Sheet } from '../parts/Sheet.js'
 import { announcement } from './announce.js'
 import { attention } from './attention.js'
@@ -36,6 +40,7 @@ export function Shell({ children }: { readonly children: ComponentChildren }) {
       <Side />
       <TopBar />
       <main id="main" class="main" tabIndex={-1} ref={main}>
+        <StaleNote />
         <AllPaused />
         {children}
       </main>
@@ -155,10 +160,38 @@ function PlaceLink({ place, title }: { readonly place: Place; readonly title: st
   )
 }
 
-const LIVE_WORDS = { connecting: 'Connecting', live: 'Live', reconnecting: 'Reconnecting', off: 'Not live' }
+/** Says on every page that its data is old. While it does, nothing is green: see tokens.css. */
+function StaleNote() {
+  const since = staleSince.value
+  useLayoutEffect(() => {
+    document.documentElement.toggleAttribute('data-stale', since !== null)
+  }, [since])
+  if (since === null) return null
+  return (
+    <div class="note tone-bad stale-note" role="alert">
+      <Glyph name="warning" />
+      <div>
+        <p>
+          <strong>The data on this page is stale since {dayAndTime(since, readClock())}</strong> (<Moment at={since} />
+          ).
+        </p>
+        <p>Nothing could be read from the database since then, and payments may have changed. Decide nothing now.</p>
+      </div>
+    </div>
+  )
+}
+
+const LIVE_WORDS = {
+  connecting: 'Connecting',
+  live: 'Live',
+  reconnecting: 'Reconnecting',
+  off: 'Not live',
+  stale: 'Stale',
+}
 
 function Live() {
-  const state = liveState.value
+  // Of a broken connection the page says more: that it is being opened again.
+  const state = staleSince.value !== null && liveState.value === 'live' ? 'stale' : liveState.value
   return (
     <div class="live" data-state={state}>
       <span class="live-dot" aria-hidden="true" />

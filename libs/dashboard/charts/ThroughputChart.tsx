@@ -3,6 +3,7 @@ import type uPlot from 'uplot'
 import type { ThroughputMinute } from '../../http/index.js'
 import { theme } from '../app/theme.js'
 import { clockTime, count } from '../data/format.js'
+import { staleSince } from '../data/freshness.js'
 import { Glyph } from '../parts/Glyph.js'
 import { lookOf } from '../parts/states.js'
 
@@ -70,7 +71,7 @@ function useStackedBars(minutes: readonly ThroughputMinute[], onPoint: (index: n
   const latest = useRef(minutes)
   latest.current = minutes
   const [isDrawn, setIsDrawn] = useState<boolean>()
-  const colours = theme.value
+  const colours = `${theme.value} ${staleSince.value === null}`
   useEffect(() => {
     let observer: ResizeObserver | undefined
     let isLeft = false

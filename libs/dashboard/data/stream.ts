@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals'
-import { pause } from './clock.js'
+import { pause, readClock } from './clock.js'
 import { RequestError, send } from './client.js'
 import { EventReader, type ServerEvent } from './sse.js'
 
@@ -7,6 +7,9 @@ import { EventReader, type ServerEvent } from './sse.js'
 export type LiveState = 'connecting' | 'live' | 'reconnecting' | 'off'
 
 export const liveState = signal<LiveState>('connecting')
+
+/** When the server last said that it had read the database; at first, when this page was opened. */
+export const lookedAtMs = signal(readClock())
 
 type Listener = (event: ServerEvent) => void
 const listeners = new Set<Listener>()
@@ -51,7 +54,10 @@ async function readEvents(response: Response): Promise<void> {
     const { done, value } = await Promise.race([source.read(), silence])
     heard.abort()
     if (done) return source.cancel()
-    for (const event of reader.read(decoder.decode(value, { stream: true }))) tell(event)
+    for (const event of reader.read(decoder.decode(value, { stream: true }))) {
+      if (event.type === 'looked') lookedAtMs.value = readClock()
+      else tell(event)
+    }
   }
 }
 

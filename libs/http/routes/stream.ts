@@ -11,7 +11,7 @@ export function streamRoutes(streams: Streams, gate: Gate): readonly Route[] {
       path: '/v1/stream',
       tag: 'overview',
       summary:
-        'What happens, as it happens: the event `status` when the figures change, `items` with the payments that did.',
+        'What happens, as it happens: the event `status` when the figures change, `items` with the payments that did, and `looked` once per second while the database answers.',
       access: 'read',
       participants: 'filtered',
       answers: {

@@ -1,5 +1,5 @@
 import { Type, type Static } from 'typebox'
-import { Id, shape, Uuid } from './common.js'
+import { Id, shape, Timestamp, Uuid } from './common.js'
 import { ItemStateShape } from './outbox.js'
 import { Status } from './status.js'
 
@@ -13,3 +13,7 @@ export const ItemsEvent = shape({
   truncated: Type.Boolean(),
 })
 export type ItemsEvent = Static<typeof ItemsEvent>
+
+/** The event `looked`: the server has read the database, about once per second. Without it, whatever was told may be old. */
+export const LookedEvent = shape({ at: Timestamp })
+export type LookedEvent = Static<typeof LookedEvent>

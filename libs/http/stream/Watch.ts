@@ -3,7 +3,7 @@ import { readItemViews, readRecentlyChanged, type ItemView } from '../../outbox/
 import { PollLoop, Wakeup } from '../../worker/index.js'
 import type { Role } from '../Api.js'
 import type { Status } from '../shapes/status.js'
-import type { ItemsEvent } from '../shapes/stream.js'
+import type { ItemsEvent, LookedEvent } from '../shapes/stream.js'
 import type { StatusBoard } from '../StatusBoard.js'
 import type { Listener } from './Listener.js'
 
@@ -69,6 +69,9 @@ export class Watch {
     // Items first: who has heard the status hears of every change from then on.
     await this.#lookAtItems()
     await this.#lookAtStatus()
+    const event: LookedEvent = { at: systemClock.now().toISOString() }
+    const json = JSON.stringify(event)
+    for (const listener of this.#listeners) listener.send('looked', json)
     await this.#beat()
   }
 

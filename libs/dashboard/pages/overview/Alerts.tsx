@@ -2,6 +2,7 @@ import { Fragment } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Alert } from '../../../http/index.js'
 import { readAlerts } from '../../data/api.js'
+import { staleSince } from '../../data/freshness.js'
 import { useResource } from '../../data/useResource.js'
 import { Glyph } from '../../parts/Glyph.js'
 import { Loaded } from '../../parts/Loaded.js'
@@ -18,7 +19,15 @@ export function Alerts({ alerts }: { readonly alerts: readonly Alert[] }) {
       {raised.map((alert) => (
         <RaisedAlert key={alert.name} alert={alert} />
       ))}
-      {raised.length > 0 ? null : (
+      {raised.length > 0 ? null : staleSince.value !== null ? (
+        <p class="all-quiet">
+          <span class="state tone-warn">
+            <Glyph name="unknown" />
+            Unknown
+          </span>
+          <span class="quiet">No alert rule can be evaluated without the database.</span>
+        </p>
+      ) : (
         <p class="all-quiet">
           <span class="state tone-good">
             <Glyph name="done" />

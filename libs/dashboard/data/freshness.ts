@@ -1,0 +1,29 @@
+import { effect, signal } from '@preact/signals'
+import { pause, readClock } from './clock.js'
+import { liveState, lookedAtMs } from './stream.js'
+
+/** Time of the last successful look at the database, if that is too long ago; null while the data is fresh. */
+export const staleSince = signal<string | null>(null)
+
+/** The server looks once per second and says so with the event `looked`. */
+const STALE_AFTER_MS = 3_500
+const CHECKED_EVERY_MS = 500
+
+/**
+ * Watches for silence instead of errors, because silence covers every fault: a stopped or stuck database, server or network.
+ * Without a stream nothing is expected, and each page reports its own failed requests.
+ */
+export async function watchFreshness(stop: AbortSignal): Promise<void> {
+  lookedAtMs.value = readClock()
+  const judge = () => {
+    const isStale = liveState.peek() !== 'off' && readClock() - lookedAtMs.value > STALE_AFTER_MS
+    staleSince.value = isStale ? new Date(lookedAtMs.value).toISOString() : null
+  }
+  const forget = effect(judge)
+  while (!stop.aborted) {
+    judge()
+    await pause(CHECKED_EVERY_MS, stop)
+  }
+  forget()
+  staleSince.value = null
+}
