@@ -61,6 +61,7 @@ class StrictJsonReader {
 
   #nested<Container>(path: string, read: () => Container): Container {
     if (this.#depth === this.#depthMax) {
+      if (!this.#closesEveryBracket()) throw new NotJsonError(this.#argument, 'not JSON: a bracket is never closed')
       throw new ArgumentRangeError(path, `expected a depth of at most ${this.#depthMax}`)
     }
     this.#depth += 1
@@ -108,10 +109,28 @@ class StrictJsonReader {
     return false
   }
 
-  #string(path: string): string {
-    const start = this.#offset
+  /** Tells text that ends within its brackets, which is no JSON, from text that is only too deep. One pass, no recursion. */
+  #closesEveryBracket(): boolean {
+    let open = this.#depth
+    for (let offset = this.#offset; offset < this.#text.length; offset += 1) {
+      const character = this.#text[offset]
+      if (character === '"') offset = this.#endOfString(offset)
+      else if (character === '[' || character === '{') open += 1
+      else if (character === ']' || character === '}') open -= 1
+    }
+    return open <= 0
+  }
+
+  /** The offset of the closing quote, or one behind the text. */
+  #endOfString(start: number): number {
     let end = start + 1
     while (end < this.#text.length && this.#text[end] !== '"') end += this.#text[end] === '\\' ? 2 : 1
+    return end
+  }
+
+  #string(path: string): string {
+    const start = this.#offset
+    const end = this.#endOfString(start)
     if (end >= this.#text.length) throw this.#unexpected('a closing double quote')
     this.#offset = end + 1
     const text = unescape(this.#text.slice(start, end + 1))

@@ -1,5 +1,5 @@
-import { randomInt } from 'node:crypto'
 import { expect, inject, test } from 'vitest'
+import { commitSeed } from '../support/commitSlice.js'
 import { playScenario } from '../support/scorecard/playScenario.js'
 import type { Scenario, Size } from '../support/scorecard/Scenario.js'
 import histories from './scenarios/r05Histories.js'
@@ -7,7 +7,7 @@ import cutConnections from './scenarios/r09CutConnections.js'
 import staleCompletions from './scenarios/r10StaleCompletions.js'
 
 /**
- * Scenarios of `npm run chaos` in a size that every run of the tests can afford, from another seed each time. Those that kill
+ * Scenarios of `npm run chaos` in a size that every run of the tests can afford, from another seed with each commit. Those that kill
  * processes have specs of their own beside this one: docs/internals/tests.md says which.
  */
 
@@ -43,7 +43,7 @@ const SHORT_FORMS: readonly ShortForm[] = [
 const TITLED = SHORT_FORMS.map((form) => [`${form.scenario.id} ${form.invariant}`, form] as const)
 
 test.each(TITLED)('%s', async (_title, { scenario, size, atLeast }) => {
-  const seed = randomInt(2 ** 31)
+  const seed = commitSeed()
   process.stdout.write(`${scenario.id}: seed ${seed}\n`)
   const { defects, figures } = await playScenario(scenario, { seed, short: true, size, serverUrl: inject('serverUrl') })
   expect(defects).toEqual([])

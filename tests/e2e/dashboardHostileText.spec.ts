@@ -13,6 +13,7 @@ import {
   type OutboxInstruction,
 } from '../../libs/outbox/index.js'
 import { createOrUpdateJob, scheduleTimer } from '../../libs/scheduler/index.js'
+import { commitSlice } from '../support/commitSlice.js'
 import { DashboardStage, visit as openPage, type Visit } from '../support/dashboardStage.js'
 import { rowHashes } from '../support/fingerprint.js'
 import { apiRolesOf } from '../support/httpStage.js'
@@ -21,7 +22,7 @@ import { claimOf } from '../support/inboxMessages.js'
 import { makeDueAndClaim } from '../support/outboxItems.js'
 import { startRailServer } from '../support/railServer.js'
 
-const HOSTILE_TEXTS = hostileTexts(Number(process.env['SYMPHONY_TEST_SCRIPTS_FROM'] ?? 0))
+const HOSTILE_TEXTS = hostileTexts(Number(process.env['SYMPHONY_TEST_SCRIPTS_FROM'] ?? commitSlice(4) * 50))
 
 let stage: DashboardStage
 let visit: Visit

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { databaseSource, verifyLedger } from '../../libs/ledger/index.js'
+import { commitSeed, commitSlice } from '../support/commitSlice.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import {
   throughCommandLine,
@@ -20,9 +21,10 @@ import { HOSTILE_VALUES } from './hostileValues.js'
 
 /**
  * Every hostile input through every way in, each with the answer that stands in hostileAnswers.json: refused with a code, or taken as
- * it is. `npm test` tries one in so many; `npm run security -- --only S5` all of them.
+ * it is. `npm test` tries one in so many, another slice with each commit; `npm run security -- --only S5` all of them.
  */
 const EVERY = Number(process.env['SYMPHONY_TEST_HOSTILE_EVERY'] ?? 24)
+const SLICE = commitSlice(EVERY)
 const ANSWERS = new URL('hostileAnswers.json', import.meta.url)
 const WAYS = ['sql', 'typescript', 'http', 'cli', 'webhook'] as const
 type Way = (typeof WAYS)[number]
@@ -69,7 +71,7 @@ beforeAll(async () => {
     cli: throughCommandLine(folder, { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema }),
     webhook: throughWebhook(stage),
   }
-  const tried = HOSTILE_INPUTS.filter((_, index) => index % EVERY === 0)
+  const tried = HOSTILE_INPUTS.filter((_, index) => index % EVERY === SLICE)
   for (const input of tried) {
     const answers: Partial<Record<Way, string>> = {}
     for (const way of WAYS) {
@@ -80,7 +82,9 @@ beforeAll(async () => {
   }
   await tryValues()
   const counts = WAYS.map((way) => `${way} ${Object.values(given).filter((answers) => way in answers).length}`)
-  process.stdout.write(`hostile inputs: ${counts.join(', ')}\n`)
+  process.stdout.write(
+    `hostile inputs: ${counts.join(', ')}; slice ${SLICE + 1} of ${EVERY}, SYMPHONY_TEST_SLICE=${commitSeed()}\n`,
+  )
   // Whoever changes an answer on purpose has it written anew, and reads the difference.
   if (process.env['SYMPHONY_TEST_WRITE_ANSWERS'] === '1') {
     expected = { ...expected, ...given }
@@ -98,7 +102,7 @@ async function tryValues(): Promise<void> {
     Object.entries(HOSTILE_VALUES).map(([what, value]) => ({ name: `${place} = ${what}`, at, value })),
   )
   for (const [index, { name, at, value }] of places.entries()) {
-    if (index % EVERY !== 0) continue
+    if (index % EVERY !== SLICE) continue
     const instruction = {
       instructionId: `v-${index}`,
       participantId: 'p',

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { seededRandom } from '../../libs/cli/demo/seededRandom.js'
 import { describeBreak, type Checkpoint } from '../../libs/ledger/index.js'
+import { commitSeed } from '../support/commitSlice.js'
 import { LedgerStage } from '../support/ledgerStage.js'
 import { BLOCK_ROWS, disarm, tamper, TAMPER_KINDS } from '../support/ledgerTampers.js'
 import { openConnection, type Connection } from '../support/race.js'
@@ -10,7 +11,7 @@ import { openConnection, type Connection } from '../support/race.js'
  * against blocks and checkpoints, each found, with its place named. `npm run ledger:tamper` tries many more.
  */
 const COUNT = Number(process.env['SYMPHONY_TEST_TAMPERS'] ?? 66)
-const SEED = process.env['SYMPHONY_TEST_TAMPER_SEED'] ?? '20261115'
+const SEED = process.env['SYMPHONY_TEST_TAMPER_SEED'] ?? String(commitSeed())
 const CLEAN_RUNS = Number(process.env['SYMPHONY_TEST_CLEAN_RUNS'] ?? 20)
 /** A thousand take their time. */
 const TIMEOUT_MS = 3_600_000

@@ -5,6 +5,7 @@ import {
   encodePayload,
   InvalidArgumentError,
   JSON_TEXT_BYTES_MAX,
+  NotJsonError,
   parseStrictJson,
 } from '../../libs/core/index.js'
 
@@ -109,11 +110,19 @@ describe('what strict JSON refuses', () => {
     ['0.1000000000000000055', 'body'],
     [`0.${'1'.repeat(80)}`, 'body'],
     [deep(33), `body${'[0]'.repeat(32)}`],
-    ['['.repeat(100_000), `body${'[0]'.repeat(32)}`],
+    [`${'['.repeat(33)}"[\\"["${']'.repeat(33)}`, `body${'[0]'.repeat(32)}`],
     [`"${'x'.repeat(JSON_TEXT_BYTES_MAX - 1)}"`, 'body'],
     [`"${'€'.repeat(JSON_TEXT_BYTES_MAX / 3)}"`, 'body'],
   ])('refuses %.40s as out of range', (text, argument) => {
     expect(refusal(text)).toMatchObject({ code: 'ARGUMENT_OUT_OF_RANGE', argument })
+  })
+
+  test.each([
+    ['lists', '['.repeat(100_000)],
+    ['objects', '{"a":'.repeat(10_000)],
+    ['brackets within a text', `${'['.repeat(40)}"]]]${']'.repeat(40)}`],
+  ])('refuses %s that never close as no JSON, beyond the maximum depth too', (_name, text) => {
+    expect(refusal(text)).toBeInstanceOf(NotJsonError)
   })
 
   test.each([
