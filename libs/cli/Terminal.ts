@@ -9,6 +9,8 @@ interface TerminalOptions {
   readonly stdout: Stream
   readonly stderr: Stream
   readonly env: Readonly<Record<string, string | undefined>>
+  /** How this program is called from here, and its commands. Printed commands begin with it. @default symphony */
+  readonly program?: { readonly name: string; readonly commands: readonly string[] }
 }
 
 /** Results go to stdout, so that they can be piped; everything said to a person goes to stderr. */
@@ -20,7 +22,10 @@ export class Terminal {
   /** For `note`. They do nothing unless stderr is a terminal. */
   readonly noteColors: Colors
 
-  constructor({ stdout, stderr, env }: TerminalOptions) {
+  readonly #program: TerminalOptions['program']
+
+  constructor({ stdout, stderr, env, program }: TerminalOptions) {
+    this.#program = program
     this.#stdout = stdout
     this.#stderr = stderr
     this.colors = pc.createColors(wantsColors(stdout, env))
@@ -32,17 +37,27 @@ export class Terminal {
     return this.#stderr.isTTY === true
   }
 
+  /** Whether a person, and no file or pipe, gets what is printed: only then a secret may be. */
+  get isPrintedToPerson(): boolean {
+    return this.#stdout.isTTY === true
+  }
+
   print(line: string): void {
-    this.#stdout.write(`${line}\n`)
+    this.printRaw(this.#callable(line))
+  }
+
+  /** For text that is no message: JSON, SQL, scripts. */
+  printRaw(text: string): void {
+    this.#stdout.write(`${text}\n`)
   }
 
   /** One line, so that many of them are NDJSON. bigints are written as text: their digits must survive the reader. */
   printJson(value: unknown): void {
-    this.print(JSON.stringify(value, bigintAsText))
+    this.printRaw(JSON.stringify(value, bigintAsText))
   }
 
   note(line: string): void {
-    this.#stderr.write(`${line}\n`)
+    this.#stderr.write(`${this.#callable(line)}\n`)
   }
 
   /** Draws a line over the one before, on a terminal; elsewhere nothing: a log is no place for progress. */
@@ -52,8 +67,16 @@ export class Terminal {
 
   /** Draws a page over the one before, where stdout is a terminal; elsewhere the pages follow each other. */
   printPage(lines: readonly string[]): void {
-    const page = lines.map((line) => `${line}\n`).join('')
+    const page = lines.map((line) => `${this.#callable(line)}\n`).join('')
     this.#stdout.write(this.#stdout.isTTY === true ? `\u001B[H\u001B[2J${page}` : page)
+  }
+
+  /** Replaces `symphony COMMAND` by the words that call it from here. */
+  #callable(text: string): string {
+    if (this.#program === undefined || this.#program.name === 'symphony') return text
+    const { name, commands } = this.#program
+    const called = new RegExp(`(?<![\\w./-])symphony (?=(?:${commands.join('|')}|--help)\\b)`, 'g')
+    return text.replaceAll(called, () => `${name} `)
   }
 }
 

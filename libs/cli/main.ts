@@ -1,11 +1,17 @@
 import { Interruption } from './Interruption.js'
-import { run } from './program.js'
+import { COMMAND_NAMES, run } from './program.js'
+import { programName } from './programName.js'
 import { Terminal } from './Terminal.js'
 
 /** The process around a command: its streams, its environment, its signals, its exit code. */
 export async function main(argv: readonly string[]): Promise<void> {
   for (const stream of [process.stdout, process.stderr]) stream.on('error', endQuietlyWhenReaderIsGone)
-  const terminal = new Terminal({ stdout: process.stdout, stderr: process.stderr, env: process.env })
+  const terminal = new Terminal({
+    stdout: process.stdout,
+    stderr: process.stderr,
+    env: process.env,
+    program: { name: programName(argv[1]), commands: COMMAND_NAMES },
+  })
   const interruption = new Interruption(() => {
     if (terminal.isInteractive) terminal.note('Stopping. Once more to stop at once.')
   })

@@ -41,6 +41,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   completion: async () => (await import('./commands/completion.js')).registerCompletion,
 }
 
+export const COMMAND_NAMES: readonly string[] = Object.keys(COMMANDS)
+
 /** Runs one command line, as in `process.argv`, and returns its exit code. Never throws. */
 export async function run(argv: readonly string[], cli: Cli): Promise<number> {
   try {

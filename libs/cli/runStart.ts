@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { deploy, doctor, type DeployReport, type Diagnosis } from '../deployment/index.js'
 import { openServer, type OpenedServer } from '../embedded/index.js'
 import { loadRails, simulatedRail, type LoadedRail } from '../rails/index.js'
@@ -16,6 +16,8 @@ import { openTargetAt } from './openTarget.js'
 import { loginOf, urlOfLogin } from './processLogin.js'
 import { Relay } from './Relay.js'
 import { RefusalWatch } from './RefusalWatch.js'
+import { countOf } from './countOf.js'
+import { shellWord } from './programName.js'
 import { requireStart } from './requireStart.js'
 import { keptSecret } from './secretFile.js'
 import { createScheduler } from './runScheduler.js'
@@ -80,13 +82,13 @@ async function serve(url: string, settings: StartSettings, cli: Cli): Promise<vo
     protection: await protectionOf(loaded, settings.vaultKeys),
     files: await loadApiFiles(settings),
   }))
-  const accessToken = settings.accessToken ?? (await keptSecret(join(settings.dataDir, 'access-token'), newToken))
+  const token = await accessTokenOf(settings)
   const log = createLog(settings.logLevel, 'symphony')
   const database = openTargetAt(url, settings, 'start')
   try {
     const rails = await orCloseRails(loaded, () => openRails(protection, database))
     const api = apiFace(url, settings, files, protection)
-    const face = new HttpFace({ database, log, accessToken, api, webhooks: files.webhooks })
+    const face = new HttpFace({ database, log, accessToken: token.value, api, webhooks: files.webhooks })
     const watch = new RefusalWatch()
     const relay = new Relay({ database, rails, settings, log, metrics: face.metrics, watch })
     const scheduler = createScheduler(database, settings, log, face.metrics, watch)
@@ -96,7 +98,7 @@ async function serve(url: string, settings: StartSettings, cli: Cli): Promise<vo
       await scheduler.start()
       await cleanup.start()
       const address = await face.listen(settings, USUAL_PORT)
-      printWelcome({ address, accessToken }, settings, cli)
+      printWelcome({ address, token }, settings, cli)
       await untilAborted(AbortSignal.any([cli.signal, watch.signal]))
     } finally {
       await Promise.all([face.close(), cleanup.stop(), scheduler.stop(), relay.stop()])
@@ -130,7 +132,8 @@ function printPlace(server: OpenedServer, report: DeployReport, { findings }: Di
   terminal.print(placeOf(server))
   const verb = report.outcome === 'deployed' ? 'was deployed' : 'was there already'
   terminal.print(`Release ${report.release} ${verb} in the schema ${report.schema}, and the doctor found it sound.`)
-  if (findings.length > 0) terminal.print(`It mentions ${findings.length} thing(s) worth knowing: symphony doctor`)
+  if (findings.length > 0)
+    terminal.print(`It mentions ${countOf(findings.length, 'thing')} worth knowing: symphony doctor`)
 }
 
 function placeOf(server: OpenedServer): string {
@@ -140,25 +143,28 @@ function placeOf(server: OpenedServer): string {
   }
   const { version, dataDir, port, adopted } = server
   const verb = adopted ? 'was running already' : 'is running'
-  return `PostgreSQL ${version} ${verb} in ${dataDir}, on port ${port}. To connect: psql "$(symphony db url --data-dir ${dataDir})"`
+  return `PostgreSQL ${version} ${verb} in ${dataDir}, on port ${port}. To connect: psql "$(symphony db url --data-dir ${shellWord(dataDir)})"`
 }
 
 interface Welcome {
   readonly address: string
-  readonly accessToken: string
+  readonly token: AccessToken
 }
 
 function printWelcome(welcome: Welcome, settings: StartSettings, cli: Cli): void {
-  const { address, accessToken } = welcome
-  const { dataDir, rails } = settings
+  const { address, token } = welcome
   const { terminal } = cli
   const { bold } = terminal.colors
-  terminal.print(`The API listens on ${bold(address)}. Its access token, kept in ${join(dataDir, 'access-token')}:`)
-  terminal.print(`  ${accessToken}`)
-  // After the # it stays in the browser: no server, no proxy and no log ever sees it.
-  if (dashboardFolder() !== undefined) terminal.print(`The dashboard: ${bold(`${address}/#token=${accessToken}`)}`)
+  const place = token.file === undefined ? 'SYMPHONY_ACCESS_TOKEN' : `the file ${token.file}`
+  terminal.print(`The API listens on ${bold(address)}. Its access token is in ${place}.`)
+  if (dashboardFolder() !== undefined) {
+    // Shown once, to a person: a log or a pipe gets the path of the file alone. After the # it stays in the browser.
+    const isShown = token.file !== undefined && terminal.isPrintedToPerson
+    const link = bold(isShown ? `${address}/#token=${token.value}` : address)
+    terminal.print(`The dashboard: ${link}${isShown ? '' : ' (sign in with the access token)'}`)
+  }
   terminal.print('')
-  if (rails === undefined) printFirstPayment(welcome, settings, cli)
+  if (settings.rails === undefined) printFirstPayment(welcome, settings, cli)
   else terminal.print(`Enqueue payments with POST ${address}/v1/instructions, described at ${address}/docs.`)
   terminal.note(terminal.noteColors.dim('Stop with Ctrl-C.'))
 }
@@ -167,7 +173,7 @@ function printWelcome(welcome: Welcome, settings: StartSettings, cli: Cli): void
  * Prints lines that enqueue and show a payment on the simulated rail, and never on a rail that may move money. Each start prints
  * another payment: pasted after a restart, the line enqueues again.
  */
-function printFirstPayment({ address, accessToken }: Welcome, { dataDir }: StartSettings, { terminal }: Cli): void {
+function printFirstPayment({ address, token }: Welcome, { dataDir }: StartSettings, { terminal }: Cli): void {
   const { dim } = terminal.colors
   const instructionId = `first-payment-${randomBytes(3).toString('hex')}`
   const body = JSON.stringify({
@@ -176,14 +182,28 @@ function printFirstPayment({ address, accessToken }: Welcome, { dataDir }: Start
     railType: SIMULATED_RAIL,
     payload: { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' },
   })
+  const bearer = token.file === undefined ? '$SYMPHONY_ACCESS_TOKEN' : `$(cat ${shellWord(token.file)})`
+  const authorization = `-H "Authorization: Bearer ${bearer}"`
   terminal.print(dim('Enqueue a first payment:'))
   terminal.print(
-    `curl -sS ${address}/v1/instructions -H 'Authorization: Bearer ${accessToken}' ` +
+    `curl -sS ${address}/v1/instructions ${authorization} ` +
       `-H 'Idempotency-Key: ${instructionId}' -H 'Content-Type: application/json' -d '${body}'`,
   )
   terminal.print(dim('Then see what became of it:'))
-  terminal.print(`curl -sS ${address}/v1/instructions/${instructionId} -H 'Authorization: Bearer ${accessToken}'`)
+  terminal.print(`curl -sS ${address}/v1/instructions/${instructionId} ${authorization}`)
   terminal.print(
-    `symphony show ${instructionId}${dataDir === SETTINGS.dataDir.default ? '' : ` --data-dir ${dataDir}`}`,
+    `symphony show ${instructionId}${dataDir === SETTINGS.dataDir.default ? '' : ` --data-dir ${shellWord(dataDir)}`}`,
   )
+}
+
+/** The access token and the file that keeps it; a token that was given has no file, and is never printed. */
+interface AccessToken {
+  readonly value: string
+  readonly file: string | undefined
+}
+
+async function accessTokenOf({ accessToken, dataDir }: StartSettings): Promise<AccessToken> {
+  if (accessToken !== undefined) return { value: accessToken, file: undefined }
+  const file = resolve(dataDir, 'access-token')
+  return { value: await keptSecret(file, newToken), file }
 }

@@ -49,7 +49,7 @@ export interface DeployReport {
 export interface DeployedLogin {
   readonly name: string
   readonly created: boolean
-  /** Only for a login created by this call, and only here: nothing keeps it. */
+  /** The password made for a login that this call created. Nothing keeps it. A password that was given is not repeated. */
   readonly password: string | undefined
 }
 
@@ -85,7 +85,12 @@ export class Installer {
       return {
         ...this.#header(),
         outcome,
-        logins: logins.map(({ name }) => ({ name, created: passwords.has(name), password: passwords.get(name) })),
+        logins: this.#options.createLogins.map(({ name, password }) => ({
+          name,
+          created: passwords.has(name),
+          // A password that was given is not repeated.
+          password: password === undefined ? passwords.get(name) : undefined,
+        })),
         sql: undefined,
       }
     })

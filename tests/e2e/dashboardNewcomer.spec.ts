@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
@@ -30,7 +31,8 @@ async function start(): Promise<string> {
     expect((await running.ended).exitCode).toBe(0)
   })
   await expect.poll(running.stdout).toContain('symphony show')
-  return /\S+#token=\S+/.exec(running.stdout())?.[0] ?? ''
+  const token = await readFile(join(folder, 'symphony', 'access-token'), 'utf8')
+  return `${/The dashboard: (\S+)/.exec(running.stdout())?.[1] ?? ''}/#token=${token.trim()}`
 }
 
 test('a newcomer opens the printed address, is told what this is, enqueues, watches it go through, and verifies it', async () => {

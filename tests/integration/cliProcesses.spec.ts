@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { createServer } from 'node:net'
 import { once } from 'node:events'
 import { readFile, readdir, stat } from 'node:fs/promises'
@@ -36,13 +37,13 @@ interface PrintedRequest {
   readonly body: string | undefined
 }
 
+/** A shell expands the line, as it does when the line is pasted. */
 function requestOf(line: string): PrintedRequest {
-  const headers = [...line.matchAll(/-H '([^:']+): ([^']*)'/g)].map(([, name = '', value = '']) => [name, value])
-  return {
-    url: /^curl -sS (\S+)/.exec(line)?.[1] ?? '',
-    headers: Object.fromEntries(headers),
-    body: / -d '([^']*)'/.exec(line)?.[1],
-  }
+  const { stdout } = spawnSync('sh', ['-c', `set -- ${line}; printf '%s\\0' "$@"`], { encoding: 'utf8' })
+  const words = stdout.split('\0')
+  const valuesOf = (flag: string) => words.flatMap((word, index) => (words[index - 1] === flag ? [word] : []))
+  const headers = valuesOf('-H').map((header) => header.split(/: (.*)/, 2))
+  return { url: words[2] ?? '', headers: Object.fromEntries(headers), body: valuesOf('-d')[0] }
 }
 
 function send({ url, headers, body }: PrintedRequest): Promise<Response> {
@@ -138,7 +139,11 @@ describe('symphony start', () => {
           .stdout()
           .split('\n')
           .filter((line) => line.startsWith('curl'))[1] ?? ''
-      expect(again).toContain((await readFile(join(dataDir, 'access-token'), 'utf8')).trim())
+      const token = (await readFile(join(dataDir, 'access-token'), 'utf8')).trim()
+      expect(requestOf(again).headers).toMatchObject({ Authorization: `Bearer ${token}` })
+      // Its stdout is no terminal: the path of the file is printed, and the token itself is not.
+      expect(second.stdout()).toContain(`Its access token is in the file ${join(dataDir, 'access-token')}.`)
+      expect(second.stdout()).not.toContain(token)
       const unknown = again.replace(/first-payment-\w+/, 'stuck')
       await expect.poll(() => stateBehind(unknown), SLOWLY).toEqual(paid)
       const { stdout } = await symphony(['show', 'stuck', '--data-dir', dataDir])
@@ -150,6 +155,20 @@ describe('symphony start', () => {
       expect(book.split('\n').filter(Boolean)).toHaveLength(2)
     },
   )
+
+  test('a token that was given is never printed, and the printed lines read it from the environment', async () => {
+    const dataDir = join(await testFolder(), 'symphony')
+    const running = spawnSymphony(['start', '--data-dir', dataDir], {
+      DATABASE_URL: db.url,
+      SYMPHONY_SCHEMA: db.schema,
+      SYMPHONY_ACCESS_TOKEN: 'given-by-the-test',
+    })
+    await expect.poll(running.stdout, SLOWLY).toContain('symphony show')
+    expect(running.stdout()).toContain('"Authorization: Bearer $SYMPHONY_ACCESS_TOKEN"')
+    expect(running.stdout()).not.toContain('given-by-the-test')
+    running.child.kill('SIGTERM')
+    expect((await running.ended).exitCode).toBe(0)
+  })
 
   test('the processes log in as somebody who inherits nothing, also in a database that was given', async () => {
     const dataDir = join(await testFolder(), 'symphony')

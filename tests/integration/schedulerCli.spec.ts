@@ -61,7 +61,7 @@ describe('symphony jobs', () => {
     ])
     expect((await json(['jobs', 'runs', '--limit', '1']))['runs']).toHaveLength(1)
     expect((await command(['jobs', 'runs', 'report'])).stdout).toMatch(/^\S+Z report by cli_\S+ READY \S+\n/)
-    expect((await command(['jobs', 'delete', 'report'])).stdout).toContain('is deleted, and 2 run(s)')
+    expect((await command(['jobs', 'delete', 'report'])).stdout).toContain('is deleted, and 2 runs')
     expect(await json(['jobs', 'delete', 'report'])).toEqual({ name: 'report', deleted: false, runsRemoved: 0 })
   })
 

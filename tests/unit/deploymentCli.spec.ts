@@ -99,14 +99,24 @@ describe('symphony deploy and doctor', () => {
     expect((await symphony(env, 'doctor')).exitCode).toBe(0)
   })
 
-  test('deploy prints a password once, and takes one from the environment', async () => {
+  test('deploy prints a generated password once, and a given one never', async () => {
     const db = await database('deployed')
     const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema }
     const name = `cli_${db.name}`
     onTestFinished(async () => void (await db.queryNoRole(`DROP ROLE IF EXISTS ${name}`)))
     const login = ['--create-login', `${name}=executor+readonly`]
     const first = await symphony({ ...env, SYMPHONY_LOGIN_PASSWORD: 'chosen by me' }, 'deploy', ...login)
-    expect(first.stdout).toContain('chosen by me')
+    expect(first.stdout).toContain(`The login ${name} was created with the password of SYMPHONY_LOGIN_PASSWORD.`)
+    const other = `cli_other_${db.name}`
+    onTestFinished(async () => void (await db.queryNoRole(`DROP ROLE IF EXISTS ${other}`)))
+    const json = await symphony(
+      { ...env, SYMPHONY_LOGIN_PASSWORD: 'chosen by me' },
+      'deploy',
+      '--json',
+      '--create-login',
+      `${other}=executor`,
+    )
+    expect(`${first.stdout}${first.stderr}${json.stdout}${json.stderr}`).not.toContain('chosen by me')
     const second = await symphony(env, 'deploy', ...login)
     expect(second.stdout).toContain(`The login ${name} existed`)
     const url = new URL(db.url)

@@ -16,7 +16,7 @@ export function registerCompletion(program: Command, cli: Cli): void {
     .addArgument(new Argument('<shell>').choices(Object.keys(SHELLS)))
     .action((shell: keyof typeof SHELLS) => {
       const script: (surface: CommandSurface) => string = SHELLS[shell]
-      cli.terminal.print(script(surfaceOf(program)))
+      cli.terminal.printRaw(script(surfaceOf(program)))
     })
   addExamples(
     command,

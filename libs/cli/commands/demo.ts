@@ -5,6 +5,7 @@ import type { Cli } from '../Cli.js'
 import { jsonOption, parseWholeNumber } from '../commonOptions.js'
 import type { DemoOutcome } from '../demo/runDemo.js'
 import { databaseUrlOption } from '../targetDatabase.js'
+import { countOf } from '../countOf.js'
 
 interface DemoCommandOptions {
   readonly payments: number
@@ -52,7 +53,9 @@ async function run(options: DemoCommandOptions, cli: Cli): Promise<void> {
 function printOutcome({ result, leftBehind }: DemoOutcome, { terminal }: Cli): void {
   const { payments, dispatched, failed, held, railEffects, doublePaid, lost, workerKills, seconds } = result
   const { bold } = terminal.colors
-  terminal.print(`${payments} payments in ${seconds} s, while ${workerKills} workers were killed with kill -9.`)
+  terminal.print(
+    `${countOf(payments, 'payment')} in ${seconds} s, while ${countOf(workerKills, 'worker was', 'workers were')} killed with kill -9.`,
+  )
   terminal.print('')
   for (const [word, count, meaning] of [
     ['dispatched', dispatched, 'recorded as paid, under the rail’s own reference'],

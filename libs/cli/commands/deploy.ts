@@ -25,7 +25,12 @@ export function registerDeploy(program: Command, cli: Cli): void {
     .option('--drop-legacy', 'drop the outbox that came before this one: its view, its table, its type')
     .option('--reapply', 'apply every file, also if none has changed: mends functions, views, triggers, indexes')
     .option('--dedicated-database', 'take TEMP and CREATE in this database away from PUBLIC')
-    .option('--create-login <name=role>', 'create a login and print its password; may be repeated', collect, [])
+    .option(
+      '--create-login <name=role>',
+      'create a login and print the password made for it; may be repeated',
+      collect,
+      [],
+    )
     .addOption(jsonOption())
     .addHelpText('after', HELP)
     .action((options: DeployCommandOptions) => runDeploy(options, cli))
@@ -58,18 +63,19 @@ async function runDeploy(options: DeployCommandOptions, cli: Cli): Promise<void>
   })
   if (options.json === true) return cli.terminal.printJson(report)
   if (report.sql === undefined) printReport(report, cli)
-  else cli.terminal.print(report.sql)
+  else cli.terminal.printRaw(report.sql)
 }
 
 function printReport({ outcome, schema, release, logins }: DeployReport, { terminal }: Cli): void {
   terminal.print(describeOutcome(outcome, schema, release))
-  for (const { name, password } of logins) {
-    terminal.print(
-      password === undefined
-        ? `The login ${name} existed; it has the roles that were asked for.`
-        : `The login ${name} was created. Its password, shown only now: ${password}`,
-    )
-  }
+  for (const login of logins) terminal.print(describeLogin(login))
+}
+
+function describeLogin({ name, created, password }: DeployReport['logins'][number]): string {
+  if (!created) return `The login ${name} existed; it has the roles that were asked for.`
+  return password === undefined
+    ? `The login ${name} was created with the password of SYMPHONY_LOGIN_PASSWORD.`
+    : `The login ${name} was created. Its password, shown only now: ${password}`
 }
 
 function describeOutcome(outcome: DeployReport['outcome'], schema: string, release: string): string {

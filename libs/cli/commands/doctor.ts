@@ -4,6 +4,7 @@ import { doctor, type Diagnosis, type Finding } from '../../deployment/index.js'
 import type { Cli } from '../Cli.js'
 import { jsonOption } from '../commonOptions.js'
 import { addDatabaseSettings, resolveDatabase, type DatabaseFlags } from '../targetDatabase.js'
+import { countOf } from '../countOf.js'
 
 interface DoctorCommandOptions extends DatabaseFlags {
   readonly full?: boolean
@@ -55,9 +56,13 @@ export function printDiagnosis({ schema, ok, findings }: Diagnosis, { terminal }
 export function requireHealth({ ok, schema, findings }: Diagnosis): void {
   if (ok) return
   const count = findings.filter(({ severity }) => severity !== 'mention').length
-  throw new AppError('DOCTOR_FOUND_DRIFT', `The schema ${schema} is not what was deployed: ${count} finding(s).`, {
-    remedy: 'Go through the findings above; each says what to do.',
-  })
+  throw new AppError(
+    'DOCTOR_FOUND_DRIFT',
+    `The schema ${schema} is not what was deployed: ${countOf(count, 'finding')}.`,
+    {
+      remedy: 'Go through the findings above; each says what to do.',
+    },
+  )
 }
 
 function colored(severity: Finding['severity'], colors: Cli['terminal']['colors']): string {

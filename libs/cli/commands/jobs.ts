@@ -18,6 +18,7 @@ import { parseWholeNumber } from '../commonOptions.js'
 import { addExamples } from '../examples.js'
 import { addOperatorOptions, asControl, printResult } from '../operator.js'
 import type { GivenFlags } from '../resolveSettings.js'
+import { countOf } from '../countOf.js'
 
 /** `symphony jobs`: what runs again and again, and what became of its runs. */
 export function registerJobs(program: Command, cli: Cli): void {
@@ -145,7 +146,7 @@ async function trigger(name: string, flags: GivenFlags, cli: Cli): Promise<void>
 async function remove(name: string, flags: GivenFlags, cli: Cli): Promise<void> {
   const result = await asControl('jobs', flags, cli, (control) => deleteJob(control, name))
   const sentence = result.deleted
-    ? `The job ${name} is deleted, and ${result.runsRemoved} run(s) that had not begun.`
+    ? `The job ${name} is deleted, and ${countOf(result.runsRemoved, 'run')} that had not begun.`
     : `There was no job ${name}.`
   printResult({ name, ...result }, sentence, flags, cli)
 }

@@ -4,6 +4,7 @@ import { resolveSettings, type GivenFlags } from '../resolveSettings.js'
 import { TARGET } from '../settings.js'
 import { requiredFlag } from './checkpointFiles.js'
 import { readLedger, withProgress } from './readLedger.js'
+import { countOf } from '../countOf.js'
 
 export async function runCheckpoint(flags: GivenFlags, cli: Cli): Promise<void> {
   const file = requiredFlag(flags, 'out', '--out')
@@ -16,8 +17,8 @@ export async function runCheckpoint(flags: GivenFlags, cli: Cli): Promise<void> 
   if (flags['json'] === true) return cli.terminal.printJson(report)
   cli.terminal.print(
     signed === undefined
-      ? `There is no new block to sign; ${file} has ${checkpoints} checkpoints.`
-      : `Block ${signed.block} is signed, after ${blocksVerified} blocks were verified: checkpoint ${checkpoints} of ${file}.`,
+      ? `There is no new block to sign; ${file} has ${countOf(checkpoints, 'checkpoint')}.`
+      : `Block ${signed.block} is signed, after the verification of ${countOf(blocksVerified, 'block')}: checkpoint ${checkpoints} of ${file}.`,
   )
-  cli.terminal.print(`Open window: ${openRows} rows are in no block yet.`)
+  cli.terminal.print(`Open window: ${countOf(openRows, 'row is', 'rows are')} in no block yet.`)
 }

@@ -5,6 +5,7 @@ import { resolveSettings, type GivenFlags } from '../resolveSettings.js'
 import { TARGET } from '../settings.js'
 import { linesIn, requiredFlag, textFlag } from './checkpointFiles.js'
 import { readLedger, withProgress } from './readLedger.js'
+import { countOf } from '../countOf.js'
 
 export async function runExport(flags: GivenFlags, cli: Cli): Promise<void> {
   const folder = requiredFlag(flags, 'out', '--out')
@@ -24,6 +25,8 @@ export async function runExport(flags: GivenFlags, cli: Cli): Promise<void> {
   )
   if (flags['json'] === true) return cli.terminal.printJson(manifest)
   const { rows, openRows, blocks } = manifest
-  cli.terminal.print(`${rows} rows of ${blocks} blocks, and ${openRows} that are in no block yet, are in ${folder}.`)
+  cli.terminal.print(
+    `${countOf(rows, 'row')} of ${countOf(blocks, 'block')}, and ${openRows} that are in no block yet, are in ${folder}.`,
+  )
   cli.terminal.print(`To verify it: symphony ledger verify --export ${folder}`)
 }

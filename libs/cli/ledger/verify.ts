@@ -7,6 +7,7 @@ import { TARGET, type TargetSettings } from '../settings.js'
 import { writeLedgerMetrics } from '../writeLedgerMetrics.js'
 import { checkpointsOf, textFlag } from './checkpointFiles.js'
 import { readLedger, withProgress } from './readLedger.js'
+import { countOf } from '../countOf.js'
 
 export async function runVerify(flags: GivenFlags, cli: Cli): Promise<void> {
   const folder = textFlag(flags, 'export')
@@ -76,7 +77,7 @@ export function printReport(
   terminal.print(`${accepted} accepted: ${dispatched} dispatched, ${failed} failed, ${waiting}.`)
   terminal.print(
     `${chain.identities} identities, ${chain.attempts} attempts and ${chain.events} events were hashed again, and ` +
-      `${chain.blocks} blocks: ${chain.breakCount} places do not fit.`,
+      `${countOf(chain.blocks, 'block')}: ${countOf(chain.breakCount, 'place does', 'places do')} not fit.`,
   )
   terminal.print(yellow(openWindow(chain)))
   if (invariants.some(({ id }) => id === 'I4')) terminal.print(`${railEffects} payments are in the rail’s book.`)
@@ -89,12 +90,12 @@ export function printReport(
 
 /** How far detection reaches, said each time: a verdict without it would say too much. */
 function openWindow({ openRows, openBlocks, checkpoints, blocks }: AuditReport['chain']): string {
-  const rows = `Open window: ${openRows} rows are in no block yet`
+  const rows = `Open window: ${countOf(openRows, 'row is', 'rows are')} in no block yet`
   if (blocks === 0) return `${rows}, and there is no block: whether rows are missing from the end cannot be seen.`
   if (checkpoints === 0) {
-    return `${rows}; without checkpoints, a superuser could have rewritten all ${blocks} blocks.`
+    return `${rows}; without checkpoints, a superuser could have rewritten all of ${countOf(blocks, 'block')}.`
   }
-  return `${rows}; ${openBlocks} of ${blocks} blocks are after the last of ${checkpoints} checkpoints.`
+  return `${rows}; ${openBlocks} of ${countOf(blocks, 'block')} came after the last of ${countOf(checkpoints, 'checkpoint')}.`
 }
 
 /** The verdicts were printed; this makes the shell see them. */

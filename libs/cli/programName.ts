@@ -1,0 +1,34 @@
+import { realpathSync } from 'node:fs'
+import { delimiter, join, relative } from 'node:path'
+
+/**
+ * Returns how to call this program from here, for commands that are printed to be pasted: `symphony` where the shell finds it,
+ * `npx symphony` for an installed package, otherwise the path of the file, such as `./bin/symphony` in a checkout.
+ */
+export function programName(
+  script: string | undefined = process.argv[1],
+  { path = process.env['PATH'] ?? '', cwd = process.cwd() }: { readonly path?: string; readonly cwd?: string } = {},
+): string {
+  const file = realPath(script ?? '')
+  // Called from a test or another program.
+  if (file === undefined || !file.endsWith(join('bin', 'symphony'))) return 'symphony'
+  if (path.split(delimiter).some((folder) => folder !== '' && realPath(join(folder, 'symphony')) === file)) {
+    return 'symphony'
+  }
+  if (file.includes(`${join('/', 'node_modules')}/`)) return 'npx symphony'
+  const near = relative(cwd, file)
+  return shellWord(near.startsWith('..') ? file : `./${near}`)
+}
+
+/** Returns a text as one word of a shell. */
+export function shellWord(text: string): string {
+  return /^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`
+}
+
+function realPath(path: string): string | undefined {
+  try {
+    return realpathSync(path)
+  } catch {
+    return undefined
+  }
+}

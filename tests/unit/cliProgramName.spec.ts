@@ -1,0 +1,63 @@
+import { mkdir, symlink, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Writable } from 'node:stream'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { programName } from '../../libs/cli/programName.js'
+import { Terminal } from '../../libs/cli/Terminal.js'
+import { makeTestFolder, removeTestFolder } from '../support/server.js'
+
+/** A file bin/symphony in a folder of its own. */
+async function scriptIn(place: string): Promise<{ readonly folder: string; readonly script: string }> {
+  const folder = await makeTestFolder()
+  onTestFinished(() => removeTestFolder(folder))
+  await mkdir(join(folder, place, 'bin'), { recursive: true })
+  const script = join(folder, place, 'bin', 'symphony')
+  await writeFile(script, '')
+  return { folder, script }
+}
+
+describe('programName', () => {
+  test('is the path of the file in a checkout, from the current folder', async () => {
+    const { folder, script } = await scriptIn('checkout')
+    expect(programName(script, { path: '', cwd: join(folder, 'checkout') })).toBe('./bin/symphony')
+    expect(programName(script, { path: '', cwd: folder })).toBe('./checkout/bin/symphony')
+    expect(programName(script, { path: '', cwd: join(folder, 'checkout', 'bin', 'x') })).toBe(script)
+  })
+
+  test('is quoted for the shell where the path has spaces', async () => {
+    const { folder, script } = await scriptIn('my checkout')
+    expect(programName(script, { path: '', cwd: folder })).toBe(`'./my checkout/bin/symphony'`)
+  })
+
+  test('is npx symphony for an installed package', async () => {
+    const { folder, script } = await scriptIn('node_modules/symphony-pg')
+    expect(programName(script, { path: '', cwd: folder })).toBe('npx symphony')
+  })
+
+  test('is symphony where PATH leads to this file, and not where it leads to another', async () => {
+    const { folder, script } = await scriptIn('node_modules/symphony-pg')
+    const other = await scriptIn('other')
+    await symlink(script, join(folder, 'symphony'))
+    await symlink(other.script, join(other.folder, 'symphony'))
+    expect(programName(script, { path: `/none:${folder}`, cwd: folder })).toBe('symphony')
+    expect(programName(script, { path: other.folder, cwd: folder })).toBe('npx symphony')
+  })
+})
+
+test('a terminal prints commands as they are called from here, and leaves SQL and JSON alone', () => {
+  let text = ''
+  const stream = new Writable({ write: (chunk, _encoding, done) => ((text += String(chunk)), done()) })
+  const program = { name: './bin/symphony', commands: ['deploy', 'db'] }
+  const terminal = new Terminal({ stdout: stream, stderr: stream, env: {}, program })
+  terminal.print('The schema symphony is old: symphony deploy --reapply')
+  terminal.note('psql "$(symphony db url)"')
+  terminal.printRaw('-- symphony deploy')
+  terminal.printJson({ remedy: 'symphony deploy' })
+  expect(text.split('\n')).toEqual([
+    'The schema symphony is old: ./bin/symphony deploy --reapply',
+    'psql "$(./bin/symphony db url)"',
+    '-- symphony deploy',
+    '{"remedy":"symphony deploy"}',
+    '',
+  ])
+})
