@@ -514,6 +514,7 @@ CREATE TABLE payment_outbox_identities (
   traceparent text,
   is_message boolean NOT NULL DEFAULT false,
   key_scope text,
+  stream_position bigint,
   recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_identities_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id),
@@ -533,6 +534,7 @@ COMMENT ON COLUMN payment_outbox_identities.row_hash IS 'SHA-256 of the row: the
 COMMENT ON COLUMN payment_outbox_identities.traceparent IS 'The trace of the request that enqueued it (W3C), for its redrives. Part of no hash: it says nothing about the money.';
 COMMENT ON COLUMN payment_outbox_identities.is_message IS 'Whether the item is a message, not a payment. A redrive inherits it. Part of no hash.';
 COMMENT ON COLUMN payment_outbox_identities.key_scope IS 'Caller of the HTTP API whose idempotency key this is; null for SQL callers and redrives. Not part of row_hash.';
+COMMENT ON COLUMN payment_outbox_identities.stream_position IS 'Place in the ordered stream if it is not sequence_id: a redrive takes the place of the failed item. Part of no hash.';
 COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
 
 -- table payment_outbox_pending of symphony_owner
@@ -564,6 +566,7 @@ CREATE TABLE payment_outbox_pending (
   identity_hash bytea,
   trace_context text,
   is_message boolean NOT NULL DEFAULT false,
+  stream_position bigint,
   CONSTRAINT payment_outbox_pending_attempt_count_within_ceiling CHECK (attempt_count >= 0 AND attempt_count <= 20),
   CONSTRAINT payment_outbox_pending_hold_all_or_none CHECK (num_nonnulls(hold_reason, held_by, held_at) = ANY (ARRAY[0, 3])),
   CONSTRAINT payment_outbox_pending_lease_all_or_none CHECK (num_nonnulls(claimed_by, lease_token, lease_expires_at) = ANY (ARRAY[0, 3])),
@@ -577,7 +580,7 @@ CREATE TABLE payment_outbox_pending (
 CREATE INDEX ix_pending_block_unverified ON payment_outbox_pending USING btree (participant_id, sequence_id) WHERE block_unverified;
 CREATE INDEX ix_pending_claimable ON payment_outbox_pending USING btree (rail_type, is_message, next_attempt_at, created_at, sequence_id) WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked;
 CREATE INDEX ix_pending_lease_expired ON payment_outbox_pending USING btree (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
-CREATE INDEX ix_pending_ordered ON payment_outbox_pending USING btree (participant_id, sequence_id) WHERE ordered;
+CREATE INDEX ix_pending_ordered ON payment_outbox_pending USING btree (participant_id, COALESCE(stream_position, sequence_id)) WHERE ordered;
 CREATE TRIGGER payment_outbox_pending_is_not_truncated BEFORE TRUNCATE ON payment_outbox_pending FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_pending ENABLE ALWAYS TRIGGER payment_outbox_pending_is_not_truncated;
 CREATE TRIGGER payment_outbox_pending_notifies AFTER INSERT ON payment_outbox_pending REFERENCING NEW TABLE AS enqueued FOR EACH STATEMENT EXECUTE FUNCTION notify_outbox_pending();
@@ -594,6 +597,7 @@ COMMENT ON COLUMN payment_outbox_pending.blocked IS 'Waits for an earlier ordere
 COMMENT ON COLUMN payment_outbox_pending.block_unverified IS 'Blocked on the word of an enqueuer that may not have seen a completion commit beside it; checked by the next claim or repair.';
 COMMENT ON COLUMN payment_outbox_pending.trace_context IS 'W3C traceparent and, after a space, tracestate of the request that enqueued it. Each attempt is a span in that trace.';
 COMMENT ON COLUMN payment_outbox_pending.is_message IS 'A copy of the identity''s, for the claim.';
+COMMENT ON COLUMN payment_outbox_pending.stream_position IS 'A copy of the identity''s; null means sequence_id.';
 
 -- table payment_outbox_proposals of symphony_owner
 CREATE TABLE payment_outbox_proposals (
@@ -1262,8 +1266,8 @@ END
 $$;
 COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS 'Gives a free, expired or own resource to an owner, with a fresh lease_id and a greater token; no row while another holds it.';
 
--- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text) of symphony_owner
-CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[], p_is_message boolean, p_key_scope text)
+-- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint) of symphony_owner
+CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[], p_is_message boolean, p_key_scope text, p_stream_position bigint)
 RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -1406,18 +1410,18 @@ BEGIN
       ), identified AS (
         INSERT INTO payment_outbox_identities
           (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
-            content_hash, created_at, row_hash, traceparent, is_message, key_scope)
+            content_hash, created_at, row_hash, traceparent, is_message, key_scope, stream_position)
         SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
           p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55),
-          p_is_message, p_key_scope
+          p_is_message, p_key_scope, p_stream_position
         FROM fresh f
       ), queued AS (
         INSERT INTO payment_outbox_pending
           (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
-            created_at, ordered, blocked, block_unverified, identity_hash, trace_context, is_message)
+            created_at, ordered, blocked, block_unverified, identity_hash, trace_context, is_message, stream_position)
         SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
           f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash, f.trace_context,
-          p_is_message
+          p_is_message, p_stream_position
         FROM fresh f
       )
       SELECT array_agg(f.outbox_id), array_agg(f.sequence_id), array_agg(f.created_at)
@@ -1476,7 +1480,7 @@ BEGIN
   ORDER BY g.ordinal;
 END
 $$;
-COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text) IS 'Internal: inserts what is new with its identity and number, reports what is known, refuses what conflicts.';
+COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint) IS 'Internal: inserts what is new with its identity and number, reports what is known, refuses what conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
 CREATE FUNCTION advance_outbox_streams(p_participant_ids text[])
@@ -1512,7 +1516,7 @@ BEGIN
       CROSS JOIN LATERAL (
         SELECT p.outbox_id, p.blocked, p.block_unverified FROM payment_outbox_pending p
         WHERE p.participant_id = s.participant_id AND p.ordered
-        ORDER BY p.participant_id, p.sequence_id LIMIT 1
+        ORDER BY p.participant_id, COALESCE(p.stream_position, p.sequence_id) LIMIT 1
       ) head
       WHERE head.blocked AND (v_snapshot_stays OR NOT head.block_unverified));
     EXIT WHEN cardinality(v_heads) = 0;
@@ -1691,6 +1695,7 @@ AS $$
 DECLARE
   v_actor text := outbox_actor();
   v_proposal payment_outbox_proposals;
+  v_position bigint;
   v_redriven_as uuid;
 BEGIN
   PERFORM refuse_stale_snapshot();
@@ -1704,8 +1709,8 @@ BEGIN
       USING ERRCODE = 'P7007', HINT = 'Commit the proposal; approve it in a transaction of its own.';
   END IF;
   IF v_proposal.decision = 'REDRIVE' THEN
-    PERFORM lock_redrivable_outbox_item(v_proposal.outbox_id);
-    v_redriven_as := create_outbox_redrive(v_proposal.outbox_id, v_proposal.reason, v_proposal.proposed_by, v_actor);
+    v_position := lock_redrivable_outbox_item(v_proposal.outbox_id);
+    v_redriven_as := create_outbox_redrive(v_proposal.outbox_id, v_position, v_proposal.reason, v_proposal.proposed_by, v_actor);
   ELSE
     PERFORM lock_held_outbox_item(v_proposal.outbox_id, v_actor, v_proposal.decision);
     PERFORM apply_outbox_decision(v_proposal.outbox_id, v_proposal.decision, v_proposal.reason,
@@ -3359,8 +3364,8 @@ END
 $$;
 COMMENT ON FUNCTION create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) IS 'Defines a job by its name. With the same expression and zone its next due time stays; a paused job stays paused.';
 
--- function create_outbox_redrive(uuid, text, text, text) of symphony_owner
-CREATE FUNCTION create_outbox_redrive(p_outbox_id uuid, p_reason text, p_proposed_by text, p_actor text)
+-- function create_outbox_redrive(uuid, bigint, text, text, text) of symphony_owner
+CREATE FUNCTION create_outbox_redrive(p_outbox_id uuid, p_position bigint, p_reason text, p_proposed_by text, p_actor text)
 RETURNS uuid
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -3383,13 +3388,22 @@ BEGIN
   FROM admit_outbox_items(ARRAY[v_item.instruction_id], ARRAY[v_item.participant_id],
     ARRAY[outbox_base_key(v_item.idempotency_key) || '~redrive~' || v_number], ARRAY[v_item.rail_type],
     ARRAY[v_payload], NULL, ARRAY[v_item.ordered], p_outbox_id, ARRAY[v_item.traceparent], v_item.is_message,
-    NULL) e;
+    NULL, p_position) e;
+  -- A pause leaves out a head that was locked at that moment: it must not be first when the stream is resumed.
+  IF p_position IS NOT NULL THEN
+    UPDATE payment_outbox_pending p SET blocked = true
+    WHERE p.outbox_id = ANY (ARRAY(
+      SELECT q.outbox_id FROM payment_outbox_pending q
+      WHERE q.participant_id = v_item.participant_id AND q.ordered AND NOT q.blocked
+        AND COALESCE(q.stream_position, q.sequence_id) > p_position
+      ORDER BY q.outbox_id FOR NO KEY UPDATE));
+  END IF;
   PERFORM append_outbox_events('REDRIVE_CREATED', p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_build_object(
     'redriven_as', v_redriven_as, 'reason', p_reason, 'proposed_by', p_proposed_by, 'approved_by', p_actor)]);
   RETURN v_redriven_as;
 END
 $$;
-COMMENT ON FUNCTION create_outbox_redrive(uuid, text, text, text) IS 'Internal: queues a FAILED item again as a new one that names it.';
+COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS 'Internal: queues a FAILED item again as a new one that names it.';
 
 -- function current_dispatch_epoch(text) of symphony_owner
 CREATE FUNCTION current_dispatch_epoch(p_actor text)
@@ -4017,7 +4031,7 @@ BEGIN
   FROM admit_outbox_items(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
     ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], NULL, ARRAY[p_trace_context], p_is_message,
-    p_key_scope) e;
+    p_key_scope, NULL) e;
 END
 $$;
 COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text) IS 'Enqueues one item, a payment or a message: a batch of one. The same key and content again returns the first item, also after it has ended.';
@@ -4040,7 +4054,7 @@ BEGIN
   RETURN QUERY
   SELECT * FROM admit_outbox_items(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, NULL,
-    p_trace_contexts, p_is_message, p_key_scope);
+    p_trace_contexts, p_is_message, p_key_scope, NULL);
 END
 $$;
 COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) IS 'Enqueues up to 1000 items in one call, payments or messages; rows come back in the order given. Within p_key_scope a key names one instruction (P7014).';
@@ -5134,7 +5148,7 @@ COMMENT ON FUNCTION lock_outbox_payment(uuid) IS 'Internal: locks a payment, as 
 
 -- function lock_redrivable_outbox_item(uuid) of symphony_owner
 CREATE FUNCTION lock_redrivable_outbox_item(p_outbox_id uuid)
-RETURNS void
+RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
@@ -5171,9 +5185,10 @@ BEGIN
     RAISE EXCEPTION 'HELD: outbox item %: a worker reported late that the rail paid it', v_paid_as
       USING ERRCODE = 'P7006', HINT = 'Reconcile with the rail first: sending it again could pay twice.';
   END IF;
+  RETURN redrive_position(p_outbox_id);
 END
 $$;
-COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item that may be sent again, or raises P7001 or P7006.';
+COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item that may be sent again and returns its place in a halted stream, or raises P7001 or P7006.';
 
 -- function mark_frozen_outbox_items(integer, text) of symphony_owner
 CREATE FUNCTION mark_frozen_outbox_items(p_epoch_no integer, p_actor text)
@@ -6236,6 +6251,54 @@ END
 $$;
 COMMENT ON FUNCTION redrive_outbox_item(uuid, text) IS 'Proposes to send a FAILED item again, as a new item of the same instruction. A second person must approve.';
 
+-- function redrive_position(uuid) of symphony_owner
+CREATE FUNCTION redrive_position(p_outbox_id uuid)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_participant_id text;
+  v_position bigint;
+  v_sent uuid;
+BEGIN
+  SELECT i.participant_id, COALESCE(i.stream_position, i.sequence_id) INTO v_participant_id, v_position
+  FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id AND i.ordered;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  PERFORM 1 FROM outbox_pauses z WHERE z.kind = 'stream' AND z.name = v_participant_id FOR KEY SHARE;
+  IF NOT FOUND THEN
+    IF EXISTS (
+      SELECT 1 FROM participant_outbox_policies y
+      WHERE y.participant_id = v_participant_id AND y.on_ordered_failure = 'halt')
+    THEN
+      RAISE EXCEPTION 'HELD: outbox item %: the ordered stream of % is not halted, so that later items could be sent before it',
+        p_outbox_id, v_participant_id
+        USING ERRCODE = 'P7006', HINT = format('Pause the stream first (symphony pause stream %s).', v_participant_id);
+    END IF;
+    RETURN NULL;
+  END IF;
+  SELECT i.outbox_id INTO v_sent FROM payment_outbox_identities i
+  WHERE i.participant_id = v_participant_id AND i.ordered AND i.sequence_id > v_position
+    AND COALESCE(i.stream_position, i.sequence_id) > v_position
+    AND NOT EXISTS (
+      SELECT 1 FROM payment_outbox_pending p
+      WHERE p.outbox_id = i.outbox_id AND p.lease_token IS NULL AND p.attempt_count = 0 OFFSET 0)
+  ORDER BY i.sequence_id LIMIT 1;
+  IF v_sent IS NOT NULL THEN
+    RAISE EXCEPTION 'HELD: outbox item %: item % behind it in the ordered stream of % was sent already', p_outbox_id, v_sent, v_participant_id
+      USING ERRCODE = 'P7006', HINT = 'Its place in the order is gone. Enqueue a new instruction if it must still be sent.';
+  END IF;
+  RETURN v_position;
+END
+$$;
+COMMENT ON FUNCTION redrive_position(uuid) IS 'Internal: the place of a redrive in a halted ordered stream; null for the end. Raises P7006 where later items would overtake it.';
+
 -- function refuse_argument(text, text) of symphony_owner
 CREATE FUNCTION refuse_argument(p_argument text, p_expected text)
 RETURNS void
@@ -6706,7 +6769,7 @@ BEGIN
     LOOP
       SELECT p.outbox_id INTO v_next FROM payment_outbox_pending p
       WHERE p.participant_id = p_name AND p.ordered AND p.blocked
-      ORDER BY p.participant_id, p.sequence_id LIMIT 1;
+      ORDER BY p.participant_id, COALESCE(p.stream_position, p.sequence_id) LIMIT 1;
       EXIT WHEN v_next IS NULL;
       UPDATE payment_outbox_pending p SET block_unverified = true WHERE p.outbox_id = v_next AND p.blocked;
       EXIT WHEN FOUND;
@@ -7220,7 +7283,8 @@ DECLARE
   v_full_trail boolean;
 BEGIN
   FOR v_item IN
-    SELECT p.outbox_id, p.participant_id, p.sequence_id, p.ordered FROM payment_outbox_pending p
+    SELECT p.outbox_id, p.participant_id, COALESCE(p.stream_position, p.sequence_id) AS position, p.ordered
+    FROM payment_outbox_pending p
     WHERE p.block_unverified
     ORDER BY p.participant_id, p.sequence_id LIMIT p_limit FOR UPDATE SKIP LOCKED
   LOOP
@@ -7233,12 +7297,12 @@ BEGIN
       WHERE z.name = v_item.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND v_item.ordered)));
     IF v_item.ordered AND NOT v_stands AND NOT v_changing THEN
       PERFORM 1 FROM payment_outbox_pending p
-      WHERE p.participant_id = v_item.participant_id AND p.ordered AND p.sequence_id < v_item.sequence_id
-      ORDER BY p.participant_id, p.sequence_id LIMIT 1 FOR KEY SHARE SKIP LOCKED;
+      WHERE p.participant_id = v_item.participant_id AND p.ordered AND COALESCE(p.stream_position, p.sequence_id) < v_item.position
+      ORDER BY p.participant_id, COALESCE(p.stream_position, p.sequence_id) LIMIT 1 FOR KEY SHARE SKIP LOCKED;
       v_stands := FOUND;
       v_changing := NOT v_stands AND EXISTS (
         SELECT 1 FROM payment_outbox_pending p
-        WHERE p.participant_id = v_item.participant_id AND p.ordered AND p.sequence_id < v_item.sequence_id);
+        WHERE p.participant_id = v_item.participant_id AND p.ordered AND COALESCE(p.stream_position, p.sequence_id) < v_item.position);
     END IF;
     IF NOT v_changing THEN
       UPDATE payment_outbox_pending p SET blocked = v_stands, block_unverified = false
@@ -7442,9 +7506,9 @@ GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_control;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, sightings, source, state, topic) ON table inbox_messages TO symphony_readonly;
 GRANT SELECT (action, attempt_id, attempt_no, claimed_at, completed_at, created_at, error_code, error_message, idempotency_key, instruction_id, latency_ms, outbox_id, outcome_unknown, participant_id, prev_hash, rail_code, rail_reference, rail_type, recorded_xid, row_hash, sequence_id, state, worker_id) ON table payment_outbox_attempts TO symphony_readonly;
-GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_auditor;
-GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_control;
-GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, rail_type, sequence_id, trace_context) ON table payment_outbox_pending TO symphony_readonly;
+GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_auditor;
+GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_control;
+GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_readonly;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, payload, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_auditor;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, payload, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_control;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_readonly;

@@ -67,6 +67,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_identities (
   traceparent text,
   is_message boolean NOT NULL DEFAULT false,
   key_scope text,
+  stream_position bigint,
   CONSTRAINT payment_outbox_identities_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id)
 );
@@ -76,6 +77,8 @@ COMMENT ON COLUMN payment_outbox_identities.content_hash IS 'SHA-256 of particip
 COMMENT ON COLUMN payment_outbox_identities.row_hash IS 'SHA-256 of the row: the first link of the item''s chain.';
 COMMENT ON COLUMN payment_outbox_identities.is_message IS
   'Whether the item is a message, not a payment. A redrive inherits it. Part of no hash.';
+COMMENT ON COLUMN payment_outbox_identities.stream_position IS
+  'Place in the ordered stream if it is not sequence_id: a redrive takes the place of the failed item. Part of no hash.';
 COMMENT ON COLUMN payment_outbox_identities.redrive_of IS 'The FAILED item that two people decided to send again as this one.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_pending (
@@ -111,6 +114,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_pending (
   -- Whose request it belongs to.
   trace_context text,
   is_message boolean NOT NULL DEFAULT false,
+  stream_position bigint,
   CONSTRAINT ux_pending_participant_sequence UNIQUE (participant_id, sequence_id),
   CONSTRAINT payment_outbox_pending_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_pending_payload_is_object CHECK (jsonb_typeof(payload) = 'object'),
@@ -142,6 +146,7 @@ COMMENT ON COLUMN payment_outbox_pending.outcome_unknown IS
 COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS 'How many leases in a row expired: a payload that kills its worker shows here.';
 COMMENT ON COLUMN payment_outbox_pending.late_outcome IS 'What a worker learned after it lost its lease; a success here is completed without calling the rail.';
 COMMENT ON COLUMN payment_outbox_pending.is_message IS 'A copy of the identity''s, for the claim.';
+COMMENT ON COLUMN payment_outbox_pending.stream_position IS 'A copy of the identity''s; null means sequence_id.';
 COMMENT ON COLUMN payment_outbox_pending.blocked IS 'Waits for an earlier ordered item, or for a paused participant.';
 COMMENT ON COLUMN payment_outbox_pending.block_unverified IS
   'Blocked on the word of an enqueuer that may not have seen a completion commit beside it; checked by the next claim or repair.';
@@ -347,7 +352,7 @@ $$;
 CREATE INDEX IF NOT EXISTS ix_pending_lease_expired
   ON payment_outbox_pending (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS ix_pending_ordered
-  ON payment_outbox_pending (participant_id, sequence_id) WHERE ordered;
+  ON payment_outbox_pending (participant_id, COALESCE(stream_position, sequence_id)) WHERE ordered;
 CREATE INDEX IF NOT EXISTS ix_pending_block_unverified
   ON payment_outbox_pending (participant_id, sequence_id) WHERE block_unverified;
 

@@ -60,7 +60,7 @@ BEGIN
   RETURN QUERY
   SELECT * FROM admit_outbox_items(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, NULL,
-    p_trace_contexts, p_is_message, p_key_scope);
+    p_trace_contexts, p_is_message, p_key_scope, NULL);
 END
 $$;
 COMMENT ON FUNCTION enqueue_payment_outbox_batch(
@@ -88,7 +88,7 @@ BEGIN
   FROM admit_outbox_items(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
     ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], NULL, ARRAY[p_trace_context], p_is_message,
-    p_key_scope) e;
+    p_key_scope, NULL) e;
 END
 $$;
 COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean, text) IS
@@ -204,7 +204,7 @@ DROP FUNCTION IF EXISTS
 CREATE OR REPLACE FUNCTION admit_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[],
-  p_is_message boolean, p_key_scope text
+  p_is_message boolean, p_key_scope text, p_stream_position bigint
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -340,18 +340,18 @@ BEGIN
       ), identified AS (
         INSERT INTO payment_outbox_identities
           (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
-            content_hash, created_at, row_hash, traceparent, is_message, key_scope)
+            content_hash, created_at, row_hash, traceparent, is_message, key_scope, stream_position)
         SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
           p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55),
-          p_is_message, p_key_scope
+          p_is_message, p_key_scope, p_stream_position
         FROM fresh f
       ), queued AS (
         INSERT INTO payment_outbox_pending
           (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
-            created_at, ordered, blocked, block_unverified, identity_hash, trace_context, is_message)
+            created_at, ordered, blocked, block_unverified, identity_hash, trace_context, is_message, stream_position)
         SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
           f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash, f.trace_context,
-          p_is_message
+          p_is_message, p_stream_position
         FROM fresh f
       )
       SELECT array_agg(f.outbox_id), array_agg(f.sequence_id), array_agg(f.created_at)
@@ -411,7 +411,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION admit_outbox_items(
-  text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[], boolean, text) IS
+  text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[], boolean, text, bigint) IS
   'Internal: inserts what is new with its identity and number, reports what is known, refuses what conflicts.';
 
 -- Wakes the workers. It only ever wakes: polling is what guarantees.

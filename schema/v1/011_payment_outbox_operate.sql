@@ -156,6 +156,7 @@ AS $$
 DECLARE
   v_actor text := outbox_actor();
   v_proposal payment_outbox_proposals;
+  v_position bigint;
   v_redriven_as uuid;
 BEGIN
   PERFORM refuse_stale_snapshot();
@@ -169,8 +170,8 @@ BEGIN
       USING ERRCODE = 'P7007', HINT = 'Commit the proposal; approve it in a transaction of its own.';
   END IF;
   IF v_proposal.decision = 'REDRIVE' THEN
-    PERFORM lock_redrivable_outbox_item(v_proposal.outbox_id);
-    v_redriven_as := create_outbox_redrive(v_proposal.outbox_id, v_proposal.reason, v_proposal.proposed_by, v_actor);
+    v_position := lock_redrivable_outbox_item(v_proposal.outbox_id);
+    v_redriven_as := create_outbox_redrive(v_proposal.outbox_id, v_position, v_proposal.reason, v_proposal.proposed_by, v_actor);
   ELSE
     PERFORM lock_held_outbox_item(v_proposal.outbox_id, v_actor, v_proposal.decision);
     PERFORM apply_outbox_decision(v_proposal.outbox_id, v_proposal.decision, v_proposal.reason,

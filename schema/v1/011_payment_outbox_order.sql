@@ -77,7 +77,7 @@ BEGIN
       CROSS JOIN LATERAL (
         SELECT p.outbox_id, p.blocked, p.block_unverified FROM payment_outbox_pending p
         WHERE p.participant_id = s.participant_id AND p.ordered
-        ORDER BY p.participant_id, p.sequence_id LIMIT 1
+        ORDER BY p.participant_id, COALESCE(p.stream_position, p.sequence_id) LIMIT 1
       ) head
       WHERE head.blocked AND (v_snapshot_stays OR NOT head.block_unverified));
     EXIT WHEN cardinality(v_heads) = 0;
@@ -120,7 +120,8 @@ DECLARE
   v_full_trail boolean;
 BEGIN
   FOR v_item IN
-    SELECT p.outbox_id, p.participant_id, p.sequence_id, p.ordered FROM payment_outbox_pending p
+    SELECT p.outbox_id, p.participant_id, COALESCE(p.stream_position, p.sequence_id) AS position, p.ordered
+    FROM payment_outbox_pending p
     WHERE p.block_unverified
     ORDER BY p.participant_id, p.sequence_id LIMIT p_limit FOR UPDATE SKIP LOCKED
   LOOP
@@ -133,12 +134,12 @@ BEGIN
       WHERE z.name = v_item.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND v_item.ordered)));
     IF v_item.ordered AND NOT v_stands AND NOT v_changing THEN
       PERFORM 1 FROM payment_outbox_pending p
-      WHERE p.participant_id = v_item.participant_id AND p.ordered AND p.sequence_id < v_item.sequence_id
-      ORDER BY p.participant_id, p.sequence_id LIMIT 1 FOR KEY SHARE SKIP LOCKED;
+      WHERE p.participant_id = v_item.participant_id AND p.ordered AND COALESCE(p.stream_position, p.sequence_id) < v_item.position
+      ORDER BY p.participant_id, COALESCE(p.stream_position, p.sequence_id) LIMIT 1 FOR KEY SHARE SKIP LOCKED;
       v_stands := FOUND;
       v_changing := NOT v_stands AND EXISTS (
         SELECT 1 FROM payment_outbox_pending p
-        WHERE p.participant_id = v_item.participant_id AND p.ordered AND p.sequence_id < v_item.sequence_id);
+        WHERE p.participant_id = v_item.participant_id AND p.ordered AND COALESCE(p.stream_position, p.sequence_id) < v_item.position);
     END IF;
     IF NOT v_changing THEN
       UPDATE payment_outbox_pending p SET blocked = v_stands, block_unverified = false
@@ -219,7 +220,7 @@ BEGIN
     LOOP
       SELECT p.outbox_id INTO v_next FROM payment_outbox_pending p
       WHERE p.participant_id = p_name AND p.ordered AND p.blocked
-      ORDER BY p.participant_id, p.sequence_id LIMIT 1;
+      ORDER BY p.participant_id, COALESCE(p.stream_position, p.sequence_id) LIMIT 1;
       EXIT WHEN v_next IS NULL;
       UPDATE payment_outbox_pending p SET block_unverified = true WHERE p.outbox_id = v_next AND p.blocked;
       EXIT WHEN FOUND;

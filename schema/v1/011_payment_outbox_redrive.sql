@@ -52,7 +52,8 @@ COMMENT ON FUNCTION lock_outbox_payment(uuid) IS 'Internal: locks a payment, as 
 
 -- Locks a FAILED item for a redrive, or says why it cannot be one: sending again must be the only payment under way, and
 -- there must be no sign that one was made.
-CREATE OR REPLACE FUNCTION lock_redrivable_outbox_item(p_outbox_id uuid) RETURNS void
+-- Returns its place in the ordered stream, or null where it goes to the end.
+CREATE OR REPLACE FUNCTION lock_redrivable_outbox_item(p_outbox_id uuid) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
@@ -85,11 +86,61 @@ BEGIN
     RAISE EXCEPTION 'HELD: outbox item %: a worker reported late that the rail paid it', v_paid_as
       USING ERRCODE = 'P7006', HINT = 'Reconcile with the rail first: sending it again could pay twice.';
   END IF;
+  RETURN redrive_position(p_outbox_id);
 END
 $$;
-COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item that may be sent again, or raises P7001 or P7006.';
+COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS
+  'Internal: locks a FAILED item that may be sent again and returns its place in a halted stream, or raises P7001 or P7006.';
 
-CREATE OR REPLACE FUNCTION create_outbox_redrive(p_outbox_id uuid, p_reason text, p_proposed_by text, p_actor text) RETURNS uuid
+-- A redrive in a stream that halts on failure takes the place of the failed item, so that nothing behind it overtakes it.
+-- That needs a halt, which the share lock keeps in force until this transaction ends, and nothing behind it that was sent.
+-- In a stream that continues after a failure, the redrive goes to the end: its order ended with the failure.
+CREATE OR REPLACE FUNCTION redrive_position(p_outbox_id uuid) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_participant_id text;
+  v_position bigint;
+  v_sent uuid;
+BEGIN
+  SELECT i.participant_id, COALESCE(i.stream_position, i.sequence_id) INTO v_participant_id, v_position
+  FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id AND i.ordered;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  PERFORM 1 FROM outbox_pauses z WHERE z.kind = 'stream' AND z.name = v_participant_id FOR KEY SHARE;
+  IF NOT FOUND THEN
+    IF EXISTS (
+      SELECT 1 FROM participant_outbox_policies y
+      WHERE y.participant_id = v_participant_id AND y.on_ordered_failure = 'halt')
+    THEN
+      RAISE EXCEPTION 'HELD: outbox item %: the ordered stream of % is not halted, so that later items could be sent before it',
+        p_outbox_id, v_participant_id
+        USING ERRCODE = 'P7006', HINT = format('Pause the stream first (symphony pause stream %s).', v_participant_id);
+    END IF;
+    RETURN NULL;
+  END IF;
+  SELECT i.outbox_id INTO v_sent FROM payment_outbox_identities i
+  WHERE i.participant_id = v_participant_id AND i.ordered AND i.sequence_id > v_position
+    AND COALESCE(i.stream_position, i.sequence_id) > v_position
+    AND NOT EXISTS (
+      SELECT 1 FROM payment_outbox_pending p
+      WHERE p.outbox_id = i.outbox_id AND p.lease_token IS NULL AND p.attempt_count = 0 OFFSET 0)
+  ORDER BY i.sequence_id LIMIT 1;
+  IF v_sent IS NOT NULL THEN
+    RAISE EXCEPTION 'HELD: outbox item %: item % behind it in the ordered stream of % was sent already', p_outbox_id, v_sent, v_participant_id
+      USING ERRCODE = 'P7006', HINT = 'Its place in the order is gone. Enqueue a new instruction if it must still be sent.';
+  END IF;
+  RETURN v_position;
+END
+$$;
+COMMENT ON FUNCTION redrive_position(uuid) IS
+  'Internal: the place of a redrive in a halted ordered stream; null for the end. Raises P7006 where later items would overtake it.';
+
+CREATE OR REPLACE FUNCTION create_outbox_redrive(
+  p_outbox_id uuid, p_position bigint, p_reason text, p_proposed_by text, p_actor text
+) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
@@ -107,13 +158,22 @@ BEGIN
   FROM admit_outbox_items(ARRAY[v_item.instruction_id], ARRAY[v_item.participant_id],
     ARRAY[outbox_base_key(v_item.idempotency_key) || '~redrive~' || v_number], ARRAY[v_item.rail_type],
     ARRAY[v_payload], NULL, ARRAY[v_item.ordered], p_outbox_id, ARRAY[v_item.traceparent], v_item.is_message,
-    NULL) e;
+    NULL, p_position) e;
+  -- A pause leaves out a head that was locked at that moment: it must not be first when the stream is resumed.
+  IF p_position IS NOT NULL THEN
+    UPDATE payment_outbox_pending p SET blocked = true
+    WHERE p.outbox_id = ANY (ARRAY(
+      SELECT q.outbox_id FROM payment_outbox_pending q
+      WHERE q.participant_id = v_item.participant_id AND q.ordered AND NOT q.blocked
+        AND COALESCE(q.stream_position, q.sequence_id) > p_position
+      ORDER BY q.outbox_id FOR NO KEY UPDATE));
+  END IF;
   PERFORM append_outbox_events('REDRIVE_CREATED', p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_build_object(
     'redriven_as', v_redriven_as, 'reason', p_reason, 'proposed_by', p_proposed_by, 'approved_by', p_actor)]);
   RETURN v_redriven_as;
 END
 $$;
-COMMENT ON FUNCTION create_outbox_redrive(uuid, text, text, text) IS 'Internal: queues a FAILED item again as a new one that names it.';
+COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS 'Internal: queues a FAILED item again as a new one that names it.';
 
 -- The item of a payment, ended otherwise, of which a worker reported late that the rail had paid it; null if there is none.
 DROP FUNCTION IF EXISTS outbox_paid_as_other(uuid);

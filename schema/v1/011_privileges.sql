@@ -110,7 +110,7 @@ GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count,
   next_attempt_at, created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak,
   late_outcome, hold_reason, held_by, held_at, ordered, blocked, block_unverified, identity_hash, trace_context,
-  is_message
+  is_message, stream_position
 ) ON payment_outbox_pending TO symphony_control, symphony_auditor;
 GRANT SELECT (
   source, message_id, topic, payload, content_hash, state, sightings, attempt_count, attempts_max, due_at, first_seen_at,
@@ -196,7 +196,7 @@ GRANT SELECT (
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_count, next_attempt_at,
   created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak, hold_reason,
-  held_by, held_at, ordered, blocked, trace_context, is_message
+  held_by, held_at, ordered, blocked, trace_context, is_message, stream_position
 ) ON payment_outbox_pending TO symphony_readonly;
 GRANT SELECT (
   source, message_id, topic, content_hash, state, sightings, attempt_count, attempts_max, due_at, first_seen_at,

@@ -86,11 +86,11 @@ export class OutboxModel {
 
   /** Waits for an earlier ordered item of its participant, or for a pause of its participant or stream. */
   isBlocked(item: Item): boolean {
-    const { participant, ordered, sequence } = item
+    const { participant, ordered, position } = item
     if (this.#isPaused('participant', participant)) return true
     if (!ordered) return false
     if (this.#isPaused('stream', participant)) return true
-    return this.pending.some((other) => other.ordered && other.participant === participant && other.sequence < sequence)
+    return this.pending.some((other) => other.ordered && other.participant === participant && other.position < position)
   }
 
   #isPaused(kind: PauseKind, name: string): boolean {
@@ -107,7 +107,7 @@ export class OutboxModel {
     return this.#orNothing(() =>
       instructions.map((given) => {
         const known = this.items.find((item) => item.key === given.key && item.redrive === 0)
-        if (known === undefined) return `${describe(this.#create(given, 0))} PENDING created`
+        if (known === undefined) return `${describe(this.#create(given, 0, null))} PENDING created`
         const same = (['participant', 'rail', 'payload', 'isMessage'] as const).every(
           (field) => known[field] === given[field],
         )
@@ -117,12 +117,14 @@ export class OutboxModel {
     )
   }
 
-  #create({ notBefore, ...content }: Instruction, redrive: number): Item {
+  #create({ notBefore, ...content }: Instruction, redrive: number, position: number | null): Item {
+    const sequence = this.items.filter(({ participant }) => participant === content.participant).length + 1
     const item: Item = {
       ...content,
       name: `item${this.items.length + 1}`,
       redrive,
-      sequence: this.items.filter(({ participant }) => participant === content.participant).length + 1,
+      sequence,
+      position: position ?? sequence,
       created: this.items.length,
       attempts: [],
       events: [],
@@ -354,6 +356,7 @@ export class OutboxModel {
   redrive(person: string, name: string): string {
     const item = this.#item(name)
     this.#requireRedrivable(item)
+    this.#redrivePosition(item)
     this.#refuseBesideOpenProposal(name)
     return this.#propose(person, item, 'REDRIVE', null)
   }
@@ -367,7 +370,8 @@ export class OutboxModel {
       if (decision === 'REDRIVE') {
         const item = this.#item(proposal.item)
         this.#requireRedrivable(item)
-        answer += ` as ${this.#create({ ...item, notBefore: undefined }, this.#payment(item).length).name}`
+        const position = this.#redrivePosition(item)
+        answer += ` as ${this.#create({ ...item, notBefore: undefined }, this.#payment(item).length, position).name}`
         item.events.push({ type: 'REDRIVE_CREATED' })
       } else {
         this.#decide(this.#decidable(proposal.item, decision), decision, proposal.reference)
@@ -436,6 +440,20 @@ export class OutboxModel {
       }),
     )
     if (reasons.size > 0) throw new Refusal(...reasons)
+  }
+
+  /** In a stream that halts, the place of the failed item, while the stream is halted and nothing behind it was sent. */
+  #redrivePosition({ ordered, participant, position }: Item): number | null {
+    if (!ordered) return null
+    if (!this.#isPaused('stream', participant)) {
+      if (this.#state.policies.get(participant) === 'halt') throw new Refusal('P7006')
+      return null
+    }
+    const behind = this.items.filter(
+      (item) => item.ordered && item.participant === participant && item.position > position,
+    )
+    if (behind.some(({ attempts, lease }) => attempts.length > 0 || lease !== null)) throw new Refusal('P7006')
+    return position
   }
 
   /** An item and its redrives. */

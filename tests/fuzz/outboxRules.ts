@@ -55,6 +55,8 @@ export interface Item extends Omit<Instruction, 'notBefore'> {
   /** 0 for the item itself, n for its n-th redrive. */
   readonly redrive: number
   readonly sequence: number
+  /** Place among the ordered items of its participant: its number, or the place of the failed item that it redrives. */
+  readonly position: number
   /** Items were created in this order. */
   readonly created: number
   readonly attempts: Attempt[]

@@ -607,3 +607,113 @@ test('heads of several streams that end in one call let each next one go', async
   expect(await streams[1]!.claimed()).toEqual([])
   expect(await streams[2]!.claimed()).toEqual([seconds[2]])
 })
+
+/** A stream that halts on failure, with three items of which the head has failed. */
+async function halted(): Promise<{ stream: Stream; ids: readonly [string, string, string] }> {
+  const stream = new Stream(db)
+  await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
+  const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()] as const
+  await complete(db, await stream.claimOnly(), { state: 'FAILED' })
+  return { stream, ids }
+}
+
+const redrive = async (outboxId: string) => {
+  const { redrivenAs } = await approve(pavel, await propose(olga, outboxId, 'REDRIVE'))
+  return redrivenAs!
+}
+const resume = ({ participantId }: Stream) => resumeOutbox(olga.control, 'stream', participantId, 'go on')
+
+describe('a redrive in an ordered stream', () => {
+  test('goes first when the halted stream is resumed, under a number of its own', async () => {
+    const { stream, ids } = await halted()
+    const again = await redrive(ids[0])
+    expect(await stream.claimed()).toEqual([])
+    await resume(stream)
+    expect(await stream.drain()).toEqual([again, ids[1], ids[2]])
+    const { rows } = await db.queryNoRole(
+      'SELECT sequence_id, stream_position FROM payment_outbox_identities WHERE outbox_id = $1',
+      [again],
+    )
+    expect(rows).toEqual([{ sequence_id: 4n, stream_position: 1n }])
+  })
+
+  test('that fails halts the stream again, and its own redrive goes first', async () => {
+    const { stream, ids } = await halted()
+    const second = await redrive(ids[0])
+    await resume(stream)
+    const lease = await stream.claimOnly()
+    expect(lease.outboxId).toBe(second)
+    await complete(db, lease, { state: 'FAILED' })
+    const third = await redrive(second)
+    await resume(stream)
+    expect(await stream.drain()).toEqual([third, ids[1], ids[2]])
+  })
+
+  test('of an item in the middle takes its place there', async () => {
+    const stream = new Stream(db)
+    await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
+    const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()] as const
+    await placeOutboxHold(olga.control, ids[1], 'odd')
+    await approve(pavel, await propose(olga, ids[1], 'FAILED'))
+    const again = await redrive(ids[1])
+    await resume(stream)
+    expect(await stream.drain()).toEqual([ids[0], again, ids[2]])
+  })
+
+  test('is refused (P7006) while the stream is not halted, and goes first once it is paused', async () => {
+    const { stream, ids } = await halted()
+    const proposal = await propose(olga, ids[0], 'REDRIVE')
+    await resume(stream)
+    const refused = { sqlstate: 'P7006', message: expect.stringContaining('is not halted') }
+    await expect(approve(pavel, proposal)).rejects.toMatchObject(refused)
+    await pauseOutbox(olga.control, 'stream', stream.participantId, 'in order, please')
+    const { redrivenAs } = await approve(pavel, proposal)
+    await resume(stream)
+    expect(await stream.drain()).toEqual([redrivenAs, ids[1], ids[2]])
+  })
+
+  test('is refused (P7006) once an item behind it was sent, or is in flight', async () => {
+    const { stream, ids } = await halted()
+    await resume(stream)
+    const lease = await stream.claimOnly()
+    await pauseOutbox(olga.control, 'stream', stream.participantId, 'stop')
+    const refused = { sqlstate: 'P7006', message: expect.stringContaining(`item ${ids[1]} behind it`) }
+    await expect(redrive(ids[0])).rejects.toMatchObject(refused)
+    await complete(db, lease, { state: 'DISPATCHED' })
+    await expect(redrive(ids[0])).rejects.toMatchObject(refused)
+  })
+
+  test('goes to the end where the stream continues after a failure', async () => {
+    const stream = new Stream(db)
+    const ids = [await stream.enqueue(), await stream.enqueue()] as const
+    await complete(db, await stream.claimOnly(), { state: 'FAILED' })
+    const again = await redrive(ids[0])
+    expect(await stream.drain()).toEqual([ids[1], again])
+  })
+
+  test('goes before an item that no pause could mark', async () => {
+    const { stream, ids } = await halted()
+    // A pause leaves out a head that is locked at that moment.
+    await db.queryNoRole(
+      'UPDATE payment_outbox_pending SET blocked = false, block_unverified = false WHERE outbox_id = $1',
+      [ids[1]],
+    )
+    const again = await redrive(ids[0])
+    await resume(stream)
+    expect(await stream.drain()).toEqual([again, ids[1], ids[2]])
+  })
+
+  test('that is being approved keeps the stream halted until it is committed', async () => {
+    const { stream, ids } = await halted()
+    const proposal = await propose(olga, ids[0], 'REDRIVE')
+    const approving = await openTransaction(db)
+    const { redrivenAs } = await approveOutboxProposal(approving, proposal)
+    const resumer = await openTransaction(db)
+    const resuming = resumeOutbox(resumer, 'stream', stream.participantId, 'go on')
+    await untilWaiting(db, resumer)
+    await approving.query('COMMIT')
+    await resuming
+    await resumer.query('COMMIT')
+    expect(await stream.drain()).toEqual([redrivenAs, ids[1], ids[2]])
+  })
+})

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { enqueuePaymentOutboxBatch, pauseOutbox, type ClaimedItem } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, claim, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
+import { anInstruction, claim, claimOnly, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { aPerson, enqueueHeld, propose, type Person } from '../support/outboxPeople.js'
 import { insertMany, PlanRecorder, scansOf, waysOf, type Execution } from '../support/plans.js'
 
@@ -159,6 +159,14 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
     const item = await enqueueAndClaim(db)
     await complete(db, item, { state: 'FAILED' })
     return [await propose(ann, item.outboxId, 'REDRIVE')]
+  }),
+  'approving a redrive in a halted stream': control('approve_outbox_proposal', async ({ db, ann }) => {
+    const { participantId, railType } = await enqueue(db, { ordered: true })
+    await enqueueMany(db, { participantId, railType, ordered: true })
+    const head = await claimOnly(db, railType)
+    await pauseOutbox(ann.control, 'stream', participantId, 'in order')
+    await complete(db, head, { state: 'FAILED' })
+    return [await propose(ann, head.outboxId, 'REDRIVE')]
   }),
   'pausing a participant': control('pause_outbox', async ({ db }) => {
     const { participantId } = await enqueueMany(db)

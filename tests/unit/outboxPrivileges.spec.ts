@@ -248,6 +248,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   is_replicated_synchronously: 'nobody',
   is_short_text: 'nobody',
   lock_due_outbox_rows: 'nobody',
+  redrive_position: 'nobody',
   lock_held_outbox_item: 'nobody',
   lock_live_lease: 'nobody',
   lock_inbox_message: 'nobody',

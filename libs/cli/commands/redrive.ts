@@ -24,6 +24,12 @@ export function registerRedrive(program: Command, cli: Cli): void {
     .addOption(reasonOption())
     .option('--dry-run', 'say what would happen, and change nothing')
     .action((id: string | undefined, flags: GivenFlags) => run(id, flags, cli))
+  command.addHelpText(
+    'after',
+    `
+A failed payment of a halted ordered stream keeps its place: redrive it, let it be approved, then "symphony resume stream
+PARTICIPANT". The redrive is refused once a later payment of the stream was sent.`,
+  )
   addExamples(
     command,
     'symphony redrive 01981… --reason "the account was opened"',

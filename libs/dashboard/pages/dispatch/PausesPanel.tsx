@@ -213,7 +213,9 @@ function ResumeSheet({ pause, onClose, onDone }: PauseSheetProps & { readonly pa
       explanation={
         kind === 'all'
           ? 'Workers claim due payments and messages again, at once. Other pauses stay.'
-          : 'Its payments may be claimed again, at once.'
+          : kind === 'stream'
+            ? 'Its payments may be claimed again, at once, in order. A failed payment goes first only if its redrive is approved before.'
+            : 'Its payments may be claimed again, at once.'
       }
       onClose={onClose}
       act={async (reason) => {

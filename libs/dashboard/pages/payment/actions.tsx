@@ -46,6 +46,7 @@ export function RedriveSheet({ item, onClose, onDone }: ItemSheetProps) {
         <>
           {item.instructionId}: <Money of={item} />. It is sent again as a payment of its own, which names this one.
           That moves money, so a second person must approve it.
+          {item.ordered ? ' In a halted stream it keeps its place: resume the stream after the approval.' : null}
         </>
       }
       onClose={onClose}
