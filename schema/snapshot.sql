@@ -855,6 +855,7 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FIELD_KEY_MISSING'::text) AS held_field_key_missing_count,
             count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FIELD_KEY_DESTROYED'::text) AS held_field_key_destroyed_count,
             count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FIELD_UNREADABLE'::text) AS held_field_unreadable_count,
+            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'RAIL_REFERENCE_INVALID'::text) AS held_reference_invalid_count,
             min(i.held_at) FILTER (WHERE i.state = 'HELD'::text) AS held_since,
             min(i.lease_expires_at) FILTER (WHERE i.state = 'EXPIRED'::text) AS expired_since,
             min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE'::text) AS due_since,
@@ -945,7 +946,7 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
     q.held_retry_ceiling_count,
     q.held_lease_expiry_count,
     q.held_earlier_paid_count,
-    q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count - q.held_lease_expiry_count - q.held_earlier_paid_count - q.held_field_key_missing_count - q.held_field_key_destroyed_count - q.held_field_unreadable_count AS held_other_count,
+    q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count - q.held_lease_expiry_count - q.held_earlier_paid_count - q.held_field_key_missing_count - q.held_field_key_destroyed_count - q.held_field_unreadable_count - q.held_reference_invalid_count AS held_other_count,
     w.alive_count AS workers_alive_count,
     q.held_field_key_missing_count,
     q.held_field_key_destroyed_count,
@@ -972,7 +973,8 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
     COALESCE(EXTRACT(epoch FROM statement_timestamp() - q.unfinished_since), 0::numeric)::double precision AS oldest_unfinished_age_seconds,
     COALESCE(( SELECT EXTRACT(epoch FROM statement_timestamp() - z.paused_at) AS "extract"
            FROM outbox_pauses z
-          WHERE z.kind = 'all'::text), 0::numeric)::double precision AS all_paused_age_seconds
+          WHERE z.kind = 'all'::text), 0::numeric)::double precision AS all_paused_age_seconds,
+    q.held_reference_invalid_count
    FROM queue q
      CROSS JOIN ledger l
      CROSS JOIN contradiction c

@@ -190,6 +190,7 @@ const ERRORS = [
   'unknown',
   'RAIL_ANSWER_MALFORMED',
   'RAIL_REFERENCE_MISSING',
+  'RAIL_REFERENCE_INVALID',
   'RAIL_CODE_NOT_LISTED',
   'RAIL_CODE_DISAGREES',
   'RAIL_THREW',
@@ -198,7 +199,13 @@ const ERRORS = [
   'RAIL_NOT_SENT',
 ]
 /** Placed by a claim, a completion, the relayer or lease repair. */
-const HOLD_REASONS = ['OUTCOME_UNKNOWN', 'RETRY_CEILING', 'REPEATED_LEASE_EXPIRY', 'decided by the database']
+const HOLD_REASONS = [
+  'OUTCOME_UNKNOWN',
+  'RETRY_CEILING',
+  'REPEATED_LEASE_EXPIRY',
+  'RAIL_REFERENCE_INVALID',
+  'decided by the database',
+]
 const FAULTS = ['claiming', 'completing', 'reporting this worker', 'renewing leases', 'repairing leases']
 const BUCKETS_MS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000]
 /** A payment may wait a tenth of a second or a day. */

@@ -85,6 +85,7 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
       [outbox.heldFieldKeyMissingCount, { reason: 'FIELD_KEY_MISSING' }],
       [outbox.heldFieldKeyDestroyedCount, { reason: 'FIELD_KEY_DESTROYED' }],
       [outbox.heldFieldUnreadableCount, { reason: 'FIELD_UNREADABLE' }],
+      [outbox.heldReferenceInvalidCount, { reason: 'RAIL_REFERENCE_INVALID' }],
       [outbox.heldOtherCount, { reason: 'other' }],
     ],
   },

@@ -4,6 +4,7 @@ import {
   callRail,
   inquireRail,
   validatePayload,
+  VERDICT_CODES,
   type LoadedRail,
   type OpenedPayload,
   type RailRequest,
@@ -128,7 +129,13 @@ async function inquire(
       })
     }
     case 'unknown':
-      return complete(item, { ...told, ...retryAfter(answer), state: 'RETRYABLE', errorCode: answer.code })
+      return complete(item, {
+        ...told,
+        ...retryAfter(answer),
+        state: 'RETRYABLE',
+        errorCode: answer.code,
+        ...holdForReference(answer),
+      })
   }
 }
 
@@ -185,6 +192,7 @@ function outcomeOf(item: ClaimedItem, rail: LoadedRail, verdict: RailVerdict, se
         errorCode: verdict.code,
         outcomeUnknown: true,
         ...(rail.onUnknown === 'hold' ? { holdReason: 'OUTCOME_UNKNOWN' } : {}),
+        ...holdForReference(verdict),
       }
   }
 }
@@ -196,6 +204,11 @@ function toldBy({ railCode, message, latencyMs }: RailVerdict | StatusVerdict): 
   readonly latencyMs: number
 } {
   return { railCode: railCode ?? null, errorMessage: message ?? null, latencyMs }
+}
+
+/** A rail that paid under an unusable reference would answer the same again: two people record the reference instead. */
+function holdForReference({ code }: RailVerdict | StatusVerdict): { readonly holdReason?: string } {
+  return code === VERDICT_CODES.badReference ? { holdReason: code } : {}
 }
 
 function retryAfter({ retryAfterMs }: RailVerdict | StatusVerdict): { readonly retryDelaySeconds?: number } {

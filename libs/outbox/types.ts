@@ -315,6 +315,7 @@ export interface OutboxStatus {
   readonly heldFieldKeyMissingCount: bigint
   readonly heldFieldKeyDestroyedCount: bigint
   readonly heldFieldUnreadableCount: bigint
+  readonly heldReferenceInvalidCount: bigint
   /** By a person, or by a rail's own word. */
   readonly heldOtherCount: bigint
   /** Relayers that reported within the last minute. */

@@ -41,6 +41,8 @@ export const VERDICT_CODES = Object.freeze({
   /** Not an answer of the contract: no such outcome, no code where one is required. */
   malformed: 'RAIL_ANSWER_MALFORMED',
   noReference: 'RAIL_REFERENCE_MISSING',
+  /** A success whose reference is too long or has characters that cannot be stored or printed. */
+  badReference: 'RAIL_REFERENCE_INVALID',
   codeNotListed: 'RAIL_CODE_NOT_LISTED',
   codeDisagrees: 'RAIL_CODE_DISAGREES',
   threw: 'RAIL_THREW',
@@ -99,9 +101,14 @@ function judge<Kind extends UnpaidAnswer | UnpaidStatus>(
   const objection = objectionOf(rail, outcome, code)
   if (objection !== undefined) return { kind: 'unknown', code: objection, unknownCode: true, ...details }
   if (outcome !== 'success') return { kind: outcome, code: details.railCode ?? CODE_WITHOUT[outcome], ...details }
-  return reference === undefined
-    ? { kind: 'unknown', code: VERDICT_CODES.noReference, ...details }
-    : { kind: 'success', reference, code: details.railCode ?? VERDICT_CODES.success, ...details }
+  if (reference !== undefined) {
+    return { kind: 'success', reference, code: details.railCode ?? VERDICT_CODES.success, ...details }
+  }
+  const { badReference } = said
+  if (badReference === undefined) return { kind: 'unknown', code: VERDICT_CODES.noReference, ...details }
+  // Not redacted, as a usable reference is not: people need it to find the payment.
+  const message = details.message === undefined ? badReference : `${badReference}; ${details.message}`
+  return { kind: 'unknown', code: VERDICT_CODES.badReference, ...details, message }
 }
 
 function isUnpaidAnswer(outcome: unknown): outcome is UnpaidAnswer {
@@ -130,6 +137,8 @@ const CODE_WITHOUT: Readonly<Record<UnpaidAnswer | UnpaidStatus, string>> = {
 interface SaidByRail {
   readonly outcome: unknown
   readonly reference: string | undefined
+  /** Description of a reference that cannot be recorded as it is: evidence for the people who decide. */
+  readonly badReference: string | undefined
   readonly code: string | undefined
   readonly message: string | undefined
   readonly retryAfterMs: number | undefined
@@ -140,9 +149,11 @@ function readAnswer(answer: unknown): SaidByRail | undefined {
   if (typeof answer !== 'object' || answer === null) return undefined
   try {
     const { outcome, reference, code, message, retryAfterMs }: { readonly [field: string]: unknown } = { ...answer }
+    const usable = readText(reference, RAIL_REFERENCE_LENGTH_MAX)
     return {
       outcome,
-      reference: readText(reference, RAIL_REFERENCE_LENGTH_MAX),
+      reference: usable,
+      badReference: usable === undefined ? describeBadReference(reference) : undefined,
       code: readText(code, ERROR_CODE_LENGTH_MAX),
       message: typeof message === 'string' ? message : undefined,
       retryAfterMs: readRetryAfter(retryAfterMs),
@@ -161,6 +172,22 @@ function readText(value: unknown, lengthMax: number): string | undefined {
     return undefined
   }
 }
+
+/** Bounded, and escaped so that it can be stored and printed. Undefined for a reference that is blank or no text. */
+function describeBadReference(reference: unknown): string | undefined {
+  if (typeof reference !== 'string' || reference.trim() === '') return undefined
+  const shown = reference.slice(0, BAD_REFERENCE_SHOWN).replaceAll(NOT_PLAIN, escapeUnit)
+  const rest = reference.length > BAD_REFERENCE_SHOWN ? '…' : ''
+  return `reference of ${reference.length} characters: "${shown}${rest}"`
+}
+
+function escapeUnit(unit: string): string {
+  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
+}
+
+/** UTF-16 units other than printable ASCII, and the characters that quote and escape. */
+const NOT_PLAIN = /[^ -~]|["\\]/g
+const BAD_REFERENCE_SHOWN = 200
 
 function readRetryAfter(value: unknown): number | undefined {
   if (typeof value !== 'number' || !(value >= 0)) return undefined

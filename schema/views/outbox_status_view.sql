@@ -34,6 +34,7 @@ WITH item AS (
     count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FIELD_KEY_MISSING') AS held_field_key_missing_count,
     count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FIELD_KEY_DESTROYED') AS held_field_key_destroyed_count,
     count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FIELD_UNREADABLE') AS held_field_unreadable_count,
+    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'RAIL_REFERENCE_INVALID') AS held_reference_invalid_count,
     min(i.held_at) FILTER (WHERE i.state = 'HELD') AS held_since,
     min(i.lease_expires_at) FILTER (WHERE i.state = 'EXPIRED') AS expired_since,
     min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE') AS due_since,
@@ -94,7 +95,7 @@ SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_co
   q.held_retry_ceiling_count, q.held_lease_expiry_count, q.held_earlier_paid_count,
   q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count
     - q.held_lease_expiry_count - q.held_earlier_paid_count - q.held_field_key_missing_count
-    - q.held_field_key_destroyed_count - q.held_field_unreadable_count AS held_other_count,
+    - q.held_field_key_destroyed_count - q.held_field_unreadable_count - q.held_reference_invalid_count AS held_other_count,
   w.alive_count AS workers_alive_count,
   q.held_field_key_missing_count, q.held_field_key_destroyed_count, q.held_field_unreadable_count,
   c.contradictions_total, c.unreviewed_contradiction_count, c.oldest_unreviewed_contradiction_age_seconds,
@@ -112,7 +113,8 @@ SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_co
   extract(epoch FROM statement_timestamp() - v.broken_since)::double precision AS ledger_broken_age_seconds,
   COALESCE(extract(epoch FROM statement_timestamp() - q.unfinished_since), 0)::double precision AS oldest_unfinished_age_seconds,
   COALESCE((SELECT extract(epoch FROM statement_timestamp() - z.paused_at) FROM outbox_pauses z WHERE z.kind = 'all'), 0)::double precision
-    AS all_paused_age_seconds
+    AS all_paused_age_seconds,
+  q.held_reference_invalid_count
 FROM queue q CROSS JOIN ledger l CROSS JOIN contradiction c CROSS JOIN worker w LEFT JOIN verification v ON true;
 COMMENT ON VIEW supervisor_outbox_status IS
   'The queue at a glance, in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';

@@ -212,3 +212,31 @@ describe('the action of an attempt', () => {
     expect(landing.kind === 'complete' ? (landing.outcome.action ?? 'sent') : 'none').toBe(action)
   })
 })
+
+describe('a success with an overlong reference', () => {
+  const answer = { outcome: 'success', reference: 'r'.repeat(256) } as const
+  const held = {
+    kind: 'complete',
+    outcome: {
+      state: 'RETRYABLE',
+      errorCode: 'RAIL_REFERENCE_INVALID',
+      errorMessage: expect.stringContaining('reference of 256 characters: "rrr'),
+      holdReason: 'RAIL_REFERENCE_INVALID',
+    },
+  }
+
+  test.each(['resend', 'inquire', 'hold'] as const)(
+    'holds the item as RAIL_REFERENCE_INVALID on a rail with %s',
+    async (onUnknown) => {
+      const { landing } = await carry({ onUnknown, rail: { dispatch: () => answer } })
+      expect(landing).toMatchObject({ ...held, outcome: { ...held.outcome, outcomeUnknown: true } })
+    },
+  )
+
+  test('holds the item as RAIL_REFERENCE_INVALID when an inquiry finds it', async () => {
+    const item = { outcomeUnknown: true, attemptCount: 1, evidence: endedBefore(60_000) }
+    expect((await carry({ onUnknown: 'inquire', item, rail: { queryStatus: () => answer } })).landing).toMatchObject(
+      held,
+    )
+  })
+})

@@ -96,13 +96,22 @@ describe('garbage is unknown', () => {
     ['empty', ''],
     ['a number', 42],
     ['null', null],
-    ['too long', 'r'.repeat(256)],
-    ['not storable', 'r\u0000'],
-    ['half a surrogate pair', 'r\ud800'],
-    ['with a control character', 'r\u001b[2J'],
   ])('a success whose reference is %s', async (_, reference) => {
     const verdict = await callRail(answering({ outcome: 'success', reference }), railRequest())
     expect(verdict).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.noReference })
+  })
+
+  it.each([
+    ['too long', 'r'.repeat(256), `reference of 256 characters: "${'r'.repeat(200)}…"`],
+    ['not storable', 'r\u0000', 'reference of 2 characters: "r\\u0000"'],
+    ['half a surrogate pair', 'r\ud800', 'reference of 2 characters: "r\\ud800"'],
+    ['a control sequence', '\u001b[2J"\\', 'reference of 6 characters: "\\u001b[2J\\u0022\\u005c"'],
+    ['10 MB', 'r'.repeat(10_000_000), `reference of 10000000 characters: "${'r'.repeat(200)}…"`],
+  ])('a success whose reference is %s keeps the reference as evidence', async (_, reference, message) => {
+    const verdict = await callRail(answering({ outcome: 'success', reference }), railRequest())
+    expect(verdict).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.badReference, message })
+    const told = await callRail(answering({ outcome: 'success', reference, message: 'paid' }), railRequest())
+    expect(told.message).toBe(`${message}; paid`)
   })
 
   it('but a reference of 255 characters, or with digits like a card number, is kept as it is', async () => {
