@@ -265,7 +265,11 @@ CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
             WHEN char_length(d.payload ->> 'destination'::text) < 12 OR ("right"(d.payload ->> 'destination'::text, 4) COLLATE "C") !~ '^[!-~]{4}$'::text THEN '••••'::text
             ELSE '••••'::text || "right"(d.payload ->> 'destination'::text, 4)
         END AS destination,
-    d.destination_withheld
+    d.destination_withheld,
+    f.epoch_no AS freeze_epoch_no,
+    f.freeze_cause,
+    f.freeze_reason,
+    f.frozen_at
    FROM payment_outbox_identities i
      LEFT JOIN payment_outbox_pending p ON p.outbox_id = i.outbox_id
      LEFT JOIN LATERAL ( SELECT t.attempt_no,
@@ -291,11 +295,20 @@ CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
                     WHEN 'forbidden'::text = ANY (ARRAY[r.fields ->> '/destination'::text, r.fields ->> '/*'::text]) THEN 'forbidden'::text
                     WHEN starts_with(COALESCE(p.payload, a.payload) ->> 'destination'::text, 'symphony.sealed.'::text) THEN 'encrypted'::text
                     ELSE NULL::text
-                END AS destination_withheld) d;
+                END AS destination_withheld) d
+     LEFT JOIN LATERAL ( SELECT e.epoch_no,
+            e.freeze_cause,
+            e.freeze_reason,
+            e.frozen_at
+           FROM dispatch_epochs e
+          WHERE p.outcome_unknown AND e.marked_at IS NOT NULL AND e.frozen_at >= p.created_at AND (a.completed_at IS NULL OR a.completed_at <= e.frozen_at)
+          ORDER BY e.epoch_no DESC
+         LIMIT 1) f ON true;
 COMMENT ON VIEW outbox_operational_status IS 'One row per item, pending or ended, with its state as a person would say it and its latest attempt.';
 COMMENT ON COLUMN outbox_operational_status.amount IS 'Amount in the payload, if its field class is public; of an undeclared rail, too.';
 COMMENT ON COLUMN outbox_operational_status.destination IS 'Mask, then the last four characters of the destination, if its field class is public or masked and it has at least twelve.';
 COMMENT ON COLUMN outbox_operational_status.destination_withheld IS 'Reason why no destination is shown: encrypted, forbidden, or undeclared while no process has declared the rail.';
+COMMENT ON COLUMN outbox_operational_status.freeze_epoch_no IS 'Latest epoch whose freeze this item waited through, if its outcome is unknown and it was not attempted since.';
 
 -- table outbox_pauses of symphony_owner
 CREATE TABLE outbox_pauses (

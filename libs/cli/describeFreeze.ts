@@ -1,4 +1,4 @@
-import { meaningOfFreeze, type DispatchEpoch } from '../outbox/index.js'
+import { meaningOfFreeze, type DispatchEpoch, type ItemFreeze } from '../outbox/index.js'
 
 const REMEDY =
   'Compare the rail’s book with this one (docs/operate/restore.md), then: symphony freeze lift --reason "…"'
@@ -19,4 +19,9 @@ export function describeFreeze(epoch: DispatchEpoch | undefined): readonly strin
 function describeMarks({ markedAt, itemsMarked }: DispatchEpoch): string {
   if (markedAt === null) return 'What waits is not marked yet: a worker does it, or the lifting.'
   return `${itemsMarked} waiting payments were marked as of unknown outcome; the policy of each rail decides about them.`
+}
+
+/** Why the outcome of an item is unknown: it waited while dispatch was frozen. */
+export function describeItemFreeze({ epochNo, cause, reason, frozenAt }: ItemFreeze): string {
+  return `unknown since the freeze of epoch ${epochNo} at ${frozenAt}, ${cause}: ${reason}`
 }

@@ -125,6 +125,7 @@ export type {
   FreezeCause,
   HoldDecision,
   ItemEvent,
+  ItemFreeze,
   ItemState,
   ItemStatus,
   LateOutcome,

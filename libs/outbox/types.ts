@@ -363,8 +363,18 @@ export interface ShownMoney {
   readonly destinationWithheld: 'encrypted' | 'forbidden' | 'undeclared' | null
 }
 
+/** Freeze that made the outcome of a pending item unknown. */
+export interface ItemFreeze {
+  readonly epochNo: number
+  readonly cause: FreezeCause
+  readonly reason: string
+  readonly frozenAt: string
+}
+
 /** One item as a person would describe it: a row of the view `outbox_operational_status`. */
 export interface ItemStatus extends ShownMoney {
+  /** Null, too, if an attempt was made after the freeze. */
+  readonly freeze: ItemFreeze | null
   readonly outboxId: string
   readonly instructionId: string
   readonly idempotencyKey: string

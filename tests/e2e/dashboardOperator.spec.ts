@@ -176,6 +176,26 @@ describe('a payment', () => {
   })
 })
 
+test('many holds are resolved at once: one decision, one reason, two people', async () => {
+  const railType = 'rail-after-a-restore'
+  const items = [await enqueueUnknown(stage.db, { railType }), await enqueueUnknown(stage.db, { railType })]
+  const { page, goTo } = olga
+  await goTo(`holds?rail=${railType}`)
+  await page.getByRole('button', { name: 'Resolve 2 shown' }).click()
+  const dialog = page.getByRole('dialog')
+  for (const { instructionId } of items) await dialog.getByText(instructionId).waitFor()
+  expect(await dialog.getByRole('radio', { checked: true }).count()).toBe(0)
+  expect(await dialog.getByRole('radio', { name: 'It was paid' }).count()).toBe(0)
+  await dialog.getByRole('radio', { name: 'It was not paid, and shall not be' }).check()
+  await giveReason(page, 'Propose: it was not paid (2)', 'not in the bank’s book')
+  await expect.poll(() => page.locator('.proposal').count()).toBe(2)
+  await pavel.goTo(`holds?rail=${railType}`)
+  await pavel.page.getByRole('button', { name: 'Approve 2 proposals' }).click()
+  await pavel.page.getByRole('button', { name: 'Approve 2', exact: true }).click()
+  await pavel.page.getByText('None like that').waitFor()
+  for (const { outboxId } of items) expect(await stateOf(outboxId)).toBe('FAILED')
+})
+
 test('a new payment on a real rail starts empty, is named by the person, and is confirmed first', async () => {
   const { railType } = await enqueue(stage.db, { railType: 'a-real-rail' })
   const { page, goTo } = olga

@@ -7,15 +7,19 @@ import {
   readItems,
   readProposalPage,
   resolveOutboxHold,
+  type DecisionResult,
   type HoldDecision,
   type HeldItemView,
   type ItemStatus,
   type ProposalView,
+  type ShownMoney,
 } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
+import { decideEach, describeRefusals, requireNoRefusal } from '../decideEach.js'
+import { describeItemFreeze } from '../describeFreeze.js'
 import { describeMoney } from '../describeMoney.js'
 import { addExamples } from '../examples.js'
-import { addPaging, addSelection, selectionOf } from '../itemSelection.js'
+import { addPaging, addSelection, isNarrowed, selectionOf } from '../itemSelection.js'
 import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
 import type { GivenFlags } from '../resolveSettings.js'
 
@@ -41,15 +45,20 @@ export function registerHolds(program: Command, cli: Cli): void {
     .addOption(reasonOption())
     .action((id: string, flags: GivenFlags) => place(id, flags, cli))
 
-  addOperatorOptions(
-    addExamples(
-      holds.command('resolve'),
-      'symphony holds resolve 01981… --decision failed --reason "not in the bank’s book" --dry-run',
-      'symphony holds resolve 01981… --decision dispatched --rail-reference TX-17 --reason "seen in the report"',
-    )
-      .description('decide what becomes of a held item')
-      .argument('<outbox-id>'),
+  addSelection(
+    addOperatorOptions(
+      addExamples(
+        holds.command('resolve'),
+        'symphony holds resolve 01981… --decision failed --reason "not in the bank’s book" --dry-run',
+        'symphony holds resolve 01981… --decision dispatched --rail-reference TX-17 --reason "seen in the report"',
+        'symphony holds resolve --all --rail sepa --decision retry --reason "restored, not in the book" --dry-run',
+      )
+        .description('decide what becomes of held items: one decision and one reason for all of them')
+        .argument('[outbox-id...]'),
+    ),
   )
+    .option('--all', 'every held payment that the options select and that has no proposal yet')
+    .option('--yes', 'confirm --all')
     .addOption(
       new Option('--decision <word>', 'dispatched: it was paid; failed: it was not; retry: send it again').choices([
         'dispatched',
@@ -60,7 +69,7 @@ export function registerHolds(program: Command, cli: Cli): void {
     .addOption(reasonOption())
     .option('--rail-reference <text>', 'the reference under which the rail paid, with --decision dispatched')
     .option('--dry-run', 'say what would happen, and change nothing')
-    .action((id: string, flags: GivenFlags) => resolve(id, flags, cli))
+    .action((ids: readonly string[], flags: GivenFlags) => resolve(ids, flags, cli))
 }
 
 const HELP = `
@@ -97,6 +106,7 @@ function printHeld({ item, proposal }: HeldItemView, { terminal }: Cli): void {
   terminal.print(`${bold(item.outboxId)} ${item.instructionId} on ${item.railType}${unknown}`)
   terminal.print(`  ${describeMoney(item)}`)
   terminal.print(`  ${dim('held')} since ${item.heldAt} by ${item.heldBy}: ${item.holdReason}`)
+  if (item.freeze !== null) terminal.print(`  ${describeItemFreeze(item.freeze)}`)
   if (proposal !== null) terminal.print(`  ${describeProposal(proposal)}`)
 }
 
@@ -111,25 +121,112 @@ async function place(outboxId: string, flags: GivenFlags, cli: Cli): Promise<voi
   printResult({ outboxId, eventId }, `${outboxId} is held.`, flags, cli)
 }
 
-async function resolve(outboxId: string, flags: GivenFlags, cli: Cli): Promise<void> {
+async function resolve(ids: readonly string[], flags: GivenFlags, cli: Cli): Promise<void> {
   const reason = requiredReason(flags)
   const decision = decisionOf(flags)
-  const railReference = flags['railReference']
+  if ((ids.length === 0) === (flags['all'] !== true)) {
+    throw new InvalidArgumentError('outbox-id', 'expected ids of held payments, or --all instead of them')
+  }
+  if (decision === 'DISPATCHED' && (ids.length > 1 || flags['all'] === true)) {
+    throw new InvalidArgumentError('--decision', 'dispatched takes one id: each payment has its own --rail-reference')
+  }
   await asControl('holds', flags, cli, async (control) => {
-    if (flags['dryRun'] === true) return printPlan(await requiredItem(control, outboxId), decision, flags, cli)
-    const result = await resolveOutboxHold(
-      control,
-      outboxId,
-      decision,
-      reason,
-      typeof railReference === 'string' ? railReference : null,
-    )
-    const sentence =
-      result.status === 'APPLIED'
-        ? `The hold of ${outboxId} is lifted; it will be sent.`
-        : `${decision} of ${outboxId} is proposed. Someone else must approve it: symphony approve ${result.proposalId}`
-    printResult({ outboxId, decision, ...result }, sentence, flags, cli)
+    const [only] = ids
+    if (only !== undefined && ids.length === 1) return resolveOne(control, only, { decision, reason }, flags, cli)
+    return resolveMany(control, ids, { decision, reason }, flags, cli)
   })
+}
+
+interface Choice {
+  readonly decision: HoldDecision
+  readonly reason: string
+}
+
+async function resolveOne(
+  control: RoleHandle,
+  outboxId: string,
+  { decision, reason }: Choice,
+  flags: GivenFlags,
+  cli: Cli,
+): Promise<void> {
+  const railReference = flags['railReference']
+  if (flags['dryRun'] === true) return printPlan(await requiredItem(control, outboxId), decision, flags, cli)
+  const result = await resolveOutboxHold(
+    control,
+    outboxId,
+    decision,
+    reason,
+    typeof railReference === 'string' ? railReference : null,
+  )
+  printResult({ outboxId, decision, ...result }, describeDecided(decision, { outboxId, ...result }), flags, cli)
+}
+
+/** Each in a transaction of its own; two people for each, as for one. */
+async function resolveMany(
+  control: RoleHandle,
+  ids: readonly string[],
+  { decision, reason }: Choice,
+  flags: GivenFlags,
+  cli: Cli,
+): Promise<void> {
+  const { items, more } = await selected(control, ids, flags)
+  const outboxIds = items.map(({ outboxId }) => outboxId)
+  const listed = items.map((item) => `${item.outboxId} ${item.instructionId}: ${describeMoney(item)}`)
+  const further = more ? ' These are the newest; run it again for the others, or raise --limit.' : ''
+  if (flags['dryRun'] === true) {
+    const proposed = items.filter((item) => needsSecondPerson(item, decision)).length
+    const sentence = `${decision} of ${items.length}: ${proposed} would wait for someone else, the others are done at once.${further}`
+    return printResult(
+      { outboxIds, decision, more, secondPerson: proposed },
+      [...listed, sentence].join('\n'),
+      flags,
+      cli,
+    )
+  }
+  if (flags['all'] === true && flags['yes'] !== true) {
+    throw new AppError('CONFIRMATION_MISSING', `${decision} of ${items.length} held payments needs a confirmation.`, {
+      remedy: 'Look at them with --dry-run, then add --yes.',
+    })
+  }
+  const decided = await decideEach(outboxIds, (id) => resolveOutboxHold(control, id, decision, reason, null), cli)
+  const lines = [...decided.done.map((one) => describeDecided(decision, one)), ...describeRefusals(decided)]
+  const result = { decision, decided: decided.done, refused: decided.refused, more }
+  printResult(result, `${lines.join('\n')}${further}`, flags, cli)
+  requireNoRefusal('RESOLVE_REFUSED', decided)
+}
+
+interface Selected {
+  readonly items: readonly (ShownMoney & Pick<ItemStatus, 'outboxId' | 'instructionId' | 'outcomeUnknown'>)[]
+  readonly more: boolean
+}
+
+async function selected(control: RoleHandle, ids: readonly string[], flags: GivenFlags): Promise<Selected> {
+  if (ids.length > 0) {
+    const items: ItemStatus[] = []
+    for (const id of new Set(ids)) items.push(await requiredItem(control, id))
+    return { items, more: false }
+  }
+  const search = { ...selectionOf(flags), undecided: true }
+  if (!isNarrowed(search)) {
+    throw new InvalidArgumentError(
+      '--all',
+      'expected an option that selects: --rail, --participant, --since or --until',
+    )
+  }
+  const { items, next } = await readHeldItems(control, search)
+  return { items: items.map(({ item }) => item), more: next !== null }
+}
+
+function describeDecided(decision: HoldDecision, { outboxId, status, proposalId }: DecidedHold): string {
+  return status === 'APPLIED'
+    ? `The hold of ${outboxId} is lifted; it will be sent.`
+    : `${decision} of ${outboxId} is proposed. Someone else must approve it: symphony approve ${proposalId}`
+}
+
+type DecidedHold = DecisionResult & { readonly outboxId: string }
+
+function needsSecondPerson({ outcomeUnknown }: { readonly outcomeUnknown: boolean }, decision: HoldDecision): boolean {
+  return decision !== 'RETRY' || outcomeUnknown
 }
 
 function decisionOf({ decision }: GivenFlags): HoldDecision {
@@ -147,9 +244,9 @@ async function requiredItem(control: RoleHandle, outboxId: string): Promise<Item
 }
 
 function printPlan(item: ItemStatus, decision: HoldDecision, flags: GivenFlags, cli: Cli): void {
-  const { outboxId, state, outcomeUnknown } = item
+  const { outboxId, state } = item
   const possible = state === 'HELD'
-  const secondPerson = decision !== 'RETRY' || outcomeUnknown
+  const secondPerson = needsSecondPerson(item, decision)
   const consequence = secondPerson ? 'a proposal that someone else must approve' : 'done at once'
   printResult(
     { outboxId, state, decision, possible, secondPerson },

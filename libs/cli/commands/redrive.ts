@@ -1,12 +1,12 @@
 import type { Command } from 'commander'
 import { AppError, InvalidArgumentError } from '../../core/index.js'
-import { DatabaseError, type RoleHandle } from '../../db/index.js'
+import type { RoleHandle } from '../../db/index.js'
 import { readFailedItems, readItems, redriveOutboxItem } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
+import { decideEach, describeRefusals, requireNoRefusal } from '../decideEach.js'
 import { addExamples } from '../examples.js'
 import { addSelection, isNarrowed, selectionOf } from '../itemSelection.js'
 import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
-import { ProgressBar } from '../ProgressBar.js'
 import type { GivenFlags } from '../resolveSettings.js'
 
 /** `symphony redrive`: proposes to send failed payments again. */
@@ -65,12 +65,6 @@ async function redriveOne(control: RoleHandle, outboxId: string, flags: GivenFla
   printResult({ outboxId, status: 'PROPOSED', proposalId }, sentence, flags, cli)
 }
 
-interface Refusal {
-  readonly outboxId: string
-  readonly code: string
-  readonly message: string
-}
-
 async function redriveAll(control: RoleHandle, flags: GivenFlags, cli: Cli): Promise<void> {
   const search = { ...selectionOf(flags), undecided: true }
   if (!isNarrowed(search)) {
@@ -87,31 +81,13 @@ async function redriveAll(control: RoleHandle, flags: GivenFlags, cli: Cli): Pro
     return printResult({ outboxIds, more: next !== null, secondPerson: true }, sentence, flags, cli)
   }
   const reason = requiredReason(flags)
-  const proposed: { readonly outboxId: string; readonly proposalId: string | null }[] = []
-  const refused: Refusal[] = []
-  const bar = new ProgressBar(cli.terminal, outboxIds.length)
-  for (const outboxId of outboxIds) {
-    cli.signal.throwIfAborted()
-    try {
-      const { proposalId } = await redriveOutboxItem(control, outboxId, reason)
-      proposed.push({ outboxId, proposalId })
-    } catch (error) {
-      // Another person was faster, or the rail was reported to have paid it after all: the others are not concerned.
-      if (!(error instanceof DatabaseError) || error.disposition !== 'fatal') throw error
-      refused.push({ outboxId, code: error.code, message: error.message })
-    }
-    bar.show(proposed.length + refused.length)
-  }
-  bar.clear()
+  const decided = await decideEach(outboxIds, (outboxId) => redriveOutboxItem(control, outboxId, reason), cli)
+  const proposed = decided.done.map(({ outboxId, proposalId }) => ({ outboxId, proposalId }))
   const lines = [
     ...proposed.map(({ outboxId, proposalId }) => `${outboxId}: symphony approve ${proposalId}`),
-    ...refused.map(({ code, message }) => `refused: ${code} ${message}`),
+    ...describeRefusals(decided),
     `${proposed.length} are proposed to be sent again; someone else must approve them.${more}`,
   ]
-  printResult({ proposed, refused, more: next !== null }, lines.join('\n'), flags, cli)
-  if (refused.length > 0) {
-    throw new AppError('REDRIVE_REFUSED', `${refused.length} of ${outboxIds.length} could not be proposed.`, {
-      remedy: 'Each is named above with its reason.',
-    })
-  }
+  printResult({ proposed, refused: decided.refused, more: next !== null }, lines.join('\n'), flags, cli)
+  requireNoRefusal('REDRIVE_REFUSED', decided)
 }

@@ -12,6 +12,7 @@ import {
 } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
 import { jsonOption } from '../commonOptions.js'
+import { describeItemFreeze } from '../describeFreeze.js'
 import { describeMoney } from '../describeMoney.js'
 import { addExamples } from '../examples.js'
 import { withTarget } from '../openTarget.js'
@@ -93,6 +94,7 @@ function factsOf(item: ItemStatus): readonly (readonly [string, string])[] {
     ['redrive of', item.redriveOf],
     ['next attempt', item.nextAttemptAt?.toISOString()],
     ['leased by', item.claimedBy === null ? null : `${item.claimedBy} until ${item.leaseExpiresAt?.toISOString()}`],
+    ['freeze', item.freeze === null ? null : describeItemFreeze(item.freeze)],
     ['held', item.holdReason === null ? null : `${item.holdReason} (by ${item.heldBy})`],
   ]
   return facts.flatMap(([word, value]) => (value === null || value === undefined ? [] : [[word, value] as const]))

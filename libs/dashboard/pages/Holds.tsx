@@ -7,6 +7,7 @@ import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { ApproveAll } from '../parts/ApproveAll.js'
 import { Empty } from '../parts/Empty.js'
+import { FreezeNote } from '../parts/FreezeNote.js'
 import { Glyph } from '../parts/Glyph.js'
 import { Moment } from '../parts/Moment.js'
 import { PagedTable } from '../parts/PagedTable.js'
@@ -21,15 +22,23 @@ export function Holds() {
   const holds = usePages<Hold>(JSON.stringify(filter), (cursor, signal) =>
     listHolds({ ...filter, ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
-  const [chosen, setChosen] = useState<OutboxItem | null>(null)
+  // As they were when the button was pressed: a hold that comes in later is not meant.
+  const [chosen, setChosen] = useState<readonly OutboxItem[] | null>(null)
   useFreshPages(holds)
+  const { rows } = holds.state.value
+  const undecided = rows.flatMap(({ item, proposal }) => (proposal === null ? [item] : []))
   return (
     <>
       <header class="page-head">
         <h1>Holds</h1>
         <p class="lead">Payments that nobody may send until a person decides; where money is decided, two.</p>
         <div class="actions">
-          <ApproveAll proposals={holds.state.value.rows.map(({ proposal }) => proposal)} onDone={holds.refresh} />
+          {mayI('operate') && undecided.length > 1 ? (
+            <button type="button" class="button" onClick={() => setChosen(undecided)}>
+              Resolve {undecided.length} shown
+            </button>
+          ) : null}
+          <ApproveAll proposals={rows.map(({ proposal }) => proposal)} onDone={holds.refresh} />
         </div>
       </header>
       <search class="filters">
@@ -45,7 +54,7 @@ export function Holds() {
             <HoldRow
               key={hold.item.outboxId}
               hold={hold}
-              onChoose={() => setChosen(hold.item)}
+              onChoose={() => setChosen([hold.item])}
               onDone={holds.refresh}
             />
           )}
@@ -63,7 +72,7 @@ export function Holds() {
           }
         />
       </section>
-      {chosen === null ? null : <ResolveSheet item={chosen} onClose={() => setChosen(null)} onDone={holds.refresh} />}
+      {chosen === null ? null : <ResolveSheet items={chosen} onClose={() => setChosen(null)} onDone={holds.refresh} />}
     </>
   )
 }
@@ -88,6 +97,7 @@ function HoldRow({ hold: { item, proposal }, onChoose, onDone }: HoldRowProps) {
             </span>
           </div>
         ) : null}
+        <FreezeNote freeze={item.freeze} />
         {proposal === null ? null : <ProposalNote proposal={proposal} onDone={onDone} />}
       </td>
       <td data-label="Since">

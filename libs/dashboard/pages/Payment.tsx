@@ -5,6 +5,7 @@ import { readTimeline } from '../data/api.js'
 import { mayI } from '../data/me.js'
 import { mentions } from '../data/items.js'
 import { useResource } from '../data/useResource.js'
+import { FreezeNote } from '../parts/FreezeNote.js'
 import { Id } from '../parts/Id.js'
 import { Loaded } from '../parts/Loaded.js'
 import { Moment } from '../parts/Moment.js'
@@ -88,7 +89,7 @@ function Actions({ item, hasOpenProposal, onDone }: ActionsProps) {
       <button type="button" class="button" onClick={() => setChosen(offered)}>
         {WORDS[offered]}
       </button>
-      {Chosen === null ? null : <Chosen item={item} onDone={onDone} onClose={() => setChosen(null)} />}
+      {Chosen === null ? null : <Chosen item={item} items={[item]} onDone={onDone} onClose={() => setChosen(null)} />}
     </div>
   )
 }
@@ -146,6 +147,7 @@ function Facts({ item, redrivenAs }: { readonly item: OutboxItem; readonly redri
             <dt>Held because</dt>
             <dd>
               {item.holdReason} <span class="quiet">by {item.heldBy}</span>
+              <FreezeNote freeze={item.freeze} />
             </dd>
           </>
         )}

@@ -68,6 +68,7 @@ export const ITEM_EXAMPLE = Object.freeze({
   isMessage: false,
   lastAttemptAction: 'sent',
   ...MONEY_EXAMPLE,
+  freeze: null,
 })
 
 export const ATTEMPT_EXAMPLE = Object.freeze({

@@ -1,10 +1,11 @@
 import { Type, type Static } from 'typebox'
-import { nullable, oneOf, shape, Timestamp, WholeNumber } from './common.js'
+import { nullable, shape, Timestamp, WholeNumber } from './common.js'
+import { FreezeCauseShape } from './outbox.js'
 
 const Freeze = shape({
   at: Timestamp,
   by: Type.String({ description: 'the person, or the worker that found it' }),
-  cause: oneOf(['ANOTHER_SERVER', 'ANOTHER_DATABASE', 'LOWER_TIMELINE', 'NEW_TIMELINE', 'LOST_COMMITS', 'OPERATOR']),
+  cause: FreezeCauseShape,
   meaning: Type.String({ description: 'the cause, in a sentence' }),
   reason: Type.String({ description: 'what was found, or said' }),
   itemsMarked: nullable(

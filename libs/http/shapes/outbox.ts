@@ -31,6 +31,20 @@ const moneyFields = {
   ),
 }
 
+export const FreezeCauseShape = oneOf([
+  'ANOTHER_SERVER',
+  'ANOTHER_DATABASE',
+  'LOWER_TIMELINE',
+  'NEW_TIMELINE',
+  'LOST_COMMITS',
+  'OPERATOR',
+])
+
+const ItemFreeze = shape(
+  { epochNo: Type.Integer(), cause: FreezeCauseShape, reason: Type.String(), frozenAt: Timestamp },
+  { description: 'the freeze that made the outcome unknown, unless an attempt was made since' },
+)
+
 const itemFields = {
   outboxId: Uuid,
   instructionId: Id,
@@ -60,6 +74,7 @@ const itemFields = {
   isMessage: Type.Boolean({ description: 'a message, not a payment' }),
   lastAttemptAction: nullable(AttemptActionShape),
   ...moneyFields,
+  freeze: nullable(ItemFreeze),
 }
 
 /** One item, pending or ended. Never a lease token; of the payload only amount, currency and a masked destination. */

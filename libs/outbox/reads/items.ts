@@ -32,6 +32,10 @@ export async function readItems(role: Queryable, filter: ItemFilter): Promise<It
 /** Columns of `outbox_operational_status` that show a part of the payload. */
 export const SHOWN_MONEY = 'amount, currency, destination, destination_withheld AS "destinationWithheld"'
 
+/** Its columns about a freeze, as an `ItemFreeze`. */
+const FREEZE = `CASE WHEN freeze_epoch_no IS NOT NULL THEN json_build_object('epochNo', freeze_epoch_no,
+  'cause', freeze_cause, 'reason', freeze_reason, 'frozenAt', ${isoMicros('frozen_at')}) END AS freeze`
+
 /** The columns of `outbox_operational_status`, as an `ItemStatus` names them. */
 const ITEM_STATUS = `outbox_id AS "outboxId", instruction_id AS "instructionId", idempotency_key AS "idempotencyKey",
   participant_id AS "participantId", sequence_id AS "sequenceId", rail_type AS "railType", created_at AS "createdAt",
@@ -40,7 +44,7 @@ const ITEM_STATUS = `outbox_id AS "outboxId", instruction_id AS "instructionId",
   hold_reason AS "holdReason", held_by AS "heldBy", held_at AS "heldAt", last_attempt_no AS "lastAttemptNo",
   last_attempt_state AS "lastAttemptState", last_rail_reference AS "lastRailReference",
   last_error_code AS "lastErrorCode", is_message AS "isMessage", last_attempt_action AS "lastAttemptAction",
-  ${SHOWN_MONEY}`
+  ${SHOWN_MONEY}, ${FREEZE}`
 
 /** In the order of the ids given; an id that names nothing is left out. */
 export async function readItemViews(role: Queryable, ids: readonly string[]): Promise<ItemView[]> {
@@ -57,7 +61,7 @@ export async function readItemViews(role: Queryable, ids: readonly string[]): Pr
        ${isoMicros('last_attempt_at')} AS "lastAttemptAt", last_rail_reference AS "lastRailReference",
        last_rail_code AS "lastRailCode", last_error_code AS "lastErrorCode", is_message AS "isMessage",
        last_attempt_action AS "lastAttemptAction",
-  ${SHOWN_MONEY}
+  ${SHOWN_MONEY}, ${FREEZE}
      FROM ${qualify(role, 'outbox_operational_status')} WHERE outbox_id = ANY ($1::uuid[])`,
     [ids.map((id, index) => requiredUuid(`ids[${index}]`, id))],
   )

@@ -1,10 +1,12 @@
 import { useState } from 'preact/hooks'
 import type { OutboxItem } from '../../../http/index.js'
 import { placeHold, redrive, resolveHold } from '../../data/api.js'
+import { inTurn } from '../../data/inTurn.js'
 import { ActionForm } from '../../parts/ActionForm.js'
 import { DECISIONS } from '../../parts/decisions.js'
 import { formText } from '../../parts/formText.js'
 import { Money } from '../../parts/Money.js'
+import { MoneyList } from '../../parts/MoneyList.js'
 import { ReasonField, ReasonSheet } from '../../parts/ReasonSheet.js'
 import { Sheet } from '../../parts/Sheet.js'
 
@@ -67,33 +69,60 @@ const CHOICES = [
 
 type Decision = (typeof CHOICES)[number]['decision']
 
-/** Nothing is chosen beforehand, and the button says what it does. */
-export function ResolveSheet({ item, onClose, onDone }: ItemSheetProps) {
+interface ResolveSheetProps {
+  readonly items: readonly OutboxItem[]
+  readonly onClose: () => void
+  readonly onDone: () => void
+}
+
+/**
+ * Resolves one hold or many: one decision, one reason. Nothing is chosen beforehand, and the button says what it does. Many take
+ * a request each, so that a refusal concerns one of them.
+ */
+export function ResolveSheet({ items, onClose, onDone }: ResolveSheetProps) {
   const [decision, setDecision] = useState<Decision | null>(null)
+  const [only] = items
+  const isOne = items.length === 1
   const act = async (form: FormData) => {
     if (decision === null) throw new Error('no decision is chosen')
-    const { status } = await resolveHold(item.outboxId, {
+    const body = {
       decision,
       reason: formText(form, 'reason'),
       ...(decision === 'DISPATCHED' ? { railReference: formText(form, 'railReference') } : {}),
-    })
-    onDone()
-    return status === 'APPLIED' ? `${item.instructionId} may be sent again.` : PROPOSED
+    }
+    let proposed = 0
+    try {
+      const decide = async ({ outboxId }: OutboxItem) => {
+        const { status } = await resolveHold(outboxId, body)
+        if (status === 'PROPOSED') proposed += 1
+      }
+      if (isOne && only !== undefined) await decide(only)
+      else await inTurn(items, decide)
+    } finally {
+      onDone()
+    }
+    if (proposed > 0) return isOne ? PROPOSED : `${proposed} are proposed. Somebody else must approve them.`
+    return isOne ? `${only?.instructionId} may be sent again.` : `${items.length} may be sent again.`
   }
   return (
-    <Sheet title="Resolve the hold" onClose={onClose}>
-      <ActionForm action={actionOf(decision, item)} isReady={decision !== null} onDone={onClose} act={act}>
-        <p>
-          {item.instructionId}: <Money of={item} />
-        </p>
-        {item.outcomeUnknown ? (
+    <Sheet title={isOne ? 'Resolve the hold' : `Resolve ${items.length} holds`} onClose={onClose}>
+      <ActionForm action={actionOf(decision, items)} isReady={decision !== null} onDone={onClose} act={act}>
+        {isOne && only !== undefined ? (
           <p>
-            The rail may have acted, and nobody knows. <strong>Ask the rail for {item.outboxId} first.</strong>
+            {only.instructionId}: <Money of={only} />
+          </p>
+        ) : (
+          <MoneyList payments={items} />
+        )}
+        {items.some(({ outcomeUnknown }) => outcomeUnknown) ? (
+          <p>
+            The rail may have acted, and nobody knows.{' '}
+            <strong>Ask the rail {isOne ? `for ${only?.outboxId}` : 'for each of them'} first.</strong>
           </p>
         ) : null}
         <fieldset class="choices">
           <legend class="unseen">Decision</legend>
-          {CHOICES.map(({ decision: value, hint }) => (
+          {CHOICES.filter(({ decision: value }) => isOne || value !== 'DISPATCHED').map(({ decision: value, hint }) => (
             <label key={value}>
               <input
                 type="radio"
@@ -110,6 +139,7 @@ export function ResolveSheet({ item, onClose, onDone }: ItemSheetProps) {
             </label>
           ))}
         </fieldset>
+        {isOne ? null : <p class="quiet">A payment that was paid has a reference of its own: resolve it by itself.</p>}
         {decision === 'DISPATCHED' ? (
           <div class="field">
             <label for="railReference">The rail’s reference</label>
@@ -130,8 +160,11 @@ export function ResolveSheet({ item, onClose, onDone }: ItemSheetProps) {
 }
 
 /** Only a retry of a payment about which nothing is unknown is done at once. */
-function actionOf(decision: Decision | null, { outcomeUnknown }: OutboxItem): string {
+function actionOf(decision: Decision | null, items: readonly OutboxItem[]): string {
   if (decision === null) return 'Choose a decision'
-  const isProposed = decision !== 'RETRY' || outcomeUnknown
-  return isProposed ? `Propose: ${DECISIONS[decision].short}` : 'Send it again now'
+  const many = items.length === 1 ? '' : ` (${items.length})`
+  const isProposed = decision !== 'RETRY' || items.some(({ outcomeUnknown }) => outcomeUnknown)
+  return isProposed
+    ? `Propose: ${DECISIONS[decision].short}${many}`
+    : `Send ${many === '' ? 'it' : 'them'} again now${many}`
 }

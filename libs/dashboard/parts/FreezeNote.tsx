@@ -1,0 +1,14 @@
+import type { OutboxItem } from '../../http/index.js'
+import { pathTo } from '../app/router.js'
+import { Moment } from './Moment.js'
+
+/** Says which freeze made the outcome of a payment unknown. */
+export function FreezeNote({ freeze }: { readonly freeze: OutboxItem['freeze'] }) {
+  if (freeze === null) return null
+  return (
+    <div class="quiet">
+      Unknown since <a href={pathTo(['dispatch'])}>dispatch was frozen</a> in epoch {freeze.epochNo},{' '}
+      <code>{freeze.cause}</code>, <Moment at={freeze.frozenAt} />: {freeze.reason}
+    </div>
+  )
+}

@@ -1,0 +1,158 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { checkDispatchEpoch, freezeDispatch, liftDispatchFreeze, readItemViews } from '../../libs/outbox/index.js'
+import { symphony } from '../support/commandLine.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { openHttpStage } from '../support/httpStage.js'
+import { claimOnly, complete, enqueue, WORKER } from '../support/outboxItems.js'
+import { aPerson, approve, enqueueUnknown, type Person } from '../support/outboxPeople.js'
+
+/** Holds after a freeze: each says which freeze made it unknown, and many are resolved at once. */
+
+let db: TestDatabase
+let olga: Person
+let pavel: Person
+let url: string
+beforeAll(async () => {
+  db = await createTestDatabase()
+  const login = await db.createLogin('olga', { roles: ['symphony_control', 'symphony_readonly'] })
+  url = login.url
+  olga = { name: login.name, control: login.database.as('symphony_control') }
+  pavel = await aPerson(db, 'pavel')
+})
+afterAll(() => db.drop())
+
+/** Runs as olga. */
+function commandLine(...words: readonly string[]) {
+  return symphony(words, { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema })
+}
+
+/** Held by a worker after a freeze that the item waited through. */
+async function heldAfterFreeze(reason: string) {
+  const item = await enqueue(db)
+  const executor = db.as('symphony_executor')
+  await checkDispatchEpoch(executor, WORKER)
+  await freezeDispatch(olga.control, reason)
+  await liftDispatchFreeze(olga.control, 'books compared')
+  await db.queryNoRole(
+    `UPDATE payment_outbox_pending SET hold_reason = 'OUTCOME_UNKNOWN', held_by = 'w', held_at = now() WHERE outbox_id = $1`,
+    [item.outboxId],
+  )
+  return item
+}
+
+describe('a payment held after a freeze', () => {
+  test('names the epoch, its cause and its reason in SQL, HTTP and on the command line', async () => {
+    const { outboxId, instructionId } = await heldAfterFreeze('snapshot of 03:00 restored')
+    const [item] = await readItemViews(db.as('symphony_readonly'), [outboxId])
+    expect(item?.freeze).toEqual({
+      epochNo: expect.any(Number),
+      cause: 'OPERATOR',
+      reason: 'snapshot of 03:00 restored',
+      frozenAt: expect.stringMatching(/^\d{4}-.*Z$/),
+    })
+    const stage = await openHttpStage(db)
+    const answer = await (await stage.call(`/v1/outbox/${outboxId}`)).text()
+    await stage.close()
+    expect(answer).toContain('"cause":"OPERATOR"')
+    for (const words of [
+      ['show', instructionId],
+      ['holds', 'list'],
+    ]) {
+      expect((await commandLine(...words)).stdout).toMatch(
+        /freeze of epoch \d+ at \S+, OPERATOR: snapshot of 03:00 restored/,
+      )
+    }
+  })
+
+  test('names no freeze once an attempt after it has told its own story', async () => {
+    const { outboxId, railType } = await heldAfterFreeze('another restore')
+    await db.queryNoRole(
+      'UPDATE payment_outbox_pending SET hold_reason = NULL, held_by = NULL, held_at = NULL WHERE outbox_id = $1',
+      [outboxId],
+    )
+    await complete(db, await claimOnly(db, railType), { state: 'RETRYABLE', outcomeUnknown: true })
+    expect((await readItemViews(db.as('symphony_readonly'), [outboxId]))[0]).toMatchObject({
+      outcomeUnknown: true,
+      freeze: null,
+    })
+  })
+
+  test('that was enqueued after the freeze names none', async () => {
+    await heldAfterFreeze('an earlier one')
+    const { outboxId } = await enqueueUnknown(db)
+    expect((await readItemViews(db.as('symphony_readonly'), [outboxId]))[0]?.freeze).toBeNull()
+  })
+})
+
+describe('symphony holds resolve', () => {
+  const decision = ['--decision', 'failed', '--reason', 'not in the book']
+
+  test('takes several ids with one decision and one reason, and each still needs a second person', async () => {
+    const items = [await enqueueUnknown(db), await enqueueUnknown(db)]
+    const ids = items.map(({ outboxId }) => outboxId)
+    const said = await commandLine('holds', 'resolve', ...ids, ...decision, '--json')
+    expect(said.exitCode).toBe(0)
+    const { decided }: { decided: { outboxId: string; status: string; proposalId: string }[] } = JSON.parse(said.stdout)
+    expect(decided.map(({ outboxId, status }) => [outboxId, status])).toEqual(ids.map((id) => [id, 'PROPOSED']))
+    const [first] = decided
+    expect((await commandLine('approve', first!.proposalId)).exitCode).not.toBe(0)
+    await approve(pavel, first!.proposalId)
+    const states = await readItemViews(db.as('symphony_readonly'), ids)
+    expect(states.map(({ state }) => state)).toEqual(['FAILED', 'HELD'])
+  })
+
+  test('takes all that filters select, after a confirmation', async () => {
+    const railType = 'rail-of-the-restore'
+    const items = [await enqueueUnknown(db, { railType }), await enqueueUnknown(db, { railType })]
+    await enqueueUnknown(db)
+    const all = ['holds', 'resolve', '--all', '--rail', railType, ...decision]
+    const planned = await commandLine(...all, '--dry-run')
+    expect(planned.stdout).toContain('FAILED of 2: 2 would wait for someone else')
+    const unconfirmed = await commandLine(...all)
+    expect([unconfirmed.exitCode, unconfirmed.stderr]).toEqual([
+      expect.not.stringMatching(/^0$/),
+      expect.stringContaining('--yes'),
+    ])
+    const open = () =>
+      db.queryNoRole(
+        'SELECT outbox_id FROM payment_outbox_proposals WHERE status = $1 AND outbox_id = ANY ($2) ORDER BY 1',
+        ['OPEN', items.map(({ outboxId }) => outboxId)],
+      )
+    expect((await open()).rows).toEqual([])
+    expect((await commandLine(...all, '--yes')).exitCode).toBe(0)
+    expect((await open()).rows).toHaveLength(2)
+  })
+
+  test('names each that is refused, decides about the others, and exits with an error', async () => {
+    const held = await enqueueUnknown(db)
+    const free = await enqueue(db)
+    const said = await commandLine('holds', 'resolve', free.outboxId, held.outboxId, ...decision)
+    expect(said.exitCode).not.toBe(0)
+    expect(said.stdout).toMatch(/FAILED of \S+ is proposed[^]*refused: /)
+    expect(said.stderr).toContain('RESOLVE_REFUSED')
+  })
+
+  test.for([
+    ['neither ids nor --all', []],
+    ['ids beside --all', ['01981f0e-7c00-7000-8000-000000000001', '--all', '--rail', 'sepa']],
+    ['--all without a filter', ['--all', '--yes']],
+  ] as const)('refuses %s', async ([, words]) => {
+    const said = await commandLine('holds', 'resolve', ...words, ...decision)
+    expect([said.exitCode, said.stderr]).toEqual([2, expect.stringMatching(/INVALID_ARGUMENT|expected/)])
+  })
+
+  test('refuses one rail reference for many payments', async () => {
+    const said = await commandLine(
+      'holds',
+      'resolve',
+      '--all',
+      '--rail',
+      'sepa',
+      '--decision',
+      'dispatched',
+      '--reason',
+      'x',
+    )
+    expect(said.stderr).toContain('each payment has its own --rail-reference')
+  })
+})
