@@ -12,6 +12,7 @@ export const PROBLEMS = Object.freeze({
   SCOPE_MISSING: { status: 403, title: 'The key does not have the scope that this needs' },
   PARTICIPANT_REFUSED: { status: 403, title: 'The key is bound to other participants' },
   NOT_FOUND: { status: 404, title: 'There is nothing here' },
+  METHOD_NOT_ALLOWED: { status: 405, title: 'This path does not take this method' },
   INSTRUCTION_NOT_FOUND: { status: 404, title: 'No such instruction' },
   ITEM_NOT_FOUND: { status: 404, title: 'No such outbox item' },
   PROPOSAL_NOT_FOUND: { status: 404, title: 'No such proposal' },

@@ -111,7 +111,7 @@ export function createHttpServer(options: HttpServerOptions): HttpServer {
   const { requestsPerSecond } = limits
   const doorkeeper = new Doorkeeper({ gate, requestsPerSecond, mayActFor: api?.roles.mayActFor, clock })
   const files = dashboardFolder === undefined ? undefined : new DashboardFiles(dashboardFolder)
-  const app = createApp(options.log, doorkeeper, files)
+  const app = createApp(options.log, doorkeeper, { files, routes })
   for (const route of routes) register(app, route)
   registerDescription(app, openApiDocument(routes, { version }))
   return {
@@ -134,8 +134,13 @@ function gateOf({ accessToken, accessTokenOwner = 'access-token', api, oidc, clo
   })
 }
 
+interface Served {
+  readonly files: DashboardFiles | undefined
+  readonly routes: readonly Route[]
+}
+
 /** The frame of every route: identity of the request, access, JSON in and out, problems. */
-function createApp(log: Logger, doorkeeper: Doorkeeper, files: DashboardFiles | undefined): FastifyInstance {
+function createApp(log: Logger, doorkeeper: Doorkeeper, { files, routes }: Served): FastifyInstance {
   const loggerInstance: FastifyBaseLogger = log
   const app = fastify({
     loggerInstance,
@@ -170,13 +175,16 @@ function createApp(log: Logger, doorkeeper: Doorkeeper, files: DashboardFiles | 
     if (body.length > REQUEST_BYTES) longBodies.enter(read)
     else read()
   })
+  const methodsOf = allowedMethods(routes)
   app.setReplySerializer((body) => JSON.stringify(body))
   app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply))
   app.setNotFoundHandler((request, reply) => {
     const file = files === undefined ? undefined : fileFor(files, request)
-    return file === undefined
-      ? sendProblem(new ProblemError('NOT_FOUND'), request, reply)
-      : sendFile(file, request, reply)
+    if (file !== undefined) return sendFile(file, request, reply)
+    const allowed = methodsOf(request.url)
+    if (allowed.length === 0) return sendProblem(new ProblemError('NOT_FOUND'), request, reply)
+    void reply.header('allow', allowed.join(', '))
+    return sendProblem(new ProblemError('METHOD_NOT_ALLOWED', `Expected ${allowed.join(' or ')}.`), request, reply)
   })
   app.decorateRequest('identity', undefined)
   app.addHook('onRequest', async (request, reply) => {
@@ -199,6 +207,19 @@ function createApp(log: Logger, doorkeeper: Doorkeeper, files: DashboardFiles | 
     log.info(line, 'request')
   })
   return app
+}
+
+/** Returns a function that names the methods of the routes whose path an address has. */
+function allowedMethods(routes: readonly Route[]): (url: string) => readonly string[] {
+  const described = ['/openapi.json', ...Object.keys(DOCS_FILES)].map((path) => ({ path, method: 'GET' }))
+  const patterns = [...routes, ...described].map(({ path, method }) => ({
+    method,
+    pattern: new RegExp(`^${path.replaceAll('.', String.raw`\.`).replaceAll(/\{\w+\}/g, '[^/]+')}$`),
+  }))
+  return (url) => {
+    const path = url.split('?', 1)[0] ?? ''
+    return [...new Set(patterns.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method))]
+  }
 }
 
 function register(app: FastifyInstance, route: Route): void {

@@ -277,6 +277,16 @@ describe('GET /v1/instructions/{instructionId}', () => {
     })
     expect(await problemOf(await stage.call('/v2/instructions'))).toMatchObject({ status: 404, code: 'NOT_FOUND' })
   })
+
+  test('a method that no route of a path takes is 405, and Allow names those that one does', async () => {
+    for (const path of new Set(stage.routes.map((route) => route.path))) {
+      const methods = stage.routes.filter((route) => route.path === path).map(({ method }) => method)
+      const response = await stage.call(`${path.replaceAll(/\{\w+\}/g, 'x')}?a=b`, { method: 'PATCH' })
+      expect([path, response.headers.get('allow')?.split(', ')]).toEqual([path, expect.arrayContaining(methods)])
+      expect(await problemOf(response)).toMatchObject({ status: 405, code: 'METHOD_NOT_ALLOWED' })
+    }
+    expect((await stage.call('/openapi.json', { method: 'POST' })).headers.get('allow')).toBe('GET')
+  })
 })
 
 describe('access', () => {
