@@ -89,6 +89,17 @@ test('a keyboard reaches every page, the search, the keys and the content', asyn
     await page.keyboard.press(key)
     await page.getByRole('heading', { name: heading, level: 1 }).waitFor()
   }
+  // j and k work at once, without a click into the list.
+  await page.keyboard.press('g')
+  await page.keyboard.press('p')
+  await page.locator('.vlist-row a').nth(1).waitFor()
+  const focused = () => page.evaluate(`[...document.querySelectorAll('.vlist-row a')].indexOf(document.activeElement)`)
+  const visited: unknown[] = []
+  for (const key of ['j', 'j', 'k']) {
+    await page.keyboard.press(key)
+    visited.push(await focused())
+  }
+  expect(visited).toEqual([0, 1, 0])
   await page.keyboard.press('/')
   await page.getByRole('searchbox').waitFor()
   await page.keyboard.type('invoice-2026-48001')

@@ -1,5 +1,6 @@
 import { signal } from '@preact/signals'
 import { whenQuiet } from '../data/clock.js'
+import { moveInList } from '../parts/VirtualList.js'
 import { PLACES } from './places.js'
 import { go, pathTo, route } from './router.js'
 import { toggleTheme } from './theme.js'
@@ -17,6 +18,8 @@ export function startKeys(): void {
 }
 
 function onKey(event: KeyboardEvent): void {
+  // A list that has the focus has moved it already.
+  if (event.defaultPrevented) return
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return
   // A dialog has the keyboard for itself; Escape closes it without us.
   if (document.querySelector('dialog[open]') !== null) return
@@ -41,6 +44,14 @@ const ACTIONS: Readonly<Record<string, () => void>> = {
   '/': focusSearch,
   '?': () => (keysAreShown.value = true),
   t: toggleTheme,
+  j: () => moveInPage(1),
+  k: () => moveInPage(-1),
+}
+
+/** The list of this page, also while nothing in it has the focus: after `g p`, for example. */
+function moveInPage(step: number): void {
+  const list = document.querySelector('.vlist-scroll')
+  if (list !== null) moveInList(list, step)
 }
 
 /** The search field of this page, or else that of the payments. */

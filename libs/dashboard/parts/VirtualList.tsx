@@ -105,11 +105,16 @@ function moveFocus(event: KeyboardEvent): void {
   const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key]
   if (step === undefined || event.ctrlKey || event.metaKey || event.altKey) return
   if (!(event.currentTarget instanceof HTMLElement)) return
-  const links = [...event.currentTarget.querySelectorAll<HTMLElement>('.vlist-row a')]
+  if (moveInList(event.currentTarget, step)) event.preventDefault()
+}
+
+/** Focuses the next row, or the first where none has the focus. Returns false at either end. */
+export function moveInList(list: Element, step: number): boolean {
+  const links = [...list.querySelectorAll<HTMLElement>('.vlist-row a')]
   const at = links.findIndex((link) => link === document.activeElement)
   const next = links[at === -1 ? 0 : at + step]
-  if (next === undefined) return
-  event.preventDefault()
+  if (next === undefined) return false
   next.focus({ preventScroll: true })
   next.closest('.vlist-row')?.scrollIntoView({ block: 'nearest' })
+  return true
 }
