@@ -71,6 +71,17 @@ test('at 360 pixels nothing is cut off, and what a finger has to hit is 44 pixel
   await page.context().close()
 })
 
+test('the charts are drawn in a browser whose language is no locale, as under LANG=C', async () => {
+  const { page, complaints, goTo } = await stage.open(undefined, {})
+  await page.addInitScript(`Object.defineProperty(Navigator.prototype, 'language', { get: () => 'en-US@posix' })`)
+  await page.reload()
+  await goTo('/')
+  expect(await page.evaluate('navigator.language')).toMatch(/^en(-US@posix)?$/)
+  await page.locator('.throughput canvas').waitFor()
+  expect(complaints()).toEqual([])
+  await page.context().close()
+})
+
 test('a keyboard reaches every page, the search, the keys and the content', async () => {
   const { page, complaints } = await stage.open()
   await page.getByRole('heading', { name: 'Overview' }).waitFor()

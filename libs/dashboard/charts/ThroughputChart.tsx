@@ -63,7 +63,7 @@ export function ThroughputChart({ minutes }: { readonly minutes: readonly Throug
 
 /**
  * Draws into the place, and again whenever the theme changes. uPlot is fetched when the first chart is shown: a third of all the
- * code, which no other page needs; and where it cannot start (it refuses some systems' languages) the page goes on without it.
+ * code, which no other page needs; and where it cannot start the page goes on without it.
  */
 function useStackedBars(minutes: readonly ThroughputMinute[], onPoint: (index: number | null) => void) {
   const place = useRef<HTMLDivElement>(null)
@@ -76,6 +76,7 @@ function useStackedBars(minutes: readonly ThroughputMinute[], onPoint: (index: n
     let observer: ResizeObserver | undefined
     let isLeft = false
     const draw = async (element: HTMLElement) => {
+      requireKnownLocale()
       const { default: Plot } = await import('uplot')
       if (isLeft) return
       const drawn = new Plot(optionsFor(Plot, element, onPoint), stacked(latest.current), element)
@@ -99,6 +100,15 @@ function useStackedBars(minutes: readonly ThroughputMinute[], onPoint: (index: n
 const HEIGHT = 200
 
 /** Each layer on top of those below it; the highest is drawn first, and the others over it. */
+/** uPlot formats numbers in `navigator.language` as it is loaded. Under LANG=C that is no locale (`en-US@posix`), and it throws. */
+function requireKnownLocale(): void {
+  try {
+    Intl.getCanonicalLocales(navigator.language)
+  } catch {
+    Object.defineProperty(navigator, 'language', { value: 'en', configurable: true })
+  }
+}
+
 function stacked(minutes: readonly ThroughputMinute[]): uPlot.AlignedData {
   const times = minutes.map(({ minute }) => Date.parse(minute) / 1_000)
   const tops: number[][] = []
