@@ -37,7 +37,7 @@ export type {
 } from './inbox/index.js'
 export { Leases, LostLeaseError } from './lease/index.js'
 export type { AcquireOptions, LeaderOptions, Leadership, Lease } from './lease/index.js'
-export { enqueue, enqueueMany, OutboxStore, topicRails } from './outbox/index.js'
+export { enqueue, enqueueMany, InvalidPayloadError, OutboxStore, topicRails } from './outbox/index.js'
 export type {
   ClaimedMessage,
   EnqueuedItem,

@@ -130,6 +130,7 @@ function apiOf(database: Database, { databaseName, look, protection }: ApiParts)
     databaseName,
     readDatabases: () => describeDatabases([{ name: databaseName, database }]),
     look,
+    rails: protection.rails,
     protection: payloadProtection(protection),
   }
 }

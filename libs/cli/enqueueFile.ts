@@ -2,7 +2,14 @@ import { open } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import { AppError, parseStrictJson, PAYLOAD_DEPTH_MAX } from '../core/index.js'
 import { IdempotencyConflictError, type Queryable } from '../db/index.js'
-import { enqueueMany, readInstruction, type InstructionSealer, type OutboxInstruction } from '../outbox/index.js'
+import {
+  enqueueMany,
+  InvalidPayloadError,
+  readInstruction,
+  type InstructionSealer,
+  type KnownRails,
+  type OutboxInstruction,
+} from '../outbox/index.js'
 import type { Cli } from './Cli.js'
 import { ProgressBar } from './ProgressBar.js'
 
@@ -15,6 +22,7 @@ export interface EnqueuedCounts {
 /** Where instructions go, and what happens to their fields on the way. */
 export interface EnqueueTarget {
   readonly ingest: Queryable
+  readonly rails: KnownRails
   readonly vault: InstructionSealer
 }
 
@@ -64,20 +72,30 @@ function readLine(text: string, line: number): OutboxInstruction {
 }
 
 async function enqueueBatch(
-  { ingest, vault }: EnqueueTarget,
+  { ingest, rails, vault }: EnqueueTarget,
   batch: readonly NumberedInstruction[],
   { read, created, existing }: EnqueuedCounts,
 ): Promise<EnqueuedCounts> {
   try {
     const items = await enqueueMany(
       batch.map(({ instruction }) => instruction),
-      { tx: ingest, protection: vault },
+      { tx: ingest, rails, protection: vault },
     )
     const news = items.filter((item) => item.created).length
     return { read: read + items.length, created: created + news, existing: existing + items.length - news }
   } catch (error) {
+    if (error instanceof InvalidPayloadError) throw invalidIn(batch, error)
     throw error instanceof IdempotencyConflictError ? conflictIn(batch, error) : error
   }
+}
+
+/** Names the line instead of the item's place in the batch. */
+function invalidIn(batch: readonly NumberedInstruction[], { code, message }: InvalidPayloadError): AppError {
+  const [, index = '0', fault = message] = /^instructions\[(\d+)\]\.(.*)$/s.exec(message) ?? []
+  const [first, last] = [batch[0]?.line, batch.at(-1)?.line]
+  return new AppError(code, `line ${batch[Number(index)]?.line}, ${fault}`, {
+    remedy: `Nothing of the lines ${first} to ${last} was enqueued. Correct the line and run the file again.`,
+  })
 }
 
 /** The database says which item of the batch it was; a person wants the line. */

@@ -1,4 +1,4 @@
-import type { InstructionSealer, OutboxStatus, readItemViews } from '../outbox/index.js'
+import type { InstructionSealer, KnownRails, OutboxStatus, readItemViews } from '../outbox/index.js'
 import type { Identity } from './access/Identity.js'
 import type { AlertRule } from '../observability/index.js'
 import type { Alert } from './shapes/alerts.js'
@@ -42,6 +42,8 @@ export interface Api {
   readonly look: () => Promise<Look>
   /** The alert rules that `look` evaluates, with their thresholds. @default ALERT_RULES */
   readonly alertRules?: readonly AlertRule[]
+  /** Rails that check payments before COMMIT. @default no check */
+  readonly rails?: KnownRails
   /** Absent: payloads are shown as they are stored. */
   readonly protection?: PayloadProtection
 }

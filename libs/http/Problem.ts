@@ -31,6 +31,7 @@ export const PROBLEMS = Object.freeze({
   BODY_TOO_LARGE: { status: 413, title: 'The body is too large' },
   UNSUPPORTED_MEDIA_TYPE: { status: 415, title: 'The body must be application/json' },
   INVALID_INSTRUCTION: { status: 422, title: 'The instruction is not valid' },
+  INVALID_PAYLOAD: { status: 422, title: 'The rail of this payment would refuse it' },
   CARD_NUMBER_REFUSED: { status: 422, title: 'A field that must not hold a card number holds one' },
   INVALID_MESSAGE: { status: 422, title: 'The message is not valid' },
   INVALID_ARGUMENT: { status: 422, title: 'An argument is not valid' },

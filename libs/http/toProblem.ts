@@ -53,6 +53,7 @@ const RAISED: Readonly<Record<string, ProblemCode>> = {
 /** What the protection of fields refuses. Its messages name places, never values. */
 const PROTECTED: Readonly<Record<string, ProblemCode>> = {
   CARD_NUMBER_REFUSED: 'CARD_NUMBER_REFUSED',
+  INVALID_PAYLOAD: 'INVALID_PAYLOAD',
   SUBJECT_ERASED: 'SUBJECT_ERASED',
   FIELD_KEY_MISSING: 'ENCRYPTION_UNAVAILABLE',
 }

@@ -10,7 +10,7 @@ import {
   requiredUuid,
 } from '../core/index.js'
 import type { JsonObject } from '../core/index.js'
-import { callFunction, type Queryable } from '../db/index.js'
+import { callFunction, type Queryable, type RoleHandle } from '../db/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { instructionColumns, leaseColumns, optionalRails, optionalText, outcomeColumns } from './arguments.js'
 import { onlyRow, toClaimedItem, toDate, toEnqueuedItem, toEpochCheck, toVerdict } from './rows.js'
@@ -507,3 +507,21 @@ export async function setParticipantOutboxPolicy(
 }
 
 const KEY_SCOPE_LENGTH_MAX = 500
+
+/** Runs a body whose work is undone if it throws: in a transaction of its own, or up to a savepoint of the caller's. */
+export async function undoOnError<T>(tx: Queryable, body: (tx: Queryable) => Promise<T>): Promise<T> {
+  if (isRoleHandle(tx)) return tx.transaction(body)
+  await tx.query('SAVEPOINT symphony_enqueue')
+  try {
+    const result = await body(tx)
+    await tx.query('RELEASE SAVEPOINT symphony_enqueue')
+    return result
+  } catch (error) {
+    await tx.query('ROLLBACK TO SAVEPOINT symphony_enqueue')
+    throw error
+  }
+}
+
+function isRoleHandle(tx: Queryable): tx is RoleHandle {
+  return 'transaction' in tx && 'role' in tx
+}

@@ -1,10 +1,11 @@
 import { BATCH_SIZE } from '../core/index.js'
 import { requireTransaction, withSchema, type Queryable, type TransactionClient } from '../db/index.js'
+import { enqueueChecked, type EnqueueChecks } from './checkedEnqueue.js'
 import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch } from './db.js'
 import { onlyRow } from './rows.js'
 import type { EnqueuedItem, OutboxInstruction } from './types.js'
 
-export interface EnqueueOptions {
+export interface EnqueueOptions extends EnqueueChecks {
   /**
    * The caller's own transaction: a `pg` client between BEGIN and COMMIT, or another library's transaction through an adapter. The
    * payment is committed or rolled back with it. `enqueue` refuses a `tx` that is known not to be a transaction.
@@ -12,26 +13,18 @@ export interface EnqueueOptions {
   readonly tx: TransactionClient
   /** Where Symphony is deployed. @default `symphony`, or what `tx` says itself */
   readonly schema?: string
-  /** Encrypts the fields that a rail declares as encrypted, before anything leaves this process, and refuses what it forbids. */
-  readonly protection?: InstructionSealer
-}
-
-/** What stands between a producer and the database: `FieldVault` of the room protection. */
-export interface InstructionSealer {
-  seal(tx: Queryable, instructions: readonly OutboxInstruction[]): Promise<readonly OutboxInstruction[]>
 }
 
 /**
  * Enqueues one payment inside the caller's transaction. The same instruction and key again returns the first item with
- * `created: false`; other content under that key throws `IdempotencyConflictError`. Call it last: the participant's sequence is
- * locked until the transaction ends.
+ * `created: false`; other content under that key throws `IdempotencyConflictError`. With `rails`, a new payment that they would
+ * refuse throws `InvalidPayloadError`. Call it last: the participant's sequence is locked until the transaction ends.
  */
 export async function enqueue(instruction: OutboxInstruction, options: EnqueueOptions): Promise<EnqueuedItem> {
   const tx = transactionOf(options)
-  const { protection } = options
   // No await before the statement is sent: a caller that forgot to await enqueue() would otherwise send COMMIT first.
-  if (protection === undefined) return enqueuePaymentOutbox(tx, instruction)
-  return enqueuePaymentOutbox(tx, onlyRow(await protection.seal(tx, [instruction])))
+  if (options.protection === undefined && options.rails === undefined) return enqueuePaymentOutbox(tx, instruction)
+  return onlyRow(await enqueueChecked(tx, [instruction], options))
 }
 
 /** The same for many, in statements of up to 1000; answers come in the order given. One that is refused refuses all. */
@@ -43,8 +36,7 @@ export async function enqueueMany(
   const items: EnqueuedItem[] = []
   for (let start = 0; start < instructions.length; start += BATCH_SIZE.max) {
     const batch = instructions.slice(start, start + BATCH_SIZE.max)
-    const sealed = options.protection === undefined ? batch : await options.protection.seal(tx, batch)
-    items.push(...(await enqueuePaymentOutboxBatch(tx, sealed)))
+    items.push(...(await enqueueChecked(tx, batch, options)))
   }
   return items
 }

@@ -34,7 +34,8 @@ export function registerEnqueue(program: Command, cli: Cli): void {
 const HELP = `
 A line of a file: {"instructionId":"INV-1","participantId":"ACME","railType":"sepa","payload":{"amount":"12.50",
 "currency":"EUR","destination":"DE89370400440532013000"}}, and optionally idempotencyKey, notBefore, ordered.
-With --rails, what the rail says about the fields of its payloads is done: some are refused, and some encrypted with --vault-keys.
+With --rails, the rail checks each new payment before it is enqueued, and its field classes apply: some fields are refused, and
+some encrypted with --vault-keys. A payment that is known already is answered from the record.
 
 Examples:
   symphony enqueue --instruction INV-1 --participant ACME --rail sepa \\
@@ -53,9 +54,9 @@ async function run(flags: GivenFlags, cli: Cli): Promise<void> {
 }
 
 async function runFile(file: string, settings: EnqueueSettings, { json }: GivenFlags, cli: Cli): Promise<void> {
-  const counts = await withProtection(settings, ({ vault }) =>
+  const counts = await withProtection(settings, ({ rails, vault }) =>
     withTarget(settings, 'enqueue', (database) =>
-      enqueueFile(file, { ingest: database.as('symphony_ingest'), vault }, cli),
+      enqueueFile(file, { ingest: database.as('symphony_ingest'), rails, vault }, cli),
     ),
   )
   if (json === true) return cli.terminal.printJson(counts)
@@ -68,9 +69,9 @@ async function runOne(
   { json }: GivenFlags,
   { terminal }: Cli,
 ): Promise<void> {
-  const item = await withProtection(settings, ({ vault }) =>
+  const item = await withProtection(settings, ({ rails, vault }) =>
     withTarget(settings, 'enqueue', (database) =>
-      enqueue(instruction, { tx: database.as('symphony_ingest'), protection: vault }),
+      enqueue(instruction, { tx: database.as('symphony_ingest'), rails, protection: vault }),
     ),
   )
   if (json === true) return terminal.printJson({ instructionId: instruction.instructionId, ...item })

@@ -3,8 +3,7 @@ import { Type } from 'typebox'
 import { InvalidArgumentError, type JsonValue } from '../../core/index.js'
 import {
   continuedTrace,
-  enqueuePaymentOutbox,
-  enqueuePaymentOutboxBatch,
+  enqueueChecked,
   readAttemptViews,
   readInstruction,
   readInstructionIds,
@@ -45,12 +44,11 @@ const ACCEPTED_EXAMPLE = {
   created: false,
 }
 
-/** What the rails’ classes for fields may refuse. */
-const PROTECTED = ['CARD_NUMBER_REFUSED', 'SUBJECT_ERASED', 'ENCRYPTION_UNAVAILABLE'] as const
+/** Codes with which a rail's checks and field classes refuse a payment. */
+const PROTECTED = ['INVALID_PAYLOAD', 'CARD_NUMBER_REFUSED', 'SUBJECT_ERASED', 'ENCRYPTION_UNAVAILABLE'] as const
 
-export function instructionRoutes({ roles, protection }: Api): readonly Route[] {
-  const seal = async (instructions: readonly OutboxInstruction[]) =>
-    protection === undefined ? instructions : protection.seal(roles.ingest, instructions)
+export function instructionRoutes({ roles, rails, protection }: Api): readonly Route[] {
+  const checks = { rails, protection }
   return [
     route({
       method: 'POST',
@@ -86,9 +84,10 @@ export function instructionRoutes({ roles, protection }: Api): readonly Route[] 
         const idempotencyKey = requiredKey(request)
         const instruction = readInstruction(bodyOf(request), { idempotencyKey })
         requireParticipant(identity, instruction.participantId)
-        const [sealed = instruction] = await seal([{ ...instruction, ...continuedTrace(request.headers) }])
+        const traced = { ...instruction, ...continuedTrace(request.headers) }
         // A statement of its own: when it returns, it is committed, and only then is anything answered.
-        const item = await enqueuePaymentOutbox(roles.ingest, sealed, { keyScope: identity.keyScope })
+        const [item] = await enqueueChecked(roles.ingest, [traced], checks, { keyScope: identity.keyScope })
+        if (item === undefined) throw new ProblemError('INTERNAL')
         const place = `/v1/instructions/${encodeURIComponent(instruction.instructionId)}`
         void reply.code(item.created ? 201 : 200).header('location', place)
         return acceptedOf(instruction, item)
@@ -116,8 +115,8 @@ export function instructionRoutes({ roles, protection }: Api): readonly Route[] 
         const instructions = instructionsIn(bodyOf(request))
         for (const { participantId } of instructions) requireParticipant(identity, participantId)
         const trace = continuedTrace(request.headers)
-        const sealed = await seal(instructions.map((one) => ({ ...one, ...trace })))
-        const items = await enqueuePaymentOutboxBatch(roles.ingest, sealed, { keyScope: identity.keyScope })
+        const traced = instructions.map((one) => ({ ...one, ...trace }))
+        const items = await enqueueChecked(roles.ingest, traced, checks, { keyScope: identity.keyScope })
         return { items: instructions.flatMap((one, index) => (items[index] ? [acceptedOf(one, items[index])] : [])) }
       },
     }),

@@ -1,0 +1,133 @@
+import { randomUUID } from 'node:crypto'
+import { mkdtemp, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { enqueue, enqueueMany, InvalidPayloadError, type OutboxInstruction } from '../../libs/outbox/index.js'
+import { loadRails } from '../../libs/rails/index.js'
+import { symphony } from '../support/commandLine.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { bodyOf, openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
+import { sequenceOf } from '../support/outboxItems.js'
+import { failureOf, openConnection } from '../support/race.js'
+
+/** Payments that a process refuses before COMMIT, because it knows the rails. */
+
+let db: TestDatabase
+let stage: HttpStage
+let railsFile: string
+beforeAll(async () => {
+  db = await createTestDatabase()
+  stage = await openHttpStage(db, { api: { rails } })
+  railsFile = join(await mkdtemp(join(tmpdir(), 'rails-')), 'rails.mjs')
+  await writeFile(railsFile, `export default [{ type: 'resend-bank', onUnknown: 'hold', dispatch: () => undefined }]\n`)
+})
+afterAll(async () => {
+  await stage.close()
+  await db.drop()
+})
+
+const rails = loadRails([{ type: 'resend-bank', onUnknown: 'hold', dispatch: () => undefined }])
+const SOUND = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
+
+function buildInstruction(overrides: Partial<OutboxInstruction> = {}): OutboxInstruction {
+  const id = randomUUID()
+  return {
+    instructionId: id,
+    idempotencyKey: id,
+    participantId: `p-${id}`,
+    railType: 'resend-bank',
+    payload: SOUND,
+    ...overrides,
+  }
+}
+
+function post({ idempotencyKey, ...body }: OutboxInstruction): Promise<Response> {
+  return stage.post(body, idempotencyKey)
+}
+
+const FAULTS: readonly (readonly [string, Partial<OutboxInstruction>, string, string])[] = [
+  ['a currency that does not exist', { payload: { ...SOUND, amount: 12.5, currency: 'EURO' } }, 'payload', 'INVALID_'],
+  ['a negative amount', { payload: { amount: -1 } }, 'payload', 'INVALID_AMOUNT'],
+  ['a misspelt rail', { railType: 'Resend-Bnk' }, 'railType', 'did you mean resend-bank?'],
+]
+
+describe.each(FAULTS)('a payment with %s', (_, fault, argument, told) => {
+  test('is answered 422 INVALID_PAYLOAD by an API that knows its rails, and takes no number', async () => {
+    const instruction = buildInstruction(fault)
+    expect(await problemOf(await post(instruction))).toMatchObject({
+      status: 422,
+      code: 'INVALID_PAYLOAD',
+      argument,
+      detail: expect.stringContaining(told),
+    })
+    expect(await sequenceOf(db, instruction.participantId)).toEqual({ taken: [], next: undefined })
+  })
+
+  test('throws InvalidPayloadError in enqueue with rails, and the caller’s transaction goes on', async () => {
+    const tx = await openConnection(db, 'symphony_ingest')
+    const instruction = buildInstruction(fault)
+    const other = buildInstruction()
+    await tx.query('BEGIN')
+    const error = await failureOf(enqueue(instruction, { tx, rails }))
+    expect(error).toBeInstanceOf(InvalidPayloadError)
+    expect(error).toMatchObject({ code: 'INVALID_PAYLOAD', argument, message: expect.stringContaining(told) })
+    expect((await enqueue(other, { tx, rails })).created).toBe(true)
+    await tx.query('COMMIT')
+    await tx.close()
+    expect(await sequenceOf(db, instruction.participantId)).toEqual({ taken: [], next: undefined })
+    expect(await sequenceOf(db, other.participantId)).toEqual({ taken: [1n], next: 2n })
+  })
+
+  test('that is known already is answered from the record', async () => {
+    const instruction = buildInstruction(fault)
+    const ingest = db.as('symphony_ingest')
+    const first = await enqueue(instruction, { tx: ingest })
+    expect(await enqueue(instruction, { tx: ingest, rails })).toEqual({ ...first, created: false })
+    const response = await post(instruction)
+    expect(response.status).toBe(200)
+    expect(await bodyOf(response)).toMatchObject({ outboxId: first.outboxId, created: false })
+    const other = { ...instruction, payload: { ...instruction.payload, note: 'other' } }
+    expect(await problemOf(await post(other))).toMatchObject({ status: 409, code: 'IDEMPOTENCY_CONFLICT' })
+  })
+
+  test('stops symphony enqueue --rails, for one payment and for a file', async () => {
+    const instruction = buildInstruction(fault)
+    const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema }
+    const { instructionId, participantId, railType, payload } = instruction
+    const words = ['--instruction', instructionId, '--participant', participantId, '--rail', railType]
+    const one = await symphony(['enqueue', ...words, '--payload', JSON.stringify(payload), '--rails', railsFile], env)
+    expect([one.exitCode, one.stderr]).toEqual([1, expect.stringContaining(told)])
+    const file = join(await mkdtemp(join(tmpdir(), 'payments-')), 'payments.ndjson')
+    await writeFile(file, [buildInstruction(), instruction].map((line) => JSON.stringify(line)).join('\n'))
+    const many = await symphony(['enqueue', '--file', file, '--rails', railsFile], env)
+    expect([many.exitCode, many.stderr]).toEqual([1, expect.stringMatching(/line 2, (payload|railType): /)])
+    expect(await sequenceOf(db, participantId)).toEqual({ taken: [], next: undefined })
+  })
+})
+
+test('a batch with one faulty payment is refused whole, and the problem names the item', async () => {
+  const batch = [buildInstruction(), buildInstruction({ railType: 'resend-bnk' })]
+  const response = await stage.call('/v1/instructions/batch', {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ instructions: batch }),
+  })
+  expect(await problemOf(response)).toMatchObject({ code: 'INVALID_PAYLOAD', argument: 'instructions[1].railType' })
+  expect(await sequenceOf(db, batch[0]!.participantId)).toEqual({ taken: [], next: undefined })
+})
+
+test('a batch of known faulty payments and new sound ones is accepted', async () => {
+  const known = buildInstruction({ payload: { amount: '-1' } })
+  const ingest = db.as('symphony_ingest')
+  await enqueue(known, { tx: ingest })
+  const items = await enqueueMany([known, buildInstruction()], { tx: ingest, rails })
+  expect(items.map(({ created }) => created)).toEqual([false, true])
+})
+
+test('an API that knows no rails accepts every rail', async () => {
+  const unaware = await openHttpStage(db, { api: { rails: new Map() } })
+  onTestFinished(() => unaware.close())
+  const { idempotencyKey, ...body } = buildInstruction({ railType: 'unheard-of' })
+  expect((await unaware.post(body, idempotencyKey)).status).toBe(201)
+})
