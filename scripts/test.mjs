@@ -55,6 +55,7 @@ const problems = []
 process.on('exit', () => rmSync(scratch, { recursive: true, force: true }))
 ensureBuilt()
 if (given.length === 0) {
+  ensureBrowser()
   check('format', 'oxfmt', ['--check'])
   check('lint', 'oxlint', ['--type-aware', '--deny-warnings'])
   check('types', 'typescript', ['-p', 'tests'], 'tsc')
@@ -62,6 +63,19 @@ if (given.length === 0) {
 }
 for (const leg of legs()) runLeg(leg)
 report()
+
+/**
+ * Installs Debian's Chromium where the registry has no browser: @sparticuz/chromium is built for x86-64 only. Without root the
+ * browser tests fail and name the package.
+ */
+function ensureBrowser() {
+  if (process.arch === 'x64' || existsSync('/usr/bin/chromium') || process.getuid?.() !== 0) return
+  heading('install chromium with apt-get, because the registry has no browser for this processor')
+  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
+  for (const words of [['update'], ['install', '--yes', '--no-install-recommends', 'chromium']]) {
+    spawnSync('apt-get', words, { stdio: ['ignore', 'ignore', 'inherit'], env })
+  }
+}
 
 function legs() {
   if (given.length > 0) return [{ name: 'the given files on PostgreSQL 18', files: given, env: {} }]
