@@ -1,4 +1,4 @@
-import type { ClientBase } from 'pg'
+import type { ClientBase, QueryResult } from 'pg'
 import { InvalidArgumentError } from '../core/index.js'
 import { poolerInTheWay } from './connectFailure.js'
 import { RoleError } from './errors.js'
@@ -28,11 +28,16 @@ export async function enterRole(client: ClientBase, { role, login, timeoutMs }: 
   // connection, in our role, to its next client.
   const { rows: backends } = await client.query<{ pid: number }>({ text: 'SELECT pg_backend_pid() AS pid', ...limit })
   if (backends[0]?.pid !== announcedPid(client)) throw poolerInTheWay()
+  let entered: string | undefined
   try {
-    await client.query({ text: `SET ROLE ${quoteIdentifier(role)}`, ...limit })
+    // Two statements in one round trip; the driver answers with one result for each.
+    const text = `SET ROLE ${quoteIdentifier(role)}; SELECT current_user AS role`
+    const [, identity] = (await client.query({ text, ...limit })) as unknown as QueryResult<{ role: string }>[]
+    entered = identity?.rows[0]?.role
   } catch (error) {
     throw roleErrorIn(error, role, login, await loginsOf(client, role)) ?? error
   }
+  if (entered !== role) throw new RoleError(role, `the connection is in role ${entered} instead of ${role}`, {})
 }
 
 /** Logins that may act as the role, for the remedy. */

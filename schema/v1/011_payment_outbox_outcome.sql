@@ -229,10 +229,11 @@ BEGIN
     RETURN QUERY
     SELECT g.ordinal::integer, g.outbox_id, CASE WHEN a.attempt_no IS NULL THEN 'LEASE_LOST' ELSE 'ALREADY_RECORDED' END,
       a.attempt_no, a.state, false,
+      -- OFFSET 0 keeps one index look-up per row. Without it the planner may hash all events.
       EXISTS (
         SELECT 1 FROM payment_outbox_events e
         WHERE e.outbox_id = g.outbox_id AND e.attempt_id = a.attempt_id AND e.event_type = 'TERMINAL_BLOCKED'
-          AND e.actor = p_worker_id)
+          AND e.actor = p_worker_id OFFSET 0)
     FROM unnest(p_outbox_ids, p_lease_tokens) WITH ORDINALITY AS g(outbox_id, lease_token, ordinal)
     LEFT JOIN LATERAL (
       SELECT t.attempt_id, t.attempt_no, t.state FROM payment_outbox_attempts t

@@ -154,7 +154,7 @@ describe.for(Object.entries(losses))('with %s', ([, lose]) => {
     expect(verdicts).toEqual([
       recorded === undefined
         ? { outboxId, verdict: 'LEASE_LOST' }
-        : { outboxId, verdict: 'ALREADY_RECORDED', ...recorded },
+        : { outboxId, verdict: 'ALREADY_RECORDED', ...recorded, contradicted: false },
     ])
     expect(await traces(outboxId)).toEqual(before)
   })

@@ -782,9 +782,10 @@ async function workGoesOn(): Promise<string> {
   return state
 }
 
-/** A constant in a plan is printed byte by byte, each of them signed, in lines broken anywhere. */
+/** A plan prints a constant byte by byte as `char`, which is signed on x86 and unsigned on ARM, and breaks lines anywhere. */
 function asPrinted(token: string): string {
-  return new Int8Array(Buffer.from(token.replaceAll('-', ''), 'hex')).join('')
+  const bytes = Buffer.from(token.replaceAll('-', ''), 'hex')
+  return (process.arch === 'x64' ? new Int8Array(bytes) : bytes).join('')
 }
 
 function withoutSpace(text: string): string {

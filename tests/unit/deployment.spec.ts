@@ -255,6 +255,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'executor: claim_outbox_batch',
       'executor: claim_timers',
       'executor: complete_outbox_attempt',
+      'executor: complete_outbox_attempt',
       'executor: complete_outbox_attempts',
       'executor: create_job_runs',
       'executor: declare_outbox_rail',

@@ -289,6 +289,9 @@ describe('the numbers of attempts', () => {
 })
 
 describe('a batch of completions', () => {
+  /** No late outcome reported a success under another rail reference. */
+  const agreed = { contradicted: false }
+
   test('gives each a verdict of its own, in the order given', async () => {
     const [dispatched, failed, retryable, recorded, lost, expired] = [
       await enqueueAndClaim(db),
@@ -314,10 +317,10 @@ describe('a batch of completions', () => {
       { outboxId: unknown.outboxId, verdict: 'LEASE_LOST' },
       { outboxId: expired.outboxId, verdict: 'LEASE_LOST' },
       { outboxId: lost.outboxId, verdict: 'LEASE_LOST' },
-      { outboxId: recorded.outboxId, verdict: 'ALREADY_RECORDED', attemptNo: 1, state: 'RETRYABLE' },
-      { outboxId: retryable.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'RETRYABLE', held: false },
-      { outboxId: failed.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'FAILED', held: false },
-      { outboxId: dispatched.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'DISPATCHED', held: false },
+      { outboxId: recorded.outboxId, verdict: 'ALREADY_RECORDED', attemptNo: 1, state: 'RETRYABLE', ...agreed },
+      { outboxId: retryable.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'RETRYABLE', held: false, ...agreed },
+      { outboxId: failed.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'FAILED', held: false, ...agreed },
+      { outboxId: dispatched.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'DISPATCHED', held: false, ...agreed },
     ])
     expect(await ledger(db, expired.outboxId)).toEqual([])
     expect(await ledger(db, lost.outboxId)).toEqual([])
@@ -358,9 +361,9 @@ describe('a batch of completions', () => {
       { ...lease, state: 'DISPATCHED', railReference: 'second' },
     ])
     expect(verdicts).toEqual([
-      { outboxId: lease.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'RETRYABLE', held: false },
-      { outboxId: other.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'DISPATCHED', held: false },
-      { outboxId: lease.outboxId, verdict: 'ALREADY_RECORDED', attemptNo: 1, state: 'RETRYABLE' },
+      { outboxId: lease.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'RETRYABLE', held: false, ...agreed },
+      { outboxId: other.outboxId, verdict: 'RECORDED', attemptNo: 1, state: 'DISPATCHED', held: false, ...agreed },
+      { outboxId: lease.outboxId, verdict: 'ALREADY_RECORDED', attemptNo: 1, state: 'RETRYABLE', ...agreed },
     ])
     expect(await attemptRows(db, lease.outboxId)).toMatchObject([{ state: 'RETRYABLE', error_code: 'FIRST' }])
   })
@@ -478,7 +481,7 @@ describe('a batch of completions', () => {
     await complete(db, lease, { state: 'FAILED' })
     for (const workerId of [WORKER, 'somebody-else']) {
       expect(await completeAll([{ ...lease, state: 'DISPATCHED' }], workerId)).toEqual([
-        { outboxId: lease.outboxId, verdict: 'ALREADY_RECORDED', attemptNo: 1, state: 'FAILED' },
+        { outboxId: lease.outboxId, verdict: 'ALREADY_RECORDED', attemptNo: 1, state: 'FAILED', ...agreed },
       ])
       const refusal = await failureOf(complete(db, lease, { state: 'DISPATCHED' }, workerId))
       expect(refusal).toBeInstanceOf(LeaseLostError)
