@@ -5,7 +5,7 @@ import { logRelayerEvents, logRepairEvents, logSealerEvents, type Metrics } from
 import { OutboxRelayer } from '../outbox/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { LeaseRepairWorker } from '../repair/index.js'
-import { settleWithin } from '../worker/index.js'
+import { guardListener, settleWithin } from '../worker/index.js'
 import { EpochFile } from './EpochFile.js'
 import type { RefusalWatch } from './RefusalWatch.js'
 import type { RelaySettings } from './settings.js'
@@ -32,9 +32,6 @@ export class Relay {
   constructor({ database, rails, settings, log, metrics, watch }: RelayOptions) {
     const { workerId, memoryFile, leaseSeconds, batchSize, concurrency, pollMs, listen, renewLeases, shutdownMs } =
       settings
-    const logRelayerEvent = logRelayerEvents(log)
-    const logRepairEvent = logRepairEvents(log)
-    const logSealerEvent = logSealerEvents(log)
     this.#rails = rails
     metrics?.outbox.carries(rails.keys())
     this.#memory = memoryFile === undefined ? undefined : new EpochFile(memoryFile)
@@ -52,29 +49,18 @@ export class Relay {
         ...(workerId === undefined ? {} : { workerId }),
         ...(this.#memory === undefined ? {} : { memory: this.#memory }),
       },
-      (event) => {
-        metrics?.outbox.onRelayerEvent(event)
-        logRelayerEvent(event)
-        watch.onEvent(event)
-      },
+      guardListener(metrics?.outbox.onRelayerEvent, logRelayerEvents(log), watch.onEvent),
     )
     this.workerId = this.#relayer.workerId
     this.#repair = new LeaseRepairWorker(
       database.as('symphony_executor'),
       { intervalMs: settings.repairIntervalMs, batchSize: settings.repairBatchSize, workerId: this.workerId },
-      (event) => {
-        metrics?.outbox.onRepairEvent(event)
-        logRepairEvent(event)
-        watch.onEvent(event)
-      },
+      guardListener(metrics?.outbox.onRepairEvent, logRepairEvents(log), watch.onEvent),
     )
     this.#sealer = new LedgerSealer(
       database.as('symphony_executor'),
       { intervalMs: settings.sealIntervalMs },
-      (event) => {
-        logSealerEvent(event)
-        watch.onEvent(event)
-      },
+      guardListener(logSealerEvents(log), watch.onEvent),
     )
   }
 

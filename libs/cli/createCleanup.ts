@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import type { Database } from '../db/index.js'
 import { logCleanupEvents } from '../observability/index.js'
 import { CleanupWorker } from '../platform/index.js'
+import { guardListener } from '../worker/index.js'
 import type { RefusalWatch } from './RefusalWatch.js'
 import type { CleanupSettings } from './settings.js'
 
@@ -19,9 +20,6 @@ export function createCleanup(
     timersDays: settings.timerRetentionDays,
     leasesDays: settings.leaseRetentionDays,
   }
-  const logCleanupEvent = logCleanupEvents(log)
-  return new CleanupWorker(database.as('symphony_executor'), { intervalMs, retention }, (event) => {
-    logCleanupEvent(event)
-    watch.onEvent(event)
-  })
+  const onEvent = guardListener(logCleanupEvents(log), watch.onEvent)
+  return new CleanupWorker(database.as('symphony_executor'), { intervalMs, retention }, onEvent)
 }

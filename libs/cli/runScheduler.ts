@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import type { Database } from '../db/index.js'
 import { logSchedulerEvents, type Metrics } from '../observability/index.js'
 import { SchedulerWorker } from '../scheduler/index.js'
+import { guardListener } from '../worker/index.js'
 import type { Cli } from './Cli.js'
 import { createCleanup } from './createCleanup.js'
 import { createLog } from './createLog.js'
@@ -60,12 +61,8 @@ export function createScheduler(
   metrics: Metrics | undefined,
   watch: RefusalWatch,
 ): SchedulerWorker {
-  const logSchedulerEvent = logSchedulerEvents(log)
-  return new SchedulerWorker(database, { pollMs, missedAfterMs, listen }, (event) => {
-    metrics?.scheduler.onEvent(event)
-    logSchedulerEvent(event)
-    watch.onEvent(event)
-  })
+  const onEvent = guardListener(metrics?.scheduler.onEvent, logSchedulerEvents(log), watch.onEvent)
+  return new SchedulerWorker(database, { pollMs, missedAfterMs, listen }, onEvent)
 }
 
 const USUAL_PORT = 7_422

@@ -1,6 +1,16 @@
 import { Cancellation, isPermanentFailure, systemClock, type Clock } from '../core/index.js'
 import type { Database, Listener, RoleHandle, Transaction } from '../db/index.js'
-import { after, BoundedSlots, PollLoop, settleWithin, sleep, Wakeup, type Turn, type Worker } from '../worker/index.js'
+import {
+  after,
+  BoundedSlots,
+  guardListener,
+  PollLoop,
+  settleWithin,
+  sleep,
+  Wakeup,
+  type Turn,
+  type Worker,
+} from '../worker/index.js'
 import { abandonInboxMessages, ackInboxMessages, claimInboxBatch, failInboxMessages, nextInboxEvent } from './db.js'
 import { InboxFenceLostError } from './errors.js'
 import type { InboxWorkerEvent, OnInboxWorkerEvent } from './events.js'
@@ -69,9 +79,10 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     this.#role = database.as(EXECUTOR)
     this.#handlers = new Map(Object.entries(handlers))
     this.#clock = clock
+    const tell = guardListener(onEvent)
     this.#onEvent = (event) => {
       this.#count(event)
-      onEvent(event)
+      tell(event)
     }
     this.#slots = new BoundedSlots(this.#options.concurrency)
     this.#wakeup = new Wakeup(this.#options.debounceMs, clock)

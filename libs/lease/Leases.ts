@@ -1,5 +1,6 @@
 import { systemClock, type Clock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
+import { guardListener } from '../worker/index.js'
 import { acquireLease } from './db.js'
 import type { OnLeaseEvent } from './events.js'
 import { Lease } from './Lease.js'
@@ -22,7 +23,7 @@ export class Leases {
   constructor(role: Queryable, options: LeasesOptions = {}) {
     this.#role = role
     this.#clock = options.clock ?? systemClock
-    this.#onEvent = options.onEvent ?? (() => {})
+    this.#onEvent = guardListener(options.onEvent)
   }
 
   /** Null: another owner holds it, or the answer took so long that the lease could not be trusted any more. */

@@ -1,6 +1,6 @@
 import { systemClock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
-import { PollLoop, Wakeup, type Worker } from '../worker/index.js'
+import { guardListener, PollLoop, Wakeup, type Worker } from '../worker/index.js'
 import { sealLedgerBlock } from './db.js'
 import { resolveLedgerSealerOptions, type LedgerSealerOptions } from './options.js'
 
@@ -31,12 +31,12 @@ export class LedgerSealer implements Worker<SealCounts> {
   constructor(role: Queryable, options: LedgerSealerOptions = {}, onEvent: (event: SealerEvent) => void = () => {}) {
     this.#role = role
     this.#options = resolveLedgerSealerOptions(options)
-    this.#onEvent = onEvent
+    this.#onEvent = guardListener(onEvent)
     this.#loop = new PollLoop({
       turn: async () => ({ again: (await this.runOnce()).more }),
       pollMs: this.#options.intervalMs,
       wakeup: new Wakeup(0, systemClock),
-      onError: (error) => onEvent({ type: 'fault', during: 'sealing the ledger', error }),
+      onError: (error) => this.#onEvent({ type: 'fault', during: 'sealing the ledger', error }),
     })
   }
 

@@ -35,22 +35,33 @@ export class AttemptSpans {
     return attempt()
   }
 
+  /** An SDK or exporter that throws costs a span: the attempt runs once, and its landing is returned, in any case. */
   async #carryAsSpan(tracer: Tracer, flight: Flight, attempt: () => Promise<Landing>): Promise<Landing> {
     const { outboxId } = flight.item
-    const [span, active] = this.#begin(tracer, flight)
-    flight.trace = decodeTraceContext(traceContextOf(span.spanContext()))
+    let running: Promise<Landing> | undefined
+    const once = () => (running ??= attempt())
+    let span: Span | undefined
+    ignoringErrors(() => {
+      const [begun, active] = this.#begin(tracer, flight)
+      span = begun
+      flight.trace = decodeTraceContext(traceContextOf(begun.spanContext()))
+      void context.with(active, once)
+    })
     try {
-      const landing = await context.with(active, attempt)
-      describe(span, landing)
-      if (hasEnded(landing)) this.#previous.delete(outboxId)
-      else this.#remember(outboxId, span.spanContext())
+      const landing = await once()
+      ignoringErrors(() => {
+        if (span === undefined) return
+        describe(span, landing)
+        if (hasEnded(landing)) this.#previous.delete(outboxId)
+        else this.#remember(outboxId, span.spanContext())
+      })
       return landing
     } catch (error) {
       // The error itself is told as an event; its text is not for a tracing backend.
-      span.setStatus({ code: SpanStatusCode.ERROR, message: 'nothing was sent' })
+      ignoringErrors(() => span?.setStatus({ code: SpanStatusCode.ERROR, message: 'nothing was sent' }))
       throw error
     } finally {
-      span.end()
+      ignoringErrors(() => span?.end())
     }
   }
 
@@ -84,7 +95,15 @@ export class AttemptSpans {
   }
 }
 
-/** What came of it, in words that hold no payload. */
+function ignoringErrors(tell: () => void): void {
+  try {
+    tell()
+  } catch {
+    // Nothing depends on a span.
+  }
+}
+
+/** The outcome of an attempt as attributes, without the payload. */
 function describe(span: Span, landing: Landing): void {
   if (landing.kind !== 'complete') {
     span.setAttribute('symphony.outcome', landing.kind.toUpperCase())

@@ -1,7 +1,15 @@
 import { AppError, systemClock, type Clock, type JsonObject } from '../core/index.js'
 import { DispatchFrozenError, isLeaseLostError, type Database, type Listener, type RoleHandle } from '../db/index.js'
 import { VERDICT_CODES, type LoadedRail, type RailVerdict, type StatusVerdict } from '../rails/index.js'
-import { PollLoop, settleWithin, turnOfEventLoop, Wakeup, type Turn, type Worker } from '../worker/index.js'
+import {
+  guardListener,
+  PollLoop,
+  settleWithin,
+  turnOfEventLoop,
+  Wakeup,
+  type Turn,
+  type Worker,
+} from '../worker/index.js'
 import { AttemptSpans } from './AttemptSpans.js'
 import { carryItem, type CarryTools, type Landing } from './carryItem.js'
 import { CompletionQueue } from './CompletionQueue.js'
@@ -83,9 +91,10 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     this.#role = database.as(EXECUTOR)
     this.#clock = clock
     this.#databaseClock = new DatabaseClock(clock)
+    const tell = guardListener(onEvent)
     this.#onEvent = (event) => {
       this.#tally.add(event)
-      onEvent(event)
+      tell(event)
     }
     this.#departures = new Departures(
       this.#rails.map((rail) => this.#createLane(rail)),

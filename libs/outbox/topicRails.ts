@@ -1,4 +1,5 @@
 import { InvalidArgumentError, isPermanentFailure, requiredId, type JsonObject } from '../core/index.js'
+import { guardListener } from '../worker/index.js'
 import type { Rail, RailAnswer, RailContext, RailRequest, StandardSchema } from '../rails/index.js'
 
 /** A message as its handler sees it. The same id again is the same message: handling it twice must be harmless. */
@@ -88,12 +89,13 @@ function unhandled(topic: string, onMissingHandler: ((message: TopicMessage) => 
   if (typeof onMissingHandler !== 'function') {
     throw new InvalidArgumentError('expected.onMissingHandler', 'expected a function that alerts somebody')
   }
+  const tell = guardListener(onMissingHandler)
   return {
     type: topic,
     onUnknown: 'resend',
     money: false,
     dispatch: (request) => {
-      onMissingHandler(messageOf(topic, request))
+      tell(messageOf(topic, request))
       const message = `no handler for the topic ${topic}`
       // The last attempt would be recorded as FAILED. Unknown, it is held instead: nobody has refused the message.
       if (request.attempt >= ATTEMPTS_MAX) return { outcome: 'unknown', code: 'NO_HANDLER', message }

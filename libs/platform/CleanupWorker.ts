@@ -3,7 +3,7 @@ import type { Queryable } from '../db/index.js'
 import { purgeInboxMessages } from '../inbox/index.js'
 import { purgeDeadLeases } from '../lease/index.js'
 import { purgeFinishedJobRuns, purgeFinishedTimers } from '../scheduler/index.js'
-import { PollLoop, Wakeup, type Worker } from '../worker/index.js'
+import { guardListener, PollLoop, Wakeup, type Worker } from '../worker/index.js'
 import type { RetentionOptions } from './options.js'
 
 export interface CleanupCounts {
@@ -43,12 +43,12 @@ export class CleanupWorker implements Worker<CleanupCounts> {
   constructor(role: Queryable, options: CleanupOptions, onEvent: (event: CleanupEvent) => void = () => {}) {
     this.#role = role
     this.#retention = options.retention
-    this.#onEvent = onEvent
+    this.#onEvent = guardListener(onEvent)
     this.#loop = new PollLoop({
       turn: async () => ({ again: (await this.runOnce()).more }),
       pollMs: options.intervalMs,
       wakeup: new Wakeup(0, systemClock),
-      onError: (error) => onEvent({ type: 'fault', during: 'cleaning up', error }),
+      onError: (error) => this.#onEvent({ type: 'fault', during: 'cleaning up', error }),
     })
   }
 

@@ -4,6 +4,7 @@ import { Leases } from '../lease/index.js'
 import { LedgerSealer } from '../ledger/index.js'
 import { OutboxStore } from '../outbox/index.js'
 import { SchedulerStore } from '../scheduler/index.js'
+import { guardListener } from '../worker/index.js'
 import { CleanupWorker } from './CleanupWorker.js'
 import { DatabaseSet, type Member } from './DatabaseSet.js'
 import { PlatformDiscovery } from './discovery.js'
@@ -28,8 +29,8 @@ export class PostgresPlatform {
 
   constructor(options: ResolvedPlatformOptions, onEvent: OnPlatformEvent) {
     this.#options = options
-    this.#onEvent = onEvent
-    this.databases = new DatabaseSet(options, onEvent)
+    this.#onEvent = guardListener(onEvent)
+    this.databases = new DatabaseSet(options, this.#onEvent)
   }
 
   /** Asks discovery; from then on the providers know the databases, and follow them as they come and go. */

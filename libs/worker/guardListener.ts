@@ -1,0 +1,46 @@
+import { redact } from '../core/index.js'
+
+/**
+ * Makes one listener of several, each of which can neither throw nor reject into the worker that tells it. A worker tells
+ * its events between a claim and a completion: an error of a metric or a log sink there would cost a lease or an outcome.
+ * The first error of each listener becomes a process warning, later ones are dropped.
+ */
+export function guardListener<Event>(
+  ...listeners: readonly (((event: Event) => unknown) | undefined)[]
+): (event: Event) => void {
+  const guarded = listeners.flatMap((listener) => (listener === undefined ? [] : [guard(listener)]))
+  const [only] = guarded
+  if (guarded.length === 1 && only !== undefined) return only
+  return (event) => {
+    for (const listener of guarded) listener(event)
+  }
+}
+
+function guard<Event>(listener: (event: Event) => unknown): (event: Event) => void {
+  let hasWarned = false
+  const onError = (error: unknown): void => {
+    if (hasWarned) return
+    hasWarned = true
+    process.emitWarning(`A listener of Symphony's events failed: ${describe(error)}. The work goes on without it.`, {
+      code: 'SYMPHONY_LISTENER_FAILED',
+    })
+  }
+  return (event) => {
+    try {
+      const returned = listener(event)
+      if (typeof returned === 'object' && returned !== null) Promise.resolve(returned).catch(onError)
+    } catch (error) {
+      onError(error)
+    }
+  }
+}
+
+function describe(error: unknown): string {
+  try {
+    return redact(String(error), DESCRIPTION_LENGTH_MAX)
+  } catch {
+    return 'an error that cannot be read'
+  }
+}
+
+const DESCRIPTION_LENGTH_MAX = 200
