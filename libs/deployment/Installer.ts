@@ -23,10 +23,12 @@ import type { ResolvedDeployOptions } from './options.js'
 import { borrowsOwner, closingSteps, fileSteps, healingSteps, openingSteps, roleSteps, type Login } from './plan.js'
 import {
   databaseNotDedicated,
+  isRestoredWithoutRoles,
   legacyInTheWay,
   loginMismatch,
   newerDatabase,
   ownerNotReturned,
+  restoredWithoutRoles,
   serverIsStandby,
   strangersInTheWay,
 } from './refusals.js'
@@ -149,6 +151,7 @@ export class Installer {
     const legacy = foreign.filter(({ isLegacy }) => isLegacy)
     const strangers = foreign.filter(({ isLegacy }) => !isLegacy)
     if (legacy.length > 0 && !dropLegacy) throw legacyInTheWay(schema, legacy)
+    if (isRestoredWithoutRoles(strangers)) throw restoredWithoutRoles(schema)
     if (strangers.length > 0) throw strangersInTheWay(schema, strangers)
     const record = await readDeploymentRecord(tx, schema)
     if (legacy.length === 0 && !reapply && this.#isInForce(record)) {

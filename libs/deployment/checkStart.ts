@@ -4,7 +4,7 @@ import { compareCatalogs } from './compareCatalogs.js'
 import { readSurroundings, type Surroundings } from './db.js'
 import type { Finding } from './findings.js'
 import { condense, readManifest } from './manifest.js'
-import { releaseFindings } from './releaseFindings.js'
+import { releaseFindings, restoreFindings } from './releaseFindings.js'
 import { surroundingFindings } from './surroundingFindings.js'
 
 export interface StartCheckOptions extends Pick<DatabaseOptions, 'url' | 'schema' | 'tls'> {
@@ -78,6 +78,8 @@ async function findDrift(database: LoginDatabase, around: Surroundings): Promise
       },
     ]
   }
+  const restored = restoreFindings(around, schema)
+  if (restored.length > 0) return restored
   return database.transaction('READ ONLY', async (tx) => {
     const catalog = await readCatalog(tx, schema)
     return [...(await releaseFindings(tx)), ...compareCatalogs(readManifest(around.version), condense(catalog))]

@@ -191,6 +191,11 @@ export function createSchema(schema: string): string {
   return `CREATE SCHEMA IF NOT EXISTS ${quoteIdentifier(schema)} AUTHORIZATION ${OWNER_ROLE};`
 }
 
+/** Printed as a remedy, never run. */
+export function dropSchema(schema: string): string {
+  return `DROP SCHEMA ${quoteIdentifier(schema)} CASCADE`
+}
+
 export function giveSchemaToOwner(schema: string): string {
   return `ALTER SCHEMA ${quoteIdentifier(schema)} OWNER TO ${OWNER_ROLE};`
 }
@@ -363,6 +368,8 @@ export interface Surroundings {
   /** Whether the login can switch to the role that may read what is examined. */
   readonly mayActAsAuditor: boolean
   readonly isDeployed: boolean
+  /** Owner of the schema, if the role of our owner owns none of its tables: a dump restored before the roles existed. */
+  readonly restoredAs: string | null
   readonly auditorMayUseSchema: boolean
   readonly encoding: string
   readonly fsync: string
@@ -388,6 +395,8 @@ const SURROUNDINGS = `
     EXISTS (
       SELECT 1 FROM pg_catalog.pg_class c WHERE c.relnamespace = n.oid
         AND c.relname IN ('payment_outbox_pending', 'payment_outbox_attempts', 'symphony_deployments')) AS "isDeployed",
+    CASE WHEN NOT EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.relnamespace = n.oid AND c.relowner = o.oid)
+      THEN pg_catalog.pg_get_userbyid(n.nspowner)::text END AS "restoredAs",
     COALESCE(pg_catalog.has_schema_privilege(a.oid, n.oid, 'USAGE'), false) AS "auditorMayUseSchema",
     pg_catalog.current_setting('server_encoding') AS "encoding",
     pg_catalog.current_setting('fsync') AS "fsync",

@@ -12,7 +12,7 @@ import { DeploymentError } from './errors.js'
 import type { Finding } from './findings.js'
 import { condense, readManifest } from './manifest.js'
 import { readQuestions, type SqlQuestion } from './questions.js'
-import { releaseFindings } from './releaseFindings.js'
+import { releaseFindings, restoreFindings } from './releaseFindings.js'
 import { RUNTIME_ROLES } from './roles.js'
 import { surroundingFindings } from './surroundingFindings.js'
 
@@ -59,6 +59,8 @@ async function examine(database: LoginDatabase, full: boolean): Promise<readonly
   const { schema } = database
   const around = await database.transaction('READ ONLY', (tx) => readSurroundings(tx, schema))
   if (!around.isDeployed) return [notDeployed(schema)]
+  const restored = restoreFindings(around, schema)
+  if (restored.length > 0) return restored
   requireAccess(around, schema)
   const drift = await database.transaction('READ ONLY', async (tx) => {
     await becomeAuditor(tx, around)

@@ -21,6 +21,8 @@ export type DeploymentErrorCode =
   | 'DEPLOYMENT_WITHOUT_EFFECT'
   /** A login that was asked for exists, but is of another kind. */
   | 'DEPLOYMENT_LOGIN_MISMATCH'
+  /** A dump was restored before the roles existed: owners and grants are lost. */
+  | 'RESTORED_WITHOUT_ROLES'
   /** There is no deployment in this schema. */
   | 'NOT_DEPLOYED'
   /** The doctor's login may not read what it has to examine. */

@@ -1,4 +1,4 @@
-import type { LoginStatement, NamedObject } from './db.js'
+import { dropSchema, type LoginStatement, type NamedObject } from './db.js'
 import { DeploymentError } from './errors.js'
 import type { Release } from './release.js'
 import { OWNER_ROLE } from './roles.js'
@@ -21,6 +21,25 @@ export function strangersInTheWay(schema: string, objects: readonly NamedObject[
       remedy: `Choose an empty schema. If an object is ours and was given away, return it: ALTER … OWNER TO ${OWNER_ROLE}.`,
     },
   )
+}
+
+/** The objects are ours by name, and none belongs to our owner. */
+export function isRestoredWithoutRoles(strangers: readonly NamedObject[]): boolean {
+  return ['payment_outbox_attempts', 'symphony_deployments'].every((table) =>
+    strangers.some(({ type, identity }) => type === 'table' && identity.endsWith(`.${table}`)),
+  )
+}
+
+export function restoredWithoutRoles(schema: string): DeploymentError {
+  return new DeploymentError(
+    'RESTORED_WITHOUT_ROLES',
+    `The schema ${schema} comes from a dump that was restored while the roles of Symphony were missing.`,
+    { remedy: restoreRemedy(schema) },
+  )
+}
+
+export function restoreRemedy(schema: string): string {
+  return `${dropSchema(schema)}, run symphony deploy --roles-only, and restore the dump again (docs/operate/dump.md).`
 }
 
 export function newerDatabase(schema: string, found: Release, own: Release): DeploymentError {

@@ -6,6 +6,7 @@ export const GUIDES = [
   'docs/operate/least-privilege.md',
   'docs/operate/auditor.md',
   'docs/operate/upgrade.md',
+  'docs/operate/uninstall.md',
 ]
 
 /** These move jobs of other queues, and need them. */

@@ -45,6 +45,7 @@ export const SECTIONS = [
       'docs/operate/restore.md',
       'docs/operate/dump.md',
       'docs/operate/upgrade.md',
+      'docs/operate/uninstall.md',
       'docs/operate/auditor.md',
       'docs/operate/ledger.md',
       'docs/operate/evidence.md',

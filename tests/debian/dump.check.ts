@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -59,6 +60,19 @@ test.each(FOLDERS)(
     expect(findings).toContainEqual(expect.objectContaining({ code: 'LEASE_FLOOR_IS_KEPT', found: '0' }))
   },
 )
+
+test.each(FOLDERS)('PostgreSQL %i: a dump restored without roles is recognised as such', async (version, bin) => {
+  await using server = await disposableServer(version)
+  await using target = await disposableServer(version)
+  await deploy({ url: server.url })
+  const dump = promisify(execFile)(join(bin, 'pg_dump'), [server.url], { maxBuffer: 100_000_000 })
+  const psql = execFile(join(bin, 'psql'), ['--quiet', '--output=/dev/null', target.url])
+  psql.stdin?.end((await dump).stdout)
+  await once(psql, 'close')
+  const { findings } = await doctor({ url: target.url })
+  expect(findings.map(({ code }) => code)).toEqual(['RESTORED_WITHOUT_ROLES'])
+  await expect(deploy({ url: target.url })).rejects.toMatchObject({ code: 'RESTORED_WITHOUT_ROLES' })
+})
 
 /** Every row of every table. */
 async function rowsOf(url: string): Promise<unknown> {

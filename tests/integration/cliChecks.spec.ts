@@ -173,6 +173,7 @@ describe('the server is judged by what it says of itself', () => {
     loginIsSuperuser: false,
     mayActAsAuditor: false,
     isDeployed: true,
+    restoredAs: null,
     auditorMayUseSchema: true,
     encoding: 'UTF8',
     fsync: 'on',

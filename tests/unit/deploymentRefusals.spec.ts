@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { deploy, doctor } from '../../libs/deployment/index.js'
+import { checkStart, deploy, doctor } from '../../libs/deployment/index.js'
 import { catalogOf } from '../support/catalogOf.js'
 import { createTestDatabase, testSchema, type TestDatabase } from '../support/database.js'
 import { quoteIdentifier } from '../../libs/db/index.js'
@@ -87,6 +87,28 @@ describe('a schema that is not ours', () => {
       message: expect.stringContaining('payment_outbox_attempts of postgres'),
     })
   })
+})
+
+test('a dump restored without roles is one finding and one refusal, with one remedy', async () => {
+  await deploy({ url: db.url, schema })
+  // Owners and grants as pg_restore leaves them: every object belongs to the superuser, and nobody else has a right.
+  await db.queryNoRole(`DO $$ BEGIN EXECUTE (
+    SELECT string_agg(format('ALTER %s %s OWNER TO CURRENT_USER', o.kind, o.name), ';') FROM (
+      SELECT CASE relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END AS kind, oid::regclass::text AS name FROM pg_class
+      WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'v')
+      UNION ALL SELECT 'ROUTINE', oid::regprocedure::text FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
+      UNION ALL SELECT 'TYPE', oid::regtype::text FROM pg_type
+        WHERE typnamespace = current_schema()::regnamespace AND typtype = 'e'
+      UNION ALL SELECT 'SCHEMA', quote_ident(current_schema())) o); END $$`)
+  const remedy = expect.stringMatching(
+    /^DROP SCHEMA .* CASCADE, run symphony deploy --roles-only, and restore the dump again/,
+  )
+  const { ok, findings } = await doctor({ url: db.url, schema })
+  expect({ ok, findings }).toMatchObject({ ok: false, findings: [{ code: 'RESTORED_WITHOUT_ROLES', remedy }] })
+  expect((await checkStart({ url: db.url, schema })).refusals).toMatchObject([
+    { code: 'RESTORED_WITHOUT_ROLES', remedy },
+  ])
+  await expect(deploy({ url: db.url, schema })).rejects.toMatchObject({ code: 'RESTORED_WITHOUT_ROLES', remedy })
 })
 
 describe('a server that will not do', () => {
