@@ -1125,7 +1125,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_places tid[];
-  v_spent tid[] := '{}';
+  v_spent tid[] := '{}'::tid[];
   v_spent_errors text[];
   v_now timestamptz;
 BEGIN
@@ -2649,8 +2649,8 @@ AS $$
 DECLARE
   v_now timestamptz := clock_timestamp();
   v_expired tid[];
-  v_taken_over text[] := '{}';
-  v_rows tid[] := '{}';
+  v_taken_over text[] := '{}'::text[];
+  v_rows tid[] := '{}'::tid[];
   v_exhausted tid[];
 BEGIN
   IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
@@ -2779,8 +2779,8 @@ DECLARE
   v_all_paused boolean;
   v_any_unverified boolean;
   v_any_expired boolean;
-  v_expired uuid[] := '{}';
-  v_rows tid[] := '{}';
+  v_expired uuid[] := '{}'::uuid[];
+  v_rows tid[] := '{}'::tid[];
   v_wanted integer;
   v_full_trail boolean;
   v_claimed uuid[];
@@ -3990,11 +3990,11 @@ DECLARE
   v_now timestamptz;
   v_given record;
   v_sighted record;
-  v_ordinals integer[] := '{}';
-  v_states text[] := '{}';
-  v_sightings bigint[] := '{}';
-  v_created boolean[] := '{}';
-  v_differs boolean[] := '{}';
+  v_ordinals integer[] := '{}'::integer[];
+  v_states text[] := '{}'::text[];
+  v_sightings bigint[] := '{}'::bigint[];
+  v_created boolean[] := '{}'::boolean[];
+  v_differs boolean[] := '{}'::boolean[];
 BEGIN
   PERFORM check_inbox_messages(p_sources, p_message_ids, p_topics, p_payloads, p_not_before);
   v_now := clock_timestamp();
@@ -6579,7 +6579,7 @@ DECLARE
   v_expired uuid[];
   v_last boolean;
   v_outbox_id uuid;
-  v_bad uuid[] := '{}';
+  v_bad uuid[] := '{}'::uuid[];
 BEGIN
   IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
     PERFORM refuse_argument('p_batch_size', '1 to 1000');
@@ -7022,7 +7022,7 @@ DECLARE
   v_last_no bigint;
   v_xid bigint := 0;
   v_kind smallint := 0;
-  v_id uuid := '00000000-0000-0000-0000-000000000000';
+  v_id uuid := '00000000-0000-0000-0000-000000000000'::uuid;
   v_prev_hash bytea;
   v_horizon bigint;
   v_below bigint;

@@ -37,6 +37,17 @@ const TESTS = {
     },
     remedy: 'apt-get install pgbouncer',
   },
+  'plpgsql-check': {
+    programs: () =>
+      Object.fromEntries(
+        listed(DEBIAN_POSTGRES)
+          .map((version) => [version, join(DEBIAN_POSTGRES, version)])
+          .filter(([, folder]) =>
+            ['bin/postgres', 'lib/plpgsql_check.so'].every((file) => existsSync(join(folder, file))),
+          ),
+      ),
+    remedy: 'apt-get install postgresql-15 postgresql-15-plpgsql-check, or those of the version that Debian has',
+  },
 }
 
 const words = process.argv.slice(2)

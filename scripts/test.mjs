@@ -62,6 +62,7 @@ if (given.length === 0) {
   check('types of the dashboard', 'typescript', ['-p', 'libs/dashboard'], 'tsc')
 }
 for (const leg of legs()) runLeg(leg)
+if (matrix) checkWithDebian()
 report()
 
 /**
@@ -176,6 +177,14 @@ function check(name, packageName, words, binary = packageName) {
   heading(name)
   const result = spawnSync(process.execPath, [binaryOf(packageName, binary), ...words], { cwd: root, stdio: 'inherit' })
   if (result.status !== 0) problems.push(name)
+}
+
+/** plpgsql_check, pg_dump and PgBouncer, where they are installed; the last lines say which did not run. */
+function checkWithDebian() {
+  heading('with the programs of Debian')
+  const script = join(root, 'scripts', 'debian.mjs')
+  const { status } = spawnSync(process.execPath, [script, '--allow-missing'], { cwd: root, stdio: 'inherit' })
+  if (status !== 0) problems.push('npm run debian')
 }
 
 function binaryOf(packageName, binary) {

@@ -19,11 +19,11 @@ DECLARE
   v_now timestamptz;
   v_given record;
   v_sighted record;
-  v_ordinals integer[] := '{}';
-  v_states text[] := '{}';
-  v_sightings bigint[] := '{}';
-  v_created boolean[] := '{}';
-  v_differs boolean[] := '{}';
+  v_ordinals integer[] := '{}'::integer[];
+  v_states text[] := '{}'::text[];
+  v_sightings bigint[] := '{}'::bigint[];
+  v_created boolean[] := '{}'::boolean[];
+  v_differs boolean[] := '{}'::boolean[];
 BEGIN
   PERFORM check_inbox_messages(p_sources, p_message_ids, p_topics, p_payloads, p_not_before);
   v_now := clock_timestamp();

@@ -15,8 +15,8 @@ AS $$
 DECLARE
   v_now timestamptz := clock_timestamp();
   v_expired tid[];
-  v_taken_over text[] := '{}';
-  v_rows tid[] := '{}';
+  v_taken_over text[] := '{}'::text[];
+  v_rows tid[] := '{}'::tid[];
   v_exhausted tid[];
 BEGIN
   IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
@@ -141,7 +141,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_places tid[];
-  v_spent tid[] := '{}';
+  v_spent tid[] := '{}'::tid[];
   v_spent_errors text[];
   v_now timestamptz;
 BEGIN

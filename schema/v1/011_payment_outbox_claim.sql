@@ -36,8 +36,8 @@ DECLARE
   v_all_paused boolean;
   v_any_unverified boolean;
   v_any_expired boolean;
-  v_expired uuid[] := '{}';
-  v_rows tid[] := '{}';
+  v_expired uuid[] := '{}'::uuid[];
+  v_rows tid[] := '{}'::tid[];
   v_wanted integer;
   v_full_trail boolean;
   v_claimed uuid[];

@@ -118,7 +118,7 @@ DECLARE
   v_expired uuid[];
   v_last boolean;
   v_outbox_id uuid;
-  v_bad uuid[] := '{}';
+  v_bad uuid[] := '{}'::uuid[];
 BEGIN
   IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
     PERFORM refuse_argument('p_batch_size', '1 to 1000');

@@ -138,7 +138,7 @@ DECLARE
   v_last_no bigint;
   v_xid bigint := 0;
   v_kind smallint := 0;
-  v_id uuid := '00000000-0000-0000-0000-000000000000';
+  v_id uuid := '00000000-0000-0000-0000-000000000000'::uuid;
   v_prev_hash bytea;
   v_horizon bigint;
   v_below bigint;
