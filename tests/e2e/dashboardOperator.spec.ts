@@ -13,7 +13,7 @@ import {
 import { DashboardStage, type Visit } from '../support/dashboardStage.js'
 import { aKey, apiRolesOf } from '../support/httpStage.js'
 import { enqueuedAndClaimed, rowOf as rowOfMessage } from '../support/inboxMessages.js'
-import { claim as claimOn, enqueue } from '../support/outboxItems.js'
+import { aContradiction, claim as claimOn, enqueue } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
 import { aJob, aTimer } from '../support/scheduled.js'
 
@@ -400,6 +400,21 @@ test('a dead message of the inbox is revived, with a reason', async () => {
   await page.getByLabel('State').selectOption('seen')
   await rowOf(page, 'evt_17').waitFor()
   expect(await rowOfMessage(stage.db, claim)).toMatchObject({ state: 'seen', attempt_count: 0 })
+})
+
+test('a contradiction shows both references, and a review with a reason ends it', async () => {
+  const eventId = await aContradiction(stage.db)
+  const { page, goTo } = olga
+  await goTo('contradictions')
+  const row = rowOf(page, 'ref-2')
+  expect(await row.innerText()).toContain('ref-1')
+  await row.getByRole('button', { name: 'Review' }).click()
+  await giveReason(page, 'Record the review')
+  await row.waitFor({ state: 'detached' })
+  const { rows } = await stage.db.queryNoRole('SELECT reviewed_by FROM outbox_contradictions WHERE event_id = $1', [
+    eventId,
+  ])
+  expect(rows).toEqual([{ reviewed_by: 'olga' }])
 })
 
 test('an action that the server refuses loses nothing of what was typed', async () => {

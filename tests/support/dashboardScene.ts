@@ -40,6 +40,7 @@ export async function setDashboardScene(db: TestDatabase): Promise<DashboardScen
   const scene = new SceneSetter(db, (owner) => control({ owner, apiKey: null }))
   await scene.payments()
   const troubled = await scene.trouble()
+  await scene.contradiction()
   await scene.inFlight()
   await scene.people(troubled)
   await scene.workers()
@@ -108,6 +109,23 @@ class SceneSetter {
       holdReason: 'OUTCOME_UNKNOWN',
     }))
     return outboxId
+  }
+
+  /** A payment that one worker recorded as paid, and another reported late as paid under another reference. */
+  async contradiction(): Promise<void> {
+    await this.#enqueue('instant', 1)
+    const [lost] = await this.#claim('instant', 1, WORKERS[1])
+    if (lost === undefined) throw new Error('the payment with two references was not claimed')
+    await this.#db.expireLease(lost.outboxId)
+    await repairExpiredLeases(this.#executor, 100, 'lease-repair')
+    await this.#db.makeDue(lost.outboxId)
+    const [next] = await this.#claim('instant', 1, WORKERS[0])
+    const success = { state: 'DISPATCHED' as const, latencyMs: 210 }
+    if (next !== undefined)
+      await completeOutboxAttempts(this.#executor, WORKERS[0] ?? '', [
+        { ...next, ...success, railReference: 'INST-77120' },
+      ])
+    await recordLateOutcome(this.#executor, WORKERS[1] ?? '', { ...lost, ...success, railReference: 'INST-77118' })
   }
 
   async people(troubled: string): Promise<void> {
