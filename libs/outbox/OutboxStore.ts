@@ -9,7 +9,7 @@ import {
   requiredId,
   type JsonObject,
 } from '../core/index.js'
-import type { RoleHandle, TransactionClient } from '../db/index.js'
+import type { Queryable, TransactionClient } from '../db/index.js'
 import { claimOutboxBatch, completeOutboxAttempts } from './db.js'
 import { enqueueMessage } from './enqueue.js'
 import type { AttemptOutcome, ClaimedItem, EnqueuedItem } from './types.js'
@@ -71,7 +71,7 @@ export interface AbandonOptions {
 
 /** What the store needs of a database. */
 export interface OutboxStoreDatabase {
-  as(role: string): RoleHandle
+  as(role: string): Queryable
 }
 
 /**
@@ -81,8 +81,8 @@ export interface OutboxStoreDatabase {
  */
 export class OutboxStore {
   readonly owner: string
-  readonly #executor: RoleHandle
-  readonly #ingest: () => RoleHandle
+  readonly #executor: Queryable
+  readonly #ingest: () => Queryable
   readonly #leaseSeconds: number
 
   constructor(database: OutboxStoreDatabase, options: OutboxStoreOptions = {}) {

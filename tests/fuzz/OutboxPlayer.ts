@@ -44,6 +44,7 @@ export class OutboxPlayer {
       // Claims and repairs look at the whole queue: the next sequence must find it empty.
       await this.#hands.superuser.query('DELETE FROM payment_outbox_pending')
       await this.#hands.superuser.query('DELETE FROM outbox_pauses')
+      await this.#hands.superuser.query('DELETE FROM dispatch_epochs')
     }
   }
 }

@@ -2,12 +2,17 @@ import type { Queryable } from '../../libs/db/index.js'
 import {
   approveOutboxProposal,
   beginOutboxDispatch,
+  checkDispatchEpoch,
   claimOutboxBatch,
   completeOutboxAttempt,
   completeOutboxAttempts,
   enqueuePaymentOutboxBatch,
+  freezeDispatch,
+  heartbeatOutboxWorker,
   holdLeasedOutboxItem,
+  liftDispatchFreeze,
   nextOutboxEvent,
+  OutboxStore,
   pauseOutbox,
   placeOutboxHold,
   recordLateOutcome,
@@ -23,7 +28,10 @@ import {
   type ClaimedItem,
   type DecisionResult,
   type EnqueuedItem,
+  type EpochMemory,
+  type MessageReceipt,
 } from '../../libs/outbox/index.js'
+import { sealLedgerBlock } from '../../libs/ledger/index.js'
 import { compareAnswers, NOTHING_DONE, refuseDifferences } from './answers.js'
 import { Beliefs } from './Beliefs.js'
 import { Names } from './Names.js'
@@ -49,7 +57,7 @@ const RAIL_CHOICES = [null, ['r0'], ['r1'], RAILS] as const
 const ANNOUNCED_CHOICES = [[], ['r0'], ['r1']] as const
 const WORKERS = 3
 /** Scopes of events that all sequences share. */
-const SHARED_SCOPES: readonly string[] = ['all']
+const SHARED_SCOPES: readonly string[] = ['all', 'dispatch']
 const LEASE_SECONDS = 1800
 const REASON = 'said the fuzz'
 /** Before the first step, so that it finds something to do. */
@@ -72,6 +80,8 @@ export class OutboxSequence {
   readonly #timeline = new Timeline()
   readonly #queue: OutboxQueue
   readonly #leases = new Beliefs<KnownLease>(WORKERS)
+  /** The last heartbeat that each worker was told of. */
+  readonly #memories = new Map<number, EpochMemory>()
 
   constructor(hands: OutboxHands, number: number) {
     this.#hands = hands
@@ -155,6 +165,72 @@ export class OutboxSequence {
               (await completeOutboxAttempts(executor, worker, spelled, ofKind(step.isMessage))).map(tellVerdict),
           )
         })
+      case 'claimMessages': {
+        const rails = RAIL_CHOICES[step.rails]!
+        return this.#same(
+          () => model.claimMessages(`w${step.worker}`, step.batch, LEASE_SECONDS, rails),
+          async () => {
+            const messages = await this.#store(`w${step.worker}`).claim({
+              batchSize: step.batch,
+              ...(rails === null ? {} : { topics: rails.map((rail) => this.#full(rail)) }),
+            })
+            return messages.map(({ id, leaseToken, attempts, expiries }) => {
+              const lease = { item: this.#names.known(id), token: this.#names.of('token', leaseToken) }
+              this.#leases.add(step.worker, lease)
+              return `${lease.item} ${lease.token} after ${attempts} streak ${expiries}`
+            })
+          },
+        )
+      }
+      case 'ack':
+      case 'abandon':
+      case 'fail':
+        return this.#withLeases(step.lease, step.count, (leases, worker) => {
+          const store = this.#store(worker)
+          const receipts = leases.map((lease) => this.#receiptOf(lease))
+          const outcomes = leases.map((lease, index) => ({
+            ...lease,
+            ...verbOutcome(step.do, receipts[index]!.messageId),
+          }))
+          return this.#same(
+            () => model.endMessages(worker, outcomes),
+            async () => {
+              const changed = await (step.do === 'fail' ? store.fail(receipts, REASON) : store[step.do](receipts))
+              return changed.map((id) => this.#names.known(id))
+            },
+          )
+        })
+      case 'freeze':
+        return this.#same(
+          () => String(model.freeze()),
+          async () => String(await freezeDispatch(people[0], REASON)),
+        )
+      case 'lift':
+        return this.#same(
+          () => String(model.lift()),
+          async () => String(await liftDispatchFreeze(people[1], REASON)),
+        )
+      case 'heartbeat': {
+        const worker = `w${step.worker}`
+        return this.#same(
+          () => model.heartbeat(),
+          async () => {
+            await heartbeatOutboxWorker(executor, worker)
+            const check = await checkDispatchEpoch(executor, worker, this.#memories.get(step.worker))
+            this.#memories.set(step.worker, check.memory)
+            return check.freeze === undefined ? 'open' : `frozen, ${check.marked ? 'marked' : 'not marked'}`
+          },
+        )
+      }
+      case 'seal':
+        // How many rows a block gets depends on transactions of other databases of the server. The spec verifies all blocks.
+        return this.#same(
+          () => 'sealed',
+          async () => {
+            const block = await sealLedgerBlock(executor, step.rows)
+            return block === undefined || block.rowCount <= step.rows ? 'sealed' : `${block.rowCount} rows in a block`
+          },
+        )
       case 'renew':
         return this.#withLease(step.lease, ({ item, token }, worker) =>
           this.#same(
@@ -425,6 +501,17 @@ export class OutboxSequence {
     }
   }
 
+  #store(owner: string): OutboxStore {
+    const { ingest, executor } = this.#hands
+    const as = (role: string) => (role === 'symphony_ingest' ? ingest : executor)
+    return new OutboxStore({ as }, { owner, leaseSeconds: LEASE_SECONDS })
+  }
+
+  #receiptOf({ item, token }: KnownLease): MessageReceipt {
+    const { key } = this.#model.items.find(({ name }) => name === item)!
+    return { id: this.#names.id(item), leaseToken: this.#names.id(token), messageId: this.#full(`i${key}`) }
+  }
+
   #claimOf(item: string, token: string): { outboxId: string; leaseToken: string } {
     return { outboxId: this.#names.id(item), leaseToken: this.#names.id(token) }
   }
@@ -456,6 +543,14 @@ export class OutboxSequence {
   #tellDecision({ status, proposalId }: DecisionResult): string {
     return proposalId === null ? status : `${status} ${this.#names.of('proposal', proposalId)}`
   }
+}
+
+/** What each verb of a message store records. */
+function verbOutcome(verb: 'ack' | 'abandon' | 'fail', messageId: string): Omit<Outcome, 'item' | 'token'> {
+  const nothingAsked = { reference: null, unknown: null, hold: null, delaySeconds: null }
+  if (verb === 'ack') return { ...nothingAsked, state: 'DISPATCHED', reference: messageId }
+  if (verb === 'abandon') return { ...nothingAsked, state: 'RETRYABLE' }
+  return { ...nothingAsked, state: 'FAILED', unknown: false }
 }
 
 function ofKind(isMessage: boolean | null): { readonly isMessage?: boolean } {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { databaseSource, verifyLedger } from '../../libs/ledger/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { fuzz, fuzzSettings, FUZZ_TIMEOUT_MS } from './fuzz.js'
 import { OutboxPlayer } from './OutboxPlayer.js'
@@ -19,6 +20,10 @@ test(
   async () => {
     const { difference } = await fuzz({ name: 'outbox', step: outboxStep, play: player.play }, fuzzSettings('outbox'))
     expect(difference).toBeNull()
+    // Blocks were sealed between the steps of every sequence.
+    const { breaks, blocks } = await verifyLedger(databaseSource(db.as('symphony_auditor')))
+    expect(breaks).toEqual([])
+    expect(blocks).toBeGreaterThan(0)
   },
   FUZZ_TIMEOUT_MS,
 )

@@ -32,6 +32,8 @@ interface State {
   /** Events about a rail, a participant or a stream. */
   scopes: Map<string, string[]>
   tokens: number
+  /** Which items were there when dispatch was frozen, and whether they are marked as unknown. */
+  freeze: { readonly items: number; marked: boolean } | null
 }
 
 /**
@@ -49,6 +51,7 @@ export class OutboxModel {
     policies: new Map(),
     scopes: new Map(),
     tokens: 0,
+    freeze: null,
   }
   /** What PostgreSQL's clock showed after the last step. */
   clock = 0
@@ -154,7 +157,28 @@ export class OutboxModel {
     announced: readonly string[],
     isMessage: boolean | null,
   ): string[] {
-    if (this.#isPaused('all', 'all')) return []
+    return this.#lease(worker, batchSize, leaseSeconds, rails, announced, isMessage).map(
+      ({ item, token, takenOver }) =>
+        `${describe(item)} ${token} after ${count(item)} streak ${item.streak}${takenOver ? ' taken over' : ''}${evidence(item)}`,
+    )
+  }
+
+  /** The claim of a message store, which sees messages only and is told less. */
+  claimMessages(worker: string, batchSize: number, leaseSeconds: number, topics: readonly string[] | null): string[] {
+    return this.#lease(worker, batchSize, leaseSeconds, topics, [], true).map(
+      ({ item, token }) => `${item.name} ${token} after ${count(item)} streak ${item.streak}`,
+    )
+  }
+
+  #lease(
+    worker: string,
+    batchSize: number,
+    leaseSeconds: number,
+    rails: readonly string[] | null,
+    announced: readonly string[],
+    isMessage: boolean | null,
+  ): { item: Item; token: string; takenOver: boolean }[] {
+    if (this.#state.freeze !== null || this.#isPaused('all', 'all')) return []
     const open = this.pending.filter(
       (item) =>
         item.hold === null &&
@@ -176,8 +200,7 @@ export class OutboxModel {
       const mark = announced.includes(item.rail) ? 'awaited' : null
       const token = `token${++this.#state.tokens}`
       item.lease = { token, worker, expires: exactly('claim', leaseSeconds * SECOND), mark }
-      const takeover = takenOver.includes(item) ? ' taken over' : ''
-      return `${describe(item)} ${token} after ${count(item)} streak ${item.streak}${takeover}${evidence(item)}`
+      return { item, token, takenOver: takenOver.includes(item) }
     })
   }
 
@@ -226,6 +249,7 @@ export class OutboxModel {
   }
 
   begin(worker: string, item: string, token: string): string {
+    if (this.#state.freeze !== null) throw new Refusal('P7009')
     this.#liveLease(worker, item, token).mark = 'begun'
     return 'begun'
   }
@@ -265,6 +289,12 @@ export class OutboxModel {
         return recordedBy(this.#item(outcome.item), outcome.token) ?? 'lease lost'
       }
     })
+  }
+
+  /** Ack, abandon or fail of a message store: the messages that it changed. */
+  endMessages(worker: string, outcomes: readonly Outcome[]): string[] {
+    const verdicts = this.completeBatch(worker, outcomes, true)
+    return outcomes.flatMap(({ item }, index) => (/^(?:lease lost|already)/.test(verdicts[index]!) ? [] : [item]))
   }
 
   #record(worker: string, { item: name, token, ...outcome }: Outcome): string {
@@ -475,6 +505,37 @@ export class OutboxModel {
     return true
   }
 
+  /** Frozen, nothing is claimed and no announced call begins; everything else goes on. */
+  freeze(): boolean {
+    if (this.#state.freeze !== null) return false
+    this.#state.freeze = { items: this.items.length, marked: false }
+    this.#note('dispatch', 'PAUSED')
+    return true
+  }
+
+  lift(): boolean {
+    if (this.#state.freeze === null) return false
+    this.#markFrozen()
+    this.#state.freeze = null
+    this.#note('dispatch', 'RESUMED')
+    return true
+  }
+
+  /** A heartbeat finds the freeze, and marks what waited when it began. */
+  heartbeat(): string {
+    if (this.#state.freeze === null) return 'open'
+    this.#markFrozen()
+    return 'frozen, marked'
+  }
+
+  #markFrozen(): void {
+    const { freeze } = this.#state
+    if (freeze === null || freeze.marked) return
+    freeze.marked = true
+    for (const item of this.pending) item.unknown ||= item.created < freeze.items
+    this.#note('dispatch', 'PAUSED')
+  }
+
   setPolicy(participant: string, policy: Policy): string {
     this.#state.policies.set(participant, policy)
     this.#note(`policy:${participant}`, 'POLICY_SET')
@@ -489,7 +550,7 @@ export class OutboxModel {
 
   /** The nearest due time of what can be claimed, or expiry of any lease. */
   nextEvent(rails: readonly string[] | null, isMessage: boolean | null): number | null {
-    if (this.#isPaused('all', 'all')) return null
+    if (this.#state.freeze !== null || this.#isPaused('all', 'all')) return null
     const due = this.pending.filter(
       (item) =>
         ['DUE', 'SCHEDULED'].includes(this.stateOf(item)) &&

@@ -23,6 +23,11 @@ export type OutboxStep =
       readonly outcomes: readonly OutcomeStep[]
       readonly isMessage: boolean | null
     }
+  | { readonly do: 'claimMessages'; readonly worker: number; readonly batch: number; readonly rails: number }
+  | { readonly do: 'ack' | 'abandon' | 'fail'; readonly lease: LeasePick; readonly count: number }
+  | { readonly do: 'freeze' | 'lift' }
+  | { readonly do: 'heartbeat'; readonly worker: number }
+  | { readonly do: 'seal'; readonly rows: number }
   | { readonly do: 'renew'; readonly lease: LeasePick; readonly seconds: number }
   | { readonly do: 'release' | 'begin' | 'holdLeased'; readonly lease: LeasePick }
   | { readonly do: 'tellLate'; readonly lease: LeasePick; readonly state: Completion; readonly reference: number }
@@ -117,6 +122,12 @@ export const outboxStep: fc.Arbitrary<OutboxStep> = fc.oneof(
     outcomes: fc.array(outcome, { minLength: 2, maxLength: 3, size: 'max' }),
     isMessage,
   }),
+  step(5, ['claimMessages'], { worker, batch: fc.integer({ min: 1, max: 4 }), rails: fc.nat(3) }),
+  step(2, ['ack', 'abandon', 'fail'], { lease, count: fc.integer({ min: 1, max: 3 }) }),
+  step(1, ['freeze'], {}),
+  step(4, ['lift'], {}),
+  step(2, ['heartbeat'], { worker }),
+  step(1, ['seal'], { rows: fc.constantFrom(1, 10, 10_000) }),
   step(2, ['renew', 'begin'], { lease, seconds: fc.constantFrom(60, 3600) }),
   step(1, ['release', 'holdLeased'], { lease }),
   step(4, ['tellLate'], { lease, state: completion, reference: fc.nat(2) }),
