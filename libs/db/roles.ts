@@ -1,4 +1,4 @@
-import type { ClientBase, QueryResult } from 'pg'
+import type { ClientBase } from 'pg'
 import { InvalidArgumentError } from '../core/index.js'
 import { poolerInTheWay } from './connectFailure.js'
 import { RoleError } from './errors.js'
@@ -30,10 +30,9 @@ export async function enterRole(client: ClientBase, { role, login, timeoutMs }: 
   if (backends[0]?.pid !== announcedPid(client)) throw poolerInTheWay()
   let entered: string | undefined
   try {
-    // Two statements in one round trip; the driver answers with one result for each.
-    const text = `SET ROLE ${quoteIdentifier(role)}; SELECT current_user AS role`
-    const [, identity] = (await client.query({ text, ...limit })) as unknown as QueryResult<{ role: string }>[]
-    entered = identity?.rows[0]?.role
+    await client.query({ text: `SET ROLE ${quoteIdentifier(role)}`, ...limit })
+    const { rows } = await client.query<{ role: string }>({ text: 'SELECT current_user AS role', ...limit })
+    entered = rows[0]?.role
   } catch (error) {
     throw roleErrorIn(error, role, login, await loginsOf(client, role)) ?? error
   }

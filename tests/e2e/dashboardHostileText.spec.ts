@@ -99,7 +99,7 @@ function instructionOf(text: string, kind: string): OutboxInstruction {
 
 /** Elements that only a text could have made: none of them is part of the dashboard. */
 const MADE_OF_TEXT = `[...document.querySelectorAll(
-  '#app :is(script, img, image, iframe, math, base, meta, link, isindex, animate, object, embed, video, audio, style, form[action], marquee, details, b:not(.legend b, .composition b)), ' +
+  '#app :is(script, img, image, iframe, math, base, meta, link, isindex, animate, object, embed, video, audio, style, form[action], marquee, details:not(:has(> summary.quiet)), b:not(.legend b, .composition b)), ' +
   '#app [onload], #app [onerror], #app [onbegin], #app [onpageshow], #app [onpointerover], #app [onfocus], #app [ontoggle], #app a:not([href^="#/"], .skip)'
 )].map((element) => element.outerHTML.slice(0, 200))`
 

@@ -293,7 +293,7 @@ async function columnsOf(table: Ledger): Promise<Column[]> {
 /** Columns outside the row hashes, until blocks seal them. */
 const UNHASHED: Readonly<Record<Ledger, readonly string[]>> = {
   payment_outbox_attempts: ['action', 'outcome_unknown'],
-  payment_outbox_identities: ['is_message', 'key_scope'],
+  payment_outbox_identities: ['is_message', 'key_scope', 'stream_position'],
   payment_outbox_events: [],
 }
 

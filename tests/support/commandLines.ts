@@ -78,7 +78,7 @@ function alternativeTo(reference: Reference, [first = '']: Words, words: Words):
 }
 
 function wrongScript([verb = '', name = '']: Words, scripts: Readonly<Record<string, string>>): string[] {
-  if (['ci', 'init', 'install', 'start', 'test'].includes(verb)) return []
+  if (['ci', 'init', 'install', 'pack', 'start', 'test'].includes(verb)) return []
   return verb === 'run' && scripts[name] !== undefined ? [] : [`npm ${verb} ${name}`]
 }
 

@@ -226,7 +226,7 @@ async function columnsOf(client: Queryable, table: Table): Promise<{ name: strin
 }
 
 /** Columns of identities and attempts that are part of no hash. */
-const UNHASHED = ['traceparent', 'is_message', 'key_scope', 'action', 'outcome_unknown']
+const UNHASHED = ['traceparent', 'is_message', 'key_scope', 'stream_position', 'action', 'outcome_unknown']
 
 /** One bit, one character, one microsecond: the least that a value of each type can be changed by. */
 const FLIPS: Readonly<Record<string, (column: string, spot: number) => string>> = {

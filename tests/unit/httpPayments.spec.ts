@@ -378,7 +378,7 @@ describe('the overview', () => {
     await db.queryNoRole(
       `INSERT INTO outbox_workers VALUES ('silent', now(), now() - interval '1 minute', '{}'), ('gone', now(), now() - interval '2 days', '{}')`,
     )
-    await acted('alice', '/v1/pauses', { kind: 'rail', name: 'reported', reason: 'maintenance' })
+    await acted('alice', '/v1/pauses', { kind: 'rail', name: 'reported', reason: 'maintenance', force: true })
     await enqueueFailed(db)
     const fresh = await openHttpStage(db)
     const status: Status = JSON.parse(await (await fresh.call('/v1/status')).text())
@@ -401,6 +401,7 @@ describe('the overview', () => {
       railType: expect.any(String),
       state: 'FAILED',
       errorCode: 'REFUSED',
+      outcomeUnknown: false,
       count: 1,
     })
     expect(status.latency).toMatchObject({ sampled: expect.any(Number) })

@@ -233,7 +233,8 @@ describe('refused, and nothing stored', () => {
       })
       expect(await problemOf(unknown)).toMatchObject({ status: 404, code: 'WEBHOOK_SOURCE_UNKNOWN' })
     }
-    expect((await stage.call('/v1/webhooks/bank')).status).toBe(404)
+    const read = await stage.call('/v1/webhooks/bank')
+    expect([read.status, read.headers.get('allow')]).toEqual([405, 'POST'])
   })
 
   test('the log has neither secrets nor payloads', async () => {

@@ -153,7 +153,7 @@ describe('symphony api', () => {
     await expect.poll(() => written.stdout, PATIENTLY).toMatch(/^The API listens on http:\S+\.\n$/)
     const address = /http:\S+(?=\.\n)/.exec(written.stdout)?.[0] ?? ''
     const pause = async (bearer: string) => {
-      const body = JSON.stringify({ kind: 'rail', name: 'SEPA', reason: 'odd' })
+      const body = JSON.stringify({ kind: 'rail', name: 'SEPA', reason: 'odd', force: true })
       const headers = { authorization: `Bearer ${bearer}`, 'content-type': 'application/json' }
       return (await fetch(`${address}/v1/pauses`, { method: 'POST', headers, body })).status
     }

@@ -15,6 +15,7 @@ const unreachable: Queryable = {
 
 const LEASE = { outboxId: randomUUID(), leaseToken: randomUUID() }
 const OUTCOME = { ...LEASE, state: 'DISPATCHED' }
+const RAIL = { type: 'sepa', money: true, fields: [] }
 const LONG_ID = 'x'.repeat(129)
 const CONTROL = 'a\u0007b'
 const TOO_MANY = Array.from({ length: 1001 }, () => LEASE)
@@ -114,6 +115,11 @@ const refusals: readonly Refusal[] = [
   ...pauses('resumeOutbox'),
   ['setParticipantOutboxPolicy', ['', 'halt'], 'participantId', invalid],
   ['setParticipantOutboxPolicy', ['bank', ''], 'onOrderedFailure', invalid],
+  ['reviewOutboxContradiction', ['no-uuid', 'a reason'], 'eventId', invalid],
+  ['reviewOutboxContradiction', [LEASE.outboxId, ''], 'reason', invalid],
+  ['declareOutboxRails', [[RAIL], '', { serving: true }], 'declaredBy', invalid],
+  ['declareOutboxRails', [[{ ...RAIL, type: 'a b' }], WORKER, { serving: true }], 'rails.type', invalid],
+  ['deregisterOutboxWorker', [''], 'workerId', invalid],
 ]
 
 function instructions(): (readonly [change: object, argument: string, errorClass: unknown])[] {
