@@ -113,6 +113,8 @@ describe('a number that SQL commits', () => {
     // Halfway between two doubles: JavaScript prints 18014398509482008 as 18014398509482010.
     ['18014398509482010', true],
     ['18014398509482008', false],
+    // The decimal above with one digit less is read as the next double, whose mantissa is even.
+    ['18014398509481988', true],
     // Two decimals of 17 digits are equally near: JavaScript prints the even one.
     ['1125899906842624.2', true],
     ['1125899906842624.3', false],

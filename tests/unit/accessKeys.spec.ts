@@ -267,6 +267,18 @@ describe('a gateway', () => {
     expect(await actors(outboxId)).toEqual(['carol'])
   })
 
+  test('makes no key with operate, neither for a person nor for itself (42501)', async () => {
+    const { control, name } = await gatewayLogin(true)
+    const carol = await keyOf({ scopes: ['operate'], owner: 'carol' })
+    for (const actor of [carol, { person: 'carol' }]) {
+      const making = createApiKey(actingFor(control, actor), { scopes: ['operate'], owner: name })
+      expect(await failureOf(making)).toMatchObject({
+        sqlstate: '42501',
+        message: expect.stringContaining(`the gateway ${name} may make none`),
+      })
+    }
+  })
+
   test('is told which people it may act for', async () => {
     const { control } = await gatewayLogin(false)
     expect([await isActorGateway(control, 'keys'), await isActorGateway(control, 'names')]).toEqual([true, false])
