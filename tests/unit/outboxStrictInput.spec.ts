@@ -476,6 +476,7 @@ const PAYLOAD: Limits = {
     'an empty one': `'{}'`,
     'the largest number': numbers('999999999999999900000', 1),
     'the smallest number': numbers('-999999999999999900000', 1),
+    'a number below the middle of two doubles': numbers('18014398509481988', 1),
     'a number of 20 decimals': numbers('0.00000000000000000001', 1),
     'nesting of 32': nested(32),
     'nesting of 32, ended by an array': nested(32, 'array'),
