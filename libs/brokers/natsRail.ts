@@ -24,13 +24,15 @@ import { unlessAborted } from './unlessAborted.js'
  */
 export function natsRail<Payload extends object>(options: NatsRailOptions<Payload>): Rail<Payload> {
   const nats = resolveNatsOptions(options)
-  const { nats: _, ...declaration } = options
-  const rail: Rail<Payload> = {
+  const { nats: _, onUnknown, ...declaration } = options
+  const dispatch: Rail<Payload>['dispatch'] = (request, context) => publish(nats, request, context)
+  if (onUnknown === 'hold') return { ...declaration, onUnknown, dispatch }
+  return {
     ...declaration,
-    dispatch: (request, context) => publish(nats, request, context),
+    onUnknown,
+    dispatch,
+    queryStatus: (request, context) => inquire(nats, request, context),
   }
-  if (options.onUnknown === 'hold') return rail
-  return { ...rail, queryStatus: (request, context) => inquire(nats, request, context) }
 }
 
 async function publish<Payload extends object>(

@@ -18,11 +18,25 @@ async function importDefault(path: string): Promise<unknown> {
   } catch (error) {
     throw new AppError('RAILS_UNREADABLE', `The rails in ${path} cannot be loaded.`, {
       cause: error,
-      remedy: 'Give --rails the path of an ES module that Node.js can import by itself.',
+      remedy: TYPESCRIPT.test(path)
+        ? TYPESCRIPT_REMEDY
+        : 'Give --rails the path of a module that Node.js can import by itself.',
     })
   }
-  if (typeof loaded === 'object' && loaded !== null && 'default' in loaded) return loaded.default
-  throw new AppError('RAILS_UNREADABLE', `${path} has no default export.`, {
-    remedy: 'Export the rails as its default: export default [ … ].',
-  })
+  if (!isObject(loaded) || !('default' in loaded)) {
+    throw new AppError('RAILS_UNREADABLE', `${path} has no default export.`, {
+      remedy: 'Export the rails as its default: export default [ … ].',
+    })
+  }
+  // A compiler that emits CommonJS writes `exports.default`, and Node.js imports `exports` as the default.
+  const { default: rails } = loaded
+  return isObject(rails) && !Array.isArray(rails) && 'default' in rails ? rails.default : rails
 }
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null
+}
+
+const TYPESCRIPT = /\.[cm]?tsx?$/i
+const TYPESCRIPT_REMEDY =
+  'Compile it (npx tsc rails.ts --module nodenext --target es2022) and give --rails the .js file. Node.js 20 reads no TypeScript; Node.js 24 reads a .ts or .mts file without enums, namespaces and parameter properties, outside node_modules.'

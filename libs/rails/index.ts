@@ -61,6 +61,7 @@ export type {
   RailAnswer,
   RailCodes,
   RailContext,
+  RailDeclaration,
   RailOutcome,
   RailRequest,
   RailStatus,

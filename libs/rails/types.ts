@@ -12,8 +12,15 @@ import type { StandardSchema } from './standardSchema.js'
  */
 export type UnknownPolicy = 'resend' | 'inquire' | 'hold'
 
-/** A rail, declared. A plain object: nothing to extend, nothing to register. */
-export interface Rail<Payload extends object = JsonObject> {
+/** A rail, declared. A plain object: nothing to extend, nothing to register. `onUnknown: 'inquire'` requires `queryStatus`. */
+export type Rail<Payload extends object = JsonObject> = RailDeclaration<Payload> &
+  (
+    | { readonly onUnknown: Exclude<UnknownPolicy, 'inquire'> }
+    | { queryStatus(request: RailRequest<Payload>, context: RailContext): RailStatus | Promise<RailStatus> }
+  )
+
+/** Every field of a rail, whether they fit together or not. */
+export interface RailDeclaration<Payload extends object = JsonObject> {
   /** The name that instructions give as `railType`. Printable ASCII without spaces, at most 128 characters. */
   readonly type: string
   readonly onUnknown: UnknownPolicy

@@ -22,7 +22,9 @@ export interface MemoryPayment {
   readonly payload: JsonObject
 }
 
-export interface MemoryRail extends Rail {
+export type MemoryRail = Rail & MemoryRecords
+
+interface MemoryRecords {
   /** What was paid, by the reference that Symphony gave: each once, however often it was sent. */
   readonly paid: ReadonlyMap<string, MemoryPayment>
   /** Every call of `dispatch`, in order. */

@@ -13,7 +13,7 @@ import {
   logSchedulerEvents,
 } from '../../libs/observability/index.js'
 import { OutboxRelayer, topicRails, type RelayerEvent } from '../../libs/outbox/index.js'
-import { loadRails, NotSentError, type Rail, type RailRequest } from '../../libs/rails/index.js'
+import { loadRails, NotSentError, type Rail, type RailDeclaration, type RailRequest } from '../../libs/rails/index.js'
 import { LeaseRepairWorker, type RepairEvent } from '../../libs/repair/index.js'
 import { SchedulerWorker, type SchedulerEvent } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
@@ -59,7 +59,7 @@ describe.for(MODES)('a listener that %s', (mode) => {
     const calls = new Map<string, number>()
     const prefix = anInstruction().railType
     const called = (request: RailRequest) => calls.set(request.reference, (calls.get(request.reference) ?? 0) + 1)
-    const rail = (name: string, declared: Partial<Rail>, dispatch: Rail['dispatch']): Rail => ({
+    const rail = (name: string, declared: Partial<RailDeclaration>, dispatch: Rail['dispatch']): RailDeclaration => ({
       type: `${prefix}-${name}`,
       onUnknown: 'hold',
       money: false,

@@ -17,7 +17,7 @@ import {
   NotSentError,
   showPayloadText,
   type LoadedRail,
-  type Rail,
+  type RailDeclaration,
   type RailAnswer,
   type RailRequest,
 } from '../../libs/rails/index.js'
@@ -123,7 +123,7 @@ const BEHAVIOURS: Readonly<Record<string, Behaviour>> = {
   'answers garbage': ({ payload }) => JSON.parse(JSON.stringify({ outcome: PASSWORD, payload })),
 }
 
-function railThat(type: string, declared: Partial<Rail>): Rail {
+function railThat(type: string, declared: Partial<RailDeclaration>): RailDeclaration {
   return {
     type,
     onUnknown: 'resend',

@@ -1,4 +1,10 @@
-import { loadRails, type LoadedRail, type Rail, type RailAnswer, type RailRequest } from '../../libs/rails/index.js'
+import {
+  loadRails,
+  type LoadedRail,
+  type RailDeclaration,
+  type RailAnswer,
+  type RailRequest,
+} from '../../libs/rails/index.js'
 
 /** A rail in the test's own process that remembers every call. */
 export interface RememberingRail {
@@ -10,7 +16,7 @@ export interface RememberingRail {
 }
 
 export function rememberingRail(
-  declared: Partial<Rail> & { readonly type: string },
+  declared: Partial<RailDeclaration> & { readonly type: string },
   answer: (request: RailRequest, signal: AbortSignal) => RailAnswer | Promise<RailAnswer> = (request) => ({
     outcome: 'success',
     reference: `paid-${request.reference}`,
@@ -20,7 +26,7 @@ export function rememberingRail(
   const inquiries: RailRequest[] = []
   const gauge = { now: 0, most: 0 }
   const { queryStatus, ...rest } = declared
-  const rail: Rail = {
+  const rail: RailDeclaration = {
     onUnknown: 'resend',
     money: false,
     ...rest,

@@ -4,7 +4,13 @@ import { carryItem, type CarryTools, type Landing } from '../../libs/outbox/carr
 import { Flight } from '../../libs/outbox/Flight.js'
 import { trustMs } from '../../libs/outbox/LeaseKeeper.js'
 import type { ClaimedItem, OutboxEvidence } from '../../libs/outbox/types.js'
-import { loadRails, NotSentError, type Rail, type RailRequest, type UnknownPolicy } from '../../libs/rails/index.js'
+import {
+  loadRails,
+  NotSentError,
+  type RailDeclaration,
+  type RailRequest,
+  type UnknownPolicy,
+} from '../../libs/rails/index.js'
 
 /** One leased item and one rail: what is sent, and what is not. No database: what is decided here is decided by what was claimed. */
 
@@ -22,13 +28,13 @@ interface Circumstances {
   readonly item?: Partial<ClaimedItem>
   /** How much of the lease is left when its turn has come. */
   readonly leaseLeftMs?: number
-  readonly rail?: Partial<Rail>
+  readonly rail?: Partial<RailDeclaration>
 }
 
 async function carry(circumstances: Circumstances): Promise<Carried> {
   const { onUnknown = 'resend', item = {}, leaseLeftMs = 30_000 } = circumstances
   const sent: RailRequest[] = []
-  const rail: Rail = {
+  const rail: RailDeclaration = {
     type: 'rail',
     onUnknown,
     timeoutMs: 5_000,

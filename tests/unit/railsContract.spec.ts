@@ -10,6 +10,7 @@ import {
   simulatedRail,
   type ContractOptions,
   type Rail,
+  type RailDeclaration,
   type RailAnswer,
   type RailRequest,
 } from '../../libs/rails/index.js'
@@ -52,7 +53,7 @@ class Sandbox {
 /** The rules that an adapter breaks, by the beginning of their names. */
 async function brokenRules(
   sandbox: Sandbox,
-  rail: Partial<Rail>,
+  rail: Partial<RailDeclaration>,
   options: Partial<ContractOptions> = {},
 ): Promise<string[]> {
   try {

@@ -1,4 +1,9 @@
-import { describe, expect, expectTypeOf, it } from 'vitest'
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, expectTypeOf, it } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
 import {
   callRail,
@@ -10,6 +15,7 @@ import {
   type Rail,
   type StandardSchema,
 } from '../../libs/rails/index.js'
+import { builtPath } from '../support/builtPath.js'
 import { railRequest } from '../support/railRequest.js'
 
 const RAIL: Rail = { type: 'sepa', onUnknown: 'hold', dispatch: () => ({ outcome: 'success', reference: 'r' }) }
@@ -181,5 +187,63 @@ describe('defineRail', () => {
       },
     })
     expect(defineRail(rail)).toBe(rail)
+  })
+})
+
+describe('the type of a rail', () => {
+  it('refuses onUnknown "inquire" without queryStatus', () => {
+    // @ts-expect-error: nothing could be asked
+    const unaskable: Rail = { ...RAIL, onUnknown: 'inquire' }
+    // @ts-expect-error: nothing could be asked
+    const defined = defineRail({ ...RAIL, onUnknown: 'inquire' })
+    for (const rail of [unaskable, defined]) expect(() => loadRails([rail])).toThrow('queryStatus: expected a function')
+  })
+
+  it('accepts every other policy without it, and "inquire" with it', () => {
+    const rails: Rail[] = [
+      { ...RAIL, type: 'a', onUnknown: 'hold' },
+      { ...RAIL, type: 'b', onUnknown: 'resend' },
+      { ...RAIL, type: 'c', onUnknown: 'inquire', queryStatus: () => ({ outcome: 'absent' }) },
+    ]
+    expect([...loadRails(rails).keys()]).toEqual(['a', 'b', 'c'])
+  })
+})
+
+describe('a file of rails', () => {
+  let folder: string
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'symphony-rails-'))
+  })
+  afterAll(() => rm(folder, { recursive: true }))
+
+  const BODY = `[{ type: 'sepa', onUnknown: 'hold', dispatch: () => ({ outcome: 'success', reference: 'r' }) }]`
+  /** In a process of its own: the test runner transforms what it imports, and Node.js does not. */
+  const loadFile = async (name: string, text: string): Promise<unknown> => {
+    await writeFile(join(folder, name), text)
+    const program = `const { loadRailsFile } = await import(process.argv[1])
+      const said = await loadRailsFile(process.argv[2], { timeoutMs: 1000 }).then(
+        (rails) => [...rails.keys()], ({ code, remedy }) => ({ code, remedy }))
+      console.log(JSON.stringify(said))`
+    const words = ['--input-type=module', '--eval', program, builtPath('libs/cli/loadRailsFile.js'), join(folder, name)]
+    return JSON.parse((await promisify(execFile)(process.execPath, words)).stdout)
+  }
+
+  it.each([
+    ['an ES module', 'rails.mjs', `export default ${BODY}`],
+    ['CommonJS', 'rails.cjs', `module.exports = ${BODY}`],
+    [
+      'an ES module compiled to CommonJS',
+      'compiled.cjs',
+      `Object.defineProperty(exports, '__esModule', { value: true }); exports.default = ${BODY}`,
+    ],
+  ])('is loaded as %s', async (_, name, text) => {
+    expect(await loadFile(name, text)).toEqual(['sepa'])
+  })
+
+  it('in TypeScript that this Node.js cannot read is refused with the command that compiles it', async () => {
+    expect(await loadFile('rails.ts', `enum Policy { Hold }\nexport default ${BODY}`)).toEqual({
+      code: 'RAILS_UNREADABLE',
+      remedy: expect.stringContaining('npx tsc rails.ts --module nodenext --target es2022'),
+    })
   })
 })

@@ -1,6 +1,6 @@
 import { AppError } from '../../core/index.js'
 import { loadRail } from '../loadRails.js'
-import type { Rail } from '../types.js'
+import type { RailDeclaration } from '../types.js'
 import { RuleSkipped } from './findings.js'
 import { RULES } from './rules.js'
 import { Sandbox, type ContractOptions } from './Sandbox.js'
@@ -34,7 +34,7 @@ export class RailContractError extends AppError {
  * Checks an adapter against what Symphony relies on, with real calls to it: run it against a sandbox, from any test
  * framework. Returns every rule with what was found, or throws a `RailContractError` if one is broken.
  */
-export async function runRailContract(rail: Rail<object>, options: ContractOptions): Promise<RuleResult[]> {
+export async function runRailContract(rail: RailDeclaration<object>, options: ContractOptions): Promise<RuleResult[]> {
   const loaded = loadRail(rail)
   const results: RuleResult[] = []
   for (const { rule, check } of RULES) {

@@ -25,7 +25,7 @@ export function httpRail<Payload extends object>(options: HttpRailOptions<Payloa
   const { http: given, ...declaration } = options
   const bodyOf = given.body ?? requestBody
   const codes = options.codes && { ...codesOfStatuses(http.statusOutcomes), ...options.codes }
-  const rail: Rail<Payload> = {
+  const rail = {
     ...declaration,
     ...(codes === undefined ? {} : { codes }),
     async dispatch(request: RailRequest<Payload>, { signal }: RailContext) {
@@ -39,7 +39,9 @@ export function httpRail<Payload extends object>(options: HttpRailOptions<Payloa
     close: () => transport.close(),
   }
   const { status } = http
-  if (status === undefined) return rail
+  const { onUnknown } = options
+  // resolveHttpOptions refuses `inquire` without a status.
+  if (status === undefined) return { ...rail, onUnknown: onUnknown === 'inquire' ? 'hold' : onUnknown }
   return {
     ...rail,
     async queryStatus(request: RailRequest<Payload>, { signal }: RailContext) {

@@ -64,17 +64,17 @@ export function simulatedRail(options: SimulatedRailOptions): Rail {
     slowMs: boundedInteger('slowMs', slowMs, WAIT_MS),
     idempotent,
   })
-  return {
+  const { onUnknown } = options
+  const declared = {
     ...declaration,
     type,
     codes: SIMULATED_CODES,
-    dispatch: (request, context) => rail.dispatch(request, context),
-    // A rail that holds is one that cannot be asked.
-    ...(options.onUnknown === 'hold'
-      ? {}
-      : { queryStatus: (request: RailRequest, context: RailContext) => rail.queryStatus(request, context) }),
+    dispatch: (request: RailRequest, context: RailContext) => rail.dispatch(request, context),
     close: () => rail.close(),
   }
+  // A rail that holds is one that cannot be asked.
+  if (onUnknown === 'hold') return { ...declared, onUnknown }
+  return { ...declared, onUnknown, queryStatus: (request, context) => rail.queryStatus(request, context) }
 }
 
 interface Simulation {
