@@ -16,7 +16,7 @@ Exit codes:
   0    done; for a check: everything holds
   1    the command failed, a check found something, or the database refused a right that a process needs
   2    the command line is wrong; nothing was done
-  3    no database: it is not running, not reachable, or not to be found
+  3    no database: it is not running, starting up or shutting down, not reachable, or not to be found
   130  interrupted (SIGINT)
   143  terminated (SIGTERM)`
 
@@ -24,6 +24,7 @@ Exit codes:
 export const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
   'EMBEDDED_NOT_RUNNING',
   'EMBEDDED_NO_POSTGRES',
+  'CANNOT_CONNECT_NOW',
   'CONNECT_FAILED',
   'ECONNREFUSED',
   'ENOTFOUND',

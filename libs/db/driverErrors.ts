@@ -85,6 +85,13 @@ export function describeDriverError(
   if (message === DRIVER_MESSAGES.noAnswer) {
     return new DatabaseError('NO_ANSWER', 'the server did not answer in time', { disposition, cause: error })
   }
+  if (code === undefined && isProgramError(error)) {
+    return new DatabaseError('CLIENT_FAILED', `the program or its client failed: ${error.name}: ${message}`, {
+      disposition: phase === 'committing' ? 'unknown' : 'fatal',
+      cause: error,
+      remedy: 'correct the program: the cause says where; the connection and the server are not at fault',
+    })
+  }
   return new DatabaseError('CONNECTION_LOST', `no answer arrived: ${code ?? message}`, {
     disposition,
     cause: error,
@@ -100,6 +107,16 @@ const MESSAGES_WORTH_RETRYING: ReadonlySet<string> = new Set([
 /** A password the server refuses, or a driver that cannot speak to it, will be no better the next time. */
 function isWorthRetrying(code: string | undefined, message: string): boolean {
   return code === undefined ? MESSAGES_WORTH_RETRYING.has(message) : NETWORK_CODES.has(code)
+}
+
+/** JavaScript's own errors: thrown by a mistake in code, never by a network. */
+function isProgramError(error: unknown): error is Error {
+  return (
+    error instanceof TypeError ||
+    error instanceof RangeError ||
+    error instanceof ReferenceError ||
+    error instanceof SyntaxError
+  )
 }
 
 function codeOf(error: unknown): string | undefined {

@@ -1,14 +1,16 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { appendFile, chown, mkdtemp, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { checkStart, deploy } from '../../libs/deployment/index.js'
 import { judgeServer } from '../../libs/deployment/checkStart.js'
+import { startEmbedded } from '../../libs/embedded/index.js'
 import { symphony, type Said } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { PATIENTLY } from '../support/patiently.js'
 import { writeRailsFile } from '../support/railsFile.js'
-import { startPrivateServer } from '../support/server.js'
+import { makeTestFolder, removeTestFolder, startPrivateServer } from '../support/server.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
 let db: TestDatabase
@@ -102,6 +104,33 @@ describe('a worker refuses', () => {
     // Before anything is deployed, too.
     const { refusals } = await checkStart({ url: server.url, part: 'server' })
     expect(refusals.map(({ code }) => code)).toEqual(['SERVER_MAY_FORGET'])
+  })
+
+  test('a server that is starting up (57P03), and ends with the code for no database', async () => {
+    const home = await makeTestFolder()
+    onTestFinished(() => removeTestFolder(home))
+    const dataDir = join(home, 'symphony')
+    const server = await startEmbedded({ dataDir })
+    await server.stop()
+    // A standby without hot_standby is in recovery for ever, and takes no connection.
+    const signal = join(dataDir, 'postgres/data/standby.signal')
+    await appendFile(signal, '')
+    const { uid, gid } = await stat(join(dataDir, 'postgres/data'))
+    await chown(signal, uid, gid)
+    const starting = new AbortController()
+    const started = startEmbedded({
+      dataDir,
+      port: Number(new URL(server.url).port),
+      settings: { hot_standby: 'off' },
+      signal: starting.signal,
+    })
+    started.catch(() => {})
+    onTestFinished(() => starting.abort())
+    const connect = async () => new Client({ connectionString: server.url }).connect().catch((error) => error.code)
+    await expect.poll(connect, PATIENTLY).toBe('57P03')
+    const { exitCode, stderr } = await worker(server.url)
+    expect(stderr).toContain('error CANNOT_CONNECT_NOW')
+    expect(exitCode).toBe(3)
   })
 
   test('a remote host whose certificate nobody checks', async () => {

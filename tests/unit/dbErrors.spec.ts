@@ -299,3 +299,18 @@ describe('what an error may say', () => {
     await expect(worker.query('INSERT INTO symphony.ledger VALUES (NULL)')).rejects.toMatchObject({ column: 'n' })
   })
 })
+
+describe('a mistake in the program is no lost connection', () => {
+  test.for([
+    ['TypeError', new TypeError('Cannot read properties of undefined'), 'CLIENT_FAILED'],
+    ['RangeError', new RangeError('Invalid string length'), 'CLIENT_FAILED'],
+    ['a network error', Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' }), 'CONNECTION_LOST'],
+  ] as const)('a client of the caller that throws %s', async ([, thrown, code]) => {
+    const broken: Queryable = { query: () => Promise.reject(thrown) }
+    const failure = callFunction(broken, 'claim_outbox_batch', [])
+    await expect(failure).rejects.toMatchObject({ code, disposition: 'unknown', cause: thrown })
+    // Before COMMIT nothing can have been recorded, and trying again meets the same mistake.
+    const disposition = code === 'CLIENT_FAILED' ? 'fatal' : 'retry'
+    expect(toDatabaseError(thrown, { phase: 'uncommitted' })).toMatchObject({ code, disposition })
+  })
+})

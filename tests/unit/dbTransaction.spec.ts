@@ -50,15 +50,17 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     expect(await entries()).toEqual([1, 2])
   })
 
-  test('rolls back when the callback throws, and passes its error on as it is', async () => {
-    const thrown = new Error('the caller changed its mind')
-    const attempt = database.transactionAsRole(stage.worker, async (tx) => {
-      await tx.query(INSERT, [1])
-      throw thrown
-    })
-    await expect(attempt).rejects.toBe(thrown)
-    expect(await entries()).toEqual([])
-  })
+  test.for([new Error('the caller changed its mind'), new TypeError('x is not a function')])(
+    'rolls back when the callback throws, and passes its error on as it is: %s',
+    async (thrown) => {
+      const attempt = database.transactionAsRole(stage.worker, async (tx) => {
+        await tx.query(INSERT, [1])
+        throw thrown
+      })
+      await expect(attempt).rejects.toBe(thrown)
+      expect(await entries()).toEqual([])
+    },
+  )
 
   test('keeps the connection after a rollback', async () => {
     const single = stage.open({ pooler, connectionsMax: 1 })

@@ -58,6 +58,9 @@ export class OidcGate {
     const participants = participantsClaim === undefined ? null : wordsIn(payload[participantsClaim])
     // Somebody bound to participants whose token does not say to which is bound to none.
     if (typeof owner !== 'string' || !OWNER.test(owner) || participants?.length === 0) return undefined
+    // 1e30 is a number to the standard, and no time to anybody.
+    const expiresAt = new Date((payload.exp ?? Number.NaN) * 1_000)
+    if (Number.isNaN(expiresAt.getTime())) return undefined
     const granted = new Set<Scope>(wordsIn(payload[scopeClaim]).flatMap((word) => scopes.get(word) ?? []))
     return {
       via: 'jwt',
@@ -67,7 +70,7 @@ export class OidcGate {
       scopes: [...granted],
       participants,
       apiKey: null,
-      expiresAt: payload.exp === undefined ? null : new Date(payload.exp * 1_000),
+      expiresAt,
     }
   }
 }
