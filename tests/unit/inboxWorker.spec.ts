@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError, PermanentFailureError } from '../../libs/core/index.js'
-import { openDatabase } from '../../libs/db/index.js'
+import { openDatabase, type Queryable } from '../../libs/db/index.js'
 import {
   InboxWorker,
   InboxWorkerOptionError,
@@ -417,3 +417,54 @@ const untilAborted: InboxHandler = (_claimed, { signal }) =>
   new Promise((resolve) => {
     signal.addEventListener('abort', () => resolve())
   })
+
+async function roleOf(tx: Queryable): Promise<string> {
+  return (await tx.query<{ role: string }>('SELECT current_user::text AS role')).rows[0]!.role
+}
+
+describe('a handler that changes its role', () => {
+  test('gets the rights of the login and not more: the login decides, as the documentation says', async () => {
+    const roles: string[] = []
+    const message = await enqueued(db)
+    const taking: InboxHandler = async (claimed, handling) => {
+      const { tx } = handling
+      await write(claimed, handling)
+      roles.push(await roleOf(tx))
+      await tx.query('RESET ROLE')
+      roles.push(await roleOf(tx))
+      // The login is a member of Symphony's role, so a handler can take it back.
+      await tx.query('SET LOCAL ROLE symphony_executor')
+      roles.push(await roleOf(tx))
+      await tx.query('SAVEPOINT beyond')
+      await expect(tx.query('SET LOCAL ROLE symphony_owner')).rejects.toMatchObject({ sqlstate: '42501' })
+      await tx.query('ROLLBACK TO SAVEPOINT beyond')
+    }
+    expect(await worker({ [message.topic]: taking }).runOnce()).toMatchObject({ done: 1 })
+    expect(roles).toEqual([application, 'symphony_test_login', 'symphony_executor'])
+    expect(await effects()).toBe(1)
+  })
+
+  test('leaves no role behind for the next handler on the same connection', async () => {
+    const login = await db.createLogin('narrow', { roles: ['symphony_executor'] })
+    await db.queryNoRole(`GRANT ${application} TO ${login.name}`)
+    const database = openDatabase({ url: login.url, schema: db.schema, connectionsMax: 1 })
+    stopping.push(() => database.close())
+    const roles: string[] = []
+    await enqueued(db, { topic: 'takes' })
+    const made = new InboxWorker(
+      database,
+      {
+        takes: async (_, { tx }) => {
+          await tx.query('SET LOCAL ROLE symphony_executor')
+        },
+        looks: async (_, { tx }) => void roles.push(await roleOf(tx)),
+      },
+      { handlerRole: application },
+    )
+    expect(await made.runOnce()).toMatchObject({ done: 1 })
+    await enqueued(db, { topic: 'looks' })
+    expect(await made.runOnce()).toMatchObject({ done: 1 })
+    await made.stop()
+    expect(roles).toEqual([application])
+  })
+})
