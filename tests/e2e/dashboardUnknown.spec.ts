@@ -74,3 +74,17 @@ test('tiles, chart, list and "What went wrong" show unknown outcomes apart from 
   ).toBe(0)
   await page.context().close()
 })
+
+test('the Holds page and its dialog show an unknown outcome as the other pages do', async () => {
+  const { page, goTo } = await stage.open(await stage.tokenOf('olga'))
+  await goTo('holds')
+  const row = page.getByRole('row', { name: timedOut.instructionId })
+  const tag = row.locator('[data-state=OUTCOME_UNKNOWN]')
+  expect(await tag.getAttribute('class')).toContain('tone-unknown')
+  expect(await row.locator('.tone-warn').count()).toBe(0)
+  await row.getByRole('button', { name: 'Resolve' }).click()
+  const dialog = page.getByRole('dialog')
+  expect(await dialog.locator('[data-state=OUTCOME_UNKNOWN]').innerText()).toBe('Outcome unknown')
+  await dialog.getByText('The rail may have paid, and no answer says so.').waitFor()
+  await page.context().close()
+})

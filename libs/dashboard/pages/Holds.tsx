@@ -8,12 +8,12 @@ import { usePages } from '../data/usePages.js'
 import { ApproveAll } from '../parts/ApproveAll.js'
 import { Empty } from '../parts/Empty.js'
 import { FreezeNote } from '../parts/FreezeNote.js'
-import { Glyph } from '../parts/Glyph.js'
 import { Moment } from '../parts/Moment.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { PaymentCells } from '../parts/PaymentCells.js'
 import { listFilterOf, NoneLikeThat, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
+import { StateTag } from '../parts/StateTag.js'
 import { ResolveSheet } from './payment/actions.js'
 
 /** What waits for people: held payments, and the decisions about them that wait for their second person. */
@@ -91,10 +91,7 @@ function HoldRow({ hold: { item, proposal }, onChoose, onDone }: HoldRowProps) {
         {item.holdReason} <span class="quiet">by {item.heldBy}</span>
         {item.outcomeUnknown ? (
           <div>
-            <span class="state tone-warn" title="The rail may have acted, and nobody knows.">
-              <Glyph name="unknown" />
-              Outcome unknown
-            </span>
+            <StateTag state="OUTCOME_UNKNOWN" />
           </div>
         ) : null}
         <FreezeNote freeze={item.freeze} />

@@ -9,6 +9,8 @@ import { Money } from '../../parts/Money.js'
 import { MoneyList } from '../../parts/MoneyList.js'
 import { ReasonField, ReasonSheet } from '../../parts/ReasonSheet.js'
 import { Sheet } from '../../parts/Sheet.js'
+import { lookOf } from '../../parts/states.js'
+import { StateTag } from '../../parts/StateTag.js'
 
 interface ItemSheetProps {
   readonly item: OutboxItem
@@ -116,7 +118,7 @@ export function ResolveSheet({ items, onClose, onDone }: ResolveSheetProps) {
         )}
         {items.some(({ outcomeUnknown }) => outcomeUnknown) ? (
           <p>
-            The rail may have acted, and nobody knows.{' '}
+            <StateTag state="OUTCOME_UNKNOWN" /> {lookOf('OUTCOME_UNKNOWN').meaning}{' '}
             <strong>Ask the rail {isOne ? `for ${only?.outboxId}` : 'for each of them'} first.</strong>
           </p>
         ) : null}
