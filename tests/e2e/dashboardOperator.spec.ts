@@ -196,6 +196,25 @@ test('many holds are resolved at once: one decision, one reason, two people', as
   for (const { outboxId } of items) expect(await stateOf(outboxId)).toBe('FAILED')
 })
 
+test('a retry of many names how many are sent at once and how many are proposed', async () => {
+  const railType = 'rail-with-both-kinds'
+  const known = await enqueue(stage.db, { railType })
+  await placeOutboxHold((await apiRolesOf(stage.db)).control({ owner: 'pavel', apiKey: null }), known.outboxId, 'wait')
+  const unknown = await enqueueUnknown(stage.db, { railType })
+  const { page, goTo } = olga
+  await goTo(`holds?rail=${railType}`)
+  await page.getByRole('button', { name: 'Resolve 2 shown' }).click()
+  await page.getByRole('dialog').getByRole('radio', { name: 'Send it again' }).check()
+  await giveReason(page, 'Send 1 again now, propose 1')
+  expect(await page.getByRole('status').innerText()).toBe(
+    '1 may be sent again. 1 is proposed. Another person must approve it.',
+  )
+  await page.locator('.proposal').waitFor()
+  expect([await stateOf(known.outboxId), await stateOf(unknown.outboxId)]).toEqual(['DUE', 'HELD'])
+  await goTo(`payments?q=${known.instructionId}`)
+  await page.getByText('1 payment', { exact: true }).waitFor()
+})
+
 test('a new payment on a real rail starts empty, is named by the person, and is confirmed first', async () => {
   const { railType } = await enqueue(stage.db, { railType: 'a-real-rail' })
   const { page, goTo } = olga
@@ -251,7 +270,7 @@ test('many dead payments are redriven at once by two people; one that is refused
   const dialog = page.getByRole('dialog')
   await dialog.getByLabel('Reason').fill('the bank is back')
   await dialog.getByRole('button', { name: 'Propose 3 redrives' }).click()
-  await dialog.getByRole('alert').getByText('1 of 3 were refused.').waitFor()
+  await dialog.getByRole('alert').getByText('1 of 3 was refused.').waitFor()
   await page.keyboard.press('Escape')
   await rowOf(page, paid.instructionId).getByRole('button', { name: 'Redrive' }).waitFor()
   // What one has proposed oneself is not offered for approval.
@@ -303,7 +322,7 @@ describe('dispatch', () => {
     const { page, goTo } = olga
     await goTo('payments')
     // Seen from every page, and from another tab.
-    await page.getByRole('link', { name: 'Overview 1 alerts fire' }).first().click()
+    await page.getByRole('link', { name: 'Overview 1 alert fires' }).first().click()
     await expect.poll(() => page.title()).toBe('(1) Overview · Symphony')
     await page.getByRole('region', { name: 'Alerts' }).getByRole('link', { name: 'Why it is frozen' }).click()
     const freeze = page.getByRole('region', { name: 'Freeze' })

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { count, duration, milliseconds, relative, share, shortId } from '../../libs/dashboard/data/format.js'
+import { count, duration, milliseconds, plural, relative, share, shortId } from '../../libs/dashboard/data/format.js'
 import { shellQuoted } from '../../libs/dashboard/data/shellQuoted.js'
 import { EventReader } from '../../libs/dashboard/data/sse.js'
 import { whereToLook } from '../../libs/dashboard/pages/overview/whereToLook.js'
@@ -71,6 +71,20 @@ describe('what people read', () => {
 
   test('counts keep their digits below a million, and come as text or number', () => {
     expect([count('999999'), count(1_000_000), count('12345678901')]).toEqual(['999,999', '1M', '12.3B'])
+  })
+
+  test.each([
+    [0, 'payments'],
+    [1, 'payment'],
+    ['1', 'payment'],
+    [2, 'payments'],
+    ['1000000', 'payments'],
+  ])('a count of %s goes with the word "%s"', (value, word) => {
+    expect(plural(value, 'payment')).toBe(word)
+  })
+
+  test('a count of one goes with the given singular, any other with the given plural', () => {
+    expect([0, 1, 2].map((value) => plural(value, 'it is', 'they are'))).toEqual(['they are', 'it is', 'they are'])
   })
 
   test('milliseconds, shares and ids are short and never empty', () => {

@@ -1,5 +1,5 @@
 import type { LatencyFigures } from '../../http/index.js'
-import { count, milliseconds } from '../data/format.js'
+import { count, milliseconds, plural } from '../data/format.js'
 
 const WIDTH = 320
 const HEIGHT = 60
@@ -48,7 +48,7 @@ export function LatencyScale({ latency }: { readonly latency: LatencyFigures }) 
       <figcaption class="quiet">
         {latency.sampled === 0
           ? 'No call to a rail was measured in the last hour.'
-          : `Over the latest ${count(latency.sampled)} attempts of the last hour.`}
+          : `Measured over ${count(latency.sampled)} ${plural(latency.sampled, 'attempt')}, the latest of the last hour.`}
       </figcaption>
     </figure>
   )

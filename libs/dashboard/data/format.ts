@@ -8,6 +8,11 @@ export function count(value: number | string): string {
   return number < 1_000_000 ? GROUPED.format(number) : COMPACT.format(number)
 }
 
+/** Returns the word that goes with a count: `1 payment`, but `0 payments` and `1,000 payments`. */
+export function plural(value: number | string, one: string, many = `${one}s`): string {
+  return Number(value) === 1 ? one : many
+}
+
 /** `12 s`, `4 min`, `3 h`, `2 d`: one unit, because the second one is never what decides. */
 export function duration(seconds: number): string {
   const size = Math.max(0, seconds)

@@ -1,5 +1,6 @@
 import { problemOf, RequestError, type ShownProblem } from './client.js'
 import { pause } from './clock.js'
+import { plural } from './format.js'
 
 /**
  * Does something to each, one after the other. One that is refused does not concern the others; what was refused is told at the
@@ -16,9 +17,13 @@ export async function inTurn<T>(all: readonly T[], act: (one: T) => Promise<unkn
   const reasons = new Set(refusals.map(({ code, detail }) => detail ?? code))
   throw new RequestError({
     ...first,
-    title: `${refusals.length} of ${all.length} were refused`,
-    detail: `The others are done. ${[...reasons].slice(0, REASONS_SHOWN).join('. ')}`,
+    title: `${refusals.length} of ${all.length} ${plural(refusals.length, 'was', 'were')} refused`,
+    detail: `${doneOf(all.length - refusals.length)}${[...reasons].slice(0, REASONS_SHOWN).join('. ')}`,
   })
+}
+
+function doneOf(size: number): string {
+  return size === 0 ? '' : plural(size, 'The other one is done. ', 'The others are done. ')
 }
 
 /** Why this one was refused; throws what would be no different for the next. */

@@ -4,7 +4,7 @@ import { attention } from '../app/attention.js'
 import { readMe, readStatus } from './api.js'
 import { pause } from './clock.js'
 import { problemOf, type ShownProblem } from './client.js'
-import { count } from './format.js'
+import { count, plural } from './format.js'
 import { me } from './me.js'
 import { onServerEvent } from './stream.js'
 
@@ -59,7 +59,7 @@ function accept(given: Status): void {
   statusProblem.value = null
   const firing = given.alerts.filter(({ state }) => state === 'firing').length
   attention.value = {
-    '': { count: count(firing), tone: 'bad', meaning: 'alerts fire' },
+    '': { count: count(firing), tone: 'bad', meaning: plural(firing, 'alert fires', 'alerts fire') },
     // Not all there ever were: a refusal that was right needs nothing, and stays.
     dlq: { count: count(given.queue.failedLastHour), tone: 'bad', meaning: 'in the last hour' },
     holds: { count: count(given.queue.heldCount), tone: 'held', meaning: 'waiting' },

@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks'
 import type { InboxMessageView } from '../../http/index.js'
 import { route, setQuery } from '../app/router.js'
 import { listInbox, reviveMessage } from '../data/api.js'
+import { plural } from '../data/format.js'
 import { mayI } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
@@ -91,7 +92,7 @@ function MessageRow({ message, onChoose }: { readonly message: InboxMessageView;
         {attemptCount} of {attemptsMax}
       </td>
       <td data-label="Seen">
-        {sightings === '1' ? 'once' : `${sightings} times`}, <Moment at={lastSeenAt} />
+        {sightings} {plural(sightings, 'time')}, <Moment at={lastSeenAt} />
       </td>
       <td data-label="Last error">
         <span class="clamp">{lastError ?? <span class="quiet">–</span>}</span>

@@ -3,7 +3,7 @@ import type { OutboxItem } from '../../http/index.js'
 import { wantsSearch, leaveField } from '../app/keys.js'
 import { pathTo, route, setQuery } from '../app/router.js'
 import { listPayments, type PaymentFilter } from '../data/api.js'
-import { count } from '../data/format.js'
+import { count, plural } from '../data/format.js'
 import { itemsOf } from '../data/items.js'
 import { mayI } from '../data/me.js'
 import { onServerEvent } from '../data/stream.js'
@@ -69,7 +69,7 @@ export function Payments() {
           <NoPayments isFiltered={key !== '{}'} />
         )}
         <footer class="vlist-foot">
-          <span>{next === undefined ? 'Loading' : `${count(rows.length)}${next === null ? '' : '+'} payments`}</span>
+          <span>{next === undefined ? 'Loading' : sizeOf(rows.length, next === null)}</span>
           <span>{isLoading && next !== undefined ? 'Loading more' : next === null ? 'That is all of them' : ''}</span>
         </footer>
       </section>
@@ -171,6 +171,11 @@ function cellsOf(item: OutboxItem) {
     </span>,
     <Moment key="created" at={createdAt} />,
   ]
+}
+
+/** More than one page is `500+ payments`: the API counts none that it was not asked for. */
+function sizeOf(size: number, isAll: boolean): string {
+  return isAll ? `${count(size)} ${plural(size, 'payment')}` : `${count(size)}+ payments`
 }
 
 function NoPayments({ isFiltered }: { readonly isFiltered: boolean }) {

@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks'
 import type { Proposal } from '../../http/index.js'
 import { approveProposal } from '../data/api.js'
+import { plural } from '../data/format.js'
 import { isMe, mayI } from '../data/me.js'
 import { DECISIONS } from './decisions.js'
 import { ManySheet } from './ManySheet.js'
@@ -21,7 +22,7 @@ export function ApproveAll({ proposals, onDone }: ApproveAllProps) {
   return (
     <>
       <button type="button" class="button" onClick={() => setAsked(others)}>
-        Approve {others.length} proposals
+        Approve {others.length} {plural(others.length, 'proposal')}
       </button>
       {asked === null ? null : (
         <ManySheet

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import type { Dispatch } from '../../../http/index.js'
 import { pathTo } from '../../app/router.js'
 import { freezeDispatch, liftFreeze, readDispatch } from '../../data/api.js'
-import { count } from '../../data/format.js'
+import { count, plural } from '../../data/format.js'
 import { mayI } from '../../data/me.js'
 import { refreshStatus } from '../../data/status.js'
 import { useResource } from '../../data/useResource.js'
@@ -79,7 +79,7 @@ function Frozen({ freeze }: { readonly freeze: NonNullable<Dispatch['freeze']> }
             <dd>
               {itemsMarked === null
                 ? 'What waits is not marked yet: a worker does it, or the lifting.'
-                : `${count(itemsMarked)} waiting payments are of unknown outcome now.`}
+                : `${count(itemsMarked)} ${plural(itemsMarked, 'waiting payment has', 'waiting payments have')} an unknown outcome now.`}
             </dd>
           </dl>
         </div>

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact'
 import type { Status } from '../../../http/index.js'
 import { pathTo } from '../../app/router.js'
 import { ShareBar } from '../../charts/ShareBar.js'
-import { count, duration, milliseconds, share } from '../../data/format.js'
+import { count, duration, milliseconds, plural, share } from '../../data/format.js'
 import { Glyph } from '../../parts/Glyph.js'
 import { lookOf, type Tone } from '../../parts/states.js'
 
@@ -42,7 +42,7 @@ export function Figures({ status }: { readonly status: Status }) {
           href={pathTo(['holds'])}
           tone={toneOf('held', queue.heldCount)}
         >
-          wait for a person
+          {plural(queue.heldCount, 'waits', 'wait')} for a person
         </Figure>
         <Figure
           name="Dead letters"

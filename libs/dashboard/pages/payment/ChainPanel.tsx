@@ -2,6 +2,7 @@ import { useEffect, useState } from 'preact/hooks'
 import type { Chain } from '../../../http/index.js'
 import { readChain } from '../../data/api.js'
 import { checkChain, firstBreak, type CheckedChain, type CheckedLink } from '../../data/chain.js'
+import { plural } from '../../data/format.js'
 import { mayI, me } from '../../data/me.js'
 import { useResource } from '../../data/useResource.js'
 import { Glyph } from '../../parts/Glyph.js'
@@ -73,8 +74,10 @@ function Links({ checked }: { readonly checked: CheckedChain }) {
             <Glyph name="done" />
             Verified
           </span>{' '}
-          in this browser: {size === 1 ? 'one link' : `${size} links`}, each hash recomputed from its row
-          {masked === 0 ? '.' : `, but for ${masked} with masked fields: symphony ledger verify recomputes those, too.`}
+          in this browser: {size} {plural(size, 'link')}, each hash recomputed from its row
+          {masked === 0
+            ? '.'
+            : `, but for ${masked} with masked fields: symphony ledger verify recomputes ${plural(masked, 'it', 'them')}, too.`}
         </p>
       ) : (
         <div class="note tone-bad" role="alert">

@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks'
 import type { OutboxItem } from '../../../http/index.js'
 import { placeHold, redrive, resolveHold } from '../../data/api.js'
+import { plural } from '../../data/format.js'
 import { inTurn } from '../../data/inTurn.js'
 import { ActionForm } from '../../parts/ActionForm.js'
 import { DECISIONS } from '../../parts/decisions.js'
@@ -103,8 +104,8 @@ export function ResolveSheet({ items, onClose, onDone }: ResolveSheetProps) {
     } finally {
       onDone()
     }
-    if (proposed > 0) return isOne ? PROPOSED : `${proposed} are proposed. Somebody else must approve them.`
-    return isOne ? `${only?.instructionId} may be sent again.` : `${items.length} may be sent again.`
+    if (isOne) return proposed > 0 ? PROPOSED : `${only?.instructionId} may be sent again.`
+    return resultOf(items.length - proposed, proposed)
   }
   return (
     <Sheet title={isOne ? 'Resolve the hold' : `Resolve ${items.length} holds`} onClose={onClose}>
@@ -161,12 +162,25 @@ export function ResolveSheet({ items, onClose, onDone }: ResolveSheetProps) {
   )
 }
 
-/** Only a retry of a payment about which nothing is unknown is done at once. */
+/** Says what became of many: a retry of those with a known outcome is applied at once. */
+function resultOf(applied: number, proposed: number): string {
+  const sent = applied === 0 ? [] : [`${applied} may be sent again.`]
+  const waiting =
+    proposed === 0
+      ? []
+      : [
+          `${proposed} ${plural(proposed, 'is', 'are')} proposed.`,
+          `Another person must approve ${plural(proposed, 'it', 'them')}.`,
+        ]
+  return [...sent, ...waiting].join(' ')
+}
+
+/** Names the effect of the button. A retry is proposed where the outcome is unknown, and applied at once elsewhere. */
 function actionOf(decision: Decision | null, items: readonly OutboxItem[]): string {
   if (decision === null) return 'Choose a decision'
   const many = items.length === 1 ? '' : ` (${items.length})`
-  const isProposed = decision !== 'RETRY' || items.some(({ outcomeUnknown }) => outcomeUnknown)
-  return isProposed
-    ? `Propose: ${DECISIONS[decision].short}${many}`
-    : `Send ${many === '' ? 'it' : 'them'} again now${many}`
+  const unknown = items.filter(({ outcomeUnknown }) => outcomeUnknown).length
+  if (decision !== 'RETRY' || unknown === items.length) return `Propose: ${DECISIONS[decision].short}${many}`
+  if (unknown > 0) return `Send ${items.length - unknown} again now, propose ${unknown}`
+  return `Send ${many === '' ? 'it' : 'them'} again now${many}`
 }
