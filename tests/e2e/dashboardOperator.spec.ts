@@ -10,6 +10,7 @@ import {
   readDispatchEpoch,
   readItems,
 } from '../../libs/outbox/index.js'
+import { DASHBOARD_PAGES } from '../support/dashboardPages.js'
 import { DashboardStage, type Visit } from '../support/dashboardStage.js'
 import { aKey, apiRolesOf } from '../support/httpStage.js'
 import { enqueuedAndClaimed, rowOf as rowOfMessage } from '../support/inboxMessages.js'
@@ -372,6 +373,56 @@ describe('dispatch', () => {
     expect(await pausesOf(participantId)).toEqual([])
   })
 })
+
+test('pausing everything shows a banner on every page until a resume; a reader gets no link', async () => {
+  const { railType } = await enqueue(stage.db)
+  const { page, goTo } = olga
+  await goTo('dispatch')
+  await page.getByRole('button', { name: 'Pause something' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByRole('radio', { name: /^Everything/ }).check()
+  await dialog.getByLabel('Reason').fill('the bank reports double bookings')
+  // The box must be ticked first, and there is no name to give.
+  await dialog.getByRole('button', { name: 'Pause it' }).click()
+  expect(await dialog.getByRole('textbox').count()).toBe(1)
+  expect(await pausesOf('all')).toEqual([])
+  await dialog.getByLabel('Stop every rail').check()
+  await giveReason(page, 'Pause it', 'the bank reports double bookings')
+  expect(await page.getByRole('status').innerText()).toBe('Everything is paused.')
+  expect(await claimOn(stage.db, railType)).toEqual([])
+
+  const { key } = await aKey(stage.db, { owner: 'rita', scopes: ['read'] })
+  const rita = await stage.open(key)
+  for (const [visitor, links] of [
+    [olga, ['Resume']],
+    [rita, []],
+  ] as const) {
+    for (const { name, path } of DASHBOARD_PAGES.filter(({ heading }) => heading !== undefined)) {
+      await visitor.goTo(path(''))
+      const banner = bannerOn(visitor.page)
+      await banner.waitFor()
+      const seen = { name, text: await banner.innerText(), links: await banner.getByRole('link').allInnerTexts() }
+      const text = expect.stringMatching(/no payment and no message is sent\. the bank reports double bookings by olga/)
+      expect(seen).toEqual({ name, text, links })
+      expect(await banner.getByRole('button').count()).toBe(0)
+    }
+  }
+  await rita.goTo('dispatch')
+  await rowOf(rita.page, 'Everything').waitFor()
+  expect(await rita.page.getByRole('button', { name: 'Resume' }).count()).toBe(0)
+
+  await bannerOn(page).getByRole('link', { name: 'Resume' }).click()
+  await page.getByRole('button', { name: 'Resume everything' }).click()
+  await giveReason(page, 'Resume everything', 'the bank has found its fault')
+  for (const visitor of [olga, rita]) await bannerOn(visitor.page).waitFor({ state: 'detached' })
+  expect(await claimOn(stage.db, railType)).toHaveLength(1)
+  expect(rita.complaints()).toEqual([])
+  await rita.page.context().close()
+})
+
+function bannerOn(page: Page): Locator {
+  return page.getByRole('region', { name: 'Everything is paused' })
+}
 
 /** The verdict of a rule that holds. */
 function firing(name: string): Alert {

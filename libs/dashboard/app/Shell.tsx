@@ -3,6 +3,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { readClock } from '../data/clock.js'
 import { dayAndTime } from '../data/format.js'
 import { staleSince } from '../data/freshness.js'
+import { mayI } from '../data/me.js'
 import { signOut } from '../data/session.js'
 import { status } from '../data/status.js'
 import { liveState } from '../data/stream.js'
@@ -53,20 +54,21 @@ export function Shell({ children }: { readonly children: ComponentChildren }) {
   )
 }
 
-/** On every page while everything is paused: no page may look as if payments were sent. */
+/** Shows on every page that everything is paused, because payments that wait look as usual. Only an operator can resume. */
 function AllPaused() {
   const pause = status.value?.allPaused ?? null
   if (pause === null) return null
   return (
-    <div class="note tone-bad banner">
+    <section class="note tone-bad banner" aria-label="Everything is paused">
       <Glyph name="warning" />
       <div>
         <p>
           <strong>Everything is paused: no payment and no message is sent.</strong> {pause.reason}{' '}
-          <span class="quiet">by {pause.pausedBy}</span> <a href={pathTo(['dispatch'])}>Resume</a>
+          <span class="quiet">by {pause.pausedBy}</span>{' '}
+          {mayI('operate') ? <a href={pathTo(['dispatch'])}>Resume</a> : null}
         </p>
       </div>
-    </div>
+    </section>
   )
 }
 
