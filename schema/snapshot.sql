@@ -7271,6 +7271,27 @@ AS $$
 $$;
 COMMENT ON FUNCTION unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) IS 'Internal: rows of the ledger after a position and below a transaction, in the order of blocks, as entries of one.';
 
+-- function unserved_outbox_rails(text[]) of symphony_owner
+CREATE FUNCTION unserved_outbox_rails(p_rails text[])
+RETURNS TABLE(rail_type text, served_at timestamp with time zone)
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+  IF NOT is_id_list(p_rails) IS TRUE THEN
+    PERFORM refuse_argument('p_rails', 'a plain list of 1 to 1000 rails');
+  END IF;
+  RETURN QUERY
+  SELECT DISTINCT given.name, r.served_at
+  FROM unnest(p_rails) AS given(name)
+  LEFT JOIN outbox_rails r ON r.rail_type = given.name
+  WHERE r.served_at IS NULL OR r.served_at < statement_timestamp() - interval '1 day';
+END
+$$;
+COMMENT ON FUNCTION unserved_outbox_rails(text[]) IS 'Those of the given rails that no worker has declared as served within a day, with the last time, or null.';
+
 -- function uuid_v7() of symphony_owner
 CREATE FUNCTION uuid_v7()
 RETURNS uuid
@@ -7515,6 +7536,7 @@ GRANT EXECUTE ON function schedule_timer(text, jsonb, timestamp with time zone, 
 GRANT EXECUTE ON function seal_ledger_block(integer) TO symphony_executor;
 GRANT EXECUTE ON function set_participant_outbox_policy(text, text) TO symphony_control;
 GRANT EXECUTE ON function trigger_job(text) TO symphony_control;
+GRANT EXECUTE ON function unserved_outbox_rails(text[]) TO symphony_ingest;
 GRANT EXECUTE ON function withdraw_outbox_proposal(uuid, text) TO symphony_control;
 GRANT SELECT (created_at, created_by, expires_at, key_id, last_used_at, owner, participants, revoked_at, revoked_by, scopes) ON table api_keys TO symphony_auditor;
 GRANT SELECT (created_at, created_by, expires_at, key_id, last_used_at, owner, participants, revoked_at, revoked_by, scopes) ON table api_keys TO symphony_control;

@@ -5,7 +5,10 @@ import { IdempotencyConflictError, type Queryable } from '../db/index.js'
 import {
   enqueueMany,
   InvalidPayloadError,
+  RailWarnings,
   readInstruction,
+  type EnqueuedItem,
+  type EnqueueWarning,
   type InstructionSealer,
   type KnownRails,
   type OutboxInstruction,
@@ -17,6 +20,11 @@ export interface EnqueuedCounts {
   readonly read: number
   readonly created: number
   readonly existing: number
+}
+
+export interface EnqueuedFile extends EnqueuedCounts {
+  /** One per rail without a worker. */
+  readonly warnings: readonly EnqueueWarning[]
 }
 
 /** Where instructions go, and what happens to their fields on the way. */
@@ -35,14 +43,24 @@ interface NumberedInstruction {
  * Enqueues a file of instructions, one per line, some hundreds per transaction. Killed half-way, or stopped by a bad line, it
  * has enqueued what came before; run again, it goes on from there, because the same key is the same payment.
  */
-export async function enqueueFile(file: string, target: EnqueueTarget, cli: Cli): Promise<EnqueuedCounts> {
+export async function enqueueFile(file: string, target: EnqueueTarget, cli: Cli): Promise<EnqueuedFile> {
   const source = await openSource(file)
   const bar = new ProgressBar(cli.terminal, source.bytes)
   let counts: EnqueuedCounts = { read: 0, created: 0, existing: 0 }
+  const waitingRails = new Set<string>()
   let bytesRead = 0
   let batch: NumberedInstruction[] = []
   const flush = async () => {
-    counts = await enqueueBatch(target, batch, counts)
+    const items = await enqueueBatch(target, batch)
+    const created = items.filter((item) => item.created).length
+    counts = {
+      read: counts.read + items.length,
+      created: counts.created + created,
+      existing: counts.existing + items.length - created,
+    }
+    for (const [index, { instruction }] of batch.entries()) {
+      if (items[index]?.state === 'PENDING') waitingRails.add(instruction.railType)
+    }
     batch = []
     // How many lines are to come nobody knows; how many bytes, the file system does.
     if (source.bytes > 0) bar.show(Math.min(bytesRead, source.bytes), `bytes, ${counts.read} payments`)
@@ -58,7 +76,7 @@ export async function enqueueFile(file: string, target: EnqueueTarget, cli: Cli)
       if (batch.length === BATCH) await flush()
     }
     if (batch.length > 0) await flush()
-    return counts
+    return { ...counts, warnings: await new RailWarnings(target.ingest).find(waitingRails) }
   } finally {
     bar.clear()
     await source.close()
@@ -74,15 +92,12 @@ function readLine(text: string, line: number): OutboxInstruction {
 async function enqueueBatch(
   { ingest, rails, vault }: EnqueueTarget,
   batch: readonly NumberedInstruction[],
-  { read, created, existing }: EnqueuedCounts,
-): Promise<EnqueuedCounts> {
+): Promise<EnqueuedItem[]> {
   try {
-    const items = await enqueueMany(
+    return await enqueueMany(
       batch.map(({ instruction }) => instruction),
       { tx: ingest, rails, protection: vault },
     )
-    const news = items.filter((item) => item.created).length
-    return { read: read + items.length, created: created + news, existing: existing + items.length - news }
   } catch (error) {
     if (error instanceof InvalidPayloadError) throw invalidIn(batch, error)
     throw error instanceof IdempotencyConflictError ? conflictIn(batch, error) : error

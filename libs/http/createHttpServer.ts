@@ -105,7 +105,7 @@ export function createHttpServer(options: HttpServerOptions): HttpServer {
     ...healthRoutes(options),
     ...(api === undefined || board === undefined || streams === undefined
       ? []
-      : apiRoutes({ api, board, streams, gate })),
+      : apiRoutes({ api, board, streams, gate, clock })),
     ...(webhooks === undefined ? [] : webhookRoutes(webhooks)),
   ]
   const { requestsPerSecond } = limits

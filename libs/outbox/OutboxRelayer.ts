@@ -140,7 +140,10 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 
   async start(): Promise<void> {
     this.#stopping = false
-    if (this.#options.listen) await this.#listen()
+    if (this.#options.listen) {
+      await this.#listen()
+      await this.#declareRailsAtStart()
+    }
     if (this.#options.renewLeases) this.#keeper.start()
     this.#heartbeat.start()
     this.#loop.start()
@@ -461,6 +464,15 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     if (nowMs - this.#railsDeclaredAtMs < RAILS_DECLARED_EVERY_MS) return
     await declareOutboxRails(this.#role, this.#rails, this.workerId, { serving: true })
     this.#railsDeclaredAtMs = nowMs
+  }
+
+  /** Declares the rails before `start()` returns: an API that starts next must not warn of them. The heartbeat repeats a failed one. */
+  async #declareRailsAtStart(): Promise<void> {
+    try {
+      await this.#declareRails()
+    } catch (error) {
+      this.#onEvent({ type: 'fault', during: 'reporting this worker', error })
+    }
   }
 
   /** After a jump it claims nothing until the leases in hand have surely ended. */

@@ -377,6 +377,24 @@ export async function declareOutboxRails(
   }
 }
 
+/** Rail without a worker. */
+export interface UnservedRail {
+  readonly railType: string
+  /** Latest declaration by a worker; null if there is none. */
+  readonly servedAt: Date | null
+}
+
+/** Returns those of up to 1000 rails that no worker has served within a day. */
+export async function unservedOutboxRails(role: Queryable, rails: readonly string[]): Promise<UnservedRail[]> {
+  const rows = await callFunction<{ rail_type: string; served_at: Date | null }>(role, 'unserved_outbox_rails', [
+    optionalRails('rails', rails),
+  ])
+  return rows.map(({ rail_type: railType, served_at: servedAt }) => ({
+    railType,
+    servedAt: servedAt === null ? null : toDate(servedAt),
+  }))
+}
+
 /**
  * Compares the server, and what this worker remembers, with what the database knows; dispatch is frozen where commits may
  * have been lost. Show what the last check answered; nothing at the first.

@@ -70,6 +70,8 @@ export type {
   OutboxStoreDatabase,
   OutboxStoreOptions,
 } from './OutboxStore.js'
+export { RailWarnings } from './RailWarnings.js'
+export type { EnqueueWarning } from './RailWarnings.js'
 export { activeTraceContext, continuedTrace } from './traces.js'
 export {
   readContradiction,

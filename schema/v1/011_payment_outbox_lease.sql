@@ -284,6 +284,24 @@ $$;
 COMMENT ON FUNCTION declare_outbox_rail(text, boolean, jsonb, text, boolean) IS
   'Records the field classes and the money flag of a rail. Of conflicting declarations the stricter value stays.';
 
+CREATE OR REPLACE FUNCTION unserved_outbox_rails(p_rails text[]) RETURNS TABLE (rail_type text, served_at timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+BEGIN
+  IF NOT is_id_list(p_rails) IS TRUE THEN
+    PERFORM refuse_argument('p_rails', 'a plain list of 1 to 1000 rails');
+  END IF;
+  RETURN QUERY
+  SELECT DISTINCT given.name, r.served_at
+  FROM unnest(p_rails) AS given(name)
+  LEFT JOIN outbox_rails r ON r.rail_type = given.name
+  WHERE r.served_at IS NULL OR r.served_at < statement_timestamp() - interval '1 day';
+END
+$$;
+COMMENT ON FUNCTION unserved_outbox_rails(text[]) IS
+  'Those of the given rails that no worker has declared as served within a day, with the last time, or null.';
+
 CREATE OR REPLACE FUNCTION deregister_outbox_worker(p_worker_id text, p_detail jsonb DEFAULT '{}') RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

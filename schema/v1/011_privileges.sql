@@ -24,8 +24,8 @@ $$;
 ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
 ALTER DEFAULT PRIVILEGES REVOKE USAGE ON TYPES FROM PUBLIC;
 
--- symphony_ingest: applications. They enqueue, now or by a timer, inside their own transaction, and can do nothing else:
--- not read the queue, not take a number.
+-- symphony_ingest: applications. They enqueue, now or by a timer, inside their own transaction. They cannot read the queue or
+-- take a number.
 GRANT EXECUTE ON FUNCTION
   enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean, text),
   enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text),
@@ -36,6 +36,8 @@ GRANT EXECUTE ON FUNCTION
 TO symphony_ingest;
 -- Who encrypts needs the wrapped keys of its subjects, which read nothing without the master key, and may add some.
 GRANT EXECUTE ON FUNCTION ensure_subject_keys(text[], uuid[], text[], text) TO symphony_ingest;
+-- The API and the command line warn of a rail without a worker. A caller learns only about rails that it names.
+GRANT EXECUTE ON FUNCTION unserved_outbox_rails(text[]) TO symphony_ingest;
 
 -- symphony_executor: workers. They move items through functions that check their lease; they can read no table, so a
 -- stolen worker login shows no payload that it did not lease and no token that it was not given.

@@ -139,6 +139,7 @@ describe('functions', () => {
       'refuse_stale_snapshot',
       'require_key_scope',
       'small_payload_text',
+      'unserved_outbox_rails',
     ])
   })
 

@@ -113,8 +113,9 @@ describe('enqueue', () => {
       JSON.stringify({ instructionId: `${participantId}-${number}`, participantId, railType: 'sepa', payload: {} })
     const lines = Array.from({ length: 1_199 }, (_, index) => line(index))
     const path = await file([...lines, '', line(7), ''].join('\n'))
-    expect(await json(['enqueue', '--file', path])).toEqual({ read: 1_200, created: 1_199, existing: 1 })
-    expect(await json(['enqueue', '--file', path])).toEqual({ read: 1_200, created: 0, existing: 1_200 })
+    const warnings = [expect.objectContaining({ code: 'RAIL_NOT_SERVED' })]
+    expect(await json(['enqueue', '--file', path])).toEqual({ read: 1_200, created: 1_199, existing: 1, warnings })
+    expect(await json(['enqueue', '--file', path])).toEqual({ read: 1_200, created: 0, existing: 1_200, warnings })
     const { rows } = await db.queryNoRole(
       'SELECT count(*)::int AS items, max(sequence_id)::int AS last FROM payment_outbox_identities WHERE participant_id = $1',
       [participantId],

@@ -72,6 +72,7 @@ describe('POST /v1/instructions', () => {
       createdAt: expect.stringMatching(/^\d{4}-.*Z$/),
       state: 'PENDING',
       created: true,
+      warnings: [expect.objectContaining({ code: 'RAIL_NOT_SERVED' })],
     })
   })
 
@@ -90,7 +91,7 @@ describe('POST /v1/instructions', () => {
     await complete(db, await claimOnly(db, instruction.railType), { state: 'FAILED', errorCode: 'REFUSED' })
     const ended = await stage.post(instruction, key)
     expect(ended.status).toBe(200)
-    expect(await bodyOf(ended)).toEqual({ ...first, created: false, state: 'FAILED' })
+    expect(await bodyOf(ended)).toEqual({ ...first, created: false, state: 'FAILED', warnings: undefined })
   })
 
   test('another key is another item of the instruction', async () => {

@@ -107,6 +107,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   enqueue_inbox_message: 'ingest',
   enqueue_inbox_messages: 'ingest',
   ensure_subject_keys: 'ingest',
+  unserved_outbox_rails: 'ingest',
   schedule_timer: 'ingest',
   cancel_timer: 'ingest',
 
@@ -419,6 +420,7 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   read_subject_keys: (call) => call([randomUUID()]),
   master_keys_in_use: (call) => call(),
   ensure_subject_keys: (call) => call([randomUUID()], [randomUUID()], ['A'.repeat(80)], 'first'),
+  unserved_outbox_rails: (call) => call(['sepa']),
   is_actor_gateway: (call) => call(),
 
   record_ledger_verification: (call) => call(1, 0),

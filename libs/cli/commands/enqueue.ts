@@ -1,6 +1,12 @@
 import type { Command } from 'commander'
 import { InvalidArgumentError, parseStrictJson } from '../../core/index.js'
-import { enqueue, readInstruction, type OutboxInstruction } from '../../outbox/index.js'
+import {
+  enqueue,
+  RailWarnings,
+  readInstruction,
+  type EnqueueWarning,
+  type OutboxInstruction,
+} from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
 import { jsonOption } from '../commonOptions.js'
 import { withProtection } from '../fieldProtection.js'
@@ -36,6 +42,7 @@ A line of a file: {"instructionId":"INV-1","participantId":"ACME","railType":"se
 "currency":"EUR","destination":"DE89370400440532013000"}}, and optionally idempotencyKey, notBefore, ordered.
 With --rails, the rail checks each new payment before it is enqueued, and its field classes apply: some fields are refused, and
 some encrypted with --vault-keys. A payment that is known already is answered from the record.
+A rail that no worker has served within a day gives a warning; the payment is enqueued all the same.
 
 Examples:
   symphony enqueue --instruction INV-1 --participant ACME --rail sepa \\
@@ -54,29 +61,44 @@ async function run(flags: GivenFlags, cli: Cli): Promise<void> {
 }
 
 async function runFile(file: string, settings: EnqueueSettings, { json }: GivenFlags, cli: Cli): Promise<void> {
-  const counts = await withProtection(settings, ({ rails, vault }) =>
+  const { warnings, ...counts } = await withProtection(settings, ({ rails, vault }) =>
     withTarget(settings, 'enqueue', (database) =>
       enqueueFile(file, { ingest: database.as('symphony_ingest'), rails, vault }, cli),
     ),
   )
-  if (json === true) return cli.terminal.printJson(counts)
+  if (json === true) return cli.terminal.printJson({ ...counts, ...jsonOf(warnings) })
   cli.terminal.print(`${counts.read} read: ${counts.created} enqueued, ${counts.existing} were there already.`)
+  noteEach(warnings, cli)
 }
 
 async function runOne(
   instruction: OutboxInstruction,
   settings: EnqueueSettings,
   { json }: GivenFlags,
-  { terminal }: Cli,
+  cli: Cli,
 ): Promise<void> {
-  const item = await withProtection(settings, ({ rails, vault }) =>
-    withTarget(settings, 'enqueue', (database) =>
-      enqueue(instruction, { tx: database.as('symphony_ingest'), rails, protection: vault }),
-    ),
+  const { terminal } = cli
+  const { instructionId, railType } = instruction
+  const { item, warnings } = await withProtection(settings, ({ rails, vault }) =>
+    withTarget(settings, 'enqueue', async (database) => {
+      const ingest = database.as('symphony_ingest')
+      const enqueued = await enqueue(instruction, { tx: ingest, rails, protection: vault })
+      const waiting = enqueued.state === 'PENDING' ? [railType] : []
+      return { item: enqueued, warnings: await new RailWarnings(ingest).find(waiting) }
+    }),
   )
-  if (json === true) return terminal.printJson({ instructionId: instruction.instructionId, ...item })
+  if (json === true) return terminal.printJson({ instructionId, ...item, ...jsonOf(warnings) })
   const verb = item.created ? 'was enqueued' : `was there already, and is ${item.state}`
-  terminal.print(`${instruction.instructionId} ${verb}: outbox item ${item.outboxId}, number ${item.sequenceId}.`)
+  terminal.print(`${instructionId} ${verb}: outbox item ${item.outboxId}, number ${item.sequenceId}.`)
+  noteEach(warnings, cli)
+}
+
+function jsonOf(warnings: readonly EnqueueWarning[]): { readonly warnings?: readonly EnqueueWarning[] } {
+  return warnings.length === 0 ? {} : { warnings }
+}
+
+function noteEach(warnings: readonly EnqueueWarning[], { terminal }: Cli): void {
+  for (const { code, message } of warnings) terminal.note(`${terminal.noteColors.yellow(code)} ${message}`)
 }
 
 function instructionOf(flags: GivenFlags): OutboxInstruction {

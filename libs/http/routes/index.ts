@@ -1,3 +1,4 @@
+import type { Clock } from '../../core/index.js'
 import type { Gate } from '../access/Gate.js'
 import type { Api } from '../Api.js'
 import type { StatusBoard } from '../StatusBoard.js'
@@ -20,13 +21,14 @@ interface ApiParts {
   readonly board: StatusBoard
   readonly streams: Streams
   readonly gate: Gate
+  readonly clock: Clock
 }
 
 /** Every route of the API, one file per subject. */
-export function apiRoutes({ api, board, streams, gate }: ApiParts): readonly Route[] {
+export function apiRoutes({ api, board, streams, gate, clock }: ApiParts): readonly Route[] {
   return [
     ...overviewRoutes(api, board),
-    ...instructionRoutes(api),
+    ...instructionRoutes(api, clock),
     ...outboxRoutes(api),
     ...decisionRoutes(api),
     ...contradictionRoutes(api),

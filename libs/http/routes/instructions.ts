@@ -1,9 +1,10 @@
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import { InvalidArgumentError, type JsonValue } from '../../core/index.js'
+import { InvalidArgumentError, type Clock, type JsonValue } from '../../core/index.js'
 import {
   continuedTrace,
   enqueueChecked,
+  RailWarnings,
   readAttemptViews,
   readInstruction,
   readInstructionIds,
@@ -47,8 +48,15 @@ const ACCEPTED_EXAMPLE = {
 /** Codes with which a rail's checks and field classes refuse a payment. */
 const PROTECTED = ['INVALID_PAYLOAD', 'CARD_NUMBER_REFUSED', 'SUBJECT_ERASED', 'ENCRYPTION_UNAVAILABLE'] as const
 
-export function instructionRoutes({ roles, rails, protection }: Api): readonly Route[] {
+export function instructionRoutes({ roles, rails, protection }: Api, clock: Clock): readonly Route[] {
   const checks = { rails, protection }
+  const railWarnings = new RailWarnings(roles.ingest, clock)
+  /** Of payments that have ended no worker is needed. */
+  const warningsOf = async (instructions: readonly OutboxInstruction[], items: readonly EnqueuedItem[]) => {
+    const waiting = instructions.filter((_, index) => items[index]?.state === 'PENDING')
+    const warnings = await railWarnings.find(waiting.map(({ railType }) => railType))
+    return warnings.length === 0 ? {} : { warnings }
+  }
   return [
     route({
       method: 'POST',
@@ -90,7 +98,7 @@ export function instructionRoutes({ roles, rails, protection }: Api): readonly R
         if (item === undefined) throw new ProblemError('INTERNAL')
         const place = `/v1/instructions/${encodeURIComponent(instruction.instructionId)}`
         void reply.code(item.created ? 201 : 200).header('location', place)
-        return acceptedOf(instruction, item)
+        return { ...acceptedOf(instruction, item), ...(await warningsOf([instruction], [item])) }
       },
     }),
     route({
@@ -117,7 +125,10 @@ export function instructionRoutes({ roles, rails, protection }: Api): readonly R
         const trace = continuedTrace(request.headers)
         const traced = instructions.map((one) => ({ ...one, ...trace }))
         const items = await enqueueChecked(roles.ingest, traced, checks, { keyScope: identity.keyScope })
-        return { items: instructions.flatMap((one, index) => (items[index] ? [acceptedOf(one, items[index])] : [])) }
+        return {
+          items: instructions.flatMap((one, index) => (items[index] ? [acceptedOf(one, items[index])] : [])),
+          ...(await warningsOf(instructions, items)),
+        }
       },
     }),
     route({

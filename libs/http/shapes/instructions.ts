@@ -25,18 +25,31 @@ export const InstructionBatch = shape({
 })
 export type InstructionBatch = Static<typeof InstructionBatch>
 
-export const Accepted = shape({
+const acceptedFields = {
   instructionId: Id,
   outboxId: Uuid,
   sequenceId: WholeNumber,
   createdAt: Timestamp,
   state: oneOf(['PENDING', 'DISPATCHED', 'FAILED']),
   created: Type.Boolean({ description: 'false: the same was accepted before, and this is what became of it' }),
-})
+}
+
+/** Facts that the sender should know. What was accepted is committed all the same. */
+const Warnings = Type.Optional(
+  Type.Array(
+    shape({
+      code: oneOf(['RAIL_NOT_SERVED']),
+      message: Type.String({ description: 'cause and remedy, for people' }),
+    }),
+    { description: 'absent if there is none; RAIL_NOT_SERVED: no worker has served the rail within a day' },
+  ),
+)
+
+export const Accepted = shape({ ...acceptedFields, warnings: Warnings })
 export type Accepted = Static<typeof Accepted>
 
-/** In the order given. */
-export const AcceptedBatch = shape({ items: Type.Array(Accepted) })
+/** Items in the order given, and one warning per rail. */
+export const AcceptedBatch = shape({ items: Type.Array(shape(acceptedFields)), warnings: Warnings })
 export type AcceptedBatch = Static<typeof AcceptedBatch>
 
 /** All items of one instruction, newest first. */

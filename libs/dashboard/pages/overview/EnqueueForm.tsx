@@ -24,9 +24,10 @@ export function EnqueueForm({ rails, onAccepted = (id) => go(pathTo(['payments',
   const [rail, setRail] = useState(rails[0] ?? SIMULATED)
   const [draft, setDraft] = useState<Draft | null>(null)
   const enqueue = async (instruction: Draft) => {
-    const { outboxId, instructionId } = await enqueuePayment(instruction)
+    const { outboxId, instructionId, warnings = [] } = await enqueuePayment(instruction)
     onAccepted(outboxId)
-    return `${instructionId} is committed. A worker takes it from here.`
+    const next = warnings.map(({ message }) => message).join(' ') || 'A worker takes it from here.'
+    return `${instructionId} is committed. ${next}`
   }
   const isSimulated = rail === SIMULATED
   const submit = async (form: FormData) => {
