@@ -499,7 +499,7 @@ CREATE TABLE payment_outbox_events (
   row_hash bytea,
   recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_events_about_item_or_scope CHECK (num_nonnulls(outbox_id, scope) = 1),
-  CONSTRAINT payment_outbox_events_known_type CHECK (event_type = ANY (ARRAY['LATE_OUTCOME'::text, 'TERMINAL_BLOCKED'::text, 'HOLD_PLACED'::text, 'HOLD_RESOLVED'::text, 'DECISION_PROPOSED'::text, 'DECISION_WITHDRAWN'::text, 'REDRIVE_PROPOSED'::text, 'REDRIVE_CREATED'::text, 'PAUSED'::text, 'RESUMED'::text, 'POLICY_SET'::text, 'ENQUEUED'::text, 'LEASE_CLAIMED'::text, 'LEASE_RELEASED'::text, 'LEASE_RENEWED'::text, 'LEASE_EXPIRED_REPAIRED'::text, 'ATTEMPT_COMPLETED'::text, 'RESCHEDULED'::text, 'UNBLOCKED'::text, 'DISPATCH_BEGUN'::text, 'CONTRADICTION_REVIEWED'::text])),
+  CONSTRAINT payment_outbox_events_known_type CHECK (event_type = ANY (ARRAY['LATE_OUTCOME'::text, 'TERMINAL_BLOCKED'::text, 'HOLD_PLACED'::text, 'HOLD_RESOLVED'::text, 'DECISION_PROPOSED'::text, 'DECISION_WITHDRAWN'::text, 'REDRIVE_PROPOSED'::text, 'REDRIVE_CREATED'::text, 'PAUSED'::text, 'RESUMED'::text, 'POLICY_SET'::text, 'ENQUEUED'::text, 'LEASE_CLAIMED'::text, 'LEASE_RELEASED'::text, 'LEASE_RENEWED'::text, 'LEASE_EXPIRED_REPAIRED'::text, 'ATTEMPT_COMPLETED'::text, 'RESCHEDULED'::text, 'UNBLOCKED'::text, 'DISPATCH_BEGUN'::text, 'CONTRADICTION_REVIEWED'::text, 'BLOCKED'::text, 'MARKED_UNKNOWN'::text, 'FULL_TRAIL_SET'::text])),
   CONSTRAINT payment_outbox_events_one_number_per_item UNIQUE (outbox_id, event_no),
   CONSTRAINT payment_outbox_events_one_number_per_scope UNIQUE (scope, event_no),
   CONSTRAINT payment_outbox_events_pkey PRIMARY KEY (event_id)
@@ -508,7 +508,7 @@ CREATE INDEX ix_events_recorded ON payment_outbox_events USING btree (recorded_x
 CREATE TRIGGER payment_outbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_events ENABLE ALWAYS TRIGGER payment_outbox_events_is_append_only;
 COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
-COMMENT ON COLUMN payment_outbox_events.scope IS 'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, all (a pause of everything), or dispatch (a freeze).';
+COMMENT ON COLUMN payment_outbox_events.scope IS 'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, all (a pause of everything), dispatch (a freeze), or full_trail (a change of that setting).';
 COMMENT ON COLUMN payment_outbox_events.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
 
 -- table payment_outbox_identities of symphony_owner
@@ -1102,9 +1102,11 @@ CREATE TABLE symphony_settings (
   CONSTRAINT symphony_settings_is_one_row CHECK (singleton),
   CONSTRAINT symphony_settings_pkey PRIMARY KEY (singleton)
 );
+CREATE TRIGGER symphony_settings_record_full_trail AFTER UPDATE OF full_trail ON symphony_settings FOR EACH ROW WHEN (old.full_trail <> new.full_trail) EXECUTE FUNCTION record_full_trail();
+ALTER TABLE symphony_settings ENABLE ALWAYS TRIGGER symphony_settings_record_full_trail;
 COMMENT ON TABLE symphony_settings IS 'Switches of this deployment: one row, changed by the owner alone.';
 COMMENT ON COLUMN symphony_settings.notify_enabled IS 'Whether an enqueue notifies the channel outbox_pending.';
-COMMENT ON COLUMN symphony_settings.full_trail IS 'Whether every step of every item is written to payment_outbox_events.';
+COMMENT ON COLUMN symphony_settings.full_trail IS 'Whether every change of a pending row is written to payment_outbox_events. A change of this setting is an event, too.';
 COMMENT ON COLUMN symphony_settings.actor_gateways IS 'Logins of the HTTP API. Such a login acts as the owner of the API key in the setting symphony.api_key.';
 COMMENT ON COLUMN symphony_settings.naming_gateways IS 'Gateways that may also name a person without an API key, in the setting symphony.actor. The database cannot verify that name.';
 
@@ -1460,7 +1462,8 @@ BEGIN
 
   IF v_outbox_ids IS NOT NULL AND (SELECT s.full_trail FROM symphony_settings s) THEN
     PERFORM append_outbox_events('ENQUEUED', session_user::text, array_agg(p.outbox_id),
-      array_agg(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked', p.blocked)))
+      array_agg(jsonb_strip_nulls(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked', p.blocked,
+        'trace_context', p.trace_context))))
     FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
   END IF;
 
@@ -1515,6 +1518,7 @@ DECLARE
   v_snapshot_stays boolean := current_setting('transaction_isolation') <> 'read committed';
   v_heads uuid[];
   v_unblocked uuid[];
+  v_blocked uuid[];
   v_full_trail boolean;
 BEGIN
   IF v_snapshot_stays THEN
@@ -1549,10 +1553,12 @@ BEGIN
       WHERE p.outbox_id = paused.outbox_id
       RETURNING p.outbox_id, p.blocked
     )
-    SELECT array_agg(s.outbox_id) FILTER (WHERE NOT s.blocked) INTO v_unblocked FROM settled s;
+    SELECT array_agg(s.outbox_id) FILTER (WHERE NOT s.blocked), array_agg(s.outbox_id) FILTER (WHERE s.blocked)
+    INTO v_unblocked, v_blocked FROM settled s;
     SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
     IF v_full_trail THEN
       PERFORM append_outbox_events('UNBLOCKED', 'symphony', v_unblocked, NULL);
+      PERFORM append_trail_events('BLOCKED', 'symphony', v_blocked, '{"block_unverified": true}');
     END IF;
     EXIT WHEN v_snapshot_stays;
   END LOOP;
@@ -1623,6 +1629,19 @@ AS $$
   RETURNING event_id
 $$;
 COMMENT ON FUNCTION append_outbox_scope_event(text, text, text, jsonb) IS 'Internal: one event about a rail, participant or stream.';
+
+-- function append_trail_events(text, text, uuid[], jsonb) of symphony_owner
+CREATE FUNCTION append_trail_events(p_event_type text, p_actor text, p_outbox_ids uuid[], p_detail jsonb)
+RETURNS void
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+  SELECT append_outbox_events(p_event_type, p_actor, p_outbox_ids,
+    array_fill(p_detail, ARRAY[COALESCE(cardinality(p_outbox_ids), 0)]))
+  FROM symphony_settings s WHERE s.full_trail
+$$;
+COMMENT ON FUNCTION append_trail_events(text, text, uuid[], jsonb) IS 'Internal: one event for each of some items, where the full trail is on.';
 
 -- function apply_outbox_decision(uuid, text, text, text, text, text) of symphony_owner
 CREATE FUNCTION apply_outbox_decision(p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text, p_proposed_by text)
@@ -2902,9 +2921,6 @@ BEGIN
   v_now := clock_timestamp();
   IF v_full_trail THEN
     v_claimed := ARRAY(SELECT p.outbox_id FROM payment_outbox_pending p WHERE p.ctid = ANY (v_rows) AND p.lease_token IS NULL);
-    PERFORM append_outbox_events('LEASE_CLAIMED', p_worker_id, v_claimed,
-      array_fill(jsonb_build_object('lease_expires_at', epoch_micros(v_now + make_interval(secs => p_lease_seconds))),
-        ARRAY[cardinality(v_claimed)]));
   END IF;
   RETURN QUERY
   WITH leased AS (
@@ -2922,6 +2938,13 @@ BEGIN
   FROM leased l
   -- UPDATE … RETURNING has no order of its own.
   ORDER BY l.next_attempt_at, l.created_at, l.sequence_id;
+  IF v_full_trail THEN
+    PERFORM append_outbox_events('LEASE_CLAIMED', p_worker_id, array_agg(p.outbox_id),
+      array_agg(jsonb_strip_nulls(jsonb_build_object('claimed_at', epoch_micros(p.claimed_at),
+        'lease_expires_at', epoch_micros(p.lease_expires_at), 'dispatch_mark', p.dispatch_mark,
+        'lease_token_hash', encode(sha256(uuid_send(p.lease_token)), 'hex')))))
+    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_claimed);
+  END IF;
   -- A takeover that ended in a hold, or back in the queue, wrote a ledger row and leased nothing: who counts what it did must
   -- hear of it.
   IF p_report_held AND cardinality(v_expired) > 0 THEN
@@ -3395,6 +3418,7 @@ DECLARE
   v_payload jsonb;
   v_number bigint;
   v_redriven_as uuid;
+  v_blocked uuid[];
 BEGIN
   SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
   SELECT a.payload INTO v_payload FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id AND a.state = 'FAILED';
@@ -3407,12 +3431,17 @@ BEGIN
     NULL, p_position) e;
   -- A pause leaves out a head that was locked at that moment: it must not be first when the stream is resumed.
   IF p_position IS NOT NULL THEN
-    UPDATE payment_outbox_pending p SET blocked = true
-    WHERE p.outbox_id = ANY (ARRAY(
-      SELECT q.outbox_id FROM payment_outbox_pending q
-      WHERE q.participant_id = v_item.participant_id AND q.ordered AND NOT q.blocked
-        AND COALESCE(q.stream_position, q.sequence_id) > p_position
-      ORDER BY q.outbox_id FOR NO KEY UPDATE));
+    WITH blocked AS (
+      UPDATE payment_outbox_pending p SET blocked = true
+      WHERE p.outbox_id = ANY (ARRAY(
+        SELECT q.outbox_id FROM payment_outbox_pending q
+        WHERE q.participant_id = v_item.participant_id AND q.ordered AND NOT q.blocked
+          AND COALESCE(q.stream_position, q.sequence_id) > p_position
+        ORDER BY q.outbox_id FOR NO KEY UPDATE))
+      RETURNING p.outbox_id
+    )
+    SELECT array_agg(b.outbox_id) INTO v_blocked FROM blocked b;
+    PERFORM append_trail_events('BLOCKED', p_actor, v_blocked, '{"block_unverified": false}');
   END IF;
   PERFORM append_outbox_events('REDRIVE_CREATED', p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_build_object(
     'redriven_as', v_redriven_as, 'reason', p_reason, 'proposed_by', p_proposed_by, 'approved_by', p_actor)]);
@@ -3793,6 +3822,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_failed record;
+  v_blocked uuid[];
 BEGIN
   FOR v_failed IN
     SELECT DISTINCT a.participant_id, a.outbox_id
@@ -3808,11 +3838,16 @@ BEGIN
     IF FOUND THEN
       -- What failed need not have been the head: two people may end an item further back. Then the head is marked, as by
       -- any pause, unless somebody is changing it right now: who does may be waiting for what is held here.
-      UPDATE payment_outbox_pending p SET blocked = true
-      WHERE p.outbox_id = ANY (ARRAY(
-        SELECT q.outbox_id FROM payment_outbox_pending q
-        WHERE q.participant_id = v_failed.participant_id AND q.ordered AND NOT q.blocked
-        FOR NO KEY UPDATE SKIP LOCKED));
+      WITH blocked AS (
+        UPDATE payment_outbox_pending p SET blocked = true
+        WHERE p.outbox_id = ANY (ARRAY(
+          SELECT q.outbox_id FROM payment_outbox_pending q
+          WHERE q.participant_id = v_failed.participant_id AND q.ordered AND NOT q.blocked
+          FOR NO KEY UPDATE SKIP LOCKED))
+        RETURNING p.outbox_id
+      )
+      SELECT array_agg(b.outbox_id) INTO v_blocked FROM blocked b;
+      PERFORM append_trail_events('BLOCKED', 'symphony', v_blocked, '{"block_unverified": false}');
       PERFORM append_outbox_scope_event('PAUSED', 'symphony', 'stream:' || v_failed.participant_id,
         jsonb_build_object('reason', 'ORDERED_HEAD_FAILED', 'outbox_id', v_failed.outbox_id));
     END IF;
@@ -4240,7 +4275,7 @@ BEGIN
     JOIN payment_outbox_pending p ON p.outbox_id = x.outbox_id;
   END IF;
   PERFORM append_outbox_events('HOLD_PLACED', p_found_by, array_agg(p.outbox_id),
-    array_agg(jsonb_build_object('reason', p.hold_reason)), array_agg(x.attempt_id))
+    array_agg(outbox_hold_detail(p.hold_reason, p.held_at)), array_agg(x.attempt_id))
   FROM unnest(v_expired, v_attempt_ids) AS x(outbox_id, attempt_id)
   JOIN payment_outbox_pending p ON p.outbox_id = x.outbox_id
   WHERE p.held_at = v_now;
@@ -4514,6 +4549,7 @@ AS $$
 DECLARE
   v_places tid[];
   v_unknown boolean;
+  v_held_at timestamptz;
   v_full_trail boolean;
   v_event_id uuid;
 BEGIN
@@ -4529,7 +4565,7 @@ BEGIN
     hold_reason = COALESCE(p.hold_reason, p_reason), held_by = COALESCE(p.held_by, p_worker_id),
     held_at = COALESCE(p.held_at, clock_timestamp())
   WHERE p.ctid = ANY (v_places)
-  RETURNING p.outcome_unknown INTO v_unknown;
+  RETURNING p.outcome_unknown, p.held_at INTO v_unknown, v_held_at;
   IF NOT FOUND THEN
     PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
   END IF;
@@ -4540,7 +4576,7 @@ BEGIN
   END IF;
   SELECT e INTO v_event_id
   FROM append_outbox_events('HOLD_PLACED', p_worker_id, ARRAY[p_outbox_id],
-    ARRAY[jsonb_build_object('reason', p_reason)]) e;
+    ARRAY[outbox_hold_detail(p_reason, v_held_at)]) e;
   RETURN v_event_id;
 END
 $$;
@@ -4560,17 +4596,19 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_held uuid[];
+  v_details jsonb[];
 BEGIN
   WITH held AS (
     UPDATE payment_outbox_pending p
     SET hold_reason = 'EARLIER_ITEM_PAID', held_by = p_found_by, held_at = clock_timestamp()
     FROM outbox_payment_items(p_outbox_id) i
     WHERE p.outbox_id = i.outbox_id AND p.hold_reason IS NULL
-    RETURNING p.outbox_id
+    RETURNING p.outbox_id, p.hold_reason, p.held_at
   )
-  SELECT COALESCE(array_agg(h.outbox_id), '{}') INTO v_held FROM held h;
-  PERFORM append_outbox_events('HOLD_PLACED', p_found_by, v_held,
-    array_fill(jsonb_build_object('reason', 'EARLIER_ITEM_PAID', 'paid_as', p_outbox_id), ARRAY[cardinality(v_held)]));
+  SELECT array_agg(h.outbox_id),
+    array_agg(outbox_hold_detail(h.hold_reason, h.held_at) || jsonb_build_object('paid_as', p_outbox_id))
+  INTO v_held, v_details FROM held h;
+  PERFORM append_outbox_events('HOLD_PLACED', p_found_by, v_held, v_details);
 END
 $$;
 COMMENT ON FUNCTION hold_outbox_redrives(uuid, text) IS 'Internal: holds the open redrive of a payment of which a worker reported late that the rail had paid it.';
@@ -5217,6 +5255,7 @@ AS $$
 DECLARE
   v_frozen_at timestamptz;
   v_count bigint;
+  v_marked uuid[];
 BEGIN
   SELECT e.frozen_at INTO v_frozen_at FROM dispatch_epochs e
   WHERE e.epoch_no = p_epoch_no AND e.marked_at IS NULL FOR UPDATE SKIP LOCKED;
@@ -5225,8 +5264,14 @@ BEGIN
   END IF;
   PERFORM 1 FROM payment_outbox_pending p
   WHERE p.created_at <= v_frozen_at AND NOT p.outcome_unknown ORDER BY p.outbox_id FOR NO KEY UPDATE;
-  UPDATE payment_outbox_pending p SET outcome_unknown = true WHERE p.created_at <= v_frozen_at AND NOT p.outcome_unknown;
-  GET DIAGNOSTICS v_count = ROW_COUNT;
+  WITH marked AS (
+    UPDATE payment_outbox_pending p SET outcome_unknown = true WHERE p.created_at <= v_frozen_at AND NOT p.outcome_unknown
+    RETURNING p.outbox_id
+  )
+  -- Ids are collected for the full trail only: a long queue would be a large array.
+  SELECT count(*), array_agg(m.outbox_id) FILTER (WHERE (SELECT s.full_trail FROM symphony_settings s))
+  INTO v_count, v_marked FROM marked m;
+  PERFORM append_trail_events('MARKED_UNKNOWN', p_actor, v_marked, NULL);
   UPDATE dispatch_epochs e SET marked_at = clock_timestamp(), items_marked = v_count WHERE e.epoch_no = p_epoch_no;
   PERFORM append_outbox_scope_event('PAUSED', p_actor, 'dispatch',
     jsonb_build_object('items_marked', v_count, 'frozen_at', epoch_micros(v_frozen_at)));
@@ -5606,6 +5651,18 @@ AS $$
 $$;
 COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: what is known about an item of unknown outcome.';
 
+-- function outbox_hold_detail(text, timestamp with time zone) of symphony_owner
+CREATE FUNCTION outbox_hold_detail(p_reason text, p_held_at timestamp with time zone)
+RETURNS jsonb
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+AS $$
+  SELECT jsonb_build_object('reason', p_reason)
+    || CASE WHEN (SELECT s.full_trail FROM symphony_settings s) THEN jsonb_build_object('held_at', epoch_micros(p_held_at)) ELSE '{}' END
+$$;
+COMMENT ON FUNCTION outbox_hold_detail(text, timestamp with time zone) IS 'Internal: the detail of HOLD_PLACED: the reason, and the time where the full trail is on.';
+
 -- function outbox_identity_hash(text, text, text, text, text, text, text, text, text, text) of symphony_owner
 CREATE FUNCTION outbox_identity_hash(p_outbox_id text, p_instruction_id text, p_idempotency_key text, p_participant_id text, p_sequence_id text, p_rail_type text, p_ordered text, p_redrive_of text, p_content_hash text, p_created_at text)
 RETURNS bytea
@@ -5699,6 +5756,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
+  v_blocked uuid[];
 BEGIN
   PERFORM check_outbox_pause(p_kind, p_name, p_reason);
   INSERT INTO outbox_pauses (kind, name, reason, paused_by, paused_at)
@@ -5709,11 +5767,16 @@ BEGIN
   END IF;
   IF p_kind IN ('participant', 'stream') THEN
     -- Locked in the order in which completions lock, so that the two cannot deadlock.
-    UPDATE payment_outbox_pending p SET blocked = true
-    WHERE p.outbox_id = ANY (ARRAY(
-      SELECT q.outbox_id FROM payment_outbox_pending q
-      WHERE q.participant_id = p_name AND NOT q.blocked AND (p_kind = 'participant' OR q.ordered)
-      ORDER BY q.outbox_id FOR NO KEY UPDATE));
+    WITH blocked AS (
+      UPDATE payment_outbox_pending p SET blocked = true
+      WHERE p.outbox_id = ANY (ARRAY(
+        SELECT q.outbox_id FROM payment_outbox_pending q
+        WHERE q.participant_id = p_name AND NOT q.blocked AND (p_kind = 'participant' OR q.ordered)
+        ORDER BY q.outbox_id FOR NO KEY UPDATE))
+      RETURNING p.outbox_id
+    )
+    SELECT array_agg(b.outbox_id) INTO v_blocked FROM blocked b;
+    PERFORM append_trail_events('BLOCKED', v_actor, v_blocked, '{"block_unverified": false}');
   END IF;
   PERFORM append_outbox_scope_event('PAUSED', v_actor,
     CASE WHEN p_kind = 'all' THEN 'all' ELSE p_kind || ':' || p_name END, jsonb_build_object('reason', p_reason));
@@ -5750,6 +5813,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
+  v_held_at timestamptz;
   v_event_id uuid;
 BEGIN
   PERFORM require_operator_arguments(p_outbox_id, p_reason);
@@ -5758,12 +5822,13 @@ BEGIN
   END IF;
   UPDATE payment_outbox_pending p
   SET hold_reason = p_reason, held_by = v_actor, held_at = clock_timestamp()
-  WHERE p.outbox_id = p_outbox_id AND p.hold_reason IS NULL;
+  WHERE p.outbox_id = p_outbox_id AND p.hold_reason IS NULL
+  RETURNING p.held_at INTO v_held_at;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'HELD: outbox item %: it is held already', p_outbox_id USING ERRCODE = 'P7006';
   END IF;
   SELECT e INTO v_event_id
-  FROM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[p_outbox_id], ARRAY[jsonb_build_object('reason', p_reason)]) e;
+  FROM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[p_outbox_id], ARRAY[outbox_hold_detail(p_reason, v_held_at)]) e;
   RETURN v_event_id;
 END
 $$;
@@ -6058,7 +6123,7 @@ BEGIN
     WHERE a.attempt_id = ANY (p_attempt_ids);
   END IF;
   PERFORM append_outbox_events('HOLD_PLACED', p_worker_id, array_agg(p.outbox_id),
-    array_agg(jsonb_build_object('reason', p.hold_reason)), array_agg(a.attempt_id))
+    array_agg(outbox_hold_detail(p.hold_reason, p.held_at)), array_agg(a.attempt_id))
   FROM payment_outbox_attempts a
   JOIN payment_outbox_pending p ON p.outbox_id = a.outbox_id
   WHERE a.attempt_id = ANY (p_attempt_ids) AND p.held_at = p_now;
@@ -6079,6 +6144,20 @@ AS $$
   RETURNING deployment_no
 $$;
 COMMENT ON FUNCTION record_deployment(integer, text, text[], text[]) IS 'Installer: writes down one deployment, and returns its number.';
+
+-- function record_full_trail() of symphony_owner
+CREATE FUNCTION record_full_trail()
+RETURNS trigger
+LANGUAGE plpgsql VOLATILE
+SET search_path=symphony, pg_temp
+AS $$
+BEGIN
+  PERFORM append_outbox_scope_event('FULL_TRAIL_SET', session_user::text, 'full_trail',
+    jsonb_build_object('full_trail', NEW.full_trail));
+  RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION record_full_trail() IS 'Trigger: an event for each change of symphony_settings.full_trail.';
 
 -- function record_inbox_sighting(text, text, text, jsonb) of symphony_owner
 CREATE FUNCTION record_inbox_sighting(p_source text, p_message_id text, p_topic text DEFAULT NULL::text, p_payload jsonb DEFAULT NULL::jsonb)
@@ -6761,6 +6840,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
+  v_unblocked uuid[];
   v_next uuid;
 BEGIN
   PERFORM check_outbox_pause(p_kind, p_name, p_reason);
@@ -6775,8 +6855,13 @@ BEGIN
     ORDER BY p.outbox_id FOR NO KEY UPDATE;
   END IF;
   IF p_kind = 'participant' THEN
-    UPDATE payment_outbox_pending p SET blocked = false, block_unverified = false
-    WHERE p.participant_id = p_name AND p.blocked AND NOT p.ordered;
+    WITH unblocked AS (
+      UPDATE payment_outbox_pending p SET blocked = false, block_unverified = false
+      WHERE p.participant_id = p_name AND p.blocked AND NOT p.ordered
+      RETURNING p.outbox_id
+    )
+    SELECT array_agg(u.outbox_id) INTO v_unblocked FROM unblocked u;
+    PERFORM append_trail_events('UNBLOCKED', v_actor, v_unblocked, NULL);
   END IF;
   IF p_kind IN ('participant', 'stream') THEN
     PERFORM advance_outbox_streams(ARRAY[p_name]);
@@ -6790,6 +6875,9 @@ BEGIN
       UPDATE payment_outbox_pending p SET block_unverified = true WHERE p.outbox_id = v_next AND p.blocked;
       EXIT WHEN FOUND;
     END LOOP;
+    IF v_next IS NOT NULL THEN
+      PERFORM append_trail_events('BLOCKED', 'symphony', ARRAY[v_next], '{"block_unverified": true}');
+    END IF;
   END IF;
   PERFORM append_outbox_scope_event('RESUMED', v_actor,
     CASE WHEN p_kind = 'all' THEN 'all' ELSE p_kind || ':' || p_name END, jsonb_build_object('reason', p_reason));
@@ -7317,10 +7405,10 @@ DECLARE
   v_stands boolean;
   v_changing boolean;
   v_unblocked integer := 0;
-  v_full_trail boolean;
 BEGIN
   FOR v_item IN
-    SELECT p.outbox_id, p.participant_id, COALESCE(p.stream_position, p.sequence_id) AS position, p.ordered
+    SELECT p.outbox_id, p.participant_id, COALESCE(p.stream_position, p.sequence_id) AS position, p.ordered,
+      (SELECT s.full_trail FROM symphony_settings s) AS full_trail
     FROM payment_outbox_pending p
     WHERE p.block_unverified
     ORDER BY p.participant_id, p.sequence_id LIMIT p_limit FOR UPDATE SKIP LOCKED
@@ -7344,12 +7432,10 @@ BEGIN
     IF NOT v_changing THEN
       UPDATE payment_outbox_pending p SET blocked = v_stands, block_unverified = false
       WHERE p.outbox_id = v_item.outbox_id;
-      IF NOT v_stands THEN
-        v_unblocked := v_unblocked + 1;
-        SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
-        IF v_full_trail THEN
-          PERFORM append_outbox_events('UNBLOCKED', 'symphony', ARRAY[v_item.outbox_id], NULL);
-        END IF;
+      v_unblocked := v_unblocked + (NOT v_stands)::integer;
+      IF v_item.full_trail THEN
+        PERFORM append_outbox_events(CASE WHEN v_stands THEN 'BLOCKED' ELSE 'UNBLOCKED' END, 'symphony', ARRAY[v_item.outbox_id],
+          ARRAY[CASE WHEN v_stands THEN '{"block_unverified": false}'::jsonb END]);
       END IF;
     END IF;
   END LOOP;

@@ -43,6 +43,7 @@ const KEPT = {
   PAUSED: 'a rail, a participant, a stream or all of dispatch was paused',
   RESUMED: 'and goes on',
   POLICY_SET: 'what a failure does to the ordered stream of a participant',
+  FULL_TRAIL_SET: 'the owner switched `full_trail` on or off',
   ENQUEUED: 'the item was accepted',
   LEASE_CLAIMED: 'a worker took it',
   LEASE_RELEASED: 'a worker gave it back unused',
@@ -50,7 +51,9 @@ const KEPT = {
   LEASE_EXPIRED_REPAIRED: 'its lease ended without a word, and it returned to the queue',
   ATTEMPT_COMPLETED: 'a row of the ledger was written',
   RESCHEDULED: 'it is due again later',
-  UNBLOCKED: 'its turn in an ordered stream has come',
+  BLOCKED: 'the item waits for an earlier item of its ordered stream, or for the end of a pause',
+  UNBLOCKED: 'no earlier item and no pause keeps the item from being claimed',
+  MARKED_UNKNOWN: 'a freeze marked the outcome of the item as unknown',
   DISPATCH_BEGUN: 'a call to a rail with `onUnknown: hold` was announced',
 }
 const FULL_TRAIL_ONLY = new Set(Object.keys(KEPT).slice(Object.keys(KEPT).indexOf('ENQUEUED')))

@@ -107,6 +107,9 @@ export {
   readRedrives,
 } from './reads/items.js'
 export type { ItemFilter } from './reads/items.js'
+export { readReplays } from './reads/replay.js'
+export type { ItemReplay, ReplayDifference, TrailGap } from './reads/replay.js'
+export type { ColumnChange, PendingColumn, PendingRow, TrailEvent, TrailStep } from './foldTrail.js'
 export { findItems, readRecentlyChanged, searchItems, searchParticipant } from './reads/searches.js'
 export type { IdPage, ItemSearch } from './reads/searches.js'
 export { topicRails } from './topicRails.js'

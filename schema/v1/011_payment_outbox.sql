@@ -32,7 +32,8 @@ CREATE TABLE IF NOT EXISTS symphony_settings (
 INSERT INTO symphony_settings DEFAULT VALUES ON CONFLICT DO NOTHING;
 COMMENT ON TABLE symphony_settings IS 'Switches of this deployment: one row, changed by the owner alone.';
 COMMENT ON COLUMN symphony_settings.notify_enabled IS 'Whether an enqueue notifies the channel outbox_pending.';
-COMMENT ON COLUMN symphony_settings.full_trail IS 'Whether every step of every item is written to payment_outbox_events.';
+COMMENT ON COLUMN symphony_settings.full_trail IS
+  'Whether every change of a pending row is written to payment_outbox_events. A change of this setting is an event, too.';
 COMMENT ON COLUMN symphony_settings.actor_gateways IS
   'Logins of the HTTP API. Such a login acts as the owner of the API key in the setting symphony.api_key.';
 COMMENT ON COLUMN symphony_settings.naming_gateways IS
@@ -231,10 +232,11 @@ CREATE TABLE IF NOT EXISTS payment_outbox_events (
     'DECISION_PROPOSED', 'DECISION_WITHDRAWN', 'REDRIVE_PROPOSED', 'REDRIVE_CREATED',
     'PAUSED', 'RESUMED', 'POLICY_SET',
     'ENQUEUED', 'LEASE_CLAIMED', 'LEASE_RELEASED', 'LEASE_RENEWED', 'LEASE_EXPIRED_REPAIRED',
-    'ATTEMPT_COMPLETED', 'RESCHEDULED', 'UNBLOCKED', 'DISPATCH_BEGUN', 'CONTRADICTION_REVIEWED'))
+    'ATTEMPT_COMPLETED', 'RESCHEDULED', 'UNBLOCKED', 'DISPATCH_BEGUN', 'CONTRADICTION_REVIEWED',
+    'BLOCKED', 'MARKED_UNKNOWN', 'FULL_TRAIL_SET'))
 );
 COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
-COMMENT ON COLUMN payment_outbox_events.scope IS 'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, all (a pause of everything), or dispatch (a freeze).';
+COMMENT ON COLUMN payment_outbox_events.scope IS 'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, all (a pause of everything), dispatch (a freeze), or full_trail (a change of that setting).';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_proposals (
   proposal_id uuid PRIMARY KEY,

@@ -139,3 +139,42 @@ AS $$
   RETURNING event_id
 $$;
 COMMENT ON FUNCTION append_outbox_scope_event(text, text, text, jsonb) IS 'Internal: one event about a rail, participant or stream.';
+
+-- Appends the same event for each of some items, where the full trail is on. Functions on the hot path read the setting
+-- themselves: this call would cost them more.
+CREATE OR REPLACE FUNCTION append_trail_events(p_event_type text, p_actor text, p_outbox_ids uuid[], p_detail jsonb) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+  SELECT append_outbox_events(p_event_type, p_actor, p_outbox_ids,
+    array_fill(p_detail, ARRAY[COALESCE(cardinality(p_outbox_ids), 0)]))
+  FROM symphony_settings s WHERE s.full_trail
+$$;
+COMMENT ON FUNCTION append_trail_events(text, text, uuid[], jsonb) IS
+  'Internal: one event for each of some items, where the full trail is on.';
+
+-- Returns the detail of HOLD_PLACED. The full trail needs the time of the hold, which is earlier than that of the event.
+CREATE OR REPLACE FUNCTION outbox_hold_detail(p_reason text, p_held_at timestamptz) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+  SELECT jsonb_build_object('reason', p_reason)
+    || CASE WHEN (SELECT s.full_trail FROM symphony_settings s) THEN jsonb_build_object('held_at', epoch_micros(p_held_at)) ELSE '{}' END
+$$;
+COMMENT ON FUNCTION outbox_hold_detail(text, timestamptz) IS
+  'Internal: the detail of HOLD_PLACED: the reason, and the time where the full trail is on.';
+
+-- Records when the full trail was switched, so that a replay knows whether the events of an item are complete.
+CREATE OR REPLACE FUNCTION record_full_trail() RETURNS trigger
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
+AS $$
+BEGIN
+  PERFORM append_outbox_scope_event('FULL_TRAIL_SET', session_user::text, 'full_trail',
+    jsonb_build_object('full_trail', NEW.full_trail));
+  RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION record_full_trail() IS 'Trigger: an event for each change of symphony_settings.full_trail.';
+
+CREATE OR REPLACE TRIGGER symphony_settings_record_full_trail
+  AFTER UPDATE OF full_trail ON symphony_settings
+  FOR EACH ROW WHEN (OLD.full_trail <> NEW.full_trail) EXECUTE FUNCTION record_full_trail();
+ALTER TABLE symphony_settings ENABLE ALWAYS TRIGGER symphony_settings_record_full_trail;

@@ -159,9 +159,6 @@ BEGIN
   v_now := clock_timestamp();
   IF v_full_trail THEN
     v_claimed := ARRAY(SELECT p.outbox_id FROM payment_outbox_pending p WHERE p.ctid = ANY (v_rows) AND p.lease_token IS NULL);
-    PERFORM append_outbox_events('LEASE_CLAIMED', p_worker_id, v_claimed,
-      array_fill(jsonb_build_object('lease_expires_at', epoch_micros(v_now + make_interval(secs => p_lease_seconds))),
-        ARRAY[cardinality(v_claimed)]));
   END IF;
   RETURN QUERY
   WITH leased AS (
@@ -179,6 +176,13 @@ BEGIN
   FROM leased l
   -- UPDATE … RETURNING has no order of its own.
   ORDER BY l.next_attempt_at, l.created_at, l.sequence_id;
+  IF v_full_trail THEN
+    PERFORM append_outbox_events('LEASE_CLAIMED', p_worker_id, array_agg(p.outbox_id),
+      array_agg(jsonb_strip_nulls(jsonb_build_object('claimed_at', epoch_micros(p.claimed_at),
+        'lease_expires_at', epoch_micros(p.lease_expires_at), 'dispatch_mark', p.dispatch_mark,
+        'lease_token_hash', encode(sha256(uuid_send(p.lease_token)), 'hex')))))
+    FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_claimed);
+  END IF;
   -- A takeover that ended in a hold, or back in the queue, wrote a ledger row and leased nothing: who counts what it did must
   -- hear of it.
   IF p_report_held AND cardinality(v_expired) > 0 THEN

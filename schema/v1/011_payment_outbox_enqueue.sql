@@ -375,7 +375,8 @@ BEGIN
 
   IF v_outbox_ids IS NOT NULL AND (SELECT s.full_trail FROM symphony_settings s) THEN
     PERFORM append_outbox_events('ENQUEUED', session_user::text, array_agg(p.outbox_id),
-      array_agg(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked', p.blocked)))
+      array_agg(jsonb_strip_nulls(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked', p.blocked,
+        'trace_context', p.trace_context))))
     FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
   END IF;
 

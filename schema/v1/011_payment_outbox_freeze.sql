@@ -372,6 +372,7 @@ AS $$
 DECLARE
   v_frozen_at timestamptz;
   v_count bigint;
+  v_marked uuid[];
 BEGIN
   SELECT e.frozen_at INTO v_frozen_at FROM dispatch_epochs e
   WHERE e.epoch_no = p_epoch_no AND e.marked_at IS NULL FOR UPDATE SKIP LOCKED;
@@ -380,8 +381,14 @@ BEGIN
   END IF;
   PERFORM 1 FROM payment_outbox_pending p
   WHERE p.created_at <= v_frozen_at AND NOT p.outcome_unknown ORDER BY p.outbox_id FOR NO KEY UPDATE;
-  UPDATE payment_outbox_pending p SET outcome_unknown = true WHERE p.created_at <= v_frozen_at AND NOT p.outcome_unknown;
-  GET DIAGNOSTICS v_count = ROW_COUNT;
+  WITH marked AS (
+    UPDATE payment_outbox_pending p SET outcome_unknown = true WHERE p.created_at <= v_frozen_at AND NOT p.outcome_unknown
+    RETURNING p.outbox_id
+  )
+  -- Ids are collected for the full trail only: a long queue would be a large array.
+  SELECT count(*), array_agg(m.outbox_id) FILTER (WHERE (SELECT s.full_trail FROM symphony_settings s))
+  INTO v_count, v_marked FROM marked m;
+  PERFORM append_trail_events('MARKED_UNKNOWN', p_actor, v_marked, NULL);
   UPDATE dispatch_epochs e SET marked_at = clock_timestamp(), items_marked = v_count WHERE e.epoch_no = p_epoch_no;
   PERFORM append_outbox_scope_event('PAUSED', p_actor, 'dispatch',
     jsonb_build_object('items_marked', v_count, 'frozen_at', epoch_micros(v_frozen_at)));

@@ -159,6 +159,7 @@ AS $$
 DECLARE
   v_places tid[];
   v_unknown boolean;
+  v_held_at timestamptz;
   v_full_trail boolean;
   v_event_id uuid;
 BEGIN
@@ -174,7 +175,7 @@ BEGIN
     hold_reason = COALESCE(p.hold_reason, p_reason), held_by = COALESCE(p.held_by, p_worker_id),
     held_at = COALESCE(p.held_at, clock_timestamp())
   WHERE p.ctid = ANY (v_places)
-  RETURNING p.outcome_unknown INTO v_unknown;
+  RETURNING p.outcome_unknown, p.held_at INTO v_unknown, v_held_at;
   IF NOT FOUND THEN
     PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
   END IF;
@@ -185,7 +186,7 @@ BEGIN
   END IF;
   SELECT e INTO v_event_id
   FROM append_outbox_events('HOLD_PLACED', p_worker_id, ARRAY[p_outbox_id],
-    ARRAY[jsonb_build_object('reason', p_reason)]) e;
+    ARRAY[outbox_hold_detail(p_reason, v_held_at)]) e;
   RETURN v_event_id;
 END
 $$;

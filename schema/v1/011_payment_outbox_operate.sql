@@ -93,6 +93,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
+  v_held_at timestamptz;
   v_event_id uuid;
 BEGIN
   PERFORM require_operator_arguments(p_outbox_id, p_reason);
@@ -101,12 +102,13 @@ BEGIN
   END IF;
   UPDATE payment_outbox_pending p
   SET hold_reason = p_reason, held_by = v_actor, held_at = clock_timestamp()
-  WHERE p.outbox_id = p_outbox_id AND p.hold_reason IS NULL;
+  WHERE p.outbox_id = p_outbox_id AND p.hold_reason IS NULL
+  RETURNING p.held_at INTO v_held_at;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'HELD: outbox item %: it is held already', p_outbox_id USING ERRCODE = 'P7006';
   END IF;
   SELECT e INTO v_event_id
-  FROM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[p_outbox_id], ARRAY[jsonb_build_object('reason', p_reason)]) e;
+  FROM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[p_outbox_id], ARRAY[outbox_hold_detail(p_reason, v_held_at)]) e;
   RETURN v_event_id;
 END
 $$;

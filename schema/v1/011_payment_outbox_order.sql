@@ -14,6 +14,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_failed record;
+  v_blocked uuid[];
 BEGIN
   FOR v_failed IN
     SELECT DISTINCT a.participant_id, a.outbox_id
@@ -29,11 +30,16 @@ BEGIN
     IF FOUND THEN
       -- What failed need not have been the head: two people may end an item further back. Then the head is marked, as by
       -- any pause, unless somebody is changing it right now: who does may be waiting for what is held here.
-      UPDATE payment_outbox_pending p SET blocked = true
-      WHERE p.outbox_id = ANY (ARRAY(
-        SELECT q.outbox_id FROM payment_outbox_pending q
-        WHERE q.participant_id = v_failed.participant_id AND q.ordered AND NOT q.blocked
-        FOR NO KEY UPDATE SKIP LOCKED));
+      WITH blocked AS (
+        UPDATE payment_outbox_pending p SET blocked = true
+        WHERE p.outbox_id = ANY (ARRAY(
+          SELECT q.outbox_id FROM payment_outbox_pending q
+          WHERE q.participant_id = v_failed.participant_id AND q.ordered AND NOT q.blocked
+          FOR NO KEY UPDATE SKIP LOCKED))
+        RETURNING p.outbox_id
+      )
+      SELECT array_agg(b.outbox_id) INTO v_blocked FROM blocked b;
+      PERFORM append_trail_events('BLOCKED', 'symphony', v_blocked, '{"block_unverified": false}');
       PERFORM append_outbox_scope_event('PAUSED', 'symphony', 'stream:' || v_failed.participant_id,
         jsonb_build_object('reason', 'ORDERED_HEAD_FAILED', 'outbox_id', v_failed.outbox_id));
     END IF;
@@ -61,6 +67,7 @@ DECLARE
   v_snapshot_stays boolean := current_setting('transaction_isolation') <> 'read committed';
   v_heads uuid[];
   v_unblocked uuid[];
+  v_blocked uuid[];
   v_full_trail boolean;
 BEGIN
   IF v_snapshot_stays THEN
@@ -95,10 +102,12 @@ BEGIN
       WHERE p.outbox_id = paused.outbox_id
       RETURNING p.outbox_id, p.blocked
     )
-    SELECT array_agg(s.outbox_id) FILTER (WHERE NOT s.blocked) INTO v_unblocked FROM settled s;
+    SELECT array_agg(s.outbox_id) FILTER (WHERE NOT s.blocked), array_agg(s.outbox_id) FILTER (WHERE s.blocked)
+    INTO v_unblocked, v_blocked FROM settled s;
     SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
     IF v_full_trail THEN
       PERFORM append_outbox_events('UNBLOCKED', 'symphony', v_unblocked, NULL);
+      PERFORM append_trail_events('BLOCKED', 'symphony', v_blocked, '{"block_unverified": true}');
     END IF;
     EXIT WHEN v_snapshot_stays;
   END LOOP;
@@ -117,10 +126,10 @@ DECLARE
   v_stands boolean;
   v_changing boolean;
   v_unblocked integer := 0;
-  v_full_trail boolean;
 BEGIN
   FOR v_item IN
-    SELECT p.outbox_id, p.participant_id, COALESCE(p.stream_position, p.sequence_id) AS position, p.ordered
+    SELECT p.outbox_id, p.participant_id, COALESCE(p.stream_position, p.sequence_id) AS position, p.ordered,
+      (SELECT s.full_trail FROM symphony_settings s) AS full_trail
     FROM payment_outbox_pending p
     WHERE p.block_unverified
     ORDER BY p.participant_id, p.sequence_id LIMIT p_limit FOR UPDATE SKIP LOCKED
@@ -144,12 +153,10 @@ BEGIN
     IF NOT v_changing THEN
       UPDATE payment_outbox_pending p SET blocked = v_stands, block_unverified = false
       WHERE p.outbox_id = v_item.outbox_id;
-      IF NOT v_stands THEN
-        v_unblocked := v_unblocked + 1;
-        SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
-        IF v_full_trail THEN
-          PERFORM append_outbox_events('UNBLOCKED', 'symphony', ARRAY[v_item.outbox_id], NULL);
-        END IF;
+      v_unblocked := v_unblocked + (NOT v_stands)::integer;
+      IF v_item.full_trail THEN
+        PERFORM append_outbox_events(CASE WHEN v_stands THEN 'BLOCKED' ELSE 'UNBLOCKED' END, 'symphony', ARRAY[v_item.outbox_id],
+          ARRAY[CASE WHEN v_stands THEN '{"block_unverified": false}'::jsonb END]);
       END IF;
     END IF;
   END LOOP;
@@ -166,6 +173,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
+  v_blocked uuid[];
 BEGIN
   PERFORM check_outbox_pause(p_kind, p_name, p_reason);
   INSERT INTO outbox_pauses (kind, name, reason, paused_by, paused_at)
@@ -176,11 +184,16 @@ BEGIN
   END IF;
   IF p_kind IN ('participant', 'stream') THEN
     -- Locked in the order in which completions lock, so that the two cannot deadlock.
-    UPDATE payment_outbox_pending p SET blocked = true
-    WHERE p.outbox_id = ANY (ARRAY(
-      SELECT q.outbox_id FROM payment_outbox_pending q
-      WHERE q.participant_id = p_name AND NOT q.blocked AND (p_kind = 'participant' OR q.ordered)
-      ORDER BY q.outbox_id FOR NO KEY UPDATE));
+    WITH blocked AS (
+      UPDATE payment_outbox_pending p SET blocked = true
+      WHERE p.outbox_id = ANY (ARRAY(
+        SELECT q.outbox_id FROM payment_outbox_pending q
+        WHERE q.participant_id = p_name AND NOT q.blocked AND (p_kind = 'participant' OR q.ordered)
+        ORDER BY q.outbox_id FOR NO KEY UPDATE))
+      RETURNING p.outbox_id
+    )
+    SELECT array_agg(b.outbox_id) INTO v_blocked FROM blocked b;
+    PERFORM append_trail_events('BLOCKED', v_actor, v_blocked, '{"block_unverified": false}');
   END IF;
   PERFORM append_outbox_scope_event('PAUSED', v_actor,
     CASE WHEN p_kind = 'all' THEN 'all' ELSE p_kind || ':' || p_name END, jsonb_build_object('reason', p_reason));
@@ -196,6 +209,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
+  v_unblocked uuid[];
   v_next uuid;
 BEGIN
   PERFORM check_outbox_pause(p_kind, p_name, p_reason);
@@ -210,8 +224,13 @@ BEGIN
     ORDER BY p.outbox_id FOR NO KEY UPDATE;
   END IF;
   IF p_kind = 'participant' THEN
-    UPDATE payment_outbox_pending p SET blocked = false, block_unverified = false
-    WHERE p.participant_id = p_name AND p.blocked AND NOT p.ordered;
+    WITH unblocked AS (
+      UPDATE payment_outbox_pending p SET blocked = false, block_unverified = false
+      WHERE p.participant_id = p_name AND p.blocked AND NOT p.ordered
+      RETURNING p.outbox_id
+    )
+    SELECT array_agg(u.outbox_id) INTO v_unblocked FROM unblocked u;
+    PERFORM append_trail_events('UNBLOCKED', v_actor, v_unblocked, NULL);
   END IF;
   IF p_kind IN ('participant', 'stream') THEN
     PERFORM advance_outbox_streams(ARRAY[p_name]);
@@ -225,6 +244,9 @@ BEGIN
       UPDATE payment_outbox_pending p SET block_unverified = true WHERE p.outbox_id = v_next AND p.blocked;
       EXIT WHEN FOUND;
     END LOOP;
+    IF v_next IS NOT NULL THEN
+      PERFORM append_trail_events('BLOCKED', 'symphony', ARRAY[v_next], '{"block_unverified": true}');
+    END IF;
   END IF;
   PERFORM append_outbox_scope_event('RESUMED', v_actor,
     CASE WHEN p_kind = 'all' THEN 'all' ELSE p_kind || ':' || p_name END, jsonb_build_object('reason', p_reason));

@@ -393,7 +393,7 @@ BEGIN
     WHERE a.attempt_id = ANY (p_attempt_ids);
   END IF;
   PERFORM append_outbox_events('HOLD_PLACED', p_worker_id, array_agg(p.outbox_id),
-    array_agg(jsonb_build_object('reason', p.hold_reason)), array_agg(a.attempt_id))
+    array_agg(outbox_hold_detail(p.hold_reason, p.held_at)), array_agg(a.attempt_id))
   FROM payment_outbox_attempts a
   JOIN payment_outbox_pending p ON p.outbox_id = a.outbox_id
   WHERE a.attempt_id = ANY (p_attempt_ids) AND p.held_at = p_now;

@@ -149,6 +149,7 @@ DECLARE
   v_payload jsonb;
   v_number bigint;
   v_redriven_as uuid;
+  v_blocked uuid[];
 BEGIN
   SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
   SELECT a.payload INTO v_payload FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id AND a.state = 'FAILED';
@@ -161,12 +162,17 @@ BEGIN
     NULL, p_position) e;
   -- A pause leaves out a head that was locked at that moment: it must not be first when the stream is resumed.
   IF p_position IS NOT NULL THEN
-    UPDATE payment_outbox_pending p SET blocked = true
-    WHERE p.outbox_id = ANY (ARRAY(
-      SELECT q.outbox_id FROM payment_outbox_pending q
-      WHERE q.participant_id = v_item.participant_id AND q.ordered AND NOT q.blocked
-        AND COALESCE(q.stream_position, q.sequence_id) > p_position
-      ORDER BY q.outbox_id FOR NO KEY UPDATE));
+    WITH blocked AS (
+      UPDATE payment_outbox_pending p SET blocked = true
+      WHERE p.outbox_id = ANY (ARRAY(
+        SELECT q.outbox_id FROM payment_outbox_pending q
+        WHERE q.participant_id = v_item.participant_id AND q.ordered AND NOT q.blocked
+          AND COALESCE(q.stream_position, q.sequence_id) > p_position
+        ORDER BY q.outbox_id FOR NO KEY UPDATE))
+      RETURNING p.outbox_id
+    )
+    SELECT array_agg(b.outbox_id) INTO v_blocked FROM blocked b;
+    PERFORM append_trail_events('BLOCKED', p_actor, v_blocked, '{"block_unverified": false}');
   END IF;
   PERFORM append_outbox_events('REDRIVE_CREATED', p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_build_object(
     'redriven_as', v_redriven_as, 'reason', p_reason, 'proposed_by', p_proposed_by, 'approved_by', p_actor)]);
@@ -202,17 +208,19 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_held uuid[];
+  v_details jsonb[];
 BEGIN
   WITH held AS (
     UPDATE payment_outbox_pending p
     SET hold_reason = 'EARLIER_ITEM_PAID', held_by = p_found_by, held_at = clock_timestamp()
     FROM outbox_payment_items(p_outbox_id) i
     WHERE p.outbox_id = i.outbox_id AND p.hold_reason IS NULL
-    RETURNING p.outbox_id
+    RETURNING p.outbox_id, p.hold_reason, p.held_at
   )
-  SELECT COALESCE(array_agg(h.outbox_id), '{}') INTO v_held FROM held h;
-  PERFORM append_outbox_events('HOLD_PLACED', p_found_by, v_held,
-    array_fill(jsonb_build_object('reason', 'EARLIER_ITEM_PAID', 'paid_as', p_outbox_id), ARRAY[cardinality(v_held)]));
+  SELECT array_agg(h.outbox_id),
+    array_agg(outbox_hold_detail(h.hold_reason, h.held_at) || jsonb_build_object('paid_as', p_outbox_id))
+  INTO v_held, v_details FROM held h;
+  PERFORM append_outbox_events('HOLD_PLACED', p_found_by, v_held, v_details);
 END
 $$;
 COMMENT ON FUNCTION hold_outbox_redrives(uuid, text) IS

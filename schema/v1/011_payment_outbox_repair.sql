@@ -93,7 +93,7 @@ BEGIN
     JOIN payment_outbox_pending p ON p.outbox_id = x.outbox_id;
   END IF;
   PERFORM append_outbox_events('HOLD_PLACED', p_found_by, array_agg(p.outbox_id),
-    array_agg(jsonb_build_object('reason', p.hold_reason)), array_agg(x.attempt_id))
+    array_agg(outbox_hold_detail(p.hold_reason, p.held_at)), array_agg(x.attempt_id))
   FROM unnest(v_expired, v_attempt_ids) AS x(outbox_id, attempt_id)
   JOIN payment_outbox_pending p ON p.outbox_id = x.outbox_id
   WHERE p.held_at = v_now;

@@ -59,7 +59,7 @@ describe('functions', () => {
         `SELECT p.proname FROM pg_proc p, ours
          WHERE p.pronamespace = ours.oid AND p.prorettype = 'trigger'::regtype AND NOT p.prosecdef ORDER BY 1`,
       ),
-    ).toEqual(['notify_outbox_pending', 'refuse_mutation'])
+    ).toEqual(['notify_outbox_pending', 'record_full_trail', 'refuse_mutation'])
   })
 
   test('what forbids the planner anything forbids it to compile, too: up to 17 a way that is forbidden and taken counts as dear', async () => {
@@ -456,7 +456,7 @@ describe('triggers', () => {
       await ask(
         `SELECT pg_get_triggerdef(t.oid, true) AS definition, t.tgenabled AS mode
          FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid, ours
-         WHERE c.relnamespace = ours.oid AND t.tgqual IS NOT NULL ORDER BY t.tgname`,
+         WHERE c.relnamespace = ours.oid AND t.tgqual IS NOT NULL AND t.tgfoid = 'refuse_mutation'::regproc ORDER BY t.tgname`,
       ),
     ).toEqual([
       {
@@ -470,14 +470,15 @@ describe('triggers', () => {
     ])
   })
 
-  test('beside the guards there is the one that wakes the workers, after INSERT, once per statement', async () => {
+  test('two triggers are no guards: one wakes the workers, one records a switch of the full trail', async () => {
     expect(
       await list(
         `SELECT pg_get_triggerdef(t.oid, true) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid, ours
-         WHERE c.relnamespace = ours.oid AND NOT t.tgisinternal AND t.tgfoid <> 'refuse_mutation'::regproc`,
+         WHERE c.relnamespace = ours.oid AND NOT t.tgisinternal AND t.tgfoid <> 'refuse_mutation'::regproc ORDER BY t.tgname`,
       ),
     ).toEqual([
       'CREATE TRIGGER payment_outbox_pending_notifies AFTER INSERT ON payment_outbox_pending REFERENCING NEW TABLE AS enqueued FOR EACH STATEMENT EXECUTE FUNCTION notify_outbox_pending()',
+      'CREATE TRIGGER symphony_settings_record_full_trail AFTER UPDATE OF full_trail ON symphony_settings FOR EACH ROW WHEN (old.full_trail <> new.full_trail) EXECUTE FUNCTION record_full_trail()',
     ])
   })
 

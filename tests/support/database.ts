@@ -274,7 +274,7 @@ async function connectClient(url: string, config: ClientConfig = {}): Promise<Cl
 }
 
 /** The driver's client returns more than a `Queryable` does, and takes an array it could change. */
-function asQueryable(client: Client): Queryable {
+export function asQueryable(client: Client): Queryable {
   return { query: (text, values) => client.query<never>(text, values === undefined ? undefined : [...values]) }
 }
 

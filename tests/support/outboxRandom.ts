@@ -2,10 +2,13 @@ import { DatabaseError, type Queryable } from '../../libs/db/index.js'
 import {
   approveOutboxProposal,
   beginOutboxDispatch,
+  checkDispatchEpoch,
   claimOutboxBatch,
   completeOutboxAttempts,
   enqueuePaymentOutboxBatch,
+  freezeDispatch,
   holdLeasedOutboxItem,
+  liftDispatchFreeze,
   pauseOutbox,
   placeOutboxHold,
   recordLateOutcome,
@@ -40,8 +43,18 @@ interface Lease {
   readonly workerId: string
 }
 
-/** What a random step may run into: its item was ended, held, leased or decided by an earlier one. */
-const EXPECTED_REFUSALS: ReadonlySet<string | undefined> = new Set(['P7001', 'P7002', 'P7006', 'P7007'])
+/**
+ * Refusals that a random step may meet: an earlier step ended, held, leased or decided its item. With two actors dispatch may
+ * be frozen by the other one (P7009), and a freeze and a completion may deadlock (40P01).
+ */
+const EXPECTED_REFUSALS: ReadonlySet<string | undefined> = new Set([
+  'P7001',
+  'P7002',
+  'P7006',
+  'P7007',
+  'P7009',
+  '40P01',
+])
 
 /**
  * Everything that can be done to an outbox, in an order that a seed decides. One actor: each step ends before the next
@@ -89,18 +102,25 @@ export class RandomOutbox {
       () => this.#pause(),
       () => this.#resume(),
       () => this.#setPolicy(),
+      () => this.#freeze(),
     ]
   }
 
   /** First once through every door, then at random. */
-  async run(steps: number): Promise<void> {
+  async run(steps: number, afterStep?: (step: number) => Promise<void>): Promise<void> {
     await this.#tour()
+    await this.play(steps, afterStep)
+  }
+
+  /** Random steps alone. */
+  async play(steps: number, afterStep?: (step: number) => Promise<void>): Promise<void> {
     for (let step = 0; step < steps; step++) {
       try {
         await this.#pick(this.#steps)()
       } catch (error) {
         if (!(error instanceof DatabaseError) || !EXPECTED_REFUSALS.has(error.sqlstate)) throw error
       }
+      await afterStep?.(step)
     }
   }
 
@@ -114,8 +134,10 @@ export class RandomOutbox {
     await tour.wearOut(true)
     await tour.decide()
     await tour.redrive()
+    await tour.freeze()
     await tour.lease()
     await tour.order()
+    await tour.redriveInOrder()
   }
 
   async #enqueue(): Promise<void> {
@@ -126,9 +148,10 @@ export class RandomOutbox {
         ordered: this.#chance(0.4),
         payload: { amount: this.#int(1, 1e6) / 100, text: 'à 5 €\n', n: this.#int(0, 9) },
         ...(this.#chance(0.1) ? { notBefore: new Date(Date.now() + 86_400_000) } : {}),
+        ...(this.#chance(0.2) ? { traceContext: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01 vendor=1` } : {}),
       }),
     )
-    const items = await enqueuePaymentOutboxBatch(this.#hands.ingest(), instructions)
+    const items = await enqueuePaymentOutboxBatch(this.#hands.ingest(), instructions, { isMessage: this.#chance(0.2) })
     this.#items.push(...items.map((item) => item.outboxId))
   }
 
@@ -266,6 +289,13 @@ export class RandomOutbox {
     }
   }
 
+  /** Everything that waits is marked as of unknown outcome. */
+  async #freeze(): Promise<void> {
+    await freezeDispatch(this.#person(), 'restored by hand')
+    await checkDispatchEpoch(this.#hands.executor(), 'worker-1')
+    await liftDispatchFreeze(this.#person(), 'the books agree')
+  }
+
   async #setPolicy(): Promise<void> {
     const policy = this.#pick(['continue', 'halt'] as const)
     await setParticipantOutboxPolicy(this.#person(), this.#pick(this.#participants), policy)
@@ -374,6 +404,28 @@ class Tour {
       await pauseOutbox(first(), kind, railType, 'please wait')
       await resumeOutbox(second(), kind, railType, 'go on')
     }
+  }
+
+  /** A redrive takes the place of the failed head of a stream, which stays halted: two items are left, both blocked. */
+  async redriveInOrder(): Promise<void> {
+    const [first, second] = this.#hands.people
+    const railType = await this.#enqueue(undefined, true)
+    await enqueuePaymentOutboxBatch(this.#hands.ingest(), [
+      anInstruction({ participantId: railType, railType, ordered: true }),
+    ])
+    await setParticipantOutboxPolicy(first(), railType, 'halt')
+    const failed = await this.#claim(railType)
+    await this.#complete(failed, { state: 'FAILED' })
+    const { proposalId } = await redriveOutboxItem(first(), failed.outboxId, 'once more, in its place')
+    await approveOutboxProposal(second(), proposalId!)
+  }
+
+  /** An item that waits while dispatch is frozen, and whose outcome is unknown from then on. */
+  async freeze(): Promise<void> {
+    await this.#enqueue()
+    await freezeDispatch(this.#hands.people[0](), 'restored by hand')
+    await checkDispatchEpoch(this.#hands.executor(), WORKER)
+    await liftDispatchFreeze(this.#hands.people[1](), 'the books agree')
   }
 
   /** An item on a rail of its own, for a participant of the same name. */

@@ -20,7 +20,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { comeFrom, epochRow, forgetEpochs } from '../support/outboxEpochs.js'
 import { claim, claimOnly, complete, enqueue, enqueueAndClaim, pendingRow, WORKER } from '../support/outboxItems.js'
 import { aPerson, type Person } from '../support/outboxPeople.js'
-import { foldTrail, readPending } from '../support/outboxTrail.js'
+import { foldTrails } from '../support/outboxTrail.js'
 import { PlanRecorder, scansOf, type Execution } from '../support/plans.js'
 import { failureOf, race } from '../support/race.js'
 
@@ -384,10 +384,10 @@ describe('while dispatch is frozen', () => {
       await freeze()
       const later = await enqueue(db)
       await check()
-      const [told, stands] = [await foldTrail(db), await readPending(db)]
-      for (const id of [outboxId, later.outboxId]) expect(told.get(id)).toEqual(stands.get(id))
-      expect(stands.get(outboxId)).toMatchObject({ outcomeUnknown: true })
-      expect(stands.get(later.outboxId)).toMatchObject({ outcomeUnknown: false })
+      const { folded, pending } = await foldTrails(db)
+      for (const id of [outboxId, later.outboxId]) expect(folded.get(id)).toEqual(pending.get(id))
+      expect(pending.get(outboxId)).toMatchObject({ outcome_unknown: true })
+      expect(pending.get(later.outboxId)).toMatchObject({ outcome_unknown: false })
     } finally {
       await db.queryNoRole('UPDATE symphony_settings SET full_trail = false')
     }

@@ -1,10 +1,14 @@
+import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { withSchema } from '../../libs/db/index.js'
+import { readReplays, repairExpiredLeases } from '../../libs/outbox/index.js'
+import { PENDING_COLUMNS } from '../../libs/outbox/reads/replay.js'
+import { asQueryable, createTestDatabase, type TestDatabase } from '../support/database.js'
 import { aPerson } from '../support/outboxPeople.js'
-import { RandomOutbox } from '../support/outboxRandom.js'
-import { foldTrail, readPending } from '../support/outboxTrail.js'
+import { RandomOutbox, type RandomHands } from '../support/outboxRandom.js'
+import { foldTrails, itemIds } from '../support/outboxTrail.js'
 
-/** Always written: what no ledger row says. */
+/** Written with and without the full trail, because no ledger row holds it. */
 const ALWAYS = [
   'CONTRADICTION_REVIEWED',
   'DECISION_PROPOSED',
@@ -22,28 +26,40 @@ const ALWAYS = [
 /** Written where the full trail is on. */
 const FULL = [
   'ATTEMPT_COMPLETED',
+  'BLOCKED',
   'DISPATCH_BEGUN',
   'ENQUEUED',
+  'FULL_TRAIL_SET',
   'LEASE_CLAIMED',
   'LEASE_EXPIRED_REPAIRED',
   'LEASE_RELEASED',
   'LEASE_RENEWED',
+  'MARKED_UNKNOWN',
   'RESCHEDULED',
   'UNBLOCKED',
 ]
 
-async function workAtRandom(seed: number, steps: number, fullTrail: boolean): Promise<TestDatabase> {
+async function workAtRandom(
+  seed: number,
+  steps: number,
+  fullTrail: boolean,
+  afterStep?: (db: TestDatabase, step: number) => Promise<void>,
+): Promise<TestDatabase> {
   const db = await createTestDatabase()
   await db.queryNoRole('UPDATE symphony_settings SET full_trail = $1', [fullTrail])
+  const outbox = new RandomOutbox(db, seed, await handsOf(db))
+  await outbox.run(steps, (step) => afterStep?.(db, step) ?? Promise.resolve())
+  return db
+}
+
+async function handsOf(db: TestDatabase): Promise<RandomHands> {
   const olga = await aPerson(db, 'olga')
   const pavel = await aPerson(db, 'pavel')
-  const outbox = new RandomOutbox(db, seed, {
+  return {
     ingest: () => db.as('symphony_ingest'),
     executor: () => db.as('symphony_executor'),
     people: [() => olga.control, () => pavel.control],
-  })
-  await outbox.run(steps)
-  return db
+  }
 }
 
 async function eventTypes(db: TestDatabase): Promise<string[]> {
@@ -59,23 +75,34 @@ async function eventNumbers(db: TestDatabase): Promise<number[][]> {
   return rows.map(({ numbers }) => numbers.map(Number))
 }
 
-describe.for([1, 2, 3])('the full trail, after all that can be done (seed %i)', (seed) => {
+describe.for([1, 2, 3])('the full trail of a random history (seed %i)', (seed) => {
   let db: TestDatabase
+  const foldsThatDiffer: number[] = []
+  /** Columns that were seen with another value than null, false and 0. */
+  const seen = new Set<string>()
   beforeAll(async () => {
-    db = await workAtRandom(seed, 150, true)
+    db = await workAtRandom(seed, 150, true, async (own, step) => {
+      if (step % 10 !== seed) return
+      const { folded, pending } = await foldTrails(own)
+      if (!isDeepStrictEqual(folded, pending)) foldsThatDiffer.push(step)
+      for (const row of pending.values()) {
+        for (const [column, value] of Object.entries(row)) if (value) seen.add(column)
+      }
+    })
   })
   afterAll(() => db.drop())
 
-  test('folded, gives exactly what is pending', async () => {
-    const pending = await readPending(db)
-    expect(await foldTrail(db)).toEqual(pending)
-    // There was something of every kind to compare.
-    const items = [...pending.values()]
-    expect(items.some((item) => item.claimedBy !== null)).toBe(true)
-    expect(items.some((item) => item.holdReason !== null)).toBe(true)
-    expect(items.some((item) => item.outcomeUnknown)).toBe(true)
-    expect(items.some((item) => item.blocked)).toBe(true)
-    expect(items.some((item) => item.attemptCount > 0)).toBe(true)
+  test('reproduces every column of every pending row at every point where it is folded', async () => {
+    const { folded, pending } = await foldTrails(db)
+    expect(folded).toEqual(pending)
+    expect(foldsThatDiffer).toEqual([])
+    expect([...seen].toSorted()).toEqual(Object.keys(PENDING_COLUMNS).toSorted())
+  })
+
+  test('is replayed as equal for every item, as symphony_auditor', async () => {
+    const replays = await readReplays(db.as('symphony_auditor'), await itemIds(db))
+    expect(replays.filter(({ verdict }) => verdict !== 'equal')).toEqual([])
+    expect(replays.filter(({ pending }) => pending === null).length).toBeGreaterThan(5)
   })
 
   test('is numbered without a gap', async () => {
@@ -83,6 +110,84 @@ describe.for([1, 2, 3])('the full trail, after all that can be done (seed %i)', 
     expect(numbers).toEqual(numbers.map((row) => row.map((_, index) => index + 1)))
     expect(numbers.length).toBeGreaterThan(10)
   })
+})
+
+test('the fold covers exactly the columns that the catalog lists', async () => {
+  await using db = await createTestDatabase()
+  const { rows } = await db.queryNoRole<{ name: string }>(
+    `SELECT attname AS name FROM pg_attribute
+     WHERE attrelid = 'payment_outbox_pending'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`,
+  )
+  expect(Object.keys(PENDING_COLUMNS)).toEqual(rows.map(({ name }) => name))
+})
+
+test('the full trail reproduces the queue after two actors worked on the same items', async () => {
+  await using db = await createTestDatabase()
+  await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
+  const hands = await handsOf(db)
+  // The same seed, and so the same participants and rails.
+  await Promise.all([1, 2].map(() => new RandomOutbox(db, 5, hands).play(120)))
+  // A lease that one actor expired may have been locked by the other.
+  await repairExpiredLeases(db.as('symphony_executor'), 1000, 'repairer')
+  const { folded, pending } = await foldTrails(db)
+  expect(folded).toEqual(pending)
+  expect(pending.size).toBeGreaterThan(10)
+})
+
+describe('a replay', () => {
+  let db: TestDatabase
+  beforeAll(async () => {
+    db = await workAtRandom(6, 0, true)
+  })
+  afterAll(() => db.drop())
+
+  test.for(Object.keys(PENDING_COLUMNS).filter((column) => column !== 'lease_token'))(
+    'reports that %s was changed without an event',
+    async (column) => {
+      const client = await db.connect()
+      await client.query('BEGIN')
+      await client.query(
+        `UPDATE payment_outbox_pending SET ${column} = ${await otherValue(column)}
+         WHERE outbox_id = (SELECT min(outbox_id::text)::uuid FROM payment_outbox_pending WHERE ${ROWS[column] ?? 'true'})`,
+      )
+      const replays = await readReplays(withSchema(asQueryable(client), db.schema), await itemIds(db))
+      await client.query('ROLLBACK')
+      const found = replays.flatMap(({ differences }) => differences.map((one) => one.column))
+      expect(found).toEqual([column === 'outbox_id' ? null : column])
+    },
+  )
+
+  /** Another value of the column, in SQL, that its constraints accept. */
+  async function otherValue(column: string): Promise<string> {
+    const { rows } = await db.queryNoRole<{ type: string }>(
+      `SELECT format_type(atttypid, NULL) AS type FROM pg_attribute
+       WHERE attrelid = 'payment_outbox_pending'::regclass AND attname = $1`,
+      [column],
+    )
+    const ofType: Readonly<Record<string, string>> = {
+      text: `'another ' || outbox_id`,
+      uuid: 'gen_random_uuid()',
+      bigint: '999',
+      integer: '9',
+      boolean: `NOT ${column}`,
+      bytea: `sha256('another')`,
+      jsonb: `'{"another": true}'`,
+      'timestamp with time zone': `COALESCE(${column}, now()) + interval '1 microsecond'`,
+    }
+    return column === 'dispatch_mark' ? `'begun'` : ofType[rows[0]!.type]!
+  }
+
+  /** Rows on which the constraints let one column change alone. */
+  const ROWS: Readonly<Record<string, string>> = {
+    claimed_by: 'lease_token IS NOT NULL',
+    lease_expires_at: 'lease_token IS NOT NULL',
+    dispatch_mark: 'lease_token IS NOT NULL AND dispatch_mark IS NULL',
+    hold_reason: 'hold_reason IS NOT NULL',
+    held_by: 'hold_reason IS NOT NULL',
+    held_at: 'hold_reason IS NOT NULL',
+    blocked: 'NOT blocked',
+    block_unverified: 'blocked',
+  }
 })
 
 test('with the full trail every step is named; without it only what no ledger row says', async () => {

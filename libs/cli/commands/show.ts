@@ -5,6 +5,7 @@ import {
   readAttempts,
   readItemEvents,
   readItems,
+  readReplays,
   type AttemptAction,
   type ItemEvent,
   type ItemStatus,
@@ -16,6 +17,7 @@ import { describeItemFreeze } from '../describeFreeze.js'
 import { describeMoney } from '../describeMoney.js'
 import { addExamples } from '../examples.js'
 import { withTarget } from '../openTarget.js'
+import { reportReplays } from '../reportReplays.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
 import { TARGET } from '../settings.js'
 
@@ -26,11 +28,13 @@ export function registerShow(program: Command, cli: Cli): void {
       program.command('show'),
       'symphony show INV-2026-17',
       'symphony show 01981… --json | jq .items[0].state',
+      'symphony show INV-2026-17 --replay',
     )
       .description('the whole timeline of one payment')
       .argument('<id>', 'an instruction id, or the id of an outbox item'),
     TARGET,
   )
+    .option('--replay', 'fold the full trail of events and compare the result with the queue, as an auditor')
     .addOption(jsonOption())
     .action((id: string, flags: GivenFlags) => run(id, flags, cli))
 }
@@ -42,20 +46,34 @@ interface Timeline extends ItemStatus {
 
 async function run(id: string, flags: GivenFlags, cli: Cli): Promise<void> {
   const settings = await resolveSettings(TARGET, flags, cli)
-  const items = await withTarget(settings, 'show', (database) => readTimelines(database.as('symphony_readonly'), id))
-  if (items.length === 0) {
-    throw new AppError('ITEM_NOT_FOUND', `There is no instruction and no outbox item with the id ${id}.`, {
-      remedy: 'Look it up in the database and schema it was enqueued in: --database-url, --schema.',
+  if (flags['replay'] === true) {
+    const replays = await withTarget(settings, 'show', async (database) => {
+      const auditor = database.as('symphony_auditor')
+      const items = await findItems(auditor, id)
+      return readReplays(
+        auditor,
+        items.map(({ outboxId }) => outboxId),
+      )
     })
+    return reportReplays(replays, flags, cli)
   }
+  const items = await withTarget(settings, 'show', (database) => readTimelines(database.as('symphony_readonly'), id))
   if (flags['json'] === true) return cli.terminal.printJson({ items })
   for (const item of items) printTimeline(item, cli)
 }
 
-async function readTimelines(role: RoleHandle, id: string): Promise<readonly Timeline[]> {
+async function findItems(role: RoleHandle, id: string): Promise<readonly ItemStatus[]> {
   const byItem = UUID.test(id) ? await readItems(role, { outboxId: id }) : []
   // An instruction may be named by a UUID, too.
   const items = byItem.length > 0 ? byItem : await readItems(role, { instructionId: id })
+  if (items.length > 0) return items
+  throw new AppError('ITEM_NOT_FOUND', `There is no instruction and no outbox item with the id ${id}.`, {
+    remedy: 'Look it up in the database and schema it was enqueued in: --database-url, --schema.',
+  })
+}
+
+async function readTimelines(role: RoleHandle, id: string): Promise<readonly Timeline[]> {
+  const items = await findItems(role, id)
   const timelines: Timeline[] = []
   for (const item of items) {
     timelines.push({

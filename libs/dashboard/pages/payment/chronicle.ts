@@ -103,7 +103,19 @@ const EVENT_LOOKS: Readonly<Record<string, EventLook>> = {
   LEASE_RENEWED: look('Lease renewed', 'flight', 'flight', null),
   LEASE_EXPIRED_REPAIRED: look('Expired lease repaired', 'expired', 'warn', null),
   RESCHEDULED: look('Rescheduled', 'scheduled', 'wait', null),
-  UNBLOCKED: look('Unblocked', 'due', 'wait', 'The payment before it in its stream has ended.'),
+  BLOCKED: look(
+    'Blocked',
+    'scheduled',
+    'wait',
+    'It waits for an earlier payment of its stream, or for the end of a pause.',
+  ),
+  UNBLOCKED: look('Unblocked', 'due', 'wait', 'No earlier payment of its stream and no pause holds it back.'),
+  MARKED_UNKNOWN: look(
+    'Outcome marked unknown',
+    'warning',
+    'unknown',
+    'Dispatch was frozen: the rail may have paid it.',
+  ),
   DISPATCH_BEGUN: look('Call announced', 'flight', 'flight', 'From here on the rail may have acted.'),
 }
 
