@@ -1,4 +1,4 @@
-// Builds libs/dashboard into dist/dashboard: one page, one script, one style sheet, their names made of their content, so that
+// Builds libs/dashboard into dist/dashboard: page, script, style sheet and charts, their names made of their content, so that
 // browsers may keep them for ever.
 import { existsSync, renameSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'

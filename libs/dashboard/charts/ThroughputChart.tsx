@@ -77,7 +77,7 @@ function useStackedBars(minutes: readonly ThroughputMinute[], onPoint: (index: n
     let isLeft = false
     const draw = async (element: HTMLElement) => {
       requireKnownLocale()
-      const { default: Plot } = await import('uplot')
+      const [{ default: Plot }] = await Promise.all([import('uplot'), import('uplot/dist/uPlot.min.css')])
       if (isLeft) return
       const drawn = new Plot(optionsFor(Plot, element, onPoint), stacked(latest.current), element)
       observer = new ResizeObserver(() => drawn.setSize({ width: element.clientWidth, height: HEIGHT }))
@@ -99,7 +99,6 @@ function useStackedBars(minutes: readonly ThroughputMinute[], onPoint: (index: n
 
 const HEIGHT = 200
 
-/** Each layer on top of those below it; the highest is drawn first, and the others over it. */
 /** uPlot formats numbers in `navigator.language` as it is loaded. Under LANG=C that is no locale (`en-US@posix`), and it throws. */
 function requireKnownLocale(): void {
   try {
@@ -109,6 +108,7 @@ function requireKnownLocale(): void {
   }
 }
 
+/** Each layer on top of those below it; the highest is drawn first, and the others over it. */
 function stacked(minutes: readonly ThroughputMinute[]): uPlot.AlignedData {
   const times = minutes.map(({ minute }) => Date.parse(minute) / 1_000)
   const tops: number[][] = []
