@@ -51,6 +51,8 @@ function rowOf(page: Page, text: string): Locator {
 }
 
 const DECLARED = 'rail-that-a-worker-declared'
+/** A rail may give references of up to 255 characters without a space. */
+const LONG_REFERENCE = `RF-${'4711'.repeat(60)}`
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
 
 describe('a payment', () => {
@@ -100,7 +102,7 @@ describe('a payment', () => {
     await rowOf(page, instructionId).getByRole('button', { name: 'Resolve' }).click()
     await page.getByRole('dialog').getByText('12.50 EUR to ••••3000').waitFor()
     await page.getByRole('radio', { name: 'It was paid' }).check()
-    await page.getByLabel('The rail’s reference').fill('RF-4711')
+    await page.getByLabel('The rail’s reference').fill(LONG_REFERENCE)
     await giveReason(page, 'Propose: it was paid')
     const proposal = rowOf(page, instructionId).locator('.proposal')
     await proposal.getByText('You proposed it, so somebody else must approve it').waitFor()
@@ -118,13 +120,16 @@ describe('a payment', () => {
       '12.50 EUR',
       '••••3000',
       outboxId,
-      'RF-4711',
+      LONG_REFERENCE,
       'as agreed with the bank',
       'olga',
     ]) {
       expect(question).toContain(word)
     }
     expect(question).not.toContain(PAYLOAD.destination)
+    // The whole reference can be read: none of it is beyond the edge of the dialog.
+    const body = pavel.page.getByRole('dialog').locator('.body')
+    expect(await body.evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)).toBe(0)
     // Nothing happens before the confirmation.
     expect(await stateOf(outboxId)).toBe('HELD')
     await pavel.page.getByRole('button', { name: 'Approve: it was paid' }).click()
@@ -334,7 +339,7 @@ describe('dispatch', () => {
     await freeze.getByRole('button', { name: 'Lift the freeze' }).click()
     alerts = []
     await giveReason(page, 'Let dispatch go on', 'both books agree up to 11:40')
-    await freeze.getByText('Dispatch is open').waitFor()
+    await freeze.getByText('Not frozen').waitFor()
     expect(await freeze.innerText()).toMatch(/Last lifted[^]*by olga: both books agree up to 11:40/)
     expect(await readDispatchEpoch(stage.db.as('symphony_readonly'))).toMatchObject({ frozen: false, liftedBy: 'olga' })
   })
@@ -349,7 +354,7 @@ describe('dispatch', () => {
     expect(await readDispatchEpoch(stage.db.as('symphony_readonly'))).toMatchObject({ frozen: true, frozenBy: 'olga' })
     await page.getByRole('button', { name: 'Lift the freeze' }).click()
     await giveReason(page, 'Let dispatch go on')
-    await page.getByText('Dispatch is open').waitFor()
+    await page.getByText('Not frozen').waitFor()
   })
 
   test('of one participant is paused and resumed, and who may only look sees both and no button', async () => {

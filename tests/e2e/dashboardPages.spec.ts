@@ -32,6 +32,12 @@ async function accessibilityDefects(page: Page, runOnly: object = EVERY_RULE): P
 /** How many pixels of the page are beyond the screen. */
 const SIDEWAYS = 'Math.max(0, document.documentElement.scrollWidth - innerWidth)'
 
+/** Tables and lists with columns beyond their right edge, as "name: pixels". Free text must break instead. */
+const CUT_OFF = `[...document.querySelectorAll('.table-wrap, .vlist-head')].flatMap((element) => {
+  const beyond = element.scrollWidth - element.clientWidth
+  return beyond > 0 ? [element.closest('[aria-label]').getAttribute('aria-label') + ': ' + beyond] : []
+})`
+
 describe.each(DASHBOARD_LOOKS)('every page, $name', ({ name: look, ...options }) => {
   test('is accessible, fits its screen, and its browser has nothing to complain about', async () => {
     const { page, complaints, goTo } = await stage.open(undefined, options)
@@ -42,7 +48,8 @@ describe.each(DASHBOARD_LOOKS)('every page, $name', ({ name: look, ...options })
       // In the dark nothing changes but the colours; on a phone, the navigation and where things stand.
       const rules = look === 'dark' ? CONTRAST : EVERY_RULE
       const defects = look === 'phone' && name !== 'overview' ? [] : await accessibilityDefects(page, rules)
-      expect({ name, defects, sideways: await page.evaluate(SIDEWAYS) }).toEqual({ name, defects: [], sideways: 0 })
+      const [sideways, cutOff] = [await page.evaluate(SIDEWAYS), await page.evaluate(CUT_OFF)]
+      expect({ name, defects, sideways, cutOff }).toEqual({ name, defects: [], sideways: 0, cutOff: [] })
     }
     expect(complaints()).toEqual([])
     await page.context().close()

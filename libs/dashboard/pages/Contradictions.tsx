@@ -9,6 +9,8 @@ import { Empty } from '../parts/Empty.js'
 import { Moment } from '../parts/Moment.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { ReasonSheet } from '../parts/ReasonSheet.js'
+import { lookOf } from '../parts/states.js'
+import { StateTag } from '../parts/StateTag.js'
 
 /** Ended payments for which a worker reported another outcome than the ledger, until an operator reviews them. */
 export function Contradictions() {
@@ -42,7 +44,13 @@ export function Contradictions() {
         <ReasonSheet
           title={`Review ${chosen.instructionId}`}
           action="Record the review"
-          explanation="The alert ends with your review. The recorded outcome of the payment stays as it is."
+          explanation={
+            <>
+              The ledger says <Words outcome={chosen.recorded} />; {chosen.actor} reported{' '}
+              <Words outcome={chosen.reported} />. The alert ends with your review. The recorded outcome of the payment
+              stays as it is.
+            </>
+          }
           onClose={() => setChosen(null)}
           act={async (reason) => {
             await reviewContradiction(chosen.eventId, reason)
@@ -89,10 +97,18 @@ function Row({ contradiction, onChoose }: RowProps) {
   )
 }
 
+function Words({ outcome: { state, railReference } }: { readonly outcome: Contradiction['recorded'] }) {
+  return (
+    <>
+      {lookOf(state).word.toLowerCase()}, <code>{railReference ?? 'no rail reference'}</code>
+    </>
+  )
+}
+
 function Outcome({ outcome: { state, railReference } }: { readonly outcome: Contradiction['recorded'] }) {
   return (
     <>
-      {state} <div class="mono quiet">{railReference ?? 'no rail reference'}</div>
+      <StateTag state={state} /> <div class="mono quiet">{railReference ?? 'no rail reference'}</div>
     </>
   )
 }

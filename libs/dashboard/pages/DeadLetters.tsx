@@ -112,7 +112,7 @@ function DeadRow({ dead, onChoose, onDone }: DeadRowProps) {
   return (
     <tr>
       <PaymentCells item={item} />
-      <td data-label="Why">
+      <td data-label="Why" class="text">
         <code>{item.lastErrorCode ?? item.lastRailCode ?? 'no code'}</code>
         {errorMessage === null ? null : <div class="quiet clamp">{errorMessage}</div>}
         {proposal === null ? null : <ProposalNote proposal={proposal} onDone={onDone} />}

@@ -87,7 +87,7 @@ function HoldRow({ hold: { item, proposal }, onChoose, onDone }: HoldRowProps) {
   return (
     <tr>
       <PaymentCells item={item} />
-      <td data-label="Held because">
+      <td data-label="Held because" class="text">
         {item.holdReason} <span class="quiet">by {item.heldBy}</span>
         {item.outcomeUnknown ? (
           <div>

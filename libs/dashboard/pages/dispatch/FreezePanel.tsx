@@ -49,10 +49,10 @@ function Open() {
     <p>
       <span class="state tone-good">
         <Glyph name="done" />
-        Dispatch is open
+        Not frozen
       </span>{' '}
       <span class="quiet">
-        After a restore, or a failover that may have lost commits, it is frozen by itself until a person has looked.
+        After a restore, or a failover that may have lost commits, Symphony freezes dispatch until a person has looked.
       </span>
     </p>
   )

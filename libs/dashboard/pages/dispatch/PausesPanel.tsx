@@ -97,7 +97,9 @@ function PauseRow({ pause, onChoose }: { readonly pause: Pause; readonly onChoos
           </>
         )}
       </td>
-      <td data-label="Why">{reason}</td>
+      <td data-label="Why" class="text">
+        {reason}
+      </td>
       <td data-label="By">{pausedBy}</td>
       <td data-label="Since">
         <Moment at={pausedAt} />

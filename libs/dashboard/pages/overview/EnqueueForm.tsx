@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { go, pathTo } from '../../app/router.js'
 import { enqueuePayment } from '../../data/api.js'
 import { boundTo } from '../../data/me.js'
@@ -34,7 +34,7 @@ export function EnqueueForm({ rails, onAccepted = (id) => go(pathTo(['payments',
     const instruction = instructionIn(form)
     if (isSimulated) return enqueue(instruction)
     setDraft(instruction)
-    return 'Confirm the payment.'
+    return ''
   }
   return (
     <>
@@ -95,10 +95,15 @@ function Confirmation({ draft, act, onBack }: ConfirmationProps) {
   const { instructionId, participantId, railType, payload } = draft
   const back = useRef<HTMLButtonElement>(null)
   // Not the button that sends: a second Enter must not confirm.
-  useEffect(() => back.current?.focus(), [])
+  useLayoutEffect(() => back.current?.focus(), [])
+  const change = (
+    <button ref={back} type="button" class="button" aria-describedby="enqueue-warning" onClick={onBack}>
+      Change it
+    </button>
+  )
   return (
-    <ActionForm action="Enqueue this payment" act={act}>
-      <p>
+    <ActionForm action="Enqueue this payment" act={act} beside={change}>
+      <p id="enqueue-warning">
         <strong>This is no simulation.</strong> A worker sends the payment to the rail {railType} as soon as it can.
       </p>
       <dl class="facts">
@@ -117,9 +122,6 @@ function Confirmation({ draft, act, onBack }: ConfirmationProps) {
         <dt>Instruction</dt>
         <dd>{instructionId}</dd>
       </dl>
-      <button ref={back} type="button" class="button start" onClick={onBack}>
-        Change it
-      </button>
     </ActionForm>
   )
 }

@@ -24,7 +24,6 @@ export function ErrorMix({ errors }: { readonly errors: readonly ErrorCount[] })
             <thead>
               <tr>
                 <th>Code</th>
-                <th>Ended as</th>
                 <th class="numeric">Count</th>
               </tr>
             </thead>
@@ -50,12 +49,12 @@ function ErrorLine({ error, most }: { readonly error: ErrorCount; readonly most:
     <tr>
       <td>
         <code>{error.errorCode ?? 'no code'}</code> <span class="quiet">{error.railType}</span>
+        <div>
+          <StateTag state={state} />
+        </div>
         <div class={`errorbar tone-${lookOf(state).tone}`} aria-hidden="true">
           <span style={{ width: `${(100 * error.count) / most}%` }} />
         </div>
-      </td>
-      <td>
-        <StateTag state={state} />
       </td>
       <td class="numeric">{count(error.count)}</td>
     </tr>

@@ -58,7 +58,7 @@ function RailRow({ rail, onChoose }: { readonly rail: Rail; readonly onChoose: (
       <td data-label="Rail" class="name">
         <a href={pathTo(['payments'], { rail: railType })}>{railType}</a>
       </td>
-      <td data-label="State">
+      <td data-label="State" class="text">
         <StateTag state={pause === null ? 'ACTIVE' : 'PAUSED'} />
         {pause === null ? null : (
           <div class="quiet">

@@ -39,7 +39,6 @@ export function WorkersPanel() {
                     <th class="numeric">At the rail</th>
                     <th class="numeric">Waiting</th>
                     <th class="numeric">Recording</th>
-                    <th>Last seen</th>
                   </tr>
                 </thead>
                 <tbody>
@@ -71,11 +70,9 @@ function WorkerRow({ worker }: { readonly worker: WorkerView }) {
           <Glyph name={alive ? 'done' : 'expired'} />
           {alive ? 'Alive' : 'Dead'}
         </span>
-        {deadSince === null ? null : (
-          <div class="quiet">
-            since <Moment at={deadSince} />
-          </div>
-        )}
+        <div class="quiet">
+          {deadSince === null ? 'seen' : 'since'} <Moment at={deadSince ?? lastSeenAt} />
+        </div>
       </td>
       <td data-label="Leases" class="numeric">
         {count(leases)}
@@ -88,9 +85,6 @@ function WorkerRow({ worker }: { readonly worker: WorkerView }) {
       </td>
       <td data-label="Recording" class="numeric">
         {completing === null ? '–' : count(completing)}
-      </td>
-      <td data-label="Last seen">
-        <Moment at={lastSeenAt} />
       </td>
     </tr>
   )

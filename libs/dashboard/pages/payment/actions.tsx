@@ -120,7 +120,7 @@ export function ResolveSheet({ items, onClose, onDone }: ResolveSheetProps) {
         {items.some(({ outcomeUnknown }) => outcomeUnknown) ? (
           <p>
             <StateTag state="OUTCOME_UNKNOWN" /> {lookOf('OUTCOME_UNKNOWN').meaning}{' '}
-            <strong>Ask the rail {isOne ? `for ${only?.outboxId}` : 'for each of them'} first.</strong>
+            <strong>Ask the rail {isOne ? `for ${only?.outboxId}` : 'for each such payment'} first.</strong>
           </p>
         ) : null}
         <fieldset class="choices">
