@@ -134,8 +134,8 @@ function requireAll(found, meanings) {
 }
 
 function notifyChannels() {
-  const folder = join(root, 'schema', 'v1')
-  const sql = readdirSync(folder).map((name) => read(`schema/v1/${name}`))
+  const files = readdirSync(join(root, 'schema', 'functions'), { recursive: true, encoding: 'utf8' })
+  const sql = files.filter((name) => name.endsWith('.sql')).map((name) => read(`schema/functions/${name}`))
   return [...new Set(sql.flatMap((text) => [...text.matchAll(/^ +NOTIFY (\w+)/gm)].map(([, channel]) => channel)))]
     .toSorted()
     .toReversed()

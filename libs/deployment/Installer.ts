@@ -12,7 +12,6 @@ import {
   readForeignObjects,
   readLoginState,
   readServerFacts,
-  type DeploymentRecord,
   type ServerFacts,
   type Step,
 } from './db.js'
@@ -31,6 +30,7 @@ import {
   restoredWithoutRoles,
   serverIsStandby,
   strangersInTheWay,
+  tablesDiffer,
 } from './refusals.js'
 import { isNewer, readRelease, type Release } from './release.js'
 import { requireRights } from './rights.js'
@@ -154,15 +154,21 @@ export class Installer {
     if (isRestoredWithoutRoles(strangers)) throw restoredWithoutRoles(schema)
     if (strangers.length > 0) throw strangersInTheWay(schema, strangers)
     const record = await readDeploymentRecord(tx, schema)
-    if (legacy.length === 0 && !reapply && this.#isInForce(record)) {
+    const checksums = typeof record === 'object' ? record.checksums : new Map<string, string>()
+    if (typeof record === 'object' && isNewer(record, this.#release)) throw newerDatabase(schema, record, this.#release)
+    const altered = this.#files.tables.filter(({ name, sha256 }) => (checksums.get(name) ?? sha256) !== sha256)
+    if (altered.length > 0) throw tablesDiffer(schema, altered)
+    if (legacy.length === 0 && !reapply && this.#isInForce(checksums)) {
       return { outcome: 'unchanged', steps: healingSteps(this.#files) }
     }
-    if (typeof record === 'object' && isNewer(record, this.#release)) throw newerDatabase(schema, record, this.#release)
     const mayHaveOutdated = facts.schemaOwner !== undefined && record !== 'unreadable'
-    const dropOutdated = mayHaveOutdated ? await this.#dropOutdated(tx, facts.version) : ''
     return {
       outcome: 'deployed',
-      steps: fileSteps(this.#files, this.#release, { dropLegacy: legacy.length > 0, dropOutdated }),
+      steps: fileSteps(this.#files, this.#release, {
+        dropLegacy: legacy.length > 0,
+        tables: this.#files.tables.filter(({ name }) => reapply || !checksums.has(name)),
+        dropOutdated: mayHaveOutdated ? await this.#dropOutdated(tx, facts.version) : '',
+      }),
     }
   }
 
@@ -172,12 +178,9 @@ export class Installer {
     return [dropViews(views), await dropFunctions(tx, tx.schema, functions)].filter((sql) => sql !== '').join('\n')
   }
 
-  #isInForce(record: DeploymentRecord): boolean {
-    if (typeof record !== 'object') return false
+  #isInForce(checksums: ReadonlyMap<string, string>): boolean {
     const files = inOrder(this.#files)
-    return (
-      record.checksums.size === files.length && files.every(({ name, sha256 }) => record.checksums.get(name) === sha256)
-    )
+    return checksums.size === files.length && files.every(({ name, sha256 }) => checksums.get(name) === sha256)
   }
 
   #openingSteps(facts: ServerFacts): readonly Step[] {

@@ -179,7 +179,7 @@ SET LOCAL lock_timeout = '${LOCK_TIMEOUT}';
 SET LOCAL client_min_messages = warning;
 SET LOCAL standard_conforming_strings = on;
 SET LOCAL quote_all_identifiers = off;
-SET LOCAL check_function_bodies = on;
+SET LOCAL check_function_bodies = off;
 SET LOCAL default_tablespace = '';
 SET LOCAL default_table_access_method = heap;`
 

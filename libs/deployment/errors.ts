@@ -9,6 +9,7 @@ export type DeploymentErrorCode =
   | 'DEPLOYMENT_RIGHTS_MISSING'
   /** The database was deployed by a newer release than this one. */
   | 'DEPLOYMENT_NEWER_DATABASE'
+  | 'DEPLOYMENT_TABLES_DIFFER'
   /** The schema holds objects of the outbox that came before this one. */
   | 'DEPLOYMENT_LEGACY_OBJECTS'
   /** The schema holds objects that belong to somebody else. */

@@ -46,17 +46,23 @@ export function roleSteps(facts: ServerFacts, { cluster }: SchemaFiles, logins: 
   ]
 }
 
+export interface Changes {
+  readonly dropLegacy: boolean
+  /** Tables and migrations that were never applied. */
+  readonly tables: readonly SchemaFile[]
+  /** Statements that drop what CREATE OR REPLACE cannot replace. */
+  readonly dropOutdated: string
+}
+
 /** Everything that is new or has changed, and the record of it. */
-export function fileSteps(
-  files: SchemaFiles,
-  release: Release,
-  { dropLegacy, dropOutdated }: { readonly dropLegacy: boolean; readonly dropOutdated: string },
-): readonly Step[] {
+export function fileSteps(files: SchemaFiles, release: Release, changes: Changes): readonly Step[] {
+  const { dropLegacy, tables, dropOutdated } = changes
   return [
     ...(dropLegacy ? [{ title: 'drop what the outbox before this one left', sql: DROP_LEGACY }] : []),
     { title: 'the lock of every table there is', sql: LOCK_TABLES },
     ...(dropOutdated === '' ? [] : [{ title: 'drop what cannot be replaced in place', sql: dropOutdated }]),
-    ...files.objects.map(fileStep),
+    ...tables.map(fileStep),
+    ...files.repeatable.map(fileStep),
     { title: 'the record of this deployment', sql: recordDeployment(release, inOrder(files)) },
     fileStep(files.privileges),
   ]

@@ -51,6 +51,18 @@ export function newerDatabase(schema: string, found: Release, own: Release): Dep
   )
 }
 
+/** The file of a table never changes after its release: a change is a migration. */
+export function tablesDiffer(schema: string, files: readonly { readonly name: string }[]): DeploymentError {
+  return new DeploymentError(
+    'DEPLOYMENT_TABLES_DIFFER',
+    `The tables of the schema ${schema} were created by other versions of: ${files.map(({ name }) => name).join(', ')}.`,
+    {
+      remedy:
+        'An unreleased build deployed them. Go on with that build, or deploy into an empty database or another schema (--schema).',
+    },
+  )
+}
+
 export function notDeployed(schema: string): DeploymentError {
   return new DeploymentError('NOT_DEPLOYED', `The schema ${schema} holds no deployment of Symphony.`, {
     remedy: 'Run symphony deploy, or name the schema of the deployment: --schema.',

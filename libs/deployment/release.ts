@@ -1,23 +1,20 @@
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { readSchemaFiles } from './schemaFiles.js'
 import { schemaFolder } from './schemaFolder.js'
 
 export interface Release {
   /** The package's version. */
   readonly version: string
+  /** One, and one more for each migration: an older release must not be deployed over a migrated table. */
   readonly schemaLevel: number
 }
-
-/**
- * Raised by one with a change to `schema/` that must not be undone by deploying an older release over it. The version
- * alone would do between releases; the level also keeps apart two builds of one version.
- */
-const SCHEMA_LEVEL = 1
 
 export function readRelease(): Release {
   const manifest: unknown = JSON.parse(readFileSync(join(dirname(schemaFolder()), 'package.json'), 'utf8'))
   const version = typeof manifest === 'object' && manifest !== null && 'version' in manifest ? manifest.version : ''
-  return { version: String(version), schemaLevel: SCHEMA_LEVEL }
+  const migrations = readSchemaFiles().tables.filter(({ name }) => name.startsWith('migrations/'))
+  return { version: String(version), schemaLevel: 1 + migrations.length }
 }
 
 /** Whether the one must not be replaced by the other. Pre-releases of a version count as that version. */

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join, sep } from 'node:path'
 import { schemaFolder } from './schemaFolder.js'
 
 /** One file of `schema/`, as it is applied. */
@@ -12,45 +12,47 @@ export interface SchemaFile {
   readonly sha256: string
 }
 
-/** The files of a release, grouped by who applies them and when. */
+/** Files of a release, by who applies them and how often. */
 export interface SchemaFiles {
-  /** Applied as the login that deploys: they check the server and create the roles. */
+  /** Applied as the login that deploys, at every deployment: they check the server and create the roles. */
   readonly cluster: readonly SchemaFile[]
-  /** Applied as the owner, in this order: v1, then the views. */
-  readonly objects: readonly SchemaFile[]
-  /** Applied last of all, at every deployment. */
+  /** Applied as the owner, once, in this order: v1, then the migrations. */
+  readonly tables: readonly SchemaFile[]
+  /** Applied as the owner, all of them whenever one has changed: the functions, then the views. */
+  readonly repeatable: readonly SchemaFile[]
+  /** Applied last, at every deployment. */
   readonly privileges: SchemaFile
 }
 
-/** What the owner cannot do, because it comes before there is an owner. */
+/** Files that the owner cannot apply, because they create it. */
 const CLUSTER_FILES = new Set(['v1/001_require_postgres.sql', 'v1/002_roles.sql'])
 const PRIVILEGES_FILE = 'v1/011_privileges.sql'
 
 export function readSchemaFiles(folder: string = schemaFolder()): SchemaFiles {
-  const files = ['v1', 'views'].flatMap((part) => sqlFilesIn(folder, part))
+  const v1 = sqlFilesIn(folder, 'v1')
+  const migrations = existsSync(join(folder, 'migrations')) ? sqlFilesIn(folder, 'migrations') : []
   return {
-    cluster: files.filter(({ name }) => CLUSTER_FILES.has(name)),
-    objects: files.filter(({ name }) => !CLUSTER_FILES.has(name) && name !== PRIVILEGES_FILE),
-    privileges: files.find(({ name }) => name === PRIVILEGES_FILE)!,
+    cluster: v1.filter(({ name }) => CLUSTER_FILES.has(name)),
+    tables: [...v1.filter(({ name }) => !CLUSTER_FILES.has(name) && name !== PRIVILEGES_FILE), ...migrations],
+    repeatable: ['functions', 'views'].flatMap((part) => sqlFilesIn(folder, part)),
+    privileges: v1.find(({ name }) => name === PRIVILEGES_FILE)!,
   }
 }
 
 /** In the order in which they are applied. */
-export function inOrder({ cluster, objects, privileges }: SchemaFiles): readonly SchemaFile[] {
-  return [...cluster, ...objects, privileges]
+export function inOrder({ cluster, tables, repeatable, privileges }: SchemaFiles): readonly SchemaFile[] {
+  return [...cluster, ...tables, ...repeatable, privileges]
 }
 
+/** Files of a folder and of its folders. */
 function sqlFilesIn(folder: string, part: string): SchemaFile[] {
-  return readdirSync(join(folder, part))
+  return readdirSync(join(folder, part), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.sql'))
+    .map((name) => `${part}/${name.replaceAll(sep, '/')}`)
     .toSorted(byBytes)
     .map((name) => {
-      const content = readFileSync(join(folder, part, name))
-      return {
-        name: `${part}/${name}`,
-        sql: content.toString('utf8'),
-        sha256: createHash('sha256').update(content).digest('hex'),
-      }
+      const content = readFileSync(join(folder, name))
+      return { name, sql: content.toString('utf8'), sha256: createHash('sha256').update(content).digest('hex') }
     })
 }
 

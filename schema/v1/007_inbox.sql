@@ -1,5 +1,4 @@
--- The inbox: what came in, once. Tables, indexes and guards. How a message gets in is in 007_inbox_receive.sql, how workers carry
--- it in 007_inbox_work.sql, and the marks of those who use the inbox for deduplication alone in 007_inbox_marks.sql.
+-- The inbox: tables, indexes and guards. Its functions are in schema/functions/inbox.
 --
 --   inbox_messages   one row per message: (source, message_id) names it, and is refused a second time while the row is kept
 --   inbox_events     the trail: contents that differ from the first, deaths, revivals
@@ -84,6 +83,7 @@ CREATE INDEX IF NOT EXISTS ix_inbox_claimable ON inbox_messages (due_at, first_s
   WHERE state = 'seen' AND topic IS NOT NULL;
 CREATE INDEX IF NOT EXISTS ix_inbox_claim_expiry ON inbox_messages (claim_expires_at) WHERE fence IS NOT NULL;
 CREATE INDEX IF NOT EXISTS ix_inbox_done ON inbox_messages (ended_at) WHERE state = 'done';
+
 -- By the first sighting, although the last one decides: an indexed last_seen_at would make every repeat a costlier update.
 CREATE INDEX IF NOT EXISTS ix_inbox_sighted ON inbox_messages (first_seen_at) WHERE state = 'seen' AND topic IS NULL;
 CREATE INDEX IF NOT EXISTS ix_inbox_dead ON inbox_messages (ended_at) WHERE state = 'dead';
@@ -91,7 +91,7 @@ CREATE INDEX IF NOT EXISTS ix_inbox_events_by_message ON inbox_events (source, m
 CREATE UNIQUE INDEX IF NOT EXISTS ux_inbox_events_one_per_content ON inbox_events (source, message_id, content_hash)
   WHERE event_type = 'CONTENT_DIFFERS';
 
--- Guards --------------------------------------------------------------------------------------------------------------
+-- Triggers ------------------------------------------------------------------------------------------------------------
 
 CREATE OR REPLACE TRIGGER inbox_events_is_append_only
   BEFORE UPDATE OR DELETE OR TRUNCATE ON inbox_events
@@ -109,7 +109,7 @@ CREATE OR REPLACE TRIGGER inbox_messages_done_is_final
   FOR EACH ROW WHEN (OLD.state = 'done' AND NEW.state <> 'done') EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_done_is_final;
 
-DROP TRIGGER IF EXISTS inbox_messages_only_done_is_removed ON inbox_messages;
+
 CREATE OR REPLACE TRIGGER inbox_messages_unfinished_is_not_removed
   BEFORE DELETE ON inbox_messages
   FOR EACH ROW WHEN (OLD.state <> 'done' AND (OLD.state <> 'seen' OR OLD.topic IS NOT NULL)) EXECUTE FUNCTION refuse_mutation();

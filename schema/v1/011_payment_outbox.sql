@@ -1,4 +1,4 @@
--- The payment outbox: tables, indexes and guards. Its functions are in the 011_payment_outbox_*.sql files that follow.
+-- The payment outbox: tables, indexes and guards. Its functions are in schema/functions/outbox.
 --
 --   payment_outbox_identities   one row per item, for ever: which instruction and key, which number in which stream
 --   payment_outbox_pending      the hot queue: one row per item that has not ended; leased means in flight
@@ -69,6 +69,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_identities (
   is_message boolean NOT NULL DEFAULT false,
   key_scope text,
   stream_position bigint,
+  recorded_xid bigint NOT NULL DEFAULT (pg_current_xact_id()::text::bigint),
   CONSTRAINT payment_outbox_identities_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id)
 );
@@ -81,6 +82,11 @@ COMMENT ON COLUMN payment_outbox_identities.is_message IS
 COMMENT ON COLUMN payment_outbox_identities.stream_position IS
   'Place in the ordered stream if it is not sequence_id: a redrive takes the place of the failed item. Part of no hash.';
 COMMENT ON COLUMN payment_outbox_identities.redrive_of IS 'The FAILED item that two people decided to send again as this one.';
+COMMENT ON COLUMN payment_outbox_identities.traceparent IS
+  'The trace of the request that enqueued it (W3C), for its redrives. Part of no hash: it says nothing about the money.';
+COMMENT ON COLUMN payment_outbox_identities.key_scope IS
+  'Caller of the HTTP API whose idempotency key this is; null for SQL callers and redrives. Not part of row_hash.';
+COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_pending (
   outbox_id uuid PRIMARY KEY,
@@ -151,22 +157,6 @@ COMMENT ON COLUMN payment_outbox_pending.stream_position IS 'A copy of the ident
 COMMENT ON COLUMN payment_outbox_pending.blocked IS 'Waits for an earlier ordered item, or for a paused participant.';
 COMMENT ON COLUMN payment_outbox_pending.block_unverified IS
   'Blocked on the word of an enqueuer that may not have seen a completion commit beside it; checked by the next claim or repair.';
-
--- An earlier deployment has the tables without these. Asked first, because ALTER TABLE locks out readers even for nothing.
-DO $$
-BEGIN
-  IF NOT EXISTS (
-    SELECT 1 FROM pg_attribute a WHERE a.attrelid = 'payment_outbox_pending'::regclass AND a.attname = 'trace_context'
-  ) THEN
-    ALTER TABLE payment_outbox_identities ADD COLUMN traceparent text;
-    ALTER TABLE payment_outbox_pending ADD COLUMN trace_context text;
-  END IF;
-END
-$$;
-COMMENT ON COLUMN payment_outbox_identities.traceparent IS
-  'The trace of the request that enqueued it (W3C), for its redrives. Part of no hash: it says nothing about the money.';
-COMMENT ON COLUMN payment_outbox_identities.key_scope IS
-  'Caller of the HTTP API whose idempotency key this is; null for SQL callers and redrives. Not part of row_hash.';
 COMMENT ON COLUMN payment_outbox_pending.trace_context IS
   'W3C traceparent and, after a space, tracestate of the request that enqueued it. Each attempt is a span in that trace.';
 
@@ -195,6 +185,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_attempts (
   row_hash bytea,
   action text NOT NULL,
   outcome_unknown boolean NOT NULL,
+  recorded_xid bigint NOT NULL DEFAULT (pg_current_xact_id()::text::bigint),
   CONSTRAINT payment_outbox_attempts_numbered_from_one CHECK (attempt_no >= 1),
   CONSTRAINT payment_outbox_attempts_latency_not_negative CHECK (latency_ms >= 0),
   CONSTRAINT payment_outbox_attempts_dispatching_is_not_stored CHECK (state <> 'DISPATCHING'),
@@ -211,6 +202,7 @@ COMMENT ON COLUMN payment_outbox_attempts.action IS
   'Action of this attempt: sent = the rail was called; inquired = nothing was sent, the outcome of an earlier send was looked up; not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired. Part of no hash yet.';
 COMMENT ON COLUMN payment_outbox_attempts.outcome_unknown IS
   'True if the rail may have paid and the outcome was unknown after this attempt. Part of no hash yet.';
+COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_events (
   event_id uuid PRIMARY KEY,
@@ -224,6 +216,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_events (
   created_at timestamptz NOT NULL DEFAULT now(),
   prev_hash bytea,
   row_hash bytea,
+  recorded_xid bigint NOT NULL DEFAULT (pg_current_xact_id()::text::bigint),
   CONSTRAINT payment_outbox_events_about_item_or_scope CHECK (num_nonnulls(outbox_id, scope) = 1),
   CONSTRAINT payment_outbox_events_one_number_per_item UNIQUE (outbox_id, event_no),
   CONSTRAINT payment_outbox_events_one_number_per_scope UNIQUE (scope, event_no),
@@ -237,6 +230,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_events (
 );
 COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
 COMMENT ON COLUMN payment_outbox_events.scope IS 'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, all (a pause of everything), dispatch (a freeze), or full_trail (a change of that setting).';
+COMMENT ON COLUMN payment_outbox_events.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_proposals (
   proposal_id uuid PRIMARY KEY,
@@ -337,60 +331,142 @@ CREATE TABLE IF NOT EXISTS outbox_attempt_totals (
 COMMENT ON COLUMN outbox_attempt_totals.outcome_unknown IS 'Attempts among retryable and zombie_requeue that left the outcome unknown.';
 COMMENT ON TABLE outbox_attempt_totals IS 'Attempts per minute; minutes older than two hours are folded into the row -infinity.';
 
+CREATE TABLE IF NOT EXISTS dispatch_epochs (
+  epoch_no integer PRIMARY KEY,
+  epoch_id uuid NOT NULL,
+  began_at timestamptz NOT NULL,
+  -- Which server it is, and which database of it.
+  system_identifier bigint,
+  timeline integer,
+  database_oid oid NOT NULL,
+  -- Which run of it: what a claim compares, because it costs no look at a file or a catalog.
+  server_started_at timestamptz NOT NULL,
+  database_name text NOT NULL,
+  table_oid oid NOT NULL,
+  -- The heartbeat.
+  beat_no bigint NOT NULL DEFAULT 0,
+  beat_at timestamptz NOT NULL,
+  synchronous boolean NOT NULL,
+  -- The freeze.
+  frozen_at timestamptz,
+  freeze_cause text,
+  freeze_reason text,
+  frozen_by text,
+  marked_at timestamptz,
+  items_marked bigint,
+  lifted_at timestamptz,
+  lifted_by text,
+  lift_reason text,
+  frozen boolean NOT NULL GENERATED ALWAYS AS (frozen_at IS NOT NULL AND lifted_at IS NULL) STORED,
+  CONSTRAINT dispatch_epochs_one_per_id UNIQUE (epoch_id),
+  CONSTRAINT dispatch_epochs_beats_count_up CHECK (beat_no >= 0),
+  CONSTRAINT dispatch_epochs_freeze_all_or_none
+    CHECK (num_nonnulls(frozen_at, freeze_cause, freeze_reason, frozen_by) IN (0, 4)),
+  CONSTRAINT dispatch_epochs_known_cause CHECK (freeze_cause IN (
+    'ANOTHER_SERVER', 'ANOTHER_DATABASE', 'LOWER_TIMELINE', 'NEW_TIMELINE', 'LOST_COMMITS', 'OPERATOR')),
+  CONSTRAINT dispatch_epochs_lift_all_or_none
+    CHECK (num_nonnulls(lifted_at, lifted_by, lift_reason) IN (0, 3) AND (lifted_at IS NULL OR frozen_at IS NOT NULL)),
+  CONSTRAINT dispatch_epochs_lifted_only_when_marked CHECK (lifted_at IS NULL OR marked_at IS NOT NULL)
+)
+-- The newest row is updated with every heartbeat.
+WITH (fillfactor = 20);
+COMMENT ON TABLE dispatch_epochs IS
+  'The runs of the servers on which this database was at work, the newest in force; and whether dispatch is frozen on it.';
+COMMENT ON COLUMN dispatch_epochs.epoch_id IS 'Random: a restored copy cannot come to the same one again. Workers show it when they claim.';
+COMMENT ON COLUMN dispatch_epochs.system_identifier IS 'As pg_control_system() tells it; null where that is withheld, and then not compared.';
+COMMENT ON COLUMN dispatch_epochs.timeline IS 'Of the WAL being written: a promotion and a recovery to a point in time begin a new one.';
+COMMENT ON COLUMN dispatch_epochs.beat_no IS 'Heartbeats in this epoch. A worker that remembers a higher one knows that commits were lost.';
+COMMENT ON COLUMN dispatch_epochs.synchronous IS 'Whether commits waited for a standby at the last heartbeat.';
+COMMENT ON COLUMN dispatch_epochs.marked_at IS 'When the items that waited were marked as unknown: after the freeze, before it can be lifted.';
+COMMENT ON COLUMN dispatch_epochs.items_marked IS 'How many there were whose outcome was not unknown already.';
+COMMENT ON COLUMN dispatch_epochs.frozen IS 'Whether nothing may be dispatched until a person lifts the freeze.';
+
+CREATE TABLE IF NOT EXISTS payment_outbox_blocks (
+  block_no bigint PRIMARY KEY,
+  row_count integer NOT NULL,
+  last_xid bigint NOT NULL,
+  last_kind smallint NOT NULL,
+  last_id uuid NOT NULL,
+  entries bytea NOT NULL,
+  root bytea NOT NULL,
+  prev_hash bytea,
+  block_hash bytea NOT NULL,
+  sealed_at timestamptz NOT NULL,
+  CONSTRAINT payment_outbox_blocks_numbered_from_one CHECK (block_no >= 1),
+  CONSTRAINT payment_outbox_blocks_not_empty CHECK (row_count >= 1),
+  CONSTRAINT payment_outbox_blocks_known_kind CHECK (last_kind BETWEEN 1 AND 3),
+  CONSTRAINT payment_outbox_blocks_one_entry_per_row CHECK (octet_length(entries) = 58 * row_count)
+);
+-- Half of an entry is a hash, which does not compress: trying to took as long as making the block. PostgreSQL 15 has no
+-- STORAGE in CREATE TABLE.
+ALTER TABLE payment_outbox_blocks ALTER COLUMN entries SET STORAGE EXTERNAL;
+COMMENT ON TABLE payment_outbox_blocks IS 'The ledger sealed block by block: each covers the rows after the block before, up to its last one.';
+COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'With last_kind and last_id: the last row covered, in the order (recorded_xid, kind, id).';
+COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
+COMMENT ON COLUMN payment_outbox_blocks.entries IS
+  'Per row in order: kind (2 bytes), id (16), recorded_xid (8), row_hash (32). Names the row that no longer fits.';
+COMMENT ON COLUMN payment_outbox_blocks.root IS 'SHA-256 of the entries.';
+COMMENT ON COLUMN payment_outbox_blocks.block_hash IS 'SHA-256 over the block''s canonical content and prev_hash; see outbox_block_hash.';
+
+CREATE TABLE IF NOT EXISTS ledger_verifications (
+  verification_id uuid PRIMARY KEY,
+  verified_at timestamptz NOT NULL,
+  verified_by text NOT NULL,
+  rows_checked bigint NOT NULL,
+  break_count bigint NOT NULL,
+  CONSTRAINT ledger_verifications_not_negative CHECK (rows_checked >= 0 AND break_count >= 0)
+);
+COMMENT ON TABLE ledger_verifications IS
+  'One row per verification of the ledger (symphony ledger verify), as reported by the login that verified. The last one decides the alert.';
+
 -- Indexes -------------------------------------------------------------------------------------------------------------
 
 -- Rail and kind lead: a claim reads no item of another rail, and a claim of payments reads no message of the same name.
 CREATE INDEX IF NOT EXISTS ix_pending_claimable
   ON payment_outbox_pending (rail_type, is_message, next_attempt_at, created_at, sequence_id)
   WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked;
-DO $$
-BEGIN
-  -- An earlier deployment has it with a condition on the token, which readers may not name.
-  IF pg_get_indexdef(to_regclass('ix_pending_lease_expired')) LIKE '%lease_token%' THEN
-    DROP INDEX ix_pending_lease_expired;
-  END IF;
-END
-$$;
+
 CREATE INDEX IF NOT EXISTS ix_pending_lease_expired
   ON payment_outbox_pending (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS ix_pending_ordered
   ON payment_outbox_pending (participant_id, COALESCE(stream_position, sequence_id)) WHERE ordered;
 CREATE INDEX IF NOT EXISTS ix_pending_block_unverified
   ON payment_outbox_pending (participant_id, sequence_id) WHERE block_unverified;
-
 CREATE UNIQUE INDEX IF NOT EXISTS ix_attempts_by_outbox ON payment_outbox_attempts (outbox_id, attempt_no);
 CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_attempts_one_terminal_per_outbox
   ON payment_outbox_attempts (outbox_id) WHERE state IN ('DISPATCHED', 'FAILED');
+
 -- The latest failures, for a list that a person pages through; attempt_id grows with time. The second condition is always
 -- true and only this list says it: to the functions, which look for one item, this index would be the wrong way.
 CREATE INDEX IF NOT EXISTS ix_attempts_failed
   ON payment_outbox_attempts (attempt_id) WHERE state = 'FAILED' AND attempt_no >= 1;
--- An earlier deployment has two more, which cost each payment more than they gave. Holders are counted by the index of leases,
--- which holds the leased rows alone; an instruction is found by its identity, and from there its attempts.
-DROP INDEX IF EXISTS ix_pending_claimed_by;
-DROP INDEX IF EXISTS ix_attempts_by_instruction;
+
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS
   'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it.';
 
 -- What people look for: an outcome without a reference costs the first nothing; the second is one more entry per enqueue.
-DROP INDEX IF EXISTS ix_attempts_failed_items;
 CREATE INDEX IF NOT EXISTS ix_attempts_by_rail_reference
   ON payment_outbox_attempts (rail_reference) WHERE rail_reference IS NOT NULL;
+
 -- Its condition is always true and only the search says it: a key is often the same for every instruction, and a function that
 -- took this index would read them all.
 CREATE INDEX IF NOT EXISTS ix_identities_by_key ON payment_outbox_identities (idempotency_key) WHERE sequence_id >= 1;
-
 CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_identities_one_instruction_per_scoped_key
   ON payment_outbox_identities (key_scope, idempotency_key) WHERE key_scope IS NOT NULL;
 COMMENT ON INDEX payment_outbox_identities_one_instruction_per_scoped_key IS
   'An HTTP caller''s idempotency key names one instruction. Items of SQL callers have no scope and no entry here.';
-
 CREATE UNIQUE INDEX IF NOT EXISTS ux_proposals_one_open_per_item
   ON payment_outbox_proposals (outbox_id) WHERE status = 'OPEN';
 CREATE INDEX IF NOT EXISTS ix_identities_redrive_of
   ON payment_outbox_identities (redrive_of) WHERE redrive_of IS NOT NULL;
 
--- Guards --------------------------------------------------------------------------------------------------------------
+-- Always written at the right-hand edge, and rows of one transaction share an entry: about six bytes a row.
+CREATE INDEX IF NOT EXISTS ix_identities_recorded ON payment_outbox_identities (recorded_xid);
+CREATE INDEX IF NOT EXISTS ix_attempts_recorded ON payment_outbox_attempts (recorded_xid);
+CREATE INDEX IF NOT EXISTS ix_events_recorded ON payment_outbox_events (recorded_xid);
+CREATE INDEX IF NOT EXISTS ix_ledger_verifications_by_time ON ledger_verifications (verified_at);
+
+-- Triggers ------------------------------------------------------------------------------------------------------------
 
 CREATE OR REPLACE TRIGGER payment_outbox_identities_is_append_only
   BEFORE UPDATE OR DELETE OR TRUNCATE ON payment_outbox_identities
@@ -416,3 +492,13 @@ CREATE OR REPLACE TRIGGER participant_outbox_sequences_is_not_truncated
   BEFORE TRUNCATE ON participant_outbox_sequences
   FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE participant_outbox_sequences ENABLE ALWAYS TRIGGER participant_outbox_sequences_is_not_truncated;
+
+CREATE OR REPLACE TRIGGER ledger_verifications_is_append_only
+  BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_verifications
+  FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE ledger_verifications ENABLE ALWAYS TRIGGER ledger_verifications_is_append_only;
+
+CREATE OR REPLACE TRIGGER payment_outbox_blocks_is_append_only
+  BEFORE UPDATE OR DELETE OR TRUNCATE ON payment_outbox_blocks
+  FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE payment_outbox_blocks ENABLE ALWAYS TRIGGER payment_outbox_blocks_is_append_only;

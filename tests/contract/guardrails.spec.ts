@@ -26,7 +26,7 @@ const SOUND: Repository = [
     '{"files": ["dist"], "devDependencies": {"vitest": "1", "preact": "1"}, "exports": {".": "./dist/libs/index.js"}}',
   ),
   file(
-    'schema/v1/004_append_only.sql',
+    'schema/v1/004_table_functions.sql',
     `CREATE FUNCTION refuse_mutation() RETURNS trigger LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
      BEGIN RAISE EXCEPTION 'append-only' USING ERRCODE = 'P0001'; END $$;
      COMMENT ON FUNCTION refuse_mutation() IS 'Guard.';

@@ -28,7 +28,8 @@ beforeAll(async () => {
   server = await connect('postgres')
   await server.query(`CREATE DATABASE ${database} TEMPLATE template0 ENCODING 'UTF8'`)
   client = await connect(database)
-  await client.query(await readFile(new URL('../../schema/v1/005_strict_input.sql', import.meta.url), 'utf8'))
+  for (const file of ['v1/004_table_functions.sql', 'functions/core/strict_input.sql'])
+    await client.query(await readFile(new URL(`../../schema/${file}`, import.meta.url), 'utf8'))
 })
 
 afterAll(async () => {

@@ -413,7 +413,7 @@ async function recordOtherFiles(release: string, level = 1): Promise<void> {
   const owner = await db.connect('symphony_owner')
   await owner.query(
     `SELECT record_deployment($1, $2, array_agg(file),
-       array_agg(CASE file WHEN 'v1/003_ids.sql' THEN repeat('0', 64) ELSE sha256 END))
+       array_agg(CASE file WHEN 'functions/core/ids.sql' THEN repeat('0', 64) ELSE sha256 END))
      FROM symphony_deployments WHERE deployment_no = (SELECT max(deployment_no) FROM symphony_deployments)`,
     [level, release],
   )

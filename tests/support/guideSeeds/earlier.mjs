@@ -16,7 +16,9 @@ await client.query(
   'CREATE OR REPLACE FUNCTION outbox_attempt_ceiling() RETURNS integer LANGUAGE sql IMMUTABLE RETURN 19',
 )
 await client.query(
-  `SELECT record_deployment(1, '0.0.9', array_agg(file), array_agg(repeat('0', 64))) FROM symphony_deployments`,
+  `SELECT record_deployment(1, '0.0.9', array_agg(file),
+     array_agg(CASE WHEN file LIKE 'functions/%' THEN repeat('0', 64) ELSE sha256 END))
+   FROM symphony_deployments`,
 )
 await client.query('COMMIT')
 await client.end()

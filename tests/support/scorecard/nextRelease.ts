@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { cp, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -17,6 +18,7 @@ const EXTENDED = [
   'release_outbox_leases',
   'heartbeat_outbox_worker',
 ]
+const PRIVILEGES = join('v1', '011_privileges.sql')
 const ARGUMENT = 'p_of_the_next_release'
 
 export interface OtherRelease {
@@ -33,26 +35,39 @@ export interface OtherRelease {
  * to start beside it. It calls itself by the same version, because an older one is refused over a newer.
  */
 export async function makeNextRelease(stage: Stage, server: { readonly url: string }): Promise<OtherRelease> {
-  const folder = await stage.subfolder('next-release')
+  return makeRelease(await stage.subfolder('next-release'), server.url, async (schema) => {
+    const changed = await changeSchema(schema)
+    if (changed < EXTENDED.length) throw new Error(`only ${changed} of ${EXTENDED.length} functions were extended`)
+  })
+}
+
+/** This release in an empty folder, with a change to its schema and the manifest of that schema. */
+export async function makeRelease(
+  folder: string,
+  serverUrl: string,
+  change: (schema: string) => Promise<void>,
+): Promise<OtherRelease> {
   const root = dirname(builtPath(''))
   const dist = join(folder, 'dist')
   await cp(builtPath(''), dist, { recursive: true })
   await cp(join(root, 'schema'), join(folder, 'schema'), { recursive: true })
   await cp(join(root, 'package.json'), join(folder, 'package.json'))
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'))
-  const changed = await changeSchema(join(folder, 'schema'))
-  if (changed < EXTENDED.length) throw new Error(`only ${changed} of ${EXTENDED.length} functions were extended`)
+  await change(join(folder, 'schema'))
   const { deploy }: { deploy: typeof deployOf } = await import(
     /* @vite-ignore */ pathToFileURL(join(dist, 'libs/deployment/index.js')).href
   )
-  await writeManifest(folder, server, deploy)
+  await writeManifest(folder, serverUrl, deploy)
   return { dist, deploy }
 }
 
 async function changeSchema(folder: string): Promise<number> {
   let extended = 0
-  for (const name of await readdir(join(folder, 'v1'))) {
-    const file = join(folder, 'v1', name)
+  const functions = (await readdir(join(folder, 'functions'), { recursive: true })).filter((name) =>
+    name.endsWith('.sql'),
+  )
+  for (const name of [...functions.map((one) => join('functions', one)), PRIVILEGES]) {
+    const file = join(folder, name)
     let sql = await readFile(file, 'utf8')
     for (const one of EXTENDED) {
       const creation = new RegExp(`(CREATE OR REPLACE FUNCTION ${one}\\([^()]*?)(\\s*\\))`)
@@ -63,10 +78,10 @@ async function changeSchema(folder: string): Promise<number> {
       sql = sql.replace(naming, '$1, text$2')
     }
     sql = sql.replaceAll('#variable_conflict use_column\n', '#variable_conflict use_column\n-- Of the next release.\n')
-    if (name === '011_privileges.sql') sql += GRANTS
+    if (name === PRIVILEGES) sql += GRANTS
     await writeFile(file, sql)
   }
-  await writeFile(join(folder, 'v1', '012_next_release.sql'), NEW_FUNCTION)
+  await writeFile(join(folder, 'functions', 'next_release.sql'), NEW_FUNCTION)
   await writeFile(join(folder, 'views', 'next_release_view.sql'), NEW_VIEW)
   return extended
 }
@@ -87,13 +102,14 @@ GRANT SELECT ON next_release_queue TO symphony_readonly;
 `
 
 /** What it deploys, as a fresh install of it shows: nothing is outdated there yet, and the former manifest does no harm. */
-async function writeManifest(folder: string, server: { readonly url: string }, deploy: typeof deployOf): Promise<void> {
-  const admin = new Client({ connectionString: server.url })
+async function writeManifest(folder: string, serverUrl: string, deploy: typeof deployOf): Promise<void> {
+  const admin = new Client({ connectionString: serverUrl })
+  const name = `release_${randomUUID().slice(0, 8)}`
   await admin.connect()
-  await admin.query('CREATE DATABASE next_release TEMPLATE template0')
+  await admin.query(`CREATE DATABASE ${name} TEMPLATE template0`)
   try {
-    const url = new URL(server.url)
-    url.pathname = '/next_release'
+    const url = new URL(serverUrl)
+    url.pathname = `/${name}`
     await deploy({ url: url.href })
     const { rows } = await admin.query<{ version: number }>(
       `SELECT current_setting('server_version_num')::int / 10000 AS version`,
@@ -101,7 +117,7 @@ async function writeManifest(folder: string, server: { readonly url: string }, d
     const catalog = await catalogOf(url.href, 'symphony')
     await writeFile(join(folder, 'schema', 'manifest.json'), manifestText(new Map([[rows[0]!.version, catalog]])))
   } finally {
-    await admin.query('DROP DATABASE next_release WITH (FORCE)')
+    await admin.query(`DROP DATABASE ${name} WITH (FORCE)`)
     await admin.end()
   }
 }

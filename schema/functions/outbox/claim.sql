@@ -1,16 +1,5 @@
 -- Claiming. A claim is a lease in the row, not a removal: a crash costs one lease length and never a row.
 
--- Asked only while anything is paused at all, and then by its key: a thousand paused participants cost no more than one.
-CREATE OR REPLACE FUNCTION is_outbox_paused(p_participant_id text, p_ordered boolean) RETURNS boolean
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
-AS $$
-  SELECT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'participant' AND z.name = p_participant_id)
-    OR (p_ordered AND EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'stream' AND z.name = p_participant_id))
-$$;
-COMMENT ON FUNCTION is_outbox_paused(text, boolean) IS 'Internal: whether a participant, or its ordered stream for an ordered item, is paused.';
-
-DROP FUNCTION IF EXISTS claim_outbox_batch(integer, text, integer, text[], text[]);
-DROP FUNCTION IF EXISTS claim_outbox_batch(integer, text, integer, text[], text[], boolean);
 CREATE OR REPLACE FUNCTION claim_outbox_batch(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer,
   p_rails text[] DEFAULT NULL, p_announced_rails text[] DEFAULT NULL, p_report_held boolean DEFAULT false,
@@ -237,9 +226,6 @@ COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails and kinds w
 -- without locks, counts how many of the oldest rows belong to each queue; then each queue's share is locked. Where another
 -- claimer took rows of one queue meanwhile, the others fill up. Rows that were just taken over are left out.
 -- It is planned as its caller is: settings of its own would be set and taken back at every claim.
-DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[]);
-DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[], tid[]);
-DROP FUNCTION IF EXISTS lock_due_outbox_rows(text[], integer, timestamptz, text[], text[], tid[]);
 CREATE OR REPLACE FUNCTION lock_due_outbox_rows(
   p_rails text[], p_kinds boolean[], p_wanted integer, p_now timestamptz, p_any_paused boolean, p_taken_over tid[]
 ) RETURNS tid[]

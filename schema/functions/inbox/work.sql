@@ -222,7 +222,6 @@ COMMENT ON FUNCTION next_inbox_event() IS
 -- What is done is remembered for as long as its duplicates are to be recognised, and then forgotten, a batch at a time. So is
 -- what was only sighted and is not sighted any more. What somebody began by a mark stays, for nobody knows how it ended; what
 -- is dead waits for a person, however long.
-DROP FUNCTION IF EXISTS prune_inbox_messages(integer, integer);
 CREATE OR REPLACE FUNCTION purge_inbox_messages(p_keep_seconds integer, p_batch_size integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan

@@ -1,4 +1,4 @@
--- The short way of a completion, for items that their rail has paid. The rules of an outcome are in 011_payment_outbox_outcome.sql.
+-- The short way of a completion, for items that their rail has paid. The rules of an outcome are in complete.sql.
 
 -- The way of nearly every outcome: the rail said yes. Nothing is to be weighed then, so the item is not locked, read and
 -- deleted in three steps but deleted in one, and its ledger row made of what the deletion returns. It returns nothing when

@@ -182,7 +182,6 @@ $$;
 COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS 'Internal: queues a FAILED item again as a new one that names it.';
 
 -- The item of a payment, ended otherwise, of which a worker reported late that the rail had paid it; null if there is none.
-DROP FUNCTION IF EXISTS outbox_paid_as_other(uuid);
 CREATE OR REPLACE FUNCTION outbox_paid_late_as(p_outbox_id uuid) RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off

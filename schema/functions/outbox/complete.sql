@@ -1,5 +1,5 @@
 -- Outcomes: what became of an attempt. Three ways lead here, and each appends exactly one ledger row: a worker completes
--- (complete_outbox_attempts), a lease expires (expire_outbox_leases), two people decide (011_payment_outbox_operate.sql).
+-- (complete_outbox_attempts), a lease expires (expire_outbox_leases), two people decide (decide.sql).
 --
 -- The rules, once:
 --   * the number is the ledger's highest plus one, read after the row is locked;

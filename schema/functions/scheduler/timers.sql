@@ -3,7 +3,6 @@
 -- An id that the caller chose before the call makes it safe to call again: the same timer under the same id is the same
 -- timer, whatever has become of it; another one under it is refused. Its due time is compared until somebody has claimed
 -- it: giving it back may move that.
-DROP FUNCTION IF EXISTS schedule_timer(text, jsonb, timestamptz, text, text);
 CREATE OR REPLACE FUNCTION schedule_timer(
   p_topic text, p_payload jsonb, p_due_at timestamptz, p_participant_id text DEFAULT NULL, p_delivery text DEFAULT 'outbox',
   p_timer_id uuid DEFAULT NULL

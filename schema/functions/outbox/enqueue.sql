@@ -41,7 +41,6 @@ COMMENT ON FUNCTION require_key_scope(text) IS 'Internal: raises 22023 for an in
 -- Enqueues many items in one call. An item is new, or the same as before, or a conflict that refuses the whole call
 -- (P7004, P7014). Locks are taken in a fixed order, participants by name and then idempotency keys by name, so that two
 -- calls cannot deadlock. Unique indexes of the identities refuse a second item. Only a new identity takes a number.
-DROP FUNCTION IF EXISTS enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[]);
 CREATE OR REPLACE FUNCTION enqueue_payment_outbox_batch(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[] DEFAULT NULL, p_ordered boolean[] DEFAULT NULL,
@@ -67,7 +66,6 @@ COMMENT ON FUNCTION enqueue_payment_outbox_batch(
   text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text) IS
   'Enqueues up to 1000 items in one call, payments or messages; rows come back in the order given. Within p_key_scope a key names one instruction (P7014).';
 
-DROP FUNCTION IF EXISTS enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean);
 CREATE OR REPLACE FUNCTION enqueue_payment_outbox(
   p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb,
   p_not_before timestamptz DEFAULT NULL, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL,
@@ -94,7 +92,6 @@ $$;
 COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean, text) IS
   'Enqueues one item, a payment or a message: a batch of one. The same key and content again returns the first item, also after it has ended.';
 
-DROP FUNCTION IF EXISTS check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[]);
 CREATE OR REPLACE FUNCTION check_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_trace_contexts text[], p_is_message boolean
@@ -196,11 +193,6 @@ COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], 
 
 -- Admits checked items. Set-based first; if another transaction took one of the keys in the instant between the look
 -- and the insert, everything is undone and done again, and then the key is seen.
-DROP FUNCTION IF EXISTS admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid);
-DROP FUNCTION IF EXISTS
-  insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid);
-DROP FUNCTION IF EXISTS
-  insert_outbox_items(integer[], bytea[], text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[]);
 CREATE OR REPLACE FUNCTION admit_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[],

@@ -8,70 +8,6 @@
 -- order of writing is no order to cut by. But below the oldest number that is still running everything is decided: it is
 -- committed and visible, or will never be. A block ends below that number, and no row can come to lie behind it.
 
--- Order ---------------------------------------------------------------------------------------------------------------
-
--- Only where a table lacks it: a column takes the one lock that even readers wait for. Rows that were there before get
--- the number of the deployment that added it, in which no other writer was under way.
-DO $$
-DECLARE
-  v_table text;
-BEGIN
-  FOREACH v_table IN ARRAY ARRAY['payment_outbox_identities', 'payment_outbox_attempts', 'payment_outbox_events']
-  LOOP
-    IF NOT EXISTS (
-      SELECT 1 FROM pg_attribute a
-      WHERE a.attrelid = to_regclass(v_table) AND a.attname = 'recorded_xid' AND NOT a.attisdropped
-    ) THEN
-      EXECUTE format('ALTER TABLE %I ADD COLUMN recorded_xid bigint NOT NULL DEFAULT (pg_current_xact_id()::text::bigint)', v_table);
-    END IF;
-  END LOOP;
-END
-$$;
-COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
-COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
-COMMENT ON COLUMN payment_outbox_events.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
-
--- Always written at the right-hand edge, and rows of one transaction share an entry: about six bytes a row.
-CREATE INDEX IF NOT EXISTS ix_identities_recorded ON payment_outbox_identities (recorded_xid);
-CREATE INDEX IF NOT EXISTS ix_attempts_recorded ON payment_outbox_attempts (recorded_xid);
-CREATE INDEX IF NOT EXISTS ix_events_recorded ON payment_outbox_events (recorded_xid);
-
--- Blocks --------------------------------------------------------------------------------------------------------------
-
-CREATE TABLE IF NOT EXISTS payment_outbox_blocks (
-  block_no bigint PRIMARY KEY,
-  row_count integer NOT NULL,
-  last_xid bigint NOT NULL,
-  last_kind smallint NOT NULL,
-  last_id uuid NOT NULL,
-  entries bytea NOT NULL,
-  root bytea NOT NULL,
-  prev_hash bytea,
-  block_hash bytea NOT NULL,
-  sealed_at timestamptz NOT NULL,
-  CONSTRAINT payment_outbox_blocks_numbered_from_one CHECK (block_no >= 1),
-  CONSTRAINT payment_outbox_blocks_not_empty CHECK (row_count >= 1),
-  CONSTRAINT payment_outbox_blocks_known_kind CHECK (last_kind BETWEEN 1 AND 3),
-  CONSTRAINT payment_outbox_blocks_one_entry_per_row CHECK (octet_length(entries) = 58 * row_count)
-);
--- Half of an entry is a hash: trying to compress it took as long as making the block. Only where it is not so yet, because it
--- waits for everybody who reads the table, such as an audit that takes an hour.
-DO $$
-BEGIN
-  IF (SELECT a.attstorage FROM pg_attribute a
-      WHERE a.attrelid = to_regclass('payment_outbox_blocks') AND a.attname = 'entries') <> 'e' THEN
-    ALTER TABLE payment_outbox_blocks ALTER COLUMN entries SET STORAGE EXTERNAL;
-  END IF;
-END
-$$;
-COMMENT ON TABLE payment_outbox_blocks IS 'The ledger sealed block by block: each covers the rows after the block before, up to its last one.';
-COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'With last_kind and last_id: the last row covered, in the order (recorded_xid, kind, id).';
-COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
-COMMENT ON COLUMN payment_outbox_blocks.entries IS
-  'Per row in order: kind (2 bytes), id (16), recorded_xid (8), row_hash (32). Names the row that no longer fits.';
-COMMENT ON COLUMN payment_outbox_blocks.root IS 'SHA-256 of the entries.';
-COMMENT ON COLUMN payment_outbox_blocks.block_hash IS 'SHA-256 over the block''s canonical content and prev_hash; see outbox_block_hash.';
-
 CREATE OR REPLACE FUNCTION outbox_block_hash(
   p_block_no text, p_prev_hash text, p_row_count text, p_last_xid text, p_last_kind text, p_last_id text, p_root text,
   p_sealed_at text
@@ -251,20 +187,6 @@ $$;
 COMMENT ON FUNCTION ledger_sealing_status() IS
   'Age of the oldest row of the ledger that is in no block, and the session or prepared transaction that keeps it from being sealed.';
 
--- Verifications -------------------------------------------------------------------------------------------------------
-
-CREATE TABLE IF NOT EXISTS ledger_verifications (
-  verification_id uuid PRIMARY KEY,
-  verified_at timestamptz NOT NULL,
-  verified_by text NOT NULL,
-  rows_checked bigint NOT NULL,
-  break_count bigint NOT NULL,
-  CONSTRAINT ledger_verifications_not_negative CHECK (rows_checked >= 0 AND break_count >= 0)
-);
-CREATE INDEX IF NOT EXISTS ix_ledger_verifications_by_time ON ledger_verifications (verified_at);
-COMMENT ON TABLE ledger_verifications IS
-  'One row per verification of the ledger (symphony ledger verify), as reported by the login that verified. The last one decides the alert.';
-
 CREATE OR REPLACE FUNCTION record_ledger_verification(p_rows_checked bigint, p_break_count bigint) RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -284,15 +206,3 @@ END
 $$;
 COMMENT ON FUNCTION record_ledger_verification(bigint, bigint) IS
   'Records what a verification of the ledger found; returns when. Every process derives its alert from the last record.';
-
--- Guards --------------------------------------------------------------------------------------------------------------
-
-CREATE OR REPLACE TRIGGER ledger_verifications_is_append_only
-  BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_verifications
-  FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
-ALTER TABLE ledger_verifications ENABLE ALWAYS TRIGGER ledger_verifications_is_append_only;
-
-CREATE OR REPLACE TRIGGER payment_outbox_blocks_is_append_only
-  BEFORE UPDATE OR DELETE OR TRUNCATE ON payment_outbox_blocks
-  FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
-ALTER TABLE payment_outbox_blocks ENABLE ALWAYS TRIGGER payment_outbox_blocks_is_append_only;

@@ -1,19 +1,5 @@
--- Lease repair: what becomes of an item whose worker fell silent. The rules of an outcome are in 011_payment_outbox_outcome.sql.
+-- Lease repair: what becomes of an item whose worker fell silent. The rules of an outcome are in complete.sql.
 
--- An expired lease is a worker that may have called the rail and died: a ledger row, and a mark that the outcome is
--- unknown, unless the call was to be announced and was not. The caller has locked the rows.
-DO $$
-BEGIN
-  -- What a function returns cannot be replaced, only dropped with it; and only once, not at every deploy.
-  IF EXISTS (
-    SELECT 1 FROM pg_proc p
-    WHERE p.oid = to_regprocedure('repair_expired_leases(integer, text)') AND 'placed_hold' <> ALL (p.proargnames)
-  ) THEN
-    DROP FUNCTION repair_expired_leases(integer, text);
-    DROP FUNCTION IF EXISTS expire_outbox_leases(uuid[], text, boolean);
-  END IF;
-END
-$$;
 CREATE OR REPLACE FUNCTION expire_outbox_leases(p_outbox_ids uuid[], p_found_by text, p_reschedule boolean)
 RETURNS TABLE (outbox_id uuid, attempt_no integer, placed_hold text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

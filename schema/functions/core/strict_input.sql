@@ -24,22 +24,6 @@ RETURN p_value IS NOT NULL AND char_length(p_value) <= p_length_max
   AND (p_value COLLATE "C" ~ '^[!-~]+$' OR (p_value ~ '\S' AND p_value COLLATE "C" !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]'));
 COMMENT ON FUNCTION is_short_text(text, integer) IS 'True for text that is not blank, bounded, and free of control characters.';
 
--- Two spellings of one person must compare as one: a two-person decision depends on it. Spellings that look alike differ in
--- invisible characters, in Unicode form (NFKC), in letter case and in the width of a space. ICU's root locale folds the case
--- alike in every database. Letters of two scripts that look alike (Latin a, Cyrillic a) stay different. The login of a gateway
--- behind a name (`alice via web`, see outbox_actor) does not make a second person.
-CREATE OR REPLACE FUNCTION person_key(p_name text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN split_part(btrim(regexp_replace(
-  normalize(lower(upper(
-    normalize(regexp_replace(p_name COLLATE "C",
-      '[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]',
-      '', 'g'), NFKC)
-    COLLATE "und-x-icu") COLLATE "und-x-icu"), NFKC) COLLATE "C",
-  '[ \t\n\r\u1680\u2028\u2029]+', ' ', 'g')), ' via ', 1);
-COMMENT ON FUNCTION person_key(text) IS
-  'The name of a person as it is compared: NFKC, case folded, without invisible characters, repeated spaces and a gateway behind it.';
-
 -- A name without visible characters, or with space at an end, looks like another name. ` via ` stands before a gateway's login.
 CREATE OR REPLACE FUNCTION is_person_name(p_value text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -1,0 +1,174 @@
+-- Functions -----------------------------------------------------------------------------------------------------------
+
+-- No row: another owner holds it. The same owner, asking again, gets it anew, and its former lease_id is worth nothing: so
+-- an owner whose answer was lost on the way does not have to wait for its own lease to expire.
+CREATE OR REPLACE FUNCTION acquire_lease(
+  p_resource text, p_owner text, p_duration_ms integer, p_context jsonb DEFAULT '{}'
+) RETURNS TABLE (lease_id uuid, fencing_token bigint, acquired_at timestamptz, expires_at timestamptz)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_held symphony_leases;
+  v_defect text := payload_defect(p_context);
+BEGIN
+  PERFORM check_lease_names(p_resource, p_owner);
+  PERFORM check_lease_duration(p_duration_ms);
+  IF v_defect IS NOT NULL THEN
+    PERFORM refuse_argument('p_context', v_defect);
+  END IF;
+  PERFORM refuse_stale_snapshot();
+
+  LOOP
+    SELECT * INTO v_held FROM symphony_leases l WHERE l.resource = p_resource FOR UPDATE;
+    EXIT WHEN FOUND;
+    -- A row that is free, to be locked and judged like any other. The floor stays locked to the end of the transaction:
+    -- a retention that removed this very resource is either seen here or has yet to begin.
+    v_now := clock_timestamp();
+    INSERT INTO symphony_leases (resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at)
+    SELECT p_resource, p_owner, f.fencing_token, v_now, v_now, v_now, v_now FROM symphony_lease_floor f FOR SHARE
+    ON CONFLICT DO NOTHING;
+  END LOOP;
+
+  -- Read after the row is locked: the wait may have been longer than the lease.
+  v_now := clock_timestamp();
+  IF v_held.lease_id IS NOT NULL AND v_held.expires_at > v_now AND v_held.owner <> p_owner THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+  UPDATE symphony_leases l
+  SET owner = p_owner, lease_id = gen_random_uuid(), fencing_token = l.fencing_token + 1, acquired_at = v_now,
+    renewed_at = v_now, expires_at = v_now + make_interval(secs => p_duration_ms / 1000.0), released_at = NULL,
+    context = p_context, floor_seen = (SELECT f.fencing_token FROM symphony_lease_floor f)
+  WHERE l.resource = p_resource
+  RETURNING l.lease_id, l.fencing_token, l.acquired_at, l.expires_at;
+END
+$$;
+COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS
+  'Gives a free, expired or own resource to an owner, with a fresh lease_id and a greater token; no row while another holds it.';
+
+-- Never shortens. An expired lease stays lost even if nobody has taken it: its holder has already been told so.
+CREATE OR REPLACE FUNCTION renew_lease(p_resource text, p_owner text, p_lease_id uuid, p_duration_ms integer)
+RETURNS TABLE (fencing_token bigint, expires_at timestamptz)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_live_at timestamptz;
+BEGIN
+  PERFORM check_lease_names(p_resource, p_owner);
+  PERFORM check_lease_duration(p_duration_ms);
+  v_live_at := lock_live_lease(p_resource, p_owner, p_lease_id);
+  RETURN QUERY
+  UPDATE symphony_leases l
+  SET fencing_token = l.fencing_token + 1, renewed_at = v_live_at,
+    expires_at = GREATEST(l.expires_at, v_live_at + make_interval(secs => p_duration_ms / 1000.0))
+  WHERE l.resource = p_resource AND v_live_at IS NOT NULL
+  RETURNING l.fencing_token, l.expires_at;
+END
+$$;
+COMMENT ON FUNCTION renew_lease(text, text, uuid, integer) IS
+  'Extends a live lease of that owner and lease_id, with a greater token; no row if it is lost.';
+
+CREATE OR REPLACE FUNCTION release_lease(p_resource text, p_owner text, p_lease_id uuid) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_live_at timestamptz;
+BEGIN
+  PERFORM check_lease_names(p_resource, p_owner);
+  v_live_at := lock_live_lease(p_resource, p_owner, p_lease_id);
+  UPDATE symphony_leases l SET lease_id = NULL, released_at = v_live_at, expires_at = v_live_at
+  WHERE l.resource = p_resource AND v_live_at IS NOT NULL;
+  RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION release_lease(text, text, uuid) IS
+  'Frees a live lease of that owner and lease_id; false, and nothing changed, if it is lost. The row stays, with its token.';
+
+-- Retention. The floor is locked before anything is removed and rises in the same transaction, so no resource is ever
+-- counted from a lower number again.
+CREATE OR REPLACE FUNCTION purge_dead_leases(p_dead_seconds integer, p_batch_size integer) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_dead_since timestamptz;
+  v_removed integer;
+  v_highest bigint;
+BEGIN
+  IF p_dead_seconds IS NULL OR p_dead_seconds NOT BETWEEN 3600 AND 315360000 THEN
+    PERFORM refuse_argument('p_dead_seconds', '3600 (an hour) to 315360000 (ten years)');
+  END IF;
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  PERFORM refuse_stale_snapshot();
+  PERFORM FROM symphony_lease_floor f FOR UPDATE;
+  v_dead_since := clock_timestamp() - make_interval(secs => p_dead_seconds);
+  WITH dead AS (
+    SELECT l.resource FROM symphony_leases l WHERE l.expires_at <= v_dead_since
+    LIMIT p_batch_size FOR UPDATE SKIP LOCKED
+  ), removed AS (
+    DELETE FROM symphony_leases l USING dead WHERE l.resource = dead.resource RETURNING l.fencing_token
+  )
+  SELECT count(*), max(r.fencing_token) INTO v_removed, v_highest FROM removed r;
+  UPDATE symphony_lease_floor f SET fencing_token = v_highest WHERE f.fencing_token < v_highest;
+  RETURN v_removed;
+END
+$$;
+COMMENT ON FUNCTION purge_dead_leases(integer, integer) IS
+  'Removes rows of resources that nobody has held for so long, and raises the floor to their highest token. Returns how many.';
+
+-- Behind them.
+
+CREATE OR REPLACE FUNCTION check_lease_names(p_resource text, p_owner text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF NOT is_id(p_resource) THEN
+    PERFORM refuse_argument('p_resource', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF NOT is_id(p_owner) THEN
+    PERFORM refuse_argument('p_owner', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_lease_names(text, text) IS 'Internal: raises 22023 unless both are ids.';
+
+-- Shorter, and one slow round trip costs the lease. Longer, and a crashed holder keeps everybody else out for hours.
+CREATE OR REPLACE FUNCTION check_lease_duration(p_duration_ms integer) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF p_duration_ms IS NULL OR p_duration_ms NOT BETWEEN 1000 AND 3600000 THEN
+    PERFORM refuse_argument('p_duration_ms', '1000 (a second) to 3600000 (an hour)');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_lease_duration(integer) IS 'Internal: raises 22023 unless it is 1 second to 1 hour.';
+
+-- The clock is read after the row is locked: a lease may end while its holder waits for the lock.
+CREATE OR REPLACE FUNCTION lock_live_lease(p_resource text, p_owner text, p_lease_id uuid) RETURNS timestamptz
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_lease symphony_leases;
+  v_now timestamptz;
+BEGIN
+  IF p_lease_id IS NULL THEN
+    PERFORM refuse_argument('p_lease_id', 'the id that acquire_lease gave');
+  END IF;
+  PERFORM refuse_stale_snapshot();
+  SELECT * INTO v_lease FROM symphony_leases l WHERE l.resource = p_resource FOR UPDATE;
+  v_now := clock_timestamp();
+  IF v_lease.lease_id = p_lease_id AND v_lease.owner = p_owner AND v_lease.expires_at > v_now THEN
+    RETURN v_now;
+  END IF;
+  RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION lock_live_lease(text, text, uuid) IS
+  'Internal: locks a resource; the time, if that owner and lease_id hold it live, else null.';

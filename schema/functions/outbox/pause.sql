@@ -1,0 +1,136 @@
+-- Asked only while anything is paused at all, and then by its key: a thousand paused participants cost no more than one.
+CREATE OR REPLACE FUNCTION is_outbox_paused(p_participant_id text, p_ordered boolean) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+AS $$
+  SELECT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'participant' AND z.name = p_participant_id)
+    OR (p_ordered AND EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'stream' AND z.name = p_participant_id))
+$$;
+COMMENT ON FUNCTION is_outbox_paused(text, boolean) IS 'Internal: whether a participant, or its ordered stream for an ordered item, is paused.';
+
+-- Pauses block claiming and nothing else. A paused rail is skipped by its index; the items of a paused participant are
+-- marked, so that a claim does not read them either.
+CREATE OR REPLACE FUNCTION pause_outbox(p_kind text, p_name text, p_reason text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+  v_blocked uuid[];
+BEGIN
+  PERFORM check_outbox_pause(p_kind, p_name, p_reason);
+  INSERT INTO outbox_pauses (kind, name, reason, paused_by, paused_at)
+  VALUES (p_kind, p_name, p_reason, v_actor, clock_timestamp())
+  ON CONFLICT DO NOTHING;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  IF p_kind IN ('participant', 'stream') THEN
+    -- Locked in the order in which completions lock, so that the two cannot deadlock.
+    WITH blocked AS (
+      UPDATE payment_outbox_pending p SET blocked = true
+      WHERE p.outbox_id = ANY (ARRAY(
+        SELECT q.outbox_id FROM payment_outbox_pending q
+        WHERE q.participant_id = p_name AND NOT q.blocked AND (p_kind = 'participant' OR q.ordered)
+        ORDER BY q.outbox_id FOR NO KEY UPDATE))
+      RETURNING p.outbox_id
+    )
+    SELECT array_agg(b.outbox_id) INTO v_blocked FROM blocked b;
+    PERFORM append_trail_events('BLOCKED', v_actor, v_blocked, '{"block_unverified": false}');
+  END IF;
+  PERFORM append_outbox_scope_event('PAUSED', v_actor,
+    CASE WHEN p_kind = 'all' THEN 'all' ELSE p_kind || ':' || p_name END, jsonb_build_object('reason', p_reason));
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION pause_outbox(text, text, text) IS
+  'Pauses a rail, a participant, the ordered stream of a participant, or everything (all, all); false when it already was. Leases in hand go on.';
+
+CREATE OR REPLACE FUNCTION resume_outbox(p_kind text, p_name text, p_reason text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+  v_unblocked uuid[];
+  v_next uuid;
+BEGIN
+  PERFORM check_outbox_pause(p_kind, p_name, p_reason);
+  DELETE FROM outbox_pauses z WHERE z.kind = p_kind AND z.name = p_name;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  IF p_kind IN ('participant', 'stream') THEN
+    -- In the order in which completions lock, all that a completion may hold.
+    PERFORM 1 FROM payment_outbox_pending p
+    WHERE p.participant_id = p_name AND p.blocked AND (p.lease_token IS NOT NULL OR NOT p.ordered)
+    ORDER BY p.outbox_id FOR NO KEY UPDATE;
+  END IF;
+  IF p_kind = 'participant' THEN
+    WITH unblocked AS (
+      UPDATE payment_outbox_pending p SET blocked = false, block_unverified = false
+      WHERE p.participant_id = p_name AND p.blocked AND NOT p.ordered
+      RETURNING p.outbox_id
+    )
+    SELECT array_agg(u.outbox_id) INTO v_unblocked FROM unblocked u;
+    PERFORM append_trail_events('UNBLOCKED', v_actor, v_unblocked, NULL);
+  END IF;
+  IF p_kind IN ('participant', 'stream') THEN
+    PERFORM advance_outbox_streams(ARRAY[p_name]);
+    -- What was blocked for the sake of the pause now waits for the head alone, which may be ending this very moment
+    -- without having seen it. The first to wait is marked; whoever waits behind it will be seen by its ending.
+    LOOP
+      SELECT p.outbox_id INTO v_next FROM payment_outbox_pending p
+      WHERE p.participant_id = p_name AND p.ordered AND p.blocked
+      ORDER BY p.participant_id, COALESCE(p.stream_position, p.sequence_id) LIMIT 1;
+      EXIT WHEN v_next IS NULL;
+      UPDATE payment_outbox_pending p SET block_unverified = true WHERE p.outbox_id = v_next AND p.blocked;
+      EXIT WHEN FOUND;
+    END LOOP;
+    IF v_next IS NOT NULL THEN
+      PERFORM append_trail_events('BLOCKED', 'symphony', ARRAY[v_next], '{"block_unverified": true}');
+    END IF;
+  END IF;
+  PERFORM append_outbox_scope_event('RESUMED', v_actor,
+    CASE WHEN p_kind = 'all' THEN 'all' ELSE p_kind || ':' || p_name END, jsonb_build_object('reason', p_reason));
+  PERFORM wake_outbox_workers();
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Lifts a pause; false when there was none.';
+
+-- Whoever sleeps until the next due time does not know that a person has just brought it nearer.
+CREATE OR REPLACE FUNCTION wake_outbox_workers() RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_enabled boolean;
+BEGIN
+  SELECT s.notify_enabled INTO v_enabled FROM symphony_settings s;
+  -- A full notification queue would fail the COMMIT, and with it what the person decided.
+  IF v_enabled AND pg_notification_queue_usage() < 0.5 THEN
+    NOTIFY outbox_pending, 'new_work';
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION wake_outbox_workers() IS 'Internal: NOTIFY outbox_pending, unless it is switched off or its queue is filling up.';
+
+CREATE OR REPLACE FUNCTION check_outbox_pause(p_kind text, p_name text, p_reason text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF p_kind IS NULL OR p_kind NOT IN ('rail', 'participant', 'stream', 'all') THEN
+    PERFORM refuse_argument('p_kind', 'rail, participant, stream or all');
+  END IF;
+  IF p_kind = 'all' AND p_name IS DISTINCT FROM 'all' THEN
+    PERFORM refuse_argument('p_name', 'all for a pause of everything');
+  END IF;
+  IF NOT is_id(p_name) THEN
+    PERFORM refuse_argument('p_name', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF NOT is_short_text(p_reason, 1000) THEN
+    PERFORM refuse_argument('p_reason', 'text of 1 to 1000 characters');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION check_outbox_pause(text, text, text) IS 'Internal: raises 22023 unless a pause is well-formed.';

@@ -1,0 +1,130 @@
+CREATE OR REPLACE FUNCTION heartbeat_outbox_worker(p_worker_id text, p_detail jsonb DEFAULT '{}') RETURNS timestamptz
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_defect text := payload_defect(p_detail);
+BEGIN
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF v_defect IS NOT NULL THEN
+    PERFORM refuse_argument('p_detail', v_defect);
+  END IF;
+  INSERT INTO outbox_workers AS w (worker_id, started_at, last_seen_at, detail)
+  VALUES (p_worker_id, v_now, v_now, p_detail)
+  ON CONFLICT (worker_id) DO UPDATE
+  SET started_at = CASE WHEN w.stopped_at IS NULL THEN w.started_at ELSE EXCLUDED.started_at END,
+    last_seen_at = EXCLUDED.last_seen_at, detail = EXCLUDED.detail, stopped_at = NULL;
+  -- Nobody waits for anybody: a fleet that comes back after a weekend would deadlock on each other's rows.
+  DELETE FROM outbox_workers w
+  WHERE w.ctid = ANY (ARRAY(
+    SELECT s.ctid FROM outbox_workers s WHERE s.last_seen_at < v_now - interval '1 day' FOR UPDATE SKIP LOCKED));
+  RETURN v_now;
+END
+$$;
+COMMENT ON FUNCTION heartbeat_outbox_worker(text, jsonb) IS
+  'Records that a worker is alive and how it is; forgets those silent for a day. Returns the database''s clock.';
+
+CREATE OR REPLACE FUNCTION declare_outbox_rail(
+  p_rail_type text, p_money boolean, p_fields jsonb, p_declared_by text, p_serving boolean DEFAULT false
+) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  -- From the least to the most strict. Nothing of an encrypted field is ever shown; a forbidden one may be shown masked.
+  v_classes CONSTANT text[] := ARRAY['public', 'masked', 'forbidden', 'encrypted'];
+  v_defect text := payload_defect(p_fields);
+  v_fields_kept integer;
+BEGIN
+  IF NOT is_id(p_rail_type) THEN
+    PERFORM refuse_argument('p_rail_type', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF NOT is_id(p_declared_by) THEN
+    PERFORM refuse_argument('p_declared_by', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF p_money IS NULL THEN
+    PERFORM refuse_argument('p_money', 'true or false');
+  END IF;
+  IF p_serving IS NULL THEN
+    PERFORM refuse_argument('p_serving', 'true or false');
+  END IF;
+  IF v_defect IS NOT NULL THEN
+    PERFORM refuse_argument('p_fields', v_defect);
+  END IF;
+  IF EXISTS (
+    SELECT FROM jsonb_each(p_fields) AS field(pointer, class)
+    WHERE field.pointer COLLATE "C" !~ '^(/([^~/]|~[01])+){1,32}$'
+      OR jsonb_typeof(field.class) <> 'string' OR field.class #>> '{}' <> ALL (v_classes)
+  ) THEN
+    PERFORM refuse_argument('p_fields', 'an object from JSON pointer, such as /destination, to public, masked, forbidden or encrypted');
+  END IF;
+  -- A declaration cannot loosen an earlier one: a stolen login, or a process with an old file, reveals nothing.
+  INSERT INTO outbox_rails AS r
+    (rail_type, money, fields, declared_by, declared_login, first_declared_at, last_declared_at, served_at)
+  VALUES (p_rail_type, p_money, p_fields, p_declared_by, session_user, v_now, v_now, CASE WHEN p_serving THEN v_now END)
+  ON CONFLICT (rail_type) DO UPDATE SET
+    money = r.money OR EXCLUDED.money,
+    fields = (
+      SELECT COALESCE(jsonb_object_agg(merged.pointer, merged.class), '{}')
+      FROM (
+        SELECT field.pointer, v_classes[max(array_position(v_classes, field.class))] AS class
+        FROM (SELECT * FROM jsonb_each_text(r.fields) UNION ALL SELECT * FROM jsonb_each_text(EXCLUDED.fields))
+          AS field(pointer, class)
+        GROUP BY field.pointer
+      ) merged
+    ),
+    declared_by = EXCLUDED.declared_by,
+    declared_login = EXCLUDED.declared_login,
+    last_declared_at = EXCLUDED.last_declared_at,
+    served_at = COALESCE(EXCLUDED.served_at, r.served_at)
+  RETURNING (SELECT count(*) FROM jsonb_object_keys(fields)) INTO v_fields_kept;
+  IF v_fields_kept > 1000 THEN
+    PERFORM refuse_argument('p_fields', 'at most 1000 fields in all declarations of one rail');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION declare_outbox_rail(text, boolean, jsonb, text, boolean) IS
+  'Records the field classes and the money flag of a rail. Of conflicting declarations the stricter value stays.';
+
+CREATE OR REPLACE FUNCTION unserved_outbox_rails(p_rails text[]) RETURNS TABLE (rail_type text, served_at timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+BEGIN
+  IF NOT is_id_list(p_rails) IS TRUE THEN
+    PERFORM refuse_argument('p_rails', 'a plain list of 1 to 1000 rails');
+  END IF;
+  RETURN QUERY
+  SELECT DISTINCT given.name, r.served_at
+  FROM unnest(p_rails) AS given(name)
+  LEFT JOIN outbox_rails r ON r.rail_type = given.name
+  WHERE r.served_at IS NULL OR r.served_at < statement_timestamp() - interval '1 day';
+END
+$$;
+COMMENT ON FUNCTION unserved_outbox_rails(text[]) IS
+  'Those of the given rails that no worker has declared as served within a day, with the last time, or null.';
+
+CREATE OR REPLACE FUNCTION deregister_outbox_worker(p_worker_id text, p_detail jsonb DEFAULT '{}') RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_defect text := payload_defect(p_detail);
+BEGIN
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF v_defect IS NOT NULL THEN
+    PERFORM refuse_argument('p_detail', v_defect);
+  END IF;
+  UPDATE outbox_workers w SET last_seen_at = v_now, stopped_at = v_now, detail = p_detail WHERE w.worker_id = p_worker_id;
+  RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION deregister_outbox_worker(text, jsonb) IS
+  'Records that a worker stopped cleanly, with its last report; false if it is not known. A heartbeat registers it again.';

@@ -1,0 +1,57 @@
+-- Keys of the HTTP API: who may ask it for what. A key is shown once, when it is made; kept is the SHA-256 of its secret,
+-- which has 256 bits of entropy, so that no slower hash is needed and none of it can be guessed from a copy of this table.
+--
+-- Each scope acts in a role of its own: ingest in symphony_ingest, read in symphony_readonly, audit in symphony_auditor,
+-- operate in symphony_control. The owner is the person of two-person actions.
+
+CREATE TABLE IF NOT EXISTS api_keys (
+  key_id text PRIMARY KEY,
+  secret_hash bytea NOT NULL,
+  scopes text[] NOT NULL,
+  owner text NOT NULL,
+  participants text[],
+  created_by text NOT NULL,
+  created_at timestamptz NOT NULL,
+  expires_at timestamptz,
+  revoked_at timestamptz,
+  revoked_by text,
+  last_used_at timestamptz,
+  CONSTRAINT api_keys_secret_is_a_sha256 CHECK (octet_length(secret_hash) = 32),
+  CONSTRAINT api_keys_known_scopes
+    CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['ingest', 'read', 'audit', 'operate']),
+  CONSTRAINT api_keys_bound_to_some_participant_or_to_none CHECK (cardinality(participants) > 0),
+  CONSTRAINT api_keys_revoked_by_somebody CHECK (num_nonnulls(revoked_at, revoked_by) IN (0, 2))
+);
+COMMENT ON TABLE api_keys IS 'Keys of the HTTP API, each with its scopes and the person who holds it. Never a secret, only its hash.';
+COMMENT ON COLUMN api_keys.secret_hash IS 'SHA-256 of the secret half of the key.';
+COMMENT ON COLUMN api_keys.owner IS 'Person this key acts as. A two-person decision must be approved by a different person.';
+COMMENT ON COLUMN api_keys.participants IS 'The only participants it sees and pays for; null: all.';
+COMMENT ON COLUMN api_keys.last_used_at IS 'The hour in which it was last used: finer, and each request would write.';
+
+-- The data keys under which fields of payloads are encrypted, one for each subject: whoever's data it is, a participant or
+-- a person. Each is kept only wrapped, under a master key that never comes here, so that a copy of this database reads
+-- nothing. Destroying a subject's key makes its fields unreadable wherever their ciphertext is, the ledger included, and
+-- not one row of the ledger changes for it.
+--
+-- A table of its own, and not append-only: what must be destroyed cannot live in a ledger.
+
+CREATE TABLE IF NOT EXISTS subject_keys (
+  key_id uuid PRIMARY KEY,
+  subject text NOT NULL,
+  master_key_id text,
+  wrapped_key text,
+  created_at timestamptz NOT NULL,
+  destroyed_at timestamptz,
+  destroyed_by text,
+  destroyed_because text,
+  CONSTRAINT subject_keys_one_per_subject_for_ever UNIQUE (subject),
+  CONSTRAINT subject_keys_wrapped_until_destroyed CHECK (
+    num_nonnulls(master_key_id, wrapped_key) = CASE WHEN destroyed_at IS NULL THEN 2 ELSE 0 END),
+  CONSTRAINT subject_keys_destroyed_by_somebody_for_a_reason CHECK (
+    num_nonnulls(destroyed_at, destroyed_by, destroyed_because) IN (0, 3)),
+  CONSTRAINT subject_keys_wrapped_key_is_60_bytes CHECK (wrapped_key COLLATE "C" ~ '^[A-Za-z0-9_-]{80}$')
+);
+COMMENT ON TABLE subject_keys IS 'One data key per subject, wrapped under a master key that is kept elsewhere; of a destroyed one, that it was.';
+COMMENT ON COLUMN subject_keys.subject IS 'Whose data the key protects: a participant, or an id that payloads name. Choose ids that say nothing about a person.';
+COMMENT ON COLUMN subject_keys.master_key_id IS 'Under which master key it is wrapped: its name, never the key.';
+COMMENT ON COLUMN subject_keys.wrapped_key IS 'Nonce, encrypted key and tag of AES-256-GCM, in base64url. Null once it is destroyed.';

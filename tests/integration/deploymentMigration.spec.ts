@@ -1,0 +1,71 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, inject, test } from 'vitest'
+import { deploy } from '../../libs/deployment/index.js'
+import { enqueuePaymentOutbox } from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { aPaymentOn } from '../support/scorecard/payments.js'
+import { makeRelease, type OtherRelease } from '../support/scorecard/nextRelease.js'
+
+/** The way in which a table changes after its release: schema/migrations/README.md. */
+const MIGRATION = 'ALTER TABLE payment_outbox_pending ADD COLUMN note text;\n'
+
+let db: TestDatabase
+let folder: string
+let migrated: OtherRelease
+const target = () => ({ url: db.url, schema: db.schema })
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'symphony-migration-'))
+  migrated = await makeRelease(folder, inject('serverUrl'), async (schema) => {
+    await mkdir(join(schema, 'migrations'), { recursive: true })
+    await writeFile(join(schema, 'migrations', '0001_pending_note.sql'), MIGRATION)
+  })
+  db = await createTestDatabase({ countBranches: false })
+})
+
+afterAll(async () => {
+  await db.drop()
+  await rm(folder, { recursive: true })
+})
+
+const enqueueOne = () => enqueuePaymentOutbox(db.as('symphony_ingest'), aPaymentOn('resend'))
+const notes = async () => (await db.queryNoRole('SELECT note FROM payment_outbox_pending')).rows
+
+test('a plan of the next release applies its migration and its functions, and no table again', async () => {
+  const { sql } = await migrated.deploy({ ...target(), dryRun: true })
+  expect(sql).toContain('-- schema/migrations/0001_pending_note.sql')
+  expect(sql).toContain('-- schema/functions/outbox/claim.sql')
+  expect(sql).not.toContain('-- schema/v1/011_payment_outbox.sql')
+})
+
+test('a migration waits for an open transaction without stopping the producers, and is applied once', async () => {
+  await enqueueOne()
+  const holder = await db.connect('symphony_ingest')
+  await holder.query('BEGIN')
+  await enqueuePaymentOutbox(holder, aPaymentOn('resend'))
+  let ended = false
+  const deployed = migrated.deploy(target()).finally(() => (ended = true))
+  // Each of these waits for at most one attempt of the deployment, which holds the transaction's lock request.
+  for (let round = 0; round < 20; round += 1) await enqueueOne()
+  expect(ended).toBe(false)
+  await holder.query('COMMIT')
+  expect(await deployed).toMatchObject({ outcome: 'deployed' })
+  expect(await notes()).toHaveLength(22)
+  expect(await migrated.deploy(target())).toMatchObject({ outcome: 'unchanged' })
+  await enqueueOne()
+})
+
+test('an older release is refused over the migrated table', async () => {
+  await expect(deploy(target())).rejects.toMatchObject({ code: 'DEPLOYMENT_NEWER_DATABASE' })
+})
+
+test('an applied migration that was edited is refused, and its remedy names no repeat', async () => {
+  await writeFile(join(folder, 'schema', 'migrations', '0001_pending_note.sql'), `-- edited\n${MIGRATION}`)
+  for (const reapply of [false, true])
+    await expect(migrated.deploy({ ...target(), reapply })).rejects.toMatchObject({
+      code: 'DEPLOYMENT_TABLES_DIFFER',
+      message: expect.stringContaining('migrations/0001_pending_note.sql'),
+    })
+})
