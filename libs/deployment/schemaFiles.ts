@@ -44,16 +44,20 @@ export function inOrder({ cluster, tables, repeatable, privileges }: SchemaFiles
   return [...cluster, ...tables, ...repeatable, privileges]
 }
 
-/** Files of a folder and of its folders. */
+/** Files of its folders, then those beside them. */
 function sqlFilesIn(folder: string, part: string): SchemaFile[] {
   return readdirSync(join(folder, part), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.sql'))
     .map((name) => `${part}/${name.replaceAll(sep, '/')}`)
-    .toSorted(byBytes)
+    .toSorted((left, right) => depthOf(right) - depthOf(left) || byBytes(left, right))
     .map((name) => {
       const content = readFileSync(join(folder, name))
       return { name, sql: content.toString('utf8'), sha256: createHash('sha256').update(content).digest('hex') }
     })
+}
+
+function depthOf(name: string): number {
+  return name.split('/').length
 }
 
 /** Not by locale: the order of files is the same on every machine. */

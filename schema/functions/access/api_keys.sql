@@ -117,8 +117,9 @@ COMMENT ON FUNCTION revoke_api_key(text) IS 'Ends a key for ever. False: it was 
 -- key that has ended is told so, because they have proved that it was theirs.
 CREATE OR REPLACE FUNCTION authenticate_api_key(p_key_id text, p_secret_hash bytea)
 RETURNS TABLE (status text, scopes text[], owner text, participants text[], expires_at timestamptz)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_key api_keys;

@@ -5,8 +5,9 @@
 CREATE OR REPLACE FUNCTION ensure_subject_keys(
   p_subjects text[], p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text
 ) RETURNS TABLE (subject text, key_id uuid, master_key_id text, wrapped_key text, destroyed boolean)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 BEGIN
   IF is_id_list(p_subjects) IS NOT TRUE
@@ -54,8 +55,9 @@ COMMENT ON FUNCTION check_wrapped_keys(uuid[], text[], text) IS 'Internal: raise
 
 CREATE OR REPLACE FUNCTION read_subject_keys(p_data_key_ids uuid[])
 RETURNS TABLE (subject text, key_id uuid, master_key_id text, wrapped_key text, destroyed boolean)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 BEGIN
   IF is_id_list(p_data_key_ids::text[]) IS NOT TRUE THEN
@@ -79,8 +81,9 @@ COMMENT ON FUNCTION master_keys_in_use() IS 'Under which master keys data keys a
 CREATE OR REPLACE FUNCTION rewrap_subject_keys(
   p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text, p_previous_master_key_id text
 ) RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_rewrapped integer;
@@ -100,8 +103,9 @@ COMMENT ON FUNCTION rewrap_subject_keys(uuid[], text[], text, text) IS
   'Puts data keys under another master key; what they encrypt does not change. Returns how many it was.';
 
 CREATE OR REPLACE FUNCTION destroy_subject_key(p_subject text, p_reason text) RETURNS text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();

@@ -35,8 +35,8 @@ COMMENT ON FUNCTION mark_inbox_dead(text, text, text) IS
 
 CREATE OR REPLACE FUNCTION mark_inbox_message(p_source text, p_message_id text, p_state text, p_error text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_known inbox_messages;
@@ -76,8 +76,8 @@ COMMENT ON FUNCTION mark_inbox_message(text, text, text, text) IS
 
 CREATE OR REPLACE FUNCTION lock_inbox_message(p_source text, p_message_id text) RETURNS inbox_messages
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_known inbox_messages;

@@ -174,8 +174,8 @@ CREATE OR REPLACE FUNCTION sight_inbox_message(
   p_now timestamptz
 ) RETURNS TABLE (state text, sightings bigint, created boolean, content_differs boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_due_at CONSTANT timestamptz := CASE WHEN p_topic IS NOT NULL THEN COALESCE(p_not_before, p_now) END;

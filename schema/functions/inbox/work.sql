@@ -8,9 +8,8 @@ CREATE OR REPLACE FUNCTION claim_inbox_batch(
   fence uuid, claim_expires_at timestamptz, claimed_at timestamptz, first_seen_at timestamptz, taken_over boolean
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: claim
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
@@ -83,9 +82,8 @@ COMMENT ON FUNCTION claim_inbox_batch(integer, text, integer, integer) IS
 -- A message is dead with the error it really had last. Those buried without an error of their own keep the one they have.
 CREATE OR REPLACE FUNCTION bury_inbox_messages(p_places tid[], p_errors text[], p_actor text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_now CONSTANT timestamptz := clock_timestamp();
@@ -109,9 +107,8 @@ COMMENT ON FUNCTION bury_inbox_messages(tid[], text[], text) IS 'Internal: makes
 CREATE OR REPLACE FUNCTION ack_inbox_messages(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
 RETURNS TABLE (ordinal integer, source text, message_id text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_places tid[];
@@ -135,9 +132,8 @@ CREATE OR REPLACE FUNCTION abandon_inbox_messages(
   p_errors text[] DEFAULT NULL, p_retry_delays_seconds integer[] DEFAULT NULL, p_costs_attempt boolean DEFAULT true
 ) RETURNS TABLE (ordinal integer, source text, message_id text, state text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_places tid[];
@@ -188,9 +184,8 @@ CREATE OR REPLACE FUNCTION fail_inbox_messages(
   p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text, p_errors text[] DEFAULT NULL
 ) RETURNS TABLE (ordinal integer, source text, message_id text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_places tid[];
@@ -210,8 +205,8 @@ COMMENT ON FUNCTION fail_inbox_messages(text[], text[], uuid[], text, text[]) IS
 
 CREATE OR REPLACE FUNCTION next_inbox_event() RETURNS timestamptz
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
+-- Planner: ordered
   SELECT LEAST(
     (SELECT min(m.due_at) FROM inbox_messages m WHERE m.state = 'seen' AND m.topic IS NOT NULL),
     (SELECT min(m.claim_expires_at) FROM inbox_messages m WHERE m.fence IS NOT NULL))
@@ -224,8 +219,8 @@ COMMENT ON FUNCTION next_inbox_event() IS
 -- is dead waits for a person, however long.
 CREATE OR REPLACE FUNCTION purge_inbox_messages(p_keep_seconds integer, p_batch_size integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: claim
 #variable_conflict use_column
 DECLARE
   v_before timestamptz;
@@ -254,8 +249,8 @@ COMMENT ON FUNCTION purge_inbox_messages(integer, integer) IS
 
 CREATE OR REPLACE FUNCTION revive_inbox_message(p_source text, p_message_id text, p_reason text) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
@@ -337,9 +332,8 @@ COMMENT ON FUNCTION check_inbox_errors(text[], integer) IS 'Internal: raises 220
 CREATE OR REPLACE FUNCTION lock_live_inbox_claims(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
 RETURNS tid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_ordinals integer[];

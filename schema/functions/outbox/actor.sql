@@ -36,8 +36,9 @@ COMMENT ON FUNCTION outbox_actor() IS
   'Internal: the person who acts: the login, the owner of the API key that a gateway shows, or `NAME via LOGIN` of a naming gateway.';
 
 CREATE OR REPLACE FUNCTION outbox_actor_of_key(p_api_key text) RETURNS text
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_key api_keys;

@@ -11,9 +11,8 @@ CREATE OR REPLACE FUNCTION claim_outbox_batch(
   created_at timestamptz, due_at timestamptz, trace_context text, hold_reason text
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: claim
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
@@ -188,8 +187,9 @@ COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], b
 
 -- What the next claimer must know about an item whose outcome is unknown: the last attempt, and what came in late.
 CREATE OR REPLACE FUNCTION outbox_evidence(p_outbox_id uuid, p_late_outcome jsonb) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
   SELECT jsonb_build_object('late_outcome', p_late_outcome, 'last_attempt', (
     SELECT jsonb_build_object('attempt_no', a.attempt_no, 'state', a.state, 'rail_reference', a.rail_reference,
       'rail_code', a.rail_code, 'error_code', a.error_code, 'worker_id', a.worker_id,
@@ -202,8 +202,8 @@ COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: what is known abo
 -- does not depend on the number of rows.
 CREATE OR REPLACE FUNCTION claimable_outbox_rails() RETURNS TABLE (rail_type text, is_message boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
+-- Planner: ordered
   WITH RECURSIVE hop(rail_type, is_message) AS (
     (SELECT p.rail_type, p.is_message FROM payment_outbox_pending p
       WHERE p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
@@ -286,8 +286,8 @@ COMMENT ON FUNCTION lock_due_outbox_rows(text[], boolean[], integer, timestamptz
 
 CREATE OR REPLACE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL, p_is_message boolean DEFAULT NULL) RETURNS timestamptz
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
+-- Planner: ordered
 #variable_conflict use_column
 DECLARE
   v_any_paused boolean := EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'));

@@ -58,9 +58,8 @@ CREATE OR REPLACE FUNCTION complete_outbox_attempts(
   contradicted boolean
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
@@ -377,8 +376,9 @@ COMMENT ON FUNCTION check_outbox_outcomes(
 CREATE OR REPLACE FUNCTION record_completion_events(
   p_attempt_ids uuid[], p_worker_id text, p_now timestamptz, p_full_trail boolean
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 BEGIN
   IF p_full_trail THEN

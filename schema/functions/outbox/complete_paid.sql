@@ -15,9 +15,8 @@ CREATE OR REPLACE FUNCTION end_dispatched_outbox_items(
   contradicted uuid[], contradictions jsonb[], contradicted_by uuid[]
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_nestloop = off
-SET enable_hashjoin = on SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: paid
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();

@@ -5,8 +5,9 @@
 CREATE OR REPLACE FUNCTION record_outbox_contradictions(
   p_actor text, p_outbox_ids uuid[], p_details jsonb[], p_attempt_ids uuid[]
 ) RETURNS SETOF uuid
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_event_ids uuid[];
@@ -22,8 +23,9 @@ COMMENT ON FUNCTION record_outbox_contradictions(text, uuid[], jsonb[], uuid[]) 
   'Internal: appends TERMINAL_BLOCKED events and opens their reviews.';
 
 CREATE OR REPLACE FUNCTION review_outbox_contradiction(p_event_id uuid, p_reason text) RETURNS uuid
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();

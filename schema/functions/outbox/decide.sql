@@ -5,8 +5,9 @@
 -- first proposes, in a transaction of their own; another approves, in a later one.
 
 CREATE OR REPLACE FUNCTION place_outbox_hold(p_outbox_id uuid, p_reason text) RETURNS uuid
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
@@ -35,8 +36,9 @@ COMMENT ON FUNCTION place_outbox_hold(uuid, text) IS
 CREATE OR REPLACE FUNCTION resolve_outbox_hold(
   p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text DEFAULT NULL
 ) RETURNS TABLE (status text, proposal_id uuid)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
@@ -69,8 +71,9 @@ COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS
 
 CREATE OR REPLACE FUNCTION approve_outbox_proposal(p_proposal_id uuid)
 RETURNS TABLE (outbox_id uuid, decision text, redriven_as uuid)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
@@ -104,8 +107,9 @@ $$;
 COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS 'The second person''s yes: applies a proposed decision. The proposer cannot (P7007).';
 
 CREATE OR REPLACE FUNCTION withdraw_outbox_proposal(p_proposal_id uuid, p_reason text) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
@@ -138,8 +142,9 @@ $$;
 COMMENT ON FUNCTION refuse_stale_snapshot() IS 'Internal: raises 40001 unless the transaction runs under READ COMMITTED.';
 
 CREATE OR REPLACE FUNCTION require_operator_arguments(p_outbox_id uuid, p_reason text) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 BEGIN
   IF NOT is_short_text(p_reason, 1000) THEN
@@ -153,8 +158,9 @@ $$;
 COMMENT ON FUNCTION require_operator_arguments(uuid, text) IS 'Internal: raises 22023 unless the item exists and a reason is given.';
 
 CREATE OR REPLACE FUNCTION raise_already_ended(p_outbox_id uuid) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_state text;
@@ -168,8 +174,9 @@ $$;
 COMMENT ON FUNCTION raise_already_ended(uuid) IS 'Internal: raises P7001, naming the ending.';
 
 CREATE OR REPLACE FUNCTION lock_open_outbox_proposal(p_proposal_id uuid) RETURNS payment_outbox_proposals
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_proposal payment_outbox_proposals;
@@ -189,8 +196,9 @@ COMMENT ON FUNCTION lock_open_outbox_proposal(uuid) IS 'Internal: locks a propos
 
 -- Locks a held item that a person may decide on now, and says whether its outcome is unknown.
 CREATE OR REPLACE FUNCTION lock_held_outbox_item(p_outbox_id uuid, p_actor text, p_decision text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_item payment_outbox_pending;
@@ -228,8 +236,9 @@ COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks 
 -- While one decision waits for its second person, nobody makes another, not even one that needs a single person: what is
 -- being decided must not change meanwhile.
 CREATE OR REPLACE FUNCTION refuse_beside_open_proposal(p_outbox_id uuid) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_open payment_outbox_proposals;
@@ -246,8 +255,9 @@ COMMENT ON FUNCTION refuse_beside_open_proposal(uuid) IS 'Internal: raises P7006
 CREATE OR REPLACE FUNCTION propose_outbox_decision(
   p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text
 ) RETURNS uuid
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_proposal_id uuid := uuid_v7();
@@ -266,8 +276,9 @@ COMMENT ON FUNCTION propose_outbox_decision(uuid, text, text, text, text) IS 'In
 CREATE OR REPLACE FUNCTION apply_outbox_decision(
   p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text, p_proposed_by text
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();

@@ -199,9 +199,8 @@ CREATE OR REPLACE FUNCTION admit_outbox_items(
   p_is_message boolean, p_key_scope text, p_stream_position bigint
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_count CONSTANT integer := cardinality(p_instruction_ids);

@@ -23,8 +23,9 @@ CREATE OR REPLACE FUNCTION check_dispatch_epoch(
   epoch_id uuid, beat_no bigint, beat_at timestamptz, frozen_at timestamptz, freeze_cause text, freeze_reason text,
   marked boolean
 )
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_epoch dispatch_epochs;
@@ -80,8 +81,9 @@ COMMENT ON FUNCTION check_dispatch_epoch(text, uuid, bigint, timestamptz) IS
   'Compares the server and what a worker remembers with what is known here; freezes dispatch where commits may have been lost. A heartbeat.';
 
 CREATE OR REPLACE FUNCTION freeze_dispatch(p_reason text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 DECLARE
   v_actor text := outbox_actor();
   v_epoch dispatch_epochs;
@@ -97,8 +99,9 @@ COMMENT ON FUNCTION freeze_dispatch(text) IS
   'Freezes dispatch after a restore that nothing else can notice; false when it already is. What waits will be marked as unknown.';
 
 CREATE OR REPLACE FUNCTION lift_dispatch_freeze(p_reason text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
@@ -169,8 +172,9 @@ COMMENT ON FUNCTION raise_dispatch_frozen(boolean) IS 'Internal: raises P7009, s
 
 -- The newest epoch, if it is of this run of this server; else the one that begins now.
 CREATE OR REPLACE FUNCTION current_dispatch_epoch(p_actor text) RETURNS dispatch_epochs
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_epoch dispatch_epochs;
@@ -190,8 +194,9 @@ COMMENT ON FUNCTION current_dispatch_epoch(text) IS 'Internal: the epoch of this
 
 -- A start, a failover, a restore: which of them it was is judged here, once.
 CREATE OR REPLACE FUNCTION begin_dispatch_epoch(p_last_epoch_no integer, p_actor text) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
@@ -289,8 +294,9 @@ $$;
 COMMENT ON FUNCTION is_replicated_synchronously() IS 'Internal: whether the commits of this session wait for a standby.';
 
 CREATE OR REPLACE FUNCTION freeze_dispatch_epoch(p_epoch_no integer, p_cause text, p_reason text, p_actor text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_cause text;

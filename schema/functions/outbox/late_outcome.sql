@@ -6,9 +6,8 @@ CREATE OR REPLACE FUNCTION record_late_outcome(
   p_error_code text DEFAULT NULL, p_error_message text DEFAULT NULL, p_latency_ms integer DEFAULT NULL
 ) RETURNS TABLE (event_id uuid, event_type text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_is_pending boolean;
@@ -89,8 +88,9 @@ COMMENT ON FUNCTION record_late_outcome(uuid, uuid, text, text, text, text, text
 
 -- Takes the lock that orders everything about one item: its pending row while there is one, its identity afterwards.
 CREATE OR REPLACE FUNCTION lock_outbox_item(p_outbox_id uuid) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 BEGIN
   PERFORM 1 FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id FOR UPDATE;

@@ -5,9 +5,8 @@ CREATE OR REPLACE FUNCTION renew_outbox_leases(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_lease_seconds integer
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, renewed boolean, lease_expires_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_places tid[];
@@ -66,9 +65,8 @@ COMMENT ON FUNCTION renew_outbox_lease(uuid, uuid, text, integer) IS 'Extends a 
 CREATE OR REPLACE FUNCTION release_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
 RETURNS TABLE (ordinal integer, outbox_id uuid, released boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_places tid[];
@@ -121,9 +119,8 @@ COMMENT ON FUNCTION release_outbox_lease(uuid, uuid, text) IS 'Gives back one le
 
 CREATE OR REPLACE FUNCTION begin_outbox_dispatch(p_outbox_id uuid, p_lease_token uuid, p_worker_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_places tid[];
@@ -152,9 +149,8 @@ CREATE OR REPLACE FUNCTION hold_leased_outbox_item(
   p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_reason text
 ) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_places tid[];
@@ -233,9 +229,8 @@ COMMENT ON FUNCTION check_outbox_leases(uuid[], uuid[], text) IS
 -- let the planner start from another index.
 CREATE OR REPLACE FUNCTION lock_live_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text) RETURNS tid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_ordinals integer[];
@@ -275,8 +270,9 @@ COMMENT ON FUNCTION lock_live_outbox_leases(uuid[], uuid[], text) IS
 -- A lost COMMIT answer looks like a lost lease. DETAIL tells them apart: it says whether this very token recorded an
 -- outcome.
 CREATE OR REPLACE FUNCTION raise_lease_lost(p_outbox_id uuid, p_lease_token uuid) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_detail json;

@@ -94,8 +94,9 @@ COMMENT ON FUNCTION outbox_event_hash(text, text, text, text, text, text, text, 
 CREATE OR REPLACE FUNCTION append_outbox_events(
   p_event_type text, p_actor text, p_outbox_ids uuid[], p_details jsonb[], p_attempt_ids uuid[] DEFAULT NULL
 ) RETURNS SETOF uuid
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
   INSERT INTO payment_outbox_events
     (event_id, outbox_id, event_no, event_type, attempt_id, actor, detail, created_at, prev_hash, row_hash)
   SELECT e.event_id, e.outbox_id, e.event_no, p_event_type, e.attempt_id, p_actor, e.detail, e.created_at, e.prev_hash,
@@ -119,8 +120,9 @@ COMMENT ON FUNCTION append_outbox_events(text, text, uuid[], jsonb[], uuid[]) IS
 -- outbox_pauses or participant_outbox_policies; should they ever not be, the unique number refuses the second.
 CREATE OR REPLACE FUNCTION append_outbox_scope_event(p_event_type text, p_actor text, p_scope text, p_detail jsonb)
 RETURNS uuid
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
   INSERT INTO payment_outbox_events
     (event_id, scope, event_no, event_type, actor, detail, created_at, prev_hash, row_hash)
   SELECT e.event_id, p_scope, e.event_no, p_event_type, p_actor, p_detail, e.created_at, e.prev_hash,

@@ -9,8 +9,8 @@
 -- After ordered items ended: where one FAILED and its participant's policy says so, the stream halts; all others go on.
 CREATE OR REPLACE FUNCTION end_outbox_heads(p_attempt_ids uuid[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_failed record;
@@ -59,9 +59,8 @@ COMMENT ON FUNCTION end_outbox_heads(uuid[]) IS 'Internal: halts or advances the
 -- transaction holds what it waits for.
 CREATE OR REPLACE FUNCTION advance_outbox_streams(p_participant_ids text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_snapshot_stays boolean := current_setting('transaction_isolation') <> 'read committed';
@@ -118,8 +117,8 @@ COMMENT ON FUNCTION advance_outbox_streams(text[]) IS 'Internal: unblocks the fi
 -- Settles items that were blocked on the word of a transaction that may not have seen another commit beside it.
 CREATE OR REPLACE FUNCTION verify_blocked_outbox_items(p_limit integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
+-- Planner: ordered
 #variable_conflict use_column
 DECLARE
   v_item record;

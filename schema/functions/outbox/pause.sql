@@ -1,7 +1,8 @@
 -- Asked only while anything is paused at all, and then by its key: a thousand paused participants cost no more than one.
 CREATE OR REPLACE FUNCTION is_outbox_paused(p_participant_id text, p_ordered boolean) RETURNS boolean
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
   SELECT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'participant' AND z.name = p_participant_id)
     OR (p_ordered AND EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'stream' AND z.name = p_participant_id))
 $$;
@@ -10,8 +11,9 @@ COMMENT ON FUNCTION is_outbox_paused(text, boolean) IS 'Internal: whether a part
 -- Pauses block claiming and nothing else. A paused rail is skipped by its index; the items of a paused participant are
 -- marked, so that a claim does not read them either.
 CREATE OR REPLACE FUNCTION pause_outbox(p_kind text, p_name text, p_reason text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
@@ -46,8 +48,9 @@ COMMENT ON FUNCTION pause_outbox(text, text, text) IS
   'Pauses a rail, a participant, the ordered stream of a participant, or everything (all, all); false when it already was. Leases in hand go on.';
 
 CREATE OR REPLACE FUNCTION resume_outbox(p_kind text, p_name text, p_reason text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();

@@ -2,8 +2,9 @@
 
 CREATE OR REPLACE FUNCTION redrive_outbox_item(p_outbox_id uuid, p_reason text)
 RETURNS TABLE (status text, proposal_id uuid)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
@@ -27,8 +28,8 @@ COMMENT ON FUNCTION outbox_base_key(text) IS 'Internal: an idempotency key witho
 -- A payment is an item and its redrives.
 CREATE OR REPLACE FUNCTION outbox_payment_items(p_outbox_id uuid) RETURNS SETOF payment_outbox_identities
 LANGUAGE sql STABLE ROWS 2 SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
+-- Planner: batch
   SELECT i.*
   FROM payment_outbox_identities own
   JOIN payment_outbox_identities i ON i.instruction_id = own.instruction_id
@@ -40,8 +41,9 @@ COMMENT ON FUNCTION outbox_payment_items(uuid) IS 'Internal: every item of the p
 -- What concerns more than one item of a payment is ordered by the lock of the first identity, which is always taken before
 -- the lock of an item.
 CREATE OR REPLACE FUNCTION lock_outbox_payment(p_outbox_id uuid) RETURNS void
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
   SELECT 1 FROM payment_outbox_identities i
   JOIN payment_outbox_identities first
     ON first.instruction_id = i.instruction_id AND first.idempotency_key = outbox_base_key(i.idempotency_key)
@@ -54,8 +56,9 @@ COMMENT ON FUNCTION lock_outbox_payment(uuid) IS 'Internal: locks a payment, as 
 -- there must be no sign that one was made.
 -- Returns its place in the ordered stream, or null where it goes to the end.
 CREATE OR REPLACE FUNCTION lock_redrivable_outbox_item(p_outbox_id uuid) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_other record;
@@ -96,8 +99,9 @@ COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS
 -- That needs a halt, which the share lock keeps in force until this transaction ends, and nothing behind it that was sent.
 -- In a stream that continues after a failure, the redrive goes to the end: its order ended with the failure.
 CREATE OR REPLACE FUNCTION redrive_position(p_outbox_id uuid) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_participant_id text;
@@ -141,8 +145,9 @@ COMMENT ON FUNCTION redrive_position(uuid) IS
 CREATE OR REPLACE FUNCTION create_outbox_redrive(
   p_outbox_id uuid, p_position bigint, p_reason text, p_proposed_by text, p_actor text
 ) RETURNS uuid
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_item payment_outbox_identities;
@@ -184,8 +189,8 @@ COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS 'In
 -- The item of a payment, ended otherwise, of which a worker reported late that the rail had paid it; null if there is none.
 CREATE OR REPLACE FUNCTION outbox_paid_late_as(p_outbox_id uuid) RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
+-- Planner: batch
   SELECT i.outbox_id
   FROM outbox_payment_items(p_outbox_id) i
   -- Item by item: an EXISTS may be hashed instead, and reads every event there is.
@@ -202,8 +207,8 @@ COMMENT ON FUNCTION outbox_paid_late_as(uuid) IS 'Internal: the item as which th
 -- be stopped, waits for two people. At most one redrive is ever open.
 CREATE OR REPLACE FUNCTION hold_outbox_redrives(p_outbox_id uuid, p_found_by text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_held uuid[];

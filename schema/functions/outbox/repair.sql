@@ -3,9 +3,8 @@
 CREATE OR REPLACE FUNCTION expire_outbox_leases(p_outbox_ids uuid[], p_found_by text, p_reschedule boolean)
 RETURNS TABLE (outbox_id uuid, attempt_no integer, placed_hold text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_material = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
@@ -95,8 +94,8 @@ CREATE OR REPLACE FUNCTION repair_expired_leases(
   p_batch_size integer, p_worker_id text, p_report_failures boolean DEFAULT false
 ) RETURNS TABLE (outbox_id uuid, attempt_no integer, placed_hold text, failure text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: claim
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;

@@ -31,8 +31,8 @@ CREATE OR REPLACE FUNCTION unsealed_outbox_rows(
   p_after_xid bigint, p_after_kind smallint, p_after_id uuid, p_below_xid bigint, p_rows_max integer
 ) RETURNS TABLE (ordinal bigint, recorded_xid bigint, entry bytea)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_custom_plan
 AS $$
+-- Planner: seal
   SELECT row_number() OVER (ORDER BY r.recorded_xid, r.kind, r.id), r.recorded_xid,
     int2send(r.kind) || uuid_send(r.id) || int8send(r.recorded_xid)
       -- Every entry is as long as every other, whatever somebody has put in the place of a hash.
@@ -139,8 +139,8 @@ RETURNS TABLE (
   blocker_database text, blocker_age_seconds double precision, blocker_prepared text
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
+-- Planner: ordered
 #variable_conflict use_column
 DECLARE
   v_now CONSTANT timestamptz := clock_timestamp();

@@ -157,8 +157,8 @@ COMMENT ON FUNCTION enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) 
 CREATE OR REPLACE FUNCTION next_scheduler_event(p_outbox_only boolean DEFAULT false)
 RETURNS TABLE (next_event_at timestamptz, observed_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
+-- Planner: ordered
 #variable_conflict use_column
 DECLARE
   v_ready_at timestamptz;

@@ -6,8 +6,9 @@
 CREATE OR REPLACE FUNCTION give_back_job_runs(
   p_run_ids uuid[], p_error_message text, p_retry_delay_seconds integer
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
@@ -37,8 +38,9 @@ COMMENT ON FUNCTION give_back_job_runs(uuid[], text, integer) IS
 
 -- A claim that expired is a claim that crashed.
 CREATE OR REPLACE FUNCTION return_expired_job_runs() RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
@@ -60,8 +62,8 @@ RETURNS TABLE (
   run_id uuid, job_name text, scheduled_for timestamptz, topic text, outbox_id uuid, error_message text
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
@@ -105,8 +107,8 @@ CREATE OR REPLACE FUNCTION claim_job_runs(
   attempt_count integer, lease_token uuid, lease_expires_at timestamptz
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
@@ -143,8 +145,8 @@ CREATE OR REPLACE FUNCTION end_job_run_claims(
   p_retry_delay_seconds integer
 ) RETURNS SETOF uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
@@ -204,8 +206,9 @@ AS $$ SELECT end_job_run_claims(p_run_ids, p_lease_tokens, p_worker_id, 'FAILED'
 COMMENT ON FUNCTION fail_job_runs(uuid[], uuid[], text, text) IS 'Ends claimed runs as failed, for good; returns those that were.';
 
 CREATE OR REPLACE FUNCTION purge_finished_job_runs(p_retention_seconds integer, p_batch_size integer) RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_before timestamptz := clock_timestamp() - make_interval(secs => p_retention_seconds);

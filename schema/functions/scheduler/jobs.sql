@@ -171,8 +171,9 @@ RETURNS TABLE (
   job_name text, cron text, time_zone text, missed_runs text, next_due_at timestamptz, revision bigint,
   observed_at timestamptz
 )
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
@@ -195,8 +196,8 @@ CREATE OR REPLACE FUNCTION create_job_runs(
   p_job_names text[], p_revisions bigint[], p_next_due_at timestamptz[], p_scheduled_for timestamptz[]
 ) RETURNS TABLE (run_id uuid, job_name text, scheduled_for timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_unchanged text[];

@@ -63,8 +63,9 @@ COMMENT ON FUNCTION cancel_timer(uuid) IS 'Cancels a timer that has not ended, f
 CREATE OR REPLACE FUNCTION give_back_timers(
   p_timer_ids uuid[], p_error_message text, p_retry_delay_seconds integer
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
@@ -83,8 +84,9 @@ COMMENT ON FUNCTION give_back_timers(uuid[], text, integer) IS
 
 -- A claim that expired is a claim that crashed.
 CREATE OR REPLACE FUNCTION return_expired_timers() RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
@@ -104,8 +106,8 @@ COMMENT ON FUNCTION return_expired_timers() IS 'Internal: gives back the timers 
 CREATE OR REPLACE FUNCTION enqueue_due_timers(p_batch_size integer)
 RETURNS TABLE (timer_id uuid, topic text, due_at timestamptz, outbox_id uuid, error_message text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
@@ -149,8 +151,8 @@ CREATE OR REPLACE FUNCTION claim_timers(
   lease_token uuid, lease_expires_at timestamptz
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
@@ -186,8 +188,8 @@ CREATE OR REPLACE FUNCTION end_timer_claims(
   p_retry_delay_seconds integer
 ) RETURNS SETOF uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET jit = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan
 AS $$
+-- Planner: batch
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
@@ -247,8 +249,9 @@ AS $$ SELECT end_timer_claims(p_timer_ids, p_lease_tokens, p_worker_id, 'FAILED'
 COMMENT ON FUNCTION fail_timers(uuid[], uuid[], text, text) IS 'Ends claimed timers as failed, for good; returns those that were.';
 
 CREATE OR REPLACE FUNCTION purge_finished_timers(p_retention_seconds integer, p_batch_size integer) RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_before timestamptz := clock_timestamp() - make_interval(secs => p_retention_seconds);
