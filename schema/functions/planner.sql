@@ -23,7 +23,8 @@ BEGIN
   LOOP
     IF v_profiles -> v_function.profile IS NULL THEN
       RAISE EXCEPTION '% names the planner profile %, which schema/functions/planner.sql does not have',
-        v_function.name, v_function.profile;
+        v_function.name, v_function.profile
+        USING ERRCODE = 'undefined_object';
     END IF;
     EXECUTE format('ALTER FUNCTION %s', v_function.name)
       || (SELECT string_agg(' SET ' || setting, '' ORDER BY place)

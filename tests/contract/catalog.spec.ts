@@ -131,6 +131,7 @@ describe('functions', () => {
       'outbox_content_hash',
       'outbox_event_hash',
       'outbox_evidence',
+      'outbox_hold_detail',
       'outbox_identity_hash',
       'outbox_paid_late_as',
       'outbox_payment_items',

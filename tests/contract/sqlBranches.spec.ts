@@ -268,7 +268,8 @@ describe('the tool checks itself', () => {
 
   test('every plpgsql function of schema/ can be marked', async () => {
     const root = fileURLToPath(new URL('../../schema', import.meta.url))
-    const files = (await readdir(root, { recursive: true })).filter((name) => name.endsWith('.sql'))
+    // The snapshot shows functions without their bodies.
+    const files = (await readdir(root, { recursive: true })).filter((name) => /[\\/].*\.sql$/.test(name))
     const texts = await Promise.all(files.map((name) => readFile(join(root, name), 'utf8')))
     const functions = texts
       .flatMap((text) => parseSql(text))

@@ -202,6 +202,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'symphony_deployments.symphony_deployments_is_append_only always',
       'symphony_lease_floor.symphony_lease_floor_is_not_truncated always',
       'symphony_leases.symphony_leases_is_not_truncated always',
+      'symphony_settings.symphony_settings_record_full_trail always',
     ])
   })
 
@@ -299,6 +300,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'ingest: enqueue_payment_outbox_batch',
       'ingest: ensure_subject_keys',
       'ingest: schedule_timer',
+      'ingest: unserved_outbox_rails',
       'readonly: ledger_sealing_status',
     ])
   })

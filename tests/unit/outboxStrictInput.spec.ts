@@ -238,6 +238,8 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     sound: async () => ({ p_participant_id: `'p'`, p_on_ordered_failure: `'halt'` }),
   },
 
+  unserved_outbox_rails: { role: 'ingest', sound: async () => ({ p_rails: `'{rail}'` }) },
+
   enqueue_inbox_message: { role: 'ingest', sound: async () => aMessage('new'), optional: ['p_not_before'] },
   enqueue_inbox_messages: {
     role: 'ingest',
