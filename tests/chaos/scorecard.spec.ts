@@ -2,6 +2,7 @@ import { expect, inject, test } from 'vitest'
 import { commitSeed } from '../support/commitSlice.js'
 import { playScenario } from '../support/scorecard/playScenario.js'
 import type { Scenario, Size } from '../support/scorecard/Scenario.js'
+import crashPoints from './scenarios/r02CrashPoints.js'
 import histories from './scenarios/r05Histories.js'
 import cutConnections from './scenarios/r09CutConnections.js'
 import staleCompletions from './scenarios/r10StaleCompletions.js'
@@ -20,6 +21,12 @@ interface ShortForm {
 }
 
 const SHORT_FORMS: readonly ShortForm[] = [
+  {
+    invariant: 'a process may end before or after any await of the core, and the next one finishes its work',
+    scenario: crashPoints,
+    size: { every: 45, auditEvery: 25 },
+    atLeast: { crashes: 10, passed: 300 },
+  },
   {
     invariant: 'whatever byte its connection is cut at, a call made again gets the same answer, and nothing is doubled',
     scenario: cutConnections,

@@ -81,7 +81,7 @@ export class CoreScene {
     )
     const book = await built.startRailBook({ file: bookFile })
     stage.defer(() => book.stop())
-    const job = { name: JOB, cron: '* * * * * *', topic: 'resend', payload: PAYABLE }
+    const job = { name: JOB, cron: '* * * * * *', topic: 'scheduled', payload: PAYABLE }
     await new SchedulerStore(db.database).createOrUpdateJob(job)
     const people = [await aPerson(db, 'ann'), await aPerson(db, 'ben')] as const
     return new CoreScene(stage, db, dist, people, {
@@ -113,7 +113,7 @@ export class CoreScene {
       const message = { source: 'bank', messageId, topic: 'effect', payload: { failsFirst } }
       await enqueueInboxMessage(db.as('symphony_ingest'), message)
     }
-    await new SchedulerStore(db.database).scheduleTimer({ topic: 'resend', payload: PAYABLE, dueAt: new Date() })
+    await new SchedulerStore(db.database).scheduleTimer({ topic: 'scheduled', payload: PAYABLE, dueAt: new Date() })
   }
 
   /** What time does: leases end, and what waits for its next try is due. */

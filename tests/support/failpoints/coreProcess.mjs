@@ -19,6 +19,8 @@ const rails = loadRails([
   simulatedRail({ ...quick, type: 'inquire', onUnknown: 'inquire', settleMs: 300 }),
   simulatedRail({ ...quick, type: 'resend', onUnknown: 'resend' }),
   simulatedRail({ ...quick, type: 'hold', onUnknown: 'hold' }),
+  // Timers and job runs make messages, which a payment rail does not claim.
+  { ...simulatedRail({ ...quick, type: 'scheduled', onUnknown: 'resend' }), money: false },
 ])
 const handlers = {
   effect: async ({ source, messageId, attemptCount, payload }, { tx }) => {

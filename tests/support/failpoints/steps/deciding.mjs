@@ -1,6 +1,8 @@
 // Producers, leases by hand, and what people decide.
+import { randomUUID } from 'node:crypto'
+
 export function decidingSteps(tools) {
-  const { outbox, database, db, as, aPayment, claimed, workerId, secondUrl, schema } = tools
+  const { outbox, database, db, rails, rail, as, aPayment, claimed, workerId, secondUrl, schema } = tools
   /** What another person does, who logs in as somebody else. */
   const asSecondPerson = async (act) => {
     const other = db.openDatabase({ url: secondUrl, schema })
@@ -10,6 +12,7 @@ export function decidingSteps(tools) {
       await other.close()
     }
   }
+  const checks = (type) => ({ rails: rails.loadRails([rail({ type })]) })
   const aQueuedOne = async () => (await outbox.enqueuePaymentOutbox(as('ingest'), aPayment())).outboxId
 
   return {
@@ -19,10 +22,18 @@ export function decidingSteps(tools) {
       await outbox.enqueueMany([aPayment(), aPayment()], { tx: as('ingest') })
       await database.transactionAsRole('symphony_ingest', (tx) => outbox.enqueue(aPayment(), { tx }))
     },
+    'payments that their rails check first': async () => {
+      const known = aPayment()
+      await outbox.enqueueChecked(as('ingest'), [known], checks('resend'))
+      await database.transactionAsRole('symphony_ingest', async (tx) => {
+        await outbox.enqueueChecked(tx, [known], checks('another'))
+        await refused('INVALID_PAYLOAD', outbox.enqueueChecked(tx, [aPayment()], checks('another')))
+      })
+    },
     'the outbox as a queue of messages': async () => {
       const store = new outbox.OutboxStore(database, { owner: workerId })
-      await store.enqueue({ topic: 'resend', payload: aPayment().payload })
-      const messages = await store.claim({ batchSize: 100, topics: ['resend'] })
+      await store.enqueue({ topic: 'scheduled', payload: aPayment().payload })
+      const messages = await store.claim({ batchSize: 100, topics: ['scheduled'] })
       await store.abandon(messages, { delaySeconds: 0 })
     },
     'leases by hand': async () => {
@@ -69,12 +80,28 @@ export function decidingSteps(tools) {
       await outbox.completeOutboxAttempts(as('executor'), workerId, [failed(item), ...others.map(again)])
       await outbox.redriveOutboxItem(as('control'), item.outboxId, 'again')
     },
+    'a contradiction that does not exist': async () => {
+      await refused('22023', outbox.reviewOutboxContradiction(as('control'), randomUUID(), 'compared'))
+    },
     'pauses and policies': async () => {
+      await outbox.requireKnownName(as('control'), 'rail', 'resend')
+      await refused('UNKNOWN_NAME', outbox.requireKnownName(as('control'), 'participant', 'nobody'))
       await outbox.pauseOutbox(as('control'), 'rail', 'nobody', 'a drill')
       await outbox.resumeOutbox(as('control'), 'rail', 'nobody', 'the drill is over')
       await outbox.setParticipantOutboxPolicy(as('control'), 'nobody', 'continue')
     },
   }
+}
+
+/** Waits for the error with this code, and passes any other on. */
+async function refused(code, call) {
+  try {
+    await call
+  } catch (error) {
+    if (error.code !== code && error.sqlstate !== code) throw error
+    return
+  }
+  throw new Error(`the call was not refused with ${code}`)
 }
 
 function outcomeOf({ outboxId, leaseToken }, state, errorCode) {

@@ -7,6 +7,7 @@ export function deployingSteps(tools) {
     'a deployment of what is there': async () => {
       await deployment.deploy(target)
       await deployment.deploy({ ...target, dryRun: true })
+      await deployment.deploy({ ...target, rolesOnly: true })
       await deployment.deploy({ ...target, createLogins: [{ name: 'step_clerk', roles: ['readonly'] }] })
     },
     'a deployment over what must go first': async () => {

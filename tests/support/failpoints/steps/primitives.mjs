@@ -73,7 +73,7 @@ export function primitiveSteps(tools) {
     'a scheduler that starts and stops': async () => {
       const worker = new scheduler.SchedulerWorker(database, { pollMs: 50 })
       await worker.start()
-      await store.scheduleTimer({ topic: 'resend', payload: tools.aPayment().payload, dueAt: new Date() })
+      await store.scheduleTimer({ topic: 'scheduled', payload: tools.aPayment().payload, dueAt: new Date() })
       await sleep(150)
       await worker.stop()
     },

@@ -33,6 +33,8 @@ export function readingSteps(tools) {
       await outbox.readProposalsOf(as('control'), [randomUUID()])
       await outbox.readProposalPage(as('control'), { status: 'OPEN', before: LAST, limit: 10 })
       await outbox.readProposal(as('control'), randomUUID())
+      await outbox.readContradictionPage(as('control'), { reviewed: false, limit: 10 })
+      await outbox.readContradiction(as('control'), randomUUID())
     },
     'figures of the outbox': async () => {
       for (const read of [
@@ -47,6 +49,7 @@ export function readingSteps(tools) {
         outbox.readServerVersion,
       ])
         await read(look())
+      await outbox.readRailFields(look(), 'resend')
     },
     'looks at the scheduler': async () => {
       await scheduler.readJob(look(), 'report')
