@@ -25,6 +25,8 @@ export function readingSteps(tools) {
       await outbox.searchItems(look(), { limit: 10, participants: [payment.participantId] })
       await outbox.searchParticipant(look(), payment.participantId, { limit: 10 })
       await outbox.findItems(look(), payment.instructionId, { limit: 10 })
+      await outbox.readReplays(as('auditor'), [outboxId])
+      await new outbox.RailWarnings(as('ingest')).find([payment.railType])
       await outbox.readRecentlyChanged(look(), { seconds: 60, limit: 10 })
     },
     'looks at decisions': async () => {
