@@ -197,6 +197,8 @@ test('many holds are resolved at once: one decision, one reason, two people', as
   await expect.poll(() => page.locator('.proposal').count()).toBe(2)
   await pavel.goTo(`holds?rail=${railType}`)
   await pavel.page.getByRole('button', { name: 'Approve 2 proposals' }).click()
+  // Each with its decision and its reason.
+  expect(await pavel.page.getByText('it was not paid “not in the bank’s book”').count()).toBe(2)
   await pavel.page.getByRole('button', { name: 'Approve 2', exact: true }).click()
   await pavel.page.getByText('None like that').waitFor()
   for (const { outboxId } of items) expect(await stateOf(outboxId)).toBe('FAILED')
@@ -484,6 +486,8 @@ test('a contradiction shows both references, and a review with a reason ends it'
   const row = rowOf(page, 'ref-2')
   expect(await row.innerText()).toContain('ref-1')
   await row.getByRole('button', { name: 'Review' }).click()
+  const question = await page.getByRole('dialog').innerText()
+  expect(question).toMatch(/The ledger says dispatched \(ref-\d\); .+ reported dispatched \(ref-\d\)/)
   await giveReason(page, 'Record the review')
   await row.waitFor({ state: 'detached' })
   const { rows } = await stage.db.queryNoRole('SELECT reviewed_by FROM outbox_contradictions WHERE event_id = $1', [

@@ -44,13 +44,7 @@ export function Contradictions() {
         <ReasonSheet
           title={`Review ${chosen.instructionId}`}
           action="Record the review"
-          explanation={
-            <>
-              The ledger says <Words outcome={chosen.recorded} />; {chosen.actor} reported{' '}
-              <Words outcome={chosen.reported} />. The alert ends with your review. The recorded outcome of the payment
-              stays as it is.
-            </>
-          }
+          explanation={`The ledger says ${textOf(chosen.recorded)}; ${chosen.actor} reported ${textOf(chosen.reported)}. The alert ends with your review. The recorded outcome of the payment stays as it is.`}
           onClose={() => setChosen(null)}
           act={async (reason) => {
             await reviewContradiction(chosen.eventId, reason)
@@ -97,12 +91,8 @@ function Row({ contradiction, onChoose }: RowProps) {
   )
 }
 
-function Words({ outcome: { state, railReference } }: { readonly outcome: Contradiction['recorded'] }) {
-  return (
-    <>
-      {lookOf(state).word.toLowerCase()}, <code>{railReference ?? 'no rail reference'}</code>
-    </>
-  )
+function textOf({ state, railReference }: Contradiction['recorded']): string {
+  return `${lookOf(state).word.toLowerCase()} (${railReference ?? 'no rail reference'})`
 }
 
 function Outcome({ outcome: { state, railReference } }: { readonly outcome: Contradiction['recorded'] }) {

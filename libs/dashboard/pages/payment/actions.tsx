@@ -164,15 +164,9 @@ export function ResolveSheet({ items, onClose, onDone }: ResolveSheetProps) {
 
 /** Says what became of many: a retry of those with a known outcome is applied at once. */
 function resultOf(applied: number, proposed: number): string {
-  const sent = applied === 0 ? [] : [`${applied} may be sent again.`]
-  const waiting =
-    proposed === 0
-      ? []
-      : [
-          `${proposed} ${plural(proposed, 'is', 'are')} proposed.`,
-          `Another person must approve ${plural(proposed, 'it', 'them')}.`,
-        ]
-  return [...sent, ...waiting].join(' ')
+  const sent = applied === 0 ? '' : `${applied} may be sent again. `
+  if (proposed === 0) return sent
+  return `${sent}${proposed} ${plural(proposed, 'is', 'are')} proposed. Another person must approve ${plural(proposed, 'it', 'them')}.`
 }
 
 /** Names the effect of the button. A retry is proposed where the outcome is unknown, and applied at once elsewhere. */
