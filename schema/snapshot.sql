@@ -1584,6 +1584,15 @@ SET search_path=symphony, pg_temp
 -- body: sha256 001bd4938cf544524de1ef02a9752b59e0676245ae2d64f0c021bc8eb0b40c68
 COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. p_is_message: true for messages only, false for payments only, null for both. On request also what it took over and did not lease: without a token, with the reason if it was held. Nothing while dispatch is frozen or everything is paused.';
 
+-- function claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) of symphony_owner
+CREATE FUNCTION claim_outbox_packed(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_announced_rails text[] DEFAULT NULL::text[], p_report_held boolean DEFAULT false, p_epoch_id uuid DEFAULT NULL::uuid, p_is_message boolean DEFAULT NULL::boolean, OUT items text, OUT payloads text, OUT lease_expires_at timestamp with time zone, OUT claimed_at timestamp with time zone, OUT exceptions text)
+RETURNS record
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 3d32b94baf8b05dcb2f7935f3f75e8fa58c0c735bf2b31b64d9eb60e7b756074
+COMMENT ON FUNCTION claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'claim_outbox_batch with one line per leased item, a JSON array of their payloads, and as JSON the items that have more to say.';
+
 -- function claim_timers(integer, text, integer, text[]) of symphony_owner
 CREATE FUNCTION claim_timers(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[] DEFAULT NULL::text[])
 RETURNS TABLE(timer_id uuid, topic text, participant_id text, payload jsonb, due_at timestamp with time zone, attempt_count integer, lease_token uuid, lease_expires_at timestamp with time zone)
@@ -1646,6 +1655,15 @@ SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 bdccd6c3b1ed2341928e044e6fde4b9f90e0b978d0aff80bb0504baf4322194e
 COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST. p_is_message: true leaves payments alone (LEASE_LOST), false messages.';
+
+-- function complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) of symphony_owner
+CREATE FUNCTION complete_outbox_packed(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[], p_rail_references text[] DEFAULT NULL::text[], p_rail_codes text[] DEFAULT NULL::text[], p_error_codes text[] DEFAULT NULL::text[], p_error_messages text[] DEFAULT NULL::text[], p_latencies_ms integer[] DEFAULT NULL::integer[], p_retry_delays_seconds integer[] DEFAULT NULL::integer[], p_outcomes_unknown boolean[] DEFAULT NULL::boolean[], p_hold_reasons text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT NULL::boolean, p_actions text[] DEFAULT NULL::text[], OUT attempt_nos text, OUT exceptions text)
+RETURNS record
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 90054549715b37aacb92090e32ec0485d944bc4aa6c1e78439e97245eab1869f
+COMMENT ON FUNCTION complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'complete_outbox_attempts with the attempt numbers of those recorded as DISPATCHED, in the order given, and as JSON all other verdicts.';
 
 -- function count_openings(text) of symphony_owner
 CREATE FUNCTION count_openings(p_text text)
@@ -1882,6 +1900,15 @@ SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 5d722b0fbefe95a93fcc89d103ee9af6601ca3c0f2ce9eee8b986c01f6bb2efb
 COMMENT ON FUNCTION enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Puts up to 1000 messages into the inbox, each once; rows come back in the order given.';
+
+-- function enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) of symphony_owner
+CREATE FUNCTION enqueue_outbox_packed(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_ordered boolean[] DEFAULT NULL::boolean[], p_trace_contexts text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL::text)
+RETURNS text
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 6570cd1a4a27c29c675615ccf9d7560150afd80421ae8bc53e28483eb3e73e4c
+COMMENT ON FUNCTION enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) IS 'enqueue_payment_outbox_batch with one line per item, in the order given: outbox_id, sequence_id, created_at, state, created.';
 
 -- function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text) of symphony_owner
 CREATE FUNCTION enqueue_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL::text, p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL::text)
@@ -3251,10 +3278,12 @@ GRANT EXECUTE ON function check_dispatch_epoch(text, uuid, bigint, timestamp wit
 GRANT EXECUTE ON function claim_inbox_batch(integer, text, integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function claim_job_runs(integer, text, integer, text[]) TO symphony_executor;
 GRANT EXECUTE ON function claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) TO symphony_executor;
+GRANT EXECUTE ON function claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) TO symphony_executor;
 GRANT EXECUTE ON function claim_timers(integer, text, integer, text[]) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) TO symphony_executor;
+GRANT EXECUTE ON function complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) TO symphony_executor;
 GRANT EXECUTE ON function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) TO symphony_control;
 GRANT EXECUTE ON function create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) TO symphony_executor;
 GRANT EXECUTE ON function create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) TO symphony_control;
@@ -3268,6 +3297,7 @@ GRANT EXECUTE ON function enqueue_due_job_runs(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_due_timers(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) TO symphony_ingest;
 GRANT EXECUTE ON function enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) TO symphony_ingest;
+GRANT EXECUTE ON function enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) TO symphony_ingest;
 GRANT EXECUTE ON function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text) TO symphony_ingest;
 GRANT EXECUTE ON function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) TO symphony_ingest;
 GRANT EXECUTE ON function ensure_subject_keys(text[], uuid[], text[], text) TO symphony_ingest;

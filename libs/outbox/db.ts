@@ -13,8 +13,8 @@ import type { JsonObject } from '../core/index.js'
 import { callFunction, type Queryable, type RoleHandle } from '../db/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { instructionColumns, leaseColumns, optionalRails, optionalText, outcomeColumns } from './arguments.js'
-import { onlyRow, toClaimedItem, toDate, toEnqueuedItem, toEpochCheck, toVerdict } from './rows.js'
-import type { ClaimedRow, EnqueuedRow, EpochCheckRow, UnleasedTakeoverRow, VerdictRow } from './rows.js'
+import { onlyRow, toDate, toEpochCheck, unpackClaim, unpackEnqueued, unpackVerdicts } from './rows.js'
+import type { EpochCheckRow, PackedClaim, PackedVerdicts } from './rows.js'
 import type {
   ApprovedProposal,
   AttemptOutcome,
@@ -71,7 +71,7 @@ export async function enqueuePaymentOutboxBatch(
   { isMessage = false, keyScope }: EnqueueCallOptions = {},
 ): Promise<EnqueuedItem[]> {
   const columns = instructionColumns(instructions)
-  const rows = await callFunction<EnqueuedRow>(role, 'enqueue_payment_outbox_batch', [
+  const rows = await callFunction<{ enqueue_outbox_packed: string }>(role, 'enqueue_outbox_packed', [
     columns.instructionIds,
     columns.participantIds,
     columns.idempotencyKeys,
@@ -83,7 +83,7 @@ export async function enqueuePaymentOutboxBatch(
     isMessage,
     optionalText('keyScope', keyScope, KEY_SCOPE_LENGTH_MAX),
   ])
-  return rows.map(toEnqueuedItem)
+  return unpackEnqueued(onlyRow(rows).enqueue_outbox_packed)
 }
 
 export interface ClaimOptions {
@@ -106,7 +106,7 @@ export async function claimOutboxBatch(
   leaseSeconds: number,
   options: ClaimOptions = {},
 ): Promise<ClaimedItem[]> {
-  const rows = await callFunction<ClaimedRow | UnleasedTakeoverRow>(role, 'claim_outbox_batch', [
+  const rows = await callFunction<PackedClaim>(role, 'claim_outbox_packed', [
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
     requiredId('workerId', workerId),
     boundedInteger('leaseSeconds', leaseSeconds, LEASE_SECONDS),
@@ -116,12 +116,7 @@ export async function claimOutboxBatch(
     options.epochId === undefined ? null : requiredUuid('epochId', options.epochId),
     options.isMessage ?? null,
   ])
-  const items: ClaimedItem[] = []
-  for (const row of rows) {
-    if (row.lease_token !== null) items.push(toClaimedItem(row))
-    else options.onUnleased?.({ outboxId: row.outbox_id, railType: row.rail_type, holdReason: row.hold_reason })
-  }
-  return items
+  return unpackClaim(onlyRow(rows), options.onUnleased)
 }
 
 export async function renewOutboxLease(
@@ -250,7 +245,7 @@ export async function completeOutboxAttempts(
   { isMessage }: { readonly isMessage?: boolean } = {},
 ): Promise<CompletionVerdict[]> {
   const columns = outcomeColumns(outcomes)
-  const rows = await callFunction<VerdictRow & { ordinal: number }>(role, 'complete_outbox_attempts', [
+  const rows = await callFunction<PackedVerdicts>(role, 'complete_outbox_packed', [
     columns.outboxIds,
     columns.leaseTokens,
     requiredId('workerId', workerId),
@@ -266,7 +261,7 @@ export async function completeOutboxAttempts(
     isMessage ?? null,
     columns.actions,
   ])
-  return rows.toSorted((a, b) => a.ordinal - b.ordinal).map(toVerdict)
+  return unpackVerdicts(onlyRow(rows), columns.outboxIds)
 }
 
 export async function recordLateOutcome(

@@ -9,6 +9,7 @@ import type {
   FreezeCause,
   OutboxEvidence,
   OutboxState,
+  UnleasedTakeover,
 } from './types.js'
 
 /**
@@ -19,22 +20,19 @@ import type {
 type Timestamp = Date | string
 type Integer8 = bigint | number | string
 
-export interface EnqueuedRow {
-  readonly outbox_id: string
-  readonly sequence_id: Integer8
-  readonly created_at: Timestamp
-  readonly state: OutboxState
-  readonly created: boolean
-}
-
-export function toEnqueuedItem(row: EnqueuedRow): EnqueuedItem {
-  return {
-    outboxId: row.outbox_id,
-    sequenceId: BigInt(row.sequence_id),
-    createdAt: toDate(row.created_at),
-    state: row.state,
-    created: row.created,
-  }
+/** One line per item: its id, its number in the stream, its time, its state, and whether this call created it. */
+export function unpackEnqueued(text: string): EnqueuedItem[] {
+  return text.split('\n').map((line) => {
+    const [outboxId = '', sequenceId = '', micros, state, created] = line.split(' ')
+    return {
+      outboxId,
+      sequenceId: BigInt(sequenceId),
+      createdAt: dateOfMicros(micros),
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- one of the states, as the function writes them
+      state: state as OutboxState,
+      created: created === 't',
+    }
+  })
 }
 
 export interface EpochCheckRow {
@@ -57,58 +55,65 @@ export function toEpochCheck(row: EpochCheckRow): EpochCheck {
   }
 }
 
-export interface ClaimedRow {
+/** Answer of a claim: null where no item was leased. */
+export interface PackedClaim {
+  readonly items: string | null
+  /** A JSON array, in the order of the items. */
+  readonly payloads: string | null
+  readonly lease_expires_at: Timestamp | null
+  readonly claimed_at: Timestamp | null
+  /** JSON of the items that have more to say, and of takeovers that were not leased. */
+  readonly exceptions: string | null
+}
+
+interface ClaimException {
+  /** Place among the items, from 1; null for a takeover that was not leased. */
+  readonly ordinal: number | null
   readonly outbox_id: string
-  readonly instruction_id: string
-  readonly participant_id: string
-  readonly sequence_id: Integer8
-  readonly idempotency_key: string
   readonly rail_type: string
-  readonly payload: JsonObject
-  readonly attempt_count: number
-  readonly lease_token: string
-  readonly lease_expires_at: Timestamp
-  readonly claimed_at: Timestamp
   readonly outcome_unknown: boolean
   readonly expiry_streak: number
   readonly taken_over: boolean
   readonly ordered: boolean
   readonly evidence: EvidenceJson | null
-  readonly created_at: Timestamp
-  readonly due_at: Timestamp
   readonly trace_context: string | null
-}
-
-/** What a claim took over and did not lease: it was held, or there was no room for it. */
-export interface UnleasedTakeoverRow {
-  readonly outbox_id: string
-  readonly rail_type: string
-  readonly lease_token: null
   readonly hold_reason: string | null
 }
 
-export function toClaimedItem(row: ClaimedRow): ClaimedItem {
-  return {
-    outboxId: row.outbox_id,
-    instructionId: row.instruction_id,
-    participantId: row.participant_id,
-    sequenceId: BigInt(row.sequence_id),
-    idempotencyKey: row.idempotency_key,
-    railType: row.rail_type,
-    payload: row.payload,
-    attemptCount: row.attempt_count,
-    leaseToken: row.lease_token,
-    leaseExpiresAt: toDate(row.lease_expires_at),
-    claimedAt: toDate(row.claimed_at),
-    outcomeUnknown: row.outcome_unknown,
-    expiryStreak: row.expiry_streak,
-    takenOver: row.taken_over,
-    ordered: row.ordered,
-    evidence: row.evidence && toEvidence(row.evidence),
-    createdAt: toDate(row.created_at),
-    dueAt: toDate(row.due_at),
-    traceContext: row.trace_context,
+export function unpackClaim(row: PackedClaim, onUnleased?: (takeover: UnleasedTakeover) => void): ClaimedItem[] {
+  const exceptions = new Map<number, ClaimException>()
+  for (const one of parsed<ClaimException>(row.exceptions)) {
+    if (one.ordinal !== null) exceptions.set(one.ordinal - 1, one)
+    else onUnleased?.({ outboxId: one.outbox_id, railType: one.rail_type, holdReason: one.hold_reason })
   }
+  if (row.items === null) return []
+  const { lease_expires_at: expiry, claimed_at: claimed } = row
+  const payloads = parsed<JsonObject>(row.payloads)
+  return row.items.split('\n').map((line, index) => {
+    const field = line.split(' ')
+    const exception = exceptions.get(index)
+    return {
+      outboxId: field[0]!,
+      instructionId: field[1]!,
+      participantId: field[2]!,
+      sequenceId: BigInt(field[3]!),
+      idempotencyKey: field[4]!,
+      railType: field[5]!,
+      payload: payloads[index]!,
+      attemptCount: Number(field[6]),
+      leaseToken: field[7]!,
+      leaseExpiresAt: toDate(expiry!),
+      claimedAt: toDate(claimed!),
+      outcomeUnknown: exception?.outcome_unknown ?? false,
+      expiryStreak: exception?.expiry_streak ?? 0,
+      takenOver: exception?.taken_over ?? false,
+      ordered: exception?.ordered ?? false,
+      evidence: exception?.evidence ? toEvidence(exception.evidence) : null,
+      createdAt: dateOfMicros(field[8]),
+      dueAt: dateOfMicros(field[9]),
+      traceContext: exception?.trace_context ?? null,
+    }
+  })
 }
 
 interface EvidenceJson {
@@ -155,7 +160,15 @@ function toEvidence({ last_attempt: last, late_outcome: late }: EvidenceJson): O
   }
 }
 
-export interface VerdictRow {
+export interface PackedVerdicts {
+  /** Numbers of the attempts that were recorded as DISPATCHED, in the order given. */
+  readonly attempt_nos: string | null
+  /** JSON of all other verdicts. */
+  readonly exceptions: string | null
+}
+
+interface VerdictException {
+  readonly ordinal: number
   readonly outbox_id: string
   readonly verdict: CompletionVerdict['verdict']
   readonly attempt_no: number | null
@@ -164,11 +177,34 @@ export interface VerdictRow {
   readonly contradicted: boolean
 }
 
-export function toVerdict(row: VerdictRow): CompletionVerdict {
+/** A verdict for each id, in their order. */
+export function unpackVerdicts(row: PackedVerdicts, outboxIds: readonly string[]): CompletionVerdict[] {
+  const exceptions = new Map(parsed<VerdictException>(row.exceptions).map((one) => [one.ordinal - 1, one]))
+  const attemptNos = row.attempt_nos?.split(' ') ?? []
+  let next = 0
+  return outboxIds.map((outboxId, index) => {
+    const exception = exceptions.get(index)
+    if (exception !== undefined) return toVerdict(exception)
+    const attemptNo = Number(attemptNos[next])
+    next += 1
+    return { outboxId, verdict: 'RECORDED', attemptNo, state: 'DISPATCHED', held: false, contradicted: false }
+  })
+}
+
+function toVerdict(row: VerdictException): CompletionVerdict {
   const { outbox_id: outboxId, verdict, attempt_no: attemptNo, state, held, contradicted } = row
   if (verdict === 'LEASE_LOST' || attemptNo === null || state === null) return { outboxId, verdict: 'LEASE_LOST' }
   if (verdict === 'ALREADY_RECORDED') return { outboxId, verdict, attemptNo, state, contradicted }
   return { outboxId, verdict, attemptNo, state, held, contradicted }
+}
+
+function parsed<T>(json: string | null): readonly T[] {
+  return json === null ? [] : JSON.parse(json)
+}
+
+/** A Date has milliseconds, the server microseconds: cut, not rounded. */
+function dateOfMicros(micros: string | undefined): Date {
+  return new Date(Math.floor(Number(micros) / 1000))
 }
 
 /** The one row a function of one item always returns. */

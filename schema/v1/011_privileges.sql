@@ -29,6 +29,7 @@ ALTER DEFAULT PRIVILEGES REVOKE USAGE ON TYPES FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
   enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean, text),
   enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text),
+  enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text),
   enqueue_inbox_message(text, text, text, jsonb, timestamptz),
   enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamptz[]),
   schedule_timer(text, jsonb, timestamptz, text, text, uuid),
@@ -43,6 +44,7 @@ GRANT EXECUTE ON FUNCTION unserved_outbox_rails(text[]) TO symphony_ingest;
 -- stolen worker login shows no payload that it did not lease and no token that it was not given.
 GRANT EXECUTE ON FUNCTION
   claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean),
+  claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean),
   check_dispatch_epoch(text, uuid, bigint, timestamptz),
   renew_outbox_lease(uuid, uuid, text, integer),
   renew_outbox_leases(uuid[], uuid[], text, integer),
@@ -53,6 +55,7 @@ GRANT EXECUTE ON FUNCTION
   complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text),
   complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text),
   complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]),
+  complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]),
   record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer),
   repair_expired_leases(integer, text, boolean),
   outbox_backoff(integer, uuid),

@@ -84,7 +84,7 @@ async function holdUpCompletions({ stage: { db, checkpoints }, items }: Scene): 
       .poll(async () => {
         const { rows } = await db.queryNoRole(
           `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'symphony worker'
-             AND wait_event_type = 'Lock' AND query LIKE '%complete_outbox_attempts%'`,
+             AND wait_event_type = 'Lock' AND query LIKE '%complete_outbox_packed%'`,
         )
         return rows.length
       }, PATIENTLY)

@@ -231,7 +231,7 @@ describe('the server is judged by what it says of itself', () => {
 
 describe('a process without EXECUTE on a function that it needs', () => {
   const PROCESSES = [
-    ['worker', 'claim_outbox_batch', 'symphony_executor'],
+    ['worker', 'claim_outbox_packed', 'symphony_executor'],
     ['worker', 'seal_ledger_block', 'symphony_executor'],
     ['scheduler', 'enqueue_due_timers', 'symphony_executor'],
     ['scheduler', 'purge_dead_leases', 'symphony_executor'],

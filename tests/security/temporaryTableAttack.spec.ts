@@ -107,6 +107,7 @@ test('a temporary function cannot be called by its bare name at all, so it shado
 /** What becomes of each call about the forged item: an error, or how many rows came back. */
 const HARMLESS: Readonly<Record<string, string>> = {
   claim_outbox_batch: '0 rows',
+  claim_outbox_packed: '1 rows',
   renew_outbox_lease: 'P7002',
   renew_outbox_leases: 'renewed: false',
   release_outbox_lease: 'P7002',
@@ -115,6 +116,7 @@ const HARMLESS: Readonly<Record<string, string>> = {
   hold_leased_outbox_item: 'P7002',
   complete_outbox_attempt: 'P7002',
   complete_outbox_attempts: 'verdict: LEASE_LOST',
+  complete_outbox_packed: '1 rows',
   record_late_outcome: 'P7002',
   repair_expired_leases: '0 rows',
   next_outbox_event: '1 rows',
@@ -128,6 +130,7 @@ async function callEverything(database: TestDatabase, mallory: Client): Promise<
   const leases = [[outboxId], [leaseToken], worker]
   const calls: Readonly<Record<string, readonly unknown[]>> = {
     claim_outbox_batch: [10, worker, 60],
+    claim_outbox_packed: [10, worker, 60],
     renew_outbox_lease: [...lease, 60],
     renew_outbox_leases: [...leases, 60],
     release_outbox_lease: lease,
@@ -136,6 +139,7 @@ async function callEverything(database: TestDatabase, mallory: Client): Promise<
     hold_leased_outbox_item: [...lease, 'because'],
     complete_outbox_attempt: [...lease, 'DISPATCHED', 'forged'],
     complete_outbox_attempts: [...leases, ['DISPATCHED'], ['forged']],
+    complete_outbox_packed: [...leases, ['DISPATCHED'], ['forged']],
     record_late_outcome: [...lease, 'DISPATCHED', 'forged'],
     repair_expired_leases: [10, worker],
     next_outbox_event: [],

@@ -104,6 +104,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
 const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   enqueue_payment_outbox: 'ingest',
   enqueue_payment_outbox_batch: 'ingest',
+  enqueue_outbox_packed: 'ingest',
   enqueue_inbox_message: 'ingest',
   enqueue_inbox_messages: 'ingest',
   ensure_subject_keys: 'ingest',
@@ -114,6 +115,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   read_subject_keys: 'executor',
   master_keys_in_use: 'executor',
   claim_outbox_batch: 'executor',
+  claim_outbox_packed: 'executor',
   renew_outbox_lease: 'executor',
   renew_outbox_leases: 'executor',
   release_outbox_lease: 'executor',
@@ -122,6 +124,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   hold_leased_outbox_item: 'executor',
   complete_outbox_attempt: 'executor',
   complete_outbox_attempts: 'executor',
+  complete_outbox_packed: 'executor',
   record_late_outcome: 'executor',
   repair_expired_leases: 'executor',
   seal_ledger_block: 'executor',
@@ -324,12 +327,14 @@ function mayCall(actor: Actor, name: string): boolean {
 const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   enqueue_payment_outbox: (call) => call(...instructionValues()),
   enqueue_payment_outbox_batch: (call) => call(...instructionValues().map((value) => [value])),
+  enqueue_outbox_packed: (call) => call(...instructionValues().map((value) => [value])),
   enqueue_inbox_message: (call) => call(...messageValues()),
   enqueue_inbox_messages: (call) => call(...messageValues().map((value) => [value])),
   schedule_timer: (call) => call('topic', {}, new Date()),
   cancel_timer: async (call) => call((await aClaimedTimer(db)).timerId),
 
   claim_outbox_batch: async (call) => call(1, WORKER, 60, [(await enqueue(db)).railType]),
+  claim_outbox_packed: async (call) => call(1, WORKER, 60, [(await enqueue(db)).railType]),
   renew_outbox_lease: async (call) => call(...lease(await enqueueAndClaim(db)), 60),
   renew_outbox_leases: async (call) => call(...leases(await enqueueAndClaim(db)), 60),
   release_outbox_lease: async (call) => call(...lease(await enqueueAndClaim(db))),
@@ -338,6 +343,7 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   hold_leased_outbox_item: async (call) => call(...lease(await enqueueAndClaim(db)), 'odd'),
   complete_outbox_attempt: async (call) => call(...lease(await enqueueAndClaim(db)), 'DISPATCHED', 'ref'),
   complete_outbox_attempts: async (call) => call(...leases(await enqueueAndClaim(db)), ['DISPATCHED'], ['ref']),
+  complete_outbox_packed: async (call) => call(...leases(await enqueueAndClaim(db)), ['DISPATCHED'], ['ref']),
   record_late_outcome: async (call) => call(...lease(await enqueueAndClaim(db)), 'DISPATCHED', 'ref'),
   repair_expired_leases: async (call) => {
     await db.expireLease((await enqueueAndClaim(db)).outboxId)

@@ -40,7 +40,7 @@ const OUTCOME = ['p_rail_reference', 'p_rail_code', 'p_error_code', 'p_error_mes
 const OUTCOMES = ['p_rail_references', 'p_rail_codes', 'p_error_codes', 'p_error_messages', 'p_latencies_ms']
 const OUTCOMES_ASKED = [...OUTCOMES, 'p_retry_delays_seconds', 'p_outcomes_unknown', 'p_hold_reasons', 'p_actions']
 
-const SUBJECTS: Readonly<Record<string, Subject>> = {
+const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
   enqueue_payment_outbox: {
     role: 'ingest',
     sound: anInstruction,
@@ -347,6 +347,14 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     role: 'auth',
     sound: async () => ({ p_key_id: `'soundkey'`, p_secret_hash: `sha256('s')` }),
   },
+}
+
+/** Functions with the answer in one row take what theirs with many rows take. */
+const SUBJECTS: Readonly<Record<string, Subject>> = {
+  ...ONE_BY_ONE,
+  enqueue_outbox_packed: ONE_BY_ONE['enqueue_payment_outbox_batch']!,
+  claim_outbox_packed: ONE_BY_ONE['claim_outbox_batch']!,
+  complete_outbox_packed: ONE_BY_ONE['complete_outbox_attempts']!,
 }
 const names = Object.keys(SUBJECTS)
 

@@ -11,9 +11,9 @@ import type { Stage } from './Stage.js'
 
 /** What of every call on the hot path gets one more argument, with a default: what old callers say still fits. */
 const EXTENDED = [
-  'enqueue_payment_outbox_batch',
-  'claim_outbox_batch',
-  'complete_outbox_attempts',
+  'enqueue_outbox_packed',
+  'claim_outbox_packed',
+  'complete_outbox_packed',
   'renew_outbox_leases',
   'release_outbox_leases',
   'heartbeat_outbox_worker',

@@ -82,7 +82,7 @@ export function relayingSteps(tools) {
     },
     'a lease that ends while the rail is called, over a bad connection': async () => {
       const paying = rail()
-      const faults = [onceAt('complete_outbox_attempts'), onceAt('record_late_outcome')]
+      const faults = [onceAt('complete_outbox_packed'), onceAt('record_late_outcome')]
       const over = faulty((text) => faults.map((fault) => fault(text)).find((error) => error !== undefined))
       const worker = relayer(
         [
@@ -108,7 +108,7 @@ export function relayingSteps(tools) {
     'outcomes that are refused together are recorded one by one': async () => {
       let refusals = 0
       const over = faulty((text, values) => {
-        const isGroup = text.includes('"complete_outbox_attempts"') && values[0].length > 1
+        const isGroup = text.includes('"complete_outbox_packed"') && values[0].length > 1
         return isGroup && (refusals += 1) === 1 ? planted('fatal') : undefined
       })
       const paying = rail()

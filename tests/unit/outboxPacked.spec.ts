@@ -1,0 +1,160 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import {
+  beginOutboxDispatch,
+  claimOutboxBatch,
+  completeOutboxAttempts,
+  enqueuePaymentOutboxBatch,
+  type ClaimedItem,
+  type UnleasedTakeover,
+} from '../../libs/outbox/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+
+/** The library reads answers packed into one row. They say the same as the functions with one row per item. */
+let db: TestDatabase
+
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+const TRACE = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01 vendor=a b'
+const executor = () => db.as('symphony_executor')
+const ingest = () => db.as('symphony_ingest')
+
+function aPayment(railType: string, overrides: object = {}) {
+  const id = randomUUID()
+  return {
+    instructionId: id,
+    idempotencyKey: `key:${id}`,
+    participantId: `p-${id}`,
+    railType,
+    payload: { amount: '12.50', text: 'line\nend, "quote" and \u{1F600}', list: [1, 2.5, null, { a: 'b c' }] },
+    ...overrides,
+  }
+}
+
+function shown(item: ClaimedItem) {
+  return {
+    outbox_id: item.outboxId,
+    instruction_id: item.instructionId,
+    participant_id: item.participantId,
+    sequence_id: item.sequenceId,
+    idempotency_key: item.idempotencyKey,
+    rail_type: item.railType,
+    payload: item.payload,
+    attempt_count: item.attemptCount,
+    outcome_unknown: item.outcomeUnknown,
+    expiry_streak: item.expiryStreak,
+    taken_over: item.takenOver,
+    ordered: item.ordered,
+    created_at: item.createdAt,
+    trace_context: item.traceContext,
+    last: item.evidence?.lastAttempt ? String(item.evidence.lastAttempt.attemptNo) : null,
+  }
+}
+
+test('an enqueue returns each item in the order given: new, repeated within the call and known before', async () => {
+  const [first, second] = [aPayment('packed'), aPayment('packed')]
+  const [before] = await enqueuePaymentOutboxBatch(ingest(), [second])
+  const items = await enqueuePaymentOutboxBatch(ingest(), [first, second, first])
+  expect(items.map(({ created, state }) => [created, state])).toEqual([
+    [true, 'PENDING'],
+    [false, 'PENDING'],
+    [false, 'PENDING'],
+  ])
+  expect(items[1]).toEqual({ ...before, created: false })
+  expect(items[2]).toEqual({ ...items[0], created: false })
+  const { rows } = await db.queryNoRole<{ created_at: Date; sequence_id: bigint }>(
+    'SELECT created_at, sequence_id FROM payment_outbox_identities WHERE outbox_id = $1',
+    [items[0]!.outboxId],
+  )
+  expect(rows).toEqual([{ created_at: items[0]!.createdAt, sequence_id: items[0]!.sequenceId }])
+})
+
+test('a claim returns what its rows say: plain, traced, ordered, of unknown outcome, taken over and held', async () => {
+  const rail = `rail-${randomUUID()}`
+  const claim = (options = {}) => claimOutboxBatch(executor(), 100, 'w', 60, { rails: [rail], ...options })
+  const [unknown, expired, held, plain] = await enqueuePaymentOutboxBatch(ingest(), [
+    aPayment(rail),
+    aPayment(rail),
+    aPayment(rail),
+    aPayment(rail),
+    aPayment(rail, { ordered: true }),
+    aPayment(rail, { traceContext: TRACE }),
+  ])
+  const first = await claim({ announcedRails: [rail] })
+  const leaseOf = (item: { outboxId: string }) => first.find(({ outboxId }) => outboxId === item.outboxId)!
+  await beginOutboxDispatch(executor(), leaseOf(held!), 'w')
+  const retry = first
+    .filter(({ outboxId }) => outboxId !== expired!.outboxId && outboxId !== held!.outboxId)
+    .map(({ outboxId, leaseToken }) => ({
+      outboxId,
+      leaseToken,
+      state: 'RETRYABLE' as const,
+      errorCode: 'LATER',
+      retryDelaySeconds: 0,
+      outcomeUnknown: outboxId === unknown!.outboxId,
+    }))
+  await completeOutboxAttempts(executor(), 'w', retry)
+  await db.expireLease(expired!.outboxId)
+  await db.expireLease(held!.outboxId)
+
+  // The rows first, undone; then the packed answer of the same queue.
+  const client = await db.connect('symphony_executor')
+  await client.query('BEGIN')
+  const { rows } = await client.query(
+    `SELECT outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count,
+       outcome_unknown, expiry_streak, taken_over, ordered, evidence -> 'last_attempt' ->> 'attempt_no' AS last, created_at,
+       due_at, trace_context, lease_token IS NULL AS unleased, hold_reason
+     FROM ${db.qualify('claim_outbox_batch')}(100, 'w', 60, ARRAY[$1], NULL, true)`,
+    [rail],
+  )
+  await client.query('ROLLBACK')
+  const unleased: UnleasedTakeover[] = []
+  const items = await claim({ onUnleased: (takeover: UnleasedTakeover) => unleased.push(takeover) })
+  const expected = rows.filter((row) => !row['unleased'])
+  expect(expected).toHaveLength(5)
+  // What an expiry records is made anew by the second claim, and with it the time at which it is due.
+  expect(items.map(shown)).toEqual(
+    expected.map(({ due_at: _due, unleased: _none, hold_reason: _reason, ...row }) => row),
+  )
+  const dueOf = (id: string) => items.find(({ outboxId }) => outboxId === id)!.dueAt
+  expect(dueOf(plain!.outboxId)).toEqual(expected.find((row) => row['outbox_id'] === plain!.outboxId)!['due_at'])
+  expect(new Set(items.map(({ leaseToken }) => leaseToken)).size).toBe(5)
+  expect(
+    items.every(({ leaseExpiresAt, claimedAt }) => leaseExpiresAt.getTime() - claimedAt.getTime() === 60_000),
+  ).toBe(true)
+  expect(unleased).toEqual([{ outboxId: held!.outboxId, railType: rail, holdReason: 'OUTCOME_UNKNOWN' }])
+  expect(items.map(({ traceContext }) => traceContext)).toContain(TRACE)
+  expect(items.some(({ takenOver, expiryStreak }) => takenOver && expiryStreak === 1)).toBe(true)
+  expect(await claim()).toEqual([])
+})
+
+test('a completion returns a verdict for each outcome in the order given, lost and recorded ones between', async () => {
+  const rail = `rail-${randomUUID()}`
+  await enqueuePaymentOutboxBatch(ingest(), [aPayment(rail), aPayment(rail), aPayment(rail), aPayment(rail)])
+  const items = await claimOutboxBatch(executor(), 100, 'w', 60, { rails: [rail] })
+  const outcome = (index: number, state: 'DISPATCHED' | 'RETRYABLE' | 'FAILED', token = items[index]!.leaseToken) => ({
+    outboxId: items[index]!.outboxId,
+    leaseToken: token,
+    state,
+    ...(state === 'DISPATCHED' ? { railReference: `ref-${index}` } : { errorCode: 'NO' }),
+  })
+  expect(await completeOutboxAttempts(executor(), 'w', [outcome(1, 'DISPATCHED')])).toMatchObject([{ attemptNo: 1 }])
+  const verdicts = await completeOutboxAttempts(executor(), 'w', [
+    outcome(0, 'RETRYABLE'),
+    outcome(1, 'DISPATCHED'),
+    outcome(2, 'DISPATCHED'),
+    outcome(3, 'DISPATCHED', randomUUID()),
+    outcome(3, 'DISPATCHED'),
+  ])
+  const id = (index: number) => items[index]!.outboxId
+  expect(verdicts).toEqual([
+    { outboxId: id(0), verdict: 'RECORDED', attemptNo: 1, state: 'RETRYABLE', held: false, contradicted: false },
+    { outboxId: id(1), verdict: 'ALREADY_RECORDED', attemptNo: 1, state: 'DISPATCHED', contradicted: false },
+    { outboxId: id(2), verdict: 'RECORDED', attemptNo: 1, state: 'DISPATCHED', held: false, contradicted: false },
+    { outboxId: id(3), verdict: 'LEASE_LOST' },
+    { outboxId: id(3), verdict: 'RECORDED', attemptNo: 1, state: 'DISPATCHED', held: false, contradicted: false },
+  ])
+})
