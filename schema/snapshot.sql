@@ -1277,7 +1277,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 2fda68a50e3af80cdf0e865ba0eb9e22179938729df562d6c9d0a5b95dca5d3a
+-- body: sha256 fa68c3ca34c53710c752580eb760cc403b31cf1da5424b73fd5851bf1089d0b3
 COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS 'The second person''s yes: applies a proposed decision. The proposer cannot (P7007).';
 
 -- function authenticate_api_key(text, bytea) of symphony_owner
@@ -2316,7 +2316,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 ce7398e7c18903f1e3ec36f6dd0d6ba7bf5b57203a7efc16c0a9916538315f56
+-- body: sha256 9df8ade99bf8cdee196aa659990cfe0c81d8880d7595ac0735c7ada4d6be7a53
 COMMENT ON FUNCTION lock_open_outbox_proposal(uuid) IS 'Internal: locks a proposal that waits for its second person.';
 
 -- function lock_outbox_item(uuid) of symphony_owner
@@ -2644,7 +2644,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 6962f33e739af6822b75dbecee6faf6476c84f0b03f97561b7f76fec768cae5d
+-- body: sha256 0c0c6b0309296093b5c2e0f5cc4fb3712a967a316c709600917da803668d33a7
 COMMENT ON FUNCTION place_outbox_hold(uuid, text) IS 'Keeps an item from being claimed until its hold is resolved. A lease in hand goes on and may still end the item.';
 
 -- function postpone_job(text, bigint, text) of symphony_owner

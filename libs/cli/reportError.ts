@@ -1,5 +1,6 @@
 import { CommanderError } from 'commander'
 import { AppError, ArgumentRangeError, InvalidArgumentError } from '../core/index.js'
+import { DatabaseError } from '../db/index.js'
 import { EXIT, UNAVAILABLE_CODES, USAGE_CODES } from './exitCodes.js'
 import { InterruptedError } from './Interruption.js'
 import type { Terminal } from './Terminal.js'
@@ -43,7 +44,7 @@ function describe(error: unknown): Described {
       remedy: 'See symphony --help, or --help after any command.',
     }
   }
-  if (error instanceof AppError) return { code: error.code, message, causes: causesOf(error), remedy: error.remedy }
+  if (error instanceof AppError) return { code: error.code, message, causes: causesOf(error), remedy: remedyOf(error) }
   if (isUsage(error)) return { code: code ?? 'USAGE', message, causes: [], remedy: undefined }
   return {
     code: code ?? 'UNEXPECTED',
@@ -76,14 +77,19 @@ function codeOf(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
 }
 
-/** The first line of each cause: enough to act on; the rest is for --debug. */
+/** Returns the remedy of the error, or else the hint that the SQL function raised with it. */
+function remedyOf(error: AppError): string | undefined {
+  return error.remedy ?? (error instanceof DatabaseError ? error.hint : undefined)
+}
+
+/** Returns the first line of each cause that adds a word to the code and the message. --debug shows the rest. */
 function causesOf(error: unknown): readonly string[] {
   const causes: string[] = []
   let cause = error instanceof Error ? error.cause : undefined
-  let said = error instanceof Error ? error.message : ''
+  let said = error instanceof Error ? `${codeOf(error)}: ${error.message}` : ''
   for (let depth = 0; cause instanceof Error && depth < CAUSES_MAX; depth += 1) {
     const line = cause.message.split('\n', 1)[0] ?? ''
-    if (!repeats(line, said)) causes.push(line)
+    if (!repeats(line, `${said} ${systemCallOf(cause)}`)) causes.push(line)
     said += ` ${line}`
     cause = cause.cause
   }
@@ -93,6 +99,11 @@ function causesOf(error: unknown): readonly string[] {
 /** True if each word of the line was said already. */
 function repeats(line: string, said: string): boolean {
   return line.split(/[\s"'“”‘’()]+/).every((word) => said.includes(word))
+}
+
+/** Returns the system call that Node names at the start of such a message, as in `getaddrinfo ENOTFOUND`. */
+function systemCallOf(error: Error): string {
+  return 'syscall' in error ? String(error.syscall) : ''
 }
 
 function stackOf(error: Error): string {

@@ -166,6 +166,21 @@ describe('redrive', () => {
   })
 })
 
+describe('approve and withdraw', () => {
+  test('a refusal is told once, with what to do (APPROVAL_REQUIRED, HELD)', async () => {
+    const [item] = await failed(1)
+    const { proposalId } = await json(['redrive', item!.outboxId, '--reason', 'account opened'])
+    const id = String(proposalId)
+    expect((await command(['approve', id])).stderr).toMatch(
+      new RegExp(`^error APPROVAL_REQUIRED proposal ${id}: .*\\n  what to do Let another person .*\\n$`),
+    )
+    await json(['approve', id], people.bob)
+    expect((await command(['approve', id], people.bob)).stderr).toMatch(
+      new RegExp(`^error HELD proposal ${id}: it was approved by .*\\n  what to do .*symphony show.*\\n$`),
+    )
+  })
+})
+
 describe('holds list', () => {
   test('is narrowed and paged, newest first', async () => {
     const railType = `rail-${randomUUID()}`

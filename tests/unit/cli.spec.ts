@@ -4,6 +4,7 @@ import { run } from '../../libs/cli/program.js'
 import { reportError } from '../../libs/cli/reportError.js'
 import { Terminal } from '../../libs/cli/Terminal.js'
 import { AppError } from '../../libs/core/index.js'
+import { toDatabaseError } from '../../libs/db/index.js'
 
 /** Streams that remember what was written to them. */
 function recorder({ isTTY = false, env = {} }: { isTTY?: boolean; env?: Record<string, string> } = {}) {
@@ -103,6 +104,30 @@ describe('reportError', () => {
       exitCode: 1,
       stderr: 'error DEPLOY_FAILED The schema was not deployed.\n  because disk full\n  because ENOSPC\n',
     })
+  })
+
+  test('omits a cause that repeats the code and the message of the error', () => {
+    const cause = Object.assign(new Error('HELD: proposal 7: bob approved it'), {
+      severity: 'ERROR',
+      code: 'P7006',
+      hint: 'Run symphony show.',
+    })
+    expect(report(toDatabaseError(cause, { phase: 'uncommitted' }))).toEqual({
+      exitCode: 1,
+      stderr: 'error HELD proposal 7: bob approved it\n  what to do Run symphony show.\n',
+    })
+  })
+
+  test('omits a cause that adds only the name of a system call', () => {
+    const cause = Object.assign(new Error('getaddrinfo ENOTFOUND nowhere.invalid'), {
+      code: 'ENOTFOUND',
+      syscall: 'getaddrinfo',
+    })
+    const { stderr } = report(toDatabaseError(cause, { phase: 'connecting', destination: 'nowhere.invalid:5432/shop' }))
+    expect(stderr).toBe(
+      'error CONNECT_FAILED could not connect to nowhere.invalid:5432/shop: ENOTFOUND\n' +
+        '  what to do Correct the host in DATABASE_URL.\n',
+    )
   })
 
   test('survives a chain of causes that loops', () => {

@@ -23,7 +23,8 @@ BEGIN
   WHERE p.outbox_id = p_outbox_id AND p.hold_reason IS NULL
   RETURNING p.held_at INTO v_held_at;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'HELD: outbox item %: it is held already', p_outbox_id USING ERRCODE = 'P7006';
+    RAISE EXCEPTION 'HELD: outbox item %: it is held already', p_outbox_id
+      USING ERRCODE = 'P7006', HINT = 'Decide about it with resolve_outbox_hold (symphony holds resolve).';
   END IF;
   SELECT e INTO v_event_id
   FROM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[p_outbox_id], ARRAY[outbox_hold_detail(p_reason, v_held_at)]) e;
@@ -85,7 +86,7 @@ BEGIN
   v_proposal := lock_open_outbox_proposal(p_proposal_id);
   IF person_key(v_proposal.proposed_by) = person_key(v_actor) THEN
     RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it needs a second person, and % proposed it', p_proposal_id, v_proposal.proposed_by
-      USING ERRCODE = 'P7007', HINT = 'Someone else must approve it.';
+      USING ERRCODE = 'P7007', HINT = 'Let another person approve it, with a login or an API key of their own.';
   END IF;
   IF v_proposal.proposed_xid = pg_current_xact_id() THEN
     RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it must be committed before anyone can approve it', p_proposal_id
@@ -187,7 +188,7 @@ BEGIN
   END IF;
   IF v_proposal.status <> 'OPEN' THEN
     RAISE EXCEPTION 'HELD: proposal %: it was % by %', p_proposal_id, lower(v_proposal.status), v_proposal.decided_by
-      USING ERRCODE = 'P7006';
+      USING ERRCODE = 'P7006', HINT = format('Nothing is left to decide. See the payment: symphony show %s.', v_proposal.outbox_id);
   END IF;
   RETURN v_proposal;
 END
