@@ -9,6 +9,7 @@ import {
   placeOutboxHold,
   readDispatchEpoch,
   readItems,
+  resolveOutboxHold,
 } from '../../libs/outbox/index.js'
 import { DASHBOARD_PAGES } from '../support/dashboardPages.js'
 import { DashboardStage, type Visit } from '../support/dashboardStage.js'
@@ -197,11 +198,59 @@ test('many holds are resolved at once: one decision, one reason, two people', as
   await expect.poll(() => page.locator('.proposal').count()).toBe(2)
   await pavel.goTo(`holds?rail=${railType}`)
   await pavel.page.getByRole('button', { name: 'Approve 2 proposals' }).click()
-  // Each with its decision and its reason.
-  expect(await pavel.page.getByText('it was not paid “not in the bank’s book”').count()).toBe(2)
   await pavel.page.getByRole('button', { name: 'Approve 2', exact: true }).click()
   await pavel.page.getByText('None like that').waitFor()
   for (const { outboxId } of items) expect(await stateOf(outboxId)).toBe('FAILED')
+})
+
+test('the dialogs about many holds show why each is held, what is proposed and what it does', async () => {
+  const railType = 'rail-of-two-decisions'
+  await declareOutboxRails(stage.db.as('symphony_executor'), [{ type: railType, money: true, fields: [] }], 'w', {
+    serving: true,
+  })
+  const retried = await enqueueUnknown(stage.db, { railType, payload: PAYLOAD })
+  const ended = await enqueue(stage.db, { railType, payload: PAYLOAD })
+  const { control } = await apiRolesOf(stage.db)
+  await placeOutboxHold(control({ owner: 'pavel', apiKey: null }), ended.outboxId, 'the payee called')
+  const isHeld = {
+    retried: `${retried.instructionId} Outcome unknown 12.50 EUR to ••••3000 Held: no answer`,
+    ended: `${ended.instructionId} 12.50 EUR to ••••3000 Held: the payee called`,
+  }
+  await olga.goTo(`holds?rail=${railType}`)
+  await olga.page.getByRole('button', { name: 'Resolve 2 shown' }).click()
+  expect(await lineOf(olga, retried.instructionId)).toBe(isHeld.retried)
+  expect(await lineOf(olga, ended.instructionId)).toBe(isHeld.ended)
+  await olga.page.keyboard.press('Escape')
+
+  const proposer = control({ owner: 'olga', apiKey: null })
+  await resolveOutboxHold(proposer, retried.outboxId, 'RETRY', 'not in the book', null)
+  await resolveOutboxHold(proposer, ended.outboxId, 'FAILED', 'cancelled', null)
+  await pavel.goTo(`holds?rail=${railType}`)
+  await pavel.page.getByRole('button', { name: 'Approve 2 proposals' }).click()
+  expect(await lineOf(pavel, retried.instructionId)).toBe(
+    `${isHeld.retried} olga proposes: send again “not in the book”. A worker sends the payment again. If the rail has paid it already, it pays twice.`,
+  )
+  expect(await lineOf(pavel, ended.instructionId)).toBe(
+    `${isHeld.ended} olga proposes: it was not paid “cancelled”. The payment ends as failed. Nothing is sent. This is final.`,
+  )
+  await pavel.page.keyboard.press('Escape')
+})
+
+/** The line of a payment in the open dialog, without the login of the API. */
+async function lineOf({ page }: Visit, instructionId: string): Promise<string> {
+  const line = page.getByRole('dialog').getByRole('listitem').filter({ hasText: instructionId })
+  return (await line.innerText()).replaceAll(/ via \S+|(?<=\s)\s+/g, '').replaceAll(/\s/g, ' ')
+}
+
+test('a dialog whose code cannot be fetched says so, and changes nothing', async () => {
+  const { outboxId } = await enqueue(stage.db)
+  const { page, goTo } = await stage.open(await stage.tokenOf('nora'))
+  await page.route('**/actions-*.js', (route) => route.abort())
+  await goTo(`payments/${outboxId}`)
+  await page.getByRole('button', { name: 'Hold', exact: true }).click()
+  await page.getByRole('dialog').getByText('Nothing was changed. Reload the page and try again.').waitFor()
+  expect(await stateOf(outboxId)).toBe('DUE')
+  await page.context().close()
 })
 
 test('a retry of many names how many are sent at once and how many are proposed', async () => {

@@ -1,21 +1,19 @@
 import { useState } from 'preact/hooks'
 import type { DeadItem, OutboxItem } from '../../http/index.js'
 import { pathTo, route } from '../app/router.js'
-import { listDlq, redrive } from '../data/api.js'
+import { listDlq } from '../data/api.js'
 import { mayI } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { ApproveAll } from '../parts/ApproveAll.js'
 import { Empty } from '../parts/Empty.js'
 import { Id } from '../parts/Id.js'
-import { ManySheet } from '../parts/ManySheet.js'
 import { Moment } from '../parts/Moment.js'
-import { MoneyList } from '../parts/MoneyList.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { PaymentCells } from '../parts/PaymentCells.js'
 import { listFilterOf, NoneLikeThat, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
-import { RedriveSheet } from './payment/actions.js'
+import { RedriveManySheet, RedriveSheet } from './payment/sheets.js'
 
 /** What ended as FAILED. Nothing is lost here: each can be looked at, and sent again if two people agree. */
 export function DeadLetters() {
@@ -33,7 +31,7 @@ export function DeadLetters() {
         <p class="lead">Payments that ended as failed. A redrive sends one again, as a payment of its own.</p>
         <div class="actions">
           <RedriveAll dead={rows} onDone={dead.refresh} />
-          <ApproveAll proposals={rows.map(({ proposal }) => proposal)} onDone={dead.refresh} />
+          <ApproveAll rows={rows} onDone={dead.refresh} />
         </div>
       </header>
       <search class="filters">
@@ -84,18 +82,7 @@ function RedriveAll({ dead, onDone }: { readonly dead: readonly DeadItem[]; read
         Redrive {open.length} shown
       </button>
       {asked === null ? null : (
-        <ManySheet
-          title={`Redrive ${asked.length} payments`}
-          action={`Propose ${asked.length} redrives`}
-          explanation="Each is proposed to be sent again as a payment of its own, with this reason. Somebody else must approve them before anything happens."
-          all={asked}
-          act={({ item }, reason) => redrive(item.outboxId, reason)}
-          said={`${asked.length} redrives are proposed. Somebody else must approve them.`}
-          onClose={() => setAsked(null)}
-          onDone={onDone}
-        >
-          <MoneyList payments={asked.map(({ item }) => item)} />
-        </ManySheet>
+        <RedriveManySheet asked={asked.map(({ item }) => item)} onClose={() => setAsked(null)} onDone={onDone} />
       )}
     </>
   )

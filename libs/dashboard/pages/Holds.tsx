@@ -14,7 +14,7 @@ import { PaymentCells } from '../parts/PaymentCells.js'
 import { listFilterOf, NoneLikeThat, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { StateTag } from '../parts/StateTag.js'
-import { ResolveSheet } from './payment/actions.js'
+import { ResolveSheet } from './payment/sheets.js'
 
 /** What waits for people: held payments, and the decisions about them that wait for their second person. */
 export function Holds() {
@@ -38,7 +38,7 @@ export function Holds() {
               Resolve {undecided.length} shown
             </button>
           ) : null}
-          <ApproveAll proposals={rows.map(({ proposal }) => proposal)} onDone={holds.refresh} />
+          <ApproveAll rows={rows} onDone={holds.refresh} />
         </div>
       </header>
       <search class="filters">

@@ -13,7 +13,7 @@ import { Amount, Destination } from '../parts/Money.js'
 import { Panel } from '../parts/Panel.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { StateTag } from '../parts/StateTag.js'
-import { HoldSheet, RedriveSheet, ResolveSheet } from './payment/actions.js'
+import { HoldSheet, RedriveSheet, ResolveSheet } from './payment/sheets.js'
 import { ChainPanel } from './payment/ChainPanel.js'
 import { Chronicle } from './payment/Chronicle.js'
 

@@ -1,11 +1,12 @@
 import { useState } from 'preact/hooks'
-import type { OutboxItem } from '../../../http/index.js'
-import { placeHold, redrive, resolveHold } from '../../data/api.js'
+import type { OutboxItem, Proposal } from '../../../http/index.js'
+import { approveProposal, placeHold, redrive, resolveHold } from '../../data/api.js'
 import { plural } from '../../data/format.js'
 import { inTurn } from '../../data/inTurn.js'
 import { ActionForm } from '../../parts/ActionForm.js'
 import { DECISIONS } from '../../parts/decisions.js'
 import { formText } from '../../parts/formText.js'
+import { ManySheet } from '../../parts/ManySheet.js'
 import { Money } from '../../parts/Money.js'
 import { MoneyList } from '../../parts/MoneyList.js'
 import { ReasonField, ReasonSheet } from '../../parts/ReasonSheet.js'
@@ -64,6 +65,55 @@ export function RedriveSheet({ item, onClose, onDone }: ItemSheetProps) {
   )
 }
 
+interface ManyProps<T> {
+  readonly asked: readonly T[]
+  readonly onClose: () => void
+  readonly onDone: () => void
+}
+
+export function RedriveManySheet({ asked, onClose, onDone }: ManyProps<OutboxItem>) {
+  return (
+    <ManySheet
+      title={`Redrive ${asked.length} payments`}
+      action={`Propose ${asked.length} redrives`}
+      explanation="Each is proposed to be sent again as a payment of its own, with this reason. Somebody else must approve them before anything happens."
+      all={asked}
+      act={({ outboxId }, reason) => redrive(outboxId, reason)}
+      said={`${asked.length} redrives are proposed. Somebody else must approve them.`}
+      onClose={onClose}
+      onDone={onDone}
+    >
+      <MoneyList payments={asked} />
+    </ManySheet>
+  )
+}
+
+export function ApproveManySheet({ asked, onClose, onDone }: ManyProps<OutboxItem & Proposal>) {
+  return (
+    <ManySheet
+      title={`Approve ${asked.length} proposals`}
+      action={`Approve ${asked.length}`}
+      explanation={`The approval applies the decision of each payment shown: ${wordsOf(asked)}. You answer for each of them.`}
+      all={asked}
+      act={({ proposalId }) => approveProposal(proposalId)}
+      said={`${asked.length} proposals are approved and applied.`}
+      needsReason={false}
+      onClose={onClose}
+      onDone={onDone}
+    >
+      <MoneyList payments={asked} />
+    </ManySheet>
+  )
+}
+
+/** `3 × redrive, 1 × it was not paid` */
+function wordsOf(proposals: readonly Proposal[]): string {
+  const decisions = [...new Set(proposals.map(({ decision }) => decision))]
+  return decisions
+    .map((decision) => `${proposals.filter((one) => one.decision === decision).length} × ${DECISIONS[decision].short}`)
+    .join(', ')
+}
+
 const CHOICES = [
   { decision: 'RETRY', hint: 'It was not paid. Where the outcome is unknown, a second person must agree.' },
   { decision: 'DISPATCHED', hint: 'The rail confirms it, under a reference. Needs a second person.' },
@@ -110,13 +160,7 @@ export function ResolveSheet({ items, onClose, onDone }: ResolveSheetProps) {
   return (
     <Sheet title={isOne ? 'Resolve the hold' : `Resolve ${items.length} holds`} onClose={onClose}>
       <ActionForm action={actionOf(decision, items)} isReady={decision !== null} onDone={onClose} act={act}>
-        {isOne && only !== undefined ? (
-          <p>
-            {only.instructionId}: <Money of={only} />
-          </p>
-        ) : (
-          <MoneyList payments={items} />
-        )}
+        <MoneyList payments={items} />
         {items.some(({ outcomeUnknown }) => outcomeUnknown) ? (
           <p>
             <StateTag state="OUTCOME_UNKNOWN" /> {lookOf('OUTCOME_UNKNOWN').meaning}{' '}
