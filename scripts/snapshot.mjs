@@ -1,9 +1,11 @@
-// Writes schema/snapshot.sql and schema/manifest.json anew, from fresh installs on every supported PostgreSQL. Run it
-// after each change to schema/, and review the difference: the tests compare both files with what an install gives.
+// Writes schema/snapshot.sql and schema/manifest.json from fresh installs on every supported PostgreSQL, and the page
+// docs/internals/schema.md from both. Run it after each change to schema/ and review the difference: tests compare.
 import { spawnSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { SCHEMA_PAGE, schemaReference } from './schemaReference.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const vitest = join(dirname(createRequire(import.meta.url).resolve('vitest/package.json')), 'vitest.mjs')
@@ -12,4 +14,5 @@ const { status } = spawnSync(process.execPath, [vitest, 'run', 'tests/unit/deplo
   env: { ...process.env, SYMPHONY_WRITE_SNAPSHOT: '1' },
   stdio: 'inherit',
 })
+if (status === 0) writeFileSync(join(root, SCHEMA_PAGE), schemaReference())
 process.exitCode = status ?? 1
