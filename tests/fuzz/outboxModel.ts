@@ -96,6 +96,18 @@ export class OutboxModel {
     return this.pending.some((other) => other.ordered && other.participant === participant && other.position < position)
   }
 
+  /** Items that a claim of these rails may take, now or later. */
+  #openTo(rails: readonly string[] | null, isMessage: boolean | null): Item[] {
+    return this.pending.filter(
+      (item) =>
+        item.hold === null &&
+        !this.isBlocked(item) &&
+        !this.#isPaused('rail', item.rail) &&
+        (rails === null || rails.includes(item.rail)) &&
+        (isMessage === null || item.isMessage === isMessage),
+    )
+  }
+
   #isPaused(kind: PauseKind, name: string): boolean {
     return this.#state.pauses.has(scopeOf(kind, name))
   }
@@ -179,14 +191,7 @@ export class OutboxModel {
     isMessage: boolean | null,
   ): { item: Item; token: string; takenOver: boolean }[] {
     if (this.#state.freeze !== null || this.#isPaused('all', 'all')) return []
-    const open = this.pending.filter(
-      (item) =>
-        item.hold === null &&
-        !this.isBlocked(item) &&
-        !this.#isPaused('rail', item.rail) &&
-        (rails === null || rails.includes(item.rail)) &&
-        (isMessage === null || item.isMessage === isMessage),
-    )
+    const open = this.#openTo(rails, isMessage)
     const expired = open
       .filter((item) => this.stateOf(item) === 'EXPIRED')
       .toSorted((a, b) => at(a.lease!.expires) - at(b.lease!.expires))
@@ -548,18 +553,15 @@ export class OutboxModel {
 
   // -----------------------------------------------------------------------------------------------------------------
 
-  /** The nearest due time of what can be claimed, or expiry of any lease. */
+  /** The nearest due time of what can be claimed, or expiry of a lease: of expired ones, only those that a claim takes over. */
   nextEvent(rails: readonly string[] | null, isMessage: boolean | null): number | null {
     if (this.#state.freeze !== null || this.#isPaused('all', 'all')) return null
-    const due = this.pending.filter(
-      (item) =>
-        ['DUE', 'SCHEDULED'].includes(this.stateOf(item)) &&
-        !this.#isPaused('rail', item.rail) &&
-        (rails === null || rails.includes(item.rail)) &&
-        (isMessage === null || item.isMessage === isMessage),
+    const open = this.#openTo(rails, isMessage)
+    const due = open.filter((item) => ['DUE', 'SCHEDULED'].includes(this.stateOf(item)))
+    const leased = this.pending.filter(
+      (item) => this.stateOf(item) === 'LEASED' || (this.stateOf(item) === 'EXPIRED' && open.includes(item)),
     )
-    const leases = this.pending.flatMap(({ lease }) => (lease === null ? [] : [at(lease.expires)]))
-    const times = [...due.map((item) => at(item.due)), ...leases]
+    const times = [...due.map((item) => at(item.due)), ...leased.map(({ lease }) => at(lease!.expires))]
     return times.length === 0 ? null : Math.min(...times)
   }
 

@@ -77,6 +77,17 @@ test('a worker of some rails is told of their due times only, and of every lease
   expect(await nextIs(['c'])).toBe('expiry of d1')
 })
 
+test('an expired lease of another rail, or of a paused one, is left to repair and wakes nobody', async () => {
+  const { outboxId } = await enqueue(db, { instructionId: 'expired', railType: 'd' })
+  await claim(db, 'd', { leaseSeconds: 60 })
+  await db.expireLease(outboxId)
+  expect(await nextIs(['c'])).toBeNull()
+  expect(await nextIs(['d'])).toBe('expiry of expired')
+  expect(await nextIs()).toBe('expiry of expired')
+  await pauseOutbox(control(), 'rail', 'd', 'please wait')
+  expect(await nextIs()).toBeNull()
+})
+
 test('what is held or blocked has no due time', async () => {
   const held = await enqueue(db, { instructionId: 'held', railType: 'a' })
   await placeOutboxHold(control(), held.outboxId, 'please wait')

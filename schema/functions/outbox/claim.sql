@@ -290,6 +290,7 @@ AS $$
 -- Planner: ordered
 #variable_conflict use_column
 DECLARE
+  v_now timestamptz := clock_timestamp();
   v_any_paused boolean := EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'));
 BEGIN
   IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
@@ -316,9 +317,18 @@ BEGIN
           AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
         ORDER BY p.rail_type, p.is_message, p.next_attempt_at LIMIT 1
       ) due
-      WHERE (p_is_message IS NULL OR served.is_message = p_is_message) AND NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),
-    (SELECT min(p.lease_expires_at) FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL));
+      WHERE (p_is_message IS NULL OR served.is_message = p_is_message)
+        AND NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),
+    (SELECT min(p.lease_expires_at) FROM payment_outbox_pending p WHERE p.lease_expires_at > v_now),
+    -- An expired lease that a claim of these rails would not take over is left to repair. Its time is in the past too.
+    (SELECT p.lease_expires_at FROM payment_outbox_pending p
+      WHERE p.lease_expires_at <= v_now AND p.hold_reason IS NULL AND NOT p.blocked
+        AND (p_rails IS NULL OR p.rail_type = ANY (p_rails)) AND (p_is_message IS NULL OR p.is_message = p_is_message)
+        AND NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = p.rail_type)
+        AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
+      ORDER BY p.lease_expires_at LIMIT 1));
 END
 $$;
 COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS
-  'The nearest due time of a claimable item, or expiry of a lease; null when there is none. p_is_message filters due items as in claim_outbox_batch.';
+  'The nearest due time of a claimable item, or expiry of a lease; null when there is none. Of expired leases only those '
+  'that a claim of these rails would take over. p_is_message filters as in claim_outbox_batch.';
