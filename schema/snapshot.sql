@@ -104,7 +104,9 @@ CREATE TABLE inbox_events (
   CONSTRAINT inbox_events_pkey PRIMARY KEY (event_id)
 );
 CREATE INDEX ix_inbox_events_by_message ON inbox_events USING btree (source, message_id, created_at);
+COMMENT ON INDEX ix_inbox_events_by_message IS 'The events of one message.';
 CREATE UNIQUE INDEX ux_inbox_events_one_per_content ON inbox_events USING btree (source, message_id, content_hash) WHERE event_type = 'CONTENT_DIFFERS'::text;
+COMMENT ON INDEX ux_inbox_events_one_per_content IS 'Other content under a known key is reported once, however often it comes.';
 CREATE TRIGGER inbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON inbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_events ENABLE ALWAYS TRIGGER inbox_events_is_append_only;
 COMMENT ON TABLE inbox_events IS 'What happened to messages beside their work: other contents under a known key, deaths, revivals. Kept for ever.';
@@ -141,10 +143,15 @@ CREATE TABLE inbox_messages (
   CONSTRAINT inbox_messages_work_in_process_is_claimed CHECK ((fence IS NOT NULL) = (state = 'processing'::text AND topic IS NOT NULL))
 ) WITH (autovacuum_analyze_scale_factor=0.1, autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, fillfactor=70);
 CREATE INDEX ix_inbox_claim_expiry ON inbox_messages USING btree (claim_expires_at) WHERE fence IS NOT NULL;
+COMMENT ON INDEX ix_inbox_claim_expiry IS 'Claims that take over messages whose claim expired.';
 CREATE INDEX ix_inbox_claimable ON inbox_messages USING btree (due_at, first_seen_at) WHERE state = 'seen'::text AND topic IS NOT NULL;
+COMMENT ON INDEX ix_inbox_claimable IS 'Claims of due messages, oldest first, and the next due time.';
 CREATE INDEX ix_inbox_dead ON inbox_messages USING btree (ended_at) WHERE state = 'dead'::text;
+COMMENT ON INDEX ix_inbox_dead IS 'The list of dead messages, and their number.';
 CREATE INDEX ix_inbox_done ON inbox_messages USING btree (ended_at) WHERE state = 'done'::text;
+COMMENT ON INDEX ix_inbox_done IS 'Retention: messages that were done before a time.';
 CREATE INDEX ix_inbox_sighted ON inbox_messages USING btree (first_seen_at) WHERE state = 'seen'::text AND topic IS NULL;
+COMMENT ON INDEX ix_inbox_sighted IS 'Retention: messages that were only sighted, before a time.';
 CREATE TRIGGER inbox_messages_done_is_final BEFORE UPDATE ON inbox_messages FOR EACH ROW WHEN (old.state = 'done'::text AND new.state <> 'done'::text) EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_done_is_final;
 CREATE TRIGGER inbox_messages_is_not_truncated BEFORE TRUNCATE ON inbox_messages FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
@@ -301,14 +308,14 @@ CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
             e.freeze_reason,
             e.frozen_at
            FROM dispatch_epochs e
-          WHERE p.outcome_unknown AND e.marked_at IS NOT NULL AND e.frozen_at >= p.created_at AND (a.completed_at IS NULL OR a.completed_at <= e.frozen_at)
+          WHERE p.outcome_unknown AND e.marked_at IS NOT NULL AND e.frozen_at >= p.created_at AND (a.completed_at IS NULL OR a.completed_at <= e.frozen_at) AND a.outcome_unknown IS NOT TRUE
           ORDER BY e.epoch_no DESC
          LIMIT 1) f ON true;
 COMMENT ON VIEW outbox_operational_status IS 'One row per item, pending or ended, with its state as a person would say it and its latest attempt.';
 COMMENT ON COLUMN outbox_operational_status.amount IS 'Amount in the payload, if its field class is public; of an undeclared rail, too.';
 COMMENT ON COLUMN outbox_operational_status.destination IS 'Mask, then the last four characters of the destination, if its field class is public or masked and it has at least twelve.';
 COMMENT ON COLUMN outbox_operational_status.destination_withheld IS 'Reason why no destination is shown: encrypted, forbidden, or undeclared while no process has declared the rail.';
-COMMENT ON COLUMN outbox_operational_status.freeze_epoch_no IS 'Latest epoch whose freeze this item waited through, if its outcome is unknown and it was not attempted since.';
+COMMENT ON COLUMN outbox_operational_status.freeze_epoch_no IS 'Latest epoch whose freeze made the outcome of this item unknown; null if an attempt left it unknown, before or after.';
 
 -- table outbox_pauses of symphony_owner
 CREATE TABLE outbox_pauses (
@@ -2431,8 +2438,8 @@ SET enable_seqscan=off
 SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 0c3a2ee2a22dcdad8f9dd5830f095d7cc577b756a9a1a5ac25caea7e86c70f39
-COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS 'The nearest due time of a claimable item, or expiry of a lease; null when there is none. p_is_message filters due items as in claim_outbox_batch.';
+-- body: sha256 8be07ac6183ef12dd7ee244243b241af0db90da7202b8d0eb1b6fdbeb8d2fc46
+COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS 'The nearest due time of a claimable item, or expiry of a lease; null when there is none. Of expired leases only those that a claim of these rails would take over. p_is_message filters as in claim_outbox_batch.';
 
 -- function next_scheduler_event(boolean) of symphony_owner
 CREATE FUNCTION next_scheduler_event(p_outbox_only boolean DEFAULT false)
@@ -2857,7 +2864,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 bbf376dcf5e3961af664b789f9860111e1a7bd5ed8ebecc1a1edf633046abfa0
+-- body: sha256 9286bbab2a6e06f256deb892045838b2fd43233b3853ac01d03a479a978f11fb
 COMMENT ON FUNCTION redrive_position(uuid) IS 'Internal: the place of a redrive in a halted ordered stream; null for the end. Raises P7006 where later items would overtake it.';
 
 -- function refuse_argument(text, text) of symphony_owner

@@ -50,13 +50,12 @@ function functionsByFile() {
 }
 
 function tableSections(manifest, functions) {
-  const tables = Object.keys(manifest.relations).filter((name) => manifest.relations[name].type === 'table')
   const files = readdirSync(join(root, 'schema/v1')).toSorted()
   return files
     .map((file) => {
       const text = readFileSync(join(root, 'schema/v1', file), 'utf8')
       const own = [...text.matchAll(/^CREATE TABLE IF NOT EXISTS (\w+)/gm)].map(([, name]) => name)
-      return { file, own: own.filter((name) => tables.includes(name)) }
+      return { file, own: own.filter((name) => manifest.relations[name]?.type === 'table') }
     })
     .filter(({ own }) => own.length > 0)
     .map(({ file, own }) => [`### ${file}`, ...own.map((name) => tableText(name, manifest, functions))].join('\n\n'))

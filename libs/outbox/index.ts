@@ -171,4 +171,5 @@ export type {
   ThroughputView,
   WorkerReport,
 } from './views.js'
-export { readKnownRails, requireKnownName, UnknownNameError } from './reads/pausable.js'
+export { readKnownRails, readSkippedHead, requireKnownName, UnknownNameError } from './reads/pausable.js'
+export type { SkippedHead } from './reads/pausable.js'

@@ -81,15 +81,22 @@ COMMENT ON COLUMN inbox_events.content_hash IS 'The content that was refused; ea
 
 CREATE INDEX IF NOT EXISTS ix_inbox_claimable ON inbox_messages (due_at, first_seen_at)
   WHERE state = 'seen' AND topic IS NOT NULL;
+COMMENT ON INDEX ix_inbox_claimable IS 'Claims of due messages, oldest first, and the next due time.';
 CREATE INDEX IF NOT EXISTS ix_inbox_claim_expiry ON inbox_messages (claim_expires_at) WHERE fence IS NOT NULL;
+COMMENT ON INDEX ix_inbox_claim_expiry IS 'Claims that take over messages whose claim expired.';
 CREATE INDEX IF NOT EXISTS ix_inbox_done ON inbox_messages (ended_at) WHERE state = 'done';
+COMMENT ON INDEX ix_inbox_done IS 'Retention: messages that were done before a time.';
 
 -- By the first sighting, although the last one decides: an indexed last_seen_at would make every repeat a costlier update.
 CREATE INDEX IF NOT EXISTS ix_inbox_sighted ON inbox_messages (first_seen_at) WHERE state = 'seen' AND topic IS NULL;
+COMMENT ON INDEX ix_inbox_sighted IS 'Retention: messages that were only sighted, before a time.';
 CREATE INDEX IF NOT EXISTS ix_inbox_dead ON inbox_messages (ended_at) WHERE state = 'dead';
+COMMENT ON INDEX ix_inbox_dead IS 'The list of dead messages, and their number.';
 CREATE INDEX IF NOT EXISTS ix_inbox_events_by_message ON inbox_events (source, message_id, created_at);
+COMMENT ON INDEX ix_inbox_events_by_message IS 'The events of one message.';
 CREATE UNIQUE INDEX IF NOT EXISTS ux_inbox_events_one_per_content ON inbox_events (source, message_id, content_hash)
   WHERE event_type = 'CONTENT_DIFFERS';
+COMMENT ON INDEX ux_inbox_events_one_per_content IS 'Other content under a known key is reported once, however often it comes.';
 
 -- Triggers ------------------------------------------------------------------------------------------------------------
 

@@ -188,11 +188,12 @@ CROSS JOIN LATERAL (
       WHEN starts_with(COALESCE(p.payload, a.payload) ->> 'destination', 'symphony.sealed.') THEN 'encrypted'
     END AS destination_withheld
 ) d
--- Lifting a freeze leaves the mark "outcome unknown". An attempt after the freeze tells its own story.
+-- Lifting a freeze leaves the mark "outcome unknown". An attempt after the freeze tells its own story, and so does one before it
+-- that left the outcome unknown: the freeze did not cause that.
 LEFT JOIN LATERAL (
   SELECT e.epoch_no, e.freeze_cause, e.freeze_reason, e.frozen_at FROM dispatch_epochs e
   WHERE p.outcome_unknown AND e.marked_at IS NOT NULL AND e.frozen_at >= p.created_at
-    AND (a.completed_at IS NULL OR a.completed_at <= e.frozen_at)
+    AND (a.completed_at IS NULL OR a.completed_at <= e.frozen_at) AND a.outcome_unknown IS NOT TRUE
   ORDER BY e.epoch_no DESC LIMIT 1
 ) f ON true;
 COMMENT ON VIEW outbox_operational_status IS 'One row per item, pending or ended, with its state as a person would say it and its latest attempt.';
@@ -203,4 +204,4 @@ COMMENT ON COLUMN outbox_operational_status.destination IS
 COMMENT ON COLUMN outbox_operational_status.destination_withheld IS
   'Reason why no destination is shown: encrypted, forbidden, or undeclared while no process has declared the rail.';
 COMMENT ON COLUMN outbox_operational_status.freeze_epoch_no IS
-  'Latest epoch whose freeze this item waited through, if its outcome is unknown and it was not attempted since.';
+  'Latest epoch whose freeze made the outcome of this item unknown; null if an attempt left it unknown, before or after.';

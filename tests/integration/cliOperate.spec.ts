@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { readDispatchEpoch } from '../../libs/outbox/index.js'
+import { readDispatchEpoch, setParticipantOutboxPolicy } from '../../libs/outbox/index.js'
 import { symphony, type Said } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { forgetEpochs } from '../support/outboxEpochs.js'
@@ -220,6 +220,23 @@ describe('pause and resume', () => {
     expect(await json(['resume', 'rail', misspelt, '--reason', 'open'])).toMatchObject({ changed: true })
     const unnamed = await command(['pause', 'rail', '--reason', 'closed'])
     expect(unnamed.stderr).toContain('expected the name of the rail')
+  })
+
+  test('of a halted stream name the failed payment that they leave behind, unless it was redriven', async () => {
+    const participantId = `halting-${randomUUID()}`
+    const railType = `ordered-${randomUUID()}`
+    await setParticipantOutboxPolicy(db.as('symphony_control'), participantId, 'halt')
+    const first = await enqueue(db, { participantId, railType, ordered: true })
+    await enqueue(db, { participantId, railType, ordered: true })
+    const [lease] = await claim(db, railType)
+    await complete(db, lease!, { state: 'FAILED', errorCode: 'NO' })
+    const resume = (...more: string[]) =>
+      command(['resume', 'stream', participantId, '--reason', 'the bank agreed', ...more])
+    for (const { stdout } of [await resume('--dry-run'), await resume()])
+      expect(stdout).toContain(`${first.instructionId} (${first.outboxId}) failed and was not redriven`)
+    expect(await claim(db, railType)).toHaveLength(1)
+    const late = await command(['redrive', first.outboxId, '--reason', 'again'])
+    expect(late.stderr).toContain('was sent already')
   })
 
   test('stop everything and let it go on, and status says so', async () => {

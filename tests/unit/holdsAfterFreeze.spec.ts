@@ -77,6 +77,15 @@ describe('a payment held after a freeze', () => {
     })
   })
 
+  test('that an attempt had left unknown before the freeze names none', async () => {
+    const { outboxId } = await enqueueUnknown(db)
+    await heldAfterFreeze('a drill')
+    expect((await readItemViews(db.as('symphony_readonly'), [outboxId]))[0]).toMatchObject({
+      outcomeUnknown: true,
+      freeze: null,
+    })
+  })
+
   test('that was enqueued after the freeze names none', async () => {
     await heldAfterFreeze('an earlier one')
     const { outboxId } = await enqueueUnknown(db)

@@ -752,6 +752,18 @@ describe('a name that is to be paused', () => {
     await requireKnownName(olga.control, 'all', 'all')
   })
 
+  test('is refused although items wait for it, when it is a misspelt declared rail', async () => {
+    await db.queryNoRole(`SELECT declare_outbox_rail('spelt-bank', true, '{}', 'worker-1')`)
+    await enqueue(db, { railType: 'Spelt-Bank' })
+    await expect(requireKnownName(olga.control, 'rail', 'Spelt-Bank')).rejects.toMatchObject({
+      code: 'UNKNOWN_NAME',
+      nearest: 'spelt-bank',
+      message: expect.stringContaining('although items wait for it'),
+    })
+    await enqueue(db, { railType: 'of-a-worker-in-sql' })
+    await requireKnownName(olga.control, 'rail', 'of-a-worker-in-sql')
+  })
+
   test('is known once a process declared the rail, or while it is paused', async () => {
     await expect(requireKnownName(olga.control, 'rail', 'declared-bank')).rejects.toBeInstanceOf(UnknownNameError)
     await db.queryNoRole(`SELECT declare_outbox_rail('declared-bank', true, '{}', 'worker-1')`)

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { readPauses, resumeOutbox, type PauseKind } from '../../outbox/index.js'
+import { readPauses, readSkippedHead, resumeOutbox, type PauseKind, type SkippedHead } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
 import { addExamples } from '../examples.js'
 import {
@@ -38,15 +38,23 @@ async function run(kind: PauseKind, name: string, flags: GivenFlags, cli: Cli): 
   const reason = requiredReason(flags)
   const subject = pauseSubject(kind, name)
   await asControl('resume', flags, cli, async (control) => {
+    const skipped = kind === 'stream' ? await readSkippedHead(control, name) : undefined
     if (flags['dryRun'] === true) {
       const pause = (await readPauses(control)).find((one) => one.kind === kind && one.name === name)
       const sentence =
         pause === undefined
           ? `${subject} is not paused.`
-          : `${subject} would go on; ${pause.pausedBy} paused it: ${pause.reason}`
-      return printResult({ kind, name, possible: pause !== undefined }, sentence, flags, cli)
+          : `${subject} would go on; ${pause.pausedBy} paused it: ${pause.reason}${describeSkipped(skipped)}`
+      return printResult({ kind, name, possible: pause !== undefined, skipped }, sentence, flags, cli)
     }
     const changed = await resumeOutbox(control, kind, name, reason)
-    printResult({ kind, name, changed }, `${subject} ${changed ? 'goes on' : 'was not paused'}.`, flags, cli)
+    const sentence = changed ? `${subject} goes on.${describeSkipped(skipped)}` : `${subject} was not paused.`
+    printResult({ kind, name, changed, skipped }, sentence, flags, cli)
   })
+}
+
+function describeSkipped(skipped: SkippedHead | undefined): string {
+  if (skipped === undefined) return ''
+  const { instructionId, outboxId, waiting } = skipped
+  return ` ${instructionId} (${outboxId}) failed and was not redriven: it is left behind, and the ${waiting} behind it are sent without it.`
 }

@@ -7,10 +7,13 @@ export class UnknownNameError extends AppError {
   /** The known name that was probably meant. */
   readonly nearest: string | undefined
 
-  constructor(kind: PauseKind, name: string, nearest: string | undefined) {
+  constructor(kind: PauseKind, name: string, nearest: string | undefined, itemsWait = false) {
     const noun = kind === 'rail' ? 'rail' : 'participant'
+    const fault = itemsWait
+      ? `No process has declared the rail ${name}, although items wait for it.`
+      : `The database knows no ${noun} ${name}, so that pausing it would stop nothing.`
     const meant = nearest === undefined ? '' : ` Did you mean ${nearest}?`
-    super('UNKNOWN_NAME', `The database knows no ${noun} ${name}, so that pausing it would stop nothing.${meant}`, {
+    super('UNKNOWN_NAME', `${fault}${meant}`, {
       remedy: `Give the ${noun} exactly as its payments name it, or force the pause of a ${noun} that is still to come.`,
     })
     this.nearest = nearest
@@ -33,8 +36,48 @@ export async function readKnownRails(role: Queryable): Promise<string[]> {
 export async function requireKnownName(role: Queryable, kind: PauseKind, name: string): Promise<void> {
   requiredId('name', name)
   if (kind === 'all') return
-  const known = kind === 'rail' ? await readKnownRails(role) : await readParticipantsLike(role, name)
+  if (kind === 'rail') return requireKnownRail(role, name)
+  const known = await readParticipantsLike(role, name)
   if (!known.includes(name)) throw new UnknownNameError(kind, name, nearestSpelling(name, known))
+}
+
+/** A misspelt rail has items too, if a process without rails accepted them. The name of a declared rail decides. */
+async function requireKnownRail(role: Queryable, name: string): Promise<void> {
+  const { rows } = await role.query<{ name: string }>(
+    `SELECT rail_type AS name FROM ${qualify(role, 'outbox_rails')} LIMIT 10000`,
+  )
+  const declared = rows.map((row) => row.name)
+  if (declared.includes(name)) return
+  const known = await readKnownRails(role)
+  const nearest = nearestSpelling(name, declared) ?? nearestSpelling(name, known)
+  const itemsWait = known.includes(name)
+  if (!itemsWait || nearest !== name) throw new UnknownNameError('rail', name, nearest, itemsWait)
+}
+
+export interface SkippedHead {
+  readonly outboxId: string
+  readonly instructionId: string
+  /** Ordered items of the stream that wait. */
+  readonly waiting: number
+}
+
+/** The failed payment that halted a stream and was not redriven: a resume leaves it behind. As symphony_control. */
+export async function readSkippedHead(role: Queryable, participantId: string): Promise<SkippedHead | undefined> {
+  const identities = qualify(role, 'payment_outbox_identities')
+  const { rows } = await role.query<SkippedHead>(
+    `SELECT failed.outbox_id AS "outboxId", failed.instruction_id AS "instructionId",
+       (SELECT count(*) FROM ${qualify(role, 'payment_outbox_pending')} p WHERE p.participant_id = $1 AND p.ordered)::int AS waiting
+     FROM ${qualify(role, 'outbox_pauses')} z
+     CROSS JOIN LATERAL (
+       SELECT i.outbox_id, i.instruction_id FROM ${identities} i
+       JOIN ${qualify(role, 'payment_outbox_attempts')} a ON a.outbox_id = i.outbox_id AND a.state = 'FAILED'
+       WHERE i.participant_id = z.name AND i.ordered ORDER BY i.sequence_id DESC LIMIT 1
+     ) failed
+     WHERE z.kind = 'stream' AND z.name = $1 AND z.reason = 'ORDERED_HEAD_FAILED'
+       AND NOT EXISTS (SELECT 1 FROM ${identities} r WHERE r.redrive_of = failed.outbox_id)`,
+    [requiredId('participantId', participantId)],
+  )
+  return rows[0]
 }
 
 /** The participant itself, or those whose names are about as long: among them is one that was misspelt. */

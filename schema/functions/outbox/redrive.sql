@@ -106,6 +106,7 @@ AS $$
 DECLARE
   v_participant_id text;
   v_position bigint;
+  v_halted boolean;
   v_sent uuid;
 BEGIN
   SELECT i.participant_id, COALESCE(i.stream_position, i.sequence_id) INTO v_participant_id, v_position
@@ -114,15 +115,11 @@ BEGIN
     RETURN NULL;
   END IF;
   PERFORM 1 FROM outbox_pauses z WHERE z.kind = 'stream' AND z.name = v_participant_id FOR KEY SHARE;
-  IF NOT FOUND THEN
-    IF EXISTS (
-      SELECT 1 FROM participant_outbox_policies y
-      WHERE y.participant_id = v_participant_id AND y.on_ordered_failure = 'halt')
-    THEN
-      RAISE EXCEPTION 'HELD: outbox item %: the ordered stream of % is not halted, so that later items could be sent before it',
-        p_outbox_id, v_participant_id
-        USING ERRCODE = 'P7006', HINT = format('Pause the stream first (symphony pause stream %s).', v_participant_id);
-    END IF;
+  v_halted := FOUND;
+  IF NOT v_halted AND NOT EXISTS (
+    SELECT 1 FROM participant_outbox_policies y
+    WHERE y.participant_id = v_participant_id AND y.on_ordered_failure = 'halt')
+  THEN
     RETURN NULL;
   END IF;
   SELECT i.outbox_id INTO v_sent FROM payment_outbox_identities i
@@ -135,6 +132,11 @@ BEGIN
   IF v_sent IS NOT NULL THEN
     RAISE EXCEPTION 'HELD: outbox item %: item % behind it in the ordered stream of % was sent already', p_outbox_id, v_sent, v_participant_id
       USING ERRCODE = 'P7006', HINT = 'Its place in the order is gone. Enqueue a new instruction if it must still be sent.';
+  END IF;
+  IF NOT v_halted THEN
+    RAISE EXCEPTION 'HELD: outbox item %: the ordered stream of % is not halted, so that later items could be sent before it',
+      p_outbox_id, v_participant_id
+      USING ERRCODE = 'P7006', HINT = format('Pause the stream first (symphony pause stream %s).', v_participant_id);
   END IF;
   RETURN v_position;
 END
