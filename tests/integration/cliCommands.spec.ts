@@ -249,6 +249,29 @@ describe('holds', () => {
     expect(await attemptRows(db, outboxId)).toMatchObject([{}, { state: 'DISPATCHED', rail_reference: 'TX-17' }])
   })
 
+  test('approve and its dry run show payment, rail, amount, hold reason and unknown outcome', async () => {
+    const payload = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
+    const { outboxId, instructionId, railType } = await enqueueUnknown(db, { payload })
+    const { proposalId } = await json(
+      ['holds', 'resolve', outboxId, '--decision', 'retry', '--reason', 'not in the book'],
+      people.alice,
+    )
+    const approve = ['approve', String(proposalId)]
+    const facts = { instructionId, railType, outcomeUnknown: true, holdReason: 'no answer' }
+    expect(await json([...approve, '--dry-run'], people.bob)).toMatchObject(facts)
+    const dry = await command([...approve, '--dry-run'], people.bob)
+    const done = await command(approve, people.bob)
+    const payment = `${instructionId} on ${railType}: 12.50 EUR to `
+    const held = /, outcome unknown, held by \S+: no answer\./
+    expect(dry.stdout).toMatch(/^RETRY of \S+, proposed by \S+: not in the book\. /)
+    expect(dry.stdout).toContain('If the rail has paid it already, it pays twice.')
+    expect(done.stdout).toContain(`${outboxId} is decided: RETRY. `)
+    for (const { stdout } of [dry, done]) {
+      expect(stdout).toContain(payment)
+      expect(stdout).toMatch(held)
+    }
+  })
+
   test('a proposal can be withdrawn, with a reason', async () => {
     const { outboxId } = await enqueueUnknown(db)
     const { proposalId } = await json(

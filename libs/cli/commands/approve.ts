@@ -1,7 +1,13 @@
 import type { Command } from 'commander'
 import { AppError } from '../../core/index.js'
 import type { RoleHandle } from '../../db/index.js'
-import { approveOutboxProposal, readProposal, type ProposalView } from '../../outbox/index.js'
+import {
+  approveOutboxProposal,
+  readItems,
+  readProposal,
+  type ItemStatus,
+  type ProposalView,
+} from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
 import { describeMoney } from '../describeMoney.js'
 import { addExamples } from '../examples.js'
@@ -20,7 +26,7 @@ export function registerApprove(program: Command, cli: Cli): void {
       .description('approve decisions that someone else has proposed: what they say happens')
       .argument('<proposal-id...>'),
   )
-    .option('--dry-run', 'show the proposal, and change nothing')
+    .option('--dry-run', 'show the payment, its hold, the proposal and its effect, and change nothing')
     .action((ids: readonly string[], flags: GivenFlags) => run(ids, flags, cli))
 }
 
@@ -32,17 +38,42 @@ async function run(proposalIds: readonly string[], flags: GivenFlags, cli: Cli):
 }
 
 async function approve(control: RoleHandle, proposalId: string, flags: GivenFlags, cli: Cli): Promise<void> {
-  if (flags['dryRun'] === true) {
-    const proposal = await requiredProposal(control, proposalId)
+  const isDryRun = flags['dryRun'] === true
+  const proposal = isDryRun ? await requiredProposal(control, proposalId) : await readProposal(control, proposalId)
+  // Before the approval, which ends the hold.
+  const [item] = proposal === undefined ? [] : await readItems(control, { outboxId: proposal.outboxId })
+  const payment = item === undefined ? '' : ` ${describePayment(item)}.`
+  const facts = factsOf(item)
+  if (isDryRun && proposal !== undefined) {
     const { decision, outboxId, proposedBy, reason } = proposal
-    const sentence = `${decision} of ${outboxId}, ${describeMoney(proposal)}, proposed by ${proposedBy}: ${reason}`
-    return printResult(proposal, sentence, flags, cli)
+    const sentence = `${decision} of ${outboxId}, proposed by ${proposedBy}: ${reason}.${payment} ${EFFECTS[decision]}`
+    return printResult({ ...proposal, ...facts }, sentence, flags, cli)
   }
   const approved = await approveOutboxProposal(control, proposalId)
   const { decision, outboxId, redrivenAs } = approved
   const sentence =
     redrivenAs === null ? `${outboxId} is decided: ${decision}.` : `${outboxId} is sent again as ${redrivenAs}.`
-  printResult({ proposalId, ...approved }, sentence, flags, cli)
+  printResult({ proposalId, ...approved, ...facts }, `${sentence}${payment}`, flags, cli)
+}
+
+/** `INV-1 on sepa: 12.50 EUR to ••••3000, outcome unknown, held by relayer: no answer` */
+function describePayment(item: ItemStatus): string {
+  const unknown = item.outcomeUnknown ? ', outcome unknown' : ''
+  const held = item.holdReason === null ? '' : `, held by ${item.heldBy}: ${item.holdReason}`
+  return `${item.instructionId} on ${item.railType}: ${describeMoney(item)}${unknown}${held}`
+}
+
+function factsOf(item: ItemStatus | undefined): object {
+  if (item === undefined) return {}
+  const { instructionId, railType, outcomeUnknown, holdReason } = item
+  return { instructionId, railType, outcomeUnknown, holdReason }
+}
+
+const EFFECTS: Readonly<Record<ProposalView['decision'], string>> = {
+  RETRY: 'A worker would send it again. If the rail has paid it already, it pays twice.',
+  REDRIVE: 'A worker would send it again, as a new payment. If the rail has paid it already, it pays twice.',
+  DISPATCHED: 'It would end as dispatched. Nothing is sent.',
+  FAILED: 'It would end as failed. Nothing is sent.',
 }
 
 async function requiredProposal(control: RoleHandle, proposalId: string): Promise<ProposalView> {
