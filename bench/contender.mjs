@@ -1,16 +1,17 @@
-// One contender in a process of its own, so that neither its heap nor its event loop is another's: `bench/run.mjs` forks it and
-// sends it one task at a time. Times are taken here, by the monotonic clock, around exactly what the figure names.
+// Runs one contender in a process of its own, with its own heap and event loop. `bench/run.mjs` forks it and sends it one task
+// at a time. Each rate and its CPU time cover exactly the work that the figure names.
 import { createRequire } from 'node:module'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { watchServerCpu } from './serverCpu.mjs'
 
-const [moduleUrl, url] = process.argv.slice(2)
+const [moduleUrl, url, key] = process.argv.slice(2)
 const contender = await import(moduleUrl)
 const { default: pg } = await import(createRequire(moduleUrl).resolve('pg'))
-const queue = await contender.open({ url, pg })
+const queue = await contender.open({ url, pg, key })
 let last = 0
 
 const TASKS = {
-  about: () => ({ version: contender.version, setting: contender.setting, node: process.version }),
+  about: () => ({ version: contender.version, setting: contender.settingOf(key) }),
   enqueueBatch: ({ count, size }) =>
     perSecond(count, async () => {
       for (let done = 0; done < count; done += size) await queue.enqueueMany(payloads(Math.min(size, count - done)))
@@ -87,12 +88,17 @@ async function sustained(seconds) {
   return { rate, rssMiB: Math.round(rssMax / 2 ** 20) }
 }
 
+/** Returns items per second, and the microseconds of CPU per item in the server's backends and in this process. */
 async function perSecond(count, work) {
+  const serverCpu = await watchServerCpu(url, pg)
+  const cpuBefore = process.cpuUsage()
   const startedMs = performance.now()
   const after = await work()
   const rate = count / ((performance.now() - startedMs) / 1_000)
+  const { user, system } = process.cpuUsage(cpuBefore)
+  const serverUs = await serverCpu.end()
   await after?.()
-  return rate
+  return { rate, serverUs: serverUs === undefined ? undefined : serverUs / count, nodeUs: (user + system) / count }
 }
 
 function payloads(count) {

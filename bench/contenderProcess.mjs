@@ -1,11 +1,11 @@
-// A contender (bench/contender.mjs) in a process of its own, asked one task at a time.
+// Starts a contender (bench/contender.mjs) in a process of its own, on this process's Node.js, and sends it one task at a time.
 import { fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 
 const CONTENDER = fileURLToPath(new URL('contender.mjs', import.meta.url))
 
-export async function startContender({ name, module, node }, url) {
-  const child = fork(CONTENDER, [module.href, url], { execPath: node })
+export async function startContender({ name, module, key, engine }, url) {
+  const child = fork(CONTENDER, [module.href, url, ...(key === undefined ? [] : [key])])
   const waiting = new Map()
   child.on('message', ({ id, result, error }) => {
     const { resolve, reject } = waiting.get(id)
@@ -14,7 +14,8 @@ export async function startContender({ name, module, node }, url) {
     else reject(new Error(`${name}: ${error}`))
   })
   child.on('exit', (code) => {
-    for (const { reject } of waiting.values()) reject(new Error(`${name} ended with ${code} while it was being asked`))
+    const needs = engine === undefined ? '' : ` It declares Node.js ${engine}; this is ${process.version}.`
+    for (const { reject } of waiting.values()) reject(new Error(`${name} exited with ${code} during a task.${needs}`))
   })
   const answer = (id) => new Promise((resolve, reject) => waiting.set(id, { resolve, reject }))
   await answer('ready')
@@ -26,7 +27,7 @@ export async function startContender({ name, module, node }, url) {
     return answered
   }
   const end = async () => {
-    if (child.exitCode !== null) return
+    if (child.exitCode !== null || child.signalCode !== null) return
     const ended = new Promise((resolve) => child.on('exit', resolve))
     child.kill('SIGKILL')
     await ended

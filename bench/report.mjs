@@ -1,104 +1,173 @@
-// The section of docs/benchmarks.md about the peers, and its plot, from one run. Every number in it comes from here; nothing is
-// typed in by hand.
+// Writes the section of docs/benchmarks.md about the peers, and its plot, from one run. It also holds the goals.
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { machine, PLOTS, writeSection } from './page.mjs'
+import { machine, PAGE, PLOTS, writeSection } from './page.mjs'
 import { barPlot } from './plot.mjs'
 
 const FIGURES = {
-  drain: { title: 'drain a backlog: claim → no-op rail → recorded', unit: 'items/s', bar: '≥ 1.25', ratio: 'drain' },
-  enqueue: { title: 'enqueue one at a time, 16 in flight', unit: 'items/s', bar: '≥ 1.25', ratio: 'enqueue' },
-  enqueueBatch: { title: 'enqueue in batches of 1,000', unit: 'items/s', bar: '≥ 1.0', ratio: 'enqueueBatch' },
+  drain: 'drain a backlog: claim → no-op rail → recorded, items/s',
+  enqueue: 'enqueue one at a time, 16 in flight, items/s',
+  enqueueBatch: 'enqueue in batches of 1,000, items/s',
 }
-const BARS = {
-  drain: '≥ 1.25',
-  enqueue: '≥ 1.25',
-  enqueueBatch: '≥ 1.0',
-  latencyP50: '≤ 1.0',
-  latencyP99: '≤ 1.0',
-  sustained: '≥ 1.25',
-  floor: '≥ 0.6',
-}
-
-export async function writeReport({ ratios, medians, settings, contenders, serverVersion }) {
-  await mkdir(PLOTS, { recursive: true })
-  await writeFile(join(PLOTS, 'peers.svg'), plot(medians))
-  await writeSection('peers', section({ ratios, medians, settings, contenders, serverVersion }))
+const RATIOS = {
+  drain: 'drain a backlog ÷ the faster peer',
+  enqueue: 'enqueue one at a time ÷ the faster peer',
+  enqueueBatch: 'enqueue in batches ÷ the faster peer',
+  enqueueBatchKeyed: 'enqueue in batches ÷ the faster pg-boss with a key',
+  latencyP50: 'commit → handler start, p50 ÷ the faster peer',
+  latencyP99: 'commit → handler start, p99 ÷ the faster peer',
+  sustained: 'enqueue and drain together ÷ the faster peer',
+  floor: 'drain a backlog ÷ the floor',
 }
 
-function section({ ratios, medians, settings, contenders, serverVersion }) {
-  const names = Object.keys(contenders)
-  const lines = [
+/** Goals of the ratios, of the CPU per payment in microseconds and of the worker's memory in MiB. The floor has none. */
+export const GOALS = {
+  drain: { least: 1.25 },
+  enqueue: { least: 1.5 },
+  enqueueBatch: { least: 0.65 },
+  enqueueBatchKeyed: { least: 1 },
+  latencyP50: { most: 1 },
+  latencyP99: { most: 1 },
+  sustained: { least: 0.9 },
+  cpuServer: { most: 77 },
+  cpuNode: { most: 40 },
+  memory: { most: 150 },
+}
+
+export function goalText(name) {
+  const { least, most } = GOALS[name]
+  return least === undefined ? `≤ ${most}` : `≥ ${least}`
+}
+
+export function isMet(name, value) {
+  const { least = -Infinity, most = Infinity } = GOALS[name]
+  return value >= least && value <= most
+}
+
+/** Writes the section of the page and its plot. `debian` is the same summary on Debian's server, where it was measured. */
+export async function writeReport({ main, debian, settings, contenders }, { page = PAGE, folder = PLOTS } = {}) {
+  await mkdir(folder, { recursive: true })
+  await writeFile(join(folder, 'peers.svg'), plot(main.medians))
+  const servers = debian === undefined ? [main] : [main, debian]
+  await writeSection('peers', section({ servers, settings, contenders }), page)
+}
+
+function section({ servers, settings, contenders }) {
+  const versions = servers.map(({ version }) => `PostgreSQL ${version}`)
+  const rates = ['items/s', 'server µs', 'Node.js µs']
+  return [
     '## Beside the peers',
     '',
-    'Written by `npm run bench`: ours and the peers side by side on one PostgreSQL with `fsync` and `synchronous_commit` on, each in a process and a database of its own,',
-    `interleaved, medians of ${settings.rounds} rounds. Ours keeps the full ledger with its hash chain, fencing tokens and roles; the peers keep no ledger.`,
+    'Written by `npm run bench -- --debian`. Ours and the peers run on one PostgreSQL with `fsync` and `synchronous_commit` on, and on one Node.js.',
+    `Each contender has a process and a database of its own. Contenders run in turn; figures are medians of ${settings.rounds} rounds.`,
+    'Ours keeps the full ledger, fencing tokens and roles; the peers keep no ledger.',
     '',
-    `${new Date().toISOString().slice(0, 10)} · ${machine()} · PostgreSQL ${serverVersion} · ${settings.items.toLocaleString('en')} items`,
+    `${new Date().toISOString().slice(0, 10)} · ${machine()} · ${versions.join(' and ')} · ${settings.items.toLocaleString('en')} items`,
     '',
-    '| contender | release | Node.js | setting |',
+    '| contender | release | declares Node.js | setting |',
     '| --- | --- | --- | --- |',
-    ...names.map(
-      (name) => `| ${name} | ${contenders[name].version} | ${contenders[name].node} | ${contenders[name].setting} |`,
+    ...Object.entries(contenders).map(
+      ([name, { version, engine, setting }]) => `| ${name} | ${version} | ${engine ?? ''} | ${setting} |`,
     ),
     '',
-    'Both peers need a newer Node.js than ours does, and get it.',
+    '### Goals',
     '',
-    `| figure | ${names.join(' | ')} | ours ÷ the faster peer | goal |`,
-    `| --- |${names.map(() => ' ---: |').join('')} ---: | ---: |`,
-    ...rows({ ratios, medians, names }),
+    ...head('figure of ours', 'goal', ...versions),
+    ...goalRows(servers),
+    '',
+    'Batch enqueue cannot reach a queue without keys: ours writes two tables, five index entries and the number of the participant.',
+    '',
+    '### Rates and CPU per item',
+    '',
+    'Server is the CPU time of all client backends of the contender (`/proc/PID/schedstat`); Node.js is that of its process (`process.cpuUsage()`).',
+    ...(servers.every(({ cpu }) => hasServerCpu(cpu))
+      ? []
+      : ['This system has no schedstat, so the server’s columns are empty.']),
+    '',
+    ...head('figure', 'contender', ...versions.flatMap((version) => rates.map((rate) => `${rate}, ${version}`))),
+    ...rateRows(servers),
+    '',
+    '### Latency, both at once, the floor',
+    '',
+    ...head('figure', 'contender', ...versions),
+    ...otherRows(servers),
     '',
     '![Items per second of each contender](benchmarks/peers.svg)',
     '',
-  ]
-  return lines.join('\n')
+  ].join('\n')
 }
 
-function rows({ ratios, medians, names }) {
-  const lines = []
-  const row = (title, values, ratio) =>
-    lines.push(`| ${title} | ${values.join(' | ')} | ${ratios[ratio] ?? ''} | ${BARS[ratio]} |`)
-  for (const [figure, { title, unit }] of Object.entries(FIGURES)) {
-    if (medians[figure])
-      row(
-        `${title}, ${unit}`,
-        names.map((name) => whole(medians[figure][name])),
-        figure,
-      )
-  }
-  if (medians.latency) {
-    for (const part of ['p50', 'p99']) {
-      const values = names.map((name) => medians.latency[name][part].toFixed(2))
-      row(`commit → handler start on an idle system, ${part}, ms`, values, `latency${part.toUpperCase()}`)
-    }
-  }
-  if (medians.sustained?.symphony) {
-    row(
-      'enqueue and drain together, items/s',
-      names.map((name) => whole(medians.sustained[name].rate)),
-      'sustained',
+function head(...cells) {
+  return [`| ${cells.join(' | ')} |`, `|${cells.map((_, n) => (n < 2 ? ' --- |' : ' ---: |')).join('')}`]
+}
+
+function goalRows(servers) {
+  const payment = (part) => servers.map(({ cpu }) => cpu.payment?.symphony[part])
+  return [
+    ...Object.entries(RATIOS).flatMap(([name, title]) =>
+      goalRow(
+        title,
+        GOALS[name] && name,
+        servers.map(({ ratios }) => ratios[name]),
+      ),
+    ),
+    ...goalRow('CPU per payment in the server, enqueue in batches + drain, µs', 'cpuServer', payment('server')),
+    ...goalRow('CPU per payment in Node.js, enqueue in batches + drain, µs', 'cpuNode', payment('node')),
+    ...goalRow(
+      'resident memory during enqueue and drain together, MiB',
+      'memory',
+      servers.map(({ medians }) => medians.sustained?.symphony.rssMiB),
+    ),
+  ]
+}
+
+function goalRow(title, goal, values) {
+  if (values.every((value) => value === undefined)) return []
+  const cells = values.map((value) => {
+    if (value === undefined || goal === undefined) return value ?? ''
+    return `${value}, ${isMet(goal, value) ? 'met' : 'missed'}`
+  })
+  return [`| ${title} | ${goal === undefined ? '' : goalText(goal)} | ${cells.join(' | ')} |`]
+}
+
+function rateRows(servers) {
+  return Object.entries(FIGURES).flatMap(([figure, title]) =>
+    Object.keys(servers[0].medians[figure] ?? {}).map((name) => {
+      const cells = servers.flatMap(({ medians, cpu }) => {
+        const { server, node } = cpu[figure][name]
+        return [whole(medians[figure][name]), server ?? '', node]
+      })
+      return `| ${title.replace(', items/s', '')} | ${name} | ${cells.join(' | ')} |`
+    }),
+  )
+}
+
+function otherRows(servers) {
+  const [{ medians: first }] = servers
+  const rows = (figure, title, textOf) =>
+    Object.keys(first[figure] ?? {}).map(
+      (name) => `| ${title} | ${name} | ${servers.map(({ medians }) => textOf(medians[figure][name])).join(' | ')} |`,
     )
-    lines.push(
-      `| resident memory meanwhile, MiB | ${names.map((name) => medians.sustained[name].rssMiB).join(' | ')} | | ours ≤ 150 |`,
-    )
-  }
-  if (medians.floor) {
-    lines.push(
-      `| the floor: three bare statements inside the server, items/s | ${whole(medians.floor.floor)} | ${names
-        .slice(1)
-        .map(() => '')
-        .join(' | ')} | ${ratios.floor ?? ''} | ≥ 0.6 of it |`,
-    )
-  }
-  return lines
+  return [
+    ...rows('latency', 'commit → handler start on an idle system, p50, ms', ({ p50 }) => p50.toFixed(2)),
+    ...rows('latency', 'commit → handler start on an idle system, p99, ms', ({ p99 }) => p99.toFixed(2)),
+    ...rows('sustained', 'enqueue and drain together, items/s', ({ rate }) => whole(rate)),
+    ...rows('sustained', 'resident memory during it, MiB', ({ rssMiB }) => rssMiB),
+    ...rows('floor', 'three bare statements inside the server, items/s', whole),
+  ]
+}
+
+function hasServerCpu({ drain, enqueue, enqueueBatch }) {
+  const figures = [drain, enqueue, enqueueBatch].filter((figure) => figure !== undefined)
+  return figures.every((figure) => Object.values(figure).every(({ server }) => server !== undefined))
 }
 
 function plot(medians) {
   const figures = Object.entries(FIGURES).filter(([figure]) => medians[figure])
   return barPlot({
     title: 'Items per second of each contender',
-    groups: figures.map(([figure, { title, unit }]) => ({
-      title: `${title}, ${unit}`,
+    groups: figures.map(([figure, title]) => ({
+      title,
       bars: Object.entries(medians[figure]).map(([name, value]) => ({ name, value, ours: name === 'symphony' })),
     })),
   })

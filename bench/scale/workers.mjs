@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { enqueueMany } from 'symphony-pg'
 import { startContender } from '../contenderProcess.mjs'
 
-const SYMPHONY = { name: 'symphony', module: new URL('../symphony.mjs', import.meta.url), node: process.execPath }
+const SYMPHONY = { name: 'symphony', module: new URL('../symphony.mjs', import.meta.url) }
 
 export async function withWorkers(url, count, play) {
   const workers = []

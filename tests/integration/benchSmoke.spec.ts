@@ -1,20 +1,24 @@
 import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { startContender } from '../../bench/contenderProcess.mjs'
 import { writeSection } from '../../bench/page.mjs'
 import { barPlot, linePlot } from '../../bench/plot.mjs'
+import { writeReport as writePeers } from '../../bench/report.mjs'
 import { CASES } from '../../bench/scale/cases.mjs'
 import { readOptions } from '../../bench/scale/options.mjs'
 import { writeReport } from '../../bench/scale/report.mjs'
+import { summarise } from '../../bench/summary.mjs'
 import { builtPath } from '../support/builtPath.js'
 
 /**
- * The benchmarks run: one round, tiny sizes, ours alone. How fast anything was is not looked at; that is for `npm run bench` and
- * `npm run bench:scale` on a quiet machine.
+ * Runs the benchmarks once with tiny sizes and ours alone. No test asserts a time: `npm run bench` and `npm run bench:scale`
+ * measure on a quiet machine.
  */
 
 let folder = ''
@@ -28,12 +32,26 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
 describe('the commands', () => {
-  test('one round of the benchmark measures every rate of ours, and its share of the floor, without installing a peer', async () => {
+  test('one round of the benchmark measures rates and CPU of ours without installing a peer', async () => {
     const words = ['--without-peers', '--rounds', '1', '--items', '50', '--only', 'enqueueBatch,drain,enqueue,floor']
-    const { ratios, medians } = await benchmark('run.mjs', ...words, '--json')
+    const { ratios, medians, cpu } = await benchmark('run.mjs', ...words, '--json')
     expect(Object.keys(medians)).toEqual(['enqueueBatch', 'drain', 'enqueue', 'floor'])
     expect(Object.keys(ratios)).toEqual(['floor'])
     expect(medians.drain.symphony).toBeGreaterThan(0)
+    expect(Object.keys(cpu)).toEqual(['enqueueBatch', 'drain', 'enqueue', 'payment'])
+    const parts = existsSync('/proc/self/schedstat') ? ['server', 'node'] : ['node']
+    for (const { symphony } of Object.values<{ symphony: Record<string, number> }>(cpu)) {
+      expect(Object.keys(symphony)).toEqual(parts)
+      expect(Object.values(symphony).every((us) => us > 0)).toBe(true)
+    }
+  })
+
+  test('a contender that exits at its start names the Node.js that it declares and the one in use', async () => {
+    const module = new URL('data:text/javascript,process.exit(3)')
+    const contender = { name: 'newer', module, key: undefined, engine: '>=99' }
+    await expect(startContender(contender, 'postgres://localhost/none')).rejects.toThrow(
+      `newer exited with 3 during a task. It declares Node.js >=99; this is ${process.version}.`,
+    )
   })
 
   test('growth is measured on a filled queue and a filled ledger that verifies, and each figure stands beside its bound', async () => {
@@ -49,6 +67,36 @@ describe('the commands', () => {
         ok: expect.any(Boolean),
       })
     }
+  })
+})
+
+describe('the summary', () => {
+  test('ratios compare with unkeyed peers, enqueueBatchKeyed with the faster keyed pg-boss', () => {
+    expect(summarise([aRound()], CONTENDERS).ratios).toEqual({
+      floor: 0.5,
+      enqueueBatch: 0.5,
+      drain: 0.5,
+      enqueue: 0.5,
+      enqueueBatchKeyed: 0.8,
+      latencyP50: 2,
+      latencyP99: 2,
+      sustained: 0.5,
+    })
+  })
+
+  test('CPU is the median per item; a payment is a batch enqueue and a drain', () => {
+    const { cpu } = summarise([aRound(), aRound(), aRound({ serverUs: 900 })], CONTENDERS)
+    expect(cpu).toMatchObject({
+      drain: { symphony: { server: 10, node: 5 } },
+      payment: { symphony: { server: 20, node: 10 } },
+    })
+    expect(Object.keys(cpu.payment)).toEqual(CONTENDERS.map(({ name }) => name))
+    expect(cpu).toHaveProperty('enqueue', expect.not.objectContaining({ 'pg-boss, id': expect.anything() }))
+  })
+
+  test('CPU leaves the server out where schedstat is missing', () => {
+    const { cpu } = summarise([aRound({ serverUs: undefined })], CONTENDERS)
+    expect(cpu.payment['symphony']).toEqual({ node: 10 })
   })
 })
 
@@ -89,6 +137,26 @@ describe('the page', () => {
     expect(text.match(/peers one|growth one|growth two/g)).toEqual(['peers one', 'growth two'])
   })
 
+  test('the section about the peers has goals, keyed rows and a column for each server', async () => {
+    const target = { page: join(folder, 'peers.md'), folder: join(folder, 'peers') }
+    const settings = { rounds: 1, items: 100 }
+    const contenders = Object.fromEntries(CONTENDERS.map(({ name }) => [name, { version: '1', setting: 'as is' }]))
+    const main = { version: '18', ...summarise([aRound()], CONTENDERS) }
+    const debian = { version: '15 (Debian)', ...summarise([aRound({ serverUs: undefined })], CONTENDERS) }
+    await writePeers({ main, debian, settings, contenders }, target)
+    const text = await readFile(target.page, 'utf8')
+    expect(text).toContain('| figure of ours | goal | PostgreSQL 18 | PostgreSQL 15 (Debian) |')
+    expect(text).toContain('| enqueue in batches ÷ the faster pg-boss with a key | ≥ 1 | 0.8, missed | 0.8, missed |')
+    expect(text).toContain('| CPU per payment in the server, enqueue in batches + drain, µs | ≤ 77 | 20, met |  |')
+    expect(text).toContain('| enqueue in batches of 1,000 | pg-boss, id | 125 | 10 | 5 | 125 |  | 5 |')
+    expect(text).toContain('This system has no schedstat')
+    await writePeers({ main, debian: undefined, settings, contenders }, target)
+    const alone = await readFile(target.page, 'utf8')
+    expect(alone).toContain('| enqueue in batches of 1,000 | pg-boss, id | 125 | 10 | 5 |\n')
+    expect(alone + text).not.toMatch(/NaN|Infinity|undefined/)
+    expect(await readdir(target.folder)).toEqual(['peers.svg'])
+  })
+
   test('a case that is measured again replaces its own rows and plots, and no other’s', async () => {
     const target = { page: join(folder, 'benchmarks.md'), folder: join(folder, 'benchmarks') }
     await writeReport([aResult('claim', 'first'), aResult('verify', 'second')], target)
@@ -125,6 +193,40 @@ describe('the page', () => {
     expect(bars + lines).not.toMatch(/NaN|Infinity|undefined/)
   })
 })
+
+const CONTENDERS = [
+  { name: 'symphony' },
+  { name: 'graphile-worker', peer: 'graphile-worker' },
+  { name: 'graphile-worker, jobKey', peer: 'graphile-worker', key: 'jobKey' },
+  { name: 'pg-boss', peer: 'pg-boss' },
+  { name: 'pg-boss, id', peer: 'pg-boss', key: 'id' },
+  { name: 'pg-boss, singletonKey', peer: 'pg-boss', key: 'singletonKey' },
+]
+
+/** A round in which keyed peers would change every ratio if they counted as peers without a key. */
+function aRound({ serverUs }: { serverUs?: number | undefined } = { serverUs: 10 }) {
+  const rate = (value: number) => ({ rate: value, serverUs, nodeUs: 5 })
+  const all = {
+    symphony: rate(100),
+    'graphile-worker': rate(200),
+    'graphile-worker, jobKey': rate(999),
+    'pg-boss': rate(150),
+    'pg-boss, id': rate(125),
+    'pg-boss, singletonKey': rate(110),
+  }
+  return {
+    enqueueBatch: all,
+    drain: all,
+    enqueue: { symphony: rate(100), 'graphile-worker': rate(200), 'pg-boss': rate(150) },
+    latency: { symphony: { p50: 2, p99: 8 }, 'graphile-worker': { p50: 1, p99: 9 }, 'pg-boss': { p50: 3, p99: 4 } },
+    sustained: {
+      symphony: { rate: 10, rssMiB: 100 },
+      'graphile-worker': { rate: 5, rssMiB: 100 },
+      'pg-boss': { rate: 20, rssMiB: 100 },
+    },
+    floor: { floor: 200 },
+  }
+}
 
 function aResult(name: string, measured: string) {
   return {
