@@ -177,9 +177,9 @@ describe('batches', () => {
   test('of the same keys for other participants in opposite order wait in one direction only', async () => {
     // Participants do not order these two: only the order in which keys are written can.
     const [low, middle, high] = [
-      anInstruction({ instructionId: 'in-key-order-1' }),
-      anInstruction({ instructionId: 'in-key-order-2' }),
-      anInstruction({ instructionId: 'in-key-order-3' }),
+      anInstruction({ idempotencyKey: 'in-key-order-1' }),
+      anInstruction({ idempotencyKey: 'in-key-order-2' }),
+      anInstruction({ idempotencyKey: 'in-key-order-3' }),
     ]
     const left = await openConnection(db, 'symphony_ingest')
     const right = await openConnection(db, 'symphony_ingest')

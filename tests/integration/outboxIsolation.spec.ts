@@ -114,6 +114,17 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     await connection.close()
   })
 
+  test('an enqueue of a new key before a known one gets a new item and the first item', async () => {
+    const known = await enqueue(db)
+    const connection = await oldSnapshot('symphony_ingest')
+    const fresh = anInstruction({ participantId: known.participantId })
+    expect(await enqueuePaymentOutboxBatch(connection, [fresh, known])).toMatchObject([
+      { sequenceId: 2n, created: true },
+      { outboxId: known.outboxId, created: false },
+    ])
+    await connection.close()
+  })
+
   test('racing callers that try again make one item of one key, and no gap in the numbers', async () => {
     const shared = anInstruction()
     const { values, errors } = await race(db, 'symphony_ingest', 16, (connection) =>

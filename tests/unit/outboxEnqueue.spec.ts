@@ -230,6 +230,27 @@ describe('a batch', () => {
     expect(await sequenceOf(db, known.participantId)).toEqual({ taken: [1n, 2n, 3n], next: 4n })
   })
 
+  test('with a known item behind new ones inserts the new ones, and numbers them without a gap', async () => {
+    const known = await enqueue(db)
+    const { participantId } = known
+    const items = await enqueueAll([anInstruction({ participantId }), anInstruction({ participantId }), known])
+    expect(items).toMatchObject([
+      { sequenceId: 2n, created: true },
+      { sequenceId: 3n, created: true },
+      { outboxId: known.outboxId, sequenceId: 1n, created: false },
+    ])
+    expect(await sequenceOf(db, participantId)).toEqual({ taken: [1n, 2n, 3n], next: 4n })
+  })
+
+  test('of known and new participants numbers both without a gap', async () => {
+    const { participantId } = await enqueue(db)
+    const added = anInstruction().participantId
+    const items = await enqueueAll([added, participantId, added].map((name) => anInstruction({ participantId: name })))
+    expect(items.map(({ sequenceId }) => sequenceId)).toEqual([1n, 2n, 2n])
+    expect(await sequenceOf(db, participantId)).toEqual({ taken: [1n, 2n], next: 3n })
+    expect(await sequenceOf(db, added)).toEqual({ taken: [1n, 2n], next: 3n })
+  })
+
   test('that names one key twice makes one item, and only the first is said to have made it', async () => {
     const instruction = anInstruction()
     const items = await enqueueAll([instruction, { ...instruction }])

@@ -194,6 +194,11 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   authenticate_api_key: 'auth',
 
   admit_outbox_items: 'nobody',
+  find_new_outbox_items: 'nobody',
+  place_outbox_items: 'nobody',
+  raise_idempotency_conflict: 'nobody',
+  report_outbox_items: 'nobody',
+  reserve_outbox_numbers: 'nobody',
   require_key_scope: 'nobody',
   advance_outbox_streams: 'nobody',
   api_scope_role: 'nobody',

@@ -191,8 +191,162 @@ $$;
 COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean) IS
   'Internal: raises 22023 for the first item that is not acceptable.';
 
--- Admits checked items. Set-based first; if another transaction took one of the keys in the instant between the look
--- and the insert, everything is undone and done again, and then the key is seen.
+-- Marks the items of a call that are new: their instruction and key has no identity, and no earlier item of the call has it.
+-- A new item must not reuse a key that its caller has used for another instruction, before or earlier in the call.
+CREATE OR REPLACE FUNCTION find_new_outbox_items(p_instruction_ids text[], p_idempotency_keys text[], p_key_scope text)
+RETURNS boolean[]
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: batch
+#variable_conflict use_column
+DECLARE
+  v_is_new boolean[];
+  v_reused record;
+BEGIN
+  SELECT array_agg(l.is_new ORDER BY l.ordinal) INTO v_is_new
+  FROM (
+    SELECT g.ordinal,
+      row_number() OVER (PARTITION BY g.instruction_id COLLATE "C", g.idempotency_key COLLATE "C" ORDER BY g.ordinal) = 1
+        -- OFFSET 0 keeps one index lookup per item. Otherwise the planner may hash all identities, and a connection keeps
+        -- that plan while they become millions.
+        AND NOT EXISTS (
+          SELECT 1 FROM payment_outbox_identities i
+          WHERE i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key OFFSET 0) AS is_new
+    FROM unnest(p_instruction_ids, p_idempotency_keys) WITH ORDINALITY AS g(instruction_id, idempotency_key, ordinal)
+  ) l;
+  IF p_key_scope IS NULL THEN
+    RETURN v_is_new;
+  END IF;
+
+  SELECT k.ordinal, k.first_instruction_id INTO v_reused
+  FROM (
+    SELECT g.ordinal, g.is_new, g.instruction_id, COALESCE(
+        (SELECT i.instruction_id FROM payment_outbox_identities i
+          WHERE i.key_scope = p_key_scope AND i.idempotency_key = g.idempotency_key),
+        first_value(g.instruction_id) OVER (PARTITION BY g.idempotency_key COLLATE "C" ORDER BY g.ordinal)
+      ) AS first_instruction_id
+    FROM unnest(p_instruction_ids, p_idempotency_keys, v_is_new) WITH ORDINALITY
+      AS g(instruction_id, idempotency_key, is_new, ordinal)
+  ) k
+  WHERE k.is_new AND k.first_instruction_id <> k.instruction_id
+  ORDER BY k.ordinal LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'KEY_REUSED: item %: the caller has used this idempotency key for instruction %',
+        v_reused.ordinal, v_reused.first_instruction_id
+      USING ERRCODE = 'P7014', DETAIL = json_build_object(
+          'ordinal', v_reused.ordinal, 'instruction_id', v_reused.first_instruction_id)::text,
+        HINT = 'Repeat the first instruction to read its answer; use a new idempotency key for a new payment.';
+  END IF;
+  RETURN v_is_new;
+END
+$$;
+COMMENT ON FUNCTION find_new_outbox_items(text[], text[], text) IS
+  'Internal: true per item that is new. Raises P7014 for a new item under a key that its caller has used for another instruction.';
+
+-- Groups the new items of a call by participant. Per item: stream_nos (its stream; null for a known item), places (its place
+-- among the new items of the stream), follow_ordered (whether one of those before it is ordered). Per stream, in byte order
+-- of the names: participants and shares (count of new items).
+CREATE OR REPLACE FUNCTION place_outbox_items(
+  p_participant_ids text[], p_ordered boolean[], p_is_new boolean[],
+  OUT stream_nos integer[], OUT places integer[], OUT follow_ordered boolean[], OUT participants text[], OUT shares integer[]
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: batch
+#variable_conflict use_column
+BEGIN
+  WITH placed AS MATERIALIZED (
+    SELECT g.ordinal, g.participant_id, g.is_new,
+      dense_rank() OVER (PARTITION BY g.is_new ORDER BY g.participant_id) AS stream_no,
+      row_number() OVER stream AS place,
+      COALESCE(bool_or(g.ordered) OVER (stream ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS follows_ordered
+    FROM (
+      SELECT n AS ordinal, p_participant_ids[n] COLLATE "C" AS participant_id, p_ordered[n] AS ordered,
+        COALESCE(p_is_new[n], true) AS is_new
+      FROM generate_series(1, cardinality(p_participant_ids)) AS n
+      OFFSET 0
+    ) g
+    WINDOW stream AS (PARTITION BY g.is_new, g.participant_id ORDER BY g.ordinal)
+  ), streams AS (
+    SELECT p.participant_id, count(*)::integer AS share FROM placed p WHERE p.is_new GROUP BY 1 ORDER BY 1
+  )
+  SELECT array_agg(CASE WHEN p.is_new THEN p.stream_no END), array_agg(p.place), array_agg(p.follows_ordered),
+    (SELECT array_agg(s.participant_id) FROM streams s), (SELECT array_agg(s.share) FROM streams s)
+  INTO stream_nos, places, follow_ordered, participants, shares
+  FROM (SELECT * FROM placed ORDER BY ordinal) p;
+END
+$$;
+COMMENT ON FUNCTION place_outbox_items(text[], boolean[], boolean[]) IS
+  'Internal: the stream and the place of each new item of a call. A null p_is_new means that all are new.';
+
+-- Locks the participants' rows in the order given, as the UPDATE of admit_outbox_items does.
+CREATE OR REPLACE FUNCTION reserve_outbox_numbers(p_participants text[], p_shares integer[]) RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: batch
+#variable_conflict use_column
+DECLARE
+  v_next_numbers bigint[];
+BEGIN
+  WITH numbered AS (
+    INSERT INTO participant_outbox_sequences AS s (participant_id, next_sequence_id)
+    SELECT g.participant_id, g.share + 1 FROM unnest(p_participants, p_shares) AS g(participant_id, share)
+    ON CONFLICT (participant_id) DO UPDATE SET next_sequence_id = s.next_sequence_id + EXCLUDED.next_sequence_id - 1
+    RETURNING s.next_sequence_id
+  )
+  SELECT array_agg(n.next_sequence_id) INTO v_next_numbers FROM numbered n;
+  RETURN v_next_numbers;
+END
+$$;
+COMMENT ON FUNCTION reserve_outbox_numbers(text[], integer[]) IS
+  'Internal: takes sequence numbers for participants, new ones included. Returns the next free number of each.';
+
+CREATE OR REPLACE FUNCTION raise_idempotency_conflict(p_ordinal integer) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  RAISE EXCEPTION 'IDEMPOTENCY_CONFLICT: item %: this instruction and key already stand for another participant, rail, payload or kind', p_ordinal
+    USING ERRCODE = 'P7004', DETAIL = json_build_object('ordinal', p_ordinal)::text,
+      HINT = 'Use a new idempotency key for a new payment; repeat the first content to read the first answer.';
+END
+$$;
+COMMENT ON FUNCTION raise_idempotency_conflict(integer) IS 'Internal: raises P7004 for an item of an enqueue, by its place in the call.';
+
+CREATE OR REPLACE FUNCTION report_outbox_items(
+  p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[],
+  p_is_message boolean, p_is_new boolean[]
+) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: batch
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  SELECT k.ordinal, k.outbox_id, k.sequence_id, k.created_at,
+    CASE WHEN k.differs THEN raise_idempotency_conflict(k.ordinal) ELSE k.state END, k.is_new
+  FROM (
+    SELECT n AS ordinal, i.outbox_id, i.sequence_id, i.created_at, COALESCE(a.state::text, 'PENDING') AS state,
+      p_is_new[n] AS is_new, i.is_message <> p_is_message
+        OR i.content_hash <> outbox_content_hash(p_participant_ids[n], p_rail_types[n], p_payloads[n]::text) AS differs
+    FROM generate_series(1, cardinality(p_instruction_ids)) AS n
+    -- Each OFFSET 0 keeps one index lookup per item, as in find_new_outbox_items.
+    CROSS JOIN LATERAL (
+      SELECT i.* FROM payment_outbox_identities i
+      WHERE i.instruction_id = p_instruction_ids[n] AND i.idempotency_key = p_idempotency_keys[n] OFFSET 0) i
+    LEFT JOIN LATERAL (
+      SELECT a.state FROM payment_outbox_attempts a
+      WHERE a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED') OFFSET 0) a ON true
+    -- The error names the first item that differs.
+    ORDER BY n
+  ) k;
+END
+$$;
+COMMENT ON FUNCTION report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[]) IS
+  'Internal: the answer of an enqueue with known items. Raises P7004 for a known instruction and key with other content.';
+
+-- Admits checked items. The first round takes every item to be new, unless the first one is known, and lets the unique keys
+-- of the identities decide. A conflict undoes the round; later rounds query first which items are new.
+-- Statements read the arrays by subscript. A generic plan does so in constant time, and starts faster than unnest().
 CREATE OR REPLACE FUNCTION admit_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[],
@@ -204,138 +358,103 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_count CONSTANT integer := cardinality(p_instruction_ids);
-  -- Of each item that is new: which of the streams it belongs to, and its place in it. Null for the others.
-  v_stream_nos integer[];
-  v_places integer[];
-  v_follow_ordered boolean[];
-  -- The streams, in the order of the participants' names, and how many items each is about to get.
-  v_participants text[];
-  v_shares integer[];
-  v_next bigint[];
+  -- Null as a whole in the first round: every item is taken to be new.
+  v_is_new boolean[];
+  v_was_new boolean[];
+  -- As place_outbox_items returns them. A call of one item has one stream and one place.
+  v_stream_nos integer[] := '{1}';
+  v_places integer[] := '{1}';
+  v_follow_ordered boolean[] := '{false}';
+  v_participants text[] := p_participant_ids;
+  v_shares integer[] := '{1}';
+  -- Per stream: the sequence number after those of this call; whether an ordered item is pending.
+  v_next_numbers bigint[];
+  v_has_ordered boolean[];
   v_now timestamptz;
   v_outbox_ids uuid[];
-  v_sequence_ids bigint[];
-  v_created_at timestamptz[];
-  v_conflict integer;
-  v_reused record;
+  v_has_pauses boolean;
+  v_is_full_trail boolean;
 BEGIN
-  -- Each round that is undone was undone by a key that is now visible, so there are never more rounds than items.
-  FOR v_round IN 0 .. v_count LOOP
-    -- Which keys are new; of those that stand here twice, the first.
+  -- Repeated call: seen before anything is written ------------------------------------------------------------------------
+  IF EXISTS (
+    SELECT 1 FROM payment_outbox_identities i
+    WHERE i.instruction_id = p_instruction_ids[1] AND i.idempotency_key = p_idempotency_keys[1])
+  THEN
+    v_is_new := CASE WHEN v_count = 1 THEN '{false}'
+      ELSE find_new_outbox_items(p_instruction_ids, p_idempotency_keys, p_key_scope) END;
+  END IF;
+
+  WHILE COALESCE(true = ANY (v_is_new), true) LOOP
     IF v_count > 1 THEN
-      WITH looked AS (
-        SELECT g.ordinal, g.participant_id COLLATE "C" AS participant_id, g.ordered,
-          row_number() OVER (PARTITION BY g.instruction_id COLLATE "C", g.idempotency_key COLLATE "C" ORDER BY g.ordinal) = 1
-            -- OFFSET 0: one by one, however few identities there were when this was planned. Without it the planner may decide to
-            -- read them all into a table of hashes, and a connection keeps that plan while they become millions.
-            AND NOT EXISTS (
-              SELECT 1 FROM payment_outbox_identities i
-              WHERE i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key OFFSET 0) AS is_new
-        FROM unnest(p_instruction_ids, p_idempotency_keys, p_participant_ids, p_ordered) WITH ORDINALITY
-          AS g(instruction_id, idempotency_key, participant_id, ordered, ordinal)
-      ), placed AS MATERIALIZED (
-        SELECT l.ordinal, l.participant_id, l.is_new, dense_rank() OVER (PARTITION BY l.is_new ORDER BY l.participant_id) AS stream_no,
-          row_number() OVER stream AS place,
-          COALESCE(bool_or(l.ordered) OVER (stream ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS follows_ordered
-        FROM looked l
-        WINDOW stream AS (PARTITION BY l.is_new, l.participant_id ORDER BY l.ordinal)
-      ), streams AS (
-        SELECT p.participant_id, count(*)::integer AS share FROM placed p WHERE p.is_new GROUP BY 1 ORDER BY 1
-      )
-      SELECT array_agg(CASE WHEN p.is_new THEN p.stream_no END), array_agg(p.place), array_agg(p.follows_ordered),
-        (SELECT array_agg(s.participant_id) FROM streams s), (SELECT array_agg(s.share) FROM streams s)
-      INTO v_stream_nos, v_places, v_follow_ordered, v_participants, v_shares
-      FROM (SELECT * FROM placed ORDER BY ordinal) p;
-      EXIT WHEN v_participants IS NULL;
-    ELSE
-      EXIT WHEN EXISTS (
-        SELECT 1 FROM payment_outbox_identities i
-        WHERE i.instruction_id = p_instruction_ids[1] AND i.idempotency_key = p_idempotency_keys[1]);
-      v_stream_nos := '{1}';
-      v_places := '{1}';
-      v_follow_ordered := '{false}';
-      v_participants := p_participant_ids;
-      v_shares := '{1}';
-    END IF;
-    -- A new item whose key its caller has used for another instruction, before or earlier in this call. A concurrent use
-    -- violates the unique index below, and the next round finds it here.
-    IF p_key_scope IS NOT NULL THEN
-      SELECT k.ordinal, k.first_instruction_id INTO v_reused
-      FROM (
-        SELECT g.ordinal, g.stream_no, g.instruction_id, COALESCE(
-            (SELECT i.instruction_id FROM payment_outbox_identities i
-              WHERE i.key_scope = p_key_scope AND i.idempotency_key = g.idempotency_key),
-            first_value(g.instruction_id) OVER (PARTITION BY g.idempotency_key COLLATE "C" ORDER BY g.ordinal)
-          ) AS first_instruction_id
-        FROM unnest(p_instruction_ids, p_idempotency_keys, v_stream_nos) WITH ORDINALITY
-          AS g(instruction_id, idempotency_key, stream_no, ordinal)
-      ) k
-      WHERE k.stream_no IS NOT NULL AND k.first_instruction_id <> k.instruction_id
-      ORDER BY k.ordinal LIMIT 1;
-      IF FOUND THEN
-        RAISE EXCEPTION 'KEY_REUSED: item %: the caller has used this idempotency key for instruction %',
-            v_reused.ordinal, v_reused.first_instruction_id
-          USING ERRCODE = 'P7014', DETAIL = json_build_object(
-              'ordinal', v_reused.ordinal, 'instruction_id', v_reused.first_instruction_id)::text,
-            HINT = 'Repeat the first instruction to read its answer; use a new idempotency key for a new payment.';
-      END IF;
+      SELECT * INTO v_stream_nos, v_places, v_follow_ordered, v_participants, v_shares
+      FROM place_outbox_items(p_participant_ids, p_ordered, v_is_new);
     END IF;
     BEGIN
-      -- The participants' rows are locked, in the order of their names, by taking the numbers.
-      WITH bumped AS (
-        INSERT INTO participant_outbox_sequences AS s (participant_id, next_sequence_id)
-        SELECT g.participant_id, g.share + 1 FROM unnest(v_participants, v_shares) AS g(participant_id, share)
-        ON CONFLICT (participant_id) DO UPDATE SET next_sequence_id = s.next_sequence_id + EXCLUDED.next_sequence_id - 1
-        RETURNING s.next_sequence_id
-      )
-      SELECT array_agg(b.next_sequence_id) INTO v_next FROM bumped b;
-      v_now := clock_timestamp();
+      -- Sequence numbers: taking them locks the participants' rows, in the order of their names ---------------------------
+      IF v_is_new IS NULL THEN
+        WITH numbered AS (
+          UPDATE participant_outbox_sequences s SET next_sequence_id = s.next_sequence_id + g.share
+          FROM unnest(v_participants, v_shares) AS g(participant_id, share)
+          -- Not an equality: for that the planner may read all participants, in the order of the index. For a range it
+          -- looks up one name after the other.
+          WHERE s.participant_id >= g.participant_id AND s.participant_id <= g.participant_id
+          RETURNING s.next_sequence_id
+        )
+        SELECT array_agg(n.next_sequence_id) INTO v_next_numbers FROM numbered n;
+        -- A participant is new. The round is undone, because a row may be locked whose name comes after the missing one.
+        IF cardinality(v_next_numbers) IS DISTINCT FROM cardinality(v_participants) THEN
+          RAISE unique_violation;
+        END IF;
+      ELSE
+        v_next_numbers := reserve_outbox_numbers(v_participants, v_shares);
+      END IF;
 
+      -- Facts: from here on, snapshots show the items of each call that held a participant's row before -------------------
+      SELECT clock_timestamp(), ARRAY(SELECT uuid_v7() FROM generate_series(1, v_count)), s.full_trail,
+        EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'))
+      INTO v_now, v_outbox_ids, v_is_full_trail, v_has_pauses
+      FROM symphony_settings s;
+      IF true = ANY (p_ordered) THEN
+        SELECT array_agg(EXISTS (
+            SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = v_participants[n] AND p.ordered OFFSET 0) ORDER BY n)
+        INTO v_has_ordered
+        FROM generate_series(1, cardinality(v_participants)) AS n;
+      END IF;
+
+      -- Rows --------------------------------------------------------------------------------------------------------------
       WITH fresh AS MATERIALIZED (
         SELECT n.*,
           outbox_identity_hash(n.outbox_id_text, n.instruction_id, n.idempotency_key, n.participant_id,
             n.sequence_id_text, n.rail_type, n.ordered::text, p_redrive_of::text, n.content_hash_text,
             n.created_at_text) AS row_hash,
-          (n.ordered AND (n.follows_ordered OR EXISTS (
-              SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = n.participant_id AND p.ordered OFFSET 0)))
-            OR (EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'))
-              AND is_outbox_paused(n.participant_id, n.ordered)) AS blocked
+          (n.ordered AND (n.follows_ordered OR n.has_ordered))
+            OR (v_has_pauses AND is_outbox_paused(n.participant_id, n.ordered)) AS blocked
         FROM (
-          -- The hashes take each field twice, for its length and for itself: what has to be made is made here, once.
+          -- Each OFFSET 0 keeps the planner from repeating an expression in the two places that use it: the hashes take
+          -- each field and its length.
           SELECT m.*, m.outbox_id::text AS outbox_id_text, m.sequence_id::text AS sequence_id_text,
             encode(m.content_hash, 'hex') AS content_hash_text, epoch_micros(m.created_at)::text AS created_at_text
           FROM (
-            SELECT g.ordinal, g.instruction_id, g.idempotency_key, g.participant_id, g.rail_type, g.payload, g.follows_ordered,
-              COALESCE(g.ordered, false) AS ordered, COALESCE(g.not_before, now()) AS next_attempt_at,
-              trace_context_or_null(g.trace_context) AS trace_context,
-              v_next[g.stream_no] - v_shares[g.stream_no] + g.place - 1 AS sequence_id,
-              -- Ids grow with time, and times are one microsecond apart: a batch is claimed in the order it was given.
-              uuid_v7() AS outbox_id, v_now + g.ordinal * interval '1 microsecond' AS created_at,
-              outbox_content_hash(g.participant_id, g.rail_type, g.payload_text) AS content_hash
+            SELECT g.*, outbox_content_hash(g.participant_id, g.rail_type, g.payload_text) AS content_hash
             FROM (
-              SELECT g.*, g.payload::text AS payload_text
-              FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
-                  p_ordered, p_trace_contexts, v_stream_nos, v_places, v_follow_ordered) WITH ORDINALITY
-                AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, trace_context,
-                  stream_no, place, follows_ordered, ordinal)
-              WHERE g.stream_no IS NOT NULL
+              SELECT p_instruction_ids[n] AS instruction_id, p_participant_ids[n] AS participant_id,
+                p_idempotency_keys[n] AS idempotency_key, p_rail_types[n] AS rail_type, p_payloads[n] AS payload,
+                p_payloads[n]::text AS payload_text, COALESCE(p_not_before[n], now()) AS next_attempt_at,
+                COALESCE(p_ordered[n], false) AS ordered, trace_context_or_null(p_trace_contexts[n]) AS trace_context,
+                v_next_numbers[v_stream_nos[n]] - v_shares[v_stream_nos[n]] + v_places[n] - 1 AS sequence_id,
+                v_follow_ordered[n] AS follows_ordered, v_has_ordered[v_stream_nos[n]] AS has_ordered,
+                -- Ids grow with time, and times are one microsecond apart: claims follow the order of the call.
+                v_outbox_ids[n] AS outbox_id, v_now + n * interval '1 microsecond' AS created_at
+              FROM generate_series(1, v_count) AS n
+              WHERE v_stream_nos[n] IS NOT NULL
               OFFSET 0
             ) g
-            -- Before it is sorted: the planner would have the ids made afterwards.
             OFFSET 0
           ) m
           -- Every call inserts in this order, so that two calls cannot deadlock. The key leads, because in a scope the key
           -- alone is unique.
           ORDER BY m.idempotency_key COLLATE "C", m.instruction_id COLLATE "C"
         ) n
-      ), identified AS (
-        INSERT INTO payment_outbox_identities
-          (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
-            content_hash, created_at, row_hash, traceparent, is_message, key_scope, stream_position)
-        SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
-          p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55),
-          p_is_message, p_key_scope, p_stream_position
-        FROM fresh f
       ), queued AS (
         INSERT INTO payment_outbox_pending
           (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
@@ -345,61 +464,48 @@ BEGIN
           p_is_message, p_stream_position
         FROM fresh f
       )
-      SELECT array_agg(f.outbox_id), array_agg(f.sequence_id), array_agg(f.created_at)
-      INTO v_outbox_ids, v_sequence_ids, v_created_at
-      FROM (SELECT f.outbox_id, f.sequence_id, f.created_at FROM fresh f ORDER BY f.ordinal) f;
+      INSERT INTO payment_outbox_identities
+        (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
+          content_hash, created_at, row_hash, traceparent, is_message, key_scope, stream_position)
+      SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
+        p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55),
+        p_is_message, p_key_scope, p_stream_position
+      FROM fresh f;
       EXIT;
     EXCEPTION WHEN unique_violation THEN
-      -- After as many rounds as items it was no key: something else, such as a number that a careless restore hands out
-      -- again, refuses the item, and the caller must hear of it.
-      IF v_round = v_count THEN
+      -- Conflict: the next round inserts only the items that are new ------------------------------------------------------
+      v_was_new := v_is_new;
+      v_is_new := find_new_outbox_items(p_instruction_ids, p_idempotency_keys, p_key_scope);
+      v_is_full_trail := false;
+      IF v_is_new = v_was_new THEN
+        -- Under READ COMMITTED the query sees the key that won. Under a stricter level it never will.
+        IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+          RAISE EXCEPTION 'another transaction enqueued the same instruction and key at the same time'
+            USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
+        END IF;
+        -- Not a key but another constraint, such as a sequence number that a faulty restore assigns again.
         RAISE;
       END IF;
-      -- Under READ COMMITTED the next look sees the key that won. Under a stricter level it never will.
-      IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
-        RAISE EXCEPTION 'another transaction enqueued the same instruction and key at the same time'
-          USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
-      END IF;
-      v_outbox_ids := NULL;
     END;
   END LOOP;
 
-  IF v_outbox_ids IS NOT NULL AND (SELECT s.full_trail FROM symphony_settings s) THEN
+  -- Answer ----------------------------------------------------------------------------------------------------------------
+  IF v_is_full_trail THEN
     PERFORM append_outbox_events('ENQUEUED', session_user::text, array_agg(p.outbox_id),
       array_agg(jsonb_strip_nulls(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked', p.blocked,
         'trace_context', p.trace_context))))
     FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
   END IF;
-
-  -- Nearly always all of them are new: nothing can conflict, and everything is known.
-  IF cardinality(v_outbox_ids) = v_count THEN
+  IF COALESCE(true = ALL (v_is_new), true) THEN
     RETURN QUERY
-    SELECT n.ordinal::integer, n.outbox_id, n.sequence_id, n.created_at, 'PENDING', true
-    FROM unnest(v_outbox_ids, v_sequence_ids, v_created_at) WITH ORDINALITY AS n(outbox_id, sequence_id, created_at, ordinal);
-    RETURN;
+    SELECT n, v_outbox_ids[n], v_next_numbers[v_stream_nos[n]] - v_shares[v_stream_nos[n]] + v_places[n] - 1,
+      v_now + n * interval '1 microsecond', 'PENDING', true
+    FROM generate_series(1, v_count) AS n;
+  ELSE
+    RETURN QUERY
+    SELECT * FROM report_outbox_items(
+      p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_is_message, v_is_new);
   END IF;
-
-  SELECT min(g.ordinal) INTO v_conflict
-  FROM unnest(p_instruction_ids, p_idempotency_keys, p_participant_ids, p_rail_types, p_payloads) WITH ORDINALITY
-    AS g(instruction_id, idempotency_key, participant_id, rail_type, payload, ordinal)
-  JOIN payment_outbox_identities i
-    ON i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key
-  WHERE i.content_hash <> outbox_content_hash(g.participant_id, g.rail_type, g.payload::text) OR i.is_message <> p_is_message;
-  IF v_conflict IS NOT NULL THEN
-    RAISE EXCEPTION 'IDEMPOTENCY_CONFLICT: item %: this instruction and key already stand for another participant, rail, payload or kind', v_conflict
-      USING ERRCODE = 'P7004', DETAIL = json_build_object('ordinal', v_conflict)::text,
-        HINT = 'Use a new idempotency key for a new payment; repeat the first content to read the first answer.';
-  END IF;
-
-  RETURN QUERY
-  SELECT g.ordinal::integer, i.outbox_id, i.sequence_id, i.created_at, COALESCE(a.state::text, 'PENDING'),
-    COALESCE(i.outbox_id = ANY (v_outbox_ids), false) AND g.stream_no IS NOT NULL
-  FROM unnest(p_instruction_ids, p_idempotency_keys, v_stream_nos) WITH ORDINALITY
-    AS g(instruction_id, idempotency_key, stream_no, ordinal)
-  JOIN payment_outbox_identities i
-    ON i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key
-  LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED')
-  ORDER BY g.ordinal;
 END
 $$;
 COMMENT ON FUNCTION admit_outbox_items(
