@@ -540,7 +540,6 @@ CREATE TABLE payment_outbox_identities (
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id),
   CONSTRAINT payment_outbox_identities_pkey PRIMARY KEY (outbox_id)
 );
-CREATE INDEX ix_identities_by_key ON payment_outbox_identities USING btree (idempotency_key) WHERE sequence_id >= 1;
 CREATE INDEX ix_identities_recorded ON payment_outbox_identities USING btree (recorded_xid);
 CREATE INDEX ix_identities_redrive_of ON payment_outbox_identities USING btree (redrive_of) WHERE redrive_of IS NOT NULL;
 CREATE UNIQUE INDEX payment_outbox_identities_one_instruction_per_scoped_key ON payment_outbox_identities USING btree (key_scope, idempotency_key) WHERE key_scope IS NOT NULL;
@@ -1207,7 +1206,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 b96466104d9c0fa347aa924e5a58ed4c80e71f943a69c1dbb770db6fe83158b7
+-- body: sha256 64b7217d7f5deb4b668f223a2ec55f5b7a5091320e77f63600287c5f40de2176
 COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint) IS 'Internal: inserts what is new with its identity and number, reports what is known, refuses what conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
@@ -2013,6 +2012,22 @@ SET search_path=symphony, pg_temp
 -- body: sha256 19ab36c61004069f19a238b4c001522990056a2751e91ad8258805e90badfaed
 COMMENT ON FUNCTION fail_timers(uuid[], uuid[], text, text) IS 'Ends claimed timers as failed, for good; returns those that were.';
 
+-- function find_new_outbox_items(text[], text[], text) of symphony_owner
+CREATE FUNCTION find_new_outbox_items(p_instruction_ids text[], p_idempotency_keys text[], p_key_scope text)
+RETURNS boolean[]
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 b42280fca79ef3aa9f9db05585601cee934ce0b1d3efcb6b6b7e0d6bccab5433
+COMMENT ON FUNCTION find_new_outbox_items(text[], text[], text) IS 'Internal: true per item that is new. Raises P7014 for a new item under a key that its caller has used for another instruction.';
+
 -- function fold_outbox_tallies() of symphony_owner
 CREATE FUNCTION fold_outbox_tallies()
 RETURNS bigint
@@ -2654,6 +2669,22 @@ SET search_path=symphony, pg_temp
 -- body: sha256 0c0c6b0309296093b5c2e0f5cc4fb3712a967a316c709600917da803668d33a7
 COMMENT ON FUNCTION place_outbox_hold(uuid, text) IS 'Keeps an item from being claimed until its hold is resolved. A lease in hand goes on and may still end the item.';
 
+-- function place_outbox_items(text[], boolean[], boolean[]) of symphony_owner
+CREATE FUNCTION place_outbox_items(p_participant_ids text[], p_ordered boolean[], p_is_new boolean[], OUT stream_nos integer[], OUT places integer[], OUT follow_ordered boolean[], OUT participants text[], OUT shares integer[])
+RETURNS record
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 81e076c65d710b0e1f16f5311ce573e3a83068c2927652d3a996e3ef34af6bce
+COMMENT ON FUNCTION place_outbox_items(text[], boolean[], boolean[]) IS 'Internal: the stream and the place of each new item of a call. A null p_is_new means that all are new.';
+
 -- function postpone_job(text, bigint, text) of symphony_owner
 CREATE FUNCTION postpone_job(p_job_name text, p_revision bigint, p_error_message text)
 RETURNS boolean
@@ -2741,6 +2772,15 @@ SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 1c13eceb47e2ef8402fda90f52ca0ad14795f0afddc2ad6bbd170b9093a5ab95
 COMMENT ON FUNCTION raise_dispatch_frozen(boolean) IS 'Internal: raises P7009, saying which it is.';
+
+-- function raise_idempotency_conflict(integer) of symphony_owner
+CREATE FUNCTION raise_idempotency_conflict(p_ordinal integer)
+RETURNS text
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 215475af72e023dac98fc14de60dd75f9e35132fa9718ea21f4a64d79ec86f58
+COMMENT ON FUNCTION raise_idempotency_conflict(integer) IS 'Internal: raises P7004 for an item of an enqueue, by its place in the call.';
 
 -- function raise_lease_lost(uuid, uuid) of symphony_owner
 CREATE FUNCTION raise_lease_lost(p_outbox_id uuid, p_lease_token uuid)
@@ -2987,6 +3027,22 @@ SET search_path=symphony, pg_temp
 -- body: sha256 c50c5ac3136318ea0aaddd7993867d76d7c0a8e32348b468f9e08981b11f6893
 COMMENT ON FUNCTION repair_expired_leases(integer, text, boolean) IS 'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns the repaired items and new holds; if asked, also the items it could not repair, with the SQLSTATE.';
 
+-- function report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[]) of symphony_owner
+CREATE FUNCTION report_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_is_message boolean, p_is_new boolean[])
+RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 a931f5ed22fb14fb8d9246f4c914688dba010f371890eb8f75b06f842b97d638
+COMMENT ON FUNCTION report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[]) IS 'Internal: the answer of an enqueue with known items. Raises P7004 for a known instruction and key with other content.';
+
 -- function require_key_scope(text) of symphony_owner
 CREATE FUNCTION require_key_scope(p_key_scope text)
 RETURNS void
@@ -3006,6 +3062,22 @@ SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 46ac206ec67b2299be719269c3cd6af0e5ce63b3220806aec6e1d678ae848d50
 COMMENT ON FUNCTION require_operator_arguments(uuid, text) IS 'Internal: raises 22023 unless the item exists and a reason is given.';
+
+-- function reserve_outbox_numbers(text[], integer[]) of symphony_owner
+CREATE FUNCTION reserve_outbox_numbers(p_participants text[], p_shares integer[])
+RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 60c4e521018baf05609f69bc374f1b4b438bb022d93ea35d83693128f83d93c0
+COMMENT ON FUNCTION reserve_outbox_numbers(text[], integer[]) IS 'Internal: takes sequence numbers for participants, new ones included. Returns the next free number of each.';
 
 -- function resolve_outbox_hold(uuid, text, text, text) of symphony_owner
 CREATE FUNCTION resolve_outbox_hold(p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text DEFAULT NULL::text)

@@ -163,7 +163,6 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'payment_outbox_attempts.ix_attempts_recorded',
       'payment_outbox_attempts.payment_outbox_attempts_one_terminal_per_outbox',
       'payment_outbox_events.ix_events_recorded',
-      'payment_outbox_identities.ix_identities_by_key',
       'payment_outbox_identities.ix_identities_recorded',
       'payment_outbox_identities.ix_identities_redrive_of',
       'payment_outbox_identities.payment_outbox_identities_one_instruction_per_scoped_key',

@@ -101,7 +101,8 @@ describe('the list of payments', () => {
     const find = async (q: string) =>
       (await get<OutboxPage>(`/v1/outbox?q=${encodeURIComponent(q)}`)).items.map(({ outboxId }) => outboxId)
     expect(await find(item.instructionId)).toEqual([another.outboxId, item.outboxId])
-    expect(await find(item.idempotencyKey)).toEqual([item.outboxId])
+    // A key is searched among the payments of this HTTP caller only, and SQL enqueued this one.
+    expect(await find(item.idempotencyKey)).toEqual([])
     expect(await find(item.participantId)).toEqual([item.outboxId])
     expect(await find(`REF-${item.outboxId}`)).toEqual([item.outboxId])
     expect(await find(item.outboxId)).toEqual([item.outboxId])
@@ -112,6 +113,18 @@ describe('the list of payments', () => {
     expect((await get<OutboxPage>(`/v1/outbox?q=${item.instructionId}&state=DISPATCHED`)).items).toMatchObject([
       { outboxId: item.outboxId },
     ])
+  })
+
+  test('finds a payment by the idempotency key of the caller that enqueued it over HTTP', async () => {
+    const instruction = anInstruction()
+    const other = await enqueue(db, { idempotencyKey: instruction.idempotencyKey })
+    const { items } = JSON.parse(await (await post({ instructions: [instruction] })).text()) as OutboxPage
+    const path = `/v1/outbox?q=${instruction.idempotencyKey}`
+    const found = (await get<OutboxPage>(path)).items.map(({ outboxId }) => outboxId)
+    expect(found).toEqual([items[0]!.outboxId])
+    expect(found).not.toContain(other.outboxId)
+    const headers = { authorization: `Bearer ${keys.get('alice')}` }
+    expect(await (await stage.call(path, { headers })).json()).toMatchObject({ items: [] })
   })
 
   test('shows each state as a person would say it, under that filter and no other', async () => {

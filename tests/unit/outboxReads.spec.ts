@@ -117,13 +117,13 @@ describe('the payments of others do not crowd out those of the participants that
 
   test('in a search by a word that names theirs, too', async () => {
     const participantId = `mine-${randomUUID()}`
-    const idempotencyKey = `the-same-${randomUUID()}`
-    const mine = await enqueue(db, { participantId, idempotencyKey })
-    for (let other = 0; other < 3; other += 1) await enqueue(db, { idempotencyKey })
-    expect(await findItems(readonly(), idempotencyKey, { participants: [participantId], limit: 2 })).toEqual([
+    const instructionId = `the-same-${randomUUID()}`
+    const mine = await enqueue(db, { participantId, instructionId })
+    for (let other = 0; other < 3; other += 1) await enqueue(db, { instructionId })
+    expect(await findItems(readonly(), instructionId, { participants: [participantId], limit: 2 })).toEqual([
       mine.outboxId,
     ])
-    expect(await findItems(readonly(), idempotencyKey, { limit: 2 })).not.toContain(mine.outboxId)
-    expect(await findItems(readonly(), idempotencyKey, { participants: [], limit: 2 })).toEqual([])
+    expect(await findItems(readonly(), instructionId, { limit: 2 })).not.toContain(mine.outboxId)
+    expect(await findItems(readonly(), instructionId, { participants: [], limit: 2 })).toEqual([])
   })
 })

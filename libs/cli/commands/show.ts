@@ -31,7 +31,7 @@ export function registerShow(program: Command, cli: Cli): void {
       'symphony show INV-2026-17 --replay',
     )
       .description('the whole timeline of one payment')
-      .argument('<id>', 'an instruction id, or the id of an outbox item'),
+      .argument('<id>', 'an instruction id, or the id of an outbox item; an idempotency key alone finds no item'),
     TARGET,
   )
     .option('--replay', 'fold the full trail of events and compare the result with the queue, as an auditor')

@@ -123,8 +123,8 @@ function Filters({ filter }: { readonly filter: PaymentFilter }) {
           data-search
           class="input"
           type="search"
-          aria-label="Search payments by id, instruction or key"
-          placeholder="Search an id, instruction or key"
+          aria-label="Search payments by id, instruction or rail reference"
+          placeholder="Search an id, instruction or reference"
           defaultValue={filter.q ?? ''}
           onKeyDown={leaveField}
           onInput={({ currentTarget }) => filterSoon({ q: currentTarget.value.trim() })}

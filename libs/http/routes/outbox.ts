@@ -49,7 +49,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
             minLength: 1,
             maxLength: 255,
             description:
-              'an instruction, idempotency key, participant or rail reference, or an outbox id or eight digits of its beginning: the newest matches, without further pages',
+              'an instruction, participant or rail reference, an idempotency key of this caller, or an outbox id or eight digits of its beginning: the newest matches, without further pages',
           }),
         ),
         state: Type.Optional(ItemStateShape),
@@ -70,7 +70,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
         const participants = participantsFor(identity, participant)
         const found =
           q !== undefined
-            ? await named(roles.readonly, q, { participants, cursor, limit })
+            ? await named(roles.readonly, q, { participants, keyScope: identity.keyScope, cursor, limit })
             : participant !== undefined && state === undefined && rail === undefined
               ? await streamOf(roles.readonly, participant, { cursor, limit })
               : await searched(roles.readonly, { participants, state, rail, cursor, limit })
@@ -207,12 +207,17 @@ async function streamOf(role: Role, participant: string, { cursor, limit }: Page
 async function named(
   role: Role,
   word: string,
-  { participants, cursor, limit }: Page & { readonly participants: readonly string[] | undefined },
+  {
+    participants,
+    keyScope,
+    cursor,
+    limit,
+  }: Page & { readonly participants: readonly string[] | undefined; readonly keyScope: string },
 ): Promise<Found> {
   if (cursor !== undefined) {
     throw new ProblemError('INVALID_QUERY', 'cursor: a search by word has one page', { argument: 'cursor' })
   }
-  return { ids: await findItems(role, word, { ...ofParticipants(participants), limit }), next: null }
+  return { ids: await findItems(role, word, { ...ofParticipants(participants), keyScope, limit }), next: null }
 }
 
 function linkOf(row: LedgerRow, show?: ShowPayload) {

@@ -124,14 +124,22 @@ export async function searchParticipant(
   return { ids: rows.map(({ id }) => id), next: rows.length === size ? (rows.at(-1)?.number ?? null) : null }
 }
 
+interface FindOptions {
+  /** Participants whose items are searched. @default all */
+  readonly participants?: readonly string[]
+  /** HTTP caller whose idempotency keys are searched, too. @default none: no index holds keys without their scope. */
+  readonly keyScope?: string
+  readonly limit: number
+}
+
 /**
- * The newest items that a word names: an instruction, an idempotency key, a participant, the rail's reference, or an outbox
- * id or the beginning of one. Each is looked up by an index.
+ * Finds the newest items by one word: an instruction, a participant, the rail's reference, an idempotency key of `keyScope`, or
+ * an outbox id or the beginning of one. An index answers each.
  */
 export async function findItems(
   role: Queryable,
   word: string,
-  { participants, limit }: { readonly participants?: readonly string[]; readonly limit: number },
+  { participants, keyScope, limit }: FindOptions,
 ): Promise<readonly string[]> {
   const identities = `SELECT i.outbox_id AS id, i.outbox_id AS place, i.participant_id
     FROM ${qualify(role, 'payment_outbox_identities')} i`
@@ -139,7 +147,7 @@ export async function findItems(
     `SELECT DISTINCT f.id FROM (
        ${theirs(`${identities} WHERE i.instruction_id = $1 ORDER BY i.outbox_id DESC`)}
        UNION ALL
-       ${theirs(`${identities} WHERE i.idempotency_key = $1 AND i.sequence_id >= 1 ORDER BY i.outbox_id DESC`)}
+       ${theirs(`${identities} WHERE i.key_scope = $6 AND i.idempotency_key = $1`)}
        UNION ALL
        ${theirs(
          `SELECT i.outbox_id AS id, i.sequence_id AS place, i.participant_id
@@ -160,6 +168,7 @@ export async function findItems(
       participants ?? null,
       boundedInteger('limit', limit, PAGE),
       ...uuidRange(word),
+      keyScope ?? null,
     ],
   )
   return rows.map(({ id }) => id)
