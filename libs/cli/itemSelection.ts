@@ -1,6 +1,7 @@
 import { Option, type Command } from 'commander'
 import { InvalidArgumentError, readInstant } from '../core/index.js'
-import type { ItemSearch } from '../outbox/index.js'
+import type { RoleHandle } from '../db/index.js'
+import { requireKnownSearch, type ItemSearch } from '../outbox/index.js'
 import { parseWholeNumber } from './commonOptions.js'
 import type { GivenFlags } from './resolveSettings.js'
 
@@ -34,6 +35,21 @@ export function selectionOf(flags: GivenFlags & { readonly limit?: unknown }): I
     ...(typeof before === 'string' ? { before } : {}),
     limit: typeof limit === 'number' ? limit : LISTED,
   }
+}
+
+/** Returns the page. An empty one is refused if the database does not know a name of the search: it would be a false all-clear. */
+export async function requireKnownNames<Page extends FoundPage>(
+  control: RoleHandle,
+  search: ItemSelection,
+  page: Page,
+): Promise<Page> {
+  if (page.items.length === 0 && page.next === null) await requireKnownSearch(control, search)
+  return page
+}
+
+interface FoundPage {
+  readonly items: readonly unknown[]
+  readonly next: string | null
 }
 
 /** Whether anything narrows it down. */

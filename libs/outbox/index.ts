@@ -171,5 +171,11 @@ export type {
   ThroughputView,
   WorkerReport,
 } from './views.js'
-export { readKnownRails, readSkippedHead, requireKnownName, UnknownNameError } from './reads/pausable.js'
+export {
+  readKnownRails,
+  readSkippedHead,
+  requireKnownName,
+  requireKnownSearch,
+  UnknownNameError,
+} from './reads/pausable.js'
 export type { SkippedHead } from './reads/pausable.js'

@@ -78,7 +78,6 @@ describe('dlq list', () => {
     const pending = await enqueue(db, { railType })
     await complete(db, await claimOnly(db, pending.railType), { state: 'DISPATCHED', railReference: 'ref' })
     expect(await list()).toHaveLength(2)
-    expect((await command(['dlq', 'list', '--rail', 'none'])).stdout).toContain('Nothing has failed')
   })
 
   test.for([
@@ -163,6 +162,41 @@ describe('redrive', () => {
     const { exitCode, stderr } = await command(['redrive', ...words])
     expect(exitCode).toBe(2)
     expect(stderr).toContain(message)
+  })
+})
+
+describe('filters of lists and of decisions about many', () => {
+  const decision = ['--decision', 'failed', '--reason', 'r']
+
+  test.for([
+    [['holds', 'list']],
+    [['holds', 'resolve', '--all', '--yes', ...decision]],
+    [['dlq', 'list']],
+    [['redrive', '--all-matching', '--reason', 'r']],
+  ] as const)('%j refuses a misspelt rail and participant (UNKNOWN_NAME)', async ([words]) => {
+    const { railType } = await enqueue(db)
+    const [ended] = await failed(1)
+    const { participantId } = ended!
+    for (const [option, name] of [
+      ['--rail', railType],
+      ['--rail', ended!.railType],
+      ['--participant', participantId],
+    ] as const) {
+      const { exitCode, stdout, stderr } = await command([...words, option, `${name}x`], people.bob)
+      expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
+      expect(stderr).toContain('UNKNOWN_NAME')
+      expect(stderr).toContain(`Did you mean ${name}?`)
+      expect(stderr).not.toMatch(/paus/)
+    }
+  })
+
+  test('a rail with failed payments only is known, also where nothing is found', async () => {
+    const [item] = await failed(1)
+    const rail = ['--rail', item!.railType]
+    expect((await command(['holds', 'list', ...rail])).stdout).toContain('Nothing is held.')
+    expect((await command(['dlq', 'list', ...rail, '--error-code', 'OTHER'])).stdout).toContain('Nothing has failed')
+    const resolved = await command(['holds', 'resolve', '--all', ...rail, '--yes', ...decision])
+    expect(resolved).toEqual({ exitCode: 0, stdout: 'Nothing that is held matches.\n', stderr: '' })
   })
 })
 

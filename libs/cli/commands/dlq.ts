@@ -3,7 +3,7 @@ import { readFailedItems, type FailedItemView } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
 import { describeMoney } from '../describeMoney.js'
 import { addExamples } from '../examples.js'
-import { addPaging, addSelection, selectionOf } from '../itemSelection.js'
+import { addPaging, addSelection, requireKnownNames, selectionOf } from '../itemSelection.js'
 import { addOperatorOptions, asControl } from '../operator.js'
 import type { GivenFlags } from '../resolveSettings.js'
 
@@ -27,7 +27,9 @@ export function registerDlq(program: Command, cli: Cli): void {
 
 async function run(flags: GivenFlags, cli: Cli): Promise<void> {
   const search = { ...selectionOf(flags), undecided: flags['open'] === true }
-  const { items: failed, next } = await asControl('dlq', flags, cli, (control) => readFailedItems(control, search))
+  const { items: failed, next } = await asControl('dlq', flags, cli, async (control) =>
+    requireKnownNames(control, search, await readFailedItems(control, search)),
+  )
   const items = failed.map(listed)
   if (flags['json'] === true) return cli.terminal.printJson({ items, next })
   if (items.length === 0) cli.terminal.print('Nothing has failed, as far as was asked.')

@@ -19,7 +19,7 @@ import { decideEach, describeRefusals, requireNoRefusal } from '../decideEach.js
 import { describeItemFreeze } from '../describeFreeze.js'
 import { describeMoney } from '../describeMoney.js'
 import { addExamples } from '../examples.js'
-import { addPaging, addSelection, isNarrowed, selectionOf } from '../itemSelection.js'
+import { addPaging, addSelection, isNarrowed, requireKnownNames, selectionOf } from '../itemSelection.js'
 import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
 import type { GivenFlags } from '../resolveSettings.js'
 
@@ -82,8 +82,9 @@ Examples:
   symphony approve 01981…`
 
 async function list(flags: GivenFlags, cli: Cli): Promise<void> {
+  const search = selectionOf(flags)
   const { items, next, proposals } = await asControl('holds', flags, cli, async (control) => ({
-    ...(await readHeldItems(control, selectionOf(flags))),
+    ...(await requireKnownNames(control, search, await readHeldItems(control, search))),
     proposals: await readProposalPage(control, { status: 'OPEN', limit: PROPOSALS_LISTED }),
   }))
   // Proposals about what is not listed: redrives of items that have failed, above all.
@@ -191,7 +192,12 @@ async function resolveMany(
   const decided = await decideEach(outboxIds, (id) => resolveOutboxHold(control, id, decision, reason, null), cli)
   const lines = [...decided.done.map((one) => describeDecided(decision, one)), ...describeRefusals(decided)]
   const result = { decision, decided: decided.done, refused: decided.refused, more }
-  printResult(result, `${lines.join('\n')}${further}`, flags, cli)
+  printResult(
+    result,
+    items.length === 0 ? 'Nothing that is held matches.' : `${lines.join('\n')}${further}`,
+    flags,
+    cli,
+  )
   requireNoRefusal('RESOLVE_REFUSED', decided)
 }
 
@@ -213,7 +219,7 @@ async function selected(control: RoleHandle, ids: readonly string[], flags: Give
       'expected an option that selects: --rail, --participant, --since or --until',
     )
   }
-  const { items, next } = await readHeldItems(control, search)
+  const { items, next } = await requireKnownNames(control, search, await readHeldItems(control, search))
   return { items: items.map(({ item }) => item), more: next !== null }
 }
 

@@ -5,7 +5,7 @@ import { readFailedItems, readItems, redriveOutboxItem } from '../../outbox/inde
 import type { Cli } from '../Cli.js'
 import { decideEach, describeRefusals, requireNoRefusal } from '../decideEach.js'
 import { addExamples } from '../examples.js'
-import { addSelection, isNarrowed, selectionOf } from '../itemSelection.js'
+import { addSelection, isNarrowed, requireKnownNames, selectionOf } from '../itemSelection.js'
 import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
 import type { GivenFlags } from '../resolveSettings.js'
 
@@ -73,7 +73,7 @@ async function redriveAll(control: RoleHandle, flags: GivenFlags, cli: Cli): Pro
       'expected something that selects: --rail, --participant, --error-code, --since or --until',
     )
   }
-  const { items: failed, next } = await readFailedItems(control, search)
+  const { items: failed, next } = await requireKnownNames(control, search, await readFailedItems(control, search))
   const outboxIds = failed.map(({ item }) => item.outboxId)
   const more = next === null ? '' : ' These are the newest; run it again for the others, or raise --limit.'
   if (flags['dryRun'] === true) {

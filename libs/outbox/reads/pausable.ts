@@ -1,23 +1,33 @@
 import { AppError, nearestSpelling, requiredId } from '../../core/index.js'
 import { qualify, type Queryable } from '../../db/index.js'
 import type { PauseKind } from '../types.js'
+import { STRETCH, type ItemSearch } from './searches.js'
 
 /** A name that the database does not know: no declared rail, no waiting item, no participant. */
 export class UnknownNameError extends AppError {
   /** The known name that was probably meant. */
   readonly nearest: string | undefined
 
-  constructor(kind: PauseKind, name: string, nearest: string | undefined, itemsWait = false) {
+  constructor(kind: PauseKind, name: string, nearest: string | undefined, use: NameUse = 'pause') {
     const noun = kind === 'rail' ? 'rail' : 'participant'
-    const fault = itemsWait
-      ? `No process has declared the rail ${name}, although items wait for it.`
-      : `The database knows no ${noun} ${name}, so that pausing it would stop nothing.`
     const meant = nearest === undefined ? '' : ` Did you mean ${nearest}?`
-    super('UNKNOWN_NAME', `${fault}${meant}`, {
-      remedy: `Give the ${noun} exactly as its payments name it, or force the pause of a ${noun} that is still to come.`,
+    const force = use === 'filter' ? '' : `, or force the pause of a ${noun} that is still to come`
+    super('UNKNOWN_NAME', `${faultOf(use, noun, name)}${meant}`, {
+      remedy: `Give the ${noun} exactly as its payments name it${force}.`,
     })
     this.nearest = nearest
   }
+}
+
+/** Use of the name: to pause it, to pause a rail that has waiting items, or to search for its items. */
+type NameUse = 'pause' | 'pauseOfWaiting' | 'filter'
+
+function faultOf(use: NameUse, noun: 'rail' | 'participant', name: string): string {
+  if (use === 'pauseOfWaiting') return `No process has declared the rail ${name}, although items wait for it.`
+  if (use === 'pause') return `The database knows no ${noun} ${name}, so that pausing it would stop nothing.`
+  return noun === 'rail'
+    ? `The database knows no rail ${name}: no process declared it, and no waiting or recently failed payment names it.`
+    : `The database knows no participant ${name}: it has enqueued nothing.`
 }
 
 /** Rails that a process declared, that items wait for or that are paused, by name. As symphony_control or symphony_readonly. */
@@ -51,7 +61,7 @@ async function requireKnownRail(role: Queryable, name: string): Promise<void> {
   const known = await readKnownRails(role)
   const nearest = nearestSpelling(name, declared) ?? nearestSpelling(name, known)
   const itemsWait = known.includes(name)
-  if (!itemsWait || nearest !== name) throw new UnknownNameError('rail', name, nearest, itemsWait)
+  if (!itemsWait || nearest !== name) throw new UnknownNameError('rail', name, nearest, itemsWait ? 'pauseOfWaiting' : 'pause')
 }
 
 export interface SkippedHead {
@@ -78,6 +88,38 @@ export async function readSkippedHead(role: Queryable, participantId: string): P
     [requiredId('participantId', participantId)],
   )
   return rows[0]
+}
+
+/**
+ * Throws `UnknownNameError` if the database does not know the rail or a participant of a search that found nothing.
+ * Rails of the latest failed items are known, too. As symphony_control.
+ */
+export async function requireKnownSearch(
+  role: Queryable,
+  { railType, participants = [] }: Pick<ItemSearch, 'railType' | 'participants'>,
+): Promise<void> {
+  if (railType !== undefined) {
+    const known = [...(await readKnownRails(role)), ...(await readFailedRails(role))]
+    if (!known.includes(railType))
+      throw new UnknownNameError('rail', railType, nearestSpelling(railType, known), 'filter')
+  }
+  for (const participant of participants) {
+    const known = await readParticipantsLike(role, participant)
+    if (!known.includes(participant))
+      throw new UnknownNameError('participant', participant, nearestSpelling(participant, known), 'filter')
+  }
+}
+
+/** Rails of the latest failed items, as far as one page of a search looks. */
+async function readFailedRails(role: Queryable): Promise<string[]> {
+  // `attempt_no >= 1` is always true: the index of failed attempts requires it.
+  const { rows } = await role.query<{ name: string }>(
+    `SELECT DISTINCT failed.rail_type AS name FROM (
+       SELECT a.rail_type FROM ${qualify(role, 'payment_outbox_attempts')} a
+       WHERE a.state = 'FAILED' AND a.attempt_no >= 1 ORDER BY a.attempt_id DESC LIMIT ${STRETCH}
+     ) failed`,
+  )
+  return rows.map(({ name }) => name)
 }
 
 /** The participant itself, or those whose names are about as long: among them is one that was misspelt. */

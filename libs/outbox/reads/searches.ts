@@ -236,5 +236,5 @@ export async function readRecentlyChanged(
 const LAST_SEQUENCE = 9_223_372_036_854_775_807n
 const RECENT_SECONDS = Object.freeze({ min: 1, max: 3_600 })
 /** How far one page looks: some fifty milliseconds' worth. */
-const STRETCH = 50_000
+export const STRETCH = 50_000
 const WORD_LENGTH_MAX = 255
