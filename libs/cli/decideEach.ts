@@ -1,7 +1,9 @@
-import { AppError } from '../core/index.js'
+import { AppError, InvalidArgumentError } from '../core/index.js'
 import { DatabaseError } from '../db/index.js'
 import type { Cli } from './Cli.js'
+import { printResult } from './operator.js'
 import { ProgressBar } from './ProgressBar.js'
+import type { GivenFlags } from './resolveSettings.js'
 
 export interface Refusal {
   readonly outboxId: string
@@ -48,4 +50,45 @@ export function requireNoRefusal(code: string, { done, refused }: Decided<object
 
 export function describeRefusals({ refused }: Decided<object>): readonly string[] {
   return refused.map(({ code, message }) => `refused: ${code} ${message}`)
+}
+
+/**
+ * Decides about each proposal in a transaction of its own. Of several, each refusal is printed with its id and the others go on.
+ * A fault of the database, or a signal, ends the command and names the ids that have no answer.
+ */
+export async function decideEachProposal(
+  proposalIds: readonly string[],
+  decide: (proposalId: string) => Promise<void>,
+  code: string,
+  flags: GivenFlags,
+  cli: Cli,
+): Promise<void> {
+  const ids = [...new Set(proposalIds)]
+  let refused = 0
+  for (const [index, proposalId] of ids.entries()) {
+    try {
+      cli.signal.throwIfAborted()
+      await decide(proposalId)
+    } catch (error) {
+      if (ids.length === 1) throw error
+      if (!isRefusal(error)) {
+        cli.terminal.note(`No answer for: ${ids.slice(index).join(' ')}`)
+        throw error
+      }
+      refused += 1
+      const { code: reason, message } = error
+      const sentence = `${proposalId} is refused: ${reason} ${message}`
+      printResult({ proposalId, refused: { code: reason, message } }, sentence, flags, cli)
+    }
+  }
+  if (refused === 0) return
+  throw new AppError(code, `${refused} of ${ids.length} were refused; the others are done.`, {
+    remedy: 'Each refused id is named above with its reason.',
+  })
+}
+
+/** True if the error concerns one proposal: the database refused it, it is not open, or its id is malformed. */
+function isRefusal(error: unknown): error is AppError | InvalidArgumentError {
+  if (error instanceof DatabaseError) return error.disposition === 'fatal'
+  return error instanceof InvalidArgumentError || (error instanceof AppError && error.code === 'PROPOSAL_NOT_FOUND')
 }

@@ -201,6 +201,30 @@ describe('filters of lists and of decisions about many', () => {
 })
 
 describe('approve and withdraw', () => {
+  const proposals = async (count: number) => {
+    const [one] = await failed(count)
+    const { proposed } = await json(['redrive', '--all-matching', '--rail', one!.railType, '--reason', 'r'])
+    return proposed
+  }
+
+  test.for([
+    ['approve', [], 'APPROVE_REFUSED', 'is sent again as'],
+    ['withdraw', ['--reason', 'r'], 'WITHDRAW_REFUSED', 'is withdrawn'],
+  ] as const)('%s goes on after a refusal and names each refused id', async ([verb, more, code, done]) => {
+    const [first, last] = await proposals(2)
+    const unknown = randomUUID()
+    const ids = [first!.proposalId, unknown, 'BAD', last!.proposalId]
+    const { exitCode, stdout, stderr } = await command([verb, ...ids, ...more], people.bob)
+    expect(exitCode).toBe(1)
+    expect(stdout.trim().split('\n')).toEqual([
+      expect.stringContaining(done),
+      expect.stringMatching(new RegExp(`^${unknown} is refused: INVALID_PARAMETER `)),
+      expect.stringMatching(/^BAD is refused: INVALID_ARGUMENT /),
+      expect.stringContaining(done),
+    ])
+    expect(stderr).toContain(`${code} 2 of 4 were refused`)
+  })
+
   test('a refusal is told once, with what to do (APPROVAL_REQUIRED, HELD)', async () => {
     const [item] = await failed(1)
     const { proposalId } = await json(['redrive', item!.outboxId, '--reason', 'account opened'])

@@ -9,6 +9,7 @@ import {
   type ProposalView,
 } from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
+import { decideEachProposal } from '../decideEach.js'
 import { describeMoney } from '../describeMoney.js'
 import { addExamples } from '../examples.js'
 import { addOperatorOptions, asControl, printResult } from '../operator.js'
@@ -23,18 +24,17 @@ export function registerApprove(program: Command, cli: Cli): void {
       'symphony redrive --all-matching --rail sepa --reason OPS-812 --json | jq -r .proposed[].proposalId > proposals',
       'xargs symphony approve < proposals    # as someone else',
     )
-      .description('approve decisions that someone else has proposed: what they say happens')
+      .description('approve decisions that someone else has proposed; a refused one is named, and the others go on')
       .argument('<proposal-id...>'),
   )
     .option('--dry-run', 'show the payment, its hold, the proposal and its effect, and change nothing')
     .action((ids: readonly string[], flags: GivenFlags) => run(ids, flags, cli))
 }
 
-/** One after the other, each for itself: the first that is refused ends it, and those before are done. */
 async function run(proposalIds: readonly string[], flags: GivenFlags, cli: Cli): Promise<void> {
-  await asControl('approve', flags, cli, async (control) => {
-    for (const proposalId of proposalIds) await approve(control, proposalId, flags, cli)
-  })
+  await asControl('approve', flags, cli, (control) =>
+    decideEachProposal(proposalIds, (id) => approve(control, id, flags, cli), 'APPROVE_REFUSED', flags, cli),
+  )
 }
 
 async function approve(control: RoleHandle, proposalId: string, flags: GivenFlags, cli: Cli): Promise<void> {
