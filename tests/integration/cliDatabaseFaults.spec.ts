@@ -102,6 +102,7 @@ const FAULTS: readonly Fault[] = [
     commands: START,
     url: () => urlOf(serverUrl, 'unknown'),
     code: 'INVALID_CATALOG_NAME',
+    exitCode: 3,
     remedy: /name of the database in DATABASE_URL/,
   },
   {

@@ -40,7 +40,8 @@ describe('the command line', () => {
     const { exitCode, stdout, stderr } = await symphony('--help')
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
     expect(stdout).toContain('Exit codes:')
-    expect(stdout).toContain('130')
+    expect(stdout).toMatch(/130 +interrupted \(SIGINT\) before the command was done/)
+    expect(stdout).toContain('for start, worker, api and scheduler: stopped by SIGINT or SIGTERM')
   })
 
   test('--version prints the version of the package', async () => {
