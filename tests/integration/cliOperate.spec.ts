@@ -201,17 +201,13 @@ describe('filters of lists and of decisions about many', () => {
 })
 
 describe('approve and withdraw', () => {
-  const proposals = async (count: number) => {
-    const [one] = await failed(count)
-    const { proposed } = await json(['redrive', '--all-matching', '--rail', one!.railType, '--reason', 'r'])
-    return proposed
-  }
-
   test.for([
     ['approve', [], 'APPROVE_REFUSED', 'is sent again as'],
     ['withdraw', ['--reason', 'r'], 'WITHDRAW_REFUSED', 'is withdrawn'],
   ] as const)('%s goes on after a refusal and names each refused id', async ([verb, more, code, done]) => {
-    const [first, last] = await proposals(2)
+    const [item] = await failed(2)
+    const { proposed } = await json(['redrive', '--all-matching', '--rail', item!.railType, '--reason', 'r'])
+    const [first, last] = proposed
     const unknown = randomUUID()
     const ids = [first!.proposalId, unknown, 'BAD', last!.proposalId]
     const { exitCode, stdout, stderr } = await command([verb, ...ids, ...more], people.bob)

@@ -41,7 +41,8 @@ Roles for --create-login: ingest, for an application that enqueues in its own tr
 readonly, auditor, or several joined by +, for processes of Symphony and for people, who switch to them; api, for
 "symphony api": all that its routes need, and the right to act for owners of API keys, which the database verifies;
 api+names, the same for people of an identity provider and the access token: it can name any person at will.
-For a single login, SYMPHONY_LOGIN_PASSWORD sets the password. A login that exists keeps its own.
+For a single login, SYMPHONY_LOGIN_PASSWORD sets the password. A login that exists keeps its own;
+the command then says so.
 
 The login that deploys needs CREATEROLE and CREATE on the database. Without them, the command says what a DBA
 has to run first.
@@ -66,13 +67,16 @@ async function runDeploy(options: DeployCommandOptions, cli: Cli): Promise<void>
   else cli.terminal.printRaw(report.sql)
 }
 
-function printReport({ outcome, schema, release, logins }: DeployReport, { terminal }: Cli): void {
+function printReport({ outcome, schema, release, logins }: DeployReport, { terminal, env }: Cli): void {
   terminal.print(describeOutcome(outcome, schema, release))
-  for (const login of logins) terminal.print(describeLogin(login))
+  for (const login of logins) terminal.print(describeLogin(login, givenPassword(env) !== ''))
 }
 
-function describeLogin({ name, created, password }: DeployReport['logins'][number]): string {
-  if (!created) return `The login ${name} existed; it has the roles that were asked for.`
+function describeLogin({ name, created, password }: DeployReport['logins'][number], given: boolean): string {
+  if (!created) {
+    const unchanged = given ? ` Its password was not changed. To change it, run \\password ${name} in psql.` : ''
+    return `The login ${name} existed; it has the roles that were asked for.${unchanged}`
+  }
   return password === undefined
     ? `The login ${name} was created with the password of SYMPHONY_LOGIN_PASSWORD.`
     : `The login ${name} was created. Its password, shown only now: ${password}`
@@ -87,13 +91,17 @@ function describeOutcome(outcome: DeployReport['outcome'], schema: string, relea
 
 function loginRequests(texts: readonly string[], { env }: Cli): readonly LoginRequest[] {
   const requests = texts.map(parseLoginRequest)
-  const password = env['SYMPHONY_LOGIN_PASSWORD'] ?? ''
+  const password = givenPassword(env)
   if (password === '' || requests.length === 0) return requests
   const [only, ...others] = requests
   if (only === undefined || others.length > 0) {
     throw new InvalidArgumentError('SYMPHONY_LOGIN_PASSWORD', 'expected one --create-login with it, got several')
   }
   return [{ ...only, password }]
+}
+
+function givenPassword(env: Cli['env']): string {
+  return env['SYMPHONY_LOGIN_PASSWORD'] ?? ''
 }
 
 function collect(value: string, before: readonly string[]): readonly string[] {

@@ -61,7 +61,8 @@ async function requireKnownRail(role: Queryable, name: string): Promise<void> {
   const known = await readKnownRails(role)
   const nearest = nearestSpelling(name, declared) ?? nearestSpelling(name, known)
   const itemsWait = known.includes(name)
-  if (!itemsWait || nearest !== name) throw new UnknownNameError('rail', name, nearest, itemsWait ? 'pauseOfWaiting' : 'pause')
+  if (!itemsWait || nearest !== name)
+    throw new UnknownNameError('rail', name, nearest, itemsWait ? 'pauseOfWaiting' : 'pause')
 }
 
 export interface SkippedHead {
