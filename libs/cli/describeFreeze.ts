@@ -16,7 +16,8 @@ export function describeFreeze(epoch: DispatchEpoch | undefined): readonly strin
   ]
 }
 
-function describeMarks({ markedAt, itemsMarked }: DispatchEpoch): string {
+/** How many payments a freeze has marked. */
+export function describeMarks({ markedAt, itemsMarked }: DispatchEpoch): string {
   if (markedAt === null) return 'What waits is not marked yet: a worker does it, or the lifting.'
   return `${itemsMarked} waiting payments were marked as of unknown outcome; the policy of each rail decides about them.`
 }

@@ -293,6 +293,17 @@ describe('pause and resume', () => {
     expect(late.stderr).toContain('was sent already')
   })
 
+  test('pausing a stream says that only ordered payments wait', async () => {
+    const { participantId, railType } = await enqueue(db)
+    const pause = ['pause', 'stream', participantId, '--reason', 'a dispute']
+    for (const words of [[...pause, '--dry-run'], pause]) {
+      const { stdout } = await command(words)
+      expect(stdout).toContain('Only its ordered payments wait.')
+      expect(stdout).toContain(`symphony pause participant ${participantId}`)
+    }
+    expect(await claim(db, railType)).toHaveLength(1)
+  })
+
   test('stop everything and let it go on, and status says so', async () => {
     const { railType } = await enqueue(db)
     const paused = await command(['pause', 'all', '--reason', 'reconciliation'])
@@ -315,10 +326,20 @@ describe('freeze', () => {
     await forgetEpochs(db)
     expect((await command(['freeze', 'show'])).stdout).toBe('Dispatch is open.\n')
     const { railType } = await enqueue(db)
-    expect(await json(['freeze', 'place', '--reason', 'snapshot of 03:00', '--dry-run'])).toEqual({ possible: true })
+    const { pendingCount, outcomeUnknownCount } = await json(['status'])
+    const waiting = Number(pendingCount) - Number(outcomeUnknownCount)
+    expect(waiting).toBeGreaterThan(0)
+    const trial = ['freeze', 'place', '--reason', 'snapshot of 03:00', '--dry-run']
+    expect(await json(trial)).toEqual({ possible: true, waiting })
+    expect((await command(trial)).stdout).toContain(
+      `marks ${waiting} waiting payment${waiting === 1 ? '' : 's'} as of unknown outcome: the rail may have paid.`,
+    )
     expect(await json(['freeze', 'lift', '--reason', 'compared', '--dry-run'])).toEqual({ possible: false })
     expect((await json(['status']))['dispatchFrozen']).toBe(false)
-    expect(await json(['freeze', 'place', '--reason', 'snapshot of 03:00'])).toEqual({ frozen: true, changed: true })
+    const placed = await command(['freeze', 'place', '--reason', 'snapshot of 03:00'])
+    expect(placed.stdout).toMatch(/^Dispatch is frozen\. A worker, or the lifting, marks \d+ waiting payments? as /)
+    expect(placed.stdout).toContain('symphony pause all')
+    expect(await json(['freeze', 'place', '--reason', 'again'])).toEqual({ frozen: true, changed: false })
     expect(await json(['freeze', 'show'])).toMatchObject({ frozen: true, freezeReason: 'snapshot of 03:00' })
     const status = await command(['status'], reader)
     expect(status.stdout).toContain('Dispatch is FROZEN since')

@@ -1,8 +1,15 @@
 import type { Command } from 'commander'
 import type { RoleHandle } from '../../db/index.js'
-import { freezeDispatch, liftDispatchFreeze, readDispatchEpoch, type DispatchEpoch } from '../../outbox/index.js'
+import {
+  freezeDispatch,
+  liftDispatchFreeze,
+  readDispatchEpoch,
+  readOutboxStatus,
+  type DispatchEpoch,
+} from '../../outbox/index.js'
 import type { Cli } from '../Cli.js'
-import { describeFreeze } from '../describeFreeze.js'
+import { countOf } from '../countOf.js'
+import { describeFreeze, describeMarks } from '../describeFreeze.js'
 import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
 import type { GivenFlags } from '../resolveSettings.js'
 
@@ -40,6 +47,7 @@ export function registerFreeze(program: Command, cli: Cli): void {
 const HELP = `
 Frozen means: nothing is claimed and no announced call begins. Enqueueing, and recording what is in flight, go on.
 Every payment that waited is of unknown outcome then: it is asked about, sent again or held, as its rail declares.
+"symphony pause all" stops claims without marking payments.
 
 Examples:
   symphony freeze show
@@ -76,18 +84,31 @@ async function place(flags: GivenFlags, cli: Cli): Promise<void> {
   await asControl('freeze', flags, cli, async (control) => {
     if (flags['dryRun'] === true) {
       const possible = (await readDispatchEpoch(control))?.frozen !== true
-      return printResult(
-        { possible },
-        possible
-          ? 'Dispatch would be frozen, and every payment that waits would be of unknown outcome.'
-          : 'Dispatch is frozen already.',
-        flags,
-        cli,
-      )
+      if (!possible) return printResult({ possible }, 'Dispatch is frozen already.', flags, cli)
+      const waiting = await countUnmarked(control)
+      return printResult({ possible, waiting }, `Dispatch would be frozen. ${describeWaiting(waiting)}`, flags, cli)
     }
     const changed = await freezeDispatch(control, reason)
-    printResult({ frozen: true, changed }, `Dispatch ${changed ? 'is frozen' : 'was frozen already'}.`, flags, cli)
+    if (!changed) return printResult({ frozen: true, changed }, 'Dispatch was frozen already.', flags, cli)
+    const waiting = await countUnmarked(control)
+    const epoch = await readDispatchEpoch(control)
+    // A worker may have marked them since.
+    const sentence = epoch === undefined || epoch.markedAt === null ? describeWaiting(waiting) : describeMarks(epoch)
+    printResult({ frozen: true, changed, waiting }, `Dispatch is frozen. ${sentence}`, flags, cli)
   })
+}
+
+/** Payments that wait and are not of unknown outcome: those that a freeze marks. */
+async function countUnmarked(control: RoleHandle): Promise<number> {
+  const { pendingCount, outcomeUnknownCount } = await readOutboxStatus(control)
+  return Number(pendingCount - outcomeUnknownCount)
+}
+
+function describeWaiting(waiting: number): string {
+  const marked = countOf(waiting, 'waiting payment')
+  return `A worker, or the lifting, marks ${marked} as of unknown outcome: the rail may have paid.
+After the lifting, the policy of each rail decides: it asks the rail, sends again or holds.
+To stop claims without such marks: symphony pause all --reason "…"`
 }
 
 async function lift(flags: GivenFlags, cli: Cli): Promise<void> {

@@ -39,16 +39,18 @@ export function registerPause(program: Command, cli: Cli): void {
 async function run(kind: PauseKind, name: string, flags: GivenFlags, cli: Cli): Promise<void> {
   const reason = requiredReason(flags)
   const subject = pauseSubject(kind, name)
+  const scope =
+    kind === 'stream' ? ` Only its ordered payments wait. To stop all of them: symphony pause participant ${name}` : ''
   await asControl('pause', flags, cli, async (control) => {
     if (flags['force'] !== true) await requireKnownName(control, kind, name)
     if (flags['dryRun'] === true) {
       const pauses = await readPauses(control)
       const possible = !pauses.some((pause) => pause.kind === kind && pause.name === name)
-      const sentence = `${subject} ${possible ? 'would be paused; what is in flight would go on' : 'is paused already'}.`
+      const sentence = `${subject} ${possible ? 'would be paused; what is in flight would go on' : 'is paused already'}.${scope}`
       return printResult({ kind, name, possible }, sentence, flags, cli)
     }
     const changed = await pauseOutbox(control, kind, name, reason)
-    const sentence = `${subject} ${changed ? 'is paused' : 'was paused already'}.`
+    const sentence = `${subject} ${changed ? 'is paused' : 'was paused already'}.${scope}`
     printResult({ kind, name, changed }, sentence, flags, cli)
   })
 }

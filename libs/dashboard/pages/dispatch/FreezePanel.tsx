@@ -134,7 +134,7 @@ function FreezeAction({ isFrozen, onDone }: { readonly isFrozen: boolean; readon
         <ReasonSheet
           title="Freeze dispatch"
           action="Freeze it"
-          explanation="Nothing is sent until somebody lifts it, and every payment that waits becomes of unknown outcome: meant for a restore that nothing else can notice. To stop a rail for a while, pause it instead."
+          explanation="Nothing is sent until somebody lifts it, and every payment that waits becomes of unknown outcome: meant for a restore that nothing else can notice. To stop a rail or everything for a while, pause it instead: a pause marks no payment."
           onClose={close}
           act={async (reason) => {
             const { changed } = await freezeDispatch(reason)
