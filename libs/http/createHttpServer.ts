@@ -218,7 +218,13 @@ function allowedMethods(routes: readonly Route[]): (url: string) => readonly str
   }))
   return (url) => {
     const path = url.split('?', 1)[0] ?? ''
-    return [...new Set(patterns.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method))]
+    return [
+      ...new Set(
+        patterns
+          .filter(({ pattern }) => pattern.test(path))
+          .flatMap(({ method }) => (method === 'GET' ? ['GET', 'HEAD'] : [method])),
+      ),
+    ]
   }
 }
 
@@ -228,8 +234,8 @@ function register(app: FastifyInstance, route: Route): void {
     url: route.path.replaceAll(/\{(\w+)\}/g, ':$1'),
     config: { route },
     ...(route.bodyLimit === undefined ? {} : { bodyLimit: route.bodyLimit }),
-    // Of a HEAD request nothing is known that GET does not say.
-    exposeHeadRoute: false,
+    // Load balancers probe with HEAD.
+    exposeHeadRoute: true,
     handler: (request, reply) => route.handle(request, reply),
   })
 }
@@ -239,7 +245,7 @@ function registerDescription(app: FastifyInstance, document: object): void {
   const json = Buffer.from(JSON.stringify(document))
   const files = { '/openapi.json': { type: 'application/json', content: json }, ...DOCS_FILES }
   for (const [url, { type, content }] of Object.entries(files)) {
-    app.get(url, { config: { route: { ...OPEN_FILE, path: url } }, exposeHeadRoute: false }, (_request, reply) =>
+    app.get(url, { config: { route: { ...OPEN_FILE, path: url } }, exposeHeadRoute: true }, (_request, reply) =>
       reply.type(type).serializer(String).send(content.toString()),
     )
   }
@@ -262,7 +268,7 @@ function isOpenFile(files: DashboardFiles | undefined, request: FastifyRequest):
 
 /** A file of the dashboard by its name; for an address that a person has opened, the page. Never below /v1. */
 function fileFor(files: DashboardFiles, { method, url, headers }: FastifyRequest): DashboardFile | undefined {
-  if (method !== 'GET') return undefined
+  if (method !== 'GET' && method !== 'HEAD') return undefined
   const path = url.split('?', 1)[0] ?? url
   const isPage = headers.accept?.includes('text/html') === true && !path.startsWith('/v1/') && path !== '/v1'
   return files.find(path) ?? (isPage ? files.page : undefined)

@@ -19,7 +19,8 @@ export function openApiDocument(routes: readonly Route[], { version }: OpenApiOp
       title: 'Symphony',
       version,
       summary: 'Money-safe dispatch on PostgreSQL.',
-      description: 'Whole numbers that may pass 2^53 are text. Times are UTC. Unknown query parameters are refused.',
+      description:
+        'Whole numbers that may pass 2^53 are text. Times are UTC. Unknown query parameters are refused. HEAD answers as GET, without a body.',
       license: { name: 'MIT', identifier: 'MIT' },
     },
     servers: [{ url: '/' }],

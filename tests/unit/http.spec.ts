@@ -286,7 +286,31 @@ describe('GET /v1/instructions/{instructionId}', () => {
       expect([path, response.headers.get('allow')?.split(', ')]).toEqual([path, expect.arrayContaining(methods)])
       expect(await problemOf(response)).toMatchObject({ status: 405, code: 'METHOD_NOT_ALLOWED' })
     }
-    expect((await stage.call('/openapi.json', { method: 'POST' })).headers.get('allow')).toBe('GET')
+    expect((await stage.call('/openapi.json', { method: 'POST' })).headers.get('allow')).toBe('GET, HEAD')
+  })
+})
+
+describe('HEAD', () => {
+  test('answers as GET without a body on every route, by the same rules of access', async () => {
+    const got = stage.routes.filter(({ method }) => method === 'GET')
+    for (const { path, access } of got) {
+      const url = `${stage.address}${path.replaceAll(/\{\w+\}/g, 'x')}`
+      const unknown = await fetch(url, { method: 'HEAD' })
+      expect([path, unknown.status]).toEqual([path, access === 'open' ? 200 : 401])
+      const end = new AbortController()
+      const headers = { authorization: `Bearer ${TOKEN}` }
+      const get = await fetch(url, { headers, signal: end.signal })
+      const head = await fetch(url, { method: 'HEAD', headers })
+      expect([path, head.status, head.headers.get('content-type')?.split(';')[0]]).toEqual([
+        path,
+        get.status,
+        get.headers.get('content-type')?.split(';')[0],
+      ])
+      expect(await head.text()).toBe('')
+      end.abort()
+    }
+    expect(got.length).toBeGreaterThan(10)
+    expect((await fetch(`${stage.address}/openapi.json`, { method: 'HEAD' })).status).toBe(200)
   })
 })
 

@@ -54,6 +54,12 @@ describe('the files of the dashboard', () => {
     },
   )
 
+  test('HEAD / answers as GET, without a key and without a body', async () => {
+    const response = await fetch(stage.address, { method: 'HEAD' })
+    expect([response.status, await response.text()]).toEqual([200, ''])
+    expect(response.headers.get('content-length')).toBe(String(PAGE.length))
+  })
+
   test('what is named by its content may be kept for ever; the page is asked about again', async () => {
     const asset = await fetch(`${stage.address}/assets/main-Ab3dEf9h.js`)
     expect(asset.headers.get('content-type')).toBe('text/javascript; charset=utf-8')

@@ -23,6 +23,7 @@ export function streamRoutes(streams: Streams, gate: Gate): readonly Route[] {
       problems: ['STREAMS_EXHAUSTED'],
       example: { status: 200, answer: 'retry: 1000\n\n' },
       handle: async ({ identity, request, reply }) => {
+        if (request.method === 'HEAD') return reply.type('text/event-stream').serializer(String).send('')
         streams.requireRoom()
         const { authorization } = request.headers
         const isStillAllowed = async () => {
