@@ -177,6 +177,7 @@ CREATE TABLE ledger_verifications (
   CONSTRAINT ledger_verifications_pkey PRIMARY KEY (verification_id)
 );
 CREATE INDEX ix_ledger_verifications_by_time ON ledger_verifications USING btree (verified_at);
+COMMENT ON INDEX ix_ledger_verifications_by_time IS 'Status: the last verification of the ledger. One entry per verification.';
 CREATE TRIGGER ledger_verifications_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ledger_verifications FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE ledger_verifications ENABLE ALWAYS TRIGGER ledger_verifications_is_append_only;
 COMMENT ON TABLE ledger_verifications IS 'One row per verification of the ledger (symphony ledger verify), as reported by the login that verified. The last one decides the alert.';
@@ -449,11 +450,14 @@ CREATE TABLE payment_outbox_attempts (
   CONSTRAINT payment_outbox_attempts_terminal_is_known CHECK (NOT outcome_unknown OR (state = ANY (ARRAY['RETRYABLE'::outbox_attempt_state, 'ZOMBIE_REQUEUE'::outbox_attempt_state])))
 ) WITH (autovacuum_analyze_scale_factor=0.05, autovacuum_vacuum_insert_scale_factor=0.05);
 CREATE UNIQUE INDEX ix_attempts_by_outbox ON payment_outbox_attempts USING btree (outbox_id, attempt_no);
+COMMENT ON INDEX ix_attempts_by_outbox IS 'Completion, repair and timelines: the attempts of one item. Refuses a second attempt with the same number. One entry per attempt.';
 CREATE INDEX ix_attempts_by_rail_reference ON payment_outbox_attempts USING btree (rail_reference) WHERE rail_reference IS NOT NULL;
+COMMENT ON INDEX ix_attempts_by_rail_reference IS 'Search by the reference of the rail. One entry per attempt with a reference.';
 CREATE INDEX ix_attempts_failed ON payment_outbox_attempts USING btree (attempt_id) WHERE state = 'FAILED'::outbox_attempt_state AND attempt_no >= 1;
+COMMENT ON INDEX ix_attempts_failed IS 'List of FAILED items, the latest first. Only that list repeats attempt_no >= 1, so no other query uses this index. One entry per failure.';
 CREATE INDEX ix_attempts_recorded ON payment_outbox_attempts USING btree (recorded_xid);
 CREATE UNIQUE INDEX payment_outbox_attempts_one_terminal_per_outbox ON payment_outbox_attempts USING btree (outbox_id) WHERE state = ANY (ARRAY['DISPATCHED'::outbox_attempt_state, 'FAILED'::outbox_attempt_state]);
-COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it.';
+COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A payment ends once: refuses a second terminal outcome. Also the outcome of a known item, for enqueue, redrive and status. One entry per ended item.';
 CREATE TRIGGER payment_outbox_attempts_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_attempts FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER payment_outbox_attempts_is_append_only;
 COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: what happened, one immutable row per attempt, numbered 1, 2, 3 … per item.';
@@ -542,8 +546,9 @@ CREATE TABLE payment_outbox_identities (
 );
 CREATE INDEX ix_identities_recorded ON payment_outbox_identities USING btree (recorded_xid);
 CREATE INDEX ix_identities_redrive_of ON payment_outbox_identities USING btree (redrive_of) WHERE redrive_of IS NOT NULL;
+COMMENT ON INDEX ix_identities_redrive_of IS 'Redrive, timelines and the list of FAILED items: the redrives of an item. One entry per redrive.';
 CREATE UNIQUE INDEX payment_outbox_identities_one_instruction_per_scoped_key ON payment_outbox_identities USING btree (key_scope, idempotency_key) WHERE key_scope IS NOT NULL;
-COMMENT ON INDEX payment_outbox_identities_one_instruction_per_scoped_key IS 'An HTTP caller''s idempotency key names one instruction. Items of SQL callers have no scope and no entry here.';
+COMMENT ON INDEX payment_outbox_identities_one_instruction_per_scoped_key IS 'An idempotency key of an HTTP caller names one instruction. Also the search by such a key. One entry per item enqueued over HTTP; none for SQL callers.';
 CREATE TRIGGER payment_outbox_identities_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_identities FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_identities ENABLE ALWAYS TRIGGER payment_outbox_identities_is_append_only;
 COMMENT ON TABLE payment_outbox_identities IS 'One permanent row per item: an instruction and key is refused a second time whatever became of the first.';
@@ -597,9 +602,13 @@ CREATE TABLE payment_outbox_pending (
   CONSTRAINT ux_pending_participant_sequence UNIQUE (participant_id, sequence_id)
 ) WITH (autovacuum_analyze_scale_factor=0.1, autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, fillfactor=70);
 CREATE INDEX ix_pending_block_unverified ON payment_outbox_pending USING btree (participant_id, sequence_id) WHERE block_unverified;
+COMMENT ON INDEX ix_pending_block_unverified IS 'Claim and lease repair: blocks to verify. Nearly always empty.';
 CREATE INDEX ix_pending_claimable ON payment_outbox_pending USING btree (rail_type, is_message, next_attempt_at, created_at, sequence_id) WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked;
+COMMENT ON INDEX ix_pending_claimable IS 'Claim: due items in order. Rail and kind lead, so that a claim reads no other rail and no other kind. One entry per enqueue; a lease removes it.';
 CREATE INDEX ix_pending_lease_expired ON payment_outbox_pending USING btree (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
+COMMENT ON INDEX ix_pending_lease_expired IS 'Lease repair, takeover by a claim, status: expired leases. One entry per lease.';
 CREATE INDEX ix_pending_ordered ON payment_outbox_pending USING btree (participant_id, COALESCE(stream_position, sequence_id)) WHERE ordered;
+COMMENT ON INDEX ix_pending_ordered IS 'Enqueue, claim, redrive and the advance of a stream: the first ordered item of a participant. One entry per ordered item.';
 CREATE TRIGGER payment_outbox_pending_is_not_truncated BEFORE TRUNCATE ON payment_outbox_pending FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_pending ENABLE ALWAYS TRIGGER payment_outbox_pending_is_not_truncated;
 CREATE TRIGGER payment_outbox_pending_notifies AFTER INSERT ON payment_outbox_pending REFERENCING NEW TABLE AS enqueued FOR EACH STATEMENT EXECUTE FUNCTION notify_outbox_pending();
@@ -638,6 +647,7 @@ CREATE TABLE payment_outbox_proposals (
   CONSTRAINT payment_outbox_proposals_two_people CHECK (status <> 'APPROVED'::text OR person_key(decided_by) <> person_key(proposed_by))
 );
 CREATE UNIQUE INDEX ux_proposals_one_open_per_item ON payment_outbox_proposals USING btree (outbox_id) WHERE status = 'OPEN'::text;
+COMMENT ON INDEX ux_proposals_one_open_per_item IS 'Decisions: refuses a second open proposal for one item. One entry per open proposal.';
 COMMENT ON TABLE payment_outbox_proposals IS 'Decisions about money that wait for, or have had, their second person.';
 
 -- table scheduler_job_runs of symphony_owner

@@ -421,58 +421,64 @@ COMMENT ON TABLE ledger_verifications IS
 
 -- Indexes -------------------------------------------------------------------------------------------------------------
 
--- Claim: due items in order. Rail and kind lead, so that a claim reads no item of another rail, and no message for payments.
--- One entry per enqueue; a lease removes it.
 CREATE INDEX IF NOT EXISTS ix_pending_claimable
   ON payment_outbox_pending (rail_type, is_message, next_attempt_at, created_at, sequence_id)
   WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked;
+COMMENT ON INDEX ix_pending_claimable IS
+  'Claim: due items in order. Rail and kind lead, so that a claim reads no other rail and no other kind. One entry per enqueue; a lease removes it.';
 
--- Lease repair, takeover by a claim, status: expired leases. One entry per lease.
 CREATE INDEX IF NOT EXISTS ix_pending_lease_expired
   ON payment_outbox_pending (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
--- Enqueue, claim, redrive and the advance of a stream: the first ordered item of a participant. One entry per ordered item.
+COMMENT ON INDEX ix_pending_lease_expired IS
+  'Lease repair, takeover by a claim, status: expired leases. One entry per lease.';
 CREATE INDEX IF NOT EXISTS ix_pending_ordered
   ON payment_outbox_pending (participant_id, COALESCE(stream_position, sequence_id)) WHERE ordered;
--- Claim and lease repair: blocks to verify. Nearly always empty.
+COMMENT ON INDEX ix_pending_ordered IS
+  'Enqueue, claim, redrive and the advance of a stream: the first ordered item of a participant. One entry per ordered item.';
 CREATE INDEX IF NOT EXISTS ix_pending_block_unverified
   ON payment_outbox_pending (participant_id, sequence_id) WHERE block_unverified;
+COMMENT ON INDEX ix_pending_block_unverified IS
+  'Claim and lease repair: blocks to verify. Nearly always empty.';
 
--- Completion, repair and timelines: the attempts of one item. Refuses a second attempt with the same number. One entry per attempt.
 CREATE UNIQUE INDEX IF NOT EXISTS ix_attempts_by_outbox ON payment_outbox_attempts (outbox_id, attempt_no);
--- Enqueue of a known item, redrive and status of one item: its terminal outcome. One entry per ended item.
+COMMENT ON INDEX ix_attempts_by_outbox IS
+  'Completion, repair and timelines: the attempts of one item. Refuses a second attempt with the same number. One entry per attempt.';
 CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_attempts_one_terminal_per_outbox
   ON payment_outbox_attempts (outbox_id) WHERE state IN ('DISPATCHED', 'FAILED');
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS
-  'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it.';
+  'A payment ends once: refuses a second terminal outcome. Also the outcome of a known item, for enqueue, redrive and status. One entry per ended item.';
 
--- List of FAILED items, the latest first; attempt_id grows with time. One entry per failure. attempt_no >= 1 is always true. Only
--- that list repeats it, so the planner never uses this index to look up one item.
 CREATE INDEX IF NOT EXISTS ix_attempts_failed
   ON payment_outbox_attempts (attempt_id) WHERE state = 'FAILED' AND attempt_no >= 1;
+COMMENT ON INDEX ix_attempts_failed IS
+  'List of FAILED items, the latest first. Only that list repeats attempt_no >= 1, so no other query uses this index. One entry per failure.';
 
--- Search by the rail's reference. One entry per attempt with a reference.
 CREATE INDEX IF NOT EXISTS ix_attempts_by_rail_reference
   ON payment_outbox_attempts (rail_reference) WHERE rail_reference IS NOT NULL;
+COMMENT ON INDEX ix_attempts_by_rail_reference IS
+  'Search by the reference of the rail. One entry per attempt with a reference.';
 
--- Enqueue and search by the key of an HTTP caller. One entry per item enqueued over HTTP.
 CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_identities_one_instruction_per_scoped_key
   ON payment_outbox_identities (key_scope, idempotency_key) WHERE key_scope IS NOT NULL;
 COMMENT ON INDEX payment_outbox_identities_one_instruction_per_scoped_key IS
-  'An HTTP caller''s idempotency key names one instruction. Items of SQL callers have no scope and no entry here.';
--- Decisions: refuses a second open proposal for one item. One entry per open proposal.
+  'An idempotency key of an HTTP caller names one instruction. Also the search by such a key. One entry per item enqueued over HTTP; none for SQL callers.';
 CREATE UNIQUE INDEX IF NOT EXISTS ux_proposals_one_open_per_item
   ON payment_outbox_proposals (outbox_id) WHERE status = 'OPEN';
--- Redrive, timelines and the list of FAILED items: the redrives of an item. One entry per redrive.
+COMMENT ON INDEX ux_proposals_one_open_per_item IS
+  'Decisions: refuses a second open proposal for one item. One entry per open proposal.';
 CREATE INDEX IF NOT EXISTS ix_identities_redrive_of
   ON payment_outbox_identities (redrive_of) WHERE redrive_of IS NOT NULL;
+COMMENT ON INDEX ix_identities_redrive_of IS
+  'Redrive, timelines and the list of FAILED items: the redrives of an item. One entry per redrive.';
 
 -- Sealing: rows after a given transaction, in order. Written at the right-hand edge; rows of one transaction share an entry,
 -- about six bytes a row.
 CREATE INDEX IF NOT EXISTS ix_identities_recorded ON payment_outbox_identities (recorded_xid);
 CREATE INDEX IF NOT EXISTS ix_attempts_recorded ON payment_outbox_attempts (recorded_xid);
 CREATE INDEX IF NOT EXISTS ix_events_recorded ON payment_outbox_events (recorded_xid);
--- Status: the last verification of the ledger. One entry per verification.
 CREATE INDEX IF NOT EXISTS ix_ledger_verifications_by_time ON ledger_verifications (verified_at);
+COMMENT ON INDEX ix_ledger_verifications_by_time IS
+  'Status: the last verification of the ledger. One entry per verification.';
 
 -- Triggers ------------------------------------------------------------------------------------------------------------
 
