@@ -650,50 +650,29 @@ CREATE UNIQUE INDEX ux_proposals_one_open_per_item ON payment_outbox_proposals U
 COMMENT ON INDEX ux_proposals_one_open_per_item IS 'Decisions: refuses a second open proposal for one item. One entry per open proposal.';
 COMMENT ON TABLE payment_outbox_proposals IS 'Decisions about money that wait for, or have had, their second person.';
 
--- table scheduler_job_runs of symphony_owner
-CREATE TABLE scheduler_job_runs (
-  run_id uuid NOT NULL,
-  job_name text NOT NULL,
-  scheduled_for timestamp with time zone NOT NULL,
-  triggered_by text,
-  topic text NOT NULL,
-  participant_id text,
-  payload jsonb NOT NULL,
-  delivery text NOT NULL,
-  due_at timestamp with time zone NOT NULL,
-  state text NOT NULL DEFAULT 'READY'::text,
-  attempt_count integer NOT NULL DEFAULT 0,
-  claimed_by text,
-  lease_token uuid,
-  lease_expires_at timestamp with time zone,
-  started_at timestamp with time zone,
-  finished_at timestamp with time zone,
-  error_message text,
-  outbox_id uuid,
-  created_at timestamp with time zone NOT NULL DEFAULT now(),
-  CONSTRAINT scheduler_job_runs_attempt_count_within_ceiling CHECK (attempt_count >= 0 AND attempt_count <= 20),
-  CONSTRAINT scheduler_job_runs_end_when_finished CHECK ((state = ANY (ARRAY['READY'::text, 'CLAIMED'::text])) = (finished_at IS NULL)),
-  CONSTRAINT scheduler_job_runs_enqueued_names_its_item CHECK ((state = 'ENQUEUED'::text) = (outbox_id IS NOT NULL)),
-  CONSTRAINT scheduler_job_runs_known_state CHECK (state = ANY (ARRAY['READY'::text, 'CLAIMED'::text, 'DONE'::text, 'ENQUEUED'::text, 'FAILED'::text, 'CANCELLED'::text])),
-  CONSTRAINT scheduler_job_runs_leased_while_claimed CHECK (num_nonnulls(claimed_by, lease_token, lease_expires_at) =
-CASE
-    WHEN state = 'CLAIMED'::text THEN 3
-    ELSE 0
-END),
-  CONSTRAINT scheduler_job_runs_one_per_occurrence UNIQUE (job_name, scheduled_for),
-  CONSTRAINT scheduler_job_runs_payload_is_object CHECK (jsonb_typeof(payload) = 'object'::text),
-  CONSTRAINT scheduler_job_runs_pkey PRIMARY KEY (run_id),
-  CONSTRAINT scheduler_job_runs_to_the_outbox_or_claimed CHECK (delivery = ANY (ARRAY['outbox'::text, 'claim'::text]))
-);
-CREATE INDEX ix_job_runs_finished ON scheduler_job_runs USING btree (finished_at) WHERE finished_at IS NOT NULL;
-CREATE INDEX ix_job_runs_leased ON scheduler_job_runs USING btree (lease_expires_at) WHERE state = 'CLAIMED'::text;
-CREATE INDEX ix_job_runs_ready ON scheduler_job_runs USING btree (due_at, run_id) WHERE state = 'READY'::text;
-CREATE INDEX ix_job_runs_ready_for_outbox ON scheduler_job_runs USING btree (due_at, run_id) WHERE state = 'READY'::text AND delivery = 'outbox'::text;
-COMMENT ON TABLE scheduler_job_runs IS 'One row per occurrence of a job, with the topic and payload the job had then. It outlives the job, until retention.';
-COMMENT ON COLUMN scheduler_job_runs.scheduled_for IS 'The instant of the occurrence, however late the run is.';
-COMMENT ON COLUMN scheduler_job_runs.triggered_by IS 'Who asked for the run; null: the schedule did.';
-COMMENT ON COLUMN scheduler_job_runs.due_at IS 'When it may be claimed: at first the occurrence, later the retry of an abandoned run.';
-COMMENT ON COLUMN scheduler_job_runs.lease_token IS 'The fence: fresh for each claim, known to the claimer alone.';
+-- view scheduler_job_runs of symphony_owner
+CREATE VIEW scheduler_job_runs AS
+ SELECT task_id AS run_id,
+    job_name,
+    scheduled_for,
+    triggered_by,
+    topic,
+    participant_id,
+    payload,
+    delivery,
+    due_at,
+    state,
+    attempt_count,
+    claimed_by,
+    lease_expires_at,
+    started_at,
+    finished_at,
+    error_message,
+    outbox_id,
+    created_at
+   FROM scheduler_tasks t
+  WHERE kind = 'run'::text;
+COMMENT ON VIEW scheduler_job_runs IS 'One row per occurrence of a job, and per run that a person triggered.';
 
 -- table scheduler_jobs of symphony_owner
 CREATE TABLE scheduler_jobs (
@@ -726,9 +705,13 @@ COMMENT ON COLUMN scheduler_jobs.revision IS 'Grows with every change. Runs are 
 COMMENT ON COLUMN scheduler_jobs.schedule_error IS 'Why the last scheduler that tried could not read the expression; null when one could.';
 COMMENT ON COLUMN scheduler_jobs.postponed_until IS 'Not looked at before this, although it is due: no scheduler could read it. Null for a job that can be read.';
 
--- table scheduler_timers of symphony_owner
-CREATE TABLE scheduler_timers (
-  timer_id uuid NOT NULL,
+-- table scheduler_tasks of symphony_owner
+CREATE TABLE scheduler_tasks (
+  task_id uuid NOT NULL,
+  kind text NOT NULL DEFAULT 'timer'::text,
+  job_name text,
+  scheduled_for timestamp with time zone,
+  triggered_by text,
   topic text NOT NULL,
   participant_id text,
   payload jsonb NOT NULL,
@@ -744,30 +727,68 @@ CREATE TABLE scheduler_timers (
   error_message text,
   outbox_id uuid,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
-  CONSTRAINT scheduler_timers_attempt_count_within_ceiling CHECK (attempt_count >= 0 AND attempt_count <= 20),
-  CONSTRAINT scheduler_timers_end_when_finished CHECK ((state = ANY (ARRAY['READY'::text, 'CLAIMED'::text])) = (finished_at IS NULL)),
-  CONSTRAINT scheduler_timers_enqueued_names_its_item CHECK ((state = 'ENQUEUED'::text) = (outbox_id IS NOT NULL)),
-  CONSTRAINT scheduler_timers_known_state CHECK (state = ANY (ARRAY['READY'::text, 'CLAIMED'::text, 'DONE'::text, 'ENQUEUED'::text, 'FAILED'::text, 'CANCELLED'::text])),
-  CONSTRAINT scheduler_timers_leased_while_claimed CHECK (num_nonnulls(claimed_by, lease_token, lease_expires_at) =
+  CONSTRAINT scheduler_tasks_attempt_count_within_ceiling CHECK (attempt_count >= 0 AND attempt_count <= 20),
+  CONSTRAINT scheduler_tasks_end_when_finished CHECK ((state = ANY (ARRAY['READY'::text, 'CLAIMED'::text])) = (finished_at IS NULL)),
+  CONSTRAINT scheduler_tasks_enqueued_names_its_item CHECK ((state = 'ENQUEUED'::text) = (outbox_id IS NOT NULL)),
+  CONSTRAINT scheduler_tasks_known_state CHECK (state = ANY (ARRAY['READY'::text, 'CLAIMED'::text, 'DONE'::text, 'ENQUEUED'::text, 'FAILED'::text, 'CANCELLED'::text])),
+  CONSTRAINT scheduler_tasks_leased_while_claimed CHECK (num_nonnulls(claimed_by, lease_token, lease_expires_at) =
 CASE
     WHEN state = 'CLAIMED'::text THEN 3
     ELSE 0
 END),
-  CONSTRAINT scheduler_timers_payload_is_object CHECK (jsonb_typeof(payload) = 'object'::text),
-  CONSTRAINT scheduler_timers_pkey PRIMARY KEY (timer_id),
-  CONSTRAINT scheduler_timers_to_the_outbox_or_claimed CHECK (delivery = ANY (ARRAY['outbox'::text, 'claim'::text]))
+  CONSTRAINT scheduler_tasks_payload_is_object CHECK (jsonb_typeof(payload) = 'object'::text),
+  CONSTRAINT scheduler_tasks_pkey PRIMARY KEY (task_id),
+  CONSTRAINT scheduler_tasks_timer_or_run CHECK (
+CASE kind
+    WHEN 'timer'::text THEN num_nonnulls(job_name, scheduled_for, triggered_by) = 0
+    WHEN 'run'::text THEN num_nonnulls(job_name, scheduled_for) = 2
+    ELSE false
+END),
+  CONSTRAINT scheduler_tasks_to_the_outbox_or_claimed CHECK (delivery = ANY (ARRAY['outbox'::text, 'claim'::text]))
 );
-CREATE INDEX ix_timers_finished ON scheduler_timers USING btree (finished_at) WHERE finished_at IS NOT NULL;
-CREATE INDEX ix_timers_leased ON scheduler_timers USING btree (lease_expires_at) WHERE state = 'CLAIMED'::text;
-CREATE INDEX ix_timers_ready ON scheduler_timers USING btree (due_at, timer_id) WHERE state = 'READY'::text;
-CREATE INDEX ix_timers_ready_for_outbox ON scheduler_timers USING btree (due_at, timer_id) WHERE state = 'READY'::text AND delivery = 'outbox'::text;
-COMMENT ON TABLE scheduler_timers IS 'What is to be done once, at a moment. Rows stay until retention removes what has ended.';
-COMMENT ON COLUMN scheduler_timers.topic IS 'The rail_type of the message that the timer becomes.';
-COMMENT ON COLUMN scheduler_timers.participant_id IS 'Whose stream the message belongs to; null: its own, so that no row is hot.';
-COMMENT ON COLUMN scheduler_timers.delivery IS 'outbox: the scheduler makes it a message; claim: it waits for whoever claims it.';
-COMMENT ON COLUMN scheduler_timers.attempt_count IS 'Claims so far, counted when claimed, so that a crash counts.';
-COMMENT ON COLUMN scheduler_timers.lease_token IS 'The fence: fresh for each claim, known to the claimer alone.';
-COMMENT ON COLUMN scheduler_timers.outbox_id IS 'The outbox item that it became.';
+CREATE INDEX ix_tasks_finished ON scheduler_tasks USING btree (kind, finished_at) WHERE finished_at IS NOT NULL;
+COMMENT ON INDEX ix_tasks_finished IS 'Retention: tasks that finished before a time.';
+CREATE INDEX ix_tasks_leased ON scheduler_tasks USING btree (kind, lease_expires_at) WHERE state = 'CLAIMED'::text;
+COMMENT ON INDEX ix_tasks_leased IS 'Tasks whose claim expired, and the next expiry.';
+CREATE INDEX ix_tasks_ready ON scheduler_tasks USING btree (kind, due_at, task_id) WHERE state = 'READY'::text;
+COMMENT ON INDEX ix_tasks_ready IS 'Claims of due tasks, the next due time, and the list of ready timers.';
+CREATE INDEX ix_tasks_ready_for_outbox ON scheduler_tasks USING btree (kind, due_at, task_id) WHERE state = 'READY'::text AND delivery = 'outbox'::text;
+COMMENT ON INDEX ix_tasks_ready_for_outbox IS 'Due tasks that the scheduler makes messages.';
+CREATE UNIQUE INDEX scheduler_job_runs_one_per_occurrence ON scheduler_tasks USING btree (job_name, scheduled_for) WHERE job_name IS NOT NULL;
+COMMENT ON INDEX scheduler_job_runs_one_per_occurrence IS 'One run per occurrence of a job, and the runs of one job.';
+COMMENT ON TABLE scheduler_tasks IS 'Timers and runs of jobs. A run has the topic and payload of its job at its creation. Retention removes finished rows.';
+COMMENT ON COLUMN scheduler_tasks.kind IS 'timer, or run of a job. The indexes by state begin with it, so that a claim of one kind does not read the other.';
+COMMENT ON COLUMN scheduler_tasks.job_name IS 'Job of a run; null for a timer. The run outlives the job.';
+COMMENT ON COLUMN scheduler_tasks.scheduled_for IS 'Instant of the occurrence, also of a late run; null for a timer.';
+COMMENT ON COLUMN scheduler_tasks.triggered_by IS 'Person who asked for the run; null if the schedule made it.';
+COMMENT ON COLUMN scheduler_tasks.topic IS 'rail_type of the message that the task becomes.';
+COMMENT ON COLUMN scheduler_tasks.participant_id IS 'Participant of the message; null: the task id, so that no sequence is hot.';
+COMMENT ON COLUMN scheduler_tasks.delivery IS 'outbox: the scheduler makes it a message; claim: a worker claims it.';
+COMMENT ON COLUMN scheduler_tasks.due_at IS 'Earliest time of a claim: the moment of the timer or occurrence, later that of a retry.';
+COMMENT ON COLUMN scheduler_tasks.attempt_count IS 'Claims so far. A claim counts at once, so that a crash counts.';
+COMMENT ON COLUMN scheduler_tasks.lease_token IS 'Random token of the claim, known to its worker only, that fences the end of the claim.';
+COMMENT ON COLUMN scheduler_tasks.outbox_id IS 'Outbox item that the task became.';
+
+-- view scheduler_timers of symphony_owner
+CREATE VIEW scheduler_timers AS
+ SELECT task_id AS timer_id,
+    topic,
+    participant_id,
+    payload,
+    delivery,
+    due_at,
+    state,
+    attempt_count,
+    claimed_by,
+    lease_expires_at,
+    started_at,
+    finished_at,
+    error_message,
+    outbox_id,
+    created_at
+   FROM scheduler_tasks t
+  WHERE kind = 'timer'::text;
+COMMENT ON VIEW scheduler_timers IS 'Work to be done once, at a moment.';
 
 -- table subject_keys of symphony_owner
 CREATE TABLE subject_keys (
@@ -1034,13 +1055,13 @@ CREATE VIEW supervisor_scheduler_status WITH (security_barrier=true) AS
         ), timer AS (
          SELECT count(*) AS ready,
             min(t_1.due_at) FILTER (WHERE t_1.delivery = 'outbox'::text) AS first_due_at
-           FROM scheduler_timers t_1
-          WHERE t_1.state = 'READY'::text
+           FROM scheduler_tasks t_1
+          WHERE t_1.kind = 'timer'::text AND t_1.state = 'READY'::text
         ), run AS (
          SELECT count(*) AS ready,
             min(r_1.due_at) FILTER (WHERE r_1.delivery = 'outbox'::text) AS first_due_at
-           FROM scheduler_job_runs r_1
-          WHERE r_1.state = 'READY'::text
+           FROM scheduler_tasks r_1
+          WHERE r_1.kind = 'run'::text AND r_1.state = 'READY'::text
         )
  SELECT j.active AS active_jobs_count,
     j.due AS due_jobs_count,
@@ -1148,7 +1169,7 @@ RETURNS SETOF uuid
 LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 06661d73d1ec393bdf1deadd7be4f1017f001a654f006a624c36a4d0679d4b97
+-- body: sha256 a1e82fc179c2209577f74ec11014d3ab9cae12d1d52485ce0731a2a265899170
 COMMENT ON FUNCTION abandon_job_runs(uuid[], uuid[], text, text, integer) IS 'Returns claimed runs to ready, due as before or after a delay; the twentieth time they fail instead.';
 
 -- function abandon_timers(uuid[], uuid[], text, text, integer) of symphony_owner
@@ -1157,7 +1178,7 @@ RETURNS SETOF uuid
 LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 eb79d433dadac5f988718f21cdcebca035d2bbcece164bbcb5c979ed0357d18c
+-- body: sha256 f839dfecfe91e7a5d7f8e0a46b264badfbe3a8d88b89162d85e435acb2229e29
 COMMENT ON FUNCTION abandon_timers(uuid[], uuid[], text, text, integer) IS 'Returns claimed timers to ready, due as before or after a delay; the twentieth time they fail instead.';
 
 -- function ack_inbox_messages(text[], text[], uuid[], text) of symphony_owner
@@ -1182,8 +1203,8 @@ RETURNS SETOF uuid
 LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 8b2e4d1563374de4bd8a4c61f6841651e68f3c1e18cd4bb84909a3adad919f13
-COMMENT ON FUNCTION ack_job_runs(uuid[], uuid[], text) IS 'Ends claimed runs as done; returns those that were.';
+-- body: sha256 870a37266b774aeaa74d37e9cfb78b3c3b943c68b8dfd3589996a2fa62e41d54
+COMMENT ON FUNCTION ack_job_runs(uuid[], uuid[], text) IS 'Ends claimed runs as done; returns those that it ended.';
 
 -- function ack_timers(uuid[], uuid[], text) of symphony_owner
 CREATE FUNCTION ack_timers(p_timer_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
@@ -1191,8 +1212,8 @@ RETURNS SETOF uuid
 LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 c7ee13f8b21fa1f60c639097941ca681c65dc6434d76da253fb54e90f5577f5f
-COMMENT ON FUNCTION ack_timers(uuid[], uuid[], text) IS 'Ends claimed timers as done; returns those that were.';
+-- body: sha256 b5610a538c08dd7f4814a338c8e0ea8267080c295fccf1ed53ad416c2e1cf00f
+COMMENT ON FUNCTION ack_timers(uuid[], uuid[], text) IS 'Ends claimed timers as done; returns those that it ended.';
 
 -- function acquire_lease(text, text, integer, jsonb) of symphony_owner
 CREATE FUNCTION acquire_lease(p_resource text, p_owner text, p_duration_ms integer, p_context jsonb DEFAULT '{}'::jsonb)
@@ -1365,7 +1386,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 c8d1f8889788160c9e1cf1c3eb069078bb398eacd92fcd04d99d1cf29c6d9cba
+-- body: sha256 a77bda0b8c06e576ef8677e622c72b5ace9a1a3312d9fc4fdb0aa7b46ac7c458
 COMMENT ON FUNCTION cancel_timer(uuid) IS 'Cancels a timer that has not ended, for good; false when it has, or never was.';
 
 -- function check_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
@@ -1514,15 +1535,6 @@ SET search_path=symphony, pg_temp
 -- body: sha256 b46f9d91c6bbd7028a689f00194743cdae0e61d5c0ca53a9887bb069f84ff4b6
 COMMENT ON FUNCTION check_scheduled_message(text, jsonb, text, text) IS 'Internal: raises 22023 unless a topic, payload, participant and delivery are acceptable.';
 
--- function check_scheduler_claim(integer, text, integer, text[]) of symphony_owner
-CREATE FUNCTION check_scheduler_claim(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[])
-RETURNS void
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET search_path=symphony, pg_temp
--- body: sha256 98dbd932b2069c420cd4be8849e1898112a78ce58125befb77a97e6fed714840
-COMMENT ON FUNCTION check_scheduler_claim(integer, text, integer, text[]) IS 'Internal: raises 22023 unless a claim is well-formed.';
-
 -- function check_scheduler_leases(text, uuid[], uuid[], text, text, integer) of symphony_owner
 CREATE FUNCTION check_scheduler_leases(p_argument text, p_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text, p_retry_delay_seconds integer)
 RETURNS void
@@ -1531,15 +1543,6 @@ SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 42e4777b7a93c87bc94423eba2fdaf49c1a20e92a7a2133732c7edb053f7c67c
 COMMENT ON FUNCTION check_scheduler_leases(text, uuid[], uuid[], text, text, integer) IS 'Internal: raises 22023 unless what ends claims is well-formed.';
-
--- function check_scheduler_retention(integer, integer) of symphony_owner
-CREATE FUNCTION check_scheduler_retention(p_retention_seconds integer, p_batch_size integer)
-RETURNS void
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET search_path=symphony, pg_temp
--- body: sha256 7cfbdf3e732b07ad2e2ec7f7c40fd36e868411e5451e20486d89017354a3b9eb
-COMMENT ON FUNCTION check_scheduler_retention(integer, integer) IS 'Internal: raises 22023 unless a retention is well-formed.';
 
 -- function check_wrapped_keys(uuid[], text[], text) of symphony_owner
 CREATE FUNCTION check_wrapped_keys(p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text)
@@ -1570,17 +1573,10 @@ COMMENT ON FUNCTION claim_inbox_batch(integer, text, integer, integer) IS 'Claim
 -- function claim_job_runs(integer, text, integer, text[]) of symphony_owner
 CREATE FUNCTION claim_job_runs(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[] DEFAULT NULL::text[])
 RETURNS TABLE(run_id uuid, job_name text, scheduled_for timestamp with time zone, topic text, participant_id text, payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamp with time zone)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE sql VOLATILE
 SECURITY DEFINER
-SET enable_bitmapscan=off
-SET enable_hashjoin=off
-SET enable_material=off
-SET enable_mergejoin=off
-SET enable_seqscan=off
-SET jit=off
-SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 4f7b842f7b5ecdbacd121fe7ca550c6d8d632c0a7b6139dd53b9f7b19df3538f
+-- body: sha256 f263f7890a517d4037e81febf420fbd402edc0fe152df08cec841db395024a9e
 COMMENT ON FUNCTION claim_job_runs(integer, text, integer, text[]) IS 'Leases due runs to one worker, at most the batch size, in order; each with its token.';
 
 -- function claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) of symphony_owner
@@ -1609,9 +1605,9 @@ SET search_path=symphony, pg_temp
 -- body: sha256 3d32b94baf8b05dcb2f7935f3f75e8fa58c0c735bf2b31b64d9eb60e7b756074
 COMMENT ON FUNCTION claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'claim_outbox_batch with one line per leased item, a JSON array of their payloads, and as JSON the items that have more to say.';
 
--- function claim_timers(integer, text, integer, text[]) of symphony_owner
-CREATE FUNCTION claim_timers(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[] DEFAULT NULL::text[])
-RETURNS TABLE(timer_id uuid, topic text, participant_id text, payload jsonb, due_at timestamp with time zone, attempt_count integer, lease_token uuid, lease_expires_at timestamp with time zone)
+-- function claim_tasks(text, integer, text, integer, text[]) of symphony_owner
+CREATE FUNCTION claim_tasks(p_kind text, p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[])
+RETURNS SETOF scheduler_tasks
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
@@ -1622,7 +1618,16 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 326a498c01f3c298cde62feab33864e20b1e00b142ee76910c337da5b358b294
+-- body: sha256 b4b2b13ab556bffba31c465f402cd333af1b59226b137a9f921e1c99f5b37332
+COMMENT ON FUNCTION claim_tasks(text, integer, text, integer, text[]) IS 'Internal: leases due tasks of a kind to one worker, at most the batch size, in order; each with its token.';
+
+-- function claim_timers(integer, text, integer, text[]) of symphony_owner
+CREATE FUNCTION claim_timers(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[] DEFAULT NULL::text[])
+RETURNS TABLE(timer_id uuid, topic text, participant_id text, payload jsonb, due_at timestamp with time zone, attempt_count integer, lease_token uuid, lease_expires_at timestamp with time zone)
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 59c3ba7273e8edcea5f5efe8a091bf1a8e0946bbaba8149015815fb8bc49a9ff
 COMMENT ON FUNCTION claim_timers(integer, text, integer, text[]) IS 'Leases due timers to one worker, at most the batch size, in order; each with its token.';
 
 -- function claimable_outbox_rails() of symphony_owner
@@ -1711,7 +1716,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 d14511c73f4ff12b05b5589f42d335469134c410996ffb6d48205e9020a6d0e4
+-- body: sha256 a8dfdc8df616aa712a55c52c638e24640de818ca7f0d1df2eb4204e08ca37d47
 COMMENT ON FUNCTION create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) IS 'Makes runs of jobs that are still at the given revision, and moves their next due time, in one; returns the runs made.';
 
 -- function create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) of symphony_owner
@@ -1760,7 +1765,7 @@ RETURNS TABLE(deleted boolean, runs_removed integer)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 c50214ef20cd44505344cbd2fbc7e3184d20108abecfd674fa10cb02f6b4290c
+-- body: sha256 2cd35b3140f166d36e62612943b562e2e7d37f5a47227cf8cbfae42a517d66f3
 COMMENT ON FUNCTION delete_job(text) IS 'Removes a job and its runs that have not begun; says whether there was one, and how many.';
 
 -- function deregister_outbox_worker(text, jsonb) of symphony_owner
@@ -1819,22 +1824,6 @@ SET search_path=symphony, pg_temp
 -- body: sha256 562e20c3c5e2c6764648f8e0ff790c84e4d9438fe9928decb526adc47c012ea8
 COMMENT ON FUNCTION end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) IS 'Internal: records items that the rail has paid, if nothing else is to be weighed; returns what it did, or nothing.';
 
--- function end_job_run_claims(uuid[], uuid[], text, text, text, integer) of symphony_owner
-CREATE FUNCTION end_job_run_claims(p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_state text, p_error_message text, p_retry_delay_seconds integer)
-RETURNS SETOF uuid
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET enable_bitmapscan=off
-SET enable_hashjoin=off
-SET enable_material=off
-SET enable_mergejoin=off
-SET enable_seqscan=off
-SET jit=off
-SET plan_cache_mode=force_generic_plan
-SET search_path=symphony, pg_temp
--- body: sha256 7382bb1858c841578062b73032c82764336bb3f1aab4242d25ecad300c72f19d
-COMMENT ON FUNCTION end_job_run_claims(uuid[], uuid[], text, text, text, integer) IS 'Internal: moves live claims of a worker to a state; returns those that it moved.';
-
 -- function end_outbox_heads(uuid[]) of symphony_owner
 CREATE FUNCTION end_outbox_heads(p_attempt_ids uuid[])
 RETURNS void
@@ -1851,8 +1840,8 @@ SET search_path=symphony, pg_temp
 -- body: sha256 885f0d3a06f563871d1a05040f716d2e17070d91da3f3c85c1525bb6dca79fe3
 COMMENT ON FUNCTION end_outbox_heads(uuid[]) IS 'Internal: halts or advances the ordered streams in which these attempts ended an item.';
 
--- function end_timer_claims(uuid[], uuid[], text, text, text, integer) of symphony_owner
-CREATE FUNCTION end_timer_claims(p_timer_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_state text, p_error_message text, p_retry_delay_seconds integer)
+-- function end_task_claims(text, uuid[], uuid[], text, text, text, integer) of symphony_owner
+CREATE FUNCTION end_task_claims(p_kind text, p_task_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_state text, p_error_message text, p_retry_delay_seconds integer)
 RETURNS SETOF uuid
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -1864,12 +1853,21 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 14adfd35d3a70b61927473b997c6f73e89da0ae13bc3edcdb1275a4a4fbe2f3f
-COMMENT ON FUNCTION end_timer_claims(uuid[], uuid[], text, text, text, integer) IS 'Internal: moves live claims of a worker to a state; returns those that it moved.';
+-- body: sha256 582b0c512c2da945b012f4a701892fd72a4be92f55b9e9ab941375617f4d1b47
+COMMENT ON FUNCTION end_task_claims(text, uuid[], uuid[], text, text, text, integer) IS 'Internal: moves tasks of a kind that a worker holds to a state; returns those that it moved.';
 
 -- function enqueue_due_job_runs(integer) of symphony_owner
 CREATE FUNCTION enqueue_due_job_runs(p_batch_size integer)
 RETURNS TABLE(run_id uuid, job_name text, scheduled_for timestamp with time zone, topic text, outbox_id uuid, error_message text)
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 3cbaf330298dc90131cb8ab3af13ab05a6a53f942518bf20a6fe063883dee520
+COMMENT ON FUNCTION enqueue_due_job_runs(integer) IS 'Makes due runs messages of the outbox, in order, at most the batch size; one that the outbox refuses fails alone.';
+
+-- function enqueue_due_tasks(text, integer) of symphony_owner
+CREATE FUNCTION enqueue_due_tasks(p_kind text, p_batch_size integer)
+RETURNS SETOF scheduler_tasks
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
@@ -1880,23 +1878,16 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 e0ae523228294337dbbd50f01da111ec08b80fe3e79fc046962f17debe6597cb
-COMMENT ON FUNCTION enqueue_due_job_runs(integer) IS 'Makes due runs messages of the outbox, in order, at most the batch size; one that the outbox refuses fails alone.';
+-- body: sha256 e56af749ae678f8455a086dddbba66a187194f77a8a536d94996e27f64786681
+COMMENT ON FUNCTION enqueue_due_tasks(text, integer) IS 'Internal: makes due tasks of a kind messages of the outbox, in order, at most the batch size. A refused one fails alone.';
 
 -- function enqueue_due_timers(integer) of symphony_owner
 CREATE FUNCTION enqueue_due_timers(p_batch_size integer)
 RETURNS TABLE(timer_id uuid, topic text, due_at timestamp with time zone, outbox_id uuid, error_message text)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE sql VOLATILE
 SECURITY DEFINER
-SET enable_bitmapscan=off
-SET enable_hashjoin=off
-SET enable_material=off
-SET enable_mergejoin=off
-SET enable_seqscan=off
-SET jit=off
-SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 85e29d34f4bf01c4a11c1120eea2bb4cbd78034fb3dadbd3ae3cc5c408dbf0f9
+-- body: sha256 2acdb7347dffd6bedfacf9f36e05d849cb260f7be1076ecb9141cd9c2e9078a7
 COMMENT ON FUNCTION enqueue_due_timers(integer) IS 'Makes due timers messages of the outbox, in order, at most the batch size; one that the outbox refuses fails alone.';
 
 -- function enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) of symphony_owner
@@ -2010,8 +2001,8 @@ RETURNS SETOF uuid
 LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 b2e4cb0817d214e7793e6d027f03c97166ef4219c78049faf7974a7fc81466e4
-COMMENT ON FUNCTION fail_job_runs(uuid[], uuid[], text, text) IS 'Ends claimed runs as failed, for good; returns those that were.';
+-- body: sha256 da24f16646eb265ff918d7ab6404494e4c5c57a011b537e2999b243f84a934e0
+COMMENT ON FUNCTION fail_job_runs(uuid[], uuid[], text, text) IS 'Ends claimed runs as failed, for good; returns those that it ended.';
 
 -- function fail_timers(uuid[], uuid[], text, text) of symphony_owner
 CREATE FUNCTION fail_timers(p_timer_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text DEFAULT NULL::text)
@@ -2019,8 +2010,8 @@ RETURNS SETOF uuid
 LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 19ab36c61004069f19a238b4c001522990056a2751e91ad8258805e90badfaed
-COMMENT ON FUNCTION fail_timers(uuid[], uuid[], text, text) IS 'Ends claimed timers as failed, for good; returns those that were.';
+-- body: sha256 d51ccdacee4e2a321ddb5ca454462405beab7e2e7b7053b6bcb9aa6a9c8026fa
+COMMENT ON FUNCTION fail_timers(uuid[], uuid[], text, text) IS 'Ends claimed timers as failed, for good; returns those that it ended.';
 
 -- function find_new_outbox_items(text[], text[], text) of symphony_owner
 CREATE FUNCTION find_new_outbox_items(p_instruction_ids text[], p_idempotency_keys text[], p_key_scope text)
@@ -2068,28 +2059,6 @@ SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 0eb596ac23444c65a7af114101a3405ab5e1e37feed225f96e3706e8ce76a9a8
 COMMENT ON FUNCTION freeze_dispatch_epoch(integer, text, text, text) IS 'Internal: freezes dispatch, with its event; false when it already was.';
-
--- function give_back_job_runs(uuid[], text, integer) of symphony_owner
-CREATE FUNCTION give_back_job_runs(p_run_ids uuid[], p_error_message text, p_retry_delay_seconds integer)
-RETURNS void
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET enable_seqscan=off
-SET jit=off
-SET search_path=symphony, pg_temp
--- body: sha256 59973c9575acc3bdddc3b7b4f5b2a9ea851095049a15536caaebdb372fe31134
-COMMENT ON FUNCTION give_back_job_runs(uuid[], text, integer) IS 'Internal: returns locked runs to ready; fails those claimed twenty times, cancels those whose job is gone.';
-
--- function give_back_timers(uuid[], text, integer) of symphony_owner
-CREATE FUNCTION give_back_timers(p_timer_ids uuid[], p_error_message text, p_retry_delay_seconds integer)
-RETURNS void
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET enable_seqscan=off
-SET jit=off
-SET search_path=symphony, pg_temp
--- body: sha256 3068efdffd8846630097952c019451dc090a2d2735ff21ba544da99bfdf346ab
-COMMENT ON FUNCTION give_back_timers(uuid[], text, integer) IS 'Internal: returns locked timers to ready; fails those claimed twenty times.';
 
 -- function has_inexact_number(jsonb) of symphony_owner
 CREATE FUNCTION has_inexact_number(p_payload jsonb)
@@ -2476,7 +2445,7 @@ SET enable_seqscan=off
 SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 d77f8a9dce7f7dc0463341e3c303329bdfb9c4a2933d4efb210ff8d44b01691c
+-- body: sha256 af5dc1014d29ebfaf32866098950550a346bd857fb62b8bed42d7764d99056c6
 COMMENT ON FUNCTION next_scheduler_event(boolean) IS 'The nearest moment at which a timer, a run, a lease or an active job is due, null when there is none; and the time now.';
 
 -- function notify_outbox_pending() of symphony_owner
@@ -2727,23 +2696,30 @@ COMMENT ON FUNCTION purge_dead_leases(integer, integer) IS 'Removes rows of reso
 -- function purge_finished_job_runs(integer, integer) of symphony_owner
 CREATE FUNCTION purge_finished_job_runs(p_retention_seconds integer, p_batch_size integer)
 RETURNS integer
-LANGUAGE plpgsql VOLATILE
+LANGUAGE sql VOLATILE
 SECURITY DEFINER
-SET enable_seqscan=off
-SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 fa742e39d8102c0fe764c840c0cdba9c695b9359de6b47ce1d093a586337ce15
+-- body: sha256 7d2e1415c6a1f9977201a401e5409b0943c224bc65678d39789b4e609d4d1a95
 COMMENT ON FUNCTION purge_finished_job_runs(integer, integer) IS 'Deletes runs that ended longer ago than that, oldest first, at most the batch size; returns how many.';
 
--- function purge_finished_timers(integer, integer) of symphony_owner
-CREATE FUNCTION purge_finished_timers(p_retention_seconds integer, p_batch_size integer)
+-- function purge_finished_tasks(text, integer, integer) of symphony_owner
+CREATE FUNCTION purge_finished_tasks(p_kind text, p_retention_seconds integer, p_batch_size integer)
 RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 fa4e5e3e67c8bba29f8a846f33a8bfc9d65497ba874e89a4373e227b602975e1
+-- body: sha256 0820009f8384d8450ccf545e60a7c29f272874b3dddfe85a217c7fb3c1c5e4ce
+COMMENT ON FUNCTION purge_finished_tasks(text, integer, integer) IS 'Internal: deletes tasks of a kind that finished before the retention, oldest first, at most the batch size; returns how many.';
+
+-- function purge_finished_timers(integer, integer) of symphony_owner
+CREATE FUNCTION purge_finished_timers(p_retention_seconds integer, p_batch_size integer)
+RETURNS integer
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 9e4077fff91e05509d34b27ccbe7d535cc4a4dbbc790bfbc2c48409e28b1a1d2
 COMMENT ON FUNCTION purge_finished_timers(integer, integer) IS 'Deletes timers that ended longer ago than that, oldest first, at most the batch size; returns how many.';
 
 -- function purge_inbox_messages(integer, integer) of symphony_owner
@@ -2952,6 +2928,17 @@ SET search_path=symphony, pg_temp
 -- body: sha256 e4bb584a110f61368f1be6b7db4cfd8d1a447f48b1b3dda3211ca680a5934d14
 COMMENT ON FUNCTION refuse_stale_snapshot() IS 'Internal: raises 40001 unless the transaction runs under READ COMMITTED.';
 
+-- function release_expired_tasks(text) of symphony_owner
+CREATE FUNCTION release_expired_tasks(p_kind text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 a9553de3f4bcca8d0b38b2bed65a084acdd4be9fc4ce5e53522077917d4a899e
+COMMENT ON FUNCTION release_expired_tasks(text) IS 'Internal: releases the tasks of a kind whose claim expired.';
+
 -- function release_lease(text, text, uuid) of symphony_owner
 CREATE FUNCTION release_lease(p_resource text, p_owner text, p_lease_id uuid)
 RETURNS boolean
@@ -2985,6 +2972,17 @@ SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 f2514a6b4591b34c7369c1cdfa48d5b8e397e7667033fbc8c6cc0f5b554821b5
 COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS 'Gives back leases whose dispatch never began; says of each whether it was.';
+
+-- function release_tasks(uuid[], text, integer) of symphony_owner
+CREATE FUNCTION release_tasks(p_task_ids uuid[], p_error_message text, p_retry_delay_seconds integer)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 202499956203d1ca02f1f1e7077818c739c901c6a0bae717b2b5bbc20094da13
+COMMENT ON FUNCTION release_tasks(uuid[], text, integer) IS 'Internal: returns locked tasks to READY; fails those claimed twenty times, cancels runs of a deleted job.';
 
 -- function renew_lease(text, text, uuid, integer) of symphony_owner
 CREATE FUNCTION renew_lease(p_resource text, p_owner text, p_lease_id uuid, p_duration_ms integer)
@@ -3120,28 +3118,6 @@ SET search_path=symphony, pg_temp
 -- body: sha256 50acc1edf979a67ec425799115b74713b9a2bb4606a3c522ae0e79b8c3297a56
 COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Lifts a pause; false when there was none.';
 
--- function return_expired_job_runs() of symphony_owner
-CREATE FUNCTION return_expired_job_runs()
-RETURNS void
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET enable_seqscan=off
-SET jit=off
-SET search_path=symphony, pg_temp
--- body: sha256 e2e43c982e56f1c0450be4c98beaf96dc7ce97fef9f4be7cdb8254133c964f1d
-COMMENT ON FUNCTION return_expired_job_runs() IS 'Internal: gives back the runs whose claim expired.';
-
--- function return_expired_timers() of symphony_owner
-CREATE FUNCTION return_expired_timers()
-RETURNS void
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET enable_seqscan=off
-SET jit=off
-SET search_path=symphony, pg_temp
--- body: sha256 acef531000d80b0659931612c54bd9b1c73aea2d22183bf799629daf006face8
-COMMENT ON FUNCTION return_expired_timers() IS 'Internal: gives back the timers whose claim expired.';
-
 -- function review_outbox_contradiction(uuid, text) of symphony_owner
 CREATE FUNCTION review_outbox_contradiction(p_event_id uuid, p_reason text)
 RETURNS uuid
@@ -3190,7 +3166,7 @@ RETURNS uuid
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 405b5495e6f30025cdf5b83f477610869cae142f6cb1d74dd3f8a9a020ad9fde
+-- body: sha256 6c8d21d175ef64ba0237ae404f4a07069a992d5ca9ba878564c27d8a1dc49cab
 COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) IS 'Schedules a message for a moment, in the caller''s transaction. One that has passed is due at once. The same again under an id that the caller chose is the same timer.';
 
 -- function seal_ledger_block(integer) of symphony_owner
@@ -3265,7 +3241,7 @@ RETURNS TABLE(run_id uuid, scheduled_for timestamp with time zone)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 8b3b1a8e23ebda879a1124c9af319127e63b8c31c7d913527743253a4a377785
+-- body: sha256 50a8a134eb4b2bdb17b27a44152ecc96b44570dbc5599e275f94245be9959f18
 COMMENT ON FUNCTION trigger_job(text) IS 'Makes a run of a job that is due now, beside its schedule.';
 
 -- function unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) of symphony_owner
@@ -3452,12 +3428,8 @@ GRANT SELECT (action, attempt_id, attempt_no, claimed_at, completed_at, created_
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_auditor;
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_control;
 GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_readonly;
-GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, payload, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_auditor;
-GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, payload, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_control;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_readonly;
 GRANT SELECT (created_at, cron, delivery, job_name, missed_runs, next_due_at, participant_id, postponed_until, revision, schedule_error, state, time_zone, topic, updated_at) ON table scheduler_jobs TO symphony_readonly;
-GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, payload, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_auditor;
-GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, payload, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_control;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_readonly;
 GRANT SELECT (created_at, destroyed_at, destroyed_because, destroyed_by, key_id, master_key_id, subject) ON table subject_keys TO symphony_auditor;
 GRANT SELECT (acquired_at, context, expires_at, fencing_token, floor_seen, owner, released_at, renewed_at, resource) ON table symphony_leases TO symphony_auditor;
@@ -3508,8 +3480,12 @@ GRANT SELECT ON table payment_outbox_identities TO symphony_readonly;
 GRANT SELECT ON table payment_outbox_proposals TO symphony_auditor;
 GRANT SELECT ON table payment_outbox_proposals TO symphony_control;
 GRANT SELECT ON table payment_outbox_proposals TO symphony_readonly;
+GRANT SELECT ON table scheduler_job_runs TO symphony_auditor;
+GRANT SELECT ON table scheduler_job_runs TO symphony_control;
 GRANT SELECT ON table scheduler_jobs TO symphony_auditor;
 GRANT SELECT ON table scheduler_jobs TO symphony_control;
+GRANT SELECT ON table scheduler_timers TO symphony_auditor;
+GRANT SELECT ON table scheduler_timers TO symphony_control;
 GRANT SELECT ON table subject_keys TO symphony_control;
 GRANT SELECT ON table supervisor_inbox_status TO symphony_auditor;
 GRANT SELECT ON table supervisor_inbox_status TO symphony_control;

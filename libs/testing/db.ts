@@ -45,11 +45,8 @@ export async function moveTimes(superuser: Queryable, ms: number): Promise<boole
        UPDATE ${table('inbox_messages')} SET due_at = due_at - passed, claim_expires_at = claim_expires_at - passed,
          claimed_at = claimed_at - passed
        FROM made_for_tests
-     ), timers AS (
-       UPDATE ${table('scheduler_timers')} SET due_at = due_at - passed, lease_expires_at = lease_expires_at - passed
-       FROM made_for_tests WHERE state IN ('READY', 'CLAIMED')
-     ), runs AS (
-       UPDATE ${table('scheduler_job_runs')} SET due_at = due_at - passed, lease_expires_at = lease_expires_at - passed
+     ), tasks AS (
+       UPDATE ${table('scheduler_tasks')} SET due_at = due_at - passed, lease_expires_at = lease_expires_at - passed
        FROM made_for_tests WHERE state IN ('READY', 'CLAIMED')
      ), leases AS (
        UPDATE ${table('symphony_leases')} SET expires_at = expires_at - passed FROM made_for_tests

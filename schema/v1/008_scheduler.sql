@@ -1,50 +1,15 @@
--- The scheduler: tables and indexes. Its functions are in schema/functions/scheduler.
+-- The scheduler: tables and indexes. Its functions are in schema/functions/scheduler, its views in schema/views.
 --
---   scheduler_timers      something to be done once, at a moment
---   scheduler_jobs        something to be done again and again: a cron expression, and when it is due next
---   scheduler_job_runs    one row per occurrence of a job, made by the scheduler or by a person who triggered it
+--   scheduler_jobs     repeated work: a cron expression and the next due time
+--   scheduler_tasks    single work: timers, and runs, one per occurrence of a job; the views scheduler_timers and
+--                      scheduler_job_runs show each kind
 --
--- A due timer or run either becomes a message of the outbox, in the transaction that marks it ENQUEUED, or is claimed
--- under a lease by whoever works it off. A crash leaves a row that is READY, or a lease that expires. Cron expressions are
--- read by the scheduler processes; here they are text, and what counts is next_due_at. A job that no scheduler could read
--- keeps it, and is put off beside it: the occurrence is not forgotten because nobody knew what came after it.
+-- A due task either becomes a message of the outbox, in the transaction that marks it ENQUEUED, or a worker claims it under a
+-- lease. A crash leaves a READY row, or a lease that expires. Scheduler processes parse the cron expressions; for the database
+-- they are text, and next_due_at decides. A job whose expression no scheduler can parse is postponed and keeps next_due_at, so
+-- that its occurrence is late and not lost.
 
 -- Tables --------------------------------------------------------------------------------------------------------------
-
-CREATE TABLE IF NOT EXISTS scheduler_timers (
-  timer_id uuid PRIMARY KEY,
-  topic text NOT NULL,
-  participant_id text,
-  payload jsonb NOT NULL,
-  delivery text NOT NULL,
-  due_at timestamptz NOT NULL,
-  state text NOT NULL DEFAULT 'READY',
-  attempt_count integer NOT NULL DEFAULT 0,
-  claimed_by text,
-  lease_token uuid,
-  lease_expires_at timestamptz,
-  started_at timestamptz,
-  finished_at timestamptz,
-  error_message text,
-  outbox_id uuid,
-  created_at timestamptz NOT NULL DEFAULT now(),
-  CONSTRAINT scheduler_timers_known_state
-    CHECK (state IN ('READY', 'CLAIMED', 'DONE', 'ENQUEUED', 'FAILED', 'CANCELLED')),
-  CONSTRAINT scheduler_timers_to_the_outbox_or_claimed CHECK (delivery IN ('outbox', 'claim')),
-  CONSTRAINT scheduler_timers_payload_is_object CHECK (jsonb_typeof(payload) = 'object'),
-  CONSTRAINT scheduler_timers_attempt_count_within_ceiling CHECK (attempt_count BETWEEN 0 AND 20),
-  CONSTRAINT scheduler_timers_leased_while_claimed
-    CHECK (num_nonnulls(claimed_by, lease_token, lease_expires_at) = CASE WHEN state = 'CLAIMED' THEN 3 ELSE 0 END),
-  CONSTRAINT scheduler_timers_end_when_finished CHECK ((state IN ('READY', 'CLAIMED')) = (finished_at IS NULL)),
-  CONSTRAINT scheduler_timers_enqueued_names_its_item CHECK ((state = 'ENQUEUED') = (outbox_id IS NOT NULL))
-);
-COMMENT ON TABLE scheduler_timers IS 'What is to be done once, at a moment. Rows stay until retention removes what has ended.';
-COMMENT ON COLUMN scheduler_timers.topic IS 'The rail_type of the message that the timer becomes.';
-COMMENT ON COLUMN scheduler_timers.participant_id IS 'Whose stream the message belongs to; null: its own, so that no row is hot.';
-COMMENT ON COLUMN scheduler_timers.delivery IS 'outbox: the scheduler makes it a message; claim: it waits for whoever claims it.';
-COMMENT ON COLUMN scheduler_timers.attempt_count IS 'Claims so far, counted when claimed, so that a crash counts.';
-COMMENT ON COLUMN scheduler_timers.lease_token IS 'The fence: fresh for each claim, known to the claimer alone.';
-COMMENT ON COLUMN scheduler_timers.outbox_id IS 'The outbox item that it became.';
 
 CREATE TABLE IF NOT EXISTS scheduler_jobs (
   job_name text PRIMARY KEY,
@@ -76,10 +41,11 @@ COMMENT ON COLUMN scheduler_jobs.revision IS
 COMMENT ON COLUMN scheduler_jobs.missed_runs IS 'What becomes of occurrences nobody was there for: skip, once (the latest), all.';
 COMMENT ON COLUMN scheduler_jobs.schedule_error IS 'Why the last scheduler that tried could not read the expression; null when one could.';
 
-CREATE TABLE IF NOT EXISTS scheduler_job_runs (
-  run_id uuid PRIMARY KEY,
-  job_name text NOT NULL,
-  scheduled_for timestamptz NOT NULL,
+CREATE TABLE IF NOT EXISTS scheduler_tasks (
+  task_id uuid PRIMARY KEY,
+  kind text NOT NULL DEFAULT 'timer',
+  job_name text,
+  scheduled_for timestamptz,
   triggered_by text,
   topic text NOT NULL,
   participant_id text,
@@ -96,38 +62,51 @@ CREATE TABLE IF NOT EXISTS scheduler_job_runs (
   error_message text,
   outbox_id uuid,
   created_at timestamptz NOT NULL DEFAULT now(),
-  CONSTRAINT scheduler_job_runs_one_per_occurrence UNIQUE (job_name, scheduled_for),
-  CONSTRAINT scheduler_job_runs_known_state
+  CONSTRAINT scheduler_tasks_timer_or_run CHECK (CASE kind
+    WHEN 'timer' THEN num_nonnulls(job_name, scheduled_for, triggered_by) = 0
+    WHEN 'run' THEN num_nonnulls(job_name, scheduled_for) = 2
+    ELSE false END),
+  CONSTRAINT scheduler_tasks_known_state
     CHECK (state IN ('READY', 'CLAIMED', 'DONE', 'ENQUEUED', 'FAILED', 'CANCELLED')),
-  CONSTRAINT scheduler_job_runs_to_the_outbox_or_claimed CHECK (delivery IN ('outbox', 'claim')),
-  CONSTRAINT scheduler_job_runs_payload_is_object CHECK (jsonb_typeof(payload) = 'object'),
-  CONSTRAINT scheduler_job_runs_attempt_count_within_ceiling CHECK (attempt_count BETWEEN 0 AND 20),
-  CONSTRAINT scheduler_job_runs_leased_while_claimed
+  CONSTRAINT scheduler_tasks_to_the_outbox_or_claimed CHECK (delivery IN ('outbox', 'claim')),
+  CONSTRAINT scheduler_tasks_payload_is_object CHECK (jsonb_typeof(payload) = 'object'),
+  CONSTRAINT scheduler_tasks_attempt_count_within_ceiling CHECK (attempt_count BETWEEN 0 AND 20),
+  CONSTRAINT scheduler_tasks_leased_while_claimed
     CHECK (num_nonnulls(claimed_by, lease_token, lease_expires_at) = CASE WHEN state = 'CLAIMED' THEN 3 ELSE 0 END),
-  CONSTRAINT scheduler_job_runs_end_when_finished CHECK ((state IN ('READY', 'CLAIMED')) = (finished_at IS NULL)),
-  CONSTRAINT scheduler_job_runs_enqueued_names_its_item CHECK ((state = 'ENQUEUED') = (outbox_id IS NOT NULL))
+  CONSTRAINT scheduler_tasks_end_when_finished CHECK ((state IN ('READY', 'CLAIMED')) = (finished_at IS NULL)),
+  CONSTRAINT scheduler_tasks_enqueued_names_its_item CHECK ((state = 'ENQUEUED') = (outbox_id IS NOT NULL))
 );
-COMMENT ON TABLE scheduler_job_runs IS
-  'One row per occurrence of a job, with the topic and payload the job had then. It outlives the job, until retention.';
-COMMENT ON COLUMN scheduler_job_runs.scheduled_for IS 'The instant of the occurrence, however late the run is.';
-COMMENT ON COLUMN scheduler_job_runs.triggered_by IS 'Who asked for the run; null: the schedule did.';
-COMMENT ON COLUMN scheduler_job_runs.lease_token IS 'The fence: fresh for each claim, known to the claimer alone.';
-COMMENT ON COLUMN scheduler_job_runs.due_at IS 'When it may be claimed: at first the occurrence, later the retry of an abandoned run.';
+COMMENT ON TABLE scheduler_tasks IS
+  'Timers and runs of jobs. A run has the topic and payload of its job at its creation. Retention removes finished rows.';
+COMMENT ON COLUMN scheduler_tasks.kind IS
+  'timer, or run of a job. The indexes by state begin with it, so that a claim of one kind does not read the other.';
+COMMENT ON COLUMN scheduler_tasks.job_name IS 'Job of a run; null for a timer. The run outlives the job.';
+COMMENT ON COLUMN scheduler_tasks.scheduled_for IS 'Instant of the occurrence, also of a late run; null for a timer.';
+COMMENT ON COLUMN scheduler_tasks.triggered_by IS 'Person who asked for the run; null if the schedule made it.';
+COMMENT ON COLUMN scheduler_tasks.topic IS 'rail_type of the message that the task becomes.';
+COMMENT ON COLUMN scheduler_tasks.participant_id IS 'Participant of the message; null: the task id, so that no sequence is hot.';
+COMMENT ON COLUMN scheduler_tasks.delivery IS 'outbox: the scheduler makes it a message; claim: a worker claims it.';
+COMMENT ON COLUMN scheduler_tasks.due_at IS 'Earliest time of a claim: the moment of the timer or occurrence, later that of a retry.';
+COMMENT ON COLUMN scheduler_tasks.attempt_count IS 'Claims so far. A claim counts at once, so that a crash counts.';
+COMMENT ON COLUMN scheduler_tasks.lease_token IS 'Random token of the claim, known to its worker only, that fences the end of the claim.';
+COMMENT ON COLUMN scheduler_tasks.outbox_id IS 'Outbox item that the task became.';
 
 -- Indexes -------------------------------------------------------------------------------------------------------------
 
--- Two each for what is ready: who claims takes all, and the scheduler must not read past those that wait for claimers.
-CREATE INDEX IF NOT EXISTS ix_timers_ready ON scheduler_timers (due_at, timer_id) WHERE state = 'READY';
-CREATE INDEX IF NOT EXISTS ix_timers_ready_for_outbox
-  ON scheduler_timers (due_at, timer_id) WHERE state = 'READY' AND delivery = 'outbox';
-CREATE INDEX IF NOT EXISTS ix_timers_leased ON scheduler_timers (lease_expires_at) WHERE state = 'CLAIMED';
-CREATE INDEX IF NOT EXISTS ix_timers_finished ON scheduler_timers (finished_at) WHERE finished_at IS NOT NULL;
+CREATE UNIQUE INDEX IF NOT EXISTS scheduler_job_runs_one_per_occurrence
+  ON scheduler_tasks (job_name, scheduled_for) WHERE job_name IS NOT NULL;
+COMMENT ON INDEX scheduler_job_runs_one_per_occurrence IS 'One run per occurrence of a job, and the runs of one job.';
+-- Two indexes of ready tasks: a claim takes both deliveries, and the scheduler must not read past those that wait for workers.
+CREATE INDEX IF NOT EXISTS ix_tasks_ready ON scheduler_tasks (kind, due_at, task_id) WHERE state = 'READY';
+COMMENT ON INDEX ix_tasks_ready IS 'Claims of due tasks, the next due time, and the list of ready timers.';
+CREATE INDEX IF NOT EXISTS ix_tasks_ready_for_outbox
+  ON scheduler_tasks (kind, due_at, task_id) WHERE state = 'READY' AND delivery = 'outbox';
+COMMENT ON INDEX ix_tasks_ready_for_outbox IS 'Due tasks that the scheduler makes messages.';
+CREATE INDEX IF NOT EXISTS ix_tasks_leased ON scheduler_tasks (kind, lease_expires_at) WHERE state = 'CLAIMED';
+COMMENT ON INDEX ix_tasks_leased IS 'Tasks whose claim expired, and the next expiry.';
+CREATE INDEX IF NOT EXISTS ix_tasks_finished ON scheduler_tasks (kind, finished_at) WHERE finished_at IS NOT NULL;
+COMMENT ON INDEX ix_tasks_finished IS 'Retention: tasks that finished before a time.';
 
--- GREATEST passes over a null: a job that was not put off is looked at when it is due.
+-- GREATEST ignores a null: a job that is not postponed is due at next_due_at.
 CREATE INDEX IF NOT EXISTS ix_jobs_looked_at
   ON scheduler_jobs (GREATEST(next_due_at, postponed_until)) WHERE state = 'ACTIVE';
-CREATE INDEX IF NOT EXISTS ix_job_runs_ready ON scheduler_job_runs (due_at, run_id) WHERE state = 'READY';
-CREATE INDEX IF NOT EXISTS ix_job_runs_ready_for_outbox
-  ON scheduler_job_runs (due_at, run_id) WHERE state = 'READY' AND delivery = 'outbox';
-CREATE INDEX IF NOT EXISTS ix_job_runs_leased ON scheduler_job_runs (lease_expires_at) WHERE state = 'CLAIMED';
-CREATE INDEX IF NOT EXISTS ix_job_runs_finished ON scheduler_job_runs (finished_at) WHERE finished_at IS NOT NULL;

@@ -109,7 +109,7 @@ GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   payment_outbox_blocks, participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers, outbox_rails, dispatch_epochs, symphony_deployments,
   supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
-  outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs
+  outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs, scheduler_timers, scheduler_job_runs
 TO symphony_control;
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count,
@@ -121,14 +121,6 @@ GRANT SELECT (
   source, message_id, topic, payload, content_hash, state, sightings, attempt_count, attempts_max, due_at, first_seen_at,
   last_seen_at, ended_at, last_error, claimed_by, claim_expires_at, claimed_at
 ) ON inbox_messages TO symphony_control, symphony_auditor;
-GRANT SELECT (
-  timer_id, topic, participant_id, payload, delivery, due_at, state, attempt_count, claimed_by, lease_expires_at,
-  started_at, finished_at, error_message, outbox_id, created_at
-) ON scheduler_timers TO symphony_control, symphony_auditor;
-GRANT SELECT (
-  run_id, job_name, scheduled_for, triggered_by, topic, participant_id, payload, delivery, due_at, state, attempt_count,
-  claimed_by, lease_expires_at, started_at, finished_at, error_message, outbox_id, created_at
-) ON scheduler_job_runs TO symphony_control, symphony_auditor;
 GRANT EXECUTE ON FUNCTION
   place_outbox_hold(uuid, text),
   resolve_outbox_hold(uuid, text, text, text),
@@ -179,7 +171,7 @@ GRANT SELECT ON
   payment_outbox_blocks, symphony_settings,
   participant_outbox_policies, outbox_pauses, outbox_workers, outbox_rails, dispatch_epochs, symphony_deployments,
   supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
-  outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs
+  outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs, scheduler_timers, scheduler_job_runs
 TO symphony_auditor;
 
 -- Auditors report what a verification found, because every process derives its alert from the last report. The function takes two

@@ -1,4 +1,4 @@
--- The scheduler at a glance. What has ended is not counted.
+-- The scheduler at a glance, without finished tasks.
 
 CREATE OR REPLACE VIEW supervisor_scheduler_status WITH (security_barrier = true) AS
 WITH job AS (
@@ -7,10 +7,10 @@ WITH job AS (
   FROM scheduler_jobs j WHERE j.state = 'ACTIVE'
 ), timer AS (
   SELECT count(*) AS ready, min(t.due_at) FILTER (WHERE t.delivery = 'outbox') AS first_due_at
-  FROM scheduler_timers t WHERE t.state = 'READY'
+  FROM scheduler_tasks t WHERE t.kind = 'timer' AND t.state = 'READY'
 ), run AS (
   SELECT count(*) AS ready, min(r.due_at) FILTER (WHERE r.delivery = 'outbox') AS first_due_at
-  FROM scheduler_job_runs r WHERE r.state = 'READY'
+  FROM scheduler_tasks r WHERE r.kind = 'run' AND r.state = 'READY'
 )
 SELECT j.active AS active_jobs_count, j.due AS due_jobs_count, j.unreadable AS unreadable_jobs_count,
   t.ready AS ready_timers_count, r.ready AS ready_runs_count,

@@ -58,7 +58,7 @@ export class SchedulerPlayer {
     try {
       await new Sequence(this.#hands, ++this.#sequences).play(steps)
     } finally {
-      for (const table of ['scheduler_timers', 'scheduler_job_runs', 'scheduler_jobs', 'payment_outbox_pending'])
+      for (const table of ['scheduler_tasks', 'scheduler_jobs', 'payment_outbox_pending'])
         await this.#hands.superuser.query(`DELETE FROM ${table}`)
     }
   }

@@ -32,8 +32,8 @@ const PLANTED = [
   },
   {
     name: 'scheduler',
-    functionName: 'end_job_run_claims',
-    check: 'AND r.lease_token = g.lease_token ',
+    functionName: 'end_task_claims',
+    check: 'AND t.lease_token = g.lease_token ',
     open: async (db: TestDatabase) => {
       const { play } = await SchedulerPlayer.open(db)
       return (settings: FuzzSettings) => fuzz({ name: 'scheduler', step: schedulerStep, play }, settings)

@@ -114,17 +114,14 @@ export class SchedulerTables {
   /** Moves times, and counts of claims, in the database to where the model has them. */
   async write(works: readonly Work[], jobs: readonly Job[]): Promise<string[]> {
     const micros = (time: Time | null): number | null => (time === null ? null : this.#timeline.start + at(time))
-    for (const kind of ['timer', 'run'] as const) {
-      const moved = works.filter((work) => work.kind === kind)
-      if (moved.length > 0)
-        await this.#superuser.query(writeWorks(kind), [
-          moved.map(({ name }) => this.#names.id(name)),
-          moved.map(({ due }) => micros(due)),
-          moved.map(({ finished }) => micros(finished)),
-          moved.map(({ claim }) => micros(claim && claim.expires)),
-          moved.map(({ attempts }) => attempts),
-        ])
-    }
+    if (works.length > 0)
+      await this.#superuser.query(WRITE_WORKS, [
+        works.map(({ name }) => this.#names.id(name)),
+        works.map(({ due }) => micros(due)),
+        works.map(({ finished }) => micros(finished)),
+        works.map(({ claim }) => micros(claim && claim.expires)),
+        works.map(({ attempts }) => attempts),
+      ])
     if (jobs.length > 0)
       await this.#superuser.query(WRITE_JOBS, [
         jobs.map(({ name }) => `${name}${this.#suffix}`),
@@ -175,30 +172,23 @@ const WORK_COLUMNS = `w.topic, w.delivery, w.state, w.attempt_count, w.error_mes
 const READ = `
   SELECT epoch_micros(clock_timestamp()) - $1::bigint AS clock,
     (SELECT json_agg(q) FROM (
-      SELECT w.timer_id AS id, NULL AS job, NULL::bigint AS occurrence, ${WORK_COLUMNS}, (
-        SELECT count(*) FROM payment_outbox_identities i WHERE i.instruction_id = w.timer_id::text) AS messages
-      FROM scheduler_timers w
-      UNION ALL
-      SELECT w.run_id, w.job_name, epoch_micros(w.scheduled_for) - $1::bigint, ${WORK_COLUMNS}, (
-        SELECT count(*) FROM payment_outbox_identities i WHERE i.instruction_id = w.run_id::text)
-      FROM scheduler_job_runs w) q) AS works,
+      SELECT w.task_id AS id, w.job_name AS job, epoch_micros(w.scheduled_for) - $1::bigint AS occurrence, ${WORK_COLUMNS}, (
+        SELECT count(*) FROM payment_outbox_identities i WHERE i.instruction_id = w.task_id::text) AS messages
+      FROM scheduler_tasks w) q) AS works,
     (SELECT json_agg(q) FROM (
       SELECT j.job_name, j.cron, j.topic, j.delivery, j.state, j.revision,
         epoch_micros(j.next_due_at) - $1::bigint AS due, epoch_micros(j.postponed_until) - $1::bigint AS postponed
       FROM scheduler_jobs j) q) AS jobs`
 
-function writeWorks(kind: Kind): string {
-  const [table, id] = kind === 'timer' ? ['scheduler_timers', 'timer_id'] : ['scheduler_job_runs', 'run_id']
-  return `
-    UPDATE ${table} w
-    SET due_at = 'epoch'::timestamptz + moved.due * interval '1 microsecond',
-      finished_at = 'epoch'::timestamptz + moved.finished * interval '1 microsecond',
-      lease_expires_at = 'epoch'::timestamptz + moved.expires * interval '1 microsecond',
-      attempt_count = moved.attempts
-    FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::integer[])
-      AS moved(id, due, finished, expires, attempts)
-    WHERE w.${id} = moved.id`
-}
+const WRITE_WORKS = `
+  UPDATE scheduler_tasks w
+  SET due_at = 'epoch'::timestamptz + moved.due * interval '1 microsecond',
+    finished_at = 'epoch'::timestamptz + moved.finished * interval '1 microsecond',
+    lease_expires_at = 'epoch'::timestamptz + moved.expires * interval '1 microsecond',
+    attempt_count = moved.attempts
+  FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::integer[])
+    AS moved(id, due, finished, expires, attempts)
+  WHERE w.task_id = moved.id`
 
 const WRITE_JOBS = `
   UPDATE scheduler_jobs j

@@ -283,9 +283,9 @@ async function finished(db: TestDatabase): Promise<Record<'inbox' | 'runs' | 'ti
     )
   const [oldRun, youngRun] = await ids(
     [3.5, 2.5],
-    'scheduler_job_runs',
-    'run_id, job_name, scheduled_for',
-    `$1::uuid, $1::text, now()`,
+    'scheduler_tasks',
+    'task_id, kind, job_name, scheduled_for',
+    `$1::uuid, 'run', $1::text, now()`,
   )
   const [oldTimer, youngTimer] = await ids([4.5, 3.5], 'scheduler_timers', 'timer_id', '$1')
   return {

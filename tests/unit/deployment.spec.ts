@@ -132,6 +132,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'payment_outbox_proposals',
       'scheduler_job_runs',
       'scheduler_jobs',
+      'scheduler_tasks',
       'scheduler_timers',
       'subject_keys',
       'supervisor_inbox_status',
@@ -171,15 +172,12 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'payment_outbox_pending.ix_pending_lease_expired',
       'payment_outbox_pending.ix_pending_ordered',
       'payment_outbox_proposals.ux_proposals_one_open_per_item',
-      'scheduler_job_runs.ix_job_runs_finished',
-      'scheduler_job_runs.ix_job_runs_leased',
-      'scheduler_job_runs.ix_job_runs_ready',
-      'scheduler_job_runs.ix_job_runs_ready_for_outbox',
       'scheduler_jobs.ix_jobs_looked_at',
-      'scheduler_timers.ix_timers_finished',
-      'scheduler_timers.ix_timers_leased',
-      'scheduler_timers.ix_timers_ready',
-      'scheduler_timers.ix_timers_ready_for_outbox',
+      'scheduler_tasks.ix_tasks_finished',
+      'scheduler_tasks.ix_tasks_leased',
+      'scheduler_tasks.ix_tasks_ready',
+      'scheduler_tasks.ix_tasks_ready_for_outbox',
+      'scheduler_tasks.scheduler_job_runs_one_per_occurrence',
     ])
   })
 

@@ -36,9 +36,14 @@ test('schema/manifest.json is what fresh installs on PostgreSQL 15 to 18 give, w
   expect(await committed('schema/manifest.json', generated)).toBe(generated)
 })
 
-test('only the generator of identifiers differs between the versions', () => {
-  const differing = [15, 16, 17].map((version) => differences(catalogs.get(version)!, catalogs.get(18)!))
-  expect(differing).toEqual([['functions uuid_v7()'], ['functions uuid_v7()'], ['functions uuid_v7()']])
+test('versions differ in uuid_v7 and, on 15, in the printed text of views of one table', () => {
+  const differing = [15, 16, 17].map((version) => differences(catalogs.get(version)!, catalogs.get(18)!).toSorted())
+  expect(differing).toEqual([
+    // PostgreSQL 15 prints the table's alias before each column.
+    ['functions uuid_v7()', 'relations scheduler_job_runs', 'relations scheduler_timers'],
+    ['functions uuid_v7()'],
+    ['functions uuid_v7()'],
+  ])
 })
 
 // pg_dump prints the same definitions. `npm run debian` runs pg_dump and pg_restore themselves.
@@ -80,8 +85,8 @@ function reprint(schema: string): string {
       FOREACH v_statement IN ARRAY ARRAY(
         SELECT pg_catalog.pg_get_functiondef(p.oid) FROM pg_catalog.pg_proc p WHERE p.pronamespace = v_schema
         UNION ALL
-        SELECT format('CREATE OR REPLACE VIEW %s WITH (%s) AS %s', c.oid::regclass,
-          pg_catalog.array_to_string(c.reloptions, ', '), pg_catalog.pg_get_viewdef(c.oid))
+        SELECT format('CREATE OR REPLACE VIEW %s %s AS %s', c.oid::regclass,
+          'WITH (' || pg_catalog.array_to_string(c.reloptions, ', ') || ')', pg_catalog.pg_get_viewdef(c.oid))
         FROM pg_catalog.pg_class c WHERE c.relnamespace = v_schema AND c.relkind = 'v'
         UNION ALL
         SELECT format('ALTER TABLE %s DROP CONSTRAINT %I, ADD CONSTRAINT %2$I %3$s', k.conrelid::regclass, k.conname,

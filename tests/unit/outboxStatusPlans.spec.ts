@@ -14,9 +14,9 @@ beforeAll(async () => {
   db = await createTestDatabase({ countBranches: false })
   const client = await db.connect()
   await insertMany(client, 'inbox_messages', INBOX)
-  await insertMany(client, 'scheduler_timers', TIMERS)
-  await insertMany(client, 'scheduler_job_runs', RUNS)
-  await client.query('ANALYZE inbox_messages; ANALYZE scheduler_timers; ANALYZE scheduler_job_runs')
+  await insertMany(client, 'scheduler_tasks', TIMERS)
+  await insertMany(client, 'scheduler_tasks', RUNS)
+  await client.query('ANALYZE inbox_messages; ANALYZE scheduler_tasks')
   await client.end()
   await enqueue(db)
 })
@@ -39,7 +39,7 @@ test.each([
 
 test.each([
   ['supervisor_inbox_status', ['inbox_messages']],
-  ['supervisor_scheduler_status', ['scheduler_timers', 'scheduler_job_runs']],
+  ['supervisor_scheduler_status', ['scheduler_tasks']],
 ])('%s reads what waits, not what is done', async (view, tables) => {
   const recorder = await PlanRecorder.open(db, 'symphony_readonly')
   const execution = await recorder.run(`SELECT * FROM ${db.qualify(view)}`)
@@ -63,7 +63,7 @@ const TIMERS = `
   FROM generate_series(1, ${ENDED}) n`
 
 const RUNS = `
-  INSERT INTO scheduler_job_runs (run_id, job_name, scheduled_for, topic, payload, delivery, due_at, state, finished_at)
-  SELECT gen_random_uuid(), 'j', now() + n * interval '1 second', 't', '{}', 'outbox', now(),
+  INSERT INTO scheduler_tasks (task_id, kind, job_name, scheduled_for, topic, payload, delivery, due_at, state, finished_at)
+  SELECT gen_random_uuid(), 'run', 'j', now() + n * interval '1 second', 't', '{}', 'outbox', now(),
     CASE WHEN n <= 20 THEN 'READY' ELSE 'CANCELLED' END, CASE WHEN n > 20 THEN now() END
   FROM generate_series(1, ${ENDED}) n`

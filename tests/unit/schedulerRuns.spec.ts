@@ -202,8 +202,8 @@ describe('into the outbox', () => {
 test('an occurrence has one run by the table itself, whoever writes it', async () => {
   const { runId } = await aClaimedJobRun(db)
   const again = db.queryNoRole(
-    `INSERT INTO scheduler_job_runs (run_id, job_name, scheduled_for, topic, payload, delivery, due_at)
-     SELECT uuid_v7(), job_name, scheduled_for, topic, payload, delivery, due_at FROM scheduler_job_runs WHERE run_id = $1`,
+    `INSERT INTO scheduler_tasks (task_id, kind, job_name, scheduled_for, topic, payload, delivery, due_at)
+     SELECT uuid_v7(), kind, job_name, scheduled_for, topic, payload, delivery, due_at FROM scheduler_tasks WHERE task_id = $1`,
     [runId],
   )
   expect(await failureOf(again)).toMatchObject({ code: '23505', constraint: 'scheduler_job_runs_one_per_occurrence' })

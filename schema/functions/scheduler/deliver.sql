@@ -1,4 +1,4 @@
--- Functions that timers and runs share --------------------------------------------------------------------------------
+-- Messages, argument checks and wake-ups of tasks of both kinds.
 
 -- Whoever sleeps until the next event does not know that it has just come nearer. It only wakes: polling guarantees.
 CREATE OR REPLACE FUNCTION wake_schedulers(p_due_at timestamptz) RETURNS void
@@ -47,28 +47,6 @@ $$;
 COMMENT ON FUNCTION check_scheduled_message(text, jsonb, text, text) IS
   'Internal: raises 22023 unless a topic, payload, participant and delivery are acceptable.';
 
-CREATE OR REPLACE FUNCTION check_scheduler_claim(
-  p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[]
-) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-AS $$
-BEGIN
-  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
-    PERFORM refuse_argument('p_batch_size', '1 to 1000');
-  END IF;
-  IF NOT is_id(p_worker_id) THEN
-    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
-  END IF;
-  IF p_lease_seconds IS NULL OR p_lease_seconds NOT BETWEEN 1 AND 3600 THEN
-    PERFORM refuse_argument('p_lease_seconds', '1 to 3600');
-  END IF;
-  IF p_topics IS NOT NULL AND NOT is_id_list(p_topics) THEN
-    PERFORM refuse_argument('p_topics', 'null for all topics, or a plain list of 1 to 1000 of them');
-  END IF;
-END
-$$;
-COMMENT ON FUNCTION check_scheduler_claim(integer, text, integer, text[]) IS 'Internal: raises 22023 unless a claim is well-formed.';
-
 CREATE OR REPLACE FUNCTION check_scheduler_leases(
   p_argument text, p_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text,
   p_retry_delay_seconds integer
@@ -100,20 +78,6 @@ END
 $$;
 COMMENT ON FUNCTION check_scheduler_leases(text, uuid[], uuid[], text, text, integer) IS
   'Internal: raises 22023 unless what ends claims is well-formed.';
-
-CREATE OR REPLACE FUNCTION check_scheduler_retention(p_retention_seconds integer, p_batch_size integer) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-AS $$
-BEGIN
-  IF p_retention_seconds IS NULL OR p_retention_seconds NOT BETWEEN 60 AND 315360000 THEN
-    PERFORM refuse_argument('p_retention_seconds', '60 (a minute) to 315360000 (ten years)');
-  END IF;
-  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
-    PERFORM refuse_argument('p_batch_size', '1 to 1000');
-  END IF;
-END
-$$;
-COMMENT ON FUNCTION check_scheduler_retention(integer, integer) IS 'Internal: raises 22023 unless a retention is well-formed.';
 
 -- Puts messages into the outbox, each under its own id as instruction and key: a repeat finds the first. All at once; one
 -- by one only if the outbox refuses one of them, so that it does not keep the others from going.
@@ -166,20 +130,24 @@ BEGIN
   IF p_outbox_only IS NULL THEN
     PERFORM refuse_argument('p_outbox_only', 'true or false');
   END IF;
-  -- The predicates are spelled out: only then are they seen to be those of the indexes.
+  -- The predicates are those of the indexes, word by word: otherwise the planner does not use them.
   IF p_outbox_only THEN
     v_ready_at := LEAST(
-      (SELECT t.due_at FROM scheduler_timers t WHERE t.state = 'READY' AND t.delivery = 'outbox' ORDER BY t.due_at LIMIT 1),
-      (SELECT r.due_at FROM scheduler_job_runs r WHERE r.state = 'READY' AND r.delivery = 'outbox' ORDER BY r.due_at LIMIT 1));
+      (SELECT t.due_at FROM scheduler_tasks t WHERE t.kind = 'timer' AND t.state = 'READY' AND t.delivery = 'outbox'
+       ORDER BY t.due_at LIMIT 1),
+      (SELECT t.due_at FROM scheduler_tasks t WHERE t.kind = 'run' AND t.state = 'READY' AND t.delivery = 'outbox'
+       ORDER BY t.due_at LIMIT 1));
   ELSE
     v_ready_at := LEAST(
-      (SELECT t.due_at FROM scheduler_timers t WHERE t.state = 'READY' ORDER BY t.due_at LIMIT 1),
-      (SELECT r.due_at FROM scheduler_job_runs r WHERE r.state = 'READY' ORDER BY r.due_at LIMIT 1));
+      (SELECT t.due_at FROM scheduler_tasks t WHERE t.kind = 'timer' AND t.state = 'READY' ORDER BY t.due_at LIMIT 1),
+      (SELECT t.due_at FROM scheduler_tasks t WHERE t.kind = 'run' AND t.state = 'READY' ORDER BY t.due_at LIMIT 1));
   END IF;
   RETURN QUERY SELECT LEAST(
     v_ready_at,
-    (SELECT t.lease_expires_at FROM scheduler_timers t WHERE t.state = 'CLAIMED' ORDER BY t.lease_expires_at LIMIT 1),
-    (SELECT r.lease_expires_at FROM scheduler_job_runs r WHERE r.state = 'CLAIMED' ORDER BY r.lease_expires_at LIMIT 1),
+    (SELECT t.lease_expires_at FROM scheduler_tasks t WHERE t.kind = 'timer' AND t.state = 'CLAIMED'
+     ORDER BY t.lease_expires_at LIMIT 1),
+    (SELECT t.lease_expires_at FROM scheduler_tasks t WHERE t.kind = 'run' AND t.state = 'CLAIMED'
+     ORDER BY t.lease_expires_at LIMIT 1),
     (SELECT GREATEST(j.next_due_at, j.postponed_until) FROM scheduler_jobs j WHERE j.state = 'ACTIVE'
      ORDER BY GREATEST(j.next_due_at, j.postponed_until) LIMIT 1)), clock_timestamp();
 END

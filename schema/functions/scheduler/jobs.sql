@@ -134,10 +134,11 @@ BEGIN
     v_at := clock_timestamp();
     -- Never on a whole second: those belong to the schedule, which must not find its occurrence taken.
     v_at := v_at + CASE WHEN v_at = date_trunc('second', v_at) THEN interval '1 microsecond' ELSE interval '0' END;
-    INSERT INTO scheduler_job_runs
-      (run_id, job_name, scheduled_for, triggered_by, topic, participant_id, payload, delivery, due_at)
-    VALUES (v_run_id, p_job_name, v_at, outbox_actor(), v_job.topic, v_job.participant_id, v_job.payload, v_job.delivery, v_at)
-    ON CONFLICT (job_name, scheduled_for) DO NOTHING;
+    INSERT INTO scheduler_tasks
+      (task_id, kind, job_name, scheduled_for, triggered_by, topic, participant_id, payload, delivery, due_at)
+    VALUES (v_run_id, 'run', p_job_name, v_at, outbox_actor(), v_job.topic, v_job.participant_id, v_job.payload, v_job.delivery,
+      v_at)
+    ON CONFLICT (job_name, scheduled_for) WHERE job_name IS NOT NULL DO NOTHING;
     -- Not inserted: somebody else triggered it in this very microsecond, and the clock goes on.
     EXIT WHEN FOUND;
   END LOOP;
@@ -159,7 +160,7 @@ BEGIN
   PERFORM check_job_name(p_job_name);
   DELETE FROM scheduler_jobs j WHERE j.job_name = p_job_name;
   v_deleted := FOUND;
-  DELETE FROM scheduler_job_runs r WHERE r.job_name = p_job_name AND r.state = 'READY';
+  DELETE FROM scheduler_tasks r WHERE r.job_name = p_job_name AND r.state = 'READY';
   GET DIAGNOSTICS v_runs_removed = ROW_COUNT;
   RETURN QUERY SELECT v_deleted, v_runs_removed;
 END
@@ -223,17 +224,17 @@ BEGIN
     WHERE j.job_name = g.job_name
     RETURNING j.job_name, j.topic, j.participant_id, j.payload, j.delivery
   ), made AS (
-    INSERT INTO scheduler_job_runs
-      (run_id, job_name, scheduled_for, topic, participant_id, payload, delivery, due_at)
-    SELECT uuid_v7(), m.job_name, o.scheduled_for, m.topic, m.participant_id, m.payload, m.delivery, o.scheduled_for
+    INSERT INTO scheduler_tasks
+      (task_id, kind, job_name, scheduled_for, topic, participant_id, payload, delivery, due_at)
+    SELECT uuid_v7(), 'run', m.job_name, o.scheduled_for, m.topic, m.participant_id, m.payload, m.delivery, o.scheduled_for
     FROM moved m
     JOIN unnest(p_job_names, p_scheduled_for) AS o(job_name, scheduled_for) ON o.job_name = m.job_name
     WHERE o.scheduled_for IS NOT NULL
     -- A job that was deleted and defined again may meet an occurrence that it has had.
-    ON CONFLICT (job_name, scheduled_for) DO NOTHING
-    RETURNING run_id, job_name, scheduled_for
+    ON CONFLICT (job_name, scheduled_for) WHERE job_name IS NOT NULL DO NOTHING
+    RETURNING task_id, job_name, scheduled_for
   )
-  SELECT n.run_id, n.job_name, n.scheduled_for FROM made n ORDER BY n.scheduled_for, n.job_name;
+  SELECT n.task_id, n.job_name, n.scheduled_for FROM made n ORDER BY n.scheduled_for, n.job_name;
 END
 $$;
 COMMENT ON FUNCTION create_job_runs(text[], bigint[], timestamptz[], timestamptz[]) IS

@@ -1,0 +1,213 @@
+-- Tasks of both kinds (p_kind: timer, run): claim, end claims, release, make messages of, purge. The public functions of
+-- timers.sql and job_runs.sql call these. The lease token fences each end of a claim.
+
+-- Locks the job's row first. A deletion under way either has not deleted runs yet and then finds this one READY, or commits
+-- before the lock is granted, and then the job is gone.
+CREATE OR REPLACE FUNCTION release_tasks(p_task_ids uuid[], p_error_message text, p_retry_delay_seconds integer) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: lookup
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+BEGIN
+  PERFORM 1 FROM scheduler_jobs j
+  WHERE j.job_name = ANY (ARRAY(SELECT t.job_name FROM scheduler_tasks t WHERE t.task_id = ANY (p_task_ids)))
+  ORDER BY j.job_name FOR KEY SHARE;
+  v_now := clock_timestamp();
+  UPDATE scheduler_tasks t
+  SET state = g.state, finished_at = CASE WHEN g.state = 'READY' THEN NULL ELSE v_now END,
+    due_at = CASE WHEN p_retry_delay_seconds > 0 THEN v_now + make_interval(secs => p_retry_delay_seconds) ELSE t.due_at END,
+    error_message = COALESCE(p_error_message, format('the claim of %s expired', t.claimed_by)),
+    claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL
+  FROM (
+    SELECT n.task_id, CASE
+      WHEN n.kind = 'run' AND NOT EXISTS (SELECT 1 FROM scheduler_jobs j WHERE j.job_name = n.job_name OFFSET 0) THEN 'CANCELLED'
+      WHEN n.attempt_count >= 20 THEN 'FAILED'
+      ELSE 'READY'
+    END AS state
+    FROM scheduler_tasks n WHERE n.task_id = ANY (p_task_ids)
+  ) g
+  WHERE t.task_id = g.task_id;
+END
+$$;
+COMMENT ON FUNCTION release_tasks(uuid[], text, integer) IS
+  'Internal: returns locked tasks to READY; fails those claimed twenty times, cancels runs of a deleted job.';
+
+-- An expired claim is the claim of a crashed worker.
+CREATE OR REPLACE FUNCTION release_expired_tasks(p_kind text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: lookup
+#variable_conflict use_column
+DECLARE
+  v_now CONSTANT timestamptz := clock_timestamp();
+  v_expired CONSTANT uuid[] := ARRAY(
+    SELECT t.task_id FROM scheduler_tasks t
+    WHERE t.kind = p_kind AND t.state = 'CLAIMED' AND t.lease_expires_at <= v_now
+    ORDER BY t.lease_expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED);
+BEGIN
+  IF cardinality(v_expired) > 0 THEN
+    PERFORM release_tasks(v_expired, NULL, 0);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION release_expired_tasks(text) IS 'Internal: releases the tasks of a kind whose claim expired.';
+
+-- A due task becomes a message in one transaction, so that a crash neither loses nor doubles it.
+CREATE OR REPLACE FUNCTION enqueue_due_tasks(p_kind text, p_batch_size integer) RETURNS SETOF scheduler_tasks
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: batch
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_due scheduler_tasks[];
+BEGIN
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  PERFORM release_expired_tasks(p_kind);
+  v_now := clock_timestamp();
+  v_due := ARRAY(
+    SELECT t FROM scheduler_tasks t
+    WHERE t.kind = p_kind AND t.state = 'READY' AND t.delivery = 'outbox' AND t.due_at <= v_now
+    ORDER BY t.due_at, t.task_id LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  IF cardinality(v_due) = 0 THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+  WITH enqueued AS MATERIALIZED (
+    SELECT m.message_id, m.outbox_id, m.error_message
+    FROM enqueue_scheduled_messages(
+      ARRAY(SELECT d.task_id FROM unnest(v_due) d), ARRAY(SELECT d.participant_id FROM unnest(v_due) d),
+      ARRAY(SELECT d.topic FROM unnest(v_due) d), ARRAY(SELECT d.payload FROM unnest(v_due) d)) m
+  ), ended AS (
+    UPDATE scheduler_tasks t
+    SET state = CASE WHEN e.outbox_id IS NULL THEN 'FAILED' ELSE 'ENQUEUED' END, outbox_id = e.outbox_id,
+      error_message = e.error_message, started_at = v_now, finished_at = clock_timestamp()
+    FROM enqueued e WHERE t.task_id = e.message_id
+    RETURNING t.*
+  )
+  SELECT n.* FROM ended n ORDER BY n.due_at, n.task_id;
+END
+$$;
+COMMENT ON FUNCTION enqueue_due_tasks(text, integer) IS
+  'Internal: makes due tasks of a kind messages of the outbox, in order, at most the batch size. A refused one fails alone.';
+
+CREATE OR REPLACE FUNCTION claim_tasks(
+  p_kind text, p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[]
+) RETURNS SETOF scheduler_tasks
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: batch
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_due uuid[];
+BEGIN
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  IF NOT is_id(p_worker_id) THEN
+    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
+  END IF;
+  IF p_lease_seconds IS NULL OR p_lease_seconds NOT BETWEEN 1 AND 3600 THEN
+    PERFORM refuse_argument('p_lease_seconds', '1 to 3600');
+  END IF;
+  IF p_topics IS NOT NULL AND NOT is_id_list(p_topics) THEN
+    PERFORM refuse_argument('p_topics', 'null for all topics, or a plain list of 1 to 1000 of them');
+  END IF;
+  PERFORM release_expired_tasks(p_kind);
+  v_now := clock_timestamp();
+  v_due := ARRAY(
+    SELECT t.task_id FROM scheduler_tasks t
+    WHERE t.kind = p_kind AND t.state = 'READY' AND t.due_at <= v_now AND (p_topics IS NULL OR t.topic = ANY (p_topics))
+    ORDER BY t.due_at, t.task_id LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+  v_now := clock_timestamp();
+  RETURN QUERY
+  WITH leased AS (
+    UPDATE scheduler_tasks t
+    SET state = 'CLAIMED', claimed_by = p_worker_id, lease_token = gen_random_uuid(),
+      lease_expires_at = v_now + make_interval(secs => p_lease_seconds), attempt_count = t.attempt_count + 1, started_at = v_now
+    WHERE t.task_id = ANY (v_due)
+    RETURNING t.*
+  )
+  -- UPDATE … RETURNING has no order of its own.
+  SELECT l.* FROM leased l ORDER BY l.due_at, l.task_id;
+END
+$$;
+COMMENT ON FUNCTION claim_tasks(text, integer, text, integer, text[]) IS
+  'Internal: leases due tasks of a kind to one worker, at most the batch size, in order; each with its token.';
+
+-- The answer leaves out a task of the other kind, and one that this worker does not hold, or no longer holds, under this token.
+CREATE OR REPLACE FUNCTION end_task_claims(
+  p_kind text, p_task_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_state text, p_error_message text,
+  p_retry_delay_seconds integer
+) RETURNS SETOF uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: batch
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  -- Positions of the claims that match a row.
+  v_shown bigint[];
+  v_held uuid[];
+BEGIN
+  PERFORM check_scheduler_leases(
+    format('p_%s_ids', p_kind), p_task_ids, p_lease_tokens, p_worker_id, p_error_message, p_retry_delay_seconds);
+  -- Only a CLAIMED task has a lease token. A predicate on the state would let the planner read all leased tasks by their index.
+  v_shown := ARRAY(
+    SELECT g.ordinal
+    FROM unnest(p_task_ids, p_lease_tokens) WITH ORDINALITY AS g(task_id, lease_token, ordinal)
+    JOIN scheduler_tasks t ON t.task_id = g.task_id
+    WHERE t.kind = p_kind AND t.lease_token = g.lease_token AND t.claimed_by = p_worker_id
+    ORDER BY t.task_id FOR UPDATE OF t);
+  -- The clock is read after the rows are locked: a lease may expire while the call waits for a lock.
+  v_now := clock_timestamp();
+  v_held := ARRAY(
+    SELECT t.task_id
+    FROM unnest(p_task_ids) WITH ORDINALITY AS g(task_id, ordinal)
+    JOIN scheduler_tasks t ON t.task_id = g.task_id
+    WHERE g.ordinal = ANY (v_shown) AND t.lease_expires_at > v_now
+    GROUP BY t.task_id ORDER BY min(g.ordinal));
+  IF p_state = 'READY' THEN
+    PERFORM release_tasks(v_held, COALESCE(p_error_message, 'abandoned'), p_retry_delay_seconds);
+    PERFORM wake_schedulers(v_now + make_interval(secs => p_retry_delay_seconds));
+  ELSE
+    UPDATE scheduler_tasks t
+    SET state = p_state, finished_at = v_now, error_message = p_error_message, claimed_by = NULL, lease_token = NULL,
+      lease_expires_at = NULL
+    WHERE t.task_id = ANY (v_held);
+  END IF;
+  RETURN QUERY SELECT h.task_id FROM unnest(v_held) AS h(task_id);
+END
+$$;
+COMMENT ON FUNCTION end_task_claims(text, uuid[], uuid[], text, text, text, integer) IS
+  'Internal: moves tasks of a kind that a worker holds to a state; returns those that it moved.';
+
+CREATE OR REPLACE FUNCTION purge_finished_tasks(p_kind text, p_retention_seconds integer, p_batch_size integer) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: lookup
+#variable_conflict use_column
+DECLARE
+  v_before timestamptz := clock_timestamp() - make_interval(secs => p_retention_seconds);
+  v_purged integer;
+BEGIN
+  IF p_retention_seconds IS NULL OR p_retention_seconds NOT BETWEEN 60 AND 315360000 THEN
+    PERFORM refuse_argument('p_retention_seconds', '60 (a minute) to 315360000 (ten years)');
+  END IF;
+  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
+    PERFORM refuse_argument('p_batch_size', '1 to 1000');
+  END IF;
+  DELETE FROM scheduler_tasks d WHERE d.task_id = ANY (ARRAY(
+    SELECT t.task_id FROM scheduler_tasks t WHERE t.kind = p_kind AND t.finished_at IS NOT NULL AND t.finished_at < v_before
+    ORDER BY t.finished_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED));
+  GET DIAGNOSTICS v_purged = ROW_COUNT;
+  RETURN v_purged;
+END
+$$;
+COMMENT ON FUNCTION purge_finished_tasks(text, integer, integer) IS
+  'Internal: deletes tasks of a kind that finished before the retention, oldest first, at most the batch size; returns how many.';

@@ -1,0 +1,141 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  abandonJobRuns,
+  abandonTimers,
+  ackJobRuns,
+  ackTimers,
+  cancelTimer,
+  claimJobRuns,
+  claimTimers,
+  enqueueDueJobRuns,
+  enqueueDueTimers,
+  failJobRuns,
+  failTimers,
+  purgeFinishedJobRuns,
+  purgeFinishedTimers,
+  readTimer,
+  scheduleTimer,
+  triggerJob,
+} from '../../libs/scheduler/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { WORKER } from '../support/outboxItems.js'
+import { failureOf } from '../support/race.js'
+import {
+  aClaimedJobRun,
+  aClaimedTimer,
+  aJob,
+  aJobDefinition,
+  anEndedTimer,
+  aTimer,
+  aTimerDefinition,
+} from '../support/scheduled.js'
+
+/** Timers and job runs share the table scheduler_tasks. The functions of one kind must not act on the other. */
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+const ingest = () => db.as('symphony_ingest')
+const executor = () => db.as('symphony_executor')
+
+async function stateOf(taskId: string): Promise<string | undefined> {
+  const { rows } = await db.queryNoRole<{ state: string }>('SELECT state FROM scheduler_tasks WHERE task_id = $1', [
+    taskId,
+  ])
+  return rows[0]?.state
+}
+
+async function triggeredRun(topic: string, delivery: 'claim' | 'outbox'): Promise<string> {
+  const name = await aJob(db, { topic, delivery })
+  return (await triggerJob(db.as('symphony_control'), name)).runId
+}
+
+describe('timers and job runs', () => {
+  test('a claim of timers takes no run, and a claim of runs takes no timer', async () => {
+    const { timerId, topic } = await aTimer(db, { delivery: 'claim' })
+    const runId = await triggeredRun(topic, 'claim')
+    const timers = await claimTimers(executor(), 10, WORKER, 600, { topics: [topic] })
+    expect(timers.map((timer) => timer.timerId)).toEqual([timerId])
+    expect(await stateOf(runId)).toBe('READY')
+    const runs = await claimJobRuns(executor(), 10, WORKER, 600, { topics: [topic] })
+    expect(runs.map((run) => run.runId)).toEqual([runId])
+  })
+
+  test('a scheduler enqueues due timers without runs, and due runs without timers', async () => {
+    const { timerId, topic } = await aTimer(db)
+    const runId = await triggeredRun(topic, 'outbox')
+    const mine = (enqueued: readonly { readonly id: string; readonly topic: string }[]) =>
+      enqueued.filter((one) => one.topic === topic).map(({ id }) => id)
+    expect(mine(await enqueueDueTimers(executor(), 1000))).toEqual([timerId])
+    expect(await stateOf(runId)).toBe('READY')
+    expect(mine(await enqueueDueJobRuns(executor(), 1000))).toEqual([runId])
+  })
+
+  test.each([
+    ['ack', ackTimers, ackJobRuns],
+    ['abandon', abandonTimers, abandonJobRuns],
+    ['fail', failTimers, failJobRuns],
+  ])('%s of one kind leaves a claim of the other kind alone', async (_verb, endTimers, endJobRuns) => {
+    const timer = await aClaimedTimer(db)
+    const run = await aClaimedJobRun(db)
+    expect(await endTimers(executor(), [{ ...run, timerId: run.runId }], WORKER)).toEqual([])
+    expect(await endJobRuns(executor(), [{ ...timer, runId: timer.timerId }], WORKER)).toEqual([])
+    expect([await stateOf(run.runId), await stateOf(timer.timerId)]).toEqual(['CLAIMED', 'CLAIMED'])
+  })
+
+  test('a claim of timers does not release an expired run, nor a claim of runs an expired timer', async () => {
+    const timer = await aClaimedTimer(db)
+    const run = await aClaimedJobRun(db)
+    await db.queryNoRole('UPDATE scheduler_tasks SET lease_expires_at = now() WHERE task_id = ANY ($1)', [
+      [timer.timerId, run.runId],
+    ])
+    await claimTimers(executor(), 1, WORKER, 600, { topics: ['other'] })
+    expect([await stateOf(timer.timerId), await stateOf(run.runId)]).toEqual(['READY', 'CLAIMED'])
+    await claimJobRuns(executor(), 1, WORKER, 600, { topics: ['other'] })
+    expect(await stateOf(run.runId)).toBe('READY')
+  })
+
+  test('a purge of one kind keeps finished tasks of the other kind', async () => {
+    const timerId = await anEndedTimer(db, '9 days')
+    const run = await aClaimedJobRun(db)
+    await ackJobRuns(executor(), [run], WORKER)
+    await db.queryNoRole(`UPDATE scheduler_tasks SET finished_at = now() - interval '9 days' WHERE task_id = $1`, [
+      run.runId,
+    ])
+    expect(await purgeFinishedJobRuns(executor(), 86_400, 1000)).toBe(1)
+    expect([await stateOf(run.runId), await stateOf(timerId)]).toEqual([undefined, 'CANCELLED'])
+    expect(await purgeFinishedTimers(executor(), 86_400, 1000)).toBe(1)
+  })
+
+  test('cancelTimer and readTimer do not find a run', async () => {
+    const runId = await triggeredRun('t', 'claim')
+    expect(await cancelTimer(ingest(), runId)).toBe(false)
+    expect(await stateOf(runId)).toBe('READY')
+    expect(await readTimer(db.as('symphony_control'), runId)).toBeUndefined()
+  })
+
+  test('scheduleTimer under the id of a run with the same content is refused (P7004)', async () => {
+    const job = aJobDefinition({ delivery: 'claim' })
+    const runId = await triggeredRun(job.topic, 'claim')
+    await db.queryNoRole('UPDATE scheduler_tasks SET due_at = $2 WHERE task_id = $1', [runId, aTimerDefinition().dueAt])
+    const timer = aTimerDefinition({ topic: job.topic, payload: job.payload, delivery: 'claim', timerId: runId })
+    expect(await failureOf(scheduleTimer(ingest(), timer))).toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' })
+  })
+
+  test.each([
+    ['a run without a job', `'run', NULL, now(), NULL`],
+    ['a run without an occurrence', `'run', 'j', NULL, NULL`],
+    ['a timer with a job', `'timer', 'j', now(), NULL`],
+    ['a timer that a person triggered', `'timer', NULL, NULL, 'ann'`],
+    ['an unknown kind', `'other', NULL, NULL, NULL`],
+  ])('the table refuses %s (23514)', async (_what, columns) => {
+    const insert = db.queryNoRole(
+      `INSERT INTO scheduler_tasks (task_id, kind, job_name, scheduled_for, triggered_by, topic, payload, delivery, due_at)
+       VALUES (gen_random_uuid(), ${columns}, 't', '{}', 'claim', now())`,
+    )
+    expect(await failureOf(insert)).toMatchObject({ code: '23514', constraint: 'scheduler_tasks_timer_or_run' })
+  })
+})
