@@ -1,4 +1,4 @@
-// tenants.mjs: node tenants.mjs, in a folder where `npm install symphony-pg` was run.
+// tenants.mjs: node tenants.mjs, in a folder where symphony-pg is installed.
 import { deploy } from 'symphony-pg/deployment'
 import { startEmbedded } from 'symphony-pg/embedded'
 import { OutboxRelayer } from 'symphony-pg/outbox'
