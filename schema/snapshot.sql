@@ -457,7 +457,7 @@ CREATE INDEX ix_attempts_failed ON payment_outbox_attempts USING btree (attempt_
 COMMENT ON INDEX ix_attempts_failed IS 'List of FAILED items, the latest first. Only that list repeats attempt_no >= 1, so no other query uses this index. One entry per failure.';
 CREATE INDEX ix_attempts_recorded ON payment_outbox_attempts USING btree (recorded_xid);
 CREATE UNIQUE INDEX payment_outbox_attempts_one_terminal_per_outbox ON payment_outbox_attempts USING btree (outbox_id) WHERE state = ANY (ARRAY['DISPATCHED'::outbox_attempt_state, 'FAILED'::outbox_attempt_state]);
-COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A payment ends once: refuses a second terminal outcome. Also the outcome of a known item, for enqueue, redrive and status. One entry per ended item.';
+COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it. Enqueue, redrive and status read it. One entry per ended item.';
 CREATE TRIGGER payment_outbox_attempts_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_attempts FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER payment_outbox_attempts_is_append_only;
 COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: what happened, one immutable row per attempt, numbered 1, 2, 3 … per item.';

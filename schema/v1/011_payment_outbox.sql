@@ -446,7 +446,7 @@ COMMENT ON INDEX ix_attempts_by_outbox IS
 CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_attempts_one_terminal_per_outbox
   ON payment_outbox_attempts (outbox_id) WHERE state IN ('DISPATCHED', 'FAILED');
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS
-  'A payment ends once: refuses a second terminal outcome. Also the outcome of a known item, for enqueue, redrive and status. One entry per ended item.';
+  'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it. Enqueue, redrive and status read it. One entry per ended item.';
 
 CREATE INDEX IF NOT EXISTS ix_attempts_failed
   ON payment_outbox_attempts (attempt_id) WHERE state = 'FAILED' AND attempt_no >= 1;
