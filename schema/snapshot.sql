@@ -456,6 +456,7 @@ COMMENT ON INDEX ix_attempts_by_rail_reference IS 'Search by the reference of th
 CREATE INDEX ix_attempts_failed ON payment_outbox_attempts USING btree (attempt_id) WHERE state = 'FAILED'::outbox_attempt_state AND attempt_no >= 1;
 COMMENT ON INDEX ix_attempts_failed IS 'List of FAILED items, the latest first. Only that list repeats attempt_no >= 1, so no other query uses this index. One entry per failure.';
 CREATE INDEX ix_attempts_recorded ON payment_outbox_attempts USING btree (recorded_xid);
+COMMENT ON INDEX ix_attempts_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
 CREATE UNIQUE INDEX payment_outbox_attempts_one_terminal_per_outbox ON payment_outbox_attempts USING btree (outbox_id) WHERE state = ANY (ARRAY['DISPATCHED'::outbox_attempt_state, 'FAILED'::outbox_attempt_state]);
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it. Enqueue, redrive and status read it. One entry per ended item.';
 CREATE TRIGGER payment_outbox_attempts_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_attempts FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
@@ -516,6 +517,7 @@ CREATE TABLE payment_outbox_events (
   CONSTRAINT payment_outbox_events_pkey PRIMARY KEY (event_id)
 );
 CREATE INDEX ix_events_recorded ON payment_outbox_events USING btree (recorded_xid);
+COMMENT ON INDEX ix_events_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
 CREATE TRIGGER payment_outbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_events ENABLE ALWAYS TRIGGER payment_outbox_events_is_append_only;
 COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
@@ -545,6 +547,7 @@ CREATE TABLE payment_outbox_identities (
   CONSTRAINT payment_outbox_identities_pkey PRIMARY KEY (outbox_id)
 );
 CREATE INDEX ix_identities_recorded ON payment_outbox_identities USING btree (recorded_xid);
+COMMENT ON INDEX ix_identities_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
 CREATE INDEX ix_identities_redrive_of ON payment_outbox_identities USING btree (redrive_of) WHERE redrive_of IS NOT NULL;
 COMMENT ON INDEX ix_identities_redrive_of IS 'Redrive, timelines and the list of FAILED items: the redrives of an item. One entry per redrive.';
 CREATE UNIQUE INDEX payment_outbox_identities_one_instruction_per_scoped_key ON payment_outbox_identities USING btree (key_scope, idempotency_key) WHERE key_scope IS NOT NULL;
@@ -698,6 +701,7 @@ CREATE TABLE scheduler_jobs (
   CONSTRAINT scheduler_jobs_to_the_outbox_or_claimed CHECK (delivery = ANY (ARRAY['outbox'::text, 'claim'::text]))
 );
 CREATE INDEX ix_jobs_looked_at ON scheduler_jobs USING btree (GREATEST(next_due_at, postponed_until)) WHERE state = 'ACTIVE'::text;
+COMMENT ON INDEX ix_jobs_looked_at IS 'Scheduler: jobs that are due, and the next due time. One entry per active job.';
 COMMENT ON TABLE scheduler_jobs IS 'What is to be done again and again. Its name is its identity.';
 COMMENT ON COLUMN scheduler_jobs.missed_runs IS 'What becomes of occurrences nobody was there for: skip, once (the latest), all.';
 COMMENT ON COLUMN scheduler_jobs.next_due_at IS 'The next occurrence. The scheduler makes the run and moves this in one call.';

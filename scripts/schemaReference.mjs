@@ -105,5 +105,5 @@ function functionRow(name, manifest) {
 }
 
 function listOf(items) {
-  return [...new Set(items)].toSorted().join(', ')
+  return [...new Set(items)].toSorted((left, right) => (left < right ? -1 : 1)).join(', ')
 }

@@ -82,13 +82,14 @@ interface ClaimException {
 
 export function unpackClaim(row: PackedClaim, onUnleased?: (takeover: UnleasedTakeover) => void): ClaimedItem[] {
   const exceptions = new Map<number, ClaimException>()
-  for (const one of parsed<ClaimException>(row.exceptions)) {
+  const said: readonly ClaimException[] = JSON.parse(row.exceptions ?? '[]')
+  for (const one of said) {
     if (one.ordinal !== null) exceptions.set(one.ordinal - 1, one)
     else onUnleased?.({ outboxId: one.outbox_id, railType: one.rail_type, holdReason: one.hold_reason })
   }
   if (row.items === null) return []
   const { lease_expires_at: expiry, claimed_at: claimed } = row
-  const payloads = parsed<JsonObject>(row.payloads)
+  const payloads: readonly JsonObject[] = JSON.parse(row.payloads ?? '[]')
   return row.items.split('\n').map((line, index) => {
     const field = line.split(' ')
     const exception = exceptions.get(index)
@@ -179,7 +180,8 @@ interface VerdictException {
 
 /** A verdict for each id, in their order. */
 export function unpackVerdicts(row: PackedVerdicts, outboxIds: readonly string[]): CompletionVerdict[] {
-  const exceptions = new Map(parsed<VerdictException>(row.exceptions).map((one) => [one.ordinal - 1, one]))
+  const said: readonly VerdictException[] = JSON.parse(row.exceptions ?? '[]')
+  const exceptions = new Map(said.map((one) => [one.ordinal - 1, one]))
   const attemptNos = row.attempt_nos?.split(' ') ?? []
   let next = 0
   return outboxIds.map((outboxId, index) => {
@@ -196,10 +198,6 @@ function toVerdict(row: VerdictException): CompletionVerdict {
   if (verdict === 'LEASE_LOST' || attemptNo === null || state === null) return { outboxId, verdict: 'LEASE_LOST' }
   if (verdict === 'ALREADY_RECORDED') return { outboxId, verdict, attemptNo, state, contradicted }
   return { outboxId, verdict, attemptNo, state, held, contradicted }
-}
-
-function parsed<T>(json: string | null): readonly T[] {
-  return json === null ? [] : JSON.parse(json)
 }
 
 /** A Date has milliseconds, the server microseconds: cut, not rounded. */

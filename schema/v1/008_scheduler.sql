@@ -110,3 +110,4 @@ COMMENT ON INDEX ix_tasks_finished IS 'Retention: tasks that finished before a t
 -- GREATEST ignores a null: a job that is not postponed is due at next_due_at.
 CREATE INDEX IF NOT EXISTS ix_jobs_looked_at
   ON scheduler_jobs (GREATEST(next_due_at, postponed_until)) WHERE state = 'ACTIVE';
+COMMENT ON INDEX ix_jobs_looked_at IS 'Scheduler: jobs that are due, and the next due time. One entry per active job.';

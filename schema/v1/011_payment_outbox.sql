@@ -474,8 +474,11 @@ COMMENT ON INDEX ix_identities_redrive_of IS
 -- Sealing: rows after a given transaction, in order. Written at the right-hand edge; rows of one transaction share an entry,
 -- about six bytes a row.
 CREATE INDEX IF NOT EXISTS ix_identities_recorded ON payment_outbox_identities (recorded_xid);
+COMMENT ON INDEX ix_identities_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
 CREATE INDEX IF NOT EXISTS ix_attempts_recorded ON payment_outbox_attempts (recorded_xid);
+COMMENT ON INDEX ix_attempts_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
 CREATE INDEX IF NOT EXISTS ix_events_recorded ON payment_outbox_events (recorded_xid);
+COMMENT ON INDEX ix_events_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
 CREATE INDEX IF NOT EXISTS ix_ledger_verifications_by_time ON ledger_verifications (verified_at);
 COMMENT ON INDEX ix_ledger_verifications_by_time IS
   'Status: the last verification of the ledger. One entry per verification.';

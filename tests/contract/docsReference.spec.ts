@@ -13,4 +13,6 @@ test('the page about the schema says what the manifest and the files say', async
   const page = await readFile(new URL('../../docs/internals/schema.md', import.meta.url), 'utf8')
   // Run `npm run schema:snapshot`.
   expect(page).toBe(schemaReference())
+  // An index that no constraint needs has a COMMENT that names the query it serves.
+  expect(page.match(/^\| `.*\|  \|$/gm) ?? []).toEqual([])
 })

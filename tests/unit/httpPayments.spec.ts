@@ -118,7 +118,7 @@ describe('the list of payments', () => {
   test('finds a payment by the idempotency key of the caller that enqueued it over HTTP', async () => {
     const instruction = anInstruction()
     const other = await enqueue(db, { idempotencyKey: instruction.idempotencyKey })
-    const { items } = JSON.parse(await (await post({ instructions: [instruction] })).text()) as OutboxPage
+    const { items }: OutboxPage = JSON.parse(await (await post({ instructions: [instruction] })).text())
     const path = `/v1/outbox?q=${instruction.idempotencyKey}`
     const found = (await get<OutboxPage>(path)).items.map(({ outboxId }) => outboxId)
     expect(found).toEqual([items[0]!.outboxId])
