@@ -18,6 +18,8 @@ interface ShortForm {
   readonly size: Size
   /** What must have happened, or nothing was shown. */
   readonly atLeast: Readonly<Record<string, number>>
+  /** It creates roles, which other tests on the run's server would see. @default false */
+  readonly ownServer?: boolean
 }
 
 const SHORT_FORMS: readonly ShortForm[] = [
@@ -26,6 +28,7 @@ const SHORT_FORMS: readonly ShortForm[] = [
     scenario: crashPoints,
     size: { every: 45, auditEvery: 25 },
     atLeast: { crashes: 10, passed: 300 },
+    ownServer: true,
   },
   {
     invariant: 'whatever byte its connection is cut at, a call made again gets the same answer, and nothing is doubled',
@@ -49,10 +52,11 @@ const SHORT_FORMS: readonly ShortForm[] = [
 
 const TITLED = SHORT_FORMS.map((form) => [`${form.scenario.id} ${form.invariant}`, form] as const)
 
-test.each(TITLED)('%s', async (_title, { scenario, size, atLeast }) => {
+test.each(TITLED)('%s', async (_title, { scenario, size, atLeast, ownServer = false }) => {
   const seed = commitSeed()
   process.stdout.write(`${scenario.id}: seed ${seed}\n`)
-  const { defects, figures } = await playScenario(scenario, { seed, short: true, size, serverUrl: inject('serverUrl') })
+  const server = ownServer ? {} : { serverUrl: inject('serverUrl') }
+  const { defects, figures } = await playScenario(scenario, { seed, short: true, size, ...server })
   expect(defects).toEqual([])
   for (const [name, least] of Object.entries(atLeast)) expect(Number(figures[name])).toBeGreaterThanOrEqual(least)
 })

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { callFunction } from '../../libs/db/index.js'
-import { deploy } from '../../libs/deployment/index.js'
 import {
   databaseSource,
   exportLedger,
@@ -256,26 +255,6 @@ describe('several sealers', () => {
       await other.close()
     }
   })
-})
-
-test('a ledger from before there were blocks is sealed whole after the deployment that brings them', async () => {
-  const other = await stage.beside({ countBranches: false })
-  try {
-    await other.play()
-    for (const table of ['identities', 'attempts', 'events']) {
-      await other.db.queryNoRole(`ALTER TABLE payment_outbox_${table} DROP COLUMN recorded_xid`)
-    }
-    // As if by an earlier release: files that differ are applied again.
-    await other.db.queryNoRole(`DROP TABLE payment_outbox_blocks`)
-    await other.db.queryNoRole('ALTER TABLE symphony_deployments DISABLE TRIGGER ALL')
-    await other.db.queryNoRole('DELETE FROM symphony_deployments')
-    await deploy({ url: other.db.url, schema: other.db.schema })
-    await other.play()
-    await other.sealAll(5)
-    expect(await other.verify()).toMatchObject({ openRows: 0, breakCount: 0 })
-  } finally {
-    await other.close()
-  }
 })
 
 describe('the worker', () => {

@@ -86,7 +86,10 @@ export function decidingSteps(tools) {
     'pauses and policies': async () => {
       await outbox.requireKnownName(as('control'), 'rail', 'resend')
       await outbox.readSkippedHead(as('control'), 'nobody')
+      await refused('UNKNOWN_NAME', outbox.requireKnownName(as('control'), 'rail', 'nobody'))
       await refused('UNKNOWN_NAME', outbox.requireKnownName(as('control'), 'participant', 'nobody'))
+      await refused('UNKNOWN_NAME', outbox.requireKnownSearch(as('control'), { railType: 'nobody' }))
+      await refused('UNKNOWN_NAME', outbox.requireKnownSearch(as('control'), { participants: ['nobody'] }))
       await outbox.pauseOutbox(as('control'), 'rail', 'nobody', 'a drill')
       await outbox.resumeOutbox(as('control'), 'rail', 'nobody', 'the drill is over')
       await outbox.setParticipantOutboxPolicy(as('control'), 'nobody', 'continue')
