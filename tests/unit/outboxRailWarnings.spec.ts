@@ -67,7 +67,7 @@ const warningOf = (railType: string, since = 'yet') => ({
 })
 
 const unserved = async (rails: readonly (string | null)[] | null) =>
-  (await db.as('symphony_ingest').query(`SELECT * FROM ${db.schema}.unserved_outbox_rails($1)`, [rails])).rows
+  (await db.as('symphony_ingest').query(`SELECT * FROM ${db.qualify('unserved_outbox_rails')}($1)`, [rails])).rows
 
 describe('unserved_outbox_rails', () => {
   test('returns a rail that no process declared once, however often it is named', async () => {
@@ -179,7 +179,7 @@ describe('the query for unserved rails', () => {
   })
 
   test('that the database refuses leaves the answer of a committed payment without a warning', async () => {
-    const right = `EXECUTE ON FUNCTION ${db.schema}.unserved_outbox_rails(text[])`
+    const right = `EXECUTE ON FUNCTION ${db.qualify('unserved_outbox_rails')}(text[])`
     await db.queryNoRole(`REVOKE ${right} FROM symphony_ingest`)
     onTestFinished(async () => void (await db.queryNoRole(`GRANT ${right} TO symphony_ingest`)))
     const { counted, counts } = await openCountingStage()
@@ -191,12 +191,12 @@ describe('the query for unserved rails', () => {
     const blocker = await openConnection(db)
     onTestFinished(() => blocker.close())
     await blocker.query('BEGIN')
-    await blocker.query(`LOCK TABLE ${db.schema}.outbox_rails`)
+    await blocker.query(`LOCK TABLE ${db.qualify('outbox_rails')}`)
     const { counted, counts } = await openCountingStage()
     const accepted = await post(buildInstruction(newRail()), counted)
     expect([accepted.status, 'warnings' in accepted, counts.reads]).toEqual([201, false, 1])
     const { rows } = await db.queryNoRole(
-      `SELECT pid FROM pg_locks WHERE NOT granted AND relation = '${db.schema}.outbox_rails'::regclass`,
+      `SELECT pid FROM pg_locks WHERE NOT granted AND relation = '${db.qualify('outbox_rails')}'::regclass`,
     )
     expect(rows).toHaveLength(1)
   })

@@ -9,7 +9,7 @@ import { enqueueFailed } from '../support/outboxPeople.js'
 let db: TestDatabase
 let auditor: string
 beforeAll(async () => {
-  db = await createTestDatabase()
+  db = await createTestDatabase({ countBranches: false })
   auditor = (await db.createLogin('auditor', { roles: ['symphony_auditor'] })).url
 })
 beforeEach(() => setTrail(true))
