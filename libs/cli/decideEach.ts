@@ -43,9 +43,13 @@ export async function decideEach<Result extends object>(
 /** Ends the command with an error if any was refused. Each is listed in the output before. */
 export function requireNoRefusal(code: string, { done, refused }: Decided<object>): void {
   if (refused.length === 0) return
-  throw new AppError(code, `${refused.length} of ${done.length + refused.length} were refused.`, {
+  throw new AppError(code, `${refusedOf(refused.length, done.length + refused.length)}.`, {
     remedy: 'Each is named above with its reason.',
   })
+}
+
+function refusedOf(refused: number, all: number): string {
+  return `${refused} of ${all} ${refused === 1 ? 'was' : 'were'} refused`
 }
 
 export function describeRefusals({ refused }: Decided<object>): readonly string[] {
@@ -82,7 +86,7 @@ export async function decideEachProposal(
     }
   }
   if (refused === 0) return
-  throw new AppError(code, `${refused} of ${ids.length} were refused; the others are done.`, {
+  throw new AppError(code, `${refusedOf(refused, ids.length)}; the others are done.`, {
     remedy: 'Each refused id is named above with its reason.',
   })
 }

@@ -103,8 +103,9 @@ export function unpackClaim(row: PackedClaim, onUnleased?: (takeover: UnleasedTa
       payload: payloads[index]!,
       attemptCount: Number(field[6]),
       leaseToken: field[7]!,
-      leaseExpiresAt: toDate(expiry!),
-      claimedAt: toDate(claimed!),
+      // A Date can be changed, so each item has its own.
+      leaseExpiresAt: new Date(expiry!),
+      claimedAt: new Date(claimed!),
       outcomeUnknown: exception?.outcome_unknown ?? false,
       expiryStreak: exception?.expiry_streak ?? 0,
       takenOver: exception?.taken_over ?? false,

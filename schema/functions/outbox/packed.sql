@@ -26,7 +26,7 @@ COMMENT ON FUNCTION enqueue_outbox_packed(
   text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text) IS
   'enqueue_payment_outbox_batch with one line per item, in the order given: outbox_id, sequence_id, created_at, state, created.';
 
--- Facts that few items have (an unknown outcome, a takeover, an ordered stream, a trace) stand in p_exceptions beside the
+-- Facts that few items have (an unknown outcome, a takeover, an ordered stream, a trace) stand in exceptions beside the
 -- lines, and so do expired leases that were taken over and not leased.
 CREATE OR REPLACE FUNCTION claim_outbox_packed(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL,
