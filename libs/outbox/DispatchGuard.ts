@@ -1,6 +1,6 @@
 import type { Clock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
-import { checkDispatchEpoch } from './db.js'
+import { checkDispatchEpoch } from './operate.js'
 import type { OnRelayerEvent } from './events.js'
 import type { DispatchFreeze, EpochKeeper, EpochMemory } from './types.js'
 

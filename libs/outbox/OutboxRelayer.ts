@@ -14,14 +14,7 @@ import { AttemptSpans } from './AttemptSpans.js'
 import { carryItem, type CarryTools, type Landing } from './carryItem.js'
 import { CompletionQueue } from './CompletionQueue.js'
 import { DatabaseClock } from './DatabaseClock.js'
-import {
-  beginOutboxDispatch,
-  declareOutboxRails,
-  deregisterOutboxWorker,
-  heartbeatOutboxWorker,
-  holdLeasedOutboxItem,
-  nextOutboxEvent,
-} from './db.js'
+import { beginOutboxDispatch, holdLeasedOutboxItem } from './db.js'
 import { Departures, type Departure } from './Departures.js'
 import { DispatchGuard } from './DispatchGuard.js'
 import type { OnRelayerEvent } from './events.js'
@@ -29,6 +22,7 @@ import type { Flight } from './Flight.js'
 import { LaneClaims } from './LaneClaims.js'
 import { LeaseKeeper } from './LeaseKeeper.js'
 import { LeaseReturns } from './LeaseReturns.js'
+import { declareOutboxRails, deregisterOutboxWorker, heartbeatOutboxWorker, nextOutboxEvent } from './operate.js'
 import { LEASE_MARGIN_MS, resolveRelayerOptions, type RelayerOptions, type ResolvedRelayerOptions } from './options.js'
 import { RailLane } from './RailLane.js'
 import { RelayerTally, type RelayerCounts } from './RelayerTally.js'

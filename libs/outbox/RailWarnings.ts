@@ -1,7 +1,7 @@
 import { systemClock, type Clock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
 import { settleWithin } from '../worker/index.js'
-import { unservedOutboxRails, type UnservedRail } from './db.js'
+import { unservedOutboxRails, type UnservedRail } from './operate.js'
 
 /** Fact that the sender of an accepted payment should know. The payment is committed all the same. */
 export interface EnqueueWarning {

@@ -1,49 +1,37 @@
 import {
   BATCH_SIZE,
   boundedInteger,
-  encodePayload,
   LEASE_SECONDS,
-  RAIL_REFERENCE_LENGTH_MAX,
   REASON_LENGTH_MAX,
   requiredId,
   requiredText,
   requiredUuid,
 } from '../core/index.js'
-import type { JsonObject } from '../core/index.js'
 import { callFunction, type Queryable, type RoleHandle } from '../db/index.js'
-import type { LoadedRail } from '../rails/index.js'
 import { instructionColumns, leaseColumns, optionalRails, optionalText, outcomeColumns } from './arguments.js'
-import { onlyRow, toDate, toEpochCheck, unpackClaim, unpackEnqueued, unpackVerdicts } from './rows.js'
-import type { EpochCheckRow, PackedClaim, PackedVerdicts } from './rows.js'
+import { onlyRow, toDate, unpackClaim, unpackEnqueued, unpackVerdicts } from './rows.js'
+import type { PackedClaim, PackedVerdicts } from './rows.js'
 import type {
-  ApprovedProposal,
   AttemptOutcome,
   AttemptState,
   ClaimedItem,
   CompletionVerdict,
-  DecisionResult,
   EnqueuedItem,
-  EpochCheck,
-  EpochMemory,
-  UnleasedTakeover,
-  HoldDecision,
   LateOutcome,
   LateOutcomeEvent,
   LeaseClaim,
   LeaseRelease,
   LeaseRenewal,
-  OrderedFailurePolicy,
   OutboxInstruction,
-  PauseKind,
   RecordedAttempt,
-  RepairedLease,
-  UnrepairedLease,
+  UnleasedTakeover,
 } from './types.js'
 
 /**
- * The functions of the payment outbox, one wrapper each, under the same name. Each takes first who asks: a role of a
- * database (`database.as('symphony_executor')`), a transaction in it, or, to enqueue, the caller's own client. Arguments
- * are checked before any I/O; what the database refuses is a typed error (`LeaseLostError`, `IdempotencyConflictError` …).
+ * Calls of the functions that move an item from enqueue to completion, one wrapper per function, under the same name. The
+ * first argument says who calls: a role of a database (`database.as('symphony_executor')`), a transaction in it, or, to
+ * enqueue, the caller's own client. Each wrapper checks its arguments before any I/O. A refusal of the database is a typed
+ * error (`LeaseLostError`, `IdempotencyConflictError` …).
  */
 
 export interface EnqueueCallOptions {
@@ -287,236 +275,6 @@ export async function recordLateOutcome(
   )
   const { event_id: eventId, event_type: eventType } = onlyRow(rows)
   return { eventId, eventType }
-}
-
-export async function repairExpiredLeases(
-  role: Queryable,
-  batchSize: number,
-  workerId: string,
-  { onUnrepaired }: { readonly onUnrepaired?: (lease: UnrepairedLease) => void } = {},
-): Promise<RepairedLease[]> {
-  const rows = await callFunction<{
-    outbox_id: string
-    attempt_no: number
-    placed_hold: string | null
-    failure: string | null
-  }>(role, 'repair_expired_leases', [
-    boundedInteger('batchSize', batchSize, BATCH_SIZE),
-    requiredId('workerId', workerId),
-    onUnrepaired !== undefined,
-  ])
-  return rows.flatMap(({ outbox_id: outboxId, attempt_no: attemptNo, placed_hold: placedHold, failure }) => {
-    if (failure === null) return [{ outboxId, attemptNo, placedHold: placedHold ?? undefined }]
-    onUnrepaired?.({ outboxId, attemptNo, sqlstate: failure })
-    return []
-  })
-}
-
-/** The nearest due time or lease expiry; null when nothing waits. `isMessage` filters due items as in a claim. */
-export async function nextOutboxEvent(
-  role: Queryable,
-  rails?: readonly string[],
-  { isMessage }: { readonly isMessage?: boolean } = {},
-): Promise<Date | null> {
-  const rows = await callFunction<{ next_outbox_event: Date | null }>(role, 'next_outbox_event', [
-    optionalRails('rails', rails),
-    isMessage ?? null,
-  ])
-  const { next_outbox_event: at } = onlyRow(rows)
-  return at && toDate(at)
-}
-
-/** Records that a worker stopped, with its last report. False: the worker is not known. */
-export async function deregisterOutboxWorker(
-  role: Queryable,
-  workerId: string,
-  detail: JsonObject = {},
-): Promise<boolean> {
-  const rows = await callFunction<{ deregister_outbox_worker: boolean }>(role, 'deregister_outbox_worker', [
-    requiredId('workerId', workerId),
-    encodePayload(detail, 'detail'),
-  ])
-  return onlyRow(rows).deregister_outbox_worker
-}
-
-/** Reports a worker as alive; returns the database's clock. */
-export async function heartbeatOutboxWorker(role: Queryable, workerId: string, detail: JsonObject = {}): Promise<Date> {
-  const rows = await callFunction<{ heartbeat_outbox_worker: Date }>(role, 'heartbeat_outbox_worker', [
-    requiredId('workerId', workerId),
-    encodePayload(detail, 'detail'),
-  ])
-  return toDate(onlyRow(rows).heartbeat_outbox_worker)
-}
-
-/** Rail as `declareOutboxRails` records it. A loaded rail is one. */
-export type DeclaredRail = Pick<LoadedRail, 'type' | 'money' | 'fields'>
-
-/**
- * Records field classes and the money flag of rails, as symphony_executor or symphony_control. A declaration never loosens an
- * earlier one. `serving` means that this process carries the rails.
- */
-export async function declareOutboxRails(
-  role: Queryable,
-  rails: Iterable<DeclaredRail>,
-  declaredBy: string,
-  { serving }: { readonly serving: boolean },
-): Promise<void> {
-  for (const { type, money, fields } of rails) {
-    await callFunction(role, 'declare_outbox_rail', [
-      requiredId('rails.type', type),
-      money,
-      encodePayload(Object.fromEntries(fields.map(({ pointer, fieldClass }) => [pointer, fieldClass])), 'rails.fields'),
-      requiredId('declaredBy', declaredBy),
-      serving,
-    ])
-  }
-}
-
-/** Rail without a worker. */
-export interface UnservedRail {
-  readonly railType: string
-  /** Latest declaration by a worker; null if there is none. */
-  readonly servedAt: Date | null
-}
-
-/** Returns those of up to 1000 rails that no worker has served within a day. */
-export async function unservedOutboxRails(role: Queryable, rails: readonly string[]): Promise<UnservedRail[]> {
-  const rows = await callFunction<{ rail_type: string; served_at: Date | null }>(role, 'unserved_outbox_rails', [
-    optionalRails('rails', rails),
-  ])
-  return rows.map(({ rail_type: railType, served_at: servedAt }) => ({
-    railType,
-    servedAt: servedAt === null ? null : toDate(servedAt),
-  }))
-}
-
-/**
- * Compares the server, and what this worker remembers, with what the database knows; dispatch is frozen where commits may
- * have been lost. Show what the last check answered; nothing at the first.
- */
-export async function checkDispatchEpoch(role: Queryable, workerId: string, memory?: EpochMemory): Promise<EpochCheck> {
-  const rows = await callFunction<EpochCheckRow>(role, 'check_dispatch_epoch', [
-    requiredId('workerId', workerId),
-    memory === undefined ? null : requiredUuid('memory.epochId', memory.epochId),
-    memory === undefined ? null : String(memory.beatNo),
-    memory === undefined ? null : memory.beatAt,
-  ])
-  return toEpochCheck(onlyRow(rows))
-}
-
-/** After a restore that nothing else can notice. False: it was frozen already. */
-export async function freezeDispatch(role: Queryable, reason: string): Promise<boolean> {
-  const rows = await callFunction<{ freeze_dispatch: boolean }>(role, 'freeze_dispatch', [
-    requiredText('reason', reason, REASON_LENGTH_MAX),
-  ])
-  return onlyRow(rows).freeze_dispatch
-}
-
-/** False: it was not frozen. What was marked as unknown stays so, and is decided by the policy of its rail. */
-export async function liftDispatchFreeze(role: Queryable, reason: string): Promise<boolean> {
-  const rows = await callFunction<{ lift_dispatch_freeze: boolean }>(role, 'lift_dispatch_freeze', [
-    requiredText('reason', reason, REASON_LENGTH_MAX),
-  ])
-  return onlyRow(rows).lift_dispatch_freeze
-}
-
-export async function placeOutboxHold(role: Queryable, outboxId: string, reason: string): Promise<string> {
-  const rows = await callFunction<{ place_outbox_hold: string }>(role, 'place_outbox_hold', [
-    requiredUuid('outboxId', outboxId),
-    requiredText('reason', reason, REASON_LENGTH_MAX),
-  ])
-  return onlyRow(rows).place_outbox_hold
-}
-
-/** Lifts a hold where nothing is unknown (RETRY), else proposes the decision to a second person. */
-export async function resolveOutboxHold(
-  role: Queryable,
-  outboxId: string,
-  decision: HoldDecision,
-  reason: string,
-  railReference: string | null = null,
-): Promise<DecisionResult> {
-  return decide(role, 'resolve_outbox_hold', [
-    requiredUuid('outboxId', outboxId),
-    requiredText('decision', decision, 20),
-    requiredText('reason', reason, REASON_LENGTH_MAX),
-    optionalText('railReference', railReference, RAIL_REFERENCE_LENGTH_MAX),
-  ])
-}
-
-/** Proposes to send a FAILED item again, as a new item that names it. */
-export async function redriveOutboxItem(role: Queryable, outboxId: string, reason: string): Promise<DecisionResult> {
-  return decide(role, 'redrive_outbox_item', [
-    requiredUuid('outboxId', outboxId),
-    requiredText('reason', reason, REASON_LENGTH_MAX),
-  ])
-}
-
-async function decide(role: Queryable, functionName: string, values: readonly unknown[]): Promise<DecisionResult> {
-  const rows = await callFunction<{ status: 'APPLIED' | 'PROPOSED'; proposal_id: string | null }>(
-    role,
-    functionName,
-    values,
-  )
-  const { proposal_id: proposalId } = onlyRow(rows)
-  return proposalId === null ? { status: 'APPLIED', proposalId } : { status: 'PROPOSED', proposalId }
-}
-
-export async function approveOutboxProposal(role: Queryable, proposalId: string): Promise<ApprovedProposal> {
-  const rows = await callFunction<{
-    outbox_id: string
-    decision: ApprovedProposal['decision']
-    redriven_as: string | null
-  }>(role, 'approve_outbox_proposal', [requiredUuid('proposalId', proposalId)])
-  const row = onlyRow(rows)
-  return { outboxId: row.outbox_id, decision: row.decision, redrivenAs: row.redriven_as }
-}
-
-export async function withdrawOutboxProposal(role: Queryable, proposalId: string, reason: string): Promise<void> {
-  await callFunction(role, 'withdraw_outbox_proposal', [
-    requiredUuid('proposalId', proposalId),
-    requiredText('reason', reason, REASON_LENGTH_MAX),
-  ])
-}
-
-/** Records that an operator compared a contradiction with the rail. Returns the id of the event. */
-export async function reviewOutboxContradiction(role: Queryable, eventId: string, reason: string): Promise<string> {
-  const rows = await callFunction<{ review_outbox_contradiction: string }>(role, 'review_outbox_contradiction', [
-    requiredUuid('eventId', eventId),
-    requiredText('reason', reason, REASON_LENGTH_MAX),
-  ])
-  return onlyRow(rows).review_outbox_contradiction
-}
-
-/** False: it was paused already. Leases in hand go on. */
-export async function pauseOutbox(role: Queryable, kind: PauseKind, name: string, reason: string): Promise<boolean> {
-  const rows = await callFunction<{ pause_outbox: boolean }>(role, 'pause_outbox', [
-    requiredText('kind', kind, 20),
-    requiredId('name', name),
-    requiredText('reason', reason, REASON_LENGTH_MAX),
-  ])
-  return onlyRow(rows).pause_outbox
-}
-
-/** False: there was no such pause. */
-export async function resumeOutbox(role: Queryable, kind: PauseKind, name: string, reason: string): Promise<boolean> {
-  const rows = await callFunction<{ resume_outbox: boolean }>(role, 'resume_outbox', [
-    requiredText('kind', kind, 20),
-    requiredId('name', name),
-    requiredText('reason', reason, REASON_LENGTH_MAX),
-  ])
-  return onlyRow(rows).resume_outbox
-}
-
-export async function setParticipantOutboxPolicy(
-  role: Queryable,
-  participantId: string,
-  onOrderedFailure: OrderedFailurePolicy,
-): Promise<void> {
-  await callFunction(role, 'set_participant_outbox_policy', [
-    requiredId('participantId', participantId),
-    requiredText('onOrderedFailure', onOrderedFailure, 20),
-  ])
 }
 
 const KEY_SCOPE_LENGTH_MAX = 500

@@ -17,37 +17,40 @@
  * `recordLateOutcome`.
  */
 export {
-  approveOutboxProposal,
   beginOutboxDispatch,
-  checkDispatchEpoch,
   claimOutboxBatch,
   completeOutboxAttempt,
   completeOutboxAttempts,
-  declareOutboxRails,
-  deregisterOutboxWorker,
   enqueuePaymentOutbox,
   enqueuePaymentOutboxBatch,
-  freezeDispatch,
-  heartbeatOutboxWorker,
   holdLeasedOutboxItem,
-  liftDispatchFreeze,
-  nextOutboxEvent,
-  pauseOutbox,
-  placeOutboxHold,
   recordLateOutcome,
-  redriveOutboxItem,
   releaseOutboxLease,
   releaseOutboxLeases,
   renewOutboxLease,
   renewOutboxLeases,
+} from './db.js'
+export type { ClaimOptions, EnqueueCallOptions } from './db.js'
+export {
+  approveOutboxProposal,
+  checkDispatchEpoch,
+  declareOutboxRails,
+  deregisterOutboxWorker,
+  freezeDispatch,
+  heartbeatOutboxWorker,
+  liftDispatchFreeze,
+  nextOutboxEvent,
+  pauseOutbox,
+  placeOutboxHold,
+  redriveOutboxItem,
   repairExpiredLeases,
   resolveOutboxHold,
   resumeOutbox,
   reviewOutboxContradiction,
   setParticipantOutboxPolicy,
   withdrawOutboxProposal,
-} from './db.js'
-export type { ClaimOptions, DeclaredRail, EnqueueCallOptions } from './db.js'
+} from './operate.js'
+export type { DeclaredRail } from './operate.js'
 export { enqueue, enqueueMany } from './enqueue.js'
 export { enqueueChecked, InvalidPayloadError } from './checkedEnqueue.js'
 export type { EnqueueChecks, InstructionSealer, KnownRails } from './checkedEnqueue.js'
@@ -115,6 +118,17 @@ export type { IdPage, ItemSearch } from './reads/searches.js'
 export { topicRails } from './topicRails.js'
 export type { TopicHandler, TopicHandlers, TopicMessage, TopicOptions } from './topicRails.js'
 export type {
+  DispatchEpoch,
+  ItemEvent,
+  ItemFreeze,
+  ItemState,
+  ItemStatus,
+  LedgerAttempt,
+  OutboxStatus,
+  Page,
+  ShownMoney,
+} from './statusTypes.js'
+export type {
   ApprovedProposal,
   AttemptAction,
   AttemptOutcome,
@@ -123,7 +137,6 @@ export type {
   CompletionState,
   CompletionVerdict,
   DecisionResult,
-  DispatchEpoch,
   DispatchFreeze,
   EnqueuedItem,
   EpochCheck,
@@ -131,26 +144,18 @@ export type {
   EpochMemory,
   FreezeCause,
   HoldDecision,
-  ItemEvent,
-  ItemFreeze,
-  ItemState,
-  ItemStatus,
   LateOutcome,
   LateOutcomeEvent,
   LeaseClaim,
   LeaseRelease,
   LeaseRenewal,
-  LedgerAttempt,
   OrderedFailurePolicy,
   OutboxEvidence,
   OutboxInstruction,
   OutboxState,
-  OutboxStatus,
-  Page,
   PauseKind,
   RecordedAttempt,
   RepairedLease,
-  ShownMoney,
   UnleasedTakeover,
   UnrepairedLease,
 } from './types.js'

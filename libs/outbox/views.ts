@@ -1,17 +1,10 @@
 import type { JsonObject } from '../core/index.js'
-import type {
-  AttemptAction,
-  AttemptState,
-  HoldDecision,
-  ItemState,
-  ItemFreeze,
-  PauseKind,
-  ShownMoney,
-} from './types.js'
+import type { ItemFreeze, ItemState, ShownMoney } from './statusTypes.js'
+import type { AttemptAction, AttemptState, HoldDecision, PauseKind } from './types.js'
 
 /** What `reads/` answers: rows for people. Times as text, to the microsecond; numbers that may pass 2^53 as text. */
 
-export type { ItemState } from './types.js'
+export type { ItemState } from './statusTypes.js'
 
 export interface ItemView extends ShownMoney {
   /** Null, too, if an attempt was made after the freeze. */

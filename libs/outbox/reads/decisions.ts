@@ -1,6 +1,6 @@
 import { boundedInteger, requiredUuid } from '../../core/index.js'
 import { isoMicros, qualify, type Queryable } from '../../db/index.js'
-import type { Page } from '../types.js'
+import type { Page } from '../statusTypes.js'
 import type {
   ContradictionView,
   FailedItemView,

@@ -1,6 +1,6 @@
 import { BATCH_SIZE, boundedInteger, requiredId, requiredUuid } from '../../core/index.js'
 import { isoMicros, qualify, type Queryable } from '../../db/index.js'
-import type { ItemEvent, ItemState, ItemStatus, LedgerAttempt } from '../types.js'
+import type { ItemEvent, ItemState, ItemStatus, LedgerAttempt } from '../statusTypes.js'
 import type { AttemptView, EventView, ItemView } from '../views.js'
 
 /**

@@ -1,6 +1,6 @@
 import { boundedInteger, requiredId, requiredText, requiredUuid } from '../../core/index.js'
 import { firstUuidAt, qualify, type Queryable } from '../../db/index.js'
-import type { ItemState } from '../types.js'
+import type { ItemState } from '../statusTypes.js'
 import { LAST_UUID, PAGE } from './page.js'
 
 /**
