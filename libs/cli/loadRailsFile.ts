@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { AppError } from '../core/index.js'
+import { AppError, isObject } from '../core/index.js'
 import { loadRails, type LoadedRail } from '../rails/index.js'
 
 /** Loads the rails that an ES module exports as its default, and no others. */
@@ -29,12 +29,8 @@ async function importDefault(path: string): Promise<unknown> {
     })
   }
   // A compiler that emits CommonJS writes `exports.default`, and Node.js imports `exports` as the default.
-  const { default: rails } = loaded
-  return isObject(rails) && !Array.isArray(rails) && 'default' in rails ? rails.default : rails
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null
+  const rails = loaded['default']
+  return isObject(rails) && 'default' in rails ? rails['default'] : rails
 }
 
 const TYPESCRIPT = /\.[cm]?tsx?$/i

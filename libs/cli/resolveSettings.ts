@@ -4,10 +4,10 @@ import { Option, type Command } from 'commander'
 import {
   AppError,
   InvalidArgumentError,
+  isObject,
   nearestSpelling,
   parseStrictJson,
   type JsonObject,
-  type JsonValue,
 } from '../core/index.js'
 import type { Cli } from './Cli.js'
 import type { Place, SettingKind } from './settingKinds.js'
@@ -103,8 +103,4 @@ async function readConfigFile(given: string | boolean | undefined): Promise<Conf
     )
   }
   return { path, content }
-}
-
-function isObject(value: JsonValue): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -1,10 +1,10 @@
 /**
- * The base of every error Symphony throws on purpose: a code for machines, a sentence for people, the cause kept.
- * Callers branch on `code` (or the class), never on the message. A message never holds a payload or a secret.
+ * Base class of Symphony's own errors: a code for programs, a sentence for people, and the cause.
+ * Callers branch on `code` or on the class, never on the message. A message never holds a payload or a secret.
  */
 export class AppError extends Error {
   readonly code: string
-  /** What the person who reads this can do about it. */
+  /** Instruction for the person who reads the error. */
   readonly remedy: string | undefined
 
   constructor(code: string, message: string, options: { readonly cause?: unknown; readonly remedy?: string } = {}) {
@@ -15,7 +15,7 @@ export class AppError extends Error {
   }
 }
 
-/** What an argument is called, for the error that refuses it. In a batch of a thousand the name is made only then. */
+/** Name of an argument in an error. A function builds the name only for an error, which saves time in a large batch. */
 export type ArgumentName = string | (() => string)
 
 /** An argument that is missing, blank or of the wrong kind. Thrown before any I/O. */
@@ -42,4 +42,16 @@ export class ArgumentRangeError extends RangeError {
     this.name = new.target.name
     this.argument = name
   }
+}
+
+/** Thrown by a handler when no further attempt can help. The message ends at once with this error. */
+export class PermanentFailureError extends AppError {
+  constructor(message: string, options: { readonly cause?: unknown } = {}) {
+    super('PERMANENT_FAILURE', message, options)
+  }
+}
+
+/** Checks the name as well as the class, because a handler may use another copy of this package or its own error class. */
+export function isPermanentFailure(error: unknown): boolean {
+  return error instanceof PermanentFailureError || (error instanceof Error && error.name === 'PermanentFailureError')
 }

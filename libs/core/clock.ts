@@ -1,5 +1,5 @@
 /**
- * The only reader of this process's clocks. Due times and expiry are judged by PostgreSQL's clock; these may only make
+ * The only reader of this process's clocks. PostgreSQL's clock decides due times and expiry; these clocks may only make
  * a worker stop earlier. Code that measures takes a `Clock`, so that a test can move it.
  */
 export interface Clock {
@@ -16,3 +16,18 @@ export const systemClock: Clock = Object.freeze({
   now: () => new Date(Date.now()),
   monotonicMs: () => Math.floor(performance.now()),
 })
+
+/**
+ * Parses an RFC 3339 timestamp: a date that exists, a time of day and an offset. Without an offset the text would mean
+ * another moment on another machine. Returns undefined for any other text; `Date` alone reads 30 February as 2 March.
+ */
+export function readInstant(text: string): Date | undefined {
+  const [, year, month, day] = RFC_3339.exec(text)?.map(Number) ?? []
+  if (year === undefined || month === undefined || day === undefined) return undefined
+  const time = new Date(text)
+  // The 0th day of the next month is the last one of this month.
+  const daysOfMonth = new Date(Date.UTC(2_000 + (year % 400), month, 0)).getUTCDate()
+  return Number.isNaN(time.getTime()) || day > daysOfMonth ? undefined : time
+}
+
+const RFC_3339 = /^(\d{4})-(\d{2})-(\d{2})T\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z|[+-]\d{2}:\d{2})$/

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './AppError.js'
+import { kindOf, requireStorableText } from './arguments.js'
 import { ID_LENGTH_MAX, INBOX_ID_LENGTH_MAX } from './limits.js'
-import { requireStorableText } from './unicode.js'
 
 /** An instruction, participant, rail type or worker id: printable ASCII without spaces, so that two never look alike. */
 export function requiredId(argument: ArgumentName, value: unknown): string {
   if (typeof value !== 'string') {
-    throw new InvalidArgumentError(argument, `expected text, got ${value === null ? 'null' : typeof value}`)
+    throw new InvalidArgumentError(argument, `expected text, got ${kindOf(value)}`)
   }
   if (value === '') throw new InvalidArgumentError(argument, 'expected an id, got empty text')
   if (value.length > ID_LENGTH_MAX) {
@@ -31,7 +31,7 @@ export function isUuid(value: unknown): value is string {
 /** The source or id of an inbox message: any text that can be printed. Counted in characters, as PostgreSQL counts them. */
 export function requiredInboxId(argument: ArgumentName, value: unknown): string {
   if (typeof value !== 'string') {
-    throw new InvalidArgumentError(argument, `expected text, got ${value === null ? 'null' : typeof value}`)
+    throw new InvalidArgumentError(argument, `expected text, got ${kindOf(value)}`)
   }
   if (value.trim() === '') throw new InvalidArgumentError(argument, 'expected an id that is not blank')
   requireStorableText(argument, value)

@@ -1,5 +1,5 @@
 import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
-import { minorUnitsOf } from './currencies.js'
+import { kindOf } from './arguments.js'
 
 /** An exact amount: whole minor units (cents, yen, fils) of a currency. Never a JavaScript number, never a fraction. */
 export interface Money {
@@ -52,10 +52,7 @@ export function formatMoney({ amountMinor, currency }: Money): string {
 
 function readAmount(amount: unknown): { readonly whole: string; readonly fraction: string } {
   if (typeof amount !== 'string') {
-    throw new InvalidArgumentError(
-      'amount',
-      `expected a decimal string, got ${amount === null ? 'null' : typeof amount}`,
-    )
+    throw new InvalidArgumentError('amount', `expected a decimal string, got ${kindOf(amount)}`)
   }
   if (amount.length > AMOUNT_LENGTH_MAX) {
     throw new ArgumentRangeError('amount', `expected at most ${AMOUNT_LENGTH_MAX} characters`)
@@ -71,3 +68,39 @@ const AMOUNT = /^(0|[1-9]\d*)(?:\.(\d+))?$/
 
 /** The digits and the point, with room to say what exactly is wrong with a longer fraction. */
 const AMOUNT_LENGTH_MAX = 40
+
+/**
+ * Currency codes by their number of minor units: ISO 4217, list one, as published on 2026-01-01 (BGN is gone, XCG
+ * replaces ANG, ZWG replaces ZWL, XAD is new). Intl is no substitute: it gives customary digits, which differ from ISO
+ * for 29 codes.
+ *
+ * The list has the funds codes (BOV, CHE, CHW, CLF, COU, MXV, USN, UYI, UYW, XAD), because amounts are settled in them.
+ * It omits codes without minor units: metals (XAU …), units of account (XDR, XSU, XUA, XBA to XBD), testing (XTS) and
+ * none (XXX). No exact amount can be paid in them.
+ */
+const CODES_BY_MINOR_UNITS: readonly (readonly [minorUnits: number, codes: string])[] = [
+  [0, 'BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF'],
+  [
+    2,
+    `AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD CDF CHE CHF CHW CNY
+     COP COU CRC CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD HKD HNL HTG HUF IDR ILS
+     INR IRR JMD KES KGS KHR KPW KYD KZT LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MXV MYR
+     MZN NAD NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP
+     STN SVC SYP SZL THB TJS TMT TOP TRY TTD TWD TZS UAH USD USN UYU UZS VED VES WST XAD XCD XCG YER ZAR ZMW ZWG`,
+  ],
+  [3, 'BHD IQD JOD KWD LYD OMR TND'],
+  [4, 'CLF UYW'],
+]
+
+const MINOR_UNITS: ReadonlyMap<string, number> = new Map(
+  CODES_BY_MINOR_UNITS.flatMap(([minorUnits, codes]) => codes.split(/\s+/).map((code) => [code, minorUnits] as const)),
+)
+
+/** Returns how many digits an amount may have after the point, or undefined for a code in which no amount can be paid. */
+export function minorUnitsOf(currency: string): number | undefined {
+  return MINOR_UNITS.get(currency)
+}
+
+export function currencyCodes(): string[] {
+  return [...MINOR_UNITS.keys()]
+}

@@ -1,9 +1,8 @@
 import { types } from 'node:util'
 import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './AppError.js'
-import { printJsonNumber } from './jsonNumber.js'
-import { indexPath, keyPath } from './jsonPath.js'
+import { requireStorableText } from './arguments.js'
+import { indexPath, keyPath, printJsonNumber, rejectPrototypeKey } from './json.js'
 import { PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX } from './limits.js'
-import { requireStorableText } from './unicode.js'
 
 /**
  * Turns a JavaScript value into the JSON text of a payload, or says where it is not one.
@@ -61,7 +60,7 @@ class PayloadWriter {
     for (const [position, key] of Reflect.ownKeys(object).entries()) {
       if (typeof key === 'symbol') throw new InvalidArgumentError(path, 'expected text keys, got a symbol key')
       const place = () => keyPath(spelled(path), key, position)
-      requireHarmlessKey(place, key)
+      rejectPrototypeKey(place, key)
       if (position > 0) this.#append(', ')
       this.#string(place, key)
       this.#append(': ')
@@ -114,11 +113,6 @@ function ownValue(path: ArgumentName, container: object, key: string): unknown {
   if (!('value' in property)) throw new InvalidArgumentError(path, 'expected a plain value, got a getter or setter')
   if (!property.enumerable) throw new InvalidArgumentError(path, 'expected an enumerable property')
   return property.value
-}
-
-/** As a key, `__proto__` is data here and a prototype in whatever merges this payload later. */
-export function requireHarmlessKey(path: ArgumentName, key: string): void {
-  if (key === '__proto__') throw new InvalidArgumentError(path, 'the key __proto__ is refused')
 }
 
 function isPlainObject(value: unknown): value is object {

@@ -1,4 +1,4 @@
-import { storableErrorText } from './errorText.js'
+import { CONTROL_CHARACTER } from './arguments.js'
 import { ERROR_MESSAGE_LENGTH_MAX } from './limits.js'
 
 /**
@@ -15,7 +15,7 @@ export function redact(text: string, lengthMax: number = ERROR_MESSAGE_LENGTH_MA
     .normalize('NFKC')
     .replaceAll(/\p{Cf}/gu, '')
   const safe = RULES.reduce((rest, { pattern, replace }) => rest.replaceAll(pattern, replace), plain)
-  return storableErrorText(isCut ? safe.replace(CUT_END, '…') : safe, lengthMax)
+  return sanitizeErrorText(isCut ? safe.replace(CUT_END, '…') : safe, lengthMax)
 }
 
 const LENGTH_READ_MAX = 16_384
@@ -103,3 +103,13 @@ function passesLuhn(digits: string): boolean {
   }
   return sum % 10 === 0
 }
+
+/** Shortens and repairs a text so that PostgreSQL can store it. Never throws, so that no error text blocks an outcome. */
+export function sanitizeErrorText(text: string, lengthMax: number = ERROR_MESSAGE_LENGTH_MAX): string {
+  if (text.trim() === '') return NO_TEXT
+  const shortened = text.length > lengthMax ? `${text.slice(0, lengthMax - 1)}…` : text
+  return shortened.replaceAll(CONTROL_CHARACTER, REPLACEMENT).replaceAll(/\p{Surrogate}/gu, REPLACEMENT)
+}
+
+const NO_TEXT = '(no text)'
+const REPLACEMENT = '\uFFFD'

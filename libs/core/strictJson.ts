@@ -1,10 +1,7 @@
 import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
-import type { JsonValue } from './JsonValue.js'
-import { readJsonNumber } from './jsonNumber.js'
-import { indexPath, keyPath } from './jsonPath.js'
+import { requireStorableText } from './arguments.js'
+import { indexPath, keyPath, readJsonNumber, rejectPrototypeKey, type JsonValue } from './json.js'
 import { JSON_TEXT_BYTES_MAX, PAYLOAD_DEPTH_MAX } from './limits.js'
-import { requireHarmlessKey } from './payload.js'
-import { requireStorableText } from './unicode.js'
 
 export interface StrictJsonOptions {
   /** What errors call the text. @default 'body' */
@@ -78,7 +75,7 @@ class StrictJsonReader {
       if (this.#text[this.#offset] !== '"') throw this.#unexpected('a key in double quotes')
       const key = this.#string(`${path}[key ${position + 1}]`)
       const place = keyPath(path, key, position)
-      requireHarmlessKey(place, key)
+      rejectPrototypeKey(place, key)
       if (Object.hasOwn(object, key)) throw new InvalidArgumentError(place, 'expected each key once, got it twice')
       this.#skipSpace()
       if (this.#text[this.#offset] !== ':') throw this.#unexpected('":"')

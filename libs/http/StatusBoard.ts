@@ -1,4 +1,4 @@
-import { systemClock, type Clock, type JsonObject, type JsonValue } from '../core/index.js'
+import { isObject, systemClock, type Clock, type JsonObject, type JsonValue } from '../core/index.js'
 import {
   readLatestAttempts,
   readNow,
@@ -132,10 +132,6 @@ const BREAKERS = ['closed', 'open', 'half-open'] as const
 
 function countIn(value: JsonValue | undefined): number | null {
   return typeof value === 'number' && Number.isInteger(value) ? value : null
-}
-
-function isObject(value: JsonValue): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function figuresOf(queue: OutboxStatus): QueueFigures {

@@ -3,6 +3,7 @@ import {
   boundedInteger,
   compileJsonPointer,
   InvalidArgumentError,
+  isObject,
   requiredId,
   requiredText,
   type JsonPointer,
@@ -131,10 +132,6 @@ function refuseBoth(
   if (given[one] !== undefined && given[other] !== undefined) {
     throw new InvalidArgumentError(at(other), `expected this or ${one}, got both`)
   }
-}
-
-function isObject(value: JsonValue): value is Readonly<Record<string, JsonValue>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 const FIELDS: ReadonlySet<string> = new Set([

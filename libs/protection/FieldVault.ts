@@ -2,6 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import {
   ArgumentRangeError,
   BATCH_SIZE,
+  canonicalJson,
   encodePayload,
   requiredId,
   type JsonObject,
@@ -20,7 +21,6 @@ import {
   type SealedItem,
   type UnreadableReason,
 } from '../rails/index.js'
-import { canonicalJson } from './canonicalJson.js'
 import { ensureSubjectKeys, readSubjectKeys, type WrappedKey } from './db.js'
 import { keyIdOf, openField, sealField, unwrapKey, wrapKey, type DataKey } from './envelope.js'
 import { FieldKeyMissingError, SubjectErasedError } from './errors.js'

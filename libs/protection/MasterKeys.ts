@@ -1,4 +1,4 @@
-import { requiredId, type JsonValue } from '../core/index.js'
+import { isObject, requiredId, type JsonValue } from '../core/index.js'
 import { MasterKeysError } from './errors.js'
 
 export interface MasterKey {
@@ -63,7 +63,7 @@ export function readKeyRing(content: JsonValue): KeyRing {
 }
 
 function entriesOf(value: JsonValue | undefined): [string, JsonValue][] {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? Object.entries(value) : []
+  return isObject(value) ? Object.entries(value) : []
 }
 
 /** Read back, because Buffer.from leaves out what is not base64 without a word. */

@@ -3,10 +3,11 @@ import {
   boundedInteger,
   ERROR_CODE_LENGTH_MAX,
   InvalidArgumentError,
+  isObject,
   nearestSpelling,
+  refuseUnknownKeys,
   requiredId,
   requiredText,
-  refuseUnknownKeys,
 } from '../core/index.js'
 import type { Bounds } from '../core/index.js'
 import { openWithoutKeys, type OpenPayload } from './fields/openPayload.js'
@@ -86,7 +87,7 @@ export function loadRails(rails: unknown, options: LoadOptions = {}): ReadonlyMa
 /** One of them. `place` names it in errors until its type is known. */
 export function loadRail(declared: unknown, options: LoadOptions = {}, place = 'rail'): LoadedRail {
   const timeoutDefaultMs = boundedInteger('timeoutMs', options.timeoutMs ?? RAIL_TIMEOUT_DEFAULT_MS, RAIL_TIMEOUT_MS)
-  if (!isRecord(declared)) throw new InvalidArgumentError(place, `expected a rail, got ${kindOf(declared)}`)
+  if (!isObject(declared)) throw new InvalidArgumentError(place, `expected a rail, got ${kindOf(declared)}`)
   const type = requiredId(`${place}.type`, declared['type'])
   const field = (name: string) => `rail "${type}", ${name}`
   refuseUnknownKeys(declared, KEYS, field)
@@ -194,12 +195,12 @@ function readSchema(field: string, value: unknown): StandardSchema {
 
 function isSchema(value: unknown): value is StandardSchema {
   // Some validators are callable, so their schemas are functions.
-  const standard: unknown = isRecord(value) || typeof value === 'function' ? Reflect.get(value, '~standard') : undefined
-  return isRecord(standard) && standard['version'] === 1 && typeof standard['validate'] === 'function'
+  const standard: unknown = isObject(value) || typeof value === 'function' ? Reflect.get(value, '~standard') : undefined
+  return isObject(standard) && standard['version'] === 1 && typeof standard['validate'] === 'function'
 }
 
 function readRate(field: (name: string) => string, value: unknown): number {
-  if (!isRecord(value)) {
+  if (!isObject(value)) {
     throw new InvalidArgumentError(field('rate'), `expected an object with perSecond, got ${kindOf(value)}`)
   }
   const stray = Object.keys(value).find((key) => key !== 'perSecond')
@@ -222,7 +223,7 @@ function readRate(field: (name: string) => string, value: unknown): number {
 }
 
 function readCodes(field: string, value: unknown): ReadonlyMap<string, RailOutcome | 'absent'> {
-  if (!isRecord(value)) {
+  if (!isObject(value)) {
     throw new InvalidArgumentError(field, `expected an object from code to outcome, got ${kindOf(value)}`)
   }
   const entries = Object.entries(value)
@@ -254,10 +255,6 @@ function requireCalls(
 
 function optional<Value>(value: unknown, read: (value: unknown) => Value): Value | undefined {
   return value === undefined ? undefined : read(value)
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function kindOf(value: unknown): string {

@@ -14,7 +14,7 @@ import {
   requiredText,
   systemClock,
 } from '../../libs/core/index.js'
-import { storableErrorText } from '../../libs/core/errorText.js'
+import { sanitizeErrorText } from '../../libs/core/redact.js'
 
 describe('boundedInteger', () => {
   test.each([
@@ -142,20 +142,20 @@ describe('text', () => {
   test('any text becomes storable and short enough, and stays what it is once it is so', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 40 }), fc.nat(100), (odd, times) => {
-        const stored = storableErrorText(odd.repeat(times) + '\uD83D\0\u001B'.slice(0, times))
+        const stored = sanitizeErrorText(odd.repeat(times) + '\uD83D\0\u001B'.slice(0, times))
         expect(requiredText('stored', stored, ERROR_MESSAGE_LENGTH_MAX)).toBe(stored)
-        expect(storableErrorText(stored)).toBe(stored)
+        expect(sanitizeErrorText(stored)).toBe(stored)
       }),
     )
   })
 
   test.each(['', ' \n'])('%j becomes text that says so', (text) => {
-    expect(storableErrorText(text)).toBe('(no text)')
+    expect(sanitizeErrorText(text)).toBe('(no text)')
   })
 
   test('a pair cut in two by shortening does not leave a half behind', () => {
-    expect(storableErrorText('ab😀', 3)).toBe('ab…')
-    expect(storableErrorText('ab😀c', 4)).toBe('ab\uFFFD…')
+    expect(sanitizeErrorText('ab😀', 3)).toBe('ab…')
+    expect(sanitizeErrorText('ab😀c', 4)).toBe('ab\uFFFD…')
   })
 })
 

@@ -1,5 +1,5 @@
 import { Option, type Command } from 'commander'
-import { InvalidArgumentError, parseStrictJson, type JsonObject, type JsonValue } from '../../core/index.js'
+import { InvalidArgumentError, isObject, parseStrictJson, type JsonObject, type JsonValue } from '../../core/index.js'
 import {
   createOrUpdateJob,
   deleteJob,
@@ -122,10 +122,6 @@ function definitionOf(name: string, flags: GivenFlags): JobDefinition {
 function requiredObject(value: JsonValue): JsonObject {
   if (isObject(value)) return value
   throw new InvalidArgumentError('--payload', 'expected a JSON object')
-}
-
-function isObject(value: JsonValue): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 async function pause(name: string, flags: GivenFlags, cli: Cli): Promise<void> {

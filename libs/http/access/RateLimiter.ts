@@ -1,44 +1,35 @@
-import { systemClock, type Clock } from '../../core/index.js'
-
-interface Bucket {
-  tokens: number
-  filledAtMs: number
-}
+import { TokenBucket, type Clock } from '../../core/index.js'
 
 /**
- * So many requests per second for each name, and twice as many at once: a bucket that fills by itself. It remembers a bounded
- * number of names; one that is forgotten begins with a full bucket again.
+ * Limits the requests per second of each name, with a burst of twice as many. Keeps a bounded number of names; a name that
+ * was dropped starts with a full bucket again.
  */
 export class RateLimiter {
   readonly #perSecond: number
-  readonly #clock: Clock
-  readonly #buckets = new Map<string, Bucket>()
+  readonly #clock: Clock | undefined
+  readonly #buckets = new Map<string, TokenBucket>()
 
-  constructor(perSecond: number, clock: Clock = systemClock) {
+  constructor(perSecond: number, clock?: Clock) {
     this.#perSecond = perSecond
     this.#clock = clock
   }
 
-  /** Takes as many as a request counts for, if there are as many; returns 0, or after how many whole seconds there will be. */
+  /** Takes `count` tokens and returns 0, or returns the whole seconds until there will be as many. */
   take(name: string, count = 1): number {
-    const bucket = this.#fill(name)
-    // A full bucket is enough for anything: what counts for more would never be let in.
+    const bucket = this.#bucketOf(name)
+    // A full bucket is enough for any request: one that counts for more would never be allowed.
     const taken = Math.min(count, this.#perSecond * 2)
-    if (bucket.tokens >= taken) {
-      bucket.tokens -= taken
-      return 0
-    }
-    return Math.max(1, Math.ceil((taken - bucket.tokens) / this.#perSecond))
+    const waitMs = bucket.waitMs(taken)
+    if (waitMs > 0) return Math.ceil(waitMs / 1_000)
+    bucket.take(taken)
+    return 0
   }
 
-  #fill(name: string): Bucket {
-    const nowMs = this.#clock.monotonicMs()
-    const full = this.#perSecond * 2
-    const known = this.#buckets.get(name)
-    const bucket = known ?? { tokens: full, filledAtMs: nowMs }
-    bucket.tokens = Math.min(full, bucket.tokens + ((nowMs - bucket.filledAtMs) * this.#perSecond) / 1_000)
-    bucket.filledAtMs = nowMs
-    // The one that was asked for last is last in the map, so that the idle are forgotten first.
+  #bucketOf(name: string): TokenBucket {
+    const bucket =
+      this.#buckets.get(name) ??
+      new TokenBucket({ perSecond: this.#perSecond, burst: this.#perSecond * 2, clock: this.#clock })
+    // The name used last is last in the map, so that the idle names are dropped first.
     this.#buckets.delete(name)
     this.#buckets.set(name, bucket)
     for (const oldest of this.#buckets.keys()) {

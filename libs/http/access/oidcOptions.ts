@@ -1,5 +1,5 @@
 import { SCOPES, type Scope } from '../../access/index.js'
-import { InvalidArgumentError, requiredText, type JsonObject, type JsonValue } from '../../core/index.js'
+import { InvalidArgumentError, isObject, requiredText, type JsonValue } from '../../core/index.js'
 
 /** Whose tokens are taken, and what their claims mean here. */
 export interface OidcOptions {
@@ -94,8 +94,4 @@ function requiredUrl(value: JsonValue | undefined): string {
 
 function optionalName(argument: string, value: JsonValue | undefined): string | undefined {
   return value === undefined ? undefined : requiredText(argument, value, 255)
-}
-
-function isObject(value: JsonValue | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

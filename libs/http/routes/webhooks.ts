@@ -4,6 +4,7 @@ import { Type } from 'typebox'
 import {
   ArgumentRangeError,
   InvalidArgumentError,
+  isObject,
   requiredId,
   requiredInboxId,
   systemClock,
@@ -152,10 +153,6 @@ function textAt(pointer: JsonPointer, payload: JsonObject): JsonValue | undefine
 function headerOf(headers: IncomingHttpHeaders, name: string): string {
   const value = headers[name]
   return typeof value === 'string' ? value : ''
-}
-
-function isObject(value: JsonValue): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** The most a payload may be. */

@@ -1,4 +1,4 @@
-import { InvalidArgumentError, nearestSpelling, type JsonObject, type JsonValue } from '../../core/index.js'
+import { InvalidArgumentError, isObject, nearestSpelling, type JsonObject, type JsonValue } from '../../core/index.js'
 
 /**
  * What a field of a payload may show, and to whom.
@@ -125,10 +125,6 @@ function readRule(field: string, pointer: string, given: unknown): FieldRule {
     place,
     `expected ${CLASSES.join(', ')}${meant === undefined ? '' : `; did you mean "${meant}"?`}`,
   )
-}
-
-export function isObject(value: JsonValue): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function isList(value: JsonValue): value is readonly JsonValue[] {

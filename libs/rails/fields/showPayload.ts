@@ -1,5 +1,5 @@
-import { parseStrictJson, PAYLOAD_BYTES_MAX, type JsonObject, type JsonValue } from '../../core/index.js'
-import { isObject, mapFields, rulesOf, type FieldRule } from './fieldRules.js'
+import { isObject, parseStrictJson, PAYLOAD_BYTES_MAX, type JsonObject, type JsonValue } from '../../core/index.js'
+import { mapFields, rulesOf, type FieldRule } from './fieldRules.js'
 
 export interface ShownPayload {
   readonly payload: JsonObject

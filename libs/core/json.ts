@@ -1,0 +1,140 @@
+import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './AppError.js'
+import { NUMBER_LITERAL_LENGTH_MAX, NUMBER_MAGNITUDE, NUMBER_SCALE_MAX } from './limits.js'
+
+/** A JSON value. Amounts are decimal strings, because a JavaScript number loses digits above 2^53. */
+export type JsonValue = string | number | boolean | null | readonly JsonValue[] | JsonObject
+
+export interface JsonObject {
+  readonly [key: string]: JsonValue
+}
+
+/** Tells an object from an array, null and every primitive value. */
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Refuses the key `__proto__`: code that merges this object later would set a prototype. */
+export function rejectPrototypeKey(path: ArgumentName, key: string): void {
+  if (key === '__proto__') throw new InvalidArgumentError(path, 'the key __proto__ is refused')
+}
+
+/** Writes JSON with sorted keys and no spaces, so that equal values have equal text. jsonb does not keep the order of keys. */
+export function canonicalJson(value: JsonValue): string {
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value)
+  const members = Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1))
+  return `{${members.map(([key, one]) => `${JSON.stringify(key)}:${canonicalJson(one)}`).join(',')}}`
+}
+
+/**
+ * Names a place inside a JSON value for an error: `payload.items[3].amount`. Shows a key only if it looks like a field
+ * name. Any other key may be data, for example a card number, so its position names it: `payload[key 2]`.
+ */
+export function keyPath(parent: string, key: string, position: number): string {
+  return FIELD_NAME.test(key) ? `${parent}.${key}` : `${parent}[key ${position + 1}]`
+}
+
+export function indexPath(parent: string, index: number): string {
+  return `${parent}[${index}]`
+}
+
+const FIELD_NAME = /^[A-Za-z_$][\w$-]{0,63}$/
+
+/** A compiled pointer of RFC 6901, such as `/data/0/id`. Returns undefined if the document has no such value. */
+export type JsonPointer = (document: JsonValue | undefined) => JsonValue | undefined
+
+export function compileJsonPointer(argument: string, pointer: unknown): JsonPointer {
+  if (typeof pointer !== 'string' || !POINTER.test(pointer)) {
+    throw new InvalidArgumentError(argument, 'expected a JSON pointer such as /data/id')
+  }
+  const keys = pointer
+    .split('/')
+    .slice(1)
+    .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'))
+  return (document) => keys.reduce<JsonValue | undefined>(member, document)
+}
+
+/** Reads own members and elements only: `/constructor` and the `length` of a list are not data. */
+function member(container: JsonValue | undefined, key: string): JsonValue | undefined {
+  if (typeof container !== 'object' || container === null || !Object.hasOwn(container, key)) return undefined
+  if (Array.isArray(container) && !INDEX.test(key)) return undefined
+  const value: JsonValue | undefined = Reflect.get(container, key)
+  return value
+}
+
+const INDEX = /^(?:0|[1-9]\d*)$/
+const POINTER = /^(?:\/(?:[^~/]|~[01])*){1,32}$/
+
+/**
+ * Returns the text that jsonb prints for this number. PostgreSQL stores it as `numeric`, exact and expanded, so a short
+ * literal with a large exponent would take kilobytes. The bounds therefore count digits as `numeric` does.
+ */
+export function printJsonNumber(path: ArgumentName, value: number): string {
+  if (!Number.isFinite(value)) throw new ArgumentRangeError(path, 'expected a finite number, got NaN or an infinity')
+  if (Object.is(value, -0)) throw new ArgumentRangeError(path, 'expected a number, got negative zero')
+  const literal = String(value)
+  const decimal = readDecimal(literal)
+  requireBounds(path, decimal)
+  return literal.includes('e') ? expand(decimal) : literal
+}
+
+/** Parses a JSON number, or throws if a JavaScript number cannot hold the same value. */
+export function readJsonNumber(path: string, literal: string): number {
+  if (literal.length > NUMBER_LITERAL_LENGTH_MAX) {
+    throw new ArgumentRangeError(path, `expected a number of at most ${NUMBER_LITERAL_LENGTH_MAX} characters`)
+  }
+  const decimal = readDecimal(literal)
+  requireBounds(path, decimal)
+  const value = Number(literal)
+  if (Object.is(value, -0)) throw new ArgumentRangeError(path, 'expected a number, got negative zero')
+  if (!sameValue(decimal, readDecimal(String(value)))) {
+    throw new ArgumentRangeError(path, 'this number would lose digits; send it as a decimal string')
+  }
+  return value
+}
+
+/** value = ±digits × 10^exponent, with no zeros at either end of `digits`; zero has no digits at all. */
+interface Decimal {
+  readonly negative: boolean
+  readonly digits: string
+  readonly exponent: number
+  /** Digits after the point as written, with trailing zeros: the result of `scale(numeric)`. */
+  readonly scale: number
+  readonly writtenExponent: number
+}
+
+function readDecimal(literal: string): Decimal {
+  const parts = DECIMAL.exec(literal)
+  if (parts === null) throw new InvalidArgumentError('literal', 'expected a JSON number')
+  const [, sign, whole = '', fraction = '', exponentText = '0'] = parts
+  const writtenExponent = Number(exponentText)
+  const significant = (whole + fraction).replace(/^0+/, '')
+  const digits = significant.replace(/0+$/, '')
+  return {
+    negative: sign === '-',
+    digits,
+    exponent: digits === '' ? 0 : writtenExponent - fraction.length + (significant.length - digits.length),
+    scale: Math.max(0, fraction.length - writtenExponent),
+    writtenExponent,
+  }
+}
+
+const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/
+
+function requireBounds(path: ArgumentName, decimal: Decimal): void {
+  if (decimal.digits.length + decimal.exponent > NUMBER_MAGNITUDE || decimal.writtenExponent > NUMBER_MAGNITUDE) {
+    throw new ArgumentRangeError(path, `expected a number smaller than 10^${NUMBER_MAGNITUDE}`)
+  }
+  if (decimal.scale > NUMBER_SCALE_MAX) {
+    throw new ArgumentRangeError(path, `expected at most ${NUMBER_SCALE_MAX} digits after the decimal point`)
+  }
+}
+
+function sameValue(left: Decimal, right: Decimal): boolean {
+  return left.negative === right.negative && left.digits === right.digits && left.exponent === right.exponent
+}
+
+/** Writes a number without an exponent. Within bounds only small fractions (`1e-7`) have one, so the text starts with `0.`. */
+function expand({ negative, digits, scale }: Decimal): string {
+  return `${negative ? '-' : ''}0.${digits.padStart(scale, '0')}`
+}
