@@ -44,8 +44,8 @@ CREATE TABLE api_keys (
 COMMENT ON TABLE api_keys IS 'Keys of the HTTP API, each with its scopes and the person who holds it. Never a secret, only its hash.';
 COMMENT ON COLUMN api_keys.secret_hash IS 'SHA-256 of the secret half of the key.';
 COMMENT ON COLUMN api_keys.owner IS 'Person this key acts as. A two-person decision must be approved by a different person.';
-COMMENT ON COLUMN api_keys.participants IS 'The only participants it sees and pays for; null: all.';
-COMMENT ON COLUMN api_keys.last_used_at IS 'The hour in which it was last used: finer, and each request would write.';
+COMMENT ON COLUMN api_keys.participants IS 'Participants that the key may see and pay for; null: all.';
+COMMENT ON COLUMN api_keys.last_used_at IS 'Hour of the latest use. A finer time would make each request write.';
 
 -- table dispatch_epochs of symphony_owner
 CREATE TABLE dispatch_epochs (
@@ -109,8 +109,8 @@ CREATE UNIQUE INDEX ux_inbox_events_one_per_content ON inbox_events USING btree 
 COMMENT ON INDEX ux_inbox_events_one_per_content IS 'Other content under a known key is reported once, however often it comes.';
 CREATE TRIGGER inbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON inbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_events ENABLE ALWAYS TRIGGER inbox_events_is_append_only;
-COMMENT ON TABLE inbox_events IS 'What happened to messages beside their work: other contents under a known key, deaths, revivals. Kept for ever.';
-COMMENT ON COLUMN inbox_events.content_hash IS 'The content that was refused; each is told once, however often it is sent.';
+COMMENT ON TABLE inbox_events IS 'Other contents under a known key, deaths and revivals of messages. Never removed.';
+COMMENT ON COLUMN inbox_events.content_hash IS 'Refused content. Each content is recorded once, however often it is sent.';
 
 -- table inbox_messages of symphony_owner
 CREATE TABLE inbox_messages (
@@ -158,13 +158,13 @@ CREATE TRIGGER inbox_messages_is_not_truncated BEFORE TRUNCATE ON inbox_messages
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_is_not_truncated;
 CREATE TRIGGER inbox_messages_unfinished_is_not_removed BEFORE DELETE ON inbox_messages FOR EACH ROW WHEN (old.state <> 'done'::text AND (old.state <> 'seen'::text OR old.topic IS NOT NULL)) EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_unfinished_is_not_removed;
-COMMENT ON TABLE inbox_messages IS 'Every message that came in and is not forgotten yet: the queue and the memory of duplicates in one.';
-COMMENT ON COLUMN inbox_messages.topic IS 'What its handler is found by; null for a message known only for deduplication, which is never claimed.';
-COMMENT ON COLUMN inbox_messages.content_hash IS 'SHA-256 of topic and payload: what "the same content" means. The first content counts.';
-COMMENT ON COLUMN inbox_messages.sightings IS 'How often the message came in. Says nothing about attempts to handle it.';
-COMMENT ON COLUMN inbox_messages.attempt_count IS 'How often it was claimed since it came in or was revived: counted by the claim, so that a crash counts.';
-COMMENT ON COLUMN inbox_messages.attempts_max IS 'The limit that the latest claim was made with.';
-COMMENT ON COLUMN inbox_messages.fence IS 'Fresh for each claim and known to the claimer alone: ack, abandon and fail must show it.';
+COMMENT ON TABLE inbox_messages IS 'Messages that retention has not removed: the queue, and the record of duplicates.';
+COMMENT ON COLUMN inbox_messages.topic IS 'Selects the handler; null for a message known only for deduplication, which is never claimed.';
+COMMENT ON COLUMN inbox_messages.content_hash IS 'SHA-256 of topic and payload, to compare contents. The first content counts.';
+COMMENT ON COLUMN inbox_messages.sightings IS 'Number of times the message came in. It does not count attempts.';
+COMMENT ON COLUMN inbox_messages.attempt_count IS 'Claims since the message came in or was revived. The claim counts, so that a crash counts.';
+COMMENT ON COLUMN inbox_messages.attempts_max IS 'Limit of attempts that the latest claim named.';
+COMMENT ON COLUMN inbox_messages.fence IS 'Random token of the claim, known to its worker only. Ack, abandon and fail must show it.';
 
 -- table ledger_verifications of symphony_owner
 CREATE TABLE ledger_verifications (
@@ -312,11 +312,11 @@ CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
           WHERE p.outcome_unknown AND e.marked_at IS NOT NULL AND e.frozen_at >= p.created_at AND (a.completed_at IS NULL OR a.completed_at <= e.frozen_at) AND a.outcome_unknown IS NOT TRUE
           ORDER BY e.epoch_no DESC
          LIMIT 1) f ON true;
-COMMENT ON VIEW outbox_operational_status IS 'One row per item, pending or ended, with its state as a person would say it and its latest attempt.';
-COMMENT ON COLUMN outbox_operational_status.amount IS 'Amount in the payload, if its field class is public; of an undeclared rail, too.';
-COMMENT ON COLUMN outbox_operational_status.destination IS 'Mask, then the last four characters of the destination, if its field class is public or masked and it has at least twelve.';
+COMMENT ON VIEW outbox_operational_status IS 'One row per item, pending or ended, with its state and its latest attempt.';
+COMMENT ON COLUMN outbox_operational_status.amount IS 'Amount in the payload, if its field class is public or the rail is undeclared.';
+COMMENT ON COLUMN outbox_operational_status.destination IS 'Mask and the last four characters of a destination of twelve or more, if its field class is public or masked.';
 COMMENT ON COLUMN outbox_operational_status.destination_withheld IS 'Reason why no destination is shown: encrypted, forbidden, or undeclared while no process has declared the rail.';
-COMMENT ON COLUMN outbox_operational_status.freeze_epoch_no IS 'Latest epoch whose freeze made the outcome of this item unknown; null if an attempt left it unknown, before or after.';
+COMMENT ON COLUMN outbox_operational_status.freeze_epoch_no IS 'Latest epoch whose freeze made the outcome of this item unknown; null if an attempt left it unknown.';
 
 -- table outbox_pauses of symphony_owner
 CREATE TABLE outbox_pauses (
@@ -702,12 +702,12 @@ CREATE TABLE scheduler_jobs (
 );
 CREATE INDEX ix_jobs_looked_at ON scheduler_jobs USING btree (GREATEST(next_due_at, postponed_until)) WHERE state = 'ACTIVE'::text;
 COMMENT ON INDEX ix_jobs_looked_at IS 'Scheduler: jobs that are due, and the next due time. One entry per active job.';
-COMMENT ON TABLE scheduler_jobs IS 'What is to be done again and again. Its name is its identity.';
-COMMENT ON COLUMN scheduler_jobs.missed_runs IS 'What becomes of occurrences nobody was there for: skip, once (the latest), all.';
-COMMENT ON COLUMN scheduler_jobs.next_due_at IS 'The next occurrence. The scheduler makes the run and moves this in one call.';
-COMMENT ON COLUMN scheduler_jobs.revision IS 'Grows with every change. Runs are made only from the revision that they were computed from: the fence of the schedulers.';
-COMMENT ON COLUMN scheduler_jobs.schedule_error IS 'Why the last scheduler that tried could not read the expression; null when one could.';
-COMMENT ON COLUMN scheduler_jobs.postponed_until IS 'Not looked at before this, although it is due: no scheduler could read it. Null for a job that can be read.';
+COMMENT ON TABLE scheduler_jobs IS 'Repeated work. The name of a job is its identity.';
+COMMENT ON COLUMN scheduler_jobs.missed_runs IS 'Treatment of occurrences that no scheduler was running for: skip, once (the latest), all.';
+COMMENT ON COLUMN scheduler_jobs.next_due_at IS 'Next occurrence. One call of the scheduler creates the run and moves this time.';
+COMMENT ON COLUMN scheduler_jobs.revision IS 'Grows with every change. A scheduler creates runs only from the revision that it computed them from.';
+COMMENT ON COLUMN scheduler_jobs.schedule_error IS 'Reason why the latest scheduler could not parse the expression; null if it could.';
+COMMENT ON COLUMN scheduler_jobs.postponed_until IS 'Time before which schedulers ignore the job, because none could parse it; null for a job that parses.';
 
 -- table scheduler_tasks of symphony_owner
 CREATE TABLE scheduler_tasks (
@@ -760,7 +760,7 @@ CREATE INDEX ix_tasks_ready_for_outbox ON scheduler_tasks USING btree (kind, due
 COMMENT ON INDEX ix_tasks_ready_for_outbox IS 'Due tasks that the scheduler makes messages.';
 CREATE UNIQUE INDEX scheduler_job_runs_one_per_occurrence ON scheduler_tasks USING btree (job_name, scheduled_for) WHERE job_name IS NOT NULL;
 COMMENT ON INDEX scheduler_job_runs_one_per_occurrence IS 'One run per occurrence of a job, and the runs of one job.';
-COMMENT ON TABLE scheduler_tasks IS 'Timers and runs of jobs. A run has the topic and payload of its job at its creation. Retention removes finished rows.';
+COMMENT ON TABLE scheduler_tasks IS 'Timers and runs of jobs. A run copies topic and payload of its job. Retention removes finished rows.';
 COMMENT ON COLUMN scheduler_tasks.kind IS 'timer, or run of a job. The indexes by state begin with it, so that a claim of one kind does not read the other.';
 COMMENT ON COLUMN scheduler_tasks.job_name IS 'Job of a run; null for a timer. The run outlives the job.';
 COMMENT ON COLUMN scheduler_tasks.scheduled_for IS 'Instant of the occurrence, also of a late run; null for a timer.';
@@ -792,7 +792,7 @@ CREATE VIEW scheduler_timers AS
     created_at
    FROM scheduler_tasks t
   WHERE kind = 'timer'::text;
-COMMENT ON VIEW scheduler_timers IS 'Work to be done once, at a moment.';
+COMMENT ON VIEW scheduler_timers IS 'Timers: single work at a given time.';
 
 -- table subject_keys of symphony_owner
 CREATE TABLE subject_keys (
@@ -814,9 +814,9 @@ CASE
     ELSE 0
 END)
 );
-COMMENT ON TABLE subject_keys IS 'One data key per subject, wrapped under a master key that is kept elsewhere; of a destroyed one, that it was.';
-COMMENT ON COLUMN subject_keys.subject IS 'Whose data the key protects: a participant, or an id that payloads name. Choose ids that say nothing about a person.';
-COMMENT ON COLUMN subject_keys.master_key_id IS 'Under which master key it is wrapped: its name, never the key.';
+COMMENT ON TABLE subject_keys IS 'One data key per subject, wrapped under a master key outside the database; a destroyed key leaves its row.';
+COMMENT ON COLUMN subject_keys.subject IS 'Subject whose data the key protects: a participant, or an id in payloads. Choose ids that do not identify a person.';
+COMMENT ON COLUMN subject_keys.master_key_id IS 'Name of the master key that wraps it, never the key itself.';
 COMMENT ON COLUMN subject_keys.wrapped_key IS 'Nonce, encrypted key and tag of AES-256-GCM, in base64url. Null once it is destroyed.';
 
 -- view supervisor_inbox_status of symphony_owner
@@ -851,7 +851,7 @@ CREATE VIEW supervisor_inbox_status WITH (security_barrier=true) AS
    FROM waiting w
      CROSS JOIN claimed c
      CROSS JOIN recently_dead d;
-COMMENT ON VIEW supervisor_inbox_status IS 'The inbox at a glance, in one row: messages that wait for a worker, are in hand, or are dead. Each figure reads a partial index.';
+COMMENT ON VIEW supervisor_inbox_status IS 'The inbox in one row: messages that wait for a worker, are claimed, or are dead. Each figure reads a partial index.';
 COMMENT ON COLUMN supervisor_inbox_status.recently_dead_count IS 'Messages that died within the last 15 minutes and are still dead.';
 
 -- view supervisor_lease_status of symphony_owner
@@ -869,7 +869,7 @@ CREATE VIEW supervisor_lease_status WITH (security_barrier=true) AS
     e.total AS expired_count
    FROM held h
      CROSS JOIN expired e;
-COMMENT ON VIEW supervisor_lease_status IS 'Leases that are held now, and those that ran out in their holder''s hands and that nobody has acquired since.';
+COMMENT ON VIEW supervisor_lease_status IS 'Number of held leases, and of expired leases that no owner has released or acquired since.';
 
 -- view supervisor_outbox_status of symphony_owner
 CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
@@ -877,10 +877,13 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
          SELECT p.created_at,
             p.next_attempt_at,
             p.outcome_unknown,
-            p.hold_reason,
             p.held_at,
             p.lease_expires_at,
             p.attempt_count,
+                CASE
+                    WHEN p.lease_token IS NULL THEN p.hold_reason
+                    ELSE NULL::text
+                END AS held_for,
                 CASE
                     WHEN p.lease_expires_at <= statement_timestamp() THEN 'EXPIRED'::text
                     WHEN p.lease_token IS NOT NULL THEN 'LEASED'::text
@@ -901,15 +904,15 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             COALESCE(EXTRACT(epoch FROM statement_timestamp() - min(i.created_at)), 0::numeric)::double precision AS oldest_pending_age_seconds,
             COALESCE(EXTRACT(epoch FROM statement_timestamp() - min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE'::text)), 0::numeric)::double precision AS oldest_due_age_seconds,
             count(*) FILTER (WHERE i.outcome_unknown) AS outcome_unknown_count,
-            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'OUTCOME_UNKNOWN'::text) AS held_outcome_unknown_count,
-            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FAILED_WHILE_OUTCOME_UNKNOWN'::text) AS held_failed_unknown_count,
-            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'RETRY_CEILING'::text) AS held_retry_ceiling_count,
-            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'REPEATED_LEASE_EXPIRY'::text) AS held_lease_expiry_count,
-            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'EARLIER_ITEM_PAID'::text) AS held_earlier_paid_count,
-            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FIELD_KEY_MISSING'::text) AS held_field_key_missing_count,
-            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FIELD_KEY_DESTROYED'::text) AS held_field_key_destroyed_count,
-            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'FIELD_UNREADABLE'::text) AS held_field_unreadable_count,
-            count(*) FILTER (WHERE i.state = 'HELD'::text AND i.hold_reason = 'RAIL_REFERENCE_INVALID'::text) AS held_reference_invalid_count,
+            count(*) FILTER (WHERE i.held_for = 'OUTCOME_UNKNOWN'::text) AS held_outcome_unknown_count,
+            count(*) FILTER (WHERE i.held_for = 'FAILED_WHILE_OUTCOME_UNKNOWN'::text) AS held_failed_unknown_count,
+            count(*) FILTER (WHERE i.held_for = 'RETRY_CEILING'::text) AS held_retry_ceiling_count,
+            count(*) FILTER (WHERE i.held_for = 'REPEATED_LEASE_EXPIRY'::text) AS held_lease_expiry_count,
+            count(*) FILTER (WHERE i.held_for = 'EARLIER_ITEM_PAID'::text) AS held_earlier_paid_count,
+            count(*) FILTER (WHERE i.held_for = 'FIELD_KEY_MISSING'::text) AS held_field_key_missing_count,
+            count(*) FILTER (WHERE i.held_for = 'FIELD_KEY_DESTROYED'::text) AS held_field_key_destroyed_count,
+            count(*) FILTER (WHERE i.held_for = 'FIELD_UNREADABLE'::text) AS held_field_unreadable_count,
+            count(*) FILTER (WHERE i.held_for = 'RAIL_REFERENCE_INVALID'::text) AS held_reference_invalid_count,
             min(i.held_at) FILTER (WHERE i.state = 'HELD'::text) AS held_since,
             min(i.lease_expires_at) FILTER (WHERE i.state = 'EXPIRED'::text) AS expired_since,
             min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE'::text) AS due_since,
@@ -934,15 +937,17 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             COALESCE(sum(r.retryable), 0::numeric)::bigint AS retryable_total,
             COALESCE(sum(r.failed), 0::numeric)::bigint AS failed_total,
             COALESCE(sum(r.zombie_requeue), 0::numeric)::bigint AS zombie_requeue_total,
-            COALESCE(sum(r.dispatched) FILTER (WHERE r.at > (statement_timestamp() - '01:00:00'::interval)), 0::numeric)::bigint AS dispatched_last_hour,
-            COALESCE(sum(r.retryable) FILTER (WHERE r.at > (statement_timestamp() - '01:00:00'::interval)), 0::numeric)::bigint AS retryable_last_hour,
-            COALESCE(sum(r.failed) FILTER (WHERE r.at > (statement_timestamp() - '01:00:00'::interval)), 0::numeric)::bigint AS failed_last_hour,
-            COALESCE(sum(r.dispatched) FILTER (WHERE r.at > (statement_timestamp() - '00:15:00'::interval)), 0::numeric)::bigint AS dispatched_recently,
-            COALESCE(sum(r.retryable) FILTER (WHERE r.at > (statement_timestamp() - '00:15:00'::interval)), 0::numeric)::bigint AS retryable_recently,
-            COALESCE(sum(r.failed) FILTER (WHERE r.at > (statement_timestamp() - '00:15:00'::interval)), 0::numeric)::bigint AS failed_recently,
-            min(r.at) FILTER (WHERE r.retryable > 0 AND r.at > (statement_timestamp() - '00:15:00'::interval)) AS retryable_since,
-            min(r.at) FILTER (WHERE r.failed > 0 AND r.at > (statement_timestamp() - '00:15:00'::interval)) AS failed_since
+            COALESCE(sum(r.dispatched) FILTER (WHERE w_1.last_hour), 0::numeric)::bigint AS dispatched_last_hour,
+            COALESCE(sum(r.retryable) FILTER (WHERE w_1.last_hour), 0::numeric)::bigint AS retryable_last_hour,
+            COALESCE(sum(r.failed) FILTER (WHERE w_1.last_hour), 0::numeric)::bigint AS failed_last_hour,
+            COALESCE(sum(r.dispatched) FILTER (WHERE w_1.recently), 0::numeric)::bigint AS dispatched_recently,
+            COALESCE(sum(r.retryable) FILTER (WHERE w_1.recently), 0::numeric)::bigint AS retryable_recently,
+            COALESCE(sum(r.failed) FILTER (WHERE w_1.recently), 0::numeric)::bigint AS failed_recently,
+            min(r.at) FILTER (WHERE r.retryable > 0 AND w_1.recently) AS retryable_since,
+            min(r.at) FILTER (WHERE r.failed > 0 AND w_1.recently) AS failed_since
            FROM recorded r
+             CROSS JOIN LATERAL ( SELECT r.at > (statement_timestamp() - '01:00:00'::interval) AS last_hour,
+                    r.at > (statement_timestamp() - '00:15:00'::interval) AS recently) w_1
         ), contradiction AS (
          SELECT count(*) AS contradictions_total,
             count(*) FILTER (WHERE c_1.reviewed_at IS NULL) AS unreviewed_contradiction_count,
@@ -1034,25 +1039,25 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
      CROSS JOIN contradiction c
      CROSS JOIN worker w
      LEFT JOIN verification v ON true;
-COMMENT ON VIEW supervisor_outbox_status IS 'The queue at a glance, in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
+COMMENT ON VIEW supervisor_outbox_status IS 'The queue in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
 COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'All items that ended as FAILED.';
-COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS 'Relayers that reported within the last minute; they do every ten seconds.';
-COMMENT ON COLUMN supervisor_outbox_status.unreviewed_contradiction_count IS 'Ended items for which a worker reported another outcome, and that no operator has reviewed.';
-COMMENT ON COLUMN supervisor_outbox_status.due_without_worker_seconds IS 'How long items have been due while no relayer reported; 0 while one does, or while nothing is due.';
-COMMENT ON COLUMN supervisor_outbox_status.failed_recently IS 'Within the last 15 minutes, as dispatched_recently and retryable_recently; the ages are those of the first within that time.';
-COMMENT ON COLUMN supervisor_outbox_status.last_unknown_code_age_seconds IS 'Since a worker got a code that the table of its rail does not cover, from the workers'' reports of the last day; else null.';
-COMMENT ON COLUMN supervisor_outbox_status.last_clock_jump_age_seconds IS 'Since a worker saw the clocks of database and process diverge, from the workers'' reports of the last day; else null.';
-COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS 'Found by the last verification of the ledger; null before the first.';
-COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS 'Since the first of the verifications that found a break, without a sound one after it; else null.';
-COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS 'Age since creation of the oldest item that has not ended, also if it retries, is blocked or held. An item that is scheduled for later and was never attempted does not count.';
+COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS 'Relayers that reported within the last minute; each reports every ten seconds.';
+COMMENT ON COLUMN supervisor_outbox_status.unreviewed_contradiction_count IS 'Ended items with a contradicting report of a worker that no operator has reviewed.';
+COMMENT ON COLUMN supervisor_outbox_status.due_without_worker_seconds IS 'Time during which items have been due and no relayer reported; 0 while one reports, or no item is due.';
+COMMENT ON COLUMN supervisor_outbox_status.failed_recently IS 'Within the last 15 minutes, as dispatched_recently and retryable_recently; the ages are those of the first in that time.';
+COMMENT ON COLUMN supervisor_outbox_status.last_unknown_code_age_seconds IS 'Time since a worker got a code that its rail''s table does not cover, by reports of the last day; else null.';
+COMMENT ON COLUMN supervisor_outbox_status.last_clock_jump_age_seconds IS 'Time since a worker saw database and process clocks diverge, by reports of the last day; else null.';
+COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS 'Breaks that the latest verification of the ledger found; null before the first.';
+COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS 'Time since the first verification that found a break, if no later one was sound; else null.';
+COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS 'Age since creation of the oldest item that has not ended, retries, blocked and held items included. An item scheduled for later and never attempted does not count.';
 COMMENT ON COLUMN supervisor_outbox_status.all_paused_age_seconds IS 'Time since everything was paused; 0 while it is not.';
 
 -- view supervisor_scheduler_status of symphony_owner
 CREATE VIEW supervisor_scheduler_status WITH (security_barrier=true) AS
  WITH job AS (
          SELECT count(*) AS active,
-            count(*) FILTER (WHERE GREATEST(j_1.next_due_at, j_1.postponed_until) <= statement_timestamp()) AS due,
             count(*) FILTER (WHERE j_1.schedule_error IS NOT NULL) AS unreadable,
+            count(*) FILTER (WHERE GREATEST(j_1.next_due_at, j_1.postponed_until) <= statement_timestamp()) AS due,
             min(GREATEST(j_1.next_due_at, j_1.postponed_until)) AS first_due_at
            FROM scheduler_jobs j_1
           WHERE j_1.state = 'ACTIVE'::text
@@ -1077,7 +1082,7 @@ CREATE VIEW supervisor_scheduler_status WITH (security_barrier=true) AS
      CROSS JOIN timer t
      CROSS JOIN run r;
 COMMENT ON VIEW supervisor_scheduler_status IS 'The scheduler at a glance, in one row.';
-COMMENT ON COLUMN supervisor_scheduler_status.lag_seconds IS 'How long the first thing that a scheduler has to do has been due. What waits for a claim is not its business.';
+COMMENT ON COLUMN supervisor_scheduler_status.lag_seconds IS 'Time since the oldest due work of a scheduler fell due. Tasks that wait for a claim do not count.';
 
 -- table symphony_deployments of symphony_owner
 CREATE TABLE symphony_deployments (
@@ -1105,7 +1110,7 @@ CREATE TABLE symphony_lease_floor (
 );
 CREATE TRIGGER symphony_lease_floor_is_not_truncated BEFORE TRUNCATE ON symphony_lease_floor FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE symphony_lease_floor ENABLE ALWAYS TRIGGER symphony_lease_floor_is_not_truncated;
-COMMENT ON TABLE symphony_lease_floor IS 'The highest token of any lease row that was removed: a resource that is acquired as if for the first time counts on from it.';
+COMMENT ON TABLE symphony_lease_floor IS 'Highest token of all removed lease rows. A resource without a row counts on from it.';
 
 -- table symphony_leases of symphony_owner
 CREATE TABLE symphony_leases (
@@ -1126,12 +1131,12 @@ CREATE TABLE symphony_leases (
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, fillfactor=50);
 CREATE TRIGGER symphony_leases_is_not_truncated BEFORE TRUNCATE ON symphony_leases FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE symphony_leases ENABLE ALWAYS TRIGGER symphony_leases_is_not_truncated;
-COMMENT ON TABLE symphony_leases IS 'One row per resource: its holder, or who held it last, and the token to count on from.';
-COMMENT ON COLUMN symphony_leases.lease_id IS 'The fence: made anew by each acquire, known to that holder alone; null once released. No role can read it.';
-COMMENT ON COLUMN symphony_leases.fencing_token IS 'Grows with each acquire and renewal of the resource, across owners and releases. Not a secret: holders show it to others.';
-COMMENT ON COLUMN symphony_leases.expires_at IS 'Until when it is held, by this server''s clock; once released, since when it is free.';
-COMMENT ON COLUMN symphony_leases.context IS 'What the holder wants others to know of it. Nothing here reads it.';
-COMMENT ON COLUMN symphony_leases.floor_seen IS 'Token of symphony_lease_floor at the latest acquire. The floor only grows, so the doctor finds a lost one by this column.';
+COMMENT ON TABLE symphony_leases IS 'One row per resource: its present or last holder, and the token to count on from.';
+COMMENT ON COLUMN symphony_leases.lease_id IS 'Secret of the holder, new with each acquire; null once released. No role can read it.';
+COMMENT ON COLUMN symphony_leases.fencing_token IS 'Grows with each acquire and renewal of the resource, across owners and releases. Not a secret.';
+COMMENT ON COLUMN symphony_leases.expires_at IS 'Time at which the lease expires, by the clock of this server; once released, the time of the release.';
+COMMENT ON COLUMN symphony_leases.context IS 'Note of the holder for other readers. Symphony does not read it.';
+COMMENT ON COLUMN symphony_leases.floor_seen IS 'Token of symphony_lease_floor at the latest acquire. A floor below it is lost; the doctor compares them.';
 
 -- table symphony_settings of symphony_owner
 CREATE TABLE symphony_settings (
@@ -1165,7 +1170,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 2e99d1e60916130d2b9d891599c8965fa630c57598f0675d9cd78c9103f5b050
-COMMENT ON FUNCTION abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean) IS 'Claims that came to nothing: due again after a delay (given, else growing), or dead at the limit. Returns those changed.';
+COMMENT ON FUNCTION abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean) IS 'Ends live claims without success: due again after a delay (given, else growing), or dead at the limit. Returns those changed.';
 
 -- function abandon_job_runs(uuid[], uuid[], text, text, integer) of symphony_owner
 CREATE FUNCTION abandon_job_runs(p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text DEFAULT NULL::text, p_retry_delay_seconds integer DEFAULT 0)
@@ -1182,7 +1187,7 @@ RETURNS SETOF uuid
 LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 f839dfecfe91e7a5d7f8e0a46b264badfbe3a8d88b89162d85e435acb2229e29
+-- body: sha256 46c538deddbc20a03fbca73d950e0744dd8490aaff4074d90e90ea0cea7ef5d9
 COMMENT ON FUNCTION abandon_timers(uuid[], uuid[], text, text, integer) IS 'Returns claimed timers to ready, due as before or after a delay; the twentieth time they fail instead.';
 
 -- function ack_inbox_messages(text[], text[], uuid[], text) of symphony_owner
@@ -1198,8 +1203,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 e515d75c2d73ba9dc8aea45a333141dd87a7aff63454370a7aff57b01c67ca89
-COMMENT ON FUNCTION ack_inbox_messages(text[], text[], uuid[], text) IS 'Messages were handled, for good. Returns those whose live claim this was; of the others nothing is changed.';
+-- body: sha256 b482c2a7cc8bd353f093e0016a72915a1ea797c27e9687a0a6fe7b8f6b9e8077
+COMMENT ON FUNCTION ack_inbox_messages(text[], text[], uuid[], text) IS 'Ends live claims as done, for good. Returns the messages that it ended; the others do not change.';
 
 -- function ack_job_runs(uuid[], uuid[], text) of symphony_owner
 CREATE FUNCTION ack_job_runs(p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
@@ -1225,8 +1230,8 @@ RETURNS TABLE(lease_id uuid, fencing_token bigint, acquired_at timestamp with ti
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 3ebf5ac30b5430667382740f904f73dac8e19da3c81dbc6ec06f36425fa51098
-COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS 'Gives a free, expired or own resource to an owner, with a fresh lease_id and a greater token; no row while another holds it.';
+-- body: sha256 c5d20c453717dff4f0f51576dd4b5fd5f6ccb03c0347e76d831fd2352cd0b4f5
+COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS 'Acquires a free, expired or own resource, with a new lease_id and a greater token; no row while another owner holds it.';
 
 -- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint) of symphony_owner
 CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[], p_is_message boolean, p_key_scope text, p_stream_position bigint)
@@ -1257,7 +1262,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 b69cd634d82dd2808ca5dd2f2a3e21c2ac20c3b3393e01fe92fca441972ba2dc
+-- body: sha256 62a1015a849f08eeb72390f59fd66f069f975e28c2d8702555cb9ef8d74ba02b
 COMMENT ON FUNCTION advance_outbox_streams(text[]) IS 'Internal: unblocks the first ordered item of each participant that is not paused.';
 
 -- function api_scope_role(text) of symphony_owner
@@ -1329,8 +1334,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 a272b8c4718d2036d051c7a49842db6c6ecf467585e596251506c270fefecc0e
-COMMENT ON FUNCTION authenticate_api_key(text, bytea) IS 'What a key of the HTTP API may do, for whoever shows its secret''s hash; remembers the hour of its use.';
+-- body: sha256 14bd97d809c38c9886654cc67ab428221fe5a3e867eb605d79a727d764c90e60
+COMMENT ON FUNCTION authenticate_api_key(text, bytea) IS 'Returns status, scopes, owner and participants of the key with this secret hash; records the hour of use.';
 
 -- function begin_dispatch_epoch(integer, text) of symphony_owner
 CREATE FUNCTION begin_dispatch_epoch(p_last_epoch_no integer, p_actor text)
@@ -1340,8 +1345,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 94d24e0c50118ee97a192f0f647cdcfffcad3cd59167d65aea129d4961643ade
-COMMENT ON FUNCTION begin_dispatch_epoch(integer, text) IS 'Internal: writes down on which server the work goes on, and freezes it unless the one before surely lost nothing.';
+-- body: sha256 dbbd8cbb74422735a88aedf1f4e9e80524273cb7450662403732d073491ed342
+COMMENT ON FUNCTION begin_dispatch_epoch(integer, text) IS 'Internal: records the server of a new epoch, and freezes dispatch unless the previous server surely lost nothing.';
 
 -- function begin_outbox_dispatch(uuid, uuid, text) of symphony_owner
 CREATE FUNCTION begin_outbox_dispatch(p_outbox_id uuid, p_lease_token uuid, p_worker_id text)
@@ -1356,8 +1361,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 2bcb8f2dea7267f7c34d136311ab4f3756e5818ae3dd32a30b23785fcb68f146
-COMMENT ON FUNCTION begin_outbox_dispatch(uuid, uuid, text) IS 'Announces a call to a rail whose unknown outcomes go to a person: if this lease now expires, the item is held. Refused while dispatch is frozen (P7009).';
+-- body: sha256 104ba552755a8315cca06e99923d20a831a6edd6f88b6bec478397e13faec24b
+COMMENT ON FUNCTION begin_outbox_dispatch(uuid, uuid, text) IS 'Marks a dispatch as begun, for rails whose unknown outcomes are held: if this lease expires, the item is held. P7009 while dispatch is frozen.';
 
 -- function bump_participant_outbox_seq(text) of symphony_owner
 CREATE FUNCTION bump_participant_outbox_seq(p_participant_id text)
@@ -1390,8 +1395,8 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 a77bda0b8c06e576ef8677e622c72b5ace9a1a3312d9fc4fdb0aa7b46ac7c458
-COMMENT ON FUNCTION cancel_timer(uuid) IS 'Cancels a timer that has not ended, for good; false when it has, or never was.';
+-- body: sha256 3fa927c3d567a593e4fb8ae0e8892e8e62576c716006854aee809a4af68f9a76
+COMMENT ON FUNCTION cancel_timer(uuid) IS 'Cancels a timer that has not ended, for good; false if it has ended or does not exist.';
 
 -- function check_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
 CREATE FUNCTION check_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[], p_expires_at timestamp with time zone)
@@ -1409,7 +1414,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 6e74b48f9541610a08fa9c623224e77f4c36622ec4aa37ea70ec3e86958b424a
-COMMENT ON FUNCTION check_api_key_parts(text, bytea) IS 'Internal: raises 22023 for what cannot be the two halves of a key.';
+COMMENT ON FUNCTION check_api_key_parts(text, bytea) IS 'Internal: raises 22023 unless these are the id and the hash of a key.';
 
 -- function check_dispatch_epoch(text, uuid, bigint, timestamp with time zone) of symphony_owner
 CREATE FUNCTION check_dispatch_epoch(p_worker_id text, p_epoch_id uuid DEFAULT NULL::uuid, p_beat_no bigint DEFAULT NULL::bigint, p_beat_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
@@ -1419,8 +1424,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 b67b97fc1a6cd0c327eccf2c45a7073543d8a1dc4848acd012050bb41a5bd588
-COMMENT ON FUNCTION check_dispatch_epoch(text, uuid, bigint, timestamp with time zone) IS 'Compares the server and what a worker remembers with what is known here; freezes dispatch where commits may have been lost. A heartbeat.';
+-- body: sha256 a2d9268572a0e021755c37f97f646b831b2f26a70a01ffe7aeb7b3f5b5d79c99
+COMMENT ON FUNCTION check_dispatch_epoch(text, uuid, bigint, timestamp with time zone) IS 'Heartbeat of a worker. Compares the server and the worker''s memory with the data; freezes dispatch if commits may be lost.';
 
 -- function check_inbox_claims(text[], text[], uuid[], text) of symphony_owner
 CREATE FUNCTION check_inbox_claims(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
@@ -1428,7 +1433,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 ab75ecc495488cec79fce83075ac2edcf4cfc2ef88f07fd98f862d432c5ce89d
+-- body: sha256 e7c4b9cf0b65f66f2b392fb2aac3730de53def5b09054e8b840c02036b069b51
 COMMENT ON FUNCTION check_inbox_claims(text[], text[], uuid[], text) IS 'Internal: raises 22023 unless keys, fences and worker are well-formed.';
 
 -- function check_inbox_errors(text[], integer) of symphony_owner
@@ -1437,7 +1442,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 9b36164211026720261b405b2aac8fd1b972177061454b898ee41d68597dc568
+-- body: sha256 50c61743dc7fb0574039481e4da9122b5948314b4cb2aeea73e57e2f696423c7
 COMMENT ON FUNCTION check_inbox_errors(text[], integer) IS 'Internal: raises 22023 unless each error is null or short text.';
 
 -- function check_inbox_key(text, text) of symphony_owner
@@ -1455,7 +1460,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 2bef4dde355aac82ae06d0c2d7c13814ba121c769f95b6380e96071f0f981778
+-- body: sha256 496a5f9438d13c4e1ea3e11702a304d4d5b7ce6aa9ae19c0377b45185824bc66
 COMMENT ON FUNCTION check_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Internal: raises 22023 for the first message that is not acceptable.';
 
 -- function check_job_name(text) of symphony_owner
@@ -1473,7 +1478,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 d6fbf13d41728483ba8877f4b08fc1417df63f3fabdf192b6ce6bb5aa6760145
+-- body: sha256 a31102c171860e902ff3fb148d4208c00fb31645c342ea89ca921b53e36ad698
 COMMENT ON FUNCTION check_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) IS 'Internal: raises 22023 for the first run that is not acceptable.';
 
 -- function check_lease_duration(integer) of symphony_owner
@@ -1509,8 +1514,8 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 e944a494261d7fc2424ced68ddeaaca722727d2664089ec103b30019376f7028
-COMMENT ON FUNCTION check_outbox_leases(uuid[], uuid[], text) IS 'Internal: raises 22023 unless ids, tokens and worker are well-formed, and 40001 for items younger than a frozen snapshot.';
+-- body: sha256 d7c85c7a0b803ae9c6d96afad1d0bae5f392e7882850f5703456dbabeb8505af
+COMMENT ON FUNCTION check_outbox_leases(uuid[], uuid[], text) IS 'Internal: raises 22023 unless ids, tokens and worker are well-formed, and 40001 for items newer than the snapshot.';
 
 -- function check_outbox_outcomes(integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], text[]) of symphony_owner
 CREATE FUNCTION check_outbox_outcomes(p_count integer, p_states text[], p_rail_references text[], p_rail_codes text[], p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_retry_delays_seconds integer[], p_outcomes_unknown boolean[], p_hold_reasons text[], p_actions text[])
@@ -1546,7 +1551,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 42e4777b7a93c87bc94423eba2fdaf49c1a20e92a7a2133732c7edb053f7c67c
-COMMENT ON FUNCTION check_scheduler_leases(text, uuid[], uuid[], text, text, integer) IS 'Internal: raises 22023 unless what ends claims is well-formed.';
+COMMENT ON FUNCTION check_scheduler_leases(text, uuid[], uuid[], text, text, integer) IS 'Internal: raises 22023 unless the arguments that end claims are well-formed.';
 
 -- function check_wrapped_keys(uuid[], text[], text) of symphony_owner
 CREATE FUNCTION check_wrapped_keys(p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text)
@@ -1555,7 +1560,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 9edc9ecf574059658c5795b7b9d6e3e0b98d3de005a7ceb04276172755c51b26
-COMMENT ON FUNCTION check_wrapped_keys(uuid[], text[], text) IS 'Internal: raises 22023 for what cannot be wrapped keys.';
+COMMENT ON FUNCTION check_wrapped_keys(uuid[], text[], text) IS 'Internal: raises 22023 unless these are wrapped keys.';
 
 -- function claim_inbox_batch(integer, text, integer, integer) of symphony_owner
 CREATE FUNCTION claim_inbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_attempts_max integer DEFAULT 20)
@@ -1571,8 +1576,8 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 2a883c254b3f7f34d06ff76d7ad2c79cdff3e7e28176283fefc57bf69d0e0685
-COMMENT ON FUNCTION claim_inbox_batch(integer, text, integer, integer) IS 'Claims due messages for one worker, first in, first out, each with its fence. What has had its attempts is dead instead.';
+-- body: sha256 de4ad8b2f4d47a69ff523aead9b9ee84a83f38486039013279c9d27430731f73
+COMMENT ON FUNCTION claim_inbox_batch(integer, text, integer, integer) IS 'Claims due messages for one worker, first in, first out, each with its fence. A message at its limit becomes dead.';
 
 -- function claim_job_runs(integer, text, integer, text[]) of symphony_owner
 CREATE FUNCTION claim_job_runs(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[] DEFAULT NULL::text[])
@@ -1597,8 +1602,8 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 001bd4938cf544524de1ef02a9752b59e0676245ae2d64f0c021bc8eb0b40c68
-COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. p_is_message: true for messages only, false for payments only, null for both. On request also what it took over and did not lease: without a token, with the reason if it was held. Nothing while dispatch is frozen or everything is paused.';
+-- body: sha256 78706859412b7ef7c5b7733d77031d0359441080740b3c04b64c9d5eda079477
+COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, in order, each with its token; the items stay in pending. p_is_message: true for messages, false for payments, null for both. p_report_held adds items that the claim took over and did not lease, without a token. Returns nothing while dispatch is frozen or everything is paused.';
 
 -- function claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) of symphony_owner
 CREATE FUNCTION claim_outbox_packed(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_announced_rails text[] DEFAULT NULL::text[], p_report_held boolean DEFAULT false, p_epoch_id uuid DEFAULT NULL::uuid, p_is_message boolean DEFAULT NULL::boolean, OUT items text, OUT payloads text, OUT lease_expires_at timestamp with time zone, OUT claimed_at timestamp with time zone, OUT exceptions text)
@@ -1606,8 +1611,8 @@ RETURNS record
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 3d32b94baf8b05dcb2f7935f3f75e8fa58c0c735bf2b31b64d9eb60e7b756074
-COMMENT ON FUNCTION claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'claim_outbox_batch with one line per leased item, a JSON array of their payloads, and as JSON the items that have more to say.';
+-- body: sha256 493eaffefc896903a46f06c43af09a9cfc2e10b74105cf03efa805d9460dd1bb
+COMMENT ON FUNCTION claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'claim_outbox_batch with one line per leased item, a JSON array of payloads, and JSON for the items with rare facts.';
 
 -- function claim_tasks(text, integer, text, integer, text[]) of symphony_owner
 CREATE FUNCTION claim_tasks(p_kind text, p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[])
@@ -1622,7 +1627,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 b4b2b13ab556bffba31c465f402cd333af1b59226b137a9f921e1c99f5b37332
+-- body: sha256 3cb58b195dc6625743decc208c9ac047bbdb37e869ece40fce8496df1373277a
 COMMENT ON FUNCTION claim_tasks(text, integer, text, integer, text[]) IS 'Internal: leases due tasks of a kind to one worker, at most the batch size, in order; each with its token.';
 
 -- function claim_timers(integer, text, integer, text[]) of symphony_owner
@@ -1687,8 +1692,8 @@ RETURNS record
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 90054549715b37aacb92090e32ec0485d944bc4aa6c1e78439e97245eab1869f
-COMMENT ON FUNCTION complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'complete_outbox_attempts with the attempt numbers of those recorded as DISPATCHED, in the order given, and as JSON all other verdicts.';
+-- body: sha256 824bef1d43c4fff20250e74b9d6dc638f11b0af4618a853a3a24ffb5ed032826
+COMMENT ON FUNCTION complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'complete_outbox_attempts with the attempt numbers of items recorded as DISPATCHED, in order, and JSON for all others.';
 
 -- function count_openings(text) of symphony_owner
 CREATE FUNCTION count_openings(p_text text)
@@ -1696,7 +1701,7 @@ RETURNS integer
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 4a7daf7d45c6d787f9b133f6c96e7844ce330b2bf7dba1a430e185011842c759
-COMMENT ON FUNCTION count_openings(text) IS 'How many brackets and braces are opened in the text of a JSON value, in its strings too.';
+COMMENT ON FUNCTION count_openings(text) IS 'Number of opening brackets and braces in the text of a JSON value, strings included.';
 
 -- function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
 CREATE FUNCTION create_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[] DEFAULT NULL::text[], p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
@@ -1704,8 +1709,8 @@ RETURNS timestamp with time zone
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 6ce01276d292c37e85c34a3e006f2cbd4535d50c8d3d6f6a4d58f8bcd713ec8c
-COMMENT ON FUNCTION create_api_key(text, bytea, text[], text, text[], timestamp with time zone) IS 'Makes a key of the HTTP API from the hash of its secret. Its scopes are roles of the maker; who operates does so as themselves.';
+-- body: sha256 d26123215603c1ea3f36e83e4ebcbe8fecfc4cfbfa378ffe84c3ce3c039717dc
+COMMENT ON FUNCTION create_api_key(text, bytea, text[], text, text[], timestamp with time zone) IS 'Creates a key of the HTTP API from the hash of its secret. Its scopes are roles of the login that creates it.';
 
 -- function create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) of symphony_owner
 CREATE FUNCTION create_job_runs(p_job_names text[], p_revisions bigint[], p_next_due_at timestamp with time zone[], p_scheduled_for timestamp with time zone[])
@@ -1720,8 +1725,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 a8dfdc8df616aa712a55c52c638e24640de818ca7f0d1df2eb4204e08ca37d47
-COMMENT ON FUNCTION create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) IS 'Makes runs of jobs that are still at the given revision, and moves their next due time, in one; returns the runs made.';
+-- body: sha256 0fa9c827241fcd5193d817ac8e806aedab188b1511fdbe641189aa508e9cdff7
+COMMENT ON FUNCTION create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) IS 'Creates runs of jobs that are still at the given revision, and moves their next due time; returns the runs.';
 
 -- function create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) of symphony_owner
 CREATE FUNCTION create_or_update_job(p_job_name text, p_cron text, p_time_zone text, p_topic text, p_payload jsonb, p_next_due_at timestamp with time zone, p_participant_id text DEFAULT NULL::text, p_missed_runs text DEFAULT 'once'::text, p_delivery text DEFAULT 'outbox'::text)
@@ -1729,7 +1734,7 @@ RETURNS TABLE(next_due_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 96f1df0f2469fbd6c2a24c060afd8dfe22ec1fe8873cdc5ed7309a94b54be11f
+-- body: sha256 85cd2e2527490640de2c338a2964c86b6ef1202e4032b0ac67a3711d9faff8fc
 COMMENT ON FUNCTION create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) IS 'Defines a job by its name. With the same expression and zone its next due time stays; a paused job stays paused.';
 
 -- function create_outbox_redrive(uuid, bigint, text, text, text) of symphony_owner
@@ -1740,8 +1745,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 ebcdff62805a24009d74e7571d27917642bf564eb4620a44b14a356abf955ac2
-COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS 'Internal: queues a FAILED item again as a new one that names it.';
+-- body: sha256 15682120b6f6985b0fc8853a213babb78567d4eec1fd19e6eabab0b99cc9b681
+COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS 'Internal: enqueues a FAILED item again as a new item that names it.';
 
 -- function current_dispatch_epoch(text) of symphony_owner
 CREATE FUNCTION current_dispatch_epoch(p_actor text)
@@ -1752,7 +1757,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 71470f4234adedc5862d8fdf6331b02ea3106395cc5c44ecd05f1b05fc32c8a1
-COMMENT ON FUNCTION current_dispatch_epoch(text) IS 'Internal: the epoch of this run of the server, begun if it is the first call in it.';
+COMMENT ON FUNCTION current_dispatch_epoch(text) IS 'Internal: the epoch of this run of the server; the first call begins it.';
 
 -- function declare_outbox_rail(text, boolean, jsonb, text, boolean) of symphony_owner
 CREATE FUNCTION declare_outbox_rail(p_rail_type text, p_money boolean, p_fields jsonb, p_declared_by text, p_serving boolean DEFAULT false)
@@ -1760,7 +1765,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 cb900ea74e5a9445414f3b4a5811060f194953fb4393b1dea19183207f0873f1
+-- body: sha256 97610f87836418bf4bba67568447cf7b39bd70c03a16165da9e6a5fbf03a88ae
 COMMENT ON FUNCTION declare_outbox_rail(text, boolean, jsonb, text, boolean) IS 'Records the field classes and the money flag of a rail. Of conflicting declarations the stricter value stays.';
 
 -- function delete_job(text) of symphony_owner
@@ -1770,7 +1775,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 2cd35b3140f166d36e62612943b562e2e7d37f5a47227cf8cbfae42a517d66f3
-COMMENT ON FUNCTION delete_job(text) IS 'Removes a job and its runs that have not begun; says whether there was one, and how many.';
+COMMENT ON FUNCTION delete_job(text) IS 'Deletes a job and its READY runs; returns whether it existed, and the number of runs.';
 
 -- function deregister_outbox_worker(text, jsonb) of symphony_owner
 CREATE FUNCTION deregister_outbox_worker(p_worker_id text, p_detail jsonb DEFAULT '{}'::jsonb)
@@ -1778,8 +1783,8 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 7b79a47a38a0c6272a9e7deb670ced9cda5fb5f4314bca881dd597d360e56336
-COMMENT ON FUNCTION deregister_outbox_worker(text, jsonb) IS 'Records that a worker stopped cleanly, with its last report; false if it is not known. A heartbeat registers it again.';
+-- body: sha256 96cf544d424d1fcf6c2ceb9039e98bdb228a6833d15670688d2e80fa64c7d143
+COMMENT ON FUNCTION deregister_outbox_worker(text, jsonb) IS 'Records that a worker stopped cleanly, with its last report; false if unknown. A heartbeat registers it again.';
 
 -- function destroy_subject_key(text, text) of symphony_owner
 CREATE FUNCTION destroy_subject_key(p_subject text, p_reason text)
@@ -1789,8 +1794,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 3abc2683d47620fa48143ba5b1501e192336cc95851317a13744f01933c1e7c1
-COMMENT ON FUNCTION destroy_subject_key(text, text) IS 'Destroys a subject''s key for ever: its encrypted fields can be read by nobody any more. Says whether it was there.';
+-- body: sha256 937bb49e22c398ae7c8c244e5a97d5ef9e41aee9c9cddd0bde09e25c7bcf5fb1
+COMMENT ON FUNCTION destroy_subject_key(text, text) IS 'Destroys the key of a subject, for good: its encrypted fields become unreadable. Returns whether there was a key.';
 
 -- function dispatch_server() of symphony_owner
 CREATE FUNCTION dispatch_server()
@@ -1798,8 +1803,8 @@ RETURNS TABLE(system_identifier bigint, timeline integer, database_oid oid, reco
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 f88ca6f2ccd2e54673ef1891b3563c99a996d89db1e001b0c131dea97d2de0ea
-COMMENT ON FUNCTION dispatch_server() IS 'Internal: which server, timeline and database this is, and whether it was recovered to a chosen point.';
+-- body: sha256 3c426b160794e9f8c5ce621f891080079102273ea1c7eb8d3e0331c52d946eef
+COMMENT ON FUNCTION dispatch_server() IS 'Internal: system identifier, timeline and database of this server, and its recovery target.';
 
 -- function due_jobs(integer) of symphony_owner
 CREATE FUNCTION due_jobs(p_batch_size integer)
@@ -1810,7 +1815,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 ce4c822be5ce4104b1a0327fafbf5e7e80465a4654ce43eed5d6871b30e3c1b3
-COMMENT ON FUNCTION due_jobs(integer) IS 'Active jobs whose next occurrence has come and which are not put off, longest due first, at most the batch size.';
+COMMENT ON FUNCTION due_jobs(integer) IS 'Active jobs that are due and not postponed, longest due first, at most the batch size.';
 
 -- function end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) of symphony_owner
 CREATE FUNCTION end_dispatched_outbox_items(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[], p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_actions text[])
@@ -1841,7 +1846,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 885f0d3a06f563871d1a05040f716d2e17070d91da3f3c85c1525bb6dca79fe3
+-- body: sha256 1d40df3297354d3830839a3c5fb33add4b34f9675cb2d13100eb63f3c2a04ddb
 COMMENT ON FUNCTION end_outbox_heads(uuid[]) IS 'Internal: halts or advances the ordered streams in which these attempts ended an item.';
 
 -- function end_task_claims(text, uuid[], uuid[], text, text, text, integer) of symphony_owner
@@ -1857,7 +1862,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 582b0c512c2da945b012f4a701892fd72a4be92f55b9e9ab941375617f4d1b47
+-- body: sha256 bb784cb19c743655372daae168208f8721cd1702a72b3a3cf6d353574f32acbc
 COMMENT ON FUNCTION end_task_claims(text, uuid[], uuid[], text, text, text, integer) IS 'Internal: moves tasks of a kind that a worker holds to a state; returns those that it moved.';
 
 -- function enqueue_due_job_runs(integer) of symphony_owner
@@ -1883,7 +1888,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 e56af749ae678f8455a086dddbba66a187194f77a8a536d94996e27f64786681
-COMMENT ON FUNCTION enqueue_due_tasks(text, integer) IS 'Internal: makes due tasks of a kind messages of the outbox, in order, at most the batch size. A refused one fails alone.';
+COMMENT ON FUNCTION enqueue_due_tasks(text, integer) IS 'Internal: makes due tasks of a kind messages of the outbox, in order. A refused one fails alone.';
 
 -- function enqueue_due_timers(integer) of symphony_owner
 CREATE FUNCTION enqueue_due_timers(p_batch_size integer)
@@ -1891,7 +1896,7 @@ RETURNS TABLE(timer_id uuid, topic text, due_at timestamp with time zone, outbox
 LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 2acdb7347dffd6bedfacf9f36e05d849cb260f7be1076ecb9141cd9c2e9078a7
+-- body: sha256 559058b7274bcf68bf645752f23cfdec5a64f1e6e7e1b2338fdbe9231f1a3c07
 COMMENT ON FUNCTION enqueue_due_timers(integer) IS 'Makes due timers messages of the outbox, in order, at most the batch size; one that the outbox refuses fails alone.';
 
 -- function enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) of symphony_owner
@@ -1901,7 +1906,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 946d38cce0b25df8eba4c7a7b4f8c5d25c618b2c2d1a35aa41383a5b630c1bb6
-COMMENT ON FUNCTION enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) IS 'Puts one message into the inbox: a batch of one. The same message again changes nothing but its sightings.';
+COMMENT ON FUNCTION enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) IS 'Puts one message into the inbox: a batch of one. A repeat changes its sightings only.';
 
 -- function enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) of symphony_owner
 CREATE FUNCTION enqueue_inbox_messages(p_sources text[], p_message_ids text[], p_topics text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[])
@@ -1909,8 +1914,8 @@ RETURNS TABLE(ordinal integer, state text, sightings bigint, created boolean, co
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 5d722b0fbefe95a93fcc89d103ee9af6601ca3c0f2ce9eee8b986c01f6bb2efb
-COMMENT ON FUNCTION enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Puts up to 1000 messages into the inbox, each once; rows come back in the order given.';
+-- body: sha256 ab9a69c6121019f1bddb8882d38a3f9bbb9d801a584ea3b8caf5a33940f49d87
+COMMENT ON FUNCTION enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Puts up to 1000 messages into the inbox, each once; returns rows in the order given.';
 
 -- function enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) of symphony_owner
 CREATE FUNCTION enqueue_outbox_packed(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_ordered boolean[] DEFAULT NULL::boolean[], p_trace_contexts text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL::text)
@@ -1918,8 +1923,8 @@ RETURNS text
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 6570cd1a4a27c29c675615ccf9d7560150afd80421ae8bc53e28483eb3e73e4c
-COMMENT ON FUNCTION enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) IS 'enqueue_payment_outbox_batch with one line per item, in the order given: outbox_id, sequence_id, created_at, state, created.';
+-- body: sha256 d36df6e7403d1f70d43405f16efa24bc67997b1a19b406d941a52ae343ffa6cc
+COMMENT ON FUNCTION enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) IS 'enqueue_payment_outbox_batch with one line per item, in order: outbox_id, sequence_id, created_at, state, created.';
 
 -- function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text) of symphony_owner
 CREATE FUNCTION enqueue_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL::text, p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL::text)
@@ -1946,7 +1951,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 d58df5cf02272b8eb0e8d8875d40c92ce56de24f4567bf424d5636360de235f7
-COMMENT ON FUNCTION enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) IS 'Internal: makes scheduled messages items of the outbox; says of each which, or why it was refused.';
+COMMENT ON FUNCTION enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) IS 'Internal: makes scheduled messages items of the outbox; returns the item, or the reason of a refusal.';
 
 -- function ensure_subject_keys(text[], uuid[], text[], text) of symphony_owner
 CREATE FUNCTION ensure_subject_keys(p_subjects text[], p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text)
@@ -1957,7 +1962,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 bafd2dd62421127e1dd99227afffd1a684f89a7e62acf720c7e1223644deba98
-COMMENT ON FUNCTION ensure_subject_keys(text[], uuid[], text[], text) IS 'The wrapped keys of these subjects; whoever has none gets the one offered. A destroyed one is said to be, and is not replaced.';
+COMMENT ON FUNCTION ensure_subject_keys(text[], uuid[], text[], text) IS 'Returns the wrapped keys of subjects; stores the offered key for a subject without one. Reports a destroyed key and does not replace it.';
 
 -- function epoch_micros(timestamp with time zone) of symphony_owner
 CREATE FUNCTION epoch_micros(p_time timestamp with time zone)
@@ -1996,8 +2001,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 4867888ffa07fe5574a61794124203802e4ba064ed9ae9b797b82a3cb539a39a
-COMMENT ON FUNCTION fail_inbox_messages(text[], text[], uuid[], text, text[]) IS 'Messages that no further attempt can help: dead at once, with the error. Returns those whose live claim this was.';
+-- body: sha256 da5f911fa63dfe9da02e782fe6e66495398822620809ae85a8e547d63c3671e0
+COMMENT ON FUNCTION fail_inbox_messages(text[], text[], uuid[], text, text[]) IS 'Ends live claims as dead at once, with the error. Returns the messages that it ended.';
 
 -- function fail_job_runs(uuid[], uuid[], text, text) of symphony_owner
 CREATE FUNCTION fail_job_runs(p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text DEFAULT NULL::text)
@@ -2039,7 +2044,7 @@ RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 0117ec115c06eba3eb3ce5b168ccfd370fe5a8a7c77e0a95140b84086ad81b3a
+-- body: sha256 84f16056808f52e20fd5fbd6501ec65fca06f8429125de65c30460adbd4d3be9
 COMMENT ON FUNCTION fold_outbox_tallies() IS 'Internal: folds the tallies of recorded attempts into totals per minute.';
 
 -- function freeze_dispatch(text) of symphony_owner
@@ -2051,7 +2056,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 bf54f234f034288aba1eb15b8f3e8881faeddd614e0cc4b6f2e33fe90f97fe29
-COMMENT ON FUNCTION freeze_dispatch(text) IS 'Freezes dispatch after a restore that nothing else can notice; false when it already is. What waits will be marked as unknown.';
+COMMENT ON FUNCTION freeze_dispatch(text) IS 'Freezes dispatch after a restore that no check finds; false if it is frozen. Pending items become of unknown outcome.';
 
 -- function freeze_dispatch_epoch(integer, text, text, text) of symphony_owner
 CREATE FUNCTION freeze_dispatch_epoch(p_epoch_no integer, p_cause text, p_reason text, p_actor text)
@@ -2061,8 +2066,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 0eb596ac23444c65a7af114101a3405ab5e1e37feed225f96e3706e8ce76a9a8
-COMMENT ON FUNCTION freeze_dispatch_epoch(integer, text, text, text) IS 'Internal: freezes dispatch, with its event; false when it already was.';
+-- body: sha256 413108aac3032095da2d2c2a6886441351848b61558a0866c85fe7d1c7dd4365
+COMMENT ON FUNCTION freeze_dispatch_epoch(integer, text, text, text) IS 'Internal: freezes dispatch, with its event; false if it is frozen already.';
 
 -- function has_inexact_number(jsonb) of symphony_owner
 CREATE FUNCTION has_inexact_number(p_payload jsonb)
@@ -2078,8 +2083,8 @@ RETURNS timestamp with time zone
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 0525a3ae32a5bbdc7f5f897c759abd4db4f46edfc3bd49fb17acefd22f0eab78
-COMMENT ON FUNCTION heartbeat_outbox_worker(text, jsonb) IS 'Records that a worker is alive and how it is; forgets those silent for a day. Returns the database''s clock.';
+-- body: sha256 f38640b110e9d1706d5babbc426621711b35f56c515b3ca918c5f0981c39230f
+COMMENT ON FUNCTION heartbeat_outbox_worker(text, jsonb) IS 'Records that a worker is alive, with its report; removes workers silent for a day. Returns the time of the database.';
 
 -- function hold_leased_outbox_item(uuid, uuid, text, text) of symphony_owner
 CREATE FUNCTION hold_leased_outbox_item(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_reason text)
@@ -2094,8 +2099,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 c913557070f596c7e93f948e33f7b04c0a65e8eaadd74a47f81d3e40a56e531e
-COMMENT ON FUNCTION hold_leased_outbox_item(uuid, uuid, text, text) IS 'A worker''s way to hold an item it has leased and will not dispatch: fenced; clears the lease; an event.';
+-- body: sha256 a4553de7e80625357f5cbc27972287cacbff76b31739877e55087017c47772d7
+COMMENT ON FUNCTION hold_leased_outbox_item(uuid, uuid, text, text) IS 'Holds an item that this worker has leased and will not dispatch; clears the lease and appends an event.';
 
 -- function hold_outbox_redrives(uuid, text) of symphony_owner
 CREATE FUNCTION hold_outbox_redrives(p_outbox_id uuid, p_found_by text)
@@ -2111,7 +2116,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 36d502b89c009d9313545921118a619b8e81cc53ff23a718323cf79267349eb0
-COMMENT ON FUNCTION hold_outbox_redrives(uuid, text) IS 'Internal: holds the open redrive of a payment of which a worker reported late that the rail had paid it.';
+COMMENT ON FUNCTION hold_outbox_redrives(uuid, text) IS 'Internal: holds the open redrive of a payment that a late report says the rail paid.';
 
 -- function inbox_content_hash(text, text) of symphony_owner
 CREATE FUNCTION inbox_content_hash(p_topic text, p_payload_text text)
@@ -2119,7 +2124,7 @@ RETURNS bytea
 LANGUAGE sql STABLE
 PARALLEL SAFE
 -- body: sha256 2875d7a636e4b9e738e6b2cf203998e64612650071edce0b08d791a59850fbb4
-COMMENT ON FUNCTION inbox_content_hash(text, text) IS 'SHA-256 of what a message says: its topic and payload, each behind its length.';
+COMMENT ON FUNCTION inbox_content_hash(text, text) IS 'SHA-256 of the content of a message: its topic and payload, each behind its length.';
 
 -- function is_actor_gateway(boolean) of symphony_owner
 CREATE FUNCTION is_actor_gateway(p_without_key boolean DEFAULT false)
@@ -2136,8 +2141,8 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 4e290ae816edb8d453e032e590df6a0e8d1c641a7b71c34e7097e0bb71359930
-COMMENT ON FUNCTION is_dispatch_open(uuid, text) IS 'Internal: whether anything may be claimed now; raises P7009 for a worker that shows an epoch which is over or frozen.';
+-- body: sha256 405566392478b65d4629fefa79105589152f3d247a9fbfe3279990bd3521a431
+COMMENT ON FUNCTION is_dispatch_open(uuid, text) IS 'Internal: whether claims are allowed now; raises P7009 for a worker that shows an ended or frozen epoch.';
 
 -- function is_double_number(numeric) of symphony_owner
 CREATE FUNCTION is_double_number(p_number numeric)
@@ -2146,7 +2151,7 @@ LANGUAGE plpgsql IMMUTABLE
 PARALLEL SAFE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 3814126ac0ab67ec87a0f77e6c9de87d6c45de94fa71187c113d0f4175cc5707
+-- body: sha256 c2f32982f1415f1c3334a4085bae3780367b23a7c8b34b8f9c3d36b5d3b2bd82
 COMMENT ON FUNCTION is_double_number(numeric) IS 'Whether JavaScript prints the double nearest to this number with the same value.';
 
 -- function is_id(text) of symphony_owner
@@ -2198,7 +2203,7 @@ RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 42b3bd376fb09e027b28c1c171675f6f68e35bf99c46882974b825e5e082a5a4
-COMMENT ON FUNCTION is_plain_payload_text(text) IS 'True for the text of a small payload that shows nothing to be refused.';
+COMMENT ON FUNCTION is_plain_payload_text(text) IS 'True for the text of a small payload that needs no further check.';
 
 -- function is_replicated_synchronously() of symphony_owner
 CREATE FUNCTION is_replicated_synchronously()
@@ -2239,7 +2244,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 e2e73e8680026fca79bd92112e089bffe12c4ad4d9920ec635635c5faa7df796
-COMMENT ON FUNCTION lift_dispatch_freeze(text) IS 'Lets dispatch go on after a person has compared the books; false when it was not frozen. What was marked as unknown stays so.';
+COMMENT ON FUNCTION lift_dispatch_freeze(text) IS 'Lifts the freeze after an operator has compared the books; false if not frozen. Marked items stay of unknown outcome.';
 
 -- function lock_due_outbox_rows(text[], boolean[], integer, timestamp with time zone, boolean, tid[]) of symphony_owner
 CREATE FUNCTION lock_due_outbox_rows(p_rails text[], p_kinds boolean[], p_wanted integer, p_now timestamp with time zone, p_any_paused boolean, p_taken_over tid[])
@@ -2269,7 +2274,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 202edde0a0a8981be7579827c6778e82e39238520723d9203a633f148a640936
+-- body: sha256 aee27975016392557644f6038a003d7ed544e814687537c105389d9b6e0d11db
 COMMENT ON FUNCTION lock_inbox_message(text, text) IS 'Internal: locks a message and returns it, or raises P7011.';
 
 -- function lock_live_inbox_claims(text[], text[], uuid[], text) of symphony_owner
@@ -2285,8 +2290,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 e5e655babf4b9218d11b6c00525b9b7d4dccd024f2550b17431a8d62856aec26
-COMMENT ON FUNCTION lock_live_inbox_claims(text[], text[], uuid[], text) IS 'Internal: locks messages; the places of the claims among them that this worker and fence hold live.';
+-- body: sha256 3404ae9649c382f2fa47b99fad559860c9616504ec6256e88a73389767e71a0a
+COMMENT ON FUNCTION lock_live_inbox_claims(text[], text[], uuid[], text) IS 'Internal: locks messages; returns the rows whose live claim this worker and fence hold.';
 
 -- function lock_live_lease(text, text, uuid) of symphony_owner
 CREATE FUNCTION lock_live_lease(p_resource text, p_owner text, p_lease_id uuid)
@@ -2295,7 +2300,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 0b432940384faac0e5849d16ad7a4b306761a6e10c6ecd877fadeeb55d193886
-COMMENT ON FUNCTION lock_live_lease(text, text, uuid) IS 'Internal: locks a resource; the time, if that owner and lease_id hold it live, else null.';
+COMMENT ON FUNCTION lock_live_lease(text, text, uuid) IS 'Internal: locks a resource; returns the time if this owner and lease_id hold it live, else null.';
 
 -- function lock_live_outbox_leases(uuid[], uuid[], text) of symphony_owner
 CREATE FUNCTION lock_live_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
@@ -2310,8 +2315,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 d83c68b253709941b8b4dba7e7c24224497b0537178648b2cdfeaeed3d1a6e9a
-COMMENT ON FUNCTION lock_live_outbox_leases(uuid[], uuid[], text) IS 'Internal: locks items; the places of the leases among them that this worker and token hold live.';
+-- body: sha256 aff12dda385b54a25b7993974d403d0ce4766536546026013ddfb6852d561150
+COMMENT ON FUNCTION lock_live_outbox_leases(uuid[], uuid[], text) IS 'Internal: locks items; returns the rows whose live lease this worker and token hold.';
 
 -- function lock_open_outbox_proposal(uuid) of symphony_owner
 CREATE FUNCTION lock_open_outbox_proposal(p_proposal_id uuid)
@@ -2333,7 +2338,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 469edc728936fff2fb6f3ca390507b749ea9f5bc4251ab55be2c9026cd70aa02
-COMMENT ON FUNCTION lock_outbox_item(uuid) IS 'Internal: locks an item; says whether it is pending.';
+COMMENT ON FUNCTION lock_outbox_item(uuid) IS 'Internal: locks an item; true if it is pending.';
 
 -- function lock_outbox_payment(uuid) of symphony_owner
 CREATE FUNCTION lock_outbox_payment(p_outbox_id uuid)
@@ -2344,7 +2349,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 9f7bc612e7a8c323e6f4815297530355bffc820894af1ad89df43dc32a3f2f96
-COMMENT ON FUNCTION lock_outbox_payment(uuid) IS 'Internal: locks a payment, as whose first item or redrive this item was queued.';
+COMMENT ON FUNCTION lock_outbox_payment(uuid) IS 'Internal: locks the payment of this item.';
 
 -- function lock_redrivable_outbox_item(uuid) of symphony_owner
 CREATE FUNCTION lock_redrivable_outbox_item(p_outbox_id uuid)
@@ -2354,8 +2359,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 e3bc4ab0558e443c1a3e50a680b504cfe148105d51cd7ee9e0db2449ab50a5c6
-COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item that may be sent again and returns its place in a halted stream, or raises P7001 or P7006.';
+-- body: sha256 ce079b514f7bdfc0a5504e8dda5e904df6fe3d9fb2778b55cbce276ff9e60dbe
+COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item and returns the position of its redrive in a halted stream, or raises P7001 or P7006.';
 
 -- function mark_frozen_outbox_items(integer, text) of symphony_owner
 CREATE FUNCTION mark_frozen_outbox_items(p_epoch_no integer, p_actor text)
@@ -2363,8 +2368,8 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 66330c4413f7f7b68f75017ed659ba849c4aa3750b6431407b844e852f10adfe
-COMMENT ON FUNCTION mark_frozen_outbox_items(integer, text) IS 'Internal: marks every item that waited at the freeze as of unknown outcome, with an event.';
+-- body: sha256 bc68efcccb69881ab5c62963fdee0bb4a4b110b98c9ceb4bddb7f706363a0f2f
+COMMENT ON FUNCTION mark_frozen_outbox_items(integer, text) IS 'Internal: marks every item that was pending at the freeze as of unknown outcome, with an event.';
 
 -- function mark_inbox_dead(text, text, text) of symphony_owner
 CREATE FUNCTION mark_inbox_dead(p_source text, p_message_id text, p_error text)
@@ -2373,7 +2378,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 588335e2e9cbcd734c6c9452c05a543169bda1576b3e4ee7a8bca2192eb332d4
-COMMENT ON FUNCTION mark_inbox_dead(text, text, text) IS 'A message will not be handled until a person revives it. P7011 unknown, P7010 forbidden.';
+COMMENT ON FUNCTION mark_inbox_dead(text, text, text) IS 'Marks a message as dead until an operator revives it. P7011 unknown, P7010 forbidden.';
 
 -- function mark_inbox_message(text, text, text, text) of symphony_owner
 CREATE FUNCTION mark_inbox_message(p_source text, p_message_id text, p_state text, p_error text)
@@ -2383,8 +2388,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 3f0d6ddf9bcd4e778e8b5ed500c3fe2c630463c705fa2b1e17667abfcaffe5db
-COMMENT ON FUNCTION mark_inbox_message(text, text, text, text) IS 'Internal: moves a message that is known only for deduplication along the edges that exist, or raises P7010.';
+-- body: sha256 ce7481e97050a74284b6f997f8980aa78f836e8c031c4e193373eae112030cc8
+COMMENT ON FUNCTION mark_inbox_message(text, text, text, text) IS 'Internal: moves a message known only for deduplication to a state, or raises P7010.';
 
 -- function mark_inbox_processed(text, text) of symphony_owner
 CREATE FUNCTION mark_inbox_processed(p_source text, p_message_id text)
@@ -2393,7 +2398,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 cf3f61dd0b9916bc4857434cd3d9f2fdc79b2caa52f63f83aac9e4f07d24adbf
-COMMENT ON FUNCTION mark_inbox_processed(text, text) IS 'A message in process was handled, for good. P7011 unknown, P7010 forbidden.';
+COMMENT ON FUNCTION mark_inbox_processed(text, text) IS 'Marks a message in process as done, for good. P7011 unknown, P7010 forbidden.';
 
 -- function mark_inbox_processing(text, text) of symphony_owner
 CREATE FUNCTION mark_inbox_processing(p_source text, p_message_id text)
@@ -2402,7 +2407,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 411010716f0a0807415ccbcae9774b24eed7272f3a87735fbf5e333c87705509
-COMMENT ON FUNCTION mark_inbox_processing(text, text) IS 'A sighted message is being handled. Again after a crash, it counts another attempt. P7011 unknown, P7010 forbidden.';
+COMMENT ON FUNCTION mark_inbox_processing(text, text) IS 'Marks a sighted message as in process; a repeat counts another attempt. P7011 unknown, P7010 forbidden.';
 
 -- function master_keys_in_use() of symphony_owner
 CREATE FUNCTION master_keys_in_use()
@@ -2411,7 +2416,7 @@ LANGUAGE sql STABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 75f307a50aa08ec6b1b09b6cdb2254bf043c104ee7c148e41200566ed0aad1c7
-COMMENT ON FUNCTION master_keys_in_use() IS 'Under which master keys data keys are wrapped, and how many: what a process must have to start.';
+COMMENT ON FUNCTION master_keys_in_use() IS 'Master keys that wrap data keys, with the number of data keys. A process needs all of them to start.';
 
 -- function next_inbox_event() of symphony_owner
 CREATE FUNCTION next_inbox_event()
@@ -2424,7 +2429,7 @@ SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 88cc433e7c337391fc248be1a023563830407047cab518705f17977a5f1af753
-COMMENT ON FUNCTION next_inbox_event() IS 'The nearest due time of a message or expiry of a claim, for workers that sleep exactly; null when there is none.';
+COMMENT ON FUNCTION next_inbox_event() IS 'The next due time of a message or expiry of a claim; null if there is none.';
 
 -- function next_outbox_event(text[], boolean) of symphony_owner
 CREATE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT NULL::boolean)
@@ -2436,8 +2441,8 @@ SET enable_seqscan=off
 SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 8be07ac6183ef12dd7ee244243b241af0db90da7202b8d0eb1b6fdbeb8d2fc46
-COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS 'The nearest due time of a claimable item, or expiry of a lease; null when there is none. Of expired leases only those that a claim of these rails would take over. p_is_message filters as in claim_outbox_batch.';
+-- body: sha256 0bcf3d3c5ee2de5a49c7fc6fdce35c76b5a14f3dfee497a581de62a9891c4e6c
+COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS 'The next due time of a claimable item, or expiry of a lease; null if there is none. Of expired leases only those that a claim of these rails would take over. p_is_message filters as in claim_outbox_batch.';
 
 -- function next_scheduler_event(boolean) of symphony_owner
 CREATE FUNCTION next_scheduler_event(p_outbox_only boolean DEFAULT false)
@@ -2449,8 +2454,8 @@ SET enable_seqscan=off
 SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 af5dc1014d29ebfaf32866098950550a346bd857fb62b8bed42d7764d99056c6
-COMMENT ON FUNCTION next_scheduler_event(boolean) IS 'The nearest moment at which a timer, a run, a lease or an active job is due, null when there is none; and the time now.';
+-- body: sha256 7017847845006ca0a6c63fbc0d1998ca27d7aefad5b53e133d410aed2f9e9cd1
+COMMENT ON FUNCTION next_scheduler_event(boolean) IS 'The next time at which a timer, a run, a lease or an active job is due, or null; and the time now.';
 
 -- function notify_outbox_pending() of symphony_owner
 CREATE FUNCTION notify_outbox_pending()
@@ -2466,8 +2471,8 @@ RETURNS text
 LANGUAGE plpgsql STABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 c5ba8f606ae45a235ac73c373a6f23627b648f3b9b42c91139ac98ead0968e7a
-COMMENT ON FUNCTION outbox_actor() IS 'Internal: the person who acts: the login, the owner of the API key that a gateway shows, or `NAME via LOGIN` of a naming gateway.';
+-- body: sha256 d0a3b25f4ab07c36a0121faffd0989dce36b1578b37e33afa70986f102108a7f
+COMMENT ON FUNCTION outbox_actor() IS 'Internal: the person who acts: the login, the owner of a gateway''s API key, or `NAME via LOGIN` of a naming gateway.';
 
 -- function outbox_actor_of_key(text) of symphony_owner
 CREATE FUNCTION outbox_actor_of_key(p_api_key text)
@@ -2477,7 +2482,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 fc67f2609e6b384a52668631837e8b820c91bd902a0e6af37891cb3fd90abb54
+-- body: sha256 be14eceb60fc8e69d63093811f90ef9954940d090ccc4c3de57d9d70f31381c8
 COMMENT ON FUNCTION outbox_actor_of_key(text) IS 'Internal: the owner of a valid API key with the scope operate, or P7016.';
 
 -- function outbox_attempt_ceiling() of symphony_owner
@@ -2545,8 +2550,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 a7384885bbb37ad68b37efb6298e43d27949de9d691abbc6c6a38d52d1c0a9fe
-COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: what is known about an item of unknown outcome.';
+-- body: sha256 8e8ac8fd08694a1442a7009d3706ba6c9b76295aa82473062e6a6783be220b89
+COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: evidence about an item with an unknown outcome.';
 
 -- function outbox_hold_detail(text, timestamp with time zone) of symphony_owner
 CREATE FUNCTION outbox_hold_detail(p_reason text, p_held_at timestamp with time zone)
@@ -2586,8 +2591,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 c0241fa135dfb78500b8f5bf8d4a2974c7a18334a10c0fff3c0d141ab442826a
-COMMENT ON FUNCTION outbox_paid_late_as(uuid) IS 'Internal: the item as which the rail has paid this payment, by a late report.';
+-- body: sha256 bad5c4ac7fa0021c917161c867c9be39f7560936f46aa186fa7d22dc8f451f68
+COMMENT ON FUNCTION outbox_paid_late_as(uuid) IS 'Internal: the item of this payment that the rail paid, by a late report.';
 
 -- function outbox_payment_items(uuid) of symphony_owner
 CREATE FUNCTION outbox_payment_items(p_outbox_id uuid)
@@ -2603,7 +2608,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 d6ef6d49e9433a0f9b1e715a9cc95be857233780780cbd3dafda41133b7011ae
-COMMENT ON FUNCTION outbox_payment_items(uuid) IS 'Internal: every item of the payment that this item belongs to, itself included.';
+COMMENT ON FUNCTION outbox_payment_items(uuid) IS 'Internal: every item of the payment of this item, itself included.';
 
 -- function pause_job(text) of symphony_owner
 CREATE FUNCTION pause_job(p_job_name text)
@@ -2612,7 +2617,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 18f51ced95c7224ab1b0d3a16486bd1cf971e11d6c83a36894ecd18ea98b586f
-COMMENT ON FUNCTION pause_job(text) IS 'Makes no more runs of a job; those already made go on. False when it was paused.';
+COMMENT ON FUNCTION pause_job(text) IS 'Creates no more runs of a job; existing runs continue. False if it was paused already.';
 
 -- function pause_outbox(text, text, text) of symphony_owner
 CREATE FUNCTION pause_outbox(p_kind text, p_name text, p_reason text)
@@ -2622,8 +2627,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 aa766f65f57cf3240487f35c6fbfe2af265ad533430137277d5e196e2529e186
-COMMENT ON FUNCTION pause_outbox(text, text, text) IS 'Pauses a rail, a participant, the ordered stream of a participant, or everything (all, all); false when it already was. Leases in hand go on.';
+-- body: sha256 de7f2d6b7428ce155ba54bc76b4e2c5309265761f9a84855d1364004b94de263
+COMMENT ON FUNCTION pause_outbox(text, text, text) IS 'Pauses a rail, participant, ordered stream, or everything (all, all); false if paused already. Leases stay valid.';
 
 -- function payload_defect(jsonb) of symphony_owner
 CREATE FUNCTION payload_defect(p_payload jsonb)
@@ -2639,7 +2644,7 @@ RETURNS text
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 916009a2e585d1a7da8b79331abce99342896dc62ed2b594ef92836a6923c51a
-COMMENT ON FUNCTION person_key(text) IS 'The name of a person as it is compared: NFKC, case folded, without invisible characters, repeated spaces and a gateway behind it.';
+COMMENT ON FUNCTION person_key(text) IS 'A person''s name for comparison: NFKC, case folded, without invisible characters, repeated spaces and the gateway.';
 
 -- function place_outbox_hold(uuid, text) of symphony_owner
 CREATE FUNCTION place_outbox_hold(p_outbox_id uuid, p_reason text)
@@ -2674,8 +2679,8 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 aa31aa143669c762ee86aaac9e47ee10d99f51650ba47b2f99831708502c0fe0
-COMMENT ON FUNCTION postpone_job(text, bigint, text) IS 'Puts a job off for a minute whose expression a scheduler cannot read, and says why. False when it was changed meanwhile.';
+-- body: sha256 44cf17203a304556cda42ce8c3e78b53019b2e4e93938b9fc7e65614cb0dc9a1
+COMMENT ON FUNCTION postpone_job(text, bigint, text) IS 'Postpones a job by a minute whose expression a scheduler cannot parse, with the reason. False if it has changed.';
 
 -- function propose_outbox_decision(uuid, text, text, text, text) of symphony_owner
 CREATE FUNCTION propose_outbox_decision(p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text)
@@ -2695,7 +2700,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 5aaf1b5fd19c7a83e85cfb292af3b5f68c45005086738d86be1ef6a94021ab39
-COMMENT ON FUNCTION purge_dead_leases(integer, integer) IS 'Removes rows of resources that nobody has held for so long, and raises the floor to their highest token. Returns how many.';
+COMMENT ON FUNCTION purge_dead_leases(integer, integer) IS 'Removes leases that ended so long ago, and raises the floor to their highest token. Returns their number.';
 
 -- function purge_finished_job_runs(integer, integer) of symphony_owner
 CREATE FUNCTION purge_finished_job_runs(p_retention_seconds integer, p_batch_size integer)
@@ -2714,8 +2719,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 0820009f8384d8450ccf545e60a7c29f272874b3dddfe85a217c7fb3c1c5e4ce
-COMMENT ON FUNCTION purge_finished_tasks(text, integer, integer) IS 'Internal: deletes tasks of a kind that finished before the retention, oldest first, at most the batch size; returns how many.';
+-- body: sha256 ab47fb913c1c2ed2b0d6d2522ab49e56e619979bf8332d40332e7d75c9b47432
+COMMENT ON FUNCTION purge_finished_tasks(text, integer, integer) IS 'Internal: deletes tasks of a kind that finished before the retention, oldest first; returns their number.';
 
 -- function purge_finished_timers(integer, integer) of symphony_owner
 CREATE FUNCTION purge_finished_timers(p_retention_seconds integer, p_batch_size integer)
@@ -2741,7 +2746,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 7875774e8df419fe594d9551acf46144a5313124b4ff1ba4dd329c63ce821d60
-COMMENT ON FUNCTION purge_inbox_messages(integer, integer) IS 'Forgets one batch of messages that were done, or only sighted, at least so long ago; returns how many. Their duplicates are new again.';
+COMMENT ON FUNCTION purge_inbox_messages(integer, integer) IS 'Removes one batch of messages that were done, or last sighted, at least so long ago; returns their number.';
 
 -- function raise_already_ended(uuid) of symphony_owner
 CREATE FUNCTION raise_already_ended(p_outbox_id uuid)
@@ -2760,8 +2765,8 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 1c13eceb47e2ef8402fda90f52ca0ad14795f0afddc2ad6bbd170b9093a5ab95
-COMMENT ON FUNCTION raise_dispatch_frozen(boolean) IS 'Internal: raises P7009, saying which it is.';
+-- body: sha256 e3bd2197a645481fd84ec3148fee44ed8c75cfae33b1b0f327a795a1d780d04b
+COMMENT ON FUNCTION raise_dispatch_frozen(boolean) IS 'Internal: raises P7009 for a freeze, or for a server that has changed.';
 
 -- function raise_idempotency_conflict(integer) of symphony_owner
 CREATE FUNCTION raise_idempotency_conflict(p_ordinal integer)
@@ -2780,8 +2785,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 02712a5ef2bb2e9cc5226d5aedd2a1407d48bbdbea00c22b77e1f3dcb6ec5611
-COMMENT ON FUNCTION raise_lease_lost(uuid, uuid) IS 'Internal: raises P7002 with what the ledger knows of this token.';
+-- body: sha256 491b613386bd57d1aa3007418dbf3e63b10eee9d9ffc78048d0a4277ddfb2387
+COMMENT ON FUNCTION raise_lease_lost(uuid, uuid) IS 'Internal: raises P7002; DETAIL is the outcome that this token recorded.';
 
 -- function raise_unknown_job(text) of symphony_owner
 CREATE FUNCTION raise_unknown_job(p_job_name text)
@@ -2801,7 +2806,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 86265440d5e2c6672f20aeddd0a1934e74f406f1e23a12ed176ec0029ac62a3d
-COMMENT ON FUNCTION read_subject_keys(uuid[]) IS 'The wrapped keys that a leased payload names, for whoever has their master key.';
+COMMENT ON FUNCTION read_subject_keys(uuid[]) IS 'The wrapped keys that a leased payload names. Only a holder of the master key can unwrap them.';
 
 -- function record_completion_events(uuid[], text, timestamp with time zone, boolean) of symphony_owner
 CREATE FUNCTION record_completion_events(p_attempt_ids uuid[], p_worker_id text, p_now timestamp with time zone, p_full_trail boolean)
@@ -2820,7 +2825,7 @@ RETURNS integer
 LANGUAGE sql VOLATILE
 SET search_path=symphony, pg_temp
 -- body: sha256 a07906d03f510b20ed55967e0123460e94bf08fbdb0c7792d0363c94f0fbefb4
-COMMENT ON FUNCTION record_deployment(integer, text, text[], text[]) IS 'Installer: writes down one deployment, and returns its number.';
+COMMENT ON FUNCTION record_deployment(integer, text, text[], text[]) IS 'Installer: records one deployment, and returns its number.';
 
 -- function record_full_trail() of symphony_owner
 CREATE FUNCTION record_full_trail()
@@ -2836,8 +2841,8 @@ RETURNS TABLE(state text, sightings bigint, created boolean, content_differs boo
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 bccc497b01bcec867c88bce51738ea5ca22c51aaa90de4bf3c713cd1b5c3be9e
-COMMENT ON FUNCTION record_inbox_sighting(text, text, text, jsonb) IS 'For deduplication alone: counts a sighting, and says what became of the message. A content is told whole, or not at all; only its hash is kept.';
+-- body: sha256 d4d0ddca3d8cee6af779173e36610e2345dad34ab60e67a9784658fff4ea1f4c
+COMMENT ON FUNCTION record_inbox_sighting(text, text, text, jsonb) IS 'For deduplication only: counts a sighting and returns the state. Takes topic and payload together, and keeps their hash.';
 
 -- function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) of symphony_owner
 CREATE FUNCTION record_late_outcome(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text, p_rail_reference text DEFAULT NULL::text, p_rail_code text DEFAULT NULL::text, p_error_code text DEFAULT NULL::text, p_error_message text DEFAULT NULL::text, p_latency_ms integer DEFAULT NULL::integer)
@@ -2852,8 +2857,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 34dc9ec8a3dd456caa1801dabe30442ed9249a6399ceb019b002bae2a35d7b28
-COMMENT ON FUNCTION record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) IS 'Keeps what a worker learned after losing its lease; TERMINAL_BLOCKED when it contradicts the recorded ending. Changes no outcome.';
+-- body: sha256 95dd449daf4ce061b9f690ffc34486323d86437a35de96173d6b99cf8be881b5
+COMMENT ON FUNCTION record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) IS 'Records a late outcome; TERMINAL_BLOCKED if it contradicts the recorded one. Changes no outcome.';
 
 -- function record_ledger_verification(bigint, bigint) of symphony_owner
 CREATE FUNCTION record_ledger_verification(p_rows_checked bigint, p_break_count bigint)
@@ -2872,7 +2877,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 445b93ff8ac4b3f55e3c6d38dcbfc8074d8bb57bd4566493f8451faaa05a9432
+-- body: sha256 112f00aac8b42d19417f3aa93dcc5797f19e4151b201c3a5baf52d2f892979e2
 COMMENT ON FUNCTION record_outbox_contradictions(text, uuid[], jsonb[], uuid[]) IS 'Internal: appends TERMINAL_BLOCKED events and opens their reviews.';
 
 -- function redrive_outbox_item(uuid, text) of symphony_owner
@@ -2894,8 +2899,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 9286bbab2a6e06f256deb892045838b2fd43233b3853ac01d03a479a978f11fb
-COMMENT ON FUNCTION redrive_position(uuid) IS 'Internal: the place of a redrive in a halted ordered stream; null for the end. Raises P7006 where later items would overtake it.';
+-- body: sha256 845960a20feec152740cf5e5e1dd642069ea1e42592c2ad1f25ad06a26b45c67
+COMMENT ON FUNCTION redrive_position(uuid) IS 'Internal: position of a redrive in a halted stream; null for the end. Raises P7006 if later items would overtake it.';
 
 -- function refuse_argument(text, text) of symphony_owner
 CREATE FUNCTION refuse_argument(p_argument text, p_expected text)
@@ -2959,7 +2964,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 2e9ee73b784610699a4a5d500adc1bf04b7dff1a8c8fa3abda3f88305a6e5d71
-COMMENT ON FUNCTION release_outbox_lease(uuid, uuid, text) IS 'Gives back one lease whose dispatch never began, or raises P7002.';
+COMMENT ON FUNCTION release_outbox_lease(uuid, uuid, text) IS 'Releases one lease whose dispatch never began, or raises P7002.';
 
 -- function release_outbox_leases(uuid[], uuid[], text) of symphony_owner
 CREATE FUNCTION release_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
@@ -2975,7 +2980,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 f2514a6b4591b34c7369c1cdfa48d5b8e397e7667033fbc8c6cc0f5b554821b5
-COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS 'Gives back leases whose dispatch never began; says of each whether it was.';
+COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS 'Releases leases whose dispatch never began; reports for each whether it was released.';
 
 -- function release_tasks(uuid[], text, integer) of symphony_owner
 CREATE FUNCTION release_tasks(p_task_ids uuid[], p_error_message text, p_retry_delay_seconds integer)
@@ -2985,7 +2990,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 202499956203d1ca02f1f1e7077818c739c901c6a0bae717b2b5bbc20094da13
+-- body: sha256 c7b228923c9b49eda638d290a0e46d72eb84e87f7352142a534bf181cb741731
 COMMENT ON FUNCTION release_tasks(uuid[], text, integer) IS 'Internal: returns locked tasks to READY; fails those claimed twenty times, cancels runs of a deleted job.';
 
 -- function renew_lease(text, text, uuid, integer) of symphony_owner
@@ -3020,7 +3025,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 2f6b4f66590ee25cbd4deb7ce40fb860419af0a9a96d9ff0e7453aa479ed5e8c
-COMMENT ON FUNCTION renew_outbox_leases(uuid[], uuid[], text, integer) IS 'Extends live leases; says of each whether it was.';
+COMMENT ON FUNCTION renew_outbox_leases(uuid[], uuid[], text, integer) IS 'Extends live leases; reports for each whether it was extended.';
 
 -- function repair_expired_leases(integer, text, boolean) of symphony_owner
 CREATE FUNCTION repair_expired_leases(p_batch_size integer, p_worker_id text, p_report_failures boolean DEFAULT false)
@@ -3108,8 +3113,8 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 5c6d28698f8ce981849208d5243f909c0e335a191cb094e4c45bea5c0d4540e9
-COMMENT ON FUNCTION resume_job(text, bigint, timestamp with time zone) IS 'Makes runs of a paused job again, from its next occurrence. False when it is not paused, or was changed meanwhile.';
+-- body: sha256 a2906c6e263c2f4ee162b52dc9dcd810fa6ae3086eeb4475aa87cdf69247c633
+COMMENT ON FUNCTION resume_job(text, bigint, timestamp with time zone) IS 'Creates runs of a paused job again, from its next occurrence. False if it is not paused, or has changed meanwhile.';
 
 -- function resume_outbox(text, text, text) of symphony_owner
 CREATE FUNCTION resume_outbox(p_kind text, p_name text, p_reason text)
@@ -3119,8 +3124,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 50acc1edf979a67ec425799115b74713b9a2bb4606a3c522ae0e79b8c3297a56
-COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Lifts a pause; false when there was none.';
+-- body: sha256 9bea9e6a6773419bc5f3ab5efeb9cc464d582e6b38a4c470779bc3b080d13509
+COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Lifts a pause; false if there was none.';
 
 -- function review_outbox_contradiction(uuid, text) of symphony_owner
 CREATE FUNCTION review_outbox_contradiction(p_event_id uuid, p_reason text)
@@ -3142,7 +3147,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 c0d9cfb7dc9bb1e9ad64b78fc7f1ecb17ed1c46fc185861aef33ef88e64f68f7
-COMMENT ON FUNCTION revive_inbox_message(text, text, text) IS 'A person brings a dead message back, due at once and with a fresh count of attempts; an event says who and why.';
+COMMENT ON FUNCTION revive_inbox_message(text, text, text) IS 'Makes a dead message due at once, with a fresh count of attempts; an event records the person and the reason.';
 
 -- function revoke_api_key(text) of symphony_owner
 CREATE FUNCTION revoke_api_key(p_key_id text)
@@ -3151,7 +3156,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 2023986acd613c1859621a8a3d8313976e5dca21e63c18ec1d9ad402cbc51e0b
-COMMENT ON FUNCTION revoke_api_key(text) IS 'Ends a key for ever. False: it was revoked already.';
+COMMENT ON FUNCTION revoke_api_key(text) IS 'Revokes a key for good; false if it was revoked already.';
 
 -- function rewrap_subject_keys(uuid[], text[], text, text) of symphony_owner
 CREATE FUNCTION rewrap_subject_keys(p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text, p_previous_master_key_id text)
@@ -3162,7 +3167,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 0bebde3bd355e990d1e266d1b6fcae48355bd1d78bd992afc033095fa76cd594
-COMMENT ON FUNCTION rewrap_subject_keys(uuid[], text[], text, text) IS 'Puts data keys under another master key; what they encrypt does not change. Returns how many it was.';
+COMMENT ON FUNCTION rewrap_subject_keys(uuid[], text[], text, text) IS 'Wraps data keys under another master key; the encrypted fields do not change. Returns their number.';
 
 -- function schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) of symphony_owner
 CREATE FUNCTION schedule_timer(p_topic text, p_payload jsonb, p_due_at timestamp with time zone, p_participant_id text DEFAULT NULL::text, p_delivery text DEFAULT 'outbox'::text, p_timer_id uuid DEFAULT NULL::uuid)
@@ -3170,8 +3175,8 @@ RETURNS uuid
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 6c8d21d175ef64ba0237ae404f4a07069a992d5ca9ba878564c27d8a1dc49cab
-COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) IS 'Schedules a message for a moment, in the caller''s transaction. One that has passed is due at once. The same again under an id that the caller chose is the same timer.';
+-- body: sha256 2a7852236206d2686bb072c06514021252a2a17dbdd9dd547fff325aa3c199bb
+COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) IS 'Schedules a message, in the caller''s transaction; a past time is due at once. Idempotent under an id of the caller.';
 
 -- function seal_ledger_block(integer) of symphony_owner
 CREATE FUNCTION seal_ledger_block(p_rows_max integer)
@@ -3188,7 +3193,7 @@ RETURNS void
 LANGUAGE sql VOLATILE
 SET search_path=symphony, pg_temp
 -- body: sha256 ebb7635896d9f2d3909e443d83254dc5aa66eb3beb52d7464143b33bb7bde755
-COMMENT ON FUNCTION set_actor_gateway(text, boolean) IS 'Installer: lets a login act for the owners of API keys, and, where it names people, for people of an identity provider.';
+COMMENT ON FUNCTION set_actor_gateway(text, boolean) IS 'Installer: lets a login act for owners of API keys, and, if it names people, for people of an identity provider.';
 
 -- function set_participant_outbox_policy(text, text) of symphony_owner
 CREATE FUNCTION set_participant_outbox_policy(p_participant_id text, p_on_ordered_failure text)
@@ -3196,8 +3201,8 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 725f7dafc8a2b7ce0467583b939ca7856b0588efc70e2f92480cc5fbddcc26dd
-COMMENT ON FUNCTION set_participant_outbox_policy(text, text) IS 'Says whether a FAILED head of a participant''s ordered stream lets the next one go (continue) or stops the stream (halt).';
+-- body: sha256 fb00ec0ed9f6824af72c0caa3692b9a3612222e656aa5e701b3e753d1bfb697f
+COMMENT ON FUNCTION set_participant_outbox_policy(text, text) IS 'Sets whether a FAILED head of a participant''s ordered stream unblocks the next item (continue) or halts the stream (halt).';
 
 -- function shows_long_number(text) of symphony_owner
 CREATE FUNCTION shows_long_number(p_text text)
@@ -3220,8 +3225,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 59f9cc47bf3adfba9dc4c21fb1190db32e5cfde865b88923288d552a3eb3ee7b
-COMMENT ON FUNCTION sight_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) IS 'Internal: brings a message in, or counts another sighting of it and compares contents.';
+-- body: sha256 465b7dd575e1311ba8910d61fb0259e3bc43aee6d3838daf8aa2bf56ac01cbda
+COMMENT ON FUNCTION sight_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) IS 'Internal: inserts a message, or counts another sighting of it and compares contents.';
 
 -- function small_payload_text(jsonb) of symphony_owner
 CREATE FUNCTION small_payload_text(p_payload jsonb)
@@ -3229,7 +3234,7 @@ RETURNS text
 LANGUAGE sql STABLE
 PARALLEL SAFE
 -- body: sha256 50f4e82301dbf49636a0bd1ca416319f508d33211455997e6929be848944c5b4
-COMMENT ON FUNCTION small_payload_text(jsonb) IS 'The text of a small payload; null for a large one, and for what is none.';
+COMMENT ON FUNCTION small_payload_text(jsonb) IS 'The text of a payload of at most 1 KiB; null for a larger one, or one that is no object.';
 
 -- function trace_context_or_null(text) of symphony_owner
 CREATE FUNCTION trace_context_or_null(p_value text)
@@ -3237,7 +3242,7 @@ RETURNS text
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 ba8f94a8898f0f66c1143eb7df7fae28bf5c76acd8b031860d11a77dde6b6536
-COMMENT ON FUNCTION trace_context_or_null(text) IS 'The trace context, or null for what is none.';
+COMMENT ON FUNCTION trace_context_or_null(text) IS 'The trace context, or null if it is invalid.';
 
 -- function trigger_job(text) of symphony_owner
 CREATE FUNCTION trigger_job(p_job_name text)
@@ -3245,8 +3250,8 @@ RETURNS TABLE(run_id uuid, scheduled_for timestamp with time zone)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 50a8a134eb4b2bdb17b27a44152ecc96b44570dbc5599e275f94245be9959f18
-COMMENT ON FUNCTION trigger_job(text) IS 'Makes a run of a job that is due now, beside its schedule.';
+-- body: sha256 a64574c8580a71b9b5a99b9ffe7d3544ba91a471e25b60eeca993d30f3dc63b8
+COMMENT ON FUNCTION trigger_job(text) IS 'Creates a run of a job that is due now, beside its schedule.';
 
 -- function unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) of symphony_owner
 CREATE FUNCTION unsealed_outbox_rows(p_after_xid bigint, p_after_kind smallint, p_after_id uuid, p_below_xid bigint, p_rows_max integer)
@@ -3289,7 +3294,7 @@ SET enable_seqscan=off
 SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 c991cc104fa7f451fb9e839c37970d647613094a119131cede93b47198339f10
+-- body: sha256 3c96db7f27707e91fc4788a8bf67d840388287392646fbc43d87b65fea881ec5
 COMMENT ON FUNCTION verify_blocked_outbox_items(integer) IS 'Internal: confirms or lifts blocks that may rest on a missed commit.';
 
 -- function wake_inbox_workers() of symphony_owner
@@ -3298,8 +3303,8 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 278e8f31695d3a5036dc5d8dbd7bb0cae78827224d3c87929be43694bce34b67
-COMMENT ON FUNCTION wake_inbox_workers() IS 'Internal: NOTIFY inbox_ready, unless it is switched off, its queue is filling up, or another writer is about to.';
+-- body: sha256 be6ddc4e1b6b9abef9213b347c096ebd1a42bb0a46eec674e35b6c69d2b944e2
+COMMENT ON FUNCTION wake_inbox_workers() IS 'Internal: NOTIFY inbox_ready, unless switched off, its queue is filling up, or another writer is about to.';
 
 -- function wake_outbox_workers() of symphony_owner
 CREATE FUNCTION wake_outbox_workers()
@@ -3307,8 +3312,8 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 9e93e23a166aa06cad95db3a556e9b6d9961dd1a033ee8c376651ba91e311350
-COMMENT ON FUNCTION wake_outbox_workers() IS 'Internal: NOTIFY outbox_pending, unless it is switched off or its queue is filling up.';
+-- body: sha256 8e1fb3f1a7eebdd1d83f9ddbbbc943d67c2a9fb78f817f87cd82eab167e08d2e
+COMMENT ON FUNCTION wake_outbox_workers() IS 'Internal: NOTIFY outbox_pending, unless switched off or its queue is filling up.';
 
 -- function wake_schedulers(timestamp with time zone) of symphony_owner
 CREATE FUNCTION wake_schedulers(p_due_at timestamp with time zone)
@@ -3316,8 +3321,8 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 11b1790e73759fa3a527288497245e7b29d24efcba76fcf9be7034bc46082f43
-COMMENT ON FUNCTION wake_schedulers(timestamp with time zone) IS 'Internal: NOTIFY scheduler_changed for what is due within a minute, unless it is switched off or its queue is filling up.';
+-- body: sha256 6a9a557f6bdb04ccdc7973296285500be143d2d447705e9ff5d73cb47148e178
+COMMENT ON FUNCTION wake_schedulers(timestamp with time zone) IS 'Internal: NOTIFY scheduler_changed for work due within a minute, unless switched off or its queue is filling up.';
 
 -- function withdraw_outbox_proposal(uuid, text) of symphony_owner
 CREATE FUNCTION withdraw_outbox_proposal(p_proposal_id uuid, p_reason text)

@@ -1,5 +1,5 @@
--- Columns. Their order is left out: a database that was brought forward has new columns at the end. NOT NULL is said
--- here and not among the constraints, because only PostgreSQL 18 lists it there.
+-- Columns. The order is left out, because a migrated database has new columns at the end. NOT NULL is listed here and
+-- not among the constraints, because only PostgreSQL 18 lists it there.
 SELECT format('%s.%s', c.relname, a.attname) AS name, jsonb_build_object(
   'type', format_type(a.atttypid, a.atttypmod),
   'notNull', CASE
@@ -21,5 +21,6 @@ FROM pg_attribute a
 JOIN pg_class c ON c.oid = a.attrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'c') AND a.attnum > 0 AND NOT a.attisdropped
+WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'c') AND a.attnum > 0
+  AND NOT a.attisdropped
 ORDER BY c.relname, a.attnum;

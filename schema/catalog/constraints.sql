@@ -1,4 +1,4 @@
--- Constraints of tables and domains. One that was added without a check of the rows there were says NOT VALID.
+-- Constraints of tables and domains. NOT VALID marks a constraint that was added without a check of the existing rows.
 SELECT format('%s.%s', COALESCE(c.relname, t.typname), k.conname) AS name, jsonb_build_object(
   'definition', pg_get_constraintdef(k.oid, true),
   'comment', obj_description(k.oid, 'pg_constraint')

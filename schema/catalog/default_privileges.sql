@@ -1,4 +1,4 @@
--- What will be granted on objects that are created later: by our owner anywhere, by anybody in this schema.
+-- Default privileges on later objects: those of our owner in any schema, and those of any role in this schema.
 SELECT format('%s created by %s %s',
   CASE d.defaclobjtype
     WHEN 'r' THEN 'tables' WHEN 'S' THEN 'sequences' WHEN 'f' THEN 'functions' WHEN 'T' THEN 'types' ELSE 'others' END,

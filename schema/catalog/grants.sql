@@ -1,6 +1,6 @@
--- Every right on every object, one row for each; the columns of one table together. A right that nobody ever touched is
--- a right too (acldefault): that is how PUBLIC may execute a new function. What an owner has by owning is left out, and
--- what was taken from it is listed; MAINTAIN is not missed, because only PostgreSQL 17 and later know it.
+-- Privileges, one row per privilege, object and role; the columns of a table share a row. An object without an ACL has
+-- the default one (acldefault), by which PUBLIC may execute a new function. Left out are the owner's own privileges;
+-- those revoked from the owner are listed. MAINTAIN is ignored, because only PostgreSQL 17 and later have it.
 WITH object AS (
   SELECT n.oid AS schema_oid, 'the schema' AS name, n.nspowner AS owner, NULL::text AS column_name,
     n.nspacl AS acl, acldefault('n', n.nspowner) AS default_acl
@@ -35,8 +35,8 @@ WITH object AS (
   WHERE d.grantee = o.owner AND d.privilege_type <> 'MAINTAIN' AND o.acl IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM aclexplode(o.acl) AS a WHERE a.grantee = o.owner AND a.privilege_type = d.privilege_type)
 )
-SELECT format('%s on %s%s to %s', g.privilege_type, CASE WHEN g.column_name IS NOT NULL THEN 'columns of ' END, g.name, g.grantee)
-  AS name,
+SELECT format('%s on %s%s to %s', g.privilege_type, CASE WHEN g.column_name IS NOT NULL THEN 'columns of ' END, g.name,
+    g.grantee) AS name,
   jsonb_build_object('columns', COALESCE(
     array_agg(g.column_name ORDER BY g.column_name) FILTER (WHERE g.column_name IS NOT NULL), '{}')) AS properties
 FROM given g

@@ -1,4 +1,4 @@
--- Row security policies: one of them could hide rows from a function.
+-- Row security policies: a policy could hide rows from a function.
 SELECT format('%s.%s', c.relname, p.polname) AS name, jsonb_build_object(
   'command', p.polcmd,
   'permissive', p.polpermissive,

@@ -1,4 +1,4 @@
--- Tables, views, sequences, and whatever else has rows or columns.
+-- Tables, views, sequences and all other relations.
 SELECT c.relname AS name, jsonb_build_object(
   'type', CASE c.relkind
     WHEN 'r' THEN 'table' WHEN 'p' THEN 'partitioned table' WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view'

@@ -1,5 +1,5 @@
--- The roles of the cluster that are ours: what they are, what else they could act as, and who could act as the owner.
--- Since PostgreSQL 16 a membership may be without the right to use it; whoever may only grant the role is not listed.
+-- Our roles, their attributes and memberships, and the members of the owner. Since PostgreSQL 16 a membership may lack
+-- both SET and INHERIT; such a member can only grant the role and is left out.
 SELECT r.rolname AS name, jsonb_build_object(
   'login', r.rolcanlogin,
   'superuser', r.rolsuper,

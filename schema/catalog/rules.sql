@@ -1,4 +1,4 @@
--- Rewrite rules: one of them could turn a write into nothing. A view's own definition is with the view.
+-- Rewrite rules: a rule could discard a write. The rule of a view is listed with the view.
 SELECT format('%s.%s', c.relname, r.rulename) AS name, jsonb_build_object(
   'definition', pg_get_ruledef(r.oid, true)
 ) AS properties

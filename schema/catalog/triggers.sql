@@ -1,4 +1,4 @@
--- Triggers, and when each fires: "always" also where replication has switched the ordinary ones off.
+-- Triggers, and when each fires. "always" includes sessions in replica mode.
 SELECT format('%s.%s', c.relname, t.tgname) AS name, jsonb_build_object(
   'definition', pg_get_triggerdef(t.oid, true),
   'enabled', CASE t.tgenabled

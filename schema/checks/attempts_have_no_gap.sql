@@ -1,5 +1,5 @@
--- The attempts of an item are numbered 1, 2, 3 … without a gap.
--- Looks at the newest symphony.examined_items items, or at all if that is not set.
+-- The attempts of an item are numbered 1, 2, 3 … without a gap. Examines the newest symphony.examined_items items, or
+-- all if the setting is empty.
 SELECT i.outbox_id::text AS object, format('attempts 1 to %s', count(*)) AS expected,
   format('numbers from %s to %s', min(a.attempt_no), max(a.attempt_no)) AS found
 FROM (

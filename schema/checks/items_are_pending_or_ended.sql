@@ -1,5 +1,5 @@
--- Every item is in the queue or has ended, never both and never neither; and nothing is queued that has no identity.
--- Looks at the newest symphony.examined_items items, or at all if that is not set.
+-- Every item is either pending or ended, and every pending item has an identity. Examines the newest
+-- symphony.examined_items items, or all if the setting is empty.
 SELECT i.outbox_id::text AS object, 'pending or ended' AS expected,
   CASE WHEN p.outbox_id IS NULL THEN 'neither' ELSE 'both' END AS found
 FROM (

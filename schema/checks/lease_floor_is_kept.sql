@@ -1,5 +1,5 @@
--- The lease floor is at least as high as any acquire has seen it. A lower one is lost: fencing tokens would start again below
--- numbers that holders of removed leases have shown to others.
+-- The lease floor is at least as high as the highest floor that an acquire has seen. Below it, fencing tokens would
+-- repeat numbers of removed leases.
 SELECT 'symphony_lease_floor' AS object, format('a token of at least %s', l.floor_seen) AS expected,
   COALESCE(f.fencing_token::text, 'no row') AS found
 FROM (SELECT COALESCE(max(s.floor_seen), 0) AS floor_seen FROM symphony_leases s) l

@@ -1,5 +1,5 @@
--- The items of a participant are numbered 1, 2, 3 … without a gap.
--- Looks at the participants of the newest symphony.examined_items items, or at all if that is not set.
+-- The items of a participant are numbered 1, 2, 3 … without a gap. Examines the participants of the newest
+-- symphony.examined_items items, or all if the setting is empty.
 SELECT i.participant_id AS object, format('items 1 to %s', count(*)) AS expected,
   format('numbers from %s to %s', min(i.sequence_id), max(i.sequence_id)) AS found
 FROM payment_outbox_identities i

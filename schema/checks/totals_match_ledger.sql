@@ -1,5 +1,6 @@
--- The totals of the status view, which come from a roll-up, against the ledger that they count.
-SELECT format('attempts that ended as %s', t.state) AS object, COALESCE(l.attempts, 0)::text AS expected, t.total::text AS found
+-- The totals of the status view, which come from a roll-up, equal the counts of the ledger.
+SELECT format('attempts that ended as %s', t.state) AS object, COALESCE(l.attempts, 0)::text AS expected,
+  t.total::text AS found
 FROM supervisor_outbox_status s
 CROSS JOIN LATERAL (VALUES
   ('DISPATCHED', s.dispatched_total),
@@ -7,5 +8,6 @@ CROSS JOIN LATERAL (VALUES
   ('FAILED', s.failed_total),
   ('ZOMBIE_REQUEUE', s.zombie_requeue_total)
 ) AS t(state, total)
-LEFT JOIN (SELECT a.state::text, count(*) AS attempts FROM payment_outbox_attempts a GROUP BY a.state) l ON l.state = t.state
+LEFT JOIN (SELECT a.state::text, count(*) AS attempts FROM payment_outbox_attempts a GROUP BY a.state) l
+  ON l.state = t.state
 WHERE t.total <> COALESCE(l.attempts, 0);

@@ -1,18 +1,18 @@
--- Planner settings, in one place. A function names its profile in the first line of its body (-- Planner: lookup), and this
--- file, applied after all others of schema/functions, gives it the settings. README.md says why each profile exists.
+-- Planner settings, in one place. A function names its profile in the first line of its body (-- Planner: lookup). The
+-- deployer applies this file after all other functions. README.md explains each profile.
 DO $$
 DECLARE
   v_profiles CONSTANT jsonb := '{
     "lookup": ["jit = off", "enable_seqscan = off"],
-    "batch": ["jit = off", "enable_seqscan = off", "enable_bitmapscan = off", "enable_hashjoin = off", "enable_mergejoin = off",
-      "enable_material = off", "plan_cache_mode = force_generic_plan"],
-    "claim": ["jit = off", "enable_seqscan = off", "enable_bitmapscan = off", "enable_hashjoin = off", "enable_mergejoin = off",
-      "enable_material = off", "enable_sort = off", "plan_cache_mode = force_generic_plan"],
+    "batch": ["jit = off", "enable_seqscan = off", "enable_bitmapscan = off", "enable_hashjoin = off",
+      "enable_mergejoin = off", "enable_material = off", "plan_cache_mode = force_generic_plan"],
+    "claim": ["jit = off", "enable_seqscan = off", "enable_bitmapscan = off", "enable_hashjoin = off",
+      "enable_mergejoin = off", "enable_material = off", "enable_sort = off", "plan_cache_mode = force_generic_plan"],
     "ordered": ["jit = off", "enable_seqscan = off", "enable_bitmapscan = off", "enable_sort = off"],
     "seal": ["jit = off", "enable_seqscan = off", "enable_bitmapscan = off", "enable_sort = off",
       "plan_cache_mode = force_custom_plan"],
-    "paid": ["jit = off", "enable_seqscan = off", "enable_bitmapscan = off", "enable_mergejoin = off", "enable_nestloop = off",
-      "enable_hashjoin = on", "plan_cache_mode = force_generic_plan"]
+    "paid": ["jit = off", "enable_seqscan = off", "enable_bitmapscan = off", "enable_mergejoin = off",
+      "enable_nestloop = off", "enable_hashjoin = on", "plan_cache_mode = force_generic_plan"]
   }';
   v_function record;
 BEGIN

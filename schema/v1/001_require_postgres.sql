@@ -1,4 +1,4 @@
--- Symphony refuses a server on which its guarantees would not hold, before it creates anything.
+-- Refuses a server on which Symphony's guarantees would not hold, before anything is created.
 
 DO $$
 BEGIN
@@ -6,16 +6,18 @@ BEGIN
     RAISE EXCEPTION 'Symphony needs PostgreSQL 15 or newer; this server is %', current_setting('server_version')
       USING ERRCODE = 'feature_not_supported', HINT = 'Upgrade the server, or point DATABASE_URL at a newer one.';
   END IF;
-  -- Hashes are taken over UTF-8 text: in another encoding the same payment would hash differently.
+  -- Hashes cover UTF-8 text. In another encoding the same payment would have another hash.
   IF current_setting('server_encoding') <> 'UTF8' THEN
     RAISE EXCEPTION 'Symphony needs a database with encoding UTF8; this one has %', current_setting('server_encoding')
-      USING ERRCODE = 'feature_not_supported', HINT = 'Create one: CREATE DATABASE name ENCODING ''UTF8'' TEMPLATE template0;';
+      USING ERRCODE = 'feature_not_supported',
+        HINT = 'Create one: CREATE DATABASE name ENCODING ''UTF8'' TEMPLATE template0;';
   END IF;
-  -- Names of people are compared without regard to letter case, alike in every locale.
+  -- The comparison of people's names ignores letter case; ICU folds it alike in every locale.
   IF NOT EXISTS (SELECT 1 FROM pg_collation WHERE collname = 'und-x-icu') THEN
     RAISE EXCEPTION 'Symphony needs a PostgreSQL server with ICU; this database has no collation und-x-icu'
       USING ERRCODE = 'feature_not_supported',
-        HINT = 'Use a server built with ICU, as the packages of PostgreSQL are, or run pg_import_system_collations(''pg_catalog'').';
+        HINT = 'Use a server built with ICU, as the packages of PostgreSQL are, '
+          'or run pg_import_system_collations(''pg_catalog'').';
   END IF;
 END
 $$;

@@ -1,7 +1,7 @@
--- Functions that tables need: a trigger and a CHECK call them. All other functions are in schema/functions.
+-- Functions that a trigger or a CHECK of a table calls. All other functions are in schema/functions.
 
--- Statement level, because a row-level trigger lets TRUNCATE and an UPDATE of no row through. The tables that use it
--- say ENABLE ALWAYS after each CREATE OR REPLACE TRIGGER (which resets it), so that replica mode is no way around.
+-- For statement-level triggers, because a row-level trigger lets TRUNCATE and an UPDATE of no row through. CREATE OR
+-- REPLACE TRIGGER resets ENABLE ALWAYS, so each table repeats it afterwards: replica mode must not skip the trigger.
 CREATE OR REPLACE FUNCTION refuse_mutation() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
 AS $$
@@ -13,18 +13,19 @@ END
 $$;
 COMMENT ON FUNCTION refuse_mutation() IS 'Trigger: raises P0001 for any UPDATE, DELETE or TRUNCATE it is attached to.';
 
--- Two spellings of one person must compare as one: a two-person decision depends on it. Spellings that look alike differ in
--- invisible characters, in Unicode form (NFKC), in letter case and in the width of a space. ICU's root locale folds the case
--- alike in every database. Letters of two scripts that look alike (Latin a, Cyrillic a) stay different. The login of a gateway
--- behind a name (`alice via web`, see outbox_actor) does not make a second person.
+-- A two-person decision compares people by this key. Spellings that look alike differ in invisible characters, in
+-- Unicode form (NFKC), in letter case and in the width of a space. ICU's root locale folds case alike in every
+-- database. Letters of two scripts that look alike (Latin a, Cyrillic a) stay different. The gateway's login after a
+-- name (`alice via web`, see outbox_actor) is dropped.
 CREATE OR REPLACE FUNCTION person_key(p_name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN split_part(btrim(regexp_replace(
   normalize(lower(upper(
     normalize(regexp_replace(p_name COLLATE "C",
-      '[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]',
+      '[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164'
+      '\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]',
       '', 'g'), NFKC)
     COLLATE "und-x-icu") COLLATE "und-x-icu"), NFKC) COLLATE "C",
   '[ \t\n\r\u1680\u2028\u2029]+', ' ', 'g')), ' via ', 1);
 COMMENT ON FUNCTION person_key(text) IS
-  'The name of a person as it is compared: NFKC, case folded, without invisible characters, repeated spaces and a gateway behind it.';
+  'A person''s name for comparison: NFKC, case folded, without invisible characters, repeated spaces and the gateway.';

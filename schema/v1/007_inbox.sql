@@ -1,20 +1,20 @@
 -- The inbox: tables, indexes and guards. Its functions are in schema/functions/inbox.
 --
---   inbox_messages   one row per message: (source, message_id) names it, and is refused a second time while the row is kept
---   inbox_events     the trail: contents that differ from the first, deaths, revivals
+--   inbox_messages   one row per message; (source, message_id) is its key, and the row recognises duplicates
+--   inbox_events     contents that differ from the first, deaths, revivals
 --
 --   seen ──► processing ──► done        final; forgotten by retention
 --     │          │
---     └──────────┴────────► dead ──► seen   by a person, who says why
+--     └──────────┴────────► dead ──► seen   by an operator, with a reason
 --
--- A message that was enqueued has a topic and a payload: it is work, moved by claims. A message that was only sighted has
--- neither: it is known for deduplication, moved by marks, and no worker ever claims it; while nobody has begun it, retention
--- forgets it as it does what is done, for its next sighting gets the same answer. A crash leaves a claim that expires.
+-- An enqueued message has a topic and a payload; claims move it. A message that was only sighted has neither; it serves
+-- deduplication, marks move it, and no worker claims it. Retention removes done messages, and sighted messages in state
+-- seen, because their next sighting gets the same answer. A crash leaves a claim that expires.
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 
 CREATE TABLE IF NOT EXISTS inbox_messages (
-  -- Compared and ordered byte by byte: two systems' ids mean nothing to a locale.
+  -- Collation C: keys of other systems compare byte by byte, in every locale.
   source text COLLATE "C" NOT NULL,
   message_id text COLLATE "C" NOT NULL,
   topic text,
@@ -46,7 +46,7 @@ CREATE TABLE IF NOT EXISTS inbox_messages (
     CHECK ((fence IS NOT NULL) = (state = 'processing' AND topic IS NOT NULL)),
   CONSTRAINT inbox_messages_ended_once_ended CHECK ((ended_at IS NOT NULL) = (state IN ('done', 'dead')))
 )
--- Each message is claimed and acknowledged in place: room on the page for its versions, and a vacuum that keeps up.
+-- A claim and an acknowledgement update the row in place. fillfactor leaves room for the versions on the same page.
 WITH (
   fillfactor = 70,
   autovacuum_vacuum_scale_factor = 0.02,
@@ -54,13 +54,17 @@ WITH (
   autovacuum_analyze_scale_factor = 0.1,
   autovacuum_vacuum_cost_delay = 1
 );
-COMMENT ON TABLE inbox_messages IS 'Every message that came in and is not forgotten yet: the queue and the memory of duplicates in one.';
-COMMENT ON COLUMN inbox_messages.topic IS 'What its handler is found by; null for a message known only for deduplication, which is never claimed.';
-COMMENT ON COLUMN inbox_messages.content_hash IS 'SHA-256 of topic and payload: what "the same content" means. The first content counts.';
-COMMENT ON COLUMN inbox_messages.sightings IS 'How often the message came in. Says nothing about attempts to handle it.';
-COMMENT ON COLUMN inbox_messages.attempt_count IS 'How often it was claimed since it came in or was revived: counted by the claim, so that a crash counts.';
-COMMENT ON COLUMN inbox_messages.attempts_max IS 'The limit that the latest claim was made with.';
-COMMENT ON COLUMN inbox_messages.fence IS 'Fresh for each claim and known to the claimer alone: ack, abandon and fail must show it.';
+COMMENT ON TABLE inbox_messages IS 'Messages that retention has not removed: the queue, and the record of duplicates.';
+COMMENT ON COLUMN inbox_messages.topic IS
+  'Selects the handler; null for a message known only for deduplication, which is never claimed.';
+COMMENT ON COLUMN inbox_messages.content_hash IS
+  'SHA-256 of topic and payload, to compare contents. The first content counts.';
+COMMENT ON COLUMN inbox_messages.sightings IS 'Number of times the message came in. It does not count attempts.';
+COMMENT ON COLUMN inbox_messages.attempt_count IS
+  'Claims since the message came in or was revived. The claim counts, so that a crash counts.';
+COMMENT ON COLUMN inbox_messages.attempts_max IS 'Limit of attempts that the latest claim named.';
+COMMENT ON COLUMN inbox_messages.fence IS
+  'Random token of the claim, known to its worker only. Ack, abandon and fail must show it.';
 
 CREATE TABLE IF NOT EXISTS inbox_events (
   event_id uuid PRIMARY KEY,
@@ -74,8 +78,9 @@ CREATE TABLE IF NOT EXISTS inbox_events (
   CONSTRAINT inbox_events_known_type CHECK (event_type IN ('CONTENT_DIFFERS', 'DIED', 'REVIVED')),
   CONSTRAINT inbox_events_hash_of_what_differs CHECK ((event_type = 'CONTENT_DIFFERS') = (content_hash IS NOT NULL))
 );
-COMMENT ON TABLE inbox_events IS 'What happened to messages beside their work: other contents under a known key, deaths, revivals. Kept for ever.';
-COMMENT ON COLUMN inbox_events.content_hash IS 'The content that was refused; each is told once, however often it is sent.';
+COMMENT ON TABLE inbox_events IS 'Other contents under a known key, deaths and revivals of messages. Never removed.';
+COMMENT ON COLUMN inbox_events.content_hash IS
+  'Refused content. Each content is recorded once, however often it is sent.';
 
 -- Indexes -------------------------------------------------------------------------------------------------------------
 
@@ -87,7 +92,7 @@ COMMENT ON INDEX ix_inbox_claim_expiry IS 'Claims that take over messages whose 
 CREATE INDEX IF NOT EXISTS ix_inbox_done ON inbox_messages (ended_at) WHERE state = 'done';
 COMMENT ON INDEX ix_inbox_done IS 'Retention: messages that were done before a time.';
 
--- By the first sighting, although the last one decides: an indexed last_seen_at would make every repeat a costlier update.
+-- The index has first_seen_at although last_seen_at decides: an index on last_seen_at would make each repeat costlier.
 CREATE INDEX IF NOT EXISTS ix_inbox_sighted ON inbox_messages (first_seen_at) WHERE state = 'seen' AND topic IS NULL;
 COMMENT ON INDEX ix_inbox_sighted IS 'Retention: messages that were only sighted, before a time.';
 CREATE INDEX IF NOT EXISTS ix_inbox_dead ON inbox_messages (ended_at) WHERE state = 'dead';
@@ -96,7 +101,8 @@ CREATE INDEX IF NOT EXISTS ix_inbox_events_by_message ON inbox_events (source, m
 COMMENT ON INDEX ix_inbox_events_by_message IS 'The events of one message.';
 CREATE UNIQUE INDEX IF NOT EXISTS ux_inbox_events_one_per_content ON inbox_events (source, message_id, content_hash)
   WHERE event_type = 'CONTENT_DIFFERS';
-COMMENT ON INDEX ux_inbox_events_one_per_content IS 'Other content under a known key is reported once, however often it comes.';
+COMMENT ON INDEX ux_inbox_events_one_per_content IS
+  'Other content under a known key is reported once, however often it comes.';
 
 -- Triggers ------------------------------------------------------------------------------------------------------------
 
@@ -110,14 +116,15 @@ CREATE OR REPLACE TRIGGER inbox_messages_is_not_truncated
   FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_is_not_truncated;
 
--- Whoever writes: what is done stays done, and what somebody has begun or has still to begin is not removed.
+-- Guards for every writer: a done message stays done, and DELETE takes only done messages and sighted ones in state
+-- seen.
 CREATE OR REPLACE TRIGGER inbox_messages_done_is_final
   BEFORE UPDATE ON inbox_messages
   FOR EACH ROW WHEN (OLD.state = 'done' AND NEW.state <> 'done') EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_done_is_final;
 
-
 CREATE OR REPLACE TRIGGER inbox_messages_unfinished_is_not_removed
   BEFORE DELETE ON inbox_messages
-  FOR EACH ROW WHEN (OLD.state <> 'done' AND (OLD.state <> 'seen' OR OLD.topic IS NOT NULL)) EXECUTE FUNCTION refuse_mutation();
+  FOR EACH ROW WHEN (OLD.state <> 'done' AND (OLD.state <> 'seen' OR OLD.topic IS NOT NULL))
+  EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_unfinished_is_not_removed;

@@ -1,8 +1,8 @@
--- Keys of the HTTP API: who may ask it for what. A key is shown once, when it is made; kept is the SHA-256 of its secret,
--- which has 256 bits of entropy, so that no slower hash is needed and none of it can be guessed from a copy of this table.
+-- Keys of the HTTP API. The key is shown once, when it is created; the table has the SHA-256 of its secret. The secret
+-- has 256 bits of entropy, so a fast hash is enough: a copy of this table does not help to guess it.
 --
--- Each scope acts in a role of its own: ingest in symphony_ingest, read in symphony_readonly, audit in symphony_auditor,
--- operate in symphony_control. The owner is the person of two-person actions.
+-- Each scope acts in its role: ingest in symphony_ingest, read in symphony_readonly, audit in symphony_auditor, operate
+-- in symphony_control. The owner of the key is the person of two-person decisions.
 
 CREATE TABLE IF NOT EXISTS api_keys (
   key_id text PRIMARY KEY,
@@ -22,18 +22,20 @@ CREATE TABLE IF NOT EXISTS api_keys (
   CONSTRAINT api_keys_bound_to_some_participant_or_to_none CHECK (cardinality(participants) > 0),
   CONSTRAINT api_keys_revoked_by_somebody CHECK (num_nonnulls(revoked_at, revoked_by) IN (0, 2))
 );
-COMMENT ON TABLE api_keys IS 'Keys of the HTTP API, each with its scopes and the person who holds it. Never a secret, only its hash.';
+COMMENT ON TABLE api_keys IS
+  'Keys of the HTTP API, each with its scopes and the person who holds it. Never a secret, only its hash.';
 COMMENT ON COLUMN api_keys.secret_hash IS 'SHA-256 of the secret half of the key.';
-COMMENT ON COLUMN api_keys.owner IS 'Person this key acts as. A two-person decision must be approved by a different person.';
-COMMENT ON COLUMN api_keys.participants IS 'The only participants it sees and pays for; null: all.';
-COMMENT ON COLUMN api_keys.last_used_at IS 'The hour in which it was last used: finer, and each request would write.';
+COMMENT ON COLUMN api_keys.owner IS
+  'Person this key acts as. A two-person decision must be approved by a different person.';
+COMMENT ON COLUMN api_keys.participants IS 'Participants that the key may see and pay for; null: all.';
+COMMENT ON COLUMN api_keys.last_used_at IS 'Hour of the latest use. A finer time would make each request write.';
 
--- The data keys under which fields of payloads are encrypted, one for each subject: whoever's data it is, a participant or
--- a person. Each is kept only wrapped, under a master key that never comes here, so that a copy of this database reads
--- nothing. Destroying a subject's key makes its fields unreadable wherever their ciphertext is, the ledger included, and
--- not one row of the ledger changes for it.
+-- Data keys that encrypt fields of payloads, one per subject. A subject is a participant or a person. The table has
+-- each key only wrapped under a master key that never enters the database, so that a copy of the database decrypts
+-- nothing. Destroying a subject's key makes its fields unreadable in every copy of the ciphertext, and changes no row
+-- of the ledger.
 --
--- A table of its own, and not append-only: what must be destroyed cannot live in a ledger.
+-- The table is not append-only, because a key must be destroyable.
 
 CREATE TABLE IF NOT EXISTS subject_keys (
   key_id uuid PRIMARY KEY,
@@ -51,7 +53,10 @@ CREATE TABLE IF NOT EXISTS subject_keys (
     num_nonnulls(destroyed_at, destroyed_by, destroyed_because) IN (0, 3)),
   CONSTRAINT subject_keys_wrapped_key_is_60_bytes CHECK (wrapped_key COLLATE "C" ~ '^[A-Za-z0-9_-]{80}$')
 );
-COMMENT ON TABLE subject_keys IS 'One data key per subject, wrapped under a master key that is kept elsewhere; of a destroyed one, that it was.';
-COMMENT ON COLUMN subject_keys.subject IS 'Whose data the key protects: a participant, or an id that payloads name. Choose ids that say nothing about a person.';
-COMMENT ON COLUMN subject_keys.master_key_id IS 'Under which master key it is wrapped: its name, never the key.';
-COMMENT ON COLUMN subject_keys.wrapped_key IS 'Nonce, encrypted key and tag of AES-256-GCM, in base64url. Null once it is destroyed.';
+COMMENT ON TABLE subject_keys IS
+  'One data key per subject, wrapped under a master key outside the database; a destroyed key leaves its row.';
+COMMENT ON COLUMN subject_keys.subject IS
+  'Subject whose data the key protects: a participant, or an id in payloads. Choose ids that do not identify a person.';
+COMMENT ON COLUMN subject_keys.master_key_id IS 'Name of the master key that wraps it, never the key itself.';
+COMMENT ON COLUMN subject_keys.wrapped_key IS
+  'Nonce, encrypted key and tag of AES-256-GCM, in base64url. Null once it is destroyed.';

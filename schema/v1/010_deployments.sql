@@ -1,5 +1,5 @@
--- What was deployed here, by whom and when: one row per file of each deployment, kept for ever. The latest deployment
--- is what this schema holds now; `symphony deploy` compares its checksums with those of the release at hand.
+-- Deployments: one row per file of each deployment, never removed. The latest deployment describes the schema in force;
+-- `symphony deploy` compares its checksums with those of its own release.
 
 CREATE TABLE IF NOT EXISTS symphony_deployments (
   deployment_no integer NOT NULL,
@@ -12,7 +12,8 @@ CREATE TABLE IF NOT EXISTS symphony_deployments (
   PRIMARY KEY (deployment_no, file),
   CONSTRAINT symphony_deployments_sha256_is_hexadecimal CHECK (sha256 ~ '^[0-9a-f]{64}$')
 );
-COMMENT ON TABLE symphony_deployments IS 'Every deployment of this schema, file by file. The highest number is in force.';
+COMMENT ON TABLE symphony_deployments IS
+  'Every deployment of this schema, file by file. The highest number is in force.';
 COMMENT ON COLUMN symphony_deployments.schema_level IS
   'Raised when a release changes the schema in a way that an older one must not undo.';
 

@@ -1,8 +1,9 @@
--- The inbox at a glance. What is done is not counted: it is kept for months, and nobody waits for it.
+-- The inbox at a glance, without done messages: they are kept for months and need no work.
 
 CREATE OR REPLACE VIEW supervisor_inbox_status WITH (security_barrier = true) AS
 WITH waiting AS (
-  SELECT count(*) AS total, count(*) FILTER (WHERE m.due_at <= statement_timestamp()) AS due, min(m.due_at) AS first_due_at
+  SELECT count(*) AS total, count(*) FILTER (WHERE m.due_at <= statement_timestamp()) AS due,
+    min(m.due_at) AS first_due_at
   FROM inbox_messages m WHERE m.state = 'seen' AND m.topic IS NOT NULL
 ), claimed AS (
   SELECT count(*) AS total, count(*) FILTER (WHERE m.claim_expires_at <= statement_timestamp()) AS expired
@@ -13,10 +14,12 @@ WITH waiting AS (
 )
 SELECT w.total AS waiting_count, w.due AS due_count, c.total AS processing_count, c.expired AS expired_claim_count,
   (SELECT count(*) FROM inbox_messages m WHERE m.state = 'dead') AS dead_count,
-  GREATEST(COALESCE(extract(epoch FROM statement_timestamp() - w.first_due_at), 0), 0)::double precision AS oldest_due_age_seconds,
+  GREATEST(COALESCE(extract(epoch FROM statement_timestamp() - w.first_due_at), 0), 0)::double precision
+    AS oldest_due_age_seconds,
   d.total AS recently_dead_count,
   COALESCE(extract(epoch FROM statement_timestamp() - d.since), 0)::double precision AS recently_dead_age_seconds
 FROM waiting w CROSS JOIN claimed c CROSS JOIN recently_dead d;
-COMMENT ON COLUMN supervisor_inbox_status.recently_dead_count IS 'Messages that died within the last 15 minutes and are still dead.';
+COMMENT ON COLUMN supervisor_inbox_status.recently_dead_count IS
+  'Messages that died within the last 15 minutes and are still dead.';
 COMMENT ON VIEW supervisor_inbox_status IS
-  'The inbox at a glance, in one row: messages that wait for a worker, are in hand, or are dead. Each figure reads a partial index.';
+  'The inbox in one row: messages that wait for a worker, are claimed, or are dead. Each figure reads a partial index.';

@@ -8,4 +8,4 @@ WITH held AS (
 )
 SELECT h.total AS held_count, e.total AS expired_count FROM held h CROSS JOIN expired e;
 COMMENT ON VIEW supervisor_lease_status IS
-  'Leases that are held now, and those that ran out in their holder''s hands and that nobody has acquired since.';
+  'Number of held leases, and of expired leases that no owner has released or acquired since.';

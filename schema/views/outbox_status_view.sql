@@ -1,9 +1,11 @@
--- Views for operators and dashboards. They run with their owner's rights, as barriers, on built-in functions only. They show
--- no lease token, and of a payload only amount, currency and the end of the destination, as the rail's field classes allow.
+-- Views for operators and dashboards. They run with their owner's rights, as barriers, on built-in functions only. They
+-- show no lease token, and of a payload only amount, currency and the end of the destination, as the rail's field
+-- classes allow.
 
 CREATE OR REPLACE VIEW supervisor_outbox_status WITH (security_barrier = true) AS
 WITH item AS (
-  SELECT p.created_at, p.next_attempt_at, p.outcome_unknown, p.hold_reason, p.held_at, p.lease_expires_at, p.attempt_count,
+  SELECT p.created_at, p.next_attempt_at, p.outcome_unknown, p.held_at, p.lease_expires_at, p.attempt_count,
+    CASE WHEN p.lease_token IS NULL THEN p.hold_reason END AS held_for,
     CASE
       WHEN p.lease_expires_at <= statement_timestamp() THEN 'EXPIRED'
       WHEN p.lease_token IS NOT NULL THEN 'LEASED'
@@ -21,28 +23,30 @@ WITH item AS (
     count(*) FILTER (WHERE i.state = 'SCHEDULED') AS scheduled_count,
     count(*) FILTER (WHERE i.state = 'BLOCKED') AS blocked_count,
     count(*) FILTER (WHERE i.state = 'HELD') AS held_count,
-    COALESCE(extract(epoch FROM statement_timestamp() - min(i.created_at)), 0)::double precision AS oldest_pending_age_seconds,
-    COALESCE(extract(epoch FROM statement_timestamp() - min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE')), 0)::double precision
-      AS oldest_due_age_seconds,
+    COALESCE(extract(epoch FROM statement_timestamp() - min(i.created_at)), 0)::double precision
+      AS oldest_pending_age_seconds,
+    COALESCE(extract(epoch FROM statement_timestamp()
+      - min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE')), 0)::double precision AS oldest_due_age_seconds,
     count(*) FILTER (WHERE i.outcome_unknown) AS outcome_unknown_count,
-    -- The reasons that have a name here are Symphony's own; all others are the words of people.
-    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'OUTCOME_UNKNOWN') AS held_outcome_unknown_count,
-    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FAILED_WHILE_OUTCOME_UNKNOWN') AS held_failed_unknown_count,
-    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'RETRY_CEILING') AS held_retry_ceiling_count,
-    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'REPEATED_LEASE_EXPIRY') AS held_lease_expiry_count,
-    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'EARLIER_ITEM_PAID') AS held_earlier_paid_count,
-    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FIELD_KEY_MISSING') AS held_field_key_missing_count,
-    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FIELD_KEY_DESTROYED') AS held_field_key_destroyed_count,
-    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'FIELD_UNREADABLE') AS held_field_unreadable_count,
-    count(*) FILTER (WHERE i.state = 'HELD' AND i.hold_reason = 'RAIL_REFERENCE_INVALID') AS held_reference_invalid_count,
+    -- Symphony places holds for these reasons. All other reasons are texts of operators.
+    count(*) FILTER (WHERE i.held_for = 'OUTCOME_UNKNOWN') AS held_outcome_unknown_count,
+    count(*) FILTER (WHERE i.held_for = 'FAILED_WHILE_OUTCOME_UNKNOWN') AS held_failed_unknown_count,
+    count(*) FILTER (WHERE i.held_for = 'RETRY_CEILING') AS held_retry_ceiling_count,
+    count(*) FILTER (WHERE i.held_for = 'REPEATED_LEASE_EXPIRY') AS held_lease_expiry_count,
+    count(*) FILTER (WHERE i.held_for = 'EARLIER_ITEM_PAID') AS held_earlier_paid_count,
+    count(*) FILTER (WHERE i.held_for = 'FIELD_KEY_MISSING') AS held_field_key_missing_count,
+    count(*) FILTER (WHERE i.held_for = 'FIELD_KEY_DESTROYED') AS held_field_key_destroyed_count,
+    count(*) FILTER (WHERE i.held_for = 'FIELD_UNREADABLE') AS held_field_unreadable_count,
+    count(*) FILTER (WHERE i.held_for = 'RAIL_REFERENCE_INVALID') AS held_reference_invalid_count,
     min(i.held_at) FILTER (WHERE i.state = 'HELD') AS held_since,
     min(i.lease_expires_at) FILTER (WHERE i.state = 'EXPIRED') AS expired_since,
     min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE') AS due_since,
     -- An item that is scheduled for later and was never attempted is not late.
-    min(i.created_at) FILTER (WHERE i.attempt_count > 0 OR i.next_attempt_at <= statement_timestamp()) AS unfinished_since
+    min(i.created_at) FILTER (WHERE i.attempt_count > 0 OR i.next_attempt_at <= statement_timestamp())
+      AS unfinished_since
   FROM item i
 ), recorded AS (
-  -- The roll-up, and its tail that has not been folded yet.
+  -- The roll-up, and its tail of tallies that are not folded yet.
   SELECT o.minute AS at, o.dispatched, o.retryable, o.failed, o.zombie_requeue FROM outbox_attempt_totals o
   UNION ALL
   SELECT t.recorded_at, t.dispatched, t.retryable, t.failed, t.zombie_requeue FROM outbox_attempt_tallies t
@@ -51,24 +55,30 @@ WITH item AS (
     COALESCE(sum(r.retryable), 0)::bigint AS retryable_total,
     COALESCE(sum(r.failed), 0)::bigint AS failed_total,
     COALESCE(sum(r.zombie_requeue), 0)::bigint AS zombie_requeue_total,
-    COALESCE(sum(r.dispatched) FILTER (WHERE r.at > statement_timestamp() - interval '1 hour'), 0)::bigint AS dispatched_last_hour,
-    COALESCE(sum(r.retryable) FILTER (WHERE r.at > statement_timestamp() - interval '1 hour'), 0)::bigint AS retryable_last_hour,
-    COALESCE(sum(r.failed) FILTER (WHERE r.at > statement_timestamp() - interval '1 hour'), 0)::bigint AS failed_last_hour,
-    COALESCE(sum(r.dispatched) FILTER (WHERE r.at > statement_timestamp() - interval '15 minutes'), 0)::bigint AS dispatched_recently,
-    COALESCE(sum(r.retryable) FILTER (WHERE r.at > statement_timestamp() - interval '15 minutes'), 0)::bigint AS retryable_recently,
-    COALESCE(sum(r.failed) FILTER (WHERE r.at > statement_timestamp() - interval '15 minutes'), 0)::bigint AS failed_recently,
-    min(r.at) FILTER (WHERE r.retryable > 0 AND r.at > statement_timestamp() - interval '15 minutes') AS retryable_since,
-    min(r.at) FILTER (WHERE r.failed > 0 AND r.at > statement_timestamp() - interval '15 minutes') AS failed_since
+    COALESCE(sum(r.dispatched) FILTER (WHERE w.last_hour), 0)::bigint AS dispatched_last_hour,
+    COALESCE(sum(r.retryable) FILTER (WHERE w.last_hour), 0)::bigint AS retryable_last_hour,
+    COALESCE(sum(r.failed) FILTER (WHERE w.last_hour), 0)::bigint AS failed_last_hour,
+    COALESCE(sum(r.dispatched) FILTER (WHERE w.recently), 0)::bigint AS dispatched_recently,
+    COALESCE(sum(r.retryable) FILTER (WHERE w.recently), 0)::bigint AS retryable_recently,
+    COALESCE(sum(r.failed) FILTER (WHERE w.recently), 0)::bigint AS failed_recently,
+    min(r.at) FILTER (WHERE r.retryable > 0 AND w.recently) AS retryable_since,
+    min(r.at) FILTER (WHERE r.failed > 0 AND w.recently) AS failed_since
   FROM recorded r
+  CROSS JOIN LATERAL (
+    SELECT r.at > statement_timestamp() - interval '1 hour' AS last_hour,
+      r.at > statement_timestamp() - interval '15 minutes' AS recently
+  ) w
 ), contradiction AS (
   SELECT count(*) AS contradictions_total,
     count(*) FILTER (WHERE c.reviewed_at IS NULL) AS unreviewed_contradiction_count,
-    COALESCE(extract(epoch FROM statement_timestamp() - min(c.recorded_at) FILTER (WHERE c.reviewed_at IS NULL)), 0)::double precision
+    COALESCE(extract(epoch FROM statement_timestamp()
+      - min(c.recorded_at) FILTER (WHERE c.reviewed_at IS NULL)), 0)::double precision
       AS oldest_unreviewed_contradiction_age_seconds
   FROM outbox_contradictions c
 ), worker AS (
-  -- A report is the worker's own JSON: a value of another type, or out of range, is left out instead of failing the view.
-  SELECT count(*) FILTER (WHERE w.stopped_at IS NULL AND w.last_seen_at > statement_timestamp() - interval '1 minute') AS alive_count,
+  -- A report is JSON of the worker. The view ignores a value of another type or out of range, so that it does not fail.
+  SELECT count(*) FILTER (WHERE w.stopped_at IS NULL AND w.last_seen_at > statement_timestamp() - interval '1 minute')
+      AS alive_count,
     max(w.last_seen_at) AS last_seen_at,
     max(w.last_seen_at - make_interval(secs => CASE
       WHEN jsonb_typeof(w.detail -> 'unknownCode' -> 'secondsAgo') = 'number'
@@ -95,47 +105,58 @@ SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_co
   q.held_retry_ceiling_count, q.held_lease_expiry_count, q.held_earlier_paid_count,
   q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count
     - q.held_lease_expiry_count - q.held_earlier_paid_count - q.held_field_key_missing_count
-    - q.held_field_key_destroyed_count - q.held_field_unreadable_count - q.held_reference_invalid_count AS held_other_count,
+    - q.held_field_key_destroyed_count - q.held_field_unreadable_count - q.held_reference_invalid_count
+    AS held_other_count,
   w.alive_count AS workers_alive_count,
   q.held_field_key_missing_count, q.held_field_key_destroyed_count, q.held_field_unreadable_count,
   c.contradictions_total, c.unreviewed_contradiction_count, c.oldest_unreviewed_contradiction_age_seconds,
   COALESCE(extract(epoch FROM statement_timestamp() - q.held_since), 0)::double precision AS oldest_hold_age_seconds,
-  COALESCE(extract(epoch FROM statement_timestamp() - q.expired_since), 0)::double precision AS oldest_expired_lease_age_seconds,
+  COALESCE(extract(epoch FROM statement_timestamp() - q.expired_since), 0)::double precision
+    AS oldest_expired_lease_age_seconds,
   CASE WHEN q.due_since IS NULL OR w.alive_count > 0 THEN 0
     ELSE extract(epoch FROM statement_timestamp() - GREATEST(q.due_since, w.last_seen_at))
   END::double precision AS due_without_worker_seconds,
   l.dispatched_recently, l.retryable_recently, l.failed_recently,
-  COALESCE(extract(epoch FROM statement_timestamp() - l.retryable_since), 0)::double precision AS retryable_recently_age_seconds,
-  COALESCE(extract(epoch FROM statement_timestamp() - l.failed_since), 0)::double precision AS failed_recently_age_seconds,
+  COALESCE(extract(epoch FROM statement_timestamp() - l.retryable_since), 0)::double precision
+    AS retryable_recently_age_seconds,
+  COALESCE(extract(epoch FROM statement_timestamp() - l.failed_since), 0)::double precision
+    AS failed_recently_age_seconds,
   extract(epoch FROM statement_timestamp() - w.unknown_code_at)::double precision AS last_unknown_code_age_seconds,
   extract(epoch FROM statement_timestamp() - w.clock_jump_at)::double precision AS last_clock_jump_age_seconds,
   v.break_count AS ledger_break_count, v.verified_at AS ledger_verified_at,
   extract(epoch FROM statement_timestamp() - v.broken_since)::double precision AS ledger_broken_age_seconds,
-  COALESCE(extract(epoch FROM statement_timestamp() - q.unfinished_since), 0)::double precision AS oldest_unfinished_age_seconds,
-  COALESCE((SELECT extract(epoch FROM statement_timestamp() - z.paused_at) FROM outbox_pauses z WHERE z.kind = 'all'), 0)::double precision
-    AS all_paused_age_seconds,
+  COALESCE(extract(epoch FROM statement_timestamp() - q.unfinished_since), 0)::double precision
+    AS oldest_unfinished_age_seconds,
+  COALESCE((
+    SELECT extract(epoch FROM statement_timestamp() - z.paused_at) FROM outbox_pauses z WHERE z.kind = 'all'
+  ), 0)::double precision AS all_paused_age_seconds,
   q.held_reference_invalid_count
 FROM queue q CROSS JOIN ledger l CROSS JOIN contradiction c CROSS JOIN worker w LEFT JOIN verification v ON true;
 COMMENT ON VIEW supervisor_outbox_status IS
-  'The queue at a glance, in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
+  'The queue in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
 COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'All items that ended as FAILED.';
 COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS
-  'Age since creation of the oldest item that has not ended, also if it retries, is blocked or held. An item that is scheduled for later and was never attempted does not count.';
+  'Age since creation of the oldest item that has not ended, retries, blocked and held items included. An item '
+  'scheduled for later and never attempted does not count.';
 COMMENT ON COLUMN supervisor_outbox_status.due_without_worker_seconds IS
-  'How long items have been due while no relayer reported; 0 while one does, or while nothing is due.';
+  'Time during which items have been due and no relayer reported; 0 while one reports, or no item is due.';
 COMMENT ON COLUMN supervisor_outbox_status.failed_recently IS
-  'Within the last 15 minutes, as dispatched_recently and retryable_recently; the ages are those of the first within that time.';
+  'Within the last 15 minutes, as dispatched_recently and retryable_recently; the ages are those of the first in that '
+  'time.';
 COMMENT ON COLUMN supervisor_outbox_status.last_unknown_code_age_seconds IS
-  'Since a worker got a code that the table of its rail does not cover, from the workers'' reports of the last day; else null.';
+  'Time since a worker got a code that its rail''s table does not cover, by reports of the last day; else null.';
 COMMENT ON COLUMN supervisor_outbox_status.last_clock_jump_age_seconds IS
-  'Since a worker saw the clocks of database and process diverge, from the workers'' reports of the last day; else null.';
-COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS 'Found by the last verification of the ledger; null before the first.';
+  'Time since a worker saw database and process clocks diverge, by reports of the last day; else null.';
+COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS
+  'Breaks that the latest verification of the ledger found; null before the first.';
 COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS
-  'Since the first of the verifications that found a break, without a sound one after it; else null.';
+  'Time since the first verification that found a break, if no later one was sound; else null.';
 COMMENT ON COLUMN supervisor_outbox_status.unreviewed_contradiction_count IS
-  'Ended items for which a worker reported another outcome, and that no operator has reviewed.';
-COMMENT ON COLUMN supervisor_outbox_status.all_paused_age_seconds IS 'Time since everything was paused; 0 while it is not.';
-COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS 'Relayers that reported within the last minute; they do every ten seconds.';
+  'Ended items with a contradicting report of a worker that no operator has reviewed.';
+COMMENT ON COLUMN supervisor_outbox_status.all_paused_age_seconds IS
+  'Time since everything was paused; 0 while it is not.';
+COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS
+  'Relayers that reported within the last minute; each reports every ten seconds.';
 
 CREATE OR REPLACE VIEW outbox_operational_status WITH (security_barrier = true) AS
 SELECT i.outbox_id, i.instruction_id, i.idempotency_key, i.participant_id, i.sequence_id, i.rail_type, i.created_at,
@@ -156,15 +177,18 @@ SELECT i.outbox_id, i.instruction_id, i.idempotency_key, i.participant_id, i.seq
   a.attempt_no AS last_attempt_no, a.state AS last_attempt_state, a.completed_at AS last_attempt_at,
   a.rail_reference AS last_rail_reference, a.rail_code AS last_rail_code, a.error_code AS last_error_code, i.is_message,
   a.action AS last_attempt_action, a.outcome_unknown AS last_attempt_outcome_unknown,
-  -- A value of another shape may be anything, ciphertext included: it is not shown.
+  -- A value of another shape may be ciphertext or anything else, so the view hides it.
   CASE WHEN NOT d.amount_secret AND (d.payload ->> 'amount') COLLATE "C" ~ '^-?[0-9]{1,18}(\.[0-9]{1,18})?$'
     THEN d.payload ->> 'amount' END AS amount,
   CASE WHEN NOT d.currency_secret AND (d.payload ->> 'currency') COLLATE "C" ~ '^[A-Z]{3}$'
     THEN d.payload ->> 'currency' END AS currency,
   CASE
-    WHEN d.destination_withheld IS NOT NULL OR jsonb_typeof(d.payload -> 'destination') IS DISTINCT FROM 'string' THEN NULL
+    WHEN d.destination_withheld IS NOT NULL OR jsonb_typeof(d.payload -> 'destination') IS DISTINCT FROM 'string'
+    THEN NULL
     -- The last four characters of a short value would be most of it.
-    WHEN char_length(d.payload ->> 'destination') < 12 OR right(d.payload ->> 'destination', 4) COLLATE "C" !~ '^[!-~]{4}$' THEN '••••'
+    WHEN char_length(d.payload ->> 'destination') < 12
+      OR right(d.payload ->> 'destination', 4) COLLATE "C" !~ '^[!-~]{4}$'
+    THEN '••••'
     ELSE '••••' || right(d.payload ->> 'destination', 4)
   END AS destination,
   d.destination_withheld,
@@ -172,15 +196,17 @@ SELECT i.outbox_id, i.instruction_id, i.idempotency_key, i.participant_id, i.seq
 FROM payment_outbox_identities i
 LEFT JOIN payment_outbox_pending p ON p.outbox_id = i.outbox_id
 LEFT JOIN LATERAL (
-  SELECT t.attempt_no, t.state, t.completed_at, t.rail_reference, t.rail_code, t.error_code, t.action, t.outcome_unknown,
-    t.payload
+  SELECT t.attempt_no, t.state, t.completed_at, t.rail_reference, t.rail_code, t.error_code, t.action,
+    t.outcome_unknown, t.payload
   FROM payment_outbox_attempts t WHERE t.outbox_id = i.outbox_id ORDER BY t.attempt_no DESC LIMIT 1
 ) a ON true
 LEFT JOIN outbox_rails r ON r.rail_type = i.rail_type
 CROSS JOIN LATERAL (
   SELECT COALESCE(p.payload, a.payload) AS payload,
-    COALESCE(ARRAY[r.fields ->> '/amount', r.fields ->> '/*'] && '{masked,forbidden,encrypted}', false) AS amount_secret,
-    COALESCE(ARRAY[r.fields ->> '/currency', r.fields ->> '/*'] && '{masked,forbidden,encrypted}', false) AS currency_secret,
+    COALESCE(ARRAY[r.fields ->> '/amount', r.fields ->> '/*'] && '{masked,forbidden,encrypted}', false)
+      AS amount_secret,
+    COALESCE(ARRAY[r.fields ->> '/currency', r.fields ->> '/*'] && '{masked,forbidden,encrypted}', false)
+      AS currency_secret,
     CASE
       WHEN r.rail_type IS NULL THEN 'undeclared'
       WHEN 'encrypted' IN (r.fields ->> '/destination', r.fields ->> '/*') THEN 'encrypted'
@@ -188,20 +214,21 @@ CROSS JOIN LATERAL (
       WHEN starts_with(COALESCE(p.payload, a.payload) ->> 'destination', 'symphony.sealed.') THEN 'encrypted'
     END AS destination_withheld
 ) d
--- Lifting a freeze leaves the mark "outcome unknown". An attempt after the freeze tells its own story, and so does one before it
--- that left the outcome unknown: the freeze did not cause that.
+-- Lifting a freeze leaves the mark "outcome unknown". The freeze is not shown beside an attempt after it, nor beside an
+-- earlier attempt that left the outcome unknown itself.
 LEFT JOIN LATERAL (
   SELECT e.epoch_no, e.freeze_cause, e.freeze_reason, e.frozen_at FROM dispatch_epochs e
   WHERE p.outcome_unknown AND e.marked_at IS NOT NULL AND e.frozen_at >= p.created_at
     AND (a.completed_at IS NULL OR a.completed_at <= e.frozen_at) AND a.outcome_unknown IS NOT TRUE
   ORDER BY e.epoch_no DESC LIMIT 1
 ) f ON true;
-COMMENT ON VIEW outbox_operational_status IS 'One row per item, pending or ended, with its state as a person would say it and its latest attempt.';
+COMMENT ON VIEW outbox_operational_status IS
+  'One row per item, pending or ended, with its state and its latest attempt.';
 COMMENT ON COLUMN outbox_operational_status.amount IS
-  'Amount in the payload, if its field class is public; of an undeclared rail, too.';
+  'Amount in the payload, if its field class is public or the rail is undeclared.';
 COMMENT ON COLUMN outbox_operational_status.destination IS
-  'Mask, then the last four characters of the destination, if its field class is public or masked and it has at least twelve.';
+  'Mask and the last four characters of a destination of twelve or more, if its field class is public or masked.';
 COMMENT ON COLUMN outbox_operational_status.destination_withheld IS
   'Reason why no destination is shown: encrypted, forbidden, or undeclared while no process has declared the rail.';
 COMMENT ON COLUMN outbox_operational_status.freeze_epoch_no IS
-  'Latest epoch whose freeze made the outcome of this item unknown; null if an attempt left it unknown, before or after.';
+  'Latest epoch whose freeze made the outcome of this item unknown; null if an attempt left it unknown.';

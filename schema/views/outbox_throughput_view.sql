@@ -1,17 +1,18 @@
--- Attempts recorded per minute, for charts: the last sixty minutes, none left out. From the roll-up and its tail, so that it
--- costs the same however long the ledger is.
+-- Attempts recorded per minute, for charts: the last sixty minutes, with empty ones. The view reads the roll-up and its
+-- tail, so that its cost does not grow with the ledger.
 CREATE OR REPLACE VIEW outbox_throughput WITH (security_barrier = true) AS
 WITH recorded AS (
   SELECT o.minute, o.dispatched, o.retryable, o.failed, o.zombie_requeue, o.outcome_unknown FROM outbox_attempt_totals o
   WHERE o.minute > statement_timestamp() - interval '61 minutes'
   UNION ALL
-  -- Summed up before it is joined, by arithmetic on the instant: minutes have no time zone. A tail of 5000 rows takes a third.
+  -- Sums before the join. date_bin computes on the instant and takes a third of the time for a tail of 5,000 rows.
   SELECT date_bin(interval '1 minute', t.recorded_at, timestamptz '2000-01-01 00:00:00+00'),
     sum(t.dispatched), sum(t.retryable), sum(t.failed), sum(t.zombie_requeue), sum(t.outcome_unknown)
   FROM outbox_attempt_tallies t GROUP BY 1
 )
-SELECT m.minute, COALESCE(sum(r.dispatched), 0)::bigint AS dispatched, COALESCE(sum(r.retryable), 0)::bigint AS retryable,
-  COALESCE(sum(r.failed), 0)::bigint AS failed, COALESCE(sum(r.zombie_requeue), 0)::bigint AS zombie_requeue,
+SELECT m.minute, COALESCE(sum(r.dispatched), 0)::bigint AS dispatched,
+  COALESCE(sum(r.retryable), 0)::bigint AS retryable, COALESCE(sum(r.failed), 0)::bigint AS failed,
+  COALESCE(sum(r.zombie_requeue), 0)::bigint AS zombie_requeue,
   COALESCE(sum(r.outcome_unknown), 0)::bigint AS outcome_unknown
 FROM generate_series(
     date_trunc('minute', statement_timestamp(), 'UTC') - interval '59 minutes',

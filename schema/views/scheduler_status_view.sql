@@ -2,8 +2,9 @@
 
 CREATE OR REPLACE VIEW supervisor_scheduler_status WITH (security_barrier = true) AS
 WITH job AS (
-  SELECT count(*) AS active, count(*) FILTER (WHERE GREATEST(j.next_due_at, j.postponed_until) <= statement_timestamp()) AS due,
-    count(*) FILTER (WHERE j.schedule_error IS NOT NULL) AS unreadable, min(GREATEST(j.next_due_at, j.postponed_until)) AS first_due_at
+  SELECT count(*) AS active, count(*) FILTER (WHERE j.schedule_error IS NOT NULL) AS unreadable,
+    count(*) FILTER (WHERE GREATEST(j.next_due_at, j.postponed_until) <= statement_timestamp()) AS due,
+    min(GREATEST(j.next_due_at, j.postponed_until)) AS first_due_at
   FROM scheduler_jobs j WHERE j.state = 'ACTIVE'
 ), timer AS (
   SELECT count(*) AS ready, min(t.due_at) FILTER (WHERE t.delivery = 'outbox') AS first_due_at
@@ -14,9 +15,9 @@ WITH job AS (
 )
 SELECT j.active AS active_jobs_count, j.due AS due_jobs_count, j.unreadable AS unreadable_jobs_count,
   t.ready AS ready_timers_count, r.ready AS ready_runs_count,
-  GREATEST(COALESCE(extract(epoch FROM
-    statement_timestamp() - LEAST(j.first_due_at, t.first_due_at, r.first_due_at)), 0), 0)::double precision AS lag_seconds
+  GREATEST(COALESCE(extract(epoch FROM statement_timestamp()
+    - LEAST(j.first_due_at, t.first_due_at, r.first_due_at)), 0), 0)::double precision AS lag_seconds
 FROM job j CROSS JOIN timer t CROSS JOIN run r;
 COMMENT ON VIEW supervisor_scheduler_status IS 'The scheduler at a glance, in one row.';
 COMMENT ON COLUMN supervisor_scheduler_status.lag_seconds IS
-  'How long the first thing that a scheduler has to do has been due. What waits for a claim is not its business.';
+  'Time since the oldest due work of a scheduler fell due. Tasks that wait for a claim do not count.';

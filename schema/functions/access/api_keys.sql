@@ -1,8 +1,6 @@
--- Functions -----------------------------------------------------------------------------------------------------------
-
--- Each scope of a key must be a role of the login that makes it. A key that operates belongs to the login that makes it, so
--- that no login makes a second person of itself. A gateway makes no key that operates: it would invent a person with it.
--- An administrator can act as the owner of the schema, and is free of these rules.
+-- The login must be a member of the role of each scope. A key of scope operate belongs to the login that creates it, so
+-- that no login becomes a second person. A gateway creates no key of scope operate, because it could invent a person.
+-- These rules do not bind an administrator, who can act as the owner of the schema.
 CREATE OR REPLACE FUNCTION create_api_key(
   p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[] DEFAULT NULL,
   p_expires_at timestamptz DEFAULT NULL
@@ -20,8 +18,10 @@ BEGIN
     SELECT s.scope INTO v_missing FROM unnest(p_scopes) AS s(scope)
     WHERE NOT pg_has_role(session_user, api_scope_role(s.scope), 'MEMBER') LIMIT 1;
     IF v_missing IS NOT NULL THEN
-      RAISE EXCEPTION 'a key of scope %: the login that makes it is no member of %', v_missing, api_scope_role(v_missing)
-        USING ERRCODE = 'insufficient_privilege', HINT = 'Have it made by somebody who has that role, or by an administrator.';
+      RAISE EXCEPTION 'a key of scope %: the login that makes it is no member of %',
+          v_missing, api_scope_role(v_missing)
+        USING ERRCODE = 'insufficient_privilege',
+          HINT = 'Have it made by somebody who has that role, or by an administrator.';
     END IF;
     IF 'operate' = ANY (p_scopes) AND is_actor_gateway() THEN
       RAISE EXCEPTION 'a key of scope operate: the gateway % may make none', session_user
@@ -43,7 +43,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION create_api_key(text, bytea, text[], text, text[], timestamptz) IS
-  'Makes a key of the HTTP API from the hash of its secret. Its scopes are roles of the maker; who operates does so as themselves.';
+  'Creates a key of the HTTP API from the hash of its secret. Its scopes are roles of the login that creates it.';
 
 CREATE OR REPLACE FUNCTION check_api_key(
   p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[], p_expires_at timestamptz
@@ -71,7 +71,8 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION check_api_key(text, bytea, text[], text, text[], timestamptz) IS 'Internal: raises 22023 for a key that is not acceptable.';
+COMMENT ON FUNCTION check_api_key(text, bytea, text[], text, text[], timestamptz) IS
+  'Internal: raises 22023 for a key that is not acceptable.';
 
 CREATE OR REPLACE FUNCTION check_api_key_parts(p_key_id text, p_secret_hash bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -85,7 +86,8 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION check_api_key_parts(text, bytea) IS 'Internal: raises 22023 for what cannot be the two halves of a key.';
+COMMENT ON FUNCTION check_api_key_parts(text, bytea) IS
+  'Internal: raises 22023 unless these are the id and the hash of a key.';
 
 CREATE OR REPLACE FUNCTION api_scope_role(p_scope text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -111,10 +113,10 @@ BEGIN
   RETURN FOUND;
 END
 $$;
-COMMENT ON FUNCTION revoke_api_key(text) IS 'Ends a key for ever. False: it was revoked already.';
+COMMENT ON FUNCTION revoke_api_key(text) IS 'Revokes a key for good; false if it was revoked already.';
 
--- What a key that was shown may do. No row: there is no such key, or its secret is another. Whoever shows the secret of a
--- key that has ended is told so, because they have proved that it was theirs.
+-- Returns no row for an unknown key or a wrong secret. The status of an ended key is returned, because the caller has
+-- shown its secret.
 CREATE OR REPLACE FUNCTION authenticate_api_key(p_key_id text, p_secret_hash bytea)
 RETURNS TABLE (status text, scopes text[], owner text, participants text[], expires_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -134,14 +136,15 @@ BEGIN
   IF v_key.revoked_at IS NULL AND (v_key.expires_at > v_now) IS NOT FALSE
     AND v_key.last_used_at IS DISTINCT FROM v_hour
   THEN
-    -- Whoever holds the row is writing the same, or revoking it: no request waits for either.
+    -- A concurrent request writes the same value, or revokes the key: this request waits for neither.
     UPDATE api_keys k SET last_used_at = v_hour
     WHERE k.key_id = (SELECT l.key_id FROM api_keys l WHERE l.key_id = p_key_id FOR UPDATE SKIP LOCKED);
   END IF;
   RETURN QUERY SELECT
-    CASE WHEN v_key.revoked_at IS NOT NULL THEN 'REVOKED' WHEN v_key.expires_at <= v_now THEN 'EXPIRED' ELSE 'ACTIVE' END,
+    CASE WHEN v_key.revoked_at IS NOT NULL THEN 'REVOKED'
+      WHEN v_key.expires_at <= v_now THEN 'EXPIRED' ELSE 'ACTIVE' END,
     v_key.scopes, v_key.owner, v_key.participants, v_key.expires_at;
 END
 $$;
 COMMENT ON FUNCTION authenticate_api_key(text, bytea) IS
-  'What a key of the HTTP API may do, for whoever shows its secret''s hash; remembers the hour of its use.';
+  'Returns status, scopes, owner and participants of the key with this secret hash; records the hour of use.';

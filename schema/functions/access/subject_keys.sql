@@ -1,7 +1,5 @@
--- Functions -----------------------------------------------------------------------------------------------------------
-
--- In the order of the subjects, so that two batches never wait for each other in a circle. A key that is there already is
--- returned as it is and the one offered is forgotten: of two producers who meet a subject first, both get one key.
+-- Inserts in the order of the subjects, so that two batches cannot deadlock. An existing key is returned unchanged and
+-- the offered one is dropped, so that two producers of a new subject get the same key.
 CREATE OR REPLACE FUNCTION ensure_subject_keys(
   p_subjects text[], p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text
 ) RETURNS TABLE (subject text, key_id uuid, master_key_id text, wrapped_key text, destroyed boolean)
@@ -30,9 +28,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION ensure_subject_keys(text[], uuid[], text[], text) IS
-  'The wrapped keys of these subjects; whoever has none gets the one offered. A destroyed one is said to be, and is not replaced.';
+  'Returns the wrapped keys of subjects; stores the offered key for a subject without one. Reports a destroyed key and '
+  'does not replace it.';
 
-CREATE OR REPLACE FUNCTION check_wrapped_keys(p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text) RETURNS void
+CREATE OR REPLACE FUNCTION check_wrapped_keys(p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text)
+RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -51,7 +51,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION check_wrapped_keys(uuid[], text[], text) IS 'Internal: raises 22023 for what cannot be wrapped keys.';
+COMMENT ON FUNCTION check_wrapped_keys(uuid[], text[], text) IS 'Internal: raises 22023 unless these are wrapped keys.';
 
 CREATE OR REPLACE FUNCTION read_subject_keys(p_data_key_ids uuid[])
 RETURNS TABLE (subject text, key_id uuid, master_key_id text, wrapped_key text, destroyed boolean)
@@ -68,16 +68,18 @@ BEGIN
   FROM subject_keys k WHERE k.key_id = ANY (p_data_key_ids);
 END
 $$;
-COMMENT ON FUNCTION read_subject_keys(uuid[]) IS 'The wrapped keys that a leased payload names, for whoever has their master key.';
+COMMENT ON FUNCTION read_subject_keys(uuid[]) IS
+  'The wrapped keys that a leased payload names. Only a holder of the master key can unwrap them.';
 
 CREATE OR REPLACE FUNCTION master_keys_in_use() RETURNS TABLE (master_key_id text, keys bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   SELECT k.master_key_id, count(*) FROM subject_keys k WHERE k.destroyed_at IS NULL GROUP BY k.master_key_id
 $$;
-COMMENT ON FUNCTION master_keys_in_use() IS 'Under which master keys data keys are wrapped, and how many: what a process must have to start.';
+COMMENT ON FUNCTION master_keys_in_use() IS
+  'Master keys that wrap data keys, with the number of data keys. A process needs all of them to start.';
 
--- Only what is still wrapped under the key it was read under: of two who rewrap at once, the second changes nothing.
+-- The condition on the previous master key makes one of two concurrent rewraps change nothing.
 CREATE OR REPLACE FUNCTION rewrap_subject_keys(
   p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text, p_previous_master_key_id text
 ) RETURNS integer
@@ -100,7 +102,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION rewrap_subject_keys(uuid[], text[], text, text) IS
-  'Puts data keys under another master key; what they encrypt does not change. Returns how many it was.';
+  'Wraps data keys under another master key; the encrypted fields do not change. Returns their number.';
 
 CREATE OR REPLACE FUNCTION destroy_subject_key(p_subject text, p_reason text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -123,8 +125,9 @@ BEGIN
   IF FOUND THEN
     RETURN 'DESTROYED';
   END IF;
-  RETURN CASE WHEN EXISTS (SELECT 1 FROM subject_keys k WHERE k.subject = p_subject) THEN 'ALREADY_DESTROYED' ELSE 'UNKNOWN' END;
+  RETURN CASE WHEN EXISTS (SELECT 1 FROM subject_keys k WHERE k.subject = p_subject)
+    THEN 'ALREADY_DESTROYED' ELSE 'UNKNOWN' END;
 END
 $$;
 COMMENT ON FUNCTION destroy_subject_key(text, text) IS
-  'Destroys a subject''s key for ever: its encrypted fields can be read by nobody any more. Says whether it was there.';
+  'Destroys the key of a subject, for good: its encrypted fields become unreadable. Returns whether there was a key.';

@@ -1,5 +1,5 @@
--- Strict input: the limits every function checks first. The TypeScript codec (libs/core) has the same numbers.
--- All raise 22023, name the argument, and never repeat its value: it may be a payload or a secret.
+-- Strict input: the limits that each function checks first. The TypeScript codec (libs/core) has the same numbers. A
+-- refusal raises 22023 and names the argument, never its value, which may be a payload or a secret.
 
 CREATE OR REPLACE FUNCTION refuse_argument(p_argument text, p_expected text) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
@@ -10,67 +10,72 @@ END
 $$;
 COMMENT ON FUNCTION refuse_argument(text, text) IS 'Raises 22023 for an argument, naming it and what was expected.';
 
--- Ids are printable ASCII without spaces: they are compared byte by byte, printed in logs and typed by people.
+-- Ids are printable ASCII without spaces: logs print them, people type them, and comparison is bytewise.
 CREATE OR REPLACE FUNCTION is_id(p_value text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_value IS NOT NULL AND octet_length(p_value) <= 128 AND p_value COLLATE "C" ~ '^[!-~]+$';
 COMMENT ON FUNCTION is_id(text) IS 'True for 1 to 128 printable ASCII characters.';
 
--- Text that a person or a rail wrote: bounded, not blank, without control characters other than line ends and tabs.
+-- Text of a person or a rail: bounded, not blank, no control characters but line ends and tabs.
 CREATE OR REPLACE FUNCTION is_short_text(p_value text, p_length_max integer) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_value IS NOT NULL AND char_length(p_value) <= p_length_max
-  -- What is printable ASCII without spaces needs no second look.
-  AND (p_value COLLATE "C" ~ '^[!-~]+$' OR (p_value ~ '\S' AND p_value COLLATE "C" !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]'));
-COMMENT ON FUNCTION is_short_text(text, integer) IS 'True for text that is not blank, bounded, and free of control characters.';
+  AND (p_value COLLATE "C" ~ '^[!-~]+$' OR (
+    p_value ~ '\S' AND p_value COLLATE "C" !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]'));
+COMMENT ON FUNCTION is_short_text(text, integer) IS
+  'True for text that is not blank, bounded, and free of control characters.';
 
--- A name without visible characters, or with space at an end, looks like another name. ` via ` stands before a gateway's login.
+-- A name without visible characters, or with space at an end, looks like another name. ` via ` separates a gateway's
+-- login.
 CREATE OR REPLACE FUNCTION is_person_name(p_value text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN is_short_text(p_value, 200) AND p_value !~ '^[[:space:]]|[[:space:]]$' AND person_key(p_value) <> ''
   AND strpos(p_value, ' via ') = 0;
-COMMENT ON FUNCTION is_person_name(text) IS 'True for 1 to 200 characters, some of them visible, without space at either end and without " via ".';
+COMMENT ON FUNCTION is_person_name(text) IS
+  'True for 1 to 200 characters, some of them visible, without space at either end and without " via ".';
 
--- What another system calls its messages is any text that can be printed: bounded, not blank, no control character at all.
--- Blank is said character by character, because what counts as a space otherwise depends on the database's locale.
+-- Ids of other systems: any printable text, bounded, not blank, no control characters. The list of blank characters is
+-- explicit, because character classes depend on the locale of the database.
 CREATE OR REPLACE FUNCTION is_inbox_id(p_value text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_value IS NOT NULL AND char_length(p_value) <= 255
   AND p_value COLLATE "C" ~ '[^ \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]'
   AND p_value COLLATE "C" !~ '[\u0001-\u001f\u007f-\u009f]';
-COMMENT ON FUNCTION is_inbox_id(text) IS 'True for 1 to 255 characters that are not blank and free of control characters.';
+COMMENT ON FUNCTION is_inbox_id(text) IS
+  'True for 1 to 255 characters that are not blank and free of control characters.';
 
--- W3C Trace Context as we keep it: a traceparent of version 00, then, after a space, a tracestate if there is one. It comes
--- from strangers' headers and no payment depends on it: what is none is forgotten, never refused.
+-- W3C Trace Context: a traceparent of version 00, then optionally a space and a tracestate. It comes from headers of
+-- strangers and no payment depends on it, so an invalid one becomes null.
 CREATE OR REPLACE FUNCTION trace_context_or_null(p_value text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
   WHEN octet_length(p_value) <= 568
     AND p_value COLLATE "C" ~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}( [!-~][ -~]*)?$'
-    -- All zeros name nothing, by the standard.
+    -- The standard forbids ids of zeros.
     AND p_value COLLATE "C" !~ '^00-(0{32}|.{33}0{16})'
   THEN p_value
 END;
-COMMENT ON FUNCTION trace_context_or_null(text) IS 'The trace context, or null for what is none.';
+COMMENT ON FUNCTION trace_context_or_null(text) IS 'The trace context, or null if it is invalid.';
 
--- A list is a plain one: one-dimensional and counted from 1, which its dimensions say. Of any other array a check that
--- looks at element 1 sees something else than the statement behind it, which unnests.
--- Without a subquery, so that it is part of the expression that asks. Joined by what an id may hold, no other character can hide;
--- joined by what none may hold, the longest run is the longest id.
+-- A list must be one-dimensional with the lower bound 1, as array_dims tells: subscripts and unnest() then see the same
+-- elements. The body has no subquery, so that PostgreSQL inlines it. Joined with `!`, a legal id character, one regex
+-- finds any illegal one. Joined with a space, a run of 129 non-spaces is an id that is too long.
 CREATE OR REPLACE FUNCTION is_id_list(p_values text[]) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
--- Not BETWEEN: PostgreSQL prints its two conditions as a nested AND and reads them back as a flat one. A dump and restore
--- would change the body.
-RETURN cardinality(p_values) >= 1 AND cardinality(p_values) <= 1000 AND array_dims(p_values) = format('[1:%s]', cardinality(p_values))
+-- Not BETWEEN: PostgreSQL prints it as a nested AND and parses that as a flat one, so a dump and restore would change
+-- the body.
+RETURN cardinality(p_values) >= 1 AND cardinality(p_values) <= 1000
+  AND array_dims(p_values) = format('[1:%s]', cardinality(p_values))
   AND num_nulls(VARIADIC p_values) = 0 AND '' <> ALL (p_values)
   AND array_to_string(p_values, '!') COLLATE "C" !~ '[^!-~]'
   AND (octet_length(array_to_string(p_values, '')) <= 128 OR array_to_string(p_values, ' ') COLLATE "C" !~ '[^ ]{129}');
 COMMENT ON FUNCTION is_id_list(text[]) IS 'True for a plain list of 1 to 1000 ids.';
 
--- Whether JavaScript prints the double that is nearest to a number with the same value. A rail reads numbers as doubles, so
--- any other number would reach it changed. At most 15 significant digits always survive, more than 17 never do. Of 16 and 17
--- digits this finds what JavaScript prints: the shortest decimal that is read as the double, then the nearest one to it, then
--- the even one. Exact arithmetic, because the text of a float8 depends on extra_float_digits and differs at bounds.
+-- Whether JavaScript prints the double nearest to a number with the same value. A rail reads numbers as doubles, so any
+-- other number would reach it changed. Numbers of at most 15 significant digits always survive, of more than 17 never.
+-- For 16 and 17 digits the function computes JavaScript's output: the shortest decimal that reads as the double, of
+-- these the nearest, of two equally near the even one. The arithmetic is exact, because the text of a float8 depends on
+-- extra_float_digits.
 CREATE OR REPLACE FUNCTION is_double_number(p_number numeric) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -80,7 +85,7 @@ DECLARE
   v_bits bigint;
   v_exponent integer;
   v_mantissa bigint;
-  -- All below is scaled so that a quarter of the distance between two doubles is a whole number.
+  -- Scaled values: a quarter of the distance between two doubles is a whole number.
   v_scale numeric;
   v_quarter numeric;
   v_double numeric;
@@ -100,10 +105,10 @@ BEGIN
   v_scale := 2::numeric ^ GREATEST(0, 2 - v_exponent);
   v_quarter := 2::numeric ^ GREATEST(0, v_exponent - 2);
   v_double := 4 * v_mantissa * v_quarter;
-  -- Doubles below a power of two lie half as far apart.
+  -- Below a power of two the distance between doubles is half.
   v_lowest := v_double - CASE WHEN v_mantissa = 4503599627370496 THEN v_quarter ELSE 2 * v_quarter END;
   v_highest := v_double + 2 * v_quarter;
-  -- A decimal halfway between two doubles is read as the one whose mantissa is even.
+  -- A decimal halfway between two doubles reads as the one with the even mantissa.
   v_is_closed := v_mantissa % 2 = 0;
   v_unit := v_number / v_digits::numeric * v_scale;
   v_number := v_number * v_scale;
@@ -125,10 +130,11 @@ BEGIN
         OR (abs(other.number - v_double) = v_distance AND v_digits ~ '[13579]$')));
 END
 $$;
-COMMENT ON FUNCTION is_double_number(numeric) IS 'Whether JavaScript prints the double nearest to this number with the same value.';
+COMMENT ON FUNCTION is_double_number(numeric) IS
+  'Whether JavaScript prints the double nearest to this number with the same value.';
 
--- A function of its own, so that payload_defect has no subquery for a payload without numbers. The numbers are collected into
--- one array, because jsonb_path_query takes quadratic time for its results. CASE bounds a number before its digits are made.
+-- A separate function, so that payload_defect has no subquery for a payload without numbers. One array collects the
+-- numbers, because jsonb_path_query takes quadratic time. CASE bounds a number before its digits are produced.
 CREATE OR REPLACE FUNCTION has_inexact_number(p_payload jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN EXISTS (
@@ -138,35 +144,37 @@ RETURN EXISTS (
     ELSE NOT is_double_number(found.number::numeric) END);
 COMMENT ON FUNCTION has_inexact_number(jsonb) IS 'True if it holds a number with more digits than a double keeps.';
 
--- A number of 16 digits or more, where the text of jsonb has numbers: behind a colon, a comma or a bracket. Strings of digits,
--- such as account numbers, stand behind a quote. A string may hold such text, too; it costs a second check and refuses nothing.
+-- Finds 16 digits after a colon, comma or bracket, where jsonb prints numbers. A quote precedes a string of digits,
+-- such as an account number. A match inside a string only costs a second check.
 CREATE OR REPLACE FUNCTION shows_long_number(p_text text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_text COLLATE "C" ~ '[:,[] ?-?([0-9][.]?){16}';
-COMMENT ON FUNCTION shows_long_number(text) IS 'True if the text of JSON values may hold a number of 16 digits or more.';
+COMMENT ON FUNCTION shows_long_number(text) IS
+  'True if the text of JSON values may hold a number of 16 digits or more.';
 
--- Nearly every payload is small, and its text shows that nothing is wrong with it: neither a long number nor 33 brackets.
--- (The text of a kilobyte of the worst numbers is 12 MB: made once, for the one item that is refused.) In two steps, because a
--- function in SQL would make the text anew for each time it is looked at.
+-- Most payloads are small, and their text shows neither a long number nor 33 brackets. The text is an argument of the
+-- next function, because an inlined SQL function would produce it for each use.
 CREATE OR REPLACE FUNCTION small_payload_text(p_payload jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE WHEN pg_column_size(p_payload) <= 1024 AND jsonb_typeof(p_payload) = 'object' THEN p_payload::text END;
-COMMENT ON FUNCTION small_payload_text(jsonb) IS 'The text of a small payload; null for a large one, and for what is none.';
+COMMENT ON FUNCTION small_payload_text(jsonb) IS
+  'The text of a payload of at most 1 KiB; null for a larger one, or one that is no object.';
 
--- Not by translate(), which takes eight times as long.
+-- translate() takes eight times as long.
 CREATE OR REPLACE FUNCTION count_openings(p_text text) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN octet_length(p_text) - octet_length(replace(replace(p_text, '{', ''), '[', ''));
-COMMENT ON FUNCTION count_openings(text) IS 'How many brackets and braces are opened in the text of a JSON value, in its strings too.';
+COMMENT ON FUNCTION count_openings(text) IS
+  'Number of opening brackets and braces in the text of a JSON value, strings included.';
 
 CREATE OR REPLACE FUNCTION is_plain_payload_text(p_text text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN COALESCE(NOT shows_long_number(p_text) AND count_openings(p_text) <= 32, false);
-COMMENT ON FUNCTION is_plain_payload_text(text) IS 'True for the text of a small payload that shows nothing to be refused.';
+COMMENT ON FUNCTION is_plain_payload_text(text) IS 'True for the text of a small payload that needs no further check.';
 
--- What is wrong with a payload, or null. The order matters: numbers are judged in their binary form before anything is
--- turned into text, because 16 KB of `1e131071` is 131 MB as text. And nothing is walked that is surely too large: 64 KiB
--- of text never take 512 KiB of storage (the worst, a one-digit number, takes 3 bytes of the one and 12 of the other).
+-- Describes the valid payload if this one is not, else null. Numbers are checked in binary form before any conversion
+-- to text, because 16 KiB of `1e131071` is 131 MB of text. 64 KiB of text never take 512 KiB of storage, so a larger
+-- payload is refused first: the worst case, a one-digit number, takes 3 bytes of text and 12 of storage.
 CREATE OR REPLACE FUNCTION payload_defect(p_payload jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE

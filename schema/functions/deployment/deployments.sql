@@ -1,4 +1,4 @@
--- Not a definer: only the owner may call it, and only the installer acts as the owner.
+-- Not SECURITY DEFINER: only the owner may call it, and only the installer acts as the owner.
 CREATE OR REPLACE FUNCTION record_deployment(
   p_schema_level integer, p_release text, p_files text[], p_sha256 text[]
 ) RETURNS integer
@@ -10,4 +10,5 @@ AS $$
   CROSS JOIN unnest(p_files, p_sha256) AS given(file, sha256)
   RETURNING deployment_no
 $$;
-COMMENT ON FUNCTION record_deployment(integer, text, text[], text[]) IS 'Installer: writes down one deployment, and returns its number.';
+COMMENT ON FUNCTION record_deployment(integer, text, text[], text[]) IS
+  'Installer: records one deployment, and returns its number.';

@@ -1,4 +1,4 @@
--- The inbox's marks, for those who use it for deduplication alone: no worker claims what is moved by them.
+-- Marks for callers that use the inbox for deduplication only. No worker claims a message that marks move.
 
 CREATE OR REPLACE FUNCTION mark_inbox_processing(p_source text, p_message_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -8,7 +8,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION mark_inbox_processing(text, text) IS
-  'A sighted message is being handled. Again after a crash, it counts another attempt. P7011 unknown, P7010 forbidden.';
+  'Marks a sighted message as in process; a repeat counts another attempt. P7011 unknown, P7010 forbidden.';
 
 CREATE OR REPLACE FUNCTION mark_inbox_processed(p_source text, p_message_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -18,7 +18,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION mark_inbox_processed(text, text) IS
-  'A message in process was handled, for good. P7011 unknown, P7010 forbidden.';
+  'Marks a message in process as done, for good. P7011 unknown, P7010 forbidden.';
 
 CREATE OR REPLACE FUNCTION mark_inbox_dead(p_source text, p_message_id text, p_error text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -31,7 +31,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION mark_inbox_dead(text, text, text) IS
-  'A message will not be handled until a person revives it. P7011 unknown, P7010 forbidden.';
+  'Marks a message as dead until an operator revives it. P7011 unknown, P7010 forbidden.';
 
 CREATE OR REPLACE FUNCTION mark_inbox_message(p_source text, p_message_id text, p_state text, p_error text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -44,7 +44,7 @@ DECLARE
 BEGIN
   PERFORM check_inbox_key(p_source, p_message_id);
   v_known := lock_inbox_message(p_source, p_message_id);
-  -- The same ending again changes nothing: the answer to the first call may have been lost.
+  -- A repeated mark of the same end changes nothing, because the answer to the first may have been lost.
   IF v_known.topic IS NULL AND v_known.state = p_state AND p_state <> 'processing' THEN
     RETURN;
   END IF;
@@ -56,7 +56,7 @@ BEGIN
   IF NOT (v_known.state = 'processing' OR (v_known.state = 'seen' AND p_state <> 'done')) THEN
     RAISE EXCEPTION 'INBOX_TRANSITION: inbox message: it is %, and cannot become %', v_known.state, p_state
       USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', p_state)::text,
-        HINT = 'A message is seen, then processing, then done or dead. Done is final; a dead one is revived by a person.';
+        HINT = 'A message is seen, then processing, then done or dead. Done is final. An operator revives a dead one.';
   END IF;
   v_now := clock_timestamp();
   UPDATE inbox_messages m
@@ -72,7 +72,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION mark_inbox_message(text, text, text, text) IS
-  'Internal: moves a message that is known only for deduplication along the edges that exist, or raises P7010.';
+  'Internal: moves a message known only for deduplication to a state, or raises P7010.';
 
 CREATE OR REPLACE FUNCTION lock_inbox_message(p_source text, p_message_id text) RETURNS inbox_messages
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -85,7 +85,7 @@ BEGIN
   SELECT m.* INTO v_known FROM inbox_messages m
   WHERE m.source = p_source AND m.message_id = p_message_id FOR UPDATE;
   IF NOT FOUND THEN
-    -- A frozen snapshot does not know a message that is younger than it is.
+    -- The snapshot of a REPEATABLE READ transaction may be older than the message.
     IF current_setting('transaction_isolation') <> 'read committed' THEN
       RAISE EXCEPTION 'the inbox message is unknown to the snapshot of this transaction'
         USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';

@@ -1,14 +1,15 @@
--- How a message gets into the inbox, to be handled or only to be known.
+-- Receives messages: as work for a handler, or for deduplication only.
 
 CREATE OR REPLACE FUNCTION inbox_content_hash(p_topic text, p_payload_text text) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN sha256(convert_to(concat(
   octet_length(p_topic), ':', p_topic, ',',
   octet_length(p_payload_text), ':', p_payload_text, ','), 'UTF8'));
-COMMENT ON FUNCTION inbox_content_hash(text, text) IS 'SHA-256 of what a message says: its topic and payload, each behind its length.';
+COMMENT ON FUNCTION inbox_content_hash(text, text) IS
+  'SHA-256 of the content of a message: its topic and payload, each behind its length.';
 
--- Each message is new, or known with the same content, or known with another: then the first content stays, the answer
--- says so, and an event is kept. It is no error, because an error would take the event back with it.
+-- A message is new, known with the same content, or known with another content. In the last case the first content
+-- stays, the answer says so, and an event is recorded. An error would roll the event back.
 CREATE OR REPLACE FUNCTION enqueue_inbox_messages(
   p_sources text[], p_message_ids text[], p_topics text[], p_payloads jsonb[], p_not_before timestamptz[] DEFAULT NULL
 ) RETURNS TABLE (ordinal integer, state text, sightings bigint, created boolean, content_differs boolean)
@@ -27,14 +28,14 @@ DECLARE
 BEGIN
   PERFORM check_inbox_messages(p_sources, p_message_ids, p_topics, p_payloads, p_not_before);
   v_now := clock_timestamp();
-  -- In the order of their keys, so that two calls cannot deadlock.
+  -- Sorted by key, so that two calls cannot deadlock.
   FOR v_given IN
     SELECT g.ordinal::integer AS ordinal, g.source, g.message_id, g.topic, g.payload, g.not_before
     FROM unnest(p_sources, p_message_ids, p_topics, p_payloads, p_not_before)
       WITH ORDINALITY AS g(source, message_id, topic, payload, not_before, ordinal)
     ORDER BY g.source COLLATE "C", g.message_id COLLATE "C", g.ordinal
   LOOP
-    -- One microsecond apart, so that a batch is claimed in the order it was given.
+    -- One microsecond apart, so that claims keep the order of the batch.
     SELECT s.* INTO v_sighted
     FROM sight_inbox_message(v_given.source, v_given.message_id, v_given.topic, v_given.payload,
       inbox_content_hash(v_given.topic, v_given.payload::text), v_given.not_before,
@@ -50,12 +51,13 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT r.ordinal, r.state, r.sightings, r.created, r.content_differs
-  FROM unnest(v_ordinals, v_states, v_sightings, v_created, v_differs) AS r(ordinal, state, sightings, created, content_differs)
+  FROM unnest(v_ordinals, v_states, v_sightings, v_created, v_differs)
+    AS r(ordinal, state, sightings, created, content_differs)
   ORDER BY r.ordinal;
 END
 $$;
 COMMENT ON FUNCTION enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamptz[]) IS
-  'Puts up to 1000 messages into the inbox, each once; rows come back in the order given.';
+  'Puts up to 1000 messages into the inbox, each once; returns rows in the order given.';
 
 CREATE OR REPLACE FUNCTION enqueue_inbox_message(
   p_source text, p_message_id text, p_topic text, p_payload jsonb, p_not_before timestamptz DEFAULT NULL
@@ -71,7 +73,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION enqueue_inbox_message(text, text, text, jsonb, timestamptz) IS
-  'Puts one message into the inbox: a batch of one. The same message again changes nothing but its sightings.';
+  'Puts one message into the inbox: a batch of one. A repeat changes its sightings only.';
 
 CREATE OR REPLACE FUNCTION record_inbox_sighting(
   p_source text, p_message_id text, p_topic text DEFAULT NULL, p_payload jsonb DEFAULT NULL
@@ -84,7 +86,7 @@ DECLARE
   v_defect text := payload_defect(p_payload);
 BEGIN
   PERFORM check_inbox_key(p_source, p_message_id);
-  -- Half a content would never equal the whole one that the same message is enqueued with, and the message would be lost.
+  -- Part of a content would never match the whole content of a later enqueue, and the message would be lost.
   IF num_nonnulls(p_topic, p_payload) > 0 THEN
     IF NOT is_id(p_topic) THEN
       PERFORM refuse_argument('p_topic', 'beside a payload, 1 to 128 printable ASCII characters without spaces');
@@ -100,7 +102,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION record_inbox_sighting(text, text, text, jsonb) IS
-  'For deduplication alone: counts a sighting, and says what became of the message. A content is told whole, or not at all; only its hash is kept.';
+  'For deduplication only: counts a sighting and returns the state. Takes topic and payload together, and keeps their '
+  'hash.';
 
 CREATE OR REPLACE FUNCTION check_inbox_key(p_source text, p_message_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -151,7 +154,8 @@ BEGIN
       PERFORM refuse_argument(format('p_message_id of item %s', v_ordinal), v_id_expected);
     END IF;
     IF NOT is_id(p_topics[v_ordinal]) THEN
-      PERFORM refuse_argument(format('p_topic of item %s', v_ordinal), '1 to 128 printable ASCII characters without spaces');
+      PERFORM refuse_argument(format('p_topic of item %s', v_ordinal),
+        '1 to 128 printable ASCII characters without spaces');
     END IF;
     v_payload_defect := payload_defect(p_payloads[v_ordinal]);
     IF v_payload_defect IS NOT NULL THEN
@@ -166,9 +170,9 @@ $$;
 COMMENT ON FUNCTION check_inbox_messages(text[], text[], text[], jsonb[], timestamptz[]) IS
   'Internal: raises 22023 for the first message that is not acceptable.';
 
--- The one place where a message is written down. `created` says that this call brought it in: as a sighting if no topic
--- is given, as work if one is. A message that was only sighted, and that nobody has begun, becomes work when it is
--- enqueued: who asks first whether a message is known, and then enqueues it, must not lose it.
+-- The only function that inserts messages. `created` is true if this call inserted the message, or made a sighted
+-- message work. A sighted message in state seen becomes work when it is enqueued, so that a caller may first record a
+-- sighting and then enqueue.
 CREATE OR REPLACE FUNCTION sight_inbox_message(
   p_source text, p_message_id text, p_topic text, p_payload jsonb, p_content_hash bytea, p_not_before timestamptz,
   p_now timestamptz
@@ -193,7 +197,7 @@ BEGIN
     END IF;
     SELECT m.* INTO v_known FROM inbox_messages m
     WHERE m.source = p_source AND m.message_id = p_message_id FOR UPDATE;
-    -- Not found: retention has removed it since the insert looked, and it is new after all.
+    -- Not found: retention removed the row after the INSERT met it, so the message is new.
     EXIT WHEN FOUND;
   END LOOP;
   v_differs := COALESCE(v_known.content_hash <> p_content_hash, false);
@@ -208,17 +212,17 @@ BEGIN
   IF v_differs THEN
     INSERT INTO inbox_events (event_id, source, message_id, event_type, actor, content_hash, detail, created_at)
     VALUES (uuid_v7(), p_source, p_message_id, 'CONTENT_DIFFERS', session_user, p_content_hash,
-      jsonb_build_object('kept_hash', encode(v_known.content_hash, 'hex'), 'refused_hash', encode(p_content_hash, 'hex'),
-        'topic', p_topic, 'state', v_known.state), p_now)
+      jsonb_build_object('kept_hash', encode(v_known.content_hash, 'hex'),
+        'refused_hash', encode(p_content_hash, 'hex'), 'topic', p_topic, 'state', v_known.state), p_now)
     ON CONFLICT DO NOTHING;
   END IF;
   RETURN QUERY SELECT v_known.state, v_known.sightings + 1, v_becomes_work, v_differs;
 END
 $$;
 COMMENT ON FUNCTION sight_inbox_message(text, text, text, jsonb, bytea, timestamptz, timestamptz) IS
-  'Internal: brings a message in, or counts another sighting of it and compares contents.';
+  'Internal: inserts a message, or counts another sighting of it and compares contents.';
 
--- Wakes the workers. It only ever wakes: polling is what guarantees.
+-- Wakes idle workers. The notification only shortens the wait: polling finds due work.
 CREATE OR REPLACE FUNCTION wake_inbox_workers() RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -226,8 +230,8 @@ DECLARE
   v_enabled boolean;
 BEGIN
   SELECT s.notify_enabled INTO v_enabled FROM symphony_settings s;
-  -- A full notification queue would fail the COMMIT. And NOTIFY takes a cluster-wide lock at commit: while another writer
-  -- is about to notify, this one need not, because who reads that notification too early polls.
+  -- A full notification queue would fail the COMMIT. NOTIFY takes a cluster-wide lock at commit, so only one of several
+  -- concurrent writers notifies. A worker that reads that notification too early finds the rest by polling.
   IF v_enabled AND pg_notification_queue_usage() < 0.5
     AND pg_try_advisory_xact_lock(1937337959, 'inbox_messages'::regclass::oid::integer)
   THEN
@@ -236,4 +240,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION wake_inbox_workers() IS
-  'Internal: NOTIFY inbox_ready, unless it is switched off, its queue is filling up, or another writer is about to.';
+  'Internal: NOTIFY inbox_ready, unless switched off, its queue is filling up, or another writer is about to.';

@@ -1,11 +1,13 @@
--- The inbox's work: claims, and what becomes of them. A claim is a fence in the row, not a removal: a crash costs one claim
--- length and one attempt, never a message. Whoever shows a fence that is not live changes nothing and is told so.
+-- Claims of inbox messages and their ends. A claim sets a fence in the row and removes nothing: a crash costs one claim
+-- length and one attempt, never a message. A call with a fence that is not live changes nothing, and its answer says
+-- so.
 
 CREATE OR REPLACE FUNCTION claim_inbox_batch(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_attempts_max integer DEFAULT 20
 ) RETURNS TABLE (
-  source text, message_id text, topic text, payload jsonb, attempt_count integer, attempts_max integer, sightings bigint,
-  fence uuid, claim_expires_at timestamptz, claimed_at timestamptz, first_seen_at timestamptz, taken_over boolean
+  source text, message_id text, topic text, payload jsonb, attempt_count integer, attempts_max integer,
+  sightings bigint, fence uuid, claim_expires_at timestamptz, claimed_at timestamptz, first_seen_at timestamptz,
+  taken_over boolean
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -31,8 +33,8 @@ BEGIN
     PERFORM refuse_argument('p_attempts_max', '1 to 1000');
   END IF;
 
-  -- Two passes, because "unclaimed or expired" in one condition can use neither index. Expired claims come first: they have
-  -- waited longest. What their worker did not live to say is written down as the error of that attempt.
+  -- Two queries, because "unclaimed or expired" in one condition can use neither index. Expired claims come first: they
+  -- have waited longest. last_error records the expiry of that attempt.
   v_expired := ARRAY(
     SELECT m.ctid FROM inbox_messages m
     WHERE m.fence IS NOT NULL AND m.claim_expires_at <= v_now
@@ -41,11 +43,13 @@ BEGIN
     WITH expired AS (
       UPDATE inbox_messages m
       SET state = 'seen', claimed_by = NULL, fence = NULL, claim_expires_at = NULL, claimed_at = NULL,
-        last_error = format('attempt %s: the claim of worker %s expired before it answered', m.attempt_count, m.claimed_by)
+        last_error = format('attempt %s: the claim of worker %s expired before it answered',
+          m.attempt_count, m.claimed_by)
       WHERE m.ctid = ANY (v_expired)
       RETURNING m.ctid AS place, m.source, m.message_id
     )
-    SELECT array_agg(e.place), array_agg(format('%L,%L', e.source, e.message_id)) INTO v_rows, v_taken_over FROM expired e;
+    SELECT array_agg(e.place), array_agg(format('%L,%L', e.source, e.message_id)) INTO v_rows, v_taken_over
+    FROM expired e;
   END IF;
   v_rows := v_rows || ARRAY(
     SELECT m.ctid FROM inbox_messages m
@@ -58,7 +62,7 @@ BEGIN
     PERFORM bury_inbox_messages(v_exhausted, array_fill(NULL::text, ARRAY[cardinality(v_exhausted)]), p_worker_id);
   END IF;
 
-  -- The rows are locked: from here on the clock is read again, and a claim counts from now.
+  -- The clock is read again after the locks: a claim counts from now.
   v_now := clock_timestamp();
   RETURN QUERY
   WITH claimed AS (
@@ -77,9 +81,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION claim_inbox_batch(integer, text, integer, integer) IS
-  'Claims due messages for one worker, first in, first out, each with its fence. What has had its attempts is dead instead.';
+  'Claims due messages for one worker, first in, first out, each with its fence. A message at its limit becomes dead.';
 
--- A message is dead with the error it really had last. Those buried without an error of their own keep the one they have.
+-- A message without a new error keeps its last one.
 CREATE OR REPLACE FUNCTION bury_inbox_messages(p_places tid[], p_errors text[], p_actor text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -102,7 +106,8 @@ BEGIN
   FROM buried b;
 END
 $$;
-COMMENT ON FUNCTION bury_inbox_messages(tid[], text[], text) IS 'Internal: makes locked messages dead, each with its last error and an event.';
+COMMENT ON FUNCTION bury_inbox_messages(tid[], text[], text) IS
+  'Internal: makes locked messages dead, each with its last error and an event.';
 
 CREATE OR REPLACE FUNCTION ack_inbox_messages(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
 RETURNS TABLE (ordinal integer, source text, message_id text)
@@ -116,7 +121,8 @@ BEGIN
   PERFORM check_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
   v_places := lock_live_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
   UPDATE inbox_messages m
-  SET state = 'done', ended_at = clock_timestamp(), claimed_by = NULL, fence = NULL, claim_expires_at = NULL, claimed_at = NULL
+  SET state = 'done', ended_at = clock_timestamp(), claimed_by = NULL, fence = NULL, claim_expires_at = NULL,
+    claimed_at = NULL
   WHERE m.ctid = ANY (v_places);
   RETURN QUERY
   SELECT g.ordinal::integer, g.source, g.message_id
@@ -125,7 +131,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION ack_inbox_messages(text[], text[], uuid[], text) IS
-  'Messages were handled, for good. Returns those whose live claim this was; of the others nothing is changed.';
+  'Ends live claims as done, for good. Returns the messages that it ended; the others do not change.';
 
 CREATE OR REPLACE FUNCTION abandon_inbox_messages(
   p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text,
@@ -178,7 +184,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean) IS
-  'Claims that came to nothing: due again after a delay (given, else growing), or dead at the limit. Returns those changed.';
+  'Ends live claims without success: due again after a delay (given, else growing), or dead at the limit. Returns '
+  'those changed.';
 
 CREATE OR REPLACE FUNCTION fail_inbox_messages(
   p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text, p_errors text[] DEFAULT NULL
@@ -193,7 +200,8 @@ BEGIN
   PERFORM check_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
   PERFORM check_inbox_errors(p_errors, cardinality(p_sources));
   v_places := lock_live_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
-  PERFORM bury_inbox_messages(v_places, COALESCE(p_errors, array_fill(NULL::text, ARRAY[cardinality(p_sources)])), p_worker_id);
+  PERFORM bury_inbox_messages(
+    v_places, COALESCE(p_errors, array_fill(NULL::text, ARRAY[cardinality(p_sources)])), p_worker_id);
   RETURN QUERY
   SELECT g.ordinal::integer, g.source, g.message_id
   FROM unnest(p_sources, p_message_ids, v_places) WITH ORDINALITY AS g(source, message_id, place, ordinal)
@@ -201,7 +209,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION fail_inbox_messages(text[], text[], uuid[], text, text[]) IS
-  'Messages that no further attempt can help: dead at once, with the error. Returns those whose live claim this was.';
+  'Ends live claims as dead at once, with the error. Returns the messages that it ended.';
 
 CREATE OR REPLACE FUNCTION next_inbox_event() RETURNS timestamptz
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
@@ -211,12 +219,11 @@ AS $$
     (SELECT min(m.due_at) FROM inbox_messages m WHERE m.state = 'seen' AND m.topic IS NOT NULL),
     (SELECT min(m.claim_expires_at) FROM inbox_messages m WHERE m.fence IS NOT NULL))
 $$;
-COMMENT ON FUNCTION next_inbox_event() IS
-  'The nearest due time of a message or expiry of a claim, for workers that sleep exactly; null when there is none.';
+COMMENT ON FUNCTION next_inbox_event() IS 'The next due time of a message or expiry of a claim; null if there is none.';
 
--- What is done is remembered for as long as its duplicates are to be recognised, and then forgotten, a batch at a time. So is
--- what was only sighted and is not sighted any more. What somebody began by a mark stays, for nobody knows how it ended; what
--- is dead waits for a person, however long.
+-- Removes, a batch at a time, done messages and messages that were only sighted. A repeat within the retention is
+-- recognised as a duplicate, a later one is new. A marked message in process stays, because its outcome is unknown. A
+-- dead one stays until an operator decides.
 CREATE OR REPLACE FUNCTION purge_inbox_messages(p_keep_seconds integer, p_batch_size integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -245,7 +252,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION purge_inbox_messages(integer, integer) IS
-  'Forgets one batch of messages that were done, or only sighted, at least so long ago; returns how many. Their duplicates are new again.';
+  'Removes one batch of messages that were done, or last sighted, at least so long ago; returns their number.';
 
 CREATE OR REPLACE FUNCTION revive_inbox_message(p_source text, p_message_id text, p_reason text) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -279,9 +286,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION revive_inbox_message(text, text, text) IS
-  'A person brings a dead message back, due at once and with a fresh count of attempts; an event says who and why.';
-
--- Shared by everything that is fenced.
+  'Makes a dead message due at once, with a fresh count of attempts; an event records the person and the reason.';
 
 CREATE OR REPLACE FUNCTION check_inbox_claims(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
 RETURNS void
@@ -290,7 +295,8 @@ AS $$
 DECLARE
   v_count integer := cardinality(p_sources);
   v_list CONSTANT text := format('[1:%s]', v_count);
-  v_ids_expected CONSTANT text := 'a plain list of 1 to 1000, each of 1 to 255 characters, not blank, without control characters';
+  v_ids_expected CONSTANT text :=
+    'a plain list of 1 to 1000, each of 1 to 255 characters, not blank, without control characters';
 BEGIN
   IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 OR array_dims(p_sources) <> v_list
     OR NOT (SELECT bool_and(is_inbox_id(g.id)) FROM unnest(p_sources) AS g(id))
@@ -317,20 +323,22 @@ CREATE OR REPLACE FUNCTION check_inbox_errors(p_errors text[], p_count integer) 
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
-  IF p_errors IS NOT NULL AND (array_dims(p_errors) IS DISTINCT FROM format('[1:%s]', p_count)
-    OR EXISTS (SELECT 1 FROM unnest(p_errors) AS g(error) WHERE g.error IS NOT NULL AND NOT is_short_text(g.error, 2000)))
+  IF p_errors IS NOT NULL AND (array_dims(p_errors) IS DISTINCT FROM format('[1:%s]', p_count) OR EXISTS (
+    SELECT 1 FROM unnest(p_errors) AS g(error) WHERE g.error IS NOT NULL AND NOT is_short_text(g.error, 2000)))
   THEN
     PERFORM refuse_argument('p_errors', 'for each message null or text of 1 to 2000 characters');
   END IF;
 END
 $$;
-COMMENT ON FUNCTION check_inbox_errors(text[], integer) IS 'Internal: raises 22023 unless each error is null or short text.';
+COMMENT ON FUNCTION check_inbox_errors(text[], integer) IS
+  'Internal: raises 22023 unless each error is null or short text.';
 
--- Locks messages, in the order of their keys so that two calls cannot deadlock, and says where each claim that is live
--- then stands: one place for each key given, null where this worker and fence hold no live claim (or hold it twice in one
--- call: the first counts). The clock is read after the locks are held.
-CREATE OR REPLACE FUNCTION lock_live_inbox_claims(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
-RETURNS tid[]
+-- Locks messages in the order of their keys, so that two calls cannot deadlock. Returns one place per key: the row, if
+-- this worker and fence hold a live claim, else null. Of a claim that is named twice the first counts. The clock is
+-- read after the locks.
+CREATE OR REPLACE FUNCTION lock_live_inbox_claims(
+  p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text
+) RETURNS tid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: batch
@@ -341,7 +349,8 @@ DECLARE
   v_expiries timestamptz[];
   v_now timestamptz;
 BEGIN
-  SELECT array_agg(l.ordinal ORDER BY l.ordinal), array_agg(l.place ORDER BY l.ordinal), array_agg(l.claim_expires_at ORDER BY l.ordinal)
+  SELECT array_agg(l.ordinal ORDER BY l.ordinal), array_agg(l.place ORDER BY l.ordinal),
+    array_agg(l.claim_expires_at ORDER BY l.ordinal)
   INTO v_ordinals, v_places, v_expiries
   FROM (
     SELECT g.ordinal::integer AS ordinal,
@@ -364,4 +373,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION lock_live_inbox_claims(text[], text[], uuid[], text) IS
-  'Internal: locks messages; the places of the claims among them that this worker and fence hold live.';
+  'Internal: locks messages; returns the rows whose live claim this worker and fence hold.';

@@ -1,7 +1,5 @@
--- Functions -----------------------------------------------------------------------------------------------------------
-
--- No row: another owner holds it. The same owner, asking again, gets it anew, and its former lease_id is worth nothing: so
--- an owner whose answer was lost on the way does not have to wait for its own lease to expire.
+-- Returns no row if another owner holds the resource. An owner that acquires again gets a new lease_id, which replaces
+-- the earlier one: an owner that missed the answer need not wait for its own lease to expire.
 CREATE OR REPLACE FUNCTION acquire_lease(
   p_resource text, p_owner text, p_duration_ms integer, p_context jsonb DEFAULT '{}'
 ) RETURNS TABLE (lease_id uuid, fencing_token bigint, acquired_at timestamptz, expires_at timestamptz)
@@ -23,15 +21,15 @@ BEGIN
   LOOP
     SELECT * INTO v_held FROM symphony_leases l WHERE l.resource = p_resource FOR UPDATE;
     EXIT WHEN FOUND;
-    -- A row that is free, to be locked and judged like any other. The floor stays locked to the end of the transaction:
-    -- a retention that removed this very resource is either seen here or has yet to begin.
+    -- Inserts a free row, which the next round locks. FOR SHARE keeps the floor until this transaction ends: a purge of
+    -- this resource has either committed before, or waits.
     v_now := clock_timestamp();
     INSERT INTO symphony_leases (resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at)
     SELECT p_resource, p_owner, f.fencing_token, v_now, v_now, v_now, v_now FROM symphony_lease_floor f FOR SHARE
     ON CONFLICT DO NOTHING;
   END LOOP;
 
-  -- Read after the row is locked: the wait may have been longer than the lease.
+  -- The clock is read after the lock: the wait may have been longer than the lease.
   v_now := clock_timestamp();
   IF v_held.lease_id IS NOT NULL AND v_held.expires_at > v_now AND v_held.owner <> p_owner THEN
     RETURN;
@@ -46,9 +44,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS
-  'Gives a free, expired or own resource to an owner, with a fresh lease_id and a greater token; no row while another holds it.';
+  'Acquires a free, expired or own resource, with a new lease_id and a greater token; no row while another owner holds '
+  'it.';
 
--- Never shortens. An expired lease stays lost even if nobody has taken it: its holder has already been told so.
+-- Never shortens a lease. An expired lease stays lost, because its holder has already stopped.
 CREATE OR REPLACE FUNCTION renew_lease(p_resource text, p_owner text, p_lease_id uuid, p_duration_ms integer)
 RETURNS TABLE (fencing_token bigint, expires_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -86,10 +85,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION release_lease(text, text, uuid) IS
-  'Frees a live lease of that owner and lease_id; false, and nothing changed, if it is lost. The row stays, with its token.';
+  'Frees a live lease of that owner and lease_id; false, and nothing changed, if it is lost. The row stays, with its '
+  'token.';
 
--- Retention. The floor is locked before anything is removed and rises in the same transaction, so no resource is ever
--- counted from a lower number again.
+-- Locks the floor before it removes rows, and raises it in the same transaction, so that no token is issued twice.
 CREATE OR REPLACE FUNCTION purge_dead_leases(p_dead_seconds integer, p_batch_size integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -120,9 +119,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION purge_dead_leases(integer, integer) IS
-  'Removes rows of resources that nobody has held for so long, and raises the floor to their highest token. Returns how many.';
-
--- Behind them.
+  'Removes leases that ended so long ago, and raises the floor to their highest token. Returns their number.';
 
 CREATE OR REPLACE FUNCTION check_lease_names(p_resource text, p_owner text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -138,7 +135,7 @@ END
 $$;
 COMMENT ON FUNCTION check_lease_names(text, text) IS 'Internal: raises 22023 unless both are ids.';
 
--- Shorter, and one slow round trip costs the lease. Longer, and a crashed holder keeps everybody else out for hours.
+-- A shorter lease would not survive one slow round trip. A longer one would block others for hours after a crash.
 CREATE OR REPLACE FUNCTION check_lease_duration(p_duration_ms integer) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -150,7 +147,7 @@ END
 $$;
 COMMENT ON FUNCTION check_lease_duration(integer) IS 'Internal: raises 22023 unless it is 1 second to 1 hour.';
 
--- The clock is read after the row is locked: a lease may end while its holder waits for the lock.
+-- The clock is read after the lock: a lease may expire while its holder waits.
 CREATE OR REPLACE FUNCTION lock_live_lease(p_resource text, p_owner text, p_lease_id uuid) RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -171,4 +168,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION lock_live_lease(text, text, uuid) IS
-  'Internal: locks a resource; the time, if that owner and lease_id hold it live, else null.';
+  'Internal: locks a resource; returns the time if this owner and lease_id hold it live, else null.';

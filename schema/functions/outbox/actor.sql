@@ -1,7 +1,7 @@
--- Returns the person who acts. The person is never an argument. A login acts as itself. A gateway login (the HTTP API, listed
--- by the owner in symphony_settings) acts as the owner of the API key in the setting symphony.api_key, `<key id>:<hash in hex>`.
--- SQL cannot verify a token of an identity provider. A gateway in naming_gateways may therefore name a person in the setting
--- symphony.actor; the name of the login stands behind such a person in every record: `alice via web`.
+-- Returns the person who acts, which is never an argument. A login acts as itself. A gateway login (the HTTP API,
+-- listed by the owner in symphony_settings) acts as the owner of the API key in the setting symphony.api_key, `<key
+-- id>:<hash in hex>`. SQL cannot verify a token of an identity provider. A gateway in naming_gateways may therefore
+-- name a person in the setting symphony.actor; the login stands behind such a name in every record: `alice via web`.
 CREATE OR REPLACE FUNCTION outbox_actor() RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -13,7 +13,7 @@ DECLARE
 BEGIN
   SELECT session_user::text = ANY (s.actor_gateways), session_user::text = ANY (s.naming_gateways)
   INTO v_is_gateway, v_may_name FROM symphony_settings s;
-  -- "Not true", because a null in the list, or a missing list, must not make every login a gateway.
+  -- IS NOT TRUE: a null in the list, or a missing list, must not make every login a gateway.
   IF v_is_gateway IS NOT TRUE THEN
     RETURN session_user::text;
   END IF;
@@ -33,7 +33,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_actor() IS
-  'Internal: the person who acts: the login, the owner of the API key that a gateway shows, or `NAME via LOGIN` of a naming gateway.';
+  'Internal: the person who acts: the login, the owner of a gateway''s API key, or `NAME via LOGIN` of a naming '
+  'gateway.';
 
 CREATE OR REPLACE FUNCTION outbox_actor_of_key(p_api_key text) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
@@ -43,21 +44,22 @@ AS $$
 DECLARE
   v_key api_keys;
 BEGIN
-  -- Compared as text: decode() would quote a wrong digit of the hash in its error.
+  -- A comparison as text: an error of decode() would quote a digit of the hash.
   SELECT * INTO v_key FROM api_keys k
   WHERE k.key_id = split_part(p_api_key, ':', 1) AND encode(k.secret_hash, 'hex') = split_part(p_api_key, ':', 2);
   IF v_key.key_id IS NULL OR v_key.revoked_at IS NOT NULL OR v_key.expires_at <= clock_timestamp()
     OR NOT 'operate' = ANY (v_key.scopes)
   THEN
-    RAISE EXCEPTION 'ACTOR_UNVERIFIED: the API key of the person who acts is unknown, revoked, expired or without the scope operate'
+    RAISE EXCEPTION 'ACTOR_UNVERIFIED: the API key of the person who acts is unknown, revoked, expired '
+        'or without the scope operate'
       USING ERRCODE = 'P7016', HINT = 'Act with a valid API key of scope operate.';
   END IF;
   RETURN v_key.owner;
 END
 $$;
-COMMENT ON FUNCTION outbox_actor_of_key(text) IS 'Internal: the owner of a valid API key with the scope operate, or P7016.';
+COMMENT ON FUNCTION outbox_actor_of_key(text) IS
+  'Internal: the owner of a valid API key with the scope operate, or P7016.';
 
--- Whether this login acts for people: by their API keys, or by their names alone.
 CREATE OR REPLACE FUNCTION is_actor_gateway(p_without_key boolean DEFAULT false) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -68,7 +70,7 @@ $$;
 COMMENT ON FUNCTION is_actor_gateway(boolean) IS
   'Whether the owner lets this login act for people: with their API keys, or also for people whom it only names.';
 
--- Not a definer: only the owner may call it, and only the installer acts as the owner.
+-- Not SECURITY DEFINER: only the owner may call it, and only the installer acts as the owner.
 CREATE OR REPLACE FUNCTION set_actor_gateway(p_login text, p_names_people boolean) RETURNS void
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$
@@ -80,4 +82,4 @@ AS $$
     END
 $$;
 COMMENT ON FUNCTION set_actor_gateway(text, boolean) IS
-  'Installer: lets a login act for the owners of API keys, and, where it names people, for people of an identity provider.';
+  'Installer: lets a login act for owners of API keys, and, if it names people, for people of an identity provider.';

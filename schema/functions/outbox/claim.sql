@@ -1,4 +1,4 @@
--- Claiming. A claim is a lease in the row, not a removal: a crash costs one lease length and never a row.
+-- A claim leases rows and removes none: a crash costs one lease length and never a row.
 
 CREATE OR REPLACE FUNCTION claim_outbox_batch(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer,
@@ -30,6 +30,7 @@ DECLARE
   v_full_trail boolean;
   v_claimed uuid[];
 BEGIN
+  -- 1. Check the arguments.
   IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
     PERFORM refuse_argument('p_batch_size', '1 to 1000');
   END IF;
@@ -49,12 +50,13 @@ BEGIN
     PERFORM refuse_argument('p_report_held', 'true or false');
   END IF;
 
-  -- One look at all that stands in the way: a statement costs more to start than to run. What is paused is marked as blocked,
-  -- all but what was being enqueued or unblocked at the moment of the pause.
+  -- 2. Read every condition in one statement: freeze, pauses, unverified blocks, expired leases, trail, kinds. Items of
+  -- a paused participant are blocked, except those enqueued or unblocked while the pause began.
   v_now := clock_timestamp();
   SELECT
     (SELECT NOT e.frozen AND e.epoch_id = COALESCE(p_epoch_id, e.epoch_id)
-        AND e.server_started_at = pg_postmaster_start_time() AND e.database_name = current_database() AND e.table_oid = e.tableoid
+        AND e.server_started_at = pg_postmaster_start_time()
+        AND e.database_name = current_database() AND e.table_oid = e.tableoid
       FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1),
     ARRAY(SELECT z.name FROM outbox_pauses z WHERE z.kind = 'rail'),
     EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')),
@@ -62,7 +64,7 @@ BEGIN
     EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.block_unverified),
     EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.lease_token IS NOT NULL AND p.lease_expires_at <= v_now),
     (SELECT s.full_trail FROM symphony_settings s),
-    -- A rail nearly always has one kind. Only where both wait must the claim merge them by due time.
+    -- A rail nearly always has one kind. With both kinds the claim must merge them by due time.
     CASE WHEN p_is_message IS NOT NULL THEN ARRAY[p_is_message] WHEN p_rails IS NOT NULL THEN ARRAY(
       SELECT k.is_message FROM (VALUES (false), (true)) AS k(is_message)
       WHERE EXISTS (
@@ -73,24 +75,25 @@ BEGIN
             AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked LIMIT 1
         ) waiting)) END
   INTO v_is_open, v_paused_rails, v_any_paused, v_all_paused, v_any_unverified, v_any_expired, v_full_trail, v_kinds;
-  -- After a restore or a failover that may have lost commits nothing is given to anybody until a person has looked. What the
-  -- look did not find open is asked again at length: an epoch may have to begin.
+
+  -- 3. Stop while dispatch is frozen or everything is paused. is_dispatch_open may begin an epoch, so it decides where
+  -- the epoch that was read is not open. A pause leaves expired leases to repair: a takeover would lease them again.
   IF v_is_open IS NOT TRUE AND NOT is_dispatch_open(p_epoch_id, p_worker_id) THEN
     RETURN;
   END IF;
-  -- Expired leases are left to repair: taking one over would lease it again.
   IF v_all_paused THEN
     RETURN;
   END IF;
   IF v_any_unverified THEN
-    -- An ordered item may have been queued as blocked while its predecessor ended unseen.
+    -- An ordered item may be blocked although its predecessor has ended meanwhile.
     PERFORM verify_blocked_outbox_items(100);
     v_kinds := CASE WHEN p_is_message IS NULL THEN '{false,true}' ELSE v_kinds END;
   END IF;
 
-  -- Two passes, because "unleased or expired" in one condition can use neither index. Expired leases come first: they
-  -- have waited longest, and each is written to the ledger before it is leased again. A worker that died may have held hundreds,
-  -- and whoever finds them may have room for one: what it cannot lease goes back to the queue for the others, not one by one.
+  -- 4. Take over expired leases. They come first, because they have waited longest, and in a query of their own,
+  -- because "unleased or expired" in one condition can use neither index. Each gets its ledger row before it is leased
+  -- again. A dead worker may leave hundreds: the claim takes over up to 100, or the batch size if larger, and returns
+  -- those that it cannot lease to the queue.
   IF v_any_expired THEN
     v_expired := ARRAY(
       SELECT p.outbox_id FROM payment_outbox_pending p
@@ -111,11 +114,12 @@ BEGIN
         ) p
         WHERE p.hold_reason IS NULL LIMIT p_batch_size);
     EXCEPTION WHEN OTHERS THEN
-      -- Left to repair, which goes row by row: one bad row must not keep a whole fleet from claiming the others.
+      -- Repair handles them row by row: one bad row must not block the claims of all workers.
       RAISE WARNING 'claim: % expired leases stay for repair: % (%)', cardinality(v_expired), SQLERRM, SQLSTATE;
     END;
   END IF;
 
+  -- 5. Lock due rows, oldest first: of one rail and kind directly, of several by lock_due_outbox_rows.
   v_wanted := p_batch_size - cardinality(v_rows);
   IF v_wanted > 0 THEN
     IF p_rails IS NULL THEN
@@ -126,7 +130,10 @@ BEGIN
       v_rails := p_rails;
     ELSE
       SELECT array_agg(r.name), array_agg(r.is_message) INTO v_rails, v_kinds
-      FROM (SELECT DISTINCT g.name, k.is_message FROM unnest(p_rails) AS g(name) CROSS JOIN unnest(v_kinds) AS k(is_message)) r
+      FROM (
+        SELECT DISTINCT g.name, k.is_message
+        FROM unnest(p_rails) AS g(name) CROSS JOIN unnest(v_kinds) AS k(is_message)
+      ) r
       WHERE r.name <> ALL (v_paused_rails);
     END IF;
     IF cardinality(v_rails) = 1 THEN
@@ -143,10 +150,11 @@ BEGIN
     END IF;
   END IF;
 
-  -- The rows are locked: from here on the clock is read again, and a lease counts from now.
+  -- 6. Lease the rows. The clock is read again after the locks: a lease counts from now.
   v_now := clock_timestamp();
   IF v_full_trail THEN
-    v_claimed := ARRAY(SELECT p.outbox_id FROM payment_outbox_pending p WHERE p.ctid = ANY (v_rows) AND p.lease_token IS NULL);
+    v_claimed := ARRAY(
+      SELECT p.outbox_id FROM payment_outbox_pending p WHERE p.ctid = ANY (v_rows) AND p.lease_token IS NULL);
   END IF;
   RETURN QUERY
   WITH leased AS (
@@ -158,11 +166,12 @@ BEGIN
     RETURNING p.*
   )
   SELECT l.outbox_id, l.instruction_id, l.participant_id, l.sequence_id, l.idempotency_key, l.rail_type, l.payload,
-    l.attempt_count, l.lease_token, l.lease_expires_at, l.claimed_at, l.outcome_unknown, l.expiry_streak, l.outbox_id = ANY (v_expired),
-    l.ordered, CASE WHEN l.outcome_unknown OR l.late_outcome IS NOT NULL THEN outbox_evidence(l.outbox_id, l.late_outcome) END,
+    l.attempt_count, l.lease_token, l.lease_expires_at, l.claimed_at, l.outcome_unknown, l.expiry_streak,
+    l.outbox_id = ANY (v_expired), l.ordered,
+    CASE WHEN l.outcome_unknown OR l.late_outcome IS NOT NULL THEN outbox_evidence(l.outbox_id, l.late_outcome) END,
     l.created_at, l.next_attempt_at, l.trace_context, l.hold_reason
   FROM leased l
-  -- UPDATE … RETURNING has no order of its own.
+  -- UPDATE … RETURNING has no order.
   ORDER BY l.next_attempt_at, l.created_at, l.sequence_id;
   IF v_full_trail THEN
     PERFORM append_outbox_events('LEASE_CLAIMED', p_worker_id, array_agg(p.outbox_id),
@@ -171,21 +180,23 @@ BEGIN
         'lease_token_hash', encode(sha256(uuid_send(p.lease_token)), 'hex')))))
     FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_claimed);
   END IF;
-  -- A takeover that ended in a hold, or back in the queue, wrote a ledger row and leased nothing: who counts what it did must
-  -- hear of it.
+
+  -- 7. Report takeovers that ended in a hold or in the queue, if the caller counts them.
   IF p_report_held AND cardinality(v_expired) > 0 THEN
     RETURN QUERY
     SELECT p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
-      p.attempt_count, p.lease_token, p.lease_expires_at, p.claimed_at, p.outcome_unknown, p.expiry_streak, true, p.ordered,
-      NULL::jsonb, p.created_at, p.next_attempt_at, p.trace_context, p.hold_reason
+      p.attempt_count, p.lease_token, p.lease_expires_at, p.claimed_at, p.outcome_unknown, p.expiry_streak, true,
+      p.ordered, NULL::jsonb, p.created_at, p.next_attempt_at, p.trace_context, p.hold_reason
     FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_expired) AND p.lease_token IS NULL;
   END IF;
 END
 $$;
 COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS
-  'Leases due items to one worker, at most the batch size, in order; each with its token. Items stay in pending. p_is_message: true for messages only, false for payments only, null for both. On request also what it took over and did not lease: without a token, with the reason if it was held. Nothing while dispatch is frozen or everything is paused.';
+  'Leases due items to one worker, in order, each with its token; the items stay in pending. p_is_message: true for '
+  'messages, false for payments, null for both. p_report_held adds items that the claim took over and did not lease, '
+  'without a token. Returns nothing while dispatch is frozen or everything is paused.';
 
--- What the next claimer must know about an item whose outcome is unknown: the last attempt, and what came in late.
+-- Evidence for the next worker of an item with an unknown outcome: the last attempt and the late outcome.
 CREATE OR REPLACE FUNCTION outbox_evidence(p_outbox_id uuid, p_late_outcome jsonb) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -193,13 +204,13 @@ AS $$
   SELECT jsonb_build_object('late_outcome', p_late_outcome, 'last_attempt', (
     SELECT jsonb_build_object('attempt_no', a.attempt_no, 'state', a.state, 'rail_reference', a.rail_reference,
       'rail_code', a.rail_code, 'error_code', a.error_code, 'worker_id', a.worker_id,
-      'claimed_at', a.claimed_at, 'completed_at', a.completed_at, 'action', a.action, 'outcome_unknown', a.outcome_unknown)
+      'claimed_at', a.claimed_at, 'completed_at', a.completed_at, 'action', a.action,
+      'outcome_unknown', a.outcome_unknown)
     FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id ORDER BY a.attempt_no DESC LIMIT 1))
 $$;
-COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: what is known about an item of unknown outcome.';
+COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: evidence about an item with an unknown outcome.';
 
--- Returns the rails and kinds that have claimable rows. It hops from one pair to the next in the index, so that its cost
--- does not depend on the number of rows.
+-- Reads one row per rail and kind from the index, so that its cost does not depend on the number of items.
 CREATE OR REPLACE FUNCTION claimable_outbox_rails() RETURNS TABLE (rail_type text, is_message boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -220,12 +231,13 @@ AS $$
   )
   SELECT h.rail_type, h.is_message FROM hop h
 $$;
-COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails and kinds with at least one claimable item, due or not.';
+COMMENT ON FUNCTION claimable_outbox_rails() IS
+  'Internal: the rails and kinds with at least one claimable item, due or not.';
 
--- Locks up to p_wanted due rows of several queues and returns their places. A queue is a rail and a kind. A first query,
--- without locks, counts how many of the oldest rows belong to each queue; then each queue's share is locked. Where another
--- claimer took rows of one queue meanwhile, the others fill up. Rows that were just taken over are left out.
--- It is planned as its caller is: settings of its own would be set and taken back at every claim.
+-- Locks up to p_wanted due rows of several queues and returns their places. A queue is a rail and a kind. A first
+-- query, without locks, counts how many of the oldest rows belong to each queue; a second locks each queue's share. If
+-- another claim took rows of one queue meanwhile, the other queues fill up. Rows that were just taken over are left
+-- out. The function runs under the settings of its caller, because its own would be set and reset at every claim.
 CREATE OR REPLACE FUNCTION lock_due_outbox_rows(
   p_rails text[], p_kinds boolean[], p_wanted integer, p_now timestamptz, p_any_paused boolean, p_taken_over tid[]
 ) RETURNS tid[]
@@ -284,7 +296,8 @@ $$;
 COMMENT ON FUNCTION lock_due_outbox_rows(text[], boolean[], integer, timestamptz, boolean, tid[]) IS
   'Internal: locks due, claimable rows of several rails and kinds, oldest first.';
 
-CREATE OR REPLACE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL, p_is_message boolean DEFAULT NULL) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL, p_is_message boolean DEFAULT NULL)
+RETURNS timestamptz
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: ordered
@@ -296,8 +309,8 @@ BEGIN
   IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
     PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
   END IF;
-  -- While dispatch is frozen or everything is paused, nothing can be claimed, however long it has been due. A time in the
-  -- past would make workers poll without a rest. Lifting and resuming wake them.
+  -- While dispatch is frozen or everything is paused, no item can be claimed. A past time would make workers poll
+  -- without a pause. Lifting and resuming wake them.
   IF (SELECT e.frozen FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1)
     OR EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'all')
   THEN
@@ -320,7 +333,7 @@ BEGIN
       WHERE (p_is_message IS NULL OR served.is_message = p_is_message)
         AND NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),
     (SELECT min(p.lease_expires_at) FROM payment_outbox_pending p WHERE p.lease_expires_at > v_now),
-    -- An expired lease that a claim of these rails would not take over is left to repair. Its time is in the past too.
+    -- Expired leases that a claim of these rails would take over. Repair handles the others.
     (SELECT p.lease_expires_at FROM payment_outbox_pending p
       WHERE p.lease_expires_at <= v_now AND p.hold_reason IS NULL AND NOT p.blocked
         AND (p_rails IS NULL OR p.rail_type = ANY (p_rails)) AND (p_is_message IS NULL OR p.is_message = p_is_message)
@@ -330,5 +343,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS
-  'The nearest due time of a claimable item, or expiry of a lease; null when there is none. Of expired leases only those '
+  'The next due time of a claimable item, or expiry of a lease; null if there is none. Of expired leases only those '
   'that a claim of these rails would take over. p_is_message filters as in claim_outbox_batch.';

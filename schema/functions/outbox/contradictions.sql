@@ -1,5 +1,5 @@
--- Contradictions: an item has ended, and a worker reports another outcome than the ledger. The recorded outcome stands. An
--- operator compares both with the rail and records the review.
+-- Contradictions: an item has ended, and a worker reports another outcome than the ledger. The recorded outcome stands.
+-- An operator compares both with the rail and records the review.
 
 -- Appends TERMINAL_BLOCKED for items that the caller has locked, and opens a review for each.
 CREATE OR REPLACE FUNCTION record_outbox_contradictions(
@@ -12,7 +12,8 @@ AS $$
 DECLARE
   v_event_ids uuid[];
 BEGIN
-  v_event_ids := ARRAY(SELECT append_outbox_events('TERMINAL_BLOCKED', p_actor, p_outbox_ids, p_details, p_attempt_ids));
+  v_event_ids := ARRAY(
+    SELECT append_outbox_events('TERMINAL_BLOCKED', p_actor, p_outbox_ids, p_details, p_attempt_ids));
   RETURN QUERY
   INSERT INTO outbox_contradictions AS c (event_id, outbox_id, recorded_at)
   SELECT e.event_id, e.outbox_id, e.created_at FROM payment_outbox_events e WHERE e.event_id = ANY (v_event_ids)

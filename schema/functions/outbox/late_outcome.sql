@@ -1,4 +1,5 @@
--- What a worker learned after it lost its lease is kept as evidence, and changes no outcome.
+-- Late outcomes: results that workers report after losing their lease. They are evidence and change no recorded
+-- outcome.
 
 CREATE OR REPLACE FUNCTION record_late_outcome(
   p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text,
@@ -38,15 +39,15 @@ BEGIN
     'lease_token_hash', encode(sha256(uuid_send(p_lease_token)), 'hex')));
   SELECT a.attempt_id, a.state, a.rail_reference INTO v_terminal
   FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id AND a.state IN ('DISPATCHED', 'FAILED');
-  -- A retryable answer contradicts no ending; another ending, or the same under another reference, does.
+  -- RETRYABLE contradicts no outcome. Another terminal outcome, or another rail reference, does.
   IF v_terminal.attempt_id IS NOT NULL AND p_state <> 'RETRYABLE'
     AND (v_terminal.state::text <> p_state OR v_terminal.rail_reference IS DISTINCT FROM p_rail_reference)
   THEN
     v_event_type := 'TERMINAL_BLOCKED';
   END IF;
 
-  -- The same word twice is a lost answer, not a second event, unless an ending that it contradicts has come in between:
-  -- then the ending has raised the alarm. Whose word it was, the token's hash in the detail says.
+  -- A repeated report is the retry of a lost answer and appends no event. After an outcome that it contradicts, it has
+  -- another type and is appended. The detail has the hash of the lease token.
   SELECT e.event_id, e.event_type INTO v_event FROM payment_outbox_events e
   WHERE e.outbox_id = p_outbox_id AND e.event_type = v_event_type AND e.detail = v_detail
   ORDER BY e.event_no LIMIT 1;
@@ -56,8 +57,8 @@ BEGIN
   END IF;
 
   IF v_is_pending THEN
-    -- A success outranks anything learned before or after it. Either way somebody called the rail: until it is settled,
-    -- no automatic path may declare this item failed.
+    -- A success outranks every other report. It also makes the outcome unknown, so that no automatic path fails this
+    -- item.
     UPDATE payment_outbox_pending p
     SET late_outcome = CASE WHEN p.late_outcome ->> 'state' = 'DISPATCHED' THEN p.late_outcome ELSE v_detail END,
       outcome_unknown = p.outcome_unknown OR p_state = 'DISPATCHED'
@@ -70,23 +71,25 @@ BEGIN
     IF v_event_type = 'TERMINAL_BLOCKED' THEN
       RETURN QUERY
       SELECT e, v_event_type
-      FROM record_outbox_contradictions(p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
+      FROM record_outbox_contradictions(
+        p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
     ELSE
       RETURN QUERY
       SELECT e, v_event_type
-      FROM append_outbox_events(v_event_type, p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
+      FROM append_outbox_events(
+        v_event_type, p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
     END IF;
   EXCEPTION WHEN unique_violation THEN
-    -- The item's lock orders its events. Only a frozen snapshot can miss the one that took this number.
+    -- The item's lock orders its events. Only an old snapshot can miss the event that took this number.
     RAISE EXCEPTION 'outbox item %: another event was recorded at the same time', p_outbox_id
       USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
   END;
 END
 $$;
 COMMENT ON FUNCTION record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) IS
-  'Keeps what a worker learned after losing its lease; TERMINAL_BLOCKED when it contradicts the recorded ending. Changes no outcome.';
+  'Records a late outcome; TERMINAL_BLOCKED if it contradicts the recorded one. Changes no outcome.';
 
--- Takes the lock that orders everything about one item: its pending row while there is one, its identity afterwards.
+-- Takes the lock that orders all changes of one item: its pending row, or its identity once it has ended.
 CREATE OR REPLACE FUNCTION lock_outbox_item(p_outbox_id uuid) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -101,4 +104,4 @@ BEGIN
   RETURN false;
 END
 $$;
-COMMENT ON FUNCTION lock_outbox_item(uuid) IS 'Internal: locks an item; says whether it is pending.';
+COMMENT ON FUNCTION lock_outbox_item(uuid) IS 'Internal: locks an item; true if it is pending.';

@@ -1,5 +1,5 @@
--- Living with a lease: renew, release, announce, hold. Everything here is fenced by the token: fresh for each claim, known
--- to the claimer alone.
+-- Renew, release, dispatch mark, hold. The lease token, random for each claim and known to its worker only, fences each
+-- call.
 
 CREATE OR REPLACE FUNCTION renew_outbox_leases(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_lease_seconds integer
@@ -40,10 +40,12 @@ BEGIN
   ORDER BY g.ordinal;
 END
 $$;
-COMMENT ON FUNCTION renew_outbox_leases(uuid[], uuid[], text, integer) IS 'Extends live leases; says of each whether it was.';
+COMMENT ON FUNCTION renew_outbox_leases(uuid[], uuid[], text, integer) IS
+  'Extends live leases; reports for each whether it was extended.';
 
-CREATE OR REPLACE FUNCTION renew_outbox_lease(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_lease_seconds integer)
-RETURNS timestamptz
+CREATE OR REPLACE FUNCTION renew_outbox_lease(
+  p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_lease_seconds integer
+) RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
@@ -58,10 +60,11 @@ BEGIN
   RETURN v_verdict.lease_expires_at;
 END
 $$;
-COMMENT ON FUNCTION renew_outbox_lease(uuid, uuid, text, integer) IS 'Extends a live lease of this worker and token, or raises P7002.';
+COMMENT ON FUNCTION renew_outbox_lease(uuid, uuid, text, integer) IS
+  'Extends a live lease of this worker and token, or raises P7002.';
 
--- Gives back leases whose dispatch never began: no attempt is counted, nothing is learned. An announced call that has
--- begun cannot be given back: then only its outcome, or a person, can end the lease.
+-- Releases leases whose dispatch never began, without counting an attempt. A marked dispatch that has begun cannot be
+-- released: only its outcome or an operator ends its lease.
 CREATE OR REPLACE FUNCTION release_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
 RETURNS TABLE (ordinal integer, outbox_id uuid, released boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -92,7 +95,8 @@ BEGIN
   ORDER BY g.ordinal;
 END
 $$;
-COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS 'Gives back leases whose dispatch never began; says of each whether it was.';
+COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS
+  'Releases leases whose dispatch never began; reports for each whether it was released.';
 
 CREATE OR REPLACE FUNCTION release_outbox_lease(p_outbox_id uuid, p_lease_token uuid, p_worker_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -115,7 +119,8 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION release_outbox_lease(uuid, uuid, text) IS 'Gives back one lease whose dispatch never began, or raises P7002.';
+COMMENT ON FUNCTION release_outbox_lease(uuid, uuid, text) IS
+  'Releases one lease whose dispatch never began, or raises P7002.';
 
 CREATE OR REPLACE FUNCTION begin_outbox_dispatch(p_outbox_id uuid, p_lease_token uuid, p_worker_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -127,7 +132,7 @@ DECLARE
   v_full_trail boolean;
 BEGIN
   PERFORM check_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
-  -- A lease taken before a freeze does not depart under it.
+  -- A freeze also stops the dispatch of items leased before it.
   IF NOT is_dispatch_open(NULL, p_worker_id) THEN
     PERFORM raise_dispatch_frozen(true);
   END IF;
@@ -143,7 +148,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION begin_outbox_dispatch(uuid, uuid, text) IS
-  'Announces a call to a rail whose unknown outcomes go to a person: if this lease now expires, the item is held. Refused while dispatch is frozen (P7009).';
+  'Marks a dispatch as begun, for rails whose unknown outcomes are held: if this lease expires, the item is held. '
+  'P7009 while dispatch is frozen.';
 
 CREATE OR REPLACE FUNCTION hold_leased_outbox_item(
   p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_reason text
@@ -164,7 +170,7 @@ BEGIN
     PERFORM refuse_argument('p_reason', 'text of 1 to 1000 characters');
   END IF;
   v_places := lock_live_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
-  -- A begun call whose worker gives up is a call whose outcome nobody knows.
+  -- A begun dispatch without a result leaves the outcome unknown.
   UPDATE payment_outbox_pending p
   SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
     outcome_unknown = p.outcome_unknown OR p.dispatch_mark IS NOT DISTINCT FROM 'begun',
@@ -187,11 +193,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION hold_leased_outbox_item(uuid, uuid, text, text) IS
-  'A worker''s way to hold an item it has leased and will not dispatch: fenced; clears the lease; an event.';
+  'Holds an item that this worker has leased and will not dispatch; clears the lease and appends an event.';
 
--- Shared by everything that is fenced.
-
-CREATE OR REPLACE FUNCTION check_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text) RETURNS void
+CREATE OR REPLACE FUNCTION check_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
+RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -209,7 +214,7 @@ BEGIN
   IF NOT is_id(p_worker_id) THEN
     PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
   END IF;
-  -- A frozen snapshot does not know an item that is younger than it is, nor what this token has recorded about it since.
+  -- The snapshot of such a transaction may be older than the item, or than the outcome that this token recorded.
   IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') AND EXISTS (
     SELECT 1 FROM unnest(p_outbox_ids) AS given(outbox_id)
     WHERE NOT EXISTS (SELECT 1 FROM payment_outbox_identities i WHERE i.outbox_id = given.outbox_id OFFSET 0))
@@ -220,14 +225,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION check_outbox_leases(uuid[], uuid[], text) IS
-  'Internal: raises 22023 unless ids, tokens and worker are well-formed, and 40001 for items younger than a frozen snapshot.';
+  'Internal: raises 22023 unless ids, tokens and worker are well-formed, and 40001 for items newer than the snapshot.';
 
--- Locks items, in the order of their ids so that two calls cannot deadlock, and says where each lease that is live then
--- stands: one place for each id given, null where this worker and token hold no live lease (or hold it twice in one call:
--- the first counts). The clock is read after the locks are held, and what is decided is decided in a later statement,
--- whose snapshot is newer than the locks. The look-up is by id alone, one by one: any other condition beside it would
--- let the planner start from another index.
-CREATE OR REPLACE FUNCTION lock_live_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text) RETURNS tid[]
+-- Locks items in the order of their ids, so that two calls cannot deadlock. Returns one place per id: the row, if this
+-- worker and token hold a live lease, else null. Of a lease that is named twice the first counts. The clock is read
+-- after the locks, and a later statement decides, because its snapshot is newer than the locks. The query looks up each
+-- id alone, because another condition would let the planner start from another index.
+CREATE OR REPLACE FUNCTION lock_live_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
+RETURNS tid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: batch
@@ -242,7 +247,8 @@ BEGIN
   INTO v_ordinals, v_places, v_expiries
   FROM (
     SELECT g.ordinal::integer AS ordinal,
-      CASE WHEN p.lease_token = g.lease_token AND p.claimed_by = p_worker_id THEN p.place END AS place, p.lease_expires_at
+      CASE WHEN p.lease_token = g.lease_token AND p.claimed_by = p_worker_id THEN p.place END AS place,
+      p.lease_expires_at
     FROM (
       SELECT i.outbox_id, i.lease_token, i.ordinal
       FROM unnest(p_outbox_ids, p_lease_tokens) WITH ORDINALITY AS i(outbox_id, lease_token, ordinal)
@@ -254,7 +260,7 @@ BEGIN
     ) p ON true
   ) l;
   v_now := clock_timestamp();
-  -- They were locked in the order of ids and tokens, so that a lease named twice stands beside itself.
+  -- The rows are in the order of ids and tokens, so a lease named twice is in neighbouring rows.
   RETURN ARRAY(
     SELECT CASE WHEN l.expiry > v_now AND l.place IS DISTINCT FROM l.place_before THEN l.place END
     FROM (
@@ -265,10 +271,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION lock_live_outbox_leases(uuid[], uuid[], text) IS
-  'Internal: locks items; the places of the leases among them that this worker and token hold live.';
+  'Internal: locks items; returns the rows whose live lease this worker and token hold.';
 
--- A lost COMMIT answer looks like a lost lease. DETAIL tells them apart: it says whether this very token recorded an
--- outcome.
+-- A lost answer to a COMMIT looks like a lost lease. DETAIL says whether this token recorded an outcome.
 CREATE OR REPLACE FUNCTION raise_lease_lost(p_outbox_id uuid, p_lease_token uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -283,7 +288,9 @@ BEGIN
   ORDER BY a.attempt_no LIMIT 1;
   RAISE EXCEPTION 'LEASE_LOST: outbox item %: no live lease of this worker and token', p_outbox_id
     USING ERRCODE = 'P7002', DETAIL = COALESCE(v_detail, json_build_object('recorded', false))::text,
-      HINT = 'If DETAIL says recorded, the outcome stands and only its answer was lost. Otherwise keep what was learned with record_late_outcome.';
+      HINT = 'If DETAIL says recorded, the outcome stands and only its answer was lost. '
+        'Otherwise keep what was learned with record_late_outcome.';
 END
 $$;
-COMMENT ON FUNCTION raise_lease_lost(uuid, uuid) IS 'Internal: raises P7002 with what the ledger knows of this token.';
+COMMENT ON FUNCTION raise_lease_lost(uuid, uuid) IS
+  'Internal: raises P7002; DETAIL is the outcome that this token recorded.';

@@ -1,12 +1,12 @@
--- Ordered dispatch and pauses: when an item must wait for something outside its own row.
+-- Ordered dispatch and pauses: items that wait for another row.
 --
--- Of a participant's ordered items only the first, the head, is not blocked. Who ends a head unblocks the next one. Three
--- parties act without waiting for each other, an enqueuer, a completer and an operator, so each may miss what another has
--- not yet committed. Whoever could have missed something leaves the row marked block_unverified, and the next claim or
--- repair settles it: either what it waits for can be locked (share), so it surely still stands and its ending will see
--- this row; or it is gone, and the row is unblocked; or it is being changed right now, and the mark stays for next time.
+-- Of a participant's ordered items only the first, the head, is not blocked. A completion of the head unblocks the next
+-- item. Enqueue, completion and operator do not wait for each other, so each may miss an uncommitted change of another.
+-- A transaction that may have missed one sets block_unverified, and the next claim or repair verifies the block. If the
+-- cause of the block can be locked (share), it stands, and its end will see this row. If it is gone, the row is
+-- unblocked. If another transaction is changing it, the mark stays for the next verification.
 
--- After ordered items ended: where one FAILED and its participant's policy says so, the stream halts; all others go on.
+-- Halts the stream of a FAILED item if its participant's policy says so, and advances the other streams.
 CREATE OR REPLACE FUNCTION end_outbox_heads(p_attempt_ids uuid[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -18,7 +18,8 @@ DECLARE
 BEGIN
   FOR v_failed IN
     SELECT DISTINCT a.participant_id, a.outbox_id
-    -- By id alone, one by one: on a small ledger the index of endings would look just as good, and stay in the plan.
+    -- One by one, by id alone: on a small ledger the planner could choose the index of terminal attempts, and keep that
+    -- plan.
     FROM unnest(p_attempt_ids) AS g(attempt_id)
     CROSS JOIN LATERAL (SELECT t.* FROM payment_outbox_attempts t WHERE t.attempt_id = g.attempt_id OFFSET 0) a
     JOIN participant_outbox_policies y ON y.participant_id = a.participant_id AND y.on_ordered_failure = 'halt'
@@ -28,8 +29,8 @@ BEGIN
     VALUES ('stream', v_failed.participant_id, 'ORDERED_HEAD_FAILED', 'symphony', clock_timestamp())
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
-      -- What failed need not have been the head: two people may end an item further back. Then the head is marked, as by
-      -- any pause, unless somebody is changing it right now: who does may be waiting for what is held here.
+      -- The failed item need not be the head, because operators may fail a later item. Then the head is blocked as by
+      -- any pause. A locked head is skipped: its holder may wait for a lock of this transaction.
       WITH blocked AS (
         UPDATE payment_outbox_pending p SET blocked = true
         WHERE p.outbox_id = ANY (ARRAY(
@@ -48,15 +49,15 @@ BEGIN
     SELECT DISTINCT a.participant_id FROM payment_outbox_attempts a WHERE a.attempt_id = ANY (p_attempt_ids)));
 END
 $$;
-COMMENT ON FUNCTION end_outbox_heads(uuid[]) IS 'Internal: halts or advances the ordered streams in which these attempts ended an item.';
+COMMENT ON FUNCTION end_outbox_heads(uuid[]) IS
+  'Internal: halts or advances the ordered streams in which these attempts ended an item.';
 
--- Unblocks the first ordered item of each participant, unless a pause stands. Idempotent. It looks again after each
--- step, because the item it found may have been ended by someone else while it waited for the row.
+-- Unblocks the first ordered item of each participant, unless a pause stands. Idempotent. It repeats the query after
+-- each step, because another transaction may have ended the item while this one waited for the row.
 --
--- On a snapshot that does not move (REPEATABLE READ), an item enqueued since would stay unseen, and a mark settled since
--- would still look unsettled. So whatever may have changed since (the participant's number, the mark) is touched here,
--- which raises 40001 if it has; and an item whose enqueuer has yet to commit can be settled by nobody while this
--- transaction holds what it waits for.
+-- A REPEATABLE READ snapshot misses later enqueues and verifications. The function therefore locks the rows that they
+-- change (the participant's sequence, the marked item), which raises 40001 after such a change. No transaction can
+-- verify an uncommitted item meanwhile, because this one holds the locks that it needs.
 CREATE OR REPLACE FUNCTION advance_outbox_streams(p_participant_ids text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -74,7 +75,8 @@ BEGIN
     SELECT s.participant_id, 1 FROM unnest(p_participant_ids) AS s(participant_id)
     WHERE NOT EXISTS (SELECT 1 FROM participant_outbox_sequences q WHERE q.participant_id = s.participant_id)
     ON CONFLICT DO NOTHING;
-    PERFORM 1 FROM participant_outbox_sequences s WHERE s.participant_id = ANY (p_participant_ids) FOR SHARE SKIP LOCKED;
+    PERFORM 1 FROM participant_outbox_sequences s
+    WHERE s.participant_id = ANY (p_participant_ids) FOR SHARE SKIP LOCKED;
   END IF;
   LOOP
     v_heads := ARRAY(
@@ -89,7 +91,7 @@ BEGIN
     EXIT WHEN cardinality(v_heads) = 0;
     WITH settled AS (
       UPDATE payment_outbox_pending p
-      -- A pause that is being lifted this very moment would not see this row: the mark makes someone look again.
+      -- A concurrent resume would not see this row. The mark makes a later claim verify the block.
       SET blocked = paused.now, block_unverified = paused.now
       FROM (
         SELECT h.outbox_id, EXISTS (
@@ -112,9 +114,10 @@ BEGIN
   END LOOP;
 END
 $$;
-COMMENT ON FUNCTION advance_outbox_streams(text[]) IS 'Internal: unblocks the first ordered item of each participant that is not paused.';
+COMMENT ON FUNCTION advance_outbox_streams(text[]) IS
+  'Internal: unblocks the first ordered item of each participant that is not paused.';
 
--- Settles items that were blocked on the word of a transaction that may not have seen another commit beside it.
+-- Verifies blocks of transactions that may have missed a concurrent commit.
 CREATE OR REPLACE FUNCTION verify_blocked_outbox_items(p_limit integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -142,27 +145,30 @@ BEGIN
       WHERE z.name = v_item.participant_id AND (z.kind = 'participant' OR (z.kind = 'stream' AND v_item.ordered)));
     IF v_item.ordered AND NOT v_stands AND NOT v_changing THEN
       PERFORM 1 FROM payment_outbox_pending p
-      WHERE p.participant_id = v_item.participant_id AND p.ordered AND COALESCE(p.stream_position, p.sequence_id) < v_item.position
+      WHERE p.participant_id = v_item.participant_id AND p.ordered
+        AND COALESCE(p.stream_position, p.sequence_id) < v_item.position
       ORDER BY p.participant_id, COALESCE(p.stream_position, p.sequence_id) LIMIT 1 FOR KEY SHARE SKIP LOCKED;
       v_stands := FOUND;
       v_changing := NOT v_stands AND EXISTS (
         SELECT 1 FROM payment_outbox_pending p
-        WHERE p.participant_id = v_item.participant_id AND p.ordered AND COALESCE(p.stream_position, p.sequence_id) < v_item.position);
+        WHERE p.participant_id = v_item.participant_id AND p.ordered
+          AND COALESCE(p.stream_position, p.sequence_id) < v_item.position);
     END IF;
     IF NOT v_changing THEN
       UPDATE payment_outbox_pending p SET blocked = v_stands, block_unverified = false
       WHERE p.outbox_id = v_item.outbox_id;
       v_unblocked := v_unblocked + (NOT v_stands)::integer;
       IF v_item.full_trail THEN
-        PERFORM append_outbox_events(CASE WHEN v_stands THEN 'BLOCKED' ELSE 'UNBLOCKED' END, 'symphony', ARRAY[v_item.outbox_id],
-          ARRAY[CASE WHEN v_stands THEN '{"block_unverified": false}'::jsonb END]);
+        PERFORM append_outbox_events(CASE WHEN v_stands THEN 'BLOCKED' ELSE 'UNBLOCKED' END, 'symphony',
+          ARRAY[v_item.outbox_id], ARRAY[CASE WHEN v_stands THEN '{"block_unverified": false}'::jsonb END]);
       END IF;
     END IF;
   END LOOP;
   RETURN v_unblocked;
 END
 $$;
-COMMENT ON FUNCTION verify_blocked_outbox_items(integer) IS 'Internal: confirms or lifts blocks that may rest on a missed commit.';
+COMMENT ON FUNCTION verify_blocked_outbox_items(integer) IS
+  'Internal: confirms or lifts blocks that may rest on a missed commit.';
 
 CREATE OR REPLACE FUNCTION set_participant_outbox_policy(p_participant_id text, p_on_ordered_failure text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -178,10 +184,11 @@ BEGIN
   INSERT INTO participant_outbox_policies (participant_id, on_ordered_failure)
   VALUES (p_participant_id, p_on_ordered_failure)
   ON CONFLICT (participant_id) DO UPDATE SET on_ordered_failure = EXCLUDED.on_ordered_failure;
-  -- A scope of its own: the row lock above orders its events, and would not order those of a pause.
+  -- A separate scope: the row lock above orders these events, and would not order those of a pause.
   PERFORM append_outbox_scope_event('POLICY_SET', outbox_actor(), 'policy:' || p_participant_id,
     jsonb_build_object('on_ordered_failure', p_on_ordered_failure));
 END
 $$;
 COMMENT ON FUNCTION set_participant_outbox_policy(text, text) IS
-  'Says whether a FAILED head of a participant''s ordered stream lets the next one go (continue) or stops the stream (halt).';
+  'Sets whether a FAILED head of a participant''s ordered stream unblocks the next item (continue) or halts the stream '
+  '(halt).';

@@ -1,6 +1,6 @@
--- The same calls as enqueue_payment_outbox_batch, claim_outbox_batch and complete_outbox_attempts, with the answer in one row.
--- A client pays for each column of each row that it reads; one row of joined text cost Node a third less per payment. An id has
--- no space and no line end, so that lines and spaces separate. Times are microseconds since 1970.
+-- enqueue_payment_outbox_batch, claim_outbox_batch and complete_outbox_attempts with their answer in one row. A client
+-- spends time on each column of each row; one row of joined text cost Node a third less per payment. Ids contain
+-- neither spaces nor line ends, which therefore separate fields and lines. Times are microseconds since 1970.
 
 CREATE OR REPLACE FUNCTION enqueue_outbox_packed(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
@@ -14,7 +14,8 @@ DECLARE
   v_items text;
 BEGIN
   SELECT string_agg(
-    concat_ws(' ', e.outbox_id, e.sequence_id, (date_part('epoch', e.created_at) * 1000000)::bigint, e.state, e.created), chr(10))
+    concat_ws(' ', e.outbox_id, e.sequence_id, (date_part('epoch', e.created_at) * 1000000)::bigint, e.state,
+      e.created), chr(10))
   INTO v_items
   FROM enqueue_payment_outbox_batch(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered,
@@ -24,10 +25,10 @@ END
 $$;
 COMMENT ON FUNCTION enqueue_outbox_packed(
   text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text) IS
-  'enqueue_payment_outbox_batch with one line per item, in the order given: outbox_id, sequence_id, created_at, state, created.';
+  'enqueue_payment_outbox_batch with one line per item, in order: outbox_id, sequence_id, created_at, state, created.';
 
--- Facts that few items have (an unknown outcome, a takeover, an ordered stream, a trace) stand in exceptions beside the
--- lines, and so do expired leases that were taken over and not leased.
+-- exceptions has the rare facts (unknown outcome, takeover, ordered stream, trace) and the takeovers that were not
+-- leased.
 CREATE OR REPLACE FUNCTION claim_outbox_packed(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL,
   p_announced_rails text[] DEFAULT NULL, p_report_held boolean DEFAULT false, p_epoch_id uuid DEFAULT NULL,
@@ -39,27 +40,28 @@ AS $$
 #variable_conflict use_column
 BEGIN
   SELECT
-    string_agg(concat_ws(' ', c.outbox_id, c.instruction_id, c.participant_id, c.sequence_id, c.idempotency_key, c.rail_type,
-      c.attempt_count, c.lease_token, (date_part('epoch', c.created_at) * 1000000)::bigint,
+    string_agg(concat_ws(' ', c.outbox_id, c.instruction_id, c.participant_id, c.sequence_id, c.idempotency_key,
+      c.rail_type, c.attempt_count, c.lease_token, (date_part('epoch', c.created_at) * 1000000)::bigint,
       (date_part('epoch', c.due_at) * 1000000)::bigint), chr(10)) FILTER (WHERE c.lease_token IS NOT NULL),
     '[' || string_agg(c.payload::text, ',') FILTER (WHERE c.lease_token IS NOT NULL) || ']',
     min(c.lease_expires_at), min(c.claimed_at),
     jsonb_agg(jsonb_build_object(
-      'ordinal', CASE WHEN c.lease_token IS NOT NULL THEN c.ordinal END, 'outbox_id', c.outbox_id, 'rail_type', c.rail_type,
-      'outcome_unknown', c.outcome_unknown, 'expiry_streak', c.expiry_streak, 'taken_over', c.taken_over, 'ordered', c.ordered,
-      'evidence', c.evidence, 'trace_context', c.trace_context, 'hold_reason', c.hold_reason))
+      'ordinal', CASE WHEN c.lease_token IS NOT NULL THEN c.ordinal END, 'outbox_id', c.outbox_id,
+      'rail_type', c.rail_type, 'outcome_unknown', c.outcome_unknown, 'expiry_streak', c.expiry_streak,
+      'taken_over', c.taken_over, 'ordered', c.ordered, 'evidence', c.evidence, 'trace_context', c.trace_context,
+      'hold_reason', c.hold_reason))
       FILTER (WHERE c.outcome_unknown OR c.expiry_streak > 0 OR c.taken_over OR c.ordered OR c.evidence IS NOT NULL
         OR c.trace_context IS NOT NULL OR c.lease_token IS NULL)::text
   INTO items, payloads, lease_expires_at, claimed_at, exceptions
   FROM claim_outbox_batch(
     p_batch_size, p_worker_id, p_lease_seconds, p_rails, p_announced_rails, p_report_held, p_epoch_id, p_is_message)
     WITH ORDINALITY AS c(outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
-      attempt_count, lease_token, lease_expires_at, claimed_at, outcome_unknown, expiry_streak, taken_over, ordered, evidence,
-      created_at, due_at, trace_context, hold_reason, ordinal);
+      attempt_count, lease_token, lease_expires_at, claimed_at, outcome_unknown, expiry_streak, taken_over, ordered,
+      evidence, created_at, due_at, trace_context, hold_reason, ordinal);
 END
 $$;
 COMMENT ON FUNCTION claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) IS
-  'claim_outbox_batch with one line per leased item, a JSON array of their payloads, and as JSON the items that have more to say.';
+  'claim_outbox_batch with one line per leased item, a JSON array of payloads, and JSON for the items with rare facts.';
 
 CREATE OR REPLACE FUNCTION complete_outbox_packed(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[],
@@ -74,16 +76,20 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 BEGIN
-  SELECT string_agg(c.attempt_no::text, ' ') FILTER (WHERE c.is_plain), jsonb_agg(to_jsonb(c) - 'is_plain') FILTER (WHERE NOT c.is_plain)::text
+  SELECT string_agg(c.attempt_no::text, ' ') FILTER (WHERE c.is_plain),
+    jsonb_agg(to_jsonb(c) - 'is_plain') FILTER (WHERE NOT c.is_plain)::text
   INTO attempt_nos, exceptions
   FROM (
     SELECT c.*, c.verdict = 'RECORDED' AND c.state = 'DISPATCHED' AND NOT c.contradicted AS is_plain
     FROM complete_outbox_attempts(
-      p_outbox_ids, p_lease_tokens, p_worker_id, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages,
-      p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons, p_is_message, p_actions) c
+      p_outbox_ids, p_lease_tokens, p_worker_id, p_states, p_rail_references, p_rail_codes, p_error_codes,
+      p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons, p_is_message,
+      p_actions) c
   ) c;
 END
 $$;
 COMMENT ON FUNCTION complete_outbox_packed(
-  uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS
-  'complete_outbox_attempts with the attempt numbers of those recorded as DISPATCHED, in the order given, and as JSON all other verdicts.';
+  uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean,
+  text[]) IS
+  'complete_outbox_attempts with the attempt numbers of items recorded as DISPATCHED, in order, and JSON for all '
+  'others.';

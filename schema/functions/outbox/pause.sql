@@ -1,4 +1,4 @@
--- Asked only while anything is paused at all, and then by its key: a thousand paused participants cost no more than one.
+-- Claims call this only while a pause exists. Each lookup is by key, so that its cost does not grow with the pauses.
 CREATE OR REPLACE FUNCTION is_outbox_paused(p_participant_id text, p_ordered boolean) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -6,10 +6,11 @@ AS $$
   SELECT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'participant' AND z.name = p_participant_id)
     OR (p_ordered AND EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'stream' AND z.name = p_participant_id))
 $$;
-COMMENT ON FUNCTION is_outbox_paused(text, boolean) IS 'Internal: whether a participant, or its ordered stream for an ordered item, is paused.';
+COMMENT ON FUNCTION is_outbox_paused(text, boolean) IS
+  'Internal: whether a participant, or its ordered stream for an ordered item, is paused.';
 
--- Pauses block claiming and nothing else. A paused rail is skipped by its index; the items of a paused participant are
--- marked, so that a claim does not read them either.
+-- A pause stops claims and nothing else. Claims skip a paused rail by its index. The items of a paused participant are
+-- marked as blocked, so that claims do not read them.
 CREATE OR REPLACE FUNCTION pause_outbox(p_kind text, p_name text, p_reason text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -27,7 +28,7 @@ BEGIN
     RETURN false;
   END IF;
   IF p_kind IN ('participant', 'stream') THEN
-    -- Locked in the order in which completions lock, so that the two cannot deadlock.
+    -- Locks in the order of completions, so that the two cannot deadlock.
     WITH blocked AS (
       UPDATE payment_outbox_pending p SET blocked = true
       WHERE p.outbox_id = ANY (ARRAY(
@@ -45,7 +46,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pause_outbox(text, text, text) IS
-  'Pauses a rail, a participant, the ordered stream of a participant, or everything (all, all); false when it already was. Leases in hand go on.';
+  'Pauses a rail, participant, ordered stream, or everything (all, all); false if paused already. Leases stay valid.';
 
 CREATE OR REPLACE FUNCTION resume_outbox(p_kind text, p_name text, p_reason text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -63,7 +64,7 @@ BEGIN
     RETURN false;
   END IF;
   IF p_kind IN ('participant', 'stream') THEN
-    -- In the order in which completions lock, all that a completion may hold.
+    -- Locks, in the order of completions, every row that a completion may hold.
     PERFORM 1 FROM payment_outbox_pending p
     WHERE p.participant_id = p_name AND p.blocked AND (p.lease_token IS NOT NULL OR NOT p.ordered)
     ORDER BY p.outbox_id FOR NO KEY UPDATE;
@@ -79,8 +80,8 @@ BEGIN
   END IF;
   IF p_kind IN ('participant', 'stream') THEN
     PERFORM advance_outbox_streams(ARRAY[p_name]);
-    -- What was blocked for the sake of the pause now waits for the head alone, which may be ending this very moment
-    -- without having seen it. The first to wait is marked; whoever waits behind it will be seen by its ending.
+    -- Items that the pause blocked now wait for the head only, which may be ending without having seen them. The first
+    -- waiting item is marked for verification. Its end will see the items behind it.
     LOOP
       SELECT p.outbox_id INTO v_next FROM payment_outbox_pending p
       WHERE p.participant_id = p_name AND p.ordered AND p.blocked
@@ -99,9 +100,9 @@ BEGIN
   RETURN true;
 END
 $$;
-COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Lifts a pause; false when there was none.';
+COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Lifts a pause; false if there was none.';
 
--- Whoever sleeps until the next due time does not know that a person has just brought it nearer.
+-- Wakes workers that sleep until a later due time.
 CREATE OR REPLACE FUNCTION wake_outbox_workers() RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -110,13 +111,14 @@ DECLARE
   v_enabled boolean;
 BEGIN
   SELECT s.notify_enabled INTO v_enabled FROM symphony_settings s;
-  -- A full notification queue would fail the COMMIT, and with it what the person decided.
+  -- A full notification queue would fail the COMMIT, and with it the operator's decision.
   IF v_enabled AND pg_notification_queue_usage() < 0.5 THEN
     NOTIFY outbox_pending, 'new_work';
   END IF;
 END
 $$;
-COMMENT ON FUNCTION wake_outbox_workers() IS 'Internal: NOTIFY outbox_pending, unless it is switched off or its queue is filling up.';
+COMMENT ON FUNCTION wake_outbox_workers() IS
+  'Internal: NOTIFY outbox_pending, unless switched off or its queue is filling up.';
 
 CREATE OR REPLACE FUNCTION check_outbox_pause(p_kind text, p_name text, p_reason text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

@@ -1,4 +1,4 @@
--- Redrive: a FAILED payment is sent again, as a new item that names the old one, because two people decided so.
+-- Redrive: two people decide to send a FAILED payment again, as a new item that names the old one.
 
 CREATE OR REPLACE FUNCTION redrive_outbox_item(p_outbox_id uuid, p_reason text)
 RETURNS TABLE (status text, proposal_id uuid)
@@ -19,13 +19,13 @@ $$;
 COMMENT ON FUNCTION redrive_outbox_item(uuid, text) IS
   'Proposes to send a FAILED item again, as a new item of the same instruction. A second person must approve.';
 
--- The key an item and all its redrives share.
+-- The key that an item and its redrives share.
 CREATE OR REPLACE FUNCTION outbox_base_key(p_idempotency_key text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN regexp_replace(p_idempotency_key, '~redrive~[0-9]+$', '');
 COMMENT ON FUNCTION outbox_base_key(text) IS 'Internal: an idempotency key without its redrive number.';
 
--- A payment is an item and its redrives.
+-- A payment is one item and its redrives.
 CREATE OR REPLACE FUNCTION outbox_payment_items(p_outbox_id uuid) RETURNS SETOF payment_outbox_identities
 LANGUAGE sql STABLE ROWS 2 SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -36,10 +36,9 @@ AS $$
     AND outbox_base_key(i.idempotency_key) = outbox_base_key(own.idempotency_key)
   WHERE own.outbox_id = p_outbox_id
 $$;
-COMMENT ON FUNCTION outbox_payment_items(uuid) IS 'Internal: every item of the payment that this item belongs to, itself included.';
+COMMENT ON FUNCTION outbox_payment_items(uuid) IS 'Internal: every item of the payment of this item, itself included.';
 
--- What concerns more than one item of a payment is ordered by the lock of the first identity, which is always taken before
--- the lock of an item.
+-- The lock of the payment's first identity orders changes to several of its items. It precedes the lock of an item.
 CREATE OR REPLACE FUNCTION lock_outbox_payment(p_outbox_id uuid) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -50,11 +49,10 @@ AS $$
   WHERE i.outbox_id = p_outbox_id
   FOR NO KEY UPDATE OF first
 $$;
-COMMENT ON FUNCTION lock_outbox_payment(uuid) IS 'Internal: locks a payment, as whose first item or redrive this item was queued.';
+COMMENT ON FUNCTION lock_outbox_payment(uuid) IS 'Internal: locks the payment of this item.';
 
--- Locks a FAILED item for a redrive, or says why it cannot be one: sending again must be the only payment under way, and
--- there must be no sign that one was made.
--- Returns its place in the ordered stream, or null where it goes to the end.
+-- Locks a FAILED item for a redrive, or raises why it cannot be redriven: no other item of the payment may be pending
+-- or paid, and no report may say that the rail paid. Returns its position in the ordered stream, or null for the end.
 CREATE OR REPLACE FUNCTION lock_redrivable_outbox_item(p_outbox_id uuid) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -69,7 +67,7 @@ BEGIN
   FOR v_other IN
     SELECT i.outbox_id, i.idempotency_key, a.state
     FROM outbox_payment_items(p_outbox_id) i
-    -- Item by item: on a ledger that is still empty a join might read it all, and stay in the plan.
+    -- Item by item: on an empty ledger the planner could choose a scan, and keep that plan.
     LEFT JOIN LATERAL (
       SELECT t.state FROM payment_outbox_attempts t
       WHERE t.outbox_id = i.outbox_id AND t.state IN ('DISPATCHED', 'FAILED')
@@ -80,7 +78,8 @@ BEGIN
       PERFORM raise_already_ended(v_other.outbox_id);
     END IF;
     IF v_other.state IS NULL THEN
-      RAISE EXCEPTION 'HELD: outbox item %: this payment is still on its way under the key %', v_other.outbox_id, v_other.idempotency_key
+      RAISE EXCEPTION 'HELD: outbox item %: this payment is still on its way under the key %',
+          v_other.outbox_id, v_other.idempotency_key
         USING ERRCODE = 'P7006', HINT = 'Only a FAILED item can be redriven, and only one redrive may be open.';
     END IF;
   END LOOP;
@@ -93,11 +92,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS
-  'Internal: locks a FAILED item that may be sent again and returns its place in a halted stream, or raises P7001 or P7006.';
+  'Internal: locks a FAILED item and returns the position of its redrive in a halted stream, or raises P7001 or P7006.';
 
--- A redrive in a stream that halts on failure takes the place of the failed item, so that nothing behind it overtakes it.
--- That needs a halt, which the share lock keeps in force until this transaction ends, and nothing behind it that was sent.
--- In a stream that continues after a failure, the redrive goes to the end: its order ended with the failure.
+-- In a stream that halts on failure, a redrive takes the position of the failed item, so that no later item overtakes
+-- it. The stream must be halted, which the share lock keeps so until this transaction ends, and no later item may have
+-- been sent. In a stream that continues after a failure, the redrive goes to the end.
 CREATE OR REPLACE FUNCTION redrive_position(p_outbox_id uuid) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -130,19 +129,22 @@ BEGIN
       WHERE p.outbox_id = i.outbox_id AND p.lease_token IS NULL AND p.attempt_count = 0 OFFSET 0)
   ORDER BY i.sequence_id LIMIT 1;
   IF v_sent IS NOT NULL THEN
-    RAISE EXCEPTION 'HELD: outbox item %: item % behind it in the ordered stream of % was sent already', p_outbox_id, v_sent, v_participant_id
-      USING ERRCODE = 'P7006', HINT = 'Its place in the order is gone. Enqueue a new instruction if it must still be sent.';
+    RAISE EXCEPTION 'HELD: outbox item %: item % behind it in the ordered stream of % was sent already',
+        p_outbox_id, v_sent, v_participant_id
+      USING ERRCODE = 'P7006',
+        HINT = 'Its place in the order is gone. Enqueue a new instruction if it must still be sent.';
   END IF;
   IF NOT v_halted THEN
-    RAISE EXCEPTION 'HELD: outbox item %: the ordered stream of % is not halted, so that later items could be sent before it',
-      p_outbox_id, v_participant_id
+    RAISE EXCEPTION 'HELD: outbox item %: the ordered stream of % is not halted, so that later items could be sent '
+        'before it', p_outbox_id, v_participant_id
       USING ERRCODE = 'P7006', HINT = format('Pause the stream first (symphony pause stream %s).', v_participant_id);
   END IF;
   RETURN v_position;
 END
 $$;
 COMMENT ON FUNCTION redrive_position(uuid) IS
-  'Internal: the place of a redrive in a halted ordered stream; null for the end. Raises P7006 where later items would overtake it.';
+  'Internal: position of a redrive in a halted stream; null for the end. Raises P7006 if later items would overtake '
+  'it.';
 
 CREATE OR REPLACE FUNCTION create_outbox_redrive(
   p_outbox_id uuid, p_position bigint, p_reason text, p_proposed_by text, p_actor text
@@ -161,13 +163,13 @@ BEGIN
   SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
   SELECT a.payload INTO v_payload FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id AND a.state = 'FAILED';
   SELECT count(*) INTO v_number FROM outbox_payment_items(p_outbox_id);
-  -- Without a key scope: callers cannot send a key that ends in ~redrive~ and a number, so nothing can collide with this one.
+  -- Without a key scope: enqueue refuses keys that end in ~redrive~ and a number, so this key is free.
   SELECT e.outbox_id INTO v_redriven_as
   FROM admit_outbox_items(ARRAY[v_item.instruction_id], ARRAY[v_item.participant_id],
     ARRAY[outbox_base_key(v_item.idempotency_key) || '~redrive~' || v_number], ARRAY[v_item.rail_type],
     ARRAY[v_payload], NULL, ARRAY[v_item.ordered], p_outbox_id, ARRAY[v_item.traceparent], v_item.is_message,
     NULL, p_position) e;
-  -- A pause leaves out a head that was locked at that moment: it must not be first when the stream is resumed.
+  -- A pause skips a locked head. It must not be first when the stream resumes.
   IF p_position IS NOT NULL THEN
     WITH blocked AS (
       UPDATE payment_outbox_pending p SET blocked = true
@@ -186,16 +188,17 @@ BEGIN
   RETURN v_redriven_as;
 END
 $$;
-COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS 'Internal: queues a FAILED item again as a new one that names it.';
+COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS
+  'Internal: enqueues a FAILED item again as a new item that names it.';
 
--- The item of a payment, ended otherwise, of which a worker reported late that the rail had paid it; null if there is none.
+-- Returns the item that a late report says the rail paid, or null.
 CREATE OR REPLACE FUNCTION outbox_paid_late_as(p_outbox_id uuid) RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: batch
   SELECT i.outbox_id
   FROM outbox_payment_items(p_outbox_id) i
-  -- Item by item: an EXISTS may be hashed instead, and reads every event there is.
+  -- Item by item: the planner could hash an EXISTS, and read every event.
   CROSS JOIN LATERAL (
     SELECT 1 FROM payment_outbox_events e
     WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'
@@ -203,10 +206,11 @@ AS $$
   ) late
   LIMIT 1
 $$;
-COMMENT ON FUNCTION outbox_paid_late_as(uuid) IS 'Internal: the item as which the rail has paid this payment, by a late report.';
+COMMENT ON FUNCTION outbox_paid_late_as(uuid) IS
+  'Internal: the item of this payment that the rail paid, by a late report.';
 
--- The rail has paid an item that was declared failed and has since been sent again: the second payment, if it can still
--- be stopped, waits for two people. At most one redrive is ever open.
+-- The rail paid an item that was recorded as FAILED and redriven. The redrive, if still pending, is held for two
+-- people. A payment has at most one open redrive.
 CREATE OR REPLACE FUNCTION hold_outbox_redrives(p_outbox_id uuid, p_found_by text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -230,4 +234,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION hold_outbox_redrives(uuid, text) IS
-  'Internal: holds the open redrive of a payment of which a worker reported late that the rail had paid it.';
+  'Internal: holds the open redrive of a payment that a late report says the rail paid.';

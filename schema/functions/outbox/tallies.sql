@@ -1,5 +1,5 @@
--- Folds the tallies into minutes, and minutes older than two hours into one row. One caller at a time does it; another
--- that finds it at work goes on without.
+-- Folds the tallies into minutes, and minutes older than two hours into one row. The lock on the settings admits one
+-- caller at a time; another caller returns at once.
 CREATE OR REPLACE FUNCTION fold_outbox_tallies() RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -17,8 +17,8 @@ BEGIN
     RETURNING t.*
   ), merged AS (
     INSERT INTO outbox_attempt_totals AS o (minute, dispatched, retryable, failed, zombie_requeue, outcome_unknown)
-    SELECT date_trunc('minute', t.recorded_at, 'UTC'), sum(t.dispatched), sum(t.retryable), sum(t.failed), sum(t.zombie_requeue),
-      sum(t.outcome_unknown)
+    SELECT date_trunc('minute', t.recorded_at, 'UTC'), sum(t.dispatched), sum(t.retryable), sum(t.failed),
+      sum(t.zombie_requeue), sum(t.outcome_unknown)
     FROM taken t GROUP BY 1 ORDER BY 1
     ON CONFLICT (minute) DO UPDATE
     SET dispatched = o.dispatched + EXCLUDED.dispatched, retryable = o.retryable + EXCLUDED.retryable,

@@ -17,7 +17,7 @@ BEGIN
   ON CONFLICT (worker_id) DO UPDATE
   SET started_at = CASE WHEN w.stopped_at IS NULL THEN w.started_at ELSE EXCLUDED.started_at END,
     last_seen_at = EXCLUDED.last_seen_at, detail = EXCLUDED.detail, stopped_at = NULL;
-  -- Nobody waits for anybody: a fleet that comes back after a weekend would deadlock on each other's rows.
+  -- SKIP LOCKED: workers that start at once after a long stop would deadlock on each other's rows.
   DELETE FROM outbox_workers w
   WHERE w.ctid = ANY (ARRAY(
     SELECT s.ctid FROM outbox_workers s WHERE s.last_seen_at < v_now - interval '1 day' FOR UPDATE SKIP LOCKED));
@@ -25,7 +25,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION heartbeat_outbox_worker(text, jsonb) IS
-  'Records that a worker is alive and how it is; forgets those silent for a day. Returns the database''s clock.';
+  'Records that a worker is alive, with its report; removes workers silent for a day. Returns the time of the '
+  'database.';
 
 CREATE OR REPLACE FUNCTION declare_outbox_rail(
   p_rail_type text, p_money boolean, p_fields jsonb, p_declared_by text, p_serving boolean DEFAULT false
@@ -35,7 +36,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
-  -- From the least to the most strict. Nothing of an encrypted field is ever shown; a forbidden one may be shown masked.
+  -- From the least to the most strict. An encrypted field is never shown; a forbidden one may be shown masked.
   v_classes CONSTANT text[] := ARRAY['public', 'masked', 'forbidden', 'encrypted'];
   v_defect text := payload_defect(p_fields);
   v_fields_kept integer;
@@ -60,9 +61,10 @@ BEGIN
     WHERE field.pointer COLLATE "C" !~ '^(/([^~/]|~[01])+){1,32}$'
       OR jsonb_typeof(field.class) <> 'string' OR field.class #>> '{}' <> ALL (v_classes)
   ) THEN
-    PERFORM refuse_argument('p_fields', 'an object from JSON pointer, such as /destination, to public, masked, forbidden or encrypted');
+    PERFORM refuse_argument('p_fields',
+      'an object from JSON pointer, such as /destination, to public, masked, forbidden or encrypted');
   END IF;
-  -- A declaration cannot loosen an earlier one: a stolen login, or a process with an old file, reveals nothing.
+  -- A declaration cannot loosen an earlier one, so that a stolen login or an outdated process reveals nothing.
   INSERT INTO outbox_rails AS r
     (rail_type, money, fields, declared_by, declared_login, first_declared_at, last_declared_at, served_at)
   VALUES (p_rail_type, p_money, p_fields, p_declared_by, session_user, v_now, v_now, CASE WHEN p_serving THEN v_now END)
@@ -122,9 +124,10 @@ BEGIN
   IF v_defect IS NOT NULL THEN
     PERFORM refuse_argument('p_detail', v_defect);
   END IF;
-  UPDATE outbox_workers w SET last_seen_at = v_now, stopped_at = v_now, detail = p_detail WHERE w.worker_id = p_worker_id;
+  UPDATE outbox_workers w SET last_seen_at = v_now, stopped_at = v_now, detail = p_detail
+  WHERE w.worker_id = p_worker_id;
   RETURN FOUND;
 END
 $$;
 COMMENT ON FUNCTION deregister_outbox_worker(text, jsonb) IS
-  'Records that a worker stopped cleanly, with its last report; false if it is not known. A heartbeat registers it again.';
+  'Records that a worker stopped cleanly, with its last report; false if unknown. A heartbeat registers it again.';

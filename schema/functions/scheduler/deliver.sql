@@ -1,27 +1,27 @@
 -- Messages, argument checks and wake-ups of tasks of both kinds.
 
--- Whoever sleeps until the next event does not know that it has just come nearer. It only wakes: polling guarantees.
+-- Wakes schedulers that sleep until a later event. The notification only shortens the wait: polling finds due work.
 CREATE OR REPLACE FUNCTION wake_schedulers(p_due_at timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_enabled boolean;
 BEGIN
-  -- No scheduler sleeps longer than a minute: what is due later is seen in time, and NOTIFY takes a cluster-wide lock.
+  -- No scheduler sleeps longer than a minute, so polling finds later work in time. NOTIFY takes a cluster-wide lock.
   IF p_due_at > clock_timestamp() + interval '1 minute' THEN
     RETURN;
   END IF;
   SELECT s.notify_enabled INTO v_enabled FROM symphony_settings s;
-  -- A full notification queue would fail the COMMIT, and with it what was scheduled.
+  -- A full notification queue would fail the COMMIT.
   IF v_enabled AND pg_notification_queue_usage() < 0.5 THEN
     NOTIFY scheduler_changed;
   END IF;
 END
 $$;
 COMMENT ON FUNCTION wake_schedulers(timestamptz) IS
-  'Internal: NOTIFY scheduler_changed for what is due within a minute, unless it is switched off or its queue is filling up.';
+  'Internal: NOTIFY scheduler_changed for work due within a minute, unless switched off or its queue is filling up.';
 
--- What a message needs, checked when it is scheduled: so that it is never refused when it is due.
+-- Checks a message when it is scheduled, so that the outbox does not refuse it when it is due.
 CREATE OR REPLACE FUNCTION check_scheduled_message(
   p_topic text, p_payload jsonb, p_participant_id text, p_delivery text
 ) RETURNS void
@@ -77,10 +77,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION check_scheduler_leases(text, uuid[], uuid[], text, text, integer) IS
-  'Internal: raises 22023 unless what ends claims is well-formed.';
+  'Internal: raises 22023 unless the arguments that end claims are well-formed.';
 
--- Puts messages into the outbox, each under its own id as instruction and key: a repeat finds the first. All at once; one
--- by one only if the outbox refuses one of them, so that it does not keep the others from going.
+-- Puts messages into the outbox. The id of each is its instruction id and key, so that a repeat finds the first. If the
+-- outbox refuses one, the batch is repeated one by one, so that only that one fails.
 CREATE OR REPLACE FUNCTION enqueue_scheduled_messages(
   p_ids uuid[], p_participant_ids text[], p_topics text[], p_payloads jsonb[]
 ) RETURNS TABLE (message_id uuid, outbox_id uuid, error_message text)
@@ -116,7 +116,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) IS
-  'Internal: makes scheduled messages items of the outbox; says of each which, or why it was refused.';
+  'Internal: makes scheduled messages items of the outbox; returns the item, or the reason of a refusal.';
 
 CREATE OR REPLACE FUNCTION next_scheduler_event(p_outbox_only boolean DEFAULT false)
 RETURNS TABLE (next_event_at timestamptz, observed_at timestamptz)
@@ -130,7 +130,7 @@ BEGIN
   IF p_outbox_only IS NULL THEN
     PERFORM refuse_argument('p_outbox_only', 'true or false');
   END IF;
-  -- The predicates are those of the indexes, word by word: otherwise the planner does not use them.
+  -- The predicates repeat those of the indexes, because the planner does not use the indexes otherwise.
   IF p_outbox_only THEN
     v_ready_at := LEAST(
       (SELECT t.due_at FROM scheduler_tasks t WHERE t.kind = 'timer' AND t.state = 'READY' AND t.delivery = 'outbox'
@@ -153,4 +153,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION next_scheduler_event(boolean) IS
-  'The nearest moment at which a timer, a run, a lease or an active job is due, null when there is none; and the time now.';
+  'The next time at which a timer, a run, a lease or an active job is due, or null; and the time now.';

@@ -1,6 +1,6 @@
--- Jobs: define, pause, resume, trigger, delete; and the scheduler's part: which are due, and their runs. A run is made in
--- the call that moves the job's next due time, and only from the revision that it was computed from: of ten schedulers
--- that saw the same job due, one makes the run.
+-- Jobs: define, pause, resume, trigger, delete; and for schedulers: due jobs and their runs. One call creates a run and
+-- moves the job's next due time, and only if the job is still at the revision that the scheduler read. Of ten
+-- schedulers that see one job due, one creates the run.
 
 CREATE OR REPLACE FUNCTION check_job_name(p_job_name text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -39,7 +39,8 @@ BEGIN
   IF NOT is_id(p_time_zone) THEN
     PERFORM refuse_argument('p_time_zone', '1 to 128 printable ASCII characters without spaces');
   END IF;
-  IF p_next_due_at IS NULL OR p_next_due_at NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
+  IF p_next_due_at IS NULL OR p_next_due_at NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years'
+  THEN
     PERFORM refuse_argument('p_next_due_at', 'a time within 100 years of now');
   END IF;
   IF p_missed_runs IS NULL OR p_missed_runs NOT IN ('skip', 'once', 'all') THEN
@@ -47,13 +48,14 @@ BEGIN
   END IF;
   INSERT INTO scheduler_jobs AS j
     (job_name, cron, time_zone, topic, participant_id, payload, delivery, missed_runs, next_due_at)
-  VALUES (p_job_name, p_cron, p_time_zone, p_topic, p_participant_id, p_payload, p_delivery, p_missed_runs, p_next_due_at)
+  VALUES
+    (p_job_name, p_cron, p_time_zone, p_topic, p_participant_id, p_payload, p_delivery, p_missed_runs, p_next_due_at)
   ON CONFLICT (job_name) DO UPDATE
   SET cron = excluded.cron, time_zone = excluded.time_zone, topic = excluded.topic,
     participant_id = excluded.participant_id, payload = excluded.payload, delivery = excluded.delivery,
-    missed_runs = excluded.missed_runs, revision = j.revision + 1, updated_at = clock_timestamp(), schedule_error = NULL,
-    postponed_until = NULL,
-    -- Whoever registers the same schedule at each start of a program must not push its next occurrence away.
+    missed_runs = excluded.missed_runs, revision = j.revision + 1, updated_at = clock_timestamp(),
+    schedule_error = NULL, postponed_until = NULL,
+    -- A program that registers the same schedule at each start must not move its next occurrence.
     next_due_at = CASE WHEN j.cron = excluded.cron AND j.time_zone = excluded.time_zone
       THEN j.next_due_at ELSE excluded.next_due_at END
   RETURNING j.next_due_at, j.state, j.revision = 1 INTO next_due_at, state, created;
@@ -81,10 +83,11 @@ BEGIN
   RETURN false;
 END
 $$;
-COMMENT ON FUNCTION pause_job(text) IS 'Makes no more runs of a job; those already made go on. False when it was paused.';
+COMMENT ON FUNCTION pause_job(text) IS
+  'Creates no more runs of a job; existing runs continue. False if it was paused already.';
 
--- The occurrences of the pause are gone, whatever the policy about missed ones: nobody missed them. The next due time was
--- computed from a revision; another one may mean another schedule.
+-- Occurrences during the pause are dropped under every policy. The caller computed the next due time from a revision; a
+-- later revision may have another schedule.
 CREATE OR REPLACE FUNCTION resume_job(p_job_name text, p_revision bigint, p_next_due_at timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -96,7 +99,8 @@ BEGIN
   IF p_revision IS NULL OR p_revision < 1 THEN
     PERFORM refuse_argument('p_revision', 'the revision of the job, from 1');
   END IF;
-  IF p_next_due_at IS NULL OR p_next_due_at NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
+  IF p_next_due_at IS NULL OR p_next_due_at NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years'
+  THEN
     PERFORM refuse_argument('p_next_due_at', 'a time within 100 years of now');
   END IF;
   UPDATE scheduler_jobs j
@@ -112,9 +116,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION resume_job(text, bigint, timestamptz) IS
-  'Makes runs of a paused job again, from its next occurrence. False when it is not paused, or was changed meanwhile.';
+  'Creates runs of a paused job again, from its next occurrence. False if it is not paused, or has changed meanwhile.';
 
--- Also of a paused job: a person asks for this one run.
+-- Also for a paused job, because an operator asks for this one run.
 CREATE OR REPLACE FUNCTION trigger_job(p_job_name text) RETURNS TABLE (run_id uuid, scheduled_for timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -125,30 +129,30 @@ DECLARE
   v_at timestamptz;
 BEGIN
   PERFORM check_job_name(p_job_name);
-  -- Locked, so that a deletion either removes the run too or comes first.
+  -- The lock orders this call and a deletion: the deletion removes the new run, or comes first.
   SELECT j.* INTO v_job FROM scheduler_jobs j WHERE j.job_name = p_job_name FOR SHARE;
   IF v_job.job_name IS NULL THEN
     PERFORM raise_unknown_job(p_job_name);
   END IF;
   LOOP
     v_at := clock_timestamp();
-    -- Never on a whole second: those belong to the schedule, which must not find its occurrence taken.
+    -- Whole seconds belong to the schedule, whose occurrence must stay free.
     v_at := v_at + CASE WHEN v_at = date_trunc('second', v_at) THEN interval '1 microsecond' ELSE interval '0' END;
     INSERT INTO scheduler_tasks
       (task_id, kind, job_name, scheduled_for, triggered_by, topic, participant_id, payload, delivery, due_at)
-    VALUES (v_run_id, 'run', p_job_name, v_at, outbox_actor(), v_job.topic, v_job.participant_id, v_job.payload, v_job.delivery,
-      v_at)
+    VALUES (v_run_id, 'run', p_job_name, v_at, outbox_actor(), v_job.topic, v_job.participant_id, v_job.payload,
+      v_job.delivery, v_at)
     ON CONFLICT (job_name, scheduled_for) WHERE job_name IS NOT NULL DO NOTHING;
-    -- Not inserted: somebody else triggered it in this very microsecond, and the clock goes on.
+    -- Not inserted: another call triggered the job in the same microsecond.
     EXIT WHEN FOUND;
   END LOOP;
   PERFORM wake_schedulers(v_at);
   RETURN QUERY SELECT v_run_id, v_at;
 END
 $$;
-COMMENT ON FUNCTION trigger_job(text) IS 'Makes a run of a job that is due now, beside its schedule.';
+COMMENT ON FUNCTION trigger_job(text) IS 'Creates a run of a job that is due now, beside its schedule.';
 
--- Runs in somebody's hands are left to them, and cancelled if they come back; what has ended is history and stays.
+-- Claimed runs stay with their workers, and are cancelled if released. Ended runs stay as history.
 CREATE OR REPLACE FUNCTION delete_job(p_job_name text) RETURNS TABLE (deleted boolean, runs_removed integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -165,7 +169,8 @@ BEGIN
   RETURN QUERY SELECT v_deleted, v_runs_removed;
 END
 $$;
-COMMENT ON FUNCTION delete_job(text) IS 'Removes a job and its runs that have not begun; says whether there was one, and how many.';
+COMMENT ON FUNCTION delete_job(text) IS
+  'Deletes a job and its READY runs; returns whether it existed, and the number of runs.';
 
 CREATE OR REPLACE FUNCTION due_jobs(p_batch_size integer)
 RETURNS TABLE (
@@ -188,11 +193,11 @@ BEGIN
   ORDER BY GREATEST(j.next_due_at, j.postponed_until) LIMIT p_batch_size;
 END
 $$;
-COMMENT ON FUNCTION due_jobs(integer) IS 'Active jobs whose next occurrence has come and which are not put off, longest due first, at most the batch size.';
+COMMENT ON FUNCTION due_jobs(integer) IS
+  'Active jobs that are due and not postponed, longest due first, at most the batch size.';
 
--- One row per run to be made, with the job's revision and its next due time beside each; a job without a run to make has one
--- row whose occurrence is null. A job that is not at that revision any more is left alone: another scheduler was faster, or
--- somebody changed it.
+-- One element per run, with the revision and the next due time of its job. A job without a run has one element whose
+-- occurrence is null. A job at another revision is skipped: another scheduler was faster, or an operator changed it.
 CREATE OR REPLACE FUNCTION create_job_runs(
   p_job_names text[], p_revisions bigint[], p_next_due_at timestamptz[], p_scheduled_for timestamptz[]
 ) RETURNS TABLE (run_id uuid, job_name text, scheduled_for timestamptz)
@@ -204,7 +209,7 @@ DECLARE
   v_unchanged text[];
 BEGIN
   PERFORM check_job_runs(p_job_names, p_revisions, p_next_due_at, p_scheduled_for);
-  -- Locked in the order of their names, and not waited for: who holds one is moving it, or a person is changing it.
+  -- Locks in the order of names and skips locked jobs: their holder is moving or changing them.
   v_unchanged := ARRAY(
     SELECT j.job_name FROM scheduler_jobs j
     WHERE j.state = 'ACTIVE' AND EXISTS (
@@ -226,11 +231,12 @@ BEGIN
   ), made AS (
     INSERT INTO scheduler_tasks
       (task_id, kind, job_name, scheduled_for, topic, participant_id, payload, delivery, due_at)
-    SELECT uuid_v7(), 'run', m.job_name, o.scheduled_for, m.topic, m.participant_id, m.payload, m.delivery, o.scheduled_for
+    SELECT uuid_v7(), 'run', m.job_name, o.scheduled_for, m.topic, m.participant_id, m.payload, m.delivery,
+      o.scheduled_for
     FROM moved m
     JOIN unnest(p_job_names, p_scheduled_for) AS o(job_name, scheduled_for) ON o.job_name = m.job_name
     WHERE o.scheduled_for IS NOT NULL
-    -- A job that was deleted and defined again may meet an occurrence that it has had.
+    -- A job that was deleted and defined again may meet an occurrence of its earlier life.
     ON CONFLICT (job_name, scheduled_for) WHERE job_name IS NOT NULL DO NOTHING
     RETURNING task_id, job_name, scheduled_for
   )
@@ -238,7 +244,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION create_job_runs(text[], bigint[], timestamptz[], timestamptz[]) IS
-  'Makes runs of jobs that are still at the given revision, and moves their next due time, in one; returns the runs made.';
+  'Creates runs of jobs that are still at the given revision, and moves their next due time; returns the runs.';
 
 CREATE OR REPLACE FUNCTION check_job_runs(
   p_job_names text[], p_revisions bigint[], p_next_due_at timestamptz[], p_scheduled_for timestamptz[]
@@ -264,7 +270,8 @@ BEGIN
   END IF;
   FOR v_ordinal IN 1 .. v_count LOOP
     IF NOT is_id(p_job_names[v_ordinal]) THEN
-      PERFORM refuse_argument(format('p_job_name of item %s', v_ordinal), '1 to 128 printable ASCII characters without spaces');
+      PERFORM refuse_argument(format('p_job_name of item %s', v_ordinal),
+        '1 to 128 printable ASCII characters without spaces');
     END IF;
     IF p_revisions[v_ordinal] IS NULL OR p_revisions[v_ordinal] < 1 THEN
       PERFORM refuse_argument(format('p_revision of item %s', v_ordinal), 'the revision of the job, from 1');
@@ -275,7 +282,8 @@ BEGIN
       PERFORM refuse_argument(format('p_next_due_at of item %s', v_ordinal), 'a time within 100 years of now');
     END IF;
     IF p_scheduled_for[v_ordinal] NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
-      PERFORM refuse_argument(format('p_scheduled_for of item %s', v_ordinal), 'null, or a time within 100 years of now');
+      PERFORM refuse_argument(format('p_scheduled_for of item %s', v_ordinal),
+        'null, or a time within 100 years of now');
     END IF;
   END LOOP;
 END
@@ -283,8 +291,8 @@ $$;
 COMMENT ON FUNCTION check_job_runs(text[], bigint[], timestamptz[], timestamptz[]) IS
   'Internal: raises 22023 for the first run that is not acceptable.';
 
--- What a scheduler cannot read must not keep the others waiting: it is put off a minute, with the reason where people look.
--- Its due time stays: mended, it is a job whose occurrence is late, and its policy says what becomes of that.
+-- A job that the scheduler cannot parse is postponed by a minute, with the reason, so that it does not delay other
+-- jobs. Its due time stays: once corrected, its occurrence is late, and missed_runs decides.
 CREATE OR REPLACE FUNCTION postpone_job(p_job_name text, p_revision bigint, p_error_message text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -298,10 +306,11 @@ BEGIN
     PERFORM refuse_argument('p_error_message', 'text of 1 to 2000 characters');
   END IF;
   UPDATE scheduler_jobs j
-  SET postponed_until = clock_timestamp() + interval '1 minute', revision = j.revision + 1, schedule_error = p_error_message
+  SET postponed_until = clock_timestamp() + interval '1 minute', revision = j.revision + 1,
+    schedule_error = p_error_message
   WHERE j.job_name = p_job_name AND j.revision = p_revision;
   RETURN FOUND;
 END
 $$;
 COMMENT ON FUNCTION postpone_job(text, bigint, text) IS
-  'Puts a job off for a minute whose expression a scheduler cannot read, and says why. False when it was changed meanwhile.';
+  'Postpones a job by a minute whose expression a scheduler cannot parse, with the reason. False if it has changed.';

@@ -1,9 +1,10 @@
--- Tasks of both kinds (p_kind: timer, run): claim, end claims, release, make messages of, purge. The public functions of
--- timers.sql and job_runs.sql call these. The lease token fences each end of a claim.
+-- Tasks of both kinds (p_kind: timer, run): claim, end claims, release, make messages of, purge. The public functions
+-- of timers.sql and job_runs.sql call these. The lease token fences each end of a claim.
 
--- Locks the job's row first. A deletion under way either has not deleted runs yet and then finds this one READY, or commits
--- before the lock is granted, and then the job is gone.
-CREATE OR REPLACE FUNCTION release_tasks(p_task_ids uuid[], p_error_message text, p_retry_delay_seconds integer) RETURNS void
+-- Locks the job's row first. A deletion under way has either not deleted runs yet, and then finds this one READY, or
+-- commits before the lock is granted, and then the job is gone.
+CREATE OR REPLACE FUNCTION release_tasks(p_task_ids uuid[], p_error_message text, p_retry_delay_seconds integer)
+RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: lookup
@@ -17,12 +18,14 @@ BEGIN
   v_now := clock_timestamp();
   UPDATE scheduler_tasks t
   SET state = g.state, finished_at = CASE WHEN g.state = 'READY' THEN NULL ELSE v_now END,
-    due_at = CASE WHEN p_retry_delay_seconds > 0 THEN v_now + make_interval(secs => p_retry_delay_seconds) ELSE t.due_at END,
+    due_at = CASE WHEN p_retry_delay_seconds > 0
+      THEN v_now + make_interval(secs => p_retry_delay_seconds) ELSE t.due_at END,
     error_message = COALESCE(p_error_message, format('the claim of %s expired', t.claimed_by)),
     claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL
   FROM (
     SELECT n.task_id, CASE
-      WHEN n.kind = 'run' AND NOT EXISTS (SELECT 1 FROM scheduler_jobs j WHERE j.job_name = n.job_name OFFSET 0) THEN 'CANCELLED'
+      WHEN n.kind = 'run' AND NOT EXISTS (SELECT 1 FROM scheduler_jobs j WHERE j.job_name = n.job_name OFFSET 0)
+      THEN 'CANCELLED'
       WHEN n.attempt_count >= 20 THEN 'FAILED'
       ELSE 'READY'
     END AS state
@@ -93,7 +96,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION enqueue_due_tasks(text, integer) IS
-  'Internal: makes due tasks of a kind messages of the outbox, in order, at most the batch size. A refused one fails alone.';
+  'Internal: makes due tasks of a kind messages of the outbox, in order. A refused one fails alone.';
 
 CREATE OR REPLACE FUNCTION claim_tasks(
   p_kind text, p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[]
@@ -129,7 +132,8 @@ BEGIN
   WITH leased AS (
     UPDATE scheduler_tasks t
     SET state = 'CLAIMED', claimed_by = p_worker_id, lease_token = gen_random_uuid(),
-      lease_expires_at = v_now + make_interval(secs => p_lease_seconds), attempt_count = t.attempt_count + 1, started_at = v_now
+      lease_expires_at = v_now + make_interval(secs => p_lease_seconds), started_at = v_now,
+      attempt_count = t.attempt_count + 1
     WHERE t.task_id = ANY (v_due)
     RETURNING t.*
   )
@@ -140,7 +144,7 @@ $$;
 COMMENT ON FUNCTION claim_tasks(text, integer, text, integer, text[]) IS
   'Internal: leases due tasks of a kind to one worker, at most the batch size, in order; each with its token.';
 
--- The answer leaves out a task of the other kind, and one that this worker does not hold, or no longer holds, under this token.
+-- The answer leaves out a task of the other kind, and one that this worker does not hold under this token.
 CREATE OR REPLACE FUNCTION end_task_claims(
   p_kind text, p_task_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_state text, p_error_message text,
   p_retry_delay_seconds integer
@@ -157,7 +161,7 @@ DECLARE
 BEGIN
   PERFORM check_scheduler_leases(
     format('p_%s_ids', p_kind), p_task_ids, p_lease_tokens, p_worker_id, p_error_message, p_retry_delay_seconds);
-  -- Only a CLAIMED task has a lease token. A predicate on the state would let the planner read all leased tasks by their index.
+  -- Only a CLAIMED task has a lease token. With a predicate on the state the planner could read all leased tasks.
   v_shown := ARRAY(
     SELECT g.ordinal
     FROM unnest(p_task_ids, p_lease_tokens) WITH ORDINALITY AS g(task_id, lease_token, ordinal)
@@ -187,7 +191,8 @@ $$;
 COMMENT ON FUNCTION end_task_claims(text, uuid[], uuid[], text, text, text, integer) IS
   'Internal: moves tasks of a kind that a worker holds to a state; returns those that it moved.';
 
-CREATE OR REPLACE FUNCTION purge_finished_tasks(p_kind text, p_retention_seconds integer, p_batch_size integer) RETURNS integer
+CREATE OR REPLACE FUNCTION purge_finished_tasks(p_kind text, p_retention_seconds integer, p_batch_size integer)
+RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: lookup
@@ -203,11 +208,12 @@ BEGIN
     PERFORM refuse_argument('p_batch_size', '1 to 1000');
   END IF;
   DELETE FROM scheduler_tasks d WHERE d.task_id = ANY (ARRAY(
-    SELECT t.task_id FROM scheduler_tasks t WHERE t.kind = p_kind AND t.finished_at IS NOT NULL AND t.finished_at < v_before
+    SELECT t.task_id FROM scheduler_tasks t
+    WHERE t.kind = p_kind AND t.finished_at IS NOT NULL AND t.finished_at < v_before
     ORDER BY t.finished_at LIMIT p_batch_size FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_purged = ROW_COUNT;
   RETURN v_purged;
 END
 $$;
 COMMENT ON FUNCTION purge_finished_tasks(text, integer, integer) IS
-  'Internal: deletes tasks of a kind that finished before the retention, oldest first, at most the batch size; returns how many.';
+  'Internal: deletes tasks of a kind that finished before the retention, oldest first; returns their number.';

@@ -1,11 +1,11 @@
 -- Timers: schedule, cancel; and the public functions for tasks of the kind timer, see tasks.sql.
 
--- With an id of the caller's choice a repeated call is idempotent: the same timer under the same id is the first timer, in any
--- state. Another timer, or the id of a run, is refused. The due time is compared until the first claim, because a release may
--- move it.
+-- With an id of the caller a repeated call is idempotent: the same timer under the same id is the first timer, in any
+-- state. Another timer, or the id of a run, is refused. The due time is compared until the first claim, because a
+-- release may move it.
 CREATE OR REPLACE FUNCTION schedule_timer(
-  p_topic text, p_payload jsonb, p_due_at timestamptz, p_participant_id text DEFAULT NULL, p_delivery text DEFAULT 'outbox',
-  p_timer_id uuid DEFAULT NULL
+  p_topic text, p_payload jsonb, p_due_at timestamptz, p_participant_id text DEFAULT NULL,
+  p_delivery text DEFAULT 'outbox', p_timer_id uuid DEFAULT NULL
 ) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -34,14 +34,17 @@ BEGIN
       IS DISTINCT FROM ('timer', p_topic, p_participant_id, p_payload, p_delivery)
     OR (v_known.attempt_count = 0 AND v_known.due_at <> p_due_at)
   THEN
-    RAISE EXCEPTION 'IDEMPOTENCY_CONFLICT: timer %: this id already stands for another topic, participant, payload, delivery or time', v_timer_id
-      USING ERRCODE = 'P7004', HINT = 'Use a new id for a new timer; repeat the first content to hear the first answer.';
+    RAISE EXCEPTION 'IDEMPOTENCY_CONFLICT: timer %: this id already stands for another topic, participant, payload, '
+        'delivery or time', v_timer_id
+      USING ERRCODE = 'P7004',
+        HINT = 'Use a new id for a new timer; repeat the first content to hear the first answer.';
   END IF;
   RETURN v_timer_id;
 END
 $$;
 COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamptz, text, text, uuid) IS
-  'Schedules a message for a moment, in the caller''s transaction. One that has passed is due at once. The same again under an id that the caller chose is the same timer.';
+  'Schedules a message, in the caller''s transaction; a past time is due at once. Idempotent under an id of the '
+  'caller.';
 
 -- Cancels a claimed timer, too: the later end of its claim then changes nothing.
 CREATE OR REPLACE FUNCTION cancel_timer(p_timer_id uuid) RETURNS boolean
@@ -53,17 +56,21 @@ BEGIN
     PERFORM refuse_argument('p_timer_id', 'an id');
   END IF;
   UPDATE scheduler_tasks t
-  SET state = 'CANCELLED', finished_at = clock_timestamp(), claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL
+  SET state = 'CANCELLED', finished_at = clock_timestamp(), claimed_by = NULL, lease_token = NULL,
+    lease_expires_at = NULL
   WHERE t.task_id = p_timer_id AND t.kind = 'timer' AND t.state IN ('READY', 'CLAIMED');
   RETURN FOUND;
 END
 $$;
-COMMENT ON FUNCTION cancel_timer(uuid) IS 'Cancels a timer that has not ended, for good; false when it has, or never was.';
+COMMENT ON FUNCTION cancel_timer(uuid) IS
+  'Cancels a timer that has not ended, for good; false if it has ended or does not exist.';
 
 CREATE OR REPLACE FUNCTION enqueue_due_timers(p_batch_size integer)
 RETURNS TABLE (timer_id uuid, topic text, due_at timestamptz, outbox_id uuid, error_message text)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-AS $$ SELECT t.task_id, t.topic, t.due_at, t.outbox_id, t.error_message FROM enqueue_due_tasks('timer', p_batch_size) t $$;
+AS $$
+  SELECT t.task_id, t.topic, t.due_at, t.outbox_id, t.error_message FROM enqueue_due_tasks('timer', p_batch_size) t
+$$;
 COMMENT ON FUNCTION enqueue_due_timers(integer) IS
   'Makes due timers messages of the outbox, in order, at most the batch size; one that the outbox refuses fails alone.';
 
@@ -92,7 +99,8 @@ CREATE OR REPLACE FUNCTION abandon_timers(
 ) RETURNS SETOF uuid
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
-  SELECT end_task_claims('timer', p_timer_ids, p_lease_tokens, p_worker_id, 'READY', p_error_message, p_retry_delay_seconds)
+  SELECT end_task_claims(
+    'timer', p_timer_ids, p_lease_tokens, p_worker_id, 'READY', p_error_message, p_retry_delay_seconds)
 $$;
 COMMENT ON FUNCTION abandon_timers(uuid[], uuid[], text, text, integer) IS
   'Returns claimed timers to ready, due as before or after a delay; the twentieth time they fail instead.';
