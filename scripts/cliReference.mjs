@@ -6,8 +6,8 @@ import { ensureBuilt } from './build.mjs'
 
 ensureBuilt()
 const { createProgram } = await import('../dist/libs/cli/program.js')
-const { cliReference } = await import('../dist/libs/cli/reference.js')
-const { Terminal } = await import('../dist/libs/cli/Terminal.js')
+const { cliReference } = await import('../dist/libs/cli/terminal/surface.js')
+const { Terminal } = await import('../dist/libs/cli/terminal/Terminal.js')
 
 const terminal = new Terminal({ stdout: process.stdout, stderr: process.stderr, env: {} })
 const program = await createProgram(['node', 'symphony'], { env: {}, terminal, signal: new AbortController().signal })

@@ -1,33 +1,32 @@
 import { Command } from 'commander'
-import type { Cli } from './Cli.js'
-import { EXIT, EXIT_CODES_HELP } from './exitCodes.js'
-import { packageVersion } from './packageVersion.js'
-import { reportError } from './reportError.js'
+import type { Cli } from './terminal/Cli.js'
+import { packageVersion } from './terminal/installation.js'
+import { EXIT, EXIT_CODES_HELP, reportError } from './terminal/reportError.js'
 
 type Register = (program: Command, cli: Cli) => void
 
-/** Every command of `symphony`, as it is listed: one file in commands/, one line here. */
+/** Every command of `symphony` in the order of its help, with the file in commands/ that registers it. */
 const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
-  start: async () => (await import('./commands/start.js')).registerStart,
-  api: async () => (await import('./commands/api.js')).registerApi,
-  worker: async () => (await import('./commands/worker.js')).registerWorker,
-  scheduler: async () => (await import('./commands/scheduler.js')).registerScheduler,
-  demo: async () => (await import('./commands/demo.js')).registerDemo,
+  start: async () => (await import('./commands/processes.js')).registerStart,
+  api: async () => (await import('./commands/processes.js')).registerApi,
+  worker: async () => (await import('./commands/processes.js')).registerWorker,
+  scheduler: async () => (await import('./commands/processes.js')).registerScheduler,
+  demo: async () => (await import('./commands/demo/demo.js')).registerDemo,
   deploy: async () => (await import('./commands/deploy.js')).registerDeploy,
   doctor: async () => (await import('./commands/doctor.js')).registerDoctor,
   enqueue: async () => (await import('./commands/enqueue.js')).registerEnqueue,
   status: async () => (await import('./commands/status.js')).registerStatus,
-  alerts: async () => (await import('./commands/alerts.js')).registerAlerts,
-  workers: async () => (await import('./commands/workers.js')).registerWorkers,
+  alerts: async () => (await import('./commands/status.js')).registerAlerts,
+  workers: async () => (await import('./commands/status.js')).registerWorkers,
   show: async () => (await import('./commands/show.js')).registerShow,
   dlq: async () => (await import('./commands/dlq.js')).registerDlq,
-  redrive: async () => (await import('./commands/redrive.js')).registerRedrive,
+  redrive: async () => (await import('./commands/dlq.js')).registerRedrive,
   holds: async () => (await import('./commands/holds.js')).registerHolds,
-  approve: async () => (await import('./commands/approve.js')).registerApprove,
-  withdraw: async () => (await import('./commands/withdraw.js')).registerWithdraw,
+  approve: async () => (await import('./commands/proposals.js')).registerApprove,
+  withdraw: async () => (await import('./commands/proposals.js')).registerWithdraw,
   contradictions: async () => (await import('./commands/contradictions.js')).registerContradictions,
   pause: async () => (await import('./commands/pause.js')).registerPause,
-  resume: async () => (await import('./commands/resume.js')).registerResume,
+  resume: async () => (await import('./commands/pause.js')).registerResume,
   freeze: async () => (await import('./commands/freeze.js')).registerFreeze,
   leases: async () => (await import('./commands/leases.js')).registerLeases,
   inbox: async () => (await import('./commands/inbox.js')).registerInbox,
@@ -35,8 +34,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   timers: async () => (await import('./commands/timers.js')).registerTimers,
   keys: async () => (await import('./commands/keys.js')).registerKeys,
   vault: async () => (await import('./commands/vault.js')).registerVault,
-  ledger: async () => (await import('./commands/ledger.js')).registerLedger,
-  evidence: async () => (await import('./commands/evidence.js')).registerEvidence,
+  ledger: async () => (await import('./commands/ledger/ledger.js')).registerLedger,
+  evidence: async () => (await import('./commands/ledger/evidence.js')).registerEvidence,
   db: async () => (await import('./commands/db.js')).registerDb,
   completion: async () => (await import('./commands/completion.js')).registerCompletion,
 }

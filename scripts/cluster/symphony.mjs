@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { throwIfInterrupted } from './Processes.mjs'
 
 /** The command line of Symphony, as `bin/symphony` starts it once the build is fresh. */
-export const SYMPHONY = fileURLToPath(new URL('../../dist/libs/cli/child.js', import.meta.url))
+export const SYMPHONY = fileURLToPath(new URL('../../dist/libs/cli/childMain.js', import.meta.url))
 
 const TERMINATED = 143
 

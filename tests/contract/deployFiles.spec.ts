@@ -4,8 +4,8 @@ import { Writable } from 'node:stream'
 import type { Command } from 'commander'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { createProgram } from '../../libs/cli/program.js'
-import { SETTINGS } from '../../libs/cli/settings.js'
-import { Terminal } from '../../libs/cli/Terminal.js'
+import { SETTINGS } from '../../libs/cli/settings/settings.js'
+import { Terminal } from '../../libs/cli/terminal/Terminal.js'
 import { findPrograms, ProgramsMissingError } from '../../scripts/cluster/programs.mjs'
 
 /** What the files of deploy/ and the pages for operators tell a reader to run exists: commands, flags, variables, places to fill in. */

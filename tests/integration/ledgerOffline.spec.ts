@@ -2,7 +2,7 @@ import { createHash, generateKeyPairSync } from 'node:crypto'
 import { appendFile, cp, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { seededRandom } from '../../libs/cli/demo/seededRandom.js'
+import { seededRandom } from '../../libs/cli/commands/demo/seededRandom.js'
 import {
   auditExport,
   databaseSource,

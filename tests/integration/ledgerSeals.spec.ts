@@ -18,7 +18,7 @@ import {
   resolveOutboxHold,
 } from '../../libs/outbox/index.js'
 import { alertRules, ALERT_THRESHOLDS, AlertWatch } from '../../libs/observability/index.js'
-import { readSystemStatus } from '../../libs/cli/readSystemStatus.js'
+import { readSystemStatus } from '../../libs/cli/database/readSystemStatus.js'
 import { LedgerStage } from '../support/ledgerStage.js'
 import { anInstruction, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { PATIENTLY } from '../support/patiently.js'

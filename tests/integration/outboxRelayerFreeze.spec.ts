@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
-import { EpochFile } from '../../libs/cli/EpochFile.js'
+import { EpochFile } from '../../libs/cli/processes/EpochFile.js'
 import {
   freezeDispatch,
   liftDispatchFreeze,

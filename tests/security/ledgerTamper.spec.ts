@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { seededRandom } from '../../libs/cli/demo/seededRandom.js'
+import { seededRandom } from '../../libs/cli/commands/demo/seededRandom.js'
 import { describeBreak, type Checkpoint } from '../../libs/ledger/index.js'
 import { commitSeed } from '../support/commitSlice.js'
 import { LedgerStage } from '../support/ledgerStage.js'

@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { Writable } from 'node:stream'
 import { run } from '../../libs/cli/program.js'
-import { Terminal } from '../../libs/cli/Terminal.js'
+import { Terminal } from '../../libs/cli/terminal/Terminal.js'
 import { builtPath } from './builtPath.js'
 
 export interface Said {
@@ -40,7 +40,7 @@ export interface Running {
 }
 
 export function spawnSymphony(words: readonly string[], env: Readonly<Record<string, string>> = {}): Running {
-  const child = spawn(process.execPath, [builtPath('libs/cli/child.js'), ...words], {
+  const child = spawn(process.execPath, [builtPath('libs/cli/childMain.js'), ...words], {
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
   })

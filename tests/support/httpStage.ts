@@ -11,7 +11,7 @@ import {
   type Problem,
   type Route,
 } from '../../libs/http/index.js'
-import { readSystemStatus } from '../../libs/cli/readSystemStatus.js'
+import { readSystemStatus } from '../../libs/cli/database/readSystemStatus.js'
 import { Metrics } from '../../libs/observability/index.js'
 import type { TestDatabase, TestLogin } from './database.js'
 

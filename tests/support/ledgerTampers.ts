@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto'
 import type { Queryable } from '../../libs/db/index.js'
-import { between, type Random } from '../../libs/cli/demo/seededRandom.js'
+import { between, type Random } from '../../libs/cli/commands/demo/seededRandom.js'
 import { blockHash, ENTRY, type Position } from '../../libs/ledger/blocks.js'
 import type { LedgerRow } from '../../libs/ledger/chain.js'
 import { canonicalHash, databaseSource, type LedgerBreak } from '../../libs/ledger/index.js'

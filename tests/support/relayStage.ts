@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { onTestFinished } from 'vitest'
-import { readEffects } from '../../libs/cli/readEffects.js'
+import { readRailEffects } from '../../libs/cli/commands/ledger/readRailEffects.js'
 import type { JsonObject } from '../../libs/core/index.js'
 import { audit } from '../../libs/ledger/index.js'
 import { enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
@@ -156,7 +156,7 @@ export class RelayStage {
   /** What breaks the invariants, our book held against the rail's: empty if all ten were judged and hold. */
   async auditFindings(): Promise<string[]> {
     const { invariants } = await audit(this.db.as('symphony_auditor'), {
-      effects: await readEffects(this.bookFile),
+      effects: await readRailEffects(this.bookFile),
       drained: true,
     })
     const unjudged = ALL_INVARIANTS.filter((id) => !invariants.some((verdict) => verdict.id === id))

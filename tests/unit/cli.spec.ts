@@ -1,8 +1,8 @@
 import { Writable } from 'node:stream'
 import { describe, expect, test } from 'vitest'
 import { run } from '../../libs/cli/program.js'
-import { reportError } from '../../libs/cli/reportError.js'
-import { Terminal } from '../../libs/cli/Terminal.js'
+import { reportError } from '../../libs/cli/terminal/reportError.js'
+import { Terminal } from '../../libs/cli/terminal/Terminal.js'
 import { AppError } from '../../libs/core/index.js'
 import { toDatabaseError } from '../../libs/db/index.js'
 

@@ -9,7 +9,7 @@ import { builtPath } from '../support/builtPath.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 const BIN = fileURLToPath(new URL('../../bin/symphony', import.meta.url))
-const INTERRUPTION = pathToFileURL(builtPath('libs/cli/Interruption.js')).href
+const MAIN = pathToFileURL(builtPath('libs/cli/main.js')).href
 
 interface Ended {
   readonly exitCode: number | string
@@ -100,8 +100,8 @@ describe('symphony db', () => {
 
 test('the second signal ends a command that does not end by itself', async () => {
   const program = `
-    const { Interruption } = await import('${INTERRUPTION}')
-    new Interruption(() => console.log('first'))
+    const { SignalHandler } = await import('${MAIN}')
+    new SignalHandler(() => console.log('first'))
     setInterval(() => {}, 1e6)
     console.log('ready')`
   const { child, ended } = spawnNode(['--input-type=module', '--eval', program])

@@ -2,8 +2,8 @@ import { mkdir, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { programName } from '../../libs/cli/programName.js'
-import { Terminal } from '../../libs/cli/Terminal.js'
+import { programName } from '../../libs/cli/terminal/installation.js'
+import { Terminal } from '../../libs/cli/terminal/Terminal.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 /** A file bin/symphony in a folder of its own. */

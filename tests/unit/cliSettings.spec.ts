@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { Command } from 'commander'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { addSettings, resolveSettings } from '../../libs/cli/resolveSettings.js'
-import { SETTINGS, type SettingName, type Settings } from '../../libs/cli/settings.js'
-import { Terminal } from '../../libs/cli/Terminal.js'
+import { addSettings, resolveSettings } from '../../libs/cli/settings/resolveSettings.js'
+import { SETTINGS, type SettingName, type Settings } from '../../libs/cli/settings/settings.js'
+import { Terminal } from '../../libs/cli/terminal/Terminal.js'
 
 let folder: string
 beforeAll(async () => {

@@ -6,9 +6,9 @@ import { Writable } from 'node:stream'
 import type { Command } from 'commander'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createProgram } from '../../libs/cli/program.js'
-import { cliReference, helpOf } from '../../libs/cli/reference.js'
-import { everyCommand, surfaceOf, type CommandSurface } from '../../libs/cli/surface.js'
-import { Terminal } from '../../libs/cli/Terminal.js'
+import { cliReference, helpOf } from '../../libs/cli/terminal/surface.js'
+import { everyCommand, surfaceOf, type CommandSurface } from '../../libs/cli/terminal/surface.js'
+import { Terminal } from '../../libs/cli/terminal/Terminal.js'
 import { symphony } from '../support/commandLine.js'
 
 /** The command line as a whole, read from the program: what it explains, what shells complete, what the reference says. */

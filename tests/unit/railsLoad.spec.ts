@@ -224,7 +224,13 @@ describe('a file of rails', () => {
       const said = await loadRailsFile(process.argv[2], { timeoutMs: 1000 }).then(
         (rails) => [...rails.keys()], ({ code, remedy }) => ({ code, remedy }))
       console.log(JSON.stringify(said))`
-    const words = ['--input-type=module', '--eval', program, builtPath('libs/cli/loadRailsFile.js'), join(folder, name)]
+    const words = [
+      '--input-type=module',
+      '--eval',
+      program,
+      builtPath('libs/cli/processes/rails.js'),
+      join(folder, name),
+    ]
     return JSON.parse((await promisify(execFile)(process.execPath, words)).stdout)
   }
 

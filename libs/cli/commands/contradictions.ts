@@ -1,10 +1,9 @@
 import { Option, type Command } from 'commander'
 import { readContradictionPage, reviewOutboxContradiction, type ContradictionView } from '../../outbox/index.js'
-import type { Cli } from '../Cli.js'
-import { parseWholeNumber } from '../commonOptions.js'
-import { addExamples } from '../examples.js'
-import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
-import type { GivenFlags } from '../resolveSettings.js'
+import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator/operator.js'
+import { addExamples, parseWholeNumber } from '../settings/options.js'
+import type { GivenFlags } from '../settings/resolveSettings.js'
+import type { Cli } from '../terminal/Cli.js'
 
 /** `symphony contradictions`: payments about which two reports do not agree. */
 export function registerContradictions(program: Command, cli: Cli): void {

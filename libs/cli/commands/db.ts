@@ -1,8 +1,7 @@
 import type { Command } from 'commander'
 import { embeddedUrl, startEmbedded, stopEmbedded } from '../../embedded/index.js'
-import type { Cli } from '../Cli.js'
-import { dataDirOption, jsonOption, parseWholeNumber } from '../commonOptions.js'
-import { addExamples } from '../examples.js'
+import { addExamples, dataDirOption, jsonOption, parseWholeNumber } from '../settings/options.js'
+import type { Cli } from '../terminal/Cli.js'
 
 interface DbOptions {
   readonly dataDir: string

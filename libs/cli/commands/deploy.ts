@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
 import { InvalidArgumentError } from '../../core/index.js'
 import { deploy, parseLoginRequest, type DeployReport, type LoginRequest } from '../../deployment/index.js'
-import type { Cli } from '../Cli.js'
-import { jsonOption } from '../commonOptions.js'
-import { addDatabaseSettings, resolveDatabase, type DatabaseFlags } from '../targetDatabase.js'
+import { addDatabaseSettings, resolveDatabase, type DatabaseFlags } from '../database/target.js'
+import { jsonOption } from '../settings/options.js'
+import type { Cli } from '../terminal/Cli.js'
 
 interface DeployCommandOptions extends DatabaseFlags {
   readonly dryRun?: boolean

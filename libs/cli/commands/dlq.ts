@@ -1,11 +1,26 @@
 import type { Command } from 'commander'
-import { readFailedItems, type FailedItemView } from '../../outbox/index.js'
-import type { Cli } from '../Cli.js'
-import { describeMoney } from '../describeMoney.js'
-import { addExamples } from '../examples.js'
-import { addPaging, addSelection, requireKnownNames, selectionOf } from '../itemSelection.js'
-import { addOperatorOptions, asControl } from '../operator.js'
-import type { GivenFlags } from '../resolveSettings.js'
+import { AppError, InvalidArgumentError } from '../../core/index.js'
+import type { RoleHandle } from '../../db/index.js'
+import { readFailedItems, readItems, redriveOutboxItem, type FailedItemView } from '../../outbox/index.js'
+import {
+  addOperatorOptions,
+  addPaging,
+  addSelection,
+  asControl,
+  decideEach,
+  describeRefusals,
+  hasFilter,
+  printResult,
+  reasonOption,
+  requiredReason,
+  requireKnownNames,
+  requireNoRefusal,
+  selectionOf,
+} from '../operator/operator.js'
+import { describeMoney } from '../operator/wording.js'
+import { addExamples } from '../settings/options.js'
+import type { GivenFlags } from '../settings/resolveSettings.js'
+import type { Cli } from '../terminal/Cli.js'
 
 /** `symphony dlq`: payments that ended as FAILED. */
 export function registerDlq(program: Command, cli: Cli): void {
@@ -17,7 +32,7 @@ export function registerDlq(program: Command, cli: Cli): void {
   )
     .option('--error-code <code>', 'with this error')
     .option('--open', 'only what was not sent again, and is not proposed to be')
-    .action((flags: GivenFlags) => run(flags, cli))
+    .action((flags: GivenFlags) => runList(flags, cli))
   addExamples(
     list,
     'symphony dlq list --rail sepa --since 2026-01-31T08:00:00Z',
@@ -25,7 +40,7 @@ export function registerDlq(program: Command, cli: Cli): void {
   )
 }
 
-async function run(flags: GivenFlags, cli: Cli): Promise<void> {
+async function runList(flags: GivenFlags, cli: Cli): Promise<void> {
   const search = { ...selectionOf(flags), undecided: flags['open'] === true }
   const { items: failed, next } = await asControl('dlq', flags, cli, async (control) =>
     requireKnownNames(control, search, await readFailedItems(control, search)),
@@ -71,4 +86,87 @@ function print(item: ReturnType<typeof listed>, { terminal }: Cli): void {
   if (item.redrivenAs !== null) terminal.print(`  ${dim('sent again')} as ${item.redrivenAs}`)
   else if (item.proposalId !== null)
     terminal.print(`  ${dim('to be sent again')}, if someone else agrees: symphony approve ${item.proposalId}`)
+}
+
+/** `symphony redrive`: proposes to send failed payments again. */
+export function registerRedrive(program: Command, cli: Cli): void {
+  const command = addSelection(
+    addOperatorOptions(
+      program
+        .command('redrive')
+        .description('propose to send a failed payment again, as a new item; someone else must approve it')
+        .argument('[outbox-id]'),
+    ),
+  )
+    .option('--error-code <code>', 'with this error')
+    .option('--all-matching', 'every failed payment that the options select and that was not sent again yet')
+    .addOption(reasonOption())
+    .option('--dry-run', 'say what would happen, and change nothing')
+    .action((id: string | undefined, flags: GivenFlags) => runRedrive(id, flags, cli))
+  command.addHelpText(
+    'after',
+    `
+A failed payment of a halted ordered stream keeps its place: redrive it, let it be approved, then "symphony resume stream
+PARTICIPANT". The redrive is refused once a later payment of the stream was sent.`,
+  )
+  addExamples(
+    command,
+    'symphony redrive 01981… --reason "the account was opened"',
+    'symphony redrive --all-matching --rail sepa --error-code CLOSED --dry-run',
+    'symphony redrive --all-matching --rail sepa --error-code CLOSED --reason OPS-812 --json | jq -r .proposed[].proposalId',
+  )
+}
+
+async function runRedrive(outboxId: string | undefined, flags: GivenFlags, cli: Cli): Promise<void> {
+  if ((outboxId === undefined) === (flags['allMatching'] !== true)) {
+    throw new InvalidArgumentError(
+      'outbox-id',
+      'expected the id of one failed payment, or --all-matching instead of it',
+    )
+  }
+  await asControl('redrive', flags, cli, (control) =>
+    outboxId === undefined ? redriveAll(control, flags, cli) : redriveOne(control, outboxId, flags, cli),
+  )
+}
+
+async function redriveOne(control: RoleHandle, outboxId: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  if (flags['dryRun'] === true) {
+    const [item] = await readItems(control, { outboxId })
+    if (item === undefined) throw new AppError('ITEM_NOT_FOUND', `There is no outbox item with the id ${outboxId}.`)
+    const possible = item.state === 'FAILED'
+    const sentence = possible
+      ? `${outboxId} would be proposed to be sent again; someone else must approve it.`
+      : `${outboxId} is ${item.state}: only what has failed can be sent again.`
+    return printResult({ outboxId, state: item.state, possible, secondPerson: true }, sentence, flags, cli)
+  }
+  const { proposalId } = await redriveOutboxItem(control, outboxId, requiredReason(flags))
+  const sentence = `${outboxId} is proposed to be sent again. Someone else must approve it: symphony approve ${proposalId}`
+  printResult({ outboxId, status: 'PROPOSED', proposalId }, sentence, flags, cli)
+}
+
+async function redriveAll(control: RoleHandle, flags: GivenFlags, cli: Cli): Promise<void> {
+  const search = { ...selectionOf(flags), undecided: true }
+  if (!hasFilter(search)) {
+    throw new InvalidArgumentError(
+      '--all-matching',
+      'expected something that selects: --rail, --participant, --error-code, --since or --until',
+    )
+  }
+  const { items: failed, next } = await requireKnownNames(control, search, await readFailedItems(control, search))
+  const outboxIds = failed.map(({ item }) => item.outboxId)
+  const more = next === null ? '' : ' These are the newest; run it again for the others, or raise --limit.'
+  if (flags['dryRun'] === true) {
+    const sentence = [...outboxIds, `${outboxIds.length} would be proposed to be sent again.${more}`].join('\n')
+    return printResult({ outboxIds, more: next !== null, secondPerson: true }, sentence, flags, cli)
+  }
+  const reason = requiredReason(flags)
+  const decided = await decideEach(outboxIds, (outboxId) => redriveOutboxItem(control, outboxId, reason), cli)
+  const proposed = decided.done.map(({ outboxId, proposalId }) => ({ outboxId, proposalId }))
+  const lines = [
+    ...proposed.map(({ outboxId, proposalId }) => `${outboxId}: symphony approve ${proposalId}`),
+    ...describeRefusals(decided),
+    `${proposed.length} are proposed to be sent again; someone else must approve them.${more}`,
+  ]
+  printResult({ proposed, refused: decided.refused, more: next !== null }, lines.join('\n'), flags, cli)
+  requireNoRefusal('REDRIVE_REFUSED', decided)
 }

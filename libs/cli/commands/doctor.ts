@@ -1,10 +1,9 @@
 import type { Command } from 'commander'
-import { AppError } from '../../core/index.js'
-import { doctor, type Diagnosis, type Finding } from '../../deployment/index.js'
-import type { Cli } from '../Cli.js'
-import { jsonOption } from '../commonOptions.js'
-import { addDatabaseSettings, resolveDatabase, type DatabaseFlags } from '../targetDatabase.js'
-import { countOf } from '../countOf.js'
+import { doctor } from '../../deployment/index.js'
+import { printDiagnosis, requireHealth } from '../database/diagnosis.js'
+import { addDatabaseSettings, resolveDatabase, type DatabaseFlags } from '../database/target.js'
+import { jsonOption } from '../settings/options.js'
+import type { Cli } from '../terminal/Cli.js'
 
 interface DoctorCommandOptions extends DatabaseFlags {
   readonly full?: boolean
@@ -39,32 +38,4 @@ async function runDoctor(options: DoctorCommandOptions, cli: Cli): Promise<void>
   if (options.json === true) cli.terminal.printJson(diagnosis)
   else printDiagnosis(diagnosis, cli)
   requireHealth(diagnosis)
-}
-
-/** One finding per paragraph: what it is about, what should be there, what is, and what to do. */
-export function printDiagnosis({ schema, ok, findings }: Diagnosis, { terminal }: Cli): void {
-  for (const { severity, code, object, expected, found, remedy } of findings) {
-    terminal.print(`${colored(severity, terminal.colors)} ${terminal.colors.dim(code)} ${object}`)
-    terminal.print(`  expected   ${expected}`)
-    terminal.print(`  found      ${found}`)
-    terminal.print(`  what to do ${remedy}`)
-  }
-  if (ok) terminal.print(`The schema ${schema} is what this release deploys.`)
-}
-
-/** The findings were printed; this makes the shell see them. */
-export function requireHealth({ ok, schema, findings }: Diagnosis): void {
-  if (ok) return
-  const count = findings.filter(({ severity }) => severity !== 'mention').length
-  throw new AppError(
-    'DOCTOR_FOUND_DRIFT',
-    `The schema ${schema} is not what was deployed: ${countOf(count, 'finding')}.`,
-    {
-      remedy: 'Go through the findings above; each says what to do.',
-    },
-  )
-}
-
-function colored(severity: Finding['severity'], colors: Cli['terminal']['colors']): string {
-  return severity === 'mention' ? colors.yellow(severity) : colors.red(severity)
 }

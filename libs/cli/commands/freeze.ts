@@ -7,11 +7,11 @@ import {
   readOutboxStatus,
   type DispatchEpoch,
 } from '../../outbox/index.js'
-import type { Cli } from '../Cli.js'
-import { countOf } from '../countOf.js'
-import { describeFreeze, describeMarks } from '../describeFreeze.js'
-import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
-import type { GivenFlags } from '../resolveSettings.js'
+import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator/operator.js'
+import { describeFreeze, describeMarks } from '../operator/wording.js'
+import type { GivenFlags } from '../settings/resolveSettings.js'
+import type { Cli } from '../terminal/Cli.js'
+import { countOf } from '../terminal/Terminal.js'
 
 /** `symphony freeze`: after a restore or a failover nothing is sent until a person has looked. */
 export function registerFreeze(program: Command, cli: Cli): void {

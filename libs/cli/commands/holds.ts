@@ -8,20 +8,31 @@ import {
   readProposalPage,
   resolveOutboxHold,
   type DecisionResult,
-  type HoldDecision,
   type HeldItemView,
+  type HoldDecision,
   type ItemStatus,
   type ProposalView,
   type ShownMoney,
 } from '../../outbox/index.js'
-import type { Cli } from '../Cli.js'
-import { decideEach, describeRefusals, requireNoRefusal } from '../decideEach.js'
-import { describeItemFreeze } from '../describeFreeze.js'
-import { describeMoney } from '../describeMoney.js'
-import { addExamples } from '../examples.js'
-import { addPaging, addSelection, isNarrowed, requireKnownNames, selectionOf } from '../itemSelection.js'
-import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
-import type { GivenFlags } from '../resolveSettings.js'
+import {
+  addOperatorOptions,
+  addPaging,
+  addSelection,
+  asControl,
+  decideEach,
+  describeRefusals,
+  hasFilter,
+  printResult,
+  reasonOption,
+  requiredReason,
+  requireKnownNames,
+  requireNoRefusal,
+  selectionOf,
+} from '../operator/operator.js'
+import { describeItemFreeze, describeMoney } from '../operator/wording.js'
+import { addExamples } from '../settings/options.js'
+import type { GivenFlags } from '../settings/resolveSettings.js'
+import type { Cli } from '../terminal/Cli.js'
 
 /** `symphony holds`: payments that wait for a person. */
 export function registerHolds(program: Command, cli: Cli): void {
@@ -213,7 +224,7 @@ async function selected(control: RoleHandle, ids: readonly string[], flags: Give
     return { items, more: false }
   }
   const search = { ...selectionOf(flags), undecided: true }
-  if (!isNarrowed(search)) {
+  if (!hasFilter(search)) {
     throw new InvalidArgumentError(
       '--all',
       'expected an option that selects: --rail, --participant, --since or --until',

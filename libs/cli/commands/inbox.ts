@@ -11,13 +11,12 @@ import {
   type InboxMessageStatus,
   type InboxState,
 } from '../../inbox/index.js'
-import type { Cli } from '../Cli.js'
-import { parseWholeNumber } from '../commonOptions.js'
-import { addExamples } from '../examples.js'
-import { withTarget } from '../openTarget.js'
-import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator.js'
-import { resolveSettings, type GivenFlags } from '../resolveSettings.js'
-import { TARGET } from '../settings.js'
+import { withTarget } from '../database/target.js'
+import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator/operator.js'
+import { addExamples, parseWholeNumber } from '../settings/options.js'
+import { resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
+import { TARGET } from '../settings/settings.js'
+import type { Cli } from '../terminal/Cli.js'
 
 /** `symphony inbox`: messages of other systems. */
 export function registerInbox(program: Command, cli: Cli): void {

@@ -13,12 +13,11 @@ import {
   type JobStatus,
   type MissedRuns,
 } from '../../scheduler/index.js'
-import type { Cli } from '../Cli.js'
-import { parseWholeNumber } from '../commonOptions.js'
-import { addExamples } from '../examples.js'
-import { addOperatorOptions, asControl, printResult } from '../operator.js'
-import type { GivenFlags } from '../resolveSettings.js'
-import { countOf } from '../countOf.js'
+import { addOperatorOptions, asControl, printResult } from '../operator/operator.js'
+import { addExamples, parseWholeNumber } from '../settings/options.js'
+import type { GivenFlags } from '../settings/resolveSettings.js'
+import type { Cli } from '../terminal/Cli.js'
+import { countOf } from '../terminal/Terminal.js'
 
 /** `symphony jobs`: what runs again and again, and what became of its runs. */
 export function registerJobs(program: Command, cli: Cli): void {

@@ -1,10 +1,10 @@
 import { Option, type Command } from 'commander'
 import { createApiKey, readApiKeys, revokeApiKey, SCOPES, type ApiKeyStatus, type Scope } from '../../access/index.js'
 import { InvalidArgumentError, readInstant, systemClock } from '../../core/index.js'
-import type { Cli } from '../Cli.js'
-import { addExamples } from '../examples.js'
-import { addOperatorOptions, asControl, printResult } from '../operator.js'
-import type { GivenFlags } from '../resolveSettings.js'
+import { addOperatorOptions, asControl, printResult } from '../operator/operator.js'
+import { addExamples } from '../settings/options.js'
+import type { GivenFlags } from '../settings/resolveSettings.js'
+import type { Cli } from '../terminal/Cli.js'
 
 /** `symphony keys`: who may ask the HTTP API for what. */
 export function registerKeys(program: Command, cli: Cli): void {

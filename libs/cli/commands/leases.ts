@@ -1,11 +1,10 @@
 import type { Command } from 'commander'
 import { readLeases, type LeaseStatus } from '../../lease/index.js'
-import type { Cli } from '../Cli.js'
-import { jsonOption } from '../commonOptions.js'
-import { addExamples } from '../examples.js'
-import { withTarget } from '../openTarget.js'
-import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
-import { TARGET } from '../settings.js'
+import { withTarget } from '../database/target.js'
+import { addExamples, jsonOption } from '../settings/options.js'
+import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
+import { TARGET } from '../settings/settings.js'
+import type { Cli } from '../terminal/Cli.js'
 
 /** `symphony leases`: who holds what. It only looks: a lease is ended by its holder or by time. */
 export function registerLeases(program: Command, cli: Cli): void {

@@ -1,19 +1,18 @@
-import type { Command } from 'commander'
-import { pauseOutbox, readPauses, requireKnownName, type PauseKind } from '../../outbox/index.js'
-import type { Cli } from '../Cli.js'
-import { addExamples } from '../examples.js'
+import { Argument, type Command } from 'commander'
+import { InvalidArgumentError } from '../../core/index.js'
 import {
-  addOperatorOptions,
-  asControl,
-  pauseKindArgument,
-  pauseName,
-  pauseNameArgument,
-  pauseSubject,
-  printResult,
-  reasonOption,
-  requiredReason,
-} from '../operator.js'
-import type { GivenFlags } from '../resolveSettings.js'
+  pauseOutbox,
+  readPauses,
+  readSkippedHead,
+  requireKnownName,
+  resumeOutbox,
+  type PauseKind,
+  type SkippedHead,
+} from '../../outbox/index.js'
+import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator/operator.js'
+import { addExamples } from '../settings/options.js'
+import type { GivenFlags } from '../settings/resolveSettings.js'
+import type { Cli } from '../terminal/Cli.js'
 
 /** `symphony pause`: keeps a rail, a participant, a stream or everything from being claimed. */
 export function registerPause(program: Command, cli: Cli): void {
@@ -32,11 +31,11 @@ export function registerPause(program: Command, cli: Cli): void {
     .option('--force', 'also a name that the database does not know yet')
     .option('--dry-run', 'say what would happen, and change nothing')
     .action((kind: PauseKind, name: string | undefined, flags: GivenFlags) =>
-      run(kind, pauseName(kind, name), flags, cli),
+      runPause(kind, pauseName(kind, name), flags, cli),
     )
 }
 
-async function run(kind: PauseKind, name: string, flags: GivenFlags, cli: Cli): Promise<void> {
+async function runPause(kind: PauseKind, name: string, flags: GivenFlags, cli: Cli): Promise<void> {
   const reason = requiredReason(flags)
   const subject = pauseSubject(kind, name)
   const scope =
@@ -53,4 +52,68 @@ async function run(kind: PauseKind, name: string, flags: GivenFlags, cli: Cli): 
     const sentence = `${subject} ${changed ? 'is paused' : 'was paused already'}.${scope}`
     printResult({ kind, name, changed }, sentence, flags, cli)
   })
+}
+
+/** `symphony resume`: ends a pause. */
+export function registerResume(program: Command, cli: Cli): void {
+  addOperatorOptions(
+    addExamples(
+      program.command('resume'),
+      'symphony resume rail sepa --reason "the bank is open again"',
+      'symphony resume all --reason "the books agree"',
+    )
+      .description('end a pause')
+      .addArgument(pauseKindArgument())
+      .addArgument(pauseNameArgument()),
+  )
+    .addOption(reasonOption())
+    .option('--dry-run', 'say what would happen, and change nothing')
+    .action((kind: PauseKind, name: string | undefined, flags: GivenFlags) =>
+      runResume(kind, pauseName(kind, name), flags, cli),
+    )
+}
+
+async function runResume(kind: PauseKind, name: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  const reason = requiredReason(flags)
+  const subject = pauseSubject(kind, name)
+  await asControl('resume', flags, cli, async (control) => {
+    const skipped = kind === 'stream' ? await readSkippedHead(control, name) : undefined
+    if (flags['dryRun'] === true) {
+      const pause = (await readPauses(control)).find((one) => one.kind === kind && one.name === name)
+      const sentence =
+        pause === undefined
+          ? `${subject} is not paused.`
+          : `${subject} would go on; ${pause.pausedBy} paused it: ${pause.reason}${describeSkipped(skipped)}`
+      return printResult({ kind, name, possible: pause !== undefined, skipped }, sentence, flags, cli)
+    }
+    const changed = await resumeOutbox(control, kind, name, reason)
+    const sentence = changed ? `${subject} goes on.${describeSkipped(skipped)}` : `${subject} was not paused.`
+    printResult({ kind, name, changed, skipped }, sentence, flags, cli)
+  })
+}
+
+function describeSkipped(skipped: SkippedHead | undefined): string {
+  if (skipped === undefined) return ''
+  const { instructionId, outboxId, waiting } = skipped
+  return ` ${instructionId} (${outboxId}) failed and was not redriven: it is left behind, and the ${waiting} behind it are sent without it.`
+}
+
+function pauseKindArgument(): Argument {
+  return new Argument('<kind>', 'what is meant').choices(['rail', 'participant', 'stream', 'all'])
+}
+
+function pauseNameArgument(): Argument {
+  return new Argument('[name]', 'the rail or participant; none for all')
+}
+
+/** The name of a pause: required for each kind but `all`, which has none. */
+function pauseName(kind: PauseKind, name: string | undefined): string {
+  if (kind !== 'all' && name === undefined) throw new InvalidArgumentError('name', `expected the name of the ${kind}`)
+  if (kind === 'all' && name !== undefined) throw new InvalidArgumentError('name', 'expected none for all')
+  return name ?? 'all'
+}
+
+/** `The rail sepa`, or `Everything`. */
+function pauseSubject(kind: PauseKind, name: string): string {
+  return kind === 'all' ? 'Everything' : `The ${kind} ${name}`
 }

@@ -1,16 +1,16 @@
 import type { Command } from 'commander'
 import type { Database } from '../../db/index.js'
-import { alertRules, AlertWatch, type Alert } from '../../observability/index.js'
-import { readPauses, type OutboxStatus } from '../../outbox/index.js'
+import { alertRules, AlertWatch, prometheusRules, type Alert, type AlertRule } from '../../observability/index.js'
+import { readPauses, readWorkerReports, type OutboxStatus, type WorkerReport } from '../../outbox/index.js'
 import { sleep } from '../../worker/index.js'
-import type { Cli } from '../Cli.js'
-import { jsonOption } from '../commonOptions.js'
-import { describeFreeze } from '../describeFreeze.js'
-import { withTarget } from '../openTarget.js'
-import { readSystemStatus } from '../readSystemStatus.js'
-import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
-import { ALERTS, TARGET, type AlertSettings } from '../settings.js'
-import type { Colors } from '../Terminal.js'
+import { readSystemStatus } from '../database/readSystemStatus.js'
+import { withTarget } from '../database/target.js'
+import { describeFreeze } from '../operator/wording.js'
+import { addExamples, jsonOption } from '../settings/options.js'
+import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
+import { ALERTS, TARGET, type AlertSettings } from '../settings/settings.js'
+import type { Cli } from '../terminal/Cli.js'
+import type { Colors } from '../terminal/Terminal.js'
 
 /** `symphony status`: the queue at a glance, and what somebody should look at. */
 export function registerStatus(program: Command, cli: Cli): void {
@@ -27,10 +27,10 @@ Examples:
 
 Alerts come from the database: every process shows the same ones, with the same age. symphony alerts lists the rules.`,
     )
-    .action((flags: GivenFlags) => run(flags, cli))
+    .action((flags: GivenFlags) => runStatus(flags, cli))
 }
 
-async function run(flags: GivenFlags, cli: Cli): Promise<void> {
+async function runStatus(flags: GivenFlags, cli: Cli): Promise<void> {
   const settings = await resolveSettings([...TARGET, ...ALERTS], flags, cli)
   await withTarget(settings, 'status', async (database) => {
     const look = createLook(database, settings, flags, cli)
@@ -138,4 +138,69 @@ function duration(seconds: number): string {
   if (whole < 120) return `${whole} s`
   if (whole < 7_200) return `${Math.floor(whole / 60)} min`
   return `${Math.floor(whole / 3_600)} h`
+}
+
+/** `symphony workers`: relayers that run, or were killed. */
+export function registerWorkers(program: Command, cli: Cli): void {
+  const workers = addSettings(
+    program.command('workers').description('relayers that reported within a day and did not stop, with their leases'),
+    TARGET,
+  )
+    .addOption(jsonOption())
+    .action((flags: GivenFlags) => runWorkers(flags, cli))
+  addExamples(workers, 'symphony workers', "symphony workers --json | jq '.workers[] | select(.deadSince)'")
+}
+
+async function runWorkers(flags: GivenFlags, cli: Cli): Promise<void> {
+  const settings = await resolveSettings(TARGET, flags, cli)
+  const reports = await withTarget(settings, 'workers', (database) =>
+    readWorkerReports(database.as('symphony_readonly')),
+  )
+  const workers = reports.map((report) => Object.assign(report, { deadSince: report.alive ? null : report.lastSeenAt }))
+  if (flags['json'] === true) return cli.terminal.printJson({ workers })
+  if (workers.length === 0) cli.terminal.print('No worker.')
+  for (const worker of workers) printWorker(worker, cli)
+}
+
+function printWorker(worker: WorkerReport & { readonly deadSince: string | null }, { terminal }: Cli): void {
+  const { bold, dim, green, red } = terminal.colors
+  const { workerId, deadSince, startedAt, leases, detail } = worker
+  const state = deadSince === null ? green('alive') : red(`dead since ${deadSince}`)
+  terminal.print(`${bold(workerId)} ${state}, ${leases} ${leases === 1 ? 'lease' : 'leases'}, started ${startedAt}`)
+  const { unknownCode, clockJump } = detail
+  if (unknownCode !== undefined) terminal.print(dim(`  last unknown code: ${JSON.stringify(unknownCode)}`))
+  if (clockJump !== undefined) terminal.print(dim(`  last clock jump: ${JSON.stringify(clockJump)}`))
+}
+
+/** `symphony alerts`: the rules with their thresholds, for people and for Prometheus. */
+export function registerAlerts(program: Command, cli: Cli): void {
+  addSettings(program.command('alerts').description('the alert rules with their thresholds'), ALERTS)
+    .option('--prometheus', 'print a rules file for Prometheus')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      `
+Needs no database. symphony status and the dashboard show which rules fire.
+
+Examples:
+  symphony alerts
+  symphony alerts --prometheus --alert-due-seconds 600 > symphony.rules.yml`,
+    )
+    .action((flags: GivenFlags) => runAlerts(flags, cli))
+}
+
+async function runAlerts(flags: GivenFlags, cli: Cli): Promise<void> {
+  const rules = alertRules(await resolveSettings(ALERTS, flags, cli))
+  if (flags['prometheus'] === true) return cli.terminal.print(prometheusRules(rules).trimEnd())
+  if (flags['json'] === true) return cli.terminal.printJson({ rules: rules.map(listedRule) })
+  const { bold, dim } = cli.terminal.colors
+  for (const rule of rules) {
+    cli.terminal.print(`${bold(rule.name)} ${dim(rule.severity)}`)
+    cli.terminal.print(`  ${rule.summary}`)
+    if (rule.threshold !== undefined) cli.terminal.print(dim(`  ${rule.threshold.setting} = ${rule.threshold.value}`))
+  }
+}
+
+function listedRule({ name, severity, summary, firstLook, remedy, threshold }: AlertRule) {
+  return { name, severity, summary, firstLook, remedy, threshold: threshold ?? null }
 }

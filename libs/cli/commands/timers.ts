@@ -1,10 +1,9 @@
 import { Option, type Command } from 'commander'
 import { cancelTimer, readTimers, WORK_STATES, type TimerStatus, type WorkState } from '../../scheduler/index.js'
-import type { Cli } from '../Cli.js'
-import { parseWholeNumber } from '../commonOptions.js'
-import { addExamples } from '../examples.js'
-import { addOperatorOptions, asControl, printResult } from '../operator.js'
-import type { GivenFlags } from '../resolveSettings.js'
+import { addOperatorOptions, asControl, printResult } from '../operator/operator.js'
+import { addExamples, parseWholeNumber } from '../settings/options.js'
+import type { GivenFlags } from '../settings/resolveSettings.js'
+import type { Cli } from '../terminal/Cli.js'
 
 type ListFlags = GivenFlags & { readonly state?: WorkState; readonly topic?: string; readonly limit?: number }
 

@@ -1,14 +1,12 @@
 import { Option, type Command } from 'commander'
 import { AppError, InvalidArgumentError } from '../../core/index.js'
 import { countSubjectKeys, destroySubjectKey, masterKeysInUse, rewrapKeys } from '../../protection/index.js'
-import type { Cli } from '../Cli.js'
-import { jsonOption } from '../commonOptions.js'
-import { addExamples } from '../examples.js'
-import { MasterKeyFile } from '../MasterKeyFile.js'
-import { addOperatorOptions, asControl, printResult } from '../operator.js'
-import { addSettings, resolveSettings, type GivenFlags } from '../resolveSettings.js'
-import { TARGET } from '../settings.js'
-import { addMasterKey } from '../vault/keygen.js'
+import { addOperatorOptions, asControl, printResult } from '../operator/operator.js'
+import { addMasterKey, MasterKeyFile } from '../processes/MasterKeyFile.js'
+import { addExamples, jsonOption } from '../settings/options.js'
+import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
+import { TARGET } from '../settings/settings.js'
+import type { Cli } from '../terminal/Cli.js'
 
 /** `symphony vault`: the keys of encrypted fields. */
 export function registerVault(program: Command, cli: Cli): void {

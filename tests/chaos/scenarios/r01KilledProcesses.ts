@@ -1,4 +1,4 @@
-import { between, type Random } from '../../../libs/cli/demo/seededRandom.js'
+import { between, type Random } from '../../../libs/cli/commands/demo/seededRandom.js'
 import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
 import { RelayScene } from '../../support/scorecard/RelayScene.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { between, type Random } from '../../../libs/cli/demo/seededRandom.js'
+import { between, type Random } from '../../../libs/cli/commands/demo/seededRandom.js'
 import { aPaymentOn } from '../../support/scorecard/payments.js'
 import { RelayScene } from '../../support/scorecard/RelayScene.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { between } from '../../../libs/cli/demo/seededRandom.js'
+import { between } from '../../../libs/cli/commands/demo/seededRandom.js'
 import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
 import { RelayScene, type ServerCycle } from '../../support/scorecard/RelayScene.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'

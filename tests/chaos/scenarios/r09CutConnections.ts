@@ -1,5 +1,5 @@
 import { DatabaseError, openDatabase, type Database } from '../../../libs/db/index.js'
-import type { Random } from '../../../libs/cli/demo/seededRandom.js'
+import type { Random } from '../../../libs/cli/commands/demo/seededRandom.js'
 import type { TestDatabase } from '../../support/database.js'
 import {
   CUT_OPERATIONS,

@@ -1,6 +1,6 @@
 import { Client } from 'pg'
 import { setTimeout as delay } from 'node:timers/promises'
-import { between } from '../../../libs/cli/demo/seededRandom.js'
+import { between } from '../../../libs/cli/commands/demo/seededRandom.js'
 import { aPaymentOn, USUAL_RAILS } from '../../support/scorecard/payments.js'
 import { RelayScene } from '../../support/scorecard/RelayScene.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'

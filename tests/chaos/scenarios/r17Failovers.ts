@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { between } from '../../../libs/cli/demo/seededRandom.js'
+import { between } from '../../../libs/cli/commands/demo/seededRandom.js'
 import { liftDispatchFreeze, readDispatchEpoch, type DispatchEpoch } from '../../../libs/outbox/index.js'
 import { readBook } from '../../../libs/rails/index.js'
 import { Feeder } from '../../support/scorecard/Feeder.js'

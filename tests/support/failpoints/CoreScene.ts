@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { readEffects } from '../../../libs/cli/readEffects.js'
+import { readRailEffects } from '../../../libs/cli/commands/ledger/readRailEffects.js'
 import { enqueueInboxMessage } from '../../../libs/inbox/index.js'
 import { audit } from '../../../libs/ledger/index.js'
 import { enqueuePaymentOutboxBatch } from '../../../libs/outbox/index.js'
@@ -259,7 +259,7 @@ export class CoreScene {
 
   /** What does not hold, in words. */
   async findDefects(): Promise<readonly string[]> {
-    const effects = await readEffects(this.#bookFile)
+    const effects = await readRailEffects(this.#bookFile)
     const { invariants, notJudged } = await audit(this.db.as('symphony_auditor'), { effects, drained: true })
     const { rows } = await this.db.queryNoRole<{ what: string; found: string }>(`
       SELECT 'an effect of a message happened more than once' AS what, message_id AS found FROM shop.effects

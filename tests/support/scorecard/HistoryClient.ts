@@ -1,4 +1,4 @@
-import { between, type Random } from '../../../libs/cli/demo/seededRandom.js'
+import { between, type Random } from '../../../libs/cli/commands/demo/seededRandom.js'
 import type { Database } from '../../../libs/db/index.js'
 import { acquireLease } from '../../../libs/lease/index.js'
 import {

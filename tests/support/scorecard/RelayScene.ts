@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
-import { readEffects } from '../../../libs/cli/readEffects.js'
+import { readRailEffects } from '../../../libs/cli/commands/ledger/readRailEffects.js'
 import type { EmbeddedServer } from '../../../libs/embedded/index.js'
 import { audit, type AuditReport } from '../../../libs/ledger/index.js'
 import {
@@ -174,7 +174,7 @@ export class RelayScene {
 
   /** Both books, held against each other. */
   async audit(): Promise<{ readonly report: AuditReport; readonly defects: readonly string[] }> {
-    const effects = await readEffects(this.bookFile)
+    const effects = await readRailEffects(this.bookFile)
     const report = await audit(this.db.as('symphony_auditor'), { effects, drained: true })
     const broken = report.invariants.filter(({ ok }) => !ok)
     return {

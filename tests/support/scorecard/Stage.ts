@@ -1,6 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { seededRandom, type Random } from '../../../libs/cli/demo/seededRandom.js'
+import { seededRandom, type Random } from '../../../libs/cli/commands/demo/seededRandom.js'
 import { createTestDatabase, type TestDatabase } from '../database.js'
 import { makeTestFolder, removeTestFolder, startPrivateServer, type PrivateServer } from '../server.js'
 import { ask } from '../standby.js'

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { closeSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Random } from '../../../libs/cli/demo/seededRandom.js'
+import type { Random } from '../../../libs/cli/commands/demo/seededRandom.js'
 import { builtPath } from '../builtPath.js'
 import { until } from './until.js'
 
@@ -65,7 +65,7 @@ export class WorkerFleet {
     const { name, env, words, logFile, dist = builtPath('') } = this.#options
     const workerId = `${name}-${(this.#started += 1)}`
     const log = openSync(logFile, 'a')
-    const program = [join(dist, 'libs/cli/child.js'), 'worker', '--no-http', '--until-stdin-closes']
+    const program = [join(dist, 'libs/cli/childMain.js'), 'worker', '--no-http', '--until-stdin-closes']
     const child = spawn(process.execPath, [...program, '--worker-id', workerId, '--log-level', 'warn', ...words], {
       env,
       // The kernel closes their end of this pipe when this process is gone, however it ended: they end with it.

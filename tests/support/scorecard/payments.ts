@@ -1,4 +1,4 @@
-import { between, type Random } from '../../../libs/cli/demo/seededRandom.js'
+import { between, type Random } from '../../../libs/cli/commands/demo/seededRandom.js'
 import type { JsonObject } from '../../../libs/core/index.js'
 import type { OutboxInstruction } from '../../../libs/outbox/index.js'
 import type { SimulatedBehaviour } from '../../../libs/rails/index.js'

@@ -1,0 +1,82 @@
+import { chmod, mkdtemp, readlink, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { deploy } from '../../../deployment/index.js'
+import { openServer, type OpenedServer } from '../../../embedded/index.js'
+import { startRailBook, type RailBookProcess } from '../../../rails/index.js'
+import { newLogin, urlOfLogin } from '../../processes/secrets.js'
+
+export interface DemoEnvironmentOptions {
+  readonly databaseUrl: string | undefined
+  readonly searchPath: string | undefined
+  readonly signal: AbortSignal
+}
+
+/** Everything a demo needs that is not a worker: a server, a schema of its own, a login, the rail's book. */
+export class DemoEnvironment {
+  readonly folder: string
+  readonly bookFile: string
+  /** The workers' address: a login that inherits nothing and switches role. */
+  readonly url: string
+  readonly schema: string
+  readonly book: RailBookProcess
+  readonly #server: OpenedServer
+
+  private constructor(
+    fields: Pick<DemoEnvironment, 'folder' | 'bookFile' | 'url' | 'schema' | 'book'>,
+    server: OpenedServer,
+  ) {
+    this.folder = fields.folder
+    this.bookFile = fields.bookFile
+    this.url = fields.url
+    this.schema = fields.schema
+    this.book = fields.book
+    this.#server = server
+  }
+
+  static async open({ databaseUrl, searchPath, signal }: DemoEnvironmentOptions): Promise<DemoEnvironment> {
+    const folder = await mkdtemp(join(tmpdir(), 'symphony-demo-'))
+    // As root, the server runs as another account and must be able to pass.
+    await chmod(folder, 0o711)
+    const server = await openServer({ databaseUrl, dataDir: join(folder, 'symphony'), searchPath, signal })
+    try {
+      const login = newLogin('symphony_demo')
+      const schema = login.name
+      await deploy({
+        url: server.url,
+        schema,
+        createLogins: [{ ...login, roles: ['ingest', 'executor', 'readonly', 'auditor'] }],
+      })
+      signal.throwIfAborted()
+      const bookFile = join(folder, 'rail-book.ndjson')
+      const book = await startRailBook({ file: bookFile })
+      return new DemoEnvironment({ folder, bookFile, url: urlOfLogin(server.url, login), schema, book }, server)
+    } catch (error) {
+      await server.stop()
+      await removeFolder(folder)
+      throw error
+    }
+  }
+
+  /** True if the schema and the login stay behind, in a database that is not ours. */
+  get leavesSchema(): boolean {
+    return this.#server.kind === 'external'
+  }
+
+  async close(): Promise<void> {
+    await this.book.stop()
+    await this.#server.stop()
+  }
+
+  async remove(): Promise<void> {
+    await removeFolder(this.folder)
+  }
+}
+
+async function removeFolder(folder: string): Promise<void> {
+  // There when the server's account could not reach the folder.
+  const outside = await readlink(join(folder, 'symphony', 'outside')).catch(() => undefined)
+  for (const path of [outside, folder]) {
+    if (path !== undefined) await rm(path, { recursive: true, force: true })
+  }
+}

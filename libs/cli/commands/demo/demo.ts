@@ -1,0 +1,81 @@
+import { randomBytes } from 'node:crypto'
+import type { Command } from 'commander'
+import { AppError, boundedInteger, requiredText } from '../../../core/index.js'
+import { databaseUrlOption, jsonOption, parseWholeNumber } from '../../settings/options.js'
+import type { Cli } from '../../terminal/Cli.js'
+import { countOf } from '../../terminal/Terminal.js'
+import type { DemoOutcome } from './runDemo.js'
+
+interface DemoCommandOptions {
+  readonly payments: number
+  readonly workers: number
+  readonly seed?: string
+  readonly databaseUrl?: string
+  readonly json?: boolean
+}
+
+/** `symphony demo`: the promise, kept before your eyes. */
+export function registerDemo(program: Command, cli: Cli): void {
+  program
+    .command('demo')
+    .description('many payments, workers killed at random, a rail that fails in every way; then both books compared')
+    .option('--payments <n>', 'how many payments', parseWholeNumber, 1_000)
+    .option('--workers <n>', 'how many worker processes', parseWholeNumber, 4)
+    .option('--seed <text>', 'chooses payments, fates, victims and moments; printed, so that a run can be repeated')
+    .addOption(databaseUrlOption())
+    .addOption(jsonOption())
+    .addHelpText('after', HELP)
+    .action((options: DemoCommandOptions) => run(options, cli))
+}
+
+const HELP = `
+Without --database-url it starts a PostgreSQL of its own in a temporary folder, and removes it afterwards. With one, it
+deploys to a schema and with a login of its own there, which stay. DATABASE_URL is not read: a demo must not end up in a
+database by accident. The exit code is 0 only if nothing was lost and nothing was paid twice.
+
+Examples:
+  symphony demo
+  symphony demo --payments 5000 --seed monday --json`
+
+async function run(options: DemoCommandOptions, cli: Cli): Promise<void> {
+  const payments = boundedInteger('--payments', options.payments, { min: 1, max: 10_000_000 })
+  const workers = boundedInteger('--workers', options.workers, { min: 1, max: 64 })
+  const seed = requiredText('--seed', options.seed ?? randomBytes(4).toString('hex'), 64)
+  if (options.json !== true) cli.terminal.note(`Seed ${seed}.`)
+  const { runDemo } = await import('./runDemo.js')
+  const outcome = await runDemo({ payments, workers, seed, databaseUrl: options.databaseUrl }, cli)
+  if (options.json === true) cli.terminal.printJson(outcome.result)
+  else printOutcome(outcome, cli)
+  requireSound(outcome, seed)
+}
+
+function printOutcome({ result, leftBehind }: DemoOutcome, { terminal }: Cli): void {
+  const { payments, dispatched, failed, held, railEffects, doublePaid, lost, workerKills, seconds } = result
+  const { bold } = terminal.colors
+  terminal.print(
+    `${countOf(payments, 'payment')} in ${seconds} s, while ${countOf(workerKills, 'worker was', 'workers were')} killed with kill -9.`,
+  )
+  terminal.print('')
+  for (const [word, count, meaning] of [
+    ['dispatched', dispatched, 'recorded as paid, under the rail’s own reference'],
+    ['failed', failed, 'recorded as refused, and not paid'],
+    ['held', held, 'waiting for a person, because nobody knows'],
+    ['rail effects', railEffects, 'payments in the rail’s own book'],
+    ['paid twice', doublePaid, ''],
+    ['lost', lost, ''],
+  ] as const) {
+    terminal.print(`${word.padStart(14)}  ${bold(String(count).padStart(8))}  ${terminal.colors.dim(meaning)}`)
+  }
+  if (leftBehind !== undefined) terminal.note(`The schema ${leftBehind} and a login of that name are still there.`)
+}
+
+/** The books were compared; this makes the shell see it. */
+function requireSound({ result, audit, kept }: DemoOutcome, seed: string): void {
+  if (audit.ok && result.lost === 0 && result.doublePaid === 0) return
+  const broken = audit.invariants
+    .filter(({ ok }) => !ok)
+    .map(({ id, sentence, found }) => `${id} ${sentence}: ${found.join(', ')}`)
+  throw new AppError('DEMO_BOOKS_DIFFER', `The books do not agree. ${broken.join('; ')}`, {
+    remedy: `Please report it with the seed ${seed}. Everything is kept in ${kept}.`,
+  })
+}

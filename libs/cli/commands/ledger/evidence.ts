@@ -1,0 +1,120 @@
+import { readFile } from 'node:fs/promises'
+import type { Command } from 'commander'
+import { describeDeployment, doctor } from '../../../deployment/index.js'
+import {
+  audit,
+  checkEvidence,
+  databaseSource,
+  readPrivateKey,
+  readPublicKey,
+  readSettings,
+  writeEvidence,
+} from '../../../ledger/index.js'
+import { printDiagnosis } from '../../database/diagnosis.js'
+import { urlOfTarget } from '../../database/target.js'
+import { addExamples, jsonOption } from '../../settings/options.js'
+import { addSettings, resolveSettings, type GivenFlags } from '../../settings/resolveSettings.js'
+import { TARGET } from '../../settings/settings.js'
+import type { Cli } from '../../terminal/Cli.js'
+import { readConformance } from '../../terminal/installation.js'
+import { countOf } from '../../terminal/Terminal.js'
+import {
+  checkpointsOf,
+  checkpointsOption,
+  linesIn,
+  publicKeyOption,
+  readLedger,
+  requiredFlag,
+  textFlag,
+  withProgress,
+} from './readLedger.js'
+import { printReport } from './verify.js'
+
+/** `symphony evidence`: a bundle for auditors, and the check of one. */
+export function registerEvidence(program: Command, cli: Cli): void {
+  const evidence = addSettings(
+    program.command('evidence').description('write a folder that proves what is deployed and that the ledger holds'),
+    TARGET,
+  )
+    .option('--out <folder>', 'a folder that does not exist yet')
+    .option('--key <file>', 'sign the manifest with this private key')
+    .addOption(checkpointsOption())
+    .addOption(publicKeyOption())
+    .addOption(jsonOption())
+    .addHelpText('after', HELP)
+    .action((flags: GivenFlags) => runEvidence(flags, cli))
+  addExamples(
+    evidence.command('check <folder>'),
+    'symphony evidence check ./evidence',
+    'symphony evidence check ./evidence --public-key checkpoint-public.pem --json',
+  )
+    .description('check a bundle without a database: every byte is as it was written, and its parts agree')
+    .addOption(publicKeyOption())
+    .addOption(jsonOption())
+    .action((folder: string, _flags: GivenFlags, command: Command) =>
+      runEvidenceCheck(folder, command.optsWithGlobals(), cli),
+    )
+}
+
+const HELP = `
+The same state of the database gives the same bytes. Nothing is written unless the schema is what was deployed (symphony doctor)
+and the ledger holds (symphony ledger verify): then the exit code is 1. The login must be a member of symphony_auditor.
+
+Examples:
+  symphony evidence --out ./evidence --checkpoints checkpoints.ndjson --public-key checkpoint-public.pem
+  symphony evidence check ./evidence`
+
+async function runEvidence(flags: GivenFlags, cli: Cli): Promise<void> {
+  const folder = requiredFlag(flags, 'out', '--out')
+  const keyFile = textFlag(flags, 'key')
+  const privateKey = keyFile === undefined ? undefined : await readPrivateKey(keyFile)
+  const checkpoints = await checkpointsOf(flags)
+  const conformance = await readConformance()
+  const settings = await resolveSettings(TARGET, flags, cli)
+  const target = { url: await urlOfTarget(settings), schema: settings.schema }
+  const diagnosis = await doctor({ ...target, full: true })
+  const { catalog, history } = await describeDeployment(target)
+  const written = await withProgress(cli, 'rows hashed again', (onProgress) =>
+    readLedger(settings, async (auditor) => {
+      const report = await audit(auditor, { ...(checkpoints === undefined ? {} : { checkpoints }), onProgress })
+      // What was found is what the person needs now: there will be no bundle to look it up in.
+      if (!diagnosis.ok) printDiagnosis(diagnosis, cli)
+      if (!report.ok) printReport(report, cli)
+      const parts = {
+        catalog,
+        deployments: history,
+        settings: await readSettings(auditor),
+        doctor: diagnosis,
+        audit: report,
+        conformance,
+        checkpoints: await checkpointTexts(flags),
+      }
+      return writeEvidence(folder, parts, databaseSource(auditor), privateKey)
+    }),
+  )
+  if (flags['json'] === true) return cli.terminal.printJson({ folder, ...written })
+  cli.terminal.print(`${written.files} files are in ${folder}. The SHA-256 of its manifest, to be kept elsewhere:`)
+  cli.terminal.print(`  ${written.sha256}`)
+  cli.terminal.print(`To check it: symphony evidence check ${folder}`)
+}
+
+async function checkpointTexts(flags: GivenFlags) {
+  const [file, key] = [textFlag(flags, 'checkpoints'), textFlag(flags, 'publicKey')]
+  if (file === undefined || key === undefined) return undefined
+  const text = (await linesIn(file)).map((line) => `${line}\n`).join('')
+  return { text, publicKeyPem: await readFile(key, 'utf8') }
+}
+
+async function runEvidenceCheck(folder: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  const key = textFlag(flags, 'publicKey')
+  const check = await checkEvidence(folder, key === undefined ? undefined : await readPublicKey(key))
+  if (flags['json'] === true) return cli.terminal.printJson({ folder, ok: true, ...check })
+  const { files, sha256, signed, blocks, checkpoints } = check
+  cli.terminal.print(
+    `${folder}: ${countOf(files, 'file is as it was', 'files are as they were')} written, ${countOf(blocks, 'block')} in order,`,
+  )
+  cli.terminal.print(
+    `${countOf(checkpoints, 'checkpoint fits', 'checkpoints fit')}. The SHA-256 of the manifest is ${sha256}`,
+  )
+  cli.terminal.print(signed ? 'It is signed with the key you gave.' : 'Who wrote it is not proven: no key was given.')
+}

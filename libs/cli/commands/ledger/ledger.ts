@@ -1,0 +1,182 @@
+import type { Command } from 'commander'
+import { AppError, InvalidArgumentError } from '../../../core/index.js'
+import {
+  createCheckpointKeys,
+  databaseSource,
+  exportLedger,
+  readPrivateKey,
+  writeCheckpoint,
+} from '../../../ledger/index.js'
+import { addExamples, jsonOption } from '../../settings/options.js'
+import { addSettings, resolveSettings, type GivenFlags } from '../../settings/resolveSettings.js'
+import { TARGET } from '../../settings/settings.js'
+import type { Cli } from '../../terminal/Cli.js'
+import { countOf } from '../../terminal/Terminal.js'
+import { runVerify } from './verify.js'
+import {
+  checkpointsOption,
+  linesIn,
+  publicKeyOption,
+  readLedger,
+  requiredFlag,
+  textFlag,
+  withProgress,
+} from './readLedger.js'
+
+/** `symphony ledger`: for auditors. */
+export function registerLedger(program: Command, cli: Cli): void {
+  const ledger = addExamples(program.command('ledger'), 'symphony ledger verify --json').description(
+    'the ledger, for auditors',
+  )
+  registerVerify(ledger, cli)
+  registerCheckpoint(ledger, cli)
+  registerKeygen(ledger, cli)
+  registerExport(ledger, cli)
+}
+
+function registerVerify(ledger: Command, cli: Cli): void {
+  addSettings(
+    ledger
+      .command('verify')
+      .description(
+        'recompute every hash and check what must always hold, against checkpoints and the rail’s book if given',
+      ),
+    TARGET,
+  )
+    .addOption(checkpointsOption())
+    .addOption(publicKeyOption())
+    .option('--export <folder>', 'verify this export instead of a database')
+    .option('--book <file>', 'the book of a simulated rail; without it I3, I4 and I5 cannot be judged')
+    .option('--drained', 'check also that nothing but held items is left (I10)')
+    .option(
+      '--textfile <file>',
+      'write the number of broken hashes as a metric, for node_exporter’s textfile collector',
+    )
+    .addOption(jsonOption())
+    .addHelpText('after', VERIFY_HELP)
+    .action((flags: GivenFlags) => runVerify(flags, cli))
+}
+
+const VERIFY_HELP = `
+Each finding names its place: table, item or scope, attempt or event, block. Without checkpoints, whoever can write to the
+database as a superuser could have rewritten all of it; with them, everything after the last one. What is open is said.
+
+The result is recorded in the database (not with --export, not on a standby), and every process raises or ends its alert by it.
+
+The login must be a member of symphony_auditor. Exit codes: 0 everything holds, 1 something was found (or the checkpoints, the
+export or a key cannot be used), 2 the command line is wrong, 3 no database.
+
+Examples:
+  symphony ledger verify
+  symphony ledger verify --checkpoints checkpoints.ndjson --public-key checkpoint-public.pem
+  symphony ledger verify --export ./ledger-2026-11 --checkpoints checkpoints.ndjson --public-key checkpoint-public.pem
+  symphony ledger verify --book .symphony/rail-book.ndjson --json`
+
+function registerCheckpoint(ledger: Command, cli: Cli): void {
+  addSettings(
+    ledger.command('checkpoint').description('verify the blocks since the last checkpoint, and sign the newest'),
+    TARGET,
+  )
+    .requiredOption('--key <file>', 'the private key, which only you can read; made by ledger keygen')
+    .requiredOption('--out <file>', 'the file of checkpoints; a line is added to it')
+    .addOption(jsonOption())
+    .addHelpText('after', CHECKPOINT_HELP)
+    .action((flags: GivenFlags) => runCheckpoint(flags, cli))
+}
+
+const CHECKPOINT_HELP = `
+Keep key and file where whoever administers the database cannot write. A ledger that contradicts the last checkpoint (restored,
+truncated, forked) is not signed: exit code 1. Without a new block nothing is added, and the exit code is 0.
+
+Examples:
+  symphony ledger checkpoint --key /secure/checkpoint.pem --out /secure/checkpoints.ndjson`
+
+function registerKeygen(ledger: Command, cli: Cli): void {
+  addExamples(
+    ledger.command('keygen'),
+    'symphony ledger keygen --key /secure/checkpoint.pem --public-key checkpoint-public.pem',
+  )
+    .description('make a pair of Ed25519 keys for checkpoints; existing files are never replaced')
+    .requiredOption('--key <file>', 'where the private key goes (mode 0600)')
+    .requiredOption('--public-key <file>', 'where the public key goes, for whoever verifies')
+    .addOption(jsonOption())
+    .action((flags: GivenFlags) => runKeygen(flags, cli))
+}
+
+function registerExport(ledger: Command, cli: Cli): void {
+  addSettings(
+    ledger
+      .command('export')
+      .description('write the whole ledger as text into a new folder, to be verified without a database'),
+    TARGET,
+  )
+    .requiredOption('--out <folder>', 'a folder that does not exist yet')
+    .addOption(checkpointsOption())
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      `
+It holds payloads: let few read it. The login must be a member of symphony_auditor.
+
+Examples:
+  symphony ledger export --out ./ledger-2026-11 && symphony ledger verify --export ./ledger-2026-11`,
+    )
+    .action((flags: GivenFlags) => runExport(flags, cli))
+}
+
+async function runCheckpoint(flags: GivenFlags, cli: Cli): Promise<void> {
+  const file = requiredFlag(flags, 'out', '--out')
+  const key = await readPrivateKey(requiredFlag(flags, 'key', '--key'))
+  const settings = await resolveSettings(TARGET, flags, cli)
+  const report = await withProgress(cli, 'rows hashed again', (onProgress) =>
+    readLedger(settings, (auditor) => writeCheckpoint(databaseSource(auditor), file, key, { onProgress })),
+  )
+  const { signed, blocksVerified, openRows, checkpoints } = report
+  if (flags['json'] === true) return cli.terminal.printJson(report)
+  cli.terminal.print(
+    signed === undefined
+      ? `There is no new block to sign; ${file} has ${countOf(checkpoints, 'checkpoint')}.`
+      : `Block ${signed.block} is signed, after the verification of ${countOf(blocksVerified, 'block')}: checkpoint ${checkpoints} of ${file}.`,
+  )
+  cli.terminal.print(`Open window: ${countOf(openRows, 'row is', 'rows are')} in no block yet.`)
+}
+
+async function runExport(flags: GivenFlags, cli: Cli): Promise<void> {
+  const folder = requiredFlag(flags, 'out', '--out')
+  const file = textFlag(flags, 'checkpoints')
+  const checkpoints = file === undefined ? undefined : (await linesIn(file)).map((line) => `${line}\n`).join('')
+  const settings = await resolveSettings(TARGET, flags, cli)
+  if (settings.pooler === 'transaction') {
+    throw new InvalidArgumentError('--pooler', 'expected none: an export is of one moment, which a pooler cannot keep')
+  }
+  const manifest = await withProgress(cli, 'rows written', (onProgress) =>
+    readLedger(settings, (auditor) =>
+      exportLedger(databaseSource(auditor), folder, {
+        onProgress,
+        ...(checkpoints === undefined ? {} : { checkpoints }),
+      }),
+    ),
+  )
+  if (flags['json'] === true) return cli.terminal.printJson(manifest)
+  const { rows, openRows, blocks } = manifest
+  cli.terminal.print(
+    `${countOf(rows, 'row')} of ${countOf(blocks, 'block')}, and ${openRows} that are in no block yet, are in ${folder}.`,
+  )
+  cli.terminal.print(`To verify it: symphony ledger verify --export ${folder}`)
+}
+
+async function runKeygen(flags: GivenFlags, cli: Cli): Promise<void> {
+  const key = requiredFlag(flags, 'key', '--key')
+  const publicKey = requiredFlag(flags, 'publicKey', '--public-key')
+  try {
+    await createCheckpointKeys(key, publicKey)
+  } catch (error) {
+    throw new AppError('KEYGEN_FAILED', `The keys cannot be written to ${key} and ${publicKey}.`, {
+      cause: error,
+      remedy: 'Name files that do not exist yet, in a folder that you may write.',
+    })
+  }
+  if (flags['json'] === true) return cli.terminal.printJson({ key, publicKey })
+  cli.terminal.print(`The private key is in ${key}: keep it where the database’s administrators cannot read it.`)
+  cli.terminal.print(`The public key is in ${publicKey}: give it to whoever verifies.`)
+}

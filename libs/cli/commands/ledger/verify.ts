@@ -1,0 +1,124 @@
+import { rename, writeFile } from 'node:fs/promises'
+import { Registry } from 'prom-client'
+import { AppError, InvalidArgumentError, systemClock } from '../../../core/index.js'
+import { audit, auditExport, openExport, recordLedgerVerification, type AuditReport } from '../../../ledger/index.js'
+import { LedgerMetrics, type VerifiedLedger } from '../../../observability/index.js'
+import { withTarget } from '../../database/target.js'
+import { resolveSettings, type GivenFlags } from '../../settings/resolveSettings.js'
+import { TARGET, type TargetSettings } from '../../settings/settings.js'
+import type { Cli } from '../../terminal/Cli.js'
+import { countOf } from '../../terminal/Terminal.js'
+import { checkpointsOf, readLedger, textFlag, withProgress } from './readLedger.js'
+
+export async function runVerify(flags: GivenFlags, cli: Cli): Promise<void> {
+  const folder = textFlag(flags, 'export')
+  const report = folder === undefined ? await verifyDatabase(flags, cli) : await verifyExport(folder, flags, cli)
+  const textfile = textFlag(flags, 'textfile')
+  if (textfile !== undefined) await writeLedgerMetrics(textfile, report.chain)
+  if (flags['json'] === true) cli.terminal.printJson(report)
+  else printReport(report, cli)
+  requireSound(report)
+}
+
+async function verifyDatabase(flags: GivenFlags, cli: Cli): Promise<AuditReport> {
+  const settings = await resolveSettings(TARGET, flags, cli)
+  const options = { ...(await booksOf(flags)), drained: flags['drained'] === true }
+  const report = await withProgress(cli, 'rows hashed again', (onProgress) =>
+    readLedger(settings, (auditor) => audit(auditor, { ...options, onProgress })),
+  )
+  await recordReport(settings, report, cli)
+  return report
+}
+
+/** Makes the result known to every process. A standby cannot record it; the verdict of this command stands all the same. */
+async function recordReport(settings: TargetSettings, { chain }: AuditReport, { terminal }: Cli): Promise<void> {
+  const found = { rowsChecked: chain.identities + chain.attempts + chain.events, breakCount: chain.breakCount }
+  try {
+    await withTarget(settings, 'ledger', (database) => recordLedgerVerification(database.as('symphony_auditor'), found))
+  } catch (error) {
+    const cause = error instanceof Error ? error.message : String(error)
+    terminal.note(`The result is not recorded, so alerts do not know of it: ${cause}`)
+  }
+}
+
+async function verifyExport(folder: string, flags: GivenFlags, cli: Cli): Promise<AuditReport> {
+  if (flags['drained'] === true)
+    throw new InvalidArgumentError('--drained', 'expected a database: an export has no queue')
+  const { source, checkpoints } = await openExport(folder)
+  const options = await booksOf(flags, checkpoints)
+  return withProgress(cli, 'rows hashed again', (onProgress) => auditExport(source, { ...options, onProgress }))
+}
+
+/** What the ledger is held against: signed heads, and the rail's own book. */
+async function booksOf(flags: GivenFlags, exported?: string) {
+  const checkpoints = await checkpointsOf(flags, exported)
+  const book = textFlag(flags, 'book')
+  return {
+    ...(checkpoints === undefined ? {} : { checkpoints }),
+    ...(book === undefined ? {} : { effects: await readBookOf(book) }),
+  }
+}
+
+async function readBookOf(file: string) {
+  const { readRailEffects } = await import('./readRailEffects.js')
+  try {
+    return await readRailEffects(file)
+  } catch (error) {
+    throw new AppError('BOOK_UNREADABLE', `The rail’s book ${file} cannot be read.`, { cause: error })
+  }
+}
+
+export function printReport(
+  { counts, chain, invariants, railEffects, notJudged }: AuditReport,
+  { terminal }: Cli,
+): void {
+  const { green, red, dim, yellow } = terminal.colors
+  const { accepted, pending, held, dispatched, failed } = counts
+  const waiting = pending === undefined ? 'the queue is not in an export' : `${pending} pending of which ${held} held`
+  terminal.print(`${accepted} accepted: ${dispatched} dispatched, ${failed} failed, ${waiting}.`)
+  terminal.print(
+    `${chain.identities} identities, ${chain.attempts} attempts and ${chain.events} events were hashed again, and ` +
+      `${countOf(chain.blocks, 'block')}: ${countOf(chain.breakCount, 'place does', 'places do')} not fit.`,
+  )
+  terminal.print(yellow(openWindow(chain)))
+  if (invariants.some(({ id }) => id === 'I4')) terminal.print(`${railEffects} payments are in the rail’s book.`)
+  for (const { id, sentence, ok, found } of invariants) {
+    terminal.print(`${ok ? green('holds ') : red('BROKEN')} ${id.padEnd(3)} ${sentence}`)
+    for (const one of found) terminal.print(`           ${dim(one)}`)
+  }
+  if (notJudged.length > 0) terminal.print(dim(`not judged: ${notJudged.join(', ')}`))
+}
+
+/** How far detection reaches, said each time: a verdict without it would say too much. */
+function openWindow({ openRows, openBlocks, checkpoints, blocks }: AuditReport['chain']): string {
+  const rows = `Open window: ${countOf(openRows, 'row is', 'rows are')} in no block yet`
+  if (blocks === 0) return `${rows}, and there is no block: whether rows are missing from the end cannot be seen.`
+  if (checkpoints === 0) {
+    return `${rows}; without checkpoints, a superuser could have rewritten all of ${countOf(blocks, 'block')}.`
+  }
+  return `${rows}; ${openBlocks} of ${countOf(blocks, 'block')} came after the last of ${countOf(checkpoints, 'checkpoint')}.`
+}
+
+/** The verdicts were printed; this makes the shell see them. */
+function requireSound({ ok, invariants, chain }: AuditReport): void {
+  if (ok) return
+  const broken = invariants.filter((one) => !one.ok).map(({ id }) => id)
+  throw new AppError(
+    'LEDGER_BROKEN',
+    `The ledger does not hold: ${broken.join(', ')}; ${chain.breakCount} broken hashes.`,
+    {
+      remedy: 'Keep the database as it is and find out what wrote to it; what was found is listed above.',
+    },
+  )
+}
+
+/**
+ * What a verification found, for the textfile collector of node_exporter: a verification is a job of its own, which nobody can
+ * scrape. The file appears whole: whoever reads it meanwhile sees the one before.
+ */
+async function writeLedgerMetrics(file: string, found: VerifiedLedger): Promise<void> {
+  const registry = new Registry()
+  new LedgerMetrics(registry).onVerified(found, systemClock.now())
+  await writeFile(`${file}.new`, await registry.metrics(), { mode: 0o644 })
+  await rename(`${file}.new`, file)
+}

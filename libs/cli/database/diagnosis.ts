@@ -1,0 +1,62 @@
+import { AppError } from '../../core/index.js'
+import { checkStart, type Diagnosis, type Finding, type StartCheckOptions } from '../../deployment/index.js'
+import type { Cli } from '../terminal/Cli.js'
+import { countOf } from '../terminal/Terminal.js'
+
+/**
+ * Refuses to start on a server that is not durable, or in a schema that this release did not deploy. The error has a remedy.
+ * Prints warnings, and with `strict` refuses them too.
+ */
+export async function requireStartChecks(
+  { strict = false, ...options }: StartCheckOptions & { readonly strict?: boolean },
+  cli: Cli,
+): Promise<void> {
+  const { refusals, warnings } = await checkStart(options)
+  // Without a schema the login is the deployer's, which needs more rights than the warnings allow.
+  const unwise = options.part === 'server' ? [] : warnings
+  const refused = strict ? [...refusals, ...unwise] : refusals
+  if (!strict) for (const finding of unwise) warn(finding, cli)
+  const [first, ...others] = refused
+  if (first === undefined) return
+  const more = others.length === 0 ? '' : ` There are ${others.length} more: symphony doctor`
+  throw new AppError(first.code, `Refusing to start. ${describe(first)}.${more}`, { remedy: first.remedy })
+}
+
+function warn(finding: Finding, { terminal }: Cli): void {
+  terminal.note(
+    `${terminal.noteColors.yellow('warning')} ${terminal.noteColors.dim(finding.code)} ${describe(finding)}`,
+  )
+  terminal.note(`  ${terminal.noteColors.cyan('what to do')} ${finding.remedy}`)
+}
+
+function describe({ object, expected, found }: Finding): string {
+  return `${object}: expected ${expected}, found ${found}`
+}
+
+/** Prints each finding as a paragraph: object, expected, found and remedy. */
+export function printDiagnosis({ schema, ok, findings }: Diagnosis, { terminal }: Cli): void {
+  for (const { severity, code, object, expected, found, remedy } of findings) {
+    terminal.print(`${colored(severity, terminal.colors)} ${terminal.colors.dim(code)} ${object}`)
+    terminal.print(`  expected   ${expected}`)
+    terminal.print(`  found      ${found}`)
+    terminal.print(`  what to do ${remedy}`)
+  }
+  if (ok) terminal.print(`The schema ${schema} is what this release deploys.`)
+}
+
+/** Throws if the doctor found drift, so that the exit code shows it. */
+export function requireHealth({ ok, schema, findings }: Diagnosis): void {
+  if (ok) return
+  const count = findings.filter(({ severity }) => severity !== 'mention').length
+  throw new AppError(
+    'DOCTOR_FOUND_DRIFT',
+    `The schema ${schema} is not what was deployed: ${countOf(count, 'finding')}.`,
+    {
+      remedy: 'Go through the findings above; each says what to do.',
+    },
+  )
+}
+
+function colored(severity: Finding['severity'], colors: Cli['terminal']['colors']): string {
+  return severity === 'mention' ? colors.yellow(severity) : colors.red(severity)
+}

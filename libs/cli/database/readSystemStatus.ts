@@ -1,0 +1,26 @@
+import type { Database } from '../../db/index.js'
+import { readInboxFigures } from '../../inbox/index.js'
+import { readLeaseFigures } from '../../lease/index.js'
+import { readSealingStatus } from '../../ledger/index.js'
+import type { SystemStatus } from '../../observability/index.js'
+import { readDispatchEpoch, readNow, readOutboxStatus } from '../../outbox/index.js'
+import { readSchedulerFigures } from '../../scheduler/index.js'
+
+/** How everything stands, by one connection: a look must not take the pool from those who work. */
+export async function readSystemStatus(database: Pick<Database, 'as' | 'poolUse'>): Promise<SystemStatus> {
+  // Before the look has a connection of its own.
+  const pools = database.poolUse
+  return database.as('symphony_readonly').transaction(async (tx) => {
+    // Sent one behind the other, without waiting for each answer.
+    const [at, outbox, epoch, inbox, scheduler, leases, sealing] = await Promise.all([
+      readNow(tx),
+      readOutboxStatus(tx),
+      readDispatchEpoch(tx),
+      readInboxFigures(tx),
+      readSchedulerFigures(tx),
+      readLeaseFigures(tx),
+      readSealingStatus(tx),
+    ])
+    return { at: new Date(at), outbox, epoch, inbox, scheduler, leases, sealing, pools }
+  })
+}

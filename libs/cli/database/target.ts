@@ -1,0 +1,101 @@
+import type { Command } from 'commander'
+import { AppError } from '../../core/index.js'
+import { DatabaseError, openDatabase, type Database, type DatabaseOptions } from '../../db/index.js'
+import { embeddedUrl } from '../../embedded/index.js'
+import { addSettings, resolveSettings } from '../settings/resolveSettings.js'
+import type { TargetSettings } from '../settings/settings.js'
+import type { Cli } from '../terminal/Cli.js'
+
+/** The address that was given, else that of the embedded server that runs in the data folder. */
+export async function urlOfTarget({
+  databaseUrl,
+  dataDir,
+}: Pick<TargetSettings, 'databaseUrl' | 'dataDir'>): Promise<string> {
+  return databaseUrl ?? (await embeddedUrl(dataDir))
+}
+
+/** For what takes longer than a worker's statement may. */
+export type TargetLimits = Pick<DatabaseOptions, 'statementTimeoutMs' | 'idleInTransactionTimeoutMs'>
+
+export function openTargetAt(
+  url: string,
+  { schema, pooler, listenUrl }: TargetSettings,
+  application: string,
+  limits: TargetLimits = {},
+): Database {
+  return openDatabase({
+    url,
+    schema,
+    pooler,
+    applicationName: `symphony ${application}`,
+    ...(listenUrl === undefined ? {} : { listenUrl }),
+    ...limits,
+  })
+}
+
+/** Opens the target for one command and closes it again, whatever happens. */
+export async function withTarget<T>(
+  settings: TargetSettings,
+  application: string,
+  body: (database: Database) => Promise<T>,
+  limits?: TargetLimits,
+): Promise<T> {
+  const url = await urlOfTarget(settings)
+  const database = openTargetAt(url, settings, application, limits)
+  try {
+    return await body(database)
+  } catch (error) {
+    throw (await schemaRefusal(error, url, settings.schema)) ?? error
+  } finally {
+    await database.close()
+  }
+}
+
+/** How a statement fails where the schema is missing, or is that of another release. */
+const MISFITS: ReadonlySet<string> = new Set([
+  'INVALID_SCHEMA_NAME',
+  'ROLE_UNAVAILABLE',
+  'UNDEFINED_COLUMN',
+  'UNDEFINED_FUNCTION',
+  'UNDEFINED_TABLE',
+])
+
+/** The reason in terms of the deployment, if the schema is not what this release deploys. */
+async function schemaRefusal(error: unknown, url: string, schema: string): Promise<AppError | undefined> {
+  if (!(error instanceof DatabaseError) || !MISFITS.has(error.code)) return undefined
+  const { checkStart } = await import('../../deployment/index.js')
+  try {
+    const { refusals } = await checkStart({ url, schema })
+    const finding = refusals.find(({ code }) => code !== 'SERVER_IS_STANDBY')
+    if (finding === undefined) return undefined
+    const { code, object, expected, found, remedy } = finding
+    return new AppError(code, `${object}: expected ${expected}, found ${found}.`, { remedy })
+  } catch {
+    // The first error says more than this one.
+    return undefined
+  }
+}
+
+/** Which database a command works on that opens it by itself, before there is anything in it to log in as. */
+const DATABASE = ['databaseUrl', 'schema', 'dataDir'] as const
+
+/** Their flags, as commander parsed them. */
+export interface DatabaseFlags {
+  readonly databaseUrl?: string
+  readonly schema?: string
+  readonly dataDir?: string
+  readonly config?: string
+}
+
+export function addDatabaseSettings(command: Command): Command {
+  return addSettings(command, DATABASE)
+}
+
+/** The address that was given, else that of the embedded server that runs in the data folder; and the schema in it. */
+export async function resolveDatabase(
+  { databaseUrl, schema, dataDir, config }: DatabaseFlags,
+  cli: Cli,
+): Promise<{ readonly url: string; readonly schema: string }> {
+  const settings = await resolveSettings(DATABASE, { databaseUrl, schema, dataDir, config }, cli)
+  return { url: await urlOfTarget(settings), schema: settings.schema }
+}

@@ -1,0 +1,41 @@
+import { meaningOfFreeze, type DispatchEpoch, type ItemFreeze, type ShownMoney } from '../../outbox/index.js'
+
+/** `12.50 EUR to ••••3000`, as far as the field classes of the rail allow. */
+export function describeMoney({ amount, currency, destination, destinationWithheld }: ShownMoney): string {
+  const money = amount === null ? 'an amount that is not shown' : `${amount}${currency === null ? '' : ` ${currency}`}`
+  return `${money} to ${destination ?? describeWithheld(destinationWithheld)}`
+}
+
+function describeWithheld(why: ShownMoney['destinationWithheld']): string {
+  if (why === null) return 'no destination'
+  return why === 'undeclared'
+    ? 'a destination that is not shown (no worker has declared the rail)'
+    : `a destination that is not shown (${why})`
+}
+
+const REMEDY =
+  'Compare the rail’s book with this one (docs/operate/restore.md), then: symphony freeze lift --reason "…"'
+
+/** A freeze in words, with what to do about it; nothing while dispatch is open. */
+export function describeFreeze(epoch: DispatchEpoch | undefined): readonly string[] {
+  if (epoch?.frozen !== true) return []
+  const { frozenAt, freezeCause, freezeReason, frozenBy } = epoch
+  return [
+    `Dispatch is FROZEN since ${frozenAt?.toISOString()}: nothing is sent. Found by ${frozenBy}.`,
+    `  ${freezeCause}: ${freezeReason}.`,
+    `  ${freezeCause === null ? '' : meaningOfFreeze(freezeCause)}`,
+    `  ${describeMarks(epoch)}`,
+    `  ${REMEDY}`,
+  ]
+}
+
+/** How many payments a freeze has marked. */
+export function describeMarks({ markedAt, itemsMarked }: DispatchEpoch): string {
+  if (markedAt === null) return 'What waits is not marked yet: a worker does it, or the lifting.'
+  return `${itemsMarked} waiting payments were marked as of unknown outcome; the policy of each rail decides about them.`
+}
+
+/** Why the outcome of an item is unknown: it waited while dispatch was frozen. */
+export function describeItemFreeze({ epochNo, cause, reason, frozenAt }: ItemFreeze): string {
+  return `unknown since the freeze of epoch ${epochNo} at ${frozenAt}, ${cause}: ${reason}`
+}

@@ -1,0 +1,136 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import { link, open, readFile, rename, rm, stat } from 'node:fs/promises'
+import { basename, resolve } from 'node:path'
+import { parseStrictJson, requiredId } from '../../core/index.js'
+import {
+  MasterKeysError,
+  readKeyRing,
+  SECRET_BYTES,
+  type KeyRing,
+  type MasterKey,
+  type MasterKeys,
+} from '../../protection/index.js'
+
+/**
+ * The master keys of a file that only its owner and group can read. A name that is not in it is looked for once more in the file
+ * as it is by then: a key may be added to a running process before others use it.
+ */
+export class MasterKeyFile implements MasterKeys {
+  readonly #path: string
+  #ring: KeyRing
+
+  private constructor(path: string, ring: KeyRing) {
+    this.#path = path
+    this.#ring = ring
+  }
+
+  static async open(file: string): Promise<MasterKeyFile> {
+    const path = resolve(file)
+    return new MasterKeyFile(path, await readRing(path))
+  }
+
+  get ids(): readonly string[] {
+    return this.#ring.ids
+  }
+
+  current(): Promise<MasterKey> {
+    return this.#ring.current()
+  }
+
+  async find(id: string): Promise<MasterKey | undefined> {
+    const known = await this.#ring.find(id)
+    if (known !== undefined) return known
+    try {
+      this.#ring = await readRing(this.#path)
+    } catch {
+      // While somebody writes it, what was read before is what there is.
+      return undefined
+    }
+    return this.#ring.find(id)
+  }
+}
+
+async function readRing(path: string): Promise<KeyRing> {
+  const bytes = await readPrivately(path)
+  try {
+    return readKeyRing(parseStrictJson(bytes, { argument: basename(path) }))
+  } catch (error) {
+    if (error instanceof MasterKeysError) throw error
+    throw new MasterKeysError(`${path} is not JSON.`, { cause: error })
+  }
+}
+
+async function readPrivately(path: string): Promise<Buffer> {
+  try {
+    const { mode } = await stat(path)
+    // Windows has no such bits, and says that everybody may.
+    if (process.platform !== 'win32' && (mode & OTHERS) !== 0) {
+      throw new MasterKeysError(`${path} can be read by everybody on this machine: chmod o= it first.`)
+    }
+    return await readFile(path)
+  } catch (error) {
+    if (error instanceof MasterKeysError) throw error
+    throw new MasterKeysError(`${path} cannot be read.`, { cause: error })
+  }
+}
+
+const OTHERS = 0o007
+
+interface AddedMasterKey {
+  readonly id: string
+  readonly current: string
+}
+
+/** Makes the file, or adds a key to it. It is whole at every moment, and only its owner can read it. */
+export async function addMasterKey(
+  file: string,
+  { id = randomBytes(6).toString('hex'), isCurrent = true }: { readonly id?: string; readonly isCurrent?: boolean },
+): Promise<AddedMasterKey> {
+  const path = resolve(file)
+  requiredId('--id', id)
+  const before = await readIfAny(path)
+  if (before?.keys[id] !== undefined) throw new MasterKeysError(`${path} has a master key of the name ${id} already.`)
+  const current = isCurrent || before === undefined ? id : before.current
+  const keys = { ...before?.keys, [id]: randomBytes(SECRET_BYTES).toString('base64') }
+  await write(path, `${JSON.stringify({ current, keys }, undefined, 2)}\n`, before?.mode)
+  return { id, current }
+}
+
+interface KeyFile {
+  readonly current: string
+  readonly keys: Readonly<Record<string, string>>
+  readonly mode: number
+}
+
+async function readIfAny(path: string): Promise<KeyFile | undefined> {
+  try {
+    const { mode } = await stat(path)
+    const text = await readFile(path)
+    const content = parseStrictJson(text, { argument: path })
+    // Refuses what is none, in words that hold nothing of it.
+    readKeyRing(content)
+    const { current, keys }: Omit<KeyFile, 'mode'> = JSON.parse(text.toString())
+    return { current, keys, mode: mode & 0o770 }
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
+    if (error instanceof MasterKeysError) throw error
+    throw new MasterKeysError(`${path} cannot be read.`, { cause: error })
+  }
+}
+
+/** A file that is there is replaced in one step; one that is not must not be there by then either. */
+async function write(path: string, content: string, mode: number | undefined): Promise<void> {
+  const unfinished = `${path}.${randomUUID()}`
+  try {
+    const handle = await open(unfinished, 'wx', mode ?? 0o600)
+    await handle.writeFile(content)
+    await handle.sync()
+    await handle.close()
+    if (mode === undefined) await link(unfinished, path)
+    else await rename(unfinished, path)
+  } catch (error) {
+    throw new MasterKeysError(`${path} cannot be written.`, { cause: error })
+  } finally {
+    await rm(unfinished, { force: true })
+  }
+}

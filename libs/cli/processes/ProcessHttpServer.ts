@@ -1,0 +1,223 @@
+import { readFile } from 'node:fs/promises'
+import { userInfo } from 'node:os'
+import { basename } from 'node:path'
+import type { Logger } from 'pino'
+import { isActorGateway } from '../../access/index.js'
+import { AppError, parseStrictJson } from '../../core/index.js'
+import { actingFor, type Database } from '../../db/index.js'
+import {
+  createHttpServer,
+  describeDatabases,
+  MetricsPage,
+  readOidcOptions,
+  readWebhookSources,
+  type Api,
+  type HttpLimits,
+  type HttpServer,
+  type Look,
+  type OidcOptions,
+  type PayloadProtection,
+  type WebhookReceiver,
+  type WebhookSources,
+} from '../../http/index.js'
+import { alertRules, AlertWatch, Metrics, type AlertRule } from '../../observability/index.js'
+import { readItems, readRailFields } from '../../outbox/index.js'
+import { mergeFieldRules, showPayloadText } from '../../rails/index.js'
+import { settleWithin } from '../../worker/index.js'
+import { readSystemStatus } from '../database/readSystemStatus.js'
+import type { AlertSettings, ApiSettings, ProcessSettings } from '../settings/settings.js'
+import { dashboardFolder, packageVersion } from '../terminal/installation.js'
+import type { Protection } from './rails.js'
+
+interface ProcessHttpServerOptions {
+  readonly database: Database
+  readonly log: Logger
+  readonly accessToken: string | undefined
+  /** Serve the API and the dashboard, too. */
+  readonly api?: ApiServerOptions
+  /** Receive the webhooks of these senders. */
+  readonly webhooks?: WebhookSources | undefined
+}
+
+interface ApiServerOptions {
+  /** What the database is called in answers. */
+  readonly databaseName: string
+  /** Whom the access token stands for. */
+  readonly accessTokenOwner: string
+  readonly oidc?: OidcOptions | undefined
+  /** What is done to payloads on the way in and out. */
+  readonly protection: Protection
+  readonly limits: HttpLimits
+  readonly alertRules: readonly AlertRule[]
+}
+
+/** The HTTP server of a process, composed: which role each route acts in, what "ready" means, what is counted. */
+export class ProcessHttpServer {
+  /** Fed by the workers of this process. */
+  readonly metrics = new Metrics({ version: packageVersion() })
+  readonly #server: HttpServer
+
+  constructor({ database, log, accessToken, api, webhooks }: ProcessHttpServerOptions) {
+    const readStatus = () => readSystemStatus(database)
+    const watch = new AlertWatch(api?.alertRules)
+    const look = async (): Promise<Look> => {
+      // While the database does not answer, the alerts say so.
+      const status = await readStatus().catch(() => undefined)
+      return { alerts: await watch.look(status), queue: status?.outbox }
+    }
+    this.#server = createHttpServer({
+      log,
+      accessToken,
+      isReady: () => isReady(database),
+      metrics: new MetricsPage(this.metrics.registry, readStatus),
+      version: packageVersion(),
+      ...(api === undefined ? {} : apiOptions(database, api, look)),
+      ...(webhooks === undefined ? {} : { webhooks: this.#receiverOf(database, webhooks) }),
+    })
+  }
+
+  /** A port that was asked for must be free; the usual one is given up for any other. Resolves with the address. */
+  async listen({ host, port }: Pick<ProcessSettings, 'host' | 'port'>, usualPort: number): Promise<string> {
+    try {
+      return await this.#server.listen({ host, port: port ?? usualPort })
+    } catch (error) {
+      if (!isPortTaken(error)) throw error
+      if (port === undefined) return this.#server.listen({ host, port: 0 })
+      throw new AppError('PORT_TAKEN', `Port ${port} of ${host} is in use.`, {
+        cause: error,
+        remedy: 'Give another --port, or none to have a free one chosen.',
+      })
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#server.close()
+  }
+
+  #receiverOf(database: Database, sources: WebhookSources): WebhookReceiver {
+    return { ingest: database.as('symphony_ingest'), sources, onReceived: this.metrics.inbox.onReceived }
+  }
+}
+
+function apiOptions(
+  database: Database,
+  { databaseName, accessTokenOwner, oidc, protection, limits, alertRules: rules }: ApiServerOptions,
+  look: Api['look'],
+) {
+  const folder = dashboardFolder()
+  return {
+    api: { ...apiOf(database, { databaseName, look, protection }), alertRules: rules },
+    accessTokenOwner,
+    limits,
+    ...(oidc === undefined ? {} : { oidc }),
+    ...(folder === undefined ? {} : { dashboardFolder: folder }),
+  }
+}
+
+interface ApiParts {
+  readonly databaseName: string
+  readonly look: Api['look']
+  readonly protection: Protection
+}
+
+function apiOf(database: Database, { databaseName, look, protection }: ApiParts): Api {
+  const control = database.as('symphony_control')
+  return {
+    roles: {
+      ingest: database.as('symphony_ingest'),
+      readonly: database.as('symphony_readonly'),
+      auditor: database.as('symphony_auditor'),
+      auth: database.as('symphony_auth'),
+      control: ({ apiKey, owner }) => actingFor(control, apiKey === null ? { person: owner } : { apiKey }),
+      mayActFor: (people) => isActorGateway(control, people),
+    },
+    databaseName,
+    readDatabases: () => describeDatabases([{ name: databaseName, database }]),
+    look,
+    rails: protection.rails,
+    protection: payloadProtection(protection),
+  }
+}
+
+function payloadProtection({ rails, vault }: Protection): PayloadProtection {
+  return {
+    seal: (role, instructions) => vault.seal(role, instructions),
+    showerOf: async (role, railType) => {
+      const rules = mergeFieldRules(rails.get(railType)?.fields ?? [], await readRailFields(role, railType))
+      return (text) => showPayloadText(text, rules)
+    },
+  }
+}
+
+/** The cheapest question that needs a connection, the role and the schema: about an item that cannot exist. */
+async function isReady(database: Database): Promise<boolean> {
+  let answered = false
+  const asking = readItems(database.as('symphony_readonly'), { outboxId: NIL_UUID }).then(() => (answered = true))
+  await settleWithin(asking, READY_WITHIN_MS)
+  return answered
+}
+
+function isPortTaken(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'EADDRINUSE'
+}
+
+const NIL_UUID = '00000000-0000-0000-0000-000000000000'
+const READY_WITHIN_MS = 2_000
+
+/** Files that the settings of an API name. The process reads them before it opens anything, so a mistake costs nothing. */
+export interface ApiFiles {
+  readonly webhooks: WebhookSources | undefined
+  readonly oidc: OidcOptions | undefined
+}
+
+export async function loadApiFiles({ webhooks, oidc }: ApiSettings): Promise<ApiFiles> {
+  return {
+    webhooks: webhooks === undefined ? undefined : await loadWebhooksFile(webhooks),
+    oidc: oidc === undefined ? undefined : await loadOidcFile(oidc),
+  }
+}
+
+export function createApiOptions(
+  url: string,
+  settings: ApiSettings & AlertSettings,
+  { oidc }: ApiFiles,
+  protection: Protection,
+): ApiServerOptions {
+  return {
+    databaseName: decodeURIComponent(new URL(url).pathname.slice(1)) || 'postgres',
+    accessTokenOwner: whoStarted(),
+    oidc,
+    protection,
+    limits: { requestsPerSecond: settings.requestsPerSecond, streamsMax: settings.streamsMax },
+    alertRules: alertRules(settings),
+  }
+}
+
+/** Returns the owner of the access token: the user of this process, who can read the token's file. */
+function whoStarted(): string {
+  try {
+    return userInfo().username
+  } catch {
+    // A container's uid need not have a name.
+    return `uid-${process.getuid?.() ?? 'unknown'}`
+  }
+}
+
+/** Reads the trusted identity provider and the meaning of its claims. The file holds no secret. */
+async function loadOidcFile(path: string): Promise<OidcOptions> {
+  return readOidcOptions(parseStrictJson(await readFlagFile('--oidc', path), { argument: 'oidc' }))
+}
+
+/** Reads the senders of webhooks with their secrets. The file is separate, because few people may read it. */
+export async function loadWebhooksFile(path: string): Promise<WebhookSources> {
+  const name = basename(path)
+  return readWebhookSources(name, parseStrictJson(await readFlagFile('--webhooks', path), { argument: name }))
+}
+
+async function readFlagFile(flag: string, path: string): Promise<Buffer> {
+  try {
+    return await readFile(path)
+  } catch (error) {
+    throw new AppError('FILE_UNREADABLE', `The file that ${flag} names cannot be read: ${path}.`, { cause: error })
+  }
+}

@@ -1,0 +1,56 @@
+import { pino, type Logger } from 'pino'
+import { AppError } from '../../core/index.js'
+import { DatabaseError } from '../../db/index.js'
+import { sleep } from '../../worker/index.js'
+import type { Settings } from '../settings/settings.js'
+
+/** Writes JSON lines to stderr, because stdout is for results. Writes synchronously, so that a crash loses no line. */
+export function createLog(level: Settings['logLevel'], name: string): Logger {
+  return pino({ level, base: { name, pid: process.pid } }, pino.destination({ dest: 2, sync: true }))
+}
+
+/** Waits for the signal with a timer, which keeps the process alive. A signal alone does not. */
+export async function untilAborted(signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) await sleep(DAY_MS, signal)
+}
+
+const DAY_MS = 86_400_000
+
+/** Returns a signal that aborts when standard input closes, so that a child stops after its parent was killed. */
+export function stdinClosed(): AbortSignal {
+  const closed = new AbortController()
+  process.stdin.once('close', () => closed.abort()).once('error', () => closed.abort())
+  process.stdin.resume()
+  return closed.signal
+}
+
+/** Refusals that no retry changes: a missing right, a missing role, a pooler that keeps no role. */
+const REFUSALS: ReadonlySet<string> = new Set(['INSUFFICIENT_PRIVILEGE', 'ROLE_UNAVAILABLE', 'POOLER_IN_THE_WAY'])
+
+/**
+ * Ends a process that the database does not allow to work. A process that only retried would look healthy and send nothing.
+ * Its events go to `onEvent`, and `signal` is aborted by the first refusal among them.
+ */
+export class RefusalWatch {
+  readonly #refused = new AbortController()
+  #refusal: DatabaseError | undefined
+
+  get signal(): AbortSignal {
+    return this.#refused.signal
+  }
+
+  readonly onEvent = (event: { readonly type: string; readonly error?: unknown }): void => {
+    if (event.type !== 'fault' || !(event.error instanceof DatabaseError) || !REFUSALS.has(event.error.code)) return
+    this.#refusal ??= event.error
+    this.#refused.abort()
+  }
+
+  throwIfRefused(): void {
+    const refusal = this.#refusal
+    if (refusal === undefined) return
+    if (refusal.code !== 'INSUFFICIENT_PRIVILEGE') throw refusal
+    throw new AppError('FUNCTION_NOT_EXECUTABLE', `The database refuses a function: ${refusal.message}.`, {
+      remedy: 'Run symphony deploy, which grants every right that a process needs, and start this process again.',
+    })
+  }
+}

@@ -1,0 +1,201 @@
+import { randomBytes } from 'node:crypto'
+import { join, resolve } from 'node:path'
+import { deploy, doctor, type DeployReport, type Diagnosis } from '../../deployment/index.js'
+import { openServer, type OpenedServer } from '../../embedded/index.js'
+import { loadRails, simulatedRail, type LoadedRail } from '../../rails/index.js'
+import { printDiagnosis, requireHealth, requireStartChecks } from '../database/diagnosis.js'
+import { openTargetAt } from '../database/target.js'
+import {
+  SETTINGS,
+  type AlertSettings,
+  type ApiSettings,
+  type CleanupSettings,
+  type ProcessSettings,
+  type RelaySettings,
+  type SchedulerSettings,
+  type TargetSettings,
+} from '../settings/settings.js'
+import type { Cli } from '../terminal/Cli.js'
+import { dashboardFolder, shellWord } from '../terminal/installation.js'
+import { countOf } from '../terminal/Terminal.js'
+import { createLog, RefusalWatch, untilAborted } from './lifecycle.js'
+import { createApiOptions, loadApiFiles, ProcessHttpServer } from './ProcessHttpServer.js'
+import { closeRailsOnError, loadRailsFile, openRails, protectionOf } from './rails.js'
+import { createCleanup, createScheduler } from './runScheduler.js'
+import { loginOf, readOrCreateSecret, urlOfLogin } from './secrets.js'
+import { WorkerServices } from './WorkerServices.js'
+
+export type StartSettings = TargetSettings &
+  RelaySettings &
+  SchedulerSettings &
+  CleanupSettings &
+  ProcessSettings &
+  ApiSettings &
+  AlertSettings
+
+const USUAL_PORT = 7_420
+const SIMULATED_RAIL = 'simulated'
+/** Everything in one process: what its workers need, and what its API does for people. */
+const PROCESS_ROLES = ['ingest', 'executor', 'readonly', 'auditor', 'control', 'auth'] as const
+
+/** Everything in one process. Whatever this call has started is stopped before it returns, whatever happens. */
+export async function runStart(settings: StartSettings, cli: Cli): Promise<void> {
+  const { databaseUrl, dataDir } = settings
+  const { signal } = cli
+  const server = await openServer({ databaseUrl, dataDir, searchPath: cli.env['PATH'], signal })
+  try {
+    const url = await prepareDatabase(server, settings, cli)
+    if (!signal.aborted) await serve(url, settings, cli)
+  } finally {
+    await server.stop()
+  }
+}
+
+/** Deploys and examines; returns the address under which the processes log in. */
+async function prepareDatabase(server: OpenedServer, settings: StartSettings, cli: Cli): Promise<string> {
+  const { schema, dataDir, strict } = settings
+  const target = { url: server.url, schema }
+  await requireStartChecks({ ...target, part: 'server' }, cli)
+  const login = await loginOf(dataDir)
+  const report = await deploy({ ...target, createLogins: [{ ...login, roles: PROCESS_ROLES, gateway: 'names' }] })
+  cli.signal.throwIfAborted()
+  const diagnosis = await doctor(target)
+  if (!diagnosis.ok) printDiagnosis(diagnosis, cli)
+  requireHealth(diagnosis)
+  const url = urlOfLogin(server.url, login)
+  await requireStartChecks({ url, schema, strict }, cli)
+  printPlace(server, report, diagnosis, cli)
+  return url
+}
+
+async function serve(url: string, settings: StartSettings, cli: Cli): Promise<void> {
+  const loaded = await railsOf(settings)
+  const { protection, files } = await closeRailsOnError(loaded, async () => ({
+    protection: await protectionOf(loaded, settings.vaultKeys),
+    files: await loadApiFiles(settings),
+  }))
+  const token = await accessTokenOf(settings)
+  const log = createLog(settings.logLevel, 'symphony')
+  const database = openTargetAt(url, settings, 'start')
+  try {
+    const rails = await closeRailsOnError(loaded, () => openRails(protection, database))
+    const api = createApiOptions(url, settings, files, protection)
+    const httpServer = new ProcessHttpServer({ database, log, accessToken: token.value, api, webhooks: files.webhooks })
+    const watch = new RefusalWatch()
+    const relay = new WorkerServices({ database, rails, settings, log, metrics: httpServer.metrics, watch })
+    const scheduler = createScheduler(database, settings, log, httpServer.metrics, watch)
+    const cleanup = createCleanup(database, settings, log, watch)
+    try {
+      await relay.start()
+      await scheduler.start()
+      await cleanup.start()
+      const address = await httpServer.listen(settings, USUAL_PORT)
+      printWelcome({ address, token }, settings, cli)
+      await untilAborted(AbortSignal.any([cli.signal, watch.signal]))
+    } finally {
+      await Promise.all([httpServer.close(), cleanup.stop(), scheduler.stop(), relay.stop()])
+    }
+    watch.throwIfRefused()
+  } finally {
+    await database.close()
+  }
+}
+
+async function railsOf({
+  rails,
+  dataDir,
+  railTimeoutMs: timeoutMs,
+}: StartSettings): Promise<ReadonlyMap<string, LoadedRail>> {
+  if (rails !== undefined) return loadRailsFile(rails, { timeoutMs })
+  const simulated = simulatedRail({
+    type: SIMULATED_RAIL,
+    onUnknown: 'inquire',
+    bookFile: join(dataDir, 'rail-book.ndjson'),
+    latencyMs: { min: 20, max: 200 },
+  })
+  return loadRails([simulated], { timeoutMs })
+}
+
+function newToken(): string {
+  return randomBytes(32).toString('base64url')
+}
+
+function printPlace(server: OpenedServer, report: DeployReport, { findings }: Diagnosis, { terminal }: Cli): void {
+  terminal.print(placeOf(server))
+  const verb = report.outcome === 'deployed' ? 'was deployed' : 'was there already'
+  terminal.print(`Release ${report.release} ${verb} in the schema ${report.schema}, and the doctor found it sound.`)
+  if (findings.length > 0)
+    terminal.print(`It mentions ${countOf(findings.length, 'thing')} worth knowing: symphony doctor`)
+}
+
+function placeOf(server: OpenedServer): string {
+  if (server.kind === 'external') {
+    const { hostname, port, pathname } = new URL(server.url)
+    return `Using the database ${hostname}${port === '' ? '' : `:${port}`}${pathname}.`
+  }
+  const { version, dataDir, port, adopted } = server
+  const verb = adopted ? 'was running already' : 'is running'
+  return `PostgreSQL ${version} ${verb} in ${dataDir}, on port ${port}. To connect: psql "$(symphony db url --data-dir ${shellWord(dataDir)})"`
+}
+
+interface Welcome {
+  readonly address: string
+  readonly token: AccessToken
+}
+
+function printWelcome(welcome: Welcome, settings: StartSettings, cli: Cli): void {
+  const { address, token } = welcome
+  const { terminal } = cli
+  const { bold } = terminal.colors
+  const place = token.file === undefined ? 'SYMPHONY_ACCESS_TOKEN' : `the file ${token.file}`
+  terminal.print(`The API listens on ${bold(address)}. Its access token is in ${place}.`)
+  if (dashboardFolder() !== undefined) {
+    // Shown once, to a person: a log or a pipe gets the path of the file alone. After the # it stays in the browser.
+    const isShown = token.file !== undefined && terminal.isPrintedToPerson
+    const link = bold(isShown ? `${address}/#token=${token.value}` : address)
+    terminal.print(`The dashboard: ${link}${isShown ? '' : ' (sign in with the access token)'}`)
+  }
+  terminal.print('')
+  if (settings.rails === undefined) printFirstPayment(welcome, settings, cli)
+  else terminal.print(`Enqueue payments with POST ${address}/v1/instructions, described at ${address}/docs.`)
+  terminal.note(terminal.noteColors.dim('Stop with Ctrl-C.'))
+}
+
+/**
+ * Prints lines that enqueue and show a payment on the simulated rail, and never on a rail that may move money. Each start prints
+ * another payment: pasted after a restart, the line enqueues again.
+ */
+function printFirstPayment({ address, token }: Welcome, { dataDir }: StartSettings, { terminal }: Cli): void {
+  const { dim } = terminal.colors
+  const instructionId = `first-payment-${randomBytes(3).toString('hex')}`
+  const body = JSON.stringify({
+    instructionId,
+    participantId: 'acme',
+    railType: SIMULATED_RAIL,
+    payload: { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' },
+  })
+  const bearer = token.file === undefined ? '$SYMPHONY_ACCESS_TOKEN' : `$(cat ${shellWord(token.file)})`
+  const authorization = `-H "Authorization: Bearer ${bearer}"`
+  terminal.print(dim('Enqueue a first payment:'))
+  terminal.print(
+    `curl -sS ${address}/v1/instructions ${authorization} ` +
+      `-H 'Idempotency-Key: ${instructionId}' -H 'Content-Type: application/json' -d '${body}'`,
+  )
+  terminal.print(dim('Then see what became of it:'))
+  terminal.print(`curl -sS ${address}/v1/instructions/${instructionId} ${authorization}`)
+  terminal.print(
+    `symphony show ${instructionId}${dataDir === SETTINGS.dataDir.default ? '' : ` --data-dir ${shellWord(dataDir)}`}`,
+  )
+}
+
+/** The access token and the file that keeps it; a token that was given has no file, and is never printed. */
+interface AccessToken {
+  readonly value: string
+  readonly file: string | undefined
+}
+
+async function accessTokenOf({ accessToken, dataDir }: StartSettings): Promise<AccessToken> {
+  if (accessToken !== undefined) return { value: accessToken, file: undefined }
+  const file = resolve(dataDir, 'access-token')
+  return { value: await readOrCreateSecret(file, newToken), file }
+}

@@ -1,0 +1,85 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import { link, mkdir, open, readFile, rm } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { AppError } from '../../core/index.js'
+
+/**
+ * Reads a secret from a file that only its owner can read, or creates it. The file is linked to its name when complete, so
+ * a crash leaves no partial secret. If two processes create it at once, both use the first one's.
+ */
+export async function readOrCreateSecret(path: string, make: () => string): Promise<string> {
+  try {
+    return (await readIfAny(path)) ?? (await create(path, make()))
+  } catch (error) {
+    throw new AppError('SECRET_UNREADABLE', `The file ${path} cannot be read or made.`, {
+      cause: error,
+      remedy: 'Run as the user who made it, or choose another --data-dir.',
+    })
+  }
+}
+
+async function create(path: string, secret: string): Promise<string> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+  const unfinished = `${path}.${randomUUID()}`
+  try {
+    const file = await open(unfinished, 'wx', 0o600)
+    await file.writeFile(`${secret}\n`)
+    await file.sync()
+    await file.close()
+    await link(unfinished, path)
+    return secret
+  } catch (error) {
+    if (!hasCode(error, 'EEXIST')) throw error
+    return (await readIfAny(path)) ?? secret
+  } finally {
+    await rm(unfinished, { force: true })
+  }
+}
+
+async function readIfAny(path: string): Promise<string | undefined> {
+  try {
+    return (await readFile(path, 'utf8')).trim()
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return undefined
+    throw error
+  }
+}
+
+function hasCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code
+}
+
+/** Database login of Symphony's processes: a member of roles, which it switches to. */
+export interface ProcessLogin {
+  readonly name: string
+  readonly password: string
+}
+
+export function newLogin(prefix: string): ProcessLogin {
+  return { name: `${prefix}_${randomBytes(4).toString('hex')}`, password: randomBytes(24).toString('base64url') }
+}
+
+/**
+ * Returns the login of one data folder. Its name is random, because logins belong to the whole cluster and another folder
+ * may use the same one. The file is written before the login is created, so a crash in between changes nothing.
+ */
+export async function loginOf(dataDir: string): Promise<ProcessLogin> {
+  const kept = await readOrCreateSecret(join(dataDir, 'process-login'), () => {
+    const { name, password } = newLogin('symphony_start')
+    return `${name}:${password}`
+  })
+  const [name = '', password = ''] = kept.split(':', 2)
+  return { name, password }
+}
+
+/** Returns the address of the same database with another login. */
+export function urlOfLogin(url: string, { name, password }: ProcessLogin): string {
+  // An empty host means this machine; WHATWG refuses it beside credentials.
+  const address = new URL(url.replace(/^([^?#]*@)(?=[/?]|$)/, '$1localhost'))
+  address.username = encodeURIComponent(name)
+  address.password = encodeURIComponent(password)
+  // Parameters of the same name would win.
+  address.searchParams.delete('user')
+  address.searchParams.delete('password')
+  return address.href
+}

@@ -1,0 +1,65 @@
+import { existsSync, readFileSync, realpathSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { delimiter, dirname, join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { AppError } from '../../core/index.js'
+
+/**
+ * Returns how to call this program from here, for commands that are printed to be pasted: `symphony` where the shell finds it,
+ * `npx symphony` for an installed package, otherwise the path of the file, such as `./bin/symphony` in a checkout.
+ */
+export function programName(
+  script: string | undefined = process.argv[1],
+  { path = process.env['PATH'] ?? '', cwd = process.cwd() }: { readonly path?: string; readonly cwd?: string } = {},
+): string {
+  const file = realPath(script ?? '')
+  // Called from a test or another program.
+  if (file === undefined || !file.endsWith(join('bin', 'symphony'))) return 'symphony'
+  if (path.split(delimiter).some((folder) => folder !== '' && realPath(join(folder, 'symphony')) === file)) {
+    return 'symphony'
+  }
+  if (file.includes(`${join('/', 'node_modules')}/`)) return 'npx symphony'
+  const near = relative(cwd, file)
+  return shellWord(near.startsWith('..') ? file : `./${near}`)
+}
+
+/** Returns a text as one word of a shell. */
+export function shellWord(text: string): string {
+  return /^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`
+}
+
+function realPath(path: string): string | undefined {
+  try {
+    return realpathSync(path)
+  } catch {
+    return undefined
+  }
+}
+
+/** Found by walking up, because compiled code lies deeper in the package than its source. */
+export function packageVersion(): string {
+  let folder = dirname(fileURLToPath(import.meta.url))
+  while (!existsSync(join(folder, 'package.json'))) folder = dirname(folder)
+  const manifest: unknown = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
+  return typeof manifest === 'object' && manifest !== null && 'version' in manifest ? String(manifest.version) : '0.0.0'
+}
+
+/** Where the dashboard was built: beside the compiled program, or where a checkout puts it. Undefined: it was not. */
+export function dashboardFolder(): string | undefined {
+  const places = ['../../../dashboard/', '../../../dist/dashboard/'].map((place) => new URL(place, import.meta.url))
+  const built = places.find((place) => existsSync(new URL('index.html', place)))
+  return built === undefined ? undefined : fileURLToPath(built)
+}
+
+/** Shipped with the package. Found by walking up, because compiled code lies deeper in it than its source. */
+export async function readConformance(): Promise<string> {
+  for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
+    const text = await readFile(join(folder, 'docs', 'conformance.md'), 'utf8').catch(() => undefined)
+    if (text !== undefined) return text
+    if (folder === dirname(folder)) {
+      throw new AppError('CONFORMANCE_MISSING', 'The page docs/conformance.md is missing from this package.', {
+        remedy: 'Install the package again.',
+      })
+    }
+  }
+}

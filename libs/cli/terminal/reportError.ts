@@ -1,0 +1,169 @@
+import { CommanderError } from 'commander'
+import { AppError, ArgumentRangeError, InvalidArgumentError } from '../../core/index.js'
+import { DatabaseError } from '../../db/index.js'
+import type { Terminal } from './Terminal.js'
+
+interface ReportOptions {
+  readonly terminal: Terminal
+  /** Write the error as one JSON object. */
+  readonly json: boolean
+  /** Add stack traces. */
+  readonly debug: boolean
+}
+
+/** Prints the error and its remedy for a person or a script, and returns the exit code. */
+export function reportError(error: unknown, { terminal, json, debug }: ReportOptions): number {
+  // Help or the version was asked for and has been printed.
+  if (error instanceof CommanderError && error.exitCode === 0) return EXIT.ok
+  // Commander printed the whole help, because a command was missing.
+  if (error instanceof CommanderError && error.code === 'commander.help') return EXIT.usage
+  const described = describe(error)
+  if (json) terminal.note(JSON.stringify({ error: described }))
+  else for (const line of lines(described, terminal)) terminal.note(line)
+  if (debug && error instanceof Error) terminal.note(stackOf(error))
+  return exitCodeOf(error)
+}
+
+interface Described {
+  readonly code: string
+  readonly message: string
+  readonly causes: readonly string[]
+  readonly remedy: string | undefined
+}
+
+function describe(error: unknown): Described {
+  const message = error instanceof Error ? error.message : String(error)
+  const code = codeOf(error)
+  if (error instanceof CommanderError) {
+    return {
+      code: 'USAGE',
+      message: message.replace(/^error: /, ''),
+      causes: [],
+      remedy: 'See symphony --help, or --help after any command.',
+    }
+  }
+  if (error instanceof AppError) return { code: error.code, message, causes: causesOf(error), remedy: remedyOf(error) }
+  if (isUsage(error)) return { code: code ?? 'USAGE', message, causes: [], remedy: undefined }
+  return {
+    code: code ?? 'UNEXPECTED',
+    message,
+    causes: causesOf(error),
+    remedy: 'This was not foreseen. Run it again with --debug to see where it happened.',
+  }
+}
+
+function lines({ code, message, causes, remedy }: Described, { noteColors: colors }: Terminal): readonly string[] {
+  return [
+    `${colors.red('error')} ${colors.dim(code)} ${message}`,
+    ...causes.map((cause) => `  ${colors.dim('because')} ${cause}`),
+    ...(remedy === undefined ? [] : [`  ${colors.cyan('what to do')} ${remedy}`]),
+  ]
+}
+
+function exitCodeOf(error: unknown): number {
+  if (error instanceof InterruptedError) return error.exitCode
+  if (isUsage(error)) return EXIT.usage
+  return UNAVAILABLE_CODES.has(codeOf(error) ?? '') ? EXIT.unavailable : EXIT.failed
+}
+
+function isUsage(error: unknown): boolean {
+  if (error instanceof CommanderError || error instanceof InvalidArgumentError) return true
+  return error instanceof ArgumentRangeError || USAGE_CODES.has(codeOf(error) ?? '')
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
+}
+
+/** Returns the remedy of the error, or else the hint that the SQL function raised with it. */
+function remedyOf(error: AppError): string | undefined {
+  return error.remedy ?? (error instanceof DatabaseError ? error.hint : undefined)
+}
+
+/** Returns the first line of each cause that adds a word to the code and the message. --debug shows the rest. */
+function causesOf(error: unknown): readonly string[] {
+  const causes: string[] = []
+  let cause = error instanceof Error ? error.cause : undefined
+  let said = error instanceof Error ? `${codeOf(error)}: ${error.message}` : ''
+  for (let depth = 0; cause instanceof Error && depth < CAUSES_MAX; depth += 1) {
+    const line = cause.message.split('\n', 1)[0] ?? ''
+    if (!repeats(line, `${said} ${systemCallOf(cause)}`)) causes.push(line)
+    said += ` ${line}`
+    cause = cause.cause
+  }
+  return causes
+}
+
+/** True if each word of the line was said already. */
+function repeats(line: string, said: string): boolean {
+  return line.split(/[\s"'“”‘’()]+/).every((word) => said.includes(word))
+}
+
+/** Returns the system call that Node names at the start of such a message, as in `getaddrinfo ENOTFOUND`. */
+function systemCallOf(error: Error): string {
+  return 'syscall' in error ? String(error.syscall) : ''
+}
+
+function stackOf(error: Error): string {
+  const own = error.stack ?? error.message
+  return error.cause instanceof Error ? `${own}\ncaused by ${stackOf(error.cause)}` : own
+}
+
+/** Bounds a chain that loops. */
+const CAUSES_MAX = 5
+
+/** Exit codes. Scripts branch on them, so a number never changes its meaning. */
+export const EXIT = Object.freeze({
+  ok: 0,
+  failed: 1,
+  usage: 2,
+  unavailable: 3,
+  interrupted: 130,
+  terminated: 143,
+})
+
+/** Shown by `symphony --help`. */
+export const EXIT_CODES_HELP = `
+Exit codes:
+  0    done; for a check: everything holds; for start, worker, api and scheduler: stopped by SIGINT or SIGTERM
+  1    the command failed, a check found something, or the database refused a right that a process needs
+  2    the command line is wrong; nothing was done
+  3    no database: it is not running, starting up or shutting down, not reachable, or not to be found
+  130  interrupted (SIGINT) before the command was done
+  143  terminated (SIGTERM) before the command was done`
+
+/** Errors that mean "no database", by code: a script may start one and try again. */
+const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
+  'EMBEDDED_NOT_RUNNING',
+  'EMBEDDED_NO_POSTGRES',
+  'CANNOT_CONNECT_NOW',
+  'CONNECT_FAILED',
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'INVALID_CATALOG_NAME',
+])
+
+/** Errors that mean "the settings are wrong", by code: nothing was done, and nothing will be until they are mended. */
+const USAGE_CODES: ReadonlySet<string> = new Set([
+  'CONFIG_UNREADABLE',
+  'FILE_UNREADABLE',
+  'INVALID_RELAYER_OPTION',
+  'MASTER_KEYS_UNREADABLE',
+  'RAILS_UNREADABLE',
+  'VAULT_KEYS_MISSING',
+])
+
+/** Exit code of a process that a signal stopped. */
+export const EXIT_OF = { SIGINT: EXIT.interrupted, SIGTERM: EXIT.terminated } as const
+
+export type StopSignal = keyof typeof EXIT_OF
+
+/** A person or a supervisor asked the command to stop. */
+export class InterruptedError extends AppError {
+  readonly exitCode: number
+
+  constructor(signal: StopSignal) {
+    super('INTERRUPTED', `Stopped by ${signal}.`)
+    this.exitCode = EXIT_OF[signal]
+  }
+}
