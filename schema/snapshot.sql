@@ -1230,7 +1230,7 @@ RETURNS TABLE(lease_id uuid, fencing_token bigint, acquired_at timestamp with ti
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 c5d20c453717dff4f0f51576dd4b5fd5f6ccb03c0347e76d831fd2352cd0b4f5
+-- body: sha256 93bb294b85260be90c9f64e576aa76cc4fee96f116f10e3154daece8c3287f43
 COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS 'Acquires a free, expired or own resource, with a new lease_id and a greater token; no row while another owner holds it.';
 
 -- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint) of symphony_owner
@@ -1424,8 +1424,15 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 a2d9268572a0e021755c37f97f646b831b2f26a70a01ffe7aeb7b3f5b5d79c99
+-- body: sha256 8683b092927b0faa8433dc1326666ed492956582ce9de56f0423acae41801ebb
 COMMENT ON FUNCTION check_dispatch_epoch(text, uuid, bigint, timestamp with time zone) IS 'Heartbeat of a worker. Compares the server and the worker''s memory with the data; freezes dispatch if commits may be lost.';
+
+-- function check_id(text, text) of symphony_owner
+CREATE FUNCTION check_id(p_argument text, p_value text)
+RETURNS void
+LANGUAGE sql VOLATILE
+-- body: sha256 006c0c5d197e2f898fdab3e424216d5c25877d386af55898ce2209916e3d2bb7
+COMMENT ON FUNCTION check_id(text, text) IS 'Internal: raises 22023 unless the value is an id.';
 
 -- function check_inbox_claims(text[], text[], uuid[], text) of symphony_owner
 CREATE FUNCTION check_inbox_claims(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
@@ -1433,7 +1440,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 e7c4b9cf0b65f66f2b392fb2aac3730de53def5b09054e8b840c02036b069b51
+-- body: sha256 0043dca02f81774d21953e069e71d2118905ef5dfb4526e063110932359d9523
 COMMENT ON FUNCTION check_inbox_claims(text[], text[], uuid[], text) IS 'Internal: raises 22023 unless keys, fences and worker are well-formed.';
 
 -- function check_inbox_errors(text[], integer) of symphony_owner
@@ -1463,15 +1470,6 @@ SET search_path=symphony, pg_temp
 -- body: sha256 496a5f9438d13c4e1ea3e11702a304d4d5b7ce6aa9ae19c0377b45185824bc66
 COMMENT ON FUNCTION check_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Internal: raises 22023 for the first message that is not acceptable.';
 
--- function check_job_name(text) of symphony_owner
-CREATE FUNCTION check_job_name(p_job_name text)
-RETURNS void
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET search_path=symphony, pg_temp
--- body: sha256 120982fae9051105a11aa1d02b75f615412200ebb5c6ebdce8f383a8ab6de9ab
-COMMENT ON FUNCTION check_job_name(text) IS 'Internal: raises 22023 unless it can be the name of a job.';
-
 -- function check_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) of symphony_owner
 CREATE FUNCTION check_job_runs(p_job_names text[], p_revisions bigint[], p_next_due_at timestamp with time zone[], p_scheduled_for timestamp with time zone[])
 RETURNS void
@@ -1490,14 +1488,12 @@ SET search_path=symphony, pg_temp
 -- body: sha256 f34d6cd90d794eda5da1475d621c53e24717845ae7a2de6a1327094e862a9212
 COMMENT ON FUNCTION check_lease_duration(integer) IS 'Internal: raises 22023 unless it is 1 second to 1 hour.';
 
--- function check_lease_names(text, text) of symphony_owner
-CREATE FUNCTION check_lease_names(p_resource text, p_owner text)
+-- function check_number(text, bigint, bigint, bigint) of symphony_owner
+CREATE FUNCTION check_number(p_argument text, p_value bigint, p_least bigint, p_most bigint)
 RETURNS void
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET search_path=symphony, pg_temp
--- body: sha256 261aea7c66ea1d6c5d255cfebdd1c359be5c680d760a30684df79c43f0fcf2db
-COMMENT ON FUNCTION check_lease_names(text, text) IS 'Internal: raises 22023 unless both are ids.';
+LANGUAGE sql VOLATILE
+-- body: sha256 e0b24a4f9ba1a7fea85e505345f09e59e777df174ff2ef7243bcb10afb116388
+COMMENT ON FUNCTION check_number(text, bigint, bigint, bigint) IS 'Internal: raises 22023 unless the value is in range.';
 
 -- function check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) of symphony_owner
 CREATE FUNCTION check_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_trace_contexts text[], p_is_message boolean)
@@ -1532,7 +1528,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 f9ebdbde7abafa0da2890e502229d304a0f117a83704739c63ae0a341675f70c
+-- body: sha256 2c2839bd2c0a940723a3ef073f62f327c9e1102639d1e316b0c7ed3f7bc3a80e
 COMMENT ON FUNCTION check_outbox_pause(text, text, text) IS 'Internal: raises 22023 unless a pause is well-formed.';
 
 -- function check_scheduled_message(text, jsonb, text, text) of symphony_owner
@@ -1541,7 +1537,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 b46f9d91c6bbd7028a689f00194743cdae0e61d5c0ca53a9887bb069f84ff4b6
+-- body: sha256 9aeddc446479ef6504d9399ef51a864de2d0c1a29ab62b5d1c94be8195e99287
 COMMENT ON FUNCTION check_scheduled_message(text, jsonb, text, text) IS 'Internal: raises 22023 unless a topic, payload, participant and delivery are acceptable.';
 
 -- function check_scheduler_leases(text, uuid[], uuid[], text, text, integer) of symphony_owner
@@ -1550,8 +1546,22 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 42e4777b7a93c87bc94423eba2fdaf49c1a20e92a7a2133732c7edb053f7c67c
+-- body: sha256 40abeb89a3d92545e58b21d00bb43a44f84735c4896b1fc5831ec494ad729b25
 COMMENT ON FUNCTION check_scheduler_leases(text, uuid[], uuid[], text, text, integer) IS 'Internal: raises 22023 unless the arguments that end claims are well-formed.';
+
+-- function check_text(text, text, integer) of symphony_owner
+CREATE FUNCTION check_text(p_argument text, p_value text, p_length_max integer)
+RETURNS void
+LANGUAGE sql VOLATILE
+-- body: sha256 117fa1b7ffaf8a9ee4455d8949f23fa6c2920773048fc978c56120c2562cae72
+COMMENT ON FUNCTION check_text(text, text, integer) IS 'Internal: raises 22023 unless the value is short text.';
+
+-- function check_time(text, timestamp with time zone) of symphony_owner
+CREATE FUNCTION check_time(p_argument text, p_value timestamp with time zone)
+RETURNS void
+LANGUAGE sql VOLATILE
+-- body: sha256 d511b0ba3e81211aba452ebfcb0ccc5e1e059e60086ca2947750180d4a3499d7
+COMMENT ON FUNCTION check_time(text, timestamp with time zone) IS 'Internal: raises 22023 unless the time is within 100 years of now.';
 
 -- function check_wrapped_keys(uuid[], text[], text) of symphony_owner
 CREATE FUNCTION check_wrapped_keys(p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text)
@@ -1576,7 +1586,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 de4ad8b2f4d47a69ff523aead9b9ee84a83f38486039013279c9d27430731f73
+-- body: sha256 ba21d34bd9177e16370f216386d5c7d129f74eaf0e904eb82c66d599e92e5b1c
 COMMENT ON FUNCTION claim_inbox_batch(integer, text, integer, integer) IS 'Claims due messages for one worker, first in, first out, each with its fence. A message at its limit becomes dead.';
 
 -- function claim_job_runs(integer, text, integer, text[]) of symphony_owner
@@ -1627,7 +1637,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 3cb58b195dc6625743decc208c9ac047bbdb37e869ece40fce8496df1373277a
+-- body: sha256 9a3d164b1d02d2814a645c8e604229c3576ee79d6152012baa65651e0b18817a
 COMMENT ON FUNCTION claim_tasks(text, integer, text, integer, text[]) IS 'Internal: leases due tasks of a kind to one worker, at most the batch size, in order; each with its token.';
 
 -- function claim_timers(integer, text, integer, text[]) of symphony_owner
@@ -1734,7 +1744,7 @@ RETURNS TABLE(next_due_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 85cd2e2527490640de2c338a2964c86b6ef1202e4032b0ac67a3711d9faff8fc
+-- body: sha256 8c50244f78a951cfd70764a65be3b639557a08349f449367decb8f66ba45617a
 COMMENT ON FUNCTION create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) IS 'Defines a job by its name. With the same expression and zone its next due time stays; a paused job stays paused.';
 
 -- function create_outbox_redrive(uuid, bigint, text, text, text) of symphony_owner
@@ -1765,7 +1775,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 97610f87836418bf4bba67568447cf7b39bd70c03a16165da9e6a5fbf03a88ae
+-- body: sha256 4970b761f972cd0e90be30d7f1fb012cc30c4993a7b1fdef5bfa64e19e4e5b74
 COMMENT ON FUNCTION declare_outbox_rail(text, boolean, jsonb, text, boolean) IS 'Records the field classes and the money flag of a rail. Of conflicting declarations the stricter value stays.';
 
 -- function delete_job(text) of symphony_owner
@@ -1774,7 +1784,7 @@ RETURNS TABLE(deleted boolean, runs_removed integer)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 2cd35b3140f166d36e62612943b562e2e7d37f5a47227cf8cbfae42a517d66f3
+-- body: sha256 1a439736430672a548683137234425c8c2123ca89d97797fb6689349c370815b
 COMMENT ON FUNCTION delete_job(text) IS 'Deletes a job and its READY runs; returns whether it existed, and the number of runs.';
 
 -- function deregister_outbox_worker(text, jsonb) of symphony_owner
@@ -1783,7 +1793,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 96cf544d424d1fcf6c2ceb9039e98bdb228a6833d15670688d2e80fa64c7d143
+-- body: sha256 1e4ef583b3719ab042f0dac91c9b6fdbaddef7e457eb062ccd43505fa8261cb9
 COMMENT ON FUNCTION deregister_outbox_worker(text, jsonb) IS 'Records that a worker stopped cleanly, with its last report; false if unknown. A heartbeat registers it again.';
 
 -- function destroy_subject_key(text, text) of symphony_owner
@@ -1814,7 +1824,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 ce4c822be5ce4104b1a0327fafbf5e7e80465a4654ce43eed5d6871b30e3c1b3
+-- body: sha256 a4f82cfd8abb4b555d1407212962284d24eddf54e18dcb7504594d1429cdc040
 COMMENT ON FUNCTION due_jobs(integer) IS 'Active jobs that are due and not postponed, longest due first, at most the batch size.';
 
 -- function end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) of symphony_owner
@@ -1887,7 +1897,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 e56af749ae678f8455a086dddbba66a187194f77a8a536d94996e27f64786681
+-- body: sha256 27351bb34925ce26ac1a0964b2afec8179640dcb039324a18b54a519d35e9ad5
 COMMENT ON FUNCTION enqueue_due_tasks(text, integer) IS 'Internal: makes due tasks of a kind messages of the outbox, in order. A refused one fails alone.';
 
 -- function enqueue_due_timers(integer) of symphony_owner
@@ -2055,7 +2065,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 bf54f234f034288aba1eb15b8f3e8881faeddd614e0cc4b6f2e33fe90f97fe29
+-- body: sha256 cca3bed35d561708424d10a511cf18699a6949c4d405ab4d11ac72109ce3943a
 COMMENT ON FUNCTION freeze_dispatch(text) IS 'Freezes dispatch after a restore that no check finds; false if it is frozen. Pending items become of unknown outcome.';
 
 -- function freeze_dispatch_epoch(integer, text, text, text) of symphony_owner
@@ -2083,7 +2093,7 @@ RETURNS timestamp with time zone
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 f38640b110e9d1706d5babbc426621711b35f56c515b3ca918c5f0981c39230f
+-- body: sha256 4c6e78095c47f9858fc93cd869bb3f30f7889931b6f0997830bede55bc34e191
 COMMENT ON FUNCTION heartbeat_outbox_worker(text, jsonb) IS 'Records that a worker is alive, with its report; removes workers silent for a day. Returns the time of the database.';
 
 -- function hold_leased_outbox_item(uuid, uuid, text, text) of symphony_owner
@@ -2099,7 +2109,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 a4553de7e80625357f5cbc27972287cacbff76b31739877e55087017c47772d7
+-- body: sha256 b0537e525a5cdb36278e46dc972aa0fd9ecbcb11f2d83d6b98b1ee7d15b0f8e8
 COMMENT ON FUNCTION hold_leased_outbox_item(uuid, uuid, text, text) IS 'Holds an item that this worker has leased and will not dispatch; clears the lease and appends an event.';
 
 -- function hold_outbox_redrives(uuid, text) of symphony_owner
@@ -2243,7 +2253,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 e2e73e8680026fca79bd92112e089bffe12c4ad4d9920ec635635c5faa7df796
+-- body: sha256 a7b353eb1d5c654056958fbe8fd9c71cf418320ed0eccf4f908fbb482ede3393
 COMMENT ON FUNCTION lift_dispatch_freeze(text) IS 'Lifts the freeze after an operator has compared the books; false if not frozen. Marked items stay of unknown outcome.';
 
 -- function lock_due_outbox_rows(text[], boolean[], integer, timestamp with time zone, boolean, tid[]) of symphony_owner
@@ -2377,7 +2387,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 588335e2e9cbcd734c6c9452c05a543169bda1576b3e4ee7a8bca2192eb332d4
+-- body: sha256 73d4a693671ac5366499036a73e7fd84f1d6f1fcdf32e345fd555b8ee994aa81
 COMMENT ON FUNCTION mark_inbox_dead(text, text, text) IS 'Marks a message as dead until an operator revives it. P7011 unknown, P7010 forbidden.';
 
 -- function mark_inbox_message(text, text, text, text) of symphony_owner
@@ -2616,7 +2626,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 18f51ced95c7224ab1b0d3a16486bd1cf971e11d6c83a36894ecd18ea98b586f
+-- body: sha256 6859a327cdcab40b8f553d88cd555792fa7c47594b0c2a6aed9e0adea2a76c6b
 COMMENT ON FUNCTION pause_job(text) IS 'Creates no more runs of a job; existing runs continue. False if it was paused already.';
 
 -- function pause_outbox(text, text, text) of symphony_owner
@@ -2679,7 +2689,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 44cf17203a304556cda42ce8c3e78b53019b2e4e93938b9fc7e65614cb0dc9a1
+-- body: sha256 e3227cb31ff4accf3041c9ac620b76164728abfed921b9a76383fe9032b91d7b
 COMMENT ON FUNCTION postpone_job(text, bigint, text) IS 'Postpones a job by a minute whose expression a scheduler cannot parse, with the reason. False if it has changed.';
 
 -- function propose_outbox_decision(uuid, text, text, text, text) of symphony_owner
@@ -2699,7 +2709,7 @@ RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 5aaf1b5fd19c7a83e85cfb292af3b5f68c45005086738d86be1ef6a94021ab39
+-- body: sha256 919b58a3caa1ee4e7309eba16543e41d721de477e18932a11608028d5f67621a
 COMMENT ON FUNCTION purge_dead_leases(integer, integer) IS 'Removes leases that ended so long ago, and raises the floor to their highest token. Returns their number.';
 
 -- function purge_finished_job_runs(integer, integer) of symphony_owner
@@ -2719,7 +2729,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 ab47fb913c1c2ed2b0d6d2522ab49e56e619979bf8332d40332e7d75c9b47432
+-- body: sha256 1a56ad99ad1d4a3ead59ed1543c11531845a39d4beaee7d4f681d632c5f6be20
 COMMENT ON FUNCTION purge_finished_tasks(text, integer, integer) IS 'Internal: deletes tasks of a kind that finished before the retention, oldest first; returns their number.';
 
 -- function purge_finished_timers(integer, integer) of symphony_owner
@@ -2745,7 +2755,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 7875774e8df419fe594d9551acf46144a5313124b4ff1ba4dd329c63ce821d60
+-- body: sha256 2645250e36cae0917fc9df28f45cd02782c43ec606d09a6af06070a7c45d61bf
 COMMENT ON FUNCTION purge_inbox_messages(integer, integer) IS 'Removes one batch of messages that were done, or last sighted, at least so long ago; returns their number.';
 
 -- function raise_already_ended(uuid) of symphony_owner
@@ -2954,7 +2964,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 362392e840ce3e37eddc5956a4718d0e073cc95750b639073958fc143ebb6fcf
+-- body: sha256 87dbd0fd7fe8bf80510f0569df95b34ded2ffc86484b6a6ea866462d4b5b988f
 COMMENT ON FUNCTION release_lease(text, text, uuid) IS 'Frees a live lease of that owner and lease_id; false, and nothing changed, if it is lost. The row stays, with its token.';
 
 -- function release_outbox_lease(uuid, uuid, text) of symphony_owner
@@ -2999,7 +3009,7 @@ RETURNS TABLE(fencing_token bigint, expires_at timestamp with time zone)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 8e758734c4332b06bd8769d2df26f00c13154bdbc975deddaeffcb12d42facbd
+-- body: sha256 8a5dc3fde822d3c0d302cc71721d37e5560723ad32dc12c84707f2c544c996ad
 COMMENT ON FUNCTION renew_lease(text, text, uuid, integer) IS 'Extends a live lease of that owner and lease_id, with a greater token; no row if it is lost.';
 
 -- function renew_outbox_lease(uuid, uuid, text, integer) of symphony_owner
@@ -3024,7 +3034,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 2f6b4f66590ee25cbd4deb7ce40fb860419af0a9a96d9ff0e7453aa479ed5e8c
+-- body: sha256 8ad12e8ceb0ecf9e81a8f34c580a62eee25def0910f9cfcf09277fd9fb415388
 COMMENT ON FUNCTION renew_outbox_leases(uuid[], uuid[], text, integer) IS 'Extends live leases; reports for each whether it was extended.';
 
 -- function repair_expired_leases(integer, text, boolean) of symphony_owner
@@ -3113,7 +3123,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 a2906c6e263c2f4ee162b52dc9dcd810fa6ae3086eeb4475aa87cdf69247c633
+-- body: sha256 9e3091310fe3f8115a8951d021b182456d3643ada72fdf5c470dbae32cfaf25c
 COMMENT ON FUNCTION resume_job(text, bigint, timestamp with time zone) IS 'Creates runs of a paused job again, from its next occurrence. False if it is not paused, or has changed meanwhile.';
 
 -- function resume_outbox(text, text, text) of symphony_owner
@@ -3146,7 +3156,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 c0d9cfb7dc9bb1e9ad64b78fc7f1ecb17ed1c46fc185861aef33ef88e64f68f7
+-- body: sha256 588914c38605644c13a98c180854849bb65900c0dde130c6867932551318ab64
 COMMENT ON FUNCTION revive_inbox_message(text, text, text) IS 'Makes a dead message due at once, with a fresh count of attempts; an event records the person and the reason.';
 
 -- function revoke_api_key(text) of symphony_owner
@@ -3175,7 +3185,7 @@ RETURNS uuid
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 2a7852236206d2686bb072c06514021252a2a17dbdd9dd547fff325aa3c199bb
+-- body: sha256 f4bd31c257714c8e07a1831d455b4fd48c848ddee5fb56591581ce51e063ce12
 COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) IS 'Schedules a message, in the caller''s transaction; a past time is due at once. Idempotent under an id of the caller.';
 
 -- function seal_ledger_block(integer) of symphony_owner
@@ -3201,7 +3211,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 fb00ec0ed9f6824af72c0caa3692b9a3612222e656aa5e701b3e753d1bfb697f
+-- body: sha256 731ccbe94dbf7d8cc39922357656749ff881a4be55da27f7526d361cb8d9896d
 COMMENT ON FUNCTION set_participant_outbox_policy(text, text) IS 'Sets whether a FAILED head of a participant''s ordered stream unblocks the next item (continue) or halts the stream (halt).';
 
 -- function shows_long_number(text) of symphony_owner
@@ -3250,7 +3260,7 @@ RETURNS TABLE(run_id uuid, scheduled_for timestamp with time zone)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 a64574c8580a71b9b5a99b9ffe7d3544ba91a471e25b60eeca993d30f3dc63b8
+-- body: sha256 275310139c98c63f1ae97e43e2d315b9335faac5c080f9d790f11690fa955e4b
 COMMENT ON FUNCTION trigger_job(text) IS 'Creates a run of a job that is due now, beside its schedule.';
 
 -- function unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) of symphony_owner

@@ -24,9 +24,7 @@ CREATE OR REPLACE FUNCTION mark_inbox_dead(p_source text, p_message_id text, p_e
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
-  IF NOT is_short_text(p_error, 2000) THEN
-    PERFORM refuse_argument('p_error', 'text of 1 to 2000 characters');
-  END IF;
+  PERFORM check_text('p_error', p_error, 2000);
   PERFORM mark_inbox_message(p_source, p_message_id, 'dead', p_error);
 END
 $$;

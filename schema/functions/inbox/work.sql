@@ -20,18 +20,10 @@ DECLARE
   v_rows tid[] := '{}'::tid[];
   v_exhausted tid[];
 BEGIN
-  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
-    PERFORM refuse_argument('p_batch_size', '1 to 1000');
-  END IF;
-  IF NOT is_id(p_worker_id) THEN
-    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
-  END IF;
-  IF p_lease_seconds IS NULL OR p_lease_seconds NOT BETWEEN 1 AND 3600 THEN
-    PERFORM refuse_argument('p_lease_seconds', '1 to 3600');
-  END IF;
-  IF p_attempts_max IS NULL OR p_attempts_max NOT BETWEEN 1 AND 1000 THEN
-    PERFORM refuse_argument('p_attempts_max', '1 to 1000');
-  END IF;
+  PERFORM check_number('p_batch_size', p_batch_size, 1, 1000);
+  PERFORM check_id('p_worker_id', p_worker_id);
+  PERFORM check_number('p_lease_seconds', p_lease_seconds, 1, 3600);
+  PERFORM check_number('p_attempts_max', p_attempts_max, 1, 1000);
 
   -- Two queries, because "unclaimed or expired" in one condition can use neither index. Expired claims come first: they
   -- have waited longest. last_error records the expiry of that attempt.
@@ -236,9 +228,7 @@ BEGIN
   IF p_keep_seconds IS NULL OR p_keep_seconds NOT BETWEEN 1 AND 315576000 THEN
     PERFORM refuse_argument('p_keep_seconds', '1 to 315576000, which is ten years');
   END IF;
-  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
-    PERFORM refuse_argument('p_batch_size', '1 to 1000');
-  END IF;
+  PERFORM check_number('p_batch_size', p_batch_size, 1, 1000);
   v_before := clock_timestamp() - make_interval(secs => p_keep_seconds);
   v_rows := ARRAY(
     SELECT m.ctid FROM inbox_messages m WHERE m.state = 'done' AND m.ended_at <= v_before
@@ -266,9 +256,7 @@ DECLARE
   v_now timestamptz;
 BEGIN
   PERFORM check_inbox_key(p_source, p_message_id);
-  IF NOT is_short_text(p_reason, 1000) THEN
-    PERFORM refuse_argument('p_reason', 'text of 1 to 1000 characters');
-  END IF;
+  PERFORM check_text('p_reason', p_reason, 1000);
   v_known := lock_inbox_message(p_source, p_message_id);
   IF v_known.state <> 'dead' THEN
     RAISE EXCEPTION 'INBOX_TRANSITION: inbox message: it is %, and only a dead one can be revived', v_known.state
@@ -311,9 +299,7 @@ BEGIN
   IF array_dims(p_fences) IS DISTINCT FROM v_list OR num_nulls(VARIADIC p_fences) > 0 THEN
     PERFORM refuse_argument('p_fences', 'one fence for each message, none of them null');
   END IF;
-  IF NOT is_id(p_worker_id) THEN
-    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
-  END IF;
+  PERFORM check_id('p_worker_id', p_worker_id);
 END
 $$;
 COMMENT ON FUNCTION check_inbox_claims(text[], text[], uuid[], text) IS

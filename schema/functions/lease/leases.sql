@@ -11,7 +11,8 @@ DECLARE
   v_held symphony_leases;
   v_defect text := payload_defect(p_context);
 BEGIN
-  PERFORM check_lease_names(p_resource, p_owner);
+  PERFORM check_id('p_resource', p_resource);
+  PERFORM check_id('p_owner', p_owner);
   PERFORM check_lease_duration(p_duration_ms);
   IF v_defect IS NOT NULL THEN
     PERFORM refuse_argument('p_context', v_defect);
@@ -56,7 +57,8 @@ AS $$
 DECLARE
   v_live_at timestamptz;
 BEGIN
-  PERFORM check_lease_names(p_resource, p_owner);
+  PERFORM check_id('p_resource', p_resource);
+  PERFORM check_id('p_owner', p_owner);
   PERFORM check_lease_duration(p_duration_ms);
   v_live_at := lock_live_lease(p_resource, p_owner, p_lease_id);
   RETURN QUERY
@@ -77,7 +79,8 @@ AS $$
 DECLARE
   v_live_at timestamptz;
 BEGIN
-  PERFORM check_lease_names(p_resource, p_owner);
+  PERFORM check_id('p_resource', p_resource);
+  PERFORM check_id('p_owner', p_owner);
   v_live_at := lock_live_lease(p_resource, p_owner, p_lease_id);
   UPDATE symphony_leases l SET lease_id = NULL, released_at = v_live_at, expires_at = v_live_at
   WHERE l.resource = p_resource AND v_live_at IS NOT NULL;
@@ -101,9 +104,7 @@ BEGIN
   IF p_dead_seconds IS NULL OR p_dead_seconds NOT BETWEEN 3600 AND 315360000 THEN
     PERFORM refuse_argument('p_dead_seconds', '3600 (an hour) to 315360000 (ten years)');
   END IF;
-  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
-    PERFORM refuse_argument('p_batch_size', '1 to 1000');
-  END IF;
+  PERFORM check_number('p_batch_size', p_batch_size, 1, 1000);
   PERFORM refuse_stale_snapshot();
   PERFORM FROM symphony_lease_floor f FOR UPDATE;
   v_dead_since := clock_timestamp() - make_interval(secs => p_dead_seconds);
@@ -120,20 +121,6 @@ END
 $$;
 COMMENT ON FUNCTION purge_dead_leases(integer, integer) IS
   'Removes leases that ended so long ago, and raises the floor to their highest token. Returns their number.';
-
-CREATE OR REPLACE FUNCTION check_lease_names(p_resource text, p_owner text) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-AS $$
-BEGIN
-  IF NOT is_id(p_resource) THEN
-    PERFORM refuse_argument('p_resource', '1 to 128 printable ASCII characters without spaces');
-  END IF;
-  IF NOT is_id(p_owner) THEN
-    PERFORM refuse_argument('p_owner', '1 to 128 printable ASCII characters without spaces');
-  END IF;
-END
-$$;
-COMMENT ON FUNCTION check_lease_names(text, text) IS 'Internal: raises 22023 unless both are ids.';
 
 -- A shorter lease would not survive one slow round trip. A longer one would block others for hours after a crash.
 CREATE OR REPLACE FUNCTION check_lease_duration(p_duration_ms integer) RETURNS void

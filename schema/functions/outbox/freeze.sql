@@ -30,9 +30,7 @@ DECLARE
   v_synchronous CONSTANT boolean := is_replicated_synchronously();
   v_now timestamptz;
 BEGIN
-  IF NOT is_id(p_worker_id) THEN
-    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
-  END IF;
+  PERFORM check_id('p_worker_id', p_worker_id);
   IF num_nulls(p_epoch_id, p_beat_no, p_beat_at) <> 3 THEN
     IF p_epoch_id IS NULL THEN
       PERFORM refuse_argument('p_epoch_id', 'the epoch of the heartbeat that is remembered');
@@ -40,9 +38,7 @@ BEGIN
     IF p_beat_no IS NULL OR p_beat_no < 0 THEN
       PERFORM refuse_argument('p_beat_no', 'the number of the heartbeat that is remembered, 0 or more');
     END IF;
-    IF p_beat_at IS NULL OR p_beat_at NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
-      PERFORM refuse_argument('p_beat_at', 'a time within 100 years of now');
-    END IF;
+    PERFORM check_time('p_beat_at', p_beat_at);
   END IF;
   SELECT e.frozen_at INTO v_frozen_before FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1;
   v_epoch := current_dispatch_epoch(p_worker_id);
@@ -87,9 +83,7 @@ DECLARE
   v_actor text := outbox_actor();
   v_epoch dispatch_epochs;
 BEGIN
-  IF NOT is_short_text(p_reason, 1000) THEN
-    PERFORM refuse_argument('p_reason', 'text of 1 to 1000 characters');
-  END IF;
+  PERFORM check_text('p_reason', p_reason, 1000);
   v_epoch := current_dispatch_epoch(v_actor);
   RETURN freeze_dispatch_epoch(v_epoch.epoch_no, 'OPERATOR', p_reason, v_actor);
 END
@@ -107,9 +101,7 @@ DECLARE
   v_actor text := outbox_actor();
   v_epoch dispatch_epochs;
 BEGIN
-  IF NOT is_short_text(p_reason, 1000) THEN
-    PERFORM refuse_argument('p_reason', 'text of 1 to 1000 characters');
-  END IF;
+  PERFORM check_text('p_reason', p_reason, 1000);
   SELECT * INTO v_epoch FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1 FOR UPDATE;
   IF v_epoch.frozen IS NOT TRUE THEN
     RETURN false;

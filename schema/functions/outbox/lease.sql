@@ -14,9 +14,7 @@ DECLARE
   v_full_trail boolean;
 BEGIN
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
-  IF p_lease_seconds IS NULL OR p_lease_seconds NOT BETWEEN 1 AND 3600 THEN
-    PERFORM refuse_argument('p_lease_seconds', '1 to 3600');
-  END IF;
+  PERFORM check_number('p_lease_seconds', p_lease_seconds, 1, 3600);
   v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   v_until := clock_timestamp() + make_interval(secs => p_lease_seconds);
   UPDATE payment_outbox_pending p SET lease_expires_at = GREATEST(p.lease_expires_at, v_until)
@@ -166,9 +164,7 @@ DECLARE
   v_event_id uuid;
 BEGIN
   PERFORM check_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
-  IF NOT is_short_text(p_reason, 1000) THEN
-    PERFORM refuse_argument('p_reason', 'text of 1 to 1000 characters');
-  END IF;
+  PERFORM check_text('p_reason', p_reason, 1000);
   v_places := lock_live_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id);
   -- A begun dispatch without a result leaves the outcome unknown.
   UPDATE payment_outbox_pending p

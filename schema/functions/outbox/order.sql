@@ -175,9 +175,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 BEGIN
-  IF NOT is_id(p_participant_id) THEN
-    PERFORM refuse_argument('p_participant_id', '1 to 128 printable ASCII characters without spaces');
-  END IF;
+  PERFORM check_id('p_participant_id', p_participant_id);
   IF p_on_ordered_failure IS NULL OR p_on_ordered_failure NOT IN ('continue', 'halt') THEN
     PERFORM refuse_argument('p_on_ordered_failure', 'continue or halt');
   END IF;

@@ -130,12 +130,8 @@ BEGIN
   IF p_kind = 'all' AND p_name IS DISTINCT FROM 'all' THEN
     PERFORM refuse_argument('p_name', 'all for a pause of everything');
   END IF;
-  IF NOT is_id(p_name) THEN
-    PERFORM refuse_argument('p_name', '1 to 128 printable ASCII characters without spaces');
-  END IF;
-  IF NOT is_short_text(p_reason, 1000) THEN
-    PERFORM refuse_argument('p_reason', 'text of 1 to 1000 characters');
-  END IF;
+  PERFORM check_id('p_name', p_name);
+  PERFORM check_text('p_reason', p_reason, 1000);
 END
 $$;
 COMMENT ON FUNCTION check_outbox_pause(text, text, text) IS 'Internal: raises 22023 unless a pause is well-formed.';

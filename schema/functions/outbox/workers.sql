@@ -6,9 +6,7 @@ DECLARE
   v_now timestamptz := clock_timestamp();
   v_defect text := payload_defect(p_detail);
 BEGIN
-  IF NOT is_id(p_worker_id) THEN
-    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
-  END IF;
+  PERFORM check_id('p_worker_id', p_worker_id);
   IF v_defect IS NOT NULL THEN
     PERFORM refuse_argument('p_detail', v_defect);
   END IF;
@@ -41,12 +39,8 @@ DECLARE
   v_defect text := payload_defect(p_fields);
   v_fields_kept integer;
 BEGIN
-  IF NOT is_id(p_rail_type) THEN
-    PERFORM refuse_argument('p_rail_type', '1 to 128 printable ASCII characters without spaces');
-  END IF;
-  IF NOT is_id(p_declared_by) THEN
-    PERFORM refuse_argument('p_declared_by', '1 to 128 printable ASCII characters without spaces');
-  END IF;
+  PERFORM check_id('p_rail_type', p_rail_type);
+  PERFORM check_id('p_declared_by', p_declared_by);
   IF p_money IS NULL THEN
     PERFORM refuse_argument('p_money', 'true or false');
   END IF;
@@ -118,9 +112,7 @@ DECLARE
   v_now timestamptz := clock_timestamp();
   v_defect text := payload_defect(p_detail);
 BEGIN
-  IF NOT is_id(p_worker_id) THEN
-    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
-  END IF;
+  PERFORM check_id('p_worker_id', p_worker_id);
   IF v_defect IS NOT NULL THEN
     PERFORM refuse_argument('p_detail', v_defect);
   END IF;

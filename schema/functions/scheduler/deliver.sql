@@ -30,9 +30,7 @@ AS $$
 DECLARE
   v_payload_defect text := payload_defect(p_payload);
 BEGIN
-  IF NOT is_id(p_topic) THEN
-    PERFORM refuse_argument('p_topic', '1 to 128 printable ASCII characters without spaces');
-  END IF;
+  PERFORM check_id('p_topic', p_topic);
   IF v_payload_defect IS NOT NULL THEN
     PERFORM refuse_argument('p_payload', v_payload_defect);
   END IF;
@@ -65,15 +63,11 @@ BEGIN
   IF array_dims(p_lease_tokens) IS DISTINCT FROM v_list OR array_position(p_lease_tokens, NULL) IS NOT NULL THEN
     PERFORM refuse_argument('p_lease_tokens', format('a plain list of tokens, as long as %s', p_argument));
   END IF;
-  IF NOT is_id(p_worker_id) THEN
-    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
-  END IF;
+  PERFORM check_id('p_worker_id', p_worker_id);
   IF p_error_message IS NOT NULL AND NOT is_short_text(p_error_message, 2000) THEN
     PERFORM refuse_argument('p_error_message', 'null, or text of 1 to 2000 characters');
   END IF;
-  IF p_retry_delay_seconds IS NULL OR p_retry_delay_seconds NOT BETWEEN 0 AND 2592000 THEN
-    PERFORM refuse_argument('p_retry_delay_seconds', '0 to 2592000');
-  END IF;
+  PERFORM check_number('p_retry_delay_seconds', p_retry_delay_seconds, 0, 2592000);
 END
 $$;
 COMMENT ON FUNCTION check_scheduler_leases(text, uuid[], uuid[], text, text, integer) IS

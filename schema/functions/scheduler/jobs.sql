@@ -2,17 +2,6 @@
 -- moves the job's next due time, and only if the job is still at the revision that the scheduler read. Of ten
 -- schedulers that see one job due, one creates the run.
 
-CREATE OR REPLACE FUNCTION check_job_name(p_job_name text) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-AS $$
-BEGIN
-  IF NOT is_id(p_job_name) THEN
-    PERFORM refuse_argument('p_job_name', '1 to 128 printable ASCII characters without spaces');
-  END IF;
-END
-$$;
-COMMENT ON FUNCTION check_job_name(text) IS 'Internal: raises 22023 unless it can be the name of a job.';
-
 CREATE OR REPLACE FUNCTION raise_unknown_job(p_job_name text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -31,18 +20,11 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 BEGIN
-  PERFORM check_job_name(p_job_name);
+  PERFORM check_id('p_job_name', p_job_name);
   PERFORM check_scheduled_message(p_topic, p_payload, p_participant_id, p_delivery);
-  IF NOT is_short_text(p_cron, 256) THEN
-    PERFORM refuse_argument('p_cron', 'text of 1 to 256 characters');
-  END IF;
-  IF NOT is_id(p_time_zone) THEN
-    PERFORM refuse_argument('p_time_zone', '1 to 128 printable ASCII characters without spaces');
-  END IF;
-  IF p_next_due_at IS NULL OR p_next_due_at NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years'
-  THEN
-    PERFORM refuse_argument('p_next_due_at', 'a time within 100 years of now');
-  END IF;
+  PERFORM check_text('p_cron', p_cron, 256);
+  PERFORM check_id('p_time_zone', p_time_zone);
+  PERFORM check_time('p_next_due_at', p_next_due_at);
   IF p_missed_runs IS NULL OR p_missed_runs NOT IN ('skip', 'once', 'all') THEN
     PERFORM refuse_argument('p_missed_runs', 'skip, once or all');
   END IF;
@@ -71,7 +53,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 BEGIN
-  PERFORM check_job_name(p_job_name);
+  PERFORM check_id('p_job_name', p_job_name);
   UPDATE scheduler_jobs j SET state = 'PAUSED', revision = j.revision + 1, updated_at = clock_timestamp()
   WHERE j.job_name = p_job_name AND j.state = 'ACTIVE';
   IF FOUND THEN
@@ -95,14 +77,11 @@ AS $$
 DECLARE
   v_resumed boolean;
 BEGIN
-  PERFORM check_job_name(p_job_name);
+  PERFORM check_id('p_job_name', p_job_name);
   IF p_revision IS NULL OR p_revision < 1 THEN
     PERFORM refuse_argument('p_revision', 'the revision of the job, from 1');
   END IF;
-  IF p_next_due_at IS NULL OR p_next_due_at NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years'
-  THEN
-    PERFORM refuse_argument('p_next_due_at', 'a time within 100 years of now');
-  END IF;
+  PERFORM check_time('p_next_due_at', p_next_due_at);
   UPDATE scheduler_jobs j
   SET state = 'ACTIVE', revision = j.revision + 1, updated_at = clock_timestamp(), postponed_until = NULL,
     next_due_at = GREATEST(j.next_due_at, p_next_due_at)
@@ -128,7 +107,7 @@ DECLARE
   v_run_id uuid := uuid_v7();
   v_at timestamptz;
 BEGIN
-  PERFORM check_job_name(p_job_name);
+  PERFORM check_id('p_job_name', p_job_name);
   -- The lock orders this call and a deletion: the deletion removes the new run, or comes first.
   SELECT j.* INTO v_job FROM scheduler_jobs j WHERE j.job_name = p_job_name FOR SHARE;
   IF v_job.job_name IS NULL THEN
@@ -161,7 +140,7 @@ DECLARE
   v_deleted boolean;
   v_runs_removed integer;
 BEGIN
-  PERFORM check_job_name(p_job_name);
+  PERFORM check_id('p_job_name', p_job_name);
   DELETE FROM scheduler_jobs j WHERE j.job_name = p_job_name;
   v_deleted := FOUND;
   DELETE FROM scheduler_tasks r WHERE r.job_name = p_job_name AND r.state = 'READY';
@@ -184,9 +163,7 @@ AS $$
 DECLARE
   v_now timestamptz := clock_timestamp();
 BEGIN
-  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
-    PERFORM refuse_argument('p_batch_size', '1 to 1000');
-  END IF;
+  PERFORM check_number('p_batch_size', p_batch_size, 1, 1000);
   RETURN QUERY
   SELECT j.job_name, j.cron, j.time_zone, j.missed_runs, j.next_due_at, j.revision, v_now
   FROM scheduler_jobs j WHERE j.state = 'ACTIVE' AND GREATEST(j.next_due_at, j.postponed_until) <= v_now
@@ -298,13 +275,11 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 BEGIN
-  PERFORM check_job_name(p_job_name);
+  PERFORM check_id('p_job_name', p_job_name);
   IF p_revision IS NULL OR p_revision < 1 THEN
     PERFORM refuse_argument('p_revision', 'the revision of the job, from 1');
   END IF;
-  IF NOT is_short_text(p_error_message, 2000) THEN
-    PERFORM refuse_argument('p_error_message', 'text of 1 to 2000 characters');
-  END IF;
+  PERFORM check_text('p_error_message', p_error_message, 2000);
   UPDATE scheduler_jobs j
   SET postponed_until = clock_timestamp() + interval '1 minute', revision = j.revision + 1,
     schedule_error = p_error_message

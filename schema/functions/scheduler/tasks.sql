@@ -67,9 +67,7 @@ DECLARE
   v_now timestamptz;
   v_due scheduler_tasks[];
 BEGIN
-  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
-    PERFORM refuse_argument('p_batch_size', '1 to 1000');
-  END IF;
+  PERFORM check_number('p_batch_size', p_batch_size, 1, 1000);
   PERFORM release_expired_tasks(p_kind);
   v_now := clock_timestamp();
   v_due := ARRAY(
@@ -109,15 +107,9 @@ DECLARE
   v_now timestamptz;
   v_due uuid[];
 BEGIN
-  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
-    PERFORM refuse_argument('p_batch_size', '1 to 1000');
-  END IF;
-  IF NOT is_id(p_worker_id) THEN
-    PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
-  END IF;
-  IF p_lease_seconds IS NULL OR p_lease_seconds NOT BETWEEN 1 AND 3600 THEN
-    PERFORM refuse_argument('p_lease_seconds', '1 to 3600');
-  END IF;
+  PERFORM check_number('p_batch_size', p_batch_size, 1, 1000);
+  PERFORM check_id('p_worker_id', p_worker_id);
+  PERFORM check_number('p_lease_seconds', p_lease_seconds, 1, 3600);
   IF p_topics IS NOT NULL AND NOT is_id_list(p_topics) THEN
     PERFORM refuse_argument('p_topics', 'null for all topics, or a plain list of 1 to 1000 of them');
   END IF;
@@ -204,9 +196,7 @@ BEGIN
   IF p_retention_seconds IS NULL OR p_retention_seconds NOT BETWEEN 60 AND 315360000 THEN
     PERFORM refuse_argument('p_retention_seconds', '60 (a minute) to 315360000 (ten years)');
   END IF;
-  IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 1 AND 1000 THEN
-    PERFORM refuse_argument('p_batch_size', '1 to 1000');
-  END IF;
+  PERFORM check_number('p_batch_size', p_batch_size, 1, 1000);
   DELETE FROM scheduler_tasks d WHERE d.task_id = ANY (ARRAY(
     SELECT t.task_id FROM scheduler_tasks t
     WHERE t.kind = p_kind AND t.finished_at IS NOT NULL AND t.finished_at < v_before

@@ -15,9 +15,7 @@ DECLARE
   v_known scheduler_tasks;
 BEGIN
   PERFORM check_scheduled_message(p_topic, p_payload, p_participant_id, p_delivery);
-  IF p_due_at IS NULL OR p_due_at NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years' THEN
-    PERFORM refuse_argument('p_due_at', 'a time within 100 years of now');
-  END IF;
+  PERFORM check_time('p_due_at', p_due_at);
   LOOP
     INSERT INTO scheduler_tasks (task_id, topic, participant_id, payload, delivery, due_at)
     VALUES (v_timer_id, p_topic, p_participant_id, p_payload, p_delivery, p_due_at)
