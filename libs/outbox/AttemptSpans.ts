@@ -10,14 +10,13 @@ import {
   type Tracer,
 } from '@opentelemetry/api'
 import { decodeTraceContext } from '../core/index.js'
-import type { Landing } from './carryItem.js'
-import type { Flight } from './Flight.js'
-import { remoteParent, traceContextOf, tracerIfAny } from './traces.js'
+import type { DispatchResult } from './dispatchItem.js'
+import type { LeasedItem } from './LeasedItem.js'
+import { remoteParent, traceContextOf } from './traces.js'
 
 /**
- * Each attempt as a span: a child of the request that enqueued the item, and linked to the attempt before it where this
- * process made that one too. What the rail is sent names the span. Without an SDK no span is begun, and the rail is sent the
- * context that was kept: whoever traces further on finds the same trace.
+ * Records each attempt as a span: a child of the request that enqueued the item, linked to the attempt before it if this process
+ * made that one too. The rail is sent the context of the span.
  */
 export class AttemptSpans {
   readonly #workerId: string
@@ -28,34 +27,31 @@ export class AttemptSpans {
     this.#workerId = workerId
   }
 
-  carry(flight: Flight, attempt: () => Promise<Landing>): Promise<Landing> {
-    const tracer = tracerIfAny()
-    if (tracer !== undefined) return this.#carryAsSpan(tracer, flight, attempt)
-    if (flight.item.traceContext !== null) flight.trace = decodeTraceContext(flight.item.traceContext)
-    return attempt()
-  }
-
-  /** An SDK or exporter that throws costs a span: the attempt runs once, and its landing is returned, in any case. */
-  async #carryAsSpan(tracer: Tracer, flight: Flight, attempt: () => Promise<Landing>): Promise<Landing> {
-    const { outboxId } = flight.item
-    let running: Promise<Landing> | undefined
+  /** Runs the attempt once and returns its result, also when the SDK or an exporter throws: that costs only the span. */
+  async traceAttempt(
+    tracer: Tracer,
+    leased: LeasedItem,
+    attempt: () => Promise<DispatchResult>,
+  ): Promise<DispatchResult> {
+    const { outboxId } = leased.item
+    let running: Promise<DispatchResult> | undefined
     const once = () => (running ??= attempt())
     let span: Span | undefined
     ignoringErrors(() => {
-      const [begun, active] = this.#begin(tracer, flight)
+      const [begun, active] = this.#begin(tracer, leased)
       span = begun
-      flight.trace = decodeTraceContext(traceContextOf(begun.spanContext()))
+      leased.trace = decodeTraceContext(traceContextOf(begun.spanContext()))
       void context.with(active, once)
     })
     try {
-      const landing = await once()
+      const result = await once()
       ignoringErrors(() => {
         if (span === undefined) return
-        describe(span, landing)
-        if (hasEnded(landing)) this.#previous.delete(outboxId)
+        describe(span, result)
+        if (hasEnded(result)) this.#previous.delete(outboxId)
         else this.#remember(outboxId, span.spanContext())
       })
-      return landing
+      return result
     } catch (error) {
       // The error itself is told as an event; its text is not for a tracing backend.
       ignoringErrors(() => span?.setStatus({ code: SpanStatusCode.ERROR, message: 'nothing was sent' }))
@@ -65,7 +61,7 @@ export class AttemptSpans {
     }
   }
 
-  #begin(tracer: Tracer, { item }: Flight): [Span, Context] {
+  #begin(tracer: Tracer, { item }: LeasedItem): [Span, Context] {
     const parent = remoteParent(item.traceContext)
     const surroundings = parent === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parent)
     const previous = this.#previous.get(item.outboxId)
@@ -104,20 +100,20 @@ function ignoringErrors(tell: () => void): void {
 }
 
 /** The outcome of an attempt as attributes, without the payload. */
-function describe(span: Span, landing: Landing): void {
-  if (landing.kind !== 'complete') {
-    span.setAttribute('symphony.outcome', landing.kind.toUpperCase())
+function describe(span: Span, result: DispatchResult): void {
+  if (result.kind !== 'complete') {
+    span.setAttribute('symphony.outcome', result.kind.toUpperCase())
     return
   }
-  const { state, errorCode, railCode, outcomeUnknown } = landing.outcome
+  const { state, errorCode, railCode, outcomeUnknown } = result.outcome
   span.setAttribute('symphony.outcome', state)
   if (typeof railCode === 'string') span.setAttribute('symphony.rail_code', railCode)
   if (outcomeUnknown === true) span.setAttribute('symphony.outcome_unknown', true)
   if (state !== 'DISPATCHED') span.setStatus({ code: SpanStatusCode.ERROR, message: errorCode ?? state })
 }
 
-function hasEnded(landing: Landing): boolean {
-  return landing.kind === 'complete' && landing.outcome.state !== 'RETRYABLE'
+function hasEnded(result: DispatchResult): boolean {
+  return result.kind === 'complete' && result.outcome.state !== 'RETRYABLE'
 }
 
 /** Items that wait for a retry, of one process: more than these lose the link, not the trace. */

@@ -1,62 +1,53 @@
 import type { Clock } from '../core/index.js'
 import { BoundedSlots, CircuitBreaker, RateLimit, type BreakerState } from '../worker/index.js'
 import type { LoadedRail } from '../rails/index.js'
-import type { Flight } from './Flight.js'
+import type { LeasedItem } from './LeasedItem.js'
 
-export interface LaneOptions {
+export interface RailLaneOptions {
   readonly rail: LoadedRail
   readonly concurrency: number
-  /** Whether its calls take slots that other lanes want too. A rail that says how many it bears has slots of its own. */
-  readonly sharesSlots: boolean
-  /** Items that may be leased before there is a slot for them, at the most. 0 for rails whose calls are announced. */
+  /** Items that may be leased before a slot is free for them. 0 for rails whose calls are marked before they are made. */
   readonly prefetchMax: number
-  readonly perSecond: number | undefined
   readonly breaker: { readonly failuresMax: number; readonly openMs: number }
   readonly clock: Clock
   readonly onBreaker: (state: BreakerState) => void
 }
 
 /**
- * Everything a relayer keeps for one rail: the items it has leased, how many calls run, how fast they finish, whether the
- * rail is up. A lane decides how much more may be leased; a rail that is slow or down fills its own lane and no other.
+ * The queue of one rail in a relayer: its leased items, its slots, its rate and its circuit breaker. A lane says how much more
+ * it may lease, so a rail that is slow or down fills its own lane and no other. It knows nothing of quarantine.
  */
 export class RailLane {
   readonly rail: LoadedRail
   readonly railType: string
+  /** Whether its calls take slots that other lanes use too. A rail with a `concurrency` of its own has its own slots. */
   readonly sharesSlots: boolean
   readonly breaker: CircuitBreaker
-  readonly #options: LaneOptions
+  readonly #options: RailLaneOptions
   readonly #slots: BoundedSlots
   readonly #rate: RateLimit | undefined
-  readonly #waiting: Flight[] = []
-  /** Items whose lease expired once: each is carried with nothing else of this rail beside it. */
-  readonly #suspects: Flight[] = []
-  #suspectRunning = false
-  /** The one item whose call is to tell whether the rail is up again. */
-  #trial: Flight | undefined
-  /** The last item was a suspect, and its company likely are too: they are leased one by one, not to be given back. */
-  #cautious = false
-  #paused = false
-  /** Whether there may be more to lease than was: the last claim was filled, or nobody has asked since there was word of work. */
-  mayHaveMore = false
-  /** Calls finished per second, smoothed: what the prefetch is measured by. */
+  readonly #waiting: LeasedItem[] = []
+  /** Item whose call tells a half-open breaker whether the rail is up again. */
+  #trial: LeasedItem | undefined
+  #isPaused = false
+  /** Calls finished per second, smoothed. It bounds the prefetch. */
   #speed = 0
   #finishedSince = 0
   #measuredAtMs: number
 
-  constructor(options: LaneOptions) {
-    const { rail, concurrency, perSecond, breaker, clock } = options
+  constructor(options: RailLaneOptions) {
+    const { rail, concurrency, breaker, clock } = options
     this.#options = options
     this.rail = rail
     this.railType = rail.type
-    this.sharesSlots = options.sharesSlots
+    this.sharesSlots = rail.concurrency === undefined
     this.#slots = new BoundedSlots(concurrency)
-    this.#rate = perSecond === undefined ? undefined : new RateLimit(perSecond, clock)
+    this.#rate = rail.ratePerSecond === undefined ? undefined : new RateLimit(rail.ratePerSecond, clock)
     this.breaker = new CircuitBreaker({ ...breaker, clock, onChange: options.onBreaker })
     this.#measuredAtMs = clock.monotonicMs()
   }
 
-  /** Calls at once, at the most. */
+  /** Maximum number of calls at once. */
   get concurrency(): number {
     return this.#slots.size
   }
@@ -65,112 +56,78 @@ export class RailLane {
     return this.#slots.taken
   }
 
-  /** Items leased and not departed yet. */
+  /** Items leased and not started. */
   get waiting(): number {
-    return this.#waiting.length + this.#suspects.length
-  }
-
-  get paused(): boolean {
-    return this.#paused
+    return this.#waiting.length
   }
 
   pause(): void {
-    this.#paused = true
+    this.#isPaused = true
   }
 
   resume(): void {
-    this.#paused = false
+    this.#isPaused = false
   }
 
-  /** How many more items this lane may lease now. */
-  get room(): number {
-    // What was leased beside a suspect could only wait, and would be a suspect too if this process died.
-    if (this.#paused || this.#hasSuspect) return 0
+  /** Number of items that this lane may lease now. */
+  get freeCapacity(): number {
+    if (this.#isPaused) return 0
     const capacity = this.#capacity
-    const held = this.#slots.taken + this.#waiting.length
     const allowed = Math.min(this.breaker.admits(capacity), this.#rateAllows())
-    const room = Math.max(0, Math.min(allowed - this.#waiting.length, capacity - held))
-    return this.#cautious ? Math.min(room, 1) : room
+    return Math.max(0, Math.min(allowed - this.waiting, capacity - this.running - this.waiting))
   }
 
-  /** Whether a claim is worth its while: a slot stands empty, or half of what may be held is gone. */
-  get isHungry(): boolean {
-    const { room } = this
-    return room > 0 && ((this.waiting === 0 && this.#slots.free > 0) || room * 2 >= this.#capacity)
+  /** Returns whether a claim is worth its cost: a slot is free and nothing waits for it, or half of the capacity is free. */
+  needsItems(freeCapacity: number): boolean {
+    return freeCapacity > 0 && ((this.waiting === 0 && this.#slots.free > 0) || freeCapacity * 2 >= this.#capacity)
   }
 
-  /** Items at once, running or waiting. */
+  /** Maximum number of items, running or waiting. */
   get #capacity(): number {
     const { clock, prefetchMax } = this.#options
     this.#measure(clock.monotonicMs())
-    // No more than half a second's work waits in memory: its lease is surely honoured, and another worker is not starved.
+    // At most half a second's work waits in memory. So leases stay trusted, and other workers get their share.
     return this.#slots.size + Math.min(prefetchMax, Math.floor(this.#speed / 2))
   }
 
-  /** How long there will be no room for certain; 0 when that is not known. */
-  get fullForMs(): number {
+  /** Time for which the breaker or the rate certainly admits no call; 0 when that is not known. */
+  get busyForMs(): number {
     return Math.max(this.breaker.closedForMs, this.#rate?.nextInMs ?? 0)
   }
 
-  add(flight: Flight): void {
-    this.#cautious = false
-    this.#waiting.push(flight)
+  /** Whether a slot is free, and the breaker and the rate admit a call. */
+  get canStart(): boolean {
+    return this.#slots.free > 0 && this.breaker.admits(1) > 0 && this.#rateAllows() >= 1
   }
 
-  addSuspect(flight: Flight): void {
-    this.beCautious()
-    this.#suspects.push(flight)
+  add(leased: LeasedItem): void {
+    this.#waiting.push(leased)
   }
 
-  /** A suspect of this rail was leased. */
-  beCautious(): void {
-    this.#cautious = true
+  /** Takes the next waiting item out, or undefined. */
+  takeNext(): LeasedItem | undefined {
+    return this.#waiting.shift()
   }
 
-  /** The next item that may depart, if any; its slot is taken. */
-  next(): Flight | undefined {
-    const queue = this.#hasSuspect ? this.#suspects : this.#waiting
-    if (this.#slots.free === 0 || (this.#hasSuspect && this.#slots.taken > 0)) return undefined
-    if (this.breaker.admits(1) === 0 || this.#rateAllows() < 1) return undefined
-    const flight = queue.shift()
-    if (flight === undefined) return undefined
-    this.#suspectRunning = queue === this.#suspects
-    this.departing(flight)
-    return flight
+  /** Takes all waiting items out. */
+  takeWaiting(): LeasedItem[] {
+    return this.#waiting.splice(0)
   }
 
-  get #hasSuspect(): boolean {
-    return this.#suspects.length > 0 || this.#suspectRunning
-  }
-
-  /** A call starts: one of `next`, or one that never waited in this lane. */
-  departing(flight: Flight): void {
+  start(leased: LeasedItem): void {
     this.#slots.take()
     this.#rate?.take()
-    if (this.breaker.started()) this.#trial = flight
+    if (this.breaker.started()) this.#trial = leased
   }
 
-  landed(flight: Flight): void {
+  finish(leased: LeasedItem): void {
     this.#slots.give()
-    // Not every item calls its rail: one may be recorded, held or given back without. Then the next one is the trial.
-    if (flight === this.#trial) {
+    // An item may be recorded, held or released without a call. Then the next item is the trial.
+    if (leased === this.#trial) {
       this.#trial = undefined
       this.breaker.abandoned()
     }
-    // It was alone: whoever lands while a suspect runs is that one.
-    this.#suspectRunning = false
     this.#finishedSince += 1
-  }
-
-  /** Takes all waiting items out: they are to be given back. */
-  clear(): Flight[] {
-    return [...this.#suspects.splice(0), ...this.#waiting.splice(0)]
-  }
-
-  /** Takes out what could only wait beside a suspect: all but the one suspect that goes next, or that is under way. */
-  clearBesideSuspect(): Flight[] {
-    if (!this.#hasSuspect) return []
-    return [...this.#suspects.splice(this.#suspectRunning ? 0 : 1), ...this.#waiting.splice(0)]
   }
 
   #rateAllows(): number {
@@ -181,7 +138,7 @@ export class RailLane {
     const elapsedMs = nowMs - this.#measuredAtMs
     if (elapsedMs < MEASURE_MS) return
     const latest = (this.#finishedSince * 1_000) / elapsedMs
-    // Slows down at once, speeds up by halves: a lane that has just become slow must not hoard.
+    // The speed falls at once and rises by halves: a lane that became slow must not keep leases that others could use.
     this.#speed = latest < this.#speed ? latest : (this.#speed + latest) / 2
     this.#finishedSince = 0
     this.#measuredAtMs = nowMs

@@ -37,6 +37,10 @@ export class PollLoop {
     this.#options = { errorDelayMs: 100, errorDelayMaxMs: 500, ...options }
   }
 
+  get isRunning(): boolean {
+    return this.#running !== undefined
+  }
+
   start(): void {
     if (this.#running !== undefined) return
     this.#stopping = new AbortController()

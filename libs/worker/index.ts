@@ -5,6 +5,7 @@
 export { BoundedSlots } from './BoundedSlots.js'
 export { CircuitBreaker } from './CircuitBreaker.js'
 export type { BreakerOptions, BreakerState } from './CircuitBreaker.js'
+export { Emitter } from './Emitter.js'
 export { guardListener } from './guardListener.js'
 export { PollLoop } from './PollLoop.js'
 export type { PollLoopOptions, Turn } from './PollLoop.js'

@@ -3,6 +3,7 @@ import { systemClock, type Clock } from '../../libs/core/index.js'
 import {
   BoundedSlots,
   CircuitBreaker,
+  Emitter,
   guardListener,
   PollLoop,
   RateLimit,
@@ -274,4 +275,18 @@ test('guardListener tells every listener, whatever the others do, and warns once
   } finally {
     process.off('warning', onWarning)
   }
+})
+
+test('an Emitter tells each listener, whatever the others do, and none that has unsubscribed', () => {
+  const emitter = new Emitter<number>()
+  const heard: string[] = []
+  emitter.on(() => {
+    throw new Error('this listener is broken')
+  })
+  const unsubscribe = emitter.on((event) => heard.push(`first ${event}`))
+  emitter.on((event) => heard.push(`second ${event}`))
+  emitter.emit(1)
+  unsubscribe()
+  emitter.emit(2)
+  expect(heard).toEqual(['first 1', 'second 1', 'second 2'])
 })

@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { systemClock } from '../../libs/core/index.js'
 import { DatabaseError, type Disposition, type Queryable } from '../../libs/db/index.js'
-import { CompletionQueue } from '../../libs/outbox/CompletionQueue.js'
-import type { RelayerEvent } from '../../libs/outbox/index.js'
+import type { AttemptOutcome, ClaimedItem, RelayerEvent } from '../../libs/outbox/index.js'
+import { ItemCompleter } from '../../libs/outbox/ItemCompleter.js'
+import { LeasedItem } from '../../libs/outbox/LeasedItem.js'
+import { Emitter } from '../../libs/worker/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueueAndClaim, ledger, WORKER } from '../support/outboxItems.js'
 
@@ -58,7 +60,7 @@ test('what its rail paid goes together, and what else there is goes by itself, w
   const leases = await Promise.all(Array.from({ length: 60 }, () => enqueueAndClaim(db)))
   const groups: unknown[] = []
   const role = db.as('symphony_executor')
-  const queue = new CompletionQueue({
+  const completer = new ItemCompleter({
     role: {
       schema: db.schema,
       query: (text, values) => {
@@ -67,51 +69,83 @@ test('what its rail paid goes together, and what else there is goes by itself, w
       },
     },
     workerId: WORKER,
-    onEvent: () => {},
+    events: new Emitter(),
     clock: systemClock,
+    onDue: () => {},
     groupSize: 50,
     parallel: 1,
   })
-  for (const [index, { outboxId, leaseToken, railType }] of leases.entries()) {
-    queue.submit({
-      outcome: { outboxId, leaseToken, state: index % 6 === 5 ? 'FAILED' : 'DISPATCHED' },
-      railType,
-      acceptedAtMs: systemClock.monotonicMs(),
-      leaseKnownLost: false,
-      onSettled: undefined,
-    })
+  for (const [index, lease] of leases.entries()) {
+    const { outboxId, leaseToken } = lease
+    completer.submit(leased(lease), { outboxId, leaseToken, state: index % 6 === 5 ? 'FAILED' : 'DISPATCHED' })
   }
-  await queue.drain(new AbortController().signal)
+  await completer.drain()
   expect(groups).toEqual([Array.from({ length: 50 }, () => 'DISPATCHED'), Array.from({ length: 10 }, () => 'FAILED')])
   for (const [index, { outboxId }] of leases.entries())
     expect(await ledger(db, outboxId)).toEqual([index % 6 === 5 ? '1 FAILED' : '1 DISPATCHED'])
+})
+
+test('a completer that gave up once repeats a failed completion again after that', async () => {
+  const [first, second] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
+  const events: RelayerEvent[] = []
+  const emitter = new Emitter<RelayerEvent>()
+  emitter.on((event) => events.push(event))
+  const role = db.as('symphony_executor')
+  let failuresLeft = 2
+  const completer = new ItemCompleter({
+    role: {
+      schema: db.schema,
+      query: (text, values) => {
+        failuresLeft -= 1
+        if (failuresLeft < 0) return role.query(text, values)
+        throw new DatabaseError('CONNECTION_LOST', 'the connection is gone', { disposition: 'retry' })
+      },
+    },
+    workerId: WORKER,
+    events: emitter,
+    clock: systemClock,
+    onDue: () => {},
+  })
+  completer.giveUp()
+  completer.submit(leased(first), successOf(first))
+  await completer.drain()
+  expect(events).toMatchObject([{ type: 'fault', during: 'completing', outboxId: first.outboxId }])
+  completer.submit(leased(second), successOf(second))
+  await completer.drain()
+  expect(events.at(-1)).toMatchObject({ type: 'recorded', outboxId: second.outboxId })
 })
 
 /** One success, brought into the ledger over a connection that fails once. */
 async function completeThrough(
   spoil: (role: Queryable, failing: Failing) => Queryable,
 ): Promise<{ outboxId: string; events: RelayerEvent[] }> {
-  const { outboxId, leaseToken, railType } = await enqueueAndClaim(db)
+  const lease = await enqueueAndClaim(db)
+  const { outboxId } = lease
   const events: RelayerEvent[] = []
+  const emitter = new Emitter<RelayerEvent>()
+  emitter.on((event) => events.push(event))
   const role = db.as('symphony_executor')
   const plain: Queryable = { schema: db.schema, query: (text, values) => role.query(text, values) }
-  const queue = new CompletionQueue({
+  const completer = new ItemCompleter({
     role: spoil(plain, new Failing()),
     workerId: WORKER,
-    onEvent: (event) => events.push(event),
+    events: emitter,
     clock: systemClock,
+    onDue: () => {},
     groupSize: 10,
     parallel: 1,
   })
-  queue.submit({
-    outcome: { outboxId, leaseToken, state: 'DISPATCHED', railReference: 'ref' },
-    railType,
-    acceptedAtMs: systemClock.monotonicMs(),
-    leaseKnownLost: false,
-    onSettled: undefined,
-  })
-  await queue.drain(new AbortController().signal)
+  completer.submit(leased(lease), successOf(lease))
+  await completer.drain()
   return { outboxId, events }
+}
+
+function successOf({ outboxId, leaseToken }: ClaimedItem): AttemptOutcome {
+  return { outboxId, leaseToken, state: 'DISPATCHED', railReference: 'ref' }
+}
+
+function leased(item: ClaimedItem): LeasedItem {
+  return new LeasedItem(item, systemClock.monotonicMs(), 60_000, systemClock)
 }
 
 class Failing {

@@ -6,43 +6,44 @@ import {
   validatePayload,
   VERDICT_CODES,
   type LoadedRail,
-  type OpenedPayload,
   type RailRequest,
   type RailVerdict,
   type StatusVerdict,
 } from '../rails/index.js'
-import type { Flight } from './Flight.js'
+import type { LeasedItem } from './LeasedItem.js'
 import type { AttemptOutcome, ClaimedItem } from './types.js'
 
-/** What is to be done with a leased item after everything that could be learned about it was learned. */
-export type Landing =
+/** What is to be done with a leased item after its dispatch. */
+export type DispatchResult =
   | { readonly kind: 'complete'; readonly outcome: AttemptOutcome }
-  /** It will not be dispatched: a person must look. */
+  /** The item is not dispatched: an operator must decide. */
   | { readonly kind: 'hold'; readonly reason: string }
-  /** Nothing was done with it, and another may have it. */
+  /** Nothing was sent, and another worker may have the item. */
   | { readonly kind: 'release' }
-  /** It belongs to someone else now, and nothing was learned. */
+  /** Another worker holds the item, and nothing was sent. */
   | { readonly kind: 'lost' }
 
-export interface CarryTools {
-  /** Marks that the call begins, for rails whose unknown outcomes go to a person. */
-  readonly begin: (flight: Flight) => Promise<void>
-  readonly onCalled: (flight: Flight, verdict: RailVerdict) => void
-  readonly onInquired: (flight: Flight, answer: StatusVerdict) => void
-  /** A rail that answered after its deadline: evidence, if it is any. */
-  readonly onLateAnswer: (flight: Flight, outcome: AttemptOutcome) => void
-  /** How much of the lease must be left for a call to start. */
-  readonly leaseNeededMs: (rail: LoadedRail) => number
-  /** Since the claim, by this process's monotonic clock. */
-  readonly sinceClaimMs: (flight: Flight) => number
+export interface DispatchHooks {
+  /** Writes the dispatch mark, for rails whose unknown outcomes an operator decides. */
+  begin(leased: LeasedItem): Promise<void>
+  onCalled(leased: LeasedItem, verdict: RailVerdict): void
+  onInquired(leased: LeasedItem, answer: StatusVerdict): void
+  /** Called when a rail answers after its deadline, with the outcome that the answer means. */
+  onLateAnswer(outcome: AttemptOutcome): void
+  /** Returns how much of the lease must be left for a call to start. */
+  leaseNeededMs(rail: LoadedRail): number
 }
 
 /**
- * One leased item, carried to its rail at most once. Never resends what may have been paid: an item of unknown outcome is
- * asked about, or sent again only where the rail is idempotent under the same reference, or held, as the rail declares.
+ * Dispatches one leased item: at most one call of its rail. A payment that may have been made is never sent blindly. As the rail
+ * declares, it is inquired about, sent again under the same reference, or held.
  */
-export async function carryItem(flight: Flight, rail: LoadedRail, tools: CarryTools): Promise<Landing> {
-  const { item } = flight
+export async function dispatchItem(
+  leased: LeasedItem,
+  rail: LoadedRail,
+  hooks: DispatchHooks,
+): Promise<DispatchResult> {
+  const { item } = leased
   // A late success comes first: it completes the item without a call, so neither repeated expiries nor the ceiling matter.
   const late = item.evidence?.lateOutcome
   if (late?.state === 'DISPATCHED') {
@@ -56,15 +57,17 @@ export async function carryItem(flight: Flight, rail: LoadedRail, tools: CarryTo
   }
   if (item.expiryStreak >= EXPIRIES_MAX) return { kind: 'hold', reason: 'REPEATED_LEASE_EXPIRY' }
   if (item.outcomeUnknown && rail.onUnknown === 'hold') return { kind: 'hold', reason: 'OUTCOME_UNKNOWN' }
-  // A payload that cannot be read is neither sent nor asked about, and it is not failed either: a person may have the key.
-  // Most rails encrypt nothing, and pay nothing for those that do.
-  const opened = rail.fields.length === 0 ? asItIs(item) : await rail.openPayload(item)
-  if (!opened.ok) return { kind: 'hold', reason: opened.reason }
-  const { payload } = opened
-  // Set when it is certain that no earlier attempt paid: then a failure may be called a failure again.
+  let payload = item.payload
+  if (rail.fields.length > 0) {
+    const opened = await rail.openPayload(item)
+    // A payload that cannot be decrypted is held, neither sent nor failed: an operator may have the key.
+    if (!opened.ok) return { kind: 'hold', reason: opened.reason }
+    payload = opened.payload
+  }
+  // True when no earlier attempt can have paid. Then a failure may be recorded as a failure again.
   let settled = false
   if (item.outcomeUnknown && rail.onUnknown === 'inquire') {
-    const answer = await inquire(flight, rail, tools, payload)
+    const answer = await inquire(leased, rail, hooks, payload)
     if (answer !== 'absent') return answer
     settled = true
   }
@@ -78,39 +81,35 @@ export async function carryItem(flight: Flight, rail: LoadedRail, tools: CarryTo
       action: 'not_sent',
     })
   }
-  if (flight.trustedForMs < tools.leaseNeededMs(rail)) return { kind: 'release' }
+  if (leased.trustedForMs < hooks.leaseNeededMs(rail)) return { kind: 'release' }
   if (rail.onUnknown === 'hold') {
     try {
-      await tools.begin(flight)
+      await hooks.begin(leased)
     } catch (error) {
       if (isLeaseLostError(error)) return { kind: 'lost' }
       throw error
     }
   }
-  flight.callBegins(rail.timeoutMs)
-  const verdict = await callRail(rail, requestFor(flight, payload), {
-    signal: flight.signal,
-    onLateAnswer: (answer) => tools.onLateAnswer(flight, outcomeOf(item, rail, answer, settled)),
+  leased.startCall(rail.timeoutMs)
+  const verdict = await callRail(rail, requestFor(leased, payload), {
+    signal: leased,
+    onLateAnswer: (answer) => hooks.onLateAnswer(outcomeOf(item, rail, answer, settled)),
   })
-  tools.onCalled(flight, verdict)
+  hooks.onCalled(leased, verdict)
   return { kind: 'complete', outcome: outcomeOf(item, rail, verdict, settled) }
 }
 
-function asItIs({ payload }: ClaimedItem): OpenedPayload {
-  return { ok: true, payload }
-}
-
-/** Asks the rail what became of an earlier attempt. `absent`: it surely never arrived, and may be sent. */
+/** Asks the rail about an earlier attempt. `absent`: the earlier call never arrived, so the payment may be sent. */
 async function inquire(
-  flight: Flight,
+  leased: LeasedItem,
   rail: LoadedRail,
-  tools: CarryTools,
+  hooks: DispatchHooks,
   payload: JsonObject,
-): Promise<Landing | 'absent'> {
-  const { item } = flight
-  flight.callBegins(rail.timeoutMs)
-  const answer = await inquireRail(rail, requestFor(flight, payload), { signal: flight.signal })
-  tools.onInquired(flight, answer)
+): Promise<DispatchResult | 'absent'> {
+  const { item } = leased
+  leased.startCall(rail.timeoutMs)
+  const answer = await inquireRail(rail, requestFor(leased, payload), { signal: leased })
+  hooks.onInquired(leased, answer)
   const told = { ...toldBy(answer), action: 'inquired' } as const
   switch (answer.kind) {
     case 'success':
@@ -118,13 +117,13 @@ async function inquire(
     case 'terminal':
       return complete(item, { ...told, state: 'FAILED', errorCode: answer.code, outcomeUnknown: false })
     case 'absent': {
-      // A paused worker's request may still be on its way: absence counts only when it has had time to arrive.
-      if (sinceLastAttemptMs(flight, tools) >= rail.settleMs) return 'absent'
+      // The request of a suspended worker may still arrive. So absence counts only after the rail's settling time.
+      if (sinceLastAttemptMs(leased) >= rail.settleMs) return 'absent'
       return complete(item, {
         ...told,
         state: 'RETRYABLE',
         errorCode: 'INQUIRY_TOO_EARLY',
-        // All of it, not the rest: this inquiry is the last attempt when the item comes back, and would be too recent again.
+        // The full settling time, not the rest: this inquiry is the last attempt at the next claim.
         retryDelaySeconds: Math.ceil(rail.settleMs / 1_000),
       })
     }
@@ -139,17 +138,17 @@ async function inquire(
   }
 }
 
-/** By the database's clock up to the claim, by ours from then on. An attempt without an end counts as just ended. */
-function sinceLastAttemptMs(flight: Flight, tools: CarryTools): number {
-  const ended = flight.item.evidence?.lastAttempt?.completedAt
+/** Measures by the database's clock up to the claim, by ours from then on. An attempt without an end counts as just ended. */
+function sinceLastAttemptMs({ item, sinceClaimMs }: LeasedItem): number {
+  const ended = item.evidence?.lastAttempt?.completedAt
   if (ended === undefined || ended === null) return 0
-  return flight.item.claimedAt.getTime() - ended.getTime() + tools.sinceClaimMs(flight)
+  return item.claimedAt.getTime() - ended.getTime() + sinceClaimMs
 }
 
 function outcomeOf(item: ClaimedItem, rail: LoadedRail, verdict: RailVerdict, settled: boolean): AttemptOutcome {
   const { outboxId, leaseToken } = item
   const { railCode, errorMessage, latencyMs } = toldBy(verdict)
-  // Nearly all are this one, and it is written out: putting objects together is what takes time here.
+  // Written out because nearly every outcome is a success, and object spreads are slow.
   if (verdict.kind === 'success') {
     return {
       outboxId,
@@ -162,11 +161,11 @@ function outcomeOf(item: ClaimedItem, rail: LoadedRail, verdict: RailVerdict, se
     }
   }
   const told = { outboxId, leaseToken, railCode, errorMessage, latencyMs }
-  // A definitive inquiry spoke for every attempt before this one.
+  // A definitive inquiry answers for every earlier attempt.
   const cleared = settled ? { outcomeUnknown: false } : {}
   switch (verdict.kind) {
     case 'terminal':
-      // An idempotent rail's refusal speaks for every attempt under the same reference.
+      // The refusal of an idempotent rail answers for every attempt under the same reference.
       return {
         ...told,
         ...(rail.onUnknown === 'resend' ? { outcomeUnknown: false } : cleared),
@@ -197,7 +196,7 @@ function outcomeOf(item: ClaimedItem, rail: LoadedRail, verdict: RailVerdict, se
   }
 }
 
-/** What the rail said, as the ledger keeps it. */
+/** Returns the details of a rail's answer, as the ledger stores them. */
 function toldBy({ railCode, message, latencyMs }: RailVerdict | StatusVerdict): {
   readonly railCode: string | null
   readonly errorMessage: string | null
@@ -206,7 +205,7 @@ function toldBy({ railCode, message, latencyMs }: RailVerdict | StatusVerdict): 
   return { railCode: railCode ?? null, errorMessage: message ?? null, latencyMs }
 }
 
-/** A rail that paid under an unusable reference would answer the same again: two people record the reference instead. */
+/** Holds an item that was paid under an unusable reference: the rail would repeat it, so two people record the payment. */
 function holdForReference({ code }: RailVerdict | StatusVerdict): { readonly holdReason?: string } {
   return code === VERDICT_CODES.badReference ? { holdReason: code } : {}
 }
@@ -215,7 +214,7 @@ function retryAfter({ retryAfterMs }: RailVerdict | StatusVerdict): { readonly r
   return retryAfterMs === undefined ? {} : { retryDelaySeconds: Math.ceil(retryAfterMs / 1_000) }
 }
 
-function requestFor({ item, trustedUntil, trace }: Flight, payload: JsonObject): RailRequest {
+function requestFor({ item, trustedUntil, trace }: LeasedItem, payload: JsonObject): RailRequest {
   const request = {
     reference: item.outboxId,
     instructionId: item.instructionId,
@@ -229,9 +228,9 @@ function requestFor({ item, trustedUntil, trace }: Flight, payload: JsonObject):
   return trace === undefined ? request : { ...request, ...trace }
 }
 
-function complete(item: ClaimedItem, outcome: Omit<AttemptOutcome, 'outboxId' | 'leaseToken'>): Landing {
+function complete(item: ClaimedItem, outcome: Omit<AttemptOutcome, 'outboxId' | 'leaseToken'>): DispatchResult {
   return { kind: 'complete', outcome: { outboxId: item.outboxId, leaseToken: item.leaseToken, ...outcome } }
 }
 
-/** A payload that killed its worker this many times in a row is not given a fourth. */
+/** Expired leases in a row after which an item is held: its payload may crash each worker that dispatches it. */
 const EXPIRIES_MAX = 3

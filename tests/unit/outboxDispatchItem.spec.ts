@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
-import { carryItem, type CarryTools, type Landing } from '../../libs/outbox/carryItem.js'
-import { Flight } from '../../libs/outbox/Flight.js'
-import { trustMs } from '../../libs/outbox/LeaseKeeper.js'
+import { dispatchItem, type DispatchHooks, type DispatchResult } from '../../libs/outbox/dispatchItem.js'
+import { LeasedItem } from '../../libs/outbox/LeasedItem.js'
+import { trustedLeaseMs } from '../../libs/outbox/LeaseRenewer.js'
 import type { ClaimedItem, OutboxEvidence } from '../../libs/outbox/types.js'
 import {
   loadRails,
@@ -17,8 +17,8 @@ import {
 const CLAIMED_AT = new Date('2026-01-01T12:00:00Z')
 const LEASE_NEEDED_MS = 2_000
 
-interface Carried {
-  readonly landing: Landing
+interface Dispatched {
+  readonly result: DispatchResult
   /** What the rail was sent. */
   readonly sent: readonly RailRequest[]
 }
@@ -31,7 +31,7 @@ interface Circumstances {
   readonly rail?: Partial<RailDeclaration>
 }
 
-async function carry(circumstances: Circumstances): Promise<Carried> {
+async function dispatch(circumstances: Circumstances): Promise<Dispatched> {
   const { onUnknown = 'resend', item = {}, leaseLeftMs = 30_000 } = circumstances
   const sent: RailRequest[] = []
   const rail: RailDeclaration = {
@@ -48,16 +48,15 @@ async function carry(circumstances: Circumstances): Promise<Carried> {
   }
   const loaded = loadRails([rail]).get('rail')!
   const clock = { now: () => CLAIMED_AT, monotonicMs: () => 1_000 }
-  const flight = new Flight(aClaimedItem(item), 1_000, leaseLeftMs, clock)
-  const tools: CarryTools = {
+  const leased = new LeasedItem(aClaimedItem(item), 1_000, leaseLeftMs, clock)
+  const hooks: DispatchHooks = {
     begin: async () => {},
     onCalled: () => {},
     onInquired: () => {},
     onLateAnswer: () => {},
     leaseNeededMs: () => LEASE_NEEDED_MS,
-    sinceClaimMs: () => 0,
   }
-  return { landing: await carryItem(flight, loaded, tools), sent }
+  return { result: await dispatchItem(leased, loaded, hooks), sent }
 }
 
 function aClaimedItem(overrides: Partial<ClaimedItem>): ClaimedItem {
@@ -107,24 +106,24 @@ function endedBefore(ms: number): OutboxEvidence {
 
 test('a payment is sent once, and its outcome is recorded under the token of its own lease', async () => {
   const item = { outboxId: randomUUID(), leaseToken: randomUUID() }
-  const { landing, sent } = await carry({ item })
+  const { result, sent } = await dispatch({ item })
   expect(sent.map(({ reference }) => reference)).toEqual([item.outboxId])
-  expect(landing).toMatchObject({ kind: 'complete', outcome: { ...item, state: 'DISPATCHED' } })
+  expect(result).toMatchObject({ kind: 'complete', outcome: { ...item, state: 'DISPATCHED' } })
 })
 
 describe('a lease that may end before the call does', () => {
   test('is given back, and nothing is sent', async () => {
-    expect(await carry({ leaseLeftMs: LEASE_NEEDED_MS - 1 })).toEqual({ landing: { kind: 'release' }, sent: [] })
+    expect(await dispatch({ leaseLeftMs: LEASE_NEEDED_MS - 1 })).toEqual({ result: { kind: 'release' }, sent: [] })
   })
 
   test('is good enough when it lasts just as long as is needed', async () => {
-    expect((await carry({ leaseLeftMs: LEASE_NEEDED_MS })).sent).toHaveLength(1)
+    expect((await dispatch({ leaseLeftMs: LEASE_NEEDED_MS })).sent).toHaveLength(1)
   })
 
   test('is trusted for less than it lasts in the database, however short it is', () => {
     for (const leaseSeconds of [1, 2, 10, 60, 3_600]) {
-      expect(trustMs(leaseSeconds)).toBeLessThan(leaseSeconds * 1_000)
-      expect(trustMs(leaseSeconds)).toBeGreaterThanOrEqual(leaseSeconds * 900)
+      expect(trustedLeaseMs(leaseSeconds)).toBeLessThan(leaseSeconds * 1_000)
+      expect(trustedLeaseMs(leaseSeconds)).toBeGreaterThanOrEqual(leaseSeconds * 900)
     }
   })
 })
@@ -133,21 +132,21 @@ describe('a payment that may have been made', () => {
   const item = { outcomeUnknown: true, attemptCount: 1 }
 
   test('is held where its rail can neither be asked nor sent to again, and is not sent', async () => {
-    const { landing, sent } = await carry({ onUnknown: 'hold', item: { ...item, evidence: endedBefore(60_000) } })
-    expect({ landing, sent }).toEqual({ landing: { kind: 'hold', reason: 'OUTCOME_UNKNOWN' }, sent: [] })
+    const { result, sent } = await dispatch({ onUnknown: 'hold', item: { ...item, evidence: endedBefore(60_000) } })
+    expect({ result, sent }).toEqual({ result: { kind: 'hold', reason: 'OUTCOME_UNKNOWN' }, sent: [] })
   })
 
   test('is sent again to a rail that is idempotent', async () => {
-    expect((await carry({ onUnknown: 'resend', item })).sent).toHaveLength(1)
+    expect((await dispatch({ onUnknown: 'resend', item })).sent).toHaveLength(1)
   })
 
   test.each([
     [4_999, 0],
     [5_000, 1],
   ])('is absent for certain only when a late call has had its time to arrive: after %i ms', async (ms, times) => {
-    const { landing, sent } = await carry({ onUnknown: 'inquire', item: { ...item, evidence: endedBefore(ms) } })
+    const { result, sent } = await dispatch({ onUnknown: 'inquire', item: { ...item, evidence: endedBefore(ms) } })
     expect(sent).toHaveLength(times)
-    expect(landing).toMatchObject({ outcome: { state: times === 0 ? 'RETRYABLE' : 'DISPATCHED' } })
+    expect(result).toMatchObject({ outcome: { state: times === 0 ? 'RETRYABLE' : 'DISPATCHED' } })
   })
 
   test.each(['hold', 'inquire', 'resend'] as const)(
@@ -155,24 +154,24 @@ describe('a payment that may have been made', () => {
     async (onUnknown) => {
       const lateOutcome = { state: 'DISPATCHED', railReference: 'late', railCode: null, errorCode: null } as const
       const evidence = { ...endedBefore(60_000), lateOutcome }
-      const { landing, sent } = await carry({ onUnknown, item: { ...item, evidence } })
+      const { result, sent } = await dispatch({ onUnknown, item: { ...item, evidence } })
       expect(sent).toEqual([])
-      expect(landing).toMatchObject({ outcome: { state: 'DISPATCHED', railReference: 'late' } })
+      expect(result).toMatchObject({ outcome: { state: 'DISPATCHED', railReference: 'late' } })
     },
   )
 
   test('is completed with a late success and not held after three expired leases', async () => {
     const lateOutcome = { state: 'DISPATCHED', railReference: 'late', railCode: null, errorCode: null } as const
     const evidence = { ...endedBefore(60_000), lateOutcome }
-    const { landing, sent } = await carry({ item: { ...item, expiryStreak: 3, evidence } })
+    const { result, sent } = await dispatch({ item: { ...item, expiryStreak: 3, evidence } })
     expect(sent).toEqual([])
-    expect(landing).toMatchObject({ kind: 'complete', outcome: { state: 'DISPATCHED', railReference: 'late' } })
+    expect(result).toMatchObject({ kind: 'complete', outcome: { state: 'DISPATCHED', railReference: 'late' } })
   })
 
   test('whose lease expired twice in a row is sent; after the third time it is held', async () => {
-    expect((await carry({ item: { ...item, expiryStreak: 2 } })).sent).toHaveLength(1)
-    const third = await carry({ item: { ...item, expiryStreak: 3 } })
-    expect(third).toEqual({ landing: { kind: 'hold', reason: 'REPEATED_LEASE_EXPIRY' }, sent: [] })
+    expect((await dispatch({ item: { ...item, expiryStreak: 2 } })).sent).toHaveLength(1)
+    const third = await dispatch({ item: { ...item, expiryStreak: 3 } })
+    expect(third).toEqual({ result: { kind: 'hold', reason: 'REPEATED_LEASE_EXPIRY' }, sent: [] })
   })
 })
 
@@ -213,9 +212,9 @@ describe('the action of an attempt', () => {
       { item: { ...unknown, evidence: { ...endedBefore(60_000), lateOutcome: paidLate } } },
     ],
   ])('is %s for %s', async (action, _, state, circumstances) => {
-    const { landing } = await carry(circumstances)
-    expect(landing).toMatchObject({ kind: 'complete', outcome: { state } })
-    expect(landing.kind === 'complete' ? (landing.outcome.action ?? 'sent') : 'none').toBe(action)
+    const { result } = await dispatch(circumstances)
+    expect(result).toMatchObject({ kind: 'complete', outcome: { state } })
+    expect(result.kind === 'complete' ? (result.outcome.action ?? 'sent') : 'none').toBe(action)
   })
 })
 
@@ -234,14 +233,14 @@ describe('a success with an overlong reference', () => {
   test.each(['resend', 'inquire', 'hold'] as const)(
     'holds the item as RAIL_REFERENCE_INVALID on a rail with %s',
     async (onUnknown) => {
-      const { landing } = await carry({ onUnknown, rail: { dispatch: () => answer } })
-      expect(landing).toMatchObject({ ...held, outcome: { ...held.outcome, outcomeUnknown: true } })
+      const { result } = await dispatch({ onUnknown, rail: { dispatch: () => answer } })
+      expect(result).toMatchObject({ ...held, outcome: { ...held.outcome, outcomeUnknown: true } })
     },
   )
 
   test('holds the item as RAIL_REFERENCE_INVALID when an inquiry finds it', async () => {
     const item = { outcomeUnknown: true, attemptCount: 1, evidence: endedBefore(60_000) }
-    expect((await carry({ onUnknown: 'inquire', item, rail: { queryStatus: () => answer } })).landing).toMatchObject(
+    expect((await dispatch({ onUnknown: 'inquire', item, rail: { queryStatus: () => answer } })).result).toMatchObject(
       held,
     )
   })

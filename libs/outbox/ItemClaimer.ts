@@ -1,0 +1,240 @@
+import type { Clock } from '../core/index.js'
+import { DispatchFrozenError, type Database, type Listener, type Queryable } from '../db/index.js'
+import type { LoadedRail } from '../rails/index.js'
+import { PollLoop, turnOfEventLoop, Wakeup, type Emitter, type Turn } from '../worker/index.js'
+import { DatabaseClock } from './DatabaseClock.js'
+import { claimOutboxBatch } from './db.js'
+import type { DispatchQueue, LaneGroup } from './DispatchQueue.js'
+import type { RelayerEvent } from './events.js'
+import type { ItemDispatcher } from './ItemDispatcher.js'
+import { nextOutboxEvent } from './operate.js'
+import type { ResolvedRelayerOptions } from './options.js'
+import type { RailLane } from './RailLane.js'
+import type { RestoreGuard } from './RestoreGuard.js'
+import type { ClaimedItem, UnleasedTakeover } from './types.js'
+
+export interface ItemClaimerOptions {
+  readonly database: Pick<Database, 'listenAsRole'>
+  readonly role: Queryable
+  readonly relayer: ResolvedRelayerOptions
+  readonly rails: readonly LoadedRail[]
+  readonly clock: Clock
+  readonly events: Emitter<RelayerEvent>
+  readonly guard: RestoreGuard
+  readonly dispatcher: ItemDispatcher
+  /** Whether every item claimed so far is finished and recorded. */
+  readonly isIdle: () => boolean
+}
+
+/**
+ * Decides when to claim and for which lanes, and hands the leased items to the dispatcher. NOTIFY only wakes it; polling finds
+ * every due item. It claims nothing while dispatch is frozen, and nothing for one lease length after a clock has jumped.
+ */
+export class ItemClaimer {
+  readonly #options: ItemClaimerOptions
+  readonly #queue: DispatchQueue
+  readonly #wakeup: Wakeup
+  readonly #loop: PollLoop
+  readonly #databaseClock: DatabaseClock
+  /** Rails whose calls are marked in the database before they are made. */
+  readonly #markedRails: readonly string[]
+  #listener: Listener | undefined
+  /** A notification has arrived since the last turn. */
+  #isNotified = false
+  /** Claims that wait for the database. */
+  #claimsUnderWay = 0
+  #pausedUntilMs = 0
+  /** Lanes that may have more due items than were leased: the last claim was full, or none was made since a notification. */
+  #mayHaveMore: ReadonlySet<RailLane> = new Set()
+
+  constructor(options: ItemClaimerOptions) {
+    const { relayer, rails, clock, events, dispatcher, isIdle } = options
+    this.#options = options
+    this.#markedRails = rails.filter(({ onUnknown }) => onUnknown === 'hold').map(({ type }) => type)
+    this.#queue = dispatcher.queue
+    this.#databaseClock = new DatabaseClock(clock)
+    this.#wakeup = new Wakeup(relayer.debounceMs, clock, isIdle)
+    this.#loop = new PollLoop({
+      turn: () => this.claim(),
+      pollMs: relayer.poll ? relayer.pollMs : NEVER_MS,
+      wakeup: this.#wakeup,
+      onError: (error) => events.emit({ type: 'fault', during: 'claiming', error }),
+    })
+  }
+
+  get isRunning(): boolean {
+    return this.#loop.isRunning
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  /** Waits for the claim in hand. */
+  async stop(): Promise<void> {
+    await this.#loop.stop()
+    await this.#listener?.close()
+    this.#listener = undefined
+  }
+
+  /** Claims soon: an item may be due. */
+  wake(): void {
+    this.#wakeup.notify()
+  }
+
+  /** Claims at once if lanes need items. A claim under way is followed by such a check anyway. */
+  onSlotFree(): void {
+    if (this.#claimsUnderWay === 0 && this.#shouldClaimMore) this.#wakeup.insist()
+  }
+
+  async listen(): Promise<void> {
+    if (this.#listener !== undefined) return
+    const { database, events } = this.#options
+    this.#listener = await database.listenAsRole(
+      EXECUTOR,
+      CHANNEL,
+      () => {
+        this.#isNotified = true
+        this.#wakeup.notify()
+      },
+      {
+        onStateChange: ({ state }) => {
+          events.emit({ type: 'listening', connected: state === 'listening' })
+          // Notifications may have been missed while the connection was down.
+          if (state === 'listening') this.#wakeup.notify()
+        },
+      },
+    )
+    // `onStateChange` reports later changes only.
+    events.emit({ type: 'listening', connected: true })
+  }
+
+  /** Claims for every lane that needs items, and starts the items that may start. */
+  async claim(): Promise<Turn> {
+    const { events, clock, guard, dispatcher, relayer } = this.#options
+    if (this.#isNotified) events.emit({ type: 'notified' })
+    this.#isNotified = false
+    if (clock.monotonicMs() < this.#pausedUntilMs) return { again: false }
+    if (!(await guard.canClaim())) return { again: false }
+    let claims = 0
+    let claimed = 0
+    // A lane that is not claimed for now may have missed the notification that led here.
+    this.#mayHaveMore = new Set(this.#queue.lanes)
+    for (const group of this.#queue.lanesToClaim()) {
+      const wanted = Math.min(group.freeCapacity, relayer.batchSize, this.#queue.freeCapacity)
+      if (wanted < 1 || dispatcher.isStopping) continue
+      const items = await this.#claimFor(group, wanted)
+      // The server has changed, or dispatch was frozen. The next turn checks which.
+      if (items === 'refused') return { again: true }
+      claims += 1
+      claimed += items
+    }
+    if (this.#shouldClaimMore) {
+      // The items start when the next claim is sent: the server leases one batch while this process dispatches the other.
+      void turnOfEventLoop().then(() => dispatcher.startDispatches())
+      return { again: true }
+    }
+    dispatcher.startDispatches()
+    if (claimed > 0) return { again: false }
+    return { again: false, idleMs: claims === 0 ? this.#busyForMs : await this.#idleMs() }
+  }
+
+  /** Compares the clocks by an answer of the database. After a jump nothing is claimed until the leases held have ended. */
+  compareClocks(databaseNow: Date, sentAtMs: number): void {
+    const { clock, relayer, events } = this.#options
+    const byMs = this.#databaseClock.observe(databaseNow, sentAtMs)
+    if (byMs === undefined) return
+    this.#pausedUntilMs = clock.monotonicMs() + relayer.leaseSeconds * 1_000
+    events.emit({ type: 'clockJumped', byMs })
+  }
+
+  /** Returns the number of leased items, or `refused` if the epoch is over or dispatch is frozen. */
+  async #claimFor({ lanes }: LaneGroup, wanted: number): Promise<number | 'refused'> {
+    const { clock, guard, dispatcher } = this.#options
+    const unleased: UnleasedTakeover[] = []
+    const sentAtMs = clock.monotonicMs()
+    let items: ClaimedItem[]
+    this.#claimsUnderWay += 1
+    try {
+      items = await this.#lease(lanes, wanted, (takeover) => unleased.push(takeover))
+    } catch (error) {
+      if (!(error instanceof DispatchFrozenError)) throw error
+      guard.invalidate()
+      return 'refused'
+    } finally {
+      this.#claimsUnderWay -= 1
+    }
+    this.#report(items, unleased, clock.monotonicMs() - sentAtMs)
+    const [first] = items
+    if (first !== undefined) this.compareClocks(first.claimedAt, sentAtMs)
+    const released = await dispatcher.accept(items, sentAtMs)
+    // Released batch-mates are due again at once.
+    if (items.length < wanted && released === 0) this.#mayHaveMore = without(this.#mayHaveMore, lanes)
+    return items.length
+  }
+
+  #lease(
+    lanes: readonly RailLane[],
+    wanted: number,
+    onUnleased: (takeover: UnleasedTakeover) => void,
+  ): Promise<ClaimedItem[]> {
+    const { role, relayer, guard } = this.#options
+    return claimOutboxBatch(role, wanted, relayer.workerId, relayer.leaseSeconds, {
+      rails: lanes.map(({ railType }) => railType),
+      // A payment rail gets payments only. All lanes of a group are of one kind.
+      ...(lanes[0]!.rail.money ? { isMessage: false } : {}),
+      onUnleased,
+      ...guard.claimEpoch,
+      ...(this.#markedRails.length === 0 ? {} : { announcedRails: this.#markedRails }),
+    })
+  }
+
+  #report(items: readonly ClaimedItem[], unleased: readonly UnleasedTakeover[], claimMs: number): void {
+    const { events } = this.#options
+    const lagsMs: number[] = []
+    let takeovers = unleased.length
+    for (const { expiryStreak, takenOver, claimedAt, dueAt } of items) {
+      if (takenOver) takeovers += 1
+      // An item whose lease expired has waited for the lease to end, not for a free worker.
+      if (expiryStreak === 0) lagsMs.push(claimedAt.getTime() - dueAt.getTime())
+    }
+    events.emit({ type: 'claimed', items: items.length, takeovers, claimMs, lagsMs })
+    for (const { holdReason, ...item } of unleased)
+      if (holdReason !== null) events.emit({ type: 'held', ...item, reason: holdReason })
+  }
+
+  get #shouldClaimMore(): boolean {
+    if (this.#queue.freeCapacity <= 0) return false
+    for (const lane of this.#mayHaveMore) if (this.#queue.needsItems(lane)) return true
+    return false
+  }
+
+  /** Returns how long no item will be due, by the database's clock. */
+  async #idleMs(): Promise<number> {
+    const { role } = this.#options
+    const open = this.#queue.lanes.filter((lane) => this.#queue.canLease(lane))
+    let idleMs = this.#busyForMs
+    for (const money of [true, false]) {
+      const rails = open.filter(({ rail }) => rail.money === money).map(({ railType }) => railType)
+      if (rails.length === 0) continue
+      const next = await nextOutboxEvent(role, rails, money ? { isMessage: false } : {})
+      const dueInMs = next === null ? undefined : this.#databaseClock.msUntil(next)
+      if (dueInMs !== undefined) idleMs = Math.min(idleMs, Math.max(1, dueInMs))
+    }
+    return idleMs
+  }
+
+  /** Time until the first breaker or rate limit that blocks a lane admits a call again. */
+  get #busyForMs(): number {
+    return Math.min(...this.#queue.lanes.map(({ busyForMs }) => (busyForMs > 0 ? busyForMs : NEVER_MS)))
+  }
+}
+
+function without(lanes: ReadonlySet<RailLane>, removed: readonly RailLane[]): ReadonlySet<RailLane> {
+  return new Set([...lanes].filter((lane) => !removed.includes(lane)))
+}
+
+const EXECUTOR = 'symphony_executor'
+const CHANNEL = 'outbox_pending'
+/** Longer than any process runs. */
+const NEVER_MS = 2_147_483_647

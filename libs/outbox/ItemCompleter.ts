@@ -1,0 +1,232 @@
+import type { Clock } from '../core/index.js'
+import { DatabaseError, isLeaseLostError, type Queryable } from '../db/index.js'
+import { sleep, turnOfEventLoop, type Emitter } from '../worker/index.js'
+import { completeOutboxAttempts, recordLateOutcome } from './db.js'
+import type { RelayerEvent } from './events.js'
+import type { LeasedItem } from './LeasedItem.js'
+import type { AttemptOutcome, CompletionVerdict } from './types.js'
+
+export interface ItemCompleterOptions {
+  readonly role: Queryable
+  readonly workerId: string
+  readonly events: Emitter<RelayerEvent>
+  readonly clock: Clock
+  /** Called after a retry or an ordered item was recorded: an item may be due that no claim knows of. */
+  readonly onDue: () => void
+  /** Maximum number of outcomes in one statement. @default 500 */
+  readonly groupSize?: number
+  /** Maximum number of statements at once. @default 2 */
+  readonly parallel?: number
+}
+
+/**
+ * Records outcomes in the ledger. While one group is written the next one gathers: under load many outcomes share a statement,
+ * and an idle relayer records one at once.
+ *
+ * A completion that fails is repeated *as a completion*; the payment is never sent again for it. The lease token makes a
+ * repeated completion idempotent. When the lease is lost, the outcome is saved as a late outcome.
+ */
+export class ItemCompleter {
+  readonly #options: ItemCompleterOptions
+  #waiting: LeasedItem[] = []
+  readonly #writing = new Map<readonly LeasedItem[], Promise<void>>()
+  #gathering: Promise<void> | undefined
+  #givingUp = new AbortController()
+
+  constructor(options: ItemCompleterOptions) {
+    this.#options = options
+  }
+
+  /** Number of outcomes that are not recorded yet. */
+  get size(): number {
+    let size = this.#waiting.length
+    for (const group of this.#writing.keys()) size += group.length
+    return size
+  }
+
+  /** Queues an outcome. Outcomes of one turn of the event loop go into one group: a claim's quick calls often end in the same turn. */
+  submit(leased: LeasedItem, outcome: AttemptOutcome): void {
+    leased.outcome = outcome
+    this.#waiting.push(leased)
+    if (this.#waiting.length === 1 && this.#canWrite) this.#gathering ??= this.#gather()
+  }
+
+  /** Waits until every submitted outcome is recorded, or reported as a fault. */
+  async drain(): Promise<void> {
+    while (this.size > 0) await Promise.all([this.#gathering, ...this.#writing.values()])
+    if (this.#givingUp.signal.aborted) this.#givingUp = new AbortController()
+  }
+
+  /** Stops repeating until the queue is empty: an outcome that fails from now on is reported as a fault. */
+  giveUp(): void {
+    this.#givingUp.abort()
+  }
+
+  /** Saves an outcome that a worker learned without a live lease. An unknown outcome is no evidence and is not saved. */
+  async saveLateOutcome(outcome: AttemptOutcome): Promise<void> {
+    if (outcome.outcomeUnknown === true) return
+    const { role, workerId, events } = this.#options
+    for (let failures = 0; ; failures += 1) {
+      try {
+        const { eventType } = await recordLateOutcome(role, workerId, outcome)
+        events.emit({
+          type: 'lateOutcome',
+          outboxId: outcome.outboxId,
+          contradicts: eventType === 'TERMINAL_BLOCKED',
+        })
+        return
+      } catch (error) {
+        if (!this.#canRepeat(error)) {
+          events.emit({ type: 'fault', during: 'recording a late outcome', error, outboxId: outcome.outboxId })
+          return
+        }
+        await sleep(backoffMs(failures), this.#givingUp.signal)
+      }
+    }
+  }
+
+  get #canWrite(): boolean {
+    return this.#writing.size < (this.#options.parallel ?? PARALLEL)
+  }
+
+  async #gather(): Promise<void> {
+    await turnOfEventLoop()
+    this.#gathering = undefined
+    this.#writeGroups()
+  }
+
+  #writeGroups(): void {
+    while (this.#waiting.length > 0 && this.#canWrite) {
+      const group = this.#nextGroup()
+      const writing = this.#write(group).finally(() => {
+        this.#writing.delete(group)
+        if (group.some(mayMakeDue)) this.#options.onDue()
+        this.#writeGroups()
+      })
+      this.#writing.set(group, writing)
+    }
+  }
+
+  /** Separates successes from other outcomes when there are many: the database has a fast path for a group of successes. */
+  #nextGroup(): LeasedItem[] {
+    const { groupSize = GROUP_SIZE } = this.#options
+    if (this.#waiting.length < FAST_PATH_GROUP_MIN) return this.#waiting.splice(0, groupSize)
+    const group: LeasedItem[] = []
+    const others: LeasedItem[] = []
+    const isOfSuccesses = isSuccess(this.#waiting[0]!)
+    for (const leased of this.#waiting) {
+      if (group.length < groupSize && isSuccess(leased) === isOfSuccesses) group.push(leased)
+      else others.push(leased)
+    }
+    this.#waiting = others
+    return group
+  }
+
+  async #write(group: readonly LeasedItem[]): Promise<void> {
+    const { role, workerId } = this.#options
+    for (let failures = 0; ; failures += 1) {
+      try {
+        const verdicts = await completeOutboxAttempts(role, workerId, group.map(outcomeOf))
+        const saving = this.#settle(group, verdicts)
+        if (saving.length > 0) await Promise.all(saving)
+        return
+      } catch (error) {
+        if (this.#canRepeat(error)) await sleep(backoffMs(failures), this.#givingUp.signal)
+        else if (group.length > 1) return this.#writeOneByOne(group)
+        else return this.#reportUnrecorded(group, error)
+      }
+    }
+  }
+
+  /** Writes each outcome by itself, so that one that cannot be recorded does not block the others. */
+  async #writeOneByOne(group: readonly LeasedItem[]): Promise<void> {
+    for (const leased of group) await this.#write([leased])
+  }
+
+  /** Repeats both `retry` and `unknown` errors: the lease token makes a repeated completion idempotent. */
+  #canRepeat(error: unknown): boolean {
+    if (this.#givingUp.signal.aborted) return false
+    return error instanceof DatabaseError && error.disposition !== 'fatal' && !isLeaseLostError(error)
+  }
+
+  /** Reports the verdicts. Returns the late outcomes that are being saved. */
+  #settle(group: readonly LeasedItem[], verdicts: readonly CompletionVerdict[]): Promise<void>[] {
+    const nowMs = this.#options.clock.monotonicMs()
+    const saving: Promise<void>[] = []
+    for (const [index, verdict] of verdicts.entries()) {
+      const leased = group[index]
+      if (leased === undefined) continue
+      if (verdict.verdict === 'LEASE_LOST') saving.push(this.#saveLost(leased))
+      else this.#report(leased, verdict, leased.ageMs(nowMs))
+    }
+    return saving
+  }
+
+  #report(
+    leased: LeasedItem,
+    verdict: Exclude<CompletionVerdict, { readonly verdict: 'LEASE_LOST' }>,
+    sinceAcceptedMs: number,
+  ): void {
+    const { events } = this.#options
+    const { railType } = leased.item
+    const { outboxId, state, contradicted } = verdict
+    if (verdict.verdict === 'ALREADY_RECORDED') {
+      events.emit({ type: 'alreadyRecorded', railType, outboxId, state, sinceAcceptedMs })
+    } else {
+      const { held, attemptNo } = verdict
+      events.emit({ type: 'recorded', railType, outboxId, state, held, attemptNo, sinceAcceptedMs })
+    }
+    if (contradicted) events.emit({ type: 'contradicted', railType, outboxId })
+    if (verdict.verdict === 'RECORDED' && verdict.held) {
+      const reason = outcomeOf(leased).holdReason ?? DECIDED_BY_DATABASE
+      events.emit({ type: 'held', railType, outboxId, reason })
+    }
+  }
+
+  /** Saves the outcome of a lost lease. A renewal may have reported the loss already. */
+  #saveLost(leased: LeasedItem): Promise<void> {
+    const outcome = outcomeOf(leased)
+    if (leased.markLost())
+      this.#options.events.emit({ type: 'leaseLost', outboxId: outcome.outboxId, during: 'completion' })
+    return this.saveLateOutcome(outcome)
+  }
+
+  #reportUnrecorded(group: readonly LeasedItem[], error: unknown): void {
+    const { events } = this.#options
+    for (const { item } of group) {
+      const { outboxId } = item
+      if (error instanceof DatabaseError && error.constraint === TERMINAL_GUARD) {
+        events.emit({ type: 'terminalGuard', outboxId })
+      } else {
+        events.emit({ type: 'fault', during: 'completing', error, outboxId })
+      }
+    }
+  }
+}
+
+function outcomeOf({ outcome }: LeasedItem): AttemptOutcome {
+  return outcome!
+}
+
+function isSuccess(leased: LeasedItem): boolean {
+  return outcomeOf(leased).state === 'DISPATCHED'
+}
+
+/** A retry has a new due time, and the end of an ordered item unblocks the next one. */
+function mayMakeDue(leased: LeasedItem): boolean {
+  return leased.item.ordered || outcomeOf(leased).state === 'RETRYABLE'
+}
+
+function backoffMs(failures: number): number {
+  return Math.min(50 * 2 ** failures, 1_000)
+}
+
+const GROUP_SIZE = 500
+const PARALLEL = 2
+/** Below this number of waiting outcomes a second statement costs more than the fast path saves. */
+const FAST_PATH_GROUP_MIN = 50
+
+/** The reason is in the row and its event; the answer of a claim or a completion says only that the item is held. */
+const DECIDED_BY_DATABASE = 'decided by the database'
+
+const TERMINAL_GUARD = 'payment_outbox_attempts_one_terminal_per_outbox'

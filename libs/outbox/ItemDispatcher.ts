@@ -1,0 +1,289 @@
+import { decodeTraceContext, type Clock } from '../core/index.js'
+import { DispatchFrozenError, isLeaseLostError, type Queryable } from '../db/index.js'
+import { VERDICT_CODES, type LoadedRail, type RailVerdict, type StatusVerdict } from '../rails/index.js'
+import { settleWithin, type Emitter } from '../worker/index.js'
+import { AttemptSpans } from './AttemptSpans.js'
+import { beginOutboxDispatch, holdLeasedOutboxItem, releaseOutboxLeases } from './db.js'
+import { dispatchItem, type DispatchHooks, type DispatchResult } from './dispatchItem.js'
+import { DispatchQueue } from './DispatchQueue.js'
+import type { RelayerEvent } from './events.js'
+import type { ItemCompleter } from './ItemCompleter.js'
+import { LeasedItem } from './LeasedItem.js'
+import { LeaseRenewer, trustedLeaseMs } from './LeaseRenewer.js'
+import { LEASE_MARGIN_MS, type ResolvedRelayerOptions } from './options.js'
+import { RailLane } from './RailLane.js'
+import { tracerIfAny } from './traces.js'
+import type { AttemptOutcome, ClaimedItem } from './types.js'
+
+export interface ItemDispatcherOptions {
+  readonly role: Queryable
+  readonly rails: readonly LoadedRail[]
+  readonly relayer: ResolvedRelayerOptions
+  readonly clock: Clock
+  readonly events: Emitter<RelayerEvent>
+  readonly completer: ItemCompleter
+  /** Called when the database refuses a call because dispatch is frozen. */
+  readonly onFrozen: () => void
+  /** Called when a call has ended and its slot is free. */
+  readonly onSlotFree: () => void
+  /** Called when a circuit breaker admits calls again. */
+  readonly onRailUp: () => void
+}
+
+/**
+ * Calls the rails for leased items: holds the slots and the quarantine, renews leases, and hands each outcome to the completer.
+ * Every accepted item is completed, held, released or lost, once.
+ */
+export class ItemDispatcher implements DispatchHooks {
+  readonly queue: DispatchQueue
+  readonly #options: ItemDispatcherOptions
+  readonly #renewer: LeaseRenewer
+  readonly #spans: AttemptSpans
+  readonly #running = new Set<LeasedItem>()
+  readonly #releasing = new Set<Promise<void>>()
+  #onIdle: (() => void)[] = []
+  #isStopping = false
+
+  constructor(options: ItemDispatcherOptions) {
+    const { relayer, rails, role, clock, events } = options
+    const { workerId, leaseSeconds, concurrency, batchSize } = relayer
+    this.#options = options
+    this.#renewer = new LeaseRenewer({ role, workerId, leaseSeconds, clock, events })
+    this.#spans = new AttemptSpans(workerId)
+    const lanes = rails.map((rail) => this.#createLane(rail))
+    this.queue = new DispatchQueue(lanes, { concurrency, prefetch: batchSize })
+  }
+
+  get running(): number {
+    return this.#running.size
+  }
+
+  /** Whether no call may start any more. */
+  get isStopping(): boolean {
+    return this.#isStopping
+  }
+
+  /** Allows calls to start, after a stop too. */
+  open(): void {
+    this.#isStopping = false
+  }
+
+  /** Starts no call any more. */
+  close(): void {
+    this.#isStopping = true
+  }
+
+  /** Releases waiting items, gives running calls `shutdownMs` to end, and then aborts them. */
+  async stop(): Promise<void> {
+    await this.releaseWaiting()
+    const idle = this.idle()
+    if (!(await settleWithin(idle, this.#options.relayer.shutdownMs))) {
+      for (const leased of this.#running) leased.abort(new Error('the worker is shutting down'))
+      await settleWithin(idle, ABORTED_CALLS_MS)
+    }
+    await this.#renewer.stop()
+  }
+
+  /** Resolves when no call is running and every release has ended. */
+  async idle(): Promise<void> {
+    while (this.#running.size > 0) await new Promise<void>((resolve) => void this.#onIdle.push(resolve))
+    await Promise.all(this.#releasing)
+  }
+
+  /** Stops the renewal of leases when a round has ended and no other item is leased. */
+  async rest(): Promise<void> {
+    if (this.#running.size + this.queue.waiting === 0) await this.#renewer.stop()
+  }
+
+  /**
+   * Queues claimed items. Releases the batch-mates of a quarantined item before it may start, and returns their number.
+   * @param sentAtMs Time before the claim was sent: the lease is trusted from then on.
+   */
+  async accept(items: readonly ClaimedItem[], sentAtMs: number): Promise<number> {
+    const { clock, relayer } = this.#options
+    const trustedMs = trustedLeaseMs(relayer.leaseSeconds)
+    const leasedItems = items.map((item) => new LeasedItem(item, sentAtMs, trustedMs, clock))
+    for (const leased of leasedItems) this.#renewer.add(leased)
+    if (relayer.renewLeases && items.length > 0) this.#renewer.start()
+    const batchMates = this.queue.add(leasedItems)
+    if (batchMates.length === 0) return 0
+    try {
+      await this.#release(batchMates)
+    } finally {
+      this.queue.batchMatesReleased()
+    }
+    return batchMates.length
+  }
+
+  /** Starts every item that may start. */
+  startDispatches(): void {
+    if (this.#isStopping) return
+    for (let leased = this.queue.next(); leased !== undefined; leased = this.queue.next()) {
+      const { railType, outboxId } = leased.item
+      this.#running.add(leased)
+      this.#options.events.emit({ type: 'departed', railType, outboxId })
+      void this.#dispatch(leased, this.queue.laneOf(leased))
+    }
+  }
+
+  /** Releases the items that wait for one rail, or for any. */
+  async releaseWaiting(lanes: readonly RailLane[] = this.queue.lanes): Promise<void> {
+    await this.#release(lanes.flatMap((lane) => this.queue.takeWaiting(lane)))
+  }
+
+  async begin({ item }: LeasedItem): Promise<void> {
+    await beginOutboxDispatch(this.#options.role, item, this.#options.relayer.workerId)
+  }
+
+  onCalled(leased: LeasedItem, verdict: RailVerdict): void {
+    const { events } = this.#options
+    const { railType, outboxId } = leased.item
+    const { kind: answer, latencyMs } = verdict
+    if (answer === 'success') events.emit({ type: 'called', railType, outboxId, answer, latencyMs })
+    else {
+      const error = OWN_CODES.has(verdict.code) ? verdict.code : answer
+      events.emit({ type: 'called', railType, outboxId, answer, latencyMs, error })
+    }
+    if (verdict.unknownCode === true) {
+      events.emit({ type: 'unknownCode', railType, outboxId, code: verdict.railCode ?? verdict.code })
+    }
+    this.#updateBreaker(this.queue.laneOf(leased), answer)
+  }
+
+  onInquired(leased: LeasedItem, { kind }: StatusVerdict): void {
+    this.#updateBreaker(this.queue.laneOf(leased), kind)
+  }
+
+  onLateAnswer(outcome: AttemptOutcome): void {
+    void this.#options.completer.saveLateOutcome(outcome)
+  }
+
+  /** A lease that is renewed needs only enough time for the next renewal. */
+  leaseNeededMs({ timeoutMs }: LoadedRail): number {
+    const { renewLeases, leaseSeconds } = this.#options.relayer
+    if (!renewLeases) return timeoutMs + LEASE_MARGIN_MS / 2
+    return Math.min(LEASE_MARGIN_MS / 2, leaseSeconds * 500)
+  }
+
+  /** Dispatches one item and frees its slot, whatever happens. */
+  async #dispatch(leased: LeasedItem, lane: RailLane): Promise<void> {
+    try {
+      let result: DispatchResult
+      try {
+        result = await this.#attempt(leased, lane)
+      } catch (error) {
+        result = this.#notSent(leased, error)
+      }
+      leased.finish()
+      this.#renewer.remove(leased)
+      const finishing = this.#finish(leased, result)
+      if (finishing !== undefined) await finishing
+    } finally {
+      this.#running.delete(leased)
+      this.queue.finish(leased)
+      this.#options.events.emit({ type: 'landed', railType: lane.railType, outboxId: leased.item.outboxId })
+      this.startDispatches()
+      if (!this.#isStopping) this.#options.onSlotFree()
+      if (this.#running.size === 0) for (const resolve of this.#onIdle.splice(0)) resolve()
+    }
+  }
+
+  #attempt(leased: LeasedItem, lane: RailLane): Promise<DispatchResult> {
+    const tracer = tracerIfAny()
+    if (tracer !== undefined) {
+      return this.#spans.traceAttempt(tracer, leased, () => dispatchItem(leased, lane.rail, this))
+    }
+    // Without a tracer the rail is sent the context of the request that enqueued the item, so the trace can continue there.
+    const { traceContext } = leased.item
+    if (traceContext !== null) leased.trace = decodeTraceContext(traceContext)
+    return dispatchItem(leased, lane.rail, this)
+  }
+
+  /** Only a database call before the rail call can throw: nothing was sent, and the lease is released. */
+  #notSent({ item }: LeasedItem, error: unknown): DispatchResult {
+    const { onFrozen, events } = this.#options
+    if (error instanceof DispatchFrozenError) onFrozen()
+    else events.emit({ type: 'fault', during: 'preparing a dispatch', error, outboxId: item.outboxId })
+    return { kind: 'release' }
+  }
+
+  /** Returns a promise that the slot has to wait for, if any. A completion is not waited for: its slot is free at once. */
+  #finish(leased: LeasedItem, result: DispatchResult): Promise<void> | undefined {
+    switch (result.kind) {
+      case 'complete':
+        this.#options.completer.submit(leased, result.outcome)
+        return undefined
+      case 'hold':
+        return this.#hold(leased, result.reason)
+      case 'release':
+        return this.#release([leased])
+      case 'lost':
+        this.#markLost(leased)
+        return undefined
+    }
+  }
+
+  /** Reports a lost lease, unless a renewal has reported it already. */
+  #markLost(leased: LeasedItem): void {
+    const { outboxId } = leased.item
+    if (leased.markLost()) this.#options.events.emit({ type: 'leaseLost', outboxId, during: 'dispatch' })
+  }
+
+  async #hold(leased: LeasedItem, reason: string): Promise<void> {
+    const { role, relayer, events } = this.#options
+    const { railType, outboxId } = leased.item
+    try {
+      await holdLeasedOutboxItem(role, leased.item, relayer.workerId, reason)
+      events.emit({ type: 'held', railType, outboxId, reason })
+    } catch (error) {
+      if (isLeaseLostError(error)) this.#markLost(leased)
+      else events.emit({ type: 'fault', during: 'holding', error, outboxId })
+    }
+  }
+
+  /** Counts a call without an answer as a failure of the rail. A refusal is an answer, and so is `absent`. */
+  #updateBreaker(lane: RailLane, answer: RailVerdict['kind'] | StatusVerdict['kind']): void {
+    if (answer === 'unknown' || answer === 'notSent') lane.breaker.failed()
+    else lane.breaker.succeeded()
+    if (lane.breaker.state !== 'open') return
+    const releasing = this.releaseWaiting([lane]).finally(() => this.#releasing.delete(releasing))
+    this.#releasing.add(releasing)
+  }
+
+  /** Releases leases without a call. Best effort: a lease that stays expires by itself. */
+  async #release(items: readonly LeasedItem[]): Promise<void> {
+    const { role, relayer, events } = this.#options
+    for (const leased of items) this.#renewer.remove(leased)
+    for (let start = 0; start < items.length; start += RELEASES_MAX) {
+      const leases = items.slice(start, start + RELEASES_MAX).map(({ item }) => item)
+      try {
+        const released = await releaseOutboxLeases(role, leases, relayer.workerId)
+        events.emit({ type: 'released', items: released.filter((one) => one.released).length })
+      } catch (error) {
+        events.emit({ type: 'fault', during: 'giving leases back', error })
+      }
+    }
+  }
+
+  #createLane(rail: LoadedRail): RailLane {
+    const { relayer, clock, events, onRailUp } = this.#options
+    const { concurrency, batchSize, breakerFailures, breakerOpenMs } = relayer
+    return new RailLane({
+      rail,
+      concurrency: Math.min(rail.concurrency ?? concurrency, concurrency),
+      // A marked call that waits would be mistaken for one that was made, so a `hold` rail leases nothing ahead.
+      prefetchMax: rail.onUnknown === 'hold' ? 0 : batchSize,
+      breaker: { failuresMax: breakerFailures, openMs: breakerOpenMs },
+      clock,
+      onBreaker: (state) => {
+        events.emit({ type: 'breaker', railType: rail.type, state })
+        if (state !== 'open') onRailUp()
+      },
+    })
+  }
+}
+
+/** Codes of a rail's errors are the rail's own. A label of a metric must come from a short list. */
+const OWN_CODES: ReadonlySet<string> = new Set(Object.values(VERDICT_CODES))
+const ABORTED_CALLS_MS = 2_000
+const RELEASES_MAX = 500

@@ -1,0 +1,78 @@
+import type { Clock } from '../core/index.js'
+import type { Queryable } from '../db/index.js'
+import { PollLoop, Wakeup, type Emitter } from '../worker/index.js'
+import { renewOutboxLeases } from './db.js'
+import type { RelayerEvent } from './events.js'
+import type { LeasedItem } from './LeasedItem.js'
+
+export interface LeaseRenewerOptions {
+  readonly role: Queryable
+  readonly workerId: string
+  readonly leaseSeconds: number
+  readonly clock: Clock
+  readonly events: Emitter<RelayerEvent>
+}
+
+/**
+ * Renews the leases of all items that wait or run, well before they end. A renewal that fails is repeated until the lease is no
+ * longer trusted; then the item aborts its call by itself. A lease that the database reports as lost aborts its call at once.
+ */
+export class LeaseRenewer {
+  readonly #options: LeaseRenewerOptions
+  readonly #items = new Set<LeasedItem>()
+  readonly #loop: PollLoop
+
+  constructor(options: LeaseRenewerOptions) {
+    this.#options = options
+    this.#loop = new PollLoop({
+      turn: () => this.#renew(),
+      pollMs: (options.leaseSeconds * 1_000) / 8,
+      wakeup: new Wakeup(0, options.clock),
+      onError: (error) => options.events.emit({ type: 'fault', during: 'renewing leases', error }),
+    })
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  async stop(): Promise<void> {
+    await this.#loop.stop()
+  }
+
+  add(leased: LeasedItem): void {
+    this.#items.add(leased)
+  }
+
+  remove(leased: LeasedItem): void {
+    this.#items.delete(leased)
+  }
+
+  async #renew(): Promise<{ again: boolean }> {
+    const { role, workerId, leaseSeconds, clock, events } = this.#options
+    const leaseMs = leaseSeconds * 1_000
+    const ending = [...this.#items].filter(({ trustedForMs }) => trustedForMs < leaseMs / 2).slice(0, RENEWALS_MAX)
+    if (ending.length === 0) return { again: false }
+    const sentAtMs = clock.monotonicMs()
+    const leases = ending.map(({ item }) => item)
+    const renewals = await renewOutboxLeases(role, leases, workerId, leaseSeconds)
+    for (const [index, { renewed, outboxId }] of renewals.entries()) {
+      const leased = ending[index]
+      // An item that finished meanwhile was removed, and its lease is rightly gone.
+      if (leased === undefined || !this.#items.has(leased)) continue
+      if (renewed) leased.renewed(sentAtMs + trustedLeaseMs(leaseSeconds))
+      else {
+        this.#items.delete(leased)
+        if (leased.markLost()) events.emit({ type: 'leaseLost', outboxId, during: 'renewal' })
+      }
+    }
+    return { again: ending.length === RENEWALS_MAX }
+  }
+}
+
+/** Returns how long a lease is trusted, counted from before its claim was sent. In the database it ends then or later. */
+export function trustedLeaseMs(leaseSeconds: number): number {
+  return leaseSeconds * 1_000 - Math.min(1_000, leaseSeconds * 100)
+}
+
+const RENEWALS_MAX = 500

@@ -1,0 +1,98 @@
+import type { Clock } from '../core/index.js'
+import type { Queryable } from '../db/index.js'
+import type { Emitter } from '../worker/index.js'
+import { checkDispatchEpoch } from './operate.js'
+import type { RelayerEvent } from './events.js'
+import type { DispatchFreeze, EpochKeeper, EpochMemory } from './types.js'
+
+export interface RestoreGuardOptions {
+  readonly role: Queryable
+  readonly workerId: string
+  readonly events: Emitter<RelayerEvent>
+  readonly clock: Clock
+  /** Maximum age of a check at a claim. A relayer that only runs rounds has no heartbeat to repeat the check. */
+  readonly heartbeatMs: number
+  /** Keeps the record beyond this process. Absent: the record ends with the process. */
+  readonly keeper: EpochKeeper | undefined
+  /** Called when dispatch is found frozen, and was open as far as this worker knew. */
+  readonly onFrozen: () => Promise<void>
+}
+
+/**
+ * Compares this worker's record of the database with the database itself. An older copy of a server looks like a restart to
+ * itself, so only a record from outside can show that commits were lost. No claim is made on a run of a server that was not
+ * compared with the record.
+ */
+export class RestoreGuard {
+  readonly #options: RestoreGuardOptions
+  #memory: EpochMemory | undefined
+  #freeze: DispatchFreeze | undefined
+  /** Time of the last check by this process's clock; undefined when the check must be repeated. */
+  #checkedAtMs: number | undefined
+  #checking: Promise<void> | undefined
+
+  constructor(options: RestoreGuardOptions) {
+    this.#options = options
+  }
+
+  /** Part of every claim's arguments: the database refuses the claim if the server has changed since the check. */
+  get claimEpoch(): { readonly epochId?: string } {
+    return this.#memory === undefined ? {} : { epochId: this.#memory.epochId }
+  }
+
+  /** Checks again when the last check is too old, and while dispatch is frozen: an operator may have lifted the freeze. */
+  async canClaim(): Promise<boolean> {
+    const { clock, heartbeatMs } = this.#options
+    const isFresh = this.#checkedAtMs !== undefined && clock.monotonicMs() - this.#checkedAtMs < heartbeatMs
+    if (!isFresh || this.#freeze !== undefined) await this.check()
+    return this.#freeze === undefined
+  }
+
+  /** Makes the next claim check first: the database refused a claim or a dispatch, and the check tells why. */
+  invalidate(): void {
+    this.#checkedAtMs = undefined
+  }
+
+  /** Runs one check at a time: an answer that overtakes another would replace a newer record by an older one. */
+  async check(): Promise<void> {
+    this.#checking ??= this.#compare().finally(() => {
+      this.#checking = undefined
+    })
+    await this.#checking
+  }
+
+  async #compare(): Promise<void> {
+    const { role, workerId, clock, keeper } = this.#options
+    this.#memory ??= await keeper?.load()
+    // The first call freezes, the second marks the waiting items. Marking may take long, and a timeout must not undo the freeze.
+    for (const _ of ['freezing', 'marking']) {
+      const { memory, freeze, marked } = await checkDispatchEpoch(role, workerId, this.#memory)
+      this.#memory = memory
+      this.#checkedAtMs = clock.monotonicMs()
+      await this.#setFreeze(freeze)
+      await this.#save(memory)
+      if (freeze === undefined || marked) return
+    }
+  }
+
+  /** A failed save is only reported. The record in memory stays valid, so dispatch continues. */
+  async #save(memory: EpochMemory): Promise<void> {
+    const { keeper, events } = this.#options
+    try {
+      await keeper?.save(memory)
+    } catch (error) {
+      events.emit({ type: 'fault', during: 'keeping the memory of the database', error })
+    }
+  }
+
+  async #setFreeze(freeze: DispatchFreeze | undefined): Promise<void> {
+    const { events, onFrozen } = this.#options
+    const isNew = this.#freeze?.frozenAt.getTime() !== freeze?.frozenAt.getTime()
+    this.#freeze = freeze
+    if (!isNew) return
+    if (freeze === undefined) return events.emit({ type: 'thawed' })
+    const { cause, reason, frozenAt } = freeze
+    events.emit({ type: 'frozen', cause, reason, since: frozenAt })
+    await onFrozen()
+  }
+}

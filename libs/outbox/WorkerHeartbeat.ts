@@ -1,0 +1,123 @@
+import type { Clock, JsonObject } from '../core/index.js'
+import type { Queryable } from '../db/index.js'
+import type { LoadedRail } from '../rails/index.js'
+import { PollLoop, settleWithin, Wakeup, type Emitter, type Turn } from '../worker/index.js'
+import type { RelayerEvent } from './events.js'
+import { declareOutboxRails, deregisterOutboxWorker, heartbeatOutboxWorker } from './operate.js'
+
+export interface WorkerHeartbeatOptions {
+  readonly role: Queryable
+  readonly workerId: string
+  readonly heartbeatMs: number
+  readonly rails: readonly LoadedRail[]
+  readonly clock: Clock
+  readonly events: Emitter<RelayerEvent>
+  /** Returns the load of this worker, for its report. */
+  readonly readLoad: () => JsonObject
+  /** Called with the database's time after each heartbeat, and with our time before it was sent. */
+  readonly onBeat: (databaseNow: Date, sentAtMs: number) => Promise<void>
+}
+
+/**
+ * Reports this worker to the database: its load, its last alarms and its rails. A worker that stops deregisters, so that nobody
+ * takes it for a dead one.
+ */
+export class WorkerHeartbeat {
+  readonly #options: WorkerHeartbeatOptions
+  readonly #loop: PollLoop
+  /** A heartbeat was recorded since the start. */
+  #isRegistered = false
+  #railsDeclaredAtMs = -Infinity
+  #unknownCode: { readonly atMs: number; readonly railType: string; readonly code: string } | undefined
+  #clockJump: { readonly atMs: number; readonly byMs: number } | undefined
+
+  constructor(options: WorkerHeartbeatOptions) {
+    this.#options = options
+    this.#loop = new PollLoop({
+      turn: () => this.#beat(),
+      pollMs: options.heartbeatMs,
+      wakeup: new Wakeup(0, options.clock),
+      onError: (error) => this.#reportFault(error),
+    })
+    options.events.on((event) => this.#remember(event))
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  async stop(): Promise<void> {
+    await this.#loop.stop()
+    if (this.#isRegistered) await settleWithin(this.#deregister(), DEREGISTER_MS)
+    this.#isRegistered = false
+  }
+
+  /** Repeats the declaration every hour, so that the database knows which rails are served. */
+  async declareRails(): Promise<void> {
+    const { role, workerId, rails, clock } = this.#options
+    const nowMs = clock.monotonicMs()
+    if (nowMs - this.#railsDeclaredAtMs < RAILS_DECLARED_EVERY_MS) return
+    await declareOutboxRails(role, rails, workerId, { serving: true })
+    this.#railsDeclaredAtMs = nowMs
+  }
+
+  /** Declares the rails before `start()` returns: an API that starts next must not warn of them. The heartbeat repeats a failed one. */
+  async declareRailsAtStart(): Promise<void> {
+    try {
+      await this.declareRails()
+    } catch (error) {
+      this.#reportFault(error)
+    }
+  }
+
+  async #beat(): Promise<Turn> {
+    const { role, workerId, clock, onBeat } = this.#options
+    const sentAtMs = clock.monotonicMs()
+    const databaseNow = await heartbeatOutboxWorker(role, workerId, this.#report())
+    this.#isRegistered = true
+    await onBeat(databaseNow, sentAtMs)
+    await this.declareRails()
+    return { again: false }
+  }
+
+  /** Best effort: a worker that cannot deregister is shown as dead since its last heartbeat. */
+  async #deregister(): Promise<void> {
+    const { role, workerId, events } = this.#options
+    try {
+      await deregisterOutboxWorker(role, workerId, this.#report())
+    } catch (error) {
+      events.emit({ type: 'fault', during: 'deregistering this worker', error })
+    }
+  }
+
+  #remember(event: RelayerEvent): void {
+    const { clock } = this.#options
+    if (event.type === 'unknownCode') {
+      const { railType, code } = event
+      this.#unknownCode = { atMs: clock.monotonicMs(), railType, code }
+    } else if (event.type === 'clockJumped') {
+      this.#clockJump = { atMs: clock.monotonicMs(), byMs: event.byMs }
+    }
+  }
+
+  /** Times are ages, because the clock of this process may differ from the database's. */
+  #report(): JsonObject {
+    const { clock, readLoad } = this.#options
+    const secondsAgo = (atMs: number) => Math.round(clock.monotonicMs() - atMs) / 1_000
+    const [code, jump] = [this.#unknownCode, this.#clockJump]
+    return {
+      ...readLoad(),
+      ...(code === undefined
+        ? {}
+        : { unknownCode: { secondsAgo: secondsAgo(code.atMs), railType: code.railType, code: code.code } }),
+      ...(jump === undefined ? {} : { clockJump: { secondsAgo: secondsAgo(jump.atMs), byMs: jump.byMs } }),
+    }
+  }
+
+  #reportFault(error: unknown): void {
+    this.#options.events.emit({ type: 'fault', during: 'reporting this worker', error })
+  }
+}
+
+const RAILS_DECLARED_EVERY_MS = 3_600_000
+const DEREGISTER_MS = 2_000
