@@ -1,8 +1,7 @@
 import type { InstructionSealer, KnownRails, OutboxStatus, readItemViews } from '../outbox/index.js'
 import type { Identity } from './access/Identity.js'
 import type { AlertRule } from '../observability/index.js'
-import type { Alert } from './shapes/alerts.js'
-import type { DatabaseView } from './shapes/databases.js'
+import type { Alert, DatabaseView } from './shapes/overview.js'
 
 export type Role = Parameters<typeof readItemViews>[0]
 

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { extname, join, relative, sep } from 'node:path'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 
-export interface DashboardFile {
+interface DashboardFile {
   readonly content: Buffer
   readonly type: string
   readonly etag: string
@@ -62,4 +63,21 @@ const TYPES: Readonly<Record<string, string>> = {
   '.woff2': 'font/woff2',
   '.map': 'application/json',
   '.txt': 'text/plain; charset=utf-8',
+}
+
+/** Returns the file of this name, or the page for an address that a browser opens. Never a file below /v1. */
+export function fileFor(files: DashboardFiles, { method, url, headers }: FastifyRequest): DashboardFile | undefined {
+  if (method !== 'GET' && method !== 'HEAD') return undefined
+  const path = url.split('?', 1)[0] ?? url
+  const isPage = headers.accept?.includes('text/html') === true && !path.startsWith('/v1/') && path !== '/v1'
+  return files.find(path) ?? (isPage ? files.page : undefined)
+}
+
+export function sendFile(file: DashboardFile, { headers }: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const { content, type, etag, immutable } = file
+  void reply
+    .header('etag', etag)
+    .header('cache-control', immutable ? 'public, max-age=31536000, immutable' : 'no-cache')
+  if (headers['if-none-match'] === etag) return reply.code(304).send()
+  return reply.code(200).type(type).send(content)
 }

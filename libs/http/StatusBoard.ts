@@ -13,8 +13,7 @@ import {
   type WorkerReport,
 } from '../outbox/index.js'
 import type { Api, Role } from './Api.js'
-import type { QueueFigures, Status } from './shapes/status.js'
-import type { Rail, WorkerView } from './shapes/workers.js'
+import type { QueueFigures, Rail, Status, WorkerView } from './shapes/overview.js'
 
 /**
  * The state of everything, as one answer. Whoever asks within the same second, pages and streams alike, gets the same: the

@@ -1,6 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import { fastify, LogController, type FastifyBaseLogger, type FastifyInstance, type FastifyRequest } from 'fastify'
-import type { FastifyReply } from 'fastify'
+import {
+  fastify,
+  LogController,
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify'
 import type { Logger } from 'pino'
 import { JSON_TEXT_BYTES_MAX, systemClock, type Clock } from '../core/index.js'
 import { Gate } from './access/Gate.js'
@@ -9,31 +15,27 @@ import { KeyGate } from './access/KeyGate.js'
 import { OidcGate } from './access/OidcGate.js'
 import type { OidcOptions } from './access/oidcOptions.js'
 import type { Api } from './Api.js'
-import { DashboardFiles, type DashboardFile } from './DashboardFiles.js'
+import { DashboardFiles, fileFor, sendFile } from './DashboardFiles.js'
 import { DOCS_FILES } from './docsPage.js'
-import { Doorkeeper } from './Doorkeeper.js'
 import {
   HEADER_BYTES_MAX,
   HEADERS_TIMEOUT_MS,
   REQUEST_BYTES,
   REQUEST_TIMEOUT_MS,
-  SLOW_CLIENTS_CHECK_MS,
   resolveHttpLimits,
+  SLOW_CLIENTS_CHECK_MS,
   type HttpLimits,
 } from './limits.js'
-import type { MetricsPage } from './MetricsPage.js'
-import { OneEachTurn } from './OneEachTurn.js'
 import { openApiDocument } from './openApi.js'
-import { ProblemError } from './Problem.js'
-import { readJson } from './readJson.js'
+import { ProblemError, toProblem } from './Problem.js'
+import { RequestAuthorizer } from './RequestAuthorizer.js'
+import { LargeBodyQueue, parseBody } from './requestBody.js'
+import { healthRoutes, type MetricsPage } from './routes/health.js'
 import { apiRoutes } from './routes/index.js'
-import { healthRoutes } from './routes/health.js'
 import type { Route } from './routes/route.js'
 import { webhookRoutes, type WebhookReceiver } from './routes/webhooks.js'
-import { SECURITY_HEADERS } from './securityHeaders.js'
 import { StatusBoard } from './StatusBoard.js'
 import { Streams } from './stream/Streams.js'
-import { toProblem } from './toProblem.js'
 
 export interface HttpServerOptions {
   readonly log: Logger
@@ -109,9 +111,9 @@ export function createHttpServer(options: HttpServerOptions): HttpServer {
     ...(webhooks === undefined ? [] : webhookRoutes(webhooks)),
   ]
   const { requestsPerSecond } = limits
-  const doorkeeper = new Doorkeeper({ gate, requestsPerSecond, mayActFor: api?.roles.mayActFor, clock })
+  const authorizer = new RequestAuthorizer({ gate, requestsPerSecond, mayActFor: api?.roles.mayActFor, clock })
   const files = dashboardFolder === undefined ? undefined : new DashboardFiles(dashboardFolder)
-  const app = createApp(options.log, doorkeeper, { files, routes })
+  const app = createApp(options.log, authorizer, { files, routes })
   for (const route of routes) register(app, route)
   registerDescription(app, openApiDocument(routes, { version }))
   return {
@@ -140,7 +142,7 @@ interface Served {
 }
 
 /** The frame of every route: identity of the request, access, JSON in and out, problems. */
-function createApp(log: Logger, doorkeeper: Doorkeeper, { files, routes }: Served): FastifyInstance {
+function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }: Served): FastifyInstance {
   const loggerInstance: FastifyBaseLogger = log
   const app = fastify({
     loggerInstance,
@@ -160,19 +162,19 @@ function createApp(log: Logger, doorkeeper: Doorkeeper, { files, routes }: Serve
     frameworkErrors: (error, request, reply) => void sendProblem(error, request, reply),
   })
   app.removeAllContentTypeParsers()
-  const longBodies = new OneEachTurn()
+  const largeBodies = new LargeBodyQueue()
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
     const { route } = request.routeOptions.config
     const read = () => {
       try {
         if (!Buffer.isBuffer(body)) throw new ProblemError('BAD_REQUEST')
         // What is signed is left as the bytes that came.
-        done(null, route?.rawBody === true ? body : readJson(body, route?.bodyLimit))
+        done(null, route?.rawBody === true ? body : parseBody(body, route?.bodyLimit))
       } catch (error) {
         done(error instanceof Error ? error : new ProblemError('BAD_REQUEST'))
       }
     }
-    if (body.length > REQUEST_BYTES) longBodies.enter(read)
+    if (body.length > REQUEST_BYTES) largeBodies.run(read)
     else read()
   })
   const methodsOf = allowedMethods(routes)
@@ -190,8 +192,8 @@ function createApp(log: Logger, doorkeeper: Doorkeeper, { files, routes }: Serve
   app.addHook('onRequest', async (request, reply) => {
     void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id)
     const { route } = request.routeOptions.config
-    if (route === undefined && isOpenFile(files, request)) return
-    await doorkeeper.admit(route, request, reply)
+    if (route === undefined && files !== undefined && fileFor(files, request) !== undefined) return
+    await authorizer.authorize(route, request, reply)
     void reply.header('cache-control', 'no-store')
   })
   app.addHook('onResponse', async ({ id, method, routeOptions, identity }, { statusCode, elapsedTime }) => {
@@ -262,27 +264,6 @@ const OPEN_FILE: Omit<Route, 'path'> = {
   handle: async () => ({}),
 }
 
-function isOpenFile(files: DashboardFiles | undefined, request: FastifyRequest): boolean {
-  return files !== undefined && fileFor(files, request) !== undefined
-}
-
-/** A file of the dashboard by its name; for an address that a person has opened, the page. Never below /v1. */
-function fileFor(files: DashboardFiles, { method, url, headers }: FastifyRequest): DashboardFile | undefined {
-  if (method !== 'GET' && method !== 'HEAD') return undefined
-  const path = url.split('?', 1)[0] ?? url
-  const isPage = headers.accept?.includes('text/html') === true && !path.startsWith('/v1/') && path !== '/v1'
-  return files.find(path) ?? (isPage ? files.page : undefined)
-}
-
-function sendFile(file: DashboardFile, { headers }: FastifyRequest, reply: FastifyReply): FastifyReply {
-  const { content, type, etag, immutable } = file
-  void reply
-    .header('etag', etag)
-    .header('cache-control', immutable ? 'public, max-age=31536000, immutable' : 'no-cache')
-  if (headers['if-none-match'] === etag) return reply.code(304).send()
-  return reply.code(200).type(type).send(content)
-}
-
 async function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const invalid = request.routeOptions.config.route?.invalid ?? 'INVALID_ARGUMENT'
   const problem = toProblem(error, { requestId: request.id, invalid })
@@ -298,3 +279,19 @@ function requestIdOf(given: string | string[] | undefined): string {
 }
 
 const CLOSE_PATIENCE_MS = 1_000
+
+/**
+ * Security headers of every response. A browser frames, sniffs and embeds nothing, and runs only files of this server. Inline
+ * scripts and styles are forbidden, so an attacker cannot inject any.
+ */
+const SECURITY_HEADERS: Readonly<Record<string, string>> = Object.freeze({
+  'content-security-policy':
+    "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+    "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'permissions-policy': 'camera=(), geolocation=(), microphone=(), payment=()',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+})

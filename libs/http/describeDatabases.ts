@@ -1,7 +1,7 @@
 import { readOutboxStatus, readServerVersion } from '../outbox/index.js'
 import type { Member } from '../platform/index.js'
 import { settleWithin } from '../worker/index.js'
-import type { DatabaseView } from './shapes/databases.js'
+import type { DatabaseView } from './shapes/overview.js'
 
 type Described = Pick<Member, 'name' | 'database'>
 

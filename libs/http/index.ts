@@ -13,7 +13,7 @@ export type { Identity } from './access/Identity.js'
 export { readOidcOptions } from './access/oidcOptions.js'
 export type { OidcOptions } from './access/oidcOptions.js'
 export type { HttpLimits } from './limits.js'
-export { MetricsPage } from './MetricsPage.js'
+export { MetricsPage } from './routes/health.js'
 export { readWebhookSources } from './webhookSources.js'
 export type { WebhookSource, WebhookSources } from './webhookSources.js'
 export type { WebhookReceiver } from './routes/webhooks.js'
@@ -24,10 +24,28 @@ export { openApiDocument, problemCodesOf } from './openApi.js'
 export { EXAMPLE } from './routes/examples.js'
 
 /** What the routes answer and take, as JSON. The dashboard is written against these types alone. */
-export type { Me, Scope } from './shapes/access.js'
-export type { Alert, Alerts } from './shapes/alerts.js'
+export type {
+  Alert,
+  Alerts,
+  Databases,
+  DatabaseView,
+  ErrorCount,
+  ItemsEvent,
+  LatencyFigures,
+  Me,
+  Pause,
+  Pauses,
+  QueueFigures,
+  Rail,
+  Rails,
+  Scope,
+  Status,
+  StatusEvent,
+  ThroughputMinute,
+  Workers,
+  WorkerView,
+} from './shapes/overview.js'
 export type { Changed } from './shapes/common.js'
-export type { Databases, DatabaseView } from './shapes/databases.js'
 export type {
   Approved,
   Contradiction,
@@ -72,6 +90,3 @@ export type {
   Timer,
   TimerPage,
 } from './shapes/scheduler.js'
-export type { ErrorCount, LatencyFigures, QueueFigures, Status, ThroughputMinute } from './shapes/status.js'
-export type { ItemsEvent, StatusEvent } from './shapes/stream.js'
-export type { Pause, Pauses, Rail, Rails, Workers, WorkerView } from './shapes/workers.js'

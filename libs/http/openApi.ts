@@ -1,7 +1,7 @@
-import type { TSchema } from 'typebox'
+import { Type, type TSchema } from 'typebox'
 import { PROBLEMS, type ProblemCode } from './Problem.js'
 import type { Route } from './routes/route.js'
-import { ProblemShape } from './shapes/problem.js'
+import { oneOf, shape } from './shapes/common.js'
 
 export interface OpenApiOptions {
   readonly version: string
@@ -162,3 +162,20 @@ const KNOWN: readonly ProblemCode[] = [
   'IDENTITY_PROVIDER_UNAVAILABLE',
 ]
 const BODY: readonly ProblemCode[] = ['MALFORMED_JSON', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE']
+
+/** The body of every answer that is not a success (RFC 9457). */
+const ProblemShape = shape(
+  {
+    type: Type.String({ pattern: '^urn:symphony:problem:[a-z-]+$' }),
+    title: Type.String(),
+    status: Type.Integer({ minimum: 400, maximum: 599 }),
+    code: oneOf(Object.keys(PROBLEMS), 'what to branch on'),
+    detail: Type.Optional(Type.String()),
+    argument: Type.Optional(Type.String({ description: 'the argument that is wrong' })),
+    instructionId: Type.Optional(
+      Type.String({ description: 'of KEY_REUSED: the instruction that the key belongs to' }),
+    ),
+    requestId: Type.String(),
+  },
+  { description: 'what went wrong; it never quotes a payload' },
+)

@@ -1,10 +1,8 @@
-import { Registry } from 'prom-client'
-import { FleetMetrics } from './FleetMetrics.js'
-import { InboxMetrics } from './InboxMetrics.js'
-import { LeaseMetrics } from './LeaseMetrics.js'
+import { performance, type EventLoopUtilization } from 'node:perf_hooks'
+import { Counter, Gauge, Registry } from 'prom-client'
+import { systemClock } from '../core/index.js'
 import { OutboxMetrics } from './OutboxMetrics.js'
-import { registerProcessMetrics } from './registerProcessMetrics.js'
-import { SchedulerMetrics } from './SchedulerMetrics.js'
+import { FleetMetrics, InboxMetrics, LeaseMetrics, SchedulerMetrics } from './primitiveMetrics.js'
 
 /** Everything that one process counts, in one registry. Each part is fed with the events of its workers. */
 export class Metrics {
@@ -18,4 +16,52 @@ export class Metrics {
   constructor(build: { readonly version: string }) {
     registerProcessMetrics(this.registry, build)
   }
+}
+
+/** Which build this is and how the process fares: what is cheap to ask, and asked only when scraped. */
+function registerProcessMetrics(registry: Registry, { version }: { readonly version: string }): void {
+  const registers: Registry[] = []
+  const build = new Gauge({
+    name: 'symphony_build_info',
+    help: 'Always 1; which release and which Node.js this is.',
+    labelNames: ['version', 'node'],
+    registers,
+  })
+  build.set({ version, node: process.versions.node }, 1)
+  registry.registerMetric(build)
+  const started = new Gauge({ name: 'process_start_time_seconds', help: 'When the process started.', registers })
+  started.set(systemClock.now().getTime() / 1_000 - process.uptime())
+  registry.registerMetric(started)
+  const processor = new Counter({
+    name: 'process_cpu_seconds_total',
+    help: 'Processor time used, by the user and for the system.',
+    registers,
+    collect() {
+      const { user, system } = process.cpuUsage()
+      this.reset()
+      this.inc((user + system) / 1_000_000)
+    },
+  })
+  registry.registerMetric(processor)
+  const memory = new Gauge({
+    name: 'process_resident_memory_bytes',
+    help: 'Memory of the process.',
+    registers,
+    collect() {
+      this.set(process.memoryUsage.rss())
+    },
+  })
+  registry.registerMetric(memory)
+  let before: EventLoopUtilization | undefined
+  const loop = new Gauge({
+    name: 'nodejs_eventloop_utilization',
+    help: 'How busy the event loop was since the scrape before, 0 to 1. Near 1, timers and renewals come late.',
+    registers,
+    collect() {
+      const now = performance.eventLoopUtilization()
+      this.set(performance.eventLoopUtilization(now, before).utilization)
+      before = now
+    },
+  })
+  registry.registerMetric(loop)
 }

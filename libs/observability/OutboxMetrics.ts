@@ -1,7 +1,6 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { RelayerEvent } from '../outbox/index.js'
 import type { RepairEvent } from '../repair/index.js'
-import { faultsCounter } from './faultsCounter.js'
 
 /**
  * Counters and histograms of one process. Metrics that must equal the ledger whoever wrote to it come from the database at each
@@ -211,3 +210,15 @@ const BUCKETS_MS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_
 /** A payment may wait a tenth of a second or a day. */
 const BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600, 14_400, 86_400]
 const BREAKER_VALUES = { closed: 0, 'half-open': 0.5, open: 1 } as const
+
+/** One counter for the faults of every kind of worker in a process. */
+export function faultsCounter(registry: Registry): Counter<'during'> {
+  const known = registry.getSingleMetric('worker_faults_total')
+  if (known instanceof Counter) return known
+  return new Counter({
+    name: 'worker_faults_total',
+    help: 'What failed and was not a race.',
+    labelNames: ['during'],
+    registers: [registry],
+  })
+}

@@ -1,14 +1,11 @@
 /** Metrics and log lines, made from the events that workers emit. The only room that knows a metric's name. */
-export {
-  ALERT_RULES,
-  ALERT_THRESHOLDS,
-  AlertEvaluator,
-  alertRules,
-  AlertWatch,
-  prometheusRules,
-  seriesOf,
-} from './alerts/index.js'
-export type { Alert, AlertRule, AlertThresholds, Condition, Quantity, Reading } from './alerts/index.js'
+export { AlertEvaluator, AlertWatch } from './alerts/AlertEvaluator.js'
+export type { Alert } from './alerts/AlertEvaluator.js'
+export { seriesOf } from './alerts/conditions.js'
+export type { Condition, Quantity, Reading } from './alerts/conditions.js'
+export { prometheusRules } from './alerts/prometheusRules.js'
+export { ALERT_RULES, ALERT_THRESHOLDS, alertRules } from './alerts/rules.js'
+export type { AlertRule, AlertThresholds } from './alerts/rules.js'
 export { bridgeToMeter } from './bridgeToMeter.js'
 export type { ObservingMeter } from './bridgeToMeter.js'
 export {
@@ -21,14 +18,9 @@ export {
   logSchedulerEvents,
   logSealerEvents,
 } from './eventLog.js'
-export { FleetMetrics } from './FleetMetrics.js'
-export { InboxMetrics } from './InboxMetrics.js'
-export type { ReceivedMessage } from './InboxMetrics.js'
-export { LeaseMetrics } from './LeaseMetrics.js'
-export { LedgerMetrics } from './LedgerMetrics.js'
-export type { VerifiedLedger } from './LedgerMetrics.js'
+export { FleetMetrics, InboxMetrics, LeaseMetrics, LedgerMetrics, SchedulerMetrics } from './primitiveMetrics.js'
+export type { ReceivedMessage, VerifiedLedger } from './primitiveMetrics.js'
 export { Metrics } from './Metrics.js'
 export { OutboxMetrics } from './OutboxMetrics.js'
-export { SchedulerMetrics } from './SchedulerMetrics.js'
 export { registryOfStatus } from './registryOfStatus.js'
 export type { SystemStatus } from './registryOfStatus.js'

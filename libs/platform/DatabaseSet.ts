@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { AppError, requiredText, systemClock } from '../core/index.js'
 import { openDatabase, type Database } from '../db/index.js'
 import { PollLoop, Wakeup } from '../worker/index.js'
-import { checkDatabases, type CheckedDatabase } from './checkDatabases.js'
+import { checkDatabases, type CheckedDatabase } from './discovery.js'
 import type { OnPlatformEvent } from './events.js'
 import { PlatformOptionsError, type ResolvedPlatformOptions } from './options.js'
 

@@ -1,6 +1,14 @@
 import { systemClock, type Clock } from '../core/index.js'
 import { nextOutboxEvent } from '../outbox/index.js'
-import { CircuitBreaker, PollLoop, settleWithin, Wakeup, type BreakerState, type Turn } from '../worker/index.js'
+import {
+  CircuitBreaker,
+  PollLoop,
+  settleWithin,
+  Wakeup,
+  type BreakerState,
+  type Turn,
+  type Worker,
+} from '../worker/index.js'
 import type { DatabaseSet, Member } from './DatabaseSet.js'
 import type { OnPlatformEvent } from './events.js'
 import type { ResolvedPlatformOptions } from './options.js'
@@ -225,3 +233,21 @@ interface Crew {
 }
 
 const EXECUTOR = 'symphony_executor'
+
+/**
+ * Any worker of the house, for a fleet: relayer, repair, inbox, scheduler. `isBusy` says by its counts whether there may be
+ * more to do at once.
+ */
+export function fleetWorker<Counts>(
+  name: string,
+  worker: Pick<Worker<Counts>, 'runOnce' | 'stop'>,
+  isBusy: (counts: Counts) => boolean,
+  everyMs?: number,
+): FleetWorker {
+  return {
+    name,
+    ...(everyMs === undefined ? {} : { everyMs }),
+    run: async () => ({ again: isBusy(await worker.runOnce()) }),
+    stop: () => worker.stop(),
+  }
+}

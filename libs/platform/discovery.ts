@@ -29,3 +29,90 @@ export class StaticDiscovery extends PlatformDiscovery {
     return Promise.resolve(this.#databases)
   }
 }
+
+/** What is wrong, and with which option. */
+export interface OptionFailure {
+  readonly option: string
+  readonly message: string
+}
+
+/** A database that passed, with what makes it the one it is: the same identity twice would be served twice. */
+export interface CheckedDatabase {
+  readonly name: string
+  readonly url: string
+  readonly schema: string
+  readonly identity: string
+}
+
+type DatabasesCheck =
+  | { readonly ok: true; readonly databases: readonly CheckedDatabase[] }
+  | { readonly ok: false; readonly failures: readonly OptionFailure[] }
+
+/** Checks a list of databases as a whole: each by itself, and all against each other. */
+export function checkDatabases(given: unknown, schemaDefault: string): DatabasesCheck {
+  if (!Array.isArray(given)) return refused('databases', 'expected a list of databases')
+  if (given.length === 0) return refused('databases', 'expected at least one database')
+  const failures: OptionFailure[] = []
+  const databases: CheckedDatabase[] = []
+  const names = new Map<string, string>()
+  const identities = new Map<string, string>()
+  for (const [index, entry] of given.entries()) {
+    const at = `databases[${index}]`
+    const checked = checkDatabase(at, entry, schemaDefault, failures)
+    if (checked === undefined) continue
+    databases.push(checked)
+    // Names are compared as people compare them: two that differ in case alone would be mistaken for each other.
+    const folded = checked.name.toLowerCase()
+    const namesake = names.get(folded)
+    if (namesake !== undefined)
+      failures.push({ option: `${at}.name`, message: `"${checked.name}" is taken by ${namesake}` })
+    names.set(folded, at)
+    const twin = identities.get(checked.identity)
+    if (twin !== undefined) failures.push({ option: at, message: `the same database and schema as ${twin}` })
+    identities.set(checked.identity, at)
+  }
+  return failures.length === 0 ? { ok: true, databases } : { ok: false, failures }
+}
+
+function checkDatabase(
+  at: string,
+  entry: unknown,
+  schemaDefault: string,
+  failures: OptionFailure[],
+): CheckedDatabase | undefined {
+  if (typeof entry !== 'object' || entry === null) {
+    failures.push({ option: at, message: 'expected an object with name and url' })
+    return undefined
+  }
+  const { name, url, schema = schemaDefault, ...others }: Record<string, unknown> = { ...entry }
+  const known = failures.length
+  for (const key of Object.keys(others))
+    failures.push({ option: `${at}.${key}`, message: 'unknown; expected name, url, schema' })
+  if (!isFilled(name)) failures.push({ option: `${at}.name`, message: 'expected a name that is not blank' })
+  if (!isFilled(schema)) failures.push({ option: `${at}.schema`, message: 'expected a schema that is not blank' })
+  const place = isFilled(url) ? placeOf(url) : undefined
+  // The value is not repeated: it holds a password.
+  if (place === undefined)
+    failures.push({ option: `${at}.url`, message: 'expected postgres://login:password@host:port/database' })
+  if (failures.length > known || !isFilled(name) || !isFilled(url) || !isFilled(schema)) return undefined
+  return { name, url, schema, identity: `${place}#${schema}` }
+}
+
+/** Where a URL leads, without who goes there. Two names of one host are two places: nobody can tell from here. */
+function placeOf(url: string): string | undefined {
+  try {
+    const { protocol, hostname, port, pathname } = new URL(url)
+    if (!['postgres:', 'postgresql:'].includes(protocol) || pathname.length < 2) return undefined
+    return `${hostname.toLowerCase()}:${port === '' ? '5432' : port}${decodeURIComponent(pathname)}`
+  } catch {
+    return undefined
+  }
+}
+
+function isFilled(value: unknown): value is string {
+  return typeof value === 'string' && value.trim() !== ''
+}
+
+function refused(option: string, message: string): DatabasesCheck {
+  return { ok: false, failures: [{ option, message }] }
+}

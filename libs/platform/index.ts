@@ -7,19 +7,23 @@
  */
 export { CleanupWorker } from './CleanupWorker.js'
 export type { CleanupCounts, CleanupEvent, CleanupOptions } from './CleanupWorker.js'
-export type { OptionFailure } from './checkDatabases.js'
+export type { OptionFailure, PlatformDatabase } from './discovery.js'
 export { DatabaseSet, UnknownDatabaseError } from './DatabaseSet.js'
 export type { Follower, Member } from './DatabaseSet.js'
 export { PlatformDiscovery, StaticDiscovery } from './discovery.js'
-export type { PlatformDatabase } from './discovery.js'
 export type { OnPlatformEvent, PlatformEvent } from './events.js'
-export { Fleet } from './Fleet.js'
+export { Fleet, fleetWorker } from './Fleet.js'
 export type { FleetWorker, Serve } from './Fleet.js'
-export { fleetWorker } from './fleetWorker.js'
 export { PlatformOptionsError } from './options.js'
 export type { PlatformOptions, ResolvedPlatformOptions, RetentionOptions, Selection } from './options.js'
-export { InboxWorkStoreProvider, LeaseProvider, OutboxStoreProvider, SchedulerStoreProvider } from './providers.js'
+export {
+  InboxWorkStoreProvider,
+  LeaseProvider,
+  OutboxStoreProvider,
+  PlatformServices,
+  SchedulerStoreProvider,
+  ServiceError,
+} from './services.js'
 export { addPostgresPlatform, PostgresPlatform } from './registration.js'
 export type { ServePlatform } from './registration.js'
-export { PlatformServices, ServiceError } from './services.js'
 export type { ServiceClass } from './services.js'

@@ -1,7 +1,12 @@
 import { AppError, LEASE_SECONDS, type Bounds } from '../core/index.js'
 import { DEFAULT_SCHEMA } from '../db/index.js'
-import { checkDatabases, type OptionFailure } from './checkDatabases.js'
-import { PlatformDiscovery, StaticDiscovery, type PlatformDatabase } from './discovery.js'
+import {
+  checkDatabases,
+  PlatformDiscovery,
+  StaticDiscovery,
+  type OptionFailure,
+  type PlatformDatabase,
+} from './discovery.js'
 
 export interface PlatformOptions {
   /** A list that does not change. Either this or a discovery. */

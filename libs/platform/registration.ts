@@ -9,16 +9,20 @@ import { CleanupWorker } from './CleanupWorker.js'
 import { DatabaseSet, type Member } from './DatabaseSet.js'
 import { PlatformDiscovery } from './discovery.js'
 import type { OnPlatformEvent } from './events.js'
-import { Fleet, type FleetWorker, type Serve } from './Fleet.js'
-import { fleetWorker } from './fleetWorker.js'
+import { Fleet, fleetWorker, type FleetWorker, type Serve } from './Fleet.js'
 import {
   PlatformOptionsError,
   resolvePlatformOptions,
   type PlatformOptions,
   type ResolvedPlatformOptions,
 } from './options.js'
-import { InboxWorkStoreProvider, LeaseProvider, OutboxStoreProvider, SchedulerStoreProvider } from './providers.js'
-import type { PlatformServices } from './services.js'
+import {
+  InboxWorkStoreProvider,
+  LeaseProvider,
+  OutboxStoreProvider,
+  SchedulerStoreProvider,
+  type PlatformServices,
+} from './services.js'
 
 /** What was registered, as a whole: opened with `start`, closed with `stop`. */
 export class PostgresPlatform {

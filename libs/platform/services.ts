@@ -1,4 +1,9 @@
 import { AppError } from '../core/index.js'
+import type { InboxWorkStore } from '../inbox/index.js'
+import type { Leases } from '../lease/index.js'
+import type { OutboxStore } from '../outbox/index.js'
+import type { SchedulerStore } from '../scheduler/index.js'
+import type { DatabaseSet, Member } from './DatabaseSet.js'
 
 /** A class stands for the service that is an instance of it, so that what is resolved has its type. */
 export type ServiceClass<Service> = abstract new (...parameters: never[]) => Service
@@ -30,3 +35,42 @@ export class PlatformServices {
     throw new ServiceError('SERVICE_MISSING', `${type.name} is not registered`, 'Call addPostgresPlatform first.')
   }
 }
+
+/** A store for each database of the platform, made when it is first asked for and kept while the database is there. */
+abstract class StoreProvider<Store> {
+  readonly #databases: DatabaseSet
+  readonly #create: (member: Member) => Store
+  readonly #stores = new WeakMap<Member, { readonly store: Store }>()
+
+  constructor(databases: DatabaseSet, create: (member: Member) => Store) {
+    this.#databases = databases
+    this.#create = create
+  }
+
+  /** That of the database with this name, in any case. */
+  of(name: string): Store {
+    return this.#storeOf(this.#databases.get(name))
+  }
+
+  /** That of the database which the key belongs to: always the same one, while the databases are the same. */
+  forKey(key: string): Store {
+    return this.#storeOf(this.#databases.forKey(key))
+  }
+
+  all(): ReadonlyMap<string, Store> {
+    return new Map(this.#databases.members.map((member) => [member.name, this.#storeOf(member)]))
+  }
+
+  #storeOf(member: Member): Store {
+    const known = this.#stores.get(member)
+    if (known !== undefined) return known.store
+    const store = this.#create(member)
+    this.#stores.set(member, { store })
+    return store
+  }
+}
+
+export class OutboxStoreProvider extends StoreProvider<OutboxStore> {}
+export class InboxWorkStoreProvider extends StoreProvider<InboxWorkStore> {}
+export class SchedulerStoreProvider extends StoreProvider<SchedulerStore> {}
+export class LeaseProvider extends StoreProvider<Leases> {}

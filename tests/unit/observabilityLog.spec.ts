@@ -12,7 +12,7 @@ import {
   logSealerEvents,
   Metrics,
 } from '../../libs/observability/index.js'
-import { FaultLog } from '../../libs/observability/FaultLog.js'
+import { FaultLog } from '../../libs/observability/eventLog.js'
 import type { PlatformEvent } from '../../libs/platform/index.js'
 import { PATIENTLY } from '../support/patiently.js'
 

@@ -5,14 +5,13 @@ import { dayAndTime } from '../data/format.js'
 import { staleSince } from '../data/freshness.js'
 import { mayI } from '../data/me.js'
 import { signOut } from '../data/session.js'
-import { status } from '../data/status.js'
+import { navBadges, status } from '../data/status.js'
 import { liveState } from '../data/stream.js'
 import { Glyph } from '../parts/Glyph.js'
 import { Mark } from '../parts/Mark.js'
 import { Moment } from '../parts/Moment.js'
 import { Sheet } from '../parts/Sheet.js'
 import { announcement } from './announce.js'
-import { attention } from './attention.js'
 import { currentPlace, keysAreShown } from './keys.js'
 import { KeysSheet } from './KeysSheet.js'
 import { PLACES, placesInSight, type Place } from './places.js'
@@ -147,7 +146,7 @@ function Tabs() {
 
 function PlaceLink({ place, title }: { readonly place: Place; readonly title: string }) {
   const { path, glyph } = place
-  const badge = attention.value[path]
+  const badge = navBadges.value[path]
   return (
     <a href={pathTo(path === '' ? [] : [path])} aria-current={currentPlace() === path ? 'page' : undefined}>
       <Glyph name={glyph} size={16} />

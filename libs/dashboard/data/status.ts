@@ -1,6 +1,5 @@
 import { signal } from '@preact/signals'
 import type { Me, Status } from '../../http/index.js'
-import { attention } from '../app/attention.js'
 import { readMe, readStatus } from './api.js'
 import { pause } from './clock.js'
 import { problemOf, type ShownProblem } from './client.js'
@@ -11,6 +10,17 @@ import { onServerEvent } from './stream.js'
 /** The queue at a glance, for the overview and for the numbers beside the navigation: pushed by the server. */
 export const status = signal<Status | null>(null)
 export const statusProblem = signal<ShownProblem | null>(null)
+
+/** Items that need a person, shown beside the page that handles them. */
+interface Badge {
+  readonly count: string
+  readonly tone: 'bad' | 'held'
+  /** Text after the number for screen readers. */
+  readonly meaning: string
+}
+
+/** Badges of the navigation by page. */
+export const navBadges = signal<Readonly<Record<string, Badge>>>({})
 
 /** Where nobody pushes, for whatever reason, it is asked for this often. */
 const ASK_EVERY_MS = 15_000
@@ -26,7 +36,7 @@ export async function followStatus(stop: AbortSignal): Promise<void> {
     status.value = null
     statusProblem.value = null
     me.value = null
-    attention.value = {}
+    navBadges.value = {}
   })
   while (!stop.aborted) {
     await refreshStatus(stop)
@@ -58,7 +68,7 @@ function accept(given: Status): void {
   status.value = given
   statusProblem.value = null
   const firing = given.alerts.filter(({ state }) => state === 'firing').length
-  attention.value = {
+  navBadges.value = {
     '': { count: count(firing), tone: 'bad', meaning: plural(firing, 'alert fires', 'alerts fire') },
     // Not all there ever were: a refusal that was right needs nothing, and stays.
     dlq: { count: count(given.queue.failedLastHour), tone: 'bad', meaning: 'in the last hour' },

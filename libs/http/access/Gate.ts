@@ -1,11 +1,11 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
 import { SCOPES } from '../../access/index.js'
 import { ProblemError } from '../Problem.js'
-import { accessTokenJudge } from './accessToken.js'
 import type { Identity } from './Identity.js'
 import type { KeyGate } from './KeyGate.js'
 import type { OidcGate } from './OidcGate.js'
 
-export interface GateOptions {
+interface GateOptions {
   /** A token with every scope, for who runs the process. Undefined: there is none. */
   readonly accessToken: string | undefined
   /** The person it stands for. */
@@ -21,7 +21,7 @@ export class Gate {
 
   constructor(options: GateOptions) {
     this.#options = options
-    this.#isAccessToken = accessTokenJudge(options.accessToken)
+    this.#isAccessToken = createAccessTokenCheck(options.accessToken)
   }
 
   /** By the header Authorization. Throws the problem of whoever is not let in. */
@@ -50,3 +50,15 @@ export class Gate {
 
 /** Longer than any token of a provider, shorter than what is worth hashing for a stranger. */
 const TOKEN_LENGTH_MAX = 8_192
+
+/** Returns a check of the access token that takes the same time for every text of a length. */
+function createAccessTokenCheck(token: string | undefined): (shown: string) => boolean {
+  if (token === undefined) return () => false
+  const expected = digest(token)
+  return (shown) => timingSafeEqual(digest(shown), expected)
+}
+
+/** Digests have one length, which the comparison needs, and hide the length of the token. */
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text).digest()
+}

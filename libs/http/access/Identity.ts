@@ -16,6 +16,6 @@ export interface Identity {
 }
 
 /** What a limit is counted by: one key, one token, one person of an identity provider. */
-export function nameOf({ via, apiKey, owner }: Identity): string {
+export function rateLimitKey({ via, apiKey, owner }: Identity): string {
   return `${via}:${apiKey?.keyId ?? owner}`
 }

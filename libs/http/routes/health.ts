@@ -1,8 +1,9 @@
+import type { Registry } from 'prom-client'
 import { Type } from 'typebox'
-import type { MetricsPage } from '../MetricsPage.js'
+import { registryOfStatus, type SystemStatus } from '../../observability/index.js'
 import type { Route } from './route.js'
 
-export interface Health {
+interface Health {
   /** Whether this process can do its work now. Must answer within seconds. */
   readonly isReady: () => Promise<boolean>
   readonly metrics: MetricsPage
@@ -50,4 +51,32 @@ export function healthRoutes({ isReady, metrics }: Health): readonly Route[] {
       },
     },
   ]
+}
+
+/**
+ * Counters of this process and gauges of the database, for Prometheus. While the database does not answer, the page omits the
+ * gauges: an old depth or a zero would mislead every alert.
+ */
+export class MetricsPage {
+  readonly contentType: string
+  readonly #counters: Registry
+  readonly #readStatus: () => Promise<SystemStatus>
+
+  constructor(counters: Registry, readStatus: () => Promise<SystemStatus>) {
+    this.contentType = counters.contentType
+    this.#counters = counters
+    this.#readStatus = readStatus
+  }
+
+  async read(): Promise<string> {
+    return [await this.#counters.metrics(), await this.#gauges()].join('\n')
+  }
+
+  async #gauges(): Promise<string> {
+    try {
+      return await registryOfStatus(await this.#readStatus()).metrics()
+    } catch {
+      return ''
+    }
+  }
 }

@@ -10,7 +10,7 @@ import {
 import type { Api } from '../Api.js'
 import { Changed } from '../shapes/common.js'
 import { PauseBody, ResumeBody } from '../shapes/decisions.js'
-import { Pauses } from '../shapes/workers.js'
+import { Pauses } from '../shapes/overview.js'
 import { EXAMPLE } from './examples.js'
 import { route, type Route } from './route.js'
 

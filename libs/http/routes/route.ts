@@ -5,7 +5,6 @@ import type { Scope } from '../../access/index.js'
 import { keyPath } from '../../core/index.js'
 import type { Identity } from '../access/Identity.js'
 import { ProblemError, type ProblemCode } from '../Problem.js'
-import { readQuery } from './readQuery.js'
 
 /** What is documented and executed alike: a request, and what it is answered with. */
 export interface Example {
@@ -98,7 +97,7 @@ export function route<
       const asked: unknown = {
         identity: request.identity,
         params: checkParams(request.params),
-        query: checkQuery(readQuery(query, request.query)),
+        query: checkQuery(parseQuery(query, request.query)),
         body: spec.body === undefined ? undefined : checkBody(requiredBody(request.body)),
         request,
         reply,
@@ -166,4 +165,25 @@ function placeOf(pointer: string): string {
   const steps = pointer.split('/').slice(1)
   const place = steps.map((step) => (/^\d{1,6}$/.test(step) ? `[${step}]` : keyPath('', step, 0))).join('')
   return place.replace(/^\./, '').slice(0, 200) || 'body'
+}
+
+/**
+ * Parses the numbers and booleans of a query, whose values are all text, by its schema. Accepts only their plain spelling;
+ * any other text stays, and the schema refuses it.
+ */
+function parseQuery(schema: TObject, raw: unknown): Readonly<Record<string, unknown>> {
+  const given = typeof raw === 'object' && raw !== null ? Object.entries(raw) : []
+  return Object.fromEntries(given.map(([name, value]) => [name, readValue(kindOf(schema, name), value)]))
+}
+
+function readValue(kind: string | undefined, value: unknown): unknown {
+  if (typeof value !== 'string') return value
+  if (kind === 'integer' && /^(?:0|[1-9]\d{0,8})$/.test(value)) return Number(value)
+  if (kind === 'boolean' && (value === 'true' || value === 'false')) return value === 'true'
+  return value
+}
+
+function kindOf({ properties }: TObject, name: string): string | undefined {
+  const property = Object.hasOwn(properties, name) ? properties[name] : undefined
+  return property !== undefined && 'type' in property ? String(property.type) : undefined
 }

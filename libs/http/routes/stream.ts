@@ -1,6 +1,6 @@
 import type { Gate } from '../access/Gate.js'
 import { ProblemError, PROBLEMS } from '../Problem.js'
-import { ItemsEvent } from '../shapes/stream.js'
+import { ItemsEvent } from '../shapes/overview.js'
 import type { Streams } from '../stream/Streams.js'
 import { route, type Route } from './route.js'
 

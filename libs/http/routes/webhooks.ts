@@ -1,3 +1,4 @@
+import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyReply } from 'fastify'
 import { Type } from 'typebox'
@@ -15,10 +16,9 @@ import {
 } from '../../core/index.js'
 import { enqueueInboxMessage, type EnqueuedMessage, type InboxMessage } from '../../inbox/index.js'
 import { ProblemError } from '../Problem.js'
-import { readJson } from '../readJson.js'
+import { parseBody } from '../requestBody.js'
 import { JsonObjectShape } from '../shapes/common.js'
 import { InboxStateShape } from '../shapes/inbox.js'
-import { isSigned } from '../webhookSignature.js'
 import { resolveWebhookSource, type ResolvedWebhookSource, type WebhookSources } from '../webhookSources.js'
 import type { Route } from './route.js'
 
@@ -123,7 +123,7 @@ function requireSignature(source: ResolvedWebhookSource, { headers, body }: Rece
 }
 
 function messageIn(name: string, source: ResolvedWebhookSource, { headers, body }: Received): InboxMessage {
-  const payload = readJson(body)
+  const payload = parseBody(body)
   if (!isObject(payload)) throw new InvalidArgumentError('body', 'expected a JSON object')
   const messageId =
     'header' in source.messageId
@@ -158,3 +158,32 @@ function headerOf(headers: IncomingHttpHeaders, name: string): string {
 /** The most a payload may be. */
 const BODY_BYTES_MAX = 65_536
 const TIMESTAMP = /^\d{1,12}$/
+
+/**
+ * Checks whether one of the signatures is the HMAC-SHA256 of the parts, joined by full stops, under one of the keys. Tries
+ * every key with every signature, each in constant time.
+ */
+function isSigned(keys: readonly Buffer[], parts: readonly [...text: string[], body: Buffer], shown: string): boolean {
+  const signatures = readSignatures(shown)
+  let found = false
+  for (const key of keys) {
+    const hmac = createHmac('sha256', key)
+    parts.forEach((part, index) => hmac.update(index === 0 ? '' : '.').update(part))
+    const expected = hmac.digest()
+    for (const signature of signatures) found = timingSafeEqual(signature, expected) || found
+  }
+  return found
+}
+
+/** Parses `v1,BASE64 v1,BASE64`, `sha256=HEX` or a bare signature. Each has the length of a SHA-256. */
+function readSignatures(shown: string): readonly Buffer[] {
+  return [...shown.matchAll(SIGNATURE)].slice(0, SIGNATURES_MAX).flatMap(([, text = '']) => {
+    const signature = Buffer.from(text, text.length === HEX_LENGTH ? 'hex' : 'base64')
+    return signature.length === SHA256_BYTES ? [signature] : []
+  })
+}
+
+const SIGNATURE = /(?:^|[\s,=])([0-9a-f]{64}|[a-z0-9+/]{43}=)(?=$|[\s,])/gi
+const SIGNATURES_MAX = 10
+const HEX_LENGTH = 64
+const SHA256_BYTES = 32

@@ -1,42 +1,41 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Clock } from '../core/index.js'
-import type { ApiRoles } from './Api.js'
+import { TokenBucket, type Clock } from '../core/index.js'
 import type { Gate } from './access/Gate.js'
-import { nameOf, type Identity } from './access/Identity.js'
-import { RateLimiter } from './access/RateLimiter.js'
+import { rateLimitKey, type Identity } from './access/Identity.js'
+import type { ApiRoles } from './Api.js'
 import { REQUEST_BYTES } from './limits.js'
 import { ProblemError } from './Problem.js'
 import type { Route } from './routes/route.js'
 
-export interface DoorkeeperOptions {
+interface RequestAuthorizerOptions {
   readonly gate: Gate
   readonly requestsPerSecond: number
   readonly mayActFor: ApiRoles['mayActFor'] | undefined
   readonly clock: Clock
 }
 
-/** Lets a request pass to its route, or throws why not: who asks, how often, for what, and about whom. */
-export class Doorkeeper {
-  readonly #options: DoorkeeperOptions
+/** Authorizes a request for its route, or throws a problem: identity, rate limit, scope and participants. */
+export class RequestAuthorizer {
+  readonly #options: RequestAuthorizerOptions
   readonly #requests: RateLimiter
   readonly #granted = new Set<'keys' | 'names'>()
 
-  constructor(options: DoorkeeperOptions) {
+  constructor(options: RequestAuthorizerOptions) {
     this.#options = options
     this.#requests = new RateLimiter(options.requestsPerSecond, options.clock)
   }
 
-  /** Without a route there is nothing to see, and even that is told only to those who are known. */
-  async admit(route: Route | undefined, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  /** Identifies the caller also without a route, so that a stranger does not learn which routes exist. */
+  async authorize(route: Route | undefined, request: FastifyRequest, reply: FastifyReply): Promise<void> {
     if (route?.access === 'open' || route?.access === 'signature') return
     const identity = await this.#identify(request, reply)
     request.identity = identity
-    const waitSeconds = this.#requests.take(nameOf(identity), requestsIn(request))
+    const waitSeconds = this.#requests.take(rateLimitKey(identity), requestsIn(request))
     if (waitSeconds > 0) throw new ProblemError('RATE_LIMITED', undefined, { retryAfterSeconds: waitSeconds })
     if (route !== undefined) await this.#requireRight(route, identity)
   }
 
-  /** Who is not let in is told how to come in. Guessing is not slowed down: there are 256 bits to guess. */
+  /** Adds the header that names the accepted scheme. Failed attempts are not slowed down: a key has 256 random bits. */
   async #identify(request: FastifyRequest, reply: FastifyReply): Promise<Identity> {
     try {
       return await this.#options.gate.identify(request.headers.authorization)
@@ -59,7 +58,7 @@ export class Doorkeeper {
     if (access === 'ingest') await this.#requireGateway('keys')
   }
 
-  /** A granted right is remembered: the owner of the schema grants it, and the doctor would report its removal. */
+  /** Remembers a granted right: the owner of the schema grants it, and the doctor reports its removal. */
   async #requireGateway(people: keyof typeof UNAVAILABLE): Promise<void> {
     if (!this.#granted.has(people) && (await this.#options.mayActFor?.(people)) === true) this.#granted.add(people)
     if (this.#granted.has(people)) return
@@ -73,9 +72,51 @@ const UNAVAILABLE = {
     'The login of this server may act for owners of API keys only. Use a key, or run: symphony deploy --create-login NAME=api+names',
 }
 
-/** For how many requests it counts, before a byte of its body is read. One that does not tell its length counts as the longest. */
+/** Returns how many requests this one counts for, by the length of its body. A chunked body counts as the longest. */
 function requestsIn({ headers, routeOptions }: FastifyRequest): number {
   const isUntold = headers['transfer-encoding'] !== undefined
   const bytes = isUntold ? (routeOptions.bodyLimit ?? 0) : Number(headers['content-length'] ?? 0)
   return Math.max(1, Math.ceil(bytes / REQUEST_BYTES))
 }
+
+/**
+ * Limits the requests per second of each name, with a burst of twice as many. Keeps a bounded number of names; a name that
+ * was dropped starts with a full bucket again.
+ */
+class RateLimiter {
+  readonly #perSecond: number
+  readonly #clock: Clock | undefined
+  readonly #buckets = new Map<string, TokenBucket>()
+
+  constructor(perSecond: number, clock?: Clock) {
+    this.#perSecond = perSecond
+    this.#clock = clock
+  }
+
+  /** Takes `count` tokens and returns 0, or returns the whole seconds until there will be as many. */
+  take(name: string, count = 1): number {
+    const bucket = this.#bucketOf(name)
+    // A full bucket is enough for any request: one that counts for more would never be allowed.
+    const taken = Math.min(count, this.#perSecond * 2)
+    const waitMs = bucket.waitMs(taken)
+    if (waitMs > 0) return Math.ceil(waitMs / 1_000)
+    bucket.take(taken)
+    return 0
+  }
+
+  #bucketOf(name: string): TokenBucket {
+    const bucket =
+      this.#buckets.get(name) ??
+      new TokenBucket({ perSecond: this.#perSecond, burst: this.#perSecond * 2, clock: this.#clock })
+    // The name used last is last in the map, so that the idle names are dropped first.
+    this.#buckets.delete(name)
+    this.#buckets.set(name, bucket)
+    for (const oldest of this.#buckets.keys()) {
+      if (this.#buckets.size <= NAMES_MAX) break
+      this.#buckets.delete(oldest)
+    }
+    return bucket
+  }
+}
+
+const NAMES_MAX = 10_000

@@ -1,0 +1,43 @@
+import { NotJsonError, parseStrictJson, PAYLOAD_DEPTH_MAX, type JsonValue } from '../core/index.js'
+import { ProblemError } from './Problem.js'
+
+/**
+ * Parses a body strictly. The error names the place of a value that JSON.parse would change silently. JSON.parse does not run
+ * first, because it reads brackets of any depth, which takes longer than any accepted body.
+ */
+export function parseBody(body: Buffer | undefined, bytesMax?: number): JsonValue {
+  try {
+    return parseStrictJson(body ?? Buffer.alloc(0), {
+      depthMax: PAYLOAD_DEPTH_MAX + ENVELOPE_DEPTH,
+      ...(bytesMax === undefined ? {} : { bytesMax }),
+    })
+  } catch (error) {
+    throw error instanceof NotJsonError ? new ProblemError('MALFORMED_JSON', error.message) : error
+  }
+}
+
+/** Levels around a payload: the batch, its list and the instruction. The depth of the payload counts separately. */
+const ENVELOPE_DEPTH = 3
+
+/** Parses large bodies one per turn of the event loop, in their order, so that short requests run in between. */
+export class LargeBodyQueue {
+  readonly #waiting: (() => void)[] = []
+  #isDue = false
+
+  run(work: () => void): void {
+    this.#waiting.push(work)
+    this.#schedule()
+  }
+
+  #schedule(): void {
+    if (this.#isDue || this.#waiting.length === 0) return
+    this.#isDue = true
+    setImmediate(() => {
+      this.#isDue = false
+      const work = this.#waiting.shift()
+      // Schedules the next one first, because `work` may throw.
+      this.#schedule()
+      work?.()
+    })
+  }
+}

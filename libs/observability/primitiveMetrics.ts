@@ -1,0 +1,249 @@
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import type { InboxWorkerEvent } from '../inbox/index.js'
+import type { LeaseEvent } from '../lease/index.js'
+import type { PlatformEvent } from '../platform/index.js'
+import type { SchedulerEvent } from '../scheduler/index.js'
+import { faultsCounter } from './OutboxMetrics.js'
+
+/** What a receiver of messages was told about one. */
+export interface ReceivedMessage {
+  readonly created: boolean
+  readonly contentDiffers: boolean
+}
+
+/** The inbox's metrics: what this process received and handled. How much waits is read from the database (`registryOfStatus`). */
+export class InboxMetrics {
+  readonly #received: Counter<'result'>
+  readonly #handled: Counter
+  readonly #abandoned: Counter
+  readonly #died: Counter
+  readonly #handlerMissing: Counter
+  readonly #fenceLost: Counter
+  readonly #takeovers: Counter
+  readonly #faults: Counter<'during'>
+
+  constructor(registry: Registry) {
+    const registers = [registry]
+    const counter = (name: string, help: string) => new Counter({ name, help, registers })
+    this.#received = new Counter({
+      name: 'inbox_received_total',
+      help: 'Messages that came in: new, duplicate, or conflict for a known one with other content.',
+      labelNames: ['result'],
+      registers,
+    })
+    this.#handled = counter('inbox_handled_total', 'Messages handled, together with what their handlers wrote.')
+    this.#abandoned = counter('inbox_abandoned_total', 'Attempts that failed; the message is due again later.')
+    this.#died = counter('inbox_died_total', 'Messages declared dead: by their handler, or after their last attempt.')
+    this.#handlerMissing = counter(
+      'inbox_handler_missing_total',
+      'Messages given back because no handler here knows their topic.',
+    )
+    this.#fenceLost = counter(
+      'inbox_fence_lost_total',
+      'Claims that had ended before their work did. A race, not an error.',
+    )
+    this.#takeovers = counter('inbox_takeovers_total', 'Messages claimed again because the claim before had expired.')
+    this.#faults = faultsCounter(registry)
+    for (const result of ['new', 'duplicate', 'conflict']) this.#received.inc({ result }, 0)
+  }
+
+  readonly onReceived = ({ created, contentDiffers }: ReceivedMessage): void => {
+    this.#received.inc({ result: created ? 'new' : contentDiffers ? 'conflict' : 'duplicate' })
+  }
+
+  readonly onEvent = (event: InboxWorkerEvent): void => {
+    switch (event.type) {
+      case 'claimed':
+        return this.#takeovers.inc(event.takeovers)
+      case 'done':
+        return this.#handled.inc()
+      case 'retried':
+        return this.#abandoned.inc()
+      case 'died':
+        return this.#died.inc()
+      case 'handlerMissing':
+        return this.#handlerMissing.inc()
+      case 'fenceLost':
+        return this.#fenceLost.inc()
+      case 'fault':
+        return this.#faults.inc({ during: event.during })
+      case 'notBegun':
+        return this.#faults.inc({ during: 'calling a handler' })
+      case 'notified':
+      case 'listening':
+    }
+  }
+}
+
+/** The scheduler's metrics: what this process made of what was due. */
+export class SchedulerMetrics {
+  readonly #runsCreated: Counter
+  readonly #lateRuns: Counter
+  readonly #runLag: Histogram
+  readonly #missed: Counter<'policy'>
+  readonly #enqueued: Counter<'kind'>
+  readonly #refused: Counter<'kind'>
+  readonly #unreadable: Counter
+  readonly #faults: Counter<'during'>
+
+  constructor(registry: Registry) {
+    const registers = [registry]
+    const counter = (name: string, help: string) => new Counter({ name, help, registers })
+    const byKind = (name: string, help: string) => new Counter({ name, help, labelNames: ['kind'], registers })
+    this.#runsCreated = counter('scheduler_runs_created_total', 'Runs of jobs that this scheduler made.')
+    this.#lateRuns = counter('scheduler_late_runs_total', 'Those made more than a second after their occurrence.')
+    this.#runLag = new Histogram({
+      name: 'scheduler_run_lag_seconds',
+      help: 'From an occurrence to the run that was made of it, by the database’s clock.',
+      buckets: [0.01, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300, 3_600, 86_400],
+      registers,
+    })
+    this.#missed = new Counter({
+      name: 'scheduler_missed_total',
+      help: 'Jobs found due long after their occurrence, because no scheduler was there; by what was done about it.',
+      labelNames: ['policy'],
+      registers,
+    })
+    this.#enqueued = byKind('scheduler_enqueued_total', 'Due timers and runs that became messages of the outbox.')
+    this.#refused = byKind('scheduler_refused_total', 'Due timers and runs that the outbox refused; they have failed.')
+    this.#unreadable = counter('scheduler_unreadable_total', 'Times a job’s expression or zone could not be read.')
+    this.#faults = faultsCounter(registry)
+    for (const policy of ['skip', 'once', 'all']) this.#missed.inc({ policy }, 0)
+    for (const counted of [this.#enqueued, this.#refused]) {
+      for (const kind of ['timer', 'run']) counted.inc({ kind }, 0)
+    }
+  }
+
+  readonly onEvent = (event: SchedulerEvent): void => {
+    switch (event.type) {
+      case 'runsCreated':
+        this.#runsCreated.inc(event.runs)
+        for (const lagMs of event.lagsMs) {
+          this.#runLag.observe(Math.max(0, lagMs) / 1_000)
+          if (lagMs > LATE_MS) this.#lateRuns.inc()
+        }
+        return
+      case 'missed':
+        return this.#missed.inc({ policy: event.policy })
+      case 'enqueued':
+        return this.#enqueued.inc({ kind: event.kind }, event.items)
+      case 'refused':
+        return this.#refused.inc({ kind: event.kind })
+      case 'unreadable':
+        return this.#unreadable.inc()
+      case 'fault':
+        return this.#faults.inc({ during: event.during })
+      case 'notified':
+      case 'listening':
+    }
+  }
+}
+
+/** A scheduler that is awake is late by a round trip or two. */
+const LATE_MS = 1_000
+
+/** The metrics of named leases: what this process acquired and lost. */
+export class LeaseMetrics {
+  readonly #acquired: Counter
+  readonly #renewed: Counter
+  readonly #released: Counter
+  readonly #lost: Counter<'reason'>
+  readonly #renewFailures: Counter
+  readonly #faults: Counter<'during'>
+
+  constructor(registry: Registry) {
+    const registers = [registry]
+    const counter = (name: string, help: string) => new Counter({ name, help, registers })
+    this.#acquired = counter('leases_acquired_total', 'Leases acquired by this process.')
+    this.#renewed = counter('leases_renewed_total', 'Renewals that the database granted.')
+    this.#released = counter('leases_released_total', 'Leases given back.')
+    this.#lost = new Counter({
+      name: 'leases_lost_total',
+      help: 'Leases that ended otherwise: expired, refused by the database, superseded by the same owner.',
+      labelNames: ['reason'],
+      registers,
+    })
+    this.#renewFailures = counter('leases_renew_failures_total', 'Renewals that failed and were tried again.')
+    this.#faults = faultsCounter(registry)
+    for (const reason of ['expired', 'refused', 'superseded']) this.#lost.inc({ reason }, 0)
+  }
+
+  readonly onEvent = (event: LeaseEvent): void => {
+    switch (event.type) {
+      case 'acquired':
+        return this.#acquired.inc()
+      case 'renewed':
+        return this.#renewed.inc()
+      case 'ended':
+        return event.reason === 'released' ? this.#released.inc() : this.#lost.inc({ reason: event.reason })
+      case 'interrupted':
+        return this.#faults.inc({ during: 'leading' })
+      case 'fault':
+        if (event.during === RENEWING) this.#renewFailures.inc()
+        return this.#faults.inc({ during: event.during })
+    }
+  }
+}
+
+/** As `Lease` says it. */
+const RENEWING = 'renewing a lease'
+
+/** Which databases of a fleet answer, as this process sees it. */
+export class FleetMetrics {
+  readonly #up: Gauge<'database'>
+  readonly #faults: Counter<'during'>
+
+  constructor(registry: Registry) {
+    this.#up = new Gauge({
+      name: 'fleet_database_up',
+      help: '1 while a database of the fleet answers, 0 while it is left alone.',
+      labelNames: ['database'],
+      registers: [registry],
+    })
+    this.#faults = faultsCounter(registry)
+  }
+
+  readonly onEvent = (event: PlatformEvent): void => {
+    switch (event.type) {
+      case 'databaseAdded':
+      case 'databaseUp':
+        return this.#up.set({ database: event.database }, 1)
+      case 'databaseDown':
+        return this.#up.set({ database: event.database }, 0)
+      case 'databaseRemoved':
+      case 'servedElsewhere':
+        return this.#up.remove({ database: event.database })
+      case 'discoveryFailed':
+        return this.#faults.inc({ during: 'discovering databases' })
+      case 'fault':
+        return this.#faults.inc({ during: event.worker })
+    }
+  }
+}
+
+/** What a verification of the ledger found. */
+export interface VerifiedLedger {
+  readonly breakCount: number
+}
+
+/** What the latest verification in this process found. Before the first there is no figure: nobody has looked. */
+export class LedgerMetrics {
+  readonly #breaks: Gauge
+  readonly #verifiedAt: Gauge
+
+  constructor(registry: Registry) {
+    // Without a label a gauge begins with 0, which would say that all is well; with an empty set it begins with nothing.
+    const gauge = (name: string, help: string) => {
+      const made = new Gauge({ name, help, registers: [registry] })
+      made.remove()
+      return made
+    }
+    this.#breaks = gauge('ledger_chain_breaks', 'Places where a hash of the ledger is not what it should be.')
+    this.#verifiedAt = gauge('ledger_verified_timestamp_seconds', 'When the ledger was verified last.')
+  }
+
+  onVerified({ breakCount }: VerifiedLedger, at: Date): void {
+    this.#breaks.set(breakCount)
+    this.#verifiedAt.set(at.getTime() / 1_000)
+  }
+}
