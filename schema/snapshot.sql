@@ -1612,7 +1612,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 78706859412b7ef7c5b7733d77031d0359441080740b3c04b64c9d5eda079477
+-- body: sha256 c5c5a850b4f0ffdfde41525a4631fae7017b2859af4de89782cd202b080d5be4
 COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, in order, each with its token; the items stay in pending. p_is_message: true for messages, false for payments, null for both. p_report_held adds items that the claim took over and did not lease, without a token. Returns nothing while dispatch is frozen or everything is paused.';
 
 -- function claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) of symphony_owner
@@ -2482,7 +2482,7 @@ LANGUAGE plpgsql STABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 d0a3b25f4ab07c36a0121faffd0989dce36b1578b37e33afa70986f102108a7f
-COMMENT ON FUNCTION outbox_actor() IS 'Internal: the person who acts: the login, the owner of a gateway''s API key, or `NAME via LOGIN` of a naming gateway.';
+COMMENT ON FUNCTION outbox_actor() IS 'Internal: the acting person: the login, the owner of a gateway''s API key, or `NAME via LOGIN` of a naming gateway.';
 
 -- function outbox_actor_of_key(text) of symphony_owner
 CREATE FUNCTION outbox_actor_of_key(p_api_key text)
@@ -2646,7 +2646,7 @@ RETURNS text
 LANGUAGE sql STABLE
 PARALLEL SAFE
 -- body: sha256 6f26e5a774b57f8af5eed19eea342c5611a920eb3a668f2d3b0d222e3c424217
-COMMENT ON FUNCTION payload_defect(jsonb) IS 'What a payload should have been, or null when it is acceptable.';
+COMMENT ON FUNCTION payload_defect(jsonb) IS 'Description of a valid payload, or null if this one is valid.';
 
 -- function person_key(text) of symphony_owner
 CREATE FUNCTION person_key(p_name text)
@@ -2918,7 +2918,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path=symphony, pg_temp
 -- body: sha256 bb47c72d5486fd86b3bf2ae1b63ad90d01b2587cfca538d16542934bff778ac3
-COMMENT ON FUNCTION refuse_argument(text, text) IS 'Raises 22023 for an argument, naming it and what was expected.';
+COMMENT ON FUNCTION refuse_argument(text, text) IS 'Raises 22023 with the name of an argument and the expected value.';
 
 -- function refuse_beside_open_proposal(uuid) of symphony_owner
 CREATE FUNCTION refuse_beside_open_proposal(p_outbox_id uuid)

@@ -6,10 +6,10 @@
 -- A lease is held while it has a lease_id and has not expired. The next acquire finds an expired lease. A crash of the
 -- holder leaves a row that expires.
 --
--- A lease has two identifiers. The fencing token is a number, not a secret: the holder passes it to the systems it
--- writes to, so that they can refuse an earlier holder. The lease_id is known to the holder only and is required to
--- renew and to release. If the token did both, any reader of it could release, and a holder that missed the answer to a
--- renewal would lose its lease.
+-- A lease has two identifiers. The fencing token is a number, not a secret: systems that the holder writes to compare
+-- it and refuse an earlier holder. The lease_id is known to the holder only and is required to renew and to release. If
+-- the token did both, any reader of it could release, and a holder that missed the answer to a renewal would lose its
+-- lease.
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ BEGIN
   RAISE EXCEPTION '%: expected %', p_argument, p_expected USING ERRCODE = '22023';
 END
 $$;
-COMMENT ON FUNCTION refuse_argument(text, text) IS 'Raises 22023 for an argument, naming it and what was expected.';
+COMMENT ON FUNCTION refuse_argument(text, text) IS 'Raises 22023 with the name of an argument and the expected value.';
 
 -- Ids are printable ASCII without spaces: logs print them, people type them, and comparison is bytewise.
 CREATE OR REPLACE FUNCTION is_id(p_value text) RETURNS boolean
@@ -101,9 +101,9 @@ COMMENT ON FUNCTION is_id_list(text[]) IS 'True for a plain list of 1 to 1000 id
 
 -- Whether JavaScript prints the double nearest to a number with the same value. A rail reads numbers as doubles, so any
 -- other number would reach it changed. Numbers of at most 15 significant digits always survive, of more than 17 never.
--- For 16 and 17 digits the function computes JavaScript's output: the shortest decimal that reads as the double, of
--- these the nearest, of two equally near the even one. The arithmetic is exact, because the text of a float8 depends on
--- extra_float_digits.
+-- For 16 and 17 digits the function computes the output of JavaScript: the shortest decimal that reads as the double.
+-- Of several it is the nearest, of two equally near the even one. The arithmetic is exact, because the text of a float8
+-- depends on extra_float_digits.
 CREATE OR REPLACE FUNCTION is_double_number(p_number numeric) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -201,8 +201,8 @@ RETURN COALESCE(NOT shows_long_number(p_text) AND count_openings(p_text) <= 32, 
 COMMENT ON FUNCTION is_plain_payload_text(text) IS 'True for the text of a small payload that needs no further check.';
 
 -- Describes the valid payload if this one is not, else null. Numbers are checked in binary form before any conversion
--- to text, because 16 KiB of `1e131071` is 131 MB of text. 64 KiB of text never take 512 KiB of storage, so a larger
--- payload is refused first: the worst case, a one-digit number, takes 3 bytes of text and 12 of storage.
+-- to text, because 16 KiB of `1e131071` is 131 MB of text. A payload above 512 KiB of storage is refused first, because
+-- it has more than 64 KiB of text. The worst case, a one-digit number, takes 3 bytes of text and 12 of storage.
 CREATE OR REPLACE FUNCTION payload_defect(p_payload jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE
@@ -215,4 +215,4 @@ RETURN CASE
     THEN 'numbers below 10^21 with at most 20 decimals that a double holds without loss (write others as strings)'
   WHEN octet_length(p_payload::text) > 65536 THEN 'a JSON object of at most 65536 bytes'
 END;
-COMMENT ON FUNCTION payload_defect(jsonb) IS 'What a payload should have been, or null when it is acceptable.';
+COMMENT ON FUNCTION payload_defect(jsonb) IS 'Description of a valid payload, or null if this one is valid.';

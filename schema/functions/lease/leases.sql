@@ -1,5 +1,5 @@
 -- Returns no row if another owner holds the resource. An owner that acquires again gets a new lease_id, which replaces
--- the earlier one: an owner that missed the answer need not wait for its own lease to expire.
+-- the earlier one. So an owner that missed the answer need not wait for its own lease to expire.
 CREATE OR REPLACE FUNCTION acquire_lease(
   p_resource text, p_owner text, p_duration_ms integer, p_context jsonb DEFAULT '{}'
 ) RETURNS TABLE (lease_id uuid, fencing_token bigint, acquired_at timestamptz, expires_at timestamptz)

@@ -1,7 +1,8 @@
--- Returns the person who acts, which is never an argument. A login acts as itself. A gateway login (the HTTP API,
--- listed by the owner in symphony_settings) acts as the owner of the API key in the setting symphony.api_key, `<key
--- id>:<hash in hex>`. SQL cannot verify a token of an identity provider. A gateway in naming_gateways may therefore
--- name a person in the setting symphony.actor; the login stands behind such a name in every record: `alice via web`.
+-- Returns the acting person, which is never an argument. A login acts as itself. The owner lists gateway logins, such
+-- as that of the HTTP API, in symphony_settings. A gateway acts as the owner of the API key in the setting
+-- symphony.api_key, `<key id>:<hash in hex>`. SQL cannot verify a token of an identity provider. A gateway in
+-- naming_gateways may therefore name a person in the setting symphony.actor. Each record then has the login behind the
+-- name: `alice via web`.
 CREATE OR REPLACE FUNCTION outbox_actor() RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -33,8 +34,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_actor() IS
-  'Internal: the person who acts: the login, the owner of a gateway''s API key, or `NAME via LOGIN` of a naming '
-  'gateway.';
+  'Internal: the acting person: the login, the owner of a gateway''s API key, or `NAME via LOGIN` of a naming gateway.';
 
 CREATE OR REPLACE FUNCTION outbox_actor_of_key(p_api_key text) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT

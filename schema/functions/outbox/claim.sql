@@ -90,10 +90,10 @@ BEGIN
     v_kinds := CASE WHEN p_is_message IS NULL THEN '{false,true}' ELSE v_kinds END;
   END IF;
 
-  -- 4. Take over expired leases. They come first, because they have waited longest, and in a query of their own,
-  -- because "unleased or expired" in one condition can use neither index. Each gets its ledger row before it is leased
-  -- again. A dead worker may leave hundreds: the claim takes over up to 100, or the batch size if larger, and returns
-  -- those that it cannot lease to the queue.
+  -- 4. Take over expired leases first, because they have waited longest. The query is separate, because "unleased or
+  -- expired" in one condition can use neither index. Each gets its ledger row before it is leased again. A dead worker
+  -- may leave hundreds of expired leases. The claim takes over up to 100, or the batch size if larger, and requeues
+  -- those that it cannot lease.
   IF v_any_expired THEN
     v_expired := ARRAY(
       SELECT p.outbox_id FROM payment_outbox_pending p

@@ -1,16 +1,15 @@
--- The restore guard. A restored backup, or a standby promoted before all commits had reached it, may have lost payments
--- that the rail has made: its queue would send them again. The database therefore records the server it runs on. On
--- another server dispatch starts only if no commit can be lost, or after an operator has lifted the freeze.
+-- The restore guard. A restored backup, or a standby promoted before all commits had reached it, may lack payments that
+-- the rail has made. Its queue would send them again. The database therefore records the server it runs on. On another
+-- server dispatch starts only if no commit can be lost, or after an operator has lifted the freeze.
 --
 --   epoch    one run of one server: the first claim or check after each start begins it
 --   beat     heartbeat of the workers, numbered within its epoch; each worker remembers the latest number it was given
 --   freeze   claims return nothing and no marked dispatch begins; enqueue, complete, renew, release and repair go on.
 --            Every pending item is marked as of unknown outcome, so that the policy of its rail decides
 --
--- Two comparisons find a loss. The first is between the present server and that of the last epoch: it finds a dump
--- restored elsewhere, a recovery to a point in time, a failover. The second is between a worker's memory and the data:
--- it finds an older copy on the same server, which looks like a restart. docs/operate/restore.md lists the cases that
--- neither finds.
+-- Two comparisons find a loss. The present server and that of the last epoch differ after a dump restored elsewhere, a
+-- recovery to a point in time, or a failover. A worker's memory and the data differ on an older copy on the same
+-- server, which looks like a restart. docs/operate/restore.md lists the cases that neither finds.
 
 -- Workers call this when they start, when their server has changed, and with each heartbeat. The arguments are the
 -- answer of the worker's previous call, null at the first.

@@ -51,8 +51,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION lock_outbox_payment(uuid) IS 'Internal: locks the payment of this item.';
 
--- Locks a FAILED item for a redrive, or raises why it cannot be redriven: no other item of the payment may be pending
--- or paid, and no report may say that the rail paid. Returns its position in the ordered stream, or null for the end.
+-- Locks a FAILED item for a redrive, or raises the reason against it. No other item of the payment may be pending or
+-- paid, and no report may say that the rail paid. Returns the position in the ordered stream, or null for the end.
 CREATE OR REPLACE FUNCTION lock_redrivable_outbox_item(p_outbox_id uuid) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

@@ -1,6 +1,6 @@
 -- Jobs: define, pause, resume, trigger, delete; and for schedulers: due jobs and their runs. One call creates a run and
--- moves the job's next due time, and only if the job is still at the revision that the scheduler read. Of ten
--- schedulers that see one job due, one creates the run.
+-- moves the job's next due time, if the job is still at the revision that the scheduler read. Of ten schedulers that
+-- see one job due, one creates the run.
 
 CREATE OR REPLACE FUNCTION raise_unknown_job(p_job_name text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

@@ -1,8 +1,8 @@
 -- Tasks of both kinds (p_kind: timer, run): claim, end claims, release, make messages of, purge. The public functions
 -- of timers.sql and job_runs.sql call these. The lease token fences each end of a claim.
 
--- Locks the job's row first. A deletion under way has either not deleted runs yet, and then finds this one READY, or
--- commits before the lock is granted, and then the job is gone.
+-- Locks the job's row first. A deletion under way may commit before the lock is granted; then the job is gone.
+-- Otherwise it has not deleted runs yet, and will find this one READY.
 CREATE OR REPLACE FUNCTION release_tasks(p_task_ids uuid[], p_error_message text, p_retry_delay_seconds integer)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
