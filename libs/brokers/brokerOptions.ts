@@ -1,4 +1,4 @@
-import { InvalidArgumentError, refuseUnknownKeys, requiredId, type JsonObject } from '../core/index.js'
+import { InvalidArgumentError, isObject, refuseUnknownKeys, requiredId, type JsonObject } from '../core/index.js'
 import type { Rail } from '../rails/index.js'
 
 /** What a broker rail declares like any other. Its calls are the broker's, and so are its codes. */
@@ -25,7 +25,7 @@ export type FieldName = (name: string) => string
 /** Checks that a broker's own options are an object without keys that nobody knows, and says how to name its fields. */
 export function fieldsOf(type: unknown, broker: string, given: object, keys: readonly string[]): FieldName {
   const rail = `rail "${requiredId('type', type)}"`
-  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+  if (!isObject(given)) {
     throw new InvalidArgumentError(`${rail}, ${broker}`, `expected an object with ${keys.slice(0, 2).join(' and ')}`)
   }
   const field = (name: string) => `${rail}, ${broker}.${name}`
@@ -66,8 +66,8 @@ export function refusePolicy(type: string, policy: unknown, known: readonly stri
 
 /** The user's own client: only that it has the methods which are called. */
 export function requireMethods(field: string, client: unknown, methods: readonly string[]): void {
-  const isObject = (typeof client === 'object' && client !== null) || typeof client === 'function'
-  const missing = isObject ? methods.filter((name) => typeof Reflect.get(client, name) !== 'function') : methods
+  const hasMethods = (typeof client === 'object' && client !== null) || typeof client === 'function'
+  const missing = hasMethods ? methods.filter((name) => typeof Reflect.get(client, name) !== 'function') : methods
   if (missing.length > 0) {
     throw new InvalidArgumentError(field, `expected something with ${missing.map((name) => `${name}()`).join(' and ')}`)
   }

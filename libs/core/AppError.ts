@@ -44,6 +44,11 @@ export class ArgumentRangeError extends RangeError {
   }
 }
 
+/** Checks the code of an error of Node.js, such as ENOENT. */
+export function hasCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code
+}
+
 /** Thrown by a handler when no further attempt can help. The message ends at once with this error. */
 export class PermanentFailureError extends AppError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {

@@ -2,6 +2,7 @@
 export {
   AppError,
   ArgumentRangeError,
+  hasCode,
   InvalidArgumentError,
   isPermanentFailure,
   PermanentFailureError,
@@ -9,6 +10,7 @@ export {
 export type { ArgumentName } from './AppError.js'
 export { boundedInteger, nearestSpelling, refuseUnknownKeys, requiredText } from './arguments.js'
 export type { Bounds } from './arguments.js'
+export { onlyRow } from './assert.js'
 export { Cancellation } from './Cancellation.js'
 export type { StopSignal } from './Cancellation.js'
 export { readInstant, systemClock } from './clock.js'

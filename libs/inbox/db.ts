@@ -1,13 +1,13 @@
 import {
-  AppError,
   BATCH_SIZE,
   boundedInteger,
   encodePayload,
   LEASE_SECONDS,
+  onlyRow,
   REASON_LENGTH_MAX,
+  redact,
   requiredId,
   requiredText,
-  redact,
   type JsonObject,
 } from '../core/index.js'
 import { callFunction, qualify, type Queryable } from '../db/index.js'
@@ -267,17 +267,6 @@ function toSighting(row: SightingRow): Sighting {
 
 function toKey({ source, message_id: messageId }: KeyRow): InboxKey {
   return { source, messageId }
-}
-
-/** Functions that always return one row. */
-function onlyRow<R>(rows: readonly R[]): R {
-  const [row] = rows
-  if (row === undefined || rows.length > 1) {
-    throw new AppError('UNEXPECTED_ROWS', `a function that returns one row returned ${rows.length}`, {
-      remedy: 'The schema and this release do not fit together: run `symphony doctor`.',
-    })
-  }
-  return row
 }
 
 export const ATTEMPTS_MAX_DEFAULT = 20

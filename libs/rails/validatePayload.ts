@@ -1,4 +1,12 @@
-import { AppError, ArgumentRangeError, indexPath, InvalidArgumentError, keyPath, parseMoney } from '../core/index.js'
+import {
+  AppError,
+  ArgumentRangeError,
+  indexPath,
+  InvalidArgumentError,
+  isObject,
+  keyPath,
+  parseMoney,
+} from '../core/index.js'
 import type { JsonObject } from '../core/index.js'
 import { CardNumberRefusedError, refuseCardNumbers } from './fields/cardNumbers.js'
 import { isDestination, kindOfDestination } from './destinations.js'
@@ -39,7 +47,7 @@ export type PayloadFaultCode =
  * table that is not loaded yet.
  */
 export function validatePayload(rail: LoadedRail, payload: JsonObject): PayloadCheck | Promise<PayloadCheck> {
-  if (typeof payload !== 'object' || payload === null || Array.isArray(payload)) {
+  if (!isObject(payload)) {
     return fault('INVALID_PAYLOAD', 'payload: expected an object')
   }
   try {

@@ -1,4 +1,4 @@
-import { AppError, BATCH_SIZE, boundedInteger, requiredId, redact } from '../core/index.js'
+import { AppError, BATCH_SIZE, boundedInteger, onlyRow, redact, requiredId } from '../core/index.js'
 import { callFunction, qualify, type Queryable } from '../db/index.js'
 import { jobColumns, requiredUuid, RETENTION_SECONDS, timerColumns } from './arguments.js'
 import { CronSchedule, requiredSchedule } from './cron.js'
@@ -341,16 +341,6 @@ export async function readSchedulerFigures(role: Queryable): Promise<SchedulerFi
 async function readClock(role: Queryable): Promise<Date> {
   const { rows } = await role.query<{ now: Date }>('SELECT clock_timestamp() AS now')
   return new Date(onlyRow(rows).now)
-}
-
-function onlyRow<R>(rows: readonly R[]): R {
-  const [row] = rows
-  if (row === undefined || rows.length > 1) {
-    throw new AppError('UNEXPECTED_ROWS', `a function that returns one row returned ${rows.length}`, {
-      remedy: 'The schema and this release do not fit together: run `symphony doctor`.',
-    })
-  }
-  return row
 }
 
 const RESUME_ROUNDS_MAX = 5

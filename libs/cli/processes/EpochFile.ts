@@ -1,5 +1,5 @@
 import { readFile, rename, writeFile } from 'node:fs/promises'
-import { AppError, isUuid } from '../../core/index.js'
+import { AppError, hasCode, isUuid } from '../../core/index.js'
 import type { EpochKeeper, EpochMemory } from '../../outbox/index.js'
 
 /**
@@ -18,7 +18,7 @@ export class EpochFile implements EpochKeeper {
     try {
       text = await readFile(this.#path, 'utf8')
     } catch (error) {
-      if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
+      if (hasCode(error, 'ENOENT')) return undefined
       throw this.#unreadable(error)
     }
     const memory = parse(text)

@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { link, open, readFile, rename, rm, stat } from 'node:fs/promises'
 import { basename, resolve } from 'node:path'
-import { parseStrictJson, requiredId } from '../../core/index.js'
+import { hasCode, parseStrictJson, requiredId } from '../../core/index.js'
 import {
   MasterKeysError,
   readKeyRing,
@@ -112,7 +112,7 @@ async function readIfAny(path: string): Promise<KeyFile | undefined> {
     const { current, keys }: Omit<KeyFile, 'mode'> = JSON.parse(text.toString())
     return { current, keys, mode: mode & 0o770 }
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
+    if (hasCode(error, 'ENOENT')) return undefined
     if (error instanceof MasterKeysError) throw error
     throw new MasterKeysError(`${path} cannot be read.`, { cause: error })
   }

@@ -3,7 +3,7 @@ import { userInfo } from 'node:os'
 import { basename } from 'node:path'
 import type { Logger } from 'pino'
 import { isActorGateway } from '../../access/index.js'
-import { AppError, parseStrictJson } from '../../core/index.js'
+import { AppError, hasCode, parseStrictJson } from '../../core/index.js'
 import { actingFor, type Database } from '../../db/index.js'
 import {
   createHttpServer,
@@ -81,7 +81,7 @@ export class ProcessHttpServer {
     try {
       return await this.#server.listen({ host, port: port ?? usualPort })
     } catch (error) {
-      if (!isPortTaken(error)) throw error
+      if (!hasCode(error, 'EADDRINUSE')) throw error
       if (port === undefined) return this.#server.listen({ host, port: 0 })
       throw new AppError('PORT_TAKEN', `Port ${port} of ${host} is in use.`, {
         cause: error,
@@ -155,10 +155,6 @@ async function isReady(database: Database): Promise<boolean> {
   const asking = readItems(database.as('symphony_readonly'), { outboxId: NIL_UUID }).then(() => (answered = true))
   await settleWithin(asking, READY_WITHIN_MS)
   return answered
-}
-
-function isPortTaken(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'EADDRINUSE'
 }
 
 const NIL_UUID = '00000000-0000-0000-0000-000000000000'

@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { link, mkdir, open, readFile, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { AppError } from '../../core/index.js'
+import { AppError, hasCode } from '../../core/index.js'
 
 /**
  * Reads a secret from a file that only its owner can read, or creates it. The file is linked to its name when complete, so
@@ -43,10 +43,6 @@ async function readIfAny(path: string): Promise<string | undefined> {
     if (hasCode(error, 'ENOENT')) return undefined
     throw error
   }
-}
-
-function hasCode(error: unknown, code: string): boolean {
-  return error instanceof Error && 'code' in error && error.code === code
 }
 
 /** Database login of Symphony's processes: a member of roles, which it switches to. */

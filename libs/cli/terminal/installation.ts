@@ -2,7 +2,7 @@ import { existsSync, readFileSync, realpathSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { delimiter, dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { AppError } from '../../core/index.js'
+import { AppError, isObject } from '../../core/index.js'
 
 /**
  * Returns how to call this program from here, for commands that are printed to be pasted: `symphony` where the shell finds it,
@@ -41,7 +41,7 @@ export function packageVersion(): string {
   let folder = dirname(fileURLToPath(import.meta.url))
   while (!existsSync(join(folder, 'package.json'))) folder = dirname(folder)
   const manifest: unknown = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
-  return typeof manifest === 'object' && manifest !== null && 'version' in manifest ? String(manifest.version) : '0.0.0'
+  return isObject(manifest) && 'version' in manifest ? String(manifest['version']) : '0.0.0'
 }
 
 /** Where the dashboard was built: beside the compiled program, or where a checkout puts it. Undefined: it was not. */

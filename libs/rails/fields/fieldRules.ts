@@ -25,7 +25,7 @@ export interface FieldRule {
 
 /** Checks a rail's field classes. No two rules may speak of the same field: it would depend on their order what is true. */
 export function readFieldRules(field: string, value: unknown): readonly FieldRule[] {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+  if (!isObject(value)) {
     throw new InvalidArgumentError(field, 'expected an object from place, such as /destination, to class')
   }
   const entries: [string, unknown][] = Object.entries(value)
