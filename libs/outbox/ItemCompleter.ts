@@ -153,9 +153,8 @@ export class ItemCompleter {
   #settle(group: readonly LeasedItem[], verdicts: readonly CompletionVerdict[]): Promise<void>[] {
     const nowMs = this.#options.clock.monotonicMs()
     const saving: Promise<void>[] = []
-    for (const [index, verdict] of verdicts.entries()) {
-      const leased = group[index]
-      if (leased === undefined) continue
+    for (const [index, leased] of group.entries()) {
+      const verdict = verdicts[index]!
       if (verdict.verdict === 'LEASE_LOST') saving.push(this.#saveLost(leased))
       else this.#report(leased, verdict, leased.ageMs(nowMs))
     }

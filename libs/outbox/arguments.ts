@@ -64,12 +64,16 @@ export function leaseColumns(
   argument = 'leases',
 ): { outboxIds: string[]; leaseTokens: string[] } {
   requireBatch(argument, leases)
-  return {
-    outboxIds: leases.map(({ outboxId }, index) => requiredUuid(() => `${argument}[${index}].outboxId`, outboxId)),
-    leaseTokens: leases.map(({ leaseToken }, index) =>
-      requiredUuid(() => `${argument}[${index}].leaseToken`, leaseToken),
-    ),
+  const outboxIds: string[] = []
+  const leaseTokens: string[] = []
+  // One function for all leases names the place of a wrong one: a function per lease would be created for nothing.
+  const outboxIdAt = () => `${argument}[${outboxIds.length}].outboxId`
+  const leaseTokenAt = () => `${argument}[${leaseTokens.length}].leaseToken`
+  for (const { outboxId, leaseToken } of leases) {
+    outboxIds.push(requiredUuid(outboxIdAt, outboxId))
+    leaseTokens.push(requiredUuid(leaseTokenAt, leaseToken))
   }
+  return { outboxIds, leaseTokens }
 }
 
 /** A column that says nothing of any item is null: most outcomes are successes, and half of what could be said is not. */

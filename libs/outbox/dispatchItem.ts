@@ -5,6 +5,7 @@ import {
   inquireRail,
   validatePayload,
   VERDICT_CODES,
+  type DispatchOptions,
   type LoadedRail,
   type RailRequest,
   type RailVerdict,
@@ -91,12 +92,17 @@ export async function dispatchItem(
     }
   }
   leased.startCall(rail.timeoutMs)
-  const verdict = await callRail(rail, requestFor(leased, payload), {
-    signal: leased,
-    onLateAnswer: (answer) => hooks.onLateAnswer(outcomeOf(item, rail, answer, settled)),
-  })
+  const verdict = await callRail(rail, requestFor(leased, payload), callOptions(leased, rail, hooks, settled))
   hooks.onCalled(leased, verdict)
   return { kind: 'complete', outcome: outcomeOf(item, rail, verdict, settled) }
+}
+
+/** A function of its own, so that the variables of `dispatchItem` are not kept on the heap for a late answer. */
+function callOptions(leased: LeasedItem, rail: LoadedRail, hooks: DispatchHooks, settled: boolean): DispatchOptions {
+  return {
+    signal: leased,
+    onLateAnswer: (answer) => hooks.onLateAnswer(outcomeOf(leased.item, rail, answer, settled)),
+  }
 }
 
 /** Asks the rail about an earlier attempt. `absent`: the earlier call never arrived, so the payment may be sent. */

@@ -90,16 +90,19 @@ export function unpackClaim(row: PackedClaim, onUnleased?: (takeover: UnleasedTa
   if (row.items === null) return []
   const { lease_expires_at: expiry, claimed_at: claimed } = row
   const payloads: readonly JsonObject[] = JSON.parse(row.payloads ?? '[]')
+  let railType = ''
   return row.items.split('\n').map((line, index) => {
     const field = line.split(' ')
     const exception = exceptions.get(index)
+    // Items of one rail share the text of its name: its hash is computed once.
+    if (field[5] !== railType) railType = field[5]!
     return {
       outboxId: field[0]!,
       instructionId: field[1]!,
       participantId: field[2]!,
       sequenceId: BigInt(field[3]!),
       idempotencyKey: field[4]!,
-      railType: field[5]!,
+      railType,
       payload: payloads[index]!,
       attemptCount: Number(field[6]),
       leaseToken: field[7]!,

@@ -5,7 +5,7 @@ import type { LoadedRail } from './loadRails.js'
 import { isNotSentError } from './NotSentError.js'
 import { withholdFields, type Redact } from './fields/withholdFields.js'
 import type { RailRequest } from './types.js'
-import { withDeadline, type Ending } from './withDeadline.js'
+import { TimedWork, withDeadline, type Ending, type Waited, type WorkContext } from './withDeadline.js'
 
 /**
  * What became of a call.
@@ -43,29 +43,61 @@ export interface DispatchOptions extends CallOptions {
 }
 
 /** The one way to send a payment. Returns a verdict by the rail's timeout, whatever the adapter does; never throws. */
-export async function callRail(
-  rail: LoadedRail,
-  request: RailRequest,
-  { signal, clock = systemClock, onLateAnswer }: DispatchOptions = {},
-): Promise<RailVerdict> {
-  const startedMs = clock.monotonicMs()
-  const redact = withholdFields(request.payload, rail.fields)
-  if (signal?.aborted === true) return timed({ kind: 'notSent', code: VERDICT_CODES.aborted }, clock, startedMs)
-  const call = await withDeadline((context) => rail.dispatch(request, context), {
-    timeoutMs: rail.timeoutMs,
-    signal,
-  })
-  if (call.cut === undefined) return timed(judgeDispatch(rail, call.ending, redact), clock, startedMs)
-  if (call.ending !== undefined) {
-    const judged = judgeDispatch(rail, call.ending, redact)
-    // Of an aborted call only a clear word counts: its error is our own doing.
-    if (judged.kind !== 'unknown') return timed(judged, clock, startedMs)
-  } else {
-    const report = (late: ReturnType<typeof judgeDispatch>) =>
-      late.kind === 'unknown' ? undefined : onLateAnswer?.(timed(late, clock, startedMs))
-    void call.end.then((ending) => report(judgeDispatch(rail, ending, redact)))
+export function callRail(rail: LoadedRail, request: RailRequest, options: DispatchOptions = {}): Promise<RailVerdict> {
+  const call = new DispatchCall(rail, request, options)
+  const { signal } = options
+  return signal?.aborted === true ? Promise.resolve(call.notSent()) : call.within(rail.timeoutMs, signal)
+}
+
+/** One call of a rail's `dispatch`. */
+class DispatchCall extends TimedWork<unknown, RailVerdict> {
+  readonly #rail: LoadedRail
+  readonly #request: RailRequest
+  readonly #options: DispatchOptions
+  readonly #startedMs: number
+  /** Made before the call: an adapter may change the payload, and its secrets must not reach the ledger all the same. */
+  readonly #redact: Redact
+
+  constructor(rail: LoadedRail, request: RailRequest, options: DispatchOptions) {
+    super()
+    this.#rail = rail
+    this.#request = request
+    this.#options = options
+    this.#startedMs = (options.clock ?? systemClock).monotonicMs()
+    this.#redact = withholdFields(request.payload, rail.fields)
   }
-  return timed(cutShort(call.cut, rail), clock, startedMs)
+
+  notSent(): RailVerdict {
+    return this.#timed({ kind: 'notSent', code: VERDICT_CODES.aborted })
+  }
+
+  protected override work(context: WorkContext): unknown {
+    return this.#rail.dispatch(this.#request, context)
+  }
+
+  protected override conclude(call: Waited<unknown>): RailVerdict {
+    if (call.cut === undefined) return this.#judge(call.ending)
+    if (call.ending === undefined) {
+      void call.end.then((ending) => this.#reportLate(this.#judge(ending)))
+    } else {
+      const verdict = this.#judge(call.ending)
+      // Of an aborted call only a clear answer counts: its error is our own doing.
+      if (verdict.kind !== 'unknown') return verdict
+    }
+    return this.#timed(cutShort(call.cut, this.#rail))
+  }
+
+  #judge(ending: Ending<unknown>): RailVerdict {
+    return this.#timed(judgeDispatch(this.#rail, ending, this.#redact))
+  }
+
+  #reportLate(verdict: RailVerdict): void {
+    if (verdict.kind !== 'unknown') this.#options.onLateAnswer?.(verdict)
+  }
+
+  #timed<Judged extends object>(judgement: Judged): Judged & Timed {
+    return timed(judgement, this.#options.clock ?? systemClock, this.#startedMs)
+  }
 }
 
 /** Asks the rail what became of a reference. Never throws: whatever is not an answer is `unknown`. */

@@ -12,6 +12,7 @@ import { CardNumberRefusedError, refuseCardNumbers } from './fields/cardNumbers.
 import { isDestination, kindOfDestination } from './destinations.js'
 import type { LoadedRail } from './loadRails.js'
 import type { StandardIssue, StandardResult } from './standardSchema.js'
+import type { DestinationKind } from './types.js'
 import { withDeadline } from './withDeadline.js'
 
 export type PayloadCheck = { readonly ok: true } | PayloadFault | PayloadCheckFailure
@@ -114,9 +115,16 @@ function faultOfDestination(
     return fault('INVALID_DESTINATION', 'destination: expected text that is not empty')
   }
   const kind = rail.destination ?? kindOfDestination(destination)
-  const judge = (isValid: boolean) => (isValid ? undefined : fault('INVALID_DESTINATION', DESTINATION_EXPECTED[kind]))
   const verdict = isDestination[kind](destination)
-  return typeof verdict === 'boolean' ? judge(verdict) : verdict.then(judge)
+  return typeof verdict === 'boolean' ? destinationFault(kind, verdict) : destinationFaultLater(kind, verdict)
+}
+
+function destinationFault(kind: DestinationKind, isValid: boolean): PayloadFault | undefined {
+  return isValid ? undefined : fault('INVALID_DESTINATION', DESTINATION_EXPECTED[kind])
+}
+
+function destinationFaultLater(kind: DestinationKind, verdict: Promise<boolean>): Promise<PayloadFault | undefined> {
+  return verdict.then((isValid) => destinationFault(kind, isValid))
 }
 
 async function faultByRail(

@@ -6,7 +6,7 @@ export interface Deadline {
   readonly signal?: StopSignal | undefined
 }
 
-/** What the work is given. Its signal is made when it is read, and not before: most work never looks. */
+/** Argument of the work. Its signal is created when it is first read, because most work never reads it. */
 export interface WorkContext {
   readonly signal: AbortSignal
 }
@@ -33,35 +33,48 @@ export type Waited<Value> =
  */
 export function withDeadline<Value>(
   work: (context: WorkContext) => Value | Promise<Value>,
-  deadline: Deadline,
+  { timeoutMs, signal }: Deadline,
 ): Promise<Waited<Value>> {
-  return new Promise((resolve) => new Wait(deadline, resolve).begin(work))
+  return new PlainWork(work).within(timeoutMs, signal)
 }
 
-/** One piece of work that is waited for. An object of its own rather than closures: each payment makes one. */
-class Wait<Value> {
-  readonly #signal: StopSignal | undefined
-  readonly #resolve: (waited: Waited<Value>) => void
-  readonly #timer: NodeJS.Timeout
-  readonly #stop = new Cancellation()
+/**
+ * One piece of work that is waited for as `withDeadline` says. A subclass says what the work is and what its end means. It is an
+ * object of its own rather than closures, because each payment makes one.
+ */
+export abstract class TimedWork<Value, Result> {
+  readonly #context = new CallContext()
+  #signal: StopSignal | undefined
+  #timer: NodeJS.Timeout | undefined
+  #resolve: ((result: Result) => void) | undefined
+  #reject: ((error: unknown) => void) | undefined
   #isCut = false
-  /** How the work ended. */
   #ending: Ending<Value> | undefined
-  /** Who is to be told how it ends, if it was cut before. */
+  /** Resolves the `end` of work that was cut. */
   #tellEnd: ((ending: Ending<Value>) => void) | undefined
   #abort: (() => void) | undefined
 
-  constructor({ timeoutMs, signal }: Deadline, resolve: (waited: Waited<Value>) => void) {
-    this.#signal = signal
-    this.#resolve = resolve
-    // Not AbortSignal.timeout, which lets the process exit before it, nor AbortSignal.any, which Node.js 20 never frees.
-    this.#timer = setTimeout(cutAtTimeout<Value>, timeoutMs, this)
+  protected abstract work(context: WorkContext): Value | Promise<Value>
+
+  /** Returns the result that an end means. An error that it throws rejects the promise of `within`. */
+  protected abstract conclude(waited: Waited<Value>): Result
+
+  /** Starts the work. Called once. */
+  within(timeoutMs: number, signal: StopSignal | undefined): Promise<Result> {
+    return new Promise((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
+      this.#signal = signal
+      // Not AbortSignal.timeout, which lets the process exit before it, nor AbortSignal.any, which Node.js 20 never frees.
+      this.#timer = setTimeout(cutAtTimeout, timeoutMs, this)
+      this.#begin()
+    })
   }
 
-  begin(work: (context: WorkContext) => Value | Promise<Value>): void {
+  #begin(): void {
     try {
-      const result = work(contextOf(this.#stop))
-      // Also of a value that is there already the caller hears later, never before this returns.
+      const result = this.work(this.#context)
+      // The caller gets a value that is there already later, too, and never before `within` returns.
       Promise.resolve(result).then(
         (value) => this.#ended({ how: 'answered', value }),
         (error: unknown) => this.#ended({ how: 'threw', error }),
@@ -79,16 +92,24 @@ class Wait<Value> {
     this.#isCut = true
     this.#clear()
     const end = new Promise<Ending<Value>>((told) => (this.#tellEnd = told))
-    this.#stop.abort(new DOMException(...REASONS[why]))
+    CallContext.stopOf(this.#context).abort(new DOMException(...REASONS[why]))
     // An adapter that obeys its signal knows best what it had sent by then, so its reaction gets one turn to arrive.
-    setImmediate(() => this.#resolve({ cut: why, ending: this.#ending, end }))
+    setImmediate(() => this.#finish({ cut: why, ending: this.#ending, end }))
   }
 
   #ended(ending: Ending<Value>): void {
     this.#ending = ending
     if (this.#isCut) return this.#tellEnd?.(ending)
     this.#clear()
-    this.#resolve({ cut: undefined, ending })
+    this.#finish({ cut: undefined, ending })
+  }
+
+  #finish(waited: Waited<Value>): void {
+    try {
+      this.#resolve?.(this.conclude(waited))
+    } catch (error) {
+      this.#reject?.(error)
+    }
   }
 
   #clear(): void {
@@ -97,17 +118,50 @@ class Wait<Value> {
   }
 }
 
-function cutAtTimeout<Value>(wait: Wait<Value>): void {
-  wait.cut('timeout')
+class PlainWork<Value> extends TimedWork<Value, Waited<Value>> {
+  readonly #work: (context: WorkContext) => Value | Promise<Value>
+
+  constructor(work: (context: WorkContext) => Value | Promise<Value>) {
+    super()
+    this.#work = work
+  }
+
+  protected override work(context: WorkContext): Value | Promise<Value> {
+    return this.#work(context)
+  }
+
+  protected override conclude(waited: Waited<Value>): Waited<Value> {
+    return waited
+  }
 }
 
-/** A getter of its own object, so that it survives being spread. */
-function contextOf(stop: Cancellation): WorkContext {
-  return {
-    get signal() {
-      return stop.signal
-    },
+function cutAtTimeout(timed: { cut(why: 'timeout'): void }): void {
+  timed.cut('timeout')
+}
+
+/**
+ * `signal` is an own property, so that it survives a spread. All contexts share one descriptor: an object literal with a getter
+ * takes three times as long to create.
+ */
+class CallContext implements WorkContext {
+  declare readonly signal: AbortSignal
+  #stop: Cancellation | undefined
+
+  constructor() {
+    Object.defineProperty(this, 'signal', SIGNAL)
   }
+
+  static stopOf(context: CallContext): Cancellation {
+    context.#stop ??= new Cancellation()
+    return context.#stop
+  }
+}
+
+const SIGNAL = {
+  enumerable: true,
+  get(this: CallContext): AbortSignal {
+    return CallContext.stopOf(this).signal
+  },
 }
 
 const REASONS = {
