@@ -1,4 +1,4 @@
-// Symphony with everything on: the ledger with its hash chain, leases with fencing tokens, the roles, lease repair's columns,
+// Symphony with everything on: the ledger, leases with fencing tokens, the roles, lease repair's columns,
 // idempotent and sequenced enqueue. The rail is a no-op that answers at once.
 import { createRequire } from 'node:module'
 import { enqueue, enqueueMany, openDatabase } from 'symphony-pg'

@@ -166,6 +166,21 @@ COMMENT ON COLUMN inbox_messages.attempt_count IS 'Claims since the message came
 COMMENT ON COLUMN inbox_messages.attempts_max IS 'Limit of attempts that the latest claim named.';
 COMMENT ON COLUMN inbox_messages.fence IS 'Random token of the claim, known to its worker only. Ack, abandon and fail must show it.';
 
+-- table ledger_verification_passes of symphony_owner
+CREATE TABLE ledger_verification_passes (
+  singleton boolean NOT NULL DEFAULT true,
+  last_block bigint NOT NULL DEFAULT 0,
+  rows_checked bigint NOT NULL DEFAULT 0,
+  break_count bigint NOT NULL DEFAULT 0,
+  began_at timestamp with time zone,
+  next_at timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone,
+  CONSTRAINT ledger_verification_passes_is_one_row CHECK (singleton),
+  CONSTRAINT ledger_verification_passes_pkey PRIMARY KEY (singleton)
+);
+COMMENT ON TABLE ledger_verification_passes IS 'Place of the background verification: one row. Its results are in ledger_verifications.';
+COMMENT ON COLUMN ledger_verification_passes.last_block IS 'Last block that this pass compared with its rows.';
+COMMENT ON COLUMN ledger_verification_passes.next_at IS 'When the next block may be verified: the bound of the rate.';
+
 -- table ledger_verifications of symphony_owner
 CREATE TABLE ledger_verifications (
   verification_id uuid NOT NULL,
@@ -437,8 +452,6 @@ CREATE TABLE payment_outbox_attempts (
   worker_id text,
   lease_token uuid,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
-  prev_hash bytea,
-  row_hash bytea,
   action text NOT NULL,
   outcome_unknown boolean NOT NULL,
   recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
@@ -463,15 +476,14 @@ CREATE TRIGGER payment_outbox_attempts_is_append_only BEFORE DELETE OR UPDATE OR
 ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER payment_outbox_attempts_is_append_only;
 COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: what happened, one immutable row per attempt, numbered 1, 2, 3 … per item.';
 COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS 'When the lease of this attempt was taken; null for an operator''s decision.';
-COMMENT ON COLUMN payment_outbox_attempts.prev_hash IS 'The row_hash of the attempt before, or of the identity for the first.';
-COMMENT ON COLUMN payment_outbox_attempts.row_hash IS 'SHA-256 over the row''s canonical content and prev_hash; see outbox_attempt_hash.';
-COMMENT ON COLUMN payment_outbox_attempts.action IS 'Action of this attempt: sent = the rail was called; inquired = nothing was sent, the outcome of an earlier send was looked up; not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired. Part of no hash yet.';
-COMMENT ON COLUMN payment_outbox_attempts.outcome_unknown IS 'True if the rail may have paid and the outcome was unknown after this attempt. Part of no hash yet.';
+COMMENT ON COLUMN payment_outbox_attempts.action IS 'Action of this attempt: sent = the rail was called; inquired = nothing was sent, the outcome of an earlier send was looked up; not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired.';
+COMMENT ON COLUMN payment_outbox_attempts.outcome_unknown IS 'True if the rail may have paid and the outcome was unknown after this attempt.';
 COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
 
 -- table payment_outbox_blocks of symphony_owner
 CREATE TABLE payment_outbox_blocks (
   block_no bigint NOT NULL,
+  format integer NOT NULL,
   row_count integer NOT NULL,
   last_xid bigint NOT NULL,
   last_kind smallint NOT NULL,
@@ -487,14 +499,17 @@ CREATE TABLE payment_outbox_blocks (
   CONSTRAINT payment_outbox_blocks_one_entry_per_row CHECK (octet_length(entries) = (58 * row_count)),
   CONSTRAINT payment_outbox_blocks_pkey PRIMARY KEY (block_no)
 );
+CREATE INDEX ix_blocks_by_last_xid ON payment_outbox_blocks USING btree (last_xid);
+COMMENT ON INDEX ix_blocks_by_last_xid IS 'Check of one payment: the block of a row. One entry per block.';
 CREATE TRIGGER payment_outbox_blocks_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_blocks FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_blocks ENABLE ALWAYS TRIGGER payment_outbox_blocks_is_append_only;
 COMMENT ON TABLE payment_outbox_blocks IS 'The ledger sealed block by block: each covers the rows after the block before, up to its last one.';
+COMMENT ON COLUMN payment_outbox_blocks.format IS 'Lists of columns that the hashes of rows cover; see outbox_block_entries.';
 COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'With last_kind and last_id: the last row covered, in the order (recorded_xid, kind, id).';
 COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
-COMMENT ON COLUMN payment_outbox_blocks.entries IS 'Per row in order: kind (2 bytes), id (16), recorded_xid (8), row_hash (32). Names the row that no longer fits.';
-COMMENT ON COLUMN payment_outbox_blocks.root IS 'SHA-256 of the entries.';
-COMMENT ON COLUMN payment_outbox_blocks.block_hash IS 'SHA-256 over the block''s canonical content and prev_hash; see outbox_block_hash.';
+COMMENT ON COLUMN payment_outbox_blocks.entries IS 'Per row in order: kind (2 bytes), id (16), recorded_xid (8), SHA-256 of the row (32).';
+COMMENT ON COLUMN payment_outbox_blocks.root IS 'Root of the hash tree over the entries; see outbox_block_root.';
+COMMENT ON COLUMN payment_outbox_blocks.block_hash IS 'SHA-256 over the other columns but entries, for which root stands; see outbox_block_hash.';
 
 -- table payment_outbox_events of symphony_owner
 CREATE TABLE payment_outbox_events (
@@ -507,8 +522,6 @@ CREATE TABLE payment_outbox_events (
   actor text NOT NULL,
   detail jsonb NOT NULL DEFAULT '{}'::jsonb,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
-  prev_hash bytea,
-  row_hash bytea,
   recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_events_about_item_or_scope CHECK (num_nonnulls(outbox_id, scope) = 1),
   CONSTRAINT payment_outbox_events_known_type CHECK (event_type = ANY (ARRAY['LATE_OUTCOME'::text, 'TERMINAL_BLOCKED'::text, 'HOLD_PLACED'::text, 'HOLD_RESOLVED'::text, 'DECISION_PROPOSED'::text, 'DECISION_WITHDRAWN'::text, 'REDRIVE_PROPOSED'::text, 'REDRIVE_CREATED'::text, 'PAUSED'::text, 'RESUMED'::text, 'POLICY_SET'::text, 'ENQUEUED'::text, 'LEASE_CLAIMED'::text, 'LEASE_RELEASED'::text, 'LEASE_RENEWED'::text, 'LEASE_EXPIRED_REPAIRED'::text, 'ATTEMPT_COMPLETED'::text, 'RESCHEDULED'::text, 'UNBLOCKED'::text, 'DISPATCH_BEGUN'::text, 'CONTRADICTION_REVIEWED'::text, 'BLOCKED'::text, 'MARKED_UNKNOWN'::text, 'FULL_TRAIL_SET'::text])),
@@ -535,7 +548,6 @@ CREATE TABLE payment_outbox_identities (
   ordered boolean NOT NULL DEFAULT false,
   redrive_of uuid,
   content_hash bytea NOT NULL,
-  row_hash bytea,
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   traceparent text,
   is_message boolean NOT NULL DEFAULT false,
@@ -557,11 +569,10 @@ ALTER TABLE payment_outbox_identities ENABLE ALWAYS TRIGGER payment_outbox_ident
 COMMENT ON TABLE payment_outbox_identities IS 'One permanent row per item: an instruction and key is refused a second time whatever became of the first.';
 COMMENT ON COLUMN payment_outbox_identities.redrive_of IS 'The FAILED item that two people decided to send again as this one.';
 COMMENT ON COLUMN payment_outbox_identities.content_hash IS 'SHA-256 of participant, rail and payload: what "the same content" means.';
-COMMENT ON COLUMN payment_outbox_identities.row_hash IS 'SHA-256 of the row: the first link of the item''s chain.';
-COMMENT ON COLUMN payment_outbox_identities.traceparent IS 'The trace of the request that enqueued it (W3C), for its redrives. Part of no hash: it says nothing about the money.';
-COMMENT ON COLUMN payment_outbox_identities.is_message IS 'Whether the item is a message, not a payment. A redrive inherits it. Part of no hash.';
-COMMENT ON COLUMN payment_outbox_identities.key_scope IS 'Caller of the HTTP API whose idempotency key this is; null for SQL callers and redrives. Not part of row_hash.';
-COMMENT ON COLUMN payment_outbox_identities.stream_position IS 'Place in the ordered stream if it is not sequence_id: a redrive takes the place of the failed item. Part of no hash.';
+COMMENT ON COLUMN payment_outbox_identities.traceparent IS 'The trace of the request that enqueued it (W3C), for its redrives. In no block: it says nothing about the money.';
+COMMENT ON COLUMN payment_outbox_identities.is_message IS 'Whether the item is a message, not a payment. A redrive inherits it.';
+COMMENT ON COLUMN payment_outbox_identities.key_scope IS 'Caller of the HTTP API whose idempotency key this is; null for SQL callers and redrives.';
+COMMENT ON COLUMN payment_outbox_identities.stream_position IS 'Place in the ordered stream if it is not sequence_id: a redrive takes the place of the failed item.';
 COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
 
 -- table payment_outbox_pending of symphony_owner
@@ -590,7 +601,6 @@ CREATE TABLE payment_outbox_pending (
   ordered boolean NOT NULL DEFAULT false,
   blocked boolean NOT NULL DEFAULT false,
   block_unverified boolean NOT NULL DEFAULT false,
-  identity_hash bytea,
   trace_context text,
   is_message boolean NOT NULL DEFAULT false,
   stream_position bigint,
@@ -1246,7 +1256,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 64b7217d7f5deb4b668f223a2ec55f5b7a5091320e77f63600287c5f40de2176
+-- body: sha256 1863ddc96100abcd6756833a92a2eeaab0478b3328099032e3b3b62f2104635a
 COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint) IS 'Internal: inserts what is new with its identity and number, reports what is known, refuses what conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
@@ -1281,7 +1291,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 05541e981dd24a2d14f3854e299168fea4856798d39411131b8c71952474392e
+-- body: sha256 0e188b64e264e80fadae49d878ce2097b73d5b94d42c7e66d295e359a0834e0e
 COMMENT ON FUNCTION append_outbox_events(text, text, uuid[], jsonb[], uuid[]) IS 'Internal: one event for each of some items.';
 
 -- function append_outbox_scope_event(text, text, text, jsonb) of symphony_owner
@@ -1292,7 +1302,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 387d12414cd34d5464197c6717a2724ae172bf5894da91d6428577f78a2d217e
+-- body: sha256 1f538b7b9d5dbdc09ed38d9462e472c0c4f7ab3a39857285f12ff869dbd87f34
 COMMENT ON FUNCTION append_outbox_scope_event(text, text, text, jsonb) IS 'Internal: one event about a rail, participant or stream.';
 
 -- function append_trail_events(text, text, uuid[], jsonb) of symphony_owner
@@ -1312,7 +1322,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 7a8e447950dbdd40f276eeebf5931fca05fbedee04783b49920636a070789310
+-- body: sha256 fb0326d161d3b11d67649b7b19188a0b582ca6d216561e9fdfe7bd674f5e754c
 COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS 'Internal: ends a held item, or gives it back to the queue, with its ledger row and event.';
 
 -- function approve_outbox_proposal(uuid) of symphony_owner
@@ -1323,7 +1333,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 fa68c3ca34c53710c752580eb760cc403b31cf1da5424b73fd5851bf1089d0b3
+-- body: sha256 2381bd662205af63908c8470d91ec79a5e3350e9dd9833dc6f13b2127be72566
 COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS 'The second person''s yes: applies a proposed decision. The proposer cannot (P7007).';
 
 -- function authenticate_api_key(text, bytea) of symphony_owner
@@ -1501,7 +1511,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 71a8336c584aa535643a44cc3517557fa1a8a7110141845e17a497553e3dbc5c
+-- body: sha256 2511e778306f3e3acb6bca44cd4642a5be5b610b27cab595ebdfe6391b8aebb5
 COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) IS 'Internal: raises 22023 for the first item that is not acceptable.';
 
 -- function check_outbox_leases(uuid[], uuid[], text) of symphony_owner
@@ -1519,7 +1529,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 b3c512db73335ec0f3d6016741b4151e5ce5034ab373bbd8d1e20c7e02f455ac
+-- body: sha256 6e5caba3844e2d049427a41e3c8f99cdc050bfcd85ab60dbc5635739a53b24af
 COMMENT ON FUNCTION check_outbox_outcomes(integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], text[]) IS 'Internal: raises 22023 or P7003 for the first outcome that is not acceptable.';
 
 -- function check_outbox_pause(text, text, text) of symphony_owner
@@ -1693,7 +1703,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 bdccd6c3b1ed2341928e044e6fde4b9f90e0b978d0aff80bb0504baf4322194e
+-- body: sha256 62fcf5ef736db592a2565085adecf66d266ed60ce852a54544f28156ef55b556
 COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST. p_is_message: true leaves payments alone (LEASE_LOST), false messages.';
 
 -- function complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) of symphony_owner
@@ -1840,7 +1850,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 562e20c3c5e2c6764648f8e0ff790c84e4d9438fe9928decb526adc47c012ea8
+-- body: sha256 1a8fd700beb9df69409e076ebbad589eb23bfa6278ed20e355b70921c8e593a6
 COMMENT ON FUNCTION end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) IS 'Internal: records items that the rail has paid, if nothing else is to be weighed; returns what it did, or nothing.';
 
 -- function end_outbox_heads(uuid[]) of symphony_owner
@@ -1995,7 +2005,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 4f7dfcbad00a8041b23e7f06f19eadf991c5c8eb0f33599a7da27f38c256b6fb
+-- body: sha256 f2ebd17a3a7066a42a6975031b9d542283eecb3dfe95d711822c4938a9366b72
 COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS 'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease, marks the outcome, holds at the ceiling unless a late success is known.';
 
 -- function fail_inbox_messages(text[], text[], uuid[], text, text[]) of symphony_owner
@@ -2045,7 +2055,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 b42280fca79ef3aa9f9db05585601cee934ce0b1d3efcb6b6b7e0d6bccab5433
+-- body: sha256 8490357975581b4605fe9a6ca39e579a719a3c544c3e895f3b0a46d9e8e2917f
 COMMENT ON FUNCTION find_new_outbox_items(text[], text[], text) IS 'Internal: true per item that is new. Raises P7014 for a new item under a key that its caller has used for another instruction.';
 
 -- function fold_outbox_tallies() of symphony_owner
@@ -2242,7 +2252,7 @@ SET enable_seqscan=off
 SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 fefa60d00be2d30a68e1c1b486448da51bc84a9dd99e7204a037a9f944dc38b9
+-- body: sha256 a67222937a30e56e906b3e651440ed46b1dad25925d1149925c2a85921fae5f2
 COMMENT ON FUNCTION ledger_sealing_status() IS 'Age of the oldest row of the ledger that is in no block, and the session or prepared transaction that keeps it from being sealed.';
 
 -- function lift_dispatch_freeze(text) of symphony_owner
@@ -2273,7 +2283,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 f3274cf4235389159e4e617a1321d52b020a77fbdb4515f9f635f296ba91773c
+-- body: sha256 e17ad7be3b7d7701fef0705550685ccf299f07ff0489e2b671c254c490c3d5a7
 COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';
 
 -- function lock_inbox_message(text, text) of symphony_owner
@@ -2336,7 +2346,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 9df8ade99bf8cdee196aa659990cfe0c81d8880d7595ac0735c7ada4d6be7a53
+-- body: sha256 3d1ee8f9061eb93551dc0f67cbbd9a5b49cb71e00645721c77f8b1a09bbcb52d
 COMMENT ON FUNCTION lock_open_outbox_proposal(uuid) IS 'Internal: locks a proposal that waits for its second person.';
 
 -- function lock_outbox_item(uuid) of symphony_owner
@@ -2472,7 +2482,7 @@ CREATE FUNCTION notify_outbox_pending()
 RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 SET search_path=symphony, pg_temp
--- body: sha256 182f3be28c5b4f83d3b2bfb2fddaa69c278d9648fd9e646304789b238150efa3
+-- body: sha256 6ae9a5ffb37563a10f48e94ee422f760dd7fb9209e440d77e10ef1054fa8c793
 COMMENT ON FUNCTION notify_outbox_pending() IS 'Trigger: NOTIFY outbox_pending at most once a statement, and never for an empty one.';
 
 -- function outbox_actor() of symphony_owner
@@ -2503,14 +2513,6 @@ PARALLEL SAFE
 -- body: sha256 9ca42f67bf9cca096b48745980a5537e1217d12e2cad197b2569b108649c8ad0
 COMMENT ON FUNCTION outbox_attempt_ceiling() IS 'How many recorded attempts an item gets before it ends or is held.';
 
--- function outbox_attempt_hash(text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text) of symphony_owner
-CREATE FUNCTION outbox_attempt_hash(p_prev_hash text, p_attempt_id text, p_outbox_id text, p_instruction_id text, p_participant_id text, p_sequence_id text, p_idempotency_key text, p_rail_type text, p_payload_text text, p_attempt_no text, p_state text, p_claimed_at text, p_completed_at text, p_rail_reference text, p_rail_code text, p_error_code text, p_error_message text, p_latency_ms text, p_worker_id text, p_lease_token_hash text, p_created_at text)
-RETURNS bytea
-LANGUAGE sql STABLE
-PARALLEL SAFE
--- body: sha256 fdce04a248d20502a75d1e06a76415b57caaac527d2fc2b4fae165bfe069540e
-COMMENT ON FUNCTION outbox_attempt_hash(text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text) IS 'SHA-256 of an attempt and its predecessor.';
-
 -- function outbox_backoff(integer, uuid) of symphony_owner
 CREATE FUNCTION outbox_backoff(p_attempt_no integer, p_outbox_id uuid)
 RETURNS interval
@@ -2528,13 +2530,35 @@ PARALLEL SAFE
 -- body: sha256 a99434868f81b65d6acf8342a1b76df80161a214f01cd83fe523312ad1b7c717
 COMMENT ON FUNCTION outbox_base_key(text) IS 'Internal: an idempotency key without its redrive number.';
 
--- function outbox_block_hash(text, text, text, text, text, text, text, text) of symphony_owner
-CREATE FUNCTION outbox_block_hash(p_block_no text, p_prev_hash text, p_row_count text, p_last_xid text, p_last_kind text, p_last_id text, p_root text, p_sealed_at text)
+-- function outbox_block_entries(bigint, smallint, uuid, bigint, smallint, uuid, integer) of symphony_owner
+CREATE FUNCTION outbox_block_entries(p_after_xid bigint, p_after_kind smallint, p_after_id uuid, p_last_xid bigint, p_last_kind smallint, p_last_id uuid, p_rows_max integer)
+RETURNS TABLE(recorded_xid bigint, entry bytea)
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_seqscan=off
+SET enable_sort=off
+SET jit=off
+SET plan_cache_mode=force_custom_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 50ab5011178f50d14d5a712c32cd60104ae13b7ce778b6daabced0bbd8120b66
+COMMENT ON FUNCTION outbox_block_entries(bigint, smallint, uuid, bigint, smallint, uuid, integer) IS 'Internal: rows of the ledger after a position and up to another, in the order of blocks, with their entries.';
+
+-- function outbox_block_hash(payment_outbox_blocks) of symphony_owner
+CREATE FUNCTION outbox_block_hash(p_block payment_outbox_blocks)
 RETURNS bytea
 LANGUAGE sql STABLE
-PARALLEL SAFE
--- body: sha256 af843f0d49ab2ec335fa49f36f2594edb8f371add6a1f084735ab028065b3458
-COMMENT ON FUNCTION outbox_block_hash(text, text, text, text, text, text, text, text) IS 'SHA-256 of a block and its predecessor.';
+-- body: sha256 812400f077678ef0fa7e68e51c26c9cbc5b10551f557faec002d91f12c5a62bb
+COMMENT ON FUNCTION outbox_block_hash(payment_outbox_blocks) IS 'Internal: SHA-256 of the head of a block.';
+
+-- function outbox_block_root(bytea) of symphony_owner
+CREATE FUNCTION outbox_block_root(p_entries bytea)
+RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 a12266f5ab63999ffa20c914ec0f33146dd842ce991167c99b22ca211b6ea875
+COMMENT ON FUNCTION outbox_block_root(bytea) IS 'Internal: root of the hash tree over the entries of a block.';
 
 -- function outbox_content_hash(text, text, text) of symphony_owner
 CREATE FUNCTION outbox_content_hash(p_participant_id text, p_rail_type text, p_payload_text text)
@@ -2543,14 +2567,6 @@ LANGUAGE sql STABLE
 PARALLEL SAFE
 -- body: sha256 88096e9cc6c88569dd0886682b2a8f27490accf36c5286b6600af431dbb63fff
 COMMENT ON FUNCTION outbox_content_hash(text, text, text) IS 'SHA-256 of what an idempotency key stands for: participant, rail, payload.';
-
--- function outbox_event_hash(text, text, text, text, text, text, text, text, text, text) of symphony_owner
-CREATE FUNCTION outbox_event_hash(p_prev_hash text, p_event_id text, p_outbox_id text, p_scope text, p_event_no text, p_event_type text, p_attempt_id text, p_actor text, p_detail_text text, p_created_at text)
-RETURNS bytea
-LANGUAGE sql STABLE
-PARALLEL SAFE
--- body: sha256 f72b347863eba2419af86ae4ed29c09248be7b4db90e49a2210a249c383e2d3b
-COMMENT ON FUNCTION outbox_event_hash(text, text, text, text, text, text, text, text, text, text) IS 'SHA-256 of an event and its predecessor about the same item or scope.';
 
 -- function outbox_evidence(uuid, jsonb) of symphony_owner
 CREATE FUNCTION outbox_evidence(p_outbox_id uuid, p_late_outcome jsonb)
@@ -2569,16 +2585,8 @@ RETURNS jsonb
 LANGUAGE sql STABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 43aaa771c41ec5fd9d4d1de6b31151ab3915b34fc50700839bed2b909208f8f4
+-- body: sha256 fa8b340b1a393e70ceabb252e3dc772d8e5fb20995f844c3988b471a094e23cb
 COMMENT ON FUNCTION outbox_hold_detail(text, timestamp with time zone) IS 'Internal: the detail of HOLD_PLACED: the reason, and the time where the full trail is on.';
-
--- function outbox_identity_hash(text, text, text, text, text, text, text, text, text, text) of symphony_owner
-CREATE FUNCTION outbox_identity_hash(p_outbox_id text, p_instruction_id text, p_idempotency_key text, p_participant_id text, p_sequence_id text, p_rail_type text, p_ordered text, p_redrive_of text, p_content_hash text, p_created_at text)
-RETURNS bytea
-LANGUAGE sql STABLE
-PARALLEL SAFE
--- body: sha256 d41a070502584bfec6d6a18537c99336aff7ce6c2d37801a79dae4dfdf210511
-COMMENT ON FUNCTION outbox_identity_hash(text, text, text, text, text, text, text, text, text, text) IS 'SHA-256 of an identity: the first link of the item''s chain.';
 
 -- function outbox_other_success(jsonb, text) of symphony_owner
 CREATE FUNCTION outbox_other_success(p_late_outcome jsonb, p_rail_reference text)
@@ -2664,7 +2672,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 0c0c6b0309296093b5c2e0f5cc4fb3712a967a316c709600917da803668d33a7
+-- body: sha256 a2bc284dd1e1af1545d89e94c8f1b2b211ca0fdb4fa547cf1ef04eac02dc217a
 COMMENT ON FUNCTION place_outbox_hold(uuid, text) IS 'Keeps an item from being claimed until its hold is resolved. A lease in hand goes on and may still end the item.';
 
 -- function place_outbox_items(text[], boolean[], boolean[]) of symphony_owner
@@ -2680,7 +2688,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 81e076c65d710b0e1f16f5311ce573e3a83068c2927652d3a996e3ef34af6bce
+-- body: sha256 6dd55bcae683f89cbde136e179976e440d6e5d5c817a3640fcd4bf326d6ddce1
 COMMENT ON FUNCTION place_outbox_items(text[], boolean[], boolean[]) IS 'Internal: the stream and the place of each new item of a call. A null p_is_new means that all are new.';
 
 -- function postpone_job(text, bigint, text) of symphony_owner
@@ -2700,7 +2708,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 3b73067c6a5f097390dcdfdb9a0e9d9c18274167de25b3ce0a07c6abe478b350
+-- body: sha256 00d9ad430b5b14b85b9bb8217ab014fb5b0ae84dbcd3450bbbc398dff02c75cc
 COMMENT ON FUNCTION propose_outbox_decision(uuid, text, text, text, text) IS 'Internal: writes a proposal and its event.';
 
 -- function purge_dead_leases(integer, integer) of symphony_owner
@@ -2784,7 +2792,7 @@ RETURNS text
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 215475af72e023dac98fc14de60dd75f9e35132fa9718ea21f4a64d79ec86f58
+-- body: sha256 c83ab667c25bc576030aad42433258da38d616c3852012ae7a829eae5711ff49
 COMMENT ON FUNCTION raise_idempotency_conflict(integer) IS 'Internal: raises P7004 for an item of an enqueue, by its place in the call.';
 
 -- function raise_lease_lost(uuid, uuid) of symphony_owner
@@ -2826,7 +2834,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 440bcea3e43102a31de8e38c50686e9b3f90c7322962bdfbdf945f120d1d4876
+-- body: sha256 65281a8e8cf59c3a0bfbb5800bc1def1c7f9f3c82c7a2c27e993e19328240466
 COMMENT ON FUNCTION record_completion_events(uuid[], text, timestamp with time zone, boolean) IS 'Internal: the events of a completion: new holds always, every step where the full trail is on.';
 
 -- function record_deployment(integer, text, text[], text[]) of symphony_owner
@@ -3051,7 +3059,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 c50c5ac3136318ea0aaddd7993867d76d7c0a8e32348b468f9e08981b11f6893
+-- body: sha256 a3e1554d4a63f55e99ba74bd1f1c42b250c2436c410fe4b2d0543f040ecf7560
 COMMENT ON FUNCTION repair_expired_leases(integer, text, boolean) IS 'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns the repaired items and new holds; if asked, also the items it could not repair, with the SQLSTATE.';
 
 -- function report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[]) of symphony_owner
@@ -3089,6 +3097,15 @@ SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 46ac206ec67b2299be719269c3cd6af0e5ce63b3220806aec6e1d678ae848d50
 COMMENT ON FUNCTION require_operator_arguments(uuid, text) IS 'Internal: raises 22023 unless the item exists and a reason is given.';
+
+-- function require_utf8_session() of symphony_owner
+CREATE FUNCTION require_utf8_session()
+RETURNS void
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 bd6f99780b4cfb343c0500beb281f47a274f2431fe59c00e5ee317e9069cb796
+COMMENT ON FUNCTION require_utf8_session() IS 'Internal: refuses a session whose client_encoding is not UTF8.';
 
 -- function reserve_outbox_numbers(text[], integer[]) of symphony_owner
 CREATE FUNCTION reserve_outbox_numbers(p_participants text[], p_shares integer[])
@@ -3188,14 +3205,14 @@ SET search_path=symphony, pg_temp
 -- body: sha256 f4bd31c257714c8e07a1831d455b4fd48c848ddee5fb56591581ce51e063ce12
 COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) IS 'Schedules a message, in the caller''s transaction; a past time is due at once. Idempotent under an id of the caller.';
 
--- function seal_ledger_block(integer) of symphony_owner
-CREATE FUNCTION seal_ledger_block(p_rows_max integer)
+-- function seal_ledger_block(integer, integer) of symphony_owner
+CREATE FUNCTION seal_ledger_block(p_rows_max integer, p_interval_ms integer DEFAULT 0)
 RETURNS TABLE(block_no bigint, row_count integer)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 be60cb06b7ecfec7ae70ff46ebeed4d368e9726a822bc77441b790856ed47731
-COMMENT ON FUNCTION seal_ledger_block(integer) IS 'Seals the next rows of the ledger whose transactions are all decided; no row if there are none, or another is at it.';
+-- body: sha256 be25a9399abc1859de7199645fcb9332a5ce6539182ef1333f1072f0525ca18f
+COMMENT ON FUNCTION seal_ledger_block(integer, integer) IS 'Seals the next rows of the ledger whose transactions have ended. No row: nothing to seal, another session seals, or the last block is not full and younger than the interval.';
 
 -- function set_actor_gateway(text, boolean) of symphony_owner
 CREATE FUNCTION set_actor_gateway(p_login text, p_names_people boolean)
@@ -3263,20 +3280,6 @@ SET search_path=symphony, pg_temp
 -- body: sha256 275310139c98c63f1ae97e43e2d315b9335faac5c080f9d790f11690fa955e4b
 COMMENT ON FUNCTION trigger_job(text) IS 'Creates a run of a job that is due now, beside its schedule.';
 
--- function unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) of symphony_owner
-CREATE FUNCTION unsealed_outbox_rows(p_after_xid bigint, p_after_kind smallint, p_after_id uuid, p_below_xid bigint, p_rows_max integer)
-RETURNS TABLE(ordinal bigint, recorded_xid bigint, entry bytea)
-LANGUAGE sql VOLATILE
-SECURITY DEFINER
-SET enable_bitmapscan=off
-SET enable_seqscan=off
-SET enable_sort=off
-SET jit=off
-SET plan_cache_mode=force_custom_plan
-SET search_path=symphony, pg_temp
--- body: sha256 ce019f4b6a185d8fd6c25e990f493892905de51c668f6219d1d631e3c3024b63
-COMMENT ON FUNCTION unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) IS 'Internal: rows of the ledger after a position and below a transaction, in the order of blocks, as entries of one.';
-
 -- function unserved_outbox_rails(text[]) of symphony_owner
 CREATE FUNCTION unserved_outbox_rails(p_rails text[])
 RETURNS TABLE(rail_type text, served_at timestamp with time zone)
@@ -3306,6 +3309,15 @@ SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 3c96db7f27707e91fc4788a8bf67d840388287392646fbc43d87b65fea881ec5
 COMMENT ON FUNCTION verify_blocked_outbox_items(integer) IS 'Internal: confirms or lifts blocks that may rest on a missed commit.';
+
+-- function verify_ledger_block(integer, integer) of symphony_owner
+CREATE FUNCTION verify_ledger_block(p_rows_per_second integer, p_pass_seconds integer)
+RETURNS TABLE(block_no bigint, row_count integer, breaks text[])
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 283b6ecbeda5cb44d9afc3ac46fbe1db100cb0a66b19e061d9618931c697a179
+COMMENT ON FUNCTION verify_ledger_block(integer, integer) IS 'Compares the next block of the ledger with its rows, at a bounded rate, and records each break and each completed pass. No row: not due yet, or another session verifies.';
 
 -- function wake_inbox_workers() of symphony_owner
 CREATE FUNCTION wake_inbox_workers()
@@ -3433,19 +3445,20 @@ GRANT EXECUTE ON function revive_inbox_message(text, text, text) TO symphony_con
 GRANT EXECUTE ON function revoke_api_key(text) TO symphony_control;
 GRANT EXECUTE ON function rewrap_subject_keys(uuid[], text[], text, text) TO symphony_control;
 GRANT EXECUTE ON function schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) TO symphony_ingest;
-GRANT EXECUTE ON function seal_ledger_block(integer) TO symphony_executor;
+GRANT EXECUTE ON function seal_ledger_block(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function set_participant_outbox_policy(text, text) TO symphony_control;
 GRANT EXECUTE ON function trigger_job(text) TO symphony_control;
 GRANT EXECUTE ON function unserved_outbox_rails(text[]) TO symphony_ingest;
+GRANT EXECUTE ON function verify_ledger_block(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function withdraw_outbox_proposal(uuid, text) TO symphony_control;
 GRANT SELECT (created_at, created_by, expires_at, key_id, last_used_at, owner, participants, revoked_at, revoked_by, scopes) ON table api_keys TO symphony_auditor;
 GRANT SELECT (created_at, created_by, expires_at, key_id, last_used_at, owner, participants, revoked_at, revoked_by, scopes) ON table api_keys TO symphony_control;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_auditor;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_control;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, sightings, source, state, topic) ON table inbox_messages TO symphony_readonly;
-GRANT SELECT (action, attempt_id, attempt_no, claimed_at, completed_at, created_at, error_code, error_message, idempotency_key, instruction_id, latency_ms, outbox_id, outcome_unknown, participant_id, prev_hash, rail_code, rail_reference, rail_type, recorded_xid, row_hash, sequence_id, state, worker_id) ON table payment_outbox_attempts TO symphony_readonly;
-GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_auditor;
-GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, identity_hash, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_control;
+GRANT SELECT (action, attempt_id, attempt_no, claimed_at, completed_at, created_at, error_code, error_message, idempotency_key, instruction_id, latency_ms, outbox_id, outcome_unknown, participant_id, rail_code, rail_reference, rail_type, recorded_xid, sequence_id, state, worker_id) ON table payment_outbox_attempts TO symphony_readonly;
+GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_auditor;
+GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_control;
 GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_readonly;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_readonly;
 GRANT SELECT (created_at, cron, delivery, job_name, missed_runs, next_due_at, participant_id, postponed_until, revision, schedule_error, state, time_zone, topic, updated_at) ON table scheduler_jobs TO symphony_readonly;

@@ -91,7 +91,7 @@ A notification wakes, and says nothing that is not in the tables: polling finds 
 
 ## Kept for ever: \`payment_outbox_events\`
 
-Append-only and hash-chained, as the ledger is. The timeline of a payment (\`symphony show\`, \`GET /v1/outbox/{outboxId}\`) shows them in their order.
+Append-only and sealed in blocks, as the ledger is. The timeline of a payment (\`symphony show\`, \`GET /v1/outbox/{outboxId}\`) shows them in their order.
 
 | event | when |
 | --- | --- |

@@ -26,8 +26,10 @@ export function decodeCursor<Part extends string>(
   const names = Object.keys(kind.parts)
   const parts = Object.fromEntries(names.map((name, index) => [name, values[index] ?? '']))
   if (list === kind.list && values.length === names.length && fits(kind, parts)) return parts
-  throw new ProblemError('INVALID_QUERY', 'cursor: expected one that this list gave out', { argument: 'cursor' })
+  throw new ProblemError('INVALID_QUERY', FOREIGN_CURSOR, { argument: 'cursor' })
 }
+
+export const FOREIGN_CURSOR = 'cursor: expected the `next` value of an earlier page of this list'
 
 function fits<Part extends string>(
   { parts: patterns }: CursorKind<Part>,

@@ -69,8 +69,8 @@ export type { Accepted, AcceptedBatch, Instruction, InstructionBatch, Instructio
 export type { LeasePage, LeaseView } from './shapes/leases.js'
 export type {
   Attempt,
-  Chain,
-  ChainLink,
+  Proof,
+  ProofRow,
   InstructionItem,
   OutboxEvent,
   OutboxItem,

@@ -18,9 +18,9 @@ export type SealerEvent =
   | { readonly type: 'fault'; readonly during: string; readonly error: unknown }
 
 /**
- * Seals the ledger, block by block, behind whoever writes it. It decides nothing: which rows a block covers, and that no two
- * cover the same, is the database's to say. Any number of them may run: one seals, the others find nothing to do. It does not
- * promise that everything written is sealed: rows wait until no transaction older than theirs is running.
+ * Seals the ledger, block by block, behind its writers. The database decides which rows a block covers, and that no two blocks cover
+ * the same row. Any number of sealers may run: one seals, the others find nothing to do. It does not promise that each row is
+ * sealed: rows wait until no older transaction runs.
  */
 export class LedgerSealer implements Worker<SealCounts> {
   readonly #role: Queryable
@@ -50,11 +50,11 @@ export class LedgerSealer implements Worker<SealCounts> {
   }
 
   async runOnce(): Promise<SealCounts> {
-    const { rowsMax } = this.#options
+    const { rowsMax, intervalMs } = this.#options
     let blocks = 0
     let rows = 0
     while (blocks < BLOCKS_PER_RUN) {
-      const sealed = await sealLedgerBlock(this.#role, rowsMax)
+      const sealed = await sealLedgerBlock(this.#role, rowsMax, Math.floor(intervalMs / 2))
       if (sealed === undefined) break
       blocks += 1
       rows += sealed.rowCount

@@ -1,8 +1,8 @@
 import type { Queryable } from '../db/index.js'
-import { isAfter, KINDS, positionOf, type Position } from './blocks.js'
-import type { RowKind } from './chain.js'
+import { isAfter, type Position } from './blocks.js'
 import { readRowPage } from './db.js'
-import type { SentRow } from './sentRows.js'
+import { KINDS, type Format, type RowKind } from './formats.js'
+import type { LedgerRow } from './LedgerRow.js'
 
 /**
  * The rows of the ledger in the order of blocks, a page of each kind ahead: the server reads the next one while this one is
@@ -13,8 +13,11 @@ export class RowStream {
   /** Up to here rows were handed out; null before the first; undefined when nobody can tell. */
   #at: Position | null | undefined
 
-  constructor(role: Queryable, after: Position | null) {
-    this.#kinds = KINDS.map((kind) => new KindStream(role, kind, after))
+  readonly format: Format
+
+  constructor(role: Queryable, after: Position | null, format: Format) {
+    this.format = format
+    this.#kinds = KINDS.map((kind) => new KindStream(role, kind, after, format))
     this.#at = after
   }
 
@@ -27,7 +30,7 @@ export class RowStream {
    * Those that have not been handed out, up to a row, or all.
    * @param horizon how far may be read ahead, if that is further
    */
-  async *upTo(last: Position | null, horizon = last ?? undefined): AsyncGenerator<readonly SentRow[]> {
+  async *upTo(last: Position | null, horizon = last ?? undefined): AsyncGenerator<readonly LedgerRow[]> {
     const before = this.#at
     this.#at = undefined
     // A block that says it ends before it begins has no rows; where the next one begins, it says itself.
@@ -48,10 +51,9 @@ export class RowStream {
   }
 
   /** What of the rows at hand is certainly next, up to the last one asked for. */
-  #merge(last: Position | null): SentRow[] {
-    const rows: SentRow[] = []
-    const end =
-      last === null ? undefined : { ...last, high: Number(last.xid >> 32n), low: Number(last.xid & 0xffffffffn) }
+  #merge(last: Position | null): LedgerRow[] {
+    const rows: LedgerRow[] = []
+    const end = last === null ? undefined : { last, high: Number(last.xid >> 32n), low: Number(last.xid & 0xffffffffn) }
     for (;;) {
       let next: KindStream | undefined
       for (const kind of this.#kinds) {
@@ -69,20 +71,22 @@ export class RowStream {
 class KindStream {
   readonly #role: Queryable
   readonly #kind: RowKind
+  readonly #format: Format
   /** Where the next page begins. */
   #after: Position | null
-  #rows: readonly SentRow[] = []
+  #rows: readonly LedgerRow[] = []
   #taken = 0
-  #ahead: Promise<readonly SentRow[]> | undefined
+  #ahead: Promise<readonly LedgerRow[]> | undefined
   /** How far it has been read to the end: to here there is nothing more. Null is to the very end. */
   #endedAt: Position | null | undefined
   #bound: Position | null = null
   #limit = FIRST_PAGE_ROWS
-  head: SentRow | undefined
+  head: LedgerRow | undefined
 
-  constructor(role: Queryable, kind: RowKind, after: Position | null) {
+  constructor(role: Queryable, kind: RowKind, after: Position | null, format: Format) {
     this.#role = role
     this.#kind = kind
+    this.#format = format
     this.#after = after
   }
 
@@ -104,7 +108,7 @@ class KindStream {
     return this.#endedAt === null || (this.#bound !== null && !isAfter(this.#bound, this.#endedAt))
   }
 
-  take(): SentRow {
+  take(): LedgerRow {
     const taken = this.head!
     this.#taken += 1
     this.#showHead()
@@ -126,12 +130,12 @@ class KindStream {
     this.#ahead.catch(() => {})
   }
 
-  async #read(): Promise<readonly SentRow[]> {
+  async #read(): Promise<readonly LedgerRow[]> {
     const [bound, limit] = [this.#bound, this.#limit]
-    const rows = await readRowPage(this.#role, this.#kind, this.#after, bound, limit)
+    const rows = await readRowPage(this.#role, this.#kind, this.#format, this.#after, bound, limit)
     const last = rows.at(-1)
     if (last !== undefined) {
-      this.#after = positionOf(last)
+      this.#after = last
       this.#limit = pageRows(rows)
     }
     this.#endedAt = rows.length < limit ? bound : undefined
@@ -140,19 +144,19 @@ class KindStream {
 }
 
 /** Of another kind: by the transaction alone. */
-function isBefore(left: SentRow, right: SentRow): boolean {
+function isBefore(left: LedgerRow, right: LedgerRow): boolean {
   return left.xidHigh === right.xidHigh ? left.xidLow < right.xidLow : left.xidHigh < right.xidHigh
 }
 
-function isBeyond(row: SentRow, end: Position & { readonly high: number; readonly low: number }): boolean {
-  if (row.xidHigh !== end.high) return row.xidHigh > end.high
-  if (row.xidLow !== end.low) return row.xidLow > end.low
-  return isAfter(positionOf(row), end)
+function isBeyond(row: LedgerRow, { last, high, low }: { last: Position; high: number; low: number }): boolean {
+  if (row.xidHigh !== high) return row.xidHigh > high
+  if (row.xidLow !== low) return row.xidLow > low
+  return isAfter(row, last)
 }
 
 /** As many rows as are about a page, if they go on as these: a payload may have 64 KiB. */
-function pageRows(rows: readonly SentRow[]): number {
-  const bytes = rows.reduce((sum, row) => sum + row.bytes, 0)
+function pageRows(rows: readonly LedgerRow[]): number {
+  const bytes = rows.reduce((sum, row) => sum + row.size, 0)
   return Math.min(PAGE_ROWS_MAX, Math.max(PAGE_ROWS_MIN, Math.floor((PAGE_BYTES * rows.length) / bytes)))
 }
 

@@ -1,19 +1,21 @@
 import type { Queryable } from '../db/index.js'
+import type { Block } from './blocks.js'
 import { bookVerdicts, RailBookComparison, type Ending, type RailEffect } from './bookComparison.js'
 import { describeBreak } from './breaks.js'
-import type { LedgerRow } from './chain.js'
 import { databaseSource } from './databaseSource.js'
 import {
   countLedger,
-  findAttemptGaps,
   findDoubleEndings,
   findMisplacedItems,
+  findNumberGaps,
   findOverdueLeases,
   findSequenceGaps,
   type LedgerCounts,
 } from './db.js'
+import { FORMATS, NEWEST_FORMAT } from './formats.js'
+import type { LedgerRow } from './LedgerRow.js'
 import type { LedgerSource } from './LedgerSource.js'
-import { Sequences } from './Sequences.js'
+import { AttemptNumbers, Sequences } from './numbering.js'
 import { verdict, type InvariantId, type InvariantVerdict } from './verdicts.js'
 import { verifyLedger, type LedgerReport, type VerifyOptions } from './verifyLedger.js'
 
@@ -47,7 +49,7 @@ export async function audit(role: Queryable, options: AuditOptions = {}): Promis
   const invariants: InvariantVerdict[] = [
     verdict('I1', await findMisplacedItems(role)),
     verdict('I2', await findDoubleEndings(role)),
-    verdict('I6', await findAttemptGaps(role)),
+    verdict('I6', await findNumberGaps(role)),
     verdict('I7', await findSequenceGaps(role)),
     verdict('I8', await findOverdueLeases(role, options.leaseGraceSeconds ?? 120)),
   ]
@@ -65,6 +67,7 @@ export async function auditExport(
 ): Promise<AuditReport> {
   const books = options.effects === undefined ? undefined : new RailBookComparison(options.effects)
   const sequences = new Sequences()
+  const attempts = new AttemptNumbers()
   const ended = { DISPATCHED: 0n, FAILED: 0n }
   const chain = await verifyLedger(source, {
     ...options,
@@ -72,6 +75,7 @@ export async function auditExport(
       const ending = seeEnding(row, books)
       if (ending !== undefined) ended[ending.state] += 1n
       sequences.see(row)
+      attempts.see(row)
     },
   })
   const counts: LedgerCounts = {
@@ -81,11 +85,10 @@ export async function auditExport(
     dispatched: ended.DISPATCHED,
     failed: ended.FAILED,
   }
-  const attempts = chain.breaks.filter(({ table, block }) => table === 'payment_outbox_attempts' && block === null)
-  const subjectsOf = (word: string) => attempts.filter(({ why }) => why.startsWith(word)).map(({ subject }) => subject)
+  const judged = await judgeSuspects(source, attempts)
   const invariants = [
-    verdict('I2', subjectsOf('ends')),
-    verdict('I6', subjectsOf('number missing')),
+    verdict('I2', judged.doubleEndings()),
+    verdict('I6', judged.gaps()),
     verdict('I7', sequences.gaps()),
   ]
   return report(counts, chain, invariants, books)
@@ -113,17 +116,31 @@ function report(
   }
 }
 
+/** Reads an export a second time if the first time left an item suspected. */
+async function judgeSuspects(source: LedgerSource, attempts: AttemptNumbers): Promise<AttemptNumbers> {
+  const suspects = new Set([...attempts.gaps(), ...attempts.doubleEndings()])
+  if (suspects.size === 0) return attempts
+  const judged = new AttemptNumbers(suspects)
+  let previous: Block | undefined
+  for await (const block of source.blocks(0n)) {
+    const format = FORMATS.get(block.format) ?? NEWEST_FORMAT
+    for await (const rows of source.rowsBetween(previous?.last ?? null, block.last, format))
+      for (const row of rows) judged.see(row)
+    previous = block
+  }
+  for await (const rows of source.openRows(previous?.last ?? null)) for (const row of rows) judged.see(row)
+  return judged
+}
+
 /** An attempt that ends its item is also held against the rail's book. */
 function seeEnding(row: LedgerRow, books: RailBookComparison | undefined): Ending | undefined {
   if (!row.ends) return undefined
-  const { fields } = row
-  const [outboxId, state] = [fields[1], fields[9]]
-  if (typeof outboxId !== 'string' || (state !== 'DISPATCHED' && state !== 'FAILED')) return undefined
+  const state = row.field('state') === 'FAILED' ? 'FAILED' : 'DISPATCHED'
   const ending = {
-    outboxId,
+    outboxId: row.subject,
     state,
-    railReference: fields[12] ?? null,
-    decidedByPeople: fields[14] === 'OPERATOR_DECISION',
+    railReference: row.field('rail_reference'),
+    decidedByPeople: row.field('error_code') === 'OPERATOR_DECISION',
   } as const
   books?.see(ending)
   return ending

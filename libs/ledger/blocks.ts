@@ -1,18 +1,20 @@
-import { canonicalHash, type RowKind, type RowText } from './chain.js'
+import { hash } from 'node:crypto'
+import { KINDS, type RowKind } from './formats.js'
+import { RecordReader, uuidOf } from './record.js'
 
 /**
- * Blocks, recomputed from exported text: which rows each covers, in which order, and what its hashes are taken over. The
- * format is described in docs/internals/ledger-chain.md.
+ * Blocks: which rows each covers, in which order, and what its hashes are taken over. docs/internals/ledger-chain.md describes the
+ * format.
  */
 
 /** A place in the order of blocks: by transaction, kind and id. */
 export interface Position {
   readonly xid: bigint
-  readonly kind: RowKind
+  readonly kind: RowKind | undefined
   readonly id: string
 }
 
-/** What is signed of a block. Its hash covers the rest. */
+/** The parts of a block that are signed. Its hash covers the rest. */
 export interface BlockHead {
   readonly no: bigint
   readonly hash: string
@@ -22,29 +24,59 @@ export interface BlockHead {
 
 /** A block covers the rows after the last one of the block before, up to its own last one. */
 export interface Block extends BlockHead {
+  readonly format: number
+  readonly prevHash: string | null
   readonly rowCount: number
   readonly last: Position
-  /** Per row in order: kind (2 bytes), id (16), transaction (8), row hash (32). */
-  readonly entries: Buffer
+  /** Root of the hash tree over the entries. */
   readonly root: string
-  readonly prevHash: string | null
+  /** The record that the block's hash is taken over: everything above but the hash. */
+  readonly head: Buffer
+  /** Per row in order: kind (2 bytes), id (16), transaction (8), SHA-256 of the row (32). */
+  readonly entries: Buffer
 }
 
-/** Where the parts of an entry are: kind, id, transaction, row hash. */
-export const ENTRY = Object.freeze({ idAt: 2, xidAt: 18, hashAt: 26, hashBytes: 32, bytes: 58 })
+/** The columns of a head, in the order in which they are hashed. */
+export const HEAD_COLUMNS = Object.freeze([
+  'block_no',
+  'format',
+  'prev_hash',
+  'row_count',
+  'last_xid',
+  'last_kind',
+  'last_id',
+  'root',
+  'sealed_at',
+])
 
-export const KINDS: readonly RowKind[] = Object.freeze(['identity', 'attempt', 'event'])
+export function readHead(head: Buffer): Omit<Block, 'hash' | 'entries'> {
+  const reader = new RecordReader(head)
+  const text = (column: number) => reader.text(column) ?? ''
+  return {
+    no: integer(text(0)),
+    format: Number(text(1)),
+    prevHash: reader.text(2),
+    rowCount: Number(text(3)),
+    last: { xid: integer(text(4)), kind: kindOfNumber(Number(text(5))), id: text(6) },
+    root: text(7),
+    sealedAt: text(8),
+    head,
+  }
+}
 
-export function numberOfKind(kind: RowKind): number {
-  return KINDS.indexOf(kind) + 1
+function integer(text: string): bigint {
+  return /^-?\d{1,19}$/.test(text) ? BigInt(text) : 0n
+}
+
+/** Where the parts of an entry are. */
+export const ENTRY = Object.freeze({ idAt: 2, xidAt: 18, hashAt: 26, bytes: 58 })
+
+export function numberOfKind(kind: RowKind | undefined): number {
+  return kind === undefined ? 0 : KINDS.indexOf(kind) + 1
 }
 
 export function kindOfNumber(number: number): RowKind | undefined {
   return KINDS[number - 1]
-}
-
-export function positionOf({ xid, kind, id }: Pick<RowText, 'xid' | 'kind' | 'id'>): Position {
-  return { xid: BigInt(xid), kind, id }
 }
 
 /** Ids are compared as text: in lower case with dashes, that is the order of their bytes. */
@@ -59,7 +91,7 @@ export interface Entry {
   readonly key: string
   readonly kind: RowKind | undefined
   readonly id: string
-  /** Transaction and row hash. */
+  /** Transaction and hash. */
   readonly content: string
 }
 
@@ -77,20 +109,28 @@ export function readEntries(entries: Buffer): Entry[] {
   return read
 }
 
-export function blockHash(block: Block): string {
-  const { no, prevHash, rowCount, last, root, sealedAt } = block
-  return canonicalHash([
-    String(no),
-    prevHash,
-    String(rowCount),
-    String(last.xid),
-    String(numberOfKind(last.kind)),
-    last.id,
-    root,
-    sealedAt,
-  ])
+export function blockHash({ head }: Pick<Block, 'head'>): string {
+  return hash('sha256', head)
 }
 
-function uuidOf(bytes: Buffer): string {
-  return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
+/** The root of the hash tree: a leaf is the SHA-256 of four entries, a node that of four nodes. */
+export function rootOf(entries: Buffer): string {
+  return levelsOf(entries).at(-1)!.toString('hex')
 }
+
+/** The levels of the tree above the entries, the root last. */
+export function levelsOf(entries: Buffer): Buffer[] {
+  const levels: Buffer[] = []
+  for (let [below, width] = [entries, CHILDREN * ENTRY.bytes]; ; width = CHILDREN * NODE_BYTES) {
+    const level = Buffer.allocUnsafe(NODE_BYTES * Math.max(1, Math.ceil(below.length / width)))
+    for (let at = 0, from = 0; at < level.length; at += NODE_BYTES, from += width) {
+      level.write(hash('sha256', below.subarray(from, from + width), 'binary'), at, 'binary')
+    }
+    levels.push(level)
+    if (level.length === NODE_BYTES) return levels
+    below = level
+  }
+}
+
+export const CHILDREN = 4
+export const NODE_BYTES = 32

@@ -1,4 +1,5 @@
-import { placeOf, TABLE_OF, type Link } from './chain.js'
+import { TABLE_OF } from './formats.js'
+import type { LedgerRow } from './LedgerRow.js'
 
 /** A place where the ledger is not what it was, and how that shows. */
 export interface LedgerBreak {
@@ -28,12 +29,13 @@ export class BreakTally {
   }
 }
 
-export function breakOfRow(
-  { kind, subject, number }: Pick<Link, 'kind' | 'subject' | 'number'>,
-  block: string | null,
-  why: string,
-): LedgerBreak {
-  return { table: TABLE_OF[kind], block, subject, position: placeOf(kind, number), why }
+/** `identity`, `attempt 3`, `event 2`: the place of a row in what is about its subject. */
+export function placeOf({ kind, number }: Pick<LedgerRow, 'kind' | 'number'>): string {
+  return kind === 'identity' ? 'identity' : `${kind} ${number}`
+}
+
+export function breakOfRow(row: LedgerRow, block: string | null, why: string): LedgerBreak {
+  return { table: TABLE_OF[row.kind], block, subject: row.subject, position: placeOf(row), why }
 }
 
 export function describeBreak({ table, block, subject, position, why }: LedgerBreak): string {

@@ -1,10 +1,10 @@
 import { createPublicKey, verify, type KeyObject } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { canonicalHash } from './chain.js'
+import { blockHash as hashOfHead } from './blocks.js'
 import { readCheckpoints } from './checkpoints.js'
 import { EVIDENCE_MANIFEST, EVIDENCE_SIGNATURE, EvidenceError, manifestOf, sha256 } from './evidence.js'
-import { headFields, readHead, type Head } from './exportLines.js'
+import { readHeadLine, type Head } from './exportLines.js'
 import { stableJson } from './stableJson.js'
 
 export interface EvidenceCheck {
@@ -111,10 +111,10 @@ function keyIn(files: ReadonlyMap<string, string>, name: string): KeyObject | un
 function requireBlocks(text: string): Head[] {
   let previous: Head | undefined
   return linesOf(text).map((line, index) => {
-    const head = readHead(line)
+    const head = readHeadLine(line)
     if (head === undefined) throw broken(`line ${index + 1} of blocks.ndjson is not a block`)
-    const follows = BigInt(head.no) === BigInt(previous?.no ?? 0) + 1n && head.prevHash === (previous?.hash ?? null)
-    if (!follows || canonicalHash(headFields(head)) !== head.hash) {
+    const follows = head.no === (previous?.no ?? 0n) + 1n && head.prevHash === (previous?.hash ?? null)
+    if (!follows || hashOfHead(head) !== head.hash) {
       throw broken(`block ${head.no} does not follow the one before it, or is not what its hash says`)
     }
     previous = head
@@ -130,7 +130,7 @@ function requireCheckpoints(
   const text = files.get('checkpoints.ndjson')
   const key = keyIn(files, 'checkpoint-key.pem')
   if (text === undefined || key === undefined) return 0
-  const byNumber = new Map(heads.map((head) => [head.no, head.hash]))
+  const byNumber = new Map(heads.map((head) => [String(head.no), head.hash]))
   const checkpoints = readCheckpoints(linesOf(text), publicKey ?? key)
   for (const { block, blockHash, line } of checkpoints) {
     if (byNumber.get(block) !== blockHash)

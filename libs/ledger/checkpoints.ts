@@ -1,7 +1,6 @@
 import { createHash, createPublicKey, sign, verify, type KeyObject } from 'node:crypto'
 import { AppError } from '../core/index.js'
 import type { BlockHead } from './blocks.js'
-import { canonicalText } from './chain.js'
 
 /**
  * Checkpoints: the head of a block, signed, on a line of a file that whoever rewrites the database cannot rewrite too. Each
@@ -93,8 +92,10 @@ function parseLine(text: string, line: number): Statement & { readonly signature
 const LINE =
   /^\{"version":1,"block":"(\d{1,19})","blockHash":"([0-9a-f]{64})","sealedAt":"(\d{1,19})","previous":(null|"[0-9a-f]{64}"),"key":"([0-9a-f]{64})","signature":"([A-Za-z0-9+/]{86}==)"\}$/
 
+/** Each word as its length in bytes, a colon, the bytes and a comma; a null has no length. */
 function signedBytes({ version, block, blockHash, sealedAt, previous, key }: Statement): Buffer {
-  return Buffer.from(canonicalText(['symphony checkpoint', String(version), block, blockHash, sealedAt, previous, key]))
+  const words = ['symphony checkpoint', String(version), block, blockHash, sealedAt, previous, key]
+  return Buffer.from(words.map((word) => (word === null ? ':,' : `${word.length}:${word},`)).join(''))
 }
 
 function hashOfLine(text: string): string {

@@ -1,75 +1,88 @@
-import { requiredUuid } from '../core/index.js'
+import { AppError, requiredUuid } from '../core/index.js'
 import { callFunction, qualify, type Queryable } from '../db/index.js'
-import { kindOfNumber, KINDS, numberOfKind, type Block, type Position } from './blocks.js'
-import type { Link, RowKind } from './chain.js'
-import { rowsOfPage, type SentRow } from './sentRows.js'
+import { HEAD_COLUMNS, numberOfKind, readHead, type Block, type Position } from './blocks.js'
+import { EXPRESSIONS, KINDS, NEWEST_FORMAT, TABLE_OF, type Format, type RowKind } from './formats.js'
+import { LedgerRow } from './LedgerRow.js'
 
 /**
- * What the ledger's verifiers read, as symphony_auditor. Rows come in canonical order, page by page, so that a ledger of any
+ * What the ledger's verifiers read, as symphony_auditor. Rows come in the order of blocks, page by page, so that a ledger of any
  * size is verified in the same memory.
  */
 
-/** Columns of each kind of row in the types that `sentRows.ts` reads: hashed ones in canonical order, then unsealed ones. */
-const ROWS = {
-  identity: {
-    table: 'payment_outbox_identities',
-    id: 'outbox_id',
-    prevHash: 'NULL::bytea',
-    order: 't.outbox_id',
-    fields: `t.outbox_id, t.instruction_id, t.idempotency_key, t.participant_id, t.sequence_id, t.rail_type, t.ordered,
-      t.redrive_of, t.content_hash, t.created_at`,
-  },
-  attempt: {
-    table: 'payment_outbox_attempts',
-    id: 'attempt_id',
-    prevHash: 't.prev_hash',
-    order: 't.attempt_no',
-    fields: `t.attempt_id, t.outbox_id, t.instruction_id, t.participant_id, t.sequence_id, t.idempotency_key, t.rail_type,
-      t.payload::text, t.attempt_no, t.state, t.claimed_at, t.completed_at, t.rail_reference, t.rail_code, t.error_code,
-      t.error_message, t.latency_ms, t.worker_id, sha256(uuid_send(t.lease_token)), t.created_at, t.action,
-      t.outcome_unknown`,
-  },
-  event: {
-    table: 'payment_outbox_events',
-    id: 'event_id',
-    prevHash: 't.prev_hash',
-    order: 't.event_no',
-    fields: `t.event_id, t.outbox_id, t.scope, t.event_no, t.event_type, t.attempt_id, t.actor, t.detail::text, t.created_at`,
-  },
+/** Of each kind of row the column of its id, and its number among those of its item. */
+const KEYS = {
+  identity: { id: 'outbox_id', number: '0::integer' },
+  attempt: { id: 'attempt_id', number: 't.attempt_no' },
+  event: { id: 'event_id', number: 't.event_no' },
 } as const satisfies Record<RowKind, object>
 
-/** A page of rows is one value: a row as a message of the protocol, and each field as a text, would take longer than its hash. */
+/**
+ * A page of rows is one value: of each row its transaction, the length of its record, and the record. A row as a message of the
+ * protocol, and each field as a text, would take longer than its hash.
+ */
 async function selectRows(
   role: Queryable,
   kind: RowKind,
+  format: Format,
   condition: string,
   values: readonly unknown[],
-): Promise<SentRow[]> {
-  const { table, prevHash, fields } = ROWS[kind]
-  const { rows } = await role.query<{ page: string | null }>(
-    `SELECT encode(string_agg(record_send(ROW(t.recorded_xid, t.row_hash, ${prevHash}, ${fields})), ''), 'base64') AS page
-     FROM (SELECT * FROM ${qualify(role, table)} t WHERE ${condition}) t`,
+): Promise<LedgerRow[]> {
+  const columns = format[kind].map((column) => EXPRESSIONS[column] ?? `t.${column}`)
+  const { rows } = await role.query<{ encoding: string; page: string | null }>(
+    `SELECT pg_client_encoding() AS encoding,
+       encode(string_agg(int8send(r.recorded_xid) || int4send(octet_length(r.record)) || r.record, ''), 'base64') AS page
+     FROM (
+       SELECT t.recorded_xid, record_send(ROW(${columns.join(', ')})) AS record
+       FROM (SELECT * FROM ${qualify(role, TABLE_OF[kind])} t WHERE ${condition}) t
+       OFFSET 0
+     ) r`,
     values,
   )
-  const page = rows[0]?.page
-  return page === undefined || page === null ? [] : rowsOfPage(kind, Buffer.from(page, 'base64'))
+  const [row] = rows
+  if (row !== undefined && row.encoding !== 'UTF8') throw wrongEncoding(row.encoding)
+  return row === undefined || row.page === null ? [] : rowsOfPage(kind, Buffer.from(row.page, 'base64'), format)
 }
 
-/** All rows of one kind about one item, in order. */
-export function readItemRows(role: Queryable, kind: RowKind, outboxId: string): Promise<SentRow[]> {
-  const condition = `t.outbox_id = $1::uuid ORDER BY ${ROWS[kind].order} LIMIT 5000`
-  return selectRows(role, kind, condition, [requiredUuid('outboxId', outboxId)])
+function rowsOfPage(kind: RowKind, page: Buffer, format: Format): LedgerRow[] {
+  const rows: LedgerRow[] = []
+  for (let at = 0; at < page.length;) {
+    const row = new LedgerRow(kind, page, at, format)
+    rows.push(row)
+    at = row.end
+  }
+  return rows
+}
+
+/** In another encoding the same row has other bytes. */
+function wrongEncoding(encoding: string): AppError {
+  return new AppError('INVALID_ENCODING', `The ledger is verified in UTF8, and client_encoding is ${encoding}.`, {
+    remedy: 'Unset PGCLIENTENCODING, or set client_encoding to UTF8 for this login.',
+  })
+}
+
+/** Rows of one kind about one item, by number, from one number on. */
+export function readItemRows(
+  role: Queryable,
+  kind: RowKind,
+  outboxId: string,
+  from = 0n,
+  limit = 5_000,
+): Promise<LedgerRow[]> {
+  const { number } = KEYS[kind]
+  const condition = `t.outbox_id = $1::uuid AND ${number} >= $2::bigint ORDER BY ${number} LIMIT $3`
+  return selectRows(role, kind, NEWEST_FORMAT, condition, [requiredUuid('outboxId', outboxId), String(from), limit])
 }
 
 /** Rows of one kind after a position and up to another, if there is one, in the order of blocks. */
 export function readRowPage(
   role: Queryable,
   kind: RowKind,
+  format: Format,
   after: Position | null,
   last: Position | null,
   limit: number,
-): Promise<SentRow[]> {
-  const { id } = ROWS[kind]
+): Promise<LedgerRow[]> {
+  const { id } = KEYS[kind]
   const upTo =
     last === null
       ? ''
@@ -77,6 +90,7 @@ export function readRowPage(
   return selectRows(
     role,
     kind,
+    format,
     `t.recorded_xid >= $1::bigint AND (t.recorded_xid, ${numberOfKind(kind)}, t.${id}) > ($1::bigint, $2::integer, $3::uuid)
        ${upTo} ORDER BY t.recorded_xid, t.${id} LIMIT $4`,
     [...positionValues(after), limit, ...(last === null ? [] : positionValues(last))],
@@ -92,121 +106,53 @@ function positionValues(position: Position | null): readonly unknown[] {
 
 const NIL_ID = '00000000-0000-0000-0000-000000000000'
 
-const MICROS = (column: string) => `(extract(epoch FROM ${column}) * 1000000)::bigint::text`
+const HEAD = `record_send(ROW(${HEAD_COLUMNS.map((column) => `b.${column}`).join(', ')}))`
+
+interface BlockColumns {
+  readonly head: string
+  readonly hash: string
+  readonly entries: string
+}
+
+function toBlock({ head, hash, entries }: BlockColumns): Block {
+  return { ...readHead(Buffer.from(head, 'base64')), hash, entries: Buffer.from(entries, 'base64') }
+}
 
 export async function readBlockPage(role: Queryable, afterNo: bigint, limit: number): Promise<Block[]> {
-  const { rows } = await role.query<{
-    no: string
-    row_count: number
-    last_xid: string
-    last_kind: number
-    last_id: string
-    entries: Buffer
-    root: string
-    prev: string | null
-    hash: string
-    sealed_at: string
-  }>(
-    `SELECT b.block_no::text AS no, b.row_count, b.last_xid::text AS last_xid, b.last_kind, b.last_id::text AS last_id,
-       b.entries, encode(b.root, 'hex') AS root, encode(b.prev_hash, 'hex') AS prev, encode(b.block_hash, 'hex') AS hash,
-       ${MICROS('b.sealed_at')} AS sealed_at
+  const { rows } = await role.query<BlockColumns>(
+    `SELECT encode(${HEAD}, 'base64') AS head, encode(b.block_hash, 'hex') AS hash, encode(b.entries, 'base64') AS entries
      FROM ${qualify(role, 'payment_outbox_blocks')} b
      WHERE b.block_no > $1::bigint ORDER BY b.block_no LIMIT $2`,
     [String(afterNo), limit],
   )
-  return rows.map((row) => ({
-    no: BigInt(row.no),
-    rowCount: row.row_count,
-    last: { xid: BigInt(row.last_xid), kind: kindOfNumber(row.last_kind)!, id: row.last_id },
-    entries: row.entries,
-    root: row.root,
-    prevHash: row.prev,
-    hash: row.hash,
-    sealedAt: row.sealed_at,
-  }))
+  return rows.map(toBlock)
+}
+
+/** The number of the block that covers each of some rows, in their order; undefined for a row that no block covers yet. */
+export async function readBlockNumbersOf(role: Queryable, rows: readonly LedgerRow[]): Promise<(bigint | undefined)[]> {
+  const { rows: found } = await role.query<{ no: string | null }>(
+    `SELECT c.block_no::text AS no
+     FROM unnest($1::bigint[], $2::integer[], $3::uuid[]) WITH ORDINALITY AS r(xid, kind, id, ordinal)
+     LEFT JOIN LATERAL (
+       SELECT b.block_no FROM ${qualify(role, 'payment_outbox_blocks')} b
+       WHERE b.last_xid >= r.xid AND (b.last_xid, b.last_kind::integer, b.last_id) >= (r.xid, r.kind, r.id)
+       ORDER BY b.last_xid, b.block_no LIMIT 1
+     ) c ON true
+     ORDER BY r.ordinal`,
+    [rows.map(({ xid }) => String(xid)), rows.map(({ kind }) => numberOfKind(kind)), rows.map(({ id }) => id)],
+  )
+  return found.map(({ no }) => (no === null ? undefined : BigInt(no)))
 }
 
 export async function countRows(role: Queryable): Promise<number> {
-  const counts = KINDS.map((kind) => `(SELECT count(*) FROM ${qualify(role, ROWS[kind].table)})`)
+  const counts = KINDS.map((kind) => `(SELECT count(*) FROM ${qualify(role, TABLE_OF[kind])})`)
   const { rows } = await role.query<{ count: string | bigint }>(`SELECT ${counts.join(' + ')} AS count`)
   return Number(rows[0]?.count ?? 0)
 }
 
-interface LinkText {
-  readonly subject: string
-  readonly number: string
-  readonly prev: string | null
-  readonly hash: string | null
-  readonly ends: boolean
-}
-
-function toLink(kind: RowKind, { subject, number, prev, hash, ends }: LinkText): Link {
-  return { kind, subject, number: BigInt(number), prevHash: prev, rowHash: hash, ends }
-}
-
-export async function readIdentityLinks(role: Queryable, afterId: string | null, limit: number): Promise<Link[]> {
-  const { rows } = await role.query<LinkText>(
-    `SELECT ${IDENTITY_LINK} FROM ${qualify(role, 'payment_outbox_identities')} i
-     WHERE $1::uuid IS NULL OR i.outbox_id > $1::uuid ORDER BY i.outbox_id LIMIT $2`,
-    [afterId, limit],
-  )
-  return rows.map((row) => toLink('identity', row))
-}
-
-export async function readIdentityLinksOf(role: Queryable, outboxIds: readonly string[]): Promise<Link[]> {
-  const { rows } = await role.query<LinkText>(
-    `SELECT ${IDENTITY_LINK} FROM ${qualify(role, 'payment_outbox_identities')} i
-     WHERE i.outbox_id = ANY ($1::uuid[]) ORDER BY i.outbox_id`,
-    [outboxIds],
-  )
-  return rows.map((row) => toLink('identity', row))
-}
-
-const IDENTITY_LINK = `i.outbox_id::text AS subject, '0' AS number, NULL AS prev, encode(i.row_hash, 'hex') AS hash,
-  false AS ends`
-
-const ATTEMPT_LINK = `a.outbox_id::text AS subject, a.attempt_no::text AS number, encode(a.prev_hash, 'hex') AS prev,
-  encode(a.row_hash, 'hex') AS hash, a.state IN ('DISPATCHED', 'FAILED') AS ends`
-
-/** All attempts of some items, in order. */
-export async function readAttemptLinks(role: Queryable, outboxIds: readonly string[]): Promise<Link[]> {
-  const { rows } = await role.query<LinkText>(
-    `SELECT ${ATTEMPT_LINK} FROM ${qualify(role, 'payment_outbox_attempts')} a
-     WHERE a.outbox_id = ANY ($1::uuid[]) ORDER BY a.outbox_id, a.attempt_no`,
-    [outboxIds],
-  )
-  return rows.map((row) => toLink('attempt', row))
-}
-
-/** Attempts of items that have no identity: there must be none. */
-export async function readOrphanLinks(role: Queryable, limit: number): Promise<Link[]> {
-  const { rows } = await role.query<LinkText>(
-    `SELECT ${ATTEMPT_LINK} FROM ${qualify(role, 'payment_outbox_attempts')} a
-     WHERE NOT EXISTS (SELECT 1 FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.outbox_id = a.outbox_id)
-     ORDER BY a.outbox_id, a.attempt_no LIMIT $1`,
-    [limit],
-  )
-  return rows.map((row) => toLink('attempt', row))
-}
-
-/** Events by subject and number, of the given subjects or of all, a page after the given position. */
-export async function readEventLinks(
-  role: Queryable,
-  subjects: readonly string[] | null,
-  after: Link | undefined,
-  limit: number,
-): Promise<Link[]> {
-  const { rows } = await role.query<LinkText>(
-    `SELECT e.subject, e.event_no::text AS number, encode(e.prev_hash, 'hex') AS prev, encode(e.row_hash, 'hex') AS hash,
-       false AS ends
-     FROM (SELECT v.*, COALESCE(v.outbox_id::text, v.scope) COLLATE "C" AS subject
-       FROM ${qualify(role, 'payment_outbox_events')} v) e
-     WHERE ($1::text IS NULL OR (e.subject, e.event_no) > ($1::text COLLATE "C", $2::bigint))
-       AND ($3::text[] IS NULL OR e.subject = ANY ($3::text[]))
-     ORDER BY e.subject, e.event_no LIMIT $4`,
-    [after?.subject ?? null, after === undefined ? null : String(after.number), subjects, limit],
-  )
-  return rows.map((row) => toLink('event', row))
+export async function readNextXid(role: Queryable): Promise<bigint> {
+  const { rows } = await role.query<{ next: string }>('SELECT pg_snapshot_xmax(pg_current_snapshot())::text AS next')
+  return BigInt(rows[0]?.next ?? 0)
 }
 
 /** Under what the ledger is written: the deployment's own switches, and what of the server decides whether a commit lasts. */
@@ -242,15 +188,42 @@ export async function beginSnapshot(tx: Queryable): Promise<void> {
   await tx.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
 }
 
-/** Of the next rows whose transactions are decided; undefined if there are none, or another is at it. */
+/**
+ * Seals the next rows whose transactions have ended. Undefined: there are none, another session seals, or the last block is not
+ * full and younger than the interval.
+ */
 export async function sealLedgerBlock(
   role: Queryable,
   rowsMax: number,
+  intervalMs = 0,
 ): Promise<{ readonly blockNo: bigint; readonly rowCount: number } | undefined> {
   const [row] = await callFunction<{ block_no: string | bigint; row_count: number }>(role, 'seal_ledger_block', [
     rowsMax,
+    intervalMs,
   ])
   return row === undefined ? undefined : { blockNo: BigInt(row.block_no), rowCount: row.row_count }
+}
+
+/** One block as it was compared with its rows, inside the database. */
+export interface VerifiedBlock {
+  readonly blockNo: bigint
+  readonly rowCount: number
+  /** Places that do not fit, the first hundred. */
+  readonly breaks: readonly string[]
+}
+
+/** Compares the next block with its rows. Undefined: it is not due yet, or another session verifies. */
+export async function verifyLedgerBlock(
+  role: Queryable,
+  rowsPerSecond: number,
+  passSeconds: number,
+): Promise<VerifiedBlock | undefined> {
+  const [row] = await callFunction<{ block_no: string | bigint; row_count: number; breaks: string[] }>(
+    role,
+    'verify_ledger_block',
+    [rowsPerSecond, passSeconds],
+  )
+  return row && { blockNo: BigInt(row.block_no), rowCount: row.row_count, breaks: row.breaks }
 }
 
 export interface LedgerCounts {
@@ -282,15 +255,19 @@ export async function countLedger(role: Queryable): Promise<LedgerCounts> {
   }
 }
 
-/** Items that are neither pending nor ended, or both: there must be none. */
+/** Items that are neither pending nor ended, or both, or were never accepted: there must be none. */
 export async function findMisplacedItems(role: Queryable): Promise<string[]> {
   return ids(
     role,
-    `SELECT i.outbox_id AS id FROM ${qualify(role, 'payment_outbox_identities')} i
+    `(SELECT a.outbox_id AS id FROM ${qualify(role, 'payment_outbox_attempts')} a
+      WHERE NOT EXISTS (SELECT 1 FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.outbox_id = a.outbox_id)
+      LIMIT ${EXAMPLES_MAX})
+     UNION
+     (SELECT i.outbox_id FROM ${qualify(role, 'payment_outbox_identities')} i
      WHERE EXISTS (SELECT 1 FROM ${qualify(role, 'payment_outbox_pending')} p WHERE p.outbox_id = i.outbox_id)
        = EXISTS (SELECT 1 FROM ${qualify(role, 'payment_outbox_attempts')} a
            WHERE a.outbox_id = i.outbox_id AND a.state IN ('DISPATCHED', 'FAILED'))
-     LIMIT ${EXAMPLES_MAX}`,
+     LIMIT ${EXAMPLES_MAX})`,
   )
 }
 
@@ -302,11 +279,15 @@ export async function findDoubleEndings(role: Queryable): Promise<string[]> {
   )
 }
 
-export async function findAttemptGaps(role: Queryable): Promise<string[]> {
+/** Items with a number missing among their attempts or events, and scopes with one missing among their events. */
+export async function findNumberGaps(role: Queryable): Promise<string[]> {
   return ids(
     role,
-    `SELECT a.outbox_id AS id FROM ${qualify(role, 'payment_outbox_attempts')} a
-     GROUP BY a.outbox_id HAVING count(*) <> max(a.attempt_no) OR min(a.attempt_no) <> 1 LIMIT ${EXAMPLES_MAX}`,
+    `(SELECT a.outbox_id::text AS id FROM ${qualify(role, 'payment_outbox_attempts')} a
+      GROUP BY a.outbox_id HAVING count(*) <> max(a.attempt_no) OR min(a.attempt_no) <> 1 LIMIT ${EXAMPLES_MAX})
+     UNION
+     (SELECT COALESCE(e.outbox_id::text, e.scope) FROM ${qualify(role, 'payment_outbox_events')} e
+      GROUP BY e.outbox_id, e.scope HAVING count(*) <> max(e.event_no) OR min(e.event_no) <> 1 LIMIT ${EXAMPLES_MAX})`,
   )
 }
 

@@ -3,10 +3,17 @@ import { mkdir, open, rename, rm, type FileHandle } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { AppError } from '../core/index.js'
 import type { Block } from './blocks.js'
-import type { LedgerRow } from './chain.js'
 import { createFile, syncFolder } from './durableFile.js'
 import { writeBlock, writeRow } from './exportLines.js'
+import { FORMATS } from './formats.js'
+import type { LedgerRow } from './LedgerRow.js'
 import type { LedgerSource } from './LedgerSource.js'
+
+export class ExportError extends AppError {
+  constructor(message: string, cause?: unknown) {
+    super('EXPORT_BROKEN', message, { cause, remedy: 'Compare the folder with its copies, or export again.' })
+  }
+}
 
 /** What an export consists of, and the sum of each file. */
 export interface ExportManifest {
@@ -16,7 +23,15 @@ export interface ExportManifest {
   readonly rows: number
   /** Rows that no block covered at that moment. */
   readonly openRows: number
+  /** The number of the next transaction at that moment: no row is of it or of a later one. */
+  readonly nextTransaction: string
   readonly files: Readonly<Record<string, string>>
+}
+
+/** The text of the manifest: its last member is the SHA-256 of all others. */
+export function writeManifest(manifest: ExportManifest): string {
+  const digest = createHash('sha256').update(JSON.stringify(manifest)).digest('hex')
+  return `${JSON.stringify({ ...manifest, digest }, null, 2)}\n`
 }
 
 export const MANIFEST_FILE = 'manifest.json'
@@ -50,7 +65,10 @@ export async function exportLedger(
     let previous: Block | undefined
     for await (const block of source.blocks(0n)) {
       await blocks.write(writeBlock(block))
-      await writeRows(rows, source.rowsBetween(previous?.last ?? null, block.last), tick)
+      const format = FORMATS.get(block.format)
+      if (format === undefined)
+        throw new ExportError(`block ${block.no} has the format ${block.format}, which is unknown`)
+      await writeRows(rows, source.rowsBetween(previous?.last ?? null, block.last, format), tick)
       previous = block
     }
     const unsealed = await LineFile.create(join(unfinished, EXPORT_FILES.open))
@@ -70,9 +88,10 @@ export async function exportLedger(
       blocks: blocks.lines,
       rows: rows.lines,
       openRows: unsealed.lines,
+      nextTransaction: String(await source.nextXid()),
       files,
     }
-    await createFile(join(unfinished, MANIFEST_FILE), `${JSON.stringify(manifest, null, 2)}\n`)
+    await createFile(join(unfinished, MANIFEST_FILE), writeManifest(manifest))
     return manifest
   })
 }

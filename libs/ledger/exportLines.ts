@@ -1,83 +1,61 @@
-import { kindOfNumber, numberOfKind, type Block } from './blocks.js'
-import { FIELD_COUNT, type LedgerRow, type RowText, type UnsealedColumns } from './chain.js'
-import { textRow } from './textRow.js'
+import { readHead, type Block } from './blocks.js'
+import { KINDS, type Format, type RowKind } from './formats.js'
+import { LedgerRow } from './LedgerRow.js'
 
 /**
- * The lines of an export. Read as strictly as they are written: a line must be, to the byte, what we would write for what it
- * says, so that no byte of it can change unnoticed.
+ * The lines of an export. Read as strictly as they are written: a line must be, to the byte, what an export writes, so that no byte
+ * of it can change unnoticed.
  */
-export function writeRow({ kind, id, xid, prevHash, rowHash, fields, unsealed }: RowText): string {
-  return JSON.stringify({ kind, id, xid, prevHash, rowHash, fields, unsealed })
+export function writeRow({ kind, xid, record }: Pick<LedgerRow, 'kind' | 'xid' | 'record'>): string {
+  return JSON.stringify({ kind, xid: String(xid), record: record.toString('base64') })
 }
 
-export function readRow(line: string): LedgerRow | undefined {
-  const row = parse(line)
-  if (row === undefined || !isRow(row) || writeRow(row) !== line) return undefined
-  return textRow(row)
+export function readRow(line: string, format: Format): LedgerRow | undefined {
+  const { kind, xid, record } = parse(line)
+  if (!isKind(kind) || !isDecimal(xid) || typeof record !== 'string') return undefined
+  const row = LedgerRow.of(kind, BigInt(xid), Buffer.from(record, 'base64'), format)
+  return writeRow(row) === line && row.record.length >= RECORD_BYTES_MIN ? row : undefined
 }
 
-export function writeBlock({ no, rowCount, last, entries, root, prevHash, hash, sealedAt }: Block): string {
-  return JSON.stringify({
-    no: String(no),
-    rowCount,
-    last: { xid: String(last.xid), kind: numberOfKind(last.kind), id: last.id },
-    entries: entries.toString('base64'),
-    root,
-    prevHash,
-    hash,
-    sealedAt,
-  })
+/** A record with an id. */
+const RECORD_BYTES_MIN = 28
+
+export function writeBlock({ no, head, hash, entries }: Pick<Block, 'no' | 'head' | 'hash' | 'entries'>): string {
+  return JSON.stringify({ no: String(no), head: head.toString('base64'), hash, entries: entries.toString('base64') })
 }
 
 export function readBlock(line: string): Block | undefined {
-  const block = readBlockFields(parse(line) ?? {})
-  return block !== undefined && writeBlock(block) === line ? block : undefined
+  const { head, hash, entries } = parse(line)
+  if (typeof head !== 'string' || !isHash(hash) || typeof entries !== 'string') return undefined
+  const block = { ...readHead(Buffer.from(head, 'base64')), hash, entries: Buffer.from(entries, 'base64') }
+  return writeBlock(block) === line ? block : undefined
 }
 
-function readBlockFields(read: Record<string, unknown>): Block | undefined {
-  const { no, rowCount, last, entries, root, prevHash, hash, sealedAt } = read
-  if (!isDecimal(no) || typeof rowCount !== 'number' || typeof entries !== 'string' || !isDecimal(sealedAt))
-    return undefined
-  if (!isHash(root) || !isHash(hash) || !(prevHash === null || isHash(prevHash))) return undefined
-  if (typeof last !== 'object' || last === null || !('xid' in last) || !('kind' in last) || !('id' in last))
-    return undefined
-  const kind = typeof last.kind === 'number' ? kindOfNumber(last.kind) : undefined
-  if (!isDecimal(last.xid) || kind === undefined || typeof last.id !== 'string') return undefined
-  return {
-    no: BigInt(no),
-    rowCount,
-    last: { xid: BigInt(last.xid), kind, id: last.id },
-    entries: Buffer.from(entries, 'base64'),
-    root,
-    prevHash,
-    hash,
-    sealedAt,
-  }
+/** A block without its entries, for which its root stands. */
+export type Head = Omit<Block, 'entries'>
+
+export function writeHead({ no, head, hash }: Pick<Head, 'no' | 'head' | 'hash'>): string {
+  return JSON.stringify({ no: String(no), head: head.toString('base64'), hash })
 }
 
-function isRow(row: Record<string, unknown>): row is Record<string, unknown> & RowText {
-  const { kind, id, xid, prevHash, rowHash, fields } = row
-  if (kind !== 'identity' && kind !== 'attempt' && kind !== 'event') return false
-  if (typeof id !== 'string' || !isDecimal(xid) || !Array.isArray(fields)) return false
-  if (!(prevHash === null || isHash(prevHash)) || !(rowHash === null || isHash(rowHash))) return false
-  if (!fields.every((field) => field === null || typeof field === 'string')) return false
-  if (kind === 'attempt' ? !isUnsealed(row['unsealed']) : 'unsealed' in row) return false
-  const number = kind === 'identity' ? '0' : fields[kind === 'attempt' ? 8 : 3]
-  return fields.length === FIELD_COUNT[kind] && isDecimal(number)
+export function readHeadLine(line: string): Head | undefined {
+  const { head, hash } = parse(line)
+  if (typeof head !== 'string' || !isHash(hash)) return undefined
+  const block = { ...readHead(Buffer.from(head, 'base64')), hash }
+  return writeHead(block) === line ? block : undefined
 }
 
-function isUnsealed(value: unknown): value is UnsealedColumns {
-  if (typeof value !== 'object' || value === null || Object.keys(value).join() !== 'action,outcomeUnknown') return false
-  return Object.values(value).every((field) => typeof field === 'string')
-}
-
-function parse(line: string): Record<string, unknown> | undefined {
+function parse(line: string): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(line)
-    return typeof value === 'object' && value !== null ? { ...value } : undefined
+    return typeof value === 'object' && value !== null ? { ...value } : {}
   } catch {
-    return undefined
+    return {}
   }
+}
+
+function isKind(value: unknown): value is RowKind {
+  return KINDS.some((kind) => kind === value)
 }
 
 function isDecimal(value: unknown): value is string {
@@ -86,34 +64,4 @@ function isDecimal(value: unknown): value is string {
 
 function isHash(value: unknown): value is string {
   return typeof value === 'string' && /^(?:[0-9a-f]{2})*$/.test(value)
-}
-
-/** A block without its entries, which its root stands for. */
-export interface Head {
-  readonly no: string
-  readonly rowCount: number
-  readonly last: { readonly xid: string; readonly kind: number; readonly id: string }
-  readonly root: string
-  readonly prevHash: string | null
-  readonly hash: string
-  readonly sealedAt: string
-}
-
-export function writeHead({ no, rowCount, last, root, prevHash, hash, sealedAt }: Block): string {
-  const place = { xid: String(last.xid), kind: numberOfKind(last.kind), id: last.id }
-  return JSON.stringify({ no: String(no), rowCount, last: place, root, prevHash, hash, sealedAt })
-}
-
-export function readHead(line: string): Head | undefined {
-  // The same shape but for the entries; what is left is compared to the byte.
-  const block = readBlockFields({ ...parse(line), entries: '' })
-  if (block === undefined || writeHead(block) !== line) return undefined
-  const { no, rowCount, last, root, prevHash, hash, sealedAt } = block
-  const place = { xid: String(last.xid), kind: numberOfKind(last.kind), id: last.id }
-  return { no: String(no), rowCount, last: place, root, prevHash, hash, sealedAt }
-}
-
-/** What a block's hash is taken over. */
-export function headFields({ no, prevHash, rowCount, last, root, sealedAt }: Head): (string | null)[] {
-  return [no, prevHash, String(rowCount), last.xid, String(last.kind), last.id, root, sealedAt]
 }

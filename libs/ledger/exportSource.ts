@@ -2,19 +2,20 @@ import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { AppError, boundedInteger } from '../core/index.js'
-import { isAfter, positionOf, type Block, type Position } from './blocks.js'
-import type { LedgerRow, Link } from './chain.js'
+import { isAfter, type Block, type Position } from './blocks.js'
 import { readBlock, readRow } from './exportLines.js'
-import { CHECKPOINTS_FILE, EXPORT_FILES, MANIFEST_FILE, type ExportManifest } from './exportLedger.js'
-import type { ChainSubjects, LedgerSource } from './LedgerSource.js'
+import {
+  CHECKPOINTS_FILE,
+  EXPORT_FILES,
+  ExportError,
+  MANIFEST_FILE,
+  writeManifest,
+  type ExportManifest,
+} from './exportLedger.js'
+import { NEWEST_FORMAT, type Format } from './formats.js'
+import type { LedgerRow } from './LedgerRow.js'
+import type { LedgerSource } from './LedgerSource.js'
 import { readLines } from './readLines.js'
-
-export class ExportError extends AppError {
-  constructor(message: string, cause?: unknown) {
-    super('EXPORT_BROKEN', message, { cause, remedy: 'Compare the folder with its copies, or export again.' })
-  }
-}
 
 /** An exported ledger, of which every file was held against the manifest. */
 export interface OpenedExport {
@@ -24,16 +25,7 @@ export interface OpenedExport {
   readonly checkpoints: string | undefined
 }
 
-export interface OpenExportOptions {
-  /** Rows whose links are put together at a time: fewer take less memory and more passes over the files. @default 500000 */
-  readonly linksAtOnce?: number
-}
-
-export async function openExport(
-  folder: string,
-  { linksAtOnce = 500_000 }: OpenExportOptions = {},
-): Promise<OpenedExport> {
-  boundedInteger('linksAtOnce', linksAtOnce, { min: 1, max: 10_000_000 })
+export async function openExport(folder: string): Promise<OpenedExport> {
   const manifest = await readManifest(folder)
   const expected = [MANIFEST_FILE, ...Object.keys(manifest.files)].toSorted()
   const found = (await readdir(folder)).toSorted()
@@ -44,7 +36,7 @@ export async function openExport(
   }
   const hasCheckpoints = CHECKPOINTS_FILE in manifest.files
   return {
-    source: new ExportSource(folder, manifest, linksAtOnce),
+    source: new ExportSource(folder, manifest),
     manifest,
     checkpoints: hasCheckpoints ? await readFile(join(folder, CHECKPOINTS_FILE), 'utf8') : undefined,
   }
@@ -70,10 +62,17 @@ function parseManifest(text: string): ExportManifest | undefined {
     return undefined
   }
   if (typeof read !== 'object' || read === null || !('files' in read) || !('rows' in read)) return undefined
-  const { format, version, blocks, rows, openRows, files } = { format: '', version: 0, blocks: 0, openRows: 0, ...read }
+  const { format, version, blocks, rows, openRows, nextTransaction, files } = {
+    format: '',
+    version: 0,
+    blocks: 0,
+    openRows: 0,
+    nextTransaction: '',
+    ...read,
+  }
   if (format !== 'symphony ledger export' || version !== 1) return undefined
   if (![blocks, rows, openRows].every((count) => Number.isSafeInteger(count))) return undefined
-  if (typeof files !== 'object' || files === null) return undefined
+  if (typeof files !== 'object' || files === null || !/^\d{1,19}$/.test(nextTransaction)) return undefined
   const sums = Object.entries(files).filter((entry): entry is [string, string] => typeof entry[1] === 'string')
   const names = [...Object.values(EXPORT_FILES), CHECKPOINTS_FILE]
   if (!sums.every(([name]) => names.some((known) => known === name))) return undefined
@@ -84,112 +83,86 @@ function parseManifest(text: string): ExportManifest | undefined {
     blocks,
     rows: Number(rows),
     openRows,
+    nextTransaction,
     files: Object.fromEntries(sums),
   }
   // To the byte, so that there is no part of it that could be changed unnoticed.
-  return `${JSON.stringify(manifest, null, 2)}\n` === text ? manifest : undefined
+  return writeManifest(manifest) === text ? manifest : undefined
 }
 
 class ExportSource implements LedgerSource {
   readonly #folder: string
   readonly #manifest: ExportManifest
-  readonly #linksAtOnce: number
   /** The rows of blocks are in one file, in order, and are asked for in order: it is read once. */
-  #sealed: AsyncIterator<LedgerRow> | undefined
-  #next: LedgerRow | undefined
+  #sealed: AsyncGenerator<Line, undefined> | undefined
+  /** The line behind the block that was read last. */
+  #next: Line | undefined
 
-  constructor(folder: string, manifest: ExportManifest, linksAtOnce: number) {
+  constructor(folder: string, manifest: ExportManifest) {
     this.#folder = folder
     this.#manifest = manifest
-    this.#linksAtOnce = linksAtOnce
   }
 
   count(): Promise<number> {
     return Promise.resolve(this.#manifest.rows + this.#manifest.openRows)
   }
 
+  nextXid(): Promise<bigint> {
+    return Promise.resolve(BigInt(this.#manifest.nextTransaction))
+  }
+
   async *blocks(afterNo: bigint): AsyncGenerator<Block> {
-    for await (const block of this.#read(EXPORT_FILES.blocks, readBlock)) if (block.no > afterNo) yield block
-  }
-
-  async *rowsBetween(after: Position | null, last: Position): AsyncGenerator<readonly LedgerRow[]> {
-    if (after === null) this.#sealed = undefined
-    this.#sealed ??= await this.#openSealed()
-    for (; this.#next !== undefined; this.#next = await this.#take()) {
-      if (isAfter(positionOf(this.#next), last)) return
-      yield [this.#next]
+    for await (const { text, number } of this.#lines(EXPORT_FILES.blocks)) {
+      const block = readBlock(text) ?? refuseLine(EXPORT_FILES.blocks, number)
+      if (block.no > afterNo) yield block
     }
   }
 
-  /** Sealed rows that no block has asked for come first: a row behind the last block would be told by where it lies. */
+  async *rowsBetween(after: Position | null, last: Position, format: Format): AsyncGenerator<readonly LedgerRow[]> {
+    if (after === null) {
+      this.#sealed = undefined
+      this.#next = undefined
+    }
+    for await (const row of this.#sealedRows(format, last)) yield [row]
+  }
+
+  /** Sealed rows that no block has asked for come first: a row behind the last block is told by where it lies. */
   async *openRows(): AsyncGenerator<readonly LedgerRow[]> {
-    this.#sealed ??= await this.#openSealed()
-    for (; this.#next !== undefined; this.#next = await this.#take()) yield [this.#next]
-    this.#sealed = undefined
-    for await (const row of this.#read(EXPORT_FILES.open, readRow)) yield [row]
+    for await (const row of this.#sealedRows(NEWEST_FORMAT)) yield [row]
+    for await (const { text, number } of this.#lines(EXPORT_FILES.open)) {
+      yield [readRow(text, NEWEST_FORMAT) ?? refuseLine(EXPORT_FILES.open, number)]
+    }
   }
 
-  /**
-   * The files are in the order of blocks, and a chain may be scattered over all of them. So they are read several times, and each
-   * time the chains of some subjects are put together: memory stays bounded, whatever the size. Some chains that were asked for
-   * are few enough for one time.
-   */
-  async *links(of?: ChainSubjects): AsyncGenerator<Link> {
-    const { rows, openRows } = this.#manifest
-    const parts = of === undefined ? Math.max(1, Math.ceil((rows + openRows) / this.#linksAtOnce)) : 1
-    for (let part = 0; part < parts; part += 1) {
-      const links: Link[] = []
-      for (const file of [EXPORT_FILES.rows, EXPORT_FILES.open]) {
-        for await (const row of this.#read(file, readRow)) {
-          if (partOf(row.subject, parts) === part && isAmong(row, of)) links.push(linkOf(row))
-        }
+  async *#sealedRows(format: Format, last?: Position): AsyncGenerator<LedgerRow> {
+    this.#sealed ??= this.#lines(EXPORT_FILES.rows)
+    for (;;) {
+      const { value: line } = this.#next === undefined ? await this.#sealed.next() : { value: this.#next }
+      this.#next = undefined
+      if (line === undefined) return
+      const row = readRow(line.text, format) ?? refuseLine(EXPORT_FILES.rows, line.number)
+      if (last !== undefined && isAfter(row, last)) {
+        this.#next = line
+        return
       }
-      yield* links.toSorted(byChain)
+      yield row
     }
   }
 
-  async #openSealed(): Promise<AsyncIterator<LedgerRow>> {
-    const iterator = this.#read(EXPORT_FILES.rows, readRow)
-    const first = await iterator.next()
-    this.#next = first.done === true ? undefined : first.value
-    return iterator
-  }
-
-  async #take(): Promise<LedgerRow | undefined> {
-    const next = await this.#sealed?.next()
-    return next === undefined || next.done === true ? undefined : next.value
-  }
-
-  async *#read<T>(name: string, parse: (line: string) => T | undefined): AsyncGenerator<T> {
+  async *#lines(name: string): AsyncGenerator<Line, undefined> {
     let number = 0
-    for await (const line of readLines(join(this.#folder, name))) {
-      number += 1
-      const parsed = parse(line)
-      if (parsed === undefined) throw new ExportError(`line ${number} of ${name} is not what an export writes`)
-      yield parsed
-    }
+    for await (const text of readLines(join(this.#folder, name))) yield { text, number: (number += 1) }
+    return undefined
   }
 }
 
-function isAmong({ kind, subject }: Link, of: ChainSubjects | undefined): boolean {
-  return of === undefined || (kind === 'event' ? of.events : of.items).has(subject)
+interface Line {
+  readonly text: string
+  readonly number: number
 }
 
-/** Without its text, of which there may be more than fits. */
-function linkOf({ kind, subject, number, prevHash, rowHash, ends }: LedgerRow): Link {
-  return { kind, subject, number, prevHash, rowHash, ends }
-}
-
-/** An identity before its attempts; events apart from both. */
-function byChain(left: Link, right: Link): number {
-  const [leftIsEvent, rightIsEvent] = [left.kind === 'event', right.kind === 'event']
-  if (leftIsEvent !== rightIsEvent) return leftIsEvent ? 1 : -1
-  if (left.subject !== right.subject) return left.subject < right.subject ? -1 : 1
-  return Number(left.number - right.number)
-}
-
-function partOf(subject: string, parts: number): number {
-  return parts === 1 ? 0 : createHash('sha256').update(subject).digest().readUInt32BE() % parts
+function refuseLine(name: string, number: number): never {
+  throw new ExportError(`line ${number} of ${name} is not what an export writes`)
 }
 
 async function hashOfFile(path: string): Promise<string> {

@@ -1,37 +1,45 @@
 /**
- * The ledger, held against itself and against the rail's book. Reads as symphony_auditor and changes nothing; hashes are
- * recomputed here, from exported text, because who could change a row could change the database's functions too.
+ * The ledger, compared with itself and with the rail's book. Reads as symphony_auditor and changes nothing. Hashes are recomputed
+ * here, from the bytes of the rows: a superuser who changes a row could change the database's functions, too.
  *
- * Rows are chained per payment, and sealed in blocks by `LedgerSealer` behind whoever writes them; heads of blocks are signed and
- * kept outside the database. A crash of the sealer leaves rows that no block covers yet, which the next run covers.
+ * `LedgerSealer` puts a hash of each row into a block; the heads of blocks are signed and kept outside the database. A crash of the
+ * sealer leaves rows that no block covers yet; the next run covers them.
  */
 export { audit, auditExport } from './auditor.js'
 export type { AuditOptions, AuditReport } from './auditor.js'
 export type { RailEffect } from './bookComparison.js'
 export { describeBreak } from './breaks.js'
 export type { LedgerBreak } from './breaks.js'
-export { ATTEMPT_FIELDS, canonicalHash, numberOf } from './chain.js'
-export type { LedgerRow } from './chain.js'
 export { checkEvidence } from './checkEvidence.js'
 export type { EvidenceCheck } from './checkEvidence.js'
 export { createCheckpointKeys, readPrivateKey, readPublicKey } from './checkpointKeys.js'
 export { CheckpointError, readCheckpoints } from './checkpoints.js'
 export type { Checkpoint } from './checkpoints.js'
 export { databaseSource } from './databaseSource.js'
-export { beginSnapshot, readSealingStatus, readSettings, recordLedgerVerification, sealLedgerBlock } from './db.js'
-export type { LedgerCounts, SealingBlocker, SealingStatus } from './db.js'
+export {
+  beginSnapshot,
+  readSealingStatus,
+  readSettings,
+  recordLedgerVerification,
+  sealLedgerBlock,
+  verifyLedgerBlock,
+} from './db.js'
+export type { LedgerCounts, SealingBlocker, SealingStatus, VerifiedBlock } from './db.js'
 export { EvidenceError, writeEvidence } from './evidence.js'
 export type { EvidenceParts } from './evidence.js'
-export { exportLedger } from './exportLedger.js'
+export { ExportError, exportLedger } from './exportLedger.js'
 export type { ExportManifest, ExportOptions } from './exportLedger.js'
-export { ExportError, openExport } from './exportSource.js'
-export type { OpenedExport, OpenExportOptions } from './exportSource.js'
-export { readItemChain } from './itemChain.js'
-export type { ItemChain } from './itemChain.js'
+export { openExport } from './exportSource.js'
+export type { OpenedExport } from './exportSource.js'
+export type { LedgerRow } from './LedgerRow.js'
 export { LedgerSealer } from './LedgerSealer.js'
 export type { SealCounts, SealerEvent } from './LedgerSealer.js'
 export type { LedgerSource } from './LedgerSource.js'
-export type { LedgerSealerOptions } from './options.js'
+export { LedgerVerifier } from './LedgerVerifier.js'
+export type { VerifierEvent } from './LedgerVerifier.js'
+export type { LedgerSealerOptions, LedgerVerifierOptions } from './options.js'
+export { readItemProof } from './proof.js'
+export type { ItemPosition, ProofRange, ProvenRow, RowProof } from './proof.js'
 export type { InvariantId, InvariantVerdict } from './verdicts.js'
 export { verifyLedger } from './verifyLedger.js'
 export type { LedgerReport, VerifyOptions } from './verifyLedger.js'

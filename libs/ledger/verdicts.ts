@@ -14,7 +14,7 @@ export const INVARIANTS: Readonly<Record<InvariantId, string>> = Object.freeze({
   I3: 'each DISPATCHED payment is in the rail’s book under its reference',
   I4: 'the rail paid each reference at most once',
   I5: 'no FAILED payment was paid',
-  I6: 'attempts are numbered 1, 2, 3 …',
+  I6: 'attempts and events are numbered 1, 2, 3 …',
   I7: 'sequences have no gap',
   I8: 'no lease stands long after its end',
   I9: 'no row of the ledger was changed',

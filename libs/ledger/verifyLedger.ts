@@ -1,23 +1,15 @@
-import { boundedInteger } from '../core/index.js'
-import { BlockContents, rootOf } from './BlockContents.js'
-import { blockHash, isAfter, positionOf, type Block, type BlockHead, type Position } from './blocks.js'
-import { breakOfRow, BreakTally, type LedgerBreak } from './breaks.js'
-import { contentDefect, type LedgerRow, type RowKind } from './chain.js'
+import { blockHash, ENTRY, isAfter, readEntries, rootOf, type Block, type BlockHead, type Position } from './blocks.js'
+import { breakOfRow, BreakTally, placeOf, type LedgerBreak } from './breaks.js'
 import type { Checkpoint } from './checkpoints.js'
+import { FORMATS, TABLE_OF, type RowKind } from './formats.js'
+import type { LedgerRow } from './LedgerRow.js'
 import type { LedgerSource } from './LedgerSource.js'
-import { OpenChains } from './OpenChains.js'
-import { verifyLinks } from './verifyLinks.js'
 
 export interface VerifyOptions {
   /** Signed heads of blocks, already held against their key. */
   readonly checkpoints?: readonly Checkpoint[]
-  /** A block that is trusted: only what follows it is verified, and the links of single payments are not. */
+  /** A block that is trusted: only what follows it is verified. */
   readonly after?: Block | undefined
-  /**
-   * How many payments are followed from row to row at a time. Of a ledger where more than that have begun and not ended, the links
-   * are read a second time: fewer take less memory and more time. @default 100000
-   */
-  readonly chainsAtOnce?: number
   /** Sees every row, for judgements beside the hashes. */
   readonly onRow?: (row: LedgerRow) => void
   readonly onProgress?: (done: number, total: number) => void
@@ -30,7 +22,7 @@ export interface LedgerReport {
   readonly blocks: number
   /** The last block. */
   readonly head: BlockHead | undefined
-  /** The open window: rows that no block covers yet. What is removed of them, no block will miss. */
+  /** The open window: rows that no block covers yet. A change of them leaves no trace. */
   readonly openRows: number
   readonly checkpoints: number
   /** Blocks that no checkpoint covers yet: who can rewrite the database can rewrite these. */
@@ -40,7 +32,7 @@ export interface LedgerReport {
   readonly breakCount: number
 }
 
-/** Recomputes every hash of the ledger, row by row and block by block, and names each place where one does not come out. */
+/** Recomputes every hash of the ledger, row by row and block by block, and names each place that does not fit. */
 export async function verifyLedger(source: LedgerSource, options: VerifyOptions = {}): Promise<LedgerReport> {
   const verification = new Verification(source, options)
   return verification.run(await source.count())
@@ -51,8 +43,6 @@ class Verification {
   readonly #options: VerifyOptions
   readonly #tally = new BreakTally()
   readonly #counts: Record<RowKind, number> = { identity: 0, attempt: 0, event: 0 }
-  /** Undefined where the links are not verified. */
-  readonly #chains: OpenChains | undefined
   /** By block, those not met yet. */
   readonly #awaited: Map<string, Checkpoint[]>
   #blocks = 0
@@ -63,8 +53,6 @@ class Verification {
   constructor(source: LedgerSource, options: VerifyOptions) {
     this.#source = source
     this.#options = options
-    const chainsAtOnce = boundedInteger('chainsAtOnce', options.chainsAtOnce ?? 100_000, { min: 1, max: 10_000_000 })
-    this.#chains = options.after === undefined ? new OpenChains(chainsAtOnce) : undefined
     this.#awaited = groupByBlock(options.checkpoints)
   }
 
@@ -72,7 +60,6 @@ class Verification {
     this.#total = total
     const head = await this.#verifyBlocks()
     const openRows = await this.#verifyOpenRows(head?.last ?? null)
-    if (this.#chains !== undefined) await this.#verifyLinks(this.#chains)
     const { identity, attempt, event } = this.#counts
     return {
       identities: identity,
@@ -110,48 +97,46 @@ class Verification {
 
   /** @param complete whether the block before is known, so that a row which this one does not list is one too many */
   async #verifyRows(block: Block, after: Position | null, complete: boolean): Promise<void> {
-    const contents = new BlockContents(block.rowCount)
-    for await (const rows of this.#source.rowsBetween(after, block.last)) {
+    const format = FORMATS.get(block.format)
+    if (format === undefined) {
+      this.#addBlock(block, `format ${block.format} is unknown: a newer release wrote it, or it was changed`)
+      return
+    }
+    const contents = new BlockContents(block)
+    for await (const rows of this.#source.rowsBetween(after, block.last, format)) {
       for (const row of rows) {
-        this.#verifyRow(row, block)
+        this.#seeRow(row)
         contents.add(row)
       }
     }
-    const found = [...contents.differencesFrom(block, complete)]
+    const found = [...contents.differences(complete)]
     for (const one of found) this.#tally.add(one)
     if (found.length > 0 || !complete) return
-    if (contents.root() !== block.root) this.#addBlock(block, 'root differs from that of its rows')
+    if (!contents.isSame) this.#addBlock(block, 'its rows are in another order than its entries, or twice')
     else if (contents.count !== block.rowCount) this.#addBlock(block, 'count differs from that of its rows')
   }
 
   async #verifyOpenRows(after: Position | null): Promise<number> {
     let count = 0
     for await (const rows of this.#source.openRows(after)) {
+      // Read after the rows, so that their transactions have begun.
+      const nextXid = await this.#source.nextXid()
       for (const row of rows) {
-        this.#verifyRow(row, undefined)
-        if (after !== null && !isAfter(positionOf(row), after))
-          this.#addRow(row, null, 'lies behind the last block, in none')
+        this.#seeRow(row)
+        if (after !== null && !isAfter(row, after))
+          this.#tally.add(breakOfRow(row, null, 'lies behind the last block, in none'))
+        else if (row.xid >= nextXid) this.#tally.add(breakOfRow(row, null, 'names a transaction that has not begun'))
       }
       count += rows.length
     }
     return count
   }
 
-  #verifyRow(row: LedgerRow, block: Block | undefined): void {
+  #seeRow(row: LedgerRow): void {
     this.#counts[row.kind] += 1
     this.#options.onRow?.(row)
-    this.#chains?.see(row)
-    const why = contentDefect(row)
-    if (why !== undefined) this.#addRow(row, block === undefined ? null : String(block.no), why)
-    this.#progress()
-  }
-
-  /** Only of chains with something odd about them; of all, if those are too many to name. */
-  async #verifyLinks(chains: OpenChains): Promise<void> {
-    const suspects = chains.areTooMany ? undefined : chains.suspects
-    if (suspects === undefined) this.#total *= 2
-    else if (suspects.items.size + suspects.events.size === 0) return
-    for await (const found of verifyLinks(this.#source.links(suspects), () => this.#progress())) this.#tally.add(found)
+    this.#rowsSeen += 1
+    if (this.#rowsSeen % ROWS_PER_PROGRESS === 0) this.#options.onProgress?.(this.#rowsSeen, this.#total)
   }
 
   #meetCheckpoints(block: Block): void {
@@ -175,10 +160,6 @@ class Verification {
     }
   }
 
-  #addRow(row: LedgerRow, block: string | null, why: string): void {
-    this.#tally.add(breakOfRow(row, block, why))
-  }
-
   #addBlock(block: Block, why: string): void {
     const position = `block ${block.no}`
     this.#tally.add({ table: 'payment_outbox_blocks', block: String(block.no), subject: position, position, why })
@@ -187,11 +168,70 @@ class Verification {
   #addCheckpoint({ line, block }: Checkpoint, why: string): void {
     this.#tally.add({ table: 'checkpoints', block, subject: `line ${line}`, position: `line ${line}`, why })
   }
+}
 
-  #progress(): void {
-    this.#rowsSeen += 1
-    if (this.#rowsSeen % ROWS_PER_PROGRESS === 0) this.#options.onProgress?.(this.#rowsSeen, this.#total)
+/** The rows found where a block should be, compared with the entries of the block. */
+class BlockContents {
+  readonly #block: Block
+  #entries: Buffer
+  /** Names of the rows that are not where the block has them. Nearly always none. */
+  readonly #names = new Map<number, Pick<LedgerBreak, 'subject' | 'position'>>()
+  count = 0
+
+  constructor(block: Block) {
+    this.#block = block
+    this.#entries = Buffer.allocUnsafe(block.entries.length + ENTRY.bytes)
   }
+
+  add(row: LedgerRow): void {
+    const at = this.count * ENTRY.bytes
+    if (at + ENTRY.bytes > this.#entries.length) this.#entries = Buffer.concat([this.#entries, this.#entries])
+    row.writeEntry(this.#entries, at)
+    if (!isSameEntry(this.#entries, this.#block.entries, at))
+      this.#names.set(this.count, { subject: row.subject, position: placeOf(row) })
+    this.count += 1
+  }
+
+  /** To the byte, which is how nearly every block is. */
+  get isSame(): boolean {
+    return this.#found.equals(this.#block.entries)
+  }
+
+  get #found(): Buffer {
+    return this.#entries.subarray(0, this.count * ENTRY.bytes)
+  }
+
+  *differences(complete: boolean): Generator<LedgerBreak> {
+    if (this.isSame) return
+    const block = String(this.#block.no)
+    const present = new Map(readEntries(this.#found).map((entry, index) => [entry.key, { ...entry, index }]))
+    const sealed = new Map(readEntries(this.#block.entries).map((entry) => [entry.key, entry]))
+    for (const { key, kind, id, content } of sealed.values()) {
+      const row = present.get(key)
+      if (row === undefined) {
+        const table = kind === undefined ? 'payment_outbox_blocks' : TABLE_OF[kind]
+        yield { table, block, subject: id, position: `${kind ?? 'row'} with this id`, why: 'sealed, and missing' }
+      } else if (row.content !== content) {
+        yield { table: TABLE_OF[row.kind!], block, ...this.#names.get(row.index)!, why: 'differs from what was sealed' }
+      }
+    }
+    if (!complete) return
+    for (const { key, kind, index } of present.values()) {
+      if (sealed.has(key)) continue
+      yield {
+        table: TABLE_OF[kind!],
+        block,
+        ...this.#names.get(index)!,
+        why: 'was not there when its block was sealed',
+      }
+    }
+  }
+}
+
+/** Byte by byte: for so few, a call out of JavaScript takes longer. */
+function isSameEntry(left: Buffer, right: Buffer, at: number): boolean {
+  for (let index = at; index < at + ENTRY.bytes; index += 1) if (left[index] !== right[index]) return false
+  return true
 }
 
 function groupByBlock(checkpoints: readonly Checkpoint[] = []): Map<string, Checkpoint[]> {

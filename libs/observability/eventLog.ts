@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import type { InboxWorkerEvent } from '../inbox/index.js'
 import type { LeaseEvent } from '../lease/index.js'
-import type { SealerEvent } from '../ledger/index.js'
+import type { SealerEvent, VerifierEvent } from '../ledger/index.js'
 import type { RelayerEvent } from '../outbox/index.js'
 import type { CleanupEvent, PlatformEvent } from '../platform/index.js'
 import type { RepairEvent } from '../repair/index.js'
@@ -99,6 +99,20 @@ export function logSealerEvents(log: Logger): (event: SealerEvent) => void {
         'ledger_sealing_failed',
       )
     log.debug(event, 'ledger_sealed')
+  }
+}
+
+export function logVerifierEvents(log: Logger): (event: VerifierEvent) => void {
+  const faults = new FaultLog(log)
+  return (event) => {
+    if (event.type === 'fault')
+      return faults.write(
+        'error',
+        kindOfFault(event),
+        { during: event.during, err: event.error },
+        'ledger_verification_failed',
+      )
+    log.error({ block: event.block, breaks: event.breaks }, 'ledger_broken')
   }
 }
 

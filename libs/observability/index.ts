@@ -17,6 +17,7 @@ export {
   logRepairEvents,
   logSchedulerEvents,
   logSealerEvents,
+  logVerifierEvents,
 } from './eventLog.js'
 export { FleetMetrics, InboxMetrics, LeaseMetrics, LedgerMetrics, SchedulerMetrics } from './primitiveMetrics.js'
 export type { ReceivedMessage, VerifiedLedger } from './primitiveMetrics.js'

@@ -29,7 +29,6 @@ export interface PendingRow {
   readonly ordered: boolean
   readonly blocked: boolean
   readonly block_unverified: boolean
-  readonly identity_hash: string
   readonly trace_context: string | null
   readonly is_message: boolean
   readonly stream_position: string | null
@@ -49,7 +48,6 @@ export type PendingIdentity = Pick<
   | 'payload'
   | 'created_at'
   | 'ordered'
-  | 'identity_hash'
   | 'is_message'
   | 'stream_position'
 >

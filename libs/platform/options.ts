@@ -23,7 +23,7 @@ export interface PlatformOptions {
   readonly pollMs?: number
   /** How often what is older than its retention is removed. @default 3600000 */
   readonly cleanupIntervalMs?: number
-  /** How often what was written to a ledger is sealed in a block. Longer: a larger open window. @default 10000 */
+  /** How often new rows of a ledger are sealed in a block. Longer: a larger open window. @default 1000 */
   readonly sealIntervalMs?: number
   /** How long what is finished is kept. */
   readonly retention?: RetentionOptions
@@ -94,7 +94,7 @@ const DEFAULTS: Readonly<Omit<ResolvedPlatformOptions, 'discovery' | 'retention'
   leaseSeconds: 60,
   pollMs: 500,
   cleanupIntervalMs: 3_600_000,
-  sealIntervalMs: 10_000,
+  sealIntervalMs: 1_000,
   connectionsMax: 50,
   connectionsPerDatabase: 5,
   selection: 'round-robin',

@@ -1,7 +1,7 @@
 import { createWorkerId } from '../core/index.js'
 import { InboxWorkStore } from '../inbox/index.js'
 import { Leases } from '../lease/index.js'
-import { LedgerSealer } from '../ledger/index.js'
+import { LedgerSealer, LedgerVerifier } from '../ledger/index.js'
 import { OutboxStore } from '../outbox/index.js'
 import { SchedulerStore } from '../scheduler/index.js'
 import { guardListener } from '../worker/index.js'
@@ -42,12 +42,13 @@ export class PostgresPlatform {
     await this.databases.start()
   }
 
-  /** Workers for every database there is or will be; beside them, the sealing of its ledger and the removal of what is past its retention. */
+  /** Workers for every database there is or will be; beside them sealing and verification of its ledger, and the removal of rows past their retention. */
   async serve(workersOf: ServePlatform): Promise<Fleet> {
     const { leaseSeconds } = this.#options
     const serve: Serve = (member) => [
       ...workersOf(member, { leaseSeconds }),
       this.#sealer(member),
+      this.#verifier(member),
       this.#cleanup(member),
     ]
     const fleet = new Fleet(this.databases, serve, this.#options, this.#onEvent)
@@ -68,12 +69,20 @@ export class PostgresPlatform {
     return fleetWorker('sealer', worker, ({ more }) => more, intervalMs)
   }
 
+  #verifier({ database }: Member): FleetWorker {
+    const worker = new LedgerVerifier(database.as('symphony_executor'))
+    return fleetWorker('verifier', worker, (verified) => verified !== undefined, VERIFY_INTERVAL_MS)
+  }
+
   #cleanup({ database }: Member): FleetWorker {
     const { cleanupIntervalMs: intervalMs, retention } = this.#options
     const worker = new CleanupWorker(database.as('symphony_executor'), { intervalMs, retention })
     return fleetWorker('cleanup', worker, ({ more }) => more, intervalMs)
   }
 }
+
+/** The database bounds the rate. */
+const VERIFY_INTERVAL_MS = 10_000
 
 /** Makes the workers of one database, with what the platform was told about leases. */
 export type ServePlatform = (member: Member, settings: { readonly leaseSeconds: number }) => readonly FleetWorker[]

@@ -2,7 +2,7 @@
 --
 --   payment_outbox_identities   one row per item, for ever: which instruction and key, which number in which stream
 --   payment_outbox_pending      the hot queue: one row per item that has not ended; leased means in flight
---   payment_outbox_attempts     the ledger: one immutable row per attempt, hash-chained per item
+--   payment_outbox_attempts     the ledger: one immutable row per attempt, sealed in blocks
 --   payment_outbox_events       the trail of everything else: late evidence, holds, decisions
 --
 -- A crash leaves a row of pending with a lease that expires. Nothing else is ever half done.
@@ -33,11 +33,13 @@ INSERT INTO symphony_settings DEFAULT VALUES ON CONFLICT DO NOTHING;
 COMMENT ON TABLE symphony_settings IS 'Switches of this deployment: one row, changed by the owner alone.';
 COMMENT ON COLUMN symphony_settings.notify_enabled IS 'Whether an enqueue notifies the channel outbox_pending.';
 COMMENT ON COLUMN symphony_settings.full_trail IS
-  'Whether every change of a pending row is written to payment_outbox_events. A change of this setting is an event, too.';
+  'Whether every change of a pending row is written to payment_outbox_events. A change of this setting is an event, '
+  'too.';
 COMMENT ON COLUMN symphony_settings.actor_gateways IS
   'Logins of the HTTP API. Such a login acts as the owner of the API key in the setting symphony.api_key.';
 COMMENT ON COLUMN symphony_settings.naming_gateways IS
-  'Gateways that may also name a person without an API key, in the setting symphony.actor. The database cannot verify that name.';
+  'Gateways that may also name a person without an API key, in the setting symphony.actor. The database cannot verify '
+  'that name.';
 
 CREATE TABLE IF NOT EXISTS participant_outbox_sequences (
   participant_id text PRIMARY KEY,
@@ -51,7 +53,8 @@ CREATE TABLE IF NOT EXISTS participant_outbox_policies (
   on_ordered_failure text NOT NULL,
   CONSTRAINT participant_outbox_policies_continue_or_halt CHECK (on_ordered_failure IN ('continue', 'halt'))
 );
-COMMENT ON TABLE participant_outbox_policies IS 'What a FAILED head does to the ordered items behind it; absent means continue.';
+COMMENT ON TABLE participant_outbox_policies IS
+  'What a FAILED head does to the ordered items behind it; absent means continue.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_identities (
   outbox_id uuid PRIMARY KEY,
@@ -63,7 +66,6 @@ CREATE TABLE IF NOT EXISTS payment_outbox_identities (
   ordered boolean NOT NULL DEFAULT false,
   redrive_of uuid,
   content_hash bytea NOT NULL,
-  row_hash bytea,
   created_at timestamptz NOT NULL DEFAULT now(),
   traceparent text,
   is_message boolean NOT NULL DEFAULT false,
@@ -75,18 +77,20 @@ CREATE TABLE IF NOT EXISTS payment_outbox_identities (
 );
 COMMENT ON TABLE payment_outbox_identities IS
   'One permanent row per item: an instruction and key is refused a second time whatever became of the first.';
-COMMENT ON COLUMN payment_outbox_identities.content_hash IS 'SHA-256 of participant, rail and payload: what "the same content" means.';
-COMMENT ON COLUMN payment_outbox_identities.row_hash IS 'SHA-256 of the row: the first link of the item''s chain.';
+COMMENT ON COLUMN payment_outbox_identities.content_hash IS
+  'SHA-256 of participant, rail and payload: what "the same content" means.';
 COMMENT ON COLUMN payment_outbox_identities.is_message IS
-  'Whether the item is a message, not a payment. A redrive inherits it. Part of no hash.';
+  'Whether the item is a message, not a payment. A redrive inherits it.';
 COMMENT ON COLUMN payment_outbox_identities.stream_position IS
-  'Place in the ordered stream if it is not sequence_id: a redrive takes the place of the failed item. Part of no hash.';
-COMMENT ON COLUMN payment_outbox_identities.redrive_of IS 'The FAILED item that two people decided to send again as this one.';
+  'Place in the ordered stream if it is not sequence_id: a redrive takes the place of the failed item.';
+COMMENT ON COLUMN payment_outbox_identities.redrive_of IS
+  'The FAILED item that two people decided to send again as this one.';
 COMMENT ON COLUMN payment_outbox_identities.traceparent IS
-  'The trace of the request that enqueued it (W3C), for its redrives. Part of no hash: it says nothing about the money.';
+  'The trace of the request that enqueued it (W3C), for its redrives. In no block: it says nothing about the money.';
 COMMENT ON COLUMN payment_outbox_identities.key_scope IS
-  'Caller of the HTTP API whose idempotency key this is; null for SQL callers and redrives. Not part of row_hash.';
-COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
+  'Caller of the HTTP API whose idempotency key this is; null for SQL callers and redrives.';
+COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS
+  'The transaction that wrote the row: where it stands in the order of blocks.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_pending (
   outbox_id uuid PRIMARY KEY,
@@ -116,8 +120,6 @@ CREATE TABLE IF NOT EXISTS payment_outbox_pending (
   ordered boolean NOT NULL DEFAULT false,
   blocked boolean NOT NULL DEFAULT false,
   block_unverified boolean NOT NULL DEFAULT false,
-  -- Where its chain begins.
-  identity_hash bytea,
   -- Whose request it belongs to.
   trace_context text,
   is_message boolean NOT NULL DEFAULT false,
@@ -141,24 +143,32 @@ WITH (
   autovacuum_analyze_scale_factor = 0.1,
   autovacuum_vacuum_cost_delay = 1
 );
-COMMENT ON TABLE payment_outbox_pending IS 'The queue: every item that has not ended. A claim is a lease in the row, not a removal.';
+COMMENT ON TABLE payment_outbox_pending IS
+  'The queue: every item that has not ended. A claim is a lease in the row, not a removal.';
 COMMENT ON COLUMN payment_outbox_pending.attempt_count IS
   'A cache of the ledger''s highest attempt number, capped at 20. Nothing is decided by it: functions read the ledger.';
-COMMENT ON COLUMN payment_outbox_pending.claimed_by IS 'The worker that holds the lease. Being leased is being in flight.';
+COMMENT ON COLUMN payment_outbox_pending.claimed_by IS
+  'The worker that holds the lease. Being leased is being in flight.';
 COMMENT ON COLUMN payment_outbox_pending.lease_token IS 'The fence: fresh for each claim, known to the claimer alone.';
 COMMENT ON COLUMN payment_outbox_pending.dispatch_mark IS
-  'For rails whose calls are announced: awaited until begin_outbox_dispatch, begun after it. Null: calls are not announced.';
+  'For rails whose calls are announced: awaited until begin_outbox_dispatch, begun after it. Null: calls are not '
+  'announced.';
 COMMENT ON COLUMN payment_outbox_pending.outcome_unknown IS
-  'The rail may have acted and nobody knows. Cleared by a success, a definitive answer or an operator, never by a counter.';
-COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS 'How many leases in a row expired: a payload that kills its worker shows here.';
-COMMENT ON COLUMN payment_outbox_pending.late_outcome IS 'What a worker learned after it lost its lease; a success here is completed without calling the rail.';
+  'The rail may have acted and nobody knows. Cleared by a success, a definitive answer or an operator, never by a '
+  'counter.';
+COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS
+  'How many leases in a row expired: a payload that kills its worker shows here.';
+COMMENT ON COLUMN payment_outbox_pending.late_outcome IS
+  'What a worker learned after it lost its lease; a success here is completed without calling the rail.';
 COMMENT ON COLUMN payment_outbox_pending.is_message IS 'A copy of the identity''s, for the claim.';
 COMMENT ON COLUMN payment_outbox_pending.stream_position IS 'A copy of the identity''s; null means sequence_id.';
 COMMENT ON COLUMN payment_outbox_pending.blocked IS 'Waits for an earlier ordered item, or for a paused participant.';
 COMMENT ON COLUMN payment_outbox_pending.block_unverified IS
-  'Blocked on the word of an enqueuer that may not have seen a completion commit beside it; checked by the next claim or repair.';
+  'Blocked on the word of an enqueuer that may not have seen a completion commit beside it; checked by the next claim '
+  'or repair.';
 COMMENT ON COLUMN payment_outbox_pending.trace_context IS
-  'W3C traceparent and, after a space, tracestate of the request that enqueued it. Each attempt is a span in that trace.';
+  'W3C traceparent and, after a space, tracestate of the request that enqueued it. Each attempt is a span in that '
+  'trace.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_attempts (
   attempt_id uuid PRIMARY KEY,
@@ -181,28 +191,31 @@ CREATE TABLE IF NOT EXISTS payment_outbox_attempts (
   worker_id text,
   lease_token uuid,
   created_at timestamptz NOT NULL DEFAULT now(),
-  prev_hash bytea,
-  row_hash bytea,
   action text NOT NULL,
   outcome_unknown boolean NOT NULL,
   recorded_xid bigint NOT NULL DEFAULT (pg_current_xact_id()::text::bigint),
   CONSTRAINT payment_outbox_attempts_numbered_from_one CHECK (attempt_no >= 1),
   CONSTRAINT payment_outbox_attempts_latency_not_negative CHECK (latency_ms >= 0),
   CONSTRAINT payment_outbox_attempts_dispatching_is_not_stored CHECK (state <> 'DISPATCHING'),
-  CONSTRAINT payment_outbox_attempts_known_action CHECK (action IN ('sent', 'inquired', 'not_sent', 'decided', 'expired')),
-  CONSTRAINT payment_outbox_attempts_terminal_is_known CHECK (NOT outcome_unknown OR state IN ('RETRYABLE', 'ZOMBIE_REQUEUE'))
+  CONSTRAINT payment_outbox_attempts_known_action CHECK (action IN ('sent', 'inquired', 'not_sent', 'decided',
+    'expired')),
+  CONSTRAINT payment_outbox_attempts_terminal_is_known CHECK (NOT outcome_unknown OR state IN ('RETRYABLE',
+    'ZOMBIE_REQUEUE'))
 )
 -- Insert-only: vacuum has nothing to remove, it only keeps the visibility map and freezes in time.
 WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
-COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: what happened, one immutable row per attempt, numbered 1, 2, 3 … per item.';
-COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS 'When the lease of this attempt was taken; null for an operator''s decision.';
-COMMENT ON COLUMN payment_outbox_attempts.prev_hash IS 'The row_hash of the attempt before, or of the identity for the first.';
-COMMENT ON COLUMN payment_outbox_attempts.row_hash IS 'SHA-256 over the row''s canonical content and prev_hash; see outbox_attempt_hash.';
+COMMENT ON TABLE payment_outbox_attempts IS
+  'The ledger: what happened, one immutable row per attempt, numbered 1, 2, 3 … per item.';
+COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS
+  'When the lease of this attempt was taken; null for an operator''s decision.';
 COMMENT ON COLUMN payment_outbox_attempts.action IS
-  'Action of this attempt: sent = the rail was called; inquired = nothing was sent, the outcome of an earlier send was looked up; not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired. Part of no hash yet.';
+  'Action of this attempt: sent = the rail was called; inquired = nothing was sent, the outcome of an earlier send '
+  'was looked up; not_sent = the attempt ended before the call; decided = two people decided; expired = the lease '
+  'expired.';
 COMMENT ON COLUMN payment_outbox_attempts.outcome_unknown IS
-  'True if the rail may have paid and the outcome was unknown after this attempt. Part of no hash yet.';
-COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
+  'True if the rail may have paid and the outcome was unknown after this attempt.';
+COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS
+  'The transaction that wrote the row: where it stands in the order of blocks.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_events (
   event_id uuid PRIMARY KEY,
@@ -214,8 +227,6 @@ CREATE TABLE IF NOT EXISTS payment_outbox_events (
   actor text NOT NULL,
   detail jsonb NOT NULL DEFAULT '{}',
   created_at timestamptz NOT NULL DEFAULT now(),
-  prev_hash bytea,
-  row_hash bytea,
   recorded_xid bigint NOT NULL DEFAULT (pg_current_xact_id()::text::bigint),
   CONSTRAINT payment_outbox_events_about_item_or_scope CHECK (num_nonnulls(outbox_id, scope) = 1),
   CONSTRAINT payment_outbox_events_one_number_per_item UNIQUE (outbox_id, event_no),
@@ -228,9 +239,13 @@ CREATE TABLE IF NOT EXISTS payment_outbox_events (
     'ATTEMPT_COMPLETED', 'RESCHEDULED', 'UNBLOCKED', 'DISPATCH_BEGUN', 'CONTRADICTION_REVIEWED',
     'BLOCKED', 'MARKED_UNKNOWN', 'FULL_TRAIL_SET'))
 );
-COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
-COMMENT ON COLUMN payment_outbox_events.scope IS 'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, all (a pause of everything), dispatch (a freeze), or full_trail (a change of that setting).';
-COMMENT ON COLUMN payment_outbox_events.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
+COMMENT ON TABLE payment_outbox_events IS
+  'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
+COMMENT ON COLUMN payment_outbox_events.scope IS
+  'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, all (a pause of '
+  'everything), dispatch (a freeze), or full_trail (a change of that setting).';
+COMMENT ON COLUMN payment_outbox_events.recorded_xid IS
+  'The transaction that wrote the row: where it stands in the order of blocks.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_proposals (
   proposal_id uuid PRIMARY KEY,
@@ -246,8 +261,10 @@ CREATE TABLE IF NOT EXISTS payment_outbox_proposals (
   decided_at timestamptz,
   CONSTRAINT payment_outbox_proposals_known_decision CHECK (decision IN ('DISPATCHED', 'FAILED', 'RETRY', 'REDRIVE')),
   CONSTRAINT payment_outbox_proposals_known_status CHECK (status IN ('OPEN', 'APPROVED', 'WITHDRAWN')),
-  CONSTRAINT payment_outbox_proposals_reference_for_dispatched CHECK ((decision = 'DISPATCHED') = (rail_reference IS NOT NULL)),
-  CONSTRAINT payment_outbox_proposals_two_people CHECK (status <> 'APPROVED' OR person_key(decided_by) <> person_key(proposed_by))
+  CONSTRAINT payment_outbox_proposals_reference_for_dispatched
+    CHECK ((decision = 'DISPATCHED') = (rail_reference IS NOT NULL)),
+  CONSTRAINT payment_outbox_proposals_two_people CHECK (status <> 'APPROVED'
+    OR person_key(decided_by) <> person_key(proposed_by))
 );
 COMMENT ON TABLE payment_outbox_proposals IS 'Decisions about money that wait for, or have had, their second person.';
 
@@ -258,10 +275,12 @@ CREATE TABLE IF NOT EXISTS outbox_contradictions (
   reviewed_at timestamptz,
   reviewed_by text,
   review_reason text,
-  CONSTRAINT outbox_contradictions_review_all_or_none CHECK (num_nonnulls(reviewed_at, reviewed_by, review_reason) IN (0, 3))
+  CONSTRAINT outbox_contradictions_review_all_or_none CHECK (num_nonnulls(reviewed_at, reviewed_by,
+    review_reason) IN (0, 3))
 );
 COMMENT ON TABLE outbox_contradictions IS
-  'One row per TERMINAL_BLOCKED event, and the review of an operator. The status view counts these rows instead of the ledger.';
+  'One row per TERMINAL_BLOCKED event, and the review of an operator. The status view counts these rows instead of '
+  'the ledger.';
 
 CREATE TABLE IF NOT EXISTS outbox_pauses (
   kind text NOT NULL,
@@ -274,7 +293,8 @@ CREATE TABLE IF NOT EXISTS outbox_pauses (
   CONSTRAINT outbox_pauses_one_of_all CHECK (kind <> 'all' OR name = 'all')
 );
 COMMENT ON TABLE outbox_pauses IS
-  'Pauses: claims leave out a rail, a participant, the ordered stream of a participant, or all items. Leases in hand go on.';
+  'Pauses: claims leave out a rail, a participant, the ordered stream of a participant, or all items. Leases in hand '
+  'go on.';
 
 CREATE TABLE IF NOT EXISTS outbox_workers (
   worker_id text PRIMARY KEY,
@@ -285,7 +305,8 @@ CREATE TABLE IF NOT EXISTS outbox_workers (
 );
 COMMENT ON COLUMN outbox_workers.stopped_at IS
   'When the worker deregistered. It leaves the lists; its last report still counts for alerts, for a day.';
-COMMENT ON TABLE outbox_workers IS 'Workers as they last reported. A worker absent from here is not forbidden anything: the lease decides.';
+COMMENT ON TABLE outbox_workers IS
+  'Workers as they last reported. A worker absent from here is not forbidden anything: the lease decides.';
 
 CREATE TABLE IF NOT EXISTS outbox_rails (
   rail_type text PRIMARY KEY,
@@ -299,13 +320,17 @@ CREATE TABLE IF NOT EXISTS outbox_rails (
   CONSTRAINT outbox_rails_fields_is_object CHECK (jsonb_typeof(fields) = 'object')
 );
 COMMENT ON TABLE outbox_rails IS
-  'Rails as processes declared them: field classes and the money flag. Conflicting declarations keep the stricter value.';
-COMMENT ON COLUMN outbox_rails.money IS 'False only if every declaration said so: such a rail carries messages, not payments.';
+  'Rails as processes declared them: field classes and the money flag. Conflicting declarations keep the stricter '
+  'value.';
+COMMENT ON COLUMN outbox_rails.money IS
+  'False only if every declaration said so: such a rail carries messages, not payments.';
 COMMENT ON COLUMN outbox_rails.fields IS
-  'Class of each payload field, by JSON pointer: public, masked, forbidden or encrypted. A field without an entry is public.';
+  'Class of each payload field, by JSON pointer: public, masked, forbidden or encrypted. A field without an entry is '
+  'public.';
 COMMENT ON COLUMN outbox_rails.declared_by IS 'Process that declared the rail last, by its own name.';
 COMMENT ON COLUMN outbox_rails.declared_login IS 'Database login of that process.';
-COMMENT ON COLUMN outbox_rails.served_at IS 'Latest declaration by a worker that carries the rail; null if only an API declared it.';
+COMMENT ON COLUMN outbox_rails.served_at IS
+  'Latest declaration by a worker that carries the rail; null if only an API declared it.';
 
 -- Totals are kept as one small row per recording call, folded into minutes off the hot path: a single counter row
 -- would serialise every completion, and counting the ledger would cost more each day.
@@ -317,8 +342,10 @@ CREATE TABLE IF NOT EXISTS outbox_attempt_tallies (
   zombie_requeue bigint NOT NULL DEFAULT 0,
   outcome_unknown bigint NOT NULL DEFAULT 0
 );
-COMMENT ON COLUMN outbox_attempt_tallies.outcome_unknown IS 'Attempts among retryable and zombie_requeue that left the outcome unknown.';
-COMMENT ON TABLE outbox_attempt_tallies IS 'Attempts counted by the call that recorded them; folded into outbox_attempt_totals by repair.';
+COMMENT ON COLUMN outbox_attempt_tallies.outcome_unknown IS
+  'Attempts among retryable and zombie_requeue that left the outcome unknown.';
+COMMENT ON TABLE outbox_attempt_tallies IS
+  'Attempts counted by the call that recorded them; folded into outbox_attempt_totals by repair.';
 
 CREATE TABLE IF NOT EXISTS outbox_attempt_totals (
   minute timestamptz PRIMARY KEY,
@@ -328,8 +355,10 @@ CREATE TABLE IF NOT EXISTS outbox_attempt_totals (
   zombie_requeue bigint NOT NULL DEFAULT 0,
   outcome_unknown bigint NOT NULL DEFAULT 0
 );
-COMMENT ON COLUMN outbox_attempt_totals.outcome_unknown IS 'Attempts among retryable and zombie_requeue that left the outcome unknown.';
-COMMENT ON TABLE outbox_attempt_totals IS 'Attempts per minute; minutes older than two hours are folded into the row -infinity.';
+COMMENT ON COLUMN outbox_attempt_totals.outcome_unknown IS
+  'Attempts among retryable and zombie_requeue that left the outcome unknown.';
+COMMENT ON TABLE outbox_attempt_totals IS
+  'Attempts per minute; minutes older than two hours are folded into the row -infinity.';
 
 CREATE TABLE IF NOT EXISTS dispatch_epochs (
   epoch_no integer PRIMARY KEY,
@@ -371,18 +400,25 @@ CREATE TABLE IF NOT EXISTS dispatch_epochs (
 -- The newest row is updated with every heartbeat.
 WITH (fillfactor = 20);
 COMMENT ON TABLE dispatch_epochs IS
-  'The runs of the servers on which this database was at work, the newest in force; and whether dispatch is frozen on it.';
-COMMENT ON COLUMN dispatch_epochs.epoch_id IS 'Random: a restored copy cannot come to the same one again. Workers show it when they claim.';
-COMMENT ON COLUMN dispatch_epochs.system_identifier IS 'As pg_control_system() tells it; null where that is withheld, and then not compared.';
-COMMENT ON COLUMN dispatch_epochs.timeline IS 'Of the WAL being written: a promotion and a recovery to a point in time begin a new one.';
-COMMENT ON COLUMN dispatch_epochs.beat_no IS 'Heartbeats in this epoch. A worker that remembers a higher one knows that commits were lost.';
+  'The runs of the servers on which this database was at work, the newest in force; and whether dispatch is frozen on '
+  'it.';
+COMMENT ON COLUMN dispatch_epochs.epoch_id IS
+  'Random: a restored copy cannot come to the same one again. Workers show it when they claim.';
+COMMENT ON COLUMN dispatch_epochs.system_identifier IS
+  'As pg_control_system() tells it; null where that is withheld, and then not compared.';
+COMMENT ON COLUMN dispatch_epochs.timeline IS
+  'Of the WAL being written: a promotion and a recovery to a point in time begin a new one.';
+COMMENT ON COLUMN dispatch_epochs.beat_no IS
+  'Heartbeats in this epoch. A worker that remembers a higher one knows that commits were lost.';
 COMMENT ON COLUMN dispatch_epochs.synchronous IS 'Whether commits waited for a standby at the last heartbeat.';
-COMMENT ON COLUMN dispatch_epochs.marked_at IS 'When the items that waited were marked as unknown: after the freeze, before it can be lifted.';
+COMMENT ON COLUMN dispatch_epochs.marked_at IS
+  'When the items that waited were marked as unknown: after the freeze, before it can be lifted.';
 COMMENT ON COLUMN dispatch_epochs.items_marked IS 'How many there were whose outcome was not unknown already.';
 COMMENT ON COLUMN dispatch_epochs.frozen IS 'Whether nothing may be dispatched until a person lifts the freeze.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_blocks (
   block_no bigint PRIMARY KEY,
+  format integer NOT NULL,
   row_count integer NOT NULL,
   last_xid bigint NOT NULL,
   last_kind smallint NOT NULL,
@@ -400,13 +436,18 @@ CREATE TABLE IF NOT EXISTS payment_outbox_blocks (
 -- Half of an entry is a hash, which does not compress: trying to took as long as making the block. PostgreSQL 15 has no
 -- STORAGE in CREATE TABLE.
 ALTER TABLE payment_outbox_blocks ALTER COLUMN entries SET STORAGE EXTERNAL;
-COMMENT ON TABLE payment_outbox_blocks IS 'The ledger sealed block by block: each covers the rows after the block before, up to its last one.';
-COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'With last_kind and last_id: the last row covered, in the order (recorded_xid, kind, id).';
+COMMENT ON TABLE payment_outbox_blocks IS
+  'The ledger sealed block by block: each covers the rows after the block before, up to its last one.';
+COMMENT ON COLUMN payment_outbox_blocks.last_xid IS
+  'With last_kind and last_id: the last row covered, in the order (recorded_xid, kind, id).';
 COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
+COMMENT ON COLUMN payment_outbox_blocks.format IS
+  'Lists of columns that the hashes of rows cover; see outbox_block_entries.';
 COMMENT ON COLUMN payment_outbox_blocks.entries IS
-  'Per row in order: kind (2 bytes), id (16), recorded_xid (8), row_hash (32). Names the row that no longer fits.';
-COMMENT ON COLUMN payment_outbox_blocks.root IS 'SHA-256 of the entries.';
-COMMENT ON COLUMN payment_outbox_blocks.block_hash IS 'SHA-256 over the block''s canonical content and prev_hash; see outbox_block_hash.';
+  'Per row in order: kind (2 bytes), id (16), recorded_xid (8), SHA-256 of the row (32).';
+COMMENT ON COLUMN payment_outbox_blocks.root IS 'Root of the hash tree over the entries; see outbox_block_root.';
+COMMENT ON COLUMN payment_outbox_blocks.block_hash IS
+  'SHA-256 over the other columns but entries, for which root stands; see outbox_block_hash.';
 
 CREATE TABLE IF NOT EXISTS ledger_verifications (
   verification_id uuid PRIMARY KEY,
@@ -417,7 +458,23 @@ CREATE TABLE IF NOT EXISTS ledger_verifications (
   CONSTRAINT ledger_verifications_not_negative CHECK (rows_checked >= 0 AND break_count >= 0)
 );
 COMMENT ON TABLE ledger_verifications IS
-  'One row per verification of the ledger (symphony ledger verify), as reported by the login that verified. The last one decides the alert.';
+  'One row per verification of the ledger (symphony ledger verify), as reported by the login that verified. The last '
+  'one decides the alert.';
+
+CREATE TABLE IF NOT EXISTS ledger_verification_passes (
+  singleton boolean PRIMARY KEY DEFAULT true,
+  last_block bigint NOT NULL DEFAULT 0,
+  rows_checked bigint NOT NULL DEFAULT 0,
+  break_count bigint NOT NULL DEFAULT 0,
+  began_at timestamptz,
+  next_at timestamptz NOT NULL DEFAULT '-infinity',
+  CONSTRAINT ledger_verification_passes_is_one_row CHECK (singleton)
+);
+INSERT INTO ledger_verification_passes DEFAULT VALUES ON CONFLICT DO NOTHING;
+COMMENT ON TABLE ledger_verification_passes IS
+  'Place of the background verification: one row. Its results are in ledger_verifications.';
+COMMENT ON COLUMN ledger_verification_passes.last_block IS 'Last block that this pass compared with its rows.';
+COMMENT ON COLUMN ledger_verification_passes.next_at IS 'When the next block may be verified: the bound of the rate.';
 
 -- Indexes -------------------------------------------------------------------------------------------------------------
 
@@ -425,7 +482,8 @@ CREATE INDEX IF NOT EXISTS ix_pending_claimable
   ON payment_outbox_pending (rail_type, is_message, next_attempt_at, created_at, sequence_id)
   WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked;
 COMMENT ON INDEX ix_pending_claimable IS
-  'Claim: due items in order. Rail and kind lead, so that a claim reads no other rail and no other kind. One entry per enqueue; a lease removes it.';
+  'Claim: due items in order. Rail and kind lead, so that a claim reads no other rail and no other kind. One entry '
+  'per enqueue; a lease removes it.';
 
 CREATE INDEX IF NOT EXISTS ix_pending_lease_expired
   ON payment_outbox_pending (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
@@ -434,7 +492,8 @@ COMMENT ON INDEX ix_pending_lease_expired IS
 CREATE INDEX IF NOT EXISTS ix_pending_ordered
   ON payment_outbox_pending (participant_id, COALESCE(stream_position, sequence_id)) WHERE ordered;
 COMMENT ON INDEX ix_pending_ordered IS
-  'Enqueue, claim, redrive and the advance of a stream: the first ordered item of a participant. One entry per ordered item.';
+  'Enqueue, claim, redrive and the advance of a stream: the first ordered item of a participant. One entry per '
+  'ordered item.';
 CREATE INDEX IF NOT EXISTS ix_pending_block_unverified
   ON payment_outbox_pending (participant_id, sequence_id) WHERE block_unverified;
 COMMENT ON INDEX ix_pending_block_unverified IS
@@ -442,16 +501,19 @@ COMMENT ON INDEX ix_pending_block_unverified IS
 
 CREATE UNIQUE INDEX IF NOT EXISTS ix_attempts_by_outbox ON payment_outbox_attempts (outbox_id, attempt_no);
 COMMENT ON INDEX ix_attempts_by_outbox IS
-  'Completion, repair and timelines: the attempts of one item. Refuses a second attempt with the same number. One entry per attempt.';
+  'Completion, repair and timelines: the attempts of one item. Refuses a second attempt with the same number. One '
+  'entry per attempt.';
 CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_attempts_one_terminal_per_outbox
   ON payment_outbox_attempts (outbox_id) WHERE state IN ('DISPATCHED', 'FAILED');
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS
-  'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it. Enqueue, redrive and status read it. One entry per ended item.';
+  'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it. Enqueue, '
+  'redrive and status read it. One entry per ended item.';
 
 CREATE INDEX IF NOT EXISTS ix_attempts_failed
   ON payment_outbox_attempts (attempt_id) WHERE state = 'FAILED' AND attempt_no >= 1;
 COMMENT ON INDEX ix_attempts_failed IS
-  'List of FAILED items, the latest first. Only that list repeats attempt_no >= 1, so no other query uses this index. One entry per failure.';
+  'List of FAILED items, the latest first. Only that list repeats attempt_no >= 1, so no other query uses this index. '
+  'One entry per failure.';
 
 CREATE INDEX IF NOT EXISTS ix_attempts_by_rail_reference
   ON payment_outbox_attempts (rail_reference) WHERE rail_reference IS NOT NULL;
@@ -461,7 +523,8 @@ COMMENT ON INDEX ix_attempts_by_rail_reference IS
 CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_identities_one_instruction_per_scoped_key
   ON payment_outbox_identities (key_scope, idempotency_key) WHERE key_scope IS NOT NULL;
 COMMENT ON INDEX payment_outbox_identities_one_instruction_per_scoped_key IS
-  'An idempotency key of an HTTP caller names one instruction. Also the search by such a key. One entry per item enqueued over HTTP; none for SQL callers.';
+  'An idempotency key of an HTTP caller names one instruction. Also the search by such a key. One entry per item '
+  'enqueued over HTTP; none for SQL callers.';
 CREATE UNIQUE INDEX IF NOT EXISTS ux_proposals_one_open_per_item
   ON payment_outbox_proposals (outbox_id) WHERE status = 'OPEN';
 COMMENT ON INDEX ux_proposals_one_open_per_item IS
@@ -471,14 +534,17 @@ CREATE INDEX IF NOT EXISTS ix_identities_redrive_of
 COMMENT ON INDEX ix_identities_redrive_of IS
   'Redrive, timelines and the list of FAILED items: the redrives of an item. One entry per redrive.';
 
--- Sealing: rows after a given transaction, in order. Written at the right-hand edge; rows of one transaction share an entry,
--- about six bytes a row.
+-- Sealing: rows after a given transaction, in order. Written at the right-hand edge; rows of one transaction share an
+-- entry, about six bytes a row.
 CREATE INDEX IF NOT EXISTS ix_identities_recorded ON payment_outbox_identities (recorded_xid);
-COMMENT ON INDEX ix_identities_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
+COMMENT ON INDEX ix_identities_recorded IS
+  'Sealing: rows after a given transaction, in order. About six bytes per row.';
 CREATE INDEX IF NOT EXISTS ix_attempts_recorded ON payment_outbox_attempts (recorded_xid);
 COMMENT ON INDEX ix_attempts_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
 CREATE INDEX IF NOT EXISTS ix_events_recorded ON payment_outbox_events (recorded_xid);
 COMMENT ON INDEX ix_events_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
+CREATE INDEX IF NOT EXISTS ix_blocks_by_last_xid ON payment_outbox_blocks (last_xid);
+COMMENT ON INDEX ix_blocks_by_last_xid IS 'Check of one payment: the block of a row. One entry per block.';
 CREATE INDEX IF NOT EXISTS ix_ledger_verifications_by_time ON ledger_verifications (verified_at);
 COMMENT ON INDEX ix_ledger_verifications_by_time IS
   'Status: the last verification of the ledger. One entry per verification.';

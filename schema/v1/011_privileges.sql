@@ -1,10 +1,12 @@
--- Every right, on one page: role, may, why. Applied last, and again at every deploy, so that it heals what was granted by
--- hand to one of these roles. No role here can write a table: the functions are the only way to change anything.
+-- Every right, on one page: role, may, why. Applied last, and again at every deploy, so that it heals what was granted
+-- by hand to one of these roles. No role here can write a table: the functions are the only way to change anything.
 
 -- Closed by default. Everything the runtime roles and PUBLIC ever had in this schema is taken back before it is given.
 DO $$
 DECLARE
-  v_grantees CONSTANT text := 'PUBLIC, symphony_control, symphony_ingest, symphony_executor, symphony_readonly, symphony_auditor, symphony_auth';
+  v_roles CONSTANT text :=
+    'symphony_control, symphony_ingest, symphony_executor, symphony_readonly, symphony_auditor, symphony_auth';
+  v_grantees CONSTANT text := 'PUBLIC, ' || v_roles;
   v_type regtype;
 BEGIN
   EXECUTE format('REVOKE ALL ON SCHEMA %I FROM %s', current_schema(), v_grantees);
@@ -13,22 +15,24 @@ BEGIN
   EXECUTE format('REVOKE ALL ON ALL ROUTINES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
   -- Row types included: who may build a column on one can keep its table from being altered.
   FOR v_type IN
-    SELECT t.oid FROM pg_type t WHERE t.typnamespace = to_regnamespace(quote_ident(current_schema())) AND t.typcategory <> 'A'
+    SELECT t.oid FROM pg_type t WHERE t.typnamespace = to_regnamespace(quote_ident(current_schema()))
+      AND t.typcategory <> 'A'
   LOOP
     EXECUTE format('REVOKE ALL ON TYPE %s FROM %s', v_type, v_grantees);
   END LOOP;
-  EXECUTE format('GRANT USAGE ON SCHEMA %I TO symphony_control, symphony_ingest, symphony_executor, symphony_readonly, symphony_auditor, symphony_auth', current_schema());
+  EXECUTE format('GRANT USAGE ON SCHEMA %I TO %s', current_schema(), v_roles);
 END
 $$;
 -- What is created later is closed too. The form without a schema: the other one takes nothing from PUBLIC.
 ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
 ALTER DEFAULT PRIVILEGES REVOKE USAGE ON TYPES FROM PUBLIC;
 
--- symphony_ingest: applications. They enqueue, now or by a timer, inside their own transaction. They cannot read the queue or
--- take a number.
+-- symphony_ingest: applications. They enqueue, now or by a timer, inside their own transaction. They cannot read the
+-- queue or take a number.
 GRANT EXECUTE ON FUNCTION
   enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean, text),
-  enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text),
+  enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean,
+  text),
   enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text),
   enqueue_inbox_message(text, text, text, jsonb, timestamptz),
   enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamptz[]),
@@ -53,9 +57,12 @@ GRANT EXECUTE ON FUNCTION
   begin_outbox_dispatch(uuid, uuid, text),
   hold_leased_outbox_item(uuid, uuid, text, text),
   complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text),
-  complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text),
-  complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]),
-  complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]),
+  complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean,
+  text, text),
+  complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[],
+  boolean[], text[], boolean, text[]),
+  complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[],
+  text[], boolean, text[]),
   record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer),
   repair_expired_leases(integer, text, boolean),
   outbox_backoff(integer, uuid),
@@ -80,9 +87,10 @@ GRANT EXECUTE ON FUNCTION
 TO symphony_executor;
 -- Who dispatches decrypts: the wrapped keys that a leased payload names, and which master keys it takes to start.
 GRANT EXECUTE ON FUNCTION read_subject_keys(uuid[]), master_keys_in_use() TO symphony_executor;
--- Whoever writes the ledger also has it sealed. The function takes no content, only a bound: a stolen worker login can close
--- a block early and learn how many rows it has, and that is all. A role of its own would be one more login to keep.
-GRANT EXECUTE ON FUNCTION seal_ledger_block(integer) TO symphony_executor;
+-- Workers also seal and verify the ledger. The functions take only bounds: a stolen worker login can close a block
+-- early and learn how many rows it has, and which rows were changed. A role of its own would be one more login to keep.
+GRANT EXECUTE ON FUNCTION seal_ledger_block(integer, integer), verify_ledger_block(integer, integer)
+  TO symphony_executor;
 -- The same of the scheduler: what is due, what becomes of it, and what may be forgotten.
 GRANT EXECUTE ON FUNCTION
   due_jobs(integer),
@@ -103,22 +111,24 @@ GRANT EXECUTE ON FUNCTION
   purge_finished_job_runs(integer, integer)
 TO symphony_executor;
 
--- symphony_control: operators. They read everything but lease tokens, with which they could complete another's work, and
--- act through functions that leave an event.
+-- symphony_control: operators. They read everything but lease tokens, with which they could complete another's work,
+-- and act through functions that leave an event.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
-  payment_outbox_blocks, participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers, outbox_rails, dispatch_epochs, symphony_deployments,
+  payment_outbox_blocks, participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers,
+  outbox_rails, dispatch_epochs, symphony_deployments,
   supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
   outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs, scheduler_timers, scheduler_job_runs
 TO symphony_control;
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count,
   next_attempt_at, created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak,
-  late_outcome, hold_reason, held_by, held_at, ordered, blocked, block_unverified, identity_hash, trace_context,
+  late_outcome, hold_reason, held_by, held_at, ordered, blocked, block_unverified, trace_context,
   is_message, stream_position
 ) ON payment_outbox_pending TO symphony_control, symphony_auditor;
 GRANT SELECT (
-  source, message_id, topic, payload, content_hash, state, sightings, attempt_count, attempts_max, due_at, first_seen_at,
+  source, message_id, topic, payload, content_hash, state, sightings, attempt_count, attempts_max, due_at,
+  first_seen_at,
   last_seen_at, ended_at, last_error, claimed_by, claim_expires_at, claimed_at
 ) ON inbox_messages TO symphony_control, symphony_auditor;
 GRANT EXECUTE ON FUNCTION
@@ -147,13 +157,14 @@ GRANT EXECUTE ON FUNCTION
   declare_outbox_rail(text, boolean, jsonb, text, boolean)
 TO symphony_control;
 
--- Keys of the HTTP API: whose they are and what they may do, for those who make and end them and for auditors. Never a hash.
+-- Keys of the HTTP API: whose they are and what they may do, for those who make and end them and for auditors. Never a
+-- hash.
 GRANT SELECT (
   key_id, scopes, owner, participants, created_by, created_at, expires_at, revoked_at, revoked_by, last_used_at
 ) ON api_keys TO symphony_control, symphony_auditor;
 
--- Data keys of encrypted fields: operators rewrap and destroy them, auditors see that it was done. The wrapped keys are for those
--- who rewrap alone.
+-- Data keys of encrypted fields: operators rewrap and destroy them, auditors see that it was done. The wrapped keys are
+-- for those who rewrap alone.
 GRANT EXECUTE ON FUNCTION
   rewrap_subject_keys(uuid[], text[], text, text),
   destroy_subject_key(text, text),
@@ -164,8 +175,8 @@ GRANT SELECT (
   key_id, subject, master_key_id, created_at, destroyed_at, destroyed_by, destroyed_because
 ) ON subject_keys TO symphony_auditor;
 
--- symphony_auditor: auditors. The whole ledger, payloads included, because the hashes are taken over them; and the switches
--- under which it is written, such as who may name another as the person acting.
+-- symphony_auditor: auditors. The whole ledger, payloads included, because the hashes are taken over them; and the
+-- switches under which it is written, such as who may name another as the person acting.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   payment_outbox_blocks, symphony_settings,
@@ -174,8 +185,9 @@ GRANT SELECT ON
   outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs, scheduler_timers, scheduler_job_runs
 TO symphony_auditor;
 
--- Auditors report what a verification found, because every process derives its alert from the last report. The function takes two
--- counts: a stolen auditor login can raise or silence that alert, and change nothing else. Every report stays, with its login.
+-- Auditors report what a verification found, because every process derives its alert from the last report. The function
+-- takes two counts: a stolen auditor login can raise or silence that alert, and change nothing else. Every report
+-- stays, with its login.
 GRANT EXECUTE ON FUNCTION record_ledger_verification(bigint, bigint) TO symphony_auditor;
 
 -- symphony_readonly: dashboards and analysts. The same without payloads and without any token.
@@ -188,7 +200,7 @@ TO symphony_readonly;
 GRANT SELECT (
   attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state,
   claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id, created_at,
-  prev_hash, row_hash, action, outcome_unknown, recorded_xid
+  action, outcome_unknown, recorded_xid
 ) ON payment_outbox_attempts TO symphony_readonly;
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_count, next_attempt_at,
@@ -200,7 +212,8 @@ GRANT SELECT (
   last_seen_at, ended_at, last_error, claimed_by, claim_expires_at, claimed_at
 ) ON inbox_messages TO symphony_readonly;
 GRANT SELECT (
-  job_name, cron, time_zone, topic, participant_id, delivery, missed_runs, state, next_due_at, postponed_until, revision,
+  job_name, cron, time_zone, topic, participant_id, delivery, missed_runs, state, next_due_at, postponed_until,
+  revision,
   schedule_error, created_at, updated_at
 ) ON scheduler_jobs TO symphony_readonly;
 GRANT SELECT (
@@ -208,7 +221,8 @@ GRANT SELECT (
   finished_at, error_message, outbox_id, created_at
 ) ON scheduler_timers TO symphony_readonly;
 GRANT SELECT (
-  run_id, job_name, scheduled_for, triggered_by, topic, participant_id, delivery, due_at, state, attempt_count, claimed_by,
+  run_id, job_name, scheduled_for, triggered_by, topic, participant_id, delivery, due_at, state, attempt_count,
+  claimed_by,
   lease_expires_at, started_at, finished_at, error_message, outbox_id, created_at
 ) ON scheduler_job_runs TO symphony_readonly;
 
@@ -221,8 +235,8 @@ GRANT EXECUTE ON FUNCTION ledger_sealing_status() TO symphony_control, symphony_
 -- Verifications of the ledger: who verified when, and how many breaks were found.
 GRANT SELECT ON ledger_verifications TO symphony_control, symphony_auditor, symphony_readonly;
 
--- Leases: who holds what, for everybody who watches. Never lease_id, with which one could release another's. The fencing token
--- is a number that holders show to others. What they say of themselves (context) is not for dashboards.
+-- Leases: who holds what, for everybody who watches. Never lease_id, with which one could release another's. The
+-- fencing token is a number that holders show to others. What they say of themselves (context) is not for dashboards.
 GRANT SELECT (
   resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at, context
 ) ON symphony_leases TO symphony_control, symphony_auditor;
@@ -233,9 +247,10 @@ GRANT SELECT (
   resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at
 ) ON symphony_leases TO symphony_readonly;
 
--- symphony_auth: the HTTP API, to learn what a key that it was shown may do. This function, and a test proves that it holds
--- nothing else.
+-- symphony_auth: the HTTP API, to learn what a key that it was shown may do. This function, and a test proves that it
+-- holds nothing else.
 GRANT EXECUTE ON FUNCTION authenticate_api_key(text, bytea) TO symphony_auth;
 
 -- How many payments each participant makes is business no dashboard needs. Last, so that nothing above can undo it.
-REVOKE ALL ON participant_outbox_sequences FROM PUBLIC, symphony_ingest, symphony_executor, symphony_readonly, symphony_auditor, symphony_auth;
+REVOKE ALL ON participant_outbox_sequences FROM PUBLIC, symphony_ingest, symphony_executor, symphony_readonly,
+  symphony_auditor, symphony_auth;

@@ -107,6 +107,7 @@ describe('functions', () => {
       'outbox_attempt_ceiling',
       'outbox_backoff',
       'outbox_base_key',
+      'outbox_block_root',
       'outbox_other_success',
       'person_key',
       'shows_long_number',
@@ -126,19 +127,17 @@ describe('functions', () => {
       'next_scheduler_event',
       'outbox_actor',
       'outbox_actor_of_key',
-      'outbox_attempt_hash',
       'outbox_block_hash',
       'outbox_content_hash',
-      'outbox_event_hash',
       'outbox_evidence',
       'outbox_hold_detail',
-      'outbox_identity_hash',
       'outbox_paid_late_as',
       'outbox_payment_items',
       'payload_defect',
       'read_subject_keys',
       'refuse_stale_snapshot',
       'require_key_scope',
+      'require_utf8_session',
       'small_payload_text',
       'unserved_outbox_rails',
     ])
@@ -226,7 +225,7 @@ describe('owners and comments', () => {
     ['attempt_count', columnComment('payment_outbox_pending', 'attempt_count'), /cache/],
     ['lease_token', columnComment('payment_outbox_pending', 'lease_token'), /fence/],
     ['content_hash', columnComment('payment_outbox_identities', 'content_hash'), /SHA-256/],
-    ['row_hash', columnComment('payment_outbox_attempts', 'row_hash'), /SHA-256/],
+    ['block_hash', columnComment('payment_outbox_blocks', 'block_hash'), /SHA-256/],
   ])('%s says what the specification asks it to say', async (_what, comment, says) => {
     const { rows } = await db.queryNoRole<{ comment: string }>(`SELECT ${comment} AS comment`)
     expect(rows[0]!.comment).toMatch(says)
@@ -289,8 +288,6 @@ describe('tables', () => {
         'worker_id text?',
         'lease_token uuid?',
         'created_at timestamp with time zone',
-        'prev_hash bytea?',
-        'row_hash bytea?',
       ],
     ],
     [

@@ -1,20 +1,20 @@
 import type { Queryable } from '../../libs/db/index.js'
-import { exportLedger, ledgerDefects } from '../support/ledgerChain.js'
+import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
 import type { OutboxModel } from './outboxModel.js'
 
 /**
- * What must hold of any ledger, whatever the model says: the chain verifies, numbers have no gap, an item ends at most once
- * and nothing follows its ending, and it is either in the queue or has ended. The ledger only grows, so that a look at the
- * end of a sequence misses nothing that happened in it.
+ * Invariants of any ledger, whatever the model says: content hashes match, numbers have no gap, an item ends at most once
+ * and nothing follows its ending, and it is either in the queue or has ended. The ledger only grows, so one check at the
+ * end of a sequence covers all of its steps.
  */
 export async function brokenInvariants(superuser: Queryable, outboxIds: readonly string[]): Promise<string[]> {
-  const ledger = await exportLedger(superuser, outboxIds)
+  const ledger = await readLedgerText(superuser, outboxIds)
   const queued = new Set(ledger.pending.map((row) => row.outbox_id))
   const endings = ledger.identities.map(({ outbox_id: id }) => {
     const ended = ledger.attempts.filter(
       (row) => row.outbox_id === id && (row.state === 'DISPATCHED' || row.state === 'FAILED'),
     )
-    return { id, places: ended.length + (queued.has(id!) ? 1 : 0) }
+    return { id, places: ended.length + (queued.has(id) ? 1 : 0) }
   })
   const { rows } = await superuser.query<{ participant_id: string; taken: bigint[]; next: bigint }>(
     `SELECT i.participant_id, array_agg(i.sequence_id ORDER BY i.sequence_id) AS taken, min(s.next_sequence_id) AS next
@@ -24,7 +24,7 @@ export async function brokenInvariants(superuser: Queryable, outboxIds: readonly
     [outboxIds],
   )
   return [
-    ...ledgerDefects(ledger),
+    ...brokenLedgerRules(ledger),
     ...endings
       .filter(({ places }) => places !== 1)
       .map(({ id, places }) => `${id}: queued or ended ${places} times, expected once`),

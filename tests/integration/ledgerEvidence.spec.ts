@@ -65,7 +65,9 @@ describe('a bundle', () => {
       chain: { breakCount: 0, openRows: 0 },
     })
     expect(JSON.parse(contents.get('counts.json') ?? '')).toMatchObject({ openBlocks: 0, checkpoints: 1 })
-    expect(contents.get('grants.json')).toContain('EXECUTE on function seal_ledger_block(integer) to symphony_executor')
+    expect(contents.get('grants.json')).toContain(
+      'EXECUTE on function seal_ledger_block(integer, integer) to symphony_executor',
+    )
     expect(contents.get('conformance.md')).toContain('PRIM-POSTGRES-OUTBOX-001')
     for (const name of FILES) expect([name, (await stat(join(folder, name))).mode & 0o777]).toEqual([name, 0o600])
     expect(Object.keys(JSON.parse(contents.get('settings.json') ?? '{}'))).toEqual(['deployment', 'server'])
@@ -147,7 +149,7 @@ describe('without a bundle', () => {
     )
     const { exitCode, stdout, stderr } = await command(...words, '--out', stage.file('broken'))
     expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: expect.stringContaining('EVIDENCE_REFUSED') })
-    expect(stdout).toContain('content differs from its hash')
+    expect(stdout).toContain('differs from what was sealed')
     expect((await readdir(stage.folder)).filter((name) => name.includes('broken'))).toEqual([])
   })
 

@@ -87,8 +87,9 @@ describe('sealing', () => {
   test('reads the rows of its block, and not the backlog behind them', async () => {
     const pagesForOneBlock = async () => {
       const { rows } = await stage.db.queryNoRole<{ 'QUERY PLAN': [{ Plan: Record<string, number> }] }>(
-        `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM unsealed_outbox_rows(
-           (SELECT max(last_xid) FROM payment_outbox_blocks), 3::smallint, 'ffffffff-ffff-ffff-ffff-ffffffffffff', 9e18::bigint, 20)`,
+        `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM outbox_block_entries(
+           (SELECT max(last_xid) FROM payment_outbox_blocks), 3::smallint, 'ffffffff-ffff-ffff-ffff-ffffffffffff', 9e18::bigint,
+           3::smallint, 'ffffffff-ffff-ffff-ffff-ffffffffffff', 20)`,
       )
       const plan = rows[0]!['QUERY PLAN'][0].Plan
       return plan['Shared Hit Blocks']! + plan['Shared Read Blocks']!
@@ -114,8 +115,8 @@ describe('sealing', () => {
     const superuser = await openConnection(stage.db)
     await superuser.query('BEGIN')
     await superuser.query(
-      `INSERT INTO payment_outbox_blocks (block_no, row_count, last_xid, last_kind, last_id, entries, root, block_hash, sealed_at)
-       VALUES (1000000, 1, 9000000000000000, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', '', now())`,
+      `INSERT INTO payment_outbox_blocks (block_no, format, row_count, last_xid, last_kind, last_id, entries, root, block_hash, sealed_at)
+       VALUES (1000000, 1, 1, 9000000000000000, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', '', now())`,
     )
     expect(await failureOf(callFunction(superuser, 'seal_ledger_block', [10]))).toMatchObject({ sqlstate: '55000' })
     await superuser.query('ROLLBACK')

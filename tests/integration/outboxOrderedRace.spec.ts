@@ -10,7 +10,7 @@ import {
   type ClaimedItem,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { exportLedger, ledgerDefects } from '../support/ledgerChain.js'
+import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
 import { anInstruction } from '../support/outboxItems.js'
 import { openConnection, type Connection } from '../support/race.js'
 
@@ -156,6 +156,6 @@ test(
       },
     ])
     expect((await db.queryNoRole('SELECT FROM payment_outbox_pending')).rows).toEqual([])
-    expect(ledgerDefects(await exportLedger(db.as('symphony_auditor')))).toEqual([])
+    expect(brokenLedgerRules(await readLedgerText(db.as('symphony_auditor')))).toEqual([])
   },
 )

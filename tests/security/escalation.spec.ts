@@ -6,7 +6,7 @@ import { actingFor, quoteIdentifier } from '../../libs/db/index.js'
 import { placeOutboxHold, resolveOutboxHold, type ClaimedItem } from '../../libs/outbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
-import { exportLedger, ledgerDefects } from '../support/ledgerChain.js'
+import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
 import { aKey } from '../support/httpStage.js'
 import { claimOnly, complete, enqueue, enqueueAndClaim, eventRows, WORKER } from '../support/outboxItems.js'
 import { enqueueHeld } from '../support/outboxPeople.js'
@@ -738,7 +738,7 @@ describe('the settings of a session', () => {
       { attempt_no: 1, state: 'RETRYABLE', payload },
       { attempt_no: 2, state: 'DISPATCHED', payload },
     ])
-    expect(ledgerDefects(await exportLedger(db.as('symphony_auditor')))).toEqual([])
+    expect(brokenLedgerRules(await readLedgerText(db.as('symphony_auditor')))).toEqual([])
   })
 })
 

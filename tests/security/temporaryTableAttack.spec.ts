@@ -59,8 +59,7 @@ describe.each(['tables', 'views'] as const)('temporary %s named like all of ours
     // Whatever speaks of the forged item finds that it does not exist; what speaks of no item finds nothing to do.
     expect(outcomes).toEqual(HARMLESS)
     expect(await decoyRows(db, mallory)).toEqual(decoys)
-    // The heartbeat is the one call that writes.
-    expect({ ...(await rowHashes(db)), outbox_workers: '' }).toEqual({ ...before, outbox_workers: '' })
+    expect({ ...(await rowHashes(db)), ...WRITTEN }).toEqual({ ...before, ...WRITTEN })
   })
 
   test('are used where the path does not end in pg_temp', async () => {
@@ -82,7 +81,7 @@ describe('functions, operators and types of the attacker’s own, first in its s
     expect(decoys.operators).toBeGreaterThan(100)
     await mallory.query('SET search_path = evil, pg_temp, pg_catalog')
     expect(await callEverything(db, mallory)).toEqual(HARMLESS)
-    expect({ ...(await rowHashes(db)), outbox_workers: '' }).toEqual({ ...before, outbox_workers: '' })
+    expect({ ...(await rowHashes(db)), ...WRITTEN }).toEqual({ ...before, ...WRITTEN })
   })
 
   test('are called where a function takes the path of its caller', async () => {
@@ -104,6 +103,9 @@ test('a temporary function cannot be called by its bare name at all, so it shado
   expect(rows).toEqual([{ shadowed: false }])
 })
 
+/** Tables that the calls may write: heartbeats, and the place of the ledger's verification. */
+const WRITTEN = { outbox_workers: '', ledger_verification_passes: '' }
+
 /** What becomes of each call about the forged item: an error, or how many rows came back. */
 const HARMLESS: Readonly<Record<string, string>> = {
   claim_outbox_batch: '0 rows',
@@ -122,6 +124,7 @@ const HARMLESS: Readonly<Record<string, string>> = {
   next_outbox_event: '1 rows',
   heartbeat_outbox_worker: '1 rows',
   outbox_backoff: '1 rows',
+  verify_ledger_block: '0 rows',
 }
 
 async function callEverything(database: TestDatabase, mallory: Client): Promise<Record<string, string>> {
@@ -145,6 +148,7 @@ async function callEverything(database: TestDatabase, mallory: Client): Promise<
     next_outbox_event: [],
     heartbeat_outbox_worker: [worker],
     outbox_backoff: [1, outboxId],
+    verify_ledger_block: [1_000, 3_600],
   }
   const outcomes: Record<string, string> = {}
   for (const [name, values] of Object.entries(calls)) {

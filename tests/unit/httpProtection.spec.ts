@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Chain } from '../../libs/http/index.js'
-import { canonicalHash } from '../../libs/ledger/index.js'
+import type { Proof } from '../../libs/http/index.js'
 import { OutboxRelayer, type OutboxInstruction } from '../../libs/outbox/index.js'
 import { destroySubjectKey, FieldVault, KeyRing } from '../../libs/protection/index.js'
 import { loadRails, showPayloadText } from '../../libs/rails/index.js'
@@ -101,40 +100,46 @@ describe('an instruction', () => {
   })
 })
 
-describe('the chain of a payment', () => {
-  test('shows masked fields masked, says so, and gives them in the clear to whoever asks for that', async () => {
-    const masked = await chainOf('masked')
+describe('the proof of a payment', () => {
+  test('masks the fields of a masked class and leaves the record out; payloads=plain shows both', async () => {
+    const { outboxId, ...masked } = await proofOf('masked')
     expect(JSON.stringify(masked)).not.toContain(IBAN)
-    expect(masked.attempts.map((link) => [link.masked, link.fields[7]])).toEqual([
-      [true, '{"iban":"••••3000","amount":"1.50"}'],
+    expect(masked.rows.map(({ record }) => record === null)).toEqual([false, true])
+    expect(masked.rows.map(({ payload }) => payload)).toEqual([null, '{"iban":"••••3000","amount":"1.50"}'])
+    const plain = await readProof(outboxId, '?payloads=plain')
+    expect(plain.rows.map(({ payload }) => payload)).toEqual([null, null])
+    expect(plain.rows.map(({ record }) => hasIban(record))).toEqual([false, true])
+  })
+
+  test('of a rail without classes has its records', async () => {
+    const { rows } = await proofOf('open')
+    expect(rows.map(({ payload, record }) => [payload, hasIban(record)])).toEqual([
+      [null, false],
+      [null, true],
     ])
-    const plain = await chainOf('masked', '?payloads=plain')
-    expect(plain.attempts.map((link) => link.masked)).toEqual([false])
-    expect([JSON.stringify(plain).includes(IBAN), isSound(plain)]).toEqual([true, [true]])
   })
 
-  test('of a rail without classes is as it was hashed', async () => {
-    const open = await chainOf('open')
-    expect([open.attempts.map((link) => link.masked), isSound(open)]).toEqual([[false], [true]])
-  })
-
-  test('in any other wording of the question is refused', async () => {
-    const response = await stage.call(`/v1/outbox/${randomUUID()}/chain?payloads=all`)
+  test('refuses another value of payloads (INVALID_QUERY)', async () => {
+    const response = await stage.call(`/v1/outbox/${randomUUID()}/proof?payloads=all`)
     expect(await problemOf(response)).toMatchObject({ status: 400, code: 'INVALID_QUERY' })
   })
 })
 
 /** Of a payment that has ended. */
-async function chainOf(railType: string, query = ''): Promise<Chain> {
+async function proofOf(railType: string): Promise<Proof> {
   const instruction = anInstruction({ railType, payload: { iban: IBAN, amount: '1.50' } })
   const { outboxId } = JSON.parse(await (await stage.post(bodyOf(instruction), instruction.idempotencyKey)).text())
   const relayer = new OutboxRelayer(db.database, new Map([[railType, rails.get(railType)!]]))
   await relayer.runOnce()
   await relayer.stop()
-  return JSON.parse(await (await stage.call(`/v1/outbox/${outboxId}/chain${query}`)).text())
+  return readProof(outboxId)
 }
 
-/** Of each attempt, whether its hash comes out of what is shown of it. */
-function isSound({ attempts }: Chain): boolean[] {
-  return attempts.map(({ prevHash, fields, rowHash }) => canonicalHash([prevHash, ...fields]) === rowHash)
+async function readProof(outboxId: string, query = ''): Promise<Proof> {
+  const proof: Proof = JSON.parse(await (await stage.call(`/v1/outbox/${outboxId}/proof${query}`)).text())
+  return proof
+}
+
+function hasIban(record: string | null): boolean {
+  return Buffer.from(record ?? '', 'base64').includes(IBAN)
 }

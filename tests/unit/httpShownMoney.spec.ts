@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Proof } from '../../libs/http/index.js'
 import { declareOutboxRails } from '../../libs/outbox/index.js'
 import { loadRails } from '../../libs/rails/index.js'
 import { symphony } from '../support/commandLine.js'
@@ -114,12 +115,16 @@ async function whileServing(words: readonly string[], body: (address: string) =>
 test('an API without --rails masks payloads by the field classes that a worker has declared', async () => {
   const { key } = await aKey(db, { owner: 'audrey', scopes: ['audit'] })
   await whileServing([], async (address) => {
-    const chain = async (query: string) => {
+    const proof = async (query: string) => {
       const headers = { authorization: `Bearer ${key}` }
-      return (await fetch(`${address}/v1/outbox/${failed.outboxId}/chain${query}`, { headers })).text()
+      const response = await fetch(`${address}/v1/outbox/${failed.outboxId}/proof${query}`, { headers })
+      const { rows }: Proof = JSON.parse(await response.text())
+      return rows
+        .map(({ payload, record }) => `${payload} ${Buffer.from(record ?? '', 'base64').toString()}`)
+        .join('\n')
     }
-    const masked = await chain('')
-    const plain = await chain('?payloads=plain')
+    const masked = await proof('')
+    const plain = await proof('?payloads=plain')
     expect(masked).toContain('••••3000')
     expect(masked).toContain('[encrypted]')
     for (const secret of [IBAN, 'SECRET-MEMO']) {

@@ -119,9 +119,10 @@ beforeAll(async () => {
   await complete(db, await enqueueAndClaim(db), { state: 'DISPATCHED', railReference: 'ref-1' })
   await placeOutboxHold(db.as('symphony_control'), item.outboxId, 'under review')
   await acquireLease(db.as('symphony_executor'), { resource: 'r', owner: 'o', durationMs: 60_000 })
-  // By hand: a block that is sealed waits for every writer of the server, other test files' among them.
+  // By hand: sealing waits for every writer of the server, those of other test files too.
   await db.queryNoRole(
-    `INSERT INTO payment_outbox_blocks VALUES (1, 1, 1, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', NULL, '', now())`,
+    `INSERT INTO payment_outbox_blocks (block_no, format, row_count, last_xid, last_kind, last_id, entries, root, block_hash, sealed_at)
+     VALUES (1, 1, 1, 1, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', '', now())`,
   )
   before = await rowHashes(db)
 })

@@ -15,7 +15,7 @@ import { actingFor } from '../../libs/db/index.js'
 import { parseApiKey } from '../../libs/access/index.js'
 import { aKey } from '../support/httpStage.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
-import { exportLedger, ledgerDefects } from '../support/ledgerChain.js'
+import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
 import {
   attemptRows,
   claim,
@@ -334,7 +334,7 @@ describe('an ending that two people decide', () => {
         detail: { decision: state, proposed_by: olga.name, approved_by: pavel.name },
       })
       expect(await pendingRow(db, item.outboxId)).toBeUndefined()
-      expect(ledgerDefects(await exportLedger(db.as('symphony_auditor')))).toEqual([])
+      expect(brokenLedgerRules(await readLedgerText(db.as('symphony_auditor')))).toEqual([])
     },
   )
 

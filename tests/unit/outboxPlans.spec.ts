@@ -371,8 +371,8 @@ const DUE = `
 
 const ENDED_IDENTITIES = `
   INSERT INTO payment_outbox_identities
-    (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, content_hash, row_hash)
-  SELECT uuid_v7(), 'l-' || n, 'k', 'p-' || n % 500, 1000000 + n, '${CROWDED_RAIL}', sha256('x'), sha256('y')
+    (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, content_hash)
+  SELECT uuid_v7(), 'l-' || n, 'k', 'p-' || n % 500, 1000000 + n, '${CROWDED_RAIL}', sha256('x')
   FROM generate_series(1, 200000) n`
 
 const ENDED_ATTEMPTS = `

@@ -59,12 +59,14 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   payment_outbox_pending: {
     control: except('lease_token'),
     auditor: except('lease_token'),
-    readonly: except('lease_token', 'payload', 'late_outcome', 'block_unverified', 'identity_hash'),
+    readonly: except('lease_token', 'payload', 'late_outcome', 'block_unverified'),
   },
   // The tokens in the ledger are spent.
   payment_outbox_attempts: { control: whole(), auditor: whole(), readonly: except('lease_token', 'payload') },
   payment_outbox_events: { control: whole(), auditor: whole(), readonly: whole() },
   payment_outbox_blocks: { control: whole(), auditor: whole(), readonly: whole() },
+  // Its results are in ledger_verifications.
+  ledger_verification_passes: {},
   ledger_verifications: { control: whole(), auditor: whole(), readonly: whole() },
   payment_outbox_proposals: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_contradictions: { control: whole(), auditor: whole(), readonly: whole() },
@@ -121,6 +123,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   record_late_outcome: 'executor',
   repair_expired_leases: 'executor',
   seal_ledger_block: 'executor',
+  verify_ledger_block: 'executor',
   outbox_backoff: 'executor',
   next_outbox_event: 'executor',
   heartbeat_outbox_worker: 'executor',
@@ -269,14 +272,13 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   outbox_actor: 'nobody',
   outbox_actor_of_key: 'nobody',
   outbox_attempt_ceiling: 'nobody',
-  outbox_attempt_hash: 'nobody',
   outbox_base_key: 'nobody',
+  outbox_block_entries: 'nobody',
   outbox_block_hash: 'nobody',
+  outbox_block_root: 'nobody',
   outbox_content_hash: 'nobody',
-  outbox_event_hash: 'nobody',
   outbox_evidence: 'nobody',
   outbox_hold_detail: 'nobody',
-  outbox_identity_hash: 'nobody',
   outbox_other_success: 'nobody',
   payload_defect: 'nobody',
   person_key: 'nobody',
@@ -294,6 +296,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   refuse_stale_snapshot: 'nobody',
   refuse_mutation: 'nobody',
   require_operator_arguments: 'nobody',
+  require_utf8_session: 'nobody',
   set_actor_gateway: 'nobody',
   sight_inbox_message: 'nobody',
   small_payload_text: 'nobody',
@@ -301,7 +304,6 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   purge_finished_tasks: 'nobody',
   release_expired_tasks: 'nobody',
   release_tasks: 'nobody',
-  unsealed_outbox_rows: 'nobody',
   uuid_v7: 'nobody',
   verify_blocked_outbox_items: 'nobody',
   wake_inbox_workers: 'nobody',
@@ -348,6 +350,7 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
     return call(10, WORKER)
   },
   seal_ledger_block: (call) => call(1),
+  verify_ledger_block: (call) => call(1_000, 60),
   outbox_backoff: async (call) => call(1, (await enqueue(db)).outboxId),
   next_outbox_event: (call) => call(null),
   heartbeat_outbox_worker: (call) => call(WORKER, {}),
@@ -785,9 +788,10 @@ async function proposal(): Promise<string> {
 
 async function putARowInEveryTable(): Promise<void> {
   const executor = db.as('symphony_executor')
-  // By hand: a block that is sealed waits for every writer of the server, other test files' among them.
+  // By hand: sealing waits for every writer of the server, those of other test files too.
   await db.queryNoRole(
-    `INSERT INTO payment_outbox_blocks VALUES (1, 1, 1, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', '', '', now())`,
+    `INSERT INTO payment_outbox_blocks (block_no, format, row_count, last_xid, last_kind, last_id, entries, root, block_hash, sealed_at)
+     VALUES (1, 1, 1, 1, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', '', now())`,
   )
   await db.queryNoRole(
     `INSERT INTO subject_keys (key_id, subject, master_key_id, wrapped_key, created_at)
@@ -834,8 +838,10 @@ async function readRelations(): Promise<ReadonlyMap<string, Relation>> {
 async function readFunctions(): Promise<typeof functions> {
   const { rows } = await db.queryNoRole<{ name: string; signature: string; nulls: string }>(
     `SELECT p.proname AS name, p.oid::regprocedure::text AS signature, (
-       SELECT COALESCE(string_agg('NULL::' || format_type(a.type, NULL), ', ' ORDER BY a.position), '')
-       FROM unnest(p.proargtypes) WITH ORDINALITY AS a(type, position)) AS nulls
+       -- Without our types, which PUBLIC cannot name.
+       SELECT COALESCE(string_agg(CASE WHEN t.typnamespace = p.pronamespace THEN 'NULL' ELSE 'NULL::' || format_type(t.oid, NULL) END,
+         ', ' ORDER BY a.position), '')
+       FROM unnest(p.proargtypes) WITH ORDINALITY AS a(type, position) JOIN pg_type t ON t.oid = a.type) AS nulls
      FROM pg_proc p WHERE p.pronamespace = $1::regnamespace
        -- The overload for a state of the enum type is under test in outboxComplete.spec.ts.
        AND (p.proname <> 'complete_outbox_attempt' OR 'outbox_attempt_state'::regtype <> ALL (p.proargtypes))`,

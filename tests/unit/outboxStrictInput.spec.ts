@@ -119,7 +119,11 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
     role: 'executor',
     sound: async () => ({ p_batch_size: '10', p_worker_id: `'w'`, p_report_failures: 'true' }),
   },
-  seal_ledger_block: { role: 'executor', sound: async () => ({ p_rows_max: '10' }) },
+  seal_ledger_block: { role: 'executor', sound: async () => ({ p_rows_max: '10', p_interval_ms: '0' }) },
+  verify_ledger_block: {
+    role: 'executor',
+    sound: async () => ({ p_rows_per_second: '1000', p_pass_seconds: '60' }),
+  },
   outbox_backoff: { role: 'executor', sound: async () => ({ p_attempt_no: '1', p_outbox_id: 'gen_random_uuid()' }) },
   next_outbox_event: {
     role: 'executor',
@@ -641,6 +645,9 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_error: text(2000),
   p_attempts_max: integer(1, 1000),
   p_rows_max: integer(1, 100_000),
+  p_interval_ms: integer(0, 3_600_000),
+  p_rows_per_second: integer(1, 1_000_000),
+  p_pass_seconds: integer(0, 2_592_000),
   p_rows_checked: { refused: { 'less than none': '-1' }, accepted: { none: '0' } },
   p_break_count: { refused: { 'less than none': '-1' }, accepted: { none: '0' } },
   p_keep_seconds: integer(1, 315_576_000),

@@ -129,7 +129,7 @@ describe('PRIM-POSTGRES-API-003 options are validated', () => {
       leaseSeconds: 60,
       pollMs: 500,
       cleanupIntervalMs: 3_600_000,
-      sealIntervalMs: 10_000,
+      sealIntervalMs: 1_000,
       retention: { inboxDays: 30, jobRunsDays: 30, timersDays: 30, leasesDays: 30 },
       connectionsMax: 50,
       connectionsPerDatabase: 5,

@@ -1,7 +1,13 @@
 import type { Logger } from 'pino'
 import type { Database } from '../../db/index.js'
-import { LedgerSealer } from '../../ledger/index.js'
-import { logRelayerEvents, logRepairEvents, logSealerEvents, type Metrics } from '../../observability/index.js'
+import { LedgerSealer, LedgerVerifier } from '../../ledger/index.js'
+import {
+  logRelayerEvents,
+  logRepairEvents,
+  logSealerEvents,
+  logVerifierEvents,
+  type Metrics,
+} from '../../observability/index.js'
 import { OutboxRelayer } from '../../outbox/index.js'
 import type { LoadedRail } from '../../rails/index.js'
 import { LeaseRepairWorker } from '../../repair/index.js'
@@ -20,7 +26,7 @@ export interface WorkerServicesOptions {
   readonly watch: RefusalWatch
 }
 
-/** A relayer, lease repair and the sealing of the ledger over one database: what `start` and `worker` have in common. */
+/** A relayer, lease repair, and sealing and verification of the ledger over one database: the common part of `start` and `worker`. */
 export class WorkerServices {
   readonly workerId: string
   readonly #rails: ReadonlyMap<string, LoadedRail>
@@ -28,6 +34,8 @@ export class WorkerServices {
   readonly #relayer: OutboxRelayer
   readonly #repair: LeaseRepairWorker
   readonly #sealer: LedgerSealer
+  /** Undefined where it is switched off. */
+  readonly #verifier: LedgerVerifier | undefined
 
   constructor({ database, rails, settings, log, metrics, watch }: WorkerServicesOptions) {
     const { workerId, memoryFile, leaseSeconds, batchSize, concurrency, pollMs, listen, renewLeases, shutdownMs } =
@@ -62,6 +70,15 @@ export class WorkerServices {
       { intervalMs: settings.sealIntervalMs },
       guardListener(logSealerEvents(log), watch.onEvent),
     )
+    const { verifyRowsPerSecond: rowsPerSecond } = settings
+    this.#verifier =
+      rowsPerSecond === 0
+        ? undefined
+        : new LedgerVerifier(
+            database.as('symphony_executor'),
+            { rowsPerSecond },
+            guardListener(logVerifierEvents(log), watch.onEvent),
+          )
   }
 
   async start(): Promise<void> {
@@ -70,11 +87,12 @@ export class WorkerServices {
     await this.#relayer.start()
     await this.#repair.start()
     await this.#sealer.start()
+    await this.#verifier?.start()
   }
 
   /** Gives leases back, waits for calls within the bound that was set, and closes the rails. Safe before `start`. */
   async stop(): Promise<void> {
-    await Promise.all([this.#relayer.stop(), this.#repair.stop(), this.#sealer.stop()])
+    await Promise.all([this.#relayer.stop(), this.#repair.stop(), this.#sealer.stop(), this.#verifier?.stop()])
     const closing = [...this.#rails.values()].map((rail) => rail.close())
     // An adapter that cannot close keeps nobody from stopping.
     await settleWithin(Promise.allSettled(closing), RAILS_CLOSE_MS)

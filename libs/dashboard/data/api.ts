@@ -2,7 +2,7 @@ import type {
   Accepted,
   Alerts,
   Approved,
-  Chain,
+  Proof,
   Changed,
   ContradictionPage,
   Databases,
@@ -58,8 +58,20 @@ export const listPayments = (filter: PaymentFilter & PageQuery, signal: AbortSig
   request<OutboxPage>('/v1/outbox', { query: { ...filter }, signal })
 export const readTimeline = (outboxId: string, signal: AbortSignal) =>
   request<Timeline>(`/v1/outbox/${e(outboxId)}`, { signal })
-export const readChain = (outboxId: string, signal: AbortSignal) =>
-  request<Chain>(`/v1/outbox/${e(outboxId)}/chain`, { signal })
+/** All pages of it. */
+export async function readProof(outboxId: string, signal: AbortSignal): Promise<Proof> {
+  const rows: Proof['rows'][number][] = []
+  const blocks = new Map<string, Proof['blocks'][number]>()
+  let next: string | null = null
+  do {
+    const query: { readonly cursor?: string } = next === null ? {} : { cursor: next }
+    const page: Proof = await request<Proof>(`/v1/outbox/${e(outboxId)}/proof`, { query, signal })
+    rows.push(...page.rows)
+    for (const block of page.blocks) blocks.set(block.no, block)
+    next = page.next
+  } while (next !== null)
+  return { outboxId, rows, blocks: [...blocks.values()], next }
+}
 export const enqueuePayment = (instruction: Instruction & { readonly instructionId: string }) =>
   request<Accepted>('/v1/instructions', {
     method: 'POST',

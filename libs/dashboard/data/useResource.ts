@@ -26,12 +26,14 @@ export interface ResourceOptions<T> {
   readonly concerns?: (event: ServerEvent) => boolean
   /** For what no event tells of: ask again this often. */
   readonly everyMs?: number
+  /** Whether a value needs no further poll. @default never */
+  readonly isFinal?: (value: T) => boolean
 }
 
 /** A refresh that events ask for: at most this often, however many payments move. */
 const REFRESH_EVERY_MS = 1_000
 
-export function useResource<T>({ key, load, concerns, everyMs }: ResourceOptions<T>): ResourceHandle<T> {
+export function useResource<T>({ key, load, concerns, everyMs, isFinal }: ResourceOptions<T>): ResourceHandle<T> {
   const resource = useMemo(() => createResource(load), [key])
   useEffect(() => {
     resource.refresh()
@@ -40,7 +42,11 @@ export function useResource<T>({ key, load, concerns, everyMs }: ResourceOptions
     const forget = onServerEvent((event) => {
       if (event.type === 'reconnected' || concerns === undefined || concerns(event)) throttled.ask()
     })
-    if (everyMs !== undefined) void askEvery(everyMs, resource.refresh, left.signal)
+    const poll = () => {
+      const { value } = resource.state.peek()
+      if (value === undefined || isFinal?.(value) !== true) resource.refresh()
+    }
+    if (everyMs !== undefined) void askEvery(everyMs, poll, left.signal)
     return () => {
       left.abort()
       forget()
@@ -52,11 +58,11 @@ export function useResource<T>({ key, load, concerns, everyMs }: ResourceOptions
 }
 
 /** Not while nobody looks. */
-async function askEvery(everyMs: number, refresh: () => void, left: AbortSignal): Promise<void> {
+async function askEvery(everyMs: number, poll: () => void, left: AbortSignal): Promise<void> {
   for (;;) {
     await pause(everyMs, left)
     if (left.aborted) return
-    if (document.visibilityState === 'visible') refresh()
+    if (document.visibilityState === 'visible') poll()
   }
 }
 

@@ -14,7 +14,7 @@ import { Panel } from '../parts/Panel.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { StateTag } from '../parts/StateTag.js'
 import { HoldSheet, RedriveSheet, ResolveSheet } from './payment/sheets.js'
-import { ChainPanel } from './payment/ChainPanel.js'
+import { LedgerPanel } from './payment/LedgerPanel.js'
 import { Chronicle } from './payment/Chronicle.js'
 
 export function Payment({ outboxId }: { readonly outboxId: string }) {
@@ -62,7 +62,7 @@ function Told({ timeline, onDone }: { readonly timeline: Timeline; readonly onDo
         </div>
         <div class="stack">
           <Facts item={item} redrivenAs={redrivenAs} />
-          <ChainPanel outboxId={item.outboxId} version={`${attempts.length} ${events.length}`} />
+          <LedgerPanel outboxId={item.outboxId} version={`${attempts.length} ${events.length}`} />
         </div>
       </div>
     </>

@@ -1,5 +1,5 @@
 import { Type } from 'typebox'
-import { ATTEMPT_FIELDS, numberOf, readItemChain, type LedgerRow } from '../../ledger/index.js'
+import { readItemProof, type ProvenRow, type RowProof } from '../../ledger/index.js'
 import {
   findItems,
   readAttemptViews,
@@ -13,10 +13,10 @@ import {
 } from '../../outbox/index.js'
 import type { Identity } from '../access/Identity.js'
 import type { Api, Role, ShowPayload } from '../Api.js'
-import { decodeCursor, encodeCursor, NUMBER_PART, UUID_PART } from '../cursor.js'
+import { decodeCursor, encodeCursor, FOREIGN_CURSOR, NUMBER_PART, UUID_PART } from '../cursor.js'
 import { ProblemError } from '../Problem.js'
 import { Id } from '../shapes/common.js'
-import { Chain, ItemStateShape, OutboxPage, Timeline } from '../shapes/outbox.js'
+import { ItemStateShape, OutboxPage, Proof, Timeline, type ProofBlock, type ProofRow } from '../shapes/outbox.js'
 import { ATTEMPT_EXAMPLE, EXAMPLE, ITEM_EXAMPLE } from './examples.js'
 import { isVisible, LIMIT_DEFAULT, ofParticipants, outboxIdParam, page, participantsFor } from './parameters.js'
 import { route, type Route } from './route.js'
@@ -25,13 +25,7 @@ const BY_ID = { list: 'outbox', parts: { id: UUID_PART } }
 const BY_FAILURE = { list: 'failed', parts: { id: UUID_PART } }
 const BY_SEQUENCE = { list: 'stream', parts: { number: NUMBER_PART } }
 
-const LINK_EXAMPLE = {
-  number: '1',
-  fields: [EXAMPLE.attemptId, null],
-  masked: false,
-  prevHash: EXAMPLE.hash,
-  rowHash: EXAMPLE.hash,
-}
+const BY_ROW = { list: 'proof', parts: { kind: /^(?:identity|attempt|event)$/, number: NUMBER_PART } }
 
 export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
   return [
@@ -114,9 +108,9 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
     }),
     route({
       method: 'GET',
-      path: '/v1/outbox/{outboxId}/chain',
+      path: '/v1/outbox/{outboxId}/proof',
       tag: 'payments',
-      summary: 'The exact content that the hashes of one payment are taken over, so that a reader can recompute them.',
+      summary: 'The rows of one payment and their places in sealed blocks, so that a reader can recompute the hashes.',
       access: 'audit',
       participants: 'filtered',
       params: outboxIdParam,
@@ -124,12 +118,16 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
         payloads: Type.Optional(
           Type.Union([Type.Literal('masked'), Type.Literal('plain')], {
             description:
-              'masked, unless this says plain: as the rail’s classes of fields allow. A row of which a field is masked cannot be recomputed',
+              'masked, unless this says plain: as the rail’s classes of fields allow. The hash of a masked row cannot be recomputed',
           }),
         ),
+        cursor: page.cursor,
       },
       answers: {
-        200: { description: 'Its chain, payloads included, masked unless they are asked for plain.', schema: Chain },
+        200: {
+          description: 'Its rows, with payloads, masked unless asked for plain. A page has at most 64 KiB, or one row.',
+          schema: Proof,
+        },
       },
       problems: ['ITEM_NOT_FOUND', 'INVALID_ARGUMENT', 'INVALID_QUERY'],
       example: {
@@ -137,24 +135,29 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
         status: 200,
         answer: {
           outboxId: EXAMPLE.paidId,
-          identity: { fields: [EXAMPLE.paidId, EXAMPLE.instructionId], rowHash: EXAMPLE.hash },
-          attempts: [LINK_EXAMPLE],
-          events: [],
+          rows: [
+            {
+              kind: 'attempt',
+              number: '1',
+              id: EXAMPLE.attemptId,
+              transaction: '4711',
+              record: 'AAAAFgAAC4YAAAAQ',
+              payload: null,
+              block: '12',
+              entries: 'AAI=',
+              nodes: ['q83v'],
+            },
+          ],
+          blocks: [{ no: '12', hash: EXAMPLE.hash, head: 'AAAACQ==' }],
+          next: null,
         },
       },
-      handle: async ({ identity, params: { outboxId }, query: { payloads = 'masked' } }) => {
+      handle: async ({ identity, params: { outboxId }, query: { payloads = 'masked', cursor } }) => {
         await requireItem(roles.auditor, identity, outboxId)
-        const chain = await readItemChain(roles.auditor, outboxId)
-        if (chain === undefined) throw new ProblemError('ITEM_NOT_FOUND')
-        const { fields, rowHash } = chain.identity
-        const railType = chain.attempts[0]?.fields[ATTEMPT_FIELDS.railType] ?? ''
+        const rows = await provenRows(roles.auditor, outboxId, cursor)
+        const railType = rows.find(({ row }) => row.kind === 'attempt')?.row.field('rail_type') ?? ''
         const show = payloads === 'plain' ? undefined : await protection?.showerOf(roles.auditor, railType)
-        return {
-          outboxId: chain.identity.id,
-          identity: { fields, rowHash },
-          attempts: chain.attempts.map((row) => linkOf(row, show)),
-          events: chain.events.map((row) => linkOf(row)),
-        }
+        return { outboxId, ...proofPage(rows, show) }
       },
     }),
   ]
@@ -220,19 +223,65 @@ async function named(
   return { ids: await findItems(role, word, { ...ofParticipants(participants), keyScope, limit }), next: null }
 }
 
-function linkOf(row: LedgerRow, show?: ShowPayload) {
-  const { fields, prevHash, rowHash } = row
-  const shown = show === undefined ? undefined : showFields(fields, show)
-  return {
-    number: String(numberOf(row)),
-    fields: shown?.fields ?? fields,
-    masked: shown?.masked ?? false,
-    prevHash,
-    rowHash,
-  }
+/** The rows behind a cursor: one more than a page may have, so that the page knows whether another follows. */
+async function provenRows(role: Role, outboxId: string, cursor: string | undefined): Promise<readonly ProvenRow[]> {
+  const after = decodeCursor(BY_ROW, cursor)
+  if (after === undefined) return readItemProof(role, outboxId, { from: FIRST_ROW, limit: PROOF_ROWS_MAX + 1 })
+  const kind = after.kind === 'identity' || after.kind === 'attempt' ? after.kind : 'event'
+  const from = { kind, number: BigInt(after.number) } as const
+  const [last, ...rows] = await readItemProof(role, outboxId, { from, limit: PROOF_ROWS_MAX + 2 })
+  if (last?.row.kind === from.kind && last.row.number === from.number) return rows
+  throw new ProblemError('INVALID_QUERY', FOREIGN_CURSOR, { argument: 'cursor' })
 }
 
-function showFields(fields: LedgerRow['fields'], show: ShowPayload) {
-  const { text, masked } = show(fields[ATTEMPT_FIELDS.payload] ?? '')
-  return { masked, fields: fields.map((field, at) => (at === ATTEMPT_FIELDS.payload ? text : field)) }
+const FIRST_ROW = { kind: 'identity', number: 0n } as const
+
+/** As many rows as a page may have, and the heads of their blocks. */
+function proofPage(rows: readonly ProvenRow[], show: ShowPayload | undefined): Omit<Proof, 'outboxId'> {
+  const shown: ProofRow[] = []
+  const blocks = new Map<string, ProofBlock>()
+  let bytes = 0
+  for (const proven of rows.slice(0, PROOF_ROWS_MAX)) {
+    const row = proofRow(proven, show)
+    const block = proven.proof && proofBlock(proven.proof.block)
+    bytes += bytesAsJson(row) + (block === undefined || blocks.has(block.no) ? 0 : bytesAsJson(block))
+    if (shown.length > 0 && bytes > PROOF_BYTES_MAX) break
+    shown.push(row)
+    if (block !== undefined) blocks.set(block.no, block)
+  }
+  const last = shown.at(-1)
+  const isWhole = last === undefined || shown.length === rows.length
+  const next = isWhole ? null : encodeCursor(BY_ROW, { kind: last.kind, number: last.number })
+  return { rows: shown, blocks: [...blocks.values()], next }
+}
+
+/** Each row may need a block of its own to be read. */
+const PROOF_ROWS_MAX = 32
+/** With the parts around the rows and blocks, a page stays below 64 KiB. */
+const PROOF_BYTES_MAX = 65_000
+
+/** With the comma behind it. */
+function bytesAsJson(value: ProofRow | ProofBlock): number {
+  return Buffer.byteLength(JSON.stringify(value)) + 1
+}
+
+function proofBlock({ no, hash, head }: RowProof['block']): ProofBlock {
+  return { no: String(no), hash, head: head.toString('base64') }
+}
+
+function proofRow({ row, proof }: ProvenRow, show: ShowPayload | undefined): ProofRow {
+  const { kind, id, xid, number, record } = row
+  const shown = kind === 'attempt' ? show?.(row.field('payload') ?? '') : undefined
+  const isMasked = shown?.masked === true
+  return {
+    kind,
+    number: String(number),
+    id,
+    transaction: String(xid),
+    record: isMasked ? null : record.toString('base64'),
+    payload: isMasked ? shown.text : null,
+    block: proof === undefined ? null : String(proof.block.no),
+    entries: proof?.entries?.toString('base64') ?? null,
+    nodes: proof?.nodes.map((node) => node.toString('base64')) ?? [],
+  }
 }

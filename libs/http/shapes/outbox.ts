@@ -1,5 +1,5 @@
 import { Type, type Static } from 'typebox'
-import { Id, JsonObjectShape, nullable, oneOf, pageOf, shape, Timestamp, Uuid, WholeNumber } from './common.js'
+import { Cursor, Id, JsonObjectShape, nullable, oneOf, pageOf, shape, Timestamp, Uuid, WholeNumber } from './common.js'
 
 export const ItemStateShape = oneOf(
   ['DUE', 'SCHEDULED', 'LEASED', 'EXPIRED', 'BLOCKED', 'HELD', 'DISPATCHED', 'FAILED'],
@@ -143,30 +143,51 @@ export const Timeline = shape({
 })
 export type Timeline = Static<typeof Timeline>
 
-const Fields = Type.Array(nullable(Type.String()), {
-  description:
-    'in canonical order: hash each as its length in UTF-8 bytes, a colon, the bytes, a comma; a null field as ":,"',
-})
-const Hash = nullable(Type.String({ pattern: '^[0-9a-f]{64}$' }))
+function base64(description: string) {
+  return Type.String({ pattern: '^[A-Za-z0-9+/]*={0,2}$', description })
+}
 
-/** A row that chains to the one before it: the hash is taken over prevHash and then the fields. */
-const Link = shape({
-  /** attemptNo or eventNo */
-  number: WholeNumber,
-  fields: Fields,
-  masked: Type.Boolean({
-    description: 'the payload among the fields is masked: its hash cannot be recomputed from it',
-  }),
-  prevHash: Hash,
-  rowHash: Hash,
+/** A row of the ledger, and the way from it to the root of its block. */
+const ProofRow = shape({
+  kind: Type.Union([Type.Literal('identity'), Type.Literal('attempt'), Type.Literal('event')]),
+  number: Type.String({ pattern: '^\\d{1,18}$', description: 'attemptNo or eventNo; 0 for the identity' }),
+  id: Uuid,
+  transaction: Type.String({ pattern: '^-?\\d{1,19}$', description: 'the transaction that wrote the row' }),
+  record: nullable(
+    base64(
+      'the row in PostgreSQL’s binary form of a record, over which its SHA-256 is taken; null where its payload is masked',
+    ),
+  ),
+  payload: nullable(Type.String({ description: 'the masked payload of a row without a record' })),
+  block: nullable(
+    Type.String({ pattern: '^\\d{1,19}$', description: 'the block that covers the row; null while none does' }),
+  ),
+  entries: nullable(
+    base64(
+      'up to four entries of the block, that of the row among them: kind (2 bytes), id (16), transaction (8), SHA-256 of the record (32); null if the block has none',
+    ),
+  ),
+  nodes: Type.Array(
+    base64('the SHA-256 of the entries stands in the first, that of each in the next; that of the last is the root'),
+  ),
 })
 
-/** Everything the hashes of one item are taken over, payloads included, so that whoever reads it can recompute them. */
-export const Chain = shape({
+/** The head of a block: its SHA-256 is the block’s hash, which checkpoints sign. */
+const ProofBlock = shape({
+  no: Type.String({ pattern: '^\\d{1,19}$' }),
+  hash: Type.String({ pattern: '^[0-9a-f]*$' }),
+  head: base64(
+    'a record of block number, format, hash of the block before, row count, last transaction, last kind, last id, root, time of sealing',
+  ),
+})
+
+/** The rows of one payment and their blocks, so that a reader can recompute the hashes. */
+export const Proof = shape({
   outboxId: Uuid,
-  identity: shape({ fields: Fields, rowHash: Hash }),
-  attempts: Type.Array(Link, { description: 'the first follows the identity: its prevHash is the identity’s rowHash' }),
-  events: Type.Array(Link, { description: 'a chain of their own: the first has no prevHash' }),
+  rows: Type.Array(ProofRow, { description: 'the identity, then attempts, then events, each by number' }),
+  blocks: Type.Array(ProofBlock),
+  next: nullable(Cursor),
 })
-export type Chain = Static<typeof Chain>
-export type ChainLink = Static<typeof Link>
+export type Proof = Static<typeof Proof>
+export type ProofRow = Static<typeof ProofRow>
+export type ProofBlock = Static<typeof ProofBlock>

@@ -37,7 +37,6 @@ export const PENDING_COLUMNS: Readonly<Record<PendingColumn, string>> = {
   ordered: 'p.ordered',
   blocked: 'p.blocked',
   block_unverified: 'p.block_unverified',
-  identity_hash: `encode(p.identity_hash, 'hex')`,
   trace_context: 'p.trace_context',
   is_message: 'p.is_message',
   stream_position: 'p.stream_position::text',
@@ -56,7 +55,6 @@ const IDENTITY: Readonly<Record<keyof PendingIdentity, string>> = {
   payload: `'sha256:' || encode(i.content_hash, 'hex')`,
   created_at: isoMicros('i.created_at'),
   ordered: 'i.ordered',
-  identity_hash: `encode(i.row_hash, 'hex')`,
   is_message: 'i.is_message',
   stream_position: 'i.stream_position::text',
 }

@@ -1,13 +1,13 @@
--- Outcomes: what became of an attempt. Three ways lead here, and each appends exactly one ledger row: a worker completes
--- (complete_outbox_attempts), a lease expires (expire_outbox_leases), two people decide (decide.sql).
+-- Outcomes: what became of an attempt. Three ways lead here, and each appends exactly one ledger row: a worker
+-- completes (complete_outbox_attempts), a lease expires (expire_outbox_leases), two people decide (decide.sql).
 --
 -- The rules, once:
 --   * the number is the ledger's highest plus one, read after the row is locked;
 --   * DISPATCHED and FAILED end the item; a unique index forbids a second ending;
 --   * the 20th RETRYABLE ends the item as FAILED, unless its outcome is unknown: then it is held;
 --   * an item of unknown outcome is never FAILED by a counter, a code or a check: it is held;
---   * an attempt beyond the ceiling is granted by people, or by a late success that an expired lease left unused; an attempt
---     beyond the ceiling that does not end the item holds it again.
+--   * people, or a late success that an expired lease left unused, grant an attempt beyond the ceiling; if it does not
+--     end the item, it holds the item again.
 
 CREATE OR REPLACE FUNCTION outbox_attempt_ceiling() RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -33,14 +33,16 @@ BEGIN
     * (1 - 0.2 * (get_byte(v_hash, 0) * 256 + get_byte(v_hash, 1)) / 65536.0));
 END
 $$;
-COMMENT ON FUNCTION outbox_backoff(integer, uuid) IS 'How long to wait after attempt n: bounded, exponential, spread by a hash of the id.';
+COMMENT ON FUNCTION outbox_backoff(integer, uuid) IS
+  'How long to wait after attempt n: bounded, exponential, spread by a hash of the id.';
 
--- Two successes under two references may be two payments. The later word alarms, whichever of the two it is, and whoever
--- recorded it: a worker, or two people.
+-- Two successes under two references may be two payments. The later word alarms, whichever of the two it is, and
+-- whoever recorded it: a worker, or two people.
 CREATE OR REPLACE FUNCTION outbox_other_success(p_late_outcome jsonb, p_rail_reference text) RETURNS jsonb
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
-  WHEN p_late_outcome ->> 'state' = 'DISPATCHED' AND p_late_outcome ->> 'rail_reference' IS DISTINCT FROM p_rail_reference
+  WHEN p_late_outcome ->> 'state' = 'DISPATCHED' AND p_late_outcome ->> 'rail_reference' IS DISTINCT
+    FROM p_rail_reference
   THEN p_late_outcome
 END;
 COMMENT ON FUNCTION outbox_other_success(jsonb, text) IS
@@ -63,7 +65,6 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
-  v_now_micros text;
   v_places tid[];
   v_full_trail boolean;
   v_recorded integer[];
@@ -79,6 +80,7 @@ DECLARE
   v_contradictions jsonb[];
   v_contradicted_by uuid[];
 BEGIN
+  -- 1. Check the arguments.
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   PERFORM check_outbox_outcomes(cardinality(p_outbox_ids), p_states, p_rail_references, p_rail_codes, p_error_codes,
     p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons, p_actions);
@@ -87,21 +89,26 @@ BEGIN
     p_lease_tokens := ARRAY(
       SELECT CASE WHEN i.is_message = p_is_message THEN g.lease_token ELSE '00000000-0000-0000-0000-000000000000' END
       FROM unnest(p_outbox_ids, p_lease_tokens) WITH ORDINALITY AS g(outbox_id, lease_token, ordinal)
-      LEFT JOIN LATERAL (SELECT n.is_message FROM payment_outbox_identities n WHERE n.outbox_id = g.outbox_id OFFSET 0) i ON true
+      LEFT JOIN LATERAL (SELECT n.is_message FROM payment_outbox_identities n
+        WHERE n.outbox_id = g.outbox_id OFFSET 0) i ON true
       ORDER BY g.ordinal);
   END IF;
+  -- 2. Record payments that their rail has paid, the short way, if nothing else is to be weighed.
   IF 'DISPATCHED' = ALL (p_states) THEN
-    SELECT e.recorded, e.outbox_ids, e.attempt_ids, e.attempt_nos, e.heads, e.contradicted, e.contradictions, e.contradicted_by,
-      array_fill('DISPATCHED'::text, ARRAY[cardinality(e.recorded)]), array_fill(false, ARRAY[cardinality(e.recorded)]), false
-    INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_heads, v_contradicted, v_contradictions, v_contradicted_by,
+    SELECT e.recorded, e.outbox_ids, e.attempt_ids, e.attempt_nos, e.heads, e.contradicted, e.contradictions,
+      e.contradicted_by,
+      array_fill('DISPATCHED'::text, ARRAY[cardinality(e.recorded)]), array_fill(false, ARRAY[cardinality(e.recorded)]),
+        false
+    INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_heads, v_contradicted, v_contradictions,
+      v_contradicted_by,
       v_states, v_helds, v_newly_held
     FROM end_dispatched_outbox_items(p_outbox_ids, p_lease_tokens, p_worker_id, p_rail_references, p_rail_codes,
       p_error_codes, p_error_messages, p_latencies_ms, p_actions) e;
   END IF;
+  -- 3. Otherwise lock the leases and judge each outcome by the rules above.
   IF v_recorded IS NULL THEN
     v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
     v_now := clock_timestamp();
-    v_now_micros := epoch_micros(v_now)::text;
 
     WITH judged AS MATERIALIZED (
       SELECT w.*,
@@ -121,49 +128,40 @@ BEGIN
           WHEN w.unknown AND w.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
         END AS new_hold_reason
       FROM (
-        SELECT g.ordinal::integer, g.place, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key,
-          p.rail_type, p.payload, p.claimed_at, p.lease_token, p.dispatch_mark, p.late_outcome, p.hold_reason, p.ordered,
+        SELECT g.ordinal::integer, g.place, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id,
+          p.idempotency_key,
+          p.rail_type, p.payload, p.claimed_at, p.lease_token, p.dispatch_mark, p.late_outcome, p.hold_reason,
+          p.ordered,
           g.wanted, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
-          g.asked_hold_reason, COALESCE(g.action, 'sent') AS action, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
-          COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
+          g.asked_hold_reason, COALESCE(g.action, 'sent') AS action, uuid_v7() AS attempt_id, COALESCE(last.attempt_no,
+          0) + 1 AS attempt_no,
           -- What came in late as a success is not talked away by anything but a success or a person.
           COALESCE(g.outcome_unknown, p.outcome_unknown)
             OR COALESCE(p.late_outcome ->> 'state' = 'DISPATCHED', false) AS unknown
-        FROM unnest(v_places, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
+        FROM unnest(v_places, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages,
+          p_latencies_ms,
             p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons, p_actions) WITH ORDINALITY
           AS g(place, wanted, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds,
             outcome_unknown, asked_hold_reason, action, ordinal)
         CROSS JOIN LATERAL (SELECT q.* FROM payment_outbox_pending q WHERE q.ctid = g.place OFFSET 0) p
         LEFT JOIN LATERAL (
-          SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
+          SELECT a.attempt_no FROM payment_outbox_attempts a
           WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
         ) last ON true
         -- A row of its own, so that what is made for it (its id above all) is made once.
         OFFSET 0
       ) w
+    -- 4. Append the ledger rows; end the items, or give them back to the queue.
     ), recorded AS (
       INSERT INTO payment_outbox_attempts
         (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
           attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
-          worker_id, lease_token, created_at, prev_hash, row_hash, action, outcome_unknown)
+          worker_id, lease_token, created_at, action, outcome_unknown)
       SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
         j.rail_type, j.payload, j.attempt_no, j.effective, j.claimed_at, v_now, j.rail_reference, j.rail_code,
-        j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
-        outbox_attempt_hash(j.prev_hash_text, j.attempt_id_text, j.outbox_id_text, j.instruction_id,
-          j.participant_id, j.sequence_id_text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no_text,
-          j.effective_text, j.claimed_at_text, v_now_micros, j.rail_reference, j.rail_code,
-          j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros),
+        j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now,
         j.action, j.unknown AND j.effective = 'RETRYABLE'
-      FROM (
-        -- The hash takes each field twice, for its length and for itself: what has to be made is made here, once.
-        SELECT j.*, encode(j.prev_hash, 'hex') AS prev_hash_text, j.attempt_id::text AS attempt_id_text,
-          j.outbox_id::text AS outbox_id_text, j.sequence_id::text AS sequence_id_text, j.payload::text AS payload_text,
-          j.attempt_no::text AS attempt_no_text, j.effective::text AS effective_text,
-          epoch_micros(j.claimed_at)::text AS claimed_at_text, j.latency_ms::text AS latency_ms_text,
-          encode(sha256(uuid_send(j.lease_token)), 'hex') AS lease_token_hash
-        FROM judged j
-        OFFSET 0
-      ) j
+      FROM judged j
     ), ended AS (
       DELETE FROM payment_outbox_pending p USING judged j
       WHERE p.ctid = j.place AND j.effective IN ('DISPATCHED', 'FAILED')
@@ -181,12 +179,16 @@ BEGIN
       WHERE p.ctid = j.place AND j.effective = 'RETRYABLE'
     ), tallied AS (
       INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, retryable, failed, outcome_unknown)
-      SELECT v_now, count(*) FILTER (WHERE j.effective = 'DISPATCHED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE'),
+      SELECT v_now, count(*) FILTER (WHERE j.effective = 'DISPATCHED'),
+        count(*) FILTER (WHERE j.effective = 'RETRYABLE'),
         count(*) FILTER (WHERE j.effective = 'FAILED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE' AND j.unknown)
       FROM judged j HAVING count(*) > 0
     )
-    SELECT COALESCE(array_agg(j.ordinal), '{}'), array_agg(j.outbox_id), array_agg(j.attempt_id), array_agg(j.attempt_no),
-      array_agg(j.effective::text), array_agg(j.held), COALESCE(bool_or(j.new_hold_reason IS NOT NULL AND j.hold_reason IS NULL), false),
+    -- 5. Collect the verdicts.
+    SELECT COALESCE(array_agg(j.ordinal), '{}'), array_agg(j.outbox_id), array_agg(j.attempt_id),
+      array_agg(j.attempt_no),
+      array_agg(j.effective::text), array_agg(j.held), COALESCE(bool_or(j.new_hold_reason IS NOT NULL
+      AND j.hold_reason IS NULL), false),
       array_agg(j.attempt_id) FILTER (WHERE j.ordered AND j.effective <> 'RETRYABLE'),
       array_agg(j.outbox_id) FILTER (WHERE j.contradiction IS NOT NULL),
       array_agg(j.contradiction) FILTER (WHERE j.contradiction IS NOT NULL),
@@ -195,7 +197,8 @@ BEGIN
       v_contradicted, v_contradictions, v_contradicted_by
     FROM (
       SELECT j.*, j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
-        CASE WHEN j.effective = 'DISPATCHED' THEN outbox_other_success(j.late_outcome, j.rail_reference) END AS contradiction
+        CASE WHEN j.effective = 'DISPATCHED' THEN outbox_other_success(j.late_outcome,
+          j.rail_reference) END AS contradiction
       FROM judged j
     ) j;
     IF 'RETRYABLE' = ANY (v_states) THEN
@@ -203,11 +206,13 @@ BEGIN
       FROM unnest(v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(outbox_id, attempt_no, state, held)
       WHERE r.state = 'RETRYABLE' AND r.attempt_no >= outbox_attempt_ceiling() AND NOT r.held LIMIT 1;
       IF FOUND THEN
-        RAISE EXCEPTION 'RETRY_CEILING: outbox item %: its next attempt would be beyond the ceiling', v_beyond USING ERRCODE = 'P7008';
+        RAISE EXCEPTION 'RETRY_CEILING: outbox item %: its next attempt would be beyond the ceiling', v_beyond
+          USING ERRCODE = 'P7008';
       END IF;
     END IF;
   END IF;
 
+  -- 6. Advance ordered streams, and write events.
   IF v_heads IS NOT NULL THEN
     PERFORM end_outbox_heads(v_heads);
   END IF;
@@ -219,14 +224,17 @@ BEGIN
     PERFORM record_outbox_contradictions(p_worker_id, v_contradicted, v_contradictions, v_contradicted_by);
   END IF;
 
+  -- 7. Answer; leases that are not live were recorded before, or are lost.
   RETURN QUERY
   SELECT r.ordinal, r.outbox_id, 'RECORDED', r.attempt_no, r.state::outbox_attempt_state, r.held,
     COALESCE(r.outbox_id = ANY (v_contradicted), false)
-  FROM unnest(v_recorded, v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(ordinal, outbox_id, attempt_no, state, held)
+  FROM unnest(v_recorded, v_outbox_ids, v_attempt_nos, v_states, v_helds) AS r(ordinal, outbox_id, attempt_no, state,
+    held)
   ORDER BY r.ordinal;
   IF cardinality(v_recorded) < cardinality(p_outbox_ids) THEN
     RETURN QUERY
-    SELECT g.ordinal::integer, g.outbox_id, CASE WHEN a.attempt_no IS NULL THEN 'LEASE_LOST' ELSE 'ALREADY_RECORDED' END,
+    SELECT g.ordinal::integer, g.outbox_id, CASE WHEN a.attempt_no IS NULL
+      THEN 'LEASE_LOST' ELSE 'ALREADY_RECORDED' END,
       a.attempt_no, a.state, false,
       -- OFFSET 0 keeps one index look-up per row. Without it the planner may hash all events.
       EXISTS (
@@ -245,8 +253,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION complete_outbox_attempts(
-  uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS
-  'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST. p_is_message: true leaves payments alone (LEASE_LOST), false messages.';
+  uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean,
+    text[]) IS
+  'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, '
+  'LEASE_LOST. p_is_message: true leaves payments alone (LEASE_LOST), false messages.';
 
 CREATE OR REPLACE FUNCTION complete_outbox_attempt(
   p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text,
@@ -273,7 +283,8 @@ END
 $$;
 COMMENT ON FUNCTION complete_outbox_attempt(
   uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) IS
-  'Records the outcome of one leased item: a batch of one. Returns the state that was recorded, which the ceiling may have changed.';
+  'Records the outcome of one leased item: a batch of one. Returns the state that was recorded, which the ceiling may '
+  'have changed.';
 
 -- An untyped literal picks the overload above: PostgreSQL prefers text for it.
 CREATE OR REPLACE FUNCTION complete_outbox_attempt(
@@ -310,13 +321,16 @@ BEGIN
     PERFORM refuse_argument('p_state', 'DISPATCHED, FAILED or RETRYABLE for each item');
   END IF;
   v_misshapen := CASE
-    WHEN p_rail_references IS NOT NULL AND array_dims(p_rail_references) IS DISTINCT FROM v_list THEN 'p_rail_references'
+    WHEN p_rail_references IS NOT NULL AND array_dims(p_rail_references) IS DISTINCT FROM v_list
+      THEN 'p_rail_references'
     WHEN p_rail_codes IS NOT NULL AND array_dims(p_rail_codes) IS DISTINCT FROM v_list THEN 'p_rail_codes'
     WHEN p_error_codes IS NOT NULL AND array_dims(p_error_codes) IS DISTINCT FROM v_list THEN 'p_error_codes'
     WHEN p_error_messages IS NOT NULL AND array_dims(p_error_messages) IS DISTINCT FROM v_list THEN 'p_error_messages'
     WHEN p_latencies_ms IS NOT NULL AND array_dims(p_latencies_ms) IS DISTINCT FROM v_list THEN 'p_latencies_ms'
-    WHEN p_retry_delays_seconds IS NOT NULL AND array_dims(p_retry_delays_seconds) IS DISTINCT FROM v_list THEN 'p_retry_delays_seconds'
-    WHEN p_outcomes_unknown IS NOT NULL AND array_dims(p_outcomes_unknown) IS DISTINCT FROM v_list THEN 'p_outcomes_unknown'
+    WHEN p_retry_delays_seconds IS NOT NULL AND array_dims(p_retry_delays_seconds) IS DISTINCT FROM v_list
+      THEN 'p_retry_delays_seconds'
+    WHEN p_outcomes_unknown IS NOT NULL AND array_dims(p_outcomes_unknown) IS DISTINCT FROM v_list
+      THEN 'p_outcomes_unknown'
     WHEN p_hold_reasons IS NOT NULL AND array_dims(p_hold_reasons) IS DISTINCT FROM v_list THEN 'p_hold_reasons'
     WHEN p_actions IS NOT NULL AND array_dims(p_actions) IS DISTINCT FROM v_list THEN 'p_actions'
   END;
@@ -336,10 +350,12 @@ BEGIN
       COALESCE(g.latency_ms < 0, false) AS bad_latency,
       COALESCE(g.retry_delay_seconds NOT BETWEEN 0 AND 2592000, false) AS bad_delay,
       g.hold_reason IS NOT NULL AND g.state = 'DISPATCHED' AS bad_hold,
-      g.action NOT IN ('sent', 'inquired', 'not_sent') OR (g.action = 'not_sent' AND g.state = 'DISPATCHED') AS bad_action
+      g.action NOT IN ('sent', 'inquired', 'not_sent') OR (g.action = 'not_sent'
+        AND g.state = 'DISPATCHED') AS bad_action
     FROM unnest(p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
         p_retry_delays_seconds, p_hold_reasons, p_actions) WITH ORDINALITY
-      AS g(state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, hold_reason, action,
+      AS g(state, rail_reference, rail_code, error_code, error_message, latency_ms, retry_delay_seconds, hold_reason,
+        action,
         ordinal)
     OFFSET 0
   ) c
@@ -349,7 +365,8 @@ BEGIN
     RETURN;
   END IF;
   IF v_bad.bad_state THEN
-    RAISE EXCEPTION 'INVALID_COMPLETION_STATE: p_state of item %: expected DISPATCHED, FAILED or RETRYABLE', v_bad.ordinal
+    RAISE EXCEPTION 'INVALID_COMPLETION_STATE: p_state of item %: expected DISPATCHED, FAILED or RETRYABLE',
+      v_bad.ordinal
       USING ERRCODE = 'P7003', HINT = 'ZOMBIE_REQUEUE is written by lease repair alone; DISPATCHING is never stored.';
   END IF;
   IF v_bad.bad_text IS NOT NULL THEN
@@ -386,7 +403,8 @@ BEGIN
       array_agg(jsonb_build_object('state', a.state, 'attempt_no', a.attempt_no)), array_agg(a.attempt_id))
     FROM payment_outbox_attempts a WHERE a.attempt_id = ANY (p_attempt_ids);
     PERFORM append_outbox_events('RESCHEDULED', p_worker_id, array_agg(p.outbox_id),
-      array_agg(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'outcome_unknown', p.outcome_unknown)),
+      array_agg(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'outcome_unknown',
+      p.outcome_unknown)),
       array_agg(a.attempt_id))
     FROM payment_outbox_attempts a
     JOIN payment_outbox_pending p ON p.outbox_id = a.outbox_id

@@ -1,12 +1,13 @@
 -- The short way of a completion, for items that their rail has paid. The rules of an outcome are in complete.sql.
 
--- The way of nearly every outcome: the rail said yes. Nothing is to be weighed then, so the item is not locked, read and
--- deleted in three steps but deleted in one, and its ledger row made of what the deletion returns. It returns nothing when
--- there is anything to weigh after all, and has changed nothing then: a lease that ended meanwhile, a token that is not the
--- row's, a lease named twice.
+-- The way of nearly every outcome: the rail said yes. Nothing is to be weighed then, so the item is not locked, read
+-- and deleted in three steps but deleted in one, and its ledger row made of what the deletion returns. It returns
+-- nothing when there is anything to weigh after all, and has changed nothing then: a lease that ended meanwhile, a
+-- token that is not the row's, a lease named twice.
 --
--- The keys are visited in the order of ids, as lock_live_outbox_leases does. That the last attempt is read by the snapshot of
--- the deletion is no danger: whoever appends an attempt takes the lease out of the row, and the deletion does not find it.
+-- The keys are visited in the order of ids, as lock_live_outbox_leases does. That the last attempt is read by the
+-- snapshot of the deletion is no danger: whoever appends an attempt takes the lease out of the row, and the deletion
+-- does not find it.
 CREATE OR REPLACE FUNCTION end_dispatched_outbox_items(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[],
   p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_actions text[]
@@ -20,7 +21,6 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
-  v_now_micros text := epoch_micros(v_now)::text;
   v_deleted bigint;
   v_soonest_expiry timestamptz;
 BEGIN
@@ -28,42 +28,32 @@ BEGIN
     DELETE FROM payment_outbox_pending p
     WHERE p.outbox_id = ANY (p_outbox_ids) AND p.claimed_by = p_worker_id AND p.lease_expires_at > v_now
     RETURNING p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
-      p.claimed_at, p.lease_token, p.lease_expires_at, p.late_outcome, p.ordered, p.identity_hash
+      p.claimed_at, p.lease_token, p.lease_expires_at, p.late_outcome, p.ordered
   ), judged AS MATERIALIZED (
     SELECT g.ordinal::integer, e.*, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms,
       COALESCE(g.action, 'sent') AS action, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
-      COALESCE(last.row_hash, e.identity_hash) AS prev_hash,
       outbox_other_success(e.late_outcome, g.rail_reference) AS contradiction
     FROM ended e
-    JOIN unnest(p_outbox_ids, p_lease_tokens, p_rail_references, p_rail_codes, p_error_codes, p_error_messages, p_latencies_ms,
+    JOIN unnest(p_outbox_ids, p_lease_tokens, p_rail_references, p_rail_codes, p_error_codes, p_error_messages,
+      p_latencies_ms,
         p_actions)
-      WITH ORDINALITY AS g(outbox_id, lease_token, rail_reference, rail_code, error_code, error_message, latency_ms, action, ordinal)
+      WITH ORDINALITY AS g(outbox_id, lease_token, rail_reference, rail_code, error_code, error_message, latency_ms,
+        action, ordinal)
       ON g.outbox_id = e.outbox_id AND g.lease_token = e.lease_token
     LEFT JOIN LATERAL (
-      SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
+      SELECT a.attempt_no FROM payment_outbox_attempts a
       WHERE a.outbox_id = e.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
     ) last ON true
   ), appended AS (
     INSERT INTO payment_outbox_attempts
       (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
         attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
-        worker_id, lease_token, created_at, prev_hash, row_hash, action, outcome_unknown)
+        worker_id, lease_token, created_at, action, outcome_unknown)
     SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
       j.rail_type, j.payload, j.attempt_no, 'DISPATCHED', j.claimed_at, v_now, j.rail_reference, j.rail_code,
-      j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now, j.prev_hash,
-      outbox_attempt_hash(j.prev_hash_text, j.attempt_id_text, j.outbox_id_text, j.instruction_id,
-        j.participant_id, j.sequence_id_text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no_text,
-        'DISPATCHED', j.claimed_at_text, v_now_micros, j.rail_reference, j.rail_code,
-        j.error_code, j.error_message, j.latency_ms_text, p_worker_id, j.lease_token_hash, v_now_micros),
+      j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now,
       j.action, false
-    FROM (
-      SELECT j.*, encode(j.prev_hash, 'hex') AS prev_hash_text, j.attempt_id::text AS attempt_id_text,
-        j.outbox_id::text AS outbox_id_text, j.sequence_id::text AS sequence_id_text, j.payload::text AS payload_text,
-        j.attempt_no::text AS attempt_no_text, epoch_micros(j.claimed_at)::text AS claimed_at_text,
-        j.latency_ms::text AS latency_ms_text, encode(sha256(uuid_send(j.lease_token)), 'hex') AS lease_token_hash
-      FROM judged j
-      OFFSET 0
-    ) j
+    FROM judged j
   ), tallied AS (
     INSERT INTO outbox_attempt_tallies (recorded_at, dispatched)
     SELECT v_now, count(*) FROM ended HAVING count(*) > 0
@@ -84,9 +74,11 @@ BEGIN
   recorded := COALESCE(recorded, '{}');
   RETURN NEXT;
 EXCEPTION WHEN unique_violation THEN
-  -- Also what a lease named twice raises by itself. Undone as a whole, and left to the long way, which raises what is one.
+  -- Also what a lease named twice raises by itself. Undone as a whole, and left to the long way, which raises what is
+  -- one.
   RETURN;
 END
 $$;
-COMMENT ON FUNCTION end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) IS
+COMMENT ON FUNCTION end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[],
+  text[]) IS
   'Internal: records items that the rail has paid, if nothing else is to be weighed; returns what it did, or nothing.';

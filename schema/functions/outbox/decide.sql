@@ -1,8 +1,8 @@
 -- Operators: holds and decisions of two people. Each action is an event.
 --
--- A hold blocks claiming and nothing else. Lifting one where nothing is unknown takes one person. A decision about money
--- takes two: DISPATCHED (it was paid), FAILED (it was not), RETRY of an unknown outcome, REDRIVE of a FAILED item. The
--- first proposes, in a transaction of their own; another approves, in a later one.
+-- A hold blocks claiming and nothing else. Lifting one where nothing is unknown takes one person. A decision about
+-- money takes two: DISPATCHED (it was paid), FAILED (it was not), RETRY of an unknown outcome, REDRIVE of a FAILED
+-- item. The first proposes, in a transaction of their own; another approves, in a later one.
 
 CREATE OR REPLACE FUNCTION place_outbox_hold(p_outbox_id uuid, p_reason text) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -27,7 +27,8 @@ BEGIN
       USING ERRCODE = 'P7006', HINT = 'Decide about it with resolve_outbox_hold (symphony holds resolve).';
   END IF;
   SELECT e INTO v_event_id
-  FROM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[p_outbox_id], ARRAY[outbox_hold_detail(p_reason, v_held_at)]) e;
+  FROM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[p_outbox_id], ARRAY[outbox_hold_detail(p_reason,
+    v_held_at)]) e;
   RETURN v_event_id;
 END
 $$;
@@ -85,7 +86,8 @@ BEGIN
   PERFORM refuse_stale_snapshot();
   v_proposal := lock_open_outbox_proposal(p_proposal_id);
   IF person_key(v_proposal.proposed_by) = person_key(v_actor) THEN
-    RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it needs a second person, and % proposed it', p_proposal_id, v_proposal.proposed_by
+    RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it needs a second person, and % proposed it', p_proposal_id,
+      v_proposal.proposed_by
       USING ERRCODE = 'P7007', HINT = 'Let another person approve it, with a login or an API key of their own.';
   END IF;
   IF v_proposal.proposed_xid = pg_current_xact_id() THEN
@@ -94,7 +96,8 @@ BEGIN
   END IF;
   IF v_proposal.decision = 'REDRIVE' THEN
     v_position := lock_redrivable_outbox_item(v_proposal.outbox_id);
-    v_redriven_as := create_outbox_redrive(v_proposal.outbox_id, v_position, v_proposal.reason, v_proposal.proposed_by, v_actor);
+    v_redriven_as := create_outbox_redrive(v_proposal.outbox_id, v_position, v_proposal.reason, v_proposal.proposed_by,
+      v_actor);
   ELSE
     PERFORM lock_held_outbox_item(v_proposal.outbox_id, v_actor, v_proposal.decision);
     PERFORM apply_outbox_decision(v_proposal.outbox_id, v_proposal.decision, v_proposal.reason,
@@ -105,7 +108,8 @@ BEGIN
   RETURN QUERY SELECT v_proposal.outbox_id, v_proposal.decision, v_redriven_as;
 END
 $$;
-COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS 'The second person''s yes: applies a proposed decision. The proposer cannot (P7007).';
+COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS
+  'The second person''s yes: applies a proposed decision. The proposer cannot (P7007).';
 
 CREATE OR REPLACE FUNCTION withdraw_outbox_proposal(p_proposal_id uuid, p_reason text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -125,7 +129,8 @@ BEGIN
     ARRAY[jsonb_build_object('proposal_id', p_proposal_id, 'decision', v_proposal.decision, 'reason', p_reason)]);
 END
 $$;
-COMMENT ON FUNCTION withdraw_outbox_proposal(uuid, text) IS 'Withdraws or refuses an open proposal; the item stays as it is.';
+COMMENT ON FUNCTION withdraw_outbox_proposal(uuid, text) IS
+  'Withdraws or refuses an open proposal; the item stays as it is.';
 
 -- Behind the actions.
 
@@ -140,7 +145,8 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION refuse_stale_snapshot() IS 'Internal: raises 40001 unless the transaction runs under READ COMMITTED.';
+COMMENT ON FUNCTION refuse_stale_snapshot() IS
+  'Internal: raises 40001 unless the transaction runs under READ COMMITTED.';
 
 CREATE OR REPLACE FUNCTION require_operator_arguments(p_outbox_id uuid, p_reason text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -156,7 +162,8 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION require_operator_arguments(uuid, text) IS 'Internal: raises 22023 unless the item exists and a reason is given.';
+COMMENT ON FUNCTION require_operator_arguments(uuid, text) IS
+  'Internal: raises 22023 unless the item exists and a reason is given.';
 
 CREATE OR REPLACE FUNCTION raise_already_ended(p_outbox_id uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -188,7 +195,8 @@ BEGIN
   END IF;
   IF v_proposal.status <> 'OPEN' THEN
     RAISE EXCEPTION 'HELD: proposal %: it was % by %', p_proposal_id, lower(v_proposal.status), v_proposal.decided_by
-      USING ERRCODE = 'P7006', HINT = format('Nothing is left to decide. See the payment: symphony show %s.', v_proposal.outbox_id);
+      USING ERRCODE = 'P7006', HINT = format('Nothing is left to decide. See the payment: symphony show %s.',
+        v_proposal.outbox_id);
   END IF;
   RETURN v_proposal;
 END
@@ -226,16 +234,18 @@ BEGIN
   END IF;
   v_paid_as := outbox_paid_late_as(p_outbox_id);
   IF p_decision = 'RETRY' AND v_paid_as IS NOT NULL THEN
-    RAISE EXCEPTION 'HELD: outbox item %: a worker reported late that the rail paid the same payment as item %', p_outbox_id, v_paid_as
-      USING ERRCODE = 'P7006', HINT = 'Sending it could pay twice. FAILED ends it without sending it, as two people decide.';
+    RAISE EXCEPTION 'HELD: outbox item %: a worker reported late that the rail paid the same payment as item %',
+      p_outbox_id, v_paid_as
+      USING ERRCODE = 'P7006',
+        HINT = 'Sending it could pay twice. FAILED ends it without sending it, as two people decide.';
   END IF;
   RETURN v_item.outcome_unknown;
 END
 $$;
 COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';
 
--- While one decision waits for its second person, nobody makes another, not even one that needs a single person: what is
--- being decided must not change meanwhile.
+-- While one decision waits for its second person, nobody makes another, not even one that needs a single person: what
+-- is being decided must not change meanwhile.
 CREATE OR REPLACE FUNCTION refuse_beside_open_proposal(p_outbox_id uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -251,7 +261,8 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION refuse_beside_open_proposal(uuid) IS 'Internal: raises P7006 while a proposal about the item is open.';
+COMMENT ON FUNCTION refuse_beside_open_proposal(uuid) IS
+  'Internal: raises P7006 while a proposal about the item is open.';
 
 CREATE OR REPLACE FUNCTION propose_outbox_decision(
   p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text
@@ -265,14 +276,16 @@ DECLARE
 BEGIN
   INSERT INTO payment_outbox_proposals
     (proposal_id, outbox_id, decision, reason, rail_reference, proposed_by, proposed_at, proposed_xid)
-  VALUES (v_proposal_id, p_outbox_id, p_decision, p_reason, p_rail_reference, p_actor, clock_timestamp(), pg_current_xact_id());
+  VALUES (v_proposal_id, p_outbox_id, p_decision, p_reason, p_rail_reference, p_actor, clock_timestamp(),
+    pg_current_xact_id());
   PERFORM append_outbox_events(CASE p_decision WHEN 'REDRIVE' THEN 'REDRIVE_PROPOSED' ELSE 'DECISION_PROPOSED' END,
     p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_strip_nulls(jsonb_build_object('proposal_id', v_proposal_id,
       'decision', p_decision, 'reason', p_reason, 'rail_reference', p_rail_reference))]);
   RETURN v_proposal_id;
 END
 $$;
-COMMENT ON FUNCTION propose_outbox_decision(uuid, text, text, text, text) IS 'Internal: writes a proposal and its event.';
+COMMENT ON FUNCTION propose_outbox_decision(uuid, text, text, text, text) IS
+  'Internal: writes a proposal and its event.';
 
 CREATE OR REPLACE FUNCTION apply_outbox_decision(
   p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text, p_proposed_by text
@@ -297,26 +310,22 @@ BEGIN
     PERFORM wake_outbox_workers();
   ELSE
     WITH item AS MATERIALIZED (
-      SELECT p.*, p.payload::text AS payload_text, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
-        COALESCE(last.row_hash, p.identity_hash) AS prev_hash, p_decision::outbox_attempt_state AS state
+      SELECT p.*, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
+        p_decision::outbox_attempt_state AS state
       FROM payment_outbox_pending p
       LEFT JOIN LATERAL (
-        SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
+        SELECT a.attempt_no FROM payment_outbox_attempts a
         WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
       ) last ON true
       WHERE p.outbox_id = p_outbox_id
     ), recorded AS (
       INSERT INTO payment_outbox_attempts
         (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
-          attempt_no, state, completed_at, rail_reference, error_code, error_message, worker_id, created_at, prev_hash,
-          row_hash, action, outcome_unknown)
-      SELECT i.attempt_id, i.outbox_id, i.instruction_id, i.participant_id, i.sequence_id, i.idempotency_key, i.rail_type,
+          attempt_no, state, completed_at, rail_reference, error_code, error_message, worker_id, created_at, action,
+          outcome_unknown)
+      SELECT i.attempt_id, i.outbox_id, i.instruction_id, i.participant_id, i.sequence_id, i.idempotency_key,
+        i.rail_type,
         i.payload, i.attempt_no, i.state, v_now, p_rail_reference, 'OPERATOR_DECISION', p_reason, p_actor, v_now,
-        i.prev_hash,
-        outbox_attempt_hash(encode(i.prev_hash, 'hex'), i.attempt_id::text, i.outbox_id::text, i.instruction_id,
-          i.participant_id, i.sequence_id::text, i.idempotency_key, i.rail_type, i.payload_text, i.attempt_no::text,
-          i.state::text, NULL, epoch_micros(v_now)::text, p_rail_reference, NULL, 'OPERATOR_DECISION', p_reason, NULL,
-          p_actor, NULL, epoch_micros(v_now)::text),
         'decided', false
       FROM item i
     )

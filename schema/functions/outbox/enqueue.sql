@@ -20,7 +20,8 @@ $$;
 COMMENT ON FUNCTION bump_participant_outbox_seq(text) IS
   'Takes the next number of a participant''s stream. Its row lock lasts until the caller''s transaction ends.';
 
--- Checks the key scope of an enqueue. Only a gateway knows the callers behind its login, so only a gateway may name one.
+-- Checks the key scope of an enqueue. Only a gateway knows the callers behind its login, so only a gateway may name
+-- one.
 CREATE OR REPLACE FUNCTION require_key_scope(p_key_scope text) RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -36,7 +37,8 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION require_key_scope(text) IS 'Internal: raises 22023 for an invalid key scope, 42501 for a login that is no gateway.';
+COMMENT ON FUNCTION require_key_scope(text) IS
+  'Internal: raises 22023 for an invalid key scope, 42501 for a login that is no gateway.';
 
 -- Enqueues many items in one call. An item is new, or the same as before, or a conflict that refuses the whole call
 -- (P7004, P7014). Locks are taken in a fixed order, participants by name and then idempotency keys by name, so that two
@@ -45,7 +47,8 @@ CREATE OR REPLACE FUNCTION enqueue_payment_outbox_batch(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[] DEFAULT NULL, p_ordered boolean[] DEFAULT NULL,
   p_trace_contexts text[] DEFAULT NULL, p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL
-) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
+) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text,
+  created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
@@ -64,7 +67,8 @@ END
 $$;
 COMMENT ON FUNCTION enqueue_payment_outbox_batch(
   text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text) IS
-  'Enqueues up to 1000 items in one call, payments or messages; rows come back in the order given. Within p_key_scope a key names one instruction (P7014).';
+  'Enqueues up to 1000 items in one call, payments or messages; rows come back in the order given. Within p_key_scope '
+  'a key names one instruction (P7014).';
 
 CREATE OR REPLACE FUNCTION enqueue_payment_outbox(
   p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb,
@@ -90,7 +94,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean, text) IS
-  'Enqueues one item, a payment or a message: a batch of one. The same key and content again returns the first item, also after it has ended.';
+  'Enqueues one item, a payment or a message: a batch of one. The same key and content again returns the first item, '
+  'also after it has ended.';
 
 CREATE OR REPLACE FUNCTION check_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
@@ -109,6 +114,7 @@ DECLARE
   v_bad record;
   v_id_expected CONSTANT text := '1 to 128 printable ASCII characters without spaces';
 BEGIN
+  -- 1. Check the shape of the lists.
   IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 THEN
     PERFORM refuse_argument('p_instruction_ids', 'an array of 1 to 1000 items');
   END IF;
@@ -120,7 +126,7 @@ BEGIN
     WHEN array_dims(p_payloads) IS DISTINCT FROM v_list THEN 'p_payloads'
     WHEN p_not_before IS NOT NULL AND array_dims(p_not_before) IS DISTINCT FROM v_list THEN 'p_not_before'
     WHEN p_ordered IS NOT NULL AND array_dims(p_ordered) IS DISTINCT FROM v_list THEN 'p_ordered'
-    -- The list is the caller's own; what stands in it is not, and is judged by nobody here.
+    -- Only the length of this list: its texts come from the caller's callers, and nothing here checks them.
     WHEN p_trace_contexts IS NOT NULL AND array_dims(p_trace_contexts) IS DISTINCT FROM v_list THEN 'p_trace_contexts'
   END;
   IF v_misshapen IS NOT NULL THEN
@@ -129,8 +135,8 @@ BEGIN
   IF p_is_message IS NULL THEN
     PERFORM refuse_argument('p_is_message', 'true or false');
   END IF;
-  -- Nearly always all is well, and then two looks at the whole batch say so: a regular expression costs far more to start than
-  -- to go on. What is joined hides nothing: every character of an id is looked at, and no number spans two objects.
+  -- 2. Check the whole batch at once: a regular expression costs more to start than to go on. Joining hides nothing:
+  -- each character of an id is checked, and no number spans two objects.
   SELECT bool_and(COALESCE(g.is_within_bounds, false)), string_agg(g.ids, ''), string_agg(g.payload_text, '')
   INTO v_all_within_bounds, v_all_ids, v_all_payloads
   FROM (
@@ -145,7 +151,8 @@ BEGIN
         AND (p_ordered IS NULL OR g.ordered IS NOT NULL) AS is_within_bounds
     FROM (
       SELECT g.*, small_payload_text(g.payload) AS payload_text
-      FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered)
+      FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
+        p_ordered)
         AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered)
       OFFSET 0
     ) g
@@ -155,7 +162,7 @@ BEGIN
     RETURN;
   END IF;
 
-  -- One pass over all items: an array of texts is read from its beginning for each element that is asked for by number.
+  -- 3. Find the item to refuse, in one pass: a subscript would read an array of texts from its beginning each time.
   SELECT judged.ordinal, judged.refusal INTO v_bad
   FROM (
     SELECT g.ordinal,
@@ -163,7 +170,8 @@ BEGIN
         WHEN NOT is_id(g.instruction_id) THEN ARRAY['p_instruction_id', v_id_expected]
         WHEN NOT is_id(g.participant_id) THEN ARRAY['p_participant_id', v_id_expected]
         WHEN NOT is_id(g.idempotency_key) THEN ARRAY['p_idempotency_key', v_id_expected]
-        WHEN strpos(g.idempotency_key, '~redrive~') > 0 AND g.idempotency_key ~ '~redrive~[0-9]+$' THEN ARRAY['p_idempotency_key',
+        WHEN strpos(g.idempotency_key, '~redrive~') > 0 AND g.idempotency_key ~ '~redrive~[0-9]+$'
+          THEN ARRAY['p_idempotency_key',
           'a key that does not end in ~redrive~ and a number: those are made by redrive alone']
         WHEN NOT is_id(g.rail_type) THEN ARRAY['p_rail_type', v_id_expected]
         WHEN g.payload_defect IS NOT NULL THEN ARRAY['p_payload', g.payload_defect]
@@ -174,7 +182,8 @@ BEGIN
       END AS refusal
     FROM (
       SELECT g.*, payload_defect(g.payload) AS payload_defect
-      FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered)
+      FROM unnest(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
+        p_ordered)
         WITH ORDINALITY
         AS g(instruction_id, participant_id, idempotency_key, rail_type, payload, not_before, ordered, ordinal)
       OFFSET 0
@@ -188,11 +197,13 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean) IS
+COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[],
+  boolean) IS
   'Internal: raises 22023 for the first item that is not acceptable.';
 
--- Marks the items of a call that are new: their instruction and key has no identity, and no earlier item of the call has it.
--- A new item must not reuse a key that its caller has used for another instruction, before or earlier in the call.
+-- Marks the items of a call that are new: their instruction and key has no identity, and no earlier item of the call
+-- has it. A new item must not reuse a key that its caller has used for another instruction, before or earlier in the
+-- call.
 CREATE OR REPLACE FUNCTION find_new_outbox_items(p_instruction_ids text[], p_idempotency_keys text[], p_key_scope text)
 RETURNS boolean[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -206,9 +217,10 @@ BEGIN
   SELECT array_agg(l.is_new ORDER BY l.ordinal) INTO v_is_new
   FROM (
     SELECT g.ordinal,
-      row_number() OVER (PARTITION BY g.instruction_id COLLATE "C", g.idempotency_key COLLATE "C" ORDER BY g.ordinal) = 1
-        -- OFFSET 0 keeps one index lookup per item. Otherwise the planner may hash all identities, and a connection keeps
-        -- that plan while they become millions.
+      row_number() OVER (PARTITION BY g.instruction_id COLLATE "C", g.idempotency_key COLLATE "C"
+        ORDER BY g.ordinal) = 1
+        -- OFFSET 0 keeps one index lookup per item. Otherwise the planner may hash all identities, and a connection
+        -- keeps that plan while they become millions.
         AND NOT EXISTS (
           SELECT 1 FROM payment_outbox_identities i
           WHERE i.instruction_id = g.instruction_id AND i.idempotency_key = g.idempotency_key OFFSET 0) AS is_new
@@ -241,14 +253,16 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION find_new_outbox_items(text[], text[], text) IS
-  'Internal: true per item that is new. Raises P7014 for a new item under a key that its caller has used for another instruction.';
+  'Internal: true per item that is new. Raises P7014 for a new item under a key that its caller has used for another '
+  'instruction.';
 
--- Groups the new items of a call by participant. Per item: stream_nos (its stream; null for a known item), places (its place
--- among the new items of the stream), follow_ordered (whether one of those before it is ordered). Per stream, in byte order
--- of the names: participants and shares (count of new items).
+-- Groups the new items of a call by participant. Per item: stream_nos (its stream; null for a known item), places (its
+-- place among the new items of the stream), follow_ordered (whether one of those before it is ordered). Per stream, in
+-- byte order of the names: participants and shares (count of new items).
 CREATE OR REPLACE FUNCTION place_outbox_items(
   p_participant_ids text[], p_ordered boolean[], p_is_new boolean[],
-  OUT stream_nos integer[], OUT places integer[], OUT follow_ordered boolean[], OUT participants text[], OUT shares integer[]
+  OUT stream_nos integer[], OUT places integer[], OUT follow_ordered boolean[], OUT participants text[],
+    OUT shares integer[]
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -259,7 +273,8 @@ BEGIN
     SELECT g.ordinal, g.participant_id, g.is_new,
       dense_rank() OVER (PARTITION BY g.is_new ORDER BY g.participant_id) AS stream_no,
       row_number() OVER stream AS place,
-      COALESCE(bool_or(g.ordered) OVER (stream ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS follows_ordered
+      COALESCE(bool_or(g.ordered) OVER (stream ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
+        false) AS follows_ordered
     FROM (
       SELECT n AS ordinal, p_participant_ids[n] COLLATE "C" AS participant_id, p_ordered[n] AS ordered,
         COALESCE(p_is_new[n], true) AS is_new
@@ -305,17 +320,21 @@ CREATE OR REPLACE FUNCTION raise_idempotency_conflict(p_ordinal integer) RETURNS
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
-  RAISE EXCEPTION 'IDEMPOTENCY_CONFLICT: item %: this instruction and key already stand for another participant, rail, payload or kind', p_ordinal
+  RAISE EXCEPTION 'IDEMPOTENCY_CONFLICT: item %: this instruction and key already stand for another %', p_ordinal,
+    'participant, rail, payload or kind'
     USING ERRCODE = 'P7004', DETAIL = json_build_object('ordinal', p_ordinal)::text,
       HINT = 'Use a new idempotency key for a new payment; repeat the first content to read the first answer.';
 END
 $$;
-COMMENT ON FUNCTION raise_idempotency_conflict(integer) IS 'Internal: raises P7004 for an item of an enqueue, by its place in the call.';
+COMMENT ON FUNCTION raise_idempotency_conflict(integer) IS
+  'Internal: raises P7004 for an item of an enqueue, by its place in the call.';
 
 CREATE OR REPLACE FUNCTION report_outbox_items(
-  p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[],
+  p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
+  p_payloads jsonb[],
   p_is_message boolean, p_is_new boolean[]
-) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
+) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text,
+  created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: batch
@@ -342,16 +361,18 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[]) IS
-  'Internal: the answer of an enqueue with known items. Raises P7004 for a known instruction and key with other content.';
+  'Internal: the answer of an enqueue with known items. Raises P7004 for a known instruction and key with other '
+  'content.';
 
--- Admits checked items. The first round takes every item to be new, unless the first one is known, and lets the unique keys
--- of the identities decide. A conflict undoes the round; later rounds query first which items are new.
--- Statements read the arrays by subscript. A generic plan does so in constant time, and starts faster than unnest().
+-- Admits checked items. The first round takes every item to be new, unless the first one is known, and lets the unique
+-- keys of the identities decide. A conflict undoes the round; later rounds query first which items are new. Statements
+-- read the arrays by subscript. A generic plan does so in constant time, and starts faster than unnest().
 CREATE OR REPLACE FUNCTION admit_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[],
   p_is_message boolean, p_key_scope text, p_stream_position bigint
-) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
+) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text,
+  created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: batch
@@ -375,7 +396,7 @@ DECLARE
   v_has_pauses boolean;
   v_is_full_trail boolean;
 BEGIN
-  -- Repeated call: seen before anything is written ------------------------------------------------------------------------
+  -- 1. See a repeated call before anything is written.
   IF EXISTS (
     SELECT 1 FROM payment_outbox_identities i
     WHERE i.instruction_id = p_instruction_ids[1] AND i.idempotency_key = p_idempotency_keys[1])
@@ -390,7 +411,7 @@ BEGIN
       FROM place_outbox_items(p_participant_ids, p_ordered, v_is_new);
     END IF;
     BEGIN
-      -- Sequence numbers: taking them locks the participants' rows, in the order of their names ---------------------------
+      -- 2. Take sequence numbers. That locks the participants' rows, in the order of their names.
       IF v_is_new IS NULL THEN
         WITH numbered AS (
           UPDATE participant_outbox_sequences s SET next_sequence_id = s.next_sequence_id + g.share
@@ -401,7 +422,8 @@ BEGIN
           RETURNING s.next_sequence_id
         )
         SELECT array_agg(n.next_sequence_id) INTO v_next_numbers FROM numbered n;
-        -- A participant is new. The round is undone, because a row may be locked whose name comes after the missing one.
+        -- A participant is new. The round is undone, because a row may be locked whose name comes after the missing
+        -- one.
         IF cardinality(v_next_numbers) IS DISTINCT FROM cardinality(v_participants) THEN
           RAISE unique_violation;
         END IF;
@@ -409,71 +431,62 @@ BEGIN
         v_next_numbers := reserve_outbox_numbers(v_participants, v_shares);
       END IF;
 
-      -- Facts: from here on, snapshots show the items of each call that held a participant's row before -------------------
+      -- 3. Read facts. From here on, snapshots show the items of each call that held a participant's row before.
       SELECT clock_timestamp(), ARRAY(SELECT uuid_v7() FROM generate_series(1, v_count)), s.full_trail,
         EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'))
       INTO v_now, v_outbox_ids, v_is_full_trail, v_has_pauses
       FROM symphony_settings s;
       IF true = ANY (p_ordered) THEN
         SELECT array_agg(EXISTS (
-            SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = v_participants[n] AND p.ordered OFFSET 0) ORDER BY n)
+            SELECT 1 FROM payment_outbox_pending p WHERE p.participant_id = v_participants[n] AND p.ordered OFFSET 0)
+              ORDER BY n)
         INTO v_has_ordered
         FROM generate_series(1, cardinality(v_participants)) AS n;
       END IF;
 
-      -- Rows --------------------------------------------------------------------------------------------------------------
+      -- 4. Write the rows.
       WITH fresh AS MATERIALIZED (
-        SELECT n.*,
-          outbox_identity_hash(n.outbox_id_text, n.instruction_id, n.idempotency_key, n.participant_id,
-            n.sequence_id_text, n.rail_type, n.ordered::text, p_redrive_of::text, n.content_hash_text,
-            n.created_at_text) AS row_hash,
-          (n.ordered AND (n.follows_ordered OR n.has_ordered))
-            OR (v_has_pauses AND is_outbox_paused(n.participant_id, n.ordered)) AS blocked
+        SELECT g.*, outbox_content_hash(g.participant_id, g.rail_type, g.payload_text) AS content_hash,
+          (g.ordered AND (g.follows_ordered OR g.has_ordered))
+            OR (v_has_pauses AND is_outbox_paused(g.participant_id, g.ordered)) AS blocked
         FROM (
-          -- Each OFFSET 0 keeps the planner from repeating an expression in the two places that use it: the hashes take
-          -- each field and its length.
-          SELECT m.*, m.outbox_id::text AS outbox_id_text, m.sequence_id::text AS sequence_id_text,
-            encode(m.content_hash, 'hex') AS content_hash_text, epoch_micros(m.created_at)::text AS created_at_text
-          FROM (
-            SELECT g.*, outbox_content_hash(g.participant_id, g.rail_type, g.payload_text) AS content_hash
-            FROM (
-              SELECT p_instruction_ids[n] AS instruction_id, p_participant_ids[n] AS participant_id,
-                p_idempotency_keys[n] AS idempotency_key, p_rail_types[n] AS rail_type, p_payloads[n] AS payload,
-                p_payloads[n]::text AS payload_text, COALESCE(p_not_before[n], now()) AS next_attempt_at,
-                COALESCE(p_ordered[n], false) AS ordered, trace_context_or_null(p_trace_contexts[n]) AS trace_context,
-                v_next_numbers[v_stream_nos[n]] - v_shares[v_stream_nos[n]] + v_places[n] - 1 AS sequence_id,
-                v_follow_ordered[n] AS follows_ordered, v_has_ordered[v_stream_nos[n]] AS has_ordered,
-                -- Ids grow with time, and times are one microsecond apart: claims follow the order of the call.
-                v_outbox_ids[n] AS outbox_id, v_now + n * interval '1 microsecond' AS created_at
-              FROM generate_series(1, v_count) AS n
-              WHERE v_stream_nos[n] IS NOT NULL
-              OFFSET 0
-            ) g
-            OFFSET 0
-          ) m
-          -- Every call inserts in this order, so that two calls cannot deadlock. The key leads, because in a scope the key
-          -- alone is unique.
-          ORDER BY m.idempotency_key COLLATE "C", m.instruction_id COLLATE "C"
-        ) n
+          SELECT p_instruction_ids[n] AS instruction_id, p_participant_ids[n] AS participant_id,
+            p_idempotency_keys[n] AS idempotency_key, p_rail_types[n] AS rail_type, p_payloads[n] AS payload,
+            p_payloads[n]::text AS payload_text, COALESCE(p_not_before[n], now()) AS next_attempt_at,
+            COALESCE(p_ordered[n], false) AS ordered, trace_context_or_null(p_trace_contexts[n]) AS trace_context,
+            v_next_numbers[v_stream_nos[n]] - v_shares[v_stream_nos[n]] + v_places[n] - 1 AS sequence_id,
+            v_follow_ordered[n] AS follows_ordered, v_has_ordered[v_stream_nos[n]] AS has_ordered,
+            -- Ids grow with time, and times are one microsecond apart: claims follow the order of the call.
+            v_outbox_ids[n] AS outbox_id, v_now + n * interval '1 microsecond' AS created_at
+          FROM generate_series(1, v_count) AS n
+          WHERE v_stream_nos[n] IS NOT NULL
+          -- The content hash takes each field and its length: OFFSET 0 keeps the planner from making the payload's text
+          -- twice.
+          OFFSET 0
+        ) g
+        -- Every call inserts in this order, so that two calls cannot deadlock. The key leads, because in a scope the
+        -- key alone is unique.
+        ORDER BY g.idempotency_key COLLATE "C", g.instruction_id COLLATE "C"
       ), queued AS (
         INSERT INTO payment_outbox_pending
           (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
-            created_at, ordered, blocked, block_unverified, identity_hash, trace_context, is_message, stream_position)
-        SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type, f.payload,
-          f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.row_hash, f.trace_context,
+            created_at, ordered, blocked, block_unverified, trace_context, is_message, stream_position)
+        SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type,
+          f.payload,
+          f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.trace_context,
           p_is_message, p_stream_position
         FROM fresh f
       )
       INSERT INTO payment_outbox_identities
         (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
-          content_hash, created_at, row_hash, traceparent, is_message, key_scope, stream_position)
+          content_hash, created_at, traceparent, is_message, key_scope, stream_position)
       SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
-        p_redrive_of, f.content_hash, f.created_at, f.row_hash, left(f.trace_context, 55),
+        p_redrive_of, f.content_hash, f.created_at, left(f.trace_context, 55),
         p_is_message, p_key_scope, p_stream_position
       FROM fresh f;
       EXIT;
     EXCEPTION WHEN unique_violation THEN
-      -- Conflict: the next round inserts only the items that are new ------------------------------------------------------
+      -- 5. After a conflict, insert only the new items in the next round.
       v_was_new := v_is_new;
       v_is_new := find_new_outbox_items(p_instruction_ids, p_idempotency_keys, p_key_scope);
       v_is_full_trail := false;
@@ -489,10 +502,11 @@ BEGIN
     END;
   END LOOP;
 
-  -- Answer ----------------------------------------------------------------------------------------------------------------
+  -- 6. Answer.
   IF v_is_full_trail THEN
     PERFORM append_outbox_events('ENQUEUED', session_user::text, array_agg(p.outbox_id),
-      array_agg(jsonb_strip_nulls(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked', p.blocked,
+      array_agg(jsonb_strip_nulls(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked',
+      p.blocked,
         'trace_context', p.trace_context))))
     FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
   END IF;
@@ -517,11 +531,12 @@ CREATE OR REPLACE FUNCTION notify_outbox_pending() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
 AS $$
 BEGIN
-  -- A full notification queue fails the COMMIT, and with it the payment. And NOTIFY takes a cluster-wide lock at commit:
-  -- while another writer is about to notify, this one need not. Who reads that notification before this commit finds this
-  -- row at the next poll. An attacker who holds this lock gains that delay and nothing else.
+  -- A full notification queue fails the COMMIT, and with it the payment. And NOTIFY takes a cluster-wide lock at
+  -- commit: while another writer is about to notify, this one need not. Who reads that notification before this commit
+  -- finds this row at the next poll. An attacker who holds this lock gains that delay and nothing else.
   IF (SELECT CASE
-        WHEN NOT s.notify_enabled OR pg_notification_queue_usage() >= 0.5 OR NOT EXISTS (SELECT 1 FROM enqueued) THEN false
+        WHEN NOT s.notify_enabled OR pg_notification_queue_usage() >= 0.5 OR NOT EXISTS (SELECT 1 FROM enqueued)
+          THEN false
         ELSE pg_try_advisory_xact_lock(1937337959, TG_RELID::integer)
       END FROM symphony_settings s)
   THEN
@@ -530,7 +545,8 @@ BEGIN
   RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION notify_outbox_pending() IS 'Trigger: NOTIFY outbox_pending at most once a statement, and never for an empty one.';
+COMMENT ON FUNCTION notify_outbox_pending() IS
+  'Trigger: NOTIFY outbox_pending at most once a statement, and never for an empty one.';
 
 CREATE OR REPLACE TRIGGER payment_outbox_pending_notifies
   AFTER INSERT ON payment_outbox_pending

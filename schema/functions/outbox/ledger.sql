@@ -1,93 +1,19 @@
--- The hash chain: what is hashed, and the one way to append an event.
---
--- Canonical content is a list of fields, each written as its length in bytes, a colon, the bytes and a comma; a null
--- field has no length. Times are integer microseconds since 1970, payloads are jsonb's own text, a lease token is
--- present only as its SHA-256. Nothing depends on a setting such as TimeZone. An auditor recomputes all of it from
--- exported text, without these functions.
+-- The content hash of an item, and the one way to append an event.
 
 CREATE OR REPLACE FUNCTION epoch_micros(p_time timestamptz) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN (extract(epoch FROM p_time) * 1000000)::bigint;
 COMMENT ON FUNCTION epoch_micros(timestamptz) IS 'Microseconds since 1970-01-01 UTC.';
 
-CREATE OR REPLACE FUNCTION outbox_content_hash(p_participant_id text, p_rail_type text, p_payload_text text) RETURNS bytea
+CREATE OR REPLACE FUNCTION outbox_content_hash(p_participant_id text, p_rail_type text,
+  p_payload_text text) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN sha256(convert_to(concat(
   octet_length(p_participant_id), ':', p_participant_id, ',',
   octet_length(p_rail_type), ':', p_rail_type, ',',
   octet_length(p_payload_text), ':', p_payload_text, ','), 'UTF8'));
-COMMENT ON FUNCTION outbox_content_hash(text, text, text) IS 'SHA-256 of what an idempotency key stands for: participant, rail, payload.';
-
-CREATE OR REPLACE FUNCTION outbox_identity_hash(
-  p_outbox_id text, p_instruction_id text, p_idempotency_key text, p_participant_id text, p_sequence_id text,
-  p_rail_type text, p_ordered text, p_redrive_of text, p_content_hash text, p_created_at text
-) RETURNS bytea
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN sha256(convert_to(concat(
-  octet_length(p_outbox_id), ':', p_outbox_id, ',',
-  octet_length(p_instruction_id), ':', p_instruction_id, ',',
-  octet_length(p_idempotency_key), ':', p_idempotency_key, ',',
-  octet_length(p_participant_id), ':', p_participant_id, ',',
-  octet_length(p_sequence_id), ':', p_sequence_id, ',',
-  octet_length(p_rail_type), ':', p_rail_type, ',',
-  octet_length(p_ordered), ':', p_ordered, ',',
-  octet_length(p_redrive_of), ':', p_redrive_of, ',',
-  octet_length(p_content_hash), ':', p_content_hash, ',',
-  octet_length(p_created_at), ':', p_created_at, ','), 'UTF8'));
-COMMENT ON FUNCTION outbox_identity_hash(text, text, text, text, text, text, text, text, text, text) IS
-  'SHA-256 of an identity: the first link of the item''s chain.';
-
-CREATE OR REPLACE FUNCTION outbox_attempt_hash(
-  p_prev_hash text, p_attempt_id text, p_outbox_id text, p_instruction_id text, p_participant_id text,
-  p_sequence_id text, p_idempotency_key text, p_rail_type text, p_payload_text text, p_attempt_no text, p_state text,
-  p_claimed_at text, p_completed_at text, p_rail_reference text, p_rail_code text, p_error_code text,
-  p_error_message text, p_latency_ms text, p_worker_id text, p_lease_token_hash text, p_created_at text
-) RETURNS bytea
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN sha256(convert_to(concat(
-  octet_length(p_prev_hash), ':', p_prev_hash, ',',
-  octet_length(p_attempt_id), ':', p_attempt_id, ',',
-  octet_length(p_outbox_id), ':', p_outbox_id, ',',
-  octet_length(p_instruction_id), ':', p_instruction_id, ',',
-  octet_length(p_participant_id), ':', p_participant_id, ',',
-  octet_length(p_sequence_id), ':', p_sequence_id, ',',
-  octet_length(p_idempotency_key), ':', p_idempotency_key, ',',
-  octet_length(p_rail_type), ':', p_rail_type, ',',
-  octet_length(p_payload_text), ':', p_payload_text, ',',
-  octet_length(p_attempt_no), ':', p_attempt_no, ',',
-  octet_length(p_state), ':', p_state, ',',
-  octet_length(p_claimed_at), ':', p_claimed_at, ',',
-  octet_length(p_completed_at), ':', p_completed_at, ',',
-  octet_length(p_rail_reference), ':', p_rail_reference, ',',
-  octet_length(p_rail_code), ':', p_rail_code, ',',
-  octet_length(p_error_code), ':', p_error_code, ',',
-  octet_length(p_error_message), ':', p_error_message, ',',
-  octet_length(p_latency_ms), ':', p_latency_ms, ',',
-  octet_length(p_worker_id), ':', p_worker_id, ',',
-  octet_length(p_lease_token_hash), ':', p_lease_token_hash, ',',
-  octet_length(p_created_at), ':', p_created_at, ','), 'UTF8'));
-COMMENT ON FUNCTION outbox_attempt_hash(
-  text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text, text) IS
-  'SHA-256 of an attempt and its predecessor.';
-
-CREATE OR REPLACE FUNCTION outbox_event_hash(
-  p_prev_hash text, p_event_id text, p_outbox_id text, p_scope text, p_event_no text, p_event_type text,
-  p_attempt_id text, p_actor text, p_detail_text text, p_created_at text
-) RETURNS bytea
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN sha256(convert_to(concat(
-  octet_length(p_prev_hash), ':', p_prev_hash, ',',
-  octet_length(p_event_id), ':', p_event_id, ',',
-  octet_length(p_outbox_id), ':', p_outbox_id, ',',
-  octet_length(p_scope), ':', p_scope, ',',
-  octet_length(p_event_no), ':', p_event_no, ',',
-  octet_length(p_event_type), ':', p_event_type, ',',
-  octet_length(p_attempt_id), ':', p_attempt_id, ',',
-  octet_length(p_actor), ':', p_actor, ',',
-  octet_length(p_detail_text), ':', p_detail_text, ',',
-  octet_length(p_created_at), ':', p_created_at, ','), 'UTF8'));
-COMMENT ON FUNCTION outbox_event_hash(text, text, text, text, text, text, text, text, text, text) IS
-  'SHA-256 of an event and its predecessor about the same item or scope.';
+COMMENT ON FUNCTION outbox_content_hash(text, text, text) IS
+  'SHA-256 of what an idempotency key stands for: participant, rail, payload.';
 
 -- Appends one event per item. The caller holds the lock that orders the item's events: its pending row while there is
 -- one, its identity row afterwards.
@@ -98,23 +24,18 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: lookup
   INSERT INTO payment_outbox_events
-    (event_id, outbox_id, event_no, event_type, attempt_id, actor, detail, created_at, prev_hash, row_hash)
-  SELECT e.event_id, e.outbox_id, e.event_no, p_event_type, e.attempt_id, p_actor, e.detail, e.created_at, e.prev_hash,
-    outbox_event_hash(encode(e.prev_hash, 'hex'), e.event_id::text, e.outbox_id::text, NULL, e.event_no::text,
-      p_event_type, e.attempt_id::text, p_actor, e.detail::text, epoch_micros(e.created_at)::text)
-  FROM (
-    SELECT uuid_v7() AS event_id, given.outbox_id, given.attempt_id, COALESCE(given.detail, '{}') AS detail,
-      clock_timestamp() AS created_at, COALESCE(last.event_no, 0) + 1 AS event_no, last.row_hash AS prev_hash
-    FROM unnest(p_outbox_ids, p_details, p_attempt_ids) AS given(outbox_id, detail, attempt_id)
-    LEFT JOIN LATERAL (
-      SELECT v.event_no, v.row_hash FROM payment_outbox_events v
-      WHERE v.outbox_id = given.outbox_id ORDER BY v.event_no DESC LIMIT 1
-    ) last ON true
-    OFFSET 0
-  ) e
+    (event_id, outbox_id, event_no, event_type, attempt_id, actor, detail, created_at)
+  SELECT uuid_v7(), given.outbox_id, COALESCE(last.event_no, 0) + 1, p_event_type, given.attempt_id, p_actor,
+    COALESCE(given.detail, '{}'), clock_timestamp()
+  FROM unnest(p_outbox_ids, p_details, p_attempt_ids) AS given(outbox_id, detail, attempt_id)
+  LEFT JOIN LATERAL (
+    SELECT v.event_no FROM payment_outbox_events v
+    WHERE v.outbox_id = given.outbox_id ORDER BY v.event_no DESC LIMIT 1
+  ) last ON true
   RETURNING event_id
 $$;
-COMMENT ON FUNCTION append_outbox_events(text, text, uuid[], jsonb[], uuid[]) IS 'Internal: one event for each of some items.';
+COMMENT ON FUNCTION append_outbox_events(text, text, uuid[], jsonb[], uuid[]) IS
+  'Internal: one event for each of some items.';
 
 -- Appends an event about a rail, a participant or a stream. Two writers of one scope are ordered by its row lock in
 -- outbox_pauses or participant_outbox_policies; should they ever not be, the unique number refuses the second.
@@ -123,28 +44,20 @@ RETURNS uuid
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: lookup
-  INSERT INTO payment_outbox_events
-    (event_id, scope, event_no, event_type, actor, detail, created_at, prev_hash, row_hash)
-  SELECT e.event_id, p_scope, e.event_no, p_event_type, p_actor, p_detail, e.created_at, e.prev_hash,
-    outbox_event_hash(encode(e.prev_hash, 'hex'), e.event_id::text, NULL, p_scope, e.event_no::text,
-      p_event_type, NULL, p_actor, p_detail::text, epoch_micros(e.created_at)::text)
-  FROM (
-    SELECT uuid_v7() AS event_id, clock_timestamp() AS created_at,
-      COALESCE(last.event_no, 0) + 1 AS event_no, last.row_hash AS prev_hash
-    FROM (SELECT 1) AS one
-    LEFT JOIN LATERAL (
-      SELECT v.event_no, v.row_hash FROM payment_outbox_events v
-      WHERE v.scope = p_scope ORDER BY v.event_no DESC LIMIT 1
-    ) last ON true
-    OFFSET 0
-  ) e
+  INSERT INTO payment_outbox_events (event_id, scope, event_no, event_type, actor, detail, created_at)
+  VALUES (uuid_v7(), p_scope,
+    COALESCE((SELECT v.event_no FROM payment_outbox_events v WHERE v.scope = p_scope ORDER BY v.event_no DESC LIMIT 1),
+      0) + 1,
+    p_event_type, p_actor, p_detail, clock_timestamp())
   RETURNING event_id
 $$;
-COMMENT ON FUNCTION append_outbox_scope_event(text, text, text, jsonb) IS 'Internal: one event about a rail, participant or stream.';
+COMMENT ON FUNCTION append_outbox_scope_event(text, text, text, jsonb) IS
+  'Internal: one event about a rail, participant or stream.';
 
 -- Appends the same event for each of some items, where the full trail is on. Functions on the hot path read the setting
 -- themselves: this call would cost them more.
-CREATE OR REPLACE FUNCTION append_trail_events(p_event_type text, p_actor text, p_outbox_ids uuid[], p_detail jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION append_trail_events(p_event_type text, p_actor text, p_outbox_ids uuid[],
+  p_detail jsonb) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   SELECT append_outbox_events(p_event_type, p_actor, p_outbox_ids,
@@ -154,12 +67,14 @@ $$;
 COMMENT ON FUNCTION append_trail_events(text, text, uuid[], jsonb) IS
   'Internal: one event for each of some items, where the full trail is on.';
 
--- Returns the detail of HOLD_PLACED. The full trail needs the time of the hold, which is earlier than that of the event.
+-- Returns the detail of HOLD_PLACED. The full trail needs the time of the hold, which is earlier than that of the
+-- event.
 CREATE OR REPLACE FUNCTION outbox_hold_detail(p_reason text, p_held_at timestamptz) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
   SELECT jsonb_build_object('reason', p_reason)
-    || CASE WHEN (SELECT s.full_trail FROM symphony_settings s) THEN jsonb_build_object('held_at', epoch_micros(p_held_at)) ELSE '{}' END
+    || CASE WHEN (SELECT s.full_trail FROM symphony_settings s) THEN jsonb_build_object('held_at',
+      epoch_micros(p_held_at)) ELSE '{}' END
 $$;
 COMMENT ON FUNCTION outbox_hold_detail(text, timestamptz) IS
   'Internal: the detail of HOLD_PLACED: the reason, and the time where the full trail is on.';

@@ -15,8 +15,7 @@ DECLARE
   v_placed_holds text[];
 BEGIN
   WITH judged AS MATERIALIZED (
-    SELECT p.*, p.payload::text AS payload_text, uuid_v7() AS attempt_id,
-      COALESCE(last.attempt_no, 0) + 1 AS attempt_no, COALESCE(last.row_hash, p.identity_hash) AS prev_hash,
+    SELECT p.*, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
       p.outcome_unknown OR p.dispatch_mark IS DISTINCT FROM 'awaited' AS unknown,
       CASE
         WHEN COALESCE(last.attempt_no, 0) >= outbox_attempt_ceiling() THEN 'RETRY_CEILING'
@@ -27,25 +26,21 @@ BEGIN
         WHEN p.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
       END AS new_hold_reason
     FROM unnest(p_outbox_ids) AS g(outbox_id)
-    CROSS JOIN LATERAL (SELECT q.*, q.ctid AS place FROM payment_outbox_pending q WHERE q.outbox_id = g.outbox_id OFFSET 0) p
+    CROSS JOIN LATERAL (SELECT q.*, q.ctid AS place FROM payment_outbox_pending q
+      WHERE q.outbox_id = g.outbox_id OFFSET 0) p
     LEFT JOIN LATERAL (
-      SELECT a.attempt_no, a.row_hash FROM payment_outbox_attempts a
+      SELECT a.attempt_no FROM payment_outbox_attempts a
       WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
     ) last ON true
     WHERE p.lease_expires_at <= v_now
   ), recorded AS (
     INSERT INTO payment_outbox_attempts
       (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
-        attempt_no, state, claimed_at, completed_at, error_code, worker_id, lease_token, created_at, prev_hash, row_hash,
-        action, outcome_unknown)
+        attempt_no, state, claimed_at, completed_at, error_code, worker_id, lease_token, created_at, action,
+        outcome_unknown)
     SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
       j.rail_type, j.payload, j.attempt_no, 'ZOMBIE_REQUEUE', j.claimed_at, v_now, 'LEASE_EXPIRED', j.claimed_by,
-      j.lease_token, v_now, j.prev_hash,
-      outbox_attempt_hash(encode(j.prev_hash, 'hex'), j.attempt_id::text, j.outbox_id::text, j.instruction_id,
-        j.participant_id, j.sequence_id::text, j.idempotency_key, j.rail_type, j.payload_text, j.attempt_no::text,
-        'ZOMBIE_REQUEUE', epoch_micros(j.claimed_at)::text, epoch_micros(v_now)::text, NULL, NULL, 'LEASE_EXPIRED',
-        NULL, NULL, j.claimed_by, encode(sha256(uuid_send(j.lease_token)), 'hex'), epoch_micros(v_now)::text),
-      'expired', j.unknown
+      j.lease_token, v_now, 'expired', j.unknown
     FROM judged j
   ), returned AS (
     UPDATE payment_outbox_pending p
@@ -63,7 +58,8 @@ BEGIN
     INSERT INTO outbox_attempt_tallies (recorded_at, zombie_requeue, outcome_unknown)
     SELECT v_now, count(*), count(*) FILTER (WHERE j.unknown) FROM judged j HAVING count(*) > 0
   )
-  SELECT COALESCE(array_agg(j.outbox_id), '{}'), COALESCE(array_agg(j.attempt_no), '{}'), COALESCE(array_agg(j.attempt_id), '{}'),
+  SELECT COALESCE(array_agg(j.outbox_id), '{}'), COALESCE(array_agg(j.attempt_no), '{}'),
+    COALESCE(array_agg(j.attempt_id), '{}'),
     -- A person's hold of before stands, and was placed by that person.
     COALESCE(array_agg(CASE WHEN j.hold_reason IS NULL THEN j.new_hold_reason END), '{}')
   INTO v_expired, v_numbers, v_attempt_ids, v_placed_holds
@@ -88,7 +84,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS
-  'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease, marks the outcome, holds at the ceiling unless a late success is known.';
+  'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease, marks the outcome, holds at '
+  'the ceiling unless a late success is known.';
 
 CREATE OR REPLACE FUNCTION repair_expired_leases(
   p_batch_size integer, p_worker_id text, p_report_failures boolean DEFAULT false
@@ -116,8 +113,8 @@ BEGIN
   END IF;
   PERFORM verify_blocked_outbox_items(1000);
   PERFORM fold_outbox_tallies();
-  -- One bad row must not keep a hundred good ones leased for ever, nor a batch of bad ones those behind them: they are passed
-  -- over, a thousand at the most, and found again by the next call.
+  -- One bad row must not keep a hundred good ones leased for ever, nor a batch of bad ones those behind them: they are
+  -- passed over, a thousand at the most, and found again by the next call.
   LOOP
     v_now := clock_timestamp();
     v_expired := ARRAY(
@@ -127,7 +124,8 @@ BEGIN
     EXIT WHEN cardinality(v_expired) = 0;
     BEGIN
       RETURN QUERY
-      SELECT e.outbox_id, e.attempt_no, e.placed_hold, NULL::text FROM expire_outbox_leases(v_expired, p_worker_id, true) e;
+      SELECT e.outbox_id, e.attempt_no, e.placed_hold, NULL::text FROM expire_outbox_leases(v_expired, p_worker_id,
+        true) e;
       EXIT;
     EXCEPTION
       WHEN serialization_failure OR deadlock_detected THEN
@@ -160,4 +158,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION repair_expired_leases(integer, text, boolean) IS
-  'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns the repaired items and new holds; if asked, also the items it could not repair, with the SQLSTATE.';
+  'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns the repaired '
+  'items and new holds; if asked, also the items it could not repair, with the SQLSTATE.';

@@ -1,138 +1,280 @@
--- Seals: blocks that close the ledger behind its writers, so that what is missing from its end is missed too.
+-- Sealing: blocks that hold a hash of each row of the ledger. docs/internals/ledger-chain.md describes them.
 --
--- Identities, attempts and events are covered; proposals are not, because every word of them is in an event. The chain
--- of hashes finds a row that was changed, and a gap; a block finds also that the last rows of a payment are gone, or all
--- of one. Whoever can rewrite rows can rewrite blocks: their heads are signed and kept outside (symphony ledger checkpoint).
+-- A block covers identities, attempts and events in the order (recorded_xid, kind, id). Rows become visible when their
+-- transaction commits, in any order. But below the oldest transaction that still runs, each row is visible or will
+-- never be. A block ends below that transaction, so no row can appear behind it later.
 --
--- The order is (recorded_xid, kind, id). A transaction's rows become visible when it commits, whenever that is, so the
--- order of writing is no order to cut by. But below the oldest number that is still running everything is decided: it is
--- committed and visible, or will never be. A block ends below that number, and no row can come to lie behind it.
+-- A superuser can rewrite rows and blocks. The heads of blocks are therefore signed and kept outside the database
+-- (symphony ledger checkpoint).
 
-CREATE OR REPLACE FUNCTION outbox_block_hash(
-  p_block_no text, p_prev_hash text, p_row_count text, p_last_xid text, p_last_kind text, p_last_id text, p_root text,
-  p_sealed_at text
-) RETURNS bytea
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN sha256(convert_to(concat(
-  octet_length(p_block_no), ':', p_block_no, ',',
-  octet_length(p_prev_hash), ':', p_prev_hash, ',',
-  octet_length(p_row_count), ':', p_row_count, ',',
-  octet_length(p_last_xid), ':', p_last_xid, ',',
-  octet_length(p_last_kind), ':', p_last_kind, ',',
-  octet_length(p_last_id), ':', p_last_id, ',',
-  octet_length(p_root), ':', p_root, ',',
-  octet_length(p_sealed_at), ':', p_sealed_at, ','), 'UTF8'));
-COMMENT ON FUNCTION outbox_block_hash(text, text, text, text, text, text, text, text) IS
-  'SHA-256 of a block and its predecessor.';
-
--- The first rows after a position whose transaction lies below a number, in order. The plan is pinned to the indexes: a
--- table that was analysed while empty would be read from end to end.
-CREATE OR REPLACE FUNCTION unsealed_outbox_rows(
-  p_after_xid bigint, p_after_kind smallint, p_after_id uuid, p_below_xid bigint, p_rows_max integer
-) RETURNS TABLE (ordinal bigint, recorded_xid bigint, entry bytea)
+-- Entries of the rows after one position and up to another, in the order of blocks. Kinds: 1 identity, 2 attempt, 3
+-- event. An entry is kind, id, recorded_xid and the SHA-256 of the row in PostgreSQL's binary form of a record. The
+-- lists of columns are format 1; libs/ledger/formats.ts has the same lists, and a test compares them. A change of a
+-- list is a new format: older blocks are verified by theirs.
+--
+-- Each table gives its first rows by its index. Rows behind them are not read.
+CREATE OR REPLACE FUNCTION outbox_block_entries(
+  p_after_xid bigint, p_after_kind smallint, p_after_id uuid, p_last_xid bigint, p_last_kind smallint, p_last_id uuid,
+  p_rows_max integer
+) RETURNS TABLE (recorded_xid bigint, entry bytea)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: seal
-  SELECT row_number() OVER (ORDER BY r.recorded_xid, r.kind, r.id), r.recorded_xid,
-    int2send(r.kind) || uuid_send(r.id) || int8send(r.recorded_xid)
-      -- Every entry is as long as every other, whatever somebody has put in the place of a hash.
-      || CASE WHEN octet_length(r.row_hash) = 32 THEN r.row_hash ELSE sha256(COALESCE(r.row_hash, '')) END
+  SELECT r.recorded_xid, int2send(r.kind) || uuid_send(r.id) || int8send(r.recorded_xid) || r.hash
   FROM (
-    -- Each table gives its first rows, found and ordered by its index: what lies behind them, however much, is not read.
-    SELECT u.* FROM (
-      (SELECT i.recorded_xid, 1::smallint AS kind, i.outbox_id AS id, i.row_hash FROM payment_outbox_identities i
-        WHERE i.recorded_xid >= p_after_xid AND i.recorded_xid < p_below_xid
-          AND (i.recorded_xid, 1::smallint, i.outbox_id) > (p_after_xid, p_after_kind, p_after_id)
-        ORDER BY i.recorded_xid, i.outbox_id LIMIT p_rows_max)
-      UNION ALL
-      (SELECT a.recorded_xid, 2::smallint, a.attempt_id, a.row_hash FROM payment_outbox_attempts a
-        WHERE a.recorded_xid >= p_after_xid AND a.recorded_xid < p_below_xid
-          AND (a.recorded_xid, 2::smallint, a.attempt_id) > (p_after_xid, p_after_kind, p_after_id)
-        ORDER BY a.recorded_xid, a.attempt_id LIMIT p_rows_max)
-      UNION ALL
-      (SELECT e.recorded_xid, 3::smallint, e.event_id, e.row_hash FROM payment_outbox_events e
-        WHERE e.recorded_xid >= p_after_xid AND e.recorded_xid < p_below_xid
-          AND (e.recorded_xid, 3::smallint, e.event_id) > (p_after_xid, p_after_kind, p_after_id)
-        ORDER BY e.recorded_xid, e.event_id LIMIT p_rows_max)
-    ) u
-    ORDER BY u.recorded_xid, u.kind, u.id
+    SELECT i.recorded_xid, 1::smallint AS kind, i.outbox_id AS id, sha256(record_send(ROW(i.outbox_id, i.instruction_id,
+      i.idempotency_key,
+      i.participant_id, i.sequence_id, i.rail_type, i.ordered, i.redrive_of, i.content_hash, i.created_at, i.is_message,
+      i.key_scope, i.stream_position))) AS hash
+    FROM (
+      SELECT * FROM payment_outbox_identities i
+      WHERE i.recorded_xid >= p_after_xid AND i.recorded_xid <= p_last_xid
+        AND (i.recorded_xid, 1::smallint, i.outbox_id) > (p_after_xid, p_after_kind, p_after_id)
+        AND (i.recorded_xid, 1::smallint, i.outbox_id) <= (p_last_xid, p_last_kind, p_last_id)
+      ORDER BY i.recorded_xid, i.outbox_id LIMIT p_rows_max
+    ) i
+    UNION ALL
+    SELECT a.recorded_xid, 2::smallint, a.attempt_id, sha256(record_send(ROW(a.attempt_id, a.outbox_id,
+      a.instruction_id,
+      a.participant_id, a.sequence_id, a.idempotency_key, a.rail_type, a.payload, a.attempt_no, a.state::text,
+      a.claimed_at,
+      a.completed_at, a.rail_reference, a.rail_code, a.error_code, a.error_message, a.latency_ms, a.worker_id,
+      sha256(uuid_send(a.lease_token)), a.created_at, a.action, a.outcome_unknown)))
+    FROM (
+      SELECT * FROM payment_outbox_attempts a
+      WHERE a.recorded_xid >= p_after_xid AND a.recorded_xid <= p_last_xid
+        AND (a.recorded_xid, 2::smallint, a.attempt_id) > (p_after_xid, p_after_kind, p_after_id)
+        AND (a.recorded_xid, 2::smallint, a.attempt_id) <= (p_last_xid, p_last_kind, p_last_id)
+      ORDER BY a.recorded_xid, a.attempt_id LIMIT p_rows_max
+    ) a
+    UNION ALL
+    SELECT e.recorded_xid, 3::smallint, e.event_id, sha256(record_send(ROW(e.event_id, e.outbox_id, e.scope, e.event_no,
+      e.event_type, e.attempt_id, e.actor, e.detail, e.created_at)))
+    FROM (
+      SELECT * FROM payment_outbox_events e
+      WHERE e.recorded_xid >= p_after_xid AND e.recorded_xid <= p_last_xid
+        AND (e.recorded_xid, 3::smallint, e.event_id) > (p_after_xid, p_after_kind, p_after_id)
+        AND (e.recorded_xid, 3::smallint, e.event_id) <= (p_last_xid, p_last_kind, p_last_id)
+      ORDER BY e.recorded_xid, e.event_id LIMIT p_rows_max
+    ) e
+    ORDER BY recorded_xid, kind, id
     LIMIT p_rows_max
   ) r
-  ORDER BY 1
 $$;
-COMMENT ON FUNCTION unsealed_outbox_rows(bigint, smallint, uuid, bigint, integer) IS
-  'Internal: rows of the ledger after a position and below a transaction, in the order of blocks, as entries of one.';
+COMMENT ON FUNCTION outbox_block_entries(bigint, smallint, uuid, bigint, smallint, uuid, integer) IS
+  'Internal: rows of the ledger after a position and up to another, in the order of blocks, with their entries.';
 
--- Closes one block off the hot path: it takes no lock that a writer of the ledger would wait for. Of several callers one
--- seals; the others find its block locked, or their number taken, and go on without.
-CREATE OR REPLACE FUNCTION seal_ledger_block(p_rows_max integer)
+-- Root of the hash tree over a block's entries. A leaf is the SHA-256 of four entries, a node that of four nodes.
+CREATE OR REPLACE FUNCTION outbox_block_root(p_entries bytea) RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_level bytea := p_entries;
+  v_width integer := 4 * 58;
+BEGIN
+  LOOP
+    SELECT string_agg(sha256(substring(v_level FROM n FOR v_width)), '' ORDER BY n) INTO v_level
+    FROM generate_series(1, octet_length(v_level), v_width) AS n;
+    EXIT WHEN COALESCE(octet_length(v_level), 0) <= 32;
+    v_width := 4 * 32;
+  END LOOP;
+  RETURN v_level;
+END
+$$;
+COMMENT ON FUNCTION outbox_block_root(bytea) IS 'Internal: root of the hash tree over the entries of a block.';
+
+CREATE OR REPLACE FUNCTION outbox_block_hash(p_block payment_outbox_blocks) RETURNS bytea
+LANGUAGE sql STABLE
+RETURN sha256(record_send(ROW((p_block).block_no, (p_block).format, (p_block).prev_hash, (p_block).row_count,
+  (p_block).last_xid, (p_block).last_kind, (p_block).last_id, (p_block).root, (p_block).sealed_at)));
+COMMENT ON FUNCTION outbox_block_hash(payment_outbox_blocks) IS 'Internal: SHA-256 of the head of a block.';
+
+-- The hashes are made of what a session in UTF8 receives: in another encoding the same row has other bytes.
+CREATE OR REPLACE FUNCTION require_utf8_session() RETURNS void
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF pg_client_encoding() <> 'UTF8' THEN
+    RAISE EXCEPTION 'the ledger is sealed and verified in UTF8, and client_encoding is %', pg_client_encoding()
+      USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'SET client_encoding TO UTF8 in this session.';
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION require_utf8_session() IS 'Internal: refuses a session whose client_encoding is not UTF8.';
+
+-- Closes one block. No writer of the ledger waits for it. Of several callers one seals; the others find the last block
+-- locked, or the number taken, and return nothing.
+CREATE OR REPLACE FUNCTION seal_ledger_block(p_rows_max integer, p_interval_ms integer DEFAULT 0)
 RETURNS TABLE (block_no bigint, row_count integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_last_no bigint;
-  v_xid bigint := 0;
-  v_kind smallint := 0;
-  v_id uuid := '00000000-0000-0000-0000-000000000000'::uuid;
-  v_prev_hash bytea;
+  v_last payment_outbox_blocks;
+  v_block payment_outbox_blocks;
   v_horizon bigint;
-  v_below bigint;
 BEGIN
   IF p_rows_max IS NULL OR p_rows_max NOT BETWEEN 1 AND 100000 THEN
     PERFORM refuse_argument('p_rows_max', 'a whole number from 1 to 100000');
   END IF;
-  SELECT max(b.block_no) INTO v_last_no FROM payment_outbox_blocks b;
-  IF v_last_no IS NOT NULL THEN
-    SELECT b.last_xid, b.last_kind, b.last_id, b.block_hash INTO v_xid, v_kind, v_id, v_prev_hash
-    FROM payment_outbox_blocks b WHERE b.block_no = v_last_no FOR UPDATE SKIP LOCKED;
+  IF p_interval_ms IS NULL OR p_interval_ms NOT BETWEEN 0 AND 3600000 THEN
+    PERFORM refuse_argument('p_interval_ms', 'a whole number from 0 to 3600000');
+  END IF;
+  PERFORM require_utf8_session();
+
+  -- 1. Lock the last block.
+  SELECT max(b.block_no) INTO v_last.block_no FROM payment_outbox_blocks b;
+  IF v_last.block_no IS NOT NULL THEN
+    SELECT b.row_count, b.last_xid, b.last_kind, b.last_id, b.block_hash, b.sealed_at
+    INTO v_last.row_count, v_last.last_xid, v_last.last_kind, v_last.last_id, v_last.block_hash, v_last.sealed_at
+    FROM payment_outbox_blocks b WHERE b.block_no = v_last.block_no FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
       RETURN;
     END IF;
+    -- Many workers seal: without a pause between blocks that are not full, each of them would add a small one.
+    IF v_last.row_count < p_rows_max
+      AND v_last.sealed_at > clock_timestamp() - make_interval(secs => p_interval_ms / 1000.0)
+    THEN
+      RETURN;
+    END IF;
   END IF;
-  -- Read before the rows: whatever lies below it is visible to every later look.
+  v_last.last_xid := COALESCE(v_last.last_xid, 0);
+
+  -- 2. Read the horizon before the rows, so that the next statement sees each row below it.
   v_horizon := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
-  -- What is sealed lay below the horizon of its time, and the horizon only rises; unless the rows were copied to a server
-  -- that counts from an earlier number. What it writes would lie behind the last block, in none.
-  IF v_horizon <= v_xid THEN
-    RAISE EXCEPTION 'the last block ends at transaction %, and this server has only reached %', v_xid, v_horizon
+  -- The last block lay below the horizon of its time, and a horizon only rises, unless the rows were copied to a server
+  -- that counts from an earlier number. Rows that it writes would lie behind the last block.
+  IF v_horizon <= v_last.last_xid THEN
+    RAISE EXCEPTION 'the last block ends at transaction %, and this server has only reached %', v_last.last_xid,
+      v_horizon
       USING ERRCODE = 'object_not_in_prerequisite_state',
-        HINT = 'The rows were copied from another server. Raise the number here (pg_resetwal -x) above the last block''s.';
+        HINT = 'The rows were copied from another server. Raise the number here past the last block (pg_resetwal -x).';
   END IF;
-  -- A long backlog is not read to its end for each block: the window widens until it holds enough.
-  v_below := v_xid + p_rows_max;
-  WHILE v_below < v_horizon
-    AND (SELECT count(*) FROM unsealed_outbox_rows(v_xid, v_kind, v_id, v_below, p_rows_max)) < p_rows_max
-  LOOP
-    v_below := v_xid + 4 * (v_below - v_xid);
-  END LOOP;
+
+  -- 3. Write the block.
+  SELECT string_agg(e.entry, '' ORDER BY e.ordinality), count(*), max(e.recorded_xid)
+  INTO v_block.entries, v_block.row_count, v_block.last_xid
+  FROM outbox_block_entries(v_last.last_xid, COALESCE(v_last.last_kind, 0::smallint),
+    COALESCE(v_last.last_id, '00000000-0000-0000-0000-000000000000'), v_horizon - 1, 3::smallint,
+    'ffffffff-ffff-ffff-ffff-ffffffffffff', p_rows_max) WITH ORDINALITY e;
+  IF v_block.row_count = 0 THEN
+    RETURN;
+  END IF;
+  v_block.block_no := COALESCE(v_last.block_no, 0) + 1;
+  v_block.format := 1;
+  -- The last entry says where the block ends.
+  v_block.last_kind := get_byte(v_block.entries, 58 * v_block.row_count - 57);
+  v_block.last_id := encode(substring(v_block.entries FROM 58 * v_block.row_count - 55 FOR 16), 'hex');
+  v_block.root := outbox_block_root(v_block.entries);
+  v_block.prev_hash := v_last.block_hash;
+  v_block.sealed_at := clock_timestamp();
+  v_block.block_hash := outbox_block_hash(v_block);
   RETURN QUERY
-  WITH content AS MATERIALIZED (
-    SELECT count(*)::integer AS row_count, max(r.recorded_xid) AS last_xid, string_agg(r.entry, '' ORDER BY r.ordinal) AS entries,
-      clock_timestamp() AS sealed_at
-    FROM unsealed_outbox_rows(v_xid, v_kind, v_id, LEAST(v_below, v_horizon), p_rows_max) r
-  ), ended AS MATERIALIZED (
-    -- The last entry says where the block ends.
-    SELECT c.*, sha256(c.entries) AS root, get_byte(c.entries, 58 * c.row_count - 57)::smallint AS last_kind,
-      encode(substring(c.entries FROM 58 * c.row_count - 55 FOR 16), 'hex')::uuid AS last_id
-    FROM content c WHERE c.row_count > 0
-  )
-  INSERT INTO payment_outbox_blocks AS b
-    (block_no, row_count, last_xid, last_kind, last_id, entries, root, prev_hash, block_hash, sealed_at)
-  SELECT COALESCE(v_last_no, 0) + 1, z.row_count, z.last_xid, z.last_kind, z.last_id, z.entries, z.root, v_prev_hash,
-    outbox_block_hash((COALESCE(v_last_no, 0) + 1)::text, encode(v_prev_hash, 'hex'), z.row_count::text, z.last_xid::text,
-      z.last_kind::text, z.last_id::text, encode(z.root, 'hex'), epoch_micros(z.sealed_at)::text),
-    z.sealed_at
-  FROM ended z
-  ON CONFLICT DO NOTHING
-  RETURNING b.block_no, b.row_count;
+  INSERT INTO payment_outbox_blocks AS b SELECT v_block.* ON CONFLICT DO NOTHING RETURNING b.block_no, b.row_count;
 END
 $$;
-COMMENT ON FUNCTION seal_ledger_block(integer) IS
-  'Seals the next rows of the ledger whose transactions are all decided; no row if there are none, or another is at it.';
+COMMENT ON FUNCTION seal_ledger_block(integer, integer) IS
+  'Seals the next rows of the ledger whose transactions have ended. No row: nothing to seal, another session seals, or '
+  'the last block is not full and younger than the interval.';
 
--- Names the transaction that keeps the ledger from being sealed. Everybody may see the id of a session's transaction, its user and
--- its application; the start of the transaction only members of pg_read_all_stats, so that the age may be null.
+-- Compares the next block of the ledger with its rows. One pass covers all blocks, then the next pass begins; its place
+-- is in ledger_verification_passes. Workers call this function, each as often as it likes: the rate is bounded here.
+--
+-- It finds a change by a superuser who left these functions alone. symphony ledger verify recomputes the hashes outside
+-- the database and trusts none of its functions.
+CREATE OR REPLACE FUNCTION verify_ledger_block(p_rows_per_second integer, p_pass_seconds integer)
+RETURNS TABLE (block_no bigint, row_count integer, breaks text[])
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+  v_pass ledger_verification_passes;
+  v_before payment_outbox_blocks;
+  v_block payment_outbox_blocks;
+  v_now CONSTANT timestamptz := clock_timestamp();
+  v_entries bytea;
+  v_count integer;
+  v_breaks text[] := '{}';
+BEGIN
+  IF p_rows_per_second IS NULL OR p_rows_per_second NOT BETWEEN 1 AND 1000000 THEN
+    PERFORM refuse_argument('p_rows_per_second', 'a whole number from 1 to 1000000');
+  END IF;
+  IF p_pass_seconds IS NULL OR p_pass_seconds NOT BETWEEN 0 AND 2592000 THEN
+    PERFORM refuse_argument('p_pass_seconds', 'a whole number from 0 to 2592000');
+  END IF;
+  PERFORM require_utf8_session();
+  SELECT * INTO v_pass FROM ledger_verification_passes p WHERE p.next_at <= v_now FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+
+  -- 1. End the pass behind the last block.
+  SELECT * INTO v_block FROM payment_outbox_blocks b WHERE b.block_no > v_pass.last_block ORDER BY b.block_no LIMIT 1;
+  IF NOT FOUND THEN
+    IF v_pass.last_block > 0 THEN
+      PERFORM record_ledger_verification(v_pass.rows_checked, v_pass.break_count);
+    END IF;
+    UPDATE ledger_verification_passes p
+    SET last_block = 0, rows_checked = 0, break_count = 0, began_at = NULL,
+      next_at = GREATEST(v_now + interval '1 second', p.began_at + make_interval(secs => p_pass_seconds));
+    RETURN;
+  END IF;
+
+  -- 2. Check the block itself.
+  SELECT * INTO v_before FROM payment_outbox_blocks b WHERE b.block_no = v_block.block_no - 1;
+  IF v_block.block_no <> v_pass.last_block + 1 OR v_block.prev_hash IS DISTINCT FROM v_before.block_hash THEN
+    v_breaks := v_breaks || format('block %s: does not follow the block before it', v_block.block_no);
+  END IF;
+  IF v_block.format <> 1 OR v_block.block_hash IS DISTINCT FROM outbox_block_hash(v_block)
+    OR v_block.root IS DISTINCT FROM outbox_block_root(v_block.entries)
+  THEN
+    v_breaks := v_breaks || format('block %s: differs from its hash', v_block.block_no);
+  END IF;
+
+  -- 3. Compare its entries with its rows.
+  SELECT COALESCE(string_agg(e.entry, '' ORDER BY e.ordinality), ''), count(*) INTO v_entries, v_count
+  FROM outbox_block_entries(COALESCE(v_before.last_xid, '-9223372036854775808'), COALESCE(v_before.last_kind,
+    0::smallint),
+    COALESCE(v_before.last_id, '00000000-0000-0000-0000-000000000000'), v_block.last_xid, v_block.last_kind,
+    v_block.last_id, 1000000) WITH ORDINALITY e;
+  IF v_entries <> v_block.entries THEN
+    v_breaks := v_breaks || ARRAY(
+      SELECT format('%s %s: %s', (ARRAY['identity', 'attempt', 'event'])[get_byte(COALESCE(s.entry, f.entry), 1)],
+        encode(substring(COALESCE(s.entry, f.entry) FROM 3 FOR 16), 'hex')::uuid,
+        CASE WHEN f.entry IS NULL THEN 'sealed, and missing' WHEN s.entry IS NULL
+          THEN 'was not there when its block was sealed'
+          ELSE 'differs from what was sealed' END)
+      FROM (SELECT substring(v_block.entries FROM n FOR 58) AS entry
+        FROM generate_series(1, octet_length(v_block.entries), 58) AS n) s
+      FULL JOIN (SELECT substring(v_entries FROM n FOR 58) AS entry
+        FROM generate_series(1, octet_length(v_entries), 58) AS n) f
+        ON substring(f.entry FROM 1 FOR 18) = substring(s.entry FROM 1 FOR 18)
+      WHERE f.entry IS DISTINCT FROM s.entry
+      LIMIT 100);
+  END IF;
+
+  -- 4. Move the place of the pass.
+  UPDATE ledger_verification_passes p
+  SET last_block = v_block.block_no, rows_checked = p.rows_checked + v_count, began_at = COALESCE(p.began_at, v_now),
+    break_count = p.break_count + cardinality(v_breaks),
+    -- A block counts as 50 rows at least. A second without work may be made up for.
+    next_at = GREATEST(p.next_at, v_now - interval '1 second')
+      + make_interval(secs => GREATEST(v_count, 50)::double precision / p_rows_per_second)
+  RETURNING p.* INTO v_pass;
+  IF v_breaks <> '{}' THEN
+    -- At once: the alert does not wait for the end of the pass.
+    PERFORM record_ledger_verification(v_pass.rows_checked, v_pass.break_count);
+  END IF;
+  RETURN QUERY SELECT v_block.block_no, v_count, v_breaks;
+END
+$$;
+COMMENT ON FUNCTION verify_ledger_block(integer, integer) IS
+  'Compares the next block of the ledger with its rows, at a bounded rate, and records each break and each completed '
+  'pass. No row: not due yet, or another session verifies.';
+
+-- Names the transaction that keeps the ledger from being sealed. Everybody may see the id of a session's transaction,
+-- its user and its application; the start of the transaction only members of pg_read_all_stats, so that the age may be
+-- null.
 CREATE OR REPLACE FUNCTION ledger_sealing_status()
 RETURNS TABLE (
   unsealed_age_seconds double precision, blocker_pid integer, blocker_user text, blocker_application text,
@@ -169,7 +311,8 @@ BEGIN
       ORDER BY e.recorded_xid LIMIT 1)
   ) r ORDER BY r.created_at LIMIT 1;
   unsealed_age_seconds := COALESCE(GREATEST(extract(epoch FROM v_now - v_first.created_at), 0), 0);
-  -- Below the horizon every row can be sealed: then no transaction is in the way, and the sealer is late or does not run.
+  -- Below the horizon every row can be sealed: then no transaction is in the way, and the sealer is late or does not
+  -- run.
   SELECT t.pid, t.username, t.application, t.datname, t.age_seconds, t.gid
   INTO blocker_pid, blocker_user, blocker_application, blocker_database, blocker_age_seconds, blocker_prepared
   FROM (
@@ -185,7 +328,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION ledger_sealing_status() IS
-  'Age of the oldest row of the ledger that is in no block, and the session or prepared transaction that keeps it from being sealed.';
+  'Age of the oldest row of the ledger that is in no block, and the session or prepared transaction that keeps it '
+  'from being sealed.';
 
 CREATE OR REPLACE FUNCTION record_ledger_verification(p_rows_checked bigint, p_break_count bigint) RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -205,4 +349,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION record_ledger_verification(bigint, bigint) IS
-  'Records what a verification of the ledger found; returns when. Every process derives its alert from the last record.';
+  'Records what a verification of the ledger found; returns when. Every process derives its alert from the last '
+  'record.';

@@ -1,0 +1,60 @@
+import { systemClock } from '../core/index.js'
+import type { Queryable } from '../db/index.js'
+import { guardListener, PollLoop, Wakeup, type Worker } from '../worker/index.js'
+import { verifyLedgerBlock, type VerifiedBlock } from './db.js'
+import { resolveLedgerVerifierOptions, type LedgerVerifierOptions } from './options.js'
+
+export type VerifierEvent =
+  /** Rows of the ledger differ from their block. */
+  | { readonly type: 'broken'; readonly block: string; readonly breaks: readonly string[] }
+  /** A run failed; the next one takes the same block. */
+  | { readonly type: 'fault'; readonly during: string; readonly error: unknown }
+
+/**
+ * Compares the blocks of the ledger with their rows, one after the other, pass after pass. The database bounds the rate for all
+ * workers together and remembers the place, so that any number may run. It does not promise to find a change by a superuser who also
+ * changed the database's functions: `verifyLedger` does.
+ */
+export class LedgerVerifier implements Worker<VerifiedBlock | undefined> {
+  readonly #role: Queryable
+  readonly #options: Required<LedgerVerifierOptions>
+  readonly #onEvent: (event: VerifierEvent) => void
+  readonly #loop: PollLoop
+
+  constructor(
+    role: Queryable,
+    options: LedgerVerifierOptions = {},
+    onEvent: (event: VerifierEvent) => void = () => {},
+  ) {
+    this.#role = role
+    this.#options = resolveLedgerVerifierOptions(options)
+    this.#onEvent = guardListener(onEvent)
+    this.#loop = new PollLoop({
+      turn: async () => ({ again: (await this.runOnce()) !== undefined }),
+      pollMs: POLL_MS,
+      wakeup: new Wakeup(0, systemClock),
+      onError: (error) => this.#onEvent({ type: 'fault', during: 'verifying the ledger', error }),
+    })
+  }
+
+  start(): Promise<void> {
+    this.#loop.start()
+    return Promise.resolve()
+  }
+
+  async stop(): Promise<void> {
+    await this.#loop.stop()
+  }
+
+  /** One block. Undefined: none is due, or another worker verifies. */
+  async runOnce(): Promise<VerifiedBlock | undefined> {
+    const { rowsPerSecond, passSeconds } = this.#options
+    const verified = await verifyLedgerBlock(this.#role, rowsPerSecond, passSeconds)
+    if (verified !== undefined && verified.breaks.length > 0) {
+      this.#onEvent({ type: 'broken', block: String(verified.blockNo), breaks: verified.breaks })
+    }
+    return verified
+  }
+}
+
+const POLL_MS = 1_000

@@ -1,0 +1,91 @@
+/**
+ * The lists of columns that the hashes of rows cover, by the format that a block names. The sealer (schema/functions/outbox/seal.sql)
+ * has the list of the newest format; a test compares both with the catalog. A change of a list is a new format. The lists of earlier
+ * formats stay here, because their blocks are verified by them.
+ */
+export type RowKind = 'identity' | 'attempt' | 'event'
+
+/** In the order of their numbers in a block: 1, 2, 3. */
+export const KINDS: readonly RowKind[] = Object.freeze(['identity', 'attempt', 'event'])
+
+export const TABLE_OF = Object.freeze({
+  identity: 'payment_outbox_identities',
+  attempt: 'payment_outbox_attempts',
+  event: 'payment_outbox_events',
+})
+
+/** Of each kind its columns in order. The first is the id of the row. */
+export type Format = Readonly<Record<RowKind, readonly string[]>>
+
+export const FORMATS: ReadonlyMap<number, Format> = new Map([
+  [
+    1,
+    {
+      identity: [
+        'outbox_id',
+        'instruction_id',
+        'idempotency_key',
+        'participant_id',
+        'sequence_id',
+        'rail_type',
+        'ordered',
+        'redrive_of',
+        'content_hash',
+        'created_at',
+        'is_message',
+        'key_scope',
+        'stream_position',
+      ],
+      attempt: [
+        'attempt_id',
+        'outbox_id',
+        'instruction_id',
+        'participant_id',
+        'sequence_id',
+        'idempotency_key',
+        'rail_type',
+        'payload',
+        'attempt_no',
+        'state',
+        'claimed_at',
+        'completed_at',
+        'rail_reference',
+        'rail_code',
+        'error_code',
+        'error_message',
+        'latency_ms',
+        'worker_id',
+        'lease_token',
+        'created_at',
+        'action',
+        'outcome_unknown',
+      ],
+      event: [
+        'event_id',
+        'outbox_id',
+        'scope',
+        'event_no',
+        'event_type',
+        'attempt_id',
+        'actor',
+        'detail',
+        'created_at',
+      ],
+    },
+  ],
+])
+
+/** Of rows that no block covers yet. */
+export const NEWEST_FORMAT: Format = [...FORMATS.values()].at(-1)!
+
+/** Columns that are not hashed as they are. A lease token would let its reader complete an item. */
+export const EXPRESSIONS: Readonly<Record<string, string>> = Object.freeze({
+  state: 't.state::text',
+  lease_token: 'sha256(uuid_send(t.lease_token))',
+})
+
+/** Columns that no format covers, and why. */
+export const UNCOVERED: Readonly<Record<string, string>> = Object.freeze({
+  traceparent: 'where a request was traced says nothing about the money',
+  recorded_xid: 'stands in the entry of the row',
+})

@@ -1,0 +1,90 @@
+import type { Queryable } from '../db/index.js'
+import { CHILDREN, ENTRY, levelsOf, NODE_BYTES, numberOfKind, type Block } from './blocks.js'
+import { readBlockNumbersOf, readBlockPage, readItemRows } from './db.js'
+import { KINDS, type RowKind } from './formats.js'
+import type { LedgerRow } from './LedgerRow.js'
+
+/** The way from a row to the root of its block: hashed step by step, each result stands in the next step. */
+export interface RowProof {
+  readonly block: Omit<Block, 'entries'>
+  /** Up to four entries, that of the row among them; undefined if the block has no entry of the row. */
+  readonly entries: Buffer | undefined
+  /** From the bottom to the top, the up to four hashes whose hash stands in the next; the last one's is the root. */
+  readonly nodes: readonly Buffer[]
+}
+
+export interface ProvenRow {
+  readonly row: LedgerRow
+  /** Undefined while no block covers the row. */
+  readonly proof: RowProof | undefined
+}
+
+/** A row of an item. The identity has the number 0. */
+export interface ItemPosition {
+  readonly kind: RowKind
+  readonly number: bigint
+}
+
+/** A position, and the number of rows to read from there. */
+export interface ProofRange {
+  readonly from: ItemPosition
+  readonly limit: number
+}
+
+/**
+ * Rows of one item, each with the proof that its block has it: for a browser, which recomputes the hashes. The order is identity,
+ * attempts, events, each kind by number. Reads as symphony_auditor.
+ */
+export async function readItemProof(
+  role: Queryable,
+  outboxId: string,
+  { from, limit }: ProofRange,
+): Promise<ProvenRow[]> {
+  const rows: LedgerRow[] = []
+  for (const kind of KINDS.slice(KINDS.indexOf(from.kind))) {
+    const number = kind === from.kind ? from.number : 0n
+    if (rows.length < limit) rows.push(...(await readItemRows(role, kind, outboxId, number, limit - rows.length)))
+  }
+  return proveRows(role, rows)
+}
+
+/** Holds one block in memory at a time: a block may have 100,000 entries. */
+async function proveRows(role: Queryable, rows: readonly LedgerRow[]): Promise<ProvenRow[]> {
+  const numbers = await readBlockNumbersOf(role, rows)
+  const proofs = new Map<LedgerRow, RowProof>()
+  for (const no of new Set(numbers)) {
+    const [block] = no === undefined ? [] : await readBlockPage(role, no - 1n, 1)
+    if (block === undefined) continue
+    const levels = levelsOf(block.entries)
+    for (const [index, row] of rows.entries()) if (numbers[index] === no) proofs.set(row, proofOf(row, block, levels))
+  }
+  return rows.map((row) => ({ row, proof: proofs.get(row) }))
+}
+
+function proofOf(row: LedgerRow, { entries, ...block }: Block, levels: readonly Buffer[]): RowProof {
+  let index = indexOf(row, entries)
+  if (index === undefined) return { block, entries: undefined, nodes: [] }
+  index = Math.floor(index / CHILDREN)
+  const leaf = groupOf(entries, index, ENTRY.bytes)
+  const nodes: Buffer[] = []
+  for (const level of levels.slice(0, -1)) {
+    index = Math.floor(index / CHILDREN)
+    nodes.push(groupOf(level, index, NODE_BYTES))
+  }
+  return { block, entries: leaf, nodes }
+}
+
+/** A copy of the group of four that has this number. A view would keep the whole block in memory. */
+function groupOf(level: Buffer, group: number, width: number): Buffer {
+  return Buffer.from(level.subarray(group * CHILDREN * width, (group + 1) * CHILDREN * width))
+}
+
+function indexOf(row: LedgerRow, entries: Buffer): number | undefined {
+  const key = Buffer.alloc(ENTRY.xidAt)
+  key.writeUInt16BE(numberOfKind(row.kind))
+  key.write(row.id.replaceAll('-', ''), ENTRY.idAt, 'hex')
+  for (let at = 0; at < entries.length; at += ENTRY.bytes) {
+    if (entries.compare(key, 0, ENTRY.xidAt, at, at + ENTRY.xidAt) === 0) return at / ENTRY.bytes
+  }
+  return undefined
+}

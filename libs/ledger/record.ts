@@ -1,0 +1,61 @@
+/**
+ * PostgreSQL's binary form of a record (`record_send`): the number of columns, then of each column its type, its length (-1 for
+ * null) and its bytes. The hashes of the ledger are taken over this form, which is the same in every supported version.
+ */
+export class RecordReader {
+  readonly #bytes: Buffer
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes
+  }
+
+  /** A column as text; null also where the record has no such column. */
+  text(column: number): string | null {
+    const bytes = this.#bytes
+    let at = 4
+    for (let passed = 0; passed < column; passed += 1) {
+      if (at + COLUMN_HEAD > bytes.length) return null
+      at += COLUMN_HEAD + Math.max(0, bytes.readInt32BE(at + 4))
+    }
+    if (at + COLUMN_HEAD > bytes.length) return null
+    const length = bytes.readInt32BE(at + 4)
+    return length < 0
+      ? null
+      : textOf(bytes.readInt32BE(at), bytes.subarray(at + COLUMN_HEAD, at + COLUMN_HEAD + length))
+  }
+}
+
+/** Where the bytes of a record's first column are. The first column of each row of the ledger is its id. */
+export const FIRST_COLUMN_AT = 12
+/** Type and length. */
+const COLUMN_HEAD = 8
+
+/** Times are microseconds since 1970 in decimal, bytes are hexadecimal. */
+function textOf(type: number, bytes: Buffer): string {
+  switch (type) {
+    case 25: // text
+      return bytes.toString('utf8')
+    case 3802: // jsonb, behind its version
+      return bytes.toString('utf8', 1)
+    case 2950:
+      return uuidOf(bytes)
+    case 16:
+      return bytes[0] === 0 ? 'false' : 'true'
+    case 21:
+      return String(bytes.readInt16BE())
+    case 23:
+      return String(bytes.readInt32BE())
+    case 20:
+      return String(bytes.readBigInt64BE())
+    case 1184: // timestamptz, sent as microseconds since 2000
+      return String(bytes.readBigInt64BE() + EPOCH_2000_MICROS)
+    default:
+      return bytes.toString('hex')
+  }
+}
+
+export function uuidOf(bytes: Buffer): string {
+  return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
+}
+
+const EPOCH_2000_MICROS = 946_684_800_000_000n

@@ -1,0 +1,160 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Queryable } from '../../libs/db/index.js'
+import { sealLedgerBlock, verifyLedgerBlock } from '../../libs/ledger/db.js'
+import { databaseSource, verifyLedger } from '../../libs/ledger/index.js'
+import type { TestDatabase } from '../support/database.js'
+import { brokenLedgerRules, readLedgerText, type LedgerText } from '../support/ledgerRules.js'
+import { LedgerStage } from '../support/ledgerStage.js'
+import { RandomOutbox, type RandomHands } from '../support/outboxRandom.js'
+import { openConnection, type Connection } from '../support/race.js'
+
+/** Settings that change how PostgreSQL reads and writes times, numbers, bytes and messages as text. */
+const ODD_SETTINGS = [
+  { TimeZone: 'UTC', DateStyle: 'ISO, MDY' },
+  { TimeZone: 'Asia/Kathmandu', DateStyle: 'German, DMY', IntervalStyle: 'sql_standard', lc_numeric: 'C' },
+  { TimeZone: 'America/St_Johns', DateStyle: 'SQL, DMY', bytea_output: 'escape', extra_float_digits: '-15' },
+  {
+    TimeZone: '<-12:34>+12:34',
+    DateStyle: 'Postgres, MDY',
+    IntervalStyle: 'iso_8601',
+    extra_float_digits: '3',
+    lc_monetary: 'C',
+    lc_time: 'C',
+  },
+]
+
+async function configure(session: Queryable, settings: Readonly<Record<string, string>>): Promise<void> {
+  for (const [name, value] of Object.entries(settings)) {
+    await session.query('SELECT set_config($1, $2, false)', [name, value])
+  }
+}
+
+/** One session with each of the settings, taken in turn. */
+async function oddSessions<S extends Queryable>(open: () => Promise<S>): Promise<() => S> {
+  const all: S[] = []
+  for (const settings of ODD_SETTINGS) {
+    const session = await open()
+    await configure(session, settings)
+    all.push(session)
+  }
+  let turn = 0
+  return () => all[turn++ % all.length]!
+}
+
+/** Every call uses a session with other settings than the one before. */
+async function oddHands(database: TestDatabase): Promise<RandomHands> {
+  const person = async (name: string) => {
+    const login = await database.createLogin(name, { roles: ['symphony_control'] })
+    return oddSessions(async () => {
+      const client = await login.connect()
+      await client.query('SET ROLE symphony_control')
+      return {
+        schema: database.schema,
+        query: (text, values) => client.query<never>(text, values === undefined ? undefined : [...values]),
+      }
+    })
+  }
+  return {
+    ingest: await oddSessions(() => openConnection(database, 'symphony_ingest')),
+    executor: await oddSessions(() => openConnection(database, 'symphony_executor')),
+    people: [await person('olga'), await person('pavel')],
+  }
+}
+
+let stage: LedgerStage
+let ledger: LedgerText
+beforeAll(async () => {
+  stage = await LedgerStage.open()
+  const { db } = stage
+  await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
+  const hands = await oddHands(db)
+  await new RandomOutbox(db, 11, hands).run(300, async (step) => {
+    if (step % 20 === 0) await sealLedgerBlock(hands.executor(), 50)
+  })
+  ledger = await readLedgerText(stage.auditor)
+  // The rest, each block by another session.
+  while ((await sealLedgerBlock(hands.executor(), 50)) !== undefined);
+  await stage.sealAll()
+})
+afterAll(() => stage.close())
+
+describe('a ledger written and sealed by sessions with unusual settings', () => {
+  test('breaks no rule, and has every kind of row', () => {
+    expect(brokenLedgerRules(ledger)).toEqual([])
+    expect(ledger.attempts.map((row) => row.state)).toEqual(
+      expect.arrayContaining(['DISPATCHED', 'FAILED', 'RETRYABLE', 'ZOMBIE_REQUEUE']),
+    )
+    expect(ledger.attempts.some((row) => row.error_code === 'OPERATOR_DECISION')).toBe(true)
+    expect(ledger.identities.some((row) => row.redrive_of !== null)).toBe(true)
+    expect(ledger.events.some((row) => row.scope !== null)).toBe(true)
+  })
+
+  test.for(ODD_SETTINGS)('verifies in a session with %o', async (settings) => {
+    const auditor = await openConnection(stage.db, 'symphony_auditor')
+    await configure(auditor, settings)
+    const { rows: given } = await auditor.query<{ name: string; setting: string }>(
+      'SELECT name, setting FROM pg_settings WHERE name = ANY ($1)',
+      [Object.keys(settings)],
+    )
+    expect(Object.fromEntries(given.map(({ name, setting }) => [name, setting]))).toEqual(settings)
+    const report = await verifyLedger(databaseSource(auditor))
+    await auditor.close()
+    expect(report).toMatchObject({
+      breaks: [],
+      openRows: 0,
+      identities: ledger.identities.length,
+      attempts: ledger.attempts.length,
+      events: ledger.events.length,
+    })
+    expect(report.blocks).toBeGreaterThan(5)
+  })
+
+  test.for(ODD_SETTINGS)('has the same entries for a sealer with %o', async (settings) => {
+    const session = await openConnection(stage.db)
+    await configure(session, settings)
+    const { rows } = await session.query<{ now: Buffer; sealed: Buffer }>(
+      `SELECT (SELECT string_agg(e.entry, '' ORDER BY e.ordinality)
+          FROM outbox_block_entries(0, 0::smallint, '00000000-0000-0000-0000-000000000000',
+            9223372036854775807, 3::smallint, 'ffffffff-ffff-ffff-ffff-ffffffffffff', 1000000) WITH ORDINALITY e) AS now,
+         (SELECT string_agg(b.entries, '' ORDER BY b.block_no) FROM payment_outbox_blocks b) AS sealed`,
+    )
+    await session.close()
+    expect(rows[0]!.now.equals(rows[0]!.sealed)).toBe(true)
+  })
+})
+
+describe('a session whose client_encoding is not UTF8', () => {
+  const refusal = {
+    sqlstate: '55000',
+    message: expect.stringContaining('client_encoding is LATIN1'),
+    hint: 'SET client_encoding TO UTF8 in this session.',
+  }
+
+  test('is refused by seal_ledger_block (55000)', async () => {
+    await expect(withLatin1('symphony_executor', (session) => sealLedgerBlock(session, 50))).rejects.toMatchObject(
+      refusal,
+    )
+  })
+
+  test('is refused by verify_ledger_block (55000)', async () => {
+    await expect(
+      withLatin1('symphony_executor', (session) => verifyLedgerBlock(session, 1_000, 0)),
+    ).rejects.toMatchObject(refusal)
+  })
+
+  test('is refused by verifyLedger (INVALID_ENCODING)', async () => {
+    await expect(
+      withLatin1('symphony_auditor', (session) => verifyLedger(databaseSource(session))),
+    ).rejects.toMatchObject({ code: 'INVALID_ENCODING' })
+  })
+})
+
+async function withLatin1<T>(role: string, run: (session: Connection) => Promise<T>): Promise<T> {
+  const session = await openConnection(stage.db, role)
+  try {
+    await session.query('SET client_encoding TO LATIN1')
+    return await run(session)
+  } finally {
+    await session.close()
+  }
+}
