@@ -51,7 +51,7 @@ export class DispatchQueue {
     return this.#laneByRail.get(railType)
   }
 
-  /** Returns the lane of a leased item. A claim names the rails of lanes only, so there is one. */
+  /** Returns the lane of a queued item. `add` queues only items that have one. */
   laneOf({ item }: LeasedItem): RailLane {
     return this.#laneByRail.get(item.railType)!
   }
@@ -110,8 +110,10 @@ export class DispatchQueue {
   add(items: readonly LeasedItem[]): LeasedItem[] {
     const surplus: LeasedItem[] = []
     for (const leased of items) {
-      const lane = this.laneOf(leased)
-      if (leased.item.expiryStreak === 0) {
+      const lane = this.findLane(leased.item.railType)
+      // Never, because a claim names the rails of lanes. An item without a lane must not be renewed for ever.
+      if (lane === undefined) surplus.push(leased)
+      else if (leased.item.expiryStreak === 0) {
         this.#oneAtATime.delete(lane)
         lane.add(leased)
       } else {

@@ -80,6 +80,13 @@ test('lanes take turns, and start no more items than they share slots', () => {
   expect(startAll(queue)).toEqual([c])
 })
 
+test('an item of a rail without a lane is released, and the others are queued', () => {
+  const queue = createQueue(['one'])
+  const [stray, item] = [leaseItem('three'), leaseItem('one')]
+  expect(addAndRelease(queue, [stray, item])).toEqual([stray])
+  expect(startAll(queue)).toEqual([item])
+})
+
 describe('an item whose lease expired once', () => {
   test('releases its batch-mates of the same rail, and starts only when they are released', () => {
     const queue = createQueue()
