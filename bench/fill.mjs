@@ -37,12 +37,12 @@ export async function fillQueue(
            $3 || '-p-' || 1 + (n - 1) % $4::int AS participant_id, 1 + (n - 1) / $4::int AS sequence_id, $5::text AS rail_type,
            clock_timestamp() - $6::interval AS created_at, ${PAYLOAD} AS payload, ${own.ordered} AS ordered, n
          FROM generate_series($1::int, $2::int) n
-       ), item AS MATERIALIZED (${withIdentityHash('numbered')}), identified AS (${INSERT_IDENTITIES})
+       ), item AS MATERIALIZED (${withContentHash('numbered')}), identified AS (${INSERT_IDENTITIES})
        INSERT INTO payment_outbox_pending
-         (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, created_at, identity_hash,
+         (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, created_at,
            ${names.join(', ')})
        SELECT i.outbox_id, i.instruction_id, i.participant_id, i.sequence_id, i.idempotency_key, i.rail_type, i.payload,
-         i.created_at, i.row_hash, ${names.map((name) => own[name]).join(', ')}
+         i.created_at, ${names.map((name) => own[name]).join(', ')}
        FROM item i`,
       [from, to, prefix, participants, rail, olderBy],
     )
@@ -51,7 +51,7 @@ export async function fillQueue(
 }
 
 /**
- * Payments that have ended: an identity and one attempt each, one in a hundred FAILED, with true hashes. Left as the functions
+ * Payments that have ended: an identity and one attempt each, one in a hundred FAILED. Left as the functions
  * would have, totals and all. With `perTransaction` as many payments share a transaction as in a worker's life, which is slower
  * to fill but is what blocks are cut from; `onTransaction` may cut them meanwhile.
  */
@@ -68,7 +68,7 @@ export async function fillLedger(
            $3 || '-p-' || 1 + (n - 1) % $4::int AS participant_id, 1 + (n - 1) / $4::int AS sequence_id, 'bank' AS rail_type,
            clock_timestamp() AS created_at, ${PAYLOAD} AS payload, false AS ordered, n
          FROM generate_series($1::int, $2::int) n
-       ), item AS MATERIALIZED (${withIdentityHash('numbered')}), identified AS (${INSERT_IDENTITIES}),
+       ), item AS MATERIALIZED (${withContentHash('numbered')}), identified AS (${INSERT_IDENTITIES}),
        ended AS MATERIALIZED (
          SELECT i.*, uuid_v7() AS attempt_id, gen_random_uuid() AS lease_token, 'TX-' || md5(i.outbox_id::text) AS rail_reference,
            (CASE WHEN i.n % 100 = 0 THEN 'FAILED' ELSE 'DISPATCHED' END)::outbox_attempt_state AS state
@@ -76,14 +76,10 @@ export async function fillLedger(
        )
        INSERT INTO payment_outbox_attempts
          (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no,
-           state, claimed_at, completed_at, rail_reference, latency_ms, worker_id, lease_token, created_at, prev_hash, row_hash,
-           action, outcome_unknown)
+           state, claimed_at, completed_at, rail_reference, latency_ms, worker_id, lease_token, created_at, action,
+           outcome_unknown)
        SELECT e.attempt_id, e.outbox_id, e.instruction_id, e.participant_id, e.sequence_id, e.idempotency_key, e.rail_type,
-         e.payload, 1, e.state, e.created_at, e.created_at, e.rail_reference, 20, 'worker', e.lease_token, e.created_at, e.row_hash,
-         outbox_attempt_hash(encode(e.row_hash, 'hex'), e.attempt_id::text, e.outbox_id::text, e.instruction_id,
-           e.participant_id, e.sequence_id::text, e.idempotency_key, e.rail_type, e.payload::text, '1', e.state::text,
-           epoch_micros(e.created_at)::text, epoch_micros(e.created_at)::text, e.rail_reference, NULL, NULL, NULL, '20', 'worker',
-           encode(sha256(uuid_send(e.lease_token)), 'hex'), epoch_micros(e.created_at)::text),
+         e.payload, 1, e.state, e.created_at, e.created_at, e.rail_reference, 20, 'worker', e.lease_token, e.created_at,
          'sent', false
        FROM ended e`,
       [from, to, prefix, participants],
@@ -112,20 +108,15 @@ export async function fillLedger(
   await client.query(`VACUUM (FREEZE, ANALYZE) ${tables.join(', ')}, participant_outbox_sequences`)
 }
 
-function withIdentityHash(items) {
-  return `
-    SELECT h.*, outbox_identity_hash(h.outbox_id::text, h.instruction_id, h.idempotency_key, h.participant_id, h.sequence_id::text,
-      h.rail_type, h.ordered::text, NULL, encode(h.content_hash, 'hex'), epoch_micros(h.created_at)::text) AS row_hash
-    FROM (
-      SELECT m.*, outbox_content_hash(m.participant_id, m.rail_type, m.payload::text) AS content_hash FROM ${items} m OFFSET 0
-    ) h`
+function withContentHash(items) {
+  return `SELECT m.*, outbox_content_hash(m.participant_id, m.rail_type, m.payload::text) AS content_hash FROM ${items} m`
 }
 
 const INSERT_IDENTITIES = `
   INSERT INTO payment_outbox_identities
-    (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, content_hash, row_hash, created_at)
+    (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, content_hash, created_at)
   SELECT i.outbox_id, i.instruction_id, i.idempotency_key, i.participant_id, i.sequence_id, i.rail_type, i.ordered, i.content_hash,
-    i.row_hash, i.created_at
+    i.created_at
   FROM item i`
 
 /** The next number of each participant is the one after its last. */

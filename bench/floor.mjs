@@ -24,9 +24,9 @@ export async function floorPerSecond(url, count) {
 }
 
 const FILL = `
-INSERT INTO payment_outbox_pending (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, identity_hash)
+INSERT INTO payment_outbox_pending (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload)
 SELECT uuid_v7(), 'i-' || n, 'p-' || n % 1000, n, 'k-' || n, 'noop',
-  jsonb_build_object('n', n, 'amountMinor', '100', 'currency', 'EUR', 'to', 'a no-op'), sha256(int4send(n))
+  jsonb_build_object('n', n, 'amountMinor', '100', 'currency', 'EUR', 'to', 'a no-op')
 FROM generate_series(1, $1::int) n`
 const PROCEDURE = `
 CREATE PROCEDURE drain_bare(p_batch integer) LANGUAGE plpgsql AS $$
@@ -48,9 +48,9 @@ BEGIN
     EXIT WHEN v_ids IS NULL;
     INSERT INTO payment_outbox_attempts
       (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_no, state,
-        claimed_at, completed_at, rail_reference, worker_id, lease_token, prev_hash, action, outcome_unknown)
+        claimed_at, completed_at, rail_reference, worker_id, lease_token, action, outcome_unknown)
     SELECT uuid_v7(), outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, 1, 'DISPATCHED',
-      claimed_at, clock_timestamp(), outbox_id::text, claimed_by, lease_token, identity_hash, 'sent', false
+      claimed_at, clock_timestamp(), outbox_id::text, claimed_by, lease_token, 'sent', false
     FROM payment_outbox_pending WHERE outbox_id = ANY (v_ids);
     DELETE FROM payment_outbox_pending WHERE outbox_id = ANY (v_ids);
     COMMIT;

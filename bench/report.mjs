@@ -79,7 +79,7 @@ function section({ servers, settings, contenders }) {
     '',
     '### Rates and CPU per item',
     '',
-    'Server is the CPU time of all client backends of the contender (`/proc/PID/schedstat`); Node.js is that of its process (`process.cpuUsage()`).',
+    'Server is the CPU time of all client backends of the contender (`/proc/PID/schedstat`), without the session that seals the ledger beside; Node.js is that of its process (`process.cpuUsage()`).',
     ...(servers.every(({ cpu }) => hasServerCpu(cpu))
       ? []
       : ['This system has no schedstat, so the server’s columns are empty.']),

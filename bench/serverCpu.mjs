@@ -5,7 +5,8 @@ import { readFile } from 'node:fs/promises'
 const SAMPLE_MS = 1_000
 const BACKENDS = `
 SELECT pid, pid || ' ' || backend_start AS backend FROM pg_stat_activity
-WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()`
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+  AND application_name <> 'bench sealing'`
 
 /** Starts to watch. `end()` returns the microseconds since then, or undefined where schedstat does not exist. */
 export async function watchServerCpu(url, pg) {

@@ -1,8 +1,9 @@
-// Symphony with everything on: the ledger, leases with fencing tokens, the roles, lease repair's columns,
-// idempotent and sequenced enqueue. The rail is a no-op that answers at once.
+// Symphony with everything on: the ledger, its sealing, leases with fencing tokens, the roles, idempotent and sequenced
+// enqueue. The rail is a no-op that answers at once.
 import { createRequire } from 'node:module'
 import { enqueue, enqueueMany, openDatabase } from 'symphony-pg'
 import { deploy } from 'symphony-pg/deployment'
+import { LedgerSealer } from 'symphony-pg/ledger'
 import { OutboxRelayer, readOutboxStatus } from 'symphony-pg/outbox'
 import { loadRails } from 'symphony-pg/rails'
 
@@ -12,6 +13,8 @@ export const version = createRequire(import.meta.url)('../package.json').version
 export async function open({ url }) {
   await deploy({ url })
   const database = openDatabase({ url, connectionsMax: 16 })
+  // Sessions of this name are not in the CPU columns: npm run bench:sealing measures them.
+  const sealing = openDatabase({ url, connectionsMax: 1, applicationName: 'bench sealing' })
   const ingest = database.as('symphony_ingest')
   const readonly = database.as('symphony_readonly')
   return {
@@ -29,11 +32,13 @@ export async function open({ url }) {
         },
       ])
       const relayer = new OutboxRelayer(database, rails, { batchSize: 500, concurrency: 500 })
+      const sealer = new LedgerSealer(sealing.as('symphony_executor'))
       await relayer.start()
-      return { stop: () => relayer.stop() }
+      await sealer.start()
+      return { stop: () => Promise.all([relayer.stop(), sealer.stop()]) }
     },
     unfinished: async () => Number((await readOutboxStatus(readonly)).pendingCount),
-    close: () => database.close(),
+    close: () => Promise.all([database.close(), sealing.close()]),
   }
 }
 
