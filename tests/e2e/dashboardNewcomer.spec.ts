@@ -53,8 +53,8 @@ test('a newcomer opens the printed address, is told what this is, enqueues, watc
 
   await page.getByRole('link', { name: 'Open its timeline' }).click()
   await page.getByText('Attempt 1: dispatched').waitFor()
-  await page.locator('[data-chain=sound]').waitFor()
-  expect(await page.locator('.links').innerText()).toMatch(/identity[^]*attempt 1/)
+  await page.locator('[data-ledger=sound]').getByText('2 rows against their sealed blocks').waitFor()
+  expect(await page.locator('.links').innerText()).toMatch(/identity\s+block \d+[^]*attempt 1\s+block \d+/)
   await page.getByRole('button', { name: 'Show the payload' }).click()
   expect(await page.getByRole('region', { name: 'Payload' }).locator('pre').innerText()).toContain('"19.99"')
 

@@ -18,6 +18,7 @@ import { enqueuedAndClaimed, rowOf as rowOfMessage } from '../support/inboxMessa
 import { aContradiction, claim as claimOn, enqueue } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
 import { aJob, aTimer } from '../support/scheduled.js'
+import { sealLedger } from '../support/sealLedger.js'
 
 let stage: DashboardStage
 let olga: Visit
@@ -560,7 +561,7 @@ test('an action that the server refuses loses nothing of what was typed', async 
   await page.keyboard.press('Escape')
 })
 
-test('who may only read sees no action, and is told what the chain would need', async () => {
+test('a key of the scope read sees no action, and the panel Ledger names the scope audit', async () => {
   const { key } = await aKey(stage.db, { owner: 'rita', scopes: ['read'] })
   const { outboxId } = await enqueueUnknown(stage.db)
   const { page, goTo, complaints } = await stage.open(key)
@@ -603,15 +604,40 @@ test('a token that is for enqueueing alone is told what looking would need', asy
   await page.context().close()
 })
 
-test('a row of the ledger that somebody has changed is named by the browser, with what is wrong with it', async () => {
+test('the panel Ledger shows the block of a row as soon as it is sealed, and names a changed row', async () => {
   const { outboxId } = await enqueueFailed(stage.db)
+  const { page, goTo } = olga
+  await goTo(`payments/${outboxId}`)
+  const panel = page.getByRole('region', { name: 'Ledger' })
+  await panel.getByText('2 rows are in no block yet').waitFor()
+  expect(await panel.locator('.links').innerText()).toMatch(/^identity\s+not sealed yet\s+attempt 1\s+not sealed yet$/)
+  await sealLedger(stage.db)
+  await panel.getByText('2 rows against their sealed blocks').waitFor()
+  expect(await panel.locator('[data-ledger=sound]').innerText()).toMatch(
+    /identity\s+block \d+\s+(sound\s+)?attempt 1\s+block \d+/,
+  )
   await stage.db.queryNoRole(`
     ALTER TABLE payment_outbox_attempts DISABLE TRIGGER USER;
     UPDATE payment_outbox_attempts SET error_code = 'FORGED' WHERE outbox_id = '${outboxId}';
     ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER payment_outbox_attempts_is_append_only`)
+  await goTo('payments')
+  await goTo(`payments/${outboxId}`)
+  const alert = panel.locator('[data-ledger=broken]').getByRole('alert')
+  expect(await alert.innerText()).toMatch(/Broken at attempt 1: it differs from what was sealed/)
+})
+
+test('the panel Ledger verifies a payment whose proof has two pages', async () => {
+  const { outboxId } = await enqueue(stage.db)
+  const { control } = await apiRolesOf(stage.db)
+  const role = control({ owner: 'olga', apiKey: null })
+  for (let event = 1; event <= 40; event += 2) {
+    await placeOutboxHold(role, outboxId, 'wait')
+    await resolveOutboxHold(role, outboxId, 'RETRY', 'go on')
+  }
+  await sealLedger(stage.db)
   const { page, goTo } = olga
   await goTo(`payments/${outboxId}`)
-  const chain = page.locator('[data-chain=broken]')
-  await chain.waitFor()
-  expect(await chain.getByRole('alert').innerText()).toMatch(/Broken at attempt 1: its content differs from its hash/)
+  const panel = page.getByRole('region', { name: 'Ledger' })
+  await panel.getByText('41 rows against their sealed blocks').waitFor()
+  expect(await panel.getByText(/^event \d+$/).count()).toBe(40)
 })

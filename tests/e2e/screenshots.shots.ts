@@ -49,7 +49,7 @@ const ALERTS = [
 /** What comes last on a page. */
 const SETTLED: Readonly<Record<string, readonly string[]>> = {
   overview: ['.throughput canvas', 'section[aria-label^=Workers] td'],
-  payment: ['[data-chain]'],
+  payment: ['[data-ledger]'],
 }
 
 test('each page in each look', async () => {

@@ -20,6 +20,7 @@ import { createOrUpdateJob, scheduleTimer, triggerJob } from '../../libs/schedul
 import type { TestDatabase } from './database.js'
 import { apiRolesOf } from './httpStage.js'
 import { claimOf } from './inboxMessages.js'
+import { sealLedger } from './sealLedger.js'
 
 /** The payments a visitor of the scene may want to look at. */
 export interface DashboardScene {
@@ -46,6 +47,7 @@ export async function setDashboardScene(db: TestDatabase): Promise<DashboardScen
   await scene.workers()
   await scene.primitives()
   await scene.history()
+  await sealLedger(db)
   return { troubled }
 }
 

@@ -125,7 +125,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
       },
       answers: {
         200: {
-          description: 'Its rows, with payloads, masked unless asked for plain. A page has at most 64 KiB, or one row.',
+          description: 'Its rows. A page has at most 32 rows and 64 KiB, or one larger row.',
           schema: Proof,
         },
       },

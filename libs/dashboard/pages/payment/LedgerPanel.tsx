@@ -85,10 +85,15 @@ function Rows({ checked }: { readonly checked: readonly CheckedRow[] }) {
           <li key={position} class={defect === undefined ? (block === null ? '' : 'tone-good') : 'tone-bad'}>
             <Glyph name={defect === undefined ? (block === null ? 'scheduled' : 'done') : 'failed'} size={12} />
             <span>{position}</span>
-            <span class="quiet">{block === null ? 'not sealed yet' : `block ${block}`}</span>
-            <span class={defect === undefined && !isMasked ? 'unseen' : 'links-defect'}>
-              {defect ?? (isMasked ? 'masked' : 'sound')}
+            <span class="quiet">
+              {block === null ? 'not sealed yet' : `block ${block}`}
+              {isMasked ? ', masked' : null}
             </span>
+            {defect === undefined ? (
+              <span class="unseen">{block === null ? null : 'sound'}</span>
+            ) : (
+              <span class="links-defect">{defect}</span>
+            )}
           </li>
         ))}
       </ol>
@@ -109,15 +114,18 @@ function Verdict({ checked }: { readonly checked: readonly CheckedRow[] }) {
             Verified
           </span>{' '}
           in this browser: {sealed} {plural(sealed, 'row')} against {plural(sealed, 'its', 'their')} sealed{' '}
-          {plural(sealed, 'block')}
-          {masked === 0
-            ? '. '
-            : `, but for the content of ${masked} with masked fields: symphony ledger verify covers ${plural(masked, 'it', 'them')}, too. `}
+          {plural(sealed, 'block')}.{' '}
+        </>
+      )}
+      {masked === 0 ? null : (
+        <>
+          The content of {masked} {plural(masked, 'row')} is masked and was not compared;{' '}
+          <code>symphony ledger verify</code> compares it.{' '}
         </>
       )}
       {open === 0
         ? null
-        : `${open} ${plural(open, 'row waits', 'rows wait')} for a block, which takes about two seconds.`}
+        : `${open} ${plural(open, 'row is', 'rows are')} in no block yet. A worker seals the ledger about once a second; an older open transaction delays it.`}
     </p>
   )
 }
