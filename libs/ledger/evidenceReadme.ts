@@ -12,10 +12,7 @@ export const EVIDENCE_FILES: Readonly<Record<string, readonly [proves: string, r
     'Signed heads of blocks, kept outside the database: history up to the last of them cannot be rewritten',
     '—',
   ],
-  'columns.json': [
-    'Every column: type, NOT NULL, default. action and outcome_unknown of an attempt are not sealed yet',
-    '23502',
-  ],
+  'columns.json': ['Every column: type, NOT NULL, default', '23502'],
   'conformance.md': ['The scenarios of the specification, and the tests that prove each, of the release at hand', '—'],
   'constraints.json': [
     'What no row may be, whoever writes it. Two people for a decision about money is one of them',

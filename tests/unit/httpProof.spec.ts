@@ -110,11 +110,6 @@ async function expectSound({ joined }: Pages, rows: number): Promise<void> {
   ])
 }
 
-async function fillAndSeal(): Promise<void> {
-  await fill(200)
-  await ledger.sealAll(10_000)
-}
-
 describe('the proof of a payment', () => {
   test('with 20 attempts and 20 events in 39 blocks comes in pages of at most 64 KiB that join', async () => {
     const item = await enqueueWithEvents(20, { afterEach: sealWithOthers })
