@@ -3316,7 +3316,7 @@ RETURNS TABLE(block_no bigint, row_count integer, breaks text[])
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 283b6ecbeda5cb44d9afc3ac46fbe1db100cb0a66b19e061d9618931c697a179
+-- body: sha256 c50b029ff305a0b498d5f8d1f058b2890c67a29fb123c03487014679131cb129
 COMMENT ON FUNCTION verify_ledger_block(integer, integer) IS 'Compares the next block of the ledger with its rows, at a bounded rate, and records each break and each completed pass. No row: not due yet, or another session verifies.';
 
 -- function wake_inbox_workers() of symphony_owner

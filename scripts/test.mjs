@@ -36,6 +36,8 @@ const SQL_PROOFS = [
   'tests/integration/leaseRace',
   'tests/integration/inboxRace',
   'tests/integration/ledgerSeals',
+  'tests/integration/ledgerSessions',
+  'tests/integration/ledgerVerifier',
   'tests/integration/schedulerRace',
   'tests/security/',
   'tests/contract/catalog',

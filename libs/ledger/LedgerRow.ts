@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { ENTRY, numberOfKind, type Position } from './blocks.js'
 import type { Format, RowKind } from './formats.js'
-import { FIRST_COLUMN_AT, RecordReader, uuidOf } from './record.js'
+import { FIRST_COLUMN_AT, integerOf, RecordReader, uuidOf } from './record.js'
 
 /**
  * A row of the ledger: the bytes that are hashed, and the transaction that wrote it. It lies in a page of rows and makes nothing of
@@ -69,7 +69,7 @@ export class LedgerRow implements Position {
 
   /** 0 for an identity, otherwise the number of the attempt or event. */
   get number(): bigint {
-    return this.kind === 'identity' ? 0n : BigInt(this.field(this.kind === 'attempt' ? 'attempt_no' : 'event_no') ?? 0)
+    return this.kind === 'identity' ? 0n : integerOf(this.field(this.kind === 'attempt' ? 'attempt_no' : 'event_no'))
   }
 
   /** Whether it is an attempt that ends its item. */

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { KINDS, type RowKind } from './formats.js'
-import { RecordReader, uuidOf } from './record.js'
+import { integerOf, RecordReader, uuidOf } from './record.js'
 
 /**
  * Blocks: which rows each covers, in which order, and what its hashes are taken over. docs/internals/ledger-chain.md describes the
@@ -53,19 +53,15 @@ export function readHead(head: Buffer): Omit<Block, 'hash' | 'entries'> {
   const reader = new RecordReader(head)
   const text = (column: number) => reader.text(column) ?? ''
   return {
-    no: integer(text(0)),
+    no: integerOf(text(0)),
     format: Number(text(1)),
     prevHash: reader.text(2),
     rowCount: Number(text(3)),
-    last: { xid: integer(text(4)), kind: kindOfNumber(Number(text(5))), id: text(6) },
+    last: { xid: integerOf(text(4)), kind: kindOfNumber(Number(text(5))), id: text(6) },
     root: text(7),
     sealedAt: text(8),
     head,
   }
-}
-
-function integer(text: string): bigint {
-  return /^-?\d{1,19}$/.test(text) ? BigInt(text) : 0n
 }
 
 /** Where the parts of an entry are. */

@@ -1,4 +1,5 @@
 import type { LedgerRow } from './LedgerRow.js'
+import { integerOf } from './record.js'
 
 /** The numbers of each participant's items, of which none may be missing. Keeps one entry per participant. */
 export class Sequences {
@@ -7,7 +8,7 @@ export class Sequences {
   see(row: LedgerRow): void {
     if (row.kind !== 'identity') return
     const participant = row.field('participant_id') ?? ''
-    const number = BigInt(row.field('sequence_id') ?? 0)
+    const number = integerOf(row.field('sequence_id'))
     const taken = this.#taken.get(participant)
     if (taken === undefined) this.#taken.set(participant, { count: 1n, last: number })
     else {

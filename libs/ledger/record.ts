@@ -30,8 +30,9 @@ export const FIRST_COLUMN_AT = 12
 /** Type and length. */
 const COLUMN_HEAD = 8
 
-/** Times are microseconds since 1970 in decimal, bytes are hexadecimal. */
+/** Times are microseconds since 1970 in decimal. Bytes are hexadecimal, and so is a value that cannot be of its type. */
 function textOf(type: number, bytes: Buffer): string {
+  if (bytes.length !== (LENGTHS.get(type) ?? bytes.length)) return bytes.toString('hex')
   switch (type) {
     case 25: // text
       return bytes.toString('utf8')
@@ -52,6 +53,21 @@ function textOf(type: number, bytes: Buffer): string {
     default:
       return bytes.toString('hex')
   }
+}
+
+/** Of the types whose values have one length. */
+const LENGTHS: ReadonlyMap<number, number> = new Map([
+  [16, 1],
+  [21, 2],
+  [23, 4],
+  [20, 8],
+  [1184, 8],
+  [2950, 16],
+])
+
+/** A whole number as `text` gives it; 0 for another text, which a forged record may have in its place. */
+export function integerOf(text: string | null): bigint {
+  return text !== null && /^-?\d{1,19}$/.test(text) ? BigInt(text) : 0n
 }
 
 export function uuidOf(bytes: Buffer): string {

@@ -2,10 +2,20 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { blockHash, ENTRY, isAfter, numberOfKind, rootOf, type Block, type Position } from '../../libs/ledger/blocks.js'
+import {
+  blockHash,
+  ENTRY,
+  isAfter,
+  numberOfKind,
+  readHead,
+  rootOf,
+  type Block,
+  type Position,
+} from '../../libs/ledger/blocks.js'
 import { FORMATS } from '../../libs/ledger/formats.js'
 import { databaseSource, exportLedger, openExport, verifyLedger } from '../../libs/ledger/index.js'
-import type { LedgerRow } from '../../libs/ledger/LedgerRow.js'
+import { LedgerRow } from '../../libs/ledger/LedgerRow.js'
+import type { LedgerSource } from '../../libs/ledger/LedgerSource.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 
 /**
@@ -31,6 +41,12 @@ beforeAll(async () => {
     blocks.push(block)
   }
 })
+
+/** All fields of a golden row, as text. */
+function fields(id: string): Record<string, string | null> {
+  const row = rows.find((one) => one.id === id)!
+  return Object.fromEntries(FORMAT[row.kind].map((column) => [column, row.field(column)]))
+}
 
 describe('the golden ledger of format 1', () => {
   test('verifies from its export', async () => {
@@ -108,6 +124,86 @@ describe('the golden ledger of format 1', () => {
   })
 })
 
+/** The golden ledger with other rows or blocks. */
+function sourceOf(changed: { readonly rows?: readonly LedgerRow[]; readonly blocks?: readonly Block[] }): LedgerSource {
+  const own = { rows, blocks, ...changed }
+  return {
+    count: () => Promise.resolve(own.rows.length),
+    nextXid: () => Promise.resolve(1n << 62n),
+    async *blocks() {
+      yield* own.blocks
+    },
+    async *rowsBetween(after, last) {
+      yield own.rows.filter((row) => (after === null || isAfter(row, after)) && !isAfter(row, last))
+    },
+    async *openRows(after) {
+      yield own.rows.filter((row) => after !== null && isAfter(row, after))
+    },
+  }
+}
+
+async function isFound(changed: Parameters<typeof sourceOf>[0]): Promise<boolean> {
+  return (await verifyLedger(sourceOf(changed))).breakCount > 0
+}
+
+function flipped(bytes: Buffer, at: number): Buffer {
+  const copy = Buffer.from(bytes)
+  copy[at]! ^= 1
+  return copy
+}
+
+describe('verification of the golden ledger finds', () => {
+  test('nothing in the ledger itself', async () => {
+    expect(await isFound({})).toBe(false)
+  })
+
+  test('a change of any byte of a row', async () => {
+    const unfound: string[] = []
+    for (const [index, row] of rows.entries()) {
+      // The generated rows are alike.
+      if (row.field('event_type') === 'LEASE_RENEWED') continue
+      for (let at = 0; at < row.record.length; at += 1) {
+        const forged = LedgerRow.of(row.kind, row.xid, flipped(row.record, at), FORMAT)
+        if (!(await isFound({ rows: rows.with(index, forged) }))) unfound.push(`byte ${at} of ${row.id}`)
+      }
+    }
+    expect(unfound).toEqual([])
+  })
+
+  test('a row that is missing, there twice, or of another transaction', async () => {
+    for (const [index, row] of rows.entries()) {
+      expect(await isFound({ rows: rows.toSpliced(index, 1) })).toBe(true)
+      expect(await isFound({ rows: rows.toSpliced(index, 0, row) })).toBe(true)
+      expect(await isFound({ rows: rows.with(index, LedgerRow.of(row.kind, row.xid - 1n, row.record, FORMAT)) })).toBe(
+        true,
+      )
+    }
+  })
+
+  test('a change of any byte of a block', async () => {
+    const unfound: string[] = []
+    for (const [index, block] of blocks.entries()) {
+      const forgeries: [string, Block][] = []
+      for (let at = 0; at < block.head.length; at += 1) {
+        forgeries.push([`head ${at}`, { ...block, ...readHead(flipped(block.head, at)) }])
+      }
+      // Each part of an entry is met: the step and the length of an entry have no common divisor.
+      for (let at = 0; at < block.entries.length; at += 9) {
+        forgeries.push([`entries ${at}`, { ...block, entries: flipped(block.entries, at) }])
+      }
+      forgeries.push(['hash', { ...block, hash: `0${block.hash.slice(1)}` }])
+      for (const [what, forged] of forgeries) {
+        if (!(await isFound({ blocks: blocks.with(index, forged) }))) unfound.push(`${what} of block ${block.no}`)
+      }
+    }
+    expect(unfound).toEqual([])
+  })
+
+  test('a missing first block', async () => {
+    expect(await isFound({ blocks: blocks.slice(1) })).toBe(true)
+  })
+})
+
 describe('the same rows in a database', () => {
   let db: TestDatabase
   let folder: string
@@ -165,8 +261,3 @@ describe('the same rows in a database', () => {
     }
   })
 })
-
-function fields(id: string) {
-  const row = rows.find((one) => one.id === id)!
-  return Object.fromEntries(FORMAT[row.kind].map((column) => [column, row.field(column)]))
-}

@@ -1,0 +1,494 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import type { Queryable } from '../../libs/db/index.js'
+import { sealLedgerBlock, verifyLedgerBlock, type VerifiedBlock } from '../../libs/ledger/db.js'
+import { LedgerVerifier, type VerifierEvent } from '../../libs/ledger/index.js'
+import { spawnSymphony, type Running } from '../support/commandLine.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { LedgerStage } from '../support/ledgerStage.js'
+import { enqueue } from '../support/outboxItems.js'
+import { PATIENTLY } from '../support/patiently.js'
+import { openConnection, type Connection } from '../support/race.js'
+import { writeRailsFile } from '../support/railsFile.js'
+
+/** verify_ledger_block and the worker that calls it, on a ledger of at least five blocks. */
+
+let stage: LedgerStage
+let blockCount: number
+let rowCount: number
+beforeAll(async () => {
+  stage = await LedgerStage.open()
+  await stage.play()
+  await stage.sealAll(4)
+  const { blocks, identities, attempts, events } = await stage.verify()
+  blockCount = blocks
+  rowCount = identities + attempts + events
+})
+afterAll(() => stage.close())
+
+let earlierRecords = 0
+/** Every test begins before a pass that is due. */
+beforeEach(async () => {
+  earlierRecords = 0
+  earlierRecords = (await readRecords()).length
+  await stage.db.queryNoRole(
+    `UPDATE ledger_verification_passes
+     SET last_block = 0, rows_checked = 0, break_count = 0, began_at = NULL, next_at = '-infinity'`,
+  )
+})
+
+const executor = (): Queryable => stage.db.as('symphony_executor')
+const RATE = 1_000_000
+
+async function makeDue(role: Queryable): Promise<void> {
+  await role.query(`UPDATE ledger_verification_passes SET next_at = '-infinity'`)
+}
+
+interface Place {
+  readonly lastBlock: number
+  readonly rowsChecked: number
+  readonly breakCount: number
+  readonly beganAt: number | null
+  readonly nextAt: number
+}
+
+/** Times in seconds since 1970. */
+async function readPlace(role: Queryable = superuser()): Promise<Place> {
+  const { rows } = await role.query<Place>(
+    `SELECT last_block::integer AS "lastBlock", rows_checked::integer AS "rowsChecked", break_count::integer AS "breakCount",
+       extract(epoch FROM began_at)::double precision AS "beganAt", extract(epoch FROM next_at)::double precision AS "nextAt"
+     FROM ledger_verification_passes`,
+  )
+  return rows[0]!
+}
+
+const superuser = (): Queryable => ({
+  schema: stage.db.schema,
+  query: (text, values) => stage.db.queryNoRole(text, values),
+})
+
+/** Those of this test. */
+async function readRecords(role: Queryable = superuser()): Promise<unknown[]> {
+  const { rows } = await role.query(
+    `SELECT rows_checked::integer AS rows, break_count::integer AS breaks
+     FROM ledger_verifications ORDER BY verified_at OFFSET ${earlierRecords}`,
+  )
+  return rows
+}
+
+/** One whole pass, without its pauses. */
+async function verifyAll(verifier: LedgerVerifier, role: Queryable = superuser()): Promise<VerifiedBlock[]> {
+  const verified: VerifiedBlock[] = []
+  for (;;) {
+    await makeDue(role)
+    const block = await verifier.runOnce()
+    if (block === undefined) return verified
+    verified.push(block)
+  }
+}
+
+describe('a pass over an unchanged ledger', () => {
+  test('compares each block once, and records the number of its rows at its end', async () => {
+    const events: VerifierEvent[] = []
+    const verified = await verifyAll(new LedgerVerifier(executor(), {}, (event) => events.push(event)))
+    expect(verified.map(({ blockNo }) => Number(blockNo))).toEqual(Array.from({ length: blockCount }, (_, n) => n + 1))
+    expect(blockCount).toBeGreaterThan(5)
+    expect(verified.reduce((sum, block) => sum + block.rowCount, 0)).toBe(rowCount)
+    expect(verified.flatMap(({ breaks }) => breaks)).toEqual([])
+    expect(await readRecords()).toEqual([{ rows: rowCount, breaks: 0 }])
+    expect(events).toEqual([])
+  })
+
+  test('records nothing where there is no block', async () => {
+    const empty = await stage.beside()
+    try {
+      expect(await verifyLedgerBlock(empty.db.as('symphony_executor'), RATE, 0)).toBeUndefined()
+      const { rows } = await empty.db.queryNoRole('SELECT FROM ledger_verifications')
+      expect(rows).toEqual([])
+    } finally {
+      await empty.close()
+    }
+  })
+})
+
+/** Changes by a superuser who opens the guards, each with the breaks that a pass names. `$1` is the id of the row. */
+interface Change {
+  readonly row: string
+  readonly sql: readonly string[]
+  readonly breaks: (id: string) => readonly string[]
+}
+
+const ATTEMPT = `SELECT attempt_id AS id FROM payment_outbox_attempts ORDER BY recorded_xid, attempt_id OFFSET 2 LIMIT 1`
+const IDENTITY = `SELECT outbox_id AS id FROM payment_outbox_identities ORDER BY recorded_xid, outbox_id OFFSET 1 LIMIT 1`
+const EVENT = `SELECT event_id AS id FROM payment_outbox_events ORDER BY recorded_xid, event_id OFFSET 1 LIMIT 1`
+const NONE = `SELECT '00000000-0000-7000-8000-000000000000' AS id`
+const REHASH = `UPDATE payment_outbox_blocks b SET block_hash = outbox_block_hash(b)`
+
+const CHANGES: Readonly<Record<string, Change>> = {
+  'a changed identity': {
+    row: IDENTITY,
+    sql: [`UPDATE payment_outbox_identities SET participant_id = participant_id || 'x' WHERE outbox_id = $1`],
+    breaks: (id) => [`identity ${id}: differs from what was sealed`],
+  },
+  'a changed attempt': {
+    row: ATTEMPT,
+    sql: [`UPDATE payment_outbox_attempts SET rail_reference = 'forged' WHERE attempt_id = $1`],
+    breaks: (id) => [`attempt ${id}: differs from what was sealed`],
+  },
+  'a changed event': {
+    row: EVENT,
+    sql: [`UPDATE payment_outbox_events SET created_at = created_at + interval '1 microsecond' WHERE event_id = $1`],
+    breaks: (id) => [`event ${id}: differs from what was sealed`],
+  },
+  'a removed row': {
+    row: EVENT,
+    sql: ['DELETE FROM payment_outbox_events WHERE event_id = $1'],
+    breaks: (id) => [`event ${id}: sealed, and missing`],
+  },
+  'an added row among sealed ones': {
+    row: NONE,
+    sql: [
+      `INSERT INTO payment_outbox_events (event_id, scope, event_no, event_type, actor, recorded_xid)
+       SELECT $1, 'rail:forged', 1, 'PAUSED', 'mallory', recorded_xid FROM payment_outbox_events ORDER BY recorded_xid LIMIT 1`,
+    ],
+    breaks: (id) => [`event ${id}: was not there when its block was sealed`],
+  },
+  'an added row before all transactions': {
+    row: NONE,
+    sql: [
+      `INSERT INTO payment_outbox_events (event_id, scope, event_no, event_type, actor, recorded_xid)
+       VALUES ($1, 'rail:forged', 1, 'PAUSED', 'mallory', -7)`,
+    ],
+    breaks: (id) => [`event ${id}: was not there when its block was sealed`],
+  },
+  'a row moved to another block': {
+    row: `SELECT attempt_id AS id FROM payment_outbox_attempts ORDER BY recorded_xid DESC LIMIT 1`,
+    sql: ['UPDATE payment_outbox_attempts SET recorded_xid = -1 WHERE attempt_id = $1'],
+    breaks: (id) => [`attempt ${id}: was not there when its block was sealed`, `attempt ${id}: sealed, and missing`],
+  },
+  'a removed block': {
+    row: NONE,
+    sql: ['DELETE FROM payment_outbox_blocks WHERE block_no = 2 AND $1::uuid IS NOT NULL'],
+    breaks: () => ['block 3: does not follow the block before it'],
+  },
+  'a removed first block': {
+    row: NONE,
+    sql: ['DELETE FROM payment_outbox_blocks WHERE block_no = 1 AND $1::uuid IS NOT NULL'],
+    breaks: () => ['block 2: does not follow the block before it'],
+  },
+  'a changed block': {
+    row: NONE,
+    sql: [`UPDATE payment_outbox_blocks SET sealed_at = now() WHERE block_no = 2 AND $1::uuid IS NOT NULL`],
+    breaks: () => ['block 2: differs from its hash'],
+  },
+  'changed entries of a block': {
+    row: NONE,
+    sql: [
+      `UPDATE payment_outbox_blocks SET entries = set_byte(entries, 57, 255 - get_byte(entries, 57))
+       WHERE block_no = 2 AND $1::uuid IS NOT NULL`,
+    ],
+    breaks: () => ['block 2: differs from its hash', expect.stringMatching(/: differs from what was sealed$/)],
+  },
+  'a changed block with a new hash': {
+    row: NONE,
+    sql: [
+      `UPDATE payment_outbox_blocks SET sealed_at = now() WHERE block_no = 2 AND $1::uuid IS NOT NULL`,
+      `${REHASH} WHERE block_no = 2 AND $1::uuid IS NOT NULL`,
+    ],
+    breaks: () => ['block 3: does not follow the block before it'],
+  },
+  'a changed format': {
+    row: NONE,
+    sql: [`UPDATE payment_outbox_blocks SET format = 2 WHERE block_no = 2 AND $1::uuid IS NOT NULL`],
+    breaks: () => ['block 2: differs from its hash'],
+  },
+  'a changed format of the last block, with a new hash': {
+    row: NONE,
+    sql: [
+      `UPDATE payment_outbox_blocks SET format = 2
+       WHERE block_no = (SELECT max(block_no) FROM payment_outbox_blocks) AND $1::uuid IS NOT NULL`,
+      `${REHASH} WHERE format = 2 AND $1::uuid IS NOT NULL`,
+    ],
+    breaks: () => [expect.stringMatching(/^block \d+: differs from its hash$/)],
+  },
+}
+
+async function disarm(client: Queryable): Promise<void> {
+  for (const table of ['identities', 'attempts', 'events', 'blocks']) {
+    await client.query(`ALTER TABLE payment_outbox_${table} DISABLE TRIGGER USER`)
+  }
+}
+
+/** A superuser in a transaction that is rolled back at the end of the test. */
+async function forger(): Promise<Connection> {
+  const connection = await openConnection(stage.db)
+  onTestFinished(() => connection.close())
+  await connection.query('BEGIN')
+  await disarm(connection)
+  return connection
+}
+
+describe('a pass names and records', () => {
+  test.for(Object.entries(CHANGES))('%s', async ([, { row, sql, breaks }]) => {
+    const client = await forger()
+    const { rows } = await client.query<{ id: string }>(row)
+    const { id } = rows[0]!
+    for (const text of sql) expect((await client.client.query(text, [id])).rowCount).toBe(1)
+    const events: VerifierEvent[] = []
+    const verified = await verifyAll(new LedgerVerifier(client, {}, (event) => events.push(event)), client)
+    expect(verified.flatMap((block) => block.breaks)).toEqual(breaks(id))
+    const broken = verified.filter((block) => block.breaks.length > 0)
+    expect(events).toEqual(
+      broken.map((block) => ({ type: 'broken', block: String(block.blockNo), breaks: block.breaks })),
+    )
+    // One record per broken block, and one at the end.
+    const records = await readRecords(client)
+    expect(records).toHaveLength(broken.length + 1)
+    expect(records.at(-1)).toMatchObject({ breaks: breaks(id).length })
+  })
+
+  test('at most a hundred breaks of one block', async () => {
+    const client = await forger()
+    await client.query(
+      `INSERT INTO payment_outbox_events (event_id, scope, event_no, event_type, actor, recorded_xid)
+       SELECT gen_random_uuid(), 'rail:forged', n, 'PAUSED', 'mallory', -1 FROM generate_series(1, 150) n`,
+    )
+    const verified = await verifyLedgerBlock(client, RATE, 0)
+    expect(verified?.breaks).toHaveLength(100)
+  })
+})
+
+/** Commits a change of the one paid attempt. */
+async function forge(reference: string): Promise<void> {
+  const { rows } = await stage.db.queryNoRole<{ name: string }>(
+    `SELECT tgname AS name FROM pg_trigger WHERE tgrelid = 'payment_outbox_attempts'::regclass AND NOT tgisinternal`,
+  )
+  const client = await openConnection(stage.db)
+  await client.query('BEGIN')
+  await disarm(client)
+  await client.query(
+    `UPDATE payment_outbox_attempts SET rail_reference = $1 WHERE rail_reference IN ('TX-1', 'forged')`,
+    [reference],
+  )
+  for (const { name } of rows) {
+    await client.query(`ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER ${name}`)
+  }
+  await client.query('COMMIT')
+  await client.close()
+}
+
+describe('a break', () => {
+  test('is recorded at once, and stands until a pass without a break has ended', async () => {
+    await forge('forged')
+    onTestFinished(() => forge('TX-1'))
+    const verifier = new LedgerVerifier(executor())
+    let block: VerifiedBlock | undefined
+    do {
+      await makeDue(superuser())
+      block = await verifier.runOnce()
+    } while (block?.breaks.length === 0)
+    expect(Number(block?.blockNo)).toBeLessThan(blockCount)
+    const { rowsChecked } = await readPlace()
+    expect(await readRecords()).toEqual([{ rows: rowsChecked, breaks: 1 }])
+
+    // The rest of this pass, and the next up to its last block.
+    await forge('TX-1')
+    expect((await verifyAll(verifier)).flatMap(({ breaks }) => breaks)).toEqual([])
+    expect((await readRecords()).at(-1)).toEqual({ rows: rowCount, breaks: 1 })
+    for (let left = blockCount; left > 0; left -= 1) {
+      await makeDue(superuser())
+      expect(await verifier.runOnce()).toMatchObject({ breaks: [] })
+    }
+    expect((await readRecords()).at(-1)).toEqual({ rows: rowCount, breaks: 1 })
+    await makeDue(superuser())
+    expect(await verifier.runOnce()).toBeUndefined()
+    expect((await readRecords()).at(-1)).toEqual({ rows: rowCount, breaks: 0 })
+  })
+})
+
+async function stop(worker: Running): Promise<void> {
+  worker.child.kill('SIGTERM')
+  expect((await worker.ended).exitCode).toBe(0)
+}
+
+describe('symphony worker', () => {
+  let db: TestDatabase
+  let rails: string
+  beforeAll(async () => {
+    // A worker refuses the stage's server, which may forget.
+    db = await createTestDatabase({ countBranches: false })
+    rails = await writeRailsFile(stage.folder, `type: 'idle', onUnknown: 'hold', money: true, dispatch() {}`)
+    await db.queryNoRole(
+      `INSERT INTO payment_outbox_blocks (block_no, format, row_count, last_xid, last_kind, last_id, entries, root, block_hash, sealed_at)
+       VALUES (1, 1, 1, 1, 3, '00000000-0000-7000-8000-000000000001',
+         decode('00030000000000007000800000000000000100000000000000' || repeat('01', 33), 'hex'), '', '', now())`,
+    )
+  })
+  afterAll(() => db.drop())
+
+  async function startWorker(name: string, ...words: readonly string[]): Promise<Running> {
+    const { url } = await db.createLogin(name, { roles: ['symphony_executor', 'symphony_readonly'] })
+    const worker = spawnSymphony(['worker', '--rails', rails, '--no-http', ...words], {
+      DATABASE_URL: url,
+      SYMPHONY_SCHEMA: db.schema,
+    })
+    await expect.poll(worker.stderr, PATIENTLY).toContain('worker_started')
+    return worker
+  }
+
+  test('verifies nothing with --verify-rows-per-second 0', async () => {
+    const worker = await startWorker('without_verifier', '--verify-rows-per-second', '0')
+    // A verifier would have done its first turn before the worker stops.
+    await stop(worker)
+    const { rows } = await db.queryNoRole('SELECT next_at::text FROM ledger_verification_passes')
+    expect(rows).toEqual([{ next_at: '-infinity' }])
+  })
+
+  test('logs a break as ledger_broken, with the block and the rows', async () => {
+    const worker = await startWorker('with_verifier')
+    await expect.poll(worker.stderr, PATIENTLY).toContain('ledger_broken')
+    await stop(worker)
+    const line =
+      worker
+        .stderr()
+        .split('\n')
+        .find((one) => one.includes('ledger_broken')) ?? ''
+    expect(JSON.parse(line)).toMatchObject({
+      level: 50,
+      block: '1',
+      breaks: ['block 1: differs from its hash', 'event 00000000-0000-7000-8000-000000000001: sealed, and missing'],
+    })
+  })
+})
+
+test('LedgerVerifier verifies from start to stop, and reports a fault of the database', async () => {
+  const events: VerifierEvent[] = []
+  const verifier = new LedgerVerifier(executor(), { rowsPerSecond: RATE }, (event) => events.push(event))
+  await verifier.start()
+  await expect.poll(() => readRecords(), PATIENTLY).toEqual([{ rows: rowCount, breaks: 0 }])
+  await verifier.stop()
+  expect(events).toEqual([])
+  const refused = new LedgerVerifier(stage.db.as('symphony_readonly'), {}, (event) => events.push(event))
+  await refused.start()
+  await expect
+    .poll(() => events, PATIENTLY)
+    .toContainEqual(
+      expect.objectContaining({
+        type: 'fault',
+        during: 'verifying the ledger',
+        error: expect.objectContaining({ sqlstate: '42501' }),
+      }),
+    )
+  await refused.stop()
+})
+
+test('of two sessions at once one verifies, and the other does not wait', async () => {
+  const first = await openConnection(stage.db, 'symphony_executor')
+  await first.query('BEGIN')
+  expect(await verifyLedgerBlock(first, RATE, 0)).toMatchObject({ blockNo: 1n })
+  expect(await verifyLedgerBlock(executor(), RATE, 0)).toBeUndefined()
+  await first.query('COMMIT')
+  await first.close()
+  await makeDue(superuser())
+  expect(await verifyLedgerBlock(executor(), RATE, 0)).toMatchObject({ blockNo: 2n })
+})
+
+async function readClock(): Promise<number> {
+  const { rows } = await stage.db.queryNoRole<{ now: number }>(
+    'SELECT extract(epoch FROM clock_timestamp())::double precision AS now',
+  )
+  return rows[0]!.now
+}
+
+/** The call, and the clock of the database before and after it. */
+async function timed<T>(run: () => Promise<T>): Promise<{ value: T; before: number; after: number }> {
+  const before = await readClock()
+  const value = await run()
+  return { value, before, after: await readClock() }
+}
+
+describe('the rate', () => {
+  test('puts the next block off by at least 50 rows, less one second without work', async () => {
+    const { value, before, after } = await timed(() => verifyLedgerBlock(executor(), 1, 0))
+    expect(value?.rowCount).toBeLessThan(50)
+    const { nextAt } = await readPlace()
+    expect(nextAt).toBeGreaterThanOrEqual(before - 1 + 50 - CLOCK_STEP)
+    expect(nextAt).toBeLessThanOrEqual(after - 1 + 50 + CLOCK_STEP)
+    expect(await verifyLedgerBlock(executor(), RATE, 0)).toBeUndefined()
+  })
+
+  test('is counted from the time at which the block was due', async () => {
+    await stage.db.queryNoRole(
+      `UPDATE ledger_verification_passes SET next_at = clock_timestamp() - interval '10 milliseconds'`,
+    )
+    const { nextAt: due } = await readPlace()
+    const { value, before } = await timed(() => verifyLedgerBlock(executor(), 10, 0))
+    expect(value).toMatchObject({ blockNo: 1n })
+    // Only if this test was not held up for a second, which may be made up for.
+    const expected = Math.max(due, before - 1) + 5
+    expect((await readPlace()).nextAt).toBeGreaterThanOrEqual(expected - CLOCK_STEP)
+  })
+
+  test('lets a pass begin again only passSeconds after it began', async () => {
+    const verifier = new LedgerVerifier(executor(), { passSeconds: 86_400 })
+    for (let left = blockCount; left > 0; left -= 1) {
+      await makeDue(superuser())
+      await verifier.runOnce()
+    }
+    const { beganAt } = await readPlace()
+    await makeDue(superuser())
+    expect(await verifier.runOnce()).toBeUndefined()
+    const { nextAt, ...ended } = await readPlace()
+    expect(ended).toEqual({ lastBlock: 0, rowsChecked: 0, breakCount: 0, beganAt: null })
+    expect(Math.abs(nextAt - (beganAt! + 86_400))).toBeLessThan(CLOCK_STEP)
+    expect(await verifier.runOnce()).toBeUndefined()
+    expect(await readRecords()).toHaveLength(1)
+  })
+
+  test('leaves a second between passes that may follow at once', async () => {
+    for (let left = blockCount; left > 0; left -= 1) {
+      await makeDue(superuser())
+      await verifyLedgerBlock(executor(), RATE, 0)
+    }
+    await makeDue(superuser())
+    const { before, after } = await timed(() => verifyLedgerBlock(executor(), RATE, 0))
+    const { nextAt } = await readPlace()
+    expect(nextAt).toBeGreaterThanOrEqual(before + 1 - CLOCK_STEP)
+    expect(nextAt).toBeLessThanOrEqual(after + 1 + CLOCK_STEP)
+  })
+})
+
+/** A double has about a quarter of a microsecond left for times of today. */
+const CLOCK_STEP = 0.00001
+
+describe('seal_ledger_block', () => {
+  const HOUR_MS = 3_600_000
+  test('does not follow a block that is not full and younger than the interval', async () => {
+    const other = await stage.beside()
+    onTestFinished(() => other.close())
+    const role = other.db.as('symphony_executor')
+    await enqueue(other.db)
+    await other.sealAll()
+    await enqueue(other.db)
+    expect(await sealLedgerBlock(role, 100, HOUR_MS)).toBeUndefined()
+    // An older one is followed, and so is any without an interval.
+    await expect.poll(() => sealLedgerBlock(role, 100, 1), PATIENTLY).toEqual({ blockNo: 2n, rowCount: 1 })
+    await enqueue(other.db)
+    await expect.poll(() => sealLedgerBlock(role, 100, 0), PATIENTLY).toEqual({ blockNo: 3n, rowCount: 1 })
+  })
+
+  test('follows a full block at once', async () => {
+    const other = await stage.beside()
+    onTestFinished(() => other.close())
+    const role = other.db.as('symphony_executor')
+    await enqueue(other.db)
+    await other.sealAll()
+    await enqueue(other.db)
+    // The block before has one row, which is all that this one may have.
+    await expect.poll(() => sealLedgerBlock(role, 1, HOUR_MS), PATIENTLY).toEqual({ blockNo: 2n, rowCount: 1 })
+  })
+
+  test('refuses an interval that is negative or longer than an hour (22023)', async () => {
+    await expect(sealLedgerBlock(executor(), 100, -1)).rejects.toMatchObject({ sqlstate: '22023' })
+    await expect(sealLedgerBlock(executor(), 100, HOUR_MS + 1)).rejects.toMatchObject({ sqlstate: '22023' })
+  })
+})
