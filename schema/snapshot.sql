@@ -505,7 +505,7 @@ CREATE TRIGGER payment_outbox_blocks_is_append_only BEFORE DELETE OR UPDATE OR T
 ALTER TABLE payment_outbox_blocks ENABLE ALWAYS TRIGGER payment_outbox_blocks_is_append_only;
 COMMENT ON TABLE payment_outbox_blocks IS 'The ledger sealed block by block: each covers the rows after the block before, up to its last one.';
 COMMENT ON COLUMN payment_outbox_blocks.format IS 'Lists of columns that the hashes of rows cover; see outbox_block_entries.';
-COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'With last_kind and last_id: the last row covered, in the order (recorded_xid, kind, id).';
+COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'With last_kind and last_id: the end of the block in the order (recorded_xid, kind, id): its last row if it is full, otherwise everything below the oldest transaction that ran.';
 COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
 COMMENT ON COLUMN payment_outbox_blocks.entries IS 'Per row in order: kind (2 bytes), id (16), recorded_xid (8), SHA-256 of the row (32).';
 COMMENT ON COLUMN payment_outbox_blocks.root IS 'Root of the hash tree over the entries; see outbox_block_root.';
@@ -3211,7 +3211,7 @@ RETURNS TABLE(block_no bigint, row_count integer)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 be25a9399abc1859de7199645fcb9332a5ce6539182ef1333f1072f0525ca18f
+-- body: sha256 5d7ecc216f3ee40d7d9044a8192d5448093c5ddd0f13cb4c3a93c5e4a1c96105
 COMMENT ON FUNCTION seal_ledger_block(integer, integer) IS 'Seals the next rows of the ledger whose transactions have ended. No row: nothing to seal, another session seals, or the last block is not full and younger than the interval.';
 
 -- function set_actor_gateway(text, boolean) of symphony_owner

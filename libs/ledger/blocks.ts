@@ -22,7 +22,7 @@ export interface BlockHead {
   readonly sealedAt: string
 }
 
-/** A block covers the rows after the last one of the block before, up to its own last one. */
+/** A block covers the rows after the end of the block before, up to its own end. */
 export interface Block extends BlockHead {
   readonly format: number
   readonly prevHash: string | null

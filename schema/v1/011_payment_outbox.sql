@@ -439,7 +439,8 @@ ALTER TABLE payment_outbox_blocks ALTER COLUMN entries SET STORAGE EXTERNAL;
 COMMENT ON TABLE payment_outbox_blocks IS
   'The ledger sealed block by block: each covers the rows after the block before, up to its last one.';
 COMMENT ON COLUMN payment_outbox_blocks.last_xid IS
-  'With last_kind and last_id: the last row covered, in the order (recorded_xid, kind, id).';
+  'With last_kind and last_id: the end of the block in the order (recorded_xid, kind, id): its last row if it is full, '
+  'otherwise everything below the oldest transaction that ran.';
 COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
 COMMENT ON COLUMN payment_outbox_blocks.format IS
   'Lists of columns that the hashes of rows cover; see outbox_block_entries.';

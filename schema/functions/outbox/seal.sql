@@ -162,9 +162,16 @@ BEGIN
   END IF;
   v_block.block_no := COALESCE(v_last.block_no, 0) + 1;
   v_block.format := 1;
-  -- The last entry says where the block ends.
-  v_block.last_kind := get_byte(v_block.entries, 58 * v_block.row_count - 57);
-  v_block.last_id := encode(substring(v_block.entries FROM 58 * v_block.row_count - 55 FOR 16), 'hex');
+  IF v_block.row_count < p_rows_max THEN
+    -- The block covers everything below the horizon: a row that is added there later does not fit.
+    v_block.last_xid := v_horizon - 1;
+    v_block.last_kind := 3;
+    v_block.last_id := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+  ELSE
+    -- A full block ends with its last entry.
+    v_block.last_kind := get_byte(v_block.entries, 58 * v_block.row_count - 57);
+    v_block.last_id := encode(substring(v_block.entries FROM 58 * v_block.row_count - 55 FOR 16), 'hex');
+  END IF;
   v_block.root := outbox_block_root(v_block.entries);
   v_block.prev_hash := v_last.block_hash;
   v_block.sealed_at := clock_timestamp();
