@@ -1,15 +1,15 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { PoolUse } from './PoolUse.js'
+import { Client } from 'pg'
+import { requiredText } from '../core/index.js'
+import { clientConfig, connectFailure, disconnect } from './connect.js'
 import { DirectSessions } from './DirectSessions.js'
 import { DatabaseClosedError, NestedTransactionError, PoolerInTheWayError } from './errors.js'
 import { listen, type Listener, type ListenOptions, type NotificationHandler } from './listen.js'
 import { requiredIdentifier, resolveDatabaseOptions, type DatabaseOptions, type ResolvedOptions } from './options.js'
 import { PooledSessions } from './PooledSessions.js'
-import { probeRoles, type RoleReport } from './probeRoles.js'
-import type { Queryable, Rows } from './Queryable.js'
-import { requiredRole } from './roles.js'
+import { quoteIdentifier, type PoolUse, type Queryable, type RoleTransactionCallback, type Rows } from './Queryable.js'
+import { requiredRole, roleErrorIn } from './roles.js'
 import type { Sessions } from './Sessions.js'
-import type { RoleTransactionCallback } from './roleTransaction.js'
 
 /** A database seen in one role: what wrappers of database functions take as their first argument. */
 export interface RoleHandle extends Queryable {
@@ -139,5 +139,87 @@ export class Database {
 
   #assertOpen(): void {
     if (this.#closed !== undefined) throw new DatabaseClosedError()
+  }
+}
+
+/** The person on whose behalf a gateway acts: the owner of an API key, or a person whom only the gateway has authenticated. */
+export type Actor =
+  | { readonly apiKey: { readonly keyId: string; readonly secretHash: Buffer } }
+  | { readonly person: string }
+
+/**
+ * Returns the role acting for a person. Each statement is a transaction of its own that first presents the person. The database
+ * verifies an API key itself. It takes a mere name only from a login in `naming_gateways`, and records that login beside it.
+ */
+export function actingFor(role: RoleHandle, actor: Actor): Queryable & { readonly schema: string } {
+  const [setting, value] =
+    'apiKey' in actor
+      ? ['symphony.api_key', `${actor.apiKey.keyId}:${actor.apiKey.secretHash.toString('hex')}`]
+      : ['symphony.actor', requiredText('person', actor.person, PERSON_LENGTH_MAX)]
+  return {
+    schema: role.schema,
+    query: (text, values) =>
+      role.transaction(async (tx) => {
+        // Bound, never part of the statement's text: statements are shown in pg_stat_activity and in logs.
+        await tx.query('SELECT pg_catalog.set_config($1, $2, true)', [setting, value])
+        return tx.query(text, values)
+      }),
+  }
+}
+
+const PERSON_LENGTH_MAX = 200
+
+export interface RoleReport {
+  readonly login: string
+  /** A superuser may do anything in any role: least privilege proves nothing with such a login. */
+  readonly loginIsSuperuser: boolean
+  readonly roles: readonly RoleProbe[]
+}
+
+export type RoleProbe =
+  | {
+      readonly role: string
+      readonly usable: true
+      /** True if the login has the rights of the role without switching to it, which a NOINHERIT login has not. */
+      readonly inherited: boolean
+    }
+  | { readonly role: string; readonly usable: false; readonly reason: string; readonly remedy: string | undefined }
+
+/** Tries each role on a connection of its own and says what is missing. Changes nothing. */
+async function probeRoles(options: ResolvedOptions, roles: readonly string[]): Promise<RoleReport> {
+  const client = new Client({ ...clientConfig(options.target, options), query_timeout: options.connectTimeoutMs })
+  // What kills the connection also fails the query in hand.
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    const { rows } = await client.query<{ login: string; is_superuser: boolean }>(LOGIN)
+    const { login, is_superuser: loginIsSuperuser } = rows[0]!
+    const probes: RoleProbe[] = []
+    for (const role of roles) probes.push(await probeRole(client, login, role))
+    return { login, loginIsSuperuser, roles: probes }
+  } catch (error) {
+    throw connectFailure(error, options.target)
+  } finally {
+    await disconnect(client)
+  }
+}
+
+const LOGIN = `
+  SELECT session_user AS login, rolsuper AS is_superuser FROM pg_catalog.pg_roles WHERE rolname = session_user`
+
+async function probeRole(client: Client, login: string, role: string): Promise<RoleProbe> {
+  try {
+    await client.query(`BEGIN; SET LOCAL ROLE ${quoteIdentifier(role)}`)
+    const { rows } = await client.query<{ inherited: boolean }>(
+      `SELECT pg_catalog.pg_has_role(session_user, $1, 'USAGE') AS inherited`,
+      [role],
+    )
+    return { role, usable: true, inherited: rows[0]!.inherited }
+  } catch (error) {
+    const failure = roleErrorIn(error, role, login)
+    if (failure === undefined) throw error
+    return { role, usable: false, reason: failure.message, remedy: failure.remedy }
+  } finally {
+    await client.query('ROLLBACK')
   }
 }

@@ -1,16 +1,13 @@
-import { directClientConfig } from './clientConfig.js'
-import { directConnectFailure } from './connectFailure.js'
+import { directClientConfig, directConnectFailure } from './connect.js'
 import { ConnectionPool } from './ConnectionPool.js'
-import type { PoolUse } from './PoolUse.js'
 import { StaleStatementError } from './errors.js'
 import type { ResolvedOptions } from './options.js'
-import { isFunctionCall, type Rows } from './Queryable.js'
+import { isFunctionCall, type PoolUse, type RoleTransactionCallback, type Rows } from './Queryable.js'
 import { enterRole } from './roles.js'
 import type { Sessions } from './Sessions.js'
-import { StatementNames } from './statementNames.js'
 import { toDatabaseError } from './toDatabaseError.js'
-import { prepareStatement, runTransaction } from './transaction.js'
-import type { RoleTransactionCallback } from './roleTransaction.js'
+import { prepareStatement, StatementNames } from './statement.js'
+import { runTransaction } from './transaction.js'
 
 /** Sessions of our own: one pool per role, the role set once per connection, statements kept prepared. */
 export class DirectSessions implements Sessions {

@@ -1,9 +1,7 @@
-import { clientConfig } from './clientConfig.js'
-import { connectFailure } from './connectFailure.js'
+import { asLocalSettings, clientConfig, connectFailure, sessionSettings } from './connect.js'
 import { ConnectionPool } from './ConnectionPool.js'
-import { resolveDatabaseOptions, type DatabaseOptions, type ResolvedOptions } from './options.js'
-import { asLocalSettings, sessionSettings } from './sessionSettings.js'
-import type { TransactionCallback } from './roleTransaction.js'
+import { type DatabaseOptions, resolveDatabaseOptions, type ResolvedOptions } from './options.js'
+import type { TransactionCallback } from './Queryable.js'
 import { runTransaction } from './transaction.js'
 
 /** The options that mean something without a pool and without LISTEN. */

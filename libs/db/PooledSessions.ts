@@ -1,16 +1,12 @@
-import { clientConfig } from './clientConfig.js'
-import { connectFailure } from './connectFailure.js'
-import { ConnectionPool } from './ConnectionPool.js'
-import type { PoolUse } from './PoolUse.js'
-import type { Loan } from './Loan.js'
+import { asLocalSettings, clientConfig, connectFailure, sessionSettings } from './connect.js'
+import { ConnectionPool, type Loan } from './ConnectionPool.js'
 import type { ResolvedOptions } from './options.js'
-import { quoteIdentifier, type Rows } from './Queryable.js'
+import { quoteIdentifier, type PoolUse, type RoleTransactionCallback, type Rows } from './Queryable.js'
 import { roleErrorIn } from './roles.js'
 import type { Sessions } from './Sessions.js'
-import { asLocalSettings, sessionSettings } from './sessionSettings.js'
 import { toDatabaseError } from './toDatabaseError.js'
-import { assertCommitted, prepareStatement, runTransaction } from './transaction.js'
-import type { RoleTransactionCallback } from './roleTransaction.js'
+import { prepareStatement } from './statement.js'
+import { assertCommitted, runTransaction } from './transaction.js'
 
 /**
  * Through a pooler in transaction mode, where a session is ours from BEGIN to COMMIT only. Role and settings are local

@@ -1,6 +1,4 @@
-import type { PoolUse } from './PoolUse.js'
-import type { Rows } from './Queryable.js'
-import type { RoleTransactionCallback } from './roleTransaction.js'
+import type { PoolUse, RoleTransactionCallback, Rows } from './Queryable.js'
 
 /** How statements reach the server in a role: over sessions of our own, or through a pooler. */
 export interface Sessions {

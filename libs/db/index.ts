@@ -10,37 +10,16 @@
  * been committed: find out first) or `fatal`. A crash of this process leaves nothing behind but sessions, which the
  * server ends by the timeouts set on each of them.
  */
-export type { PoolUse } from './PoolUse.js'
-export { actingFor, type Actor } from './actingFor.js'
-export { Database, openDatabase } from './Database.js'
-export type { RoleHandle } from './Database.js'
-export {
-  DatabaseClosedError,
-  DatabaseError,
-  NestedTransactionError,
-  PoolerInTheWayError,
-  RoleError,
-  StaleStatementError,
-  TlsError,
-  TransactionAbortedError,
-  TransactionClosedError,
-  TransactionLentError,
-} from './errors.js'
-export type { Disposition, FailureContext, Phase } from './errors.js'
-export { openLoginDatabase } from './LoginDatabase.js'
-export type { LoginDatabase, LoginOptions, TransactionMode } from './LoginDatabase.js'
-export type { Listener, ListenOptions, ListenState, NotificationHandler } from './listen.js'
-export type { DatabaseOptions } from './options.js'
-export type { RoleProbe, RoleReport } from './probeRoles.js'
-export { callFunction, DEFAULT_SCHEMA, qualify, quoteIdentifier, withSchema } from './Queryable.js'
-export type { Queryable, Rows } from './Queryable.js'
-export { requireTransaction } from './requireTransaction.js'
-export type { TransactionClient } from './requireTransaction.js'
+export { actingFor, Database, openDatabase } from './Database.js'
+export type { Actor, RoleHandle, RoleProbe, RoleReport } from './Database.js'
+export type { TlsMode, TlsOptions } from './connectionTarget.js'
 export {
   ActorUnverifiedError,
   AlreadyTerminalError,
   AppendOnlyError,
   ApprovalRequiredError,
+  DatabaseClosedError,
+  DatabaseError,
   DispatchFrozenError,
   HeldError,
   IdempotencyConflictError,
@@ -50,12 +29,33 @@ export {
   InvalidParameterError,
   KeyReusedError,
   LeaseLostError,
+  NestedTransactionError,
+  PoolerInTheWayError,
   RetryCeilingError,
+  RoleError,
+  StaleStatementError,
+  TlsError,
+  TransactionAbortedError,
+  TransactionClosedError,
+  TransactionLentError,
   UnknownJobError,
-} from './raisedErrors.js'
-export type { RecordedOutcome } from './raisedErrors.js'
+} from './errors.js'
+export type { Disposition, FailureContext, Phase, RecordedOutcome } from './errors.js'
+export type { Listener, ListenOptions, ListenState, NotificationHandler } from './listen.js'
+export { openLoginDatabase } from './LoginDatabase.js'
+export type { LoginDatabase, LoginOptions, TransactionMode } from './LoginDatabase.js'
+export type { DatabaseOptions } from './options.js'
+export { callFunction, DEFAULT_SCHEMA, qualify, quoteIdentifier, requireTransaction, withSchema } from './Queryable.js'
+export type {
+  PoolUse,
+  Queryable,
+  RoleTransaction,
+  RoleTransactionCallback,
+  Rows,
+  Transaction,
+  TransactionCallback,
+  TransactionClient,
+} from './Queryable.js'
 export { POSTGRES_STATES, RAISED_STATES } from './sqlstates.js'
-export { epochMicros, firstUuidAt, fromEpochMicros, isoMicros } from './sqlTime.js'
-export type { TlsMode, TlsOptions } from './tls.js'
 export { isLeaseLostError, leaseLostErrorIn, toDatabaseError } from './toDatabaseError.js'
-export type { RoleTransaction, RoleTransactionCallback, Transaction, TransactionCallback } from './roleTransaction.js'
+export { epochMicros, firstUuidAt, fromEpochMicros, isoMicros } from './statement.js'

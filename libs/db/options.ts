@@ -1,7 +1,6 @@
-import { boundedInteger, InvalidArgumentError, requiredText, type Bounds } from '../core/index.js'
-import { parseConnectionUrl, type ConnectionUrl } from './connectionUrl.js'
+import { boundedInteger, type Bounds, InvalidArgumentError, requiredText } from '../core/index.js'
+import { type ConnectionUrl, decideTls, parseConnectionUrl, type TlsOptions } from './connectionTarget.js'
 import { DEFAULT_SCHEMA } from './Queryable.js'
-import { decideTls, type TlsOptions } from './tls.js'
 
 export interface DatabaseOptions {
   /** `postgres://login:password@host:port/database`. The login is a member of the roles it will act as. */

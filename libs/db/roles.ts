@@ -1,6 +1,6 @@
 import type { ClientBase } from 'pg'
 import { InvalidArgumentError } from '../core/index.js'
-import { poolerInTheWay } from './connectFailure.js'
+import { poolerInTheWay } from './connect.js'
 import { RoleError } from './errors.js'
 import { requiredIdentifier } from './options.js'
 import { quoteIdentifier } from './Queryable.js'

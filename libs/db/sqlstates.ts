@@ -1,10 +1,11 @@
-import type { DatabaseError, Disposition } from './errors.js'
 import {
   ActorUnverifiedError,
   AlreadyTerminalError,
   AppendOnlyError,
   ApprovalRequiredError,
+  type DatabaseError,
   DispatchFrozenError,
+  type Disposition,
   HeldError,
   IdempotencyConflictError,
   InboxTransitionError,
@@ -13,10 +14,10 @@ import {
   InvalidParameterError,
   KeyReusedError,
   LeaseLostError,
+  type RaisedFields,
   RetryCeilingError,
   UnknownJobError,
-  type RaisedFields,
-} from './raisedErrors.js'
+} from './errors.js'
 
 interface RaisedState {
   readonly name: string

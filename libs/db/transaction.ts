@@ -1,3 +1,5 @@
+import type { Answer, Loan } from './ConnectionPool.js'
+import { prepareStatement, type StatementNames } from './statement.js'
 import {
   DatabaseError,
   StaleStatementError,
@@ -5,15 +7,17 @@ import {
   TransactionClosedError,
   TransactionLentError,
 } from './errors.js'
-import type { Answer, Loan, Statement } from './Loan.js'
-import { quoteIdentifier, type Rows } from './Queryable.js'
+import {
+  quoteIdentifier,
+  type RoleTransaction,
+  type RoleTransactionCallback,
+  type Rows,
+  type TransactionCallback,
+} from './Queryable.js'
 import { requiredRole, roleErrorIn } from './roles.js'
-import type { RoleTransaction, RoleTransactionCallback, TransactionCallback } from './roleTransaction.js'
-import type { StatementNames } from './statementNames.js'
 import { isServerError } from './serverError.js'
 import { SQLSTATE } from './sqlstates.js'
 import { toDatabaseError } from './toDatabaseError.js'
-import { encodeValues } from './values.js'
 
 export interface TransactionSetup {
   readonly schema: string
@@ -140,15 +144,6 @@ class TransactionHandle implements RoleTransaction {
 }
 
 const LENT = 'symphony_lent'
-
-/** Statements with parameters are prepared under a name; a text without any may hold several statements. */
-export function prepareStatement(
-  text: string,
-  values: readonly unknown[] | undefined,
-  names: StatementNames | undefined,
-): Statement {
-  return values === undefined ? { text } : { text, values: encodeValues(values), name: names?.nameFor(text) }
-}
 
 /** COMMIT, believed only if the server says COMMIT: the end of a failed transaction is answered by ROLLBACK. */
 export function assertCommitted({ command }: Answer<unknown>, swallowed: DatabaseError | undefined): void {

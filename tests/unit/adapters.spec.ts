@@ -9,7 +9,7 @@ import {
 } from '../../libs/adapters/index.js'
 import { asText } from '../../libs/adapters/asText.js'
 import { cutAtPlaceholders } from '../../libs/adapters/placeholders.js'
-import { parseArray } from '../../libs/db/parseArray.js'
+import { parseArray } from '../../libs/db/values.js'
 
 /** With the real libraries: `npm run adapters`. Here is what needs none of them. */
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openDatabase, type DatabaseOptions } from '../../libs/db/index.js'
-import { parseConnectionUrl } from '../../libs/db/connectionUrl.js'
+import { parseConnectionUrl } from '../../libs/db/connectionTarget.js'
 import { resolveDatabaseOptions } from '../../libs/db/options.js'
 import { DbStage } from '../support/dbStage.js'
 
