@@ -1,5 +1,5 @@
 import { ArgumentRangeError, InvalidArgumentError, requiredId, requiredText } from '../core/index.js'
-import { callFunction, qualify, type Queryable } from '../db/index.js'
+import { call, qualify, type Queryable } from '../db/index.js'
 import { newApiKey, type ApiKeyParts } from './apiKey.js'
 import {
   SCOPES,
@@ -21,19 +21,19 @@ export async function createApiKey(role: Queryable, request: ApiKeyRequest): Pro
     expiryOf(request),
   ]
   const { keyId, secretHash, key } = newApiKey()
-  const rows = await callFunction<{ create_api_key: Date }>(role, 'create_api_key', [keyId, secretHash, ...values])
+  const rows = await call<{ create_api_key: Date }>(role, 'create_api_key', [keyId, secretHash, ...values])
   return { keyId, key, createdAt: new Date(rows[0]?.create_api_key ?? Number.NaN) }
 }
 
 /** False: it was revoked already. It bites within the seconds for which a server remembers an answer. */
 export async function revokeApiKey(role: Queryable, keyId: string): Promise<boolean> {
-  const rows = await callFunction<{ revoke_api_key: boolean }>(role, 'revoke_api_key', [requiredId('keyId', keyId)])
+  const rows = await call<{ revoke_api_key: boolean }>(role, 'revoke_api_key', [requiredId('keyId', keyId)])
   return rows[0]?.revoke_api_key === true
 }
 
 /** As symphony_auth. Undefined: there is no such key, or its secret is another. */
 export async function authenticateApiKey(role: Queryable, parts: ApiKeyParts): Promise<KnownApiKey | undefined> {
-  const [row] = await callFunction<{
+  const [row] = await call<{
     status: KnownApiKey['status']
     scopes: Scope[]
     owner: string
@@ -47,7 +47,7 @@ export async function authenticateApiKey(role: Queryable, parts: ApiKeyParts): P
 
 /** Returns whether this login may act for owners of API keys (`keys`), or for people whom it only names. As symphony_control. */
 export async function isActorGateway(role: Queryable, people: 'keys' | 'names'): Promise<boolean> {
-  const rows = await callFunction<{ is_actor_gateway: boolean }>(role, 'is_actor_gateway', [people === 'names'])
+  const rows = await call<{ is_actor_gateway: boolean }>(role, 'is_actor_gateway', [people === 'names'])
   return rows[0]?.is_actor_gateway === true
 }
 

@@ -10,7 +10,6 @@ export {
 export type { ArgumentName } from './AppError.js'
 export { boundedInteger, nearestSpelling, refuseUnknownKeys, requiredText } from './arguments.js'
 export type { Bounds } from './arguments.js'
-export { onlyRow } from './assert.js'
 export { Cancellation } from './Cancellation.js'
 export type { StopSignal } from './Cancellation.js'
 export { readInstant, systemClock } from './clock.js'

@@ -1,22 +1,20 @@
-import { AsyncLocalStorage } from 'node:async_hooks'
 import { Client } from 'pg'
 import { requiredText } from '../core/index.js'
 import { clientConfig, connectFailure, disconnect } from './connect.js'
 import { DirectSessions } from './DirectSessions.js'
-import { DatabaseClosedError, NestedTransactionError, PoolerInTheWayError } from './errors.js'
+import { DatabaseClosedError, PoolerInTheWayError } from './errors.js'
 import { listen, type Listener, type ListenOptions, type NotificationHandler } from './listen.js'
 import { requiredIdentifier, resolveDatabaseOptions, type DatabaseOptions, type ResolvedOptions } from './options.js'
 import { PooledSessions } from './PooledSessions.js'
-import { quoteIdentifier, type PoolUse, type Queryable, type RoleTransactionCallback, type Rows } from './Queryable.js'
+import {
+  quoteIdentifier,
+  type PoolUse,
+  type Queryable,
+  type RoleHandle,
+  type RoleTransactionCallback,
+  type Rows,
+} from './Queryable.js'
 import { requiredRole, roleErrorIn } from './roles.js'
-import type { Sessions } from './Sessions.js'
-
-/** A database seen in one role: what wrappers of database functions take as their first argument. */
-export interface RoleHandle extends Queryable {
-  readonly role: string
-  readonly schema: string
-  transaction<T>(callback: RoleTransactionCallback<T>): Promise<T>
-}
 
 /** Opens nothing yet: connections are made when first needed. Throws on options that cannot be used. */
 export function openDatabase(options: DatabaseOptions): Database {
@@ -31,9 +29,8 @@ export function openDatabase(options: DatabaseOptions): Database {
 export class Database {
   readonly schema: string
   readonly #options: ResolvedOptions
-  readonly #sessions: Sessions
+  readonly #sessions: DirectSessions | PooledSessions
   readonly #listeners = new Set<Listener>()
-  readonly #transactions = new AsyncLocalStorage<{ open: boolean }>()
   #closed: Promise<void> | undefined
 
   constructor(options: ResolvedOptions) {
@@ -43,36 +40,22 @@ export class Database {
   }
 
   as(role: string): RoleHandle {
-    const name = requiredRole(role)
-    return {
-      role: name,
-      schema: this.schema,
-      query: (text, values) => this.queryAsRole(name, text, values),
-      transaction: (callback) => this.transactionAsRole(name, callback),
-    }
+    return this.#sessions.as(requiredRole(role))
   }
 
-  /** One statement, committed by itself. */
+  /** Runs one statement that commits by itself. */
   async queryAsRole<R>(role: string, text: string, values?: readonly unknown[]): Promise<Rows<R>> {
     this.#assertOpen()
-    return this.#sessions.query<R>(requiredRole(role), text, values)
+    return this.as(role).query<R>(text, values)
   }
 
   /** Commits if the callback returns, rolls back if it throws. The handle it receives is dead afterwards. */
   async transactionAsRole<T>(role: string, callback: RoleTransactionCallback<T>): Promise<T> {
     this.#assertOpen()
-    const name = requiredRole(role)
-    if (this.#transactions.getStore()?.open === true) throw new NestedTransactionError()
-    const state = { open: true }
-    try {
-      return await this.#transactions.run(state, () => this.#sessions.transaction(name, callback))
-    } finally {
-      // What the callback started and did not wait for still sees this state, and may begin its own by now.
-      state.open = false
-    }
+    return this.as(role).transaction(callback)
   }
 
-  /** What its pools have lent now, one per role that was used. */
+  /** Connections in use, idle connections and waiting callers: one entry per pool. */
   get poolUse(): readonly PoolUse[] {
     return this.#sessions.use
   }

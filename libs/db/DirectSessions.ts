@@ -1,69 +1,48 @@
+import { CallRunner } from './call.js'
 import { directClientConfig, directConnectFailure } from './connect.js'
 import { ConnectionPool } from './ConnectionPool.js'
-import { StaleStatementError } from './errors.js'
+import { DatabaseClosedError, StaleStatementError } from './errors.js'
 import type { ResolvedOptions } from './options.js'
-import { isFunctionCall, type PoolUse, type RoleTransactionCallback, type Rows } from './Queryable.js'
+import type { PoolUse, RoleHandle, RoleTransactionCallback, Rows } from './Queryable.js'
 import { enterRole } from './roles.js'
-import type { Sessions } from './Sessions.js'
+import { prepareStatement, StatementNames, type FunctionCall, type SqlText } from './statement.js'
 import { toDatabaseError } from './toDatabaseError.js'
-import { prepareStatement, StatementNames } from './statement.js'
-import { runTransaction } from './transaction.js'
+import { runTransaction, TransactionNesting } from './transaction.js'
 
 /** Sessions of our own: one pool per role, the role set once per connection, statements kept prepared. */
-export class DirectSessions implements Sessions {
+export class DirectSessions {
   readonly #options: ResolvedOptions
+  readonly #shared: Shared
   readonly #pools = new Map<string, ConnectionPool>()
-  readonly #names = new StatementNames()
+  #closed = false
 
   constructor(options: ResolvedOptions) {
     this.#options = options
+    this.#shared = { options, names: new StatementNames(), nesting: new TransactionNesting() }
   }
 
-  async query<R>(role: string, text: string, values?: readonly unknown[]): Promise<Rows<R>> {
-    try {
-      return await this.#queryOnce<R>(role, text, values)
-    } catch (error) {
-      if (!(error instanceof StaleStatementError)) throw error
-      this.#names.renew()
-      return this.#queryOnce<R>(role, text, values)
-    }
-  }
-
-  async transaction<T>(role: string, callback: RoleTransactionCallback<T>): Promise<T> {
-    const loan = await this.#poolFor(role).lend()
-    const { schema, target } = this.#options
-    const begin = () => loan.send({ text: 'BEGIN ISOLATION LEVEL READ COMMITTED' })
-    return runTransaction(loan, { schema, role, login: target.url.user, begin, names: this.#names }, callback)
+  as(role: string): RoleHandle {
+    return new DirectRole(role, () => this.#poolFor(role), this.#shared)
   }
 
   get use(): readonly PoolUse[] {
     return [...this.#pools.values()].map(({ use }) => use)
   }
 
+  /** Closes the connections that no caller uses. */
   rest(): void {
     for (const pool of this.#pools.values()) pool.rest()
   }
 
   async close(timeoutMs: number): Promise<void> {
+    this.#closed = true
     await Promise.all([...this.#pools.values()].map((pool) => pool.close(timeoutMs)))
-  }
-
-  async #queryOnce<R>(role: string, text: string, values?: readonly unknown[]): Promise<Rows<R>> {
-    const statement = prepareStatement(text, values, this.#names)
-    const loan = await this.#poolFor(role).lend()
-    const answered = loan.send<R>(statement)
-    const survived = loan.giveBack({ roleKept: isFunctionCall(text, this.#options.schema) })
-    try {
-      const { rows } = await answered
-      return { rows }
-    } catch (error) {
-      throw toDatabaseError(error, { phase: 'committing', sessionSurvived: await survived })
-    }
   }
 
   #poolFor(role: string): ConnectionPool {
     const known = this.#pools.get(role)
     if (known !== undefined) return known
+    if (this.#closed) throw new DatabaseClosedError()
     const { target, connectionsMax, connectTimeoutMs } = this.#options
     const entry = { role, login: target.url.user, timeoutMs: connectTimeoutMs }
     const pool = new ConnectionPool({
@@ -75,5 +54,59 @@ export class DirectSessions implements Sessions {
     })
     this.#pools.set(role, pool)
     return pool
+  }
+}
+
+/** State that all roles of one database have in common. */
+interface Shared {
+  readonly options: ResolvedOptions
+  readonly names: StatementNames
+  readonly nesting: TransactionNesting
+}
+
+class DirectRole extends CallRunner implements RoleHandle {
+  readonly role: string
+  readonly schema: string
+  readonly #pool: () => ConnectionPool
+  readonly #shared: Shared
+
+  constructor(role: string, pool: () => ConnectionPool, shared: Shared) {
+    super()
+    this.role = role
+    this.schema = shared.options.schema
+    this.#pool = pool
+    this.#shared = shared
+  }
+
+  // Fields and not methods: callers detach them, or spread the handle and replace one.
+  readonly query = <R>(text: string, values?: readonly unknown[]): Promise<Rows<R>> => this.run<R>({ text, values })
+
+  readonly transaction = <T>(callback: RoleTransactionCallback<T>): Promise<T> => {
+    const { options, names, nesting } = this.#shared
+    return nesting.run(async () => {
+      const loan = await this.#pool().lend()
+      const begin = () => loan.send({ text: 'BEGIN ISOLATION LEVEL READ COMMITTED' })
+      const setup = { schema: this.schema, role: this.role, login: options.target.url.user, begin, names }
+      return runTransaction(loan, setup, callback)
+    })
+  }
+
+  /** Runs one statement that commits by itself. A stale prepared statement was not executed, so it runs once more. */
+  async run<R>(request: SqlText | FunctionCall): Promise<Rows<R>> {
+    const { names } = this.#shared
+    for (let isLast = false; ; isLast = true) {
+      const statement = prepareStatement(request, this.schema, names)
+      const loan = await this.#pool().lend()
+      const answered = loan.send<R>(statement)
+      const survived = loan.giveBack({ roleKept: 'functionName' in request })
+      try {
+        const { rows } = await answered
+        return { rows }
+      } catch (error) {
+        const typed = toDatabaseError(error, { phase: 'committing', sessionSurvived: await survived })
+        if (isLast || !(typed instanceof StaleStatementError)) throw typed
+        names.renew()
+      }
+    }
   }
 }

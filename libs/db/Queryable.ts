@@ -1,5 +1,4 @@
 import { InvalidArgumentError } from '../core/index.js'
-import { toDatabaseError } from './toDatabaseError.js'
 
 /** The schema that is meant when nobody names another one. */
 export const DEFAULT_SCHEMA = 'symphony'
@@ -46,39 +45,6 @@ export function quoteIdentifier(name: string): string {
   return `"${name.replaceAll('"', '""')}"`
 }
 
-/**
- * Calls one of our set-returning or scalar functions by its full name and returns its rows. Errors are typed whatever
- * client ran the call: a lease lost on the caller's own `pg` client is the same `LeaseLostError` as on ours.
- */
-export async function callFunction<R>(
-  queryable: Queryable,
-  functionName: string,
-  values: readonly unknown[] = [],
-): Promise<R[]> {
-  const placeholders = values.map((_, index) => `$${index + 1}`).join(', ')
-  try {
-    const { rows } = await queryable.query<R>(
-      `SELECT * FROM ${qualify(queryable, functionName)}(${placeholders})`,
-      values,
-    )
-    return rows
-  } catch (error) {
-    throw toDatabaseError(error, { phase: 'committing' })
-  }
-}
-
-/**
- * Whether a text is what `callFunction` sends for this schema, and nothing else: a call of one of our functions, with nothing
- * but parameters. It cannot change the role of its session: the functions that could run as another are definers', and
- * PostgreSQL lets no definer's function set a role.
- */
-export function isFunctionCall(text: string, schema: string): boolean {
-  const start = `SELECT * FROM ${quoteIdentifier(schema)}."`
-  return text.startsWith(start) && PLAIN_CALL.test(text.slice(start.length))
-}
-
-const PLAIN_CALL = /^\w+"\((?:\$\d+(?:, \$\d+)*)?\)$/
-
 /** Given to the callback of a transaction, and dead when it ends. */
 export type Transaction = Queryable & { readonly schema: string }
 
@@ -95,6 +61,13 @@ export interface RoleTransaction extends Transaction {
 }
 
 export type RoleTransactionCallback<T> = (tx: RoleTransaction) => Promise<T>
+
+/** A database in one role: the first argument of the wrappers of database functions. */
+export interface RoleHandle extends Queryable {
+  readonly role: string
+  readonly schema: string
+  transaction<T>(callback: RoleTransactionCallback<T>): Promise<T>
+}
 
 /** Use of one connection pool at this moment. */
 export interface PoolUse {

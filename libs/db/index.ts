@@ -11,7 +11,8 @@
  * server ends by the timeouts set on each of them.
  */
 export { actingFor, Database, openDatabase } from './Database.js'
-export type { Actor, RoleHandle, RoleProbe, RoleReport } from './Database.js'
+export type { Actor, RoleProbe, RoleReport } from './Database.js'
+export { call, onlyRow } from './call.js'
 export type { TlsMode, TlsOptions } from './connectionTarget.js'
 export {
   ActorUnverifiedError,
@@ -45,10 +46,11 @@ export type { Listener, ListenOptions, ListenState, NotificationHandler } from '
 export { openLoginDatabase } from './LoginDatabase.js'
 export type { LoginDatabase, LoginOptions, TransactionMode } from './LoginDatabase.js'
 export type { DatabaseOptions } from './options.js'
-export { callFunction, DEFAULT_SCHEMA, qualify, quoteIdentifier, requireTransaction, withSchema } from './Queryable.js'
+export { DEFAULT_SCHEMA, qualify, quoteIdentifier, requireTransaction, withSchema } from './Queryable.js'
 export type {
   PoolUse,
   Queryable,
+  RoleHandle,
   RoleTransaction,
   RoleTransactionCallback,
   Rows,

@@ -1,3 +1,4 @@
+import { quoteIdentifier } from './Queryable.js'
 import { encodeValues } from './values.js'
 
 /** A text, its parameters, and the name under which the session keeps it prepared. */
@@ -7,13 +8,37 @@ export interface Statement {
   readonly name?: string | undefined
 }
 
-/** Statements with parameters are prepared under a name; a text without any may hold several statements. */
+/** SQL of a caller. It may do anything, so its connection is told its role again. */
+export interface SqlText {
+  readonly text: string
+  readonly values: readonly unknown[] | undefined
+}
+
+/**
+ * A call of one of our functions, with nothing but parameters. It holds no SQL, so it cannot change the role of its session:
+ * PostgreSQL lets no SECURITY DEFINER function set a role.
+ */
+export interface FunctionCall {
+  readonly functionName: string
+  readonly values: readonly unknown[]
+}
+
+/** Encodes the parameters and names the statement. A text without parameters has no name and may hold several statements. */
 export function prepareStatement(
-  text: string,
-  values: readonly unknown[] | undefined,
+  request: SqlText | FunctionCall,
+  schema: string,
   names: StatementNames | undefined,
 ): Statement {
-  return values === undefined ? { text } : { text, values: encodeValues(values), name: names?.nameFor(text) }
+  if ('text' in request && request.values === undefined) return { text: request.text }
+  const values = encodeValues(request.values ?? [])
+  const text = 'text' in request ? request.text : callText(schema, request.functionName, values.length)
+  return { text, values, name: names?.nameFor(text) }
+}
+
+/** `SELECT * FROM "symphony"."renew_lease"($1, $2)`: one spelling, so that one prepared statement serves all calls. */
+export function callText(schema: string, functionName: string, parameterCount: number): string {
+  const placeholders = Array.from({ length: parameterCount }, (_, index) => `$${index + 1}`).join(', ')
+  return `SELECT * FROM ${quoteIdentifier(schema)}.${quoteIdentifier(functionName)}(${placeholders})`
 }
 
 /** Texts beyond this many stay unnamed: each name costs memory in every session, and ours are a fixed few dozen. */

@@ -1,7 +1,9 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import type { Answer, Loan } from './ConnectionPool.js'
 import { prepareStatement, type StatementNames } from './statement.js'
 import {
   DatabaseError,
+  NestedTransactionError,
   StaleStatementError,
   TransactionAbortedError,
   TransactionClosedError,
@@ -57,6 +59,22 @@ export async function runTransaction<T>(
   }
 }
 
+/** Refuses a transaction inside another one of the same database: it would commit apart from the outer one. */
+export class TransactionNesting {
+  readonly #current = new AsyncLocalStorage<{ open: boolean }>()
+
+  async run<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#current.getStore()?.open === true) throw new NestedTransactionError()
+    const state = { open: true }
+    try {
+      return await this.#current.run(state, work)
+    } finally {
+      // Work that the callback started and did not await still sees this state, and may now begin a transaction.
+      state.open = false
+    }
+  }
+}
+
 class TransactionHandle implements RoleTransaction {
   readonly schema: string
   readonly #loan: Loan
@@ -74,7 +92,7 @@ class TransactionHandle implements RoleTransaction {
   async query<R>(text: string, values?: readonly unknown[]): Promise<Rows<R>> {
     this.#assertUsable()
     const { names } = this.#setup
-    const statement = prepareStatement(text, values, names)
+    const statement = prepareStatement({ text, values }, this.schema, names)
     try {
       const { rows } = await this.#loan.send<R>(statement)
       return { rows }

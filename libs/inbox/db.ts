@@ -3,14 +3,13 @@ import {
   boundedInteger,
   encodePayload,
   LEASE_SECONDS,
-  onlyRow,
   REASON_LENGTH_MAX,
   redact,
   requiredId,
   requiredText,
   type JsonObject,
 } from '../core/index.js'
-import { callFunction, qualify, type Queryable } from '../db/index.js'
+import { call, onlyRow, qualify, type Queryable } from '../db/index.js'
 import { claimColumns, delayColumn, errorColumn, keyValues, messageColumns, namedClaims } from './arguments.js'
 import type {
   AbandonedMessage,
@@ -50,7 +49,7 @@ export async function enqueueInboxMessages(
 ): Promise<EnqueuedMessage[]> {
   const { sources, messageIds, topics, payloads, notBefore } = messageColumns(messages)
   const values = [sources, messageIds, topics, payloads, notBefore]
-  const rows = await callFunction<SightingRow>(role, 'enqueue_inbox_messages', values)
+  const rows = await call<SightingRow>(role, 'enqueue_inbox_messages', values)
   return rows.map((row, index) => {
     const { state, sightings, created, contentDiffers } = toSighting(row)
     return { source: sources[index]!, messageId: messageIds[index]!, state, sightings, created, contentDiffers }
@@ -62,7 +61,7 @@ export async function enqueueInboxMessage(role: Queryable, message: InboxMessage
 }
 
 export async function recordInboxSighting(role: Queryable, key: InboxKey, content?: SightedContent): Promise<Sighting> {
-  const rows = await callFunction<SightingRow>(role, 'record_inbox_sighting', [
+  const rows = await call<SightingRow>(role, 'record_inbox_sighting', [
     ...keyValues(key),
     content === undefined ? null : requiredId('topic', content.topic),
     content === undefined ? null : encodePayload(content.payload),
@@ -71,15 +70,15 @@ export async function recordInboxSighting(role: Queryable, key: InboxKey, conten
 }
 
 export async function markInboxProcessing(role: Queryable, key: InboxKey): Promise<void> {
-  await callFunction(role, 'mark_inbox_processing', keyValues(key))
+  await call(role, 'mark_inbox_processing', keyValues(key))
 }
 
 export async function markInboxProcessed(role: Queryable, key: InboxKey): Promise<void> {
-  await callFunction(role, 'mark_inbox_processed', keyValues(key))
+  await call(role, 'mark_inbox_processed', keyValues(key))
 }
 
 export async function markInboxDead(role: Queryable, key: InboxKey, error: string): Promise<void> {
-  await callFunction(role, 'mark_inbox_dead', [...keyValues(key), redact(error)])
+  await call(role, 'mark_inbox_dead', [...keyValues(key), redact(error)])
 }
 
 interface ClaimedRow {
@@ -104,7 +103,7 @@ export async function claimInboxBatch(
   leaseSeconds: number,
   attemptsMax: number = ATTEMPTS_MAX_DEFAULT,
 ): Promise<ClaimedMessage[]> {
-  const rows = await callFunction<ClaimedRow>(role, 'claim_inbox_batch', [
+  const rows = await call<ClaimedRow>(role, 'claim_inbox_batch', [
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
     requiredId('workerId', workerId),
     boundedInteger('leaseSeconds', leaseSeconds, LEASE_SECONDS),
@@ -141,7 +140,7 @@ export async function ackInboxMessages(
   if (named.length === 0) return []
   const { sources, messageIds, fences } = claimColumns(named)
   const values = [sources, messageIds, fences, worker]
-  return (await callFunction<KeyRow>(role, 'ack_inbox_messages', values)).map(toKey)
+  return (await call<KeyRow>(role, 'ack_inbox_messages', values)).map(toKey)
 }
 
 /** With `costsAttempt` false the attempt is given back: for what says nothing about the message, such as no handler here. */
@@ -155,7 +154,7 @@ export async function abandonInboxMessages(
   const named = namedClaims(claims)
   if (named.length === 0) return []
   const { sources, messageIds, fences } = claimColumns(named)
-  const rows = await callFunction<KeyRow & { readonly state: 'seen' | 'dead' }>(role, 'abandon_inbox_messages', [
+  const rows = await call<KeyRow & { readonly state: 'seen' | 'dead' }>(role, 'abandon_inbox_messages', [
     sources,
     messageIds,
     fences,
@@ -177,12 +176,12 @@ export async function failInboxMessages(
   if (named.length === 0) return []
   const { sources, messageIds, fences } = claimColumns(named)
   const values = [sources, messageIds, fences, worker, errorColumn(named)]
-  return (await callFunction<KeyRow>(role, 'fail_inbox_messages', values)).map(toKey)
+  return (await call<KeyRow>(role, 'fail_inbox_messages', values)).map(toKey)
 }
 
 /** As symphony_control: the person is the login. Returns the id of the event. */
 export async function reviveInboxMessage(role: Queryable, key: InboxKey, reason: string): Promise<string> {
-  const rows = await callFunction<{ revive_inbox_message: string }>(role, 'revive_inbox_message', [
+  const rows = await call<{ revive_inbox_message: string }>(role, 'revive_inbox_message', [
     ...keyValues(key),
     requiredText('reason', reason, REASON_LENGTH_MAX),
   ])
@@ -191,7 +190,7 @@ export async function reviveInboxMessage(role: Queryable, key: InboxKey, reason:
 
 /** Forgets one batch of messages that were done, or only sighted, at least so long ago; returns how many. */
 export async function purgeInboxMessages(role: Queryable, keepSeconds: number, batchSize: number): Promise<number> {
-  const rows = await callFunction<{ purge_inbox_messages: number }>(role, 'purge_inbox_messages', [
+  const rows = await call<{ purge_inbox_messages: number }>(role, 'purge_inbox_messages', [
     boundedInteger('keepSeconds', keepSeconds, KEEP_SECONDS),
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
   ])

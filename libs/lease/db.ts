@@ -7,7 +7,7 @@ import {
   requiredUuid,
   type Bounds,
 } from '../core/index.js'
-import { callFunction, qualify, type Queryable } from '../db/index.js'
+import { call, qualify, type Queryable } from '../db/index.js'
 import type { LeaseClaim, LeaseFigures, LeaseGrant, LeaseRenewal, LeaseRequest, LeaseStatus } from './types.js'
 
 /**
@@ -19,7 +19,7 @@ import type { LeaseClaim, LeaseFigures, LeaseGrant, LeaseRenewal, LeaseRequest, 
 /** Null: another owner holds it. The same owner gets it anew, and what it held before is lost. */
 export async function acquireLease(role: Queryable, request: LeaseRequest): Promise<LeaseGrant | null> {
   const { resource, owner, durationMs, context = {} } = request
-  const [row] = await callFunction<GrantRow>(role, 'acquire_lease', [
+  const [row] = await call<GrantRow>(role, 'acquire_lease', [
     requiredId('resource', resource),
     requiredId('owner', owner),
     boundedInteger('durationMs', durationMs, LEASE_DURATION_MS),
@@ -31,7 +31,7 @@ export async function acquireLease(role: Queryable, request: LeaseRequest): Prom
 
 /** Null: it is lost, or never was this owner's. */
 export async function renewLease(role: Queryable, claim: LeaseClaim, durationMs: number): Promise<LeaseRenewal | null> {
-  const [row] = await callFunction<RenewalRow>(role, 'renew_lease', [
+  const [row] = await call<RenewalRow>(role, 'renew_lease', [
     ...claimValues(claim),
     boundedInteger('durationMs', durationMs, LEASE_DURATION_MS),
   ])
@@ -40,13 +40,13 @@ export async function renewLease(role: Queryable, claim: LeaseClaim, durationMs:
 
 /** False: it was lost already, and nothing was changed. */
 export async function releaseLease(role: Queryable, claim: LeaseClaim): Promise<boolean> {
-  const rows = await callFunction<{ release_lease: boolean }>(role, 'release_lease', claimValues(claim))
+  const rows = await call<{ release_lease: boolean }>(role, 'release_lease', claimValues(claim))
   return rows[0]?.release_lease === true
 }
 
 /** Removes what nobody has held for so long; returns how many. Tokens of those resources go on growing all the same. */
 export async function purgeDeadLeases(role: Queryable, deadSeconds: number, batchSize: number): Promise<number> {
-  const rows = await callFunction<{ purge_dead_leases: number }>(role, 'purge_dead_leases', [
+  const rows = await call<{ purge_dead_leases: number }>(role, 'purge_dead_leases', [
     boundedInteger('deadSeconds', deadSeconds, DEAD_SECONDS),
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
   ])

@@ -1,5 +1,5 @@
 import { AppError, requiredUuid } from '../core/index.js'
-import { callFunction, qualify, type Queryable } from '../db/index.js'
+import { call, qualify, type Queryable } from '../db/index.js'
 import { HEAD_COLUMNS, numberOfKind, readHead, type Block, type Position } from './blocks.js'
 import { EXPRESSIONS, KINDS, NEWEST_FORMAT, TABLE_OF, type Format, type RowKind } from './formats.js'
 import { LedgerRow } from './LedgerRow.js'
@@ -197,7 +197,7 @@ export async function sealLedgerBlock(
   rowsMax: number,
   intervalMs = 0,
 ): Promise<{ readonly blockNo: bigint; readonly rowCount: number } | undefined> {
-  const [row] = await callFunction<{ block_no: string | bigint; row_count: number }>(role, 'seal_ledger_block', [
+  const [row] = await call<{ block_no: string | bigint; row_count: number }>(role, 'seal_ledger_block', [
     rowsMax,
     intervalMs,
   ])
@@ -218,7 +218,7 @@ export async function verifyLedgerBlock(
   rowsPerSecond: number,
   passSeconds: number,
 ): Promise<VerifiedBlock | undefined> {
-  const [row] = await callFunction<{ block_no: string | bigint; row_count: number; breaks: string[] }>(
+  const [row] = await call<{ block_no: string | bigint; row_count: number; breaks: string[] }>(
     role,
     'verify_ledger_block',
     [rowsPerSecond, passSeconds],
@@ -321,7 +321,7 @@ export async function recordLedgerVerification(
   role: Queryable,
   { rowsChecked, breakCount }: { readonly rowsChecked: number; readonly breakCount: number },
 ): Promise<void> {
-  await callFunction(role, 'record_ledger_verification', [rowsChecked, breakCount])
+  await call(role, 'record_ledger_verification', [rowsChecked, breakCount])
 }
 
 /** How far sealing is behind, and which transaction holds it back. */
@@ -346,7 +346,7 @@ export interface SealingBlocker {
 
 /** As symphony_readonly, symphony_auditor or symphony_control. */
 export async function readSealingStatus(role: Queryable): Promise<SealingStatus> {
-  const [row] = await callFunction<{
+  const [row] = await call<{
     unsealed_age_seconds: number
     blocker_pid: number | null
     blocker_user: string | null

@@ -7,9 +7,9 @@ import {
   requiredText,
   requiredUuid,
 } from '../core/index.js'
-import { callFunction, type Queryable, type RoleHandle } from '../db/index.js'
+import { call, onlyRow, type Queryable, type RoleHandle } from '../db/index.js'
 import { instructionColumns, leaseColumns, optionalRails, optionalText, outcomeColumns } from './arguments.js'
-import { onlyRow, toDate, unpackClaim, unpackEnqueued, unpackVerdicts } from './rows.js'
+import { toDate, unpackClaim, unpackEnqueued, unpackVerdicts } from './rows.js'
 import type { PackedClaim, PackedVerdicts } from './rows.js'
 import type {
   AttemptOutcome,
@@ -59,7 +59,7 @@ export async function enqueuePaymentOutboxBatch(
   { isMessage = false, keyScope }: EnqueueCallOptions = {},
 ): Promise<EnqueuedItem[]> {
   const columns = instructionColumns(instructions)
-  const rows = await callFunction<{ enqueue_outbox_packed: string }>(role, 'enqueue_outbox_packed', [
+  const rows = await call<{ enqueue_outbox_packed: string }>(role, 'enqueue_outbox_packed', [
     columns.instructionIds,
     columns.participantIds,
     columns.idempotencyKeys,
@@ -94,7 +94,7 @@ export async function claimOutboxBatch(
   leaseSeconds: number,
   options: ClaimOptions = {},
 ): Promise<ClaimedItem[]> {
-  const rows = await callFunction<PackedClaim>(role, 'claim_outbox_packed', [
+  const rows = await call<PackedClaim>(role, 'claim_outbox_packed', [
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
     requiredId('workerId', workerId),
     boundedInteger('leaseSeconds', leaseSeconds, LEASE_SECONDS),
@@ -113,7 +113,7 @@ export async function renewOutboxLease(
   workerId: string,
   leaseSeconds: number,
 ): Promise<Date> {
-  const rows = await callFunction<{ renew_outbox_lease: Date }>(role, 'renew_outbox_lease', [
+  const rows = await call<{ renew_outbox_lease: Date }>(role, 'renew_outbox_lease', [
     requiredUuid('outboxId', lease.outboxId),
     requiredUuid('leaseToken', lease.leaseToken),
     requiredId('workerId', workerId),
@@ -129,7 +129,7 @@ export async function renewOutboxLeases(
   leaseSeconds: number,
 ): Promise<LeaseRenewal[]> {
   const { outboxIds, leaseTokens } = leaseColumns(leases)
-  const rows = await callFunction<{ outbox_id: string; renewed: boolean; lease_expires_at: Date | null }>(
+  const rows = await call<{ outbox_id: string; renewed: boolean; lease_expires_at: Date | null }>(
     role,
     'renew_outbox_leases',
     [
@@ -147,7 +147,7 @@ export async function renewOutboxLeases(
 }
 
 export async function releaseOutboxLease(role: Queryable, lease: LeaseClaim, workerId: string): Promise<void> {
-  await callFunction(role, 'release_outbox_lease', [
+  await call(role, 'release_outbox_lease', [
     requiredUuid('outboxId', lease.outboxId),
     requiredUuid('leaseToken', lease.leaseToken),
     requiredId('workerId', workerId),
@@ -160,7 +160,7 @@ export async function releaseOutboxLeases(
   workerId: string,
 ): Promise<LeaseRelease[]> {
   const { outboxIds, leaseTokens } = leaseColumns(leases)
-  const rows = await callFunction<{ outbox_id: string; released: boolean }>(role, 'release_outbox_leases', [
+  const rows = await call<{ outbox_id: string; released: boolean }>(role, 'release_outbox_leases', [
     outboxIds,
     leaseTokens,
     requiredId('workerId', workerId),
@@ -170,7 +170,7 @@ export async function releaseOutboxLeases(
 
 /** The mark before a call whose unknown outcome only a person can settle. */
 export async function beginOutboxDispatch(role: Queryable, lease: LeaseClaim, workerId: string): Promise<void> {
-  await callFunction(role, 'begin_outbox_dispatch', [
+  await call(role, 'begin_outbox_dispatch', [
     requiredUuid('outboxId', lease.outboxId),
     requiredUuid('leaseToken', lease.leaseToken),
     requiredId('workerId', workerId),
@@ -184,7 +184,7 @@ export async function holdLeasedOutboxItem(
   workerId: string,
   reason: string,
 ): Promise<string> {
-  const rows = await callFunction<{ hold_leased_outbox_item: string }>(role, 'hold_leased_outbox_item', [
+  const rows = await call<{ hold_leased_outbox_item: string }>(role, 'hold_leased_outbox_item', [
     requiredUuid('outboxId', lease.outboxId),
     requiredUuid('leaseToken', lease.leaseToken),
     requiredId('workerId', workerId),
@@ -199,25 +199,21 @@ export async function completeOutboxAttempt(
   outcome: AttemptOutcome,
 ): Promise<RecordedAttempt> {
   const columns = outcomeColumns([outcome])
-  const rows = await callFunction<{ attempt_no: number; state: AttemptState; held: boolean }>(
-    role,
-    'complete_outbox_attempt',
-    [
-      columns.outboxIds[0],
-      columns.leaseTokens[0],
-      requiredId('workerId', workerId),
-      columns.states[0],
-      columns.railReferences?.[0] ?? null,
-      columns.railCodes?.[0] ?? null,
-      columns.errorCodes?.[0] ?? null,
-      columns.errorMessages?.[0] ?? null,
-      columns.latenciesMs?.[0] ?? null,
-      columns.retryDelaysSeconds?.[0] ?? null,
-      columns.outcomesUnknown?.[0] ?? null,
-      columns.holdReasons?.[0] ?? null,
-      columns.actions?.[0] ?? null,
-    ],
-  )
+  const rows = await call<{ attempt_no: number; state: AttemptState; held: boolean }>(role, 'complete_outbox_attempt', [
+    columns.outboxIds[0],
+    columns.leaseTokens[0],
+    requiredId('workerId', workerId),
+    columns.states[0],
+    columns.railReferences?.[0] ?? null,
+    columns.railCodes?.[0] ?? null,
+    columns.errorCodes?.[0] ?? null,
+    columns.errorMessages?.[0] ?? null,
+    columns.latenciesMs?.[0] ?? null,
+    columns.retryDelaysSeconds?.[0] ?? null,
+    columns.outcomesUnknown?.[0] ?? null,
+    columns.holdReasons?.[0] ?? null,
+    columns.actions?.[0] ?? null,
+  ])
   const { attempt_no: attemptNo, state, held } = onlyRow(rows)
   return { attemptNo, state, held }
 }
@@ -233,7 +229,7 @@ export async function completeOutboxAttempts(
   { isMessage }: { readonly isMessage?: boolean } = {},
 ): Promise<CompletionVerdict[]> {
   const columns = outcomeColumns(outcomes)
-  const rows = await callFunction<PackedVerdicts>(role, 'complete_outbox_packed', [
+  const rows = await call<PackedVerdicts>(role, 'complete_outbox_packed', [
     columns.outboxIds,
     columns.leaseTokens,
     requiredId('workerId', workerId),
@@ -258,7 +254,7 @@ export async function recordLateOutcome(
   outcome: LateOutcome,
 ): Promise<LateOutcomeEvent> {
   const columns = outcomeColumns([outcome])
-  const rows = await callFunction<{ event_id: string; event_type: LateOutcomeEvent['eventType'] }>(
+  const rows = await call<{ event_id: string; event_type: LateOutcomeEvent['eventType'] }>(
     role,
     'record_late_outcome',
     [

@@ -1,8 +1,7 @@
 import { BATCH_SIZE } from '../core/index.js'
-import { requireTransaction, withSchema, type Queryable, type TransactionClient } from '../db/index.js'
+import { onlyRow, requireTransaction, withSchema, type Queryable, type TransactionClient } from '../db/index.js'
 import { enqueueChecked, type EnqueueChecks } from './checkedEnqueue.js'
 import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch } from './db.js'
-import { onlyRow } from './rows.js'
 import type { EnqueuedItem, OutboxInstruction } from './types.js'
 
 export interface EnqueueOptions extends EnqueueChecks {

@@ -9,10 +9,10 @@ import {
   requiredUuid,
   type JsonObject,
 } from '../core/index.js'
-import { callFunction, type Queryable } from '../db/index.js'
+import { call, onlyRow, type Queryable } from '../db/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { optionalRails, optionalText } from './arguments.js'
-import { onlyRow, toDate, toEpochCheck, type EpochCheckRow } from './rows.js'
+import { toDate, toEpochCheck, type EpochCheckRow } from './rows.js'
 import type {
   ApprovedProposal,
   DecisionResult,
@@ -36,7 +36,7 @@ export async function repairExpiredLeases(
   workerId: string,
   { onUnrepaired }: { readonly onUnrepaired?: (lease: UnrepairedLease) => void } = {},
 ): Promise<RepairedLease[]> {
-  const rows = await callFunction<{
+  const rows = await call<{
     outbox_id: string
     attempt_no: number
     placed_hold: string | null
@@ -59,7 +59,7 @@ export async function nextOutboxEvent(
   rails?: readonly string[],
   { isMessage }: { readonly isMessage?: boolean } = {},
 ): Promise<Date | null> {
-  const rows = await callFunction<{ next_outbox_event: Date | null }>(role, 'next_outbox_event', [
+  const rows = await call<{ next_outbox_event: Date | null }>(role, 'next_outbox_event', [
     optionalRails('rails', rails),
     isMessage ?? null,
   ])
@@ -73,7 +73,7 @@ export async function deregisterOutboxWorker(
   workerId: string,
   detail: JsonObject = {},
 ): Promise<boolean> {
-  const rows = await callFunction<{ deregister_outbox_worker: boolean }>(role, 'deregister_outbox_worker', [
+  const rows = await call<{ deregister_outbox_worker: boolean }>(role, 'deregister_outbox_worker', [
     requiredId('workerId', workerId),
     encodePayload(detail, 'detail'),
   ])
@@ -82,7 +82,7 @@ export async function deregisterOutboxWorker(
 
 /** Reports a worker as alive; returns the database's clock. */
 export async function heartbeatOutboxWorker(role: Queryable, workerId: string, detail: JsonObject = {}): Promise<Date> {
-  const rows = await callFunction<{ heartbeat_outbox_worker: Date }>(role, 'heartbeat_outbox_worker', [
+  const rows = await call<{ heartbeat_outbox_worker: Date }>(role, 'heartbeat_outbox_worker', [
     requiredId('workerId', workerId),
     encodePayload(detail, 'detail'),
   ])
@@ -103,7 +103,7 @@ export async function declareOutboxRails(
   { serving }: { readonly serving: boolean },
 ): Promise<void> {
   for (const { type, money, fields } of rails) {
-    await callFunction(role, 'declare_outbox_rail', [
+    await call(role, 'declare_outbox_rail', [
       requiredId('rails.type', type),
       money,
       encodePayload(Object.fromEntries(fields.map(({ pointer, fieldClass }) => [pointer, fieldClass])), 'rails.fields'),
@@ -122,7 +122,7 @@ export interface UnservedRail {
 
 /** Returns those of up to 1000 rails that no worker has served within a day. */
 export async function unservedOutboxRails(role: Queryable, rails: readonly string[]): Promise<UnservedRail[]> {
-  const rows = await callFunction<{ rail_type: string; served_at: Date | null }>(role, 'unserved_outbox_rails', [
+  const rows = await call<{ rail_type: string; served_at: Date | null }>(role, 'unserved_outbox_rails', [
     optionalRails('rails', rails),
   ])
   return rows.map(({ rail_type: railType, served_at: servedAt }) => ({
@@ -136,7 +136,7 @@ export async function unservedOutboxRails(role: Queryable, rails: readonly strin
  * have been lost. Show what the last check answered; nothing at the first.
  */
 export async function checkDispatchEpoch(role: Queryable, workerId: string, memory?: EpochMemory): Promise<EpochCheck> {
-  const rows = await callFunction<EpochCheckRow>(role, 'check_dispatch_epoch', [
+  const rows = await call<EpochCheckRow>(role, 'check_dispatch_epoch', [
     requiredId('workerId', workerId),
     memory === undefined ? null : requiredUuid('memory.epochId', memory.epochId),
     memory === undefined ? null : String(memory.beatNo),
@@ -147,7 +147,7 @@ export async function checkDispatchEpoch(role: Queryable, workerId: string, memo
 
 /** After a restore that nothing else can notice. False: it was frozen already. */
 export async function freezeDispatch(role: Queryable, reason: string): Promise<boolean> {
-  const rows = await callFunction<{ freeze_dispatch: boolean }>(role, 'freeze_dispatch', [
+  const rows = await call<{ freeze_dispatch: boolean }>(role, 'freeze_dispatch', [
     requiredText('reason', reason, REASON_LENGTH_MAX),
   ])
   return onlyRow(rows).freeze_dispatch
@@ -155,14 +155,14 @@ export async function freezeDispatch(role: Queryable, reason: string): Promise<b
 
 /** False: it was not frozen. What was marked as unknown stays so, and is decided by the policy of its rail. */
 export async function liftDispatchFreeze(role: Queryable, reason: string): Promise<boolean> {
-  const rows = await callFunction<{ lift_dispatch_freeze: boolean }>(role, 'lift_dispatch_freeze', [
+  const rows = await call<{ lift_dispatch_freeze: boolean }>(role, 'lift_dispatch_freeze', [
     requiredText('reason', reason, REASON_LENGTH_MAX),
   ])
   return onlyRow(rows).lift_dispatch_freeze
 }
 
 export async function placeOutboxHold(role: Queryable, outboxId: string, reason: string): Promise<string> {
-  const rows = await callFunction<{ place_outbox_hold: string }>(role, 'place_outbox_hold', [
+  const rows = await call<{ place_outbox_hold: string }>(role, 'place_outbox_hold', [
     requiredUuid('outboxId', outboxId),
     requiredText('reason', reason, REASON_LENGTH_MAX),
   ])
@@ -194,17 +194,13 @@ export async function redriveOutboxItem(role: Queryable, outboxId: string, reaso
 }
 
 async function decide(role: Queryable, functionName: string, values: readonly unknown[]): Promise<DecisionResult> {
-  const rows = await callFunction<{ status: 'APPLIED' | 'PROPOSED'; proposal_id: string | null }>(
-    role,
-    functionName,
-    values,
-  )
+  const rows = await call<{ status: 'APPLIED' | 'PROPOSED'; proposal_id: string | null }>(role, functionName, values)
   const { proposal_id: proposalId } = onlyRow(rows)
   return proposalId === null ? { status: 'APPLIED', proposalId } : { status: 'PROPOSED', proposalId }
 }
 
 export async function approveOutboxProposal(role: Queryable, proposalId: string): Promise<ApprovedProposal> {
-  const rows = await callFunction<{
+  const rows = await call<{
     outbox_id: string
     decision: ApprovedProposal['decision']
     redriven_as: string | null
@@ -214,7 +210,7 @@ export async function approveOutboxProposal(role: Queryable, proposalId: string)
 }
 
 export async function withdrawOutboxProposal(role: Queryable, proposalId: string, reason: string): Promise<void> {
-  await callFunction(role, 'withdraw_outbox_proposal', [
+  await call(role, 'withdraw_outbox_proposal', [
     requiredUuid('proposalId', proposalId),
     requiredText('reason', reason, REASON_LENGTH_MAX),
   ])
@@ -222,7 +218,7 @@ export async function withdrawOutboxProposal(role: Queryable, proposalId: string
 
 /** Records that an operator compared a contradiction with the rail. Returns the id of the event. */
 export async function reviewOutboxContradiction(role: Queryable, eventId: string, reason: string): Promise<string> {
-  const rows = await callFunction<{ review_outbox_contradiction: string }>(role, 'review_outbox_contradiction', [
+  const rows = await call<{ review_outbox_contradiction: string }>(role, 'review_outbox_contradiction', [
     requiredUuid('eventId', eventId),
     requiredText('reason', reason, REASON_LENGTH_MAX),
   ])
@@ -231,7 +227,7 @@ export async function reviewOutboxContradiction(role: Queryable, eventId: string
 
 /** False: it was paused already. Leases in hand go on. */
 export async function pauseOutbox(role: Queryable, kind: PauseKind, name: string, reason: string): Promise<boolean> {
-  const rows = await callFunction<{ pause_outbox: boolean }>(role, 'pause_outbox', [
+  const rows = await call<{ pause_outbox: boolean }>(role, 'pause_outbox', [
     requiredText('kind', kind, 20),
     requiredId('name', name),
     requiredText('reason', reason, REASON_LENGTH_MAX),
@@ -241,7 +237,7 @@ export async function pauseOutbox(role: Queryable, kind: PauseKind, name: string
 
 /** False: there was no such pause. */
 export async function resumeOutbox(role: Queryable, kind: PauseKind, name: string, reason: string): Promise<boolean> {
-  const rows = await callFunction<{ resume_outbox: boolean }>(role, 'resume_outbox', [
+  const rows = await call<{ resume_outbox: boolean }>(role, 'resume_outbox', [
     requiredText('kind', kind, 20),
     requiredId('name', name),
     requiredText('reason', reason, REASON_LENGTH_MAX),
@@ -254,7 +250,7 @@ export async function setParticipantOutboxPolicy(
   participantId: string,
   onOrderedFailure: OrderedFailurePolicy,
 ): Promise<void> {
-  await callFunction(role, 'set_participant_outbox_policy', [
+  await call(role, 'set_participant_outbox_policy', [
     requiredId('participantId', participantId),
     requiredText('onOrderedFailure', onOrderedFailure, 20),
   ])

@@ -1,4 +1,4 @@
-import { AppError, type JsonObject } from '../core/index.js'
+import type { JsonObject } from '../core/index.js'
 import type {
   AttemptAction,
   AttemptState,
@@ -207,17 +207,6 @@ function toVerdict(row: VerdictException): CompletionVerdict {
 /** A Date has milliseconds, the server microseconds: cut, not rounded. */
 function dateOfMicros(micros: string | undefined): Date {
   return new Date(Math.floor(Number(micros) / 1000))
-}
-
-/** The one row a function of one item always returns. */
-export function onlyRow<R>(rows: readonly R[]): R {
-  const [row] = rows
-  if (row === undefined || rows.length > 1) {
-    throw new AppError('UNEXPECTED_ROWS', `a function that returns one row returned ${rows.length}`, {
-      remedy: 'The schema and this release do not fit together: run `symphony doctor`.',
-    })
-  }
-  return row
 }
 
 export function toDate(value: Timestamp): Date {

@@ -1,5 +1,5 @@
 import { requiredId, requiredText, requiredUuid, REASON_LENGTH_MAX } from '../core/index.js'
-import { callFunction, qualify, type Queryable } from '../db/index.js'
+import { call, qualify, type Queryable } from '../db/index.js'
 
 /** The functions of data keys, one wrapper each, under the same name. What they carry is wrapped: no key is in it. */
 
@@ -32,7 +32,7 @@ export async function ensureSubjectKeys(
   offered: readonly OfferedKey[],
   masterKeyId: string,
 ): Promise<WrappedKey[]> {
-  const rows = await callFunction<WrappedKeyRow>(role, 'ensure_subject_keys', [
+  const rows = await call<WrappedKeyRow>(role, 'ensure_subject_keys', [
     offered.map(({ subject }) => subject),
     offered.map(({ keyId }) => keyId),
     offered.map(({ wrappedKey }) => wrappedKey),
@@ -44,7 +44,7 @@ export async function ensureSubjectKeys(
 /** As symphony_executor. A key that nobody knows is not among the answers. */
 export async function readSubjectKeys(role: Queryable, keyIds: readonly string[]): Promise<WrappedKey[]> {
   const ids = keyIds.map((id, index) => requiredUuid(`keyIds[${index}]`, id))
-  return (await callFunction<WrappedKeyRow>(role, 'read_subject_keys', [ids])).map(toWrappedKey)
+  return (await call<WrappedKeyRow>(role, 'read_subject_keys', [ids])).map(toWrappedKey)
 }
 
 export interface MasterKeyUse {
@@ -54,7 +54,7 @@ export interface MasterKeyUse {
 
 /** As symphony_executor or symphony_control. */
 export async function masterKeysInUse(role: Queryable): Promise<MasterKeyUse[]> {
-  const rows = await callFunction<{ master_key_id: string; keys: bigint | string }>(role, 'master_keys_in_use')
+  const rows = await call<{ master_key_id: string; keys: bigint | string }>(role, 'master_keys_in_use')
   return rows.map(({ master_key_id: masterKeyId, keys }) => ({ masterKeyId, keys: Number(keys) }))
 }
 
@@ -65,7 +65,7 @@ export async function rewrapSubjectKeys(
   masterKeyId: string,
   previousMasterKeyId: string,
 ): Promise<number> {
-  const rows = await callFunction<{ rewrap_subject_keys: number }>(role, 'rewrap_subject_keys', [
+  const rows = await call<{ rewrap_subject_keys: number }>(role, 'rewrap_subject_keys', [
     rewrapped.map(({ keyId }) => keyId),
     rewrapped.map(({ wrappedKey }) => wrappedKey),
     masterKeyId,
@@ -79,7 +79,7 @@ export type KeyDestruction = 'DESTROYED' | 'ALREADY_DESTROYED' | 'UNKNOWN'
 
 /** As symphony_control. There is no way back. */
 export async function destroySubjectKey(role: Queryable, subject: string, reason: string): Promise<KeyDestruction> {
-  const rows = await callFunction<{ destroy_subject_key: KeyDestruction }>(role, 'destroy_subject_key', [
+  const rows = await call<{ destroy_subject_key: KeyDestruction }>(role, 'destroy_subject_key', [
     requiredId('subject', subject),
     requiredText('reason', reason, REASON_LENGTH_MAX),
   ])

@@ -1,5 +1,5 @@
 import { BATCH_SIZE, boundedInteger, LEASE_SECONDS, requiredId, type JsonObject } from '../core/index.js'
-import { callFunction, type Queryable } from '../db/index.js'
+import { call, type Queryable } from '../db/index.js'
 import { claimColumns, optionalErrorText, optionalTopics, retryDelay } from './arguments.js'
 import type { ClaimedJobRun, ClaimedTimer, JobRunClaim, TimerClaim } from './types.js'
 
@@ -42,7 +42,7 @@ export async function claimTimers(
   options: SchedulerClaimOptions = {},
 ): Promise<ClaimedTimer[]> {
   const values = claimValues(batchSize, workerId, leaseSeconds, options)
-  const rows = await callFunction<ClaimedTimerRow>(role, 'claim_timers', values)
+  const rows = await call<ClaimedTimerRow>(role, 'claim_timers', values)
   return rows.map(toClaimedTimer)
 }
 
@@ -55,7 +55,7 @@ export async function claimJobRuns(
   options: SchedulerClaimOptions = {},
 ): Promise<ClaimedJobRun[]> {
   const values = claimValues(batchSize, workerId, leaseSeconds, options)
-  const rows = await callFunction<ClaimedJobRunRow>(role, 'claim_job_runs', values)
+  const rows = await call<ClaimedJobRunRow>(role, 'claim_job_runs', values)
   return rows.map(toClaimedJobRun)
 }
 
@@ -171,6 +171,6 @@ async function endClaims(
   const worker = requiredId('workerId', workerId)
   const { ids, leaseTokens } = claimColumns('claims', claims)
   if (ids.length === 0) return []
-  const rows = await callFunction<Record<string, string>>(role, functionName, [ids, leaseTokens, worker, ...rest])
+  const rows = await call<Record<string, string>>(role, functionName, [ids, leaseTokens, worker, ...rest])
   return rows.flatMap((row) => Object.values(row))
 }

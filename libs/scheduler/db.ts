@@ -1,5 +1,5 @@
-import { AppError, BATCH_SIZE, boundedInteger, onlyRow, redact, requiredId } from '../core/index.js'
-import { callFunction, qualify, type Queryable } from '../db/index.js'
+import { AppError, BATCH_SIZE, boundedInteger, redact, requiredId } from '../core/index.js'
+import { call, onlyRow, qualify, type Queryable } from '../db/index.js'
 import { jobColumns, requiredUuid, RETENTION_SECONDS, timerColumns } from './arguments.js'
 import { CronSchedule, requiredSchedule } from './cron.js'
 import type {
@@ -31,7 +31,7 @@ import type {
  */
 export async function scheduleTimer(role: Queryable, timer: TimerDefinition): Promise<string> {
   const { topic, payload, dueAt, participantId, delivery, timerId } = timerColumns(timer)
-  const rows = await callFunction<{ schedule_timer: string }>(role, 'schedule_timer', [
+  const rows = await call<{ schedule_timer: string }>(role, 'schedule_timer', [
     topic,
     payload,
     dueAt,
@@ -45,7 +45,7 @@ export async function scheduleTimer(role: Queryable, timer: TimerDefinition): Pr
 
 /** False: it has ended already, or never was. */
 export async function cancelTimer(role: Queryable, timerId: string): Promise<boolean> {
-  const rows = await callFunction<{ cancel_timer: boolean }>(role, 'cancel_timer', [requiredUuid('timerId', timerId)])
+  const rows = await call<{ cancel_timer: boolean }>(role, 'cancel_timer', [requiredUuid('timerId', timerId)])
   return onlyRow(rows).cancel_timer
 }
 
@@ -59,18 +59,24 @@ export async function createOrUpdateJob(role: Queryable, job: JobDefinition): Pr
   const { name, cron, timeZone, topic, payload, participantId, missedRuns, delivery } = jobColumns(job)
   const schedule = requiredSchedule(cron, timeZone)
   const nextDueAt = schedule.next(await readClock(role))
-  const rows = await callFunction<{ next_due_at: Date; state: JobState; created: boolean }>(
-    role,
-    'create_or_update_job',
-    [name, cron, timeZone, topic, payload, nextDueAt, participantId, missedRuns, delivery],
-  )
+  const rows = await call<{ next_due_at: Date; state: JobState; created: boolean }>(role, 'create_or_update_job', [
+    name,
+    cron,
+    timeZone,
+    topic,
+    payload,
+    nextDueAt,
+    participantId,
+    missedRuns,
+    delivery,
+  ])
   const row = onlyRow(rows)
   return { nextDueAt: row.next_due_at, state: row.state, created: row.created }
 }
 
 /** No more runs are made; those already made go on. False: it was paused already. */
 export async function pauseJob(role: Queryable, name: string): Promise<boolean> {
-  const rows = await callFunction<{ pause_job: boolean }>(role, 'pause_job', [requiredId('name', name)])
+  const rows = await call<{ pause_job: boolean }>(role, 'pause_job', [requiredId('name', name)])
   return onlyRow(rows).pause_job
 }
 
@@ -82,7 +88,7 @@ export async function resumeJob(role: Queryable, name: string): Promise<boolean>
     const now = await readClock(role)
     // A job that is not there is the database's to refuse.
     const nextDueAt = job === undefined ? now : new CronSchedule(job.cron, job.timeZone).next(now)
-    const rows = await callFunction<{ resume_job: boolean }>(role, 'resume_job', [name, job?.revision ?? 1n, nextDueAt])
+    const rows = await call<{ resume_job: boolean }>(role, 'resume_job', [name, job?.revision ?? 1n, nextDueAt])
     // Otherwise somebody changed it between the look and the call: look again.
     if (onlyRow(rows).resume_job) return true
     if (round === RESUME_ROUNDS_MAX) {
@@ -93,9 +99,7 @@ export async function resumeJob(role: Queryable, name: string): Promise<boolean>
 
 /** A run that is due now, beside the schedule. */
 export async function triggerJob(role: Queryable, name: string): Promise<CreatedJobRun> {
-  const rows = await callFunction<{ run_id: string; scheduled_for: Date }>(role, 'trigger_job', [
-    requiredId('name', name),
-  ])
+  const rows = await call<{ run_id: string; scheduled_for: Date }>(role, 'trigger_job', [requiredId('name', name)])
   const row = onlyRow(rows)
   return { runId: row.run_id, jobName: name, scheduledFor: row.scheduled_for }
 }
@@ -105,9 +109,7 @@ export async function deleteJob(
   role: Queryable,
   name: string,
 ): Promise<{ readonly deleted: boolean; readonly runsRemoved: number }> {
-  const rows = await callFunction<{ deleted: boolean; runs_removed: number }>(role, 'delete_job', [
-    requiredId('name', name),
-  ])
+  const rows = await call<{ deleted: boolean; runs_removed: number }>(role, 'delete_job', [requiredId('name', name)])
   const row = onlyRow(rows)
   return { deleted: row.deleted, runsRemoved: row.runs_removed }
 }
@@ -115,7 +117,7 @@ export async function deleteJob(
 // The schedulers' part, as symphony_executor --------------------------------------------------------------------------
 
 export async function dueJobs(role: Queryable, batchSize: number): Promise<DueJob[]> {
-  const rows = await callFunction<{
+  const rows = await call<{
     job_name: string
     cron: string
     time_zone: string
@@ -147,7 +149,7 @@ export async function createJobRuns(role: Queryable, schedules: readonly JobSche
   const lines = schedules.flatMap(({ job, nextDueAt, occurrences }) =>
     (occurrences.length === 0 ? [null] : occurrences).map((scheduledFor) => ({ job, nextDueAt, scheduledFor })),
   )
-  const rows = await callFunction<{ run_id: string; job_name: string; scheduled_for: Date }>(role, 'create_job_runs', [
+  const rows = await call<{ run_id: string; job_name: string; scheduled_for: Date }>(role, 'create_job_runs', [
     lines.map(({ job }) => job.name),
     lines.map(({ job }) => job.revision),
     lines.map(({ nextDueAt }) => nextDueAt),
@@ -158,11 +160,7 @@ export async function createJobRuns(role: Queryable, schedules: readonly JobSche
 
 /** Puts a job off for a minute that this process cannot read, with the reason. What it is due for stays. */
 export async function postponeJob(role: Queryable, job: DueJob, reason: string): Promise<boolean> {
-  const rows = await callFunction<{ postpone_job: boolean }>(role, 'postpone_job', [
-    job.name,
-    job.revision,
-    redact(reason),
-  ])
+  const rows = await call<{ postpone_job: boolean }>(role, 'postpone_job', [job.name, job.revision, redact(reason)])
   return onlyRow(rows).postpone_job
 }
 
@@ -175,9 +173,7 @@ export interface NextEvent {
 
 /** With `outboxOnly`, what waits for claimers does not count: a scheduler has nothing to do about it. */
 export async function nextSchedulerEvent(role: Queryable, outboxOnly = false): Promise<NextEvent> {
-  const rows = await callFunction<{ next_event_at: Date | null; observed_at: Date }>(role, 'next_scheduler_event', [
-    outboxOnly,
-  ])
+  const rows = await call<{ next_event_at: Date | null; observed_at: Date }>(role, 'next_scheduler_event', [outboxOnly])
   const row = onlyRow(rows)
   return { at: row.next_event_at, observedAt: row.observed_at }
 }
@@ -195,14 +191,14 @@ interface EnqueuedRow {
 
 /** Due timers become messages, each in the transaction that ends it. */
 export async function enqueueDueTimers(role: Queryable, batchSize: number): Promise<EnqueuedWork[]> {
-  const rows = await callFunction<EnqueuedRow & { timer_id: string }>(role, 'enqueue_due_timers', [
+  const rows = await call<EnqueuedRow & { timer_id: string }>(role, 'enqueue_due_timers', [
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
   ])
   return rows.map((row) => toEnqueuedWork(row.timer_id, row))
 }
 
 export async function enqueueDueJobRuns(role: Queryable, batchSize: number): Promise<EnqueuedWork[]> {
-  const rows = await callFunction<EnqueuedRow & { run_id: string }>(role, 'enqueue_due_job_runs', [
+  const rows = await call<EnqueuedRow & { run_id: string }>(role, 'enqueue_due_job_runs', [
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
   ])
   return rows.map((row) => toEnqueuedWork(row.run_id, row))
@@ -221,7 +217,7 @@ export async function purgeFinishedTimers(
   batchSize: number,
 ): Promise<number> {
   const values = purgeValues(retentionSeconds, batchSize)
-  const rows = await callFunction<{ purge_finished_timers: number }>(role, 'purge_finished_timers', values)
+  const rows = await call<{ purge_finished_timers: number }>(role, 'purge_finished_timers', values)
   return onlyRow(rows).purge_finished_timers
 }
 
@@ -231,7 +227,7 @@ export async function purgeFinishedJobRuns(
   batchSize: number,
 ): Promise<number> {
   const values = purgeValues(retentionSeconds, batchSize)
-  const rows = await callFunction<{ purge_finished_job_runs: number }>(role, 'purge_finished_job_runs', values)
+  const rows = await call<{ purge_finished_job_runs: number }>(role, 'purge_finished_job_runs', values)
   return onlyRow(rows).purge_finished_job_runs
 }
 

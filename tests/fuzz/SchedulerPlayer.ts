@@ -1,4 +1,4 @@
-import { callFunction, type Queryable } from '../../libs/db/index.js'
+import { call, type Queryable } from '../../libs/db/index.js'
 import type { TestDatabase } from '../support/database.js'
 import { compareAnswers, NOTHING_DONE, refuseDifferences } from './answers.js'
 import { Beliefs, type BeliefPick } from './Beliefs.js'
@@ -120,7 +120,7 @@ class Sequence {
         return compareAnswers(
           () => model.claim(step.kind, worker, step.batch, LEASE_SECONDS, topics),
           async () => {
-            const rows = await callFunction<ClaimRow>(executor, `claim_${NAMES[step.kind].plural}`, values)
+            const rows = await call<ClaimRow>(executor, `claim_${NAMES[step.kind].plural}`, values)
             return rows.map((row) => this.#tellClaimed(step.kind, step.worker, row))
           },
         )
@@ -129,7 +129,7 @@ class Sequence {
         return compareAnswers(
           () => model.enqueueDue(step.kind, step.batch),
           async () => {
-            const rows = await callFunction<ClaimRow>(executor, `enqueue_due_${NAMES[step.kind].plural}`, [step.batch])
+            const rows = await call<ClaimRow>(executor, `enqueue_due_${NAMES[step.kind].plural}`, [step.batch])
             return rows.map((row) => {
               const outcome = row.outbox_id === null ? 'refused' : 'enqueued'
               return `${this.#nameOf(step.kind, row)} ${this.#short(row.topic)} ${outcome}`
@@ -150,7 +150,7 @@ class Sequence {
           () => model.define(name, { cron, topic, delivery, due }),
           async () => {
             const values = [this.#full(name), cron, 'UTC', this.#full(topic), payload, this.#timeline.toDate(due), null]
-            const [row] = await callFunction<{ next_due_at: Date; state: string; created: boolean }>(
+            const [row] = await call<{ next_due_at: Date; state: string; created: boolean }>(
               control,
               'create_or_update_job',
               [...values, 'once', delivery],
@@ -183,7 +183,7 @@ class Sequence {
         return compareAnswers(
           () => model.trigger(`j${step.job}`),
           async () => {
-            const [row] = await callFunction<{ run_id: string }>(control, 'trigger_job', [this.#full(`j${step.job}`)])
+            const [row] = await call<{ run_id: string }>(control, 'trigger_job', [this.#full(`j${step.job}`)])
             return this.#names.of('run', row!.run_id)
           },
         )
@@ -192,7 +192,7 @@ class Sequence {
           () => model.delete(`j${step.job}`),
           async () => {
             const values = [this.#full(`j${step.job}`)]
-            const [row] = await callFunction<{ deleted: boolean; runs_removed: number }>(control, 'delete_job', values)
+            const [row] = await call<{ deleted: boolean; runs_removed: number }>(control, 'delete_job', values)
             return `${row!.deleted} ${row!.runs_removed}`
           },
         )
@@ -200,7 +200,7 @@ class Sequence {
         return compareAnswers(
           () => model.dueJobs(step.batch),
           async () => {
-            const rows = await callFunction<{ job_name: string; revision: bigint }>(executor, 'due_jobs', [step.batch])
+            const rows = await call<{ job_name: string; revision: bigint }>(executor, 'due_jobs', [step.batch])
             return rows.map((row) => `${this.#short(row.job_name)} ${row.revision}`)
           },
         )
@@ -292,7 +292,7 @@ class Sequence {
     return compareAnswers(
       () => this.#model.createRuns(job, revision, due, distinct),
       async () => {
-        const rows = await callFunction<{ run_id: string }>(this.#hands.executor, 'create_job_runs', [
+        const rows = await call<{ run_id: string }>(this.#hands.executor, 'create_job_runs', [
           lines.map(() => this.#full(job)),
           lines.map(() => revision),
           lines.map(() => this.#timeline.toDate(due)),
@@ -321,7 +321,7 @@ class Sequence {
         return this.#model.abandon(worker, chosen, error, retry.delaySeconds)
       },
       async () => {
-        const rows = await callFunction<Record<string, string>>(this.#hands.executor, `${how}_${NAMES[kind].plural}`, [
+        const rows = await call<Record<string, string>>(this.#hands.executor, `${how}_${NAMES[kind].plural}`, [
           chosen.map(({ name }) => this.#names.id(name)),
           chosen.map(({ token }) => this.#names.id(token)),
           worker,
@@ -377,6 +377,6 @@ interface ClaimRow {
 
 /** The first column of the one row that such a function returns. */
 async function scalar<T>(role: Queryable, functionName: string, values: readonly unknown[]): Promise<T> {
-  const [row] = await callFunction<Record<string, T>>(role, functionName, values)
+  const [row] = await call<Record<string, T>>(role, functionName, values)
   return Object.values(row!)[0]!
 }

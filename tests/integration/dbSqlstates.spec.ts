@@ -1,7 +1,7 @@
 import { Client } from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import {
-  callFunction,
+  call,
   DatabaseError,
   POSTGRES_STATES,
   type Database,
@@ -205,7 +205,7 @@ test('57P01 is unknown through a client of the caller’s own, too: nobody there
   await client.connect()
   await client.query(`SET ROLE ${stage.worker}`)
   const own = { query: (text: string) => client.query<never>(text) }
-  const nap = failureOf(callFunction(own, 'nap'))
+  const nap = failureOf(call(own, 'nap'))
   await toSleepers('pg_terminate_backend')
   expect(await nap).toMatchObject({ sqlstate: '57P01', disposition: 'unknown' })
 })

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { callFunction } from '../../libs/db/index.js'
+import { call } from '../../libs/db/index.js'
 import {
   databaseSource,
   exportLedger,
@@ -118,7 +118,7 @@ describe('sealing', () => {
       `INSERT INTO payment_outbox_blocks (block_no, format, row_count, last_xid, last_kind, last_id, entries, root, block_hash, sealed_at)
        VALUES (1000000, 1, 1, 9000000000000000, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', '', now())`,
     )
-    expect(await failureOf(callFunction(superuser, 'seal_ledger_block', [10]))).toMatchObject({ sqlstate: '55000' })
+    expect(await failureOf(call(superuser, 'seal_ledger_block', [10]))).toMatchObject({ sqlstate: '55000' })
     await superuser.query('ROLLBACK')
   })
 })
@@ -216,7 +216,7 @@ describe('several sealers', () => {
   test('one of them seals, and the others go on without', async () => {
     for (let count = 0; count < 12; count += 1) await enqueue(stage.db)
     const { values, errors } = await race(stage.db, 'symphony_executor', 4, async (sealer) => {
-      for (let call = 0; call < 20; call += 1) await sealLedgerBlock(sealer, 1)
+      for (let round = 0; round < 20; round += 1) await sealLedgerBlock(sealer, 1)
     })
     expect({ runs: values.length, errors }).toEqual({ runs: 4, errors: [] })
     await stage.sealAll()

@@ -5,7 +5,7 @@ import {
   AlreadyTerminalError,
   AppendOnlyError,
   ApprovalRequiredError,
-  callFunction,
+  call,
   DatabaseError,
   DispatchFrozenError,
   HeldError,
@@ -56,7 +56,7 @@ beforeAll(async () => {
 afterAll(() => stage.remove())
 
 const raise = (queryable: Queryable, state: string, message = 'no', detail = '') =>
-  callFunction(queryable, 'raise_state', [state, message, detail]).catch((error: unknown) => error)
+  call(queryable, 'raise_state', [state, message, detail]).catch((error: unknown) => error)
 
 describe('what our functions raise', () => {
   test.for([
@@ -307,7 +307,7 @@ describe('a mistake in the program is no lost connection', () => {
     ['a network error', Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' }), 'CONNECTION_LOST'],
   ] as const)('a client of the caller that throws %s', async ([, thrown, code]) => {
     const broken: Queryable = { query: () => Promise.reject(thrown) }
-    const failure = callFunction(broken, 'claim_outbox_batch', [])
+    const failure = call(broken, 'claim_outbox_batch', [])
     await expect(failure).rejects.toMatchObject({ code, disposition: 'unknown', cause: thrown })
     // Before COMMIT nothing can have been recorded, and trying again meets the same mistake.
     const disposition = code === 'CLIENT_FAILED' ? 'fatal' : 'retry'

@@ -1,7 +1,6 @@
 import { Client } from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { callFunction, RoleError, type Database } from '../../libs/db/index.js'
-import { isFunctionCall } from '../../libs/db/Queryable.js'
+import { call, RoleError, type Database } from '../../libs/db/index.js'
 import { DbStage } from '../support/dbStage.js'
 import { PATIENTLY } from '../support/patiently.js'
 import { Pooler } from '../support/pooler.js'
@@ -77,20 +76,25 @@ test('a role that a statement changes is restored before anyone else gets the co
   expect(await pid()).toEqual(before)
 })
 
-test('a call of one of our functions is known by its text; whatever else stands in it is not', () => {
-  const schema = 'Pay "Out"'
-  expect(isFunctionCall('SELECT * FROM "Pay ""Out"""."claim_outbox_batch"($1, $2)', schema)).toBe(true)
-  expect(isFunctionCall('SELECT * FROM "Pay ""Out"""."fold_outbox_tallies"()', schema)).toBe(true)
-  const others = [
-    'SELECT * FROM "pg_catalog"."set_config"($1, $2, $3)',
-    'SELECT * FROM "Pay ""Out"""."f"($1), pg_catalog.set_config($2, $3, false)',
-    'SELECT * FROM "Pay ""Out"""."f"(pg_catalog.set_config($1, $2, false))',
-    'SELECT * FROM "Pay ""Out"""."f"($1); RESET ROLE',
-    ' SELECT * FROM "Pay ""Out"""."f"($1)',
-    'SELECT * FROM "Pay ""Out""".f($1)',
-    'SET ROLE x',
-  ]
-  expect(others.filter((text) => isFunctionCall(text, schema))).toEqual([])
+test('the text of a call does not count as a call, so its connection is told its role again', async () => {
+  await stage.admin.query(`
+    CREATE FUNCTION symphony.leave(name text) RETURNS text LANGUAGE sql AS
+      $$SELECT pg_catalog.set_config('role', name, false)$$; GRANT USAGE ON SCHEMA symphony TO ${stage.worker}`)
+  const database = stage.open({ connectionsMax: 1 })
+  const role = database.as(stage.worker)
+  const who = async () => (await role.query<{ role: string }>(WHO)).rows[0]?.role
+  await role.query('SELECT * FROM "symphony"."leave"($1)', [stage.reader])
+  expect(await who()).toBe(stage.worker)
+  // Even a copy of the handle sends texts, because only the handle itself receives calls.
+  await call({ ...role }, 'leave', [stage.reader])
+  expect(await who()).toBe(stage.worker)
+  await stage.admin.query('DROP FUNCTION symphony.leave')
+})
+
+test('a call names a function and never holds SQL, whatever its name', async () => {
+  const name = 'f"(); RESET ROLE; --'
+  const failure = call(stage.open().as(stage.worker), name, [])
+  await expect(failure).rejects.toMatchObject({ sqlstate: '42883' })
 })
 
 test('a call of a function keeps the connection and its role, also after an error, and a role that was revoked is noticed', async () => {
@@ -100,7 +104,7 @@ test('a call of a function keeps the connection and its role, also after an erro
     CREATE FUNCTION symphony.who(p integer) RETURNS TABLE (role text, pid integer, quotient integer) LANGUAGE sql AS
       'SELECT current_user::text, pg_backend_pid(), 1 / p'`)
   const database = stage.open({ connectionsMax: 1 })
-  const who = (p: number) => callFunction<{ role: string; pid: number }>(database.as(revocable), 'who', [p])
+  const who = (p: number) => call<{ role: string; pid: number }>(database.as(revocable), 'who', [p])
   const [first] = await who(1)
   await expect(who(0)).rejects.toMatchObject({ sqlstate: '22012' })
   expect(await who(1)).toEqual([{ role: revocable, pid: first?.pid, quotient: 1 }])

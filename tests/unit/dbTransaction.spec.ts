@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
-  callFunction,
+  call,
   DatabaseError,
   NestedTransactionError,
   qualify,
@@ -302,7 +302,7 @@ async function busySessions(): Promise<number> {
   return (await stage.admin.query(busy, [stage.login])).rows.length
 }
 
-const add = (queryable: Queryable) => callFunction<{ total: unknown }>(queryable, 'add_up', [1, 2n])
+const add = (queryable: Queryable) => call<{ total: unknown }>(queryable, 'add_up', [1, 2n])
 
 describe('names of our objects', () => {
   test('are quoted and qualified by the schema of the handle', async () => {
@@ -325,9 +325,9 @@ describe('names of our objects', () => {
   })
 
   test('a function called by way of the caller’s own client throws our errors too', async () => {
-    const call = callFunction(stage.admin, 'no_such_function')
-    await expect(call).rejects.toBeInstanceOf(DatabaseError)
-    await expect(call).rejects.toMatchObject({ code: 'UNDEFINED_FUNCTION', sqlstate: '42883' })
+    const refused = call(stage.admin, 'no_such_function')
+    await expect(refused).rejects.toBeInstanceOf(DatabaseError)
+    await expect(refused).rejects.toMatchObject({ code: 'UNDEFINED_FUNCTION', sqlstate: '42883' })
   })
 
   test('unqualified names find nothing but the catalog', async () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { callFunction } from '../../libs/db/index.js'
+import { call } from '../../libs/db/index.js'
 import {
   beginOutboxDispatch,
   completeOutboxAttempts,
@@ -80,7 +80,7 @@ describe('complete_outbox_attempt', () => {
     const lease = await enqueueAndClaim(db)
     const unsaid = Array.from({ length: 8 }, () => null)
     const values = [lease.outboxId, lease.leaseToken, WORKER, state, ...unsaid, action]
-    const failure = await failureOf(callFunction(db.as('symphony_executor'), 'complete_outbox_attempt', values))
+    const failure = await failureOf(call(db.as('symphony_executor'), 'complete_outbox_attempt', values))
     expect(failure).toMatchObject({ sqlstate: '22023', message: expect.stringContaining('p_action of item 1') })
     expect(await actions(lease.outboxId)).toEqual([])
   })

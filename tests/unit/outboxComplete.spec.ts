@@ -1,11 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import {
-  callFunction,
-  InvalidCompletionStateError,
-  InvalidParameterError,
-  LeaseLostError,
-} from '../../libs/db/index.js'
+import { call, InvalidCompletionStateError, InvalidParameterError, LeaseLostError } from '../../libs/db/index.js'
 import {
   completeOutboxAttempt,
   completeOutboxAttempts,
@@ -59,17 +54,17 @@ describe('complete_outbox_attempt', () => {
   ])('takes the state as %s', async ([state]) => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const reference = state!.startsWith('p_state') ? `p_rail_reference => 'ref-1'` : `'ref-1'`
-    const call = `SELECT * FROM complete_outbox_attempt($1, $2, $3, ${state}, ${reference})`
+    const completion = `SELECT * FROM complete_outbox_attempt($1, $2, $3, ${state}, ${reference})`
     const worker = await db.connect('symphony_executor')
-    const { rows } = await worker.query(call, [outboxId, leaseToken, WORKER])
+    const { rows } = await worker.query(completion, [outboxId, leaseToken, WORKER])
     expect(rows).toEqual([{ attempt_no: 1, state: 'DISPATCHED', held: false }])
   })
 
   test('takes the state as an untyped parameter', async () => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const worker = await db.connect('symphony_executor')
-    const call = 'SELECT state FROM complete_outbox_attempt($1, $2, $3, $4, $5)'
-    const { rows } = await worker.query(call, [outboxId, leaseToken, WORKER, 'DISPATCHED', 'ref-1'])
+    const completion = 'SELECT state FROM complete_outbox_attempt($1, $2, $3, $4, $5)'
+    const { rows } = await worker.query(completion, [outboxId, leaseToken, WORKER, 'DISPATCHED', 'ref-1'])
     expect(rows).toEqual([{ state: 'DISPATCHED' }])
   })
 
@@ -79,8 +74,8 @@ describe('complete_outbox_attempt', () => {
   ] as const)('refuses %s of the enum type as it refuses the text', async ([state, code, message]) => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const worker = await db.connect('symphony_executor')
-    const call = `SELECT * FROM complete_outbox_attempt($1, $2, 'other', '${state}'::outbox_attempt_state)`
-    expect(await failureOf(worker.query(call, [outboxId, leaseToken]))).toMatchObject({
+    const completion = `SELECT * FROM complete_outbox_attempt($1, $2, 'other', '${state}'::outbox_attempt_state)`
+    expect(await failureOf(worker.query(completion, [outboxId, leaseToken]))).toMatchObject({
       code,
       message: expect.stringMatching(message),
     })
@@ -200,7 +195,7 @@ describe('a state that is no outcome', () => {
   test.for(none)('%j is refused with P7003, and the lease stays', async (state) => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const refusal = await failureOf(
-      callFunction(db.as('symphony_executor'), 'complete_outbox_attempt', [outboxId, leaseToken, WORKER, state]),
+      call(db.as('symphony_executor'), 'complete_outbox_attempt', [outboxId, leaseToken, WORKER, state]),
     )
     expect(refusal).toBeInstanceOf(InvalidCompletionStateError)
     expect(refusal).toMatchObject({ sqlstate: 'P7003' })
@@ -211,7 +206,7 @@ describe('a state that is no outcome', () => {
   test('refuses a whole batch, wherever it stands', async () => {
     const [first, second] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
     const refusal = await failureOf(
-      callFunction(db.as('symphony_executor'), 'complete_outbox_attempts', [
+      call(db.as('symphony_executor'), 'complete_outbox_attempts', [
         [first.outboxId, second.outboxId],
         [first.leaseToken, second.leaseToken],
         WORKER,
@@ -225,13 +220,8 @@ describe('a state that is no outcome', () => {
 
   test('of no state at all is a bad argument', async () => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
-    const call = callFunction(db.as('symphony_executor'), 'complete_outbox_attempt', [
-      outboxId,
-      leaseToken,
-      WORKER,
-      null,
-    ])
-    expect(await failureOf(call)).toBeInstanceOf(InvalidParameterError)
+    const refused = call(db.as('symphony_executor'), 'complete_outbox_attempt', [outboxId, leaseToken, WORKER, null])
+    expect(await failureOf(refused)).toBeInstanceOf(InvalidParameterError)
   })
 })
 
@@ -543,8 +533,8 @@ describe('the ledger', () => {
     await complete(db, await claimOnly(db, item.railType), { state: 'RETRYABLE' })
     await insertAgain(item.outboxId, 'FAILED')
     const lease = await makeDueAndClaim(db, item)
-    const call = completeOutboxAttempt(db.as('symphony_executor'), WORKER, { ...lease, state: 'DISPATCHED' })
-    expect(await failureOf(call)).toMatchObject({
+    const completion = completeOutboxAttempt(db.as('symphony_executor'), WORKER, { ...lease, state: 'DISPATCHED' })
+    expect(await failureOf(completion)).toMatchObject({
       sqlstate: '23505',
       constraint: 'payment_outbox_attempts_one_terminal_per_outbox',
     })

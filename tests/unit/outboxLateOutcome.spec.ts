@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { callFunction, InvalidCompletionStateError, LeaseLostError } from '../../libs/db/index.js'
+import { call, InvalidCompletionStateError, LeaseLostError } from '../../libs/db/index.js'
 import {
   beginOutboxDispatch,
   recordLateOutcome,
@@ -166,7 +166,7 @@ describe('a late outcome is refused', () => {
   test.for(['ZOMBIE_REQUEUE', 'DISPATCHING', 'paid'])('with a state that is no outcome: %s', async (state) => {
     const { outboxId, leaseToken } = await expiredLease()
     const refusal = await failureOf(
-      callFunction(db.as('symphony_executor'), 'record_late_outcome', [outboxId, leaseToken, SLOW, state]),
+      call(db.as('symphony_executor'), 'record_late_outcome', [outboxId, leaseToken, SLOW, state]),
     )
     expect(refusal).toBeInstanceOf(InvalidCompletionStateError)
   })

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
-import { callFunction, UnknownJobError } from '../../libs/db/index.js'
+import { call, UnknownJobError } from '../../libs/db/index.js'
 import {
   claimJobRuns,
   createJobRunsFromDueJobs,
@@ -152,8 +152,8 @@ describe('triggering and changing', () => {
 
   test('PRIM-POSTGRES-SCHED-006 an unknown job cannot be triggered, paused or resumed: a typed error, and no run', async () => {
     const name = `job-${randomUUID()}`
-    for (const call of [triggerJob, pauseJob, resumeJob]) {
-      const error = await failureOf(call(control(), name))
+    for (const act of [triggerJob, pauseJob, resumeJob]) {
+      const error = await failureOf(act(control(), name))
       expect(error).toBeInstanceOf(UnknownJobError)
       expect(error).toMatchObject({ code: 'UNKNOWN_JOB', sqlstate: 'P7012', disposition: 'fatal' })
     }
@@ -244,11 +244,11 @@ describe('due jobs', () => {
     const seen = await jobOf(name)
     const occurrence = [[name], [seen.revision], [new Date('2100-01-01')], [new Date()]]
     await createOrUpdateJob(control(), aJobDefinition({ name, cron }))
-    expect(await callFunction(executor(), 'create_job_runs', occurrence)).toEqual([])
+    expect(await call(executor(), 'create_job_runs', occurrence)).toEqual([])
     await pauseJob(control(), name)
     const paused = await jobOf(name)
     const asPaused = [[name], [paused.revision], [new Date('2100-01-01')], [new Date()]]
-    expect(await callFunction(executor(), 'create_job_runs', asPaused)).toEqual([])
+    expect(await call(executor(), 'create_job_runs', asPaused)).toEqual([])
     expect(await jobOf(name)).toEqual(paused)
     expect(await runsOf(name)).toEqual([])
   })
@@ -346,9 +346,7 @@ describe('pausing', () => {
     const name = await aJob(db)
     await pauseJob(control(), name)
     const { revision } = await jobOf(name)
-    expect(await callFunction(control(), 'resume_job', [name, revision - 1n, new Date()])).toEqual([
-      { resume_job: false },
-    ])
+    expect(await call(control(), 'resume_job', [name, revision - 1n, new Date()])).toEqual([{ resume_job: false }])
     let changes = 1
     const interfering = {
       schema: db.schema,

@@ -1,6 +1,5 @@
-import { firstUuidAt, isoMicros, qualify, type Queryable } from '../../db/index.js'
+import { firstUuidAt, isoMicros, onlyRow, qualify, type Queryable } from '../../db/index.js'
 import type { FieldClasses } from '../../rails/index.js'
-import { onlyRow } from '../rows.js'
 import type { DispatchEpoch, OutboxStatus } from '../statusTypes.js'
 import type { LatestAttempts, PauseView, RailQueue, ThroughputView, WorkerReport } from '../views.js'
 import { PENDING_STATES } from './searches.js'

@@ -75,6 +75,8 @@ const tools = {
         return (role) => {
           const handle = target.as(role)
           return new Proxy(handle, {
+            // Not an instance of the handle's class, so that a call arrives as a query, too.
+            getPrototypeOf: () => Object.prototype,
             get: (own, name) => {
               const member = Reflect.get(own, name, own)
               if (name !== 'query') return typeof member === 'function' ? member.bind(own) : member

@@ -1,0 +1,40 @@
+import { AppError } from '../core/index.js'
+import { DEFAULT_SCHEMA, type Queryable, type Rows } from './Queryable.js'
+import { callText, type FunctionCall } from './statement.js'
+import { toDatabaseError } from './toDatabaseError.js'
+
+/**
+ * Calls one of our functions by its full name and returns its rows. Errors are typed for every client: a lease lost on the
+ * caller's own `pg` client is the same `LeaseLostError` as on ours.
+ */
+export async function call<R>(
+  queryable: Queryable,
+  functionName: string,
+  values: readonly unknown[] = [],
+): Promise<R[]> {
+  try {
+    const { rows } =
+      queryable instanceof CallRunner
+        ? await queryable.run<R>({ functionName, values })
+        : await queryable.query<R>(callText(queryable.schema ?? DEFAULT_SCHEMA, functionName, values.length), values)
+    return rows
+  } catch (error) {
+    throw toDatabaseError(error, { phase: 'committing' })
+  }
+}
+
+/** A role of a `Database`. It receives a call as a call, so it knows that the connection keeps its role. */
+export abstract class CallRunner {
+  abstract run<R>(call: FunctionCall): Promise<Rows<R>>
+}
+
+/** Returns the row of a database function that always returns one row. */
+export function onlyRow<Row>(rows: readonly Row[]): Row {
+  const [row] = rows
+  if (row === undefined || rows.length > 1) {
+    throw new AppError('UNEXPECTED_ROWS', `a function that returns one row returned ${rows.length}`, {
+      remedy: 'The schema and this release do not fit together: run `symphony doctor`.',
+    })
+  }
+  return row
+}
