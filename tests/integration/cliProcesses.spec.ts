@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { readTimer } from '../../libs/scheduler/index.js'
-import { spawnSymphony, symphony } from '../support/commandLine.js'
+import { spawnSymphony, symphony, type Running } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueue } from '../support/outboxItems.js'
 import { PATIENTLY } from '../support/patiently.js'
@@ -286,5 +286,61 @@ describe('symphony worker', () => {
     await expect.poll(moved.stderr, SLOWLY).toMatch(/"address":"http:\/\/127\.0\.0\.1:(?!7421")\d+"/)
     moved.child.kill('SIGTERM')
     expect((await moved.ended).exitCode).toBe(0)
+  })
+})
+
+async function stop(worker: Running): Promise<void> {
+  worker.child.kill('SIGTERM')
+  expect((await worker.ended).exitCode).toBe(0)
+}
+
+describe('symphony worker verifies the ledger', () => {
+  let broken: TestDatabase
+  beforeAll(async () => {
+    broken = await createTestDatabase({ countBranches: false })
+    await broken.queryNoRole(
+      `INSERT INTO payment_outbox_blocks (block_no, format, row_count, last_xid, last_kind, last_id, entries, root, block_hash, sealed_at)
+       VALUES (1, 1, 1, 1, 3, '00000000-0000-7000-8000-000000000001',
+         decode('00030000000000007000800000000000000100000000000000' || repeat('01', 33), 'hex'), '', '', now())`,
+    )
+  })
+  afterAll(() => broken.drop())
+
+  async function startWorker(name: string, ...words: readonly string[]): Promise<Running> {
+    const rails = await writeRailsFile(
+      await testFolder(),
+      `type: 'idle', onUnknown: 'hold', money: true, dispatch() {}`,
+    )
+    const { url } = await broken.createLogin(name, { roles: ['symphony_executor', 'symphony_readonly'] })
+    const worker = spawnSymphony(['worker', '--rails', rails, '--no-http', ...words], {
+      DATABASE_URL: url,
+      SYMPHONY_SCHEMA: broken.schema,
+    })
+    await expect.poll(worker.stderr, SLOWLY).toContain('worker_started')
+    return worker
+  }
+
+  test('never, with --verify-rows-per-second 0', async () => {
+    const worker = await startWorker('without_verifier', '--verify-rows-per-second', '0')
+    // A verifier would have done its first turn before the worker stops.
+    await stop(worker)
+    const { rows } = await broken.queryNoRole('SELECT next_at::text FROM ledger_verification_passes')
+    expect(rows).toEqual([{ next_at: '-infinity' }])
+  })
+
+  test('and logs a break as ledger_broken, with the block and the rows', async () => {
+    const worker = await startWorker('with_verifier')
+    await expect.poll(worker.stderr, SLOWLY).toContain('ledger_broken')
+    await stop(worker)
+    const line =
+      worker
+        .stderr()
+        .split('\n')
+        .find((one) => one.includes('ledger_broken')) ?? ''
+    expect(JSON.parse(line)).toMatchObject({
+      level: 50,
+      block: '1',
+      breaks: ['block 1: differs from its hash', 'event 00000000-0000-7000-8000-000000000001: sealed, and missing'],
+    })
   })
 })

@@ -126,33 +126,33 @@ describe('a ledger written and sealed by sessions with unusual settings', () => 
 describe('a session whose client_encoding is not UTF8', () => {
   const refusal = {
     sqlstate: '55000',
-    message: expect.stringContaining('client_encoding is LATIN1'),
+    message: expect.stringContaining('client_encoding is SQL_ASCII'),
     hint: 'SET client_encoding TO UTF8 in this session.',
   }
 
   test('is refused by seal_ledger_block (55000)', async () => {
-    await expect(withLatin1('symphony_executor', (session) => sealLedgerBlock(session, 50))).rejects.toMatchObject(
+    await expect(withPlainBytes('symphony_executor', (session) => sealLedgerBlock(session, 50))).rejects.toMatchObject(
       refusal,
     )
   })
 
   test('is refused by verify_ledger_block (55000)', async () => {
     await expect(
-      withLatin1('symphony_executor', (session) => verifyLedgerBlock(session, 1_000, 0)),
+      withPlainBytes('symphony_executor', (session) => verifyLedgerBlock(session, 1_000, 0)),
     ).rejects.toMatchObject(refusal)
   })
 
   test('is refused by verifyLedger (INVALID_ENCODING)', async () => {
     await expect(
-      withLatin1('symphony_auditor', (session) => verifyLedger(databaseSource(session))),
+      withPlainBytes('symphony_auditor', (session) => verifyLedger(databaseSource(session))),
     ).rejects.toMatchObject({ code: 'INVALID_ENCODING' })
   })
 })
 
-async function withLatin1<T>(role: string, run: (session: Connection) => Promise<T>): Promise<T> {
+async function withPlainBytes<T>(role: string, run: (session: Connection) => Promise<T>): Promise<T> {
   const session = await openConnection(stage.db, role)
   try {
-    await session.query('SET client_encoding TO LATIN1')
+    await session.query('SET client_encoding TO SQL_ASCII')
     return await run(session)
   } finally {
     await session.close()

@@ -2,13 +2,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import type { Queryable } from '../../libs/db/index.js'
 import { sealLedgerBlock, verifyLedgerBlock, type VerifiedBlock } from '../../libs/ledger/db.js'
 import { LedgerVerifier, type VerifierEvent } from '../../libs/ledger/index.js'
-import { spawnSymphony, type Running } from '../support/commandLine.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { LedgerStage } from '../support/ledgerStage.js'
 import { enqueue } from '../support/outboxItems.js'
 import { PATIENTLY } from '../support/patiently.js'
 import { openConnection, type Connection } from '../support/race.js'
-import { writeRailsFile } from '../support/railsFile.js'
 
 /** verify_ledger_block and the worker that calls it, on a ledger of at least five blocks. */
 
@@ -302,61 +299,6 @@ describe('a break', () => {
     await makeDue(superuser())
     expect(await verifier.runOnce()).toBeUndefined()
     expect((await readRecords()).at(-1)).toEqual({ rows: rowCount, breaks: 0 })
-  })
-})
-
-async function stop(worker: Running): Promise<void> {
-  worker.child.kill('SIGTERM')
-  expect((await worker.ended).exitCode).toBe(0)
-}
-
-describe('symphony worker', () => {
-  let db: TestDatabase
-  let rails: string
-  beforeAll(async () => {
-    // A worker refuses the stage's server, which may forget.
-    db = await createTestDatabase({ countBranches: false })
-    rails = await writeRailsFile(stage.folder, `type: 'idle', onUnknown: 'hold', money: true, dispatch() {}`)
-    await db.queryNoRole(
-      `INSERT INTO payment_outbox_blocks (block_no, format, row_count, last_xid, last_kind, last_id, entries, root, block_hash, sealed_at)
-       VALUES (1, 1, 1, 1, 3, '00000000-0000-7000-8000-000000000001',
-         decode('00030000000000007000800000000000000100000000000000' || repeat('01', 33), 'hex'), '', '', now())`,
-    )
-  })
-  afterAll(() => db.drop())
-
-  async function startWorker(name: string, ...words: readonly string[]): Promise<Running> {
-    const { url } = await db.createLogin(name, { roles: ['symphony_executor', 'symphony_readonly'] })
-    const worker = spawnSymphony(['worker', '--rails', rails, '--no-http', ...words], {
-      DATABASE_URL: url,
-      SYMPHONY_SCHEMA: db.schema,
-    })
-    await expect.poll(worker.stderr, PATIENTLY).toContain('worker_started')
-    return worker
-  }
-
-  test('verifies nothing with --verify-rows-per-second 0', async () => {
-    const worker = await startWorker('without_verifier', '--verify-rows-per-second', '0')
-    // A verifier would have done its first turn before the worker stops.
-    await stop(worker)
-    const { rows } = await db.queryNoRole('SELECT next_at::text FROM ledger_verification_passes')
-    expect(rows).toEqual([{ next_at: '-infinity' }])
-  })
-
-  test('logs a break as ledger_broken, with the block and the rows', async () => {
-    const worker = await startWorker('with_verifier')
-    await expect.poll(worker.stderr, PATIENTLY).toContain('ledger_broken')
-    await stop(worker)
-    const line =
-      worker
-        .stderr()
-        .split('\n')
-        .find((one) => one.includes('ledger_broken')) ?? ''
-    expect(JSON.parse(line)).toMatchObject({
-      level: 50,
-      block: '1',
-      breaks: ['block 1: differs from its hash', 'event 00000000-0000-7000-8000-000000000001: sealed, and missing'],
-    })
   })
 })
 
