@@ -180,6 +180,18 @@ describe('verification of the golden ledger finds', () => {
     }
   })
 
+  test('a row changed together with its entry, by the root of the block', async () => {
+    const [block] = blocks
+    for (const [index, row] of rows.slice(0, block!.rowCount).entries()) {
+      const forged = LedgerRow.of(row.kind, row.xid, flipped(row.record, row.record.length - 1), FORMAT)
+      const entries = Buffer.from(block!.entries)
+      forged.writeEntry(entries, index * ENTRY.bytes)
+      expect(await isFound({ rows: rows.with(index, forged), blocks: blocks.with(0, { ...block!, entries }) })).toBe(
+        true,
+      )
+    }
+  })
+
   test('a change of any byte of a block', async () => {
     const unfound: string[] = []
     for (const [index, block] of blocks.entries()) {
