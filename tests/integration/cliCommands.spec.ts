@@ -16,6 +16,7 @@ import {
   enqueueAndClaim,
 } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
+import { sealLedger } from '../support/sealLedger.js'
 
 let db: TestDatabase
 let folder: string
@@ -383,6 +384,7 @@ describe('ledger verify', () => {
     const own = await createTestDatabase()
     try {
       const { outboxId } = await enqueueFailed(own)
+      await sealLedger(own)
       const env = { DATABASE_URL: own.url, SYMPHONY_SCHEMA: own.schema }
       expect((await symphony(['ledger', 'verify'], env)).exitCode).toBe(0)
       await own.queryNoRole('ALTER TABLE payment_outbox_attempts DISABLE TRIGGER ALL')

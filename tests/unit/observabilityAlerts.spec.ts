@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { readSystemStatus } from '../../libs/cli/database/readSystemStatus.js'
 import { SETTINGS } from '../../libs/cli/settings/settings.js'
-import { recordLedgerVerification, sealLedgerBlock } from '../../libs/ledger/index.js'
+import { recordLedgerVerification } from '../../libs/ledger/index.js'
 import {
   ALERT_THRESHOLDS,
   AlertEvaluator,
@@ -21,6 +21,7 @@ import { createTestDatabase, withTestDatabase, type TestDatabase } from '../supp
 import { claim, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { PATIENTLY } from '../support/patiently.js'
 import { rememberingRail } from '../support/relayRail.js'
+import { sealLedger } from '../support/sealLedger.js'
 
 const RULE: AlertRule = {
   name: 'TooHigh',
@@ -286,8 +287,7 @@ test('symphony ledger verify leaves what it found as a metric and as a record in
     const textfile = join(folder, 'symphony.prom')
     const verify = ['ledger', 'verify', '--database-url', url, '--schema', own.schema, '--textfile', textfile]
     const { outboxId } = await enqueue(own)
-    // A block waits for older transactions of the other tests on this server.
-    await expect.poll(() => sealLedgerBlock(own.as('symphony_executor'), 10), { timeout: 60_000 }).toBeDefined()
+    await sealLedger(own)
     expect(await symphony(verify)).toMatchObject({ exitCode: 0 })
     expect(await readFile(textfile, 'utf8')).toMatch(/^ledger_chain_breaks 0$/m)
     await own.queryNoRole('ALTER TABLE payment_outbox_identities DISABLE TRIGGER ALL')
