@@ -3211,7 +3211,7 @@ RETURNS TABLE(block_no bigint, row_count integer)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 5d7ecc216f3ee40d7d9044a8192d5448093c5ddd0f13cb4c3a93c5e4a1c96105
+-- body: sha256 6de05be0f22ab3e97872ea5d78eb317fb1b5abd2bbb207be449bd3b94eaa226b
 COMMENT ON FUNCTION seal_ledger_block(integer, integer) IS 'Seals the next rows of the ledger whose transactions have ended. No row: nothing to seal, another session seals, or the last block is not full and younger than the interval.';
 
 -- function set_actor_gateway(text, boolean) of symphony_owner

@@ -429,6 +429,18 @@ describe('seal_ledger_block', () => {
     await expect.poll(() => sealLedgerBlock(role, 1, HOUR_MS), PATIENTLY).toEqual({ blockNo: 2n, rowCount: 1 })
   })
 
+  test('follows a block of the future: a clock that was set back does not stop sealing', async () => {
+    const other = await stage.beside()
+    onTestFinished(() => other.close())
+    await enqueue(other.db)
+    await other.sealAll()
+    await other.db.queryNoRole('ALTER TABLE payment_outbox_blocks DISABLE TRIGGER ALL')
+    await other.db.queryNoRole(`UPDATE payment_outbox_blocks SET sealed_at = sealed_at + interval '1 hour'`)
+    await enqueue(other.db)
+    const role = other.db.as('symphony_executor')
+    await expect.poll(() => sealLedgerBlock(role, 100, HOUR_MS), PATIENTLY).toEqual({ blockNo: 2n, rowCount: 1 })
+  })
+
   test('refuses an interval that is negative or longer than an hour (22023)', async () => {
     await expect(sealLedgerBlock(executor(), 100, -1)).rejects.toMatchObject({ sqlstate: '22023' })
     await expect(sealLedgerBlock(executor(), 100, HOUR_MS + 1)).rejects.toMatchObject({ sqlstate: '22023' })

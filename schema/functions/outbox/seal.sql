@@ -131,9 +131,11 @@ BEGIN
     IF NOT FOUND THEN
       RETURN;
     END IF;
-    -- Many workers seal: without a pause between blocks that are not full, each of them would add a small one.
+    -- Many workers seal: without a pause between blocks that are not full, each of them would add a small one. A block
+    -- of the future, before the clock was set back, does not count.
     IF v_last.row_count < p_rows_max
-      AND v_last.sealed_at > clock_timestamp() - make_interval(secs => p_interval_ms / 1000.0)
+      AND clock_timestamp() >= v_last.sealed_at
+      AND clock_timestamp() < v_last.sealed_at + make_interval(secs => p_interval_ms / 1000.0)
     THEN
       RETURN;
     END IF;
