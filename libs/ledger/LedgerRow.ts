@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { ENTRY, numberOfKind, type Position } from './blocks.js'
 import type { Format, RowKind } from './formats.js'
-import { FIRST_COLUMN_AT, integerOf, RecordReader, uuidOf } from './record.js'
+import { columnText, FIRST_COLUMN_AT, integerOf, uuidOf } from './record.js'
 
 /**
  * A row of the ledger: the bytes that are hashed, and the transaction that wrote it. It lies in a page of rows and makes nothing of
@@ -10,7 +10,7 @@ import { FIRST_COLUMN_AT, integerOf, RecordReader, uuidOf } from './record.js'
 export class LedgerRow implements Position {
   readonly kind: RowKind
   readonly #page: Buffer
-  /** Of the transaction (8 bytes), which the length of the record (4) and the record follow. */
+  /** Place in the page of the transaction (8 bytes). The length of the record (4) and the record follow. */
   readonly #at: number
   readonly #end: number
   readonly #format: Format
@@ -31,7 +31,7 @@ export class LedgerRow implements Position {
     return new LedgerRow(kind, Buffer.concat([prefix, record]), 0, format)
   }
 
-  /** Where the next row of the page begins. */
+  /** Place in the page of the next row. */
   get end(): number {
     return this.#end
   }
@@ -82,7 +82,7 @@ export class LedgerRow implements Position {
   /** A column as text: times are microseconds since 1970, hashes hexadecimal, a lease token only its SHA-256. */
   field(name: string): string | null {
     const column = this.#format[this.kind].indexOf(name)
-    return column === -1 ? null : new RecordReader(this.record).text(column)
+    return column === -1 ? null : columnText(this.record, column)
   }
 
   /** Writes the entry that a block has of it. */

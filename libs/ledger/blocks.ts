@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { KINDS, type RowKind } from './formats.js'
-import { integerOf, RecordReader, uuidOf } from './record.js'
+import { columnText, integerOf, uuidOf } from './record.js'
 
 /**
  * Blocks: which rows each covers, in which order, and what its hashes are taken over. docs/internals/ledger-chain.md describes the
@@ -50,12 +50,11 @@ export const HEAD_COLUMNS = Object.freeze([
 ])
 
 export function readHead(head: Buffer): Omit<Block, 'hash' | 'entries'> {
-  const reader = new RecordReader(head)
-  const text = (column: number) => reader.text(column) ?? ''
+  const text = (column: number) => columnText(head, column) ?? ''
   return {
     no: integerOf(text(0)),
     format: Number(text(1)),
-    prevHash: reader.text(2),
+    prevHash: columnText(head, 2),
     rowCount: Number(text(3)),
     last: { xid: integerOf(text(4)), kind: kindOfNumber(Number(text(5))), id: text(6) },
     root: text(7),
@@ -64,7 +63,7 @@ export function readHead(head: Buffer): Omit<Block, 'hash' | 'entries'> {
   }
 }
 
-/** Where the parts of an entry are. */
+/** Places of the parts of an entry. */
 export const ENTRY = Object.freeze({ idAt: 2, xidAt: 18, hashAt: 26, bytes: 58 })
 
 export function numberOfKind(kind: RowKind | undefined): number {

@@ -9,7 +9,7 @@ import { LedgerRow } from './LedgerRow.js'
  * size is verified in the same memory.
  */
 
-/** Of each kind of row the column of its id, and its number among those of its item. */
+/** Columns of the id of each kind of row, and of its number among the rows of its item. */
 const KEYS = {
   identity: { id: 'outbox_id', number: '0::integer' },
   attempt: { id: 'attempt_id', number: 't.attempt_no' },

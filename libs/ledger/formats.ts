@@ -14,7 +14,7 @@ export const TABLE_OF = Object.freeze({
   event: 'payment_outbox_events',
 })
 
-/** Of each kind its columns in order. The first is the id of the row. */
+/** Columns of each kind in order. The first is the id of the row. */
 export type Format = Readonly<Record<RowKind, readonly string[]>>
 
 export const FORMATS: ReadonlyMap<number, Format> = new Map([
@@ -75,7 +75,7 @@ export const FORMATS: ReadonlyMap<number, Format> = new Map([
   ],
 ])
 
-/** Of rows that no block covers yet. */
+/** The format of rows that no block covers yet. */
 export const NEWEST_FORMAT: Format = [...FORMATS.values()].at(-1)!
 
 /** Columns that are not hashed as they are. A lease token would let its reader complete an item. */

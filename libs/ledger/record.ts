@@ -1,31 +1,22 @@
 /**
  * PostgreSQL's binary form of a record (`record_send`): the number of columns, then of each column its type, its length (-1 for
  * null) and its bytes. The hashes of the ledger are taken over this form, which is the same in every supported version.
+ *
+ * Returns a column as text; null also where the record has no such column.
  */
-export class RecordReader {
-  readonly #bytes: Buffer
-
-  constructor(bytes: Buffer) {
-    this.#bytes = bytes
+export function columnText(record: Buffer, column: number): string | null {
+  let at = 4
+  for (let passed = 0; passed < column; passed += 1) {
+    if (at + COLUMN_HEAD > record.length) return null
+    at += COLUMN_HEAD + Math.max(0, record.readInt32BE(at + 4))
   }
-
-  /** A column as text; null also where the record has no such column. */
-  text(column: number): string | null {
-    const bytes = this.#bytes
-    let at = 4
-    for (let passed = 0; passed < column; passed += 1) {
-      if (at + COLUMN_HEAD > bytes.length) return null
-      at += COLUMN_HEAD + Math.max(0, bytes.readInt32BE(at + 4))
-    }
-    if (at + COLUMN_HEAD > bytes.length) return null
-    const length = bytes.readInt32BE(at + 4)
-    return length < 0
-      ? null
-      : textOf(bytes.readInt32BE(at), bytes.subarray(at + COLUMN_HEAD, at + COLUMN_HEAD + length))
-  }
+  if (at + COLUMN_HEAD > record.length) return null
+  const start = at + COLUMN_HEAD
+  const length = record.readInt32BE(at + 4)
+  return length < 0 ? null : textOf(record.readInt32BE(at), record.subarray(start, start + length))
 }
 
-/** Where the bytes of a record's first column are. The first column of each row of the ledger is its id. */
+/** Place of the first column's bytes in a record. The first column of each row of the ledger is its id. */
 export const FIRST_COLUMN_AT = 12
 /** Type and length. */
 const COLUMN_HEAD = 8
@@ -55,7 +46,7 @@ function textOf(type: number, bytes: Buffer): string {
   }
 }
 
-/** Of the types whose values have one length. */
+/** Types whose values have one length, with that length. */
 const LENGTHS: ReadonlyMap<number, number> = new Map([
   [16, 1],
   [21, 2],

@@ -1,6 +1,6 @@
 import { createPublicKey, type KeyObject } from 'node:crypto'
 import { readFile, rm } from 'node:fs/promises'
-import { AppError } from '../core/index.js'
+import { AppError, hasCode } from '../core/index.js'
 import { blockHash, type Block } from './blocks.js'
 import { describeBreak } from './breaks.js'
 import { CheckpointError, readCheckpoints, signCheckpoint, type Checkpoint } from './checkpoints.js'
@@ -98,8 +98,4 @@ function refused(why: string): CheckpointError {
     `nothing was signed: ${why}`,
     'Keep the database and the file as they are; symphony ledger verify --checkpoints says more.',
   )
-}
-
-function hasCode(error: unknown, code: string): boolean {
-  return error instanceof Error && 'code' in error && error.code === code
 }

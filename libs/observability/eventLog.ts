@@ -65,8 +65,7 @@ export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
 export function logRepairEvents(log: Logger): (event: RepairEvent) => void {
   const faults = new FaultLog(log)
   return (event) => {
-    if (event.type === 'fault')
-      return faults.write('warn', kindOfFault(event), { during: event.during, err: event.error }, 'lease_repair_failed')
+    if (event.type === 'fault') return faults.writeFault('warn', event, 'lease_repair_failed')
     if (event.type === 'unrepaired') {
       const { leasesUnrepaired, unrepaired } = event
       return faults.write('error', '', { leases_unrepaired: leasesUnrepaired, unrepaired }, 'leases_unrepaired')
@@ -82,8 +81,7 @@ export function logRepairEvents(log: Logger): (event: RepairEvent) => void {
 export function logCleanupEvents(log: Logger): (event: CleanupEvent) => void {
   const faults = new FaultLog(log)
   return (event) => {
-    if (event.type === 'fault')
-      return faults.write('warn', kindOfFault(event), { during: event.during, err: event.error }, 'cleanup_failed')
+    if (event.type === 'fault') return faults.writeFault('warn', event, 'cleanup_failed')
     log.info(event, 'cleaned_up')
   }
 }
@@ -91,13 +89,7 @@ export function logCleanupEvents(log: Logger): (event: CleanupEvent) => void {
 export function logSealerEvents(log: Logger): (event: SealerEvent) => void {
   const faults = new FaultLog(log)
   return (event) => {
-    if (event.type === 'fault')
-      return faults.write(
-        'error',
-        kindOfFault(event),
-        { during: event.during, err: event.error },
-        'ledger_sealing_failed',
-      )
+    if (event.type === 'fault') return faults.writeFault('error', event, 'ledger_sealing_failed')
     log.debug(event, 'ledger_sealed')
   }
 }
@@ -105,13 +97,7 @@ export function logSealerEvents(log: Logger): (event: SealerEvent) => void {
 export function logVerifierEvents(log: Logger): (event: VerifierEvent) => void {
   const faults = new FaultLog(log)
   return (event) => {
-    if (event.type === 'fault')
-      return faults.write(
-        'error',
-        kindOfFault(event),
-        { during: event.during, err: event.error },
-        'ledger_verification_failed',
-      )
+    if (event.type === 'fault') return faults.writeFault('error', event, 'ledger_verification_failed')
     log.error({ block: event.block, breaks: event.breaks }, 'ledger_broken')
   }
 }
@@ -134,7 +120,7 @@ export function logSchedulerEvents(log: Logger): (event: SchedulerEvent) => void
       case 'unreadable':
         return log.error({ jobName: event.jobName, err: event.error }, 'job_unreadable')
       case 'fault':
-        return faults.write('error', kindOfFault(event), { during: event.during, err: event.error }, 'scheduler_fault')
+        return faults.writeFault('error', event, 'scheduler_fault')
     }
   }
 }
@@ -163,7 +149,7 @@ export function logInboxEvents(log: Logger): (event: InboxWorkerEvent) => void {
       case 'died':
         return log.error({ ...aboutMessage(event), threw: kindOf(event.error) }, 'inbox_died')
       case 'fault':
-        return faults.write('error', kindOfFault(event), { during: event.during, err: event.error }, 'inbox_fault')
+        return faults.writeFault('error', event, 'inbox_fault')
     }
   }
 }
@@ -240,7 +226,12 @@ function kindOf(thrown: unknown): string {
   return 'code' in thrown && typeof thrown.code === 'string' ? `${thrown.name} ${thrown.code}` : thrown.name
 }
 
-function kindOfFault({ during, error }: { readonly during: string; readonly error: unknown }): string {
+interface Fault {
+  readonly during: string
+  readonly error: unknown
+}
+
+function kindOfFault({ during, error }: Fault): string {
   return `${during} ${kindOf(error)}`
 }
 
@@ -263,6 +254,11 @@ export class FaultLog {
   constructor(log: Logger, intervalMs = 60_000) {
     this.#log = log
     this.#intervalMs = intervalMs
+  }
+
+  /** A failed run of a worker. */
+  writeFault(level: 'warn' | 'error', fault: Fault, message: string): void {
+    this.write(level, kindOfFault(fault), { during: fault.during, err: fault.error }, message)
   }
 
   /** @param kind same kind, same line: the operation and the kind of its error, never an id */

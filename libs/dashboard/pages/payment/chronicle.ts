@@ -152,7 +152,7 @@ function factsOf(detail: OutboxEvent['detail']): Entry['facts'] {
   return given(sorted.map(([name, value]) => [name.replaceAll('_', ' '), textOf(name, value)]))
 }
 
-/** The hash of a token is for the chain, where it is checked; nobody reads it. */
+/** A token's hash serves the replay of the trail, and says nothing to a reader. */
 function isForPeople([name]: [string, unknown]): boolean {
   return name !== 'lease_token_hash'
 }
