@@ -20,7 +20,7 @@ COMMENT ON SCHEMA symphony IS 'Symphony: deployed by "symphony deploy", checked 
 
 -- enum outbox_attempt_state of symphony_owner
 CREATE TYPE outbox_attempt_state AS ENUM ('DISPATCHING', 'DISPATCHED', 'RETRYABLE', 'FAILED', 'ZOMBIE_REQUEUE');
-COMMENT ON TYPE outbox_attempt_state IS 'What became of an attempt. DISPATCHING is a historical name that no row may carry: in flight means leased.';
+COMMENT ON TYPE outbox_attempt_state IS 'Outcome of an attempt. DISPATCHING is a historical name that no row may carry: in flight means leased.';
 
 -- table api_keys of symphony_owner
 CREATE TABLE api_keys (
@@ -82,11 +82,11 @@ CREATE TABLE dispatch_epochs (
 COMMENT ON TABLE dispatch_epochs IS 'The runs of the servers on which this database was at work, the newest in force; and whether dispatch is frozen on it.';
 COMMENT ON COLUMN dispatch_epochs.epoch_id IS 'Random: a restored copy cannot come to the same one again. Workers show it when they claim.';
 COMMENT ON COLUMN dispatch_epochs.system_identifier IS 'As pg_control_system() tells it; null where that is withheld, and then not compared.';
-COMMENT ON COLUMN dispatch_epochs.timeline IS 'Of the WAL being written: a promotion and a recovery to a point in time begin a new one.';
+COMMENT ON COLUMN dispatch_epochs.timeline IS 'Timeline of the WAL: a promotion and a recovery to a point in time begin a new one.';
 COMMENT ON COLUMN dispatch_epochs.beat_no IS 'Heartbeats in this epoch. A worker that remembers a higher one knows that commits were lost.';
 COMMENT ON COLUMN dispatch_epochs.synchronous IS 'Whether commits waited for a standby at the last heartbeat.';
 COMMENT ON COLUMN dispatch_epochs.marked_at IS 'When the items that waited were marked as unknown: after the freeze, before it can be lifted.';
-COMMENT ON COLUMN dispatch_epochs.items_marked IS 'How many there were whose outcome was not unknown already.';
+COMMENT ON COLUMN dispatch_epochs.items_marked IS 'Number of items that this freeze marked as unknown.';
 COMMENT ON COLUMN dispatch_epochs.frozen IS 'Whether nothing may be dispatched until a person lifts the freeze.';
 
 -- table inbox_events of symphony_owner
@@ -179,7 +179,7 @@ CREATE TABLE ledger_verification_passes (
 );
 COMMENT ON TABLE ledger_verification_passes IS 'Place of the background verification: one row. Its results are in ledger_verifications.';
 COMMENT ON COLUMN ledger_verification_passes.last_block IS 'Last block that this pass compared with its rows.';
-COMMENT ON COLUMN ledger_verification_passes.next_at IS 'When the next block may be verified: the bound of the rate.';
+COMMENT ON COLUMN ledger_verification_passes.next_at IS 'Earliest time of the next block: the bound of the rate.';
 
 -- table ledger_verifications of symphony_owner
 CREATE TABLE ledger_verifications (
@@ -417,7 +417,7 @@ CREATE TABLE participant_outbox_policies (
   CONSTRAINT participant_outbox_policies_continue_or_halt CHECK (on_ordered_failure = ANY (ARRAY['continue'::text, 'halt'::text])),
   CONSTRAINT participant_outbox_policies_pkey PRIMARY KEY (participant_id)
 );
-COMMENT ON TABLE participant_outbox_policies IS 'What a FAILED head does to the ordered items behind it; absent means continue.';
+COMMENT ON TABLE participant_outbox_policies IS 'Effect of a FAILED head on the ordered items behind it. No row means continue.';
 
 -- table participant_outbox_sequences of symphony_owner
 CREATE TABLE participant_outbox_sequences (
@@ -632,8 +632,8 @@ COMMENT ON COLUMN payment_outbox_pending.claimed_by IS 'The worker that holds th
 COMMENT ON COLUMN payment_outbox_pending.lease_token IS 'The fence: fresh for each claim, known to the claimer alone.';
 COMMENT ON COLUMN payment_outbox_pending.dispatch_mark IS 'For rails whose calls are announced: awaited until begin_outbox_dispatch, begun after it. Null: calls are not announced.';
 COMMENT ON COLUMN payment_outbox_pending.outcome_unknown IS 'The rail may have acted and nobody knows. Cleared by a success, a definitive answer or an operator, never by a counter.';
-COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS 'How many leases in a row expired: a payload that kills its worker shows here.';
-COMMENT ON COLUMN payment_outbox_pending.late_outcome IS 'What a worker learned after it lost its lease; a success here is completed without calling the rail.';
+COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS 'Number of leases in a row that expired: a payload that kills its worker shows here.';
+COMMENT ON COLUMN payment_outbox_pending.late_outcome IS 'Outcome that a worker reported after it lost its lease. A success here is completed without a call of the rail.';
 COMMENT ON COLUMN payment_outbox_pending.blocked IS 'Waits for an earlier ordered item, or for a paused participant.';
 COMMENT ON COLUMN payment_outbox_pending.block_unverified IS 'Blocked on the word of an enqueuer that may not have seen a completion commit beside it; checked by the next claim or repair.';
 COMMENT ON COLUMN payment_outbox_pending.trace_context IS 'W3C traceparent and, after a space, tracestate of the request that enqueued it. Each attempt is a span in that trace.';
@@ -2511,7 +2511,7 @@ RETURNS integer
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 9ca42f67bf9cca096b48745980a5537e1217d12e2cad197b2569b108649c8ad0
-COMMENT ON FUNCTION outbox_attempt_ceiling() IS 'How many recorded attempts an item gets before it ends or is held.';
+COMMENT ON FUNCTION outbox_attempt_ceiling() IS 'Number of recorded attempts after which an item ends or is held.';
 
 -- function outbox_backoff(integer, uuid) of symphony_owner
 CREATE FUNCTION outbox_backoff(p_attempt_no integer, p_outbox_id uuid)
@@ -2520,7 +2520,7 @@ LANGUAGE plpgsql IMMUTABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 a2f62f9b5f07cd76864729f2a8b3127bf2c3e059cfc9bda452dfca1993d8d8dc
-COMMENT ON FUNCTION outbox_backoff(integer, uuid) IS 'How long to wait after attempt n: bounded, exponential, spread by a hash of the id.';
+COMMENT ON FUNCTION outbox_backoff(integer, uuid) IS 'Delay after attempt n: bounded, exponential, spread by a hash of the id.';
 
 -- function outbox_base_key(text) of symphony_owner
 CREATE FUNCTION outbox_base_key(p_idempotency_key text)

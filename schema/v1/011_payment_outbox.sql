@@ -17,7 +17,7 @@ BEGIN
 END
 $$;
 COMMENT ON TYPE outbox_attempt_state IS
-  'What became of an attempt. DISPATCHING is a historical name that no row may carry: in flight means leased.';
+  'Outcome of an attempt. DISPATCHING is a historical name that no row may carry: in flight means leased.';
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS participant_outbox_policies (
   CONSTRAINT participant_outbox_policies_continue_or_halt CHECK (on_ordered_failure IN ('continue', 'halt'))
 );
 COMMENT ON TABLE participant_outbox_policies IS
-  'What a FAILED head does to the ordered items behind it; absent means continue.';
+  'Effect of a FAILED head on the ordered items behind it. No row means continue.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_identities (
   outbox_id uuid PRIMARY KEY,
@@ -157,9 +157,9 @@ COMMENT ON COLUMN payment_outbox_pending.outcome_unknown IS
   'The rail may have acted and nobody knows. Cleared by a success, a definitive answer or an operator, never by a '
   'counter.';
 COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS
-  'How many leases in a row expired: a payload that kills its worker shows here.';
+  'Number of leases in a row that expired: a payload that kills its worker shows here.';
 COMMENT ON COLUMN payment_outbox_pending.late_outcome IS
-  'What a worker learned after it lost its lease; a success here is completed without calling the rail.';
+  'Outcome that a worker reported after it lost its lease. A success here is completed without a call of the rail.';
 COMMENT ON COLUMN payment_outbox_pending.is_message IS 'A copy of the identity''s, for the claim.';
 COMMENT ON COLUMN payment_outbox_pending.stream_position IS 'A copy of the identity''s; null means sequence_id.';
 COMMENT ON COLUMN payment_outbox_pending.blocked IS 'Waits for an earlier ordered item, or for a paused participant.';
@@ -407,13 +407,13 @@ COMMENT ON COLUMN dispatch_epochs.epoch_id IS
 COMMENT ON COLUMN dispatch_epochs.system_identifier IS
   'As pg_control_system() tells it; null where that is withheld, and then not compared.';
 COMMENT ON COLUMN dispatch_epochs.timeline IS
-  'Of the WAL being written: a promotion and a recovery to a point in time begin a new one.';
+  'Timeline of the WAL: a promotion and a recovery to a point in time begin a new one.';
 COMMENT ON COLUMN dispatch_epochs.beat_no IS
   'Heartbeats in this epoch. A worker that remembers a higher one knows that commits were lost.';
 COMMENT ON COLUMN dispatch_epochs.synchronous IS 'Whether commits waited for a standby at the last heartbeat.';
 COMMENT ON COLUMN dispatch_epochs.marked_at IS
   'When the items that waited were marked as unknown: after the freeze, before it can be lifted.';
-COMMENT ON COLUMN dispatch_epochs.items_marked IS 'How many there were whose outcome was not unknown already.';
+COMMENT ON COLUMN dispatch_epochs.items_marked IS 'Number of items that this freeze marked as unknown.';
 COMMENT ON COLUMN dispatch_epochs.frozen IS 'Whether nothing may be dispatched until a person lifts the freeze.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_blocks (
@@ -475,7 +475,7 @@ INSERT INTO ledger_verification_passes DEFAULT VALUES ON CONFLICT DO NOTHING;
 COMMENT ON TABLE ledger_verification_passes IS
   'Place of the background verification: one row. Its results are in ledger_verifications.';
 COMMENT ON COLUMN ledger_verification_passes.last_block IS 'Last block that this pass compared with its rows.';
-COMMENT ON COLUMN ledger_verification_passes.next_at IS 'When the next block may be verified: the bound of the rate.';
+COMMENT ON COLUMN ledger_verification_passes.next_at IS 'Earliest time of the next block: the bound of the rate.';
 
 -- Indexes -------------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@
 CREATE OR REPLACE FUNCTION outbox_attempt_ceiling() RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 20;
-COMMENT ON FUNCTION outbox_attempt_ceiling() IS 'How many recorded attempts an item gets before it ends or is held.';
+COMMENT ON FUNCTION outbox_attempt_ceiling() IS 'Number of recorded attempts after which an item ends or is held.';
 
 -- 5 s, 10 s, 20 s … at most 300 s, each shortened by up to a fifth by a hash of the id: a thousand items that failed
 -- together do not come back together, and the same item always gets the same delay.
@@ -34,7 +34,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_backoff(integer, uuid) IS
-  'How long to wait after attempt n: bounded, exponential, spread by a hash of the id.';
+  'Delay after attempt n: bounded, exponential, spread by a hash of the id.';
 
 -- Two successes under two references may be two payments. The later word alarms, whichever of the two it is, and
 -- whoever recorded it: a worker, or two people.
