@@ -1,4 +1,4 @@
-import { InvalidArgumentError, isObject, refuseUnknownKeys, requiredId, type JsonObject } from '../core/index.js'
+import { InvalidArgumentError, isObject, rejectUnknownKeys, requiredId, type JsonObject } from '../core/index.js'
 import type { Rail } from '../rails/index.js'
 
 /** What a broker rail declares like any other. Its calls are the broker's, and so are its codes. */
@@ -29,7 +29,7 @@ export function fieldsOf(type: unknown, broker: string, given: object, keys: rea
     throw new InvalidArgumentError(`${rail}, ${broker}`, `expected an object with ${keys.slice(0, 2).join(' and ')}`)
   }
   const field = (name: string) => `${rail}, ${broker}.${name}`
-  refuseUnknownKeys(given, keys, field)
+  rejectUnknownKeys(given, keys, field)
   return field
 }
 

@@ -62,7 +62,7 @@ export const CONTROL_CHARACTER = /(?![\t\n\r])\p{Cc}/gu
 const LONE_SURROGATE = /\p{Surrogate}/u
 
 /** Refuses unknown keys, because a misspelt option would silently keep its default. `name` puts the key into context. */
-export function refuseUnknownKeys(given: object, known: readonly string[], name: (key: string) => string): void {
+export function rejectUnknownKeys(given: object, known: readonly string[], name: (key: string) => string): void {
   for (const key of Object.keys(given)) {
     if (known.includes(key)) continue
     const meant = nearestSpelling(key, known)

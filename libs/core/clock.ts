@@ -21,7 +21,7 @@ export const systemClock: Clock = Object.freeze({
  * Parses an RFC 3339 timestamp: a date that exists, a time of day and an offset. Without an offset the text would mean
  * another moment on another machine. Returns undefined for any other text; `Date` alone reads 30 February as 2 March.
  */
-export function readInstant(text: string): Date | undefined {
+export function parseTimestamp(text: string): Date | undefined {
   const [, year, month, day] = RFC_3339.exec(text)?.map(Number) ?? []
   if (year === undefined || month === undefined || day === undefined) return undefined
   const time = new Date(text)

@@ -12,8 +12,8 @@ export interface StrictJsonOptions {
   readonly bytesMax?: number
 }
 
-/** The text is no JSON at all, whatever it may hold. */
-export class NotJsonError extends InvalidArgumentError {}
+/** Refuses text that is not JSON. */
+export class JsonSyntaxError extends InvalidArgumentError {}
 
 /**
  * Reads JSON text as JSON.parse does, but refuses what JSON.parse would change in silence: the first of two equal
@@ -58,7 +58,7 @@ class StrictJsonReader {
 
   #nested<Container>(path: string, read: () => Container): Container {
     if (this.#depth === this.#depthMax) {
-      if (!this.#closesEveryBracket()) throw new NotJsonError(this.#argument, 'not JSON: a bracket is never closed')
+      if (!this.#closesEveryBracket()) throw new JsonSyntaxError(this.#argument, 'not JSON: a bracket is never closed')
       throw new ArgumentRangeError(path, `expected a depth of at most ${this.#depthMax}`)
     }
     this.#depth += 1
@@ -131,7 +131,7 @@ class StrictJsonReader {
     if (end >= this.#text.length) throw this.#unexpected('a closing double quote')
     this.#offset = end + 1
     const text = unescape(this.#text.slice(start, end + 1))
-    if (text === undefined) throw new NotJsonError(path, 'expected valid escapes and no control characters')
+    if (text === undefined) throw new JsonSyntaxError(path, 'expected valid escapes and no control characters')
     requireStorableText(path, text)
     return text
   }
@@ -156,8 +156,8 @@ class StrictJsonReader {
     }
   }
 
-  #unexpected(expected: string): NotJsonError {
-    return new NotJsonError(this.#argument, `not JSON: expected ${expected} at offset ${this.#offset}`)
+  #unexpected(expected: string): JsonSyntaxError {
+    return new JsonSyntaxError(this.#argument, `not JSON: expected ${expected} at offset ${this.#offset}`)
   }
 }
 

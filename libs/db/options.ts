@@ -1,4 +1,4 @@
-import { boundedInteger, type Bounds, InvalidArgumentError, requiredText } from '../core/index.js'
+import { boundedInteger, type Bounds, InvalidArgumentError, rejectUnknownKeys, requiredText } from '../core/index.js'
 import { type ConnectionUrl, decideTls, parseConnectionUrl, type TlsOptions } from './connectionTarget.js'
 import { DEFAULT_SCHEMA } from './Queryable.js'
 
@@ -82,7 +82,7 @@ const LOCK_TIMEOUT_DEFAULT_MS = 10_000
 const IDENTIFIER_BYTES_MAX = 63
 
 export function resolveDatabaseOptions(given: DatabaseOptions): ResolvedOptions {
-  refuseUnknownKeys(given)
+  rejectUnknownKeys(given, KNOWN_KEYS, (key) => key)
   const options = { ...DEFAULTS, ...given }
   const { pooler } = options
   if (pooler !== 'none' && pooler !== 'transaction') {
@@ -136,18 +136,4 @@ function bounded(options: DatabaseOptions, name: Exclude<keyof typeof BOUNDS, 'l
   return boundedInteger(name, options[name], BOUNDS[name])
 }
 
-const KNOWN_KEYS: ReadonlySet<string> = new Set([
-  ...Object.keys(DEFAULTS),
-  ...Object.keys(BOUNDS),
-  'url',
-  'listenUrl',
-  'tls',
-])
-
-function refuseUnknownKeys(given: DatabaseOptions): void {
-  for (const key of Object.keys(given)) {
-    if (!KNOWN_KEYS.has(key)) {
-      throw new InvalidArgumentError(key, `expected one of the options ${[...KNOWN_KEYS].join(', ')}`)
-    }
-  }
-}
+const KNOWN_KEYS = [...Object.keys(DEFAULTS), ...Object.keys(BOUNDS), 'url', 'listenUrl', 'tls']

@@ -1,4 +1,4 @@
-import { NotJsonError, parseStrictJson, PAYLOAD_DEPTH_MAX, type JsonValue } from '../core/index.js'
+import { JsonSyntaxError, parseStrictJson, PAYLOAD_DEPTH_MAX, type JsonValue } from '../core/index.js'
 import { ProblemError } from './Problem.js'
 
 /**
@@ -12,7 +12,7 @@ export function parseBody(body: Buffer | undefined, bytesMax?: number): JsonValu
       ...(bytesMax === undefined ? {} : { bytesMax }),
     })
   } catch (error) {
-    throw error instanceof NotJsonError ? new ProblemError('MALFORMED_JSON', error.message) : error
+    throw error instanceof JsonSyntaxError ? new ProblemError('MALFORMED_JSON', error.message) : error
   }
 }
 

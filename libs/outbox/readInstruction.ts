@@ -1,10 +1,10 @@
 import {
   InvalidArgumentError,
+  isObject,
   keyPath,
-  readInstant,
+  parseTimestamp,
   requiredId,
   requiredIdempotencyKey,
-  type JsonObject,
   type JsonValue,
 } from '../core/index.js'
 import type { OutboxInstruction } from './types.js'
@@ -49,12 +49,8 @@ export function readInstruction(value: JsonValue, options: ReadInstructionOption
 
 const FIELDS: readonly string[] = ['instructionId', 'participantId', 'railType', 'payload', 'notBefore', 'ordered']
 
-function isObject(value: JsonValue | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
 function readTime(argument: string, value: JsonValue): Date {
-  const time = typeof value === 'string' ? readInstant(value) : undefined
+  const time = typeof value === 'string' ? parseTimestamp(value) : undefined
   if (time !== undefined) return time
   throw new InvalidArgumentError(argument, 'expected a time with its offset, such as 2026-01-31T12:00:00Z')
 }

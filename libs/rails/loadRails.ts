@@ -5,7 +5,7 @@ import {
   InvalidArgumentError,
   isObject,
   nearestSpelling,
-  refuseUnknownKeys,
+  rejectUnknownKeys,
   requiredId,
   requiredText,
 } from '../core/index.js'
@@ -90,7 +90,7 @@ export function loadRail(declared: unknown, options: LoadOptions = {}, place = '
   if (!isObject(declared)) throw new InvalidArgumentError(place, `expected a rail, got ${kindOf(declared)}`)
   const type = requiredId(`${place}.type`, declared['type'])
   const field = (name: string) => `rail "${type}", ${name}`
-  refuseUnknownKeys(declared, KEYS, field)
+  rejectUnknownKeys(declared, KEYS, field)
   const onUnknown = readOnUnknown(field('onUnknown'), declared['onUnknown'])
   requireCalls(declared, field)
   if (onUnknown === 'inquire' && declared.queryStatus === undefined) {

@@ -5,7 +5,7 @@ import {
   encodePayload,
   InvalidArgumentError,
   JSON_TEXT_BYTES_MAX,
-  NotJsonError,
+  JsonSyntaxError,
   parseStrictJson,
 } from '../../libs/core/index.js'
 
@@ -122,7 +122,7 @@ describe('what strict JSON refuses', () => {
     ['objects', '{"a":'.repeat(10_000)],
     ['brackets within a text', `${'['.repeat(40)}"]]]${']'.repeat(40)}`],
   ])('refuses %s that never close as no JSON, beyond the maximum depth too', (_name, text) => {
-    expect(refusal(text)).toBeInstanceOf(NotJsonError)
+    expect(refusal(text)).toBeInstanceOf(JsonSyntaxError)
   })
 
   test.each([

@@ -1,6 +1,6 @@
 import { Option, type Command } from 'commander'
 import { createApiKey, readApiKeys, revokeApiKey, SCOPES, type ApiKeyStatus, type Scope } from '../../access/index.js'
-import { InvalidArgumentError, readInstant, systemClock } from '../../core/index.js'
+import { InvalidArgumentError, parseTimestamp, systemClock } from '../../core/index.js'
 import { addOperatorOptions, asControl, printResult } from '../operator/operator.js'
 import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
@@ -83,7 +83,7 @@ function scopesOf(words: readonly string[]): readonly Scope[] {
 function timeOf(text: string): Date {
   const [, days] = /^(\d{1,5})d$/.exec(text) ?? []
   if (days !== undefined) return new Date(systemClock.now().getTime() + Number(days) * DAY_MS)
-  const time = readInstant(text)
+  const time = parseTimestamp(text)
   if (time !== undefined) return time
   throw new InvalidArgumentError('--expires', 'expected 2027-01-31T00:00:00Z, or so many days, such as 90d')
 }

@@ -1,5 +1,5 @@
 import { Option, type Command } from 'commander'
-import { AppError, InvalidArgumentError, readInstant } from '../../core/index.js'
+import { AppError, InvalidArgumentError, parseTimestamp } from '../../core/index.js'
 import { DatabaseError, type RoleHandle } from '../../db/index.js'
 import { requireKnownSearch, type ItemSearch } from '../../outbox/index.js'
 import { withTarget, type TargetLimits } from '../database/target.js'
@@ -96,7 +96,7 @@ export function hasFilter({ railType, participants, since, until, errorCode }: I
 function timeOf(name: 'since' | 'until', flags: GivenFlags): Pick<ItemSelection, 'since' | 'until'> {
   const text = flags[name]
   if (typeof text !== 'string') return {}
-  const time = readInstant(text.replace(WITHOUT_SECONDS, '$1:00'))
+  const time = parseTimestamp(text.replace(WITHOUT_SECONDS, '$1:00'))
   if (time === undefined) {
     throw new InvalidArgumentError(
       `--${name}`,

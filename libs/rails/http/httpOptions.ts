@@ -10,7 +10,7 @@ import {
   type JsonObject,
   type JsonPointer,
   type JsonValue,
-  refuseUnknownKeys,
+  rejectUnknownKeys,
 } from '../../core/index.js'
 import type { Rail, RailOutcome, RailRequest } from '../types.js'
 import { mergeStatusOutcomes, type StatusOutcomes } from './httpOutcomes.js'
@@ -138,7 +138,7 @@ export function resolveHttpOptions<Payload extends object>(rail: HttpRailOptions
   if (typeof given !== 'object' || given === null) {
     throw new InvalidArgumentError(`rail "${type}", http`, 'expected an object with url')
   }
-  refuseUnknownKeys(given, KEYS, field)
+  rejectUnknownKeys(given, KEYS, field)
   const { method = 'POST', allowPlainHttp = false, status, signing, headers = {} } = given
   if (method !== 'POST' && method !== 'PUT') throw new InvalidArgumentError(field('method'), 'expected POST or PUT')
   if (rail.onUnknown === 'inquire' && status === undefined) {
@@ -172,7 +172,7 @@ function resolveStatus(
   given: Pick<HttpOptions, 'pointers'>,
   allowPlainHttp: boolean,
 ): ResolvedStatusQuery {
-  refuseUnknownKeys(status, ['url', 'pointers', 'states'], (key) => field(`status.${key}`))
+  rejectUnknownKeys(status, ['url', 'pointers', 'states'], (key) => field(`status.${key}`))
   const url = readUrl(field('status.url'), status.url, allowPlainHttp)
   if (!status.url.includes(REFERENCE_PLACE)) {
     throw new InvalidArgumentError(field('status.url'), `expected ${REFERENCE_PLACE} in it: who is asked about what?`)
@@ -223,7 +223,7 @@ function isLoopback(hostname: string): boolean {
 }
 
 function readPointers(field: string, given: HttpOptions['pointers'] = {}): AnswerPointers {
-  refuseUnknownKeys(given, ['reference', 'code', 'message'], (key) => `${field}.${key}`)
+  rejectUnknownKeys(given, ['reference', 'code', 'message'], (key) => `${field}.${key}`)
   return {
     reference: compileJsonPointer(`${field}.reference`, given.reference ?? '/reference'),
     code: compileJsonPointer(`${field}.code`, given.code ?? '/code'),

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { ArgumentRangeError, InvalidArgumentError, refuseUnknownKeys } from '../../core/index.js'
+import { ArgumentRangeError, InvalidArgumentError, rejectUnknownKeys } from '../../core/index.js'
 import type { RailRequest } from '../types.js'
 
 export const SIMULATED_BEHAVIOURS = [
@@ -61,7 +61,7 @@ function readWeights(given: BehaviourWeights): [SimulatedBehaviour, number][] {
   if (typeof given !== 'object' || given === null) {
     throw new InvalidArgumentError('behaviour', 'expected a behaviour, or weights by behaviour')
   }
-  refuseUnknownKeys(given, SIMULATED_BEHAVIOURS, (key) => `behaviour.${key}`)
+  rejectUnknownKeys(given, SIMULATED_BEHAVIOURS, (key) => `behaviour.${key}`)
   const weights: [SimulatedBehaviour, number][] = []
   for (const behaviour of SIMULATED_BEHAVIOURS) {
     const weight = given[behaviour] ?? 0

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { readInstant } from '../../libs/core/index.js'
+import { parseTimestamp } from '../../libs/core/index.js'
 import { readInstruction } from '../../libs/outbox/index.js'
 
 test.each([
@@ -7,8 +7,8 @@ test.each([
   ['2024-02-29T00:00:00+05:45', '2024-02-28T18:15:00.000Z'],
   ['2000-02-29T23:59:59.123456-01:00', '2000-03-01T00:59:59.123Z'],
   ['0001-12-31T00:00:00Z', '0001-12-31T00:00:00.000Z'],
-])('%s is a time', (text, time) => {
-  expect(readInstant(text)?.toISOString()).toBe(time)
+])('parseTimestamp reads %s', (text, time) => {
+  expect(parseTimestamp(text)?.toISOString()).toBe(time)
 })
 
 test.each([
@@ -24,8 +24,8 @@ test.each([
   '2026-01-31',
   'now',
   '',
-])('%j is none: no other day is taken for it', (text) => {
-  expect(readInstant(text)).toBeUndefined()
+])('parseTimestamp refuses %j and takes no other day for it', (text) => {
+  expect(parseTimestamp(text)).toBeUndefined()
 })
 
 test('an instruction without a key is its own; one whose key is null, or of another name, is refused', () => {
