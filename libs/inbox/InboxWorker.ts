@@ -1,14 +1,14 @@
 import { Cancellation, isPermanentFailure, systemClock, type Clock } from '../core/index.js'
 import type { Database, Listener, RoleHandle, Transaction } from '../db/index.js'
 import {
-  after,
-  BoundedSlots,
+  runAfter,
+  Semaphore,
   guardListener,
   PollLoop,
   settleWithin,
   sleep,
   Wakeup,
-  type Turn,
+  type PollResult,
   type Worker,
 } from '../worker/index.js'
 import { abandonInboxMessages, ackInboxMessages, claimInboxBatch, failInboxMessages, nextInboxEvent } from './db.js'
@@ -58,7 +58,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   readonly #options: ResolvedInboxWorkerOptions
   readonly #clock: Clock
   readonly #onEvent: OnInboxWorkerEvent
-  readonly #slots: BoundedSlots
+  readonly #slots: Semaphore
   readonly #wakeup: Wakeup
   readonly #loop: PollLoop
   readonly #inHand = new Map<Promise<void>, Cancellation>()
@@ -84,10 +84,10 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
       this.#count(event)
       tell(event)
     }
-    this.#slots = new BoundedSlots(this.#options.concurrency)
+    this.#slots = new Semaphore(this.#options.concurrency)
     this.#wakeup = new Wakeup(this.#options.debounceMs, clock)
     this.#loop = new PollLoop({
-      turn: () => this.#turn(),
+      poll: () => this.#poll(),
       pollMs: this.#options.pollMs,
       wakeup: this.#wakeup,
       onError: (error) => this.#onEvent({ type: 'fault', during: 'claiming', error }),
@@ -120,12 +120,12 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     return this.#counts
   }
 
-  async #turn(): Promise<Turn> {
-    const again = await this.#takeMore()
+  async #poll(): Promise<PollResult> {
+    const pollAgain = await this.#takeMore()
     // Whoever frees a slot wakes us.
-    if (again || this.#slots.free === 0) return { again }
+    if (pollAgain || this.#slots.free === 0) return { pollAgain }
     const next = await nextInboxEvent(this.#role)
-    return { again, idleMs: next === null ? undefined : Math.max(MIN_IDLE_MS, next.inMs) }
+    return { pollAgain, idleMs: next === null ? undefined : Math.max(MIN_IDLE_MS, next.inMs) }
   }
 
   /** Claims what there is room for, and begins it at once: nothing waits in memory while its claim runs out. */
@@ -142,16 +142,16 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   }
 
   #take(message: ClaimedMessage, trustedUntilMs: number): void {
-    this.#slots.take()
+    this.#slots.acquire()
     const giveUp = new Cancellation()
     const leftMs = Math.max(0, trustedUntilMs - this.#clock.monotonicMs())
-    const expiry = after(leftMs, () => giveUp.abort(new Error('the claim is about to end')))
+    const expiry = runAfter(leftMs, () => giveUp.abort(new Error('the claim is about to end')))
     const handled = this.#carry(message, giveUp.signal)
       .catch((error: unknown) => this.#onEvent({ type: 'fault', during: 'giving a message back', error }))
       .finally(() => {
         expiry.cancel()
         this.#inHand.delete(handled)
-        this.#slots.give()
+        this.#slots.release()
         this.#wakeup.notify()
       })
     this.#inHand.set(handled, giveUp)

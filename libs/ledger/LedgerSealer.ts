@@ -33,7 +33,7 @@ export class LedgerSealer implements Worker<SealCounts> {
     this.#options = resolveLedgerSealerOptions(options)
     this.#onEvent = guardListener(onEvent)
     this.#loop = new PollLoop({
-      turn: async () => ({ again: (await this.runOnce()).more }),
+      poll: async () => ({ pollAgain: (await this.runOnce()).more }),
       pollMs: this.#options.intervalMs,
       wakeup: new Wakeup(0, systemClock),
       onError: (error) => this.#onEvent({ type: 'fault', during: 'sealing the ledger', error }),

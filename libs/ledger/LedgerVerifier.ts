@@ -30,7 +30,7 @@ export class LedgerVerifier implements Worker<VerifiedBlock | undefined> {
     this.#options = resolveLedgerVerifierOptions(options)
     this.#onEvent = guardListener(onEvent)
     this.#loop = new PollLoop({
-      turn: async () => ({ again: (await this.runOnce()) !== undefined }),
+      poll: async () => ({ pollAgain: (await this.runOnce()) !== undefined }),
       pollMs: POLL_MS,
       wakeup: new Wakeup(0, systemClock),
       onError: (error) => this.#onEvent({ type: 'fault', during: 'verifying the ledger', error }),

@@ -1,4 +1,4 @@
-import { BoundedSlots } from '../worker/index.js'
+import { Semaphore } from '../worker/index.js'
 import type { LeasedItem } from './LeasedItem.js'
 import type { RailLane } from './RailLane.js'
 
@@ -25,7 +25,7 @@ interface QuarantinedItem {
 export class DispatchQueue {
   readonly lanes: readonly RailLane[]
   readonly #laneByRail: ReadonlyMap<string, RailLane>
-  readonly #sharedSlots: BoundedSlots
+  readonly #sharedSlots: Semaphore
   /** Maximum number of items, running or waiting, over all rails. */
   readonly #capacity: number
   /** Items that are alone on their rail. */
@@ -42,7 +42,7 @@ export class DispatchQueue {
   constructor(lanes: readonly RailLane[], { concurrency, prefetch }: { concurrency: number; prefetch: number }) {
     this.lanes = lanes
     this.#laneByRail = new Map(lanes.map((lane) => [lane.railType, lane]))
-    this.#sharedSlots = new BoundedSlots(concurrency)
+    this.#sharedSlots = new Semaphore(concurrency)
     const own = lanes.filter(({ sharesSlots }) => !sharesSlots)
     this.#capacity = own.reduce((sum, lane) => sum + lane.concurrency, concurrency) + prefetch
   }
@@ -169,7 +169,7 @@ export class DispatchQueue {
     if (leased === undefined) return undefined
     const lane = this.laneOf(leased)
     lane.start(leased)
-    if (lane.sharesSlots) this.#sharedSlots.take()
+    if (lane.sharesSlots) this.#sharedSlots.acquire()
     this.#running += 1
     return leased
   }
@@ -213,7 +213,7 @@ export class DispatchQueue {
     this.#running -= 1
     if (this.#aloneInProcess?.leased === leased) this.#aloneInProcess = undefined
     if (this.#alone.get(lane)?.leased === leased) this.#alone.delete(lane)
-    if (lane.sharesSlots) this.#sharedSlots.give()
+    if (lane.sharesSlots) this.#sharedSlots.release()
     lane.finish(leased)
   }
 }

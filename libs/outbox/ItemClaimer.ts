@@ -1,7 +1,7 @@
 import type { Clock } from '../core/index.js'
 import { DispatchFrozenError, type Database, type Listener, type Queryable } from '../db/index.js'
 import type { LoadedRail } from '../rails/index.js'
-import { PollLoop, turnOfEventLoop, Wakeup, type Emitter, type Turn } from '../worker/index.js'
+import { PollLoop, yieldToEventLoop, Wakeup, type Emitter, type PollResult } from '../worker/index.js'
 import { DatabaseClock } from './DatabaseClock.js'
 import { claimOutboxBatch } from './db.js'
 import type { DispatchQueue, LaneGroup } from './DispatchQueue.js'
@@ -55,7 +55,7 @@ export class ItemClaimer {
     this.#databaseClock = new DatabaseClock(clock)
     this.#wakeup = new Wakeup(relayer.debounceMs, clock, isIdle)
     this.#loop = new PollLoop({
-      turn: () => this.claim(),
+      poll: () => this.claim(),
       pollMs: relayer.poll ? relayer.pollMs : NEVER_MS,
       wakeup: this.#wakeup,
       onError: (error) => events.emit({ type: 'fault', during: 'claiming', error }),
@@ -84,7 +84,7 @@ export class ItemClaimer {
 
   /** Claims at once if lanes need items. A claim under way is followed by such a check anyway. */
   onSlotFree(): void {
-    if (this.#claimsUnderWay === 0 && this.#shouldClaimMore) this.#wakeup.insist()
+    if (this.#claimsUnderWay === 0 && this.#shouldClaimMore) this.#wakeup.wakeNow()
   }
 
   async listen(): Promise<void> {
@@ -110,12 +110,12 @@ export class ItemClaimer {
   }
 
   /** Claims for every lane that needs items, and starts the items that may start. */
-  async claim(): Promise<Turn> {
+  async claim(): Promise<PollResult> {
     const { events, clock, guard, dispatcher, relayer } = this.#options
     if (this.#isNotified) events.emit({ type: 'notified' })
     this.#isNotified = false
-    if (clock.monotonicMs() < this.#pausedUntilMs) return { again: false }
-    if (!(await guard.canClaim())) return { again: false }
+    if (clock.monotonicMs() < this.#pausedUntilMs) return { pollAgain: false }
+    if (!(await guard.canClaim())) return { pollAgain: false }
     let claims = 0
     let claimed = 0
     // A lane that is not claimed for now may have missed the notification that led here.
@@ -125,18 +125,18 @@ export class ItemClaimer {
       if (wanted < 1 || dispatcher.isStopping) continue
       const items = await this.#claimFor(group, wanted)
       // The server has changed, or dispatch was frozen. The next turn checks which.
-      if (items === 'refused') return { again: true }
+      if (items === 'refused') return { pollAgain: true }
       claims += 1
       claimed += items
     }
     if (this.#shouldClaimMore) {
       // The items start when the next claim is sent: the server leases one batch while this process dispatches the other.
-      void turnOfEventLoop().then(() => dispatcher.startDispatches())
-      return { again: true }
+      void yieldToEventLoop().then(() => dispatcher.startDispatches())
+      return { pollAgain: true }
     }
     dispatcher.startDispatches()
-    if (claimed > 0) return { again: false }
-    return { again: false, idleMs: claims === 0 ? this.#busyForMs : await this.#idleMs() }
+    if (claimed > 0) return { pollAgain: false }
+    return { pollAgain: false, idleMs: claims === 0 ? this.#busyForMs : await this.#idleMs() }
   }
 
   /** Compares the clocks by an answer of the database. After a jump nothing is claimed until the leases held have ended. */

@@ -1,6 +1,6 @@
 import type { Clock } from '../core/index.js'
 import { DatabaseError, isLeaseLostError, type Queryable } from '../db/index.js'
-import { sleep, turnOfEventLoop, type Emitter } from '../worker/index.js'
+import { sleep, yieldToEventLoop, type Emitter } from '../worker/index.js'
 import { completeOutboxAttempts, recordLateOutcome } from './db.js'
 import type { RelayerEvent } from './events.js'
 import type { LeasedItem } from './LeasedItem.js'
@@ -90,7 +90,7 @@ export class ItemCompleter {
   }
 
   async #gather(): Promise<void> {
-    await turnOfEventLoop()
+    await yieldToEventLoop()
     this.#gathering = undefined
     this.#writeGroups()
   }

@@ -1,6 +1,6 @@
 import type { Clock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
-import { PollLoop, Wakeup, type Emitter } from '../worker/index.js'
+import { PollLoop, Wakeup, type Emitter, type PollResult } from '../worker/index.js'
 import { renewOutboxLeases } from './db.js'
 import type { RelayerEvent } from './events.js'
 import type { LeasedItem } from './LeasedItem.js'
@@ -25,7 +25,7 @@ export class LeaseRenewer {
   constructor(options: LeaseRenewerOptions) {
     this.#options = options
     this.#loop = new PollLoop({
-      turn: () => this.#renew(),
+      poll: () => this.#renew(),
       pollMs: (options.leaseSeconds * 1_000) / 8,
       wakeup: new Wakeup(0, options.clock),
       onError: (error) => options.events.emit({ type: 'fault', during: 'renewing leases', error }),
@@ -48,11 +48,11 @@ export class LeaseRenewer {
     this.#items.delete(leased)
   }
 
-  async #renew(): Promise<{ again: boolean }> {
+  async #renew(): Promise<PollResult> {
     const { role, workerId, leaseSeconds, clock, events } = this.#options
     const leaseMs = leaseSeconds * 1_000
     const ending = [...this.#items].filter(({ trustedForMs }) => trustedForMs < leaseMs / 2).slice(0, RENEWALS_MAX)
-    if (ending.length === 0) return { again: false }
+    if (ending.length === 0) return { pollAgain: false }
     const sentAtMs = clock.monotonicMs()
     const leases = ending.map(({ item }) => item)
     const renewals = await renewOutboxLeases(role, leases, workerId, leaseSeconds)
@@ -66,7 +66,7 @@ export class LeaseRenewer {
         if (leased.markLost()) events.emit({ type: 'leaseLost', outboxId, during: 'renewal' })
       }
     }
-    return { again: ending.length === RENEWALS_MAX }
+    return { pollAgain: ending.length === RENEWALS_MAX }
   }
 }
 

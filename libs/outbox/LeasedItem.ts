@@ -1,5 +1,5 @@
 import type { Clock, StopSignal, TraceContext } from '../core/index.js'
-import { after, type Timer } from '../worker/index.js'
+import { runAfter, type Timer } from '../worker/index.js'
 import type { AttemptOutcome, ClaimedItem } from './types.js'
 
 /** Reason for which a call was aborted: its lease ended. */
@@ -109,7 +109,7 @@ export class LeasedItem implements StopSignal {
 
   #abortAtLeaseEnd(): void {
     this.#timer?.cancel()
-    this.#timer = after(Math.max(0, this.trustedForMs), () =>
+    this.#timer = runAfter(Math.max(0, this.trustedForMs), () =>
       this.abort(new LeaseEndedError('the lease is about to end')),
     )
   }

@@ -1,5 +1,5 @@
-import type { Clock } from '../core/index.js'
-import { BoundedSlots, CircuitBreaker, RateLimit, type BreakerState } from '../worker/index.js'
+import { TokenBucket, type Clock } from '../core/index.js'
+import { CircuitBreaker, Semaphore, type BreakerState } from '../worker/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import type { LeasedItem } from './LeasedItem.js'
 
@@ -24,8 +24,8 @@ export class RailLane {
   readonly sharesSlots: boolean
   readonly breaker: CircuitBreaker
   readonly #options: RailLaneOptions
-  readonly #slots: BoundedSlots
-  readonly #rate: RateLimit | undefined
+  readonly #slots: Semaphore
+  readonly #rate: TokenBucket | undefined
   readonly #waiting: LeasedItem[] = []
   /** Item whose call tells a half-open breaker whether the rail is up again. */
   #trial: LeasedItem | undefined
@@ -41,8 +41,11 @@ export class RailLane {
     this.rail = rail
     this.railType = rail.type
     this.sharesSlots = rail.concurrency === undefined
-    this.#slots = new BoundedSlots(concurrency)
-    this.#rate = rail.ratePerSecond === undefined ? undefined : new RateLimit(rail.ratePerSecond, clock)
+    this.#slots = new Semaphore(concurrency)
+    this.#rate =
+      rail.ratePerSecond === undefined
+        ? undefined
+        : new TokenBucket({ perSecond: rail.ratePerSecond, burst: Math.max(1, rail.ratePerSecond), clock })
     this.breaker = new CircuitBreaker({ ...breaker, clock, onChange: options.onBreaker })
     this.#measuredAtMs = clock.monotonicMs()
   }
@@ -92,7 +95,7 @@ export class RailLane {
 
   /** Time for which the breaker or the rate certainly admits no call; 0 when that is not known. */
   get busyForMs(): number {
-    return Math.max(this.breaker.closedForMs, this.#rate?.nextInMs ?? 0)
+    return Math.max(this.breaker.openForMs, this.#rate?.waitMs() ?? 0)
   }
 
   /** Whether a slot is free, and the breaker and the rate admit a call. */
@@ -115,13 +118,13 @@ export class RailLane {
   }
 
   start(leased: LeasedItem): void {
-    this.#slots.take()
+    this.#slots.acquire()
     this.#rate?.take()
     if (this.breaker.started()) this.#trial = leased
   }
 
   finish(leased: LeasedItem): void {
-    this.#slots.give()
+    this.#slots.release()
     // An item may be recorded, held or released without a call. Then the next item is the trial.
     if (leased === this.#trial) {
       this.#trial = undefined

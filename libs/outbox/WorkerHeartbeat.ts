@@ -1,7 +1,7 @@
 import type { Clock, JsonObject } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
 import type { LoadedRail } from '../rails/index.js'
-import { PollLoop, settleWithin, Wakeup, type Emitter, type Turn } from '../worker/index.js'
+import { PollLoop, settleWithin, Wakeup, type Emitter, type PollResult } from '../worker/index.js'
 import type { RelayerEvent } from './events.js'
 import { declareOutboxRails, deregisterOutboxWorker, heartbeatOutboxWorker } from './operate.js'
 
@@ -34,7 +34,7 @@ export class WorkerHeartbeat {
   constructor(options: WorkerHeartbeatOptions) {
     this.#options = options
     this.#loop = new PollLoop({
-      turn: () => this.#beat(),
+      poll: () => this.#beat(),
       pollMs: options.heartbeatMs,
       wakeup: new Wakeup(0, options.clock),
       onError: (error) => this.#reportFault(error),
@@ -70,14 +70,14 @@ export class WorkerHeartbeat {
     }
   }
 
-  async #beat(): Promise<Turn> {
+  async #beat(): Promise<PollResult> {
     const { role, workerId, clock, onBeat } = this.#options
     const sentAtMs = clock.monotonicMs()
     const databaseNow = await heartbeatOutboxWorker(role, workerId, this.#report())
     this.#isRegistered = true
     await onBeat(databaseNow, sentAtMs)
     await this.declareRails()
-    return { again: false }
+    return { pollAgain: false }
   }
 
   /** Best effort: a worker that cannot deregister is shown as dead since its last heartbeat. */

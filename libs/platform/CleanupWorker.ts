@@ -45,7 +45,7 @@ export class CleanupWorker implements Worker<CleanupCounts> {
     this.#retention = options.retention
     this.#onEvent = guardListener(onEvent)
     this.#loop = new PollLoop({
-      turn: async () => ({ again: (await this.runOnce()).more }),
+      poll: async () => ({ pollAgain: (await this.runOnce()).more }),
       pollMs: options.intervalMs,
       wakeup: new Wakeup(0, systemClock),
       onError: (error) => this.#onEvent({ type: 'fault', during: 'cleaning up', error }),

@@ -48,9 +48,9 @@ export class DatabaseSet {
     this.#options = options
     this.#onEvent = onEvent
     this.#loop = new PollLoop({
-      turn: async () => {
+      poll: async () => {
         await this.refresh()
-        return { again: false }
+        return { pollAgain: false }
       },
       pollMs: options.refreshMs,
       wakeup: new Wakeup(0, systemClock),

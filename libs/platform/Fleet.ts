@@ -6,7 +6,7 @@ import {
   settleWithin,
   Wakeup,
   type BreakerState,
-  type Turn,
+  type PollResult,
   type Worker,
 } from '../worker/index.js'
 import type { DatabaseSet, Member } from './DatabaseSet.js'
@@ -20,8 +20,8 @@ export interface FleetWorker {
   readonly name: string
   /** How often it is due when it has nothing to do. @default the platform's pollMs */
   readonly everyMs?: number
-  /** One round; `again` if there is surely more to do. */
-  readonly run: () => Promise<{ readonly again: boolean }>
+  /** Runs one round. Sets `pollAgain` if more work is certain. */
+  readonly run: () => Promise<{ readonly pollAgain: boolean }>
   readonly stop: () => Promise<void>
 }
 
@@ -103,14 +103,14 @@ export class Fleet {
   #waitFor(member: Member): void {
     const wakeup = new Wakeup(0, this.#clock)
     const loop: PollLoop = new PollLoop({
-      turn: async () => {
+      poll: async () => {
         if (!servedHere.has(member.identity)) {
           this.#putToWork(member)
           this.#waiting.delete(member)
           // Not awaited: it waits for this very turn.
           void loop.stop()
         }
-        return { again: false }
+        return { pollAgain: false }
       },
       pollMs: this.#options.pollMs,
       wakeup,
@@ -132,7 +132,7 @@ export class Fleet {
     const loops = workers.map(
       (worker) =>
         new PollLoop({
-          turn: (signal) => this.#turn(member, worker, breaker, signal),
+          poll: (signal) => this.#poll(member, worker, breaker, signal),
           pollMs: worker.everyMs ?? this.#options.pollMs,
           wakeup: new Wakeup(0, this.#clock),
           onError: (error) => this.#onEvent({ type: 'fault', database: member.name, worker: worker.name, error }),
@@ -156,19 +156,21 @@ export class Fleet {
     for (const { wakeup } of this.#waiting.values()) wakeup.notify()
   }
 
-  async #turn(member: Member, worker: FleetWorker, breaker: CircuitBreaker, signal: AbortSignal): Promise<Turn> {
+  async #poll(member: Member, worker: FleetWorker, breaker: CircuitBreaker, signal: AbortSignal): Promise<PollResult> {
     if (breaker.state !== 'closed' && !(await this.#isBack(member, breaker, signal))) {
       // While another worker of this database asks, nothing says how long that takes.
-      return { again: false, idleMs: breaker.state === 'open' ? breaker.closedForMs : undefined }
+      return { pollAgain: false, idleMs: breaker.state === 'open' ? breaker.openForMs : undefined }
     }
     const end = await this.#turns.take(member.identity, signal)
-    if (end === undefined) return { again: false }
+    if (end === undefined) return { pollAgain: false }
     try {
       const roundsMax = this.#options.selection === 'drain-first' ? ROUNDS_MAX : 1
-      let again = true
-      for (let round = 0; again && round < roundsMax && !signal.aborted; round++) again = (await worker.run()).again
+      let pollAgain = true
+      for (let round = 0; pollAgain && round < roundsMax && !signal.aborted; round++) {
+        pollAgain = (await worker.run()).pollAgain
+      }
       breaker.succeeded()
-      return { again }
+      return { pollAgain }
     } catch (error) {
       breaker.failed()
       throw error
@@ -247,7 +249,7 @@ export function fleetWorker<Counts>(
   return {
     name,
     ...(everyMs === undefined ? {} : { everyMs }),
-    run: async () => ({ again: isBusy(await worker.runOnce()) }),
+    run: async () => ({ pollAgain: isBusy(await worker.runOnce()) }),
     stop: () => worker.stop(),
   }
 }

@@ -40,9 +40,9 @@ export class LeaseRepairWorker implements Worker<RepairCounts> {
     this.#options = resolveLeaseRepairOptions(options)
     this.#onEvent = guardListener(onEvent)
     this.#loop = new PollLoop({
-      turn: async () => {
+      poll: async () => {
         await this.runOnce()
-        return { again: false }
+        return { pollAgain: false }
       },
       pollMs: this.#options.intervalMs,
       wakeup: new Wakeup(0, systemClock),

@@ -1,6 +1,6 @@
 import { systemClock, type Clock } from '../core/index.js'
 import type { Database, Listener, RoleHandle } from '../db/index.js'
-import { guardListener, PollLoop, Wakeup, type Turn, type Worker } from '../worker/index.js'
+import { guardListener, PollLoop, Wakeup, type PollResult, type Worker } from '../worker/index.js'
 import { createJobRunsFromDueJobs } from './createJobRunsFromDueJobs.js'
 import { enqueueDueJobRuns, enqueueDueTimers, nextSchedulerEvent } from './db.js'
 import type { OnSchedulerEvent } from './events.js'
@@ -49,7 +49,7 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     this.#onEvent = guardListener(onEvent)
     this.#wakeup = new Wakeup(DEBOUNCE_MS, clock)
     this.#loop = new PollLoop({
-      turn: () => this.#turn(),
+      poll: () => this.#poll(),
       pollMs: this.#options.pollMs,
       wakeup: this.#wakeup,
       onError: (error) => this.#onEvent({ type: 'fault', during: 'scheduling', error }),
@@ -89,13 +89,13 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     }
   }
 
-  async #turn(): Promise<Turn> {
-    if ((await this.runOnce()).more) return { again: true }
+  async #poll(): Promise<PollResult> {
+    if ((await this.runOnce()).more) return { pollAgain: true }
     const { at, observedAt } = await nextSchedulerEvent(this.#role, true)
-    if (at === null) return { again: false }
+    if (at === null) return { pollAgain: false }
     const dueInMs = at.getTime() - observedAt.getTime()
     // Due, and yet not found: another scheduler is about to commit it.
-    return { again: false, exact: true, idleMs: dueInMs > 0 ? dueInMs : IN_OTHER_HANDS_MS }
+    return { pollAgain: false, exact: true, idleMs: dueInMs > 0 ? dueInMs : IN_OTHER_HANDS_MS }
   }
 
   /** Returns how many are messages now. */

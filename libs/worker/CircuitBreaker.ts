@@ -3,9 +3,9 @@ import type { Clock } from '../core/index.js'
 export type BreakerState = 'closed' | 'open' | 'half-open'
 
 export interface BreakerOptions {
-  /** Failures in a row that open it. */
+  /** Consecutive failures that open the breaker. */
   readonly failuresMax: number
-  /** How long it stays open before one trial is let through; doubles with each trial that fails. */
+  /** Time from opening to the first trial call. Doubles with each failed trial. */
   readonly openMs: number
   /** @default 16 × openMs */
   readonly openMaxMs?: number
@@ -14,8 +14,8 @@ export interface BreakerOptions {
 }
 
 /**
- * Keeps work away from something that is down. Closed: everything passes. Open: nothing does. Half-open: one trial at a
- * time, whose result closes or opens it again. It only advises: what is done with `admits` is the caller's.
+ * Keeps calls away from a failing system. Closed: all calls pass. Open: none. Half-open: one trial call at a time, whose
+ * result closes or opens the breaker. The breaker only advises: the caller acts on `admits`.
  */
 export class CircuitBreaker {
   readonly #options: BreakerOptions
@@ -34,7 +34,7 @@ export class CircuitBreaker {
     return this.#state
   }
 
-  /** How many calls may start now. */
+  /** Returns how many calls may start now. */
   admits(wanted: number): number {
     const { state } = this
     if (state === 'closed') return wanted
@@ -42,19 +42,19 @@ export class CircuitBreaker {
     return Math.min(wanted, 1)
   }
 
-  /** How long nothing will be admitted. */
-  get closedForMs(): number {
+  /** Milliseconds until the breaker admits a trial call; 0 unless open. */
+  get openForMs(): number {
     return this.state === 'open' ? Math.max(0, this.#openUntilMs - this.#options.clock.monotonicMs()) : 0
   }
 
-  /** Returns whether it is the trial. Whoever starts one must say how it ended: nothing else is admitted until then. */
+  /** Returns true if this call is the trial. Its caller must report the end, because no other call is admitted until then. */
   started(): boolean {
     if (this.state !== 'half-open') return false
     this.#trialRunning = true
     return true
   }
 
-  /** The trial ended without telling whether the other side is well. */
+  /** Ends a trial that did not show whether the other system works. */
   abandoned(): void {
     this.#trialRunning = false
   }

@@ -1,7 +1,7 @@
-import { guardListener } from './guardListener.js'
+import { redact } from '../core/index.js'
 
 /**
- * Tells typed events to listeners, in the order in which they subscribed. Listeners are isolated: one that throws or rejects
+ * Sends typed events to listeners, in the order in which they subscribed. Listeners are isolated: one that throws or rejects
  * reaches neither the emitter's caller nor another listener (see `guardListener`).
  */
 export class Emitter<Event> {
@@ -20,3 +20,48 @@ export class Emitter<Event> {
     for (const listener of this.#listeners) listener(event)
   }
 }
+
+/**
+ * Combines listeners into one that neither throws nor rejects into the worker. A worker sends events between a claim and a
+ * completion: an error of a metric or a log sink there would cost a lease or an outcome. The first error of each listener
+ * becomes a process warning; later ones are dropped.
+ */
+export function guardListener<Event>(
+  ...listeners: readonly (((event: Event) => unknown) | undefined)[]
+): (event: Event) => void {
+  const guarded = listeners.flatMap((listener) => (listener === undefined ? [] : [guard(listener)]))
+  const [only] = guarded
+  if (guarded.length === 1 && only !== undefined) return only
+  return (event) => {
+    for (const listener of guarded) listener(event)
+  }
+}
+
+function guard<Event>(listener: (event: Event) => unknown): (event: Event) => void {
+  let hasWarned = false
+  const onError = (error: unknown): void => {
+    if (hasWarned) return
+    hasWarned = true
+    process.emitWarning(`A listener of Symphony's events failed: ${describe(error)}. The work goes on without it.`, {
+      code: 'SYMPHONY_LISTENER_FAILED',
+    })
+  }
+  return (event) => {
+    try {
+      const returned = listener(event)
+      if (typeof returned === 'object' && returned !== null) Promise.resolve(returned).catch(onError)
+    } catch (error) {
+      onError(error)
+    }
+  }
+}
+
+function describe(error: unknown): string {
+  try {
+    return redact(String(error), DESCRIPTION_LENGTH_MAX)
+  } catch {
+    return 'an error that cannot be read'
+  }
+}
+
+const DESCRIPTION_LENGTH_MAX = 200

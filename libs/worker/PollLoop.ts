@@ -1,32 +1,32 @@
 import type { Wakeup } from './Wakeup.js'
 import { sleep } from './time.js'
 
-/** What one turn found. */
-export interface Turn {
-  /** There is surely more to do: turn again at once. */
-  readonly again: boolean
-  /** Nothing will be due for this long, as far as the turn knows. @default the poll interval */
+/** Result of one poll. */
+export interface PollResult {
+  /** More work is certain: the loop polls again at once. */
+  readonly pollAgain: boolean
+  /** Milliseconds without due work, as far as the poll knows. @default the poll interval */
   readonly idleMs?: number | undefined
-  /** Something is due then, to the millisecond: do not turn earlier unasked. @default false */
+  /** Work is due exactly after `idleMs`: the loop does not shorten the wait by jitter. @default false */
   readonly exact?: boolean
 }
 
 export interface PollLoopOptions {
-  readonly turn: (signal: AbortSignal) => Promise<Turn>
-  /** How long to wait at most between turns. Polling is what guarantees; everything else is only faster. */
+  readonly poll: (signal: AbortSignal) => Promise<PollResult>
+  /** Longest wait between two polls. Polling guarantees progress; wake-ups only make it faster. */
   readonly pollMs: number
   readonly wakeup: Wakeup
-  /** A turn that failed. The loop goes on, later and later, until one succeeds. */
+  /** Receives the error of a failed poll. The loop goes on with growing delays until a poll succeeds. */
   readonly onError: (error: unknown) => void
   /** @default 100 */
   readonly errorDelayMs?: number
-  /** @default 500: a database that is back is found within a second; one that is down bears a few knocks */
+  /** Short enough to find a database that is up again within a second. @default 500 */
   readonly errorDelayMaxMs?: number
 }
 
 /**
- * Turns until stopped: at once while there is more, when woken, when something is due, and after the poll interval whatever
- * happens. An error never ends it. It promises that two turns never overlap.
+ * Polls until stopped: at once while there is more, on a wake-up, when work falls due, and after the poll interval in any
+ * case. An error never ends the loop. Two polls never overlap.
  */
 export class PollLoop {
   readonly #options: Required<PollLoopOptions>
@@ -47,7 +47,7 @@ export class PollLoop {
     this.#running = this.#run(this.#stopping.signal)
   }
 
-  /** Waits for the turn in hand. */
+  /** Waits for the running poll. */
   async stop(): Promise<void> {
     this.#stopping.abort()
     await this.#running
@@ -55,14 +55,14 @@ export class PollLoop {
   }
 
   async #run(signal: AbortSignal): Promise<void> {
-    const { turn, wakeup, pollMs, onError } = this.#options
+    const { poll, wakeup, pollMs, onError } = this.#options
     let failures = 0
     while (!signal.aborted) {
       try {
-        const { again, idleMs = pollMs, exact = false } = await turn(signal)
+        const { pollAgain, idleMs = pollMs, exact = false } = await poll(signal)
         failures = 0
         const pauseMs = exact ? Math.min(jittered(pollMs), idleMs) : jittered(Math.min(pollMs, idleMs))
-        if (!again && !signal.aborted) await wakeup.wait(pauseMs, signal)
+        if (!pollAgain && !signal.aborted) await wakeup.wait(pauseMs, signal)
       } catch (error) {
         onError(error)
         failures += 1
@@ -77,7 +77,7 @@ export class PollLoop {
   }
 }
 
-/** Up to a tenth shorter: a hundred workers that started together do not poll together, and none polls too late. */
+/** Shortens a wait by up to a tenth, so that workers that start together do not poll together, and none polls late. */
 function jittered(ms: number): number {
   return ms * (1 - Math.random() / 10)
 }

@@ -1,7 +1,7 @@
 import { AppError } from '../core/index.js'
 
-/** A number of things that may happen at once. Counts only; who waits, and for what, is the caller's affair. */
-export class BoundedSlots {
+/** Counts slots in use against a maximum. It does not queue: a caller checks `free` first. */
+export class Semaphore {
   readonly size: number
   #taken = 0
 
@@ -17,13 +17,13 @@ export class BoundedSlots {
     return this.size - this.#taken
   }
 
-  take(): void {
+  acquire(): void {
     if (this.#taken >= this.size) throw new AppError('SLOTS_EXCEEDED', `all ${this.size} slots are taken`)
     this.#taken += 1
   }
 
-  give(): void {
-    if (this.#taken <= 0) throw new AppError('SLOTS_EXCEEDED', 'a slot was given back that nobody had taken')
+  release(): void {
+    if (this.#taken <= 0) throw new AppError('SLOTS_EXCEEDED', 'release() without a matching acquire()')
     this.#taken -= 1
   }
 }

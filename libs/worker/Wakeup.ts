@@ -1,52 +1,52 @@
 import type { Clock } from '../core/index.js'
-import { after } from './time.js'
+import { runAfter } from './time.js'
 
 /**
- * Something may be waiting: said by a notification, a freed slot, anybody. An idle waiter acts on the first word at once;
- * further words within the debounce window count as one, so that a storm of notifications is not a storm of queries.
+ * Wakes a loop that waits for work. The first call of an idle loop wakes it at once. Further calls within the debounce window
+ * count as one, so that many notifications do not become as many queries.
  */
 export class Wakeup {
   readonly #debounceMs: number
   readonly #clock: Clock
   readonly #isIdle: () => boolean
-  #said: 'nothing' | 'maybe' | 'surely' = 'nothing'
+  #pending: 'none' | 'possible' | 'certain' = 'none'
   #wake: (() => void) | undefined
   #lastWokenMs = Number.NEGATIVE_INFINITY
 
-  /** @param isIdle Whether everything that was found so far is done: then a word is the first one again, however soon. */
+  /** @param isIdle True if all work found so far is done. The next notification then wakes the loop without debounce. */
   constructor(debounceMs: number, clock: Clock, isIdle: () => boolean = () => false) {
     this.#debounceMs = debounceMs
     this.#clock = clock
     this.#isIdle = isIdle
   }
 
-  /** There may be something. */
+  /** Reports possible work. */
   notify(): void {
-    if (this.#said === 'nothing') this.#said = 'maybe'
+    if (this.#pending === 'none') this.#pending = 'possible'
     this.#wake?.()
   }
 
-  /** There is something: whoever says this has counted, and is not debounced. */
-  insist(): void {
-    this.#said = 'surely'
+  /** Reports certain work, without debounce. */
+  wakeNow(): void {
+    this.#pending = 'certain'
     this.#wake?.()
   }
 
-  /** Returns after `ms`, or earlier when notified; true if it was. */
+  /** Waits for `ms` or until notified. Returns true if notified. */
   async wait(ms: number, signal: AbortSignal): Promise<boolean> {
-    if (this.#said === 'nothing') await this.#heard(ms, signal)
-    if (this.#said === 'nothing' || signal.aborted) return false
+    if (this.#pending === 'none') await this.#waitForSignal(ms, signal)
+    if (this.#pending === 'none' || signal.aborted) return false
     const sinceLast = this.#clock.monotonicMs() - this.#lastWokenMs
-    if (this.#said === 'maybe' && sinceLast < this.#debounceMs && !this.#isIdle()) {
-      await this.#heard(this.#debounceMs - sinceLast, signal, 'surely')
+    if (this.#pending === 'possible' && sinceLast < this.#debounceMs && !this.#isIdle()) {
+      await this.#waitForSignal(this.#debounceMs - sinceLast, signal, 'certain')
     }
-    this.#said = 'nothing'
+    this.#pending = 'none'
     this.#lastWokenMs = this.#clock.monotonicMs()
     return true
   }
 
-  /** Without an AbortController: whoever is woken by one waits for its exception to be made. */
-  #heard(ms: number, signal: AbortSignal, word?: 'surely'): Promise<void> {
+  /** Uses a promise and a timer, because `AbortController.abort()` first builds an exception. */
+  #waitForSignal(ms: number, signal: AbortSignal, level?: 'certain'): Promise<void> {
     return new Promise((resolve) => {
       if (signal.aborted) return resolve()
       const finish = () => {
@@ -55,9 +55,9 @@ export class Wakeup {
         signal.removeEventListener('abort', finish)
         resolve()
       }
-      const timer = after(ms, finish)
+      const timer = runAfter(ms, finish)
       this.#wake = () => {
-        if (word === undefined || this.#said === word) finish()
+        if (level === undefined || this.#pending === level) finish()
       }
       signal.addEventListener('abort', finish, { once: true })
     })

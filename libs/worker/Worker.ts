@@ -1,6 +1,6 @@
 /**
- * The anatomy of every worker. `runOnce` holds all the work and is what tests call; `start` puts it in a loop; `stop` waits,
- * within a bound, for the work in hand. `stop` is safe twice, and safe before `start`.
+ * Interface of every worker. `runOnce` does one round and is the method that tests call. `start` repeats it in a loop. `stop`
+ * waits, within a bound, for running work; it may be called twice, and before `start`.
  */
 export interface Worker<Counts> {
   start(): Promise<void>

@@ -1,16 +1,11 @@
-/**
- * What every worker is made of: a loop that polls, is woken and backs off; bounded slots; a circuit breaker; a rate limit.
- * The only room with timers. Nothing here knows what the work is.
- */
-export { BoundedSlots } from './BoundedSlots.js'
+/** Parts of every worker: poll loop, wake-ups, semaphore, circuit breaker, event emitter. The only module with timers. */
 export { CircuitBreaker } from './CircuitBreaker.js'
 export type { BreakerOptions, BreakerState } from './CircuitBreaker.js'
-export { Emitter } from './Emitter.js'
-export { guardListener } from './guardListener.js'
+export { Emitter, guardListener } from './Emitter.js'
 export { PollLoop } from './PollLoop.js'
-export type { PollLoopOptions, Turn } from './PollLoop.js'
-export { RateLimit } from './RateLimit.js'
-export { after, settleWithin, sleep, turnOfEventLoop } from './time.js'
+export type { PollLoopOptions, PollResult } from './PollLoop.js'
+export { Semaphore } from './Semaphore.js'
+export { runAfter, settleWithin, sleep, yieldToEventLoop } from './time.js'
 export type { Timer } from './time.js'
 export { Wakeup } from './Wakeup.js'
 export type { Worker } from './Worker.js'

@@ -1,4 +1,4 @@
-/** Waits, or returns early when the signal aborts. Never rejects: a loop that is told to stop just looks at its signal. */
+/** Waits, or returns early when the signal aborts. Never rejects: a stopping loop checks its signal. */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted === true) return resolve()
@@ -12,12 +12,12 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   })
 }
 
-/** Resolves when everything that is ready now has run. */
-export function turnOfEventLoop(): Promise<void> {
+/** Resolves after the callbacks that are ready now have run. */
+export function yieldToEventLoop(): Promise<void> {
   return new Promise((resolve) => void setImmediate(resolve))
 }
 
-/** Waits for a promise at most this long; says whether it was settled. Its failure is its owner's to handle. */
+/** Waits for a promise at most this long. Returns whether it settled. Its owner handles a rejection. */
 export async function settleWithin(promise: Promise<unknown>, ms: number): Promise<boolean> {
   const timeout = new AbortController()
   const settled = promise.then(
@@ -33,11 +33,11 @@ export interface Timer {
   cancel(): void
 }
 
-/** Does something later, unless told not to. */
-export function after(ms: number, action: () => void): Timer {
+/** Runs an action after a delay. `cancel` prevents it. */
+export function runAfter(ms: number, action: () => void): Timer {
   const timer = setTimeout(action, Math.min(ms, TIMER_MAX_MS))
   return { cancel: () => clearTimeout(timer) }
 }
 
-/** setTimeout fires at once for anything longer. */
+/** `setTimeout` fires at once for a longer delay. */
 const TIMER_MAX_MS = 2_147_483_647

@@ -234,7 +234,7 @@ describe('discovery', () => {
         stop: async () => {},
         run: async () => {
           if (name === 'old') await opened
-          return { again: false }
+          return { pollAgain: false }
         },
       },
     ]
@@ -260,7 +260,7 @@ describe('discovery', () => {
           working.push(name)
           if (working.length === 1) await opened
           await database.as('symphony_executor').query('SELECT 1')
-          return { again: false }
+          return { pollAgain: false }
         },
       },
     ]
@@ -323,7 +323,7 @@ describe('with fewer connections than databases', () => {
           await database.as('symphony_executor').query('SELECT pg_catalog.pg_sleep(0.001)')
           rounds.set(name, (rounds.get(name) ?? 0) + 1)
           working.delete(name)
-          return { again: true }
+          return { pollAgain: true }
         },
       },
     ]
@@ -367,7 +367,7 @@ describe('with fewer connections than databases', () => {
           await database.as('symphony_executor').query('SELECT pg_catalog.pg_sleep(0.02)')
           rounds += 1
           if (name === 'busy') visitsInRounds += proxy.visits - before
-          return { again: true }
+          return { pollAgain: true }
         },
       },
     ]
@@ -388,11 +388,11 @@ describe('with fewer connections than databases', () => {
         stop: async () => {},
         run: async () => {
           const remaining = (left.get(name) ?? 0) - 1
-          if (remaining < 0) return { again: false }
+          if (remaining < 0) return { pollAgain: false }
           order.push(name)
           left.set(name, remaining)
           if (order.length === 9) done.open()
-          return { again: remaining > 0 }
+          return { pollAgain: remaining > 0 }
         },
       },
     ]

@@ -1,12 +1,11 @@
 import { describe, expect, test } from 'vitest'
 import { systemClock, type Clock } from '../../libs/core/index.js'
 import {
-  BoundedSlots,
   CircuitBreaker,
   Emitter,
   guardListener,
   PollLoop,
-  RateLimit,
+  Semaphore,
   settleWithin,
   sleep,
   Wakeup,
@@ -25,14 +24,14 @@ function breakerOf(clock: Clock, states: string[]): CircuitBreaker {
 }
 
 describe('Wakeup', () => {
-  test('a word said before anybody waits is not lost', async () => {
+  test('keeps a notification that comes before the wait', async () => {
     const wakeup = new Wakeup(0, systemClock)
     wakeup.notify()
     expect(await wakeup.wait(60_000, never)).toBe(true)
     expect(await wakeup.wait(1, never)).toBe(false)
   })
 
-  test('an idle waiter is woken at once, and words within the window count as one', async () => {
+  test('wakes an idle loop at once and counts notifications within the window as one', async () => {
     const wakeup = new Wakeup(30, systemClock)
     const first = wakeup.wait(60_000, never)
     wakeup.notify()
@@ -43,27 +42,27 @@ describe('Wakeup', () => {
     expect(await wakeup.wait(1, never)).toBe(false)
   })
 
-  test('who insists is not debounced, and who is idle again is woken by the first word, however soon', async () => {
-    // A minute of debounce: whoever waited for it would be seen by the test's own time limit.
-    const insisting = new Wakeup(60_000, systemClock)
-    insisting.notify()
-    expect(await insisting.wait(60_000, never)).toBe(true)
-    insisting.notify()
-    const debounced = insisting.wait(60_000, never)
-    insisting.notify()
-    insisting.insist()
+  test('does not debounce wakeNow, nor a notification of an idle loop', async () => {
+    // A minute of debounce: a wait for its end would exceed the time limit of this test.
+    const urgent = new Wakeup(60_000, systemClock)
+    urgent.notify()
+    expect(await urgent.wait(60_000, never)).toBe(true)
+    urgent.notify()
+    const debounced = urgent.wait(60_000, never)
+    urgent.notify()
+    urgent.wakeNow()
     expect(await debounced).toBe(true)
-    insisting.insist()
-    expect(await insisting.wait(60_000, never)).toBe(true)
+    urgent.wakeNow()
+    expect(await urgent.wait(60_000, never)).toBe(true)
 
     const idle = new Wakeup(60_000, systemClock, () => true)
-    for (let word = 0; word < 3; word += 1) {
+    for (let round = 0; round < 3; round += 1) {
       idle.notify()
       expect(await idle.wait(60_000, never)).toBe(true)
     }
   })
 
-  test('an abort ends the wait, and the debounce, without a word', async () => {
+  test('ends its wait and its debounce on an abort', async () => {
     const debounced = new Wakeup(60_000, systemClock)
     debounced.notify()
     await debounced.wait(60_000, never)
@@ -80,26 +79,26 @@ describe('Wakeup', () => {
 })
 
 describe('PollLoop', () => {
-  test('it turns again at once while there is more, then waits to be woken', async () => {
-    const turns: number[] = []
+  test('polls again at once while there is more, then waits for a wake-up', async () => {
+    const polls: number[] = []
     const wakeup = new Wakeup(0, systemClock)
     const loop = new PollLoop({
-      turn: () => {
-        turns.push(turns.length)
-        return Promise.resolve({ again: turns.length < 3 })
+      poll: () => {
+        polls.push(polls.length)
+        return Promise.resolve({ pollAgain: polls.length < 3 })
       },
       pollMs: 60_000,
       wakeup,
       onError: () => {},
     })
     loop.start()
-    await expect.poll(() => turns.length).toBe(3)
+    await expect.poll(() => polls.length).toBe(3)
     wakeup.notify()
-    await expect.poll(() => turns.length).toBe(3)
+    await expect.poll(() => polls.length).toBe(3)
     await loop.stop()
   })
 
-  test('what is due exactly then is waited for in full; otherwise up to a tenth is left out, so that nobody polls in step', async () => {
+  test('waits in full for an exact due time, and up to a tenth less otherwise', async () => {
     const waits: number[] = []
     class RecordingWakeup extends Wakeup {
       override wait(ms: number, signal: AbortSignal): Promise<boolean> {
@@ -107,11 +106,11 @@ describe('PollLoop', () => {
         return super.wait(waits.length < 40 ? 0 : 60_000, signal)
       }
     }
-    let turns = 0
+    let polls = 0
     const loop = new PollLoop({
-      turn: () => {
-        turns += 1
-        return Promise.resolve({ again: false, idleMs: 1_000, exact: turns % 2 === 1 })
+      poll: () => {
+        polls += 1
+        return Promise.resolve({ pollAgain: false, idleMs: 1_000, exact: polls % 2 === 1 })
       },
       pollMs: 60_000,
       wakeup: new RecordingWakeup(0, systemClock),
@@ -127,20 +126,20 @@ describe('PollLoop', () => {
     expect(new Set(jittered).size).toBeGreaterThan(1)
   })
 
-  test('an error does not end it, and turns never overlap', async () => {
+  test('goes on after an error, and never overlaps two polls', async () => {
     let running = 0
     let most = 0
-    let turns = 0
+    let polls = 0
     const errors: unknown[] = []
     const loop = new PollLoop({
-      turn: async () => {
+      poll: async () => {
         running += 1
         most = Math.max(most, running)
-        turns += 1
+        polls += 1
         await sleep(1)
         running -= 1
-        if (turns === 1) throw new Error('the first turn fails')
-        return { again: false }
+        if (polls === 1) throw new Error('the first turn fails')
+        return { pollAgain: false }
       },
       pollMs: 5,
       wakeup: new Wakeup(0, systemClock),
@@ -149,22 +148,22 @@ describe('PollLoop', () => {
     })
     loop.start()
     loop.start()
-    await expect.poll(() => turns).toBeGreaterThan(3)
+    await expect.poll(() => polls).toBeGreaterThan(3)
     await loop.stop()
     expect(errors).toHaveLength(1)
     expect(most).toBe(1)
-    const after = turns
+    const after = polls
     await sleep(30)
-    expect(turns).toBe(after)
+    expect(polls).toBe(after)
   })
 
   test('stop waits for the turn in hand, and is safe twice and before start', async () => {
     let ended = false
     const loop = new PollLoop({
-      turn: async () => {
+      poll: async () => {
         await sleep(20)
         ended = true
-        return { again: false }
+        return { pollAgain: false }
       },
       pollMs: 60_000,
       wakeup: new Wakeup(0, systemClock),
@@ -189,7 +188,7 @@ describe('CircuitBreaker', () => {
     expect(breaker.admits(5)).toBe(5)
     breaker.failed()
     expect(breaker.admits(5)).toBe(0)
-    expect(breaker.closedForMs).toBe(100)
+    expect(breaker.openForMs).toBe(100)
     expect(states).toEqual(['open'])
   })
 
@@ -203,14 +202,14 @@ describe('CircuitBreaker', () => {
     breaker.started()
     expect(breaker.admits(5)).toBe(0)
     breaker.failed()
-    expect(breaker.closedForMs).toBe(200)
+    expect(breaker.openForMs).toBe(200)
     clock.move(200)
     breaker.started()
     breaker.succeeded()
     expect(breaker.admits(5)).toBe(5)
   })
 
-  test('a trial that told nothing gives its place to another', () => {
+  test('admits another trial after an abandoned one', () => {
     const clock = handClock()
     const breaker = breakerOf(clock, [])
     breaker.failed()
@@ -222,26 +221,12 @@ describe('CircuitBreaker', () => {
   })
 })
 
-test('RateLimit lets one second’s worth through at once and the rest in time', () => {
-  const clock = handClock()
-  const rate = new RateLimit(2, clock)
-  expect(rate.available).toBe(2)
-  rate.take()
-  rate.take()
-  expect(rate.available).toBe(0)
-  expect(rate.nextInMs).toBe(500)
-  clock.move(500)
-  expect(rate.available).toBe(1)
-  clock.move(10_000)
-  expect(rate.available).toBe(2)
-})
-
-test('BoundedSlots refuses one too many and one too few', () => {
-  const slots = new BoundedSlots(1)
-  slots.take()
-  expect(() => slots.take()).toThrow('all 1 slots are taken')
-  slots.give()
-  expect(() => slots.give()).toThrow('nobody had taken')
+test('Semaphore refuses an acquire above its size and a release without an acquire', () => {
+  const slots = new Semaphore(1)
+  slots.acquire()
+  expect(() => slots.acquire()).toThrow('all 1 slots are taken')
+  slots.release()
+  expect(() => slots.release()).toThrow('release() without a matching acquire()')
 })
 
 test('settleWithin says whether a promise was settled, and swallows its failure', async () => {

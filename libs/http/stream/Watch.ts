@@ -31,9 +31,9 @@ export class Watch {
   constructor(options: WatchOptions) {
     this.#options = options
     this.#loop = new PollLoop({
-      turn: async () => {
+      poll: async () => {
         await this.#look()
-        return { again: false }
+        return { pollAgain: false }
       },
       pollMs: options.pollMs,
       wakeup: new Wakeup(0, systemClock),
