@@ -47,6 +47,20 @@ COMMENT ON COLUMN api_keys.owner IS 'Person this key acts as. A two-person decis
 COMMENT ON COLUMN api_keys.participants IS 'Participants that the key may see and pay for; null: all.';
 COMMENT ON COLUMN api_keys.last_used_at IS 'Hour of the latest use. A finer time would make each request write.';
 
+-- view claimable_outbox_items of symphony_owner
+CREATE VIEW claimable_outbox_items AS
+ SELECT ctid AS place,
+    rail_type,
+    is_message,
+    next_attempt_at,
+    created_at,
+    sequence_id,
+    participant_id,
+    ordered
+   FROM payment_outbox_pending p
+  WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked;
+COMMENT ON VIEW claimable_outbox_items IS 'Internal: pending items without a lease, a hold or an unfinished predecessor, due or not.';
+
 -- table dispatch_epochs of symphony_owner
 CREATE TABLE dispatch_epochs (
   epoch_no integer NOT NULL,
@@ -1622,7 +1636,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 c5c5a850b4f0ffdfde41525a4631fae7017b2859af4de89782cd202b080d5be4
+-- body: sha256 c3624dcb437e3dfbb57f0eb506b7e3fd19c019710d07dc71169721d58d48671f
 COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, in order, each with its token; the items stay in pending. p_is_message: true for messages, false for payments, null for both. p_report_held adds items that the claim took over and did not lease, without a token. Returns nothing while dispatch is frozen or everything is paused.';
 
 -- function claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) of symphony_owner
@@ -1662,14 +1676,14 @@ COMMENT ON FUNCTION claim_timers(integer, text, integer, text[]) IS 'Leases due 
 -- function claimable_outbox_rails() of symphony_owner
 CREATE FUNCTION claimable_outbox_rails()
 RETURNS TABLE(rail_type text, is_message boolean)
-LANGUAGE sql STABLE
+LANGUAGE plpgsql STABLE
 SECURITY DEFINER
 SET enable_bitmapscan=off
 SET enable_seqscan=off
 SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 aed385260a60d3c3f167d44abee0f72a5c03fe67ef7bdfbbf42a2c0c55d243e9
+-- body: sha256 b51243f76d33c60ae991ffd32b23d9f4a7214d2709f9b8d22692c4d970dcba9f
 COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails and kinds with at least one claimable item, due or not.';
 
 -- function complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text) of symphony_owner
@@ -2272,7 +2286,7 @@ RETURNS tid[]
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 45cd7ac4b6bea531ddb3be7830df34916bf56eb7f94ada97a402303c67edf9d2
+-- body: sha256 f79c548a74f38986a8627577f528ec8723fbd9d6a7f4807fa8a835fb2d9184e9
 COMMENT ON FUNCTION lock_due_outbox_rows(text[], boolean[], integer, timestamp with time zone, boolean, tid[]) IS 'Internal: locks due, claimable rows of several rails and kinds, oldest first.';
 
 -- function lock_held_outbox_item(uuid, text, text) of symphony_owner
@@ -2461,7 +2475,7 @@ SET enable_seqscan=off
 SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 0bcf3d3c5ee2de5a49c7fc6fdce35c76b5a14f3dfee497a581de62a9891c4e6c
+-- body: sha256 51f94f8bdb3589d9b14167806763a7044c6b405f88ffd526fb7ac70a9f8ab6d7
 COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS 'The next due time of a claimable item, or expiry of a lease; null if there is none. Of expired leases only those that a claim of these rails would take over. p_is_message filters as in claim_outbox_batch.';
 
 -- function next_scheduler_event(boolean) of symphony_owner

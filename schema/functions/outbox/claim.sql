@@ -70,9 +70,7 @@ BEGIN
       WHERE EXISTS (
         SELECT 1 FROM unnest(p_rails) AS r(name)
         CROSS JOIN LATERAL (
-          SELECT 1 FROM payment_outbox_pending p
-          WHERE p.rail_type = r.name AND p.is_message = k.is_message
-            AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked LIMIT 1
+          SELECT 1 FROM claimable_outbox_items c WHERE c.rail_type = r.name AND c.is_message = k.is_message LIMIT 1
         ) waiting)) END
   INTO v_is_open, v_paused_rails, v_any_paused, v_all_paused, v_any_unverified, v_any_expired, v_full_trail, v_kinds;
 
@@ -138,12 +136,11 @@ BEGIN
     END IF;
     IF cardinality(v_rails) = 1 THEN
       v_rows := v_rows || ARRAY(
-        SELECT p.ctid FROM payment_outbox_pending p
-        WHERE p.rail_type = v_rails[1] AND p.is_message = v_kinds[1]
-          AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-          AND p.next_attempt_at <= v_now AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
-          AND p.ctid <> ALL (v_rows)
-        ORDER BY p.rail_type, p.is_message, p.next_attempt_at, p.created_at, p.sequence_id
+        SELECT c.place FROM claimable_outbox_items c
+        WHERE c.rail_type = v_rails[1] AND c.is_message = v_kinds[1]
+          AND c.next_attempt_at <= v_now AND NOT (v_any_paused AND is_outbox_paused(c.participant_id, c.ordered))
+          AND c.place <> ALL (v_rows)
+        ORDER BY c.rail_type, c.is_message, c.next_attempt_at, c.created_at, c.sequence_id
         LIMIT v_wanted FOR UPDATE SKIP LOCKED);
     ELSIF cardinality(v_rails) > 1 THEN
       v_rows := v_rows || lock_due_outbox_rows(v_rails, v_kinds, v_wanted, v_now, v_any_paused, v_rows);
@@ -212,24 +209,25 @@ COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: evidence about an
 
 -- Reads one row per rail and kind from the index, so that its cost does not depend on the number of items.
 CREATE OR REPLACE FUNCTION claimable_outbox_rails() RETURNS TABLE (rail_type text, is_message boolean)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: ordered
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
   WITH RECURSIVE hop(rail_type, is_message) AS (
-    (SELECT p.rail_type, p.is_message FROM payment_outbox_pending p
-      WHERE p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-      ORDER BY p.rail_type, p.is_message LIMIT 1)
+    (SELECT c.rail_type, c.is_message FROM claimable_outbox_items c ORDER BY c.rail_type, c.is_message LIMIT 1)
     UNION ALL
     SELECT n.rail_type, n.is_message
     FROM hop h
     CROSS JOIN LATERAL (
-      SELECT p.rail_type, p.is_message FROM payment_outbox_pending p
-      WHERE p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-        AND (p.rail_type, p.is_message) > (h.rail_type, h.is_message)
-      ORDER BY p.rail_type, p.is_message LIMIT 1
+      SELECT c.rail_type, c.is_message FROM claimable_outbox_items c
+      WHERE (c.rail_type, c.is_message) > (h.rail_type, h.is_message)
+      ORDER BY c.rail_type, c.is_message LIMIT 1
     ) n
   )
-  SELECT h.rail_type, h.is_message FROM hop h
+  SELECT h.rail_type, h.is_message FROM hop h;
+END
 $$;
 COMMENT ON FUNCTION claimable_outbox_rails() IS
   'Internal: the rails and kinds with at least one claimable item, due or not.';
@@ -256,38 +254,35 @@ BEGIN
       SELECT q.ordinal::integer AS queue
       FROM unnest(p_rails, p_kinds) WITH ORDINALITY AS q(rail, is_message, ordinal)
       CROSS JOIN LATERAL (
-        SELECT p.next_attempt_at, p.created_at, p.sequence_id FROM payment_outbox_pending p
-        WHERE p.rail_type = q.rail AND p.is_message = q.is_message
-          AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-          AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
-          AND p.ctid <> ALL (p_taken_over)
-        ORDER BY p.rail_type, p.is_message, p.next_attempt_at, p.created_at, p.sequence_id LIMIT p_wanted
+        SELECT c.next_attempt_at, c.created_at, c.sequence_id FROM claimable_outbox_items c
+        WHERE c.rail_type = q.rail AND c.is_message = q.is_message
+          AND c.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(c.participant_id, c.ordered))
+          AND c.place <> ALL (p_taken_over)
+        ORDER BY c.rail_type, c.is_message, c.next_attempt_at, c.created_at, c.sequence_id LIMIT p_wanted
       ) due
       ORDER BY due.next_attempt_at, due.created_at, due.sequence_id LIMIT p_wanted
     ) oldest
     GROUP BY oldest.queue
   ) share;
   v_rows := ARRAY(
-    SELECT due.ctid
+    SELECT due.place
     FROM unnest(v_queues, v_shares) AS share(queue, size)
     CROSS JOIN LATERAL (
-      SELECT p.ctid FROM payment_outbox_pending p
-      WHERE p.rail_type = p_rails[share.queue] AND p.is_message = p_kinds[share.queue]
-        AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-        AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
-        AND p.ctid <> ALL (p_taken_over)
-      ORDER BY p.rail_type, p.is_message, p.next_attempt_at, p.created_at, p.sequence_id
+      SELECT c.place FROM claimable_outbox_items c
+      WHERE c.rail_type = p_rails[share.queue] AND c.is_message = p_kinds[share.queue]
+        AND c.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(c.participant_id, c.ordered))
+        AND c.place <> ALL (p_taken_over)
+      ORDER BY c.rail_type, c.is_message, c.next_attempt_at, c.created_at, c.sequence_id
       LIMIT share.size FOR UPDATE SKIP LOCKED
     ) due);
   FOR v_queue IN 1 .. cardinality(p_rails) LOOP
     EXIT WHEN cardinality(v_rows) >= p_wanted;
     v_rows := v_rows || ARRAY(
-      SELECT p.ctid FROM payment_outbox_pending p
-      WHERE p.rail_type = p_rails[v_queue] AND p.is_message = p_kinds[v_queue]
-        AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-        AND p.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
-        AND p.ctid <> ALL (v_rows || p_taken_over)
-      ORDER BY p.rail_type, p.is_message, p.next_attempt_at, p.created_at, p.sequence_id
+      SELECT c.place FROM claimable_outbox_items c
+      WHERE c.rail_type = p_rails[v_queue] AND c.is_message = p_kinds[v_queue]
+        AND c.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(c.participant_id, c.ordered))
+        AND c.place <> ALL (v_rows || p_taken_over)
+      ORDER BY c.rail_type, c.is_message, c.next_attempt_at, c.created_at, c.sequence_id
       LIMIT p_wanted - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
   END LOOP;
   RETURN v_rows;
@@ -324,11 +319,10 @@ BEGIN
         SELECT c.rail_type, c.is_message FROM claimable_outbox_rails() c WHERE p_rails IS NULL
       ) AS served(rail, is_message)
       CROSS JOIN LATERAL (
-        SELECT p.next_attempt_at FROM payment_outbox_pending p
-        WHERE p.rail_type = served.rail AND p.is_message = served.is_message
-          AND p.lease_token IS NULL AND p.hold_reason IS NULL AND NOT p.blocked
-          AND NOT (v_any_paused AND is_outbox_paused(p.participant_id, p.ordered))
-        ORDER BY p.rail_type, p.is_message, p.next_attempt_at LIMIT 1
+        SELECT c.next_attempt_at FROM claimable_outbox_items c
+        WHERE c.rail_type = served.rail AND c.is_message = served.is_message
+          AND NOT (v_any_paused AND is_outbox_paused(c.participant_id, c.ordered))
+        ORDER BY c.rail_type, c.is_message, c.next_attempt_at LIMIT 1
       ) due
       WHERE (p_is_message IS NULL OR served.is_message = p_is_message)
         AND NOT EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'rail' AND z.name = served.rail)),
