@@ -26,15 +26,14 @@ export function fromPrisma(tx: PrismaTransaction): Queryable {
 }
 
 /**
- * Prisma throws an error of its own, with a code of its own. What the server said is in its `meta`, as the driver adapter
- * noted it, and becomes an error again here.
+ * Restores the server's error. Prisma throws an error with a code of its own; the driver adapter puts the report of the server
+ * into `meta`.
  */
 function serverErrorOf(error: unknown): unknown {
   const reported = property(property(property(error, 'meta'), 'driverAdapterError'), 'cause')
   const code = textIn(reported, 'originalCode')
   if (code === undefined) return error
-  return serverError({
-    message: textIn(reported, 'originalMessage') ?? 'the server refused the statement',
+  return serverError(textIn(reported, 'originalMessage') ?? 'the server refused the statement', {
     code,
     severity: textIn(reported, 'severity') ?? 'ERROR',
     detail: textIn(reported, 'detail'),

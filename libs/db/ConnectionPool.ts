@@ -1,7 +1,7 @@
 import { type ClientBase, Pool, type PoolClient, type PoolConfig, type QueryResult } from 'pg'
 import { systemClock } from '../core/index.js'
 import { DatabaseClosedError, type DatabaseError } from './errors.js'
-import { quoteIdentifier, type PoolUse } from './Queryable.js'
+import { quoteIdentifier, type PoolUsage } from './Queryable.js'
 import { isServerError } from './serverError.js'
 import { SQLSTATE } from './sqlstates.js'
 import type { Statement } from './statement.js'
@@ -10,21 +10,21 @@ import { toDatabaseError } from './toDatabaseError.js'
 /** An unused connection is closed after this long, so that a quiet process does not hold a server's slots. */
 const IDLE_CONNECTION_MS = 30_000
 
-/** Even a busy connection is replaced once in a while: after a failover or a change in DNS the old way is left. */
+/** A busy connection is replaced after this long, so that a failover or a change in DNS takes effect. */
 const CONNECTION_LIFETIME_SECONDS = 1_800
 
 export interface ConnectionPoolOptions {
   readonly client: PoolConfig
   readonly connectionsMax: number
-  /** Prepares a new connection. If it rejects, the connection is closed and the borrower gets the error. */
+  /** Prepares a new connection. If it rejects, the connection is closed and the caller gets the error. */
   readonly prepare: (client: ClientBase) => Promise<void>
-  /** The role a connection must still be in when it comes back; undefined if connections keep no role. */
+  /** Role that a returned connection must be in; undefined if connections keep no role. */
   readonly role: string | undefined
   /** Types the error of a connection that could not be made. */
   readonly describeFailure: (error: unknown) => DatabaseError
 }
 
-/** A bounded set of connections, each lent to one borrower at a time. */
+/** A bounded set of connections. Each is checked out by one caller at a time. */
 export class ConnectionPool {
   readonly #createPool: () => Pool
   #pool: Pool
@@ -51,48 +51,48 @@ export class ConnectionPool {
         this.#open.delete(removed)
         if (this.#open.size === 0) this.#whenEmpty?.()
       })
-      // An idle connection that dies is replaced when needed, and nobody was waiting for it; without a listener the
-      // event would end the process.
+      // An idle connection that dies is replaced when needed, and no caller waits for it. Without a listener the event
+      // would end the process.
       pool.on('error', () => {})
       return pool
     }
     this.#pool = this.#createPool()
   }
 
-  get use(): PoolUse {
+  get usage(): PoolUsage {
     const { totalCount, idleCount, waitingCount } = this.#pool
     return { role: this.#role ?? 'all', inUse: totalCount - idleCount, idle: idleCount, waiting: waitingCount }
   }
 
-  async lend(): Promise<Loan> {
+  async checkOut(): Promise<CheckedOutConnection> {
     if (this.#closed !== undefined) throw new DatabaseClosedError()
     try {
-      return new Loan(await this.#pool.connect(), this.#role)
+      return new CheckedOutConnection(await this.#pool.connect(), this.#role)
     } catch (error) {
       if (this.#closed !== undefined) throw new DatabaseClosedError()
       throw this.#describeFailure(error)
     }
   }
 
-  /** Closes what is idle now, and what is lent when it comes back. The next borrower gets a connection of its own. */
-  rest(): void {
-    // Whoever waits for a connection of this pool would wait for ever: a pool that ends serves nobody.
+  /** Closes idle connections now and checked-out ones on their return. The next caller gets a new connection. */
+  closeIdle(): void {
+    // A caller that waits for a connection of this pool would wait for ever: an ending pool serves none.
     if (this.#closed !== undefined || this.#open.size === 0 || this.#pool.waitingCount > 0) return
-    const resting = this.#pool
+    const closing = this.#pool
     this.#pool = this.#createPool()
-    // Ends when the last loan has come back; `close` waits for it too.
-    void resting.end()
+    // Ends when the last connection has come back; `close` waits for it too.
+    void closing.end()
   }
 
-  /** Waits for loans to come back, and cuts those that have not after `timeoutMs`. */
+  /** Waits for checked-out connections, and cuts those that have not come back after `timeoutMs`. */
   close(timeoutMs: number): Promise<void> {
     this.#closed ??= this.#closeAll(timeoutMs)
     return this.#closed
   }
 
   async #closeAll(timeoutMs: number): Promise<void> {
-    // The driver calls a pool ended while its sockets are still closing. Whoever drops a database next would find
-    // them in the way, so this waits for the last one.
+    // The driver calls a pool ended while its sockets are still closing. They would block a DROP DATABASE, so this
+    // waits for the last one.
     const allRemoved = new Promise<void>((resolve) => {
       this.#whenEmpty = resolve
       if (this.#open.size === 0) resolve()
@@ -103,14 +103,14 @@ export class ConnectionPool {
   }
 }
 
-export interface Answer<R> {
+export interface QueryAnswer<R> {
   readonly rows: R[]
-  /** PostgreSQL's word for what it did: `COMMIT` may be answered by `ROLLBACK`. */
+  /** Command tag of PostgreSQL: the answer to `COMMIT` may be `ROLLBACK`. */
   readonly command: string
 }
 
-/** One connection in the hands of one borrower. Never leaves this room. */
-export class Loan {
+/** One connection that one caller uses. Internal to libs/db. */
+export class CheckedOutConnection {
   readonly #client: PoolClient
   readonly #role: string | undefined
   #latest: Promise<unknown> = Promise.resolve()
@@ -130,9 +130,9 @@ export class Loan {
     return this.#client.getTransactionStatus() !== 'I'
   }
 
-  /** Sends at once, behind whatever was sent before; rejects with the driver's own error, if it was sent. */
-  async send<R>(statement: Statement): Promise<Answer<R>> {
-    // Not sent, so it did not happen, COMMIT included; and what killed the connection says more than the driver would.
+  /** Sends at once, behind earlier statements. Rejects with the driver's own error if the statement was sent. */
+  async send<R>(statement: Statement): Promise<QueryAnswer<R>> {
+    // Not sent, so it had no effect, COMMIT included. The error that ended the connection says more than the driver's.
     if (this.#loss !== undefined) throw toDatabaseError(this.#loss, { phase: 'uncommitted' })
     const sent = this.#client.query(statement)
     this.#latest = sent
@@ -145,13 +145,12 @@ export class Loan {
   }
 
   /**
-   * Ends the loan. The connection goes back only if the server still answers, outside a transaction, and the role could
-   * be restored; otherwise it is closed. The question is sent at once, behind the borrower's last statement, so it costs
-   * no round trip. Of a borrower that surely kept the role nothing is asked, unless it failed, or the role was last said more
-   * than a second ago: it may have been revoked. Resolves to whether the server answered: if not, what it said before may have
-   * been its last word.
+   * Returns the connection to its pool. It is closed instead if the server does not answer, is inside a transaction, or cannot
+   * restore the role. SET ROLE goes at once, behind the caller's last statement, so it costs no round trip. A caller that kept
+   * the role skips it, unless a statement failed or the last SET ROLE is a second old: the role may have been revoked.
+   * Resolves to whether the server answered. If not, an error before may be its last message and not its answer.
    */
-  giveBack({ roleKept = false } = {}): Promise<boolean> {
+  return({ roleKept = false } = {}): Promise<boolean> {
     this.#returned ??= this.#settle(roleKept)
     return this.#returned
   }
@@ -173,14 +172,14 @@ export class Loan {
 
   async #restore(roleKept: boolean): Promise<void> {
     const nowMs = systemClock.monotonicMs()
-    const isRecent = nowMs - (roleSaidMs.get(this.#client) ?? Number.NEGATIVE_INFINITY) < ROLE_TRUSTED_MS
+    const isRecent = nowMs - (roleSetMs.get(this.#client) ?? Number.NEGATIVE_INFINITY) < ROLE_TRUSTED_MS
     if (this.#role === undefined || (roleKept && isRecent)) {
       await this.#latest.catch(() => {})
       if (!this.#anyFailed) return
     }
-    roleSaidMs.set(this.#client, nowMs)
-    // The driver reports an error before the server is ready again: only another answer shows that it still is. The role is
-    // said again rather than looked up: cheaper than a row, and a borrower that changed it is undone.
+    roleSetMs.set(this.#client, nowMs)
+    // The driver reports an error before the server is ready again: only another answer shows that it still is. SET ROLE is
+    // cheaper than a query of the role, and undoes a change by the caller.
     await this.#client.query(this.#role === undefined ? '' : `SET ROLE ${quoteIdentifier(this.#role)}`)
   }
 
@@ -195,11 +194,11 @@ export class Loan {
   }
 }
 
-/** When a connection was last told its role; by this process's monotonic clock. */
-const roleSaidMs = new WeakMap<PoolClient, number>()
+/** Time of the last SET ROLE of each connection, by the monotonic clock of this process. */
+const roleSetMs = new WeakMap<PoolClient, number>()
 const ROLE_TRUSTED_MS = 1_000
 
-/** A text of several statements has several answers; the last one is the one that was asked for. */
+/** Returns the last answer of a text with several statements. */
 function lastAnswer(result: QueryResult | QueryResult[]): QueryResult {
   return Array.isArray(result) ? result.at(-1)! : result
 }

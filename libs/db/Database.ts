@@ -1,14 +1,14 @@
 import { Client } from 'pg'
 import { requiredText } from '../core/index.js'
 import { clientConfig, connectFailure, disconnect } from './connect.js'
-import { DirectSessions } from './DirectSessions.js'
-import { DatabaseClosedError, PoolerInTheWayError } from './errors.js'
+import { DirectConnections } from './DirectConnections.js'
+import { DatabaseClosedError, TransactionPoolerError } from './errors.js'
 import { listen, type Listener, type ListenOptions, type NotificationHandler } from './listen.js'
 import { requiredIdentifier, resolveDatabaseOptions, type DatabaseOptions, type ResolvedOptions } from './options.js'
-import { PooledSessions } from './PooledSessions.js'
+import { PoolerConnections } from './PoolerConnections.js'
 import {
   quoteIdentifier,
-  type PoolUse,
+  type PoolUsage,
   type Queryable,
   type RoleHandle,
   type RoleTransactionCallback,
@@ -29,18 +29,19 @@ export function openDatabase(options: DatabaseOptions): Database {
 export class Database {
   readonly schema: string
   readonly #options: ResolvedOptions
-  readonly #sessions: DirectSessions | PooledSessions
+  readonly #connections: DirectConnections | PoolerConnections
   readonly #listeners = new Set<Listener>()
   #closed: Promise<void> | undefined
 
   constructor(options: ResolvedOptions) {
     this.schema = options.schema
     this.#options = options
-    this.#sessions = options.pooler === 'transaction' ? new PooledSessions(options) : new DirectSessions(options)
+    this.#connections =
+      options.pooler === 'transaction' ? new PoolerConnections(options) : new DirectConnections(options)
   }
 
   as(role: string): RoleHandle {
-    return this.#sessions.as(requiredRole(role))
+    return this.#connections.as(requiredRole(role))
   }
 
   /** Runs one statement that commits by itself. */
@@ -56,16 +57,16 @@ export class Database {
   }
 
   /** Connections in use, idle connections and waiting callers: one entry per pool. */
-  get poolUse(): readonly PoolUse[] {
-    return this.#sessions.use
+  get poolUsage(): readonly PoolUsage[] {
+    return this.#connections.usage
   }
 
-  /** Closes the connections that nobody is using, at once; the next call opens what it needs. Listeners stay. */
-  rest(): void {
-    this.#sessions.rest()
+  /** Closes idle connections at once. The next call opens a new one. Listeners stay. */
+  closeIdle(): void {
+    this.#connections.closeIdle()
   }
 
-  /** Hears the notifications of a channel until closed. Rejects if the first attempt to listen fails. */
+  /** Receives the notifications of a channel until closed. Rejects if the first attempt to listen fails. */
   async listenAsRole(
     role: string,
     channel: string,
@@ -75,9 +76,9 @@ export class Database {
     this.#assertOpen()
     const target = this.#options.listenTarget
     if (target === undefined) {
-      throw new PoolerInTheWayError(
-        'LISTEN through a transaction pooler hears nothing',
-        'give a listenUrl that leads to the server itself, or rely on polling',
+      throw new TransactionPoolerError(
+        'LISTEN through a transaction pooler receives no notification',
+        'set listenUrl to an address of PostgreSQL itself, or rely on polling',
       )
     }
     const subscription = {
@@ -115,7 +116,7 @@ export class Database {
 
   async #closeAll(): Promise<void> {
     await Promise.all([
-      this.#sessions.close(this.#options.closeTimeoutMs),
+      this.#connections.close(this.#options.closeTimeoutMs),
       ...[...this.#listeners].map((listener) => listener.close()),
     ])
   }
@@ -134,7 +135,7 @@ export type Actor =
  * Returns the role acting for a person. Each statement is a transaction of its own that first presents the person. The database
  * verifies an API key itself. It takes a mere name only from a login in `naming_gateways`, and records that login beside it.
  */
-export function actingFor(role: RoleHandle, actor: Actor): Queryable & { readonly schema: string } {
+export function withActor(role: RoleHandle, actor: Actor): Queryable & { readonly schema: string } {
   const [setting, value] =
     'apiKey' in actor
       ? ['symphony.api_key', `${actor.apiKey.keyId}:${actor.apiKey.secretHash.toString('hex')}`]

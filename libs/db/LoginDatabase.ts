@@ -26,7 +26,7 @@ export function openLoginDatabase(options: LoginOptions): LoginDatabase {
 /**
  * A database seen in the login's own role: for the installer and the examiner, which work on roles and must not depend
  * on one. One connection, transactions only, nothing kept in the session, so that any pooler may stand in between.
- * Whoever moves payments uses `Database`, which knows no statement without a role.
+ * Code that moves payments uses `Database`, which runs no statement without a role.
  */
 export class LoginDatabase {
   readonly schema: string
@@ -47,10 +47,10 @@ export class LoginDatabase {
 
   /** Commits if the callback returns, rolls back if it throws. The handle it receives is dead afterwards. */
   async transaction<T>(mode: TransactionMode, callback: TransactionCallback<T>): Promise<T> {
-    const loan = await this.#pool.lend()
-    const begin = () => loan.send({ text: `${BEGIN[mode]}; ${asLocalSettings(sessionSettings(this.#options))}` })
+    const connection = await this.#pool.checkOut()
+    const begin = () => connection.send({ text: `${BEGIN[mode]}; ${asLocalSettings(sessionSettings(this.#options))}` })
     return runTransaction(
-      loan,
+      connection,
       { schema: this.schema, role: undefined, login: this.#options.target.url.user, begin, names: undefined },
       callback,
     )

@@ -70,7 +70,7 @@ export interface RoleHandle extends Queryable {
 }
 
 /** Use of one connection pool at this moment. */
-export interface PoolUse {
+export interface PoolUsage {
   /** Role of the connections; `all` where one pool serves every role, through a pooler. */
   readonly role: string
   readonly inUse: number

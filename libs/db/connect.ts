@@ -1,5 +1,5 @@
 import type { Client, ClientConfig } from 'pg'
-import { type DatabaseError, PoolerInTheWayError } from './errors.js'
+import { type DatabaseError, TransactionPoolerError } from './errors.js'
 import type { ConnectionTarget, ResolvedOptions } from './options.js'
 import { isServerError } from './serverError.js'
 import { SQLSTATE } from './sqlstates.js'
@@ -29,9 +29,9 @@ export function clientConfig(target: ConnectionTarget, options: ResolvedOptions)
     keepAliveInitialDelayMillis: KEEPALIVE_DELAY_MS,
     connectionTimeoutMillis: options.connectTimeoutMs,
     query_timeout: options.statementTimeoutMs + ANSWER_GRACE_MS,
-    // A connection is lent to one caller at a time, so what it carries is one caller's statements in their order. Sent
-    // without waiting for each other, COMMIT and the proof of the role cost no round trip of their own. It also makes
-    // the driver close a connection whose answer is overdue, which otherwise would give the late answer to the next.
+    // One caller at a time uses a connection, so its statements stay in order. Pipelined, COMMIT and SET ROLE cost no
+    // round trip of their own. The driver also closes a connection whose answer is overdue, which otherwise would pass
+    // the late answer to the next caller.
     pipeline: true,
   }
 }
@@ -80,13 +80,13 @@ export function connectFailure(error: unknown, { url }: ConnectionTarget): Datab
 
 /** The same, for a session that brings settings along: PgBouncer answers those with a protocol violation. */
 export function directConnectFailure(error: unknown, target: ConnectionTarget): DatabaseError {
-  if (isServerError(error) && error.code === SQLSTATE.protocolViolation) return poolerInTheWay(error)
+  if (isServerError(error) && error.code === SQLSTATE.protocolViolation) return transactionPoolerError(error)
   return connectFailure(error, target)
 }
 
-export function poolerInTheWay(cause?: unknown): PoolerInTheWayError {
-  return new PoolerInTheWayError(
-    'a pooler stands between us and the server: the role and settings of a session would not stay with us',
+export function transactionPoolerError(cause?: unknown): TransactionPoolerError {
+  return new TransactionPoolerError(
+    'a transaction pooler is between this process and PostgreSQL: role and settings of a session would not last',
     "open the database with pooler: 'transaction' (and a direct listenUrl), or connect to the server itself",
     cause,
   )

@@ -142,7 +142,7 @@ const MODE_OF_SSLMODE: Readonly<Record<string, TlsMode>> = {
 }
 
 /** The driver's `ssl` setting for a connection, or a refusal that says why. */
-export function decideTls(url: ConnectionUrl, options: TlsOptions = {}): false | ConnectionOptions {
+export function resolveTls(url: ConnectionUrl, options: TlsOptions = {}): false | ConnectionOptions {
   const mode = decideMode(url, options)
   requireKnownNegotiation(url)
   if (mode === 'plaintext') return false

@@ -40,7 +40,7 @@ export interface DatabaseErrorFields {
 }
 
 /**
- * A failure of the database or of the connection to it. It never holds a parameter of the statement: `withholdValues` removes
+ * A failure of the database or of the connection to it. It never holds a parameter of the statement: `redactDriverError` removes
  * those that PostgreSQL quotes.
  */
 export class DatabaseError extends AppError {
@@ -85,10 +85,10 @@ export class TlsError extends DatabaseError {
   }
 }
 
-/** Something between us and the server hands out backends, and this use needs one of its own. */
-export class PoolerInTheWayError extends DatabaseError {
+/** A pooler shares server sessions between clients, and this call needs a session of its own. */
+export class TransactionPoolerError extends DatabaseError {
   constructor(message: string, remedy: string, cause?: unknown) {
-    super('POOLER_IN_THE_WAY', message, { disposition: 'fatal', remedy, cause })
+    super('TRANSACTION_POOLER', message, { disposition: 'fatal', remedy, cause })
   }
 }
 
@@ -112,13 +112,17 @@ export class TransactionClosedError extends DatabaseError {
   }
 }
 
-/** The handle of a transaction was used while a part of it runs in another role. */
-export class TransactionLentError extends DatabaseError {
+/** The handle of a transaction was used while its `asRole` callback runs. */
+export class TransactionBusyError extends DatabaseError {
   constructor() {
-    super('TRANSACTION_LENT', 'a part of this transaction runs in another role: its own handle must wait for that', {
-      disposition: 'fatal',
-      remedy: 'query through the handle that asRole gave to its callback, and await asRole before going on',
-    })
+    super(
+      'TRANSACTION_BUSY',
+      'a callback of asRole runs in another role: the handle of this transaction must wait for its end',
+      {
+        disposition: 'fatal',
+        remedy: 'query through the handle of the asRole callback, and await asRole before the next query',
+      },
+    )
   }
 }
 

@@ -1,16 +1,14 @@
 /**
- * The only room that speaks to PostgreSQL's driver: connections, roles, transactions, LISTEN and what errors mean.
+ * The only module that calls the PostgreSQL driver: connections, roles, transactions, LISTEN and the meaning of errors.
  *
- * A process logs in as a member of several roles that inherits none of them, and every statement names the role it runs
- * in; there is no default. `database.as(role)` is what wrappers of database functions receive. A connection is lent to
- * one caller at a time, is proved to be in its role when it is new and again before anyone else gets it, and never
- * leaves this room.
+ * A process logs in as a member of several roles and inherits none of them. Every statement names its role; there is no
+ * default. Wrappers of database functions receive `database.as(role)`. One caller at a time uses a connection. Its role is
+ * verified when it is new and set again before the next caller gets it.
  *
- * Whatever fails is a `DatabaseError` with a `disposition`: `retry` (surely nothing happened), `unknown` (it may have
- * been committed: find out first) or `fatal`. A crash of this process leaves nothing behind but sessions, which the
- * server ends by the timeouts set on each of them.
+ * Every failure is a `DatabaseError` with a `disposition`: `retry` (no effect), `unknown` (it may have been committed: find
+ * out first) or `fatal`. A crash of this process leaves only sessions, which the server ends by their timeouts.
  */
-export { actingFor, Database, openDatabase } from './Database.js'
+export { Database, openDatabase, withActor } from './Database.js'
 export type { Actor, RoleProbe, RoleReport } from './Database.js'
 export { call, onlyRow } from './call.js'
 export type { TlsMode, TlsOptions } from './connectionTarget.js'
@@ -31,14 +29,14 @@ export {
   KeyReusedError,
   LeaseLostError,
   NestedTransactionError,
-  PoolerInTheWayError,
   RetryCeilingError,
   RoleError,
   StaleStatementError,
   TlsError,
   TransactionAbortedError,
+  TransactionBusyError,
   TransactionClosedError,
-  TransactionLentError,
+  TransactionPoolerError,
   UnknownJobError,
 } from './errors.js'
 export type { Disposition, FailureContext, Phase, RecordedOutcome } from './errors.js'
@@ -48,7 +46,7 @@ export type { LoginDatabase, LoginOptions, TransactionMode } from './LoginDataba
 export type { DatabaseOptions } from './options.js'
 export { DEFAULT_SCHEMA, qualify, quoteIdentifier, requireTransaction, withSchema } from './Queryable.js'
 export type {
-  PoolUse,
+  PoolUsage,
   Queryable,
   RoleHandle,
   RoleTransaction,
@@ -58,6 +56,7 @@ export type {
   TransactionCallback,
   TransactionClient,
 } from './Queryable.js'
-export { POSTGRES_STATES, RAISED_STATES } from './sqlstates.js'
+export type { ServerErrorFields } from './serverError.js'
+export { RAISED_SQLSTATES, SQLSTATE_DISPOSITIONS } from './sqlstates.js'
 export { isLeaseLostError, leaseLostErrorIn, toDatabaseError } from './toDatabaseError.js'
-export { epochMicros, firstUuidAt, fromEpochMicros, isoMicros } from './statement.js'
+export { epochMicros, fromEpochMicros, isoMicros, minUuidV7At } from './statement.js'

@@ -5,7 +5,7 @@ import { directClientConfig, directConnectFailure, disconnect } from './connect.
 import { DatabaseError } from './errors.js'
 import type { ConnectionTarget, ResolvedOptions } from './options.js'
 import { quoteIdentifier } from './Queryable.js'
-import { enterRole } from './roles.js'
+import { setRole } from './roles.js'
 import { toDatabaseError } from './toDatabaseError.js'
 
 /** What a notification carries is whatever anyone with a connection wrote there: a hint to go and look, never data. */
@@ -162,7 +162,7 @@ class ListenKeeper implements Listener {
     this.#closing.signal.addEventListener('abort', cut)
     try {
       await client.connect()
-      await enterRole(client, { role, login: this.#target.url.user, timeoutMs: this.#options.connectTimeoutMs })
+      await setRole(client, { role, login: this.#target.url.user, timeoutMs: this.#options.connectTimeoutMs })
       await client.query(`LISTEN ${quoteIdentifier(channel)}`)
       return { client, lost }
     } catch (error) {

@@ -1,5 +1,5 @@
 import { boundedInteger, type Bounds, InvalidArgumentError, rejectUnknownKeys, requiredText } from '../core/index.js'
-import { type ConnectionUrl, decideTls, parseConnectionUrl, type TlsOptions } from './connectionTarget.js'
+import { type ConnectionUrl, resolveTls, parseConnectionUrl, type TlsOptions } from './connectionTarget.js'
 import { DEFAULT_SCHEMA } from './Queryable.js'
 
 export interface DatabaseOptions {
@@ -51,7 +51,7 @@ export interface ResolvedOptions {
 
 export interface ConnectionTarget {
   readonly url: ConnectionUrl
-  readonly ssl: ReturnType<typeof decideTls>
+  readonly ssl: ReturnType<typeof resolveTls>
 }
 
 const HOUR_MS = 3_600_000
@@ -124,7 +124,7 @@ export function requiredIdentifier(argument: string, value: unknown): string {
 
 function resolveTarget(argument: string, text: unknown, tls: TlsOptions | undefined): ConnectionTarget {
   const url = parseConnectionUrl(argument, text)
-  return { url, ssl: decideTls(url, tls) }
+  return { url, ssl: resolveTls(url, tls) }
 }
 
 function resolveListenTarget(options: DatabaseOptions, target: ConnectionTarget): ConnectionTarget | undefined {

@@ -1,6 +1,6 @@
 import type { ClientBase } from 'pg'
 import { InvalidArgumentError } from '../core/index.js'
-import { poolerInTheWay } from './connect.js'
+import { transactionPoolerError } from './connect.js'
 import { RoleError } from './errors.js'
 import { requiredIdentifier } from './options.js'
 import { quoteIdentifier } from './Queryable.js'
@@ -20,23 +20,23 @@ interface RoleEntry {
   readonly timeoutMs: number
 }
 
-/** Makes sure that a new connection is a session of our own, and then puts it into its role for good. */
-export async function enterRole(client: ClientBase, { role, login, timeoutMs }: RoleEntry): Promise<void> {
+/** Sets the role of a new connection for its lifetime, after a check that no pooler shares the session. */
+export async function setRole(client: ClientBase, { role, login, timeoutMs }: RoleEntry): Promise<void> {
   // The driver takes a limit per query, though its types do not list it.
   const limit = { query_timeout: timeoutMs }
   // A pooler greets with a process id of its own. SET ROLE comes after this check: the pooler would give the server
   // connection, in our role, to its next client.
   const { rows: backends } = await client.query<{ pid: number }>({ text: 'SELECT pg_backend_pid() AS pid', ...limit })
-  if (backends[0]?.pid !== announcedPid(client)) throw poolerInTheWay()
-  let entered: string | undefined
+  if (backends[0]?.pid !== announcedPid(client)) throw transactionPoolerError()
+  let current: string | undefined
   try {
     await client.query({ text: `SET ROLE ${quoteIdentifier(role)}`, ...limit })
     const { rows } = await client.query<{ role: string }>({ text: 'SELECT current_user AS role', ...limit })
-    entered = rows[0]?.role
+    current = rows[0]?.role
   } catch (error) {
     throw roleErrorIn(error, role, login, await loginsOf(client, role)) ?? error
   }
-  if (entered !== role) throw new RoleError(role, `the connection is in role ${entered} instead of ${role}`, {})
+  if (current !== role) throw new RoleError(role, `the connection is in role ${current} instead of ${role}`, {})
 }
 
 /** Logins that may act as the role, for the remedy. */
@@ -53,7 +53,7 @@ const LOGINS = `
   SELECT l.rolname::text AS login FROM pg_catalog.pg_roles l JOIN pg_catalog.pg_roles r ON r.rolname = $1
   WHERE l.rolcanlogin AND NOT l.rolsuper AND pg_catalog.pg_has_role(l.oid, r.oid, 'MEMBER') ORDER BY 1 LIMIT 3`
 
-/** What to tell whoever runs a login that cannot act as a role; undefined if SET ROLE failed for another reason. */
+/** Returns the error of a login that cannot act as a role; undefined if SET ROLE failed for another reason. */
 export function roleErrorIn(
   error: unknown,
   role: string,

@@ -1,19 +1,25 @@
-/** What the driver hands over when the server itself reported an error: its fields, named as `pg` names them. */
-export interface ServerError extends Error {
+/** Fields of an error that the server reported, with the names that `pg` gives them. */
+export interface ServerErrorFields {
   readonly code: string
-  detail?: string | undefined
-  hint?: string | undefined
-  where?: string | undefined
-  internalQuery?: string | undefined
+  readonly severity: string
+  readonly detail?: string | undefined
+  readonly hint?: string | undefined
   readonly table?: string | undefined
   readonly column?: string | undefined
   readonly constraint?: string | undefined
   readonly routine?: string | undefined
 }
 
+/** Error of the driver for a report of the server. `redactDriverError` deletes the fields that are not readonly. */
+export interface ServerError extends Error, ServerErrorFields {
+  detail?: string | undefined
+  where?: string | undefined
+  internalQuery?: string | undefined
+}
+
 /**
- * Recognised by shape, not by class: a caller's own client may come from another copy of the driver. `severity` keeps
- * Node's errors out, whose codes (`EPIPE`) can look like a SQLSTATE.
+ * Recognises a server error by its shape, because a caller's own client may come from another copy of the driver. Node's
+ * errors have no `severity`; their codes (`EPIPE`) can look like a SQLSTATE.
  */
 export function isServerError(error: unknown): error is ServerError {
   return error instanceof Error && 'severity' in error && 'code' in error && isSqlstate(error.code)
@@ -50,11 +56,11 @@ const CLASS_THAT_QUOTES_VALUES = '22'
 const ROUTINE_OF_RAISE = 'exec_stmt_raise'
 
 /**
- * Removes from the driver's own error whatever may quote a parameter or a row, in place, so that neither our error nor
- * its `cause` can carry a payload into a log. CONTEXT always goes: with `log_parameter_max_length_on_error` the server
- * lists every parameter there.
+ * Removes text that may quote a parameter or a row from the driver's own error, in place. Neither our error nor its `cause`
+ * can then carry a payload into a log. CONTEXT always goes: with `log_parameter_max_length_on_error` the server lists every
+ * parameter there.
  */
-export function withholdValues(error: ServerError): void {
+export function redactDriverError(error: ServerError): void {
   const sqlClass = error.code.slice(0, 2)
   const writtenByAuthor = error.routine === ROUTINE_OF_RAISE
   delete error.where
@@ -63,7 +69,7 @@ export function withholdValues(error: ServerError): void {
   if (!writtenByAuthor && sqlClass === CLASS_THAT_QUOTES_VALUES) {
     const quoting = error.message
     error.message = `PostgreSQL refused a value (SQLSTATE ${error.code}); the value is withheld`
-    // V8 writes the message into the stack when that is first looked at, which may have been before.
+    // V8 writes the message into the stack at its first use, which may have been before.
     if (error.stack !== undefined) error.stack = error.stack.replace(quoting, () => error.message)
   }
 }

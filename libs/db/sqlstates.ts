@@ -25,7 +25,7 @@ interface RaisedState {
 }
 
 /** Every SQLSTATE our SQL raises. A code raised in `schema/`, listed here and documented is one and the same set. */
-export const RAISED_STATES: ReadonlyMap<string, RaisedState> = new Map([
+export const RAISED_SQLSTATES: ReadonlyMap<string, RaisedState> = new Map([
   ['P0001', { name: 'APPEND_ONLY', errorClass: AppendOnlyError }],
   ['P7001', { name: 'ALREADY_TERMINAL', errorClass: AlreadyTerminalError }],
   ['P7002', { name: 'LEASE_LOST', errorClass: LeaseLostError }],
@@ -47,7 +47,7 @@ export const RAISED_STATES: ReadonlyMap<string, RaisedState> = new Map([
  * Any bare RAISE EXCEPTION, of anybody's trigger, gives P0001. Ours is told apart by its fixed message and by the
  * table it names; it is the one place where a message is read, because the code alone proves nothing.
  */
-export function isAppendOnlyRefusal(message: string, table: string | undefined): boolean {
+export function isAppendOnlyError(message: string, table: string | undefined): boolean {
   return ['UPDATE', 'DELETE', 'TRUNCATE'].some(
     (operation) => message === `append-only: ${operation} of table ${table} is refused`,
   )
@@ -77,7 +77,7 @@ interface PostgresState {
  * what is not here at all is `fatal`. `unknown` says that the server went away while it had the statement: it is made
  * milder where nothing can have been committed yet (see `dispositionOf`).
  */
-export const POSTGRES_STATES: ReadonlyMap<string, PostgresState> = new Map([
+export const SQLSTATE_DISPOSITIONS: ReadonlyMap<string, PostgresState> = new Map([
   // 08: the connection. 08P01 is also how PgBouncer reports a server that died under a statement.
   state('08', 'connection_exception', 'unknown'),
   state('08000', 'connection_exception', 'unknown'),
@@ -206,8 +206,8 @@ export function remedyForState(sqlstate: string): string | undefined {
   return REMEDIES.get(sqlstate)
 }
 
-export function lookUpState(sqlstate: string): PostgresState | undefined {
-  return POSTGRES_STATES.get(sqlstate) ?? POSTGRES_STATES.get(sqlstate.slice(0, 2))
+export function classifySqlstate(sqlstate: string): PostgresState | undefined {
+  return SQLSTATE_DISPOSITIONS.get(sqlstate) ?? SQLSTATE_DISPOSITIONS.get(sqlstate.slice(0, 2))
 }
 
 function state(sqlstate: string, condition: string, disposition: Disposition): [string, PostgresState] {

@@ -89,6 +89,6 @@ export function fromEpochMicros(parameter: string): string {
 }
 
 /** The smallest UUID version 7 of that moment: rows keyed by such ids are found by time without an index on a time. */
-export function firstUuidAt(time: string): string {
+export function minUuidV7At(time: string): string {
   return `(lpad(to_hex((extract(epoch FROM ${time}) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid`
 }

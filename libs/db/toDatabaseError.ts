@@ -6,8 +6,8 @@ import {
   StaleStatementError,
   TlsError,
 } from './errors.js'
-import { isServerError, type ServerError, withholdValues } from './serverError.js'
-import { isAppendOnlyRefusal, lookUpState, RAISED_STATES, remedyForState, SQLSTATE } from './sqlstates.js'
+import { isServerError, type ServerError, redactDriverError } from './serverError.js'
+import { isAppendOnlyError, classifySqlstate, RAISED_SQLSTATES, remedyForState, SQLSTATE } from './sqlstates.js'
 
 /** Sessions that ended for idleness: they had not read the statement that met this error. */
 const ENDED_WHILE_IDLE: ReadonlySet<string> = new Set([SQLSTATE.idleInTransactionTimeout, SQLSTATE.idleSessionTimeout])
@@ -16,12 +16,12 @@ const ENDED_WHILE_IDLE: ReadonlySet<string> = new Set([SQLSTATE.idleInTransactio
 export function toDatabaseError(error: unknown, context: FailureContext): DatabaseError {
   if (error instanceof DatabaseError) return error
   if (!isServerError(error)) return describeDriverError(error, context)
-  withholdValues(error)
+  redactDriverError(error)
   return raisedByUs(error) ?? reportedByServer(error, context)
 }
 
 export function dispositionOf(sqlstate: string, { phase, sessionSurvived = true }: FailureContext): Disposition {
-  const listed = lookUpState(sqlstate)?.disposition ?? 'fatal'
+  const listed = classifySqlstate(sqlstate)?.disposition ?? 'fatal'
   if (phase !== 'committing') return listed === 'unknown' ? 'retry' : listed
   // A PANIC while the commit record is being written looks like any shortage, until the connection is found dead.
   if (!sessionSurvived && !ENDED_WHILE_IDLE.has(sqlstate)) return 'unknown'
@@ -54,10 +54,10 @@ export function leaseLostErrorIn(error: unknown): LeaseLostError | undefined {
 }
 
 function raisedByUs(error: ServerError): DatabaseError | undefined {
-  const raised = RAISED_STATES.get(error.code)
+  const raised = RAISED_SQLSTATES.get(error.code)
   if (raised === undefined) return undefined
   const { name, errorClass } = raised
-  if (name === 'APPEND_ONLY' && !isAppendOnlyRefusal(error.message, error.table)) return undefined
+  if (name === 'APPEND_ONLY' && !isAppendOnlyError(error.message, error.table)) return undefined
   // The name of a P70xx is its code here: without it the message reads well beside the code.
   const prefix = `${name}: `
   const message = error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message
@@ -67,7 +67,7 @@ function raisedByUs(error: ServerError): DatabaseError | undefined {
 function reportedByServer(error: ServerError, context: FailureContext): DatabaseError {
   if (isStaleStatement(error)) return new StaleStatementError(error.message, fieldsOf(error))
   const sqlstate = isStandbyRefusal(error) ? SQLSTATE.readOnlyServer : error.code
-  const condition = lookUpState(sqlstate)?.condition ?? 'database_error'
+  const condition = classifySqlstate(sqlstate)?.condition ?? 'database_error'
   const message =
     sqlstate === SQLSTATE.readOnlyServer ? `the server accepts no writes: ${error.message}` : error.message
   return new DatabaseError(condition.toUpperCase(), message, {

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { Answer, Loan } from './ConnectionPool.js'
+import type { QueryAnswer, CheckedOutConnection } from './ConnectionPool.js'
 import { prepareStatement, type StatementNames } from './statement.js'
 import {
   DatabaseError,
@@ -7,7 +7,7 @@ import {
   StaleStatementError,
   TransactionAbortedError,
   TransactionClosedError,
-  TransactionLentError,
+  TransactionBusyError,
 } from './errors.js'
 import {
   quoteIdentifier,
@@ -23,39 +23,39 @@ import { toDatabaseError } from './toDatabaseError.js'
 
 export interface TransactionSetup {
   readonly schema: string
-  /** The role it runs in, and comes back to; undefined for the login itself. */
+  /** Role of the transaction; undefined for the login itself. */
   readonly role: string | undefined
-  /** Who logs in, for the message when a role is refused. */
+  /** Name of the login, for the message of a refused role. */
   readonly login: string
   /** Opens the transaction on the connection. */
-  readonly begin: (loan: Loan) => Promise<unknown>
-  /** The names of prepared statements; undefined behind a pooler. */
+  readonly begin: (connection: CheckedOutConnection) => Promise<unknown>
+  /** Names of prepared statements; undefined behind a pooler. */
   readonly names: StatementNames | undefined
 }
 
-/** Runs the callback between BEGIN and COMMIT on one connection, and gives the connection back. */
+/** Runs the callback between BEGIN and COMMIT on one connection, and returns the connection to its pool. */
 export async function runTransaction<T>(
-  loan: Loan,
+  connection: CheckedOutConnection,
   setup: TransactionSetup,
   callback: RoleTransactionCallback<T>,
 ): Promise<T> {
   try {
-    await begin(loan, setup)
-    const handle = new TransactionHandle(loan, setup)
+    await begin(connection, setup)
+    const handle = new TransactionHandle(connection, setup)
     let result: T
     try {
       result = await callback(handle)
     } catch (error) {
       handle.close()
-      await rollBack(loan)
+      await rollBack(connection)
       throw error
     }
     handle.close()
-    await commit(loan, handle)
+    await commit(connection, handle)
     return result
   } finally {
-    // Not waited for: the connection finds its own way back, and the caller has its answer.
-    void loan.giveBack()
+    // Returns in the background: the caller has its answer.
+    void connection.return()
   }
 }
 
@@ -77,15 +77,15 @@ export class TransactionNesting {
 
 class TransactionHandle implements RoleTransaction {
   readonly schema: string
-  readonly #loan: Loan
+  readonly #connection: CheckedOutConnection
   readonly #setup: TransactionSetup
   #closed = false
-  #lent = false
+  #isInOtherRole = false
   firstFailure: DatabaseError | undefined
 
-  constructor(loan: Loan, setup: TransactionSetup) {
+  constructor(connection: CheckedOutConnection, setup: TransactionSetup) {
     this.schema = setup.schema
-    this.#loan = loan
+    this.#connection = connection
     this.#setup = setup
   }
 
@@ -94,7 +94,7 @@ class TransactionHandle implements RoleTransaction {
     const { names } = this.#setup
     const statement = prepareStatement({ text, values }, this.schema, names)
     try {
-      const { rows } = await this.#loan.send<R>(statement)
+      const { rows } = await this.#connection.send<R>(statement)
       return { rows }
     } catch (error) {
       const typed = toDatabaseError(error, { phase: 'uncommitted' })
@@ -107,26 +107,28 @@ class TransactionHandle implements RoleTransaction {
   async asRole<T>(role: string, callback: TransactionCallback<T>): Promise<T> {
     this.#assertUsable()
     const name = requiredRole(role)
-    this.#lent = true
+    this.#isInOtherRole = true
     try {
-      await this.#switchRole(`SAVEPOINT ${LENT}; SET LOCAL ROLE ${quoteIdentifier(name)}`, name)
-      const borrowed = new TransactionHandle(this.#loan, { ...this.#setup, role: name })
+      await this.#switchRole(`SAVEPOINT ${ROLE_SAVEPOINT}; SET LOCAL ROLE ${quoteIdentifier(name)}`, name)
+      const inner = new TransactionHandle(this.#connection, { ...this.#setup, role: name })
       let result: T
       try {
-        result = await callback(borrowed)
+        result = await callback(inner)
       } catch (error) {
-        borrowed.close()
-        await this.#comeBack(`ROLLBACK TO SAVEPOINT ${LENT}; RELEASE SAVEPOINT ${LENT}`).catch(() => {})
+        inner.close()
+        await this.#restoreRole(`ROLLBACK TO SAVEPOINT ${ROLE_SAVEPOINT}; RELEASE SAVEPOINT ${ROLE_SAVEPOINT}`).catch(
+          () => {},
+        )
         throw error
       }
-      borrowed.close()
-      assertStillOpen(this.#loan)
-      await this.#comeBack(`RELEASE SAVEPOINT ${LENT}`).catch((error: unknown) => {
-        throw borrowed.firstFailure === undefined ? error : swallowedIn(borrowed.firstFailure)
+      inner.close()
+      assertStillOpen(this.#connection)
+      await this.#restoreRole(`RELEASE SAVEPOINT ${ROLE_SAVEPOINT}`).catch((error: unknown) => {
+        throw inner.firstFailure === undefined ? error : swallowedIn(inner.firstFailure)
       })
       return result
     } finally {
-      this.#lent = false
+      this.#isInOtherRole = false
     }
   }
 
@@ -135,17 +137,17 @@ class TransactionHandle implements RoleTransaction {
   }
 
   /**
-   * The savepoint is the proof that this still is the transaction that was lent: a callback which ended it, even if it began
-   * another, took the savepoint along, and the role is not given back to what it left behind.
+   * Returns to the role of this transaction. The savepoint shows that the callback did not end the transaction, not even to
+   * begin another: its end would have removed the savepoint.
    */
-  async #comeBack(leaving: string): Promise<void> {
+  async #restoreRole(leaving: string): Promise<void> {
     const { role } = this.#setup
     await this.#switchRole(`${leaving}; SET LOCAL ROLE ${role === undefined ? 'NONE' : quoteIdentifier(role)}`, role)
   }
 
   async #switchRole(text: string, role: string | undefined): Promise<void> {
     try {
-      await this.#loan.send({ text })
+      await this.#connection.send({ text })
     } catch (error) {
       if (isServerError(error) && error.code === SQLSTATE.unknownSavepoint) throw endedInside()
       const refused = role === undefined ? undefined : roleErrorIn(error, role, this.#setup.login)
@@ -157,14 +159,14 @@ class TransactionHandle implements RoleTransaction {
 
   #assertUsable(): void {
     if (this.#closed) throw new TransactionClosedError()
-    if (this.#lent) throw new TransactionLentError()
+    if (this.#isInOtherRole) throw new TransactionBusyError()
   }
 }
 
-const LENT = 'symphony_lent'
+const ROLE_SAVEPOINT = 'symphony_as_role'
 
-/** COMMIT, believed only if the server says COMMIT: the end of a failed transaction is answered by ROLLBACK. */
-export function assertCommitted({ command }: Answer<unknown>, swallowed: DatabaseError | undefined): void {
+/** Throws unless the server answered COMMIT: it ends a failed transaction with ROLLBACK. */
+export function assertCommitted({ command }: QueryAnswer<unknown>, swallowed: DatabaseError | undefined): void {
   if (command !== 'COMMIT') throw swallowedIn(swallowed)
 }
 
@@ -175,19 +177,19 @@ function swallowedIn(swallowed: DatabaseError | undefined): TransactionAbortedEr
   )
 }
 
-async function begin(loan: Loan, setup: TransactionSetup): Promise<void> {
+async function begin(connection: CheckedOutConnection, setup: TransactionSetup): Promise<void> {
   try {
-    await setup.begin(loan)
+    await setup.begin(connection)
   } catch (error) {
     throw toDatabaseError(error, { phase: 'uncommitted' })
   }
 }
 
-async function commit(loan: Loan, handle: TransactionHandle): Promise<void> {
-  assertStillOpen(loan)
-  const committed = loan.send({ text: 'COMMIT' })
-  const survived = loan.giveBack()
-  let answer: Answer<unknown>
+async function commit(connection: CheckedOutConnection, handle: TransactionHandle): Promise<void> {
+  assertStillOpen(connection)
+  const committed = connection.send({ text: 'COMMIT' })
+  const survived = connection.return()
+  let answer: QueryAnswer<unknown>
   try {
     answer = await committed
   } catch (error) {
@@ -196,8 +198,8 @@ async function commit(loan: Loan, handle: TransactionHandle): Promise<void> {
   assertCommitted(answer, handle.firstFailure)
 }
 
-function assertStillOpen(loan: Loan): void {
-  if (!loan.isInTransaction) throw endedInside()
+function assertStillOpen(connection: CheckedOutConnection): void {
+  if (!connection.isInTransaction) throw endedInside()
 }
 
 function endedInside(): DatabaseError {
@@ -207,7 +209,7 @@ function endedInside(): DatabaseError {
   })
 }
 
-/** If it fails, the connection is dead or still in the transaction, and closing it has the same effect. */
-async function rollBack(loan: Loan): Promise<void> {
-  await loan.send({ text: 'ROLLBACK' }).catch(() => {})
+/** A failed ROLLBACK leaves a dead connection or an open transaction. Closing the connection has the same effect. */
+async function rollBack(connection: CheckedOutConnection): Promise<void> {
+  await connection.send({ text: 'ROLLBACK' }).catch(() => {})
 }

@@ -1,5 +1,5 @@
 import { Counter, Gauge, Registry } from 'prom-client'
-import type { PoolUse } from '../db/index.js'
+import type { PoolUsage } from '../db/index.js'
 import type { InboxFigures } from '../inbox/index.js'
 import type { LeaseFigures } from '../lease/index.js'
 import type { SealingStatus } from '../ledger/index.js'
@@ -18,7 +18,7 @@ export interface SystemStatus {
   readonly leases: LeaseFigures
   readonly sealing: SealingStatus
   /** Of this process; the rest is the database's, and the same for everybody. */
-  readonly pools: readonly PoolUse[]
+  readonly pools: readonly PoolUsage[]
 }
 
 type Labels = Readonly<Record<string, string>>

@@ -149,7 +149,7 @@ export class Fleet {
     if (crew === undefined) return
     // Side by side: a round that waits for a database which is gone ends when its worker is told to stop.
     await Promise.all([...crew.loops, ...crew.workers].map((one) => one.stop()))
-    member.database.rest()
+    member.database.closeIdle()
     this.#crews.delete(member)
     this.#down.delete(member)
     servedHere.delete(member.identity)
@@ -214,7 +214,7 @@ export class Fleet {
   #left(identity: string): void {
     const { connectionsMax, connectionsPerDatabase } = this.#options
     if (this.#crews.size * connectionsPerDatabase <= connectionsMax) return
-    for (const member of this.#crews.keys()) if (member.identity === identity) member.database.rest()
+    for (const member of this.#crews.keys()) if (member.identity === identity) member.database.closeIdle()
   }
 
   /** Said once each time: that it was asked again and is still down is no news. */

@@ -1,7 +1,7 @@
 import { symphony } from './symphony.mjs'
 
 const POOLED = ['--pooler', 'transaction']
-const IN_THE_WAY = 'POOLER_IN_THE_WAY'
+const POOLER_ERROR = 'TRANSACTION_POOLER'
 
 /**
  * Which process works through which kind of pooling: what docs/operate/scale-out.md says, found out by trying. `refused` is the
@@ -11,22 +11,22 @@ const IN_THE_WAY = 'POOLER_IN_THE_WAY'
 const CASES = [
   { command: 'worker', login: 'relayer', through: 'transaction', flags: [...POOLED, '--no-listen'] },
   { command: 'worker', login: 'relayer', through: 'transaction', flags: [...POOLED, '--listen-url', 'PRIMARY'] },
-  { command: 'worker', login: 'relayer', through: 'transaction', flags: POOLED, refused: IN_THE_WAY },
+  { command: 'worker', login: 'relayer', through: 'transaction', flags: POOLED, refused: POOLER_ERROR },
   {
     command: 'worker',
     login: 'relayer',
     through: 'transaction',
     flags: [...POOLED, '--listen-url', 'SESSION'],
-    refused: IN_THE_WAY,
+    refused: POOLER_ERROR,
   },
   { command: 'scheduler', login: 'relayer', through: 'transaction', flags: [...POOLED, '--no-listen'] },
   { command: 'scheduler', login: 'relayer', through: 'transaction', flags: [...POOLED, '--listen-url', 'PRIMARY'] },
   { command: 'api', login: 'web', through: 'transaction', flags: POOLED },
   { command: 'enqueue', login: 'shop', through: 'transaction', flags: POOLED },
   { command: 'status', login: 'relayer', through: 'transaction', flags: POOLED },
-  { command: 'status', login: 'relayer', through: 'transaction', flags: [], refused: IN_THE_WAY },
+  { command: 'status', login: 'relayer', through: 'transaction', flags: [], refused: POOLER_ERROR },
   { command: 'status', login: 'relayer', through: 'session', flags: POOLED },
-  { command: 'status', login: 'relayer', through: 'session', flags: [], refused: IN_THE_WAY },
+  { command: 'status', login: 'relayer', through: 'session', flags: [], refused: POOLER_ERROR },
   { command: 'status', login: 'relayer', through: 'nothing', flags: [] },
   { command: 'deploy', login: 'postgres', through: 'transaction', flags: [] },
   { command: 'doctor', login: 'postgres', through: 'transaction', flags: [] },

@@ -113,8 +113,8 @@ interface MappedStates {
 function mappedStates(repository: Repository): MappedStates {
   const file = repository.find(({ path }) => path === MAPPING)
   const tokens = file === undefined ? [] : tokensOf(file)
-  const own = initializerOf(tokens, 'RAISED_STATES').filter(({ text: code }) => CODE.test(code))
-  const postgres = initializerOf(tokens, 'POSTGRES_STATES').filter(
+  const own = initializerOf(tokens, 'RAISED_SQLSTATES').filter(({ text: code }) => CODE.test(code))
+  const postgres = initializerOf(tokens, 'SQLSTATE_DISPOSITIONS').filter(
     ({ text: name }) => CODE.test(name) || CONDITION.test(name),
   )
   return {

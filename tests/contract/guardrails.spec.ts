@@ -37,8 +37,8 @@ const SOUND: Repository = [
   file('schema/v1/011_payment_outbox.sql', 'CREATE TABLE payment_outbox_pending (outbox_id uuid, state text);'),
   file(
     'libs/db/sqlstates.ts',
-    `export const RAISED_STATES = { P0001: { name: 'A' }, P7001: { name: 'ENDED' } }
-    const POSTGRES_STATES = { '40001': { condition: 'serialization_failure' } }`,
+    `export const RAISED_SQLSTATES = { P0001: { name: 'A' }, P7001: { name: 'ENDED' } }
+    const SQLSTATE_DISPOSITIONS = { '40001': { condition: 'serialization_failure' } }`,
   ),
   file('docs/reference/errors.md', '# Errors\n\n## P0001 APPEND_ONLY\n\n## P7001 ENDED\n'),
 ]
@@ -343,7 +343,7 @@ describe('planted violations are caught, and only by the rule they break', () =>
     {
       rule: states,
       path: 'libs/db/sqlstates.ts',
-      text: "export const RAISED_STATES = { P0001: {}, P7001: {},\n P7002: { name: 'x' } }",
+      text: "export const RAISED_SQLSTATES = { P0001: {}, P7001: {},\n P7002: { name: 'x' } }",
       line: 2,
       says: /P7002 is mapped, but nothing/,
     },

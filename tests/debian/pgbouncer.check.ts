@@ -74,7 +74,7 @@ test.each([
   ['status'],
 ])('%s without --pooler is refused and leaves the pooled connection in the login role', async (...words) => {
   const { exitCode, stderr } = await symphony(words, { DATABASE_URL: url, SYMPHONY_RAILS: rails })
-  expect({ exitCode, stderr }).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('POOLER_IN_THE_WAY') })
+  expect({ exitCode, stderr }).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('TRANSACTION_POOLER') })
   // The only server connection of the pool, in the state in which the refused process left it.
   const next = new Client(url)
   await next.connect()

@@ -90,7 +90,7 @@ describe('a worker refuses', () => {
     pooled.port = String(pooler.port)
     const words = ['worker', '--rails', rails, '--no-http', '--no-listen', '--log-level', 'silent']
     const { exitCode, stderr } = await symphony(words, { DATABASE_URL: pooled.href, SYMPHONY_SCHEMA: db.schema })
-    expect({ exitCode, stderr }).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('POOLER_IN_THE_WAY') })
+    expect({ exitCode, stderr }).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('TRANSACTION_POOLER') })
   })
 
   test('a server that may forget what it committed', async () => {
@@ -148,14 +148,14 @@ describe('a worker refuses', () => {
     url.port = String(pooler.port)
     const { exitCode, stderr } = await worker(url.href)
     expect(exitCode).toBe(1)
-    expect(stderr).toContain('POOLER_IN_THE_WAY')
+    expect(stderr).toContain('TRANSACTION_POOLER')
   })
 
   test('LISTEN behind a pooler in transaction mode; polling alone is fine', async () => {
     const url = await processLogin()
     const listening = await worker(url, '--pooler', 'transaction')
     expect(listening.exitCode).toBe(1)
-    expect(listening.stderr).toContain('POOLER_IN_THE_WAY')
+    expect(listening.stderr).toContain('TRANSACTION_POOLER')
     expect((await worker(url, '--pooler', 'transaction', '--no-listen')).exitCode).toBe(0)
     expect((await worker(url, '--pooler', 'transaction', '--listen-url', url)).exitCode).toBe(0)
   })

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { PoolerInTheWayError, type Database } from '../../libs/db/index.js'
+import { TransactionPoolerError, type Database } from '../../libs/db/index.js'
 import { DbStage } from '../support/dbStage.js'
 import { PATIENTLY } from '../support/patiently.js'
 import { gate } from '../support/gate.js'
@@ -275,8 +275,10 @@ describe('a pooler in the way of sessions of our own', () => {
   test('is seen by the process id it makes up', async () => {
     const pooler = await TcpProxy.before(stage.url(), { alterAnswer: withAnotherPid })
     const database = stage.open({ url: stage.url(pooler.port) })
-    await expect(database.queryAsRole(stage.worker, 'SELECT 1')).rejects.toBeInstanceOf(PoolerInTheWayError)
-    await expect(database.listenAsRole(stage.worker, 'channel', () => {})).rejects.toBeInstanceOf(PoolerInTheWayError)
+    await expect(database.queryAsRole(stage.worker, 'SELECT 1')).rejects.toBeInstanceOf(TransactionPoolerError)
+    await expect(database.listenAsRole(stage.worker, 'channel', () => {})).rejects.toBeInstanceOf(
+      TransactionPoolerError,
+    )
     const through = stage.open({ url: stage.url(pooler.port), pooler: 'transaction' })
     expect((await through.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
     await Promise.all([database.close(), through.close()])
@@ -289,7 +291,7 @@ describe('a pooler in the way of sessions of our own', () => {
     })
     const database = stage.open({ url: stage.url(pooler.port) })
     await expect(database.queryAsRole(stage.worker, 'SELECT 1')).rejects.toMatchObject({
-      code: 'POOLER_IN_THE_WAY',
+      code: 'TRANSACTION_POOLER',
       remedy: expect.stringContaining(`pooler: 'transaction'`),
     })
     await pooler.close()

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { PoolerInTheWayError, type ListenOptions, type Listener, type ListenState } from '../../libs/db/index.js'
+import { TransactionPoolerError, type ListenOptions, type Listener, type ListenState } from '../../libs/db/index.js'
 import { DbStage } from '../support/dbStage.js'
 import { PATIENTLY } from '../support/patiently.js'
 import { TcpProxy } from '../support/tcpProxy.js'
@@ -170,7 +170,7 @@ test('the first attempt to listen must succeed', async () => {
 
 test('behind a pooler it is refused without a direct way, and works with one', async () => {
   const behind = stage.open({ pooler: 'transaction' })
-  await expect(behind.listenAsRole(stage.worker, CHANNEL, () => {})).rejects.toBeInstanceOf(PoolerInTheWayError)
+  await expect(behind.listenAsRole(stage.worker, CHANNEL, () => {})).rejects.toBeInstanceOf(TransactionPoolerError)
   const heard: string[] = []
   const beside = stage.open({ pooler: 'transaction', listenUrl: stage.url() })
   const listener = await beside.listenAsRole(stage.worker, CHANNEL, (payload) => heard.push(payload))

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import {
   call,
   DatabaseError,
-  POSTGRES_STATES,
+  SQLSTATE_DISPOSITIONS,
   type Database,
   type Disposition,
   type Transaction,
@@ -241,7 +241,7 @@ test('53300 is retry: no connection left for the login', async () => {
 })
 
 test('at least forty states of the table were provoked by their real causes', () => {
-  const known = [...POSTGRES_STATES.keys()].filter((state) => provoked.has(state))
+  const known = [...SQLSTATE_DISPOSITIONS.keys()].filter((state) => provoked.has(state))
   process.stdout.write(`sqlstates: ${known.length} provoked\n`)
   expect(known.length).toBeGreaterThanOrEqual(40)
 })

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newApiKey, parseApiKey } from '../../libs/access/index.js'
-import { actingFor, quoteIdentifier } from '../../libs/db/index.js'
+import { withActor, quoteIdentifier } from '../../libs/db/index.js'
 import { placeOutboxHold, resolveOutboxHold, type ClaimedItem } from '../../libs/outbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
@@ -580,7 +580,7 @@ describe('a stolen login of the HTTP API', () => {
       const { login, control } = await gatewayOf(own)
       const alice = await aKey(own, { scopes: ['operate'], owner: 'alice' })
       const { key: readKey } = await aKey(own, { scopes: ['read'], owner: 'bob' })
-      const person = actingFor(control, { apiKey: parseApiKey(alice.key)! })
+      const person = withActor(control, { apiKey: parseApiKey(alice.key)! })
       const { outboxId } = await enqueue(own)
       await placeOutboxHold(person, outboxId, 'odd')
       const { proposalId } = await resolveOutboxHold(person, outboxId, 'DISPATCHED', 'paid', 'ref-1')

@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import { createApiKey, isActorGateway, type ApiKeyRequest } from '../../libs/access/index.js'
-import { actingFor } from '../../libs/db/index.js'
+import { withActor } from '../../libs/db/index.js'
 import {
   createHttpServer,
   MetricsPage,
@@ -55,7 +55,7 @@ export async function apiRolesOf(db: TestDatabase): Promise<ApiRoles> {
     readonly: db.as('symphony_readonly'),
     auditor: db.as('symphony_auditor'),
     auth: db.as('symphony_auth'),
-    control: ({ apiKey, owner }) => actingFor(control, apiKey === null ? { person: owner } : { apiKey }),
+    control: ({ apiKey, owner }) => withActor(control, apiKey === null ? { person: owner } : { apiKey }),
     mayActFor: (people) => isActorGateway(control, people),
   }
 }

@@ -9,7 +9,7 @@ import {
   revokeApiKey,
   type ApiKeyRequest,
 } from '../../libs/access/index.js'
-import { actingFor } from '../../libs/db/index.js'
+import { withActor } from '../../libs/db/index.js'
 import { placeOutboxHold, readItemEvents } from '../../libs/outbox/index.js'
 import { triggerJob } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
@@ -231,14 +231,14 @@ describe('a gateway', () => {
     const carol = await keyOf({ scopes: ['operate'], owner: 'carol' })
     const { database, name: login } = await db.createLogin('plain', { roles: ['symphony_control'] })
     const { outboxId } = await enqueue(db)
-    await placeOutboxHold(actingFor(database.as('symphony_control'), carol), outboxId, 'odd')
+    await placeOutboxHold(withActor(database.as('symphony_control'), carol), outboxId, 'odd')
     expect(await actors(outboxId)).toEqual([login])
 
     const { control } = await gatewayLogin(false)
     const second = await enqueue(db)
-    await placeOutboxHold(actingFor(control, carol), second.outboxId, 'odd')
+    await placeOutboxHold(withActor(control, carol), second.outboxId, 'odd')
     expect(await actors(second.outboxId)).toEqual(['carol'])
-    const { runId } = await triggerJob(actingFor(control, carol), await aJob(db))
+    const { runId } = await triggerJob(withActor(control, carol), await aJob(db))
     const runs = await db.queryNoRole('SELECT triggered_by FROM scheduler_job_runs WHERE run_id = $1', [runId])
     expect(runs.rows).toEqual([{ triggered_by: 'carol' }])
   })
@@ -246,9 +246,9 @@ describe('a gateway', () => {
   test('stands beside a person whom it names without a key, in every record', async () => {
     const { control, name } = await gatewayLogin(true)
     const { outboxId } = await enqueue(db)
-    await placeOutboxHold(actingFor(control, { person: 'carol' }), outboxId, 'odd')
+    await placeOutboxHold(withActor(control, { person: 'carol' }), outboxId, 'odd')
     expect(await actors(outboxId)).toEqual([`carol via ${name}`])
-    const { runId } = await triggerJob(actingFor(control, { person: 'carol' }), await aJob(db))
+    const { runId } = await triggerJob(withActor(control, { person: 'carol' }), await aJob(db))
     const runs = await db.queryNoRole('SELECT triggered_by FROM scheduler_job_runs WHERE run_id = $1', [runId])
     expect(runs.rows).toEqual([{ triggered_by: `carol via ${name}` }])
   })
@@ -271,7 +271,7 @@ describe('a gateway', () => {
     const { control, name } = await gatewayLogin(true)
     const carol = await keyOf({ scopes: ['operate'], owner: 'carol' })
     for (const actor of [carol, { person: 'carol' }]) {
-      const making = createApiKey(actingFor(control, actor), { scopes: ['operate'], owner: name })
+      const making = createApiKey(withActor(control, actor), { scopes: ['operate'], owner: name })
       expect(await failureOf(making)).toMatchObject({
         sqlstate: '42501',
         message: expect.stringContaining(`the gateway ${name} may make none`),
@@ -299,20 +299,20 @@ describe('a gateway', () => {
     const forged = { apiKey: { ...good.apiKey, secretHash: Buffer.alloc(32) } }
     const { outboxId } = await enqueue(db)
     for (const actor of [revoked, expired, reader, forged, { apiKey: newApiKey() }]) {
-      const error = await failureOf(placeOutboxHold(actingFor(control, actor), outboxId, 'odd'))
+      const error = await failureOf(placeOutboxHold(withActor(control, actor), outboxId, 'odd'))
       expect(error).toMatchObject({ sqlstate: 'P7016', code: 'ACTOR_UNVERIFIED' })
       expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain(
         actor.apiKey.secretHash.toString('hex'),
       )
     }
     expect(await actors(outboxId)).toEqual([])
-    await placeOutboxHold(actingFor(control, good), outboxId, 'odd')
+    await placeOutboxHold(withActor(control, good), outboxId, 'odd')
   })
 
   test('forgets the person with each statement: without a person it does not act', async () => {
     const naming = await gatewayLogin(true)
     const { outboxId } = await enqueue(db)
-    await placeOutboxHold(actingFor(naming.control, { person: 'carol' }), outboxId, 'odd')
+    await placeOutboxHold(withActor(naming.control, { person: 'carol' }), outboxId, 'odd')
     const second = await enqueue(db)
     expect(await failureOf(placeOutboxHold(naming.control, second.outboxId, 'odd'))).toMatchObject({
       sqlstate: '22023',
@@ -320,7 +320,7 @@ describe('a gateway', () => {
     })
     const { control } = await gatewayLogin(false)
     const carol = await keyOf({ scopes: ['operate'], owner: 'carol' })
-    await placeOutboxHold(actingFor(control, carol), second.outboxId, 'odd')
+    await placeOutboxHold(withActor(control, carol), second.outboxId, 'odd')
     expect(await failureOf(placeOutboxHold(control, (await enqueue(db)).outboxId, 'odd'))).toMatchObject({
       sqlstate: 'P7016',
     })

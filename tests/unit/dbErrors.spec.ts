@@ -18,8 +18,8 @@ import {
   isLeaseLostError,
   LeaseLostError,
   leaseLostErrorIn,
-  POSTGRES_STATES,
-  RAISED_STATES,
+  SQLSTATE_DISPOSITIONS,
+  RAISED_SQLSTATES,
   RetryCeilingError,
   toDatabaseError,
   type Database,
@@ -92,7 +92,7 @@ describe('what our functions raise', () => {
   })
 
   test('the registry has these, APPEND_ONLY, and no others', () => {
-    expect([...RAISED_STATES.keys()].toSorted()).toEqual(
+    expect([...RAISED_SQLSTATES.keys()].toSorted()).toEqual(
       [
         '22023',
         'P0001',
@@ -183,7 +183,7 @@ describe('a lost lease', () => {
 
 describe('PostgreSQL’s own states', () => {
   test('each of the table, raised by a function, has its name and disposition', async () => {
-    const states = [...POSTGRES_STATES].filter(([state]) => state.length === 5)
+    const states = [...SQLSTATE_DISPOSITIONS].filter(([state]) => state.length === 5)
     expect(states.length).toBeGreaterThanOrEqual(45)
     for (const [sqlstate, { condition, disposition }] of states) {
       const error = await raise(worker, sqlstate)
@@ -197,7 +197,7 @@ describe('PostgreSQL’s own states', () => {
   })
 
   test('its names are PostgreSQL’s own', async () => {
-    for (const [sqlstate, { condition }] of POSTGRES_STATES) {
+    for (const [sqlstate, { condition }] of SQLSTATE_DISPOSITIONS) {
       if (sqlstate.length !== 5 || NOT_RAISABLE_BY_NAME.has(sqlstate)) continue
       const byName = `DO $$ BEGIN RAISE ${condition}; END $$`
       const error = await worker.query(byName).catch((thrown: unknown) => thrown)
@@ -222,7 +222,7 @@ describe('PostgreSQL’s own states', () => {
 
   test('before COMMIT was sent, nothing is unknown', async () => {
     for (const phase of ['connecting', 'uncommitted'] as const) {
-      for (const [sqlstate, { disposition }] of POSTGRES_STATES) {
+      for (const [sqlstate, { disposition }] of SQLSTATE_DISPOSITIONS) {
         const expected = disposition === 'unknown' ? 'retry' : disposition
         expect(dispositionOf(sqlstate, { phase })).toBe(expected)
         expect(dispositionOf(sqlstate, { phase, sessionSurvived: false })).toBe(expected)
@@ -235,7 +235,7 @@ describe('PostgreSQL’s own states', () => {
   })
 
   test('a session that did not outlive its answer leaves everything unknown, unless it had been idle', () => {
-    for (const [sqlstate] of POSTGRES_STATES) {
+    for (const [sqlstate] of SQLSTATE_DISPOSITIONS) {
       const expected = sqlstate === '25P03' || sqlstate === '57P05' ? 'retry' : 'unknown'
       expect(dispositionOf(sqlstate, { phase: 'committing', sessionSurvived: false })).toBe(expected)
     }

@@ -171,7 +171,7 @@ describe('a process that was not told of the pooler', () => {
     ['LISTEN', (database) => database.listenAsRole(stage.worker, 'a_channel', () => {})],
   ])('is refused before %s changes the pooled connection', async (_, use) => {
     const database = stage.open({ url: stage.url(pooler.port) })
-    await expect(use(database)).rejects.toMatchObject({ code: 'POOLER_IN_THE_WAY' })
+    await expect(use(database)).rejects.toMatchObject({ code: 'TRANSACTION_POOLER' })
     const next = new Client(stage.url(pooler.port))
     await next.connect()
     const { rows } = await next.query(WHO)

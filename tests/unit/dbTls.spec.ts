@@ -3,13 +3,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openDatabase, TlsError, type DatabaseOptions, type TlsMode } from '../../libs/db/index.js'
-import { decideTls, parseConnectionUrl } from '../../libs/db/connectionTarget.js'
+import { resolveTls, parseConnectionUrl } from '../../libs/db/connectionTarget.js'
 import { makeCertificate, type Certificate } from '../support/certificate.js'
 import { DbStage } from '../support/dbStage.js'
 import { TlsProxy } from '../support/tlsProxy.js'
 
 const decide = (url: string, mode?: TlsMode) =>
-  decideTls(parseConnectionUrl('url', url), mode === undefined ? {} : { mode })
+  resolveTls(parseConnectionUrl('url', url), mode === undefined ? {} : { mode })
 
 describe('the decision', () => {
   test.for([

@@ -223,7 +223,7 @@ test.for(['none', 'transaction'] as const)(
     const sessions = async () =>
       (await stage.admin.query('SELECT FROM pg_stat_activity WHERE application_name = $1', [applicationName])).rows
         .length
-    database.rest()
+    database.closeIdle()
     const { opened, open } = gate()
     const working = database.transactionAsRole(stage.worker, async (tx) => {
       await tx.query(INSERT, [1])
@@ -232,7 +232,7 @@ test.for(['none', 'transaction'] as const)(
     })
     await database.queryAsRole(stage.worker, 'SELECT 1')
     await expect.poll(sessions, PATIENTLY).toBe(2)
-    database.rest()
+    database.closeIdle()
     await expect.poll(sessions, PATIENTLY).toBe(1)
     await database.queryAsRole(stage.worker, 'SELECT 1')
     open()
@@ -241,7 +241,7 @@ test.for(['none', 'transaction'] as const)(
     await expect.poll(sessions, PATIENTLY).toBe(1)
     await database.close()
     expect(await sessions()).toBe(0)
-    database.rest()
+    database.closeIdle()
   },
 )
 
@@ -255,7 +255,7 @@ test('a database that others are waiting for does not rest, and they are served'
   await expect.poll(busySessions, PATIENTLY).toBe(1)
   const waiting = database.queryAsRole(stage.worker, INSERT, [2])
   await new Promise((resolve) => setImmediate(resolve))
-  database.rest()
+  database.closeIdle()
   open()
   await Promise.all([working, waiting])
   expect(await entries()).toEqual([1, 2])

@@ -3,7 +3,7 @@ import {
   RoleError,
   TransactionAbortedError,
   TransactionClosedError,
-  TransactionLentError,
+  TransactionBusyError,
   type Database,
   type Transaction,
 } from '../../libs/db/index.js'
@@ -127,8 +127,8 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     await database.transactionAsRole(stage.worker, async (tx) => {
       await tx.asRole(stage.reader, async (theirs) => {
         kept = theirs
-        await expect(tx.query(MINE, [1])).rejects.toBeInstanceOf(TransactionLentError)
-        await expect(tx.asRole(stage.reader, async () => {})).rejects.toBeInstanceOf(TransactionLentError)
+        await expect(tx.query(MINE, [1])).rejects.toBeInstanceOf(TransactionBusyError)
+        await expect(tx.asRole(stage.reader, async () => {})).rejects.toBeInstanceOf(TransactionBusyError)
       })
       await expect(kept!.query(THEIRS, [1])).rejects.toBeInstanceOf(TransactionClosedError)
     })

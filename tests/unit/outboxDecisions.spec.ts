@@ -11,7 +11,7 @@ import {
   withdrawOutboxProposal,
   type HoldDecision,
 } from '../../libs/outbox/index.js'
-import { actingFor } from '../../libs/db/index.js'
+import { withActor } from '../../libs/db/index.js'
 import { parseApiKey } from '../../libs/access/index.js'
 import { aKey } from '../support/httpStage.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
@@ -400,7 +400,7 @@ describe('the person', () => {
     const other = await aPerson(db, 'gateway_too')
     await db.queryNoRole('SELECT set_actor_gateway($1, true)', [other.name])
     const { key } = await aKey(db, { scopes: ['operate'], owner: 'Anna@bank' })
-    const byKey = actingFor(other.control, { apiKey: parseApiKey(key)! })
+    const byKey = withActor(other.control, { apiKey: parseApiKey(key)! })
     const { outboxId } = await enqueueHeld(db, olga)
     const proposalId = await onBehalfOf('anna@bank', (anna) => propose(anna, outboxId, 'FAILED'))
     await expect(approveOutboxProposal(byKey, proposalId)).rejects.toMatchObject({ sqlstate: 'P7007' })

@@ -7,9 +7,9 @@ import { readDispatchEpoch, readNow, readOutboxStatus } from '../../outbox/index
 import { readSchedulerFigures } from '../../scheduler/index.js'
 
 /** How everything stands, by one connection: a look must not take the pool from those who work. */
-export async function readSystemStatus(database: Pick<Database, 'as' | 'poolUse'>): Promise<SystemStatus> {
+export async function readSystemStatus(database: Pick<Database, 'as' | 'poolUsage'>): Promise<SystemStatus> {
   // Before the look has a connection of its own.
-  const pools = database.poolUse
+  const pools = database.poolUsage
   return database.as('symphony_readonly').transaction(async (tx) => {
     // Sent one behind the other, without waiting for each answer.
     const [at, outbox, epoch, inbox, scheduler, leases, sealing] = await Promise.all([

@@ -4,7 +4,7 @@ import { basename } from 'node:path'
 import type { Logger } from 'pino'
 import { isActorGateway } from '../../access/index.js'
 import { AppError, hasCode, parseStrictJson } from '../../core/index.js'
-import { actingFor, type Database } from '../../db/index.js'
+import { withActor, type Database } from '../../db/index.js'
 import {
   createHttpServer,
   describeDatabases,
@@ -128,7 +128,7 @@ function apiOf(database: Database, { databaseName, look, protection }: ApiParts)
       readonly: database.as('symphony_readonly'),
       auditor: database.as('symphony_auditor'),
       auth: database.as('symphony_auth'),
-      control: ({ apiKey, owner }) => actingFor(control, apiKey === null ? { person: owner } : { apiKey }),
+      control: ({ apiKey, owner }) => withActor(control, apiKey === null ? { person: owner } : { apiKey }),
       mayActFor: (people) => isActorGateway(control, people),
     },
     databaseName,

@@ -25,7 +25,7 @@ export function stdinClosed(): AbortSignal {
 }
 
 /** Refusals that no retry changes: a missing right, a missing role, a pooler that keeps no role. */
-const REFUSALS: ReadonlySet<string> = new Set(['INSUFFICIENT_PRIVILEGE', 'ROLE_UNAVAILABLE', 'POOLER_IN_THE_WAY'])
+const REFUSALS: ReadonlySet<string> = new Set(['INSUFFICIENT_PRIVILEGE', 'ROLE_UNAVAILABLE', 'TRANSACTION_POOLER'])
 
 /**
  * Ends a process that the database does not allow to work. A process that only retried would look healthy and send nothing.

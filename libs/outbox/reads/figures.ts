@@ -1,4 +1,4 @@
-import { firstUuidAt, isoMicros, onlyRow, qualify, type Queryable } from '../../db/index.js'
+import { minUuidV7At, isoMicros, onlyRow, qualify, type Queryable } from '../../db/index.js'
 import type { FieldClasses } from '../../rails/index.js'
 import type { DispatchEpoch, OutboxStatus } from '../statusTypes.js'
 import type { LatestAttempts, PauseView, RailQueue, ThroughputView, WorkerReport } from '../views.js'
@@ -124,7 +124,7 @@ export async function readLatestAttempts(role: Queryable): Promise<LatestAttempt
   const { rows } = await role.query<LatestAttempts>(
     `WITH latest AS MATERIALIZED (
        SELECT a.latency_ms, a.rail_type, a.state, a.error_code, a.outcome_unknown FROM ${qualify(role, 'payment_outbox_attempts')} a
-       WHERE a.attempt_id >= ${firstUuidAt(`statement_timestamp() - interval '1 hour'`)}
+       WHERE a.attempt_id >= ${minUuidV7At(`statement_timestamp() - interval '1 hour'`)}
        ORDER BY a.attempt_id DESC LIMIT 5000
      ), latency AS (
        SELECT count(*)::integer AS sampled,

@@ -1,5 +1,5 @@
 import { boundedInteger, requiredId, requiredText, requiredUuid } from '../../core/index.js'
-import { firstUuidAt, qualify, type Queryable } from '../../db/index.js'
+import { minUuidV7At, qualify, type Queryable } from '../../db/index.js'
 import type { ItemState } from '../statusTypes.js'
 import { LAST_UUID, PAGE } from './page.js'
 
@@ -200,7 +200,7 @@ export async function readRecentlyChanged(
   }: { readonly seconds: number; readonly participants?: readonly string[]; readonly limit: number },
 ): Promise<readonly string[]> {
   const since = `statement_timestamp() - make_interval(secs => $1::integer)`
-  const first = firstUuidAt(since)
+  const first = minUuidV7At(since)
   const identities = qualify(role, 'payment_outbox_identities')
   const { rows } = await role.query<{ id: string }>(
     `SELECT DISTINCT c.id FROM (

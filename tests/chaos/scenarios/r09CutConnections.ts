@@ -188,7 +188,9 @@ async function warm({ database }: Bench, { role }: Replayable): Promise<void> {
 
 /** The pool looks after its connection behind the caller's back; that belongs to the call. */
 async function untilIdle({ database }: Bench): Promise<void> {
-  await until('the connection is given back', () => database.poolUse.every(({ inUse }) => inUse === 0), { everyMs: 1 })
+  await until('the connection is given back', () => database.poolUsage.every(({ inUse }) => inUse === 0), {
+    everyMs: 1,
+  })
 }
 
 /** Until the server has noticed, too: what it was doing is done or undone by then. */

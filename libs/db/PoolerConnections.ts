@@ -1,18 +1,24 @@
 import { CallRunner } from './call.js'
 import { asLocalSettings, clientConfig, connectFailure, sessionSettings } from './connect.js'
-import { ConnectionPool, type Loan } from './ConnectionPool.js'
+import { ConnectionPool, type CheckedOutConnection } from './ConnectionPool.js'
 import type { ResolvedOptions } from './options.js'
-import { quoteIdentifier, type PoolUse, type RoleHandle, type RoleTransactionCallback, type Rows } from './Queryable.js'
+import {
+  quoteIdentifier,
+  type PoolUsage,
+  type RoleHandle,
+  type RoleTransactionCallback,
+  type Rows,
+} from './Queryable.js'
 import { roleErrorIn } from './roles.js'
 import { prepareStatement, type FunctionCall, type SqlText } from './statement.js'
 import { toDatabaseError } from './toDatabaseError.js'
 import { assertCommitted, runTransaction, TransactionNesting } from './transaction.js'
 
 /**
- * Through a pooler in transaction mode, where a session is ours from BEGIN to COMMIT only. Role and settings are local
- * to each transaction, nothing is prepared, nothing is left behind; one pool serves all roles.
+ * Connections through a pooler in transaction mode, which lends a session from BEGIN to COMMIT only. Role and settings are
+ * local to each transaction, and no statement is prepared. One pool serves all roles.
  */
-export class PooledSessions {
+export class PoolerConnections {
   readonly #options: ResolvedOptions
   readonly #pool: ConnectionPool
   readonly #nesting = new TransactionNesting()
@@ -29,16 +35,16 @@ export class PooledSessions {
   }
 
   as(role: string): RoleHandle {
-    return new PooledRole(role, this.#pool, this.#options, this.#nesting)
+    return new PoolerRole(role, this.#pool, this.#options, this.#nesting)
   }
 
-  get use(): readonly PoolUse[] {
-    return [this.#pool.use]
+  get usage(): readonly PoolUsage[] {
+    return [this.#pool.usage]
   }
 
   /** Closes the connections that no caller uses. */
-  rest(): void {
-    this.#pool.rest()
+  closeIdle(): void {
+    this.#pool.closeIdle()
   }
 
   close(timeoutMs: number): Promise<void> {
@@ -46,7 +52,7 @@ export class PooledSessions {
   }
 }
 
-class PooledRole extends CallRunner implements RoleHandle {
+class PoolerRole extends CallRunner implements RoleHandle {
   readonly role: string
   readonly schema: string
   readonly #pool: ConnectionPool
@@ -69,23 +75,23 @@ class PooledRole extends CallRunner implements RoleHandle {
 
   readonly transaction = <T>(callback: RoleTransactionCallback<T>): Promise<T> =>
     this.#nesting.run(async () => {
-      const loan = await this.#pool.lend()
-      const begin = () => this.#beginOn(loan)
+      const connection = await this.#pool.checkOut()
+      const begin = () => this.#beginOn(connection)
       const { schema, role } = this
-      return runTransaction(loan, { schema, role, login: this.#login, begin, names: undefined }, callback)
+      return runTransaction(connection, { schema, role, login: this.#login, begin, names: undefined }, callback)
     })
 
   /** Runs one statement in a transaction of its own. */
   async run<R>(request: SqlText | FunctionCall): Promise<Rows<R>> {
     const statement = prepareStatement(request, this.schema, undefined)
-    const loan = await this.#pool.lend()
+    const connection = await this.#pool.checkOut()
     try {
-      await this.#beginOn(loan)
+      await this.#beginOn(connection)
       // In one flight: if the statement fails, COMMIT finds a failed transaction and rolls it back. BEGIN is waited
       // for, since a statement behind a BEGIN that failed would run as the login, and commit.
-      const answered = loan.send<R>(statement)
-      const committed = loan.send({ text: 'COMMIT' })
-      const survived = loan.giveBack()
+      const answered = connection.send<R>(statement)
+      const committed = connection.send({ text: 'COMMIT' })
+      const survived = connection.return()
       try {
         const [{ rows }, answer] = await Promise.all([answered, committed])
         assertCommitted(answer, undefined)
@@ -94,13 +100,13 @@ class PooledRole extends CallRunner implements RoleHandle {
         throw toDatabaseError(error, { phase: 'committing', sessionSurvived: await survived })
       }
     } finally {
-      void loan.giveBack()
+      void connection.return()
     }
   }
 
-  async #beginOn(loan: Loan): Promise<void> {
+  async #beginOn(connection: CheckedOutConnection): Promise<void> {
     try {
-      await loan.send({ text: this.#begin })
+      await connection.send({ text: this.#begin })
     } catch (error) {
       throw roleErrorIn(error, this.role, this.#login) ?? toDatabaseError(error, { phase: 'uncommitted' })
     }

@@ -3,14 +3,14 @@ import { directClientConfig, directConnectFailure } from './connect.js'
 import { ConnectionPool } from './ConnectionPool.js'
 import { DatabaseClosedError, StaleStatementError } from './errors.js'
 import type { ResolvedOptions } from './options.js'
-import type { PoolUse, RoleHandle, RoleTransactionCallback, Rows } from './Queryable.js'
-import { enterRole } from './roles.js'
+import type { PoolUsage, RoleHandle, RoleTransactionCallback, Rows } from './Queryable.js'
+import { setRole } from './roles.js'
 import { prepareStatement, StatementNames, type FunctionCall, type SqlText } from './statement.js'
 import { toDatabaseError } from './toDatabaseError.js'
 import { runTransaction, TransactionNesting } from './transaction.js'
 
-/** Sessions of our own: one pool per role, the role set once per connection, statements kept prepared. */
-export class DirectSessions {
+/** Connections without a pooler: one pool per role, the role set once per connection, statements kept prepared. */
+export class DirectConnections {
   readonly #options: ResolvedOptions
   readonly #shared: Shared
   readonly #pools = new Map<string, ConnectionPool>()
@@ -25,13 +25,13 @@ export class DirectSessions {
     return new DirectRole(role, () => this.#poolFor(role), this.#shared)
   }
 
-  get use(): readonly PoolUse[] {
-    return [...this.#pools.values()].map(({ use }) => use)
+  get usage(): readonly PoolUsage[] {
+    return [...this.#pools.values()].map(({ usage }) => usage)
   }
 
   /** Closes the connections that no caller uses. */
-  rest(): void {
-    for (const pool of this.#pools.values()) pool.rest()
+  closeIdle(): void {
+    for (const pool of this.#pools.values()) pool.closeIdle()
   }
 
   async close(timeoutMs: number): Promise<void> {
@@ -48,7 +48,7 @@ export class DirectSessions {
     const pool = new ConnectionPool({
       client: directClientConfig(target, this.#options),
       connectionsMax,
-      prepare: (client) => enterRole(client, entry),
+      prepare: (client) => setRole(client, entry),
       role,
       describeFailure: (error) => directConnectFailure(error, target),
     })
@@ -84,10 +84,10 @@ class DirectRole extends CallRunner implements RoleHandle {
   readonly transaction = <T>(callback: RoleTransactionCallback<T>): Promise<T> => {
     const { options, names, nesting } = this.#shared
     return nesting.run(async () => {
-      const loan = await this.#pool().lend()
-      const begin = () => loan.send({ text: 'BEGIN ISOLATION LEVEL READ COMMITTED' })
+      const connection = await this.#pool().checkOut()
+      const begin = () => connection.send({ text: 'BEGIN ISOLATION LEVEL READ COMMITTED' })
       const setup = { schema: this.schema, role: this.role, login: options.target.url.user, begin, names }
-      return runTransaction(loan, setup, callback)
+      return runTransaction(connection, setup, callback)
     })
   }
 
@@ -96,9 +96,9 @@ class DirectRole extends CallRunner implements RoleHandle {
     const { names } = this.#shared
     for (let isLast = false; ; isLast = true) {
       const statement = prepareStatement(request, this.schema, names)
-      const loan = await this.#pool().lend()
-      const answered = loan.send<R>(statement)
-      const survived = loan.giveBack({ roleKept: 'functionName' in request })
+      const connection = await this.#pool().checkOut()
+      const answered = connection.send<R>(statement)
+      const survived = connection.return({ roleKept: 'functionName' in request })
       try {
         const { rows } = await answered
         return { rows }
