@@ -80,6 +80,8 @@ export function printJsonNumber(path: ArgumentName, value: number): string {
 
 /** Parses a JSON number, or throws if a JavaScript number cannot hold the same value. */
 export function readJsonNumber(path: string, literal: string): number {
+  // Fast path: a double holds each whole number of up to 15 digits.
+  if (literal.length <= 15 && WHOLE_NUMBER.test(literal)) return Number(literal)
   if (literal.length > NUMBER_LITERAL_LENGTH_MAX) {
     throw new ArgumentRangeError(path, `expected a number of at most ${NUMBER_LITERAL_LENGTH_MAX} characters`)
   }
@@ -92,6 +94,8 @@ export function readJsonNumber(path: string, literal: string): number {
   }
   return value
 }
+
+const WHOLE_NUMBER = /^(?:0|-?[1-9]\d*)$/
 
 /** value = ±digits × 10^exponent, with no zeros at either end of `digits`; zero has no digits at all. */
 interface Decimal {

@@ -12,28 +12,24 @@ import type { OutboxInstruction } from './types.js'
 export interface ReadInstructionOptions {
   /** What errors put before the name of a field: `line 7, `. @default nothing */
   readonly place?: string
-  /** A key that came beside the JSON, in a header. Then the JSON itself must have none. */
-  readonly idempotencyKey?: string
 }
 
 /**
- * An instruction as JSON carries it, in the body of a request or in a line of a file. A field that is not known is refused: a
- * misspelt `notBefore` would otherwise pay at once. Either of `instructionId` and the key may be left out: each defaults to the other.
+ * Parses an instruction from JSON, such as a line of a file. Refuses an unknown field: a misspelt `notBefore` would otherwise
+ * pay at once. Either of `instructionId` and `idempotencyKey` may be missing: each defaults to the other.
  */
 export function readInstruction(value: JsonValue, options: ReadInstructionOptions = {}): OutboxInstruction {
-  const { place = '', idempotencyKey } = options
+  const { place = '' } = options
   const at = (field: string) => `${place}${field}`
   if (!isObject(value)) throw new InvalidArgumentError(at('instruction'), 'expected an object')
-  const known = idempotencyKey === undefined ? [...FIELDS, 'idempotencyKey'] : FIELDS
   for (const [position, field] of Object.keys(value).entries()) {
-    if (known.includes(field)) continue
+    if (FIELDS.includes(field)) continue
     // A key may be data, too: it is named only where it looks like a name.
     const named = keyPath('', field, position).replace(/^\./, '')
-    throw new InvalidArgumentError(at(named), `unknown field; expected ${known.join(', ')}`)
+    throw new InvalidArgumentError(at(named), `unknown field; expected ${FIELDS.join(', ')}`)
   }
-  const { payload, notBefore, ordered } = value
+  const { payload, notBefore, ordered, idempotencyKey: key } = value
   if (!isObject(payload)) throw new InvalidArgumentError(at('payload'), 'expected an object')
-  const key = idempotencyKey ?? value['idempotencyKey']
   // The default applies to a missing field only: a null is an id or a key that the client has lost.
   const instructionId = value['instructionId'] === undefined ? key : value['instructionId']
   return {
@@ -47,7 +43,15 @@ export function readInstruction(value: JsonValue, options: ReadInstructionOption
   }
 }
 
-const FIELDS: readonly string[] = ['instructionId', 'participantId', 'railType', 'payload', 'notBefore', 'ordered']
+const FIELDS: readonly string[] = [
+  'instructionId',
+  'participantId',
+  'railType',
+  'payload',
+  'notBefore',
+  'ordered',
+  'idempotencyKey',
+]
 
 function readTime(argument: string, value: JsonValue): Date {
   const time = typeof value === 'string' ? parseTimestamp(value) : undefined

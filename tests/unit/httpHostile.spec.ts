@@ -4,6 +4,7 @@ import type { TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { EXAMPLE, problemCodesOf, type Route } from '../../libs/http/index.js'
+import { findDefect } from '../../libs/http/routes/route.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
 import { openHttpStage, problemOf, TOKEN, type HttpStage } from '../support/httpStage.js'
@@ -81,6 +82,51 @@ describe('requests made up from the schemas', () => {
     )
     // Otherwise it would have proved only that nonsense is refused.
     expect(accepted).toBeGreaterThan(30)
+  })
+})
+
+describe('the schema of a route', () => {
+  test('names a defect of every value that it refuses, and of no other', () => {
+    const schemas = stage.routes.flatMap(({ params, query, body }) =>
+      [params, query, body].filter((schema) => schema !== undefined),
+    )
+    let refused = 0
+    for (const schema of schemas) {
+      fc.assert(
+        fc.property(valueOf(schema, ['acme', 'DISPATCHED', 'a b']), (value) => {
+          const isFit = compiledOf(schema).Check(value)
+          refused += isFit ? 0 : 1
+          expect([schema, value, findDefect(schema, value, '') === undefined]).toEqual([schema, value, isFit])
+        }),
+        { numRuns: 100, seed: 20_261_116 },
+      )
+    }
+    expect(refused).toBeGreaterThan(500)
+  })
+
+  test.each([
+    [{}, 'instructions', 'missing'],
+    [[], 'body', 'expected an object, got an array'],
+    [{ instructions: [] }, 'instructions', 'expected 1 to 1000 items, got 0'],
+    [{ instructions: [null] }, 'instructions[0]', 'expected an object, got null'],
+    [batchOf({ railType: 7 }), 'instructions[0].railType', 'expected text, got number'],
+    [batchOf({ railType: 'é' }), 'instructions[0].railType', 'expected printable ASCII characters without spaces'],
+    [batchOf({ railType: 'x'.repeat(129) }), 'instructions[0].railType', 'expected 1 to 128 characters, got 129'],
+    [batchOf({ ordered: 'yes' }), 'instructions[0].ordered', 'expected true or false, got string'],
+    [batchOf({ 'a b': 1 }), 'instructions[0][key 5]', 'unknown field; expected instructionId, participantId'],
+  ])('refuses the batch %j, naming %s', async (body, argument, expected) => {
+    const problem = await problemOf(await postJson('/v1/instructions/batch', JSON.stringify(body)))
+    expect(problem).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION', argument })
+    expect(problem.detail).toContain(`${argument}: ${expected}`)
+  })
+
+  test('refuses a batch of 400,000 numbers by its length, without a look at each', async () => {
+    const body = `{"instructions":[${'1,'.repeat(399_999)}1]}`
+    expect(await problemOf(await postJson('/v1/instructions/batch', body))).toMatchObject({
+      code: 'INVALID_INSTRUCTION',
+      argument: 'instructions',
+      detail: 'instructions: expected 1 to 1000 items, got 400000',
+    })
   })
 })
 
@@ -186,11 +232,15 @@ function raw(text: string): Promise<string> {
 /** A batch of one instruction with a note of so many bytes. */
 function postBatch(bytes: number): Promise<Response> {
   const instruction = { instructionId: 'big', participantId: 'p', railType: 'r', payload: { note: 'x'.repeat(bytes) } }
-  return stage.call('/v1/instructions/batch', {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ instructions: [instruction] }),
-  })
+  return postJson('/v1/instructions/batch', JSON.stringify({ instructions: [instruction] }))
+}
+
+function batchOf(change: object): object {
+  return { instructions: [{ instructionId: 'i', participantId: 'p', railType: 'r', payload: {}, ...change }] }
+}
+
+function postJson(path: string, body: string): Promise<Response> {
+  return stage.call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
 }
 
 /** A success has its documented shape; a refusal its documented code, which is never that of a mistake of ours. */

@@ -1,12 +1,11 @@
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import { InvalidArgumentError, type Clock, type JsonValue } from '../../core/index.js'
+import { InvalidArgumentError, parseTimestamp, requiredIdempotencyKey, type Clock } from '../../core/index.js'
 import {
   continuedTrace,
   enqueueChecked,
   RailWarnings,
   readAttemptViews,
-  readInstruction,
   readInstructionIds,
   readItemViews,
   type AttemptView,
@@ -68,7 +67,6 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
       participants: 'filtered',
       headers: Type.Object({ 'idempotency-key': Id }),
       body: Instruction,
-      readsBody: true,
       invalid: 'INVALID_INSTRUCTION',
       answers: {
         201: { description: 'It is new, and committed.', schema: Accepted },
@@ -88,13 +86,14 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
         status: 200,
         answer: ACCEPTED_EXAMPLE,
       },
-      handle: async ({ identity, request, reply }) => {
-        const idempotencyKey = requiredKey(request)
-        const instruction = readInstruction(bodyOf(request), { idempotencyKey })
+      handle: async ({ identity, body, request, reply }) => {
+        const instruction = toInstruction(body, {
+          idempotencyKey: requiredKey(request),
+          trace: continuedTrace(request.headers),
+        })
         requireParticipant(identity, instruction.participantId)
-        const traced = { ...instruction, ...continuedTrace(request.headers) }
         // A statement of its own: when it returns, it is committed, and only then is anything answered.
-        const [item] = await enqueueChecked(roles.ingest, [traced], checks, { keyScope: identity.keyScope })
+        const [item] = await enqueueChecked(roles.ingest, [instruction], checks, { keyScope: identity.keyScope })
         if (item === undefined) throw new ProblemError('INTERNAL')
         const place = `/v1/instructions/${encodeURIComponent(instruction.instructionId)}`
         void reply.code(item.created ? 201 : 200).header('location', place)
@@ -109,7 +108,6 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
       access: 'ingest',
       participants: 'filtered',
       body: InstructionBatch,
-      readsBody: true,
       bodyLimit: BATCH_BYTES_MAX,
       invalid: 'INVALID_INSTRUCTION',
       answers: { 200: { description: 'All are committed; some may have been before.', schema: AcceptedBatch } },
@@ -119,12 +117,13 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
         status: 200,
         answer: { items: [ACCEPTED_EXAMPLE] },
       },
-      handle: async ({ identity, request }) => {
-        const instructions = instructionsIn(bodyOf(request))
-        for (const { participantId } of instructions) requireParticipant(identity, participantId)
+      handle: async ({ identity, body, request }) => {
         const trace = continuedTrace(request.headers)
-        const traced = instructions.map((one) => ({ ...one, ...trace }))
-        const items = await enqueueChecked(roles.ingest, traced, checks, { keyScope: identity.keyScope })
+        const instructions = body.instructions.map((one, index) =>
+          toInstruction(one, { idempotencyKey: one.idempotencyKey, place: `instructions[${index}].`, trace }),
+        )
+        for (const { participantId } of instructions) requireParticipant(identity, participantId)
+        const items = await enqueueChecked(roles.ingest, instructions, checks, { keyScope: identity.keyScope })
         return {
           items: instructions.flatMap((one, index) => (items[index] ? [acceptedOf(one, items[index])] : [])),
           ...(await warningsOf(instructions, items)),
@@ -174,27 +173,41 @@ function acceptedOf({ instructionId }: OutboxInstruction, item: EnqueuedItem): A
   return { instructionId, outboxId, sequenceId: String(sequenceId), createdAt: createdAt.toISOString(), state, created }
 }
 
-function instructionsIn(body: JsonValue): readonly OutboxInstruction[] {
-  const fields = new Map(typeof body === 'object' && body !== null ? Object.entries(body) : [])
-  const instructions = fields.get('instructions')
-  if (!isList(instructions) || fields.size > 1) {
-    throw new InvalidArgumentError('instructions', 'expected an object with one field, an array of instructions')
+/**
+ * Adds the rules of an instruction that its schema cannot express. Instruction id and key default to each other: the default
+ * applies to a missing field only, because a null is an id or a key that the client has lost.
+ */
+function toInstruction(body: Instruction, { idempotencyKey, place = '', trace }: Origin): OutboxInstruction {
+  // Named fields instead of a rest pattern, which is slow on objects that the JSON parser has built.
+  const { instructionId = idempotencyKey, participantId, railType, payload, notBefore, ordered } = body
+  if (instructionId === undefined) {
+    throw new InvalidArgumentError(`${place}instructionId`, 'missing; expected instructionId or idempotencyKey')
   }
-  return instructions.map((one, index) => readInstruction(one, { place: `instructions[${index}].` }))
+  return {
+    instructionId,
+    participantId,
+    idempotencyKey: requiredIdempotencyKey(`${place}idempotencyKey`, idempotencyKey ?? instructionId),
+    railType,
+    payload,
+    ...(notBefore === undefined ? {} : { notBefore: parseTime(`${place}notBefore`, notBefore) }),
+    ...(ordered === undefined ? {} : { ordered }),
+    ...trace,
+  }
 }
 
-function isList(value: JsonValue | undefined): value is readonly JsonValue[] {
-  return Array.isArray(value)
+/** The parts of an instruction that its body does not have. */
+interface Origin {
+  /** Undefined: the instruction id is the key. */
+  readonly idempotencyKey: string | undefined
+  /** Prefix of the field's name in an error. @default nothing */
+  readonly place?: string
+  readonly trace: ReturnType<typeof continuedTrace>
 }
 
-/** The content-type parser has read it strictly. */
-function bodyOf({ body }: FastifyRequest): JsonValue {
-  if (isJson(body)) return body
-  throw new ProblemError('MALFORMED_JSON')
-}
-
-function isJson(value: unknown): value is JsonValue {
-  return value !== undefined
+function parseTime(argument: string, text: string): Date {
+  const time = parseTimestamp(text)
+  if (time !== undefined) return time
+  throw new InvalidArgumentError(argument, 'expected a time with its offset, such as 2026-01-31T12:00:00Z')
 }
 
 function requiredKey({ headers }: FastifyRequest): string {

@@ -15,7 +15,7 @@ import type { Identity } from '../access/Identity.js'
 import type { Api, Role, ShowPayload } from '../Api.js'
 import { decodeCursor, encodeCursor, FOREIGN_CURSOR, NUMBER_PART, UUID_PART } from '../cursor.js'
 import { ProblemError } from '../Problem.js'
-import { Id } from '../shapes/common.js'
+import { Id, oneOf } from '../shapes/common.js'
 import { ItemStateShape, OutboxPage, Proof, Timeline, type ProofBlock, type ProofRow } from '../shapes/outbox.js'
 import { ATTEMPT_EXAMPLE, EXAMPLE, ITEM_EXAMPLE } from './examples.js'
 import { isVisible, LIMIT_DEFAULT, ofParticipants, outboxIdParam, page, participantsFor } from './parameters.js'
@@ -116,10 +116,10 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
       params: outboxIdParam,
       query: {
         payloads: Type.Optional(
-          Type.Union([Type.Literal('masked'), Type.Literal('plain')], {
-            description:
-              'masked, unless this says plain: as the rail’s classes of fields allow. The hash of a masked row cannot be recomputed',
-          }),
+          oneOf(
+            ['masked', 'plain'],
+            'default masked, as the field classes of the rail say; the hash of a masked row cannot be recomputed',
+          ),
         ),
         cursor: page.cursor,
       },

@@ -264,17 +264,12 @@ function definitionOf(name: string, body: JobGiven): JobDefinition {
     name,
     cron,
     topic,
-    payload: jsonOf(payload),
+    payload,
     ...(timeZone === undefined ? {} : { timeZone }),
     ...(participantId === undefined ? {} : { participantId }),
     ...(missedRuns === undefined ? {} : { missedRuns }),
     ...(delivery === undefined ? {} : { delivery }),
   }
-}
-
-/** It was read as JSON, strictly; the schema has forgotten that. */
-function jsonOf(payload: Record<string, unknown>): JobDefinition['payload'] {
-  return JSON.parse(JSON.stringify(payload))
 }
 
 interface Row<View> {

@@ -1,4 +1,5 @@
 import { Type, type Static, type TProperties, type TSchema } from 'typebox'
+import type { JsonObject } from '../../core/index.js'
 
 /** What the shapes of all subjects are made of. A field that is not named in a shape is not in the answer. */
 
@@ -14,10 +15,16 @@ export function oneOf<const Words extends string[]>(words: readonly [...Words], 
   return Type.Enum([...words], { type: 'string', ...(description === undefined ? {} : { description }) })
 }
 
-export const Id = Type.String({ minLength: 1, maxLength: 128, pattern: '^[!-~]+$' })
+export const Id = Type.String({
+  minLength: 1,
+  maxLength: 128,
+  pattern: '^[!-~]+$',
+  description: 'printable ASCII characters without spaces',
+})
 
 export const Uuid = Type.String({
   pattern: '^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$',
+  description: 'a UUID',
 })
 
 /** A count or number that may pass 2^53: as text, so that its digits survive every reader of JSON. */
@@ -28,7 +35,8 @@ export const Timestamp = Type.String({
   description: 'by the database’s clock, in UTC; to the microsecond wherever it is read back',
 })
 
-export const JsonObjectShape = Type.Record(Type.String(), Type.Unknown())
+/** Any JSON object. The parser of the body has checked its keys, numbers and depth. */
+export const JsonObjectShape = Type.Unsafe<JsonObject>({ type: 'object' })
 
 /** Opaque: what a page ended with. Only this API makes one, and only the same list of it takes it back. */
 export const Cursor = Type.String({ minLength: 1, maxLength: 4_096, pattern: '^[A-Za-z0-9_-]+$' })

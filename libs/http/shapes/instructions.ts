@@ -8,7 +8,7 @@ const instructionFields = {
   participantId: Id,
   railType: Id,
   payload: JsonObjectShape,
-  notBefore: Type.Optional(Type.String({ description: 'a time with its offset: not to be sent before' })),
+  notBefore: Type.Optional(Type.String({ description: 'not dispatched before this time: RFC 3339 with offset' })),
   ordered: Type.Optional(Type.Boolean({ description: 'one at a time, in sequence, with the participant’s others' })),
 }
 
