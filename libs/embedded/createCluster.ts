@@ -2,21 +2,21 @@ import { randomBytes } from 'node:crypto'
 import { chown, mkdir, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Account } from './account.js'
-import { appearWhole } from './appearWhole.js'
+import { createAtomically } from './createAtomically.js'
 import type { Deadline } from './Deadline.js'
 import { EmbeddedError } from './errors.js'
-import { folderMode, type Home } from './home.js'
+import { folderMode, type ClusterHome } from './clusterHome.js'
 import { readClusterVersion } from './postmasterFile.js'
-import type { Binaries } from './prepareBinaries.js'
+import type { Binaries } from './findBinaries.js'
 import { runProgram } from './runProgram.js'
 import { lastLines } from './ServerLog.js'
 
 export const SUPERUSER = 'postgres'
 
-/** Creates the cluster of a home, its password with it; or finds that another starter has just done so. */
-export async function createCluster(home: Home, binaries: Binaries, deadline: Deadline): Promise<void> {
+/** Creates the cluster and its password, unless another process has just created them. */
+export async function createCluster(home: ClusterHome, binaries: Binaries, deadline: Deadline): Promise<void> {
   try {
-    await appearWhole(home.clusterPath, folderMode(home.account), async (unfinished) => {
+    await createAtomically(home.clusterPath, folderMode(home.account), async (unfinished) => {
       const password = randomBytes(24).toString('base64url')
       await writeFile(join(unfinished, 'password'), password, { mode: 0o600 })
       await initialise(unfinished, password, home.account, binaries, deadline)

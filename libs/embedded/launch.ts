@@ -1,17 +1,17 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
+import type { Account } from './account.js'
+import type { ClusterHome } from './clusterHome.js'
 import { EmbeddedError } from './errors.js'
-import type { Home } from './home.js'
+import type { Binaries } from './findBinaries.js'
 import { LOOPBACK } from './ports.js'
-import type { Binaries } from './prepareBinaries.js'
 import { CLEAN_ENVIRONMENT } from './runProgram.js'
 import { LOG_LINE_PREFIX, type ServerLog } from './ServerLog.js'
-import { stopProcess } from './stopProcess.js'
-import { watchOver } from './watchdog.js'
+import { stopProcess } from './stopEmbedded.js'
 
 interface LaunchOptions {
-  readonly home: Home
+  readonly home: ClusterHome
   readonly binaries: Binaries
   readonly log: ServerLog
   readonly port: number
@@ -21,16 +21,16 @@ interface LaunchOptions {
   readonly stalePid: number | undefined
 }
 
-/** A server process of ours that may still be on its way. */
+/** Server process that this process started. The server may not be ready yet. */
 export interface Launched {
   readonly pid: number
   hasExited(): boolean
   stop(timeoutMs: number): Promise<void>
-  /** From now on the server may outlive this process. */
+  /** Stops the watchdog, so that the server may outlive this process. */
   release(): void
 }
 
-/** Starts the server process and, in the same breath, its watchdog. */
+/** Starts the server process and its watchdog. */
 export async function launch(options: LaunchOptions): Promise<Launched> {
   const { home, binaries, log } = options
   const file = await log.open()
@@ -44,8 +44,8 @@ export async function launch(options: LaunchOptions): Promise<Launched> {
       stdio: ['ignore', file.fd, file.fd],
     })
     if (server.pid === undefined) throw await notRun(server)
-    const watchdog = watchOver(server.pid, home.account)
-    // A watchdog that survived its server would one day signal a stranger with the same pid.
+    const watchdog = startWatchdog(server.pid, home.account)
+    // A watchdog that outlives its server could signal another process with the same pid.
     server.once('exit', () => watchdog.dismiss())
     server.unref()
     const { pid } = server
@@ -69,7 +69,7 @@ function commandLine({ home, port, settings, detached }: LaunchOptions): string[
     ...settings,
     port: String(port),
     listen_addresses: LOOPBACK,
-    // A socket's path may have about 100 bytes, which a deep project folder exceeds; TCP on loopback serves everyone.
+    // A socket path is limited to about 100 bytes, which a deep project folder exceeds. TCP on loopback has no such limit.
     unix_socket_directories: '',
     log_line_prefix: LOG_LINE_PREFIX,
     // Not known to PostgreSQL: it only writes it to postmaster.opts, where `stopEmbedded` reads whose server this is.
@@ -90,4 +90,36 @@ function environment(stalePid: number | undefined): Readonly<Record<string, stri
 async function notRun(server: ChildProcess): Promise<EmbeddedError> {
   const [cause]: unknown[] = await once(server, 'error')
   return new EmbeddedError('EMBEDDED_START_FAILED', 'The PostgreSQL program could not be run.', { cause })
+}
+
+/**
+ * `read` returns when the other end of the pipe is closed, which the kernel does however this process ends. Then: the
+ * fast stop, half a minute for its checkpoint, and after that the immediate one.
+ */
+const SCRIPT = `
+trap '' HUP INT TERM
+read -r _
+kill -INT "$1" 2>/dev/null || exit 0
+for _ in $(seq 300); do
+  kill -0 "$1" 2>/dev/null || exit 0
+  sleep 0.1
+done
+kill -QUIT "$1" 2>/dev/null
+`
+
+/** Starts a process that stops the server when this process ends. Synchronous, so that the server is never without one. */
+function startWatchdog(serverPid: number, account: Account | undefined): { dismiss(): void } {
+  const watchdog: ChildProcess = spawn('/bin/sh', ['-c', SCRIPT, 'symphony-watchdog', String(serverPid)], {
+    ...account,
+    cwd: '/',
+    env: CLEAN_ENVIRONMENT,
+    // A session of its own: Ctrl-C in the terminal must not reach it.
+    detached: true,
+    stdio: ['pipe', 'ignore', 'ignore'],
+  })
+  // Without a watchdog the server still runs and stops as asked; only an unforeseen death would leave it behind, and
+  // then the next start adopts it.
+  watchdog.on('error', () => {})
+  watchdog.unref()
+  return { dismiss: () => void watchdog.kill('SIGKILL') }
 }

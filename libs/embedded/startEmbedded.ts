@@ -1,14 +1,14 @@
-import { createCluster } from './createCluster.js'
+import { readFile } from 'node:fs/promises'
+import { requiredText } from '../core/index.js'
+import { type ClusterHome, findHome, prepareHome } from './clusterHome.js'
+import { createCluster, SUPERUSER } from './createCluster.js'
 import { Deadline } from './Deadline.js'
-import { urlOf } from './embeddedUrl.js'
 import { EmbeddedError } from './errors.js'
-import { findBinaries } from './findBinaries.js'
-import { type Home, prepareHome } from './home.js'
+import { type Binaries, findBinaries } from './findBinaries.js'
 import { launch, type Launched } from './launch.js'
-import { type ResolvedStartOptions, resolveStartOptions, type StartOptions } from './options.js'
-import { choosePort, isPortFree } from './ports.js'
+import { resolveDataDir, type ResolvedStartOptions, resolveStartOptions, type StartOptions } from './options.js'
+import { choosePort, isPortFree, LOOPBACK } from './ports.js'
 import { readClusterVersion, readLastStart, readPostmaster } from './postmasterFile.js'
-import type { Binaries } from './prepareBinaries.js'
 import { ServerLog } from './ServerLog.js'
 import { withStartLock } from './startLock.js'
 
@@ -33,7 +33,7 @@ const STOP_TIMEOUT_MS = 30_000
 
 /** What one call of `startEmbedded` works with. */
 interface Attempt {
-  readonly home: Home
+  readonly home: ClusterHome
   readonly log: ServerLog
   readonly options: ResolvedStartOptions
   readonly deadline: Deadline
@@ -106,13 +106,13 @@ async function prepareCluster({ home, options, deadline }: Attempt): Promise<Bin
  * Only a pid that is certainly no server of this folder: PostgreSQL will look past it, and a server that has just
  * written its lock file but not yet its shared memory would lose the folder to a second one.
  */
-async function stalePidOf(home: Home): Promise<number | undefined> {
+async function stalePidOf(home: ClusterHome): Promise<number | undefined> {
   const postmaster = await readPostmaster(home.dataPath)
   return postmaster?.holder === 'stranger' ? postmaster.pid : undefined
 }
 
 /** PostgreSQL says itself when it is ready, in the file only the winner of its interlock may write. */
-async function outcomeOf(server: Launched, home: Home): Promise<'ready' | 'exited' | undefined> {
+async function outcomeOf(server: Launched, home: ClusterHome): Promise<'ready' | 'exited' | undefined> {
   if (server.hasExited()) return 'exited'
   const postmaster = await readPostmaster(home.dataPath)
   return postmaster?.pid === server.pid && postmaster.status === 'ready' ? 'ready' : undefined
@@ -158,4 +158,52 @@ async function startTimeout({ log, options }: Attempt): Promise<EmbeddedError> {
     logTail: await log.tail(),
     remedy: `Look at ${log.path}; a recovery after a crash may need a longer timeout.`,
   })
+}
+
+export interface OpenServerOptions extends StartOptions {
+  /** A server the user already has; it wins over everything else. */
+  readonly databaseUrl?: string | undefined
+}
+
+export type OpenedServer =
+  | { readonly kind: 'external'; readonly url: string; readonly stop: () => Promise<void> }
+  | ({ readonly kind: 'embedded' } & EmbeddedServer)
+
+/**
+ * The database to work with, in the order of choice: the address given; the PostgreSQL of the installed package; one
+ * found on the system; an error that says what to do. `stop` ends only what this call has started.
+ */
+export async function openServer({ databaseUrl, ...embedded }: OpenServerOptions): Promise<OpenedServer> {
+  if (databaseUrl !== undefined) {
+    return { kind: 'external', url: requiredText('databaseUrl', databaseUrl, 8192), stop: async () => {} }
+  }
+  return { kind: 'embedded', ...(await startEmbedded(embedded)) }
+}
+
+/** Returns the URL, password included, of the server that runs in this folder. */
+export async function embeddedUrl(dataDir: string): Promise<string> {
+  const folder = resolveDataDir(dataDir)
+  const home = await findHome(folder)
+  const postmaster = home === undefined ? undefined : await readPostmaster(home.dataPath)
+  if (home === undefined || postmaster?.holder !== 'server' || postmaster.status !== 'ready') {
+    throw new EmbeddedError('EMBEDDED_NOT_RUNNING', `No PostgreSQL runs in ${folder}.`, {
+      remedy: 'Start it: symphony db start',
+    })
+  }
+  return urlOf(home, postmaster.port)
+}
+
+export async function urlOf(home: ClusterHome, port: number): Promise<string> {
+  return `postgres://${SUPERUSER}:${await readPassword(home)}@${LOOPBACK}:${port}/postgres`
+}
+
+async function readPassword(home: ClusterHome): Promise<string> {
+  try {
+    return (await readFile(home.passwordPath, 'utf8')).trim()
+  } catch (error) {
+    throw new EmbeddedError('EMBEDDED_DATA_DIR', `The password file ${home.passwordPath} cannot be read.`, {
+      cause: error,
+      remedy: 'Run as the user who created the cluster or as root, or choose another --data-dir.',
+    })
+  }
 }

@@ -5,14 +5,14 @@ import { hasCode } from './errors.js'
 import { START_TIMEOUT_MS } from './options.js'
 
 const UNFINISHED = 'unfinished-'
-/** Longer than any start may take, so that nobody living loses the folder he works in. */
+/** Longer than any start may take, so that no running process loses its folder. */
 const LEFTOVER_AGE_MS = 2 * START_TIMEOUT_MS.max
 
 /**
- * Fills a folder aside and gives it its name by one rename: a crash never leaves half of it, and of two makers one
- * wins whole. The loser's work is thrown away; whoever comes back from here finds the folder complete, or in the way.
+ * Fills a temporary folder and renames it to its final name, so that a crash leaves no partial folder. Of two processes
+ * one rename succeeds; the other deletes its own folder and returns. The folder may then hold something else: check it.
  */
-export async function appearWhole(
+export async function createAtomically(
   path: string,
   mode: number,
   fill: (unfinished: string) => Promise<void>,
@@ -26,7 +26,7 @@ export async function appearWhole(
     await rename(unfinished, path)
     await syncFolder(dirname(path))
   } catch (error) {
-    // A killed program may have a child that still writes for a moment; what then remains is removed by a later start.
+    // A child of a killed program may still write for a moment. A later start removes the rest.
     await rm(unfinished, { recursive: true, force: true, maxRetries: 5 }).catch(() => {})
     if (!hasCode(error, 'ENOTEMPTY', 'EEXIST', 'ENOTDIR')) throw error
   }
@@ -37,13 +37,13 @@ async function removeLeftovers(folder: string): Promise<void> {
   for (const name of await readdir(folder)) {
     if (!name.startsWith(UNFINISHED)) continue
     const leftover = join(folder, name)
-    // Gone by now when it was another starter's, who has given it its final name.
+    // Another process may have renamed its folder in the meantime.
     const found = await stat(leftover).catch(() => undefined)
     if (found !== undefined && found.mtimeMs < oldestMs) await rm(leftover, { recursive: true, force: true })
   }
 }
 
-/** A rename survives a power cut only once the folder that holds the name is on disk. */
+/** Flushes a folder: a rename survives a power cut only after that. */
 async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r')
   try {

@@ -3,8 +3,8 @@ import { basename, dirname, join } from 'node:path'
 import { type Account, accountForNewCluster, accountOfCluster, canReach } from './account.js'
 import { EmbeddedError, hasCode } from './errors.js'
 
-/** Where a cluster lives, and as whom it runs. All paths are real: the server must never depend on a link of ours. */
-export interface Home {
+/** Folders of a cluster and the account of its server. All paths are real, because the server must not depend on a link. */
+export interface ClusterHome {
   readonly path: string
   /** Appears by one rename, complete: password and data together. */
   readonly clusterPath: string
@@ -14,16 +14,16 @@ export interface Home {
   readonly account: Account | undefined
 }
 
-/** The home a data folder has already, or undefined when nothing was ever created there. */
-export async function findHome(dataDir: string): Promise<Home | undefined> {
+/** Returns the home of a data folder, or undefined if the folder holds no cluster. */
+export async function findHome(dataDir: string): Promise<ClusterHome | undefined> {
   const path = (await followOutsideLink(dataDir)) ?? (await realPathIfAny(dataDir))
   if (path === undefined) return undefined
   const home = homeAt(path, undefined)
   return (await exists(home.dataPath)) ? { ...home, account: await accountOfCluster(home.dataPath) } : undefined
 }
 
-/** The home of a data folder, prepared for a cluster that may have to be created. */
-export async function prepareHome(dataDir: string, outsideDir: string): Promise<Home> {
+/** Returns the home of a data folder. Creates the folders of a new cluster if there is none. */
+export async function prepareHome(dataDir: string, outsideDir: string): Promise<ClusterHome> {
   const found = await findHome(dataDir)
   if (found !== undefined) {
     await requireReach(found.account, found.dataPath)
@@ -44,7 +44,7 @@ async function requireReach(account: Account | undefined, folder: string): Promi
   })
 }
 
-function homeAt(path: string, account: Account | undefined): Home {
+function homeAt(path: string, account: Account | undefined): ClusterHome {
   const clusterPath = join(path, 'postgres')
   return {
     path,
@@ -59,7 +59,7 @@ function homeAt(path: string, account: Account | undefined): Home {
 async function makeFolder(dataDir: string, account: Account | undefined): Promise<string> {
   try {
     const created = await mkdir(dataDir, { recursive: true })
-    // Said explicitly, because the umask may be anything; a folder that was there keeps the mode its owner chose.
+    // The umask may be anything. An existing folder keeps the mode that its owner chose.
     if (created !== undefined) await chmod(dataDir, folderMode(account))
     return await realpath(dataDir)
   } catch (error) {
@@ -70,14 +70,14 @@ async function makeFolder(dataDir: string, account: Account | undefined): Promis
   }
 }
 
-/** Closed to others, except that a lent account may pass through (not list) to the files it owns. */
+/** Closed to others. A server account of its own may pass through the folder to its files, without listing it. */
 export function folderMode(account: Account | undefined): number {
   return account === undefined ? 0o700 : 0o711
 }
 
 /**
- * The name is new each time: deleting `dataDir` is how people start afresh, and must not bring old data back. Of two
- * processes that settle at once, the one whose link came first decides.
+ * Creates a folder with a new name each time, so that a deleted `dataDir` never brings old data back. If two processes
+ * create one at once, the first link wins.
  */
 async function settleOutside(dataDir: string, outsideDir: string): Promise<string> {
   if ((await mkdir(outsideDir, { recursive: true })) !== undefined) await chmod(outsideDir, 0o755)
@@ -94,7 +94,7 @@ async function settleOutside(dataDir: string, outsideDir: string): Promise<strin
   }
 }
 
-/** A link that leads nowhere is an error: creating an empty database where there was one would hide its loss. */
+/** Fails on a link without a target: a new, empty database would hide the loss of the old one. */
 async function followOutsideLink(dataDir: string): Promise<string | undefined> {
   const link = join(dataDir, OUTSIDE)
   if (!(await exists(link))) return undefined
@@ -120,7 +120,7 @@ async function exists(path: string): Promise<boolean> {
     return true
   } catch (error) {
     if (hasCode(error, 'ENOENT', 'ENOTDIR')) return false
-    throw new EmbeddedError('EMBEDDED_DATA_DIR', `${path} cannot be looked at.`, {
+    throw new EmbeddedError('EMBEDDED_DATA_DIR', `${path} cannot be read.`, {
       cause: error,
       remedy: 'Run as the user who created the folder or as root, or choose another --data-dir.',
     })
