@@ -1,11 +1,21 @@
 import type { Queryable } from '../db/index.js'
 import type { Block } from './blocks.js'
-import { bookVerdicts, RailBookComparison, type Ending, type RailEffect } from './bookComparison.js'
+import {
+  AttemptNumbers,
+  bookVerdicts,
+  type TerminalOutcome,
+  type InvariantId,
+  type InvariantVerdict,
+  RailBookComparison,
+  type RailEffect,
+  Sequences,
+  verdict,
+} from './invariants.js'
 import { describeBreak } from './breaks.js'
-import { databaseSource } from './databaseSource.js'
+import { databaseSource, type LedgerSource } from './LedgerSource.js'
 import {
   countLedger,
-  findDoubleEndings,
+  findDoubleTerminals,
   findMisplacedItems,
   findNumberGaps,
   findOverdueLeases,
@@ -14,9 +24,6 @@ import {
 } from './db.js'
 import { FORMATS, NEWEST_FORMAT } from './formats.js'
 import type { LedgerRow } from './LedgerRow.js'
-import type { LedgerSource } from './LedgerSource.js'
-import { AttemptNumbers, Sequences } from './numbering.js'
-import { verdict, type InvariantId, type InvariantVerdict } from './verdicts.js'
 import { verifyLedger, type LedgerReport, type VerifyOptions } from './verifyLedger.js'
 
 export interface AuditOptions extends Pick<VerifyOptions, 'checkpoints' | 'onProgress'> {
@@ -44,11 +51,11 @@ export interface AuditReport {
 export async function audit(role: Queryable, options: AuditOptions = {}): Promise<AuditReport> {
   const counts = await countLedger(role)
   const books = options.effects === undefined ? undefined : new RailBookComparison(options.effects)
-  const onRow = books === undefined ? {} : { onRow: (row: LedgerRow) => seeEnding(row, books) }
+  const onRow = books === undefined ? {} : { onRow: (row: LedgerRow) => readTerminalOutcome(row, books) }
   const chain = await verifyLedger(databaseSource(role), { ...options, ...onRow })
   const invariants: InvariantVerdict[] = [
     verdict('I1', await findMisplacedItems(role)),
-    verdict('I2', await findDoubleEndings(role)),
+    verdict('I2', await findDoubleTerminals(role)),
     verdict('I6', await findNumberGaps(role)),
     verdict('I7', await findSequenceGaps(role)),
     verdict('I8', await findOverdueLeases(role, options.leaseGraceSeconds ?? 120)),
@@ -72,10 +79,10 @@ export async function auditExport(
   const chain = await verifyLedger(source, {
     ...options,
     onRow: (row) => {
-      const ending = seeEnding(row, books)
-      if (ending !== undefined) ended[ending.state] += 1n
-      sequences.see(row)
-      attempts.see(row)
+      const outcome = readTerminalOutcome(row, books)
+      if (outcome !== undefined) ended[outcome.state] += 1n
+      sequences.add(row)
+      attempts.add(row)
     },
   })
   const counts: LedgerCounts = {
@@ -85,9 +92,9 @@ export async function auditExport(
     dispatched: ended.DISPATCHED,
     failed: ended.FAILED,
   }
-  const judged = await judgeSuspects(source, attempts)
+  const judged = await recheckSuspects(source, attempts)
   const invariants = [
-    verdict('I2', judged.doubleEndings()),
+    verdict('I2', judged.doubleTerminals()),
     verdict('I6', judged.gaps()),
     verdict('I7', sequences.gaps()),
   ]
@@ -116,34 +123,34 @@ function report(
   }
 }
 
-/** Reads an export a second time if the first time left an item suspected. */
-async function judgeSuspects(source: LedgerSource, attempts: AttemptNumbers): Promise<AttemptNumbers> {
-  const suspects = new Set([...attempts.gaps(), ...attempts.doubleEndings()])
+/** Reads an export a second time if the first pass left suspects. */
+async function recheckSuspects(source: LedgerSource, attempts: AttemptNumbers): Promise<AttemptNumbers> {
+  const suspects = new Set([...attempts.gaps(), ...attempts.doubleTerminals()])
   if (suspects.size === 0) return attempts
   const judged = new AttemptNumbers(suspects)
   let previous: Block | undefined
   for await (const block of source.blocks(0n)) {
     const format = FORMATS.get(block.format) ?? NEWEST_FORMAT
     for await (const rows of source.rowsBetween(previous?.last ?? null, block.last, format))
-      for (const row of rows) judged.see(row)
+      for (const row of rows) judged.add(row)
     previous = block
   }
-  for await (const rows of source.openRows(previous?.last ?? null)) for (const row of rows) judged.see(row)
+  for await (const rows of source.openRows(previous?.last ?? null)) for (const row of rows) judged.add(row)
   return judged
 }
 
-/** An attempt that ends its item is also held against the rail's book. */
-function seeEnding(row: LedgerRow, books: RailBookComparison | undefined): Ending | undefined {
+/** Returns the terminal outcome of an attempt, and compares it with the rail book. */
+function readTerminalOutcome(row: LedgerRow, books: RailBookComparison | undefined): TerminalOutcome | undefined {
   if (!row.ends) return undefined
   const state = row.field('state') === 'FAILED' ? 'FAILED' : 'DISPATCHED'
-  const ending = {
+  const outcome = {
     outboxId: row.subject,
     state,
     railReference: row.field('rail_reference'),
     decidedByPeople: row.field('error_code') === 'OPERATOR_DECISION',
   } as const
-  books?.see(ending)
-  return ending
+  books?.add(outcome)
+  return outcome
 }
 
 const ALL: readonly InvariantId[] = ['I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7', 'I8', 'I9', 'I10']

@@ -3,9 +3,8 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { blockHash as hashOfHead } from './blocks.js'
 import { readCheckpoints } from './checkpoints.js'
-import { EVIDENCE_MANIFEST, EVIDENCE_SIGNATURE, EvidenceError, manifestOf, sha256 } from './evidence.js'
+import { EVIDENCE_MANIFEST, EVIDENCE_SIGNATURE, EvidenceError, manifestOf, sha256, stableJson } from './evidence.js'
 import { readHeadLine, type Head } from './exportLines.js'
-import { stableJson } from './stableJson.js'
 
 export interface EvidenceCheck {
   readonly files: number

@@ -271,7 +271,7 @@ export async function findMisplacedItems(role: Queryable): Promise<string[]> {
   )
 }
 
-export async function findDoubleEndings(role: Queryable): Promise<string[]> {
+export async function findDoubleTerminals(role: Queryable): Promise<string[]> {
   return ids(
     role,
     `SELECT a.outbox_id AS id FROM ${qualify(role, 'payment_outbox_attempts')} a

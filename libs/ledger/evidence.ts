@@ -1,13 +1,12 @@
-import { createHash, createPublicKey, sign, type KeyObject } from 'node:crypto'
+import { createHash, createPublicKey, type KeyObject, sign } from 'node:crypto'
 import { join } from 'node:path'
 import { AppError } from '../core/index.js'
 import type { AuditReport } from './auditor.js'
 import { createFile } from './durableFile.js'
 import { EVIDENCE_FILES, readmeOf } from './evidenceReadme.js'
-import { writeHead } from './exportLines.js'
 import { intoNewFolder } from './exportLedger.js'
+import { writeHead } from './exportLines.js'
 import type { LedgerSource } from './LedgerSource.js'
-import { stableJson } from './stableJson.js'
 
 /** What evidence is made of. Whoever composes it (the command line) reads each part where it is. */
 export interface EvidenceParts {
@@ -15,10 +14,10 @@ export interface EvidenceParts {
   readonly catalog: ReadonlyMap<string, ReadonlyMap<string, object>>
   readonly deployments: readonly object[]
   readonly settings: object
-  /** Whether the database is what its release deploys, and what was found to mention. */
+  /** Findings of the doctor; `ok` if the database is the schema of its release. */
   readonly doctor: { readonly ok: boolean; readonly findings: readonly object[] }
   readonly audit: AuditReport
-  /** The table of scenarios and their proofs, as this release ships it. */
+  /** Table of scenarios and their tests, as this release ships it. */
   readonly conformance: string
   /** The file of checkpoints, to which the audit held the ledger, and the key they were verified with. */
   readonly checkpoints?: { readonly text: string; readonly publicKeyPem: string } | undefined
@@ -139,4 +138,21 @@ function requireSound({ doctor, audit }: EvidenceParts): void {
       : 'The schema is not what was deployed, so there is no evidence that it is.',
     'symphony ledger verify and symphony doctor say what was found. Nothing was written.',
   )
+}
+
+/** JSON that is the same bytes for the same value: keys by code unit, two spaces, a line end; bigints as text. */
+export function stableJson(value: unknown): string {
+  return `${JSON.stringify(sorted(value), null, 2)}\n`
+}
+
+function sorted(value: unknown): unknown {
+  if (typeof value === 'bigint') return String(value)
+  if (Array.isArray(value)) return value.map(sorted)
+  if (typeof value !== 'object' || value === null) return value
+  const entries = value instanceof Map ? [...value] : Object.entries(value)
+  return Object.fromEntries(entries.toSorted(byKey).map(([key, one]: [string, unknown]) => [key, sorted(one)]))
+}
+
+function byKey([left]: [string, unknown], [right]: [string, unknown]): number {
+  return left < right ? -1 : Number(left > right)
 }

@@ -2,20 +2,19 @@ import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isAfter, type Block, type Position } from './blocks.js'
-import { readBlock, readRow } from './exportLines.js'
+import { type Block, isAfter, type Position } from './blocks.js'
 import {
   CHECKPOINTS_FILE,
   EXPORT_FILES,
   ExportError,
+  type ExportManifest,
   MANIFEST_FILE,
   writeManifest,
-  type ExportManifest,
 } from './exportLedger.js'
-import { NEWEST_FORMAT, type Format } from './formats.js'
+import { readBlock, readRow } from './exportLines.js'
+import { type Format, NEWEST_FORMAT } from './formats.js'
 import type { LedgerRow } from './LedgerRow.js'
 import type { LedgerSource } from './LedgerSource.js'
-import { readLines } from './readLines.js'
 
 /** An exported ledger, of which every file was held against the manifest. */
 export interface OpenedExport {
@@ -169,4 +168,18 @@ async function hashOfFile(path: string): Promise<string> {
   const hash = createHash('sha256')
   for await (const chunk of createReadStream(path)) hash.update(chunk)
   return hash.digest('hex')
+}
+
+/**
+ * The lines of a file, each up to a line feed and nothing else: node:readline also ends a line at U+2028, which JSON leaves as
+ * it is inside a text.
+ */
+export async function* readLines(path: string): AsyncGenerator<string> {
+  let rest = ''
+  for await (const chunk of createReadStream(path, { encoding: 'utf8' })) {
+    const lines = (rest + String(chunk)).split('\n')
+    rest = lines.pop() ?? ''
+    yield* lines
+  }
+  if (rest !== '') yield rest
 }

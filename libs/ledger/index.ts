@@ -7,15 +7,15 @@
  */
 export { audit, auditExport } from './auditor.js'
 export type { AuditOptions, AuditReport } from './auditor.js'
-export type { RailEffect } from './bookComparison.js'
+export type { RailEffect } from './invariants.js'
 export { describeBreak } from './breaks.js'
 export type { LedgerBreak } from './breaks.js'
 export { checkEvidence } from './checkEvidence.js'
 export type { EvidenceCheck } from './checkEvidence.js'
-export { createCheckpointKeys, readPrivateKey, readPublicKey } from './checkpointKeys.js'
+export { createCheckpointKeys, readPrivateKey, readPublicKey } from './checkpoints.js'
 export { CheckpointError, readCheckpoints } from './checkpoints.js'
 export type { Checkpoint } from './checkpoints.js'
-export { databaseSource } from './databaseSource.js'
+export { databaseSource } from './LedgerSource.js'
 export {
   beginSnapshot,
   readSealingStatus,
@@ -40,7 +40,7 @@ export type { VerifierEvent } from './LedgerVerifier.js'
 export type { LedgerSealerOptions, LedgerVerifierOptions } from './options.js'
 export { readItemProof } from './proof.js'
 export type { ItemPosition, ProofRange, ProvenRow, RowProof } from './proof.js'
-export type { InvariantId, InvariantVerdict } from './verdicts.js'
+export type { InvariantId, InvariantVerdict } from './invariants.js'
 export { verifyLedger } from './verifyLedger.js'
 export type { LedgerReport, VerifyOptions } from './verifyLedger.js'
 export { readCheckpointLines, writeCheckpoint } from './writeCheckpoint.js'

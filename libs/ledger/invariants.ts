@@ -1,0 +1,133 @@
+import type { LedgerRow } from './LedgerRow.js'
+import { integerOf } from './record.js'
+
+export type InvariantId = 'I1' | 'I2' | 'I3' | 'I4' | 'I5' | 'I6' | 'I7' | 'I8' | 'I9' | 'I10'
+
+export interface InvariantVerdict {
+  readonly id: InvariantId
+  readonly sentence: string
+  readonly ok: boolean
+  /** First ten violations: ids or counts. */
+  readonly found: readonly string[]
+}
+
+const INVARIANTS: Readonly<Record<InvariantId, string>> = Object.freeze({
+  I1: 'everything accepted is pending or has ended',
+  I2: 'a payment ends at most once',
+  I3: 'each DISPATCHED payment is in the rail’s book under its reference',
+  I4: 'the rail paid each reference at most once',
+  I5: 'no FAILED payment was paid',
+  I6: 'attempts and events are numbered 1, 2, 3 …',
+  I7: 'sequences have no gap',
+  I8: 'no lease stands long after its end',
+  I9: 'no row of the ledger was changed',
+  I10: 'after healing, everything drains',
+})
+
+export function verdict(id: InvariantId, found: readonly string[]): InvariantVerdict {
+  return { id, sentence: INVARIANTS[id], ok: found.length === 0, found: found.slice(0, FOUND_SHOWN_MAX) }
+}
+
+const FOUND_SHOWN_MAX = 10
+
+/** One payment of the rail book under our reference. */
+export interface RailEffect {
+  readonly reference: string
+  /** The rail's own name for the payment. */
+  readonly railReference: string
+}
+
+/** Terminal outcome of an item, which the rail book must confirm. */
+export interface TerminalOutcome {
+  readonly outboxId: string
+  readonly state: 'DISPATCHED' | 'FAILED'
+  readonly railReference: string | null
+  readonly decidedByPeople: boolean
+}
+
+/** Compares terminal outcomes with the rail book, one at a time. */
+export class RailBookComparison {
+  readonly #paid = new Map<string, string[]>()
+  readonly unpaid: string[] = []
+  readonly failedButPaid: string[] = []
+  effects = 0
+
+  constructor(effects: Iterable<RailEffect>) {
+    for (const { reference, railReference } of effects) {
+      this.effects += 1
+      const references = this.#paid.get(reference)
+      if (references === undefined) this.#paid.set(reference, [railReference])
+      else references.push(railReference)
+    }
+  }
+
+  get paidTwice(): string[] {
+    return [...this.#paid].filter(([, references]) => references.length > 1).map(([reference]) => reference)
+  }
+
+  add({ outboxId, state, railReference, decidedByPeople }: TerminalOutcome): void {
+    const references = this.#paid.get(outboxId) ?? []
+    if (state === 'DISPATCHED' && !references.includes(railReference ?? '')) this.unpaid.push(outboxId)
+    // Two people may decide that a payment failed; a counter or a code may not, while the rail has paid it.
+    if (state === 'FAILED' && references.length > 0 && !decidedByPeople) this.failedButPaid.push(outboxId)
+  }
+}
+
+export function bookVerdicts({ unpaid, paidTwice, failedButPaid }: RailBookComparison): InvariantVerdict[] {
+  return [verdict('I3', unpaid), verdict('I4', paidTwice), verdict('I5', failedButPaid)]
+}
+
+/** Checks that no sequence number of a participant is missing. Keeps one entry per participant. */
+export class Sequences {
+  readonly #taken = new Map<string, { count: bigint; last: bigint }>()
+
+  add(row: LedgerRow): void {
+    if (row.kind !== 'identity') return
+    const participant = row.field('participant_id') ?? ''
+    const number = integerOf(row.field('sequence_id'))
+    const taken = this.#taken.get(participant)
+    if (taken === undefined) this.#taken.set(participant, { count: 1n, last: number })
+    else {
+      taken.count += 1n
+      if (number > taken.last) taken.last = number
+    }
+  }
+
+  /** No number is taken twice (a constraint), so as many as the highest are all of them. */
+  gaps(): string[] {
+    return [...this.#taken].filter(([, { count, last }]) => count !== last).map(([participant]) => participant)
+  }
+}
+
+/**
+ * Checks that the attempts of an item are numbered 1, 2, 3 … and that at most one is terminal. It drops a complete item, so that
+ * only open items take memory. A later row of such an item makes it a suspect. With a given set of items it drops none.
+ */
+export class AttemptNumbers {
+  readonly #among: ReadonlySet<string> | undefined
+  readonly #items = new Map<string, { count: bigint; last: bigint; terminals: number }>()
+
+  constructor(among?: ReadonlySet<string>) {
+    this.#among = among
+  }
+
+  add(row: LedgerRow): void {
+    if (row.kind !== 'attempt') return
+    const { subject, number, ends } = row
+    if (this.#among?.has(subject) === false) return
+    const item = this.#items.get(subject) ?? { count: 0n, last: 0n, terminals: 0 }
+    item.count += 1n
+    if (number > item.last) item.last = number
+    if (ends) item.terminals += 1
+    if (this.#among === undefined && item.terminals === 1 && item.count === item.last) this.#items.delete(subject)
+    else this.#items.set(subject, item)
+  }
+
+  gaps(): string[] {
+    return [...this.#items].filter(([, { count, last }]) => count !== last).map(([subject]) => subject)
+  }
+
+  doubleTerminals(): string[] {
+    return [...this.#items].filter(([, { terminals }]) => terminals > 1).map(([subject]) => subject)
+  }
+}
