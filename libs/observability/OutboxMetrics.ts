@@ -4,7 +4,7 @@ import type { RepairEvent } from '../repair/index.js'
 
 /**
  * Counters and histograms of one process. Metrics that must equal the ledger whoever wrote to it come from the database at each
- * scrape (`registryOfStatus`).
+ * scrape (`createStatusRegistry`).
  */
 export class OutboxMetrics {
   readonly #notifyWakeups: Counter
@@ -109,7 +109,7 @@ export class OutboxMetrics {
   }
 
   /** Starts the series of the rails that this process serves at 0: Prometheus sees no increase of a series that begins with 1. */
-  carries(rails: Iterable<string>): void {
+  declareRails(rails: Iterable<string>): void {
     for (const rail of rails) {
       this.#unknownCodes.inc({ rail }, 0)
       for (const answer of ANSWERS) this.#answers.inc({ rail, answer }, 0)

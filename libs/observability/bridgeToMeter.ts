@@ -1,7 +1,7 @@
 import type { Attributes, BatchObservableCallback, Meter, Observable } from '@opentelemetry/api'
 import type { Registry } from 'prom-client'
 import type { Metrics } from './Metrics.js'
-import { registryOfStatus, type SystemStatus } from './registryOfStatus.js'
+import { createStatusRegistry, type SystemStatus } from './createStatusRegistry.js'
 
 /** What the bridge uses of a meter. */
 export type ObservingMeter = Pick<
@@ -20,7 +20,7 @@ export function bridgeToMeter(
   readStatus: () => Promise<SystemStatus>,
 ): () => void {
   const instruments = new Map<string, Observable>()
-  for (const { name, help, type } of [metrics.registry, registryOfStatus()].flatMap((registry) =>
+  for (const { name, help, type } of [metrics.registry, createStatusRegistry()].flatMap((registry) =>
     registry.getMetricsAsArray(),
   )) {
     const kind = String(type)
@@ -51,7 +51,7 @@ function create(meter: ObservingMeter, kind: string, name: string, description: 
 /** While the database does not answer, its gauges are left out, as they are on the page. */
 async function statusIfAny(readStatus: () => Promise<SystemStatus>): Promise<Registry[]> {
   try {
-    return [registryOfStatus(await readStatus())]
+    return [createStatusRegistry(await readStatus())]
   } catch {
     return []
   }

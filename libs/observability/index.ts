@@ -1,8 +1,8 @@
-/** Metrics and log lines, made from the events that workers emit. The only room that knows a metric's name. */
+/** Metrics and log lines, made from the events that workers emit. The only module that knows the names of metrics. */
 export { AlertEvaluator, AlertWatch } from './alerts/AlertEvaluator.js'
 export type { Alert } from './alerts/AlertEvaluator.js'
 export { seriesOf } from './alerts/conditions.js'
-export type { Condition, Quantity, Reading } from './alerts/conditions.js'
+export type { Condition, Quantity, MetricSamples } from './alerts/conditions.js'
 export { prometheusRules } from './alerts/prometheusRules.js'
 export { ALERT_RULES, ALERT_THRESHOLDS, alertRules } from './alerts/rules.js'
 export type { AlertRule, AlertThresholds } from './alerts/rules.js'
@@ -23,5 +23,5 @@ export { FleetMetrics, InboxMetrics, LeaseMetrics, LedgerMetrics, SchedulerMetri
 export type { ReceivedMessage, VerifiedLedger } from './primitiveMetrics.js'
 export { Metrics } from './Metrics.js'
 export { OutboxMetrics } from './OutboxMetrics.js'
-export { registryOfStatus } from './registryOfStatus.js'
-export type { SystemStatus } from './registryOfStatus.js'
+export { createStatusRegistry } from './createStatusRegistry.js'
+export type { SystemStatus } from './createStatusRegistry.js'

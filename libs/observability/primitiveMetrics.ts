@@ -11,7 +11,7 @@ export interface ReceivedMessage {
   readonly contentDiffers: boolean
 }
 
-/** The inbox's metrics: what this process received and handled. How much waits is read from the database (`registryOfStatus`). */
+/** The inbox's metrics: what this process received and handled. How much waits is read from the database (`createStatusRegistry`). */
 export class InboxMetrics {
   readonly #received: Counter<'result'>
   readonly #handled: Counter

@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { ALERT_RULES, AlertEvaluator, Metrics, registryOfStatus, seriesOf } from '../../libs/observability/index.js'
+import { ALERT_RULES, AlertEvaluator, Metrics, createStatusRegistry, seriesOf } from '../../libs/observability/index.js'
 import { dashboardExpressions, grafanaDashboard } from '../../scripts/monitoring/grafanaDashboard.js'
 import { metricsOf } from '../../scripts/monitoring/metricsOf.js'
 import { rulesFile, ruleTestsFile } from '../../scripts/monitoring/ruleFiles.js'
@@ -11,7 +11,7 @@ import { ALERT_SCENARIOS, type AlertScenario } from '../../scripts/monitoring/sc
 
 /** Every metric that a process can show, with its kind. */
 function registered(): Map<string, string> {
-  const registries = [new Metrics({ version: '1' }).registry, registryOfStatus()]
+  const registries = [new Metrics({ version: '1' }).registry, createStatusRegistry()]
   return new Map(registries.flatMap((one) => one.getMetricsAsArray().map(({ name, type }) => [name, String(type)])))
 }
 

@@ -5,7 +5,7 @@ import { PermanentFailureError } from '../../libs/core/index.js'
 import { InboxWorker } from '../../libs/inbox/index.js'
 import { Leases } from '../../libs/lease/index.js'
 import { recordLedgerVerification } from '../../libs/ledger/index.js'
-import { bridgeToMeter, Metrics, registryOfStatus, type ObservingMeter } from '../../libs/observability/index.js'
+import { bridgeToMeter, Metrics, createStatusRegistry, type ObservingMeter } from '../../libs/observability/index.js'
 import { SchedulerWorker, scheduleTimer } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
@@ -26,7 +26,7 @@ afterAll(() => db.drop())
 
 /** Everything that is counted and read, by series. */
 async function figures(): Promise<Record<string, number>> {
-  const registries = [metrics.registry, registryOfStatus(await readSystemStatus(db.database))]
+  const registries = [metrics.registry, createStatusRegistry(await readSystemStatus(db.database))]
   const page = (await Promise.all(registries.map((registry) => registry.metrics()))).join('\n')
   const lines = page.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
   return Object.fromEntries(
@@ -279,6 +279,6 @@ test('/metrics of a process shows all of it on one page', async () => {
   const page = await (await stage.call('/metrics')).text()
   await stage.close()
   const served = [...page.matchAll(/^# TYPE (\S+)/gm)].map(([, name = '']) => name)
-  const registered = [stage.metrics.registry, registryOfStatus()].flatMap((one) => one.getMetricsAsArray())
+  const registered = [stage.metrics.registry, createStatusRegistry()].flatMap((one) => one.getMetricsAsArray())
   expect(served.toSorted()).toEqual(registered.map(({ name }) => name).toSorted())
 })

@@ -13,7 +13,7 @@ import {
   prometheusRules,
   type Alert,
   type AlertRule,
-  type Reading,
+  type MetricSamples,
 } from '../../libs/observability/index.js'
 import { heartbeatOutboxWorker, OutboxRelayer, placeOutboxHold, readOutboxStatus } from '../../libs/outbox/index.js'
 import { symphony } from '../support/commandLine.js'
@@ -34,12 +34,12 @@ const RULE: AlertRule = {
 }
 const WARNING: AlertRule = { ...RULE, name: 'Warning', severity: 'warning', forSeconds: 0 }
 
-const at = (seconds: number, values: Record<string, number>): Reading => ({
+const at = (seconds: number, values: Record<string, number>): MetricSamples => ({
   at: new Date(seconds * 1_000),
   values: new Map(Object.entries(values)),
 })
 const stateOf = ({ name, state, since }: Alert) => `${name} ${state} since ${Date.parse(since) / 1_000}`
-const statesOf = (reading: Reading, rules: readonly AlertRule[]) =>
+const statesOf = (reading: MetricSamples, rules: readonly AlertRule[]) =>
   new AlertEvaluator(rules).observe(reading).map(stateOf)
 
 describe('AlertEvaluator', () => {

@@ -199,7 +199,7 @@ test('leases that repair cannot return are an error with ids, attempt numbers an
 
 test('every counter and histogram has a series from the start, at 0', async () => {
   const metrics = new Metrics({ version: '1' })
-  metrics.outbox.carries(['sepa'])
+  metrics.outbox.declareRails(['sepa'])
   for (const { name, type, values } of await metrics.registry.getMetricsAsJSON()) {
     if (!['counter', 'histogram'].includes(String(type))) continue
     expect([name, values.length > 0]).toEqual([name, true])

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { readSystemStatus } from '../../libs/cli/database/readSystemStatus.js'
-import { registryOfStatus } from '../../libs/observability/index.js'
+import { createStatusRegistry } from '../../libs/observability/index.js'
 import { pauseOutbox, placeOutboxHold } from '../../libs/outbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 import { claim, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
@@ -319,7 +319,7 @@ test('every reason of our own to hold an item is counted under its name, and onl
     for (const reason of [...reasons, 'please wait', 'retry_ceiling']) {
       await placeOutboxHold(control, (await enqueue(fresh)).outboxId, reason)
     }
-    const metrics = await registryOfStatus(await readSystemStatus(fresh.database)).metrics()
+    const metrics = await createStatusRegistry(await readSystemStatus(fresh.database)).metrics()
     const counted = [...metrics.matchAll(/^outbox_held_by_reason\{reason="(\w+)"\} (\d+)$/gm)]
     expect(Object.fromEntries(counted.map(([, reason, count]) => [reason, Number(count)]))).toEqual({
       ...Object.fromEntries(reasons.map((reason) => [reason, 1])),

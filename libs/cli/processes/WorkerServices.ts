@@ -41,7 +41,7 @@ export class WorkerServices {
     const { workerId, memoryFile, leaseSeconds, batchSize, concurrency, pollMs, listen, renewLeases, shutdownMs } =
       settings
     this.#rails = rails
-    metrics?.outbox.carries(rails.keys())
+    metrics?.outbox.declareRails(rails.keys())
     this.#memory = memoryFile === undefined ? undefined : new EpochFile(memoryFile)
     this.#relayer = new OutboxRelayer(
       database,

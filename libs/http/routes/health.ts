@@ -1,6 +1,6 @@
 import type { Registry } from 'prom-client'
 import { Type } from 'typebox'
-import { registryOfStatus, type SystemStatus } from '../../observability/index.js'
+import { createStatusRegistry, type SystemStatus } from '../../observability/index.js'
 import type { Route } from './route.js'
 
 interface Health {
@@ -74,7 +74,7 @@ export class MetricsPage {
 
   async #gauges(): Promise<string> {
     try {
-      return await registryOfStatus(await this.#readStatus()).metrics()
+      return await createStatusRegistry(await this.#readStatus()).metrics()
     } catch {
       return ''
     }

@@ -1,6 +1,6 @@
 import { systemClock, type Clock } from '../../core/index.js'
-import { registryOfStatus, type SystemStatus } from '../registryOfStatus.js'
-import { judge, measure, takeReading, type Reading } from './conditions.js'
+import { createStatusRegistry, type SystemStatus } from '../createStatusRegistry.js'
+import { evaluate, measure, collectSamples, type MetricSamples } from './conditions.js'
 import { ALERT_RULES, type AlertRule } from './rules.js'
 
 /** An alert as it is shown: JSON without loss, times as ISO text. */
@@ -22,8 +22,8 @@ export interface Alert {
 }
 
 /**
- * Judges the rules by one reading. The reading holds the age of each condition, because the database knows it. Only the absence
- * of a reading has no age in the data: the evaluator remembers since when it is absent.
+ * Evaluates the rules against one set of samples. The samples hold the age of each condition, because the database knows it. Only
+ * the absence of a metric has no age in the data: the evaluator remembers since when it is absent.
  */
 export class AlertEvaluator {
   readonly #rules: readonly AlertRule[]
@@ -33,28 +33,28 @@ export class AlertEvaluator {
     this.#rules = rules
   }
 
-  /** Returns the alerts of a reading: firing first, critical first. */
-  observe(reading: Reading): readonly Alert[] {
-    return this.#rules.flatMap((rule) => this.#judge(rule, reading)).toSorted((a, b) => rank(a) - rank(b))
+  /** Returns the alerts of one set of samples: firing first, critical first. */
+  observe(samples: MetricSamples): readonly Alert[] {
+    return this.#rules.flatMap((rule) => this.#evaluate(rule, samples)).toSorted((a, b) => rank(a) - rank(b))
   }
 
-  #judge(rule: AlertRule, reading: Reading): Alert[] {
-    const { holds, value } = judge(rule.when, reading)
+  #evaluate(rule: AlertRule, samples: MetricSamples): Alert[] {
+    const { holds, value } = evaluate(rule.when, samples)
     const { name, severity, forSeconds, summary, firstLook, remedy } = rule
     if (!holds) {
       this.#since.delete(name)
       return []
     }
-    const since = this.#sinceOf(rule, reading)
-    const state = reading.at.getTime() - since.getTime() >= forSeconds * 1_000 ? 'firing' : 'pending'
+    const since = this.#sinceOf(rule, samples)
+    const state = samples.at.getTime() - since.getTime() >= forSeconds * 1_000 ? 'firing' : 'pending'
     const told = { summary, firstLook, remedy }
     return [{ name, severity, state, since: since.toISOString(), forSeconds, value: value ?? null, ...told }]
   }
 
-  #sinceOf({ name, age }: AlertRule, reading: Reading): Date {
-    const ageSeconds = age === undefined ? undefined : measure(age, reading)
-    if (ageSeconds !== undefined) return new Date(reading.at.getTime() - Math.max(0, ageSeconds) * 1_000)
-    const since = this.#since.get(name) ?? reading.at
+  #sinceOf({ name, age }: AlertRule, samples: MetricSamples): Date {
+    const ageSeconds = age === undefined ? undefined : measure(age, samples)
+    if (ageSeconds !== undefined) return new Date(samples.at.getTime() - Math.max(0, ageSeconds) * 1_000)
+    const since = this.#since.get(name) ?? samples.at
     this.#since.set(name, since)
     return since
   }
@@ -78,8 +78,8 @@ export class AlertWatch {
 
   /** @param status undefined: the database did not answer */
   async look(status: SystemStatus | undefined): Promise<readonly Alert[]> {
-    const reading = await takeReading(status?.at ?? this.#clock.now(), registryOfStatus(status))
-    return this.#evaluator.observe(reading).map((alert) => this.#detailed(alert, status))
+    const samples = await collectSamples(status?.at ?? this.#clock.now(), createStatusRegistry(status))
+    return this.#evaluator.observe(samples).map((alert) => this.#detailed(alert, status))
   }
 
   #detailed(alert: Alert, status: SystemStatus | undefined): Alert {

@@ -8,38 +8,38 @@ export type Condition =
   | { readonly is: 'absent'; readonly metric: string }
   | { readonly is: 'all'; readonly of: readonly Condition[] }
 
-export interface Judgement {
+export interface ConditionResult {
   readonly holds: boolean
   /** Left side of the first comparison; undefined where the metric is missing. */
   readonly value: number | undefined
 }
 
-export function judge(condition: Condition, reading: Reading): Judgement {
+export function evaluate(condition: Condition, samples: MetricSamples): ConditionResult {
   switch (condition.is) {
     case 'absent':
-      return { holds: samplesOf(reading, condition.metric).size === 0, value: undefined }
+      return { holds: samplesOf(samples, condition.metric).size === 0, value: undefined }
     case 'all': {
-      const judgements = condition.of.map((one) => judge(one, reading))
-      return { holds: judgements.every(({ holds }) => holds), value: judgements[0]?.value }
+      const results = condition.of.map((one) => evaluate(one, samples))
+      return { holds: results.every(({ holds }) => holds), value: results[0]?.value }
     }
     case 'above':
     case 'below': {
-      const value = measure(condition.left, reading)
-      const bound = measure(condition.right, reading)
+      const value = measure(condition.left, samples)
+      const bound = measure(condition.right, samples)
       if (value === undefined || bound === undefined) return { holds: false, value }
       return { holds: condition.is === 'above' ? value > bound : value < bound, value }
     }
   }
 }
 
-export function measure(quantity: Quantity, reading: Reading): number | undefined {
+export function measure(quantity: Quantity, samples: MetricSamples): number | undefined {
   if (typeof quantity === 'number') return quantity
-  const samples = samplesOf(reading, quantity.metric, quantity.labels)
-  return samples.size === 0 ? undefined : Math.max(...samples.values())
+  const found = samplesOf(samples, quantity.metric, quantity.labels)
+  return found.size === 0 ? undefined : Math.max(...found.values())
 }
 
 /** All samples at one moment, by series: the name of a metric and its labels, as they stand on the page. */
-export interface Reading {
+export interface MetricSamples {
   readonly at: Date
   readonly values: ReadonlyMap<string, number>
 }
@@ -47,7 +47,7 @@ export interface Reading {
 export type Labels = Readonly<Record<string, string>>
 
 /** Reads every sample of a registry without histograms. */
-export async function takeReading(at: Date, registry: Registry): Promise<Reading> {
+export async function collectSamples(at: Date, registry: Registry): Promise<MetricSamples> {
   const values = new Map<string, number>()
   for (const { name, values: samples } of await registry.getMetricsAsJSON()) {
     for (const { labels, value } of samples) values.set(seriesOf(name, labels), value)
@@ -61,7 +61,7 @@ export function seriesOf(name: string, labels: Partial<Record<string, string | n
 }
 
 /** The samples of a metric that bear these labels, whatever others they have. */
-function samplesOf({ values }: Reading, metric: string, labels: Labels = {}): ReadonlyMap<string, number> {
+function samplesOf({ values }: MetricSamples, metric: string, labels: Labels = {}): ReadonlyMap<string, number> {
   const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`)
   const isAsked = (series: string) =>
     series === metric

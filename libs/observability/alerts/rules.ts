@@ -1,5 +1,5 @@
 import type { SealingBlocker } from '../../ledger/index.js'
-import type { SystemStatus } from '../registryOfStatus.js'
+import type { SystemStatus } from '../createStatusRegistry.js'
 import type { Condition, Quantity } from './conditions.js'
 
 /**

@@ -37,7 +37,7 @@ interface StatusGauge {
  * How things stand, as gauges in a registry of their own: read from the database at each scrape, and therefore the same from
  * every process. Without a status the gauges are there, and empty.
  */
-export function registryOfStatus(status?: SystemStatus): Registry {
+export function createStatusRegistry(status?: SystemStatus): Registry {
   const registry = new Registry()
   for (const { name, help, labelNames = [], type, read } of STATUS_GAUGES) {
     const metric = new (type === 'counter' ? Counter : Gauge)({
