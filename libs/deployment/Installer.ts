@@ -1,11 +1,34 @@
 import { randomBytes } from 'node:crypto'
 import type { LoginDatabase, Transaction } from '../db/index.js'
 import { readCatalog } from './catalog.js'
+import { asScript, becomeRole, dropFunctions, dropViews, type Step } from './db.js'
+import { findOutdated } from './compareCatalogs.js'
+import { loginStatement, scramVerifier } from './logins.js'
+import { readManifest } from './manifest.js'
+import type { ResolvedDeployOptions } from './options.js'
 import {
-  asScript,
-  becomeRole,
-  dropFunctions,
-  dropViews,
+  closingSteps,
+  fileSteps,
+  type Login,
+  needsOwnerGrant,
+  openingSteps,
+  regrantSteps,
+  roleSteps,
+  runSteps,
+} from './plan.js'
+import {
+  databaseNotDedicatedError,
+  isRestoredWithoutRoles,
+  legacyObjectsError,
+  loginMismatchError,
+  newerDatabaseError,
+  ownerNotRevokedError,
+  restoredWithoutRolesError,
+  serverIsStandbyError,
+  foreignObjectsError,
+  tablesDifferError,
+} from './deploymentErrors.js'
+import {
   isDatabaseDedicated,
   mayActAsOwner,
   readDeploymentRecord,
@@ -13,31 +36,11 @@ import {
   readLoginState,
   readServerFacts,
   type ServerFacts,
-  type Step,
-} from './db.js'
-import { findOutdated } from './findOutdated.js'
-import { loginStatement } from './logins.js'
-import { readManifest } from './manifest.js'
-import type { ResolvedDeployOptions } from './options.js'
-import { borrowsOwner, closingSteps, fileSteps, healingSteps, openingSteps, roleSteps, type Login } from './plan.js'
-import {
-  databaseNotDedicated,
-  isRestoredWithoutRoles,
-  legacyInTheWay,
-  loginMismatch,
-  newerDatabase,
-  ownerNotReturned,
-  restoredWithoutRoles,
-  serverIsStandby,
-  strangersInTheWay,
-  tablesDiffer,
-} from './refusals.js'
+} from './reads.js'
 import { isNewer, readRelease, type Release } from './release.js'
 import { requireRights } from './rights.js'
 import { OWNER_ROLE } from './roles.js'
-import { runSteps } from './runSteps.js'
 import { inOrder, readSchemaFiles, type SchemaFiles } from './schemaFiles.js'
-import { scramVerifier } from './scramVerifier.js'
 
 export interface DeployReport {
   readonly outcome: 'deployed' | 'unchanged' | 'roles' | 'planned'
@@ -139,7 +142,7 @@ export class Installer {
       schema,
       createLogins.map(({ name }) => name),
     )
-    if (facts.isStandby) throw serverIsStandby(facts.database)
+    if (facts.isStandby) throw serverIsStandbyError(facts.database)
     requireRights(facts, { schema, rolesOnly, dedicatedDatabase, logins: createLogins.map(loginStatement) })
     return facts
   }
@@ -147,19 +150,20 @@ export class Installer {
   /** In a deployment, called with the schema's lock in hand: what it reads cannot change before COMMIT. */
   async #decide(tx: Transaction, facts: ServerFacts): Promise<Decision> {
     const { schema, dropLegacy, reapply } = this.#options
-    const foreign = await readForeignObjects(tx, schema)
-    const legacy = foreign.filter(({ isLegacy }) => isLegacy)
-    const strangers = foreign.filter(({ isLegacy }) => !isLegacy)
-    if (legacy.length > 0 && !dropLegacy) throw legacyInTheWay(schema, legacy)
-    if (isRestoredWithoutRoles(strangers)) throw restoredWithoutRoles(schema)
-    if (strangers.length > 0) throw strangersInTheWay(schema, strangers)
+    const objects = await readForeignObjects(tx, schema)
+    const legacy = objects.filter(({ isLegacy }) => isLegacy)
+    const foreign = objects.filter(({ isLegacy }) => !isLegacy)
+    if (legacy.length > 0 && !dropLegacy) throw legacyObjectsError(schema, legacy)
+    if (isRestoredWithoutRoles(foreign)) throw restoredWithoutRolesError(schema)
+    if (foreign.length > 0) throw foreignObjectsError(schema, foreign)
     const record = await readDeploymentRecord(tx, schema)
     const checksums = typeof record === 'object' ? record.checksums : new Map<string, string>()
-    if (typeof record === 'object' && isNewer(record, this.#release)) throw newerDatabase(schema, record, this.#release)
+    if (typeof record === 'object' && isNewer(record, this.#release))
+      throw newerDatabaseError(schema, record, this.#release)
     const altered = this.#files.tables.filter(({ name, sha256 }) => (checksums.get(name) ?? sha256) !== sha256)
-    if (altered.length > 0) throw tablesDiffer(schema, altered)
+    if (altered.length > 0) throw tablesDifferError(schema, altered)
     if (legacy.length === 0 && !reapply && this.#isInForce(checksums)) {
-      return { outcome: 'unchanged', steps: healingSteps(this.#files) }
+      return { outcome: 'unchanged', steps: regrantSteps(this.#files) }
     }
     const mayHaveOutdated = facts.schemaOwner !== undefined && record !== 'unreadable'
     return {
@@ -205,12 +209,13 @@ export class Installer {
 
   /** PostgreSQL answers a REVOKE that did nothing with a warning, and leaves the attributes of a role as they are. */
   async #verify(tx: Transaction, facts: ServerFacts, logins: readonly Login[]): Promise<void> {
-    if (!this.#options.rolesOnly && borrowsOwner(facts) && (await mayActAsOwner(tx, this.#options.schema)))
-      throw ownerNotReturned(facts.login)
-    if (this.#options.dedicatedDatabase && !(await isDatabaseDedicated(tx))) throw databaseNotDedicated(facts.database)
+    if (!this.#options.rolesOnly && needsOwnerGrant(facts) && (await mayActAsOwner(tx, this.#options.schema)))
+      throw ownerNotRevokedError(facts.login)
+    if (this.#options.dedicatedDatabase && !(await isDatabaseDedicated(tx)))
+      throw databaseNotDedicatedError(facts.database)
     for (const login of logins) {
       const { canLogIn, isMember, inherits } = await readLoginState(tx, login)
-      if (!canLogIn || !isMember || inherits !== login.inherits) throw loginMismatch(login)
+      if (!canLogIn || !isMember || inherits !== login.inherits) throw loginMismatchError(login)
     }
   }
 }

@@ -1,7 +1,8 @@
 import type { Queryable } from '../db/index.js'
-import { becomeRole, findReadingRole, SPELLING_SETTINGS, useSchema } from './db.js'
-import { readQuestions } from './questions.js'
-import { schemaIsClosed } from './refusals.js'
+import { becomeRole, SPELLING_SETTINGS, useSchema } from './db.js'
+import { findReadingRole } from './reads.js'
+import { readSqlQueries } from './schemaFiles.js'
+import { schemaAccessError } from './deploymentErrors.js'
 
 /** A list is a set: its order means nothing. */
 export type PropertyValue = string | boolean | readonly string[]
@@ -18,13 +19,13 @@ export type Catalog = ReadonlyMap<string, ReadonlyMap<string, Properties>>
 /** Reads in the snapshot of the given transaction, and leaves it in a role that may use the schema, and in the schema. */
 export async function readCatalog(tx: Queryable, schema: string): Promise<Catalog> {
   const role = await findReadingRole(tx, schema)
-  if (role === undefined) throw schemaIsClosed(schema)
+  if (role === undefined) throw schemaAccessError(schema)
   await tx.query(becomeRole(role))
   await tx.query(SPELLING_SETTINGS)
   // Also because names are spelled without their schema where they are found without it.
   await tx.query(useSchema(schema))
   const catalog = new Map<string, ReadonlyMap<string, Properties>>()
-  for (const { name: kind, sql } of readQuestions('catalog')) {
+  for (const { name: kind, sql } of readSqlQueries('catalog')) {
     const { rows } = await tx.query<{ name: string; properties: Record<string, PropertyValue | null> }>(sql)
     catalog.set(kind, new Map(rows.map(({ name, properties }) => [name, tidy(properties)])))
   }

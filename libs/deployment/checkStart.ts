@@ -1,11 +1,9 @@
 import { openLoginDatabase, type DatabaseOptions, type LoginDatabase } from '../db/index.js'
 import { readCatalog } from './catalog.js'
 import { compareCatalogs } from './compareCatalogs.js'
-import { readSurroundings, type Surroundings } from './db.js'
-import type { Finding } from './findings.js'
+import { environmentFindings, type Finding, releaseFindings, restoreFindings } from './findings.js'
 import { condense, readManifest } from './manifest.js'
-import { releaseFindings, restoreFindings } from './releaseFindings.js'
-import { surroundingFindings } from './surroundingFindings.js'
+import { readServerEnvironment, type ServerEnvironment } from './reads.js'
 
 export interface StartCheckOptions extends Pick<DatabaseOptions, 'url' | 'schema' | 'tls'> {
   /** `server` before there is a schema to look at. @default 'all' */
@@ -13,24 +11,23 @@ export interface StartCheckOptions extends Pick<DatabaseOptions, 'url' | 'schema
 }
 
 export interface StartCheck {
-  /** Why no process may move payments here. */
+  /** Findings that stop the start. */
   readonly refusals: readonly Finding[]
-  /** What a careful operator would not leave so. */
+  /** Findings that are only printed. */
   readonly warnings: readonly Finding[]
 }
 
 const VERSION_MIN = 15
 
 /**
- * What a process has to know before it moves money: is this a server that keeps what it commits, and is the schema what
- * this release deploys? Unlike the doctor it looks at the catalog alone, so any login will do and a long ledger costs
- * nothing.
+ * Checks before a start that the server is durable and that the schema is the one of this release. Unlike the doctor it
+ * reads only the catalog: any login may run it, and its time does not grow with the ledger.
  */
 export async function checkStart({ part = 'all', ...options }: StartCheckOptions): Promise<StartCheck> {
   const database = openLoginDatabase({ ...options, applicationName: 'symphony start' })
   try {
-    const around = await database.transaction('READ ONLY', (tx) => readSurroundings(tx, database.schema))
-    const server = judgeServer(around)
+    const around = await database.transaction('READ ONLY', (tx) => readServerEnvironment(tx, database.schema))
+    const server = checkServer(around)
     if (part === 'server' || server.refusals.length > 0) return server
     return { ...server, refusals: await findDrift(database, around) }
   } finally {
@@ -38,20 +35,20 @@ export async function checkStart({ part = 'all', ...options }: StartCheckOptions
   }
 }
 
-/** What the doctor only mentions, because it may be looking on purpose, is a reason not to start. */
-export function judgeServer(around: Surroundings): StartCheck {
-  const mentions = surroundingFindings(around)
+/** Turns notes of the doctor into refusals and warnings: the doctor may examine a standby, a worker must not start on it. */
+export function checkServer(around: ServerEnvironment): StartCheck {
+  const notes = environmentFindings(around)
   return {
     refusals: [
       ...(around.version < VERSION_MIN ? [serverTooOld(around.version)] : []),
-      ...mentions.filter(({ code }) => REFUSED.has(code)),
+      ...notes.filter(({ code }) => REFUSED.has(code)),
     ],
-    warnings: mentions.filter(({ code }) => WARNED.has(code)),
+    warnings: notes.filter(({ code }) => WARNED.has(code)),
   }
 }
 
-const REFUSED: ReadonlySet<string> = new Set(['SERVER_MAY_FORGET', 'SERVER_IS_STANDBY'])
-const WARNED: ReadonlySet<string> = new Set(['LOGIN_IS_SUPERUSER', 'SERVER_VERSION_UNPROVEN'])
+const REFUSED: ReadonlySet<string> = new Set(['SERVER_NOT_DURABLE', 'SERVER_IS_STANDBY'])
+const WARNED: ReadonlySet<string> = new Set(['LOGIN_IS_SUPERUSER', 'SERVER_VERSION_UNTESTED'])
 
 function serverTooOld(version: number): Finding {
   return {
@@ -64,7 +61,7 @@ function serverTooOld(version: number): Finding {
   }
 }
 
-async function findDrift(database: LoginDatabase, around: Surroundings): Promise<readonly Finding[]> {
+async function findDrift(database: LoginDatabase, around: ServerEnvironment): Promise<readonly Finding[]> {
   const { schema } = database
   if (!around.isDeployed) {
     return [

@@ -1,6 +1,6 @@
 import type { Catalog, Properties, PropertyValue } from './catalog.js'
 import type { Finding } from './findings.js'
-import { remedyFor, type Change } from './remedies.js'
+import { ALL_ROLES, OWNER_ROLE } from './roles.js'
 
 /** Every way in which the catalog found differs from the one expected. */
 export function compareCatalogs(expected: Catalog, found: Catalog): readonly Finding[] {
@@ -87,4 +87,81 @@ function entriesOf(value: PropertyValue | undefined): readonly string[] {
 
 function textOf(value: PropertyValue | undefined): string {
   return value === undefined ? 'none' : String(value)
+}
+
+/** One difference between what was deployed and what is there. */
+export interface Change {
+  readonly kind: string
+  readonly name: string
+  readonly change: 'missing' | 'unexpected' | 'changed'
+  /** Undefined if the object as a whole is missing or unexpected. */
+  readonly property?: string
+}
+
+/** What a deployment mends, and what only a person can decide. */
+function remedyFor({ kind, name, change, property }: Change): string {
+  if (property === 'owner') return `Find out who gave it away; then ALTER … OWNER TO ${OWNER_ROLE}.`
+  if (kind === 'grants') return change === 'missing' ? DEPLOY : unexpectedGrant(name)
+  if (kind === 'roles') return 'Find out who changed the role; then change it back with ALTER ROLE, GRANT or REVOKE.'
+  if (kind === 'default_privileges')
+    return change === 'missing' ? DEPLOY : 'Take it back: ALTER DEFAULT PRIVILEGES … REVOKE.'
+  if (change === 'unexpected' && property === undefined) {
+    return 'Find out who created it and what for; then move it to another schema, or drop it.'
+  }
+  if (kind === 'indexes' && change === 'changed') return `Drop the index, then: ${REAPPLY}`
+  if (MENDED_BY_FILES.has(kind) || (kind === 'relations' && property === 'definition')) return REAPPLY
+  if (property === 'comment') return REAPPLY
+  if (kind === 'relations' && property === undefined) {
+    return `${REAPPLY}. It brings back a view, but of a table only an empty one: the rows are in your backup.`
+  }
+  return `Mend it by hand as ${OWNER_ROLE}: schema/snapshot.sql shows how it was.`
+}
+
+const DEPLOY = 'symphony deploy'
+const REAPPLY = 'symphony deploy --reapply'
+
+/** Files say CREATE OR REPLACE, or CREATE … IF NOT EXISTS, for these. */
+const MENDED_BY_FILES = new Set(['functions', 'triggers', 'indexes'])
+
+/** The file of privileges takes back what our roles and PUBLIC should not have. Others it does not know. */
+function unexpectedGrant(name: string): string {
+  if (name.endsWith('taken from its owner')) return 'Give it back with GRANT.'
+  const grantee = / to (\S+)(?: with grant option)?$/.exec(name)?.[1] ?? ''
+  return grantee === 'PUBLIC' || ALL_ROLES.includes(grantee) ? DEPLOY : 'Take it back with REVOKE.'
+}
+
+interface Outdated {
+  readonly functions: readonly string[]
+  readonly views: readonly string[]
+}
+
+/**
+ * What CREATE OR REPLACE cannot turn into what the release has: a function that returns something else or names its
+ * parameters differently, a view that loses a column. And what the release does not have any more: left behind, a
+ * function would be a second way in, and compete for the calls of its successor. All else is replaced in place, which
+ * no running worker notices.
+ */
+export function findOutdated(live: Catalog, release: Catalog): Outdated {
+  const views = objectsOf(live, 'relations').filter(([, { type }]) => type === 'view')
+  return {
+    functions: objectsOf(live, 'functions')
+      .filter(([name, found]) => isOutdatedFunction(found, release.get('functions')?.get(name)))
+      .map(([name]) => name),
+    views: views.map(([name]) => name).filter((name) => isOutdatedView(name, live, release)),
+  }
+}
+
+function isOutdatedFunction(found: Properties, wanted: Properties | undefined): boolean {
+  return ['type', 'arguments', 'result'].some((property) => found[property] !== wanted?.[property])
+}
+
+function isOutdatedView(view: string, live: Catalog, release: Catalog): boolean {
+  if (release.get('relations')?.get(view)?.['type'] !== 'view') return true
+  return objectsOf(live, 'columns')
+    .filter(([name]) => name.startsWith(`${view}.`))
+    .some(([name, { type }]) => release.get('columns')?.get(name)?.['type'] !== type)
+}
+
+function objectsOf(catalog: Catalog, kind: string): readonly (readonly [string, Properties])[] {
+  return [...(catalog.get(kind) ?? [])]
 }

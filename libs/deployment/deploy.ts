@@ -4,10 +4,10 @@ import { openLoginDatabase } from '../db/index.js'
 import { INSTALLER_STATEMENT_TIMEOUT_MS } from './db.js'
 import { Installer, type DeployReport } from './Installer.js'
 import { resolveDeployOptions, type DeployOptions } from './options.js'
-import { blocked } from './refusals.js'
-import { isInTheWay } from './runSteps.js'
+import { lockConflictError } from './deploymentErrors.js'
+import { isConcurrencyError } from './plan.js'
 
-/** Between two attempts, so that whoever waited behind us gets a turn. */
+/** Pause between two attempts, so that transactions that waited for our locks can run. */
 const PAUSE_MS = 300
 
 /**
@@ -33,17 +33,17 @@ export async function deploy(given: DeployOptions): Promise<DeployReport> {
   }
 }
 
-/** An attempt that met others in its way was rolled back, so another one is always safe. */
+/** Repeats an attempt that failed because of concurrent work. It was rolled back, so a repetition is safe. */
 async function runPatiently<T>(attempt: () => Promise<T>, patienceMs: number): Promise<T> {
   const endsAtMs = systemClock.monotonicMs() + patienceMs
   for (let attempts = 1; ; attempts += 1) {
     try {
       return await attempt()
     } catch (error) {
-      if (!isInTheWay(error)) throw error
-      if (systemClock.monotonicMs() >= endsAtMs) throw blocked(attempts, error)
+      if (!isConcurrencyError(error)) throw error
+      if (systemClock.monotonicMs() >= endsAtMs) throw lockConflictError(attempts, error)
     }
-    // Spread, so that deployers that met do not meet again.
+    // Random, so that two deployers do not collide again.
     await sleep(PAUSE_MS * (0.5 + Math.random()))
   }
 }

@@ -1,7 +1,8 @@
 import { openLoginDatabase, type DatabaseOptions } from '../db/index.js'
 import { readCatalog, type Catalog } from './catalog.js'
-import { becomeAuditor, readDeploymentHistory, readSurroundings, type DeployedFile } from './db.js'
-import { notDeployed } from './refusals.js'
+import { becomeAuditor } from './db.js'
+import { notDeployedError } from './deploymentErrors.js'
+import { readDeploymentHistory, readServerEnvironment, type DeployedFile } from './reads.js'
 
 /** What is deployed, object by object, and every deployment that led to it. */
 export interface DeploymentDescription {
@@ -18,8 +19,8 @@ export async function describeDeployment(
   try {
     return await database.transaction('READ ONLY', async (tx) => {
       const { schema } = database
-      const around = await readSurroundings(tx, schema)
-      if (!around.isDeployed) throw notDeployed(schema)
+      const around = await readServerEnvironment(tx, schema)
+      if (!around.isDeployed) throw notDeployedError(schema)
       await becomeAuditor(tx, around)
       return { schema, history: await readDeploymentHistory(tx, schema), catalog: await readCatalog(tx, schema) }
     })

@@ -7,14 +7,13 @@ import {
 } from '../db/index.js'
 import { readCatalog } from './catalog.js'
 import { compareCatalogs } from './compareCatalogs.js'
-import { becomeAuditor, readSurroundings, setExaminedItems, useSchema, type Surroundings } from './db.js'
+import { becomeAuditor, setExaminedItems, useSchema } from './db.js'
 import { DeploymentError } from './errors.js'
-import type { Finding } from './findings.js'
+import { environmentFindings, type Finding, releaseFindings, restoreFindings } from './findings.js'
 import { condense, readManifest } from './manifest.js'
-import { readQuestions, type SqlQuestion } from './questions.js'
-import { releaseFindings, restoreFindings } from './releaseFindings.js'
+import { readServerEnvironment, type ServerEnvironment } from './reads.js'
+import { readSqlQueries, type SqlQuery } from './schemaFiles.js'
 import { RUNTIME_ROLES } from './roles.js'
-import { surroundingFindings } from './surroundingFindings.js'
 
 export interface DoctorOptions extends Pick<DatabaseOptions, 'url' | 'schema' | 'tls'> {
   /** Look at every item instead of the newest ones. @default false */
@@ -22,13 +21,13 @@ export interface DoctorOptions extends Pick<DatabaseOptions, 'url' | 'schema' | 
 }
 
 export interface Diagnosis {
-  /** True if nothing was found that is more than a mention. */
+  /** True if every finding is a `note`. */
   readonly ok: boolean
   readonly schema: string
   readonly findings: readonly Finding[]
 }
 
-/** Counting a long ledger takes its time, and holds up nobody. */
+/** Counting a long ledger takes minutes and blocks no other transaction. */
 const STATEMENT_TIMEOUT_MS = 1_800_000
 
 /** Enough to notice what goes wrong today; a full examination looks at everything there ever was. */
@@ -49,7 +48,7 @@ export async function doctor(options: DoctorOptions): Promise<Diagnosis> {
   })
   try {
     const findings = await examine(database, full)
-    return { ok: findings.every(({ severity }) => severity === 'mention'), schema: database.schema, findings }
+    return { ok: findings.every(({ severity }) => severity === 'note'), schema: database.schema, findings }
   } finally {
     await database.close()
   }
@@ -57,7 +56,7 @@ export async function doctor(options: DoctorOptions): Promise<Diagnosis> {
 
 async function examine(database: LoginDatabase, full: boolean): Promise<readonly Finding[]> {
   const { schema } = database
-  const around = await database.transaction('READ ONLY', (tx) => readSurroundings(tx, schema))
+  const around = await database.transaction('READ ONLY', (tx) => readServerEnvironment(tx, schema))
   if (!around.isDeployed) return [notDeployed(schema)]
   const restored = restoreFindings(around, schema)
   if (restored.length > 0) return restored
@@ -67,11 +66,11 @@ async function examine(database: LoginDatabase, full: boolean): Promise<readonly
     return [...(await releaseFindings(tx)), ...(await examineCatalog(tx, around.version))]
   })
   const broken: Finding[] = []
-  for (const check of readQuestions('checks')) broken.push(...(await runCheck(database, around, check, full)))
-  return [...drift, ...broken, ...surroundingFindings(around)]
+  for (const check of readSqlQueries('checks')) broken.push(...(await runCheck(database, around, check, full)))
+  return [...drift, ...broken, ...environmentFindings(around)]
 }
 
-function requireAccess(around: Surroundings, schema: string): void {
+function requireAccess(around: ServerEnvironment, schema: string): void {
   const { auditor } = RUNTIME_ROLES
   if (around.loginIsSuperuser) return
   if (!around.mayActAsAuditor) {
@@ -104,8 +103,8 @@ async function examineCatalog(tx: Transaction, version: number): Promise<readonl
 /** On its own, because a check that cannot be run (its table is missing) must not end the others. */
 async function runCheck(
   database: LoginDatabase,
-  around: Surroundings,
-  { name, sql }: SqlQuestion,
+  around: ServerEnvironment,
+  { name, sql }: SqlQuery,
   full: boolean,
 ): Promise<readonly Finding[]> {
   try {
@@ -137,7 +136,7 @@ function damage(check: string, { object, expected, found }: Observation): Findin
   }
 }
 
-/** Where more is known about it than that somebody must look. */
+/** Remedies of checks that have a more precise one than the default. */
 const REMEDIES: Readonly<Record<string, string>> = {
   lease_floor_is_kept:
     'The restore left the row of the floor out. Restore into an empty database, as docs/operate/dump.md says; or, as ' +

@@ -1,5 +1,5 @@
+import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto'
 import { InvalidArgumentError } from '../core/index.js'
-import type { LoginStatement } from './db.js'
 import { ALL_ROLES, API_ROLES, isRuntimeRole, RUNTIME_ROLES, type RuntimeRole } from './roles.js'
 
 /** A login to create, and what it is for. */
@@ -37,6 +37,16 @@ const API = 'api'
 /** Beside `api`: the right to name people without an API key. The database cannot verify those names. */
 const NAMES = 'names'
 
+/** A login as the statements of a deployment need it. */
+export interface LoginStatement {
+  readonly name: string
+  readonly roles: readonly string[]
+  /** Whether the login has the rights of its roles without SET ROLE. */
+  readonly inherits: boolean
+  /** People that the login may act for, beside itself. */
+  readonly gateway: 'keys' | 'names' | undefined
+}
+
 export function loginStatement({ name, roles, gateway }: LoginRequest): LoginStatement {
   return {
     name,
@@ -66,4 +76,28 @@ function requiredRuntimeRole(word: string): RuntimeRole {
   if (isRuntimeRole(word)) return word
   const known = [...Object.keys(RUNTIME_ROLES), API, `${API}+${NAMES}`].join(', ')
   throw new InvalidArgumentError('createLogins', `expected NAME=ROLE with roles of ${known} joined by +, got "${word}"`)
+}
+
+/** PostgreSQL's own default. More would be paid at every login. */
+const ITERATIONS = 4096
+const SALT_BYTES = 16
+
+/**
+ * What PostgreSQL stores for a password. Sent in its place, so that a server which logs statements, or keeps them in
+ * its statistics, never sees the password itself. For printable ASCII only: anything else would have to be normalised
+ * first (RFC 4013).
+ */
+export function scramVerifier(
+  password: string,
+  salt: Buffer = randomBytes(SALT_BYTES),
+  iterations = ITERATIONS,
+): string {
+  const salted = pbkdf2Sync(password, salt, iterations, 32, 'sha256')
+  const storedKey = createHash('sha256').update(hmac(salted, 'Client Key')).digest('base64')
+  const serverKey = hmac(salted, 'Server Key').toString('base64')
+  return `SCRAM-SHA-256$${iterations}:${salt.toString('base64')}$${storedKey}:${serverKey}`
+}
+
+function hmac(key: Buffer, text: string): Buffer {
+  return createHmac('sha256', key).update(text).digest()
 }

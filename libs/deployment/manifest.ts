@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Catalog, Properties, PropertyValue } from './catalog.js'
-import { schemaFolder } from './schemaFolder.js'
+import { schemaFolder } from './schemaFiles.js'
 
 /**
  * What a release deploys: `schema/manifest.json`, made from fresh installs and committed with the files it describes.

@@ -1,3 +1,4 @@
+import { DatabaseError, type Transaction } from '../db/index.js'
 import {
   createLogin,
   createSchema,
@@ -5,18 +6,19 @@ import {
   DROP_LEGACY,
   enterSchemaAsOwner,
   giveSchemaToOwner,
+  grantOwnerToLogin,
   grantToLogin,
   INSTALLER_SETTINGS,
   LEAVE_SCHEMA,
-  lendOwner,
   LOCK_TABLES,
   recordDeployment,
-  returnOwner,
+  revokeOwnerFromLogin,
   setActorGateway,
-  type LoginStatement,
-  type ServerFacts,
   type Step,
 } from './db.js'
+import { DeploymentError } from './errors.js'
+import type { LoginStatement } from './logins.js'
+import type { ServerFacts } from './reads.js'
 import type { Release } from './release.js'
 import { OWNER_ROLE } from './roles.js'
 import { inOrder, type SchemaFile, type SchemaFiles } from './schemaFiles.js'
@@ -26,12 +28,14 @@ export interface Login extends LoginStatement {
   readonly secret: string | undefined
 }
 
-/** From the beginning of the transaction to the point where the owner holds the schema's lock. */
+/** Steps from the start of the transaction until the owner holds the lock of the schema. */
 export function openingSteps(facts: ServerFacts, schema: string, { cluster }: SchemaFiles): readonly Step[] {
   return [
     { title: 'settings of this transaction', sql: INSTALLER_SETTINGS },
     ...cluster.map(fileStep),
-    ...(borrowsOwner(facts) ? [{ title: 'lend the owner role', sql: lendOwner(facts.login, facts.version) }] : []),
+    ...(needsOwnerGrant(facts)
+      ? [{ title: 'grant the owner role', sql: grantOwnerToLogin(facts.login, facts.version) }]
+      : []),
     ...schemaSteps(facts, schema),
     { title: 'as the owner, in the schema', sql: enterSchemaAsOwner(schema) },
   ]
@@ -54,7 +58,7 @@ export interface Changes {
   readonly dropOutdated: string
 }
 
-/** Everything that is new or has changed, and the record of it. */
+/** Steps for every new or changed file, and the record of the deployment. */
 export function fileSteps(files: SchemaFiles, release: Release, changes: Changes): readonly Step[] {
   const { dropLegacy, tables, dropOutdated } = changes
   return [
@@ -68,12 +72,12 @@ export function fileSteps(files: SchemaFiles, release: Release, changes: Changes
   ]
 }
 
-/** Nothing has changed: the rights are said again, which takes back what was granted by hand to one of our roles. */
-export function healingSteps({ privileges }: SchemaFiles): readonly Step[] {
+/** Applies the privileges again if nothing has changed. This revokes grants that were made by hand to our roles. */
+export function regrantSteps({ privileges }: SchemaFiles): readonly Step[] {
   return [fileStep(privileges)]
 }
 
-/** What the owner says of logins, and then as the login again. */
+/** Steps after the files: gateways as the owner, then the logins as the login that deploys. */
 export function closingSteps(
   facts: ServerFacts,
   { dedicatedDatabase, logins }: { readonly dedicatedDatabase: boolean; readonly logins: readonly Login[] },
@@ -83,13 +87,13 @@ export function closingSteps(
       .filter(({ gateway }) => gateway !== undefined)
       .map((login) => ({ title: `${login.name} acts for people`, sql: setActorGateway(login) })),
     { title: 'as the login again', sql: LEAVE_SCHEMA },
-    ...(borrowsOwner(facts) ? [{ title: 'return the owner role', sql: returnOwner(facts.login) }] : []),
+    ...(needsOwnerGrant(facts) ? [{ title: 'revoke the owner role', sql: revokeOwnerFromLogin(facts.login) }] : []),
     ...(dedicatedDatabase ? [{ title: 'a database for Symphony alone', sql: dedicateDatabase(facts.database) }] : []),
     ...logins.map((login) => loginStep(login, facts.version)),
   ]
 }
 
-export function borrowsOwner({ mayActAsOwner }: ServerFacts): boolean {
+export function needsOwnerGrant({ mayActAsOwner }: ServerFacts): boolean {
   return !mayActAsOwner
 }
 
@@ -106,4 +110,38 @@ function fileStep({ name, sql }: SchemaFile): Step {
 function loginStep(login: Login, version: number): Step {
   const creation = login.secret === undefined ? [] : [createLogin(login, login.secret)]
   return { title: `the login ${login.name}`, sql: [...creation, grantToLogin(login, version)].join('\n') }
+}
+
+/** Runs the steps in order. A failure names the step. */
+export async function runSteps(tx: Transaction, steps: readonly Step[]): Promise<void> {
+  for (const step of steps) {
+    try {
+      await tx.query(step.sql)
+    } catch (error) {
+      throw isConcurrencyError(error) ? error : stepFailed(step, error)
+    }
+  }
+}
+
+/**
+ * Whether concurrent work caused the failure: a lock, a deadlock, a lost connection. Two deployments of one cluster may
+ * also create or grant the same role at once. PostgreSQL reports that as a broken unique index of its catalog, or as
+ * the internal error "tuple concurrently updated".
+ */
+export function isConcurrencyError(error: unknown): boolean {
+  if (!(error instanceof DatabaseError) || NO_CONNECTION.has(error.code)) return false
+  if (error.disposition === 'retry' || error.code === 'INTERNAL_ERROR') return true
+  return error.code === 'UNIQUE_VIOLATION' && error.table?.startsWith('pg_') === true
+}
+
+/** Reported at once: without a connection no other transaction is the cause. */
+const NO_CONNECTION: ReadonlySet<string> = new Set(['CANNOT_CONNECT_NOW', 'CONNECT_FAILED', 'TOO_MANY_CONNECTIONS'])
+
+function stepFailed({ title }: Step, error: unknown): DeploymentError {
+  if (error instanceof DatabaseError && error.code === 'FEATURE_NOT_SUPPORTED' && error.hint !== undefined) {
+    return new DeploymentError('DEPLOYMENT_SERVER_UNFIT', error.message, { cause: error, remedy: error.hint })
+  }
+  return new DeploymentError('DEPLOYMENT_FILE_FAILED', `${title} could not be applied. Nothing was changed.`, {
+    cause: error,
+  })
 }

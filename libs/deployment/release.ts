@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { readSchemaFiles } from './schemaFiles.js'
-import { schemaFolder } from './schemaFolder.js'
+import { readSchemaFiles, schemaFolder } from './schemaFiles.js'
 
 export interface Release {
   /** The package's version. */

@@ -6,27 +6,27 @@ import {
   giveSchemaToOwner,
   grantAdmin,
   grantToLogin,
-  lendOwner,
-  returnOwner,
-  type LoginStatement,
-  type ServerFacts,
+  grantOwnerToLogin,
+  revokeOwnerFromLogin,
 } from './db.js'
 import { DeploymentError } from './errors.js'
+import type { LoginStatement } from './logins.js'
+import type { ServerFacts } from './reads.js'
 import { OWNER_ROLE } from './roles.js'
 
-export interface Wishes {
+export interface RequestedRights {
   readonly schema: string
   readonly rolesOnly: boolean
   readonly dedicatedDatabase: boolean
   readonly logins: readonly LoginStatement[]
 }
 
-/** Stops before anything is tried, with the SQL that somebody with more rights has to run first. */
-export function requireRights(facts: ServerFacts, wishes: Wishes): void {
-  const statements = missingStatements(facts, wishes)
+/** Fails before any change if rights are missing. The remedy is the SQL that a DBA runs first. */
+export function requireRights(facts: ServerFacts, requested: RequestedRights): void {
+  const statements = missingStatements(facts, requested)
   if (statements.length === 0) return
-  const afterwards = statements.includes(lendOwner(facts.login, facts.version))
-    ? `\nAfter the deployment:\n${returnOwner(facts.login)}`
+  const afterwards = statements.includes(grantOwnerToLogin(facts.login, facts.version))
+    ? `\nAfter the deployment:\n${revokeOwnerFromLogin(facts.login)}`
     : ''
   throw new DeploymentError(
     'DEPLOYMENT_RIGHTS_MISSING',
@@ -37,13 +37,15 @@ export function requireRights(facts: ServerFacts, wishes: Wishes): void {
   )
 }
 
-function missingStatements(facts: ServerFacts, wishes: Wishes): string[] {
-  const { schema, rolesOnly, dedicatedDatabase, logins } = wishes
+function missingStatements(facts: ServerFacts, requested: RequestedRights): string[] {
+  const { schema, rolesOnly, dedicatedDatabase, logins } = requested
   if (facts.isSuperuser) return []
   return [
     ...(facts.mayCreateRoles ? [] : facts.missingRoles.map(createRole)),
     ...(rolesOnly ? [] : missingForSchema(facts, schema)),
-    ...(rolesOnly || facts.mayActAsOwner || mayGrant(facts, OWNER_ROLE) ? [] : [lendOwner(facts.login, facts.version)]),
+    ...(rolesOnly || facts.mayActAsOwner || mayGrant(facts, OWNER_ROLE)
+      ? []
+      : [grantOwnerToLogin(facts.login, facts.version)]),
     ...(dedicatedDatabase && !facts.ownsDatabase ? [dedicateDatabase(facts.database)] : []),
     ...missingForLogins(facts, logins),
   ]
@@ -56,7 +58,7 @@ function missingForSchema({ schemaOwner, ownsSchema, mayCreateSchemas }: ServerF
   return ownsSchema && mayCreateSchemas ? [] : [giveSchemaToOwner(schema)]
 }
 
-/** Who creates the logins must be able to grant their roles: a GRANT to a login that does not exist yet would fail. */
+/** The login that creates others must be able to grant their roles: a GRANT to a missing login would fail. */
 function missingForLogins(facts: ServerFacts, logins: readonly LoginStatement[]): string[] {
   const ungrantable = [...new Set(logins.flatMap(({ roles }) => roles).filter((role) => !mayGrant(facts, role)))]
   if (facts.mayCreateRoles && facts.version >= ADMIN_SINCE) {

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { join, sep } from 'node:path'
-import { schemaFolder } from './schemaFolder.js'
+import { dirname, join, sep } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { DeploymentError } from './errors.js'
 
 /** One file of `schema/`, as it is applied. */
 export interface SchemaFile {
@@ -63,4 +64,35 @@ function depthOf(name: string): number {
 /** Not by locale: the order of files is the same on every machine. */
 function byBytes(left: string, right: string): number {
   return Buffer.compare(Buffer.from(left), Buffer.from(right))
+}
+
+/** A query in a file of its own. */
+export interface SqlQuery {
+  /** File name without its suffix. */
+  readonly name: string
+  readonly sql: string
+}
+
+/** Reads the files of `schema/catalog` or `schema/checks`. They query the current schema and take no parameters. */
+export function readSqlQueries(part: 'catalog' | 'checks'): readonly SqlQuery[] {
+  const folder = join(schemaFolder(), part)
+  return readdirSync(folder)
+    .filter((file) => file.endsWith('.sql'))
+    .toSorted()
+    .map((file) => ({ name: file.replace(/\.sql$/, ''), sql: readFileSync(join(folder, file), 'utf8') }))
+}
+
+/** Finds `schema/` by walking up, because compiled code lies deeper in the package than its source. */
+export function schemaFolder(): string {
+  let folder = dirname(fileURLToPath(import.meta.url))
+  while (!existsSync(join(folder, 'schema', 'v1'))) {
+    const parent = dirname(folder)
+    if (parent === folder) {
+      throw new DeploymentError('DEPLOYMENT_NO_SCHEMA_FILES', 'The folder schema/ is missing from this package.', {
+        remedy: 'Install the package again.',
+      })
+    }
+    folder = parent
+  }
+  return join(folder, 'schema')
 }

@@ -20,7 +20,7 @@ test.each(FOLDERS)('PostgreSQL %i: a dump that pg_restore restores leaves doctor
   await deploy({ url: server.url })
   const restored = await copyByDump(server.url, bin)
   const { findings } = await doctor({ url: restored })
-  expect(findings.filter(({ severity }) => severity !== 'mention')).toEqual([])
+  expect(findings.filter(({ severity }) => severity !== 'note')).toEqual([])
   expect((await checkStart({ url: restored })).refusals).toEqual([])
 })
 

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { checkStart, deploy } from '../../libs/deployment/index.js'
-import { judgeServer } from '../../libs/deployment/checkStart.js'
+import { checkServer } from '../../libs/deployment/checkStart.js'
 import { startEmbedded } from '../../libs/embedded/index.js'
 import { symphony, type Said } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
@@ -99,11 +99,11 @@ describe('a worker refuses', () => {
     await deploy({ url: server.url, schema: db.schema })
     const { exitCode, stderr } = await worker(server.url)
     expect(exitCode).toBe(1)
-    expect(stderr).toContain('SERVER_MAY_FORGET')
+    expect(stderr).toContain('SERVER_NOT_DURABLE')
     expect(stderr).toContain('found fsync off')
     // Before anything is deployed, too.
     const { refusals } = await checkStart({ url: server.url, part: 'server' })
-    expect(refusals.map(({ code }) => code)).toEqual(['SERVER_MAY_FORGET'])
+    expect(refusals.map(({ code }) => code)).toEqual(['SERVER_NOT_DURABLE'])
   })
 
   test('a server that is starting up (57P03), and ends with the code for no database', async () => {
@@ -217,13 +217,13 @@ describe('the server is judged by what it says of itself', () => {
     ['sound', {}, [], []],
     ['PostgreSQL 15', { version: 15 }, [], []],
     ['PostgreSQL 14', { version: 14 }, ['SERVER_TOO_OLD'], []],
-    ['PostgreSQL 19', { version: 19 }, [], ['SERVER_VERSION_UNPROVEN']],
+    ['PostgreSQL 19', { version: 19 }, [], ['SERVER_VERSION_UNTESTED']],
     ['a standby', { isStandby: true }, ['SERVER_IS_STANDBY'], []],
-    ['fsync off', { fsync: 'off' }, ['SERVER_MAY_FORGET'], []],
-    ['full_page_writes off', { fullPageWrites: 'off' }, ['SERVER_MAY_FORGET'], []],
+    ['fsync off', { fsync: 'off' }, ['SERVER_NOT_DURABLE'], []],
+    ['full_page_writes off', { fullPageWrites: 'off' }, ['SERVER_NOT_DURABLE'], []],
     ['a superuser', { loginIsSuperuser: true }, [], ['LOGIN_IS_SUPERUSER']],
   ])('%s', (_, facts, refused, warned) => {
-    const { refusals, warnings } = judgeServer({ ...sound, ...facts })
+    const { refusals, warnings } = checkServer({ ...sound, ...facts })
     expect(refusals.map(({ code }) => code)).toEqual(refused)
     expect(warnings.map(({ code }) => code)).toEqual(warned)
   })

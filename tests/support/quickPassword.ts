@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { scramVerifier } from '../../libs/deployment/scramVerifier.js'
+import { scramVerifier } from '../../libs/deployment/logins.js'
 
 /**
  * A password as PostgreSQL keeps it, hashed once instead of 4,096 times. Every login repeats them, in the client, and a run of the

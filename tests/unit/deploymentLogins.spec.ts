@@ -1,7 +1,7 @@
 import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { deploy, parseLoginRequest, type LoginRequest } from '../../libs/deployment/index.js'
-import { scramVerifier } from '../../libs/deployment/scramVerifier.js'
+import { scramVerifier } from '../../libs/deployment/logins.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 
 let db: TestDatabase

@@ -356,7 +356,7 @@ const DRIFTS: readonly Drift[] = [
 const untouched = { countBranches: false } as const
 
 function failures(findings: readonly Finding[]): readonly Finding[] {
-  return findings.filter(({ severity }) => severity !== 'mention')
+  return findings.filter(({ severity }) => severity !== 'note')
 }
 
 async function examine(db: TestDatabase): Promise<readonly Finding[]> {

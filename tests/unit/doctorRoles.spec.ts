@@ -19,7 +19,7 @@ afterAll(async () => {
 })
 
 async function failures(): Promise<readonly Finding[]> {
-  return (await doctor({ url: server.url })).findings.filter(({ severity }) => severity !== 'mention')
+  return (await doctor({ url: server.url })).findings.filter(({ severity }) => severity !== 'note')
 }
 
 const DRIFTS = [
@@ -100,7 +100,7 @@ describe('what is mentioned', () => {
     await superuser.query('DROP ROLE loader')
     expect(ok).toBe(true)
     expect(findings).toContainEqual(
-      expect.objectContaining({ severity: 'mention', code: 'LOGIN_WRITES_ALL_DATA', object: 'login loader' }),
+      expect.objectContaining({ severity: 'note', code: 'LOGIN_WRITES_ALL_DATA', object: 'login loader' }),
     )
   })
 
@@ -118,7 +118,7 @@ describe('what is mentioned', () => {
     await superuser.query('SELECT pg_reload_conf()')
     await expect
       .poll(async () => (await doctor({ url: server.url })).findings.map(({ code }) => code))
-      .toContain('SERVER_MAY_FORGET')
+      .toContain('SERVER_NOT_DURABLE')
     await superuser.query('ALTER SYSTEM RESET full_page_writes')
     await superuser.query('SELECT pg_reload_conf()')
   })

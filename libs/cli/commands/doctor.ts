@@ -21,7 +21,7 @@ export function registerDoctor(program: Command, cli: Cli): void {
       'after',
       `
 The login must be a member of symphony_auditor, or a superuser. The exit code is 1 if anything was found that is
-more than a mention.
+more than a note.
 
 Examples:
   symphony doctor --full

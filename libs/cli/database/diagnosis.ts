@@ -47,7 +47,7 @@ export function printDiagnosis({ schema, ok, findings }: Diagnosis, { terminal }
 /** Throws if the doctor found drift, so that the exit code shows it. */
 export function requireHealth({ ok, schema, findings }: Diagnosis): void {
   if (ok) return
-  const count = findings.filter(({ severity }) => severity !== 'mention').length
+  const count = findings.filter(({ severity }) => severity !== 'note').length
   throw new AppError(
     'DOCTOR_FOUND_DRIFT',
     `The schema ${schema} is not what was deployed: ${countOf(count, 'finding')}.`,
@@ -58,5 +58,5 @@ export function requireHealth({ ok, schema, findings }: Diagnosis): void {
 }
 
 function colored(severity: Finding['severity'], colors: Cli['terminal']['colors']): string {
-  return severity === 'mention' ? colors.yellow(severity) : colors.red(severity)
+  return severity === 'note' ? colors.yellow(severity) : colors.red(severity)
 }

@@ -124,8 +124,7 @@ function printPlace(server: OpenedServer, report: DeployReport, { findings }: Di
   terminal.print(placeOf(server))
   const verb = report.outcome === 'deployed' ? 'was deployed' : 'was there already'
   terminal.print(`Release ${report.release} ${verb} in the schema ${report.schema}, and the doctor found it sound.`)
-  if (findings.length > 0)
-    terminal.print(`It mentions ${countOf(findings.length, 'thing')} worth knowing: symphony doctor`)
+  if (findings.length > 0) terminal.print(`It reports ${countOf(findings.length, 'note')}: symphony doctor`)
 }
 
 function placeOf(server: OpenedServer): string {

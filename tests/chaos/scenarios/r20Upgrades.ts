@@ -85,7 +85,7 @@ export default defineScenario({
         ...later.deaths,
         ...fatal.slice(0, 5).map(({ code, message, who }) => `${who}: ${code} ${message}`),
         ...findings
-          .filter(({ severity }) => severity !== 'mention')
+          .filter(({ severity }) => severity !== 'note')
           .map(({ code, object }) => `the doctor finds ${code} of ${object}`),
         ...endings
           .filter((ending) => ending !== 0)

@@ -1,11 +1,13 @@
-import { dropSchema, type LoginStatement, type NamedObject } from './db.js'
+import { dropSchema } from './db.js'
+import type { LoginStatement } from './logins.js'
 import { DeploymentError } from './errors.js'
+import type { NamedObject } from './reads.js'
 import type { Release } from './release.js'
 import { OWNER_ROLE } from './roles.js'
 
-/** The ways in which a deployment says no, each with what to do about it. */
+/** Errors of a deployment, each with its remedy. */
 
-export function legacyInTheWay(schema: string, objects: readonly NamedObject[]): DeploymentError {
+export function legacyObjectsError(schema: string, objects: readonly NamedObject[]): DeploymentError {
   return new DeploymentError(
     'DEPLOYMENT_LEGACY_OBJECTS',
     `The schema ${schema} still holds the outbox that came before this one: ${list(objects)}.`,
@@ -13,7 +15,7 @@ export function legacyInTheWay(schema: string, objects: readonly NamedObject[]):
   )
 }
 
-export function strangersInTheWay(schema: string, objects: readonly NamedObject[]): DeploymentError {
+export function foreignObjectsError(schema: string, objects: readonly NamedObject[]): DeploymentError {
   return new DeploymentError(
     'DEPLOYMENT_FOREIGN_OBJECTS',
     `The schema ${schema} holds objects that do not belong to ${OWNER_ROLE}: ${list(objects)}.`,
@@ -23,14 +25,14 @@ export function strangersInTheWay(schema: string, objects: readonly NamedObject[
   )
 }
 
-/** The objects are ours by name, and none belongs to our owner. */
-export function isRestoredWithoutRoles(strangers: readonly NamedObject[]): boolean {
+/** Whether these objects have the names of ours: a dump restored while our roles were missing. */
+export function isRestoredWithoutRoles(foreign: readonly NamedObject[]): boolean {
   return ['payment_outbox_attempts', 'symphony_deployments'].every((table) =>
-    strangers.some(({ type, identity }) => type === 'table' && identity.endsWith(`.${table}`)),
+    foreign.some(({ type, identity }) => type === 'table' && identity.endsWith(`.${table}`)),
   )
 }
 
-export function restoredWithoutRoles(schema: string): DeploymentError {
+export function restoredWithoutRolesError(schema: string): DeploymentError {
   return new DeploymentError(
     'RESTORED_WITHOUT_ROLES',
     `The schema ${schema} comes from a dump that was restored while the roles of Symphony were missing.`,
@@ -42,7 +44,7 @@ export function restoreRemedy(schema: string): string {
   return `${dropSchema(schema)}, run symphony deploy --roles-only, and restore the dump again (docs/operate/dump.md).`
 }
 
-export function newerDatabase(schema: string, found: Release, own: Release): DeploymentError {
+export function newerDatabaseError(schema: string, found: Release, own: Release): DeploymentError {
   return new DeploymentError(
     'DEPLOYMENT_NEWER_DATABASE',
     `The schema ${schema} was deployed by release ${found.version} (level ${found.schemaLevel}); ` +
@@ -52,7 +54,7 @@ export function newerDatabase(schema: string, found: Release, own: Release): Dep
 }
 
 /** The file of a table never changes after its release: a change is a migration. */
-export function tablesDiffer(schema: string, files: readonly { readonly name: string }[]): DeploymentError {
+export function tablesDifferError(schema: string, files: readonly { readonly name: string }[]): DeploymentError {
   return new DeploymentError(
     'DEPLOYMENT_TABLES_DIFFER',
     `The tables of the schema ${schema} were created by other versions of: ${files.map(({ name }) => name).join(', ')}.`,
@@ -63,13 +65,13 @@ export function tablesDiffer(schema: string, files: readonly { readonly name: st
   )
 }
 
-export function notDeployed(schema: string): DeploymentError {
+export function notDeployedError(schema: string): DeploymentError {
   return new DeploymentError('NOT_DEPLOYED', `The schema ${schema} holds no deployment of Symphony.`, {
     remedy: 'Run symphony deploy, or name the schema of the deployment: --schema.',
   })
 }
 
-export function serverIsStandby(database: string): DeploymentError {
+export function serverIsStandbyError(database: string): DeploymentError {
   return new DeploymentError(
     'DEPLOYMENT_SERVER_UNFIT',
     `The server of ${database} is a standby and accepts no writes.`,
@@ -79,16 +81,16 @@ export function serverIsStandby(database: string): DeploymentError {
   )
 }
 
-export function schemaIsClosed(schema: string): DeploymentError {
+export function schemaAccessError(schema: string): DeploymentError {
   return new DeploymentError('DOCTOR_ROLE_MISSING', `This login has no role that may use the schema ${schema}.`, {
     remedy: 'Make it a member of the role it works in: symphony deploy --create-login NAME=ROLE',
   })
 }
 
-export function blocked(attempts: number, cause: unknown): DeploymentError {
+export function lockConflictError(attempts: number, cause: unknown): DeploymentError {
   return new DeploymentError(
     'DEPLOYMENT_BLOCKED',
-    `Other transactions were in the way at each of ${attempts} attempts. Nothing was changed.`,
+    `Other transactions held conflicting locks in each of ${attempts} attempts. Nothing was changed.`,
     {
       cause,
       remedy: 'Look in pg_stat_activity for a transaction that has been open for long, end it, and deploy again.',
@@ -96,23 +98,23 @@ export function blocked(attempts: number, cause: unknown): DeploymentError {
   )
 }
 
-export function ownerNotReturned(login: string): DeploymentError {
+export function ownerNotRevokedError(login: string): DeploymentError {
   return new DeploymentError(
     'DEPLOYMENT_WITHOUT_EFFECT',
-    `The login ${login} could not return the role ${OWNER_ROLE}.`,
+    `The role ${OWNER_ROLE} could not be revoked from the login ${login}.`,
     {
       remedy: `Have a superuser look at how ${login} became a member of ${OWNER_ROLE}.`,
     },
   )
 }
 
-export function databaseNotDedicated(database: string): DeploymentError {
+export function databaseNotDedicatedError(database: string): DeploymentError {
   return new DeploymentError('DEPLOYMENT_WITHOUT_EFFECT', `PUBLIC still has TEMP or CREATE in ${database}.`, {
     remedy: `Deploy as the owner of the database ${database}, or as a superuser.`,
   })
 }
 
-export function loginMismatch({ name, inherits }: LoginStatement): DeploymentError {
+export function loginMismatchError({ name, inherits }: LoginStatement): DeploymentError {
   return new DeploymentError(
     'DEPLOYMENT_LOGIN_MISMATCH',
     `The role ${name} exists and is not the login that was asked for: one that can log in and ` +
